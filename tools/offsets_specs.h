@@ -219,6 +219,7 @@ static const struct spec specs[] = {
 	{"objects.module_def", OFFSET, "PyModuleObject", "md_def", V(8), V(14), 0},
 	{"objects.module_def", OFFSET, "PyModuleObject", "md_token", V(15), ANY, 0},
 	/* f_stacktop is a pointer up to 3.9, f_stackdepth a number in 3.10. */
+	{"objects.view_object", OFFSET, "PyMemoryViewObject", "view.obj", V(8), ANY, 0},
 	{"objects.frame_locals", OFFSET, "_frame", "f_localsplus", V(8), V(10), 0},
 	{"objects.frame_locals", OFFSET, "_frame", "_f_frame_data", V(11), ANY, 0},
 	{"objects.frame_stack_base", OFFSET, "_frame", "f_valuestack", V(8), V(10), 0},

@@ -246,7 +246,7 @@ static int bytes_find(struct graph *graph)
 
 static int graph_build(struct graph *graph)
 {
-	int err = blocks_read(&graph->blocks, graph->image);
+	int err = image_blocks_read(&graph->blocks, graph->image);
 
 	if (!err)
 		err = types_open(&graph->types, graph->image);
@@ -300,7 +300,7 @@ void graph_free(struct graph *graph)
 {
 	if (!graph)
 		return;
-	blocks_free(&graph->blocks);
+	image_blocks_free(&graph->blocks);
 	types_free(&graph->types);
 	references_free(&graph->references);
 	id_map_free(&graph->found);

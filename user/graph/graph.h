@@ -47,7 +47,7 @@ struct graph_proof {
 
 struct graph {
 	const struct image *image;
-	struct blocks blocks;
+	struct image_blocks blocks;
 	struct types types;
 	struct references references;
 	size_t count;
@@ -109,6 +109,8 @@ int graph_roots(struct graph *graph);
 int graph_word_add(struct graph *graph, const struct graph_root_word *word);
 void graph_words_sort(struct graph *graph);
 int graph_edges(struct graph *graph);
+/* Marks the tables of an object: image_blocks_table(). 0, -ENOMEM. */
+int graph_tables_mark(struct graph *graph, uint64_t address, const struct type *type);
 /* Bytes of the object's block and of the buffers that its layout tells. */
 uint64_t graph_own_bytes(const struct graph *graph, uint64_t address, const struct type *type);
 int graph_prove(struct graph *graph);

@@ -56,7 +56,7 @@ static int object_put(struct graph *graph, uint64_t address, uint32_t type)
 		return err;
 	graph->addresses[graph->count] = address;
 	graph->type_of[graph->count++] = type;
-	return 0;
+	return graph_tables_mark(graph, address, &graph->types.entries[type]);
 }
 
 /* An object in a live block of a pool. */
@@ -65,7 +65,7 @@ static int block_visit(struct graph *graph, uint64_t block, uint32_t bytes)
 	uint32_t head = graph->image->offsets.heap.gc_head_bytes;
 	const uint32_t offsets[] = {0, head, head + PREHEADER, PREHEADER};
 
-	block += blocks_hooks(graph->image, block, bytes);
+	block += image_blocks_hooks(graph->image, block, bytes);
 	for (size_t i = 0; i < sizeof(offsets) / sizeof(offsets[0]); i++) {
 		uint32_t type;
 
@@ -84,7 +84,7 @@ static int pools_visit(struct graph *graph)
 	int err = 0;
 
 	for (size_t i = 0; i < graph->blocks.count && !err; i++) {
-		const struct blocks_pool *pool = &graph->blocks.pools[i];
+		const struct image_blocks_pool *pool = &graph->blocks.pools[i];
 
 		for (uint32_t j = 0; j < pool->count && j < BLOCKS_PER_POOL && !err; j++)
 			if (pool->live[j / 64] >> j % 64 & 1)
@@ -102,7 +102,7 @@ int graph_object_add(struct graph *graph, uint64_t address)
 	uint32_t type;
 
 	if (!address || address & 7 || id_map_find(&graph->found, address) != ID_MAP_NONE ||
-	    blocks_pool(&graph->blocks, address))
+	    image_blocks_pool(&graph->blocks, address))
 		return 0;
 	segment = image_segment(graph->image, address);
 	if (!segment || segment->kind == IMAGE_CONSTANT || segment->kind == IMAGE_STACK)

@@ -10,8 +10,8 @@
 #define OBJECT_HEADER  16u
 #define MAX_BUFFERS    (1u << 20) /* of one object */
 #define DEQUE_BLOCK    64u        /* items of a block of collections.deque */
-#define BORROWED_START 16u        /* prev and next of functools' links */
-#define LRU_ROOT_END   72u        /* of the link in an lru_cache_object */
+#define LRU_PREVIOUS   16u        /* of functools' links; the next one is owned */
+#define LRU_NEXT       24u
 
 int walk_works(struct walk *walk, uint64_t steps)
 {
@@ -69,15 +69,16 @@ struct pending {
 static void buffer_note(struct walk *walk, struct pending *pending, uint64_t address)
 {
 	struct references *references = walk->references;
-	uint64_t bytes = blocks_bytes(references->blocks, address);
+	uint64_t bytes = image_blocks_bytes(references->blocks, address);
 	uint64_t block = address;
 
-	if (!bytes && (bytes = blocks_bytes(references->blocks, address - 16)) != 0) {
+	if (!bytes && (bytes = image_blocks_bytes(references->blocks, address - 16)) != 0) {
 		block = address - 16;
-		if (!blocks_hooks(references->image, block, bytes))
+		if (!image_blocks_hooks(references->image, block, bytes))
 			return;
 	}
-	if (!bytes || pending->seen == MAX_BUFFERS || references->is_object(references->context, address))
+	if (!bytes || image_blocks_is_table(references->blocks, block) ||
+	    pending->seen == MAX_BUFFERS || references->is_object(references->context, address))
 		return;
 	if (!walk_claims(walk, block, bytes))
 		return;
@@ -89,19 +90,31 @@ static void buffer_note(struct walk *walk, struct pending *pending, uint64_t add
 	pending->seen++;
 }
 
-static int is_borrowed(const struct walk *walk, uint64_t offset)
+/* The list of an lru_cache ends at the cache itself. */
+static int is_lru_cache(const struct walk *walk, uint64_t address)
+{
+	const struct image *image = walk->references->image;
+	uint32_t type = types_find(walk->references->types,
+				   image_u64(image, address + image->offsets.abi.object_type));
+
+	return type != TYPES_NONE &&
+	       walk->references->types->entries[type].layout == LAYOUT_LRU_CACHE;
+}
+
+static int is_borrowed(const struct walk *walk, uint64_t offset, uint64_t word)
 {
 	if (walk->type->weaklist_at && offset == walk->type->weaklist_at)
 		return 1;
 	switch (walk->type->layout) {
 	case LAYOUT_LRU_LINK:
-		return offset < BORROWED_START + 16;
 	case LAYOUT_LRU_CACHE:
-		return offset < LRU_ROOT_END;
+		return offset == LRU_PREVIOUS || (offset == LRU_NEXT && is_lru_cache(walk, word));
 	case LAYOUT_MODULE:
 		return offset == walk->at->module_def;
 	case LAYOUT_CODE:
 		return offset == walk->at->code_weaklist;
+	case LAYOUT_VIEW:
+		return offset == walk->at->view_object;
 	default:
 		return 0;
 	}
@@ -119,7 +132,7 @@ static void words_read(struct walk *walk, uint64_t base, uint64_t from, uint64_t
 	for (uint64_t at = from; at + 8 <= end; at += 8) {
 		uint64_t word = word_at(bytes + (at - from));
 
-		if (word < 4096 || word & 7 || word >> 47 || (base && is_borrowed(walk, at)))
+		if (word < 4096 || word & 7 || word >> 47 || (base && is_borrowed(walk, at, word)))
 			continue;
 		if (base && walk->type->dict_at > 0 && at == (uint64_t)walk->type->dict_at)
 			walk_give(walk, word, REFERENCE_DICT, 0);
@@ -135,9 +148,10 @@ static void buffers_read(struct walk *walk, struct pending *pending)
 {
 	while (pending->count) {
 		uint64_t block = pending->addresses[--pending->count];
-		uint64_t bytes = blocks_bytes(walk->references->blocks, block);
+		uint64_t bytes = image_blocks_bytes(walk->references->blocks, block);
 
-		words_read(walk, 0, block, block + bytes / 8 * 8, pending);
+		if (walk->type->layout != LAYOUT_OPAQUE)
+			words_read(walk, 0, block, block + bytes / 8 * 8, pending);
 	}
 }
 
@@ -211,7 +225,7 @@ static int walk_deque(struct walk *walk, int gives)
 		if (!bytes || end > DEQUE_BLOCK || !walk_works(walk, DEQUE_BLOCK))
 			return -EINVAL;
 		if (gives)
-			walk_claims(walk, block, blocks_bytes(walk->references->blocks, block));
+			walk_claims(walk, block, image_blocks_bytes(walk->references->blocks, block));
 		for (; index < end && seen < size; index++, seen++)
 			if (gives)
 				walk_give(walk, word_at(bytes + 8 + index * 8), REFERENCE_ITEM,
@@ -286,6 +300,8 @@ static uint64_t words_start(struct walk *walk)
 	switch (walk->type->layout) {
 	case LAYOUT_WORDS:
 	case LAYOUT_MODULE:
+	case LAYOUT_VIEW:
+	case LAYOUT_OPAQUE:
 	case LAYOUT_LRU_CACHE:
 	case LAYOUT_LRU_LINK:
 		return OBJECT_HEADER;
@@ -307,10 +323,14 @@ static uint64_t words_end(struct walk *walk)
 	uint64_t head = types_head(walk->references->types, walk->type);
 	uint64_t bytes;
 
-	if (!walk->type->item_bytes || walk->type->layout != LAYOUT_WORDS)
+	/* The items of a subclass of int or bytes are where another type has members. */
+	if (walk->type->item_bytes && walk->type->layout == LAYOUT_PLAIN)
+		return 0;
+	if (!walk->type->item_bytes || walk->type->item_bytes % 8 ||
+	    walk->type->layout != LAYOUT_WORDS)
 		return walk->type->basic_bytes;
 	count = (int64_t)count < 0 ? 0 - count : count;
-	bytes = blocks_bytes(walk->references->blocks, walk->object - head);
+	bytes = image_blocks_bytes(walk->references->blocks, walk->object - head);
 	bytes = bytes > head ? bytes - head : 0;
 	if (count > bytes / walk->type->item_bytes)
 		return walk->type->basic_bytes;

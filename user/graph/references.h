@@ -9,7 +9,7 @@
 #ifndef TRACER_GRAPH_REFERENCES_H
 #define TRACER_GRAPH_REFERENCES_H
 
-#include "graph/blocks.h"
+#include "graph/image_blocks.h"
 #include "graph/types.h"
 
 enum reference_kind {
@@ -40,7 +40,7 @@ struct claim {
 
 struct references {
 	const struct image *image;
-	const struct blocks *blocks;
+	struct image_blocks *blocks;
 	struct types *types;
 	/* whether an object begins at address */
 	int (*is_object)(void *context, uint64_t address);

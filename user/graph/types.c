@@ -50,6 +50,8 @@ static const struct {
 	{"coroutine", LAYOUT_GENERATOR},
 	{"async_generator", LAYOUT_GENERATOR},
 	{"module", LAYOUT_MODULE},
+	{"memoryview", LAYOUT_VIEW},
+	{"bytearray", LAYOUT_OPAQUE},
 };
 
 /*
@@ -61,8 +63,13 @@ static const struct {
 	enum types_layout layout;
 } extensions[] = {
 	{"collections.deque", LAYOUT_DEQUE},
+	{"array.array", LAYOUT_OPAQUE},
+	{"_io.StringIO", LAYOUT_OPAQUE},
+	{"_thread.lock", LAYOUT_OPAQUE},
+	{"_thread.RLock", LAYOUT_OPAQUE},
+	{"re.Pattern", LAYOUT_OPAQUE},
 	{"functools._lru_cache_wrapper", LAYOUT_LRU_CACHE},
-	{"functools._lru_list_element", LAYOUT_LRU_LINK},
+	{"functools._lru_list_elem", LAYOUT_LRU_LINK},
 };
 
 static uint64_t field(const struct types *types, uint64_t address, uint32_t offset)

@@ -37,6 +37,8 @@ enum types_layout {
 	LAYOUT_FRAME,
 	LAYOUT_GENERATOR,
 	LAYOUT_MODULE,
+	LAYOUT_VIEW, /* memoryview */
+	LAYOUT_OPAQUE, /* words, and buffers that hold no references */
 	LAYOUT_DEQUE,
 	LAYOUT_LRU_CACHE, /* functools.lru_cache: its links are borrowed */
 	LAYOUT_LRU_LINK,

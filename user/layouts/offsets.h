@@ -62,6 +62,7 @@ struct object_offsets {
 	uint16_t cell_value;
 	uint16_t method_function, method_self;
 	uint16_t module_dict, module_def;
+	uint16_t view_object; /* memoryview: the word that borrows */
 	/*
 	 * PyFrameObject. Its variables and stack follow at frame_locals up to 3.10, its own
 	 * _PyInterpreterFrame from 3.11 on. frame_stack_top is a pointer up to 3.9, an int in 3.10.

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "graph/blocks.h"
+#include "graph/image_blocks.h"
 
 #include <endian.h>
 #include <errno.h>
@@ -20,15 +20,15 @@
 
 static int pool_add(const struct heap_pool *pool, void *context)
 {
-	struct blocks *blocks = context;
-	struct blocks_pool *added;
+	struct image_blocks *blocks = context;
+	struct image_blocks_pool *added;
 
 	if (!pool->block_bytes)
 		return 0;
 	if (array_reserve(&blocks->pools, &blocks->capacity, blocks->count, 1, sizeof(*added)))
 		return 1;
 	added = &blocks->pools[blocks->count++];
-	*added = (struct blocks_pool){.address = pool->address,
+	*added = (struct image_blocks_pool){.address = pool->address,
 				      .block_bytes = pool->block_bytes,
 				      .count = pool->count};
 	for (uint32_t i = 0; i < pool->count && i < BLOCKS_PER_POOL; i++)
@@ -49,18 +49,18 @@ static int image_read(void *context, uint64_t address, void *out, size_t bytes)
 
 static int pool_compare(const void *a, const void *b)
 {
-	const struct blocks_pool *x = a, *y = b;
+	const struct image_blocks_pool *x = a, *y = b;
 
 	return x->address < y->address ? -1 : x->address > y->address;
 }
 
-int blocks_read(struct blocks *blocks, const struct image *image)
+int image_blocks_read(struct image_blocks *blocks, const struct image *image)
 {
 	struct heap_source source = {.read = image_read, .context = (void *)image};
 	size_t kept = 0;
 	int err;
 
-	*blocks = (struct blocks){.image = image};
+	*blocks = (struct image_blocks){.image = image};
 	err = heap_walk_source(&source, &image->offsets.heap, image->heads, image->head_count,
 			       pool_add, blocks, &blocks->walk);
 	if (err)
@@ -77,13 +77,14 @@ int blocks_read(struct blocks *blocks, const struct image *image)
 	return 0;
 }
 
-void blocks_free(struct blocks *blocks)
+void image_blocks_free(struct image_blocks *blocks)
 {
 	free(blocks->pools);
+	id_map_free(&blocks->chunk_tables);
 	memset(blocks, 0, sizeof(*blocks));
 }
 
-const struct blocks_pool *blocks_pool(const struct blocks *blocks, uint64_t address)
+const struct image_blocks_pool *image_blocks_pool(const struct image_blocks *blocks, uint64_t address)
 {
 	const struct heap_offsets *offsets = &blocks->image->offsets.heap;
 	uint64_t first = (address & ~(uint64_t)(offsets->pool_bytes - 1)) +
@@ -125,21 +126,59 @@ static uint64_t chunk_bytes(const struct image *image, uint64_t address)
 										      : 0;
 }
 
-uint64_t blocks_bytes(const struct blocks *blocks, uint64_t address)
+/* The number of the live block that begins at address in its pool; -1: there is none. */
+static int block_number(const struct image_blocks_pool *pool, uint64_t address)
 {
-	const struct blocks_pool *pool = blocks_pool(blocks, address);
-	uint64_t at;
+	uint64_t at = address - pool->address;
+
+	if (address < pool->address || at % pool->block_bytes)
+		return -1;
+	at /= pool->block_bytes;
+	return at < BLOCKS_PER_POOL && pool->live[at / 64] >> at % 64 & 1 ? (int)at : -1;
+}
+
+uint64_t image_blocks_bytes(const struct image_blocks *blocks, uint64_t address)
+{
+	const struct image_blocks_pool *pool = image_blocks_pool(blocks, address);
 
 	if (!pool)
 		return chunk_bytes(blocks->image, address);
-	at = address - pool->address;
-	if (address < pool->address || at % pool->block_bytes)
-		return 0;
-	at /= pool->block_bytes;
-	return at < BLOCKS_PER_POOL && pool->live[at / 64] >> at % 64 & 1 ? pool->block_bytes : 0;
+	return block_number(pool, address) < 0 ? 0 : pool->block_bytes;
 }
 
-uint32_t blocks_hooks(const struct image *image, uint64_t address, uint64_t bytes)
+int image_blocks_table(struct image_blocks *blocks, uint64_t address)
+{
+	uint64_t bytes = image_blocks_bytes(blocks, address);
+	struct image_blocks_pool *pool;
+	int number;
+
+	if (!bytes) {
+		address -= HOOKS_BEFORE;
+		bytes = image_blocks_bytes(blocks, address);
+		if (!bytes || !image_blocks_hooks(blocks->image, address, bytes))
+			return 0;
+	}
+	pool = (struct image_blocks_pool *)image_blocks_pool(blocks, address);
+	if (!pool)
+		return id_map_put(&blocks->chunk_tables, address, 1);
+	number = block_number(pool, address);
+	if (number >= 0)
+		pool->tables[number / 64] |= 1ull << number % 64;
+	return 0;
+}
+
+int image_blocks_is_table(const struct image_blocks *blocks, uint64_t address)
+{
+	const struct image_blocks_pool *pool = image_blocks_pool(blocks, address);
+	int number;
+
+	if (!pool)
+		return id_map_find(&blocks->chunk_tables, address) != ID_MAP_NONE;
+	number = block_number(pool, address);
+	return number >= 0 && pool->tables[number / 64] >> number % 64 & 1;
+}
+
+uint32_t image_blocks_hooks(const struct image *image, uint64_t address, uint64_t bytes)
 {
 	const uint8_t *block = bytes < HOOKS_BYTES ? NULL : image_at(image, address, HOOKS_BYTES);
 	uint64_t asked;
