@@ -42,7 +42,7 @@ LIBS     := $(call packages,--libs) -liberty -lm
 # another allocator. Sanitizers have an allocator of their own.
 ALLOCATOR := $(if $(SAN),,-l:libjemalloc_pic.a)
 
-ROOMS    := base tables elf process container select x86 pymalloc layouts python heap graph dump plan native \
+ROOMS    := base tables elf process container select x86 pymalloc layouts python heap graph holders dump plan native \
 	process_plan perfmap symbols events snapshot blocks trace kernel links attach trial overhead stats \
 	report export pprof pickle control member session perfmap_session options cli
 SOURCES  := $(foreach room,$(ROOMS),$(wildcard user/$(room)/*.c))

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "cli/cli.h"
+#include "cli/heap_choice.h"
 #include "heap/heap_types.h"
 #include "kernel/calls.h"
 #include "kernel/privileges.h"
@@ -16,16 +17,6 @@
 #include "options/targets.h"
 #include "process/process.h"
 #include "report/json.h"
-
-enum heap_by { BY_TYPE, BY_CLASS };
-
-struct heap_choice {
-	struct report_choice output;
-	enum heap_by by;
-	pid_t *pids;
-	size_t pid_count;
-	struct cli_arguments rest;
-};
 
 /* A row of the output; rows are sorted by bytes, the largest first. */
 struct heap_row {
@@ -43,15 +34,34 @@ struct heap_view {
 	size_t count, shown;
 };
 
-enum { KEY_BY = 0x300 };
+enum { KEY_BY = 0x300, KEY_RETAINED, KEY_FREEZE };
 
 static const struct argp_option options[] = {
 	{"pid", 'p', "PID", 0, "the process", 1},
-	{"by", KEY_BY, "KEY", 0, "type (default) or class, pymalloc's size classes", 2},
+	{"by", KEY_BY, "KEY", 0,
+	 "type (default), class (pymalloc's size classes), module, root, container or size", 2},
+	{"retained", KEY_RETAINED, NULL, 0, "by type: also what would be freed with the objects",
+	 2},
+	{"freeze", KEY_FREEZE, NULL, 0, "stop the process while its memory is copied", 2},
+	{"output", 'o', "FILE", 0, "also write the copied memory to FILE, a dump", 2},
 	{0},
 };
 
 static const struct argp_child children[] = {{&cli_output_argp, 0, NULL, 0}, {0}};
+
+static error_t by_parse(struct heap_choice *choice, const char *arg)
+{
+	static const char *const names[] = {"type", "class", "module", "root", "container", "size"};
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		if (!strcmp(arg, names[i])) {
+			choice->by = (enum heap_by)i;
+			return 0;
+		}
+	error_print(error_set(-EINVAL, "\"%s\" is not one of its values", arg),
+		    "type, class, module, root, container or size", "--by");
+	return CLI_REPORTED;
+}
 
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
@@ -69,15 +79,15 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		error_print(-EINVAL, "tracer list shows what can be read", "--pid");
 		return CLI_REPORTED;
 	case KEY_BY:
-		if (!strcmp(arg, "type"))
-			choice->by = BY_TYPE;
-		else if (!strcmp(arg, "class"))
-			choice->by = BY_CLASS;
-		else {
-			error_print(error_set(-EINVAL, "\"%s\" is not one of its values", arg),
-				    "type or class", "--by");
-			return CLI_REPORTED;
-		}
+		return by_parse(choice, arg);
+	case KEY_RETAINED:
+		choice->retained = 1;
+		return 0;
+	case KEY_FREEZE:
+		choice->freeze = 1;
+		return 0;
+	case 'o':
+		choice->out = arg;
 		return 0;
 	}
 	return cli_parse_arguments(key, state, &choice->rest);
@@ -258,18 +268,95 @@ static int heap_print(pid_t pid, const struct heap_choice *choice)
 	return err;
 }
 
+static const struct {
+	const char *name;
+	unsigned int needs; /* enum heap_needs */
+	int (*print)(const struct heap_choice *choice, const struct heap_graph *heap,
+		     const char *what);
+} questions[] = {
+	{"why", HEAP_RETAINED | HEAP_PATHS, heap_why_print},
+	{"holders", HEAP_RETAINED, heap_holders_print},
+	{"show", HEAP_RETAINED | HEAP_PATHS, heap_show_print},
+};
+
+static int usage_error(const char *reason)
+{
+	error_print(error_set(-EINVAL, "%s", reason), "tracer heap -p PID", "heap");
+	return EXIT_USAGE;
+}
+
+/* After heap_graph_open(): prints an error of writing the answer. */
+static int answer_end(struct heap_graph *heap, int err)
+{
+	heap_graph_close(heap);
+	if (err == -ENOENT)
+		return EXIT_FAILED;
+	if (err)
+		error_print(err, NULL, "heap");
+	return err ? EXIT_FAILED : EXIT_DONE;
+}
+
+/* tracer heap why|holders|show WHAT [DUMP] */
+static int question_answer(const struct heap_choice *choice, size_t question)
+{
+	const char *dump = choice->rest.count > 2 ? choice->rest.items[2] : NULL;
+	struct heap_graph heap;
+
+	if (choice->rest.count < 2 || choice->rest.count > 3 ||
+	    (dump != NULL) == (choice->pid_count == 1))
+		return usage_error("it takes a type or an address, and -p PID or a dump");
+	if (heap_graph_open(choice, dump, questions[question].needs, &heap))
+		return EXIT_FAILED;
+	return answer_end(&heap, questions[question].print(choice, &heap, choice->rest.items[1]));
+}
+
+static int view_answer(const struct heap_choice *choice, const char *dump)
+{
+	unsigned int needs = choice->retained || choice->by == BY_CONTAINER ? HEAP_RETAINED : 0;
+	struct heap_graph heap;
+
+	if (choice->by == BY_MODULE || choice->by == BY_ROOT || choice->by == BY_CONTAINER)
+		needs |= HEAP_PATHS;
+	if (heap_graph_open(choice, dump, needs, &heap))
+		return EXIT_FAILED;
+	return answer_end(&heap, heap_view_print(choice, &heap));
+}
+
+static int heap_answer(const struct heap_choice *choice)
+{
+	const char *first = choice->rest.count ? choice->rest.items[0] : NULL;
+	int err;
+
+	for (size_t i = 0; first && i < sizeof(questions) / sizeof(questions[0]); i++)
+		if (!strcmp(first, questions[i].name))
+			return question_answer(choice, i);
+	if (choice->rest.count > 1 || (first != NULL) == (choice->pid_count == 1))
+		return usage_error("it reads one process, which -p names, or a dump");
+	if (choice->by == BY_CLASS && (first || choice->retained || choice->out))
+		return usage_error("--by class is of a running process's pools alone");
+	if (first || choice->retained || choice->out || choice->freeze ||
+	    (choice->by != BY_TYPE && choice->by != BY_CLASS))
+		return view_answer(choice, first);
+	err = heap_print(choice->pids[0], choice);
+	if (err)
+		pid_error_print(choice->pids[0], err);
+	return err ? EXIT_FAILED : EXIT_DONE;
+}
+
 int cli_heap(int argc, char **argv)
 {
 	static const struct argp argp = {
 		.options = options,
 		.parser = parse,
+		.args_doc = "[DUMP]\nwhy TYPE|ADDR [DUMP]\nholders TYPE|ADDR [DUMP]\n"
+			    "show ADDR [DUMP]",
 		.doc = "Prints what is on the heap of a running Python, by the types of its "
-		       "objects. The heap is read from outside: the process is not stopped, and no "
-		       "probe is placed.",
+		       "objects, and what keeps them alive. The heap is read from outside: no "
+		       "probe is placed, and the process is stopped only with --freeze.",
 		.children = children,
 	};
 	struct heap_choice choice = {0};
-	int status, err;
+	int status;
 
 	report_choice_default(&choice.output);
 	status = cli_parse(&argp, argc, argv, 0, &choice);
@@ -278,15 +365,8 @@ int cli_heap(int argc, char **argv)
 	} else if (choice.output.format == FORMAT_CSV) {
 		cli_reject("--format", "csv", NULL);
 		status = EXIT_USAGE;
-	} else if (choice.pid_count != 1 || choice.rest.count) {
-		error_print(error_set(-EINVAL, "it reads one process, which -p names"),
-			    "tracer heap -p PID", "heap");
-		status = EXIT_USAGE;
 	} else {
-		err = heap_print(choice.pids[0], &choice);
-		if (err)
-			pid_error_print(choice.pids[0], err);
-		status = err ? EXIT_FAILED : EXIT_DONE;
+		status = heap_answer(&choice);
 	}
 	free(choice.pids);
 	return status;

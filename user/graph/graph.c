@@ -118,13 +118,12 @@ struct edging {
 	int err;
 };
 
-static int edge_counts(const struct edging *edging, uint64_t target, enum reference_kind kind)
+int graph_counts(const struct graph *graph, uint32_t source, uint64_t target,
+		 enum reference_kind kind)
 {
-	const struct graph *graph = edging->graph;
-
-	if (kind == REFERENCE_WEAK)
+	if (kind == REFERENCE_WEAK || kind == REFERENCE_MAYBE)
 		return 0;
-	return graph->addresses[edging->source] != graph->interned ||
+	return graph->addresses[source] != graph->interned ||
 	       (kind != REFERENCE_KEY && kind != REFERENCE_VALUE) ||
 	       interned_state(graph, target) != 1;
 }
@@ -135,7 +134,7 @@ static void edge_visit(void *context, uint64_t target, enum reference_kind kind,
 	struct graph *graph = edging->graph;
 	uint32_t object = graph_find(graph, target);
 
-	if (object == GRAPH_NONE || edging->err || !edge_counts(edging, target, kind))
+	if (object == GRAPH_NONE || edging->err)
 		return;
 	if (kind == REFERENCE_MAYBE) {
 		struct graph_root_word word = {.object = object,
@@ -148,6 +147,8 @@ static void edge_visit(void *context, uint64_t target, enum reference_kind kind,
 			edging->err = graph_word_add(graph, &word);
 		return;
 	}
+	if (!graph_counts(graph, edging->source, target, kind))
+		return;
 	if (!edging->fills && graph->held[object] < UINT32_MAX)
 		graph->held[object]++;
 	if (object == edging->source)

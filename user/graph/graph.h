@@ -93,6 +93,11 @@ static inline uint64_t graph_bytes(const struct graph *graph, uint32_t object)
 }
 /* Gives each reference of an object to an object: targets are addresses of objects. */
 void graph_references(struct graph *graph, uint32_t object, reference_fn visit, void *context);
+/* "modules", "frame", …, as in documents. */
+const char *graph_root_name(enum graph_root root);
+/* Whether such a reference is in the target's reference count. */
+int graph_counts(const struct graph *graph, uint32_t source, uint64_t target,
+		 enum reference_kind kind);
 /* The first of the words that hold an object; *count of them. NULL: none. */
 const struct graph_root_word *graph_words(const struct graph *graph, uint32_t object,
 					  size_t *count);

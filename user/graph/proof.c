@@ -7,6 +7,22 @@
 
 #define MAX_INTERPRETER_BYTES (1u << 24)
 
+static const char *const roots[ROOT_COUNT] = {
+	[ROOT_NONE] = "object",
+	[ROOT_MODULES] = "modules",
+	[ROOT_FRAME] = "frame",
+	[ROOT_INTERPRETER] = "interpreter",
+	[ROOT_STATIC] = "static object",
+	[ROOT_VARIABLE] = "variable",
+	[ROOT_NATIVE] = "native code",
+	[ROOT_GARBAGE] = "garbage",
+};
+
+const char *graph_root_name(enum graph_root root)
+{
+	return root < ROOT_COUNT ? roots[root] : "";
+}
+
 /* Whether it is a dictionary with modules at the keys sys and builtins. */
 static int is_modules(const struct graph *graph, uint64_t address)
 {

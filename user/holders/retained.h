@@ -3,8 +3,8 @@
  * Retained sizes: what would be freed with an object, which is what it dominates. What several
  * roots hold is retained by none of them. Pure.
  */
-#ifndef TRACER_GRAPH_RETAINED_H
-#define TRACER_GRAPH_RETAINED_H
+#ifndef TRACER_HOLDERS_RETAINED_H
+#define TRACER_HOLDERS_RETAINED_H
 
 #include "graph/graph.h"
 

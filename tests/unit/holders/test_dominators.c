@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "graph/dominators.h"
+#include "holders/dominators.h"
 
 #define GRAPHS 12000
 #define NODES  24

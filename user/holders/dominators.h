@@ -3,8 +3,8 @@
  * Dominators of a directed graph with several roots, by Lengauer and Tarjan's algorithm with path
  * compression: O(m log n) for any graph. Pure.
  */
-#ifndef TRACER_GRAPH_DOMINATORS_H
-#define TRACER_GRAPH_DOMINATORS_H
+#ifndef TRACER_HOLDERS_DOMINATORS_H
+#define TRACER_HOLDERS_DOMINATORS_H
 
 #include <stdint.h>
 

@@ -4,7 +4,7 @@
  * simple version. Nodes are numbered from 1 in the order of a depth-first search; number 1 is the
  * root of all roots, 0 is none. Arrays are by number.
  */
-#include "graph/dominators.h"
+#include "holders/dominators.h"
 
 #include <errno.h>
 #include <stdlib.h>

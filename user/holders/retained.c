@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "graph/retained.h"
+#include "holders/retained.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
-#include "graph/dominators.h"
+#include "holders/dominators.h"
 
 static void sums_find(struct retained *retained, const uint32_t *order, uint32_t reached)
 {
