@@ -279,6 +279,7 @@ int heap_holders_print(const struct heap_choice *choice, const struct heap_graph
 
 	if (err)
 		return err;
+	graph_work_begin(heap->graph);
 	for (size_t i = 0; i < heap->graph->count && !holding.err; i++) {
 		holding.source = (uint32_t)i;
 		graph_references(heap->graph, (uint32_t)i, holder_visit, &holding);
@@ -339,6 +340,7 @@ static void direction_show(struct showing *showing, int inwards)
 
 	showing->inwards = inwards;
 	showing->shown = showing->total = 0;
+	graph_work_begin(graph);
 	if (showing->json)
 		printf(", \"%s\": [", inwards ? "references_in" : "references_out");
 	else

@@ -42,7 +42,7 @@ static void object_filter(void *context, uint64_t target, enum reference_kind ki
 		filter->visit(filter->context, target, kind, slot);
 }
 
-static void work_begin(struct graph *graph)
+void graph_work_begin(struct graph *graph)
 {
 	graph->references.work = image_bytes(graph->image) / 8 * WORK_FACTOR + WORK_MINIMUM;
 }
@@ -51,9 +51,9 @@ void graph_references(struct graph *graph, uint32_t object, reference_fn visit, 
 {
 	struct filter filter = {.graph = graph, .visit = visit, .context = context};
 
-	work_begin(graph);
 	references_each(&graph->references, graph->addresses[object], graph_type(graph, object),
 			object_filter, &filter);
+	graph->cut |= !graph->references.work;
 }
 
 /* Bits of PyASCIIObject.state below the kind. */
@@ -167,7 +167,7 @@ static int pass(struct edging *edging)
 {
 	struct graph *graph = edging->graph;
 
-	work_begin(graph);
+	graph_work_begin(graph);
 	for (size_t i = 0; i < graph->count && !edging->err; i++) {
 		edging->source = (uint32_t)i;
 		references_each(&graph->references, graph->addresses[i],
@@ -258,7 +258,7 @@ static int graph_build(struct graph *graph)
 	graph->references.image = graph->image;
 	graph->references.blocks = &graph->blocks;
 	graph->references.types = &graph->types;
-	work_begin(graph);
+	graph_work_begin(graph);
 	err = graph_discover(graph);
 	graph->cut = !graph->references.work;
 	if (!err)
@@ -272,7 +272,7 @@ static int graph_build(struct graph *graph)
 	if (!graph->bytes || !graph->held || !graph->root || !graph->proofs)
 		return -ENOMEM;
 	interned_find(graph);
-	work_begin(graph);
+	graph_work_begin(graph);
 	err = bytes_find(graph) ?: graph_roots(graph) ?: graph_edges(graph);
 	if (err)
 		return err;

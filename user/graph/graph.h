@@ -91,7 +91,11 @@ static inline uint64_t graph_bytes(const struct graph *graph, uint32_t object)
 {
 	return (uint64_t)graph->bytes[object] * 8;
 }
-/* Gives each reference of an object to an object: targets are addresses of objects. */
+/*
+ * Gives each reference of an object to an object: targets are addresses of objects. The work that
+ * is left since graph_work_begin() limits it; none left sets graph->cut.
+ */
+void graph_work_begin(struct graph *graph);
 void graph_references(struct graph *graph, uint32_t object, reference_fn visit, void *context);
 /* "modules", "frame", …, as in documents. */
 const char *graph_root_name(enum graph_root root);

@@ -93,9 +93,9 @@ static void old_frame(struct walk *walk)
 	uint64_t stack = image_u64(image, walk->object + at->frame_stack_base);
 	uint64_t slots = walk->object + at->frame_locals, height, top;
 
-	for (uint32_t offset = OBJECT_HEADER + 8; offset < at->frame_locals; offset += 8)
-		if (offset != at->frame_stack_base && offset != at->frame_stack_top &&
-		    offset != at->frame_generator)
+	/* f_gen is borrowed; what follows are numbers, and the blocks, which are not initialised. */
+	for (uint32_t offset = OBJECT_HEADER + 8; offset < at->frame_generator; offset += 8)
+		if (offset != at->frame_stack_base && offset != at->frame_stack_top)
 			walk_field(walk, offset);
 	if (stack < slots || (stack - slots) / 8 > MAX_SLOTS)
 		return;

@@ -15,16 +15,37 @@
 #define MAX_INTERPRETERS 1024u
 #define MAX_THREADS      65536u
 #define MAX_FRAMES       65536u /* of one thread */
+#define MAX_DEPTH        2u     /* blocks that lead to blocks */
 
 struct rooting {
 	struct graph *graph;
 	root_fn visit;
 	void *context;
 	struct graph_root_word word;
+	struct id_map seen; /* blocks that were visited */
 };
 
 static void words_visit(struct rooting *rooting, uint64_t from, uint64_t bytes,
-			enum graph_root root)
+			enum graph_root root, unsigned int depth);
+
+/* A block that such a word leads to, and that is no object's: an array of the interpreter's. */
+static void block_visit(struct rooting *rooting, uint64_t address, enum graph_root root,
+			unsigned int depth)
+{
+	struct references *references = &rooting->graph->references;
+	uint64_t bytes = image_blocks_bytes(references->blocks, address);
+
+	if (!bytes || image_blocks_is_table(references->blocks, address) ||
+	    id_map_find(&rooting->seen, address) != ID_MAP_NONE ||
+	    id_map_find(&references->claim_of, address) != ID_MAP_NONE ||
+	    references->is_object(references->context, address))
+		return;
+	if (!id_map_put(&rooting->seen, address, 1))
+		words_visit(rooting, address, bytes / 8 * 8, root, depth + 1);
+}
+
+static void words_visit(struct rooting *rooting, uint64_t from, uint64_t bytes,
+			enum graph_root root, unsigned int depth)
 {
 	const uint8_t *at = image_at(rooting->graph->image, from, bytes);
 
@@ -36,6 +57,8 @@ static void words_visit(struct rooting *rooting, uint64_t from, uint64_t bytes,
 		rooting->word = (struct graph_root_word){
 			.root = root, .kind = REFERENCE_MAYBE, .address = from + i};
 		rooting->visit(rooting->context, target, &rooting->word);
+		if (depth < MAX_DEPTH)
+			block_visit(rooting, target, root, depth);
 	}
 }
 
@@ -58,7 +81,7 @@ static void frames_visit(struct rooting *rooting, uint64_t tstate)
 	uint64_t frame;
 
 	if (abi->frame_owner == ABI_NONE) {
-		words_visit(rooting, tstate + abi->tstate_frame, 8, ROOT_FRAME);
+		words_visit(rooting, tstate + abi->tstate_frame, 8, ROOT_FRAME, MAX_DEPTH);
 		return;
 	}
 	frame = abi->tstate_frame == ABI_NONE
@@ -88,7 +111,7 @@ static void threads_visit(struct rooting *rooting, uint64_t interpreter)
 
 	for (uint32_t i = 0; i < MAX_THREADS && tstate; i++) {
 		frames_visit(rooting, tstate);
-		words_visit(rooting, tstate, offsets->objects.tstate_bytes, ROOT_INTERPRETER);
+		words_visit(rooting, tstate, offsets->objects.tstate_bytes, ROOT_INTERPRETER, 0);
 		tstate = image_u64(image, tstate + offsets->abi.tstate_next);
 	}
 }
@@ -103,7 +126,7 @@ static void interpreter_visit(struct rooting *rooting, uint64_t interpreter)
 		return;
 	if (bytes > segment->end - interpreter)
 		bytes = segment->end - interpreter;
-	words_visit(rooting, interpreter, bytes / 8 * 8, ROOT_INTERPRETER);
+	words_visit(rooting, interpreter, bytes / 8 * 8, ROOT_INTERPRETER, 0);
 	threads_visit(rooting, interpreter);
 }
 
@@ -122,8 +145,9 @@ void graph_root_words(struct graph *graph, root_fn visit, void *context)
 
 		if (segment->kind == IMAGE_DATA)
 			words_visit(&rooting, segment->start, segment->end - segment->start,
-				    ROOT_VARIABLE);
+				    ROOT_VARIABLE, 0);
 	}
+	id_map_free(&rooting.seen);
 }
 
 static int word_compare(const void *a, const void *b)
@@ -142,6 +166,17 @@ struct collecting {
 	int err;
 };
 
+/* Bytes of an object that is a variable; a static type is smaller than one on the heap. */
+static uint64_t static_bytes(const struct graph *graph, uint32_t object)
+{
+	const struct type *type = graph_type(graph, object);
+	uint32_t finalize = graph->image->offsets.objects.type_finalize;
+
+	return type->layout == LAYOUT_TYPE && type->basic_bytes > finalize + 8
+		       ? finalize + 8
+		       : type->basic_bytes;
+}
+
 /* Words of objects that are variables of a file are theirs. */
 static int is_in_object(const struct graph *graph, uint64_t address)
 {
@@ -156,7 +191,7 @@ static int is_in_object(const struct graph *graph, uint64_t address)
 			high = middle;
 	}
 	return low && address - graph->addresses[low - 1] <
-			      graph_type(graph, (uint32_t)(low - 1))->basic_bytes;
+			      static_bytes(graph, (uint32_t)(low - 1));
 }
 
 int graph_word_add(struct graph *graph, const struct graph_root_word *word)

@@ -306,6 +306,7 @@ struct writer {
 	struct buffer name;
 	size_t before_dict; /* length of the expression without .__dict__ */
 	int expressible;
+	int proxy; /* the expression ends with a type's __dict__, which is not the dictionary */
 };
 
 /* The step that the module, class or instance of a dictionary makes together with it. */
@@ -331,6 +332,7 @@ static int namespace_step(struct writer *writer, uint32_t dict, uint32_t object)
 	}
 	if (got < 0)
 		return got;
+	writer->proxy = 0;
 	/* The dictionary is no step of its own. */
 	writer->path->count--;
 	writer->name.size--;
@@ -343,6 +345,13 @@ static int is_dict_step(const struct path *path)
 
 	return step && !strcmp(step->kind, "attribute") &&
 	       !strcmp((const char *)path->names.data + step->name, "__dict__");
+}
+
+static int is_type_dict(const struct graph *graph, uint32_t source, enum reference_kind kind,
+			uint32_t slot)
+{
+	return graph_type(graph, source)->layout == LAYOUT_TYPE && kind == REFERENCE_FIELD &&
+	       slot == graph->image->offsets.objects.type_dict;
 }
 
 /* 'shop' becomes shop. */
@@ -377,6 +386,9 @@ static int object_step(struct writer *writer, uint32_t object)
 	if (got)
 		return got;
 	writer->before_dict = path->expression.size;
+	if (writer->proxy && kind != REFERENCE_VALUE)
+		writer->expressible = 0;
+	writer->proxy = is_type_dict(graph, source, kind, paths->slot[object]);
 	if (writer->expressible) {
 		got = expression_step(graph, source, kind, paths->slot[object], kind_name,
 				      (char *)writer->name.data, &path->expression);
@@ -430,7 +442,7 @@ int path_read(const struct paths *paths, uint32_t object, struct path *out)
 			       &writer.name);
 	for (size_t i = count - 1; i-- > 0 && !err;)
 		err = object_step(&writer, chain[i]);
-	if (!writer.expressible)
+	if (!writer.expressible || writer.proxy)
 		out->expression.size = 0;
 	if (!err)
 		err = buffer_append(&out->expression, "", 1);

@@ -97,6 +97,7 @@ int paths_new(struct paths **out, struct graph *graph)
 		return -ENOMEM;
 	}
 	memset(paths->parent, 0xff, count * sizeof(uint32_t));
+	graph_work_begin(graph);
 	for (enum graph_root root = ROOT_MODULES; root < ROOT_COUNT; root++)
 		search_from(&search, root);
 	free(search.queue);
