@@ -309,8 +309,7 @@ static void reference_show(void *context, uint64_t target, enum reference_kind k
 	struct buffer name = {0};
 	const char *kind_name;
 
-	if (showing->err ||
-	    (showing->inwards && target != graph->addresses[showing->object]))
+	if (showing->err || (showing->inwards && target != graph->addresses[showing->object]))
 		return;
 	showing->total++;
 	if (top && showing->shown == top)

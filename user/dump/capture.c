@@ -15,10 +15,11 @@
 #include "process/freeze.h"
 #include "process/memory.h"
 
-#define PAGE       4096u
-#define MAX_HEADERS 64u /* program headers of a file */
-#define PIECE      (4u << 20)  /* bytes copied by one call */
-#define MAX_CONSTS (64u << 20) /* constants of one mapping; a larger one holds data of other kinds */
+#define PAGE        4096u
+#define MAX_HEADERS 64u        /* program headers of a file */
+#define PIECE       (4u << 20) /* bytes copied by one call */
+#define MAX_CONSTS                                                                                 \
+	(64u << 20) /* constants of one mapping; a larger one holds data of other kinds */
 
 static int same_file(const struct process_map *a, const struct process_map *b)
 {
@@ -83,16 +84,15 @@ static int map_wanted(const struct process_maps *maps, size_t i, enum image_kind
 		return 0;
 	if (map->inode) {
 		*kind = map->writable ? IMAGE_DATA : IMAGE_CONSTANT;
-		return map->writable ||
-		       (!map->executable && map->end - map->start <= MAX_CONSTS &&
-			has_variables(maps, i));
+		return map->writable || (!map->executable && map->end - map->start <= MAX_CONSTS &&
+					 has_variables(maps, i));
 	}
 	*kind = !strcmp(map->path, "[stack]") ? IMAGE_STACK : IMAGE_HEAP;
 	return map->writable;
 }
 
-static void segment_add(struct capture *capture, uint64_t start, uint64_t end,
-			enum image_kind kind, const char *file)
+static void segment_add(struct capture *capture, uint64_t start, uint64_t end, enum image_kind kind,
+			const char *file)
 {
 	struct image_segment *segment = &capture->segments[capture->image.count];
 
@@ -120,7 +120,9 @@ static int segments_list(struct capture *capture, pid_t pid, const struct proces
 			continue;
 		if (is_bss(maps, i)) {
 			split = (file_end(pid, maps, i - 1) + PAGE - 1) & ~(uint64_t)(PAGE - 1);
-			split = split < map->start ? map->start : split > map->end ? map->end : split;
+			split = split < map->start ? map->start
+				: split > map->end ? map->end
+						   : split;
 			segment_add(capture, map->start, split, IMAGE_DATA, map[-1].path);
 		}
 		segment_add(capture, split, map->end, kind, map->path);

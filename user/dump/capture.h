@@ -24,7 +24,7 @@ struct capture {
 };
 
 struct capture_opts {
-	int freeze;         /* stop the process for the copying */
+	int freeze;          /* stop the process for the copying */
 	uint64_t most_bytes; /* refuse to copy more; 0: no limit */
 };
 

@@ -60,8 +60,8 @@ static int segments_write(struct outfile *file, const struct image *image)
 
 	for (size_t i = 0; i < image->count && !err; i++) {
 		const struct image_segment *segment = &image->segments[i];
-		struct stored_segment stored = {segment->start, segment->end,
-						(uint32_t)segment->kind, 0, {0}};
+		struct stored_segment stored = {
+			segment->start, segment->end, (uint32_t)segment->kind, 0, {0}};
 
 		memcpy(stored.file, segment->file, sizeof(stored.file));
 		err = outfile_write(file, &stored, sizeof(stored));
@@ -102,8 +102,7 @@ int dump_write(struct outfile *file, const struct capture *capture)
 
 		if (page_is_zero(bytes))
 			continue;
-		err = outfile_write(file, &page, sizeof(page))
-			      ?: outfile_write(file, bytes, PAGE);
+		err = outfile_write(file, &page, sizeof(page)) ?: outfile_write(file, bytes, PAGE);
 	}
 	return err;
 }

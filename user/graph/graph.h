@@ -53,12 +53,12 @@ struct graph {
 	size_t count;
 	uint64_t *addresses; /* sorted */
 	uint32_t *type_of;
-	uint32_t *bytes;     /* of its block and the buffers that it owns, in units of 8 */
-	uint32_t *held;      /* references that count, from objects and frames */
-	uint8_t *root;       /* enum graph_root */
-	/* Edges that count, without those to itself; targets of object i are at out[out_start[i]]… */
+	uint32_t *bytes; /* of its block and the buffers that it owns, in units of 8 */
+	uint32_t *held;  /* references that count, from objects and frames */
+	uint8_t *root;   /* enum graph_root */
+	/* Edges that count, without those to itself; object i's targets begin at out_start[i]. */
 	uint32_t *out_start, *out;
-	uint32_t *in_start, *in; /* the same, backwards */
+	uint32_t *in_start, *in;       /* the same, backwards */
 	struct graph_root_word *words; /* by object */
 	size_t word_count, word_capacity;
 	/* address of the dictionary of interned strings, whose references do not count; 0: none */

@@ -9,8 +9,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "python/heap.h"
 #include "layouts/offsets.h"
+#include "python/heap.h"
 
 #define IMAGE_SEGMENTS (1u << 17) /* limit */
 #define IMAGE_NAME     256u
@@ -23,7 +23,7 @@ enum image_kind {
 };
 
 struct image_segment {
-	uint64_t start, end; /* addresses */
+	uint64_t start, end;  /* addresses */
 	const uint8_t *bytes; /* borrowed */
 	enum image_kind kind;
 	char file[IMAGE_NAME]; /* of IMAGE_DATA and IMAGE_CONSTANT, cut; "" */
@@ -39,13 +39,13 @@ struct image {
 	uint64_t type_type; /* address of PyType_Type */
 	/* of the interpreter's .data and .bss: its static types are there */
 	uint64_t data, data_bytes;
-	uint64_t interpreters; /* address of the first interpreter state */
+	uint64_t interpreters;         /* address of the first interpreter state */
 	const struct heap_head *heads; /* of pymalloc's heaps; borrowed */
 	uint32_t head_count;
-	uint64_t raw_blocks;  /* as in struct heap_walk; 0: not known */
-	uint64_t frozen_ns;   /* how long the process was stopped for the copying; 0: it ran */
-	uint64_t bytes_lost;  /* of memory that is mapped and could not be copied */
-	uint64_t time_s;      /* of the copying, since 1970 */
+	uint64_t raw_blocks; /* as in struct heap_walk; 0: not known */
+	uint64_t frozen_ns;  /* how long the process was stopped for the copying; 0: it ran */
+	uint64_t bytes_lost; /* of memory that is mapped and could not be copied */
+	uint64_t time_s;     /* of the copying, since 1970 */
 };
 
 /* The segment that covers address; NULL: none. */

@@ -28,9 +28,8 @@ static int pool_add(const struct heap_pool *pool, void *context)
 	if (array_reserve(&blocks->pools, &blocks->capacity, blocks->count, 1, sizeof(*added)))
 		return 1;
 	added = &blocks->pools[blocks->count++];
-	*added = (struct image_blocks_pool){.address = pool->address,
-				      .block_bytes = pool->block_bytes,
-				      .count = pool->count};
+	*added = (struct image_blocks_pool){
+		.address = pool->address, .block_bytes = pool->block_bytes, .count = pool->count};
 	for (uint32_t i = 0; i < pool->count && i < BLOCKS_PER_POOL; i++)
 		if (!pool->free[i])
 			added->live[i / 64] |= 1ull << i % 64;
@@ -84,11 +83,12 @@ void image_blocks_free(struct image_blocks *blocks)
 	memset(blocks, 0, sizeof(*blocks));
 }
 
-const struct image_blocks_pool *image_blocks_pool(const struct image_blocks *blocks, uint64_t address)
+const struct image_blocks_pool *image_blocks_pool(const struct image_blocks *blocks,
+						  uint64_t address)
 {
 	const struct heap_offsets *offsets = &blocks->image->offsets.heap;
-	uint64_t first = (address & ~(uint64_t)(offsets->pool_bytes - 1)) +
-			 offsets->pool_header_size;
+	uint64_t first =
+		(address & ~(uint64_t)(offsets->pool_bytes - 1)) + offsets->pool_header_size;
 	size_t low = 0, high = blocks->count;
 
 	while (low < high) {

@@ -30,7 +30,8 @@ int image_blocks_read(struct image_blocks *blocks, const struct image *image);
 void image_blocks_free(struct image_blocks *blocks);
 
 /* The pool whose memory covers address; NULL: none. */
-const struct image_blocks_pool *image_blocks_pool(const struct image_blocks *blocks, uint64_t address);
+const struct image_blocks_pool *image_blocks_pool(const struct image_blocks *blocks,
+						  uint64_t address);
 /*
  * The usable bytes of the live block that begins at address: of a pool, or of glibc's malloc, whose
  * header must be plausible. 0: there is none.

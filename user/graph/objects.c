@@ -35,8 +35,7 @@ static uint32_t type_at(struct graph *graph, uint64_t address)
 
 	if (!object || !count_plausible(graph, word_at(object)))
 		return TYPES_NONE;
-	return types_find(&graph->types,
-			  word_at(object + graph->image->offsets.abi.object_type));
+	return types_find(&graph->types, word_at(object + graph->image->offsets.abi.object_type));
 }
 
 static int object_put(struct graph *graph, uint64_t address, uint32_t type)
@@ -45,8 +44,7 @@ static int object_put(struct graph *graph, uint64_t address, uint32_t type)
 
 	if (graph->count == GRAPH_NONE - 1)
 		return -E2BIG;
-	err = array_reserve(&graph->addresses, &graph->capacity, graph->count, 1,
-			    sizeof(uint64_t));
+	err = array_reserve(&graph->addresses, &graph->capacity, graph->count, 1, sizeof(uint64_t));
 	if (!err)
 		err = array_reserve(&graph->type_of, &graph->type_capacity, graph->count, 1,
 				    sizeof(uint32_t));
@@ -152,8 +150,7 @@ static int sorted_is_object(void *context, uint64_t address)
 }
 
 /* _gc_next and _gc_prev lead to other objects that the collector tracks. */
-static void neighbours_follow(struct discovery *discovery, uint64_t object,
-			      const struct type *type)
+static void neighbours_follow(struct discovery *discovery, uint64_t object, const struct type *type)
 {
 	const struct graph *graph = discovery->graph;
 	uint32_t head = graph->image->offsets.heap.gc_head_bytes;

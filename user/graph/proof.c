@@ -8,14 +8,10 @@
 #define MAX_INTERPRETER_BYTES (1u << 24)
 
 static const char *const roots[ROOT_COUNT] = {
-	[ROOT_NONE] = "object",
-	[ROOT_MODULES] = "modules",
-	[ROOT_FRAME] = "frame",
-	[ROOT_INTERPRETER] = "interpreter",
-	[ROOT_STATIC] = "static object",
-	[ROOT_VARIABLE] = "variable",
-	[ROOT_NATIVE] = "native code",
-	[ROOT_GARBAGE] = "garbage",
+	[ROOT_NONE] = "object",          [ROOT_MODULES] = "modules",
+	[ROOT_FRAME] = "frame",          [ROOT_INTERPRETER] = "interpreter",
+	[ROOT_STATIC] = "static object", [ROOT_VARIABLE] = "variable",
+	[ROOT_NATIVE] = "native code",   [ROOT_GARBAGE] = "garbage",
 };
 
 const char *graph_root_name(enum graph_root root)
@@ -45,7 +41,7 @@ static int is_modules(const struct graph *graph, uint64_t address)
 		if (value == GRAPH_NONE || graph_type(graph, value)->layout != LAYOUT_MODULE)
 			continue;
 		image_text(image, key + image->offsets.abi.unicode_ascii, name, sizeof(name));
-		found |= !__builtin_strcmp(name, "sys") ? 1u
+		found |= !__builtin_strcmp(name, "sys")        ? 1u
 			 : !__builtin_strcmp(name, "builtins") ? 2u
 							       : 0u;
 	}

@@ -7,11 +7,12 @@
 
 #include "base/array.h"
 
-#define OBJECT_HEADER  16u
-#define MAX_BUFFERS    (1u << 20) /* of one object */
-#define DEQUE_BLOCK    64u        /* items of a block of collections.deque */
-#define LRU_PREVIOUS   16u        /* of functools' links; the next one is owned */
-#define LRU_NEXT       24u
+#define OBJECT_HEADER 16u
+#define MAX_BUFFERS   (1u << 20) /* of one object */
+#define MAX_LEVELS    3u         /* of buffers that lead to buffers */
+#define DEQUE_BLOCK   64u        /* items of a block of collections.deque */
+#define LRU_PREVIOUS  16u        /* of functools' links; the next one is owned */
+#define LRU_NEXT      24u
 
 int walk_works(struct walk *walk, uint64_t steps)
 {
@@ -49,8 +50,7 @@ int walk_claims(struct walk *walk, uint64_t address, uint64_t bytes)
 	err = array_reserve(&references->claims, &references->claim_capacity,
 			    references->claim_count, 1, sizeof(struct claim));
 	if (!err)
-		err = id_map_put(&references->claim_of, address,
-				 (uint32_t)references->claim_count);
+		err = id_map_put(&references->claim_of, address, (uint32_t)references->claim_count);
 	if (err) {
 		references->err = err;
 		return 0;
@@ -60,10 +60,10 @@ int walk_claims(struct walk *walk, uint64_t address, uint64_t bytes)
 	return 1;
 }
 
-/* The buffers of one object that are still to be read. */
+/* The buffers of one object. */
 struct pending {
 	uint64_t *addresses;
-	size_t count, capacity, seen;
+	size_t count, capacity;
 };
 
 static void buffer_note(struct walk *walk, struct pending *pending, uint64_t address)
@@ -78,7 +78,7 @@ static void buffer_note(struct walk *walk, struct pending *pending, uint64_t add
 			return;
 	}
 	if (!bytes || image_blocks_is_table(references->blocks, block) ||
-	    pending->seen == MAX_BUFFERS || references->is_object(references->context, address))
+	    pending->count == MAX_BUFFERS || references->is_object(references->context, address))
 		return;
 	if (!walk_claims(walk, block, bytes))
 		return;
@@ -87,7 +87,6 @@ static void buffer_note(struct walk *walk, struct pending *pending, uint64_t add
 	if (references->err)
 		return;
 	pending->addresses[pending->count++] = block;
-	pending->seen++;
 }
 
 /* The list of an lru_cache ends at the cache itself. */
@@ -143,16 +142,24 @@ static void words_read(struct walk *walk, uint64_t base, uint64_t from, uint64_t
 	}
 }
 
-/* Buffers that other objects of the image begin in are no buffers of this one. */
+/*
+ * Reads the buffers level by level. In memory that is not initialised, or that others share, words
+ * lead anywhere: only the nodes of an OrderedDict, which are a list, are followed to the end.
+ */
 static void buffers_read(struct walk *walk, struct pending *pending)
 {
-	while (pending->count) {
-		uint64_t block = pending->addresses[--pending->count];
-		uint64_t bytes = image_blocks_bytes(walk->references->blocks, block);
+	unsigned int most = walk->type->layout == LAYOUT_DICT ? MAX_BUFFERS : MAX_LEVELS;
+	size_t next = 0;
 
-		if (walk->type->layout != LAYOUT_OPAQUE)
-			words_read(walk, 0, block, block + bytes / 8 * 8, pending);
-	}
+	for (unsigned int level = 0; level < most && next < pending->count; level++)
+		for (size_t end = pending->count; next < end; next++) {
+			uint64_t block = pending->addresses[next];
+			uint64_t bytes = image_blocks_bytes(walk->references->blocks, block);
+
+			if (walk->type->layout != LAYOUT_OPAQUE)
+				words_read(walk, 0, block, block + bytes / 8 * 8,
+					   level + 1 < most ? pending : NULL);
+		}
 }
 
 void walk_words(struct walk *walk, uint64_t from, uint64_t end, int buffers)
@@ -225,7 +232,8 @@ static int walk_deque(struct walk *walk, int gives)
 		if (!bytes || end > DEQUE_BLOCK || !walk_works(walk, DEQUE_BLOCK))
 			return -EINVAL;
 		if (gives)
-			walk_claims(walk, block, image_blocks_bytes(walk->references->blocks, block));
+			walk_claims(walk, block,
+				    image_blocks_bytes(walk->references->blocks, block));
 		for (; index < end && seen < size; index++, seen++)
 			if (gives)
 				walk_give(walk, word_at(bytes + 8 + index * 8), REFERENCE_ITEM,

@@ -59,8 +59,8 @@ int keys_read(const struct image *image, uint64_t address, struct keys *out)
 /* The keys of a shared table belong to one of those that share it. */
 static void keys_give(struct walk *walk, const struct keys *keys, int values)
 {
-	const uint8_t *entry = image_at(walk->references->image, keys->entries,
-					keys->count * keys->entry_bytes);
+	const uint8_t *entry =
+		image_at(walk->references->image, keys->entries, keys->count * keys->entry_bytes);
 
 	if (!entry || !walk_works(walk, keys->count))
 		return;
@@ -114,8 +114,7 @@ static void values_of_instance(struct walk *walk, uint64_t values, uint64_t dict
 	if (dict && image_u64(image, dict + walk->at->dict_values) == values)
 		return;
 	if (!keys_read(image, walk->type->keys, &keys))
-		values_give(walk, values + walk->at->values_first, keys.count,
-			    REFERENCE_ATTRIBUTE);
+		values_give(walk, values + walk->at->values_first, keys.count, REFERENCE_ATTRIBUTE);
 }
 
 static void managed_dict(struct walk *walk)
@@ -179,8 +178,8 @@ void walk_type(struct walk *walk)
 	const struct image *image = walk->references->image;
 	const struct object_offsets *at = walk->at;
 	uint64_t flags = image_u64(image, walk->object + image->offsets.heap.type_flags);
-	const uint32_t fields[] = {at->type_dict,  at->type_bases,      at->type_mro,
-				   at->type_base,  at->type_subclasses, at->type_cache};
+	const uint32_t fields[] = {at->type_dict, at->type_bases,      at->type_mro,
+				   at->type_base, at->type_subclasses, at->type_cache};
 	const uint32_t heap_fields[] = {at->heaptype_name, at->heaptype_slots,
 					at->heaptype_qualname, at->heaptype_module};
 	struct keys keys;
@@ -193,8 +192,7 @@ void walk_type(struct walk *walk)
 	for (size_t i = 0; i < sizeof(heap_fields) / sizeof(heap_fields[0]); i++)
 		walk_field(walk, heap_fields[i]);
 	table = image_u64(image, walk->object + at->heaptype_keys);
-	if (table && !keys_read(image, table, &keys) &&
-	    walk_claims(walk, keys.address, keys.bytes))
+	if (table && !keys_read(image, table, &keys) && walk_claims(walk, keys.address, keys.bytes))
 		keys_give(walk, &keys, 0);
 	walk_words(walk, at->heaptype_bytes, walk->type->basic_bytes, 1);
 }

@@ -33,8 +33,7 @@ static void give_tagged(struct walk *walk, uint64_t word, enum reference_kind ki
 static void give_slots(struct walk *walk, uint64_t from, uint64_t count, enum reference_kind kind)
 {
 	const uint8_t *bytes =
-		count > MAX_SLOTS ? NULL
-				  : image_at(walk->references->image, from, count * 8);
+		count > MAX_SLOTS ? NULL : image_at(walk->references->image, from, count * 8);
 
 	if (!bytes || !walk_works(walk, count))
 		return;
@@ -93,7 +92,7 @@ static void old_frame(struct walk *walk)
 	uint64_t stack = image_u64(image, walk->object + at->frame_stack_base);
 	uint64_t slots = walk->object + at->frame_locals, height, top;
 
-	/* f_gen is borrowed; what follows are numbers, and the blocks, which are not initialised. */
+	/* f_gen is borrowed; numbers follow, and the blocks, which are not initialised. */
 	for (uint32_t offset = OBJECT_HEADER + 8; offset < at->frame_generator; offset += 8)
 		if (offset != at->frame_stack_base && offset != at->frame_stack_top)
 			walk_field(walk, offset);

@@ -62,8 +62,7 @@ static void words_visit(struct rooting *rooting, uint64_t from, uint64_t bytes,
 	}
 }
 
-static void frame_reference(void *context, uint64_t target, enum reference_kind kind,
-			    uint64_t slot)
+static void frame_reference(void *context, uint64_t target, enum reference_kind kind, uint64_t slot)
 {
 	struct rooting *rooting = context;
 
@@ -93,8 +92,7 @@ static void frames_visit(struct rooting *rooting, uint64_t tstate)
 
 		if (!owner)
 			return;
-		rooting->word =
-			(struct graph_root_word){.root = ROOT_FRAME, .address = frame};
+		rooting->word = (struct graph_root_word){.root = ROOT_FRAME, .address = frame};
 		/* Those of generators and frame objects are read with these. */
 		if (*owner != abi->owner_generator && *owner < abi->owner_skip)
 			references_inner_frame(&rooting->graph->references, frame, 0,
@@ -172,9 +170,8 @@ static uint64_t static_bytes(const struct graph *graph, uint32_t object)
 	const struct type *type = graph_type(graph, object);
 	uint32_t finalize = graph->image->offsets.objects.type_finalize;
 
-	return type->layout == LAYOUT_TYPE && type->basic_bytes > finalize + 8
-		       ? finalize + 8
-		       : type->basic_bytes;
+	return type->layout == LAYOUT_TYPE && type->basic_bytes > finalize + 8 ? finalize + 8
+									       : type->basic_bytes;
 }
 
 /* Words of objects that are variables of a file are theirs. */
@@ -190,8 +187,8 @@ static int is_in_object(const struct graph *graph, uint64_t address)
 		else
 			high = middle;
 	}
-	return low && address - graph->addresses[low - 1] <
-			      static_bytes(graph, (uint32_t)(low - 1));
+	return low &&
+	       address - graph->addresses[low - 1] < static_bytes(graph, (uint32_t)(low - 1));
 }
 
 int graph_word_add(struct graph *graph, const struct graph_root_word *word)
@@ -248,8 +245,7 @@ void graph_words_sort(struct graph *graph)
 	graph->word_count = kept;
 }
 
-const struct graph_root_word *graph_words(const struct graph *graph, uint32_t object,
-					  size_t *count)
+const struct graph_root_word *graph_words(const struct graph *graph, uint32_t object, size_t *count)
 {
 	size_t low = 0, high = graph->word_count, end;
 

@@ -92,6 +92,6 @@ uint64_t graph_own_bytes(const struct graph *graph, uint64_t address, const stru
 	/* Memory of another allocator, or a variable: what every instance has. */
 	if (!bytes)
 		bytes = (type->basic_bytes + 7) / 8 * 8;
-	return bytes + table_bytes(graph, address, type) + 
+	return bytes + table_bytes(graph, address, type) +
 	       block_bytes(graph, instance_values(graph, address, type));
 }

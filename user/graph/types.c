@@ -65,6 +65,10 @@ static const struct {
 	{"collections.deque", LAYOUT_DEQUE},
 	{"array.array", LAYOUT_OPAQUE},
 	{"_io.StringIO", LAYOUT_OPAQUE},
+	{"_io.BufferedReader", LAYOUT_OPAQUE},
+	{"_io.BufferedWriter", LAYOUT_OPAQUE},
+	{"_io.BufferedRandom", LAYOUT_OPAQUE},
+	{"_io.TextIOWrapper", LAYOUT_OPAQUE},
 	{"_thread.lock", LAYOUT_OPAQUE},
 	{"_thread.RLock", LAYOUT_OPAQUE},
 	{"re.Pattern", LAYOUT_OPAQUE},
@@ -143,8 +147,8 @@ static uint32_t type_add(struct types *types, uint64_t address)
 
 	if (types->count == TYPES_MAX)
 		return TYPES_NONE;
-	types->err = array_reserve(&types->entries, &types->capacity, types->count, 1,
-				   sizeof(type));
+	types->err =
+		array_reserve(&types->entries, &types->capacity, types->count, 1, sizeof(type));
 	if (!types->err)
 		types->err = id_map_put(&types->by_address, address, (uint32_t)types->count);
 	if (types->err)

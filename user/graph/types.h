@@ -37,7 +37,7 @@ enum types_layout {
 	LAYOUT_FRAME,
 	LAYOUT_GENERATOR,
 	LAYOUT_MODULE,
-	LAYOUT_VIEW, /* memoryview */
+	LAYOUT_VIEW,   /* memoryview */
 	LAYOUT_OPAQUE, /* words, and buffers that hold no references */
 	LAYOUT_DEQUE,
 	LAYOUT_LRU_CACHE, /* functools.lru_cache: its links are borrowed */
@@ -46,10 +46,10 @@ enum types_layout {
 
 struct type {
 	uint64_t address, flags;
-	uint64_t keys;      /* ht_cached_keys; 0: none */
-	uint64_t members;   /* tp_members; 0: none */
-	uint64_t base;      /* tp_base */
-	int64_t dict_at;    /* tp_dictoffset */
+	uint64_t keys;    /* ht_cached_keys; 0: none */
+	uint64_t members; /* tp_members; 0: none */
+	uint64_t base;    /* tp_base */
+	int64_t dict_at;  /* tp_dictoffset */
 	uint32_t weaklist_at;
 	uint32_t basic_bytes, item_bytes; /* tp_basicsize, tp_itemsize */
 	uint32_t layout_bytes;            /* tp_basicsize of the type that has the layout */

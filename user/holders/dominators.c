@@ -136,10 +136,10 @@ int dominators_find(const struct flow *flow, uint32_t *idom, uint32_t *order, ui
 	size_t each = (size_t)flow->count + 2;
 	uint32_t *memory = calloc(each * ARRAYS, sizeof(uint32_t));
 	struct search search = {.flow = flow};
-	uint32_t **const arrays[ARRAYS] = {
-		&search.number,   &search.node,   &search.parent, &search.semi,
-		&search.label,    &search.ancestor, &search.bucket, &search.next,
-		&search.dominator, &search.stack, &search.edge};
+	uint32_t **const arrays[ARRAYS] = {&search.number, &search.node,  &search.parent,
+					   &search.semi,   &search.label, &search.ancestor,
+					   &search.bucket, &search.next,  &search.dominator,
+					   &search.stack,  &search.edge};
 
 	if (!memory)
 		return -ENOMEM;

@@ -71,8 +71,8 @@ static uint64_t key_at(const struct graph *graph, uint64_t table, uint64_t slot)
 static uint64_t dict_key(const struct graph *graph, uint32_t dict, uint64_t slot)
 {
 	return key_at(graph,
-		      image_u64(graph->image, graph->addresses[dict] +
-						      graph->image->offsets.objects.dict_keys),
+		      image_u64(graph->image,
+				graph->addresses[dict] + graph->image->offsets.objects.dict_keys),
 		      slot);
 }
 
@@ -80,9 +80,9 @@ static uint64_t dict_key(const struct graph *graph, uint32_t dict, uint64_t slot
 static uint64_t variable_name(const struct graph *graph, uint64_t code, uint64_t slot)
 {
 	const struct object_offsets *at = &graph->image->offsets.objects;
-	uint64_t names = image_u64(graph->image, code + (at->code_slot_names == ABI_NONE
-								 ? at->code_variables
-								 : at->code_slot_names));
+	uint64_t names = image_u64(graph->image,
+				   code + (at->code_slot_names == ABI_NONE ? at->code_variables
+									   : at->code_slot_names));
 	uint64_t count = image_u64(graph->image, names + graph->image->offsets.abi.bytes_size);
 
 	return slot < count ? image_u64(graph->image, names + at->tuple_items + slot * 8) : 0;
@@ -134,13 +134,13 @@ int reference_name(const struct graph *graph, uint32_t source, enum reference_ki
 		   uint64_t slot, const char **kind_name, struct buffer *out)
 {
 	static const char *const kinds[] = {
-		[REFERENCE_TYPE] = "type",       [REFERENCE_WORD] = "word",
-		[REFERENCE_BUFFER] = "buffer",   [REFERENCE_FIELD] = "word",
-		[REFERENCE_ITEM] = "index",      [REFERENCE_KEY] = "dict key",
-		[REFERENCE_VALUE] = "key",       [REFERENCE_ELEMENT] = "element",
+		[REFERENCE_TYPE] = "type",           [REFERENCE_WORD] = "word",
+		[REFERENCE_BUFFER] = "buffer",       [REFERENCE_FIELD] = "word",
+		[REFERENCE_ITEM] = "index",          [REFERENCE_KEY] = "dict key",
+		[REFERENCE_VALUE] = "key",           [REFERENCE_ELEMENT] = "element",
 		[REFERENCE_ATTRIBUTE] = "attribute", [REFERENCE_DICT] = "attribute",
-		[REFERENCE_LOCAL] = "local",     [REFERENCE_STACK] = "stack",
-		[REFERENCE_WEAK] = "weak",       [REFERENCE_MAYBE] = "stack",
+		[REFERENCE_LOCAL] = "local",         [REFERENCE_STACK] = "stack",
+		[REFERENCE_WEAK] = "weak",           [REFERENCE_MAYBE] = "stack",
 	};
 	uint64_t name;
 	int err;
@@ -294,10 +294,10 @@ static int root_name(const struct graph *graph, uint32_t object, struct buffer *
 	}
 	if (!segment || !segment->file[0])
 		return 0;
-	return buffer_append(name, strrchr(segment->file, '/') ? strrchr(segment->file, '/') + 1
-							       : segment->file,
-			     strlen(strrchr(segment->file, '/') ? strrchr(segment->file, '/') + 1
-								: segment->file));
+	return buffer_append(
+		name, strrchr(segment->file, '/') ? strrchr(segment->file, '/') + 1 : segment->file,
+		strlen(strrchr(segment->file, '/') ? strrchr(segment->file, '/') + 1
+						   : segment->file));
 }
 
 struct writer {
@@ -438,8 +438,9 @@ int path_read(const struct paths *paths, uint32_t object, struct path *out)
 	if (!err && writer.expressible)
 		err = buffer_append(&out->expression, "sys.modules", 11);
 	if (!err)
-		err = step_add(out, graph_root_name(out->cut ? ROOT_NONE : paths->graph->root[first]), first,
-			       &writer.name);
+		err = step_add(out,
+			       graph_root_name(out->cut ? ROOT_NONE : paths->graph->root[first]),
+			       first, &writer.name);
 	for (size_t i = count - 1; i-- > 0 && !err;)
 		err = object_step(&writer, chain[i]);
 	if (!writer.expressible || writer.proxy)

@@ -43,8 +43,7 @@ static uint64_t shape_of(const struct paths *paths, uint32_t source, enum refere
 	return hash_u64(shape + ((uint64_t)kind << 40) + (general ? 0 : slot + 1));
 }
 
-static void reference_visit(void *context, uint64_t target, enum reference_kind kind,
-			    uint64_t slot)
+static void reference_visit(void *context, uint64_t target, enum reference_kind kind, uint64_t slot)
 {
 	struct search *search = context;
 	struct paths *paths = search->paths;
@@ -159,9 +158,8 @@ static int groups_fill(const struct paths *paths, const struct retained *retaine
 				      ?: id_map_put(&found, paths->shape[i], at);
 			if (err)
 				break;
-			(*groups)[(*count)++] =
-				(struct path_group){.shape = paths->shape[i],
-						    .example = (uint32_t)i};
+			(*groups)[(*count)++] = (struct path_group){.shape = paths->shape[i],
+								    .example = (uint32_t)i};
 		}
 		(*groups)[at].count++;
 		(*groups)[at].bytes += graph_bytes(paths->graph, (uint32_t)i);

@@ -53,7 +53,8 @@ int reference_name(const struct graph *graph, uint32_t source, enum reference_ki
 struct path_group {
 	uint64_t shape;
 	uint32_t example;
-	uint64_t count, bytes, retained; /* retained: sum over objects that do not contain another */
+	uint64_t count, bytes,
+		retained; /* retained: sum over objects that do not contain another */
 };
 
 /*

@@ -14,11 +14,12 @@ struct retained_sum {
 
 struct retained {
 	const struct graph *graph;
-	uint32_t *idom;       /* graph->count: held by several roots, or by itself a root */
+	uint32_t *idom; /* graph->count: held by several roots, or by itself a root */
 	uint32_t *child_start, *children; /* of each object, and of graph->count */
-	uint64_t *bytes;      /* by object, with its own */
-	uint32_t *counts;     /* the same, objects */
-	struct retained_sum *types; /* by type: an object inside of another of its type counts once */
+	uint64_t *bytes;                  /* by object, with its own */
+	uint32_t *counts;                 /* the same, objects */
+	struct retained_sum
+		*types; /* by type: an object inside of another of its type counts once */
 };
 
 /* 0, -ENOMEM. The graph is borrowed until retained_free(). */

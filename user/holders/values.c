@@ -115,8 +115,8 @@ int values_identifier(const struct graph *graph, uint64_t address, struct buffer
 	if (!text_find(graph, address, &text) || !text.length || text.kind != 1)
 		return 0;
 	for (uint64_t i = 0; i < text.length; i++)
-		if (text.data[i] >= 128 || !(text.data[i] == '_' || isalpha(text.data[i]) ||
-					      (i && isdigit(text.data[i]))))
+		if (text.data[i] >= 128 ||
+		    !(text.data[i] == '_' || isalpha(text.data[i]) || (i && isdigit(text.data[i]))))
 			return 0;
 	return buffer_append(out, text.data, text.length) ?: 1;
 }

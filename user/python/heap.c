@@ -145,8 +145,7 @@ static int pool_read(struct heap_walker *walker, const uint8_t *pool, uint64_t a
 		int got;
 
 		if (!pool || i) {
-			int err = read_bytes(walker, address, again,
-					      walker->offsets->pool_bytes);
+			int err = read_bytes(walker, address, again, walker->offsets->pool_bytes);
 
 			if (err == -ESRCH || err == -EPERM)
 				return err;
