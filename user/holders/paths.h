@@ -49,6 +49,11 @@ void path_free(struct path *path);
 int reference_name(const struct graph *graph, uint32_t source, enum reference_kind kind,
 		   uint64_t slot, const char **kind_name, struct buffer *out);
 
+/* The key of entry number slot of a dict; 0: there is none. */
+uint64_t dict_key(const struct graph *graph, uint32_t dict, uint64_t slot);
+/* The name of variable number slot of a code object; 0: there is none. */
+uint64_t variable_name(const struct graph *graph, uint64_t code, uint64_t slot);
+
 /* Objects whose paths have the same shape. */
 struct path_group {
 	uint64_t shape;
