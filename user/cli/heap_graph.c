@@ -8,7 +8,6 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/text.h"
 #include "cli/heap_choice.h"
 #include "container/memory_headroom.h"
 #include "dump/dump_file.h"
@@ -16,7 +15,8 @@
 #include "kernel/privileges.h"
 #include "layouts/version.h"
 #include "options/targets.h"
-#include "report/json.h"
+#include "text/json.h"
+#include "text/text.h"
 
 /* A copy may take a part of the memory that is available; the graph takes about as much again. */
 #define MEMORY_SHARE 3u

@@ -7,9 +7,10 @@
 #include <string.h>
 
 #include "base/array.h"
-#include "base/text.h"
 #include "cli/heap_choice.h"
-#include "report/json.h"
+#include "text/json.h"
+#include "text/size.h"
+#include "text/text.h"
 
 struct row {
 	uint64_t key; /* a type's address; an object; a size */
@@ -243,12 +244,12 @@ static void row_text(const struct view *view, const struct row *row)
 		       view->heap->graph->addresses[row->key]);
 	if (row->retained_count) {
 		printf(": retained=%s, retained count=%" PRIu64,
-		       report_size(size, row->retained_bytes), row->retained_count);
+		       size_text(size, row->retained_bytes), row->retained_count);
 		putchar(',');
 	} else {
 		putchar(':');
 	}
-	printf(" size=%s, count=%" PRIu64 "\n", report_size(size, row->bytes), row->count);
+	printf(" size=%s, count=%" PRIu64 "\n", size_text(size, row->bytes), row->count);
 }
 
 static void view_text(const struct view *view)
@@ -264,7 +265,7 @@ static void view_text(const struct view *view)
 		row_text(view, &view->rows[i]);
 	for (size_t i = 0; i < graph->count; i++)
 		row_add(&total, graph, (uint32_t)i);
-	printf("Total: size=%s, count=%" PRIu64 "\n", report_size(size, total.bytes), total.count);
+	printf("Total: size=%s, count=%" PRIu64 "\n", size_text(size, total.bytes), total.count);
 }
 
 static void view_json(const struct view *view)

@@ -8,10 +8,11 @@
 
 #include "base/array.h"
 #include "base/error.h"
-#include "base/text.h"
 #include "cli/heap_choice.h"
 #include "holders/values.h"
-#include "report/json.h"
+#include "text/json.h"
+#include "text/size.h"
+#include "text/text.h"
 
 /* The objects that an argument means: all of a type, or one. */
 struct chosen {
@@ -109,7 +110,7 @@ static int group_print(const struct heap_graph *heap, const struct path_group *g
 		putchar('}');
 	} else if (!err) {
 		printf("  %" PRIu64 " objects, size=%s, retained=%s, for example\n", group->count,
-		       report_size(size, group->bytes), report_size(retained, group->retained));
+		       size_text(size, group->bytes), size_text(retained, group->retained));
 		if (path.expression.data[0]) {
 			fputs("    ", stdout);
 			text_print(stdout, (const char *)path.expression.data);
@@ -372,8 +373,8 @@ static void object_text(const struct heap_graph *heap, uint32_t object, const ch
 	text_print(stdout, graph_type(graph, object)->name);
 	printf(" at 0x%" PRIx64 "%s", graph->addresses[object], value[0] ? ": " : "");
 	text_print(stdout, value);
-	printf("\n  size=%s, retained=%s, ", report_size(size, graph_bytes(graph, object)),
-	       report_size(retained, heap->retained->bytes[object]));
+	printf("\n  size=%s, retained=%s, ", size_text(size, graph_bytes(graph, object)),
+	       size_text(retained, heap->retained->bytes[object]));
 	if (count == UINT64_MAX)
 		puts("immortal");
 	else
