@@ -282,7 +282,9 @@ static void view_json(const struct view *view)
 	for (size_t i = 0; i < view->shown; i++) {
 		const struct row *row = &view->rows[i];
 
-		printf("%s{\"%s\": ", i ? ", " : "", by_names[view->choice->by]);
+		/* An entry's size is its sum of bytes. */
+		printf("%s{\"%s\": ", i ? ", " : "",
+		       view->choice->by == BY_SIZE ? "from" : by_names[view->choice->by]);
 		key_print(view, row, 1);
 		if (view->choice->by == BY_TYPE)
 			printf(", \"type_address\": %" PRIu64 ", \"exact\": %" PRIu64,

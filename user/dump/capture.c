@@ -9,15 +9,17 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "dump/resident.h"
 #include "process/freeze.h"
 #include "process/memory.h"
 
 #define PAGE        4096u
-#define MAX_HEADERS 64u        /* program headers of a file */
-#define PIECE       (4u << 20) /* bytes copied by one call */
+#define MAX_HEADERS 64u                               /* program headers of a file */
+#define PIECE       ((uint64_t)RESIDENT_PAGES * PAGE) /* bytes copied by one call */
 #define MAX_CONSTS                                                                                 \
 	(64u << 20) /* constants of one mapping; a larger one holds data of other kinds */
 
@@ -150,7 +152,42 @@ static int piece_copy(struct capture *capture, pid_t pid, uint64_t address, uint
 	return 0;
 }
 
-static int segments_copy(struct capture *capture, pid_t pid)
+/* Which pages of a piece are copied: all of a file's, and those that exist of other memory. */
+static void piece_pages(int pagemap, const struct image_segment *segment, uint64_t from,
+			uint32_t pages, uint8_t exists[RESIDENT_PAGES])
+{
+	if (segment->kind == IMAGE_DATA || segment->kind == IMAGE_CONSTANT)
+		memset(exists, 1, pages);
+	else
+		resident_read(pagemap, segment->start + from, pages, exists);
+}
+
+static uint32_t pages_left(const struct image_segment *segment, uint64_t from)
+{
+	uint64_t pages = (segment->end - segment->start - from) / PAGE;
+
+	return pages < RESIDENT_PAGES ? (uint32_t)pages : RESIDENT_PAGES;
+}
+
+static int piece_read(struct capture *capture, pid_t pid, int pagemap,
+		      const struct image_segment *segment, uint64_t from, uint8_t *to)
+{
+	uint8_t exists[RESIDENT_PAGES];
+	uint32_t pages = pages_left(segment, from), end;
+	int err = 0;
+
+	piece_pages(pagemap, segment, from, pages, exists);
+	for (uint32_t page = 0; page < pages && !err; page = end) {
+		for (end = page + 1; end < pages && exists[end] == exists[page]; end++)
+			;
+		if (exists[page])
+			err = piece_copy(capture, pid, segment->start + from + page * PAGE,
+					 to + from + page * PAGE, (uint64_t)(end - page) * PAGE);
+	}
+	return err;
+}
+
+static int segments_copy(struct capture *capture, pid_t pid, int pagemap)
 {
 	uint64_t at = 0;
 	int err = 0;
@@ -161,21 +198,40 @@ static int segments_copy(struct capture *capture, pid_t pid)
 
 		segment->bytes = capture->memory + at;
 		for (uint64_t done = 0; done < bytes && !err; done += PIECE)
-			err = piece_copy(capture, pid, segment->start + done,
-					 capture->memory + at + done,
-					 bytes - done < PIECE ? bytes - done : PIECE);
+			err = piece_read(capture, pid, pagemap, segment, done,
+					 capture->memory + at);
 		at += bytes;
 	}
 	return err;
 }
 
-static int memory_map(struct capture *capture, uint64_t most)
+static uint64_t resident_count(const struct capture *capture, int pagemap)
 {
-	if (most && capture->memory_bytes > most)
+	uint8_t exists[RESIDENT_PAGES];
+	uint64_t bytes = 0;
+
+	for (size_t i = 0; i < capture->image.count; i++) {
+		const struct image_segment *segment = &capture->segments[i];
+
+		for (uint64_t done = 0; done < segment->end - segment->start; done += PIECE) {
+			uint32_t pages = pages_left(segment, done);
+
+			piece_pages(pagemap, segment, done, pages, exists);
+			for (uint32_t page = 0; page < pages; page++)
+				bytes += exists[page] ? PAGE : 0;
+		}
+	}
+	return bytes;
+}
+
+static int memory_map(struct capture *capture, int pagemap, uint64_t most)
+{
+	capture->image.resident_bytes = resident_count(capture, pagemap);
+	if (most && capture->image.resident_bytes > most)
 		return error_set(-EDQUOT,
 				 "its memory of %" PRIu64 " MiB is more than the %" PRIu64
 				 " MiB that may be copied",
-				 capture->memory_bytes >> 20, most >> 20);
+				 capture->image.resident_bytes >> 20, most >> 20);
 	capture->memory = mmap(NULL, capture->memory_bytes + PAGE, PROT_READ | PROT_WRITE,
 			       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (capture->memory == MAP_FAILED) {
@@ -191,19 +247,23 @@ static int memory_copy(struct capture *capture, const struct python_runtime *run
 	struct process_maps maps = {0};
 	struct freeze *freeze = NULL;
 	int err = opts->freeze ? freeze_begin(&freeze, runtime->pid) : 0;
+	int pagemap;
 
 	if (err)
 		return err;
+	pagemap = resident_open(runtime->pid);
 	err = process_maps_read(runtime->pid, &maps);
 	if (!err)
 		err = segments_list(capture, runtime->pid, &maps);
 	if (!err)
-		err = memory_map(capture, opts->most_bytes);
+		err = memory_map(capture, pagemap, opts->most_bytes);
 	if (!err)
 		err = heap_heads(runtime, capture->heads, &capture->image.head_count);
 	if (!err)
-		err = segments_copy(capture, runtime->pid);
+		err = segments_copy(capture, runtime->pid, pagemap);
 	capture->image.frozen_ns = freeze_end(freeze);
+	if (pagemap >= 0)
+		close(pagemap);
 	process_maps_free(&maps);
 	return err;
 }

@@ -17,7 +17,8 @@
 #define MAGIC     "trcrheap"
 #define FORMAT    1u
 #define PAGE      4096u
-#define MOST      (1ull << 46) /* bytes of memory */
+#define SPARSE    64u          /* memory may be so much larger than its pages, */
+#define LEAST     (1ull << 30) /* and so many bytes more */
 #define MAX_HEADS HEAP_INTERPRETERS
 
 struct header {
@@ -132,7 +133,8 @@ static int header_check(const struct header *header, uint64_t most_bytes)
 		return error_set(-EINVAL, "it was written by another version of the tracer");
 	if (!offsets_for(header->offsets.version, header->offsets.py_debug != 0))
 		return error_set(-EINVAL, "it is of an unknown version of CPython");
-	if (header->memory_bytes > MOST || header->memory_bytes % PAGE ||
+	if (header->pages > UINT32_MAX || header->memory_bytes % PAGE ||
+	    header->memory_bytes > header->pages * PAGE * SPARSE + LEAST ||
 	    header->head_count > MAX_HEADS || header->segment_count > IMAGE_SEGMENTS ||
 	    header->pages > header->memory_bytes / PAGE)
 		return error_set(-EINVAL, "its sizes are impossible");
@@ -155,6 +157,7 @@ static void image_fill(struct image *image, const struct header *header)
 	image->interpreters = header->interpreters;
 	image->head_count = header->head_count;
 	image->frozen_ns = header->frozen_ns;
+	image->resident_bytes = header->pages * PAGE;
 	image->bytes_lost = header->bytes_lost;
 	image->time_s = header->time_s;
 	memcpy(image->name, header->name, sizeof(image->name));

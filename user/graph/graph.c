@@ -44,7 +44,7 @@ static void object_filter(void *context, uint64_t target, enum reference_kind ki
 
 void graph_work_begin(struct graph *graph)
 {
-	graph->references.work = image_bytes(graph->image) / 8 * WORK_FACTOR + WORK_MINIMUM;
+	graph->references.work = graph->image->resident_bytes / 8 * WORK_FACTOR + WORK_MINIMUM;
 }
 
 void graph_references(struct graph *graph, uint32_t object, reference_fn visit, void *context)

@@ -50,12 +50,3 @@ void image_text(const struct image *image, uint64_t address, char *out, size_t b
 	memcpy(out, segment->bytes + (address - segment->start), length);
 	out[length] = 0;
 }
-
-uint64_t image_bytes(const struct image *image)
-{
-	uint64_t bytes = 0;
-
-	for (size_t i = 0; i < image->count; i++)
-		bytes += image->segments[i].end - image->segments[i].start;
-	return bytes;
-}

@@ -42,10 +42,11 @@ struct image {
 	uint64_t interpreters;         /* address of the first interpreter state */
 	const struct heap_head *heads; /* of pymalloc's heaps; borrowed */
 	uint32_t head_count;
-	uint64_t raw_blocks; /* as in struct heap_walk; 0: not known */
-	uint64_t frozen_ns;  /* how long the process was stopped for the copying; 0: it ran */
-	uint64_t bytes_lost; /* of memory that is mapped and could not be copied */
-	uint64_t time_s;     /* of the copying, since 1970 */
+	uint64_t raw_blocks;     /* as in struct heap_walk; 0: not known */
+	uint64_t frozen_ns;      /* how long the process was stopped for the copying; 0: it ran */
+	uint64_t resident_bytes; /* of its segments, without pages that were never written to */
+	uint64_t bytes_lost;     /* of memory that is mapped and could not be copied */
+	uint64_t time_s;         /* of the copying, since 1970 */
 };
 
 /* The segment that covers address; NULL: none. */
@@ -56,9 +57,6 @@ const uint8_t *image_at(const struct image *image, uint64_t address, uint64_t by
 uint64_t image_u64(const struct image *image, uint64_t address);
 /* Copies the text at address up to its NUL, cut at bytes; "" if there is none. */
 void image_text(const struct image *image, uint64_t address, char *out, size_t bytes);
-/* All bytes of its segments. */
-uint64_t image_bytes(const struct image *image);
-
 static inline uint64_t word_at(const uint8_t *bytes)
 {
 	uint64_t value;
