@@ -331,6 +331,13 @@ static int heap_answer(const struct heap_choice *choice)
 	for (size_t i = 0; first && i < sizeof(questions) / sizeof(questions[0]); i++)
 		if (!strcmp(first, questions[i].name))
 			return question_answer(choice, i);
+	if (first && !strcmp(first, "diff")) {
+		if (choice->rest.count < 3 || choice->rest.count > 4 || choice->pid_count ||
+		    choice->out)
+			return usage_error("diff takes two dumps, or three");
+		err = heap_diff_print(choice, choice->rest.items + 1, choice->rest.count - 1);
+		return err ? EXIT_FAILED : EXIT_DONE;
+	}
 	if (choice->rest.count > 1 || (first != NULL) == (choice->pid_count == 1))
 		return usage_error("it reads one process, which -p names, or a dump");
 	if (choice->by == BY_CLASS && (first || choice->retained || choice->out))
@@ -350,7 +357,7 @@ int cli_heap(int argc, char **argv)
 		.options = options,
 		.parser = parse,
 		.args_doc = "[DUMP]\nwhy TYPE|ADDR [DUMP]\nholders TYPE|ADDR [DUMP]\n"
-			    "show ADDR [DUMP]",
+			    "show ADDR [DUMP]\ndiff OLD NEW [LATER]",
 		.doc = "Prints what is on the heap of a running Python, by the types of its "
 		       "objects, and what keeps them alive. The heap is read from outside: no "
 		       "probe is placed, and the process is stopped only with --freeze.",

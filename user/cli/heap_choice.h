@@ -51,5 +51,7 @@ int heap_holders_print(const struct heap_choice *choice, const struct heap_graph
 		       const char *what);
 int heap_show_print(const struct heap_choice *choice, const struct heap_graph *heap,
 		    const char *what);
+/* Compares two dumps, or three. 0, or -errno after a message. */
+int heap_diff_print(const struct heap_choice *choice, char *const *dumps, size_t count);
 
 #endif

@@ -152,6 +152,30 @@ def test_dump(builtins, run_tracer, any_python, tmp_path):
     assert ask(run_tracer, "holders", "D", dump)["holders"]
 
 
+GROW = (
+    "sys.modules['__main__'].__dict__.setdefault('kept', []).extend("
+    "sys.modules['__main__'].A(i) for i in range(%d)) or "
+    "sys.modules['__main__'].__dict__.__setitem__('passing', "
+    "[sys.modules['__main__'].S() for i in range(%d)])"
+)
+
+
+def test_diff(builtins, run_tracer, any_python, tmp_path):
+    """What came and stayed is told from what came and went."""
+    target, dumps = builtins(any_python), [str(tmp_path / name) for name in "abc"]
+    for dump, grow in zip(dumps, (None, (500, 300), (70, 0))):
+        if grow:
+            os.write(target.process.stdin.fileno(), (GROW % grow + "\n").encode())
+            target.read_line()
+        ask(run_tracer, "--retained", "-o", dump, "-p", target.pid)
+    target.kill()
+    rows = {r["type"]: r for r in ask(run_tracer, "diff", *dumps[:2], "--top", 0)["statistics"]}
+    assert (rows["A"]["count_diff"], rows["S"]["count_diff"]) == (500, 300)
+    assert rows["A"]["size_diff"] > 0 and "stayed_count" not in rows["A"]
+    rows = {r["type"]: r for r in ask(run_tracer, "diff", *dumps, "--top", 0)["statistics"]}
+    assert rows["A"]["stayed_count"] == 500 and rows["S"]["stayed_count"] == 0
+
+
 def test_dump_damaged(builtins, run_tracer, any_python, tmp_path):
     target, dump = builtins(any_python), str(tmp_path / "heap.dump")
     ask(run_tracer, "--retained", "-o", dump, "-p", target.pid)
@@ -206,5 +230,5 @@ def test_refused(builtins, run_tracer, any_python):
     )
     assert "no object begins" in error_line(run_tracer("heap", "why", "0x10", "-p", target.pid), 1)
     assert "address" in error_line(run_tracer("heap", "show", "dict", "-p", target.pid), 1)
-    for wrong in (("why", "A"), ("why",), ("--by", "line"), ("why", "A", "x", "-p", target.pid)):
+    for wrong in (("diff", "a"), ("why", "A"), ("why",), ("--by", "line"), ("why", "A", "x", "-p", target.pid)):
         error_line(run_tracer("heap", *wrong), 2)
