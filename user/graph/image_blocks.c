@@ -8,6 +8,7 @@
 
 #include "base/array.h"
 
+#define OBJECT_STEP  16u /* objects are as far apart, or further */
 #define HOOKS_BEFORE 16u /* bytes that the debug hooks prepend to a block */
 #define HOOKS_BYTES  24u /* bytes that they add in total */
 
@@ -165,6 +166,17 @@ int image_blocks_table(struct image_blocks *blocks, uint64_t address)
 	if (number >= 0)
 		pool->tables[number / 64] |= 1ull << number % 64;
 	return 0;
+}
+
+int image_blocks_object(const struct image_blocks_pool *pool, uint64_t address, int mark)
+{
+	uint64_t step = (address - pool->address) / OBJECT_STEP;
+
+	if (address < pool->address || address % OBJECT_STEP || step >= BLOCKS_PER_POOL)
+		return 0;
+	if (mark)
+		((struct image_blocks_pool *)pool)->objects[step / 64] |= 1ull << step % 64;
+	return pool->objects[step / 64] >> step % 64 & 1;
 }
 
 int image_blocks_is_table(const struct image_blocks *blocks, uint64_t address)

@@ -13,7 +13,9 @@
 struct image_blocks_pool {
 	uint64_t address; /* of its first block */
 	uint32_t block_bytes, count;
-	uint64_t live[BLOCKS_PER_POOL / 64];   /* by block number */
+	uint64_t live[BLOCKS_PER_POOL / 64]; /* by block number */
+	/* beginnings of objects, by steps of 16 bytes from the first block on */
+	uint64_t objects[BLOCKS_PER_POOL / 64];
 	uint64_t tables[BLOCKS_PER_POOL / 64]; /* of live: tables of objects with a known layout */
 };
 
@@ -48,6 +50,11 @@ uint32_t image_blocks_hooks(const struct image *image, uint64_t address, uint64_
  * whose layout is known: no other object owns it. 0, -ENOMEM.
  */
 int image_blocks_table(struct image_blocks *blocks, uint64_t address);
+/*
+ * Whether an object that was marked begins at address, which is in the pool; mark: marks it before
+ * that.
+ */
+int image_blocks_object(const struct image_blocks_pool *pool, uint64_t address, int mark);
 int image_blocks_is_table(const struct image_blocks *blocks, uint64_t address);
 
 #endif

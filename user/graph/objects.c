@@ -38,8 +38,10 @@ static uint32_t type_at(struct graph *graph, uint64_t address)
 	return types_find(&graph->types, word_at(object + graph->image->offsets.abi.object_type));
 }
 
+/* Objects in pools are marked there: a table of all of them would take longer to search. */
 static int object_put(struct graph *graph, uint64_t address, uint32_t type)
 {
+	const struct image_blocks_pool *pool = image_blocks_pool(&graph->blocks, address);
 	int err;
 
 	if (graph->count == GRAPH_NONE - 1)
@@ -48,7 +50,7 @@ static int object_put(struct graph *graph, uint64_t address, uint32_t type)
 	if (!err)
 		err = array_reserve(&graph->type_of, &graph->type_capacity, graph->count, 1,
 				    sizeof(uint32_t));
-	if (!err)
+	if (!err && (!pool || !image_blocks_object(pool, address, 1)))
 		err = id_map_put(&graph->found, address, (uint32_t)graph->count);
 	if (err)
 		return err;
@@ -99,8 +101,8 @@ int graph_object_add(struct graph *graph, uint64_t address)
 	const struct image_segment *segment;
 	uint32_t type;
 
-	if (!address || address & 7 || id_map_find(&graph->found, address) != ID_MAP_NONE ||
-	    image_blocks_pool(&graph->blocks, address))
+	if (!address || address & 7 || image_blocks_pool(&graph->blocks, address) ||
+	    id_map_find(&graph->found, address) != ID_MAP_NONE)
 		return 0;
 	segment = image_segment(graph->image, address);
 	if (!segment || segment->kind == IMAGE_CONSTANT || segment->kind == IMAGE_STACK)
@@ -138,7 +140,10 @@ static void root_follow(void *context, uint64_t target, const struct graph_root_
 static int found_is_object(void *context, uint64_t address)
 {
 	struct graph *graph = context;
+	const struct image_blocks_pool *pool = image_blocks_pool(&graph->blocks, address);
 
+	if (pool && image_blocks_object(pool, address, 0))
+		return 1;
 	if (graph_object_add(graph, address))
 		return 0;
 	return id_map_find(&graph->found, address) != ID_MAP_NONE;
