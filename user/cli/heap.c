@@ -9,6 +9,7 @@
 #include "cli/cli.h"
 #include "cli/heap_choice.h"
 #include "heap/heap_types.h"
+#include "holders/heapsnapshot.h"
 #include "kernel/calls.h"
 #include "kernel/privileges.h"
 #include "layouts/version.h"
@@ -318,16 +319,24 @@ static int view_answer(const struct heap_choice *choice, const char *dump)
 
 	if (choice->by == BY_MODULE || choice->by == BY_ROOT || choice->by == BY_CONTAINER)
 		needs |= HEAP_PATHS;
+	if (choice->output.format == FORMAT_HEAPSNAPSHOT)
+		needs |= HEAP_PATHS;
 	if (heap_graph_open(choice, dump, needs, &heap))
 		return EXIT_FAILED;
+	if (choice->output.format == FORMAT_HEAPSNAPSHOT)
+		return answer_end(&heap, heapsnapshot_write(heap.paths, stdout)
+						 ?: fflush(stdout) || ferror(stdout) ? -EIO
+										     : 0);
 	return answer_end(&heap, heap_view_print(choice, &heap));
 }
 
 static int heap_answer(const struct heap_choice *choice)
 {
 	const char *first = choice->rest.count ? choice->rest.items[0] : NULL;
-	int err;
+	int snapshot = choice->output.format == FORMAT_HEAPSNAPSHOT, err;
 
+	if (snapshot && choice->rest.count > 1)
+		return usage_error("the format heapsnapshot is of a whole heap");
 	for (size_t i = 0; first && i < sizeof(questions) / sizeof(questions[0]); i++)
 		if (!strcmp(first, questions[i].name))
 			return question_answer(choice, i);
@@ -340,9 +349,9 @@ static int heap_answer(const struct heap_choice *choice)
 	}
 	if (choice->rest.count > 1 || (first != NULL) == (choice->pid_count == 1))
 		return usage_error("it reads one process, which -p names, or a dump");
-	if (choice->by == BY_CLASS && (first || choice->retained || choice->out))
+	if (choice->by == BY_CLASS && (first || snapshot || choice->retained || choice->out))
 		return usage_error("--by class is of a running process's pools alone");
-	if (first || choice->retained || choice->out || choice->freeze ||
+	if (first || snapshot || choice->retained || choice->out || choice->freeze ||
 	    (choice->by != BY_TYPE && choice->by != BY_CLASS))
 		return view_answer(choice, first);
 	err = heap_print(choice->pids[0], choice);
@@ -367,6 +376,7 @@ int cli_heap(int argc, char **argv)
 	int status;
 
 	report_choice_default(&choice.output);
+	choice.output.graphs = 1;
 	status = cli_parse(&argp, argc, argv, 0, &choice);
 	if (status) {
 		status = status < 0 ? EXIT_DONE : status;

@@ -14,8 +14,7 @@ struct search {
 	uint32_t source;
 };
 
-/* Whether the names in a dictionary say what its values are, as those of a module do. */
-static int is_namespace(const struct paths *paths, uint32_t dict)
+int paths_is_namespace(const struct paths *paths, uint32_t dict)
 {
 	const struct graph *graph = paths->graph;
 	enum types_layout above;
@@ -36,7 +35,7 @@ static uint64_t shape_of(const struct paths *paths, uint32_t source, enum refere
 	int general = kind == REFERENCE_ITEM || kind == REFERENCE_ELEMENT ||
 		      kind == REFERENCE_BUFFER ||
 		      ((kind == REFERENCE_KEY || kind == REFERENCE_VALUE) &&
-		       !is_namespace(paths, source));
+		       !paths_is_namespace(paths, source));
 	uint64_t shape = paths->shape[source];
 
 	shape = hash_u64(shape ^ paths->graph->type_of[source]);

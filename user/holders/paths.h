@@ -25,6 +25,9 @@ struct paths {
 int paths_new(struct paths **out, struct graph *graph);
 void paths_free(struct paths *paths);
 
+/* Whether the keys of a dictionary say what its values are, as those of a module do. */
+int paths_is_namespace(const struct paths *paths, uint32_t dict);
+
 struct step {
 	const char *kind; /* "module", "attribute", "key", "index", …; a root's: enum graph_root */
 	uint32_t object;  /* that it leads to */

@@ -176,6 +176,33 @@ def test_diff(builtins, run_tracer, any_python, tmp_path):
     assert rows["A"]["stayed_count"] == 500 and rows["S"]["stayed_count"] == 0
 
 
+def test_heapsnapshot(builtins, run_tracer, any_python, tmp_path):
+    """The arrays are consistent, names are there, and no content of a text is."""
+    target, dump = builtins(any_python), str(tmp_path / "heap.dump")
+    total = ask(run_tracer, "--retained", "-o", dump, "-p", target.pid)["total"]
+    done = run_tracer("heap", "--format", "heapsnapshot", dump)
+    assert done.returncode == 0 and done.stderr == ""
+    heap = json.loads(done.stdout)
+    head, nodes, edges, strings = (heap[k] for k in ("snapshot", "nodes", "edges", "strings"))
+    node, edge = (head["meta"][k] for k in ("node_fields", "edge_fields"))
+    assert len(nodes) == len(node) * head["node_count"] == len(node) * (total["count"] + 1)
+    assert len(edges) == len(edge) * head["edge_count"]
+    assert sum(nodes[node.index("edge_count") :: len(node)]) == head["edge_count"]
+    assert sum(nodes[node.index("self_size") :: len(node)]) == total["size"]
+    ids = nodes[node.index("id") :: len(node)]
+    assert len(set(ids)) == len(ids)
+    types = [nodes[to + 1] for to in edges[2::3]]
+    assert all(to % len(node) == 0 for to in edges[2::3])
+    properties = {
+        (strings[edges[i + 1]], strings[types[i // 3]])
+        for i in range(0, len(edges), 3)
+        if edges[i] == head["meta"]["edge_types"][0].index("property")
+    }
+    assert {("peer", "S"), ("cache", "dict"), ("cell_contents", "str")} <= properties
+    assert not {"held by a frame alone", "'held by a frame alone'", "'1999'", "1999"} & set(strings)
+    error_line(run_tracer("heap", "why", "A", dump, "--format", "heapsnapshot"), 2)
+
+
 def test_dump_damaged(builtins, run_tracer, any_python, tmp_path):
     target, dump = builtins(any_python), str(tmp_path / "heap.dump")
     ask(run_tracer, "--retained", "-o", dump, "-p", target.pid)
@@ -230,5 +257,11 @@ def test_refused(builtins, run_tracer, any_python):
     )
     assert "no object begins" in error_line(run_tracer("heap", "why", "0x10", "-p", target.pid), 1)
     assert "address" in error_line(run_tracer("heap", "show", "dict", "-p", target.pid), 1)
-    for wrong in (("diff", "a"), ("why", "A"), ("why",), ("--by", "line"), ("why", "A", "x", "-p", target.pid)):
+    for wrong in (
+        ("diff", "a"),
+        ("why", "A"),
+        ("why",),
+        ("--by", "line"),
+        ("why", "A", "x", "-p", target.pid),
+    ):
         error_line(run_tracer("heap", *wrong), 2)
