@@ -9,16 +9,22 @@
 #include "cli/cli.h"
 #include "cli/heap_choice.h"
 #include "heap/heap_types.h"
-#include "holders/heapsnapshot.h"
 #include "kernel/calls.h"
 #include "kernel/privileges.h"
 #include "layouts/version.h"
 #include "options/options.h"
 #include "options/targets.h"
 #include "process/process.h"
+#include "select/target_set.h"
 #include "text/json.h"
 #include "text/size.h"
 #include "text/text.h"
+
+/* A process whose heap is read. */
+struct heap_process {
+	struct process_info info;
+	struct python_runtime runtime;
+};
 
 /* A row of the output; rows are sorted by bytes, the largest first. */
 struct heap_row {
@@ -39,7 +45,10 @@ struct heap_view {
 enum { KEY_BY = 0x300, KEY_RETAINED, KEY_FREEZE };
 
 static const struct argp_option options[] = {
-	{"pid", 'p', "PID", 0, "the process", 1},
+	{"pid", 'p', "PID[,PID...]", 0,
+	 "these processes; with -c, their process ids in the container", 1},
+	{"container", 'c', "CONTAINER", 0,
+	 "the processes of a container, by name, ID or the beginning of either (repeatable)", 1},
 	{"by", KEY_BY, "KEY", 0,
 	 "type (default), class (pymalloc's size classes), module, root, container or size", 2},
 	{"retained", KEY_RETAINED, NULL, 0, "by type: also what would be freed with the objects",
@@ -68,18 +77,22 @@ static error_t by_parse(struct heap_choice *choice, const char *arg)
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
 	struct heap_choice *choice = state->input;
+	size_t count;
+	pid_t *pids;
 
 	switch (key) {
 	case ARGP_KEY_INIT:
 		state->child_inputs[0] = &choice->output;
 		return 0;
 	case 'p':
-		free(choice->pids);
-		choice->pids = NULL;
-		if (!cli_parse_pids(arg, &choice->pids, &choice->pid_count))
-			return 0;
-		error_print(-EINVAL, "tracer list shows what can be read", "--pid");
-		return CLI_REPORTED;
+		if (cli_parse_pids(arg, &pids, &count)) {
+			error_print(-EINVAL, "tracer list shows what can be read", "--pid");
+			return CLI_REPORTED;
+		}
+		target_set_pids(&choice->targets, pids, count);
+		return 0;
+	case 'c':
+		return -target_set_container(&choice->targets, arg);
 	case KEY_BY:
 		return by_parse(choice, arg);
 	case KEY_RETAINED:
@@ -168,7 +181,7 @@ static void sum_json(const char *before, const char *key, const struct heap_sum 
 	       sum->blocks);
 }
 
-/* One object on one line; keys are only ever added. */
+/* One object on one line for each process; keys are only ever added. */
 static void view_json(const struct heap_view *view)
 {
 	const struct heap_types *types = view->types;
@@ -241,123 +254,95 @@ static int view_print(struct heap_view *view)
 	return fflush(stdout) || ferror(stdout) ? -EIO : 0;
 }
 
-static int heap_print(pid_t pid, const struct heap_choice *choice)
+static int heap_print(const struct heap_process *process, const struct heap_choice *choice)
 {
-	struct python_runtime runtime = {0};
 	struct heap_types types;
-	struct process_info info;
-	int err = python_process_find(pid, NULL, &info, &runtime);
+	struct heap_view view = {.choice = choice,
+				 .types = &types,
+				 .info = &process->info,
+				 .version = process->runtime.version_hex};
+	int err = heap_types_read(&process->runtime, &types);
 
 	if (err)
 		return err;
-	/*
-	 * Finding the runtime opens the files that the process has mapped; reading the heap needs
-	 * fewer rights.
-	 */
-	err = privileges_drop(0, 0) ?: calls_limit(0);
-	if (!err)
-		err = heap_types_read(&runtime, &types);
-	if (!err) {
-		struct heap_view view = {.choice = choice,
-					 .types = &types,
-					 .info = &info,
-					 .version = runtime.version_hex};
-
-		err = view_print(&view);
-		heap_types_free(&types);
-	}
-	python_runtime_close(&runtime);
+	err = view_print(&view);
+	heap_types_free(&types);
 	return err;
 }
 
-static const struct {
-	const char *name;
-	unsigned int needs; /* enum heap_needs */
-	int (*print)(const struct heap_choice *choice, const struct heap_graph *heap,
-		     const char *what);
-} questions[] = {
-	{"why", HEAP_RETAINED | HEAP_PATHS, heap_why_print},
-	{"holders", HEAP_RETAINED, heap_holders_print},
-	{"show", HEAP_RETAINED | HEAP_PATHS, heap_show_print},
-};
-
-static int usage_error(const char *reason)
+/*
+ * Finds the Pythons among the processes. Returns 0, or -errno after a message for each that was
+ * named and cannot be read; *found is how many were found in either case.
+ */
+static int processes_find(const struct target_set *set, const pid_t *pids, size_t count,
+			  struct heap_process *processes, size_t *found)
 {
-	error_print(error_set(-EINVAL, "%s", reason), "tracer heap -p PID", "heap");
-	return EXIT_USAGE;
-}
+	int status = 0, err;
 
-/* After heap_graph_open(): prints an error of writing the answer. */
-static int answer_end(struct heap_graph *heap, int err)
-{
-	heap_graph_close(heap);
-	if (err == -ENOENT)
-		return EXIT_FAILED;
-	if (err)
-		error_print(err, NULL, "heap");
-	return err ? EXIT_FAILED : EXIT_DONE;
-}
+	*found = 0;
+	for (size_t i = 0; i < count; i++) {
+		struct heap_process *process = &processes[*found];
 
-/* tracer heap why|holders|show WHAT [DUMP] */
-static int question_answer(const struct heap_choice *choice, size_t question)
-{
-	const char *dump = choice->rest.count > 2 ? choice->rest.items[2] : NULL;
-	struct heap_graph heap;
-
-	if (choice->rest.count < 2 || choice->rest.count > 3 ||
-	    (dump != NULL) == (choice->pid_count == 1))
-		return usage_error("it takes a type or an address, and -p PID or a dump");
-	if (heap_graph_open(choice, dump, questions[question].needs, &heap))
-		return EXIT_FAILED;
-	return answer_end(&heap, questions[question].print(choice, &heap, choice->rest.items[1]));
-}
-
-static int view_answer(const struct heap_choice *choice, const char *dump)
-{
-	unsigned int needs = choice->retained || choice->by == BY_CONTAINER ? HEAP_RETAINED : 0;
-	struct heap_graph heap;
-
-	if (choice->by == BY_MODULE || choice->by == BY_ROOT || choice->by == BY_CONTAINER)
-		needs |= HEAP_PATHS;
-	if (choice->output.format == FORMAT_HEAPSNAPSHOT)
-		needs |= HEAP_PATHS;
-	if (heap_graph_open(choice, dump, needs, &heap))
-		return EXIT_FAILED;
-	if (choice->output.format == FORMAT_HEAPSNAPSHOT)
-		return answer_end(&heap, heapsnapshot_write(heap.paths, stdout)
-						 ?: fflush(stdout) || ferror(stdout) ? -EIO
-										     : 0);
-	return answer_end(&heap, heap_view_print(choice, &heap));
-}
-
-static int heap_answer(const struct heap_choice *choice)
-{
-	const char *first = choice->rest.count ? choice->rest.items[0] : NULL;
-	int snapshot = choice->output.format == FORMAT_HEAPSNAPSHOT, err;
-
-	if (snapshot && choice->rest.count > 1)
-		return usage_error("the format heapsnapshot is of a whole heap");
-	for (size_t i = 0; first && i < sizeof(questions) / sizeof(questions[0]); i++)
-		if (!strcmp(first, questions[i].name))
-			return question_answer(choice, i);
-	if (first && !strcmp(first, "diff")) {
-		if (choice->rest.count < 3 || choice->rest.count > 4 || choice->pid_count ||
-		    choice->out)
-			return usage_error("diff takes two dumps, or three");
-		err = heap_diff_print(choice, choice->rest.items + 1, choice->rest.count - 1);
-		return err ? EXIT_FAILED : EXIT_DONE;
+		err = python_process_find(pids[i], NULL, &process->info, &process->runtime);
+		*found += !err;
+		if (!err)
+			continue;
+		target_error_print(set, pids[i], err);
+		/* Of a container, only the Pythons are meant. */
+		if (target_set_is_pids(set) || (err != -ENOENT && err != -ESRCH))
+			status = err;
 	}
-	if (choice->rest.count > 1 || (first != NULL) == (choice->pid_count == 1))
-		return usage_error("it reads one process, which -p names, or a dump");
-	if (choice->by == BY_CLASS && (first || snapshot || choice->retained || choice->out))
-		return usage_error("--by class is of a running process's pools alone");
-	if (first || snapshot || choice->retained || choice->out || choice->freeze ||
-	    (choice->by != BY_TYPE && choice->by != BY_CLASS))
-		return view_answer(choice, first);
-	err = heap_print(choice->pids[0], choice);
+	if (!*found && !status)
+		status = error_print(
+			error_set(-ENOENT, "none of its %zu processes runs Python", count),
+			"tracer list shows what can be read", "heap");
+	return status;
+}
+
+static int processes_print(const struct heap_process *processes, size_t count,
+			   const struct heap_choice *choice)
+{
+	int status = 0, err;
+
+	for (size_t i = 0; i < count; i++) {
+		if (i && choice->output.format == FORMAT_TEXT)
+			putchar('\n');
+		err = heap_print(&processes[i], choice);
+		if (!err)
+			continue;
+		pid_error_print(processes[i].info.pid, err);
+		status = err;
+	}
+	return status;
+}
+
+static int heaps_print(struct heap_choice *choice)
+{
+	struct heap_process *processes = NULL;
+	size_t count, found = 0;
+	pid_t *pids;
+	int err = targets_list(&choice->targets, "tracer list shows what can be read", &pids,
+			       &count),
+	    status = 0;
+
 	if (err)
-		pid_error_print(choice->pids[0], err);
-	return err ? EXIT_FAILED : EXIT_DONE;
+		return err;
+	processes = calloc(count + 1, sizeof(*processes));
+	if (!processes)
+		status = error_print(-ENOMEM, NULL, "heap");
+	else
+		status = processes_find(&choice->targets, pids, count, processes, &found);
+	/*
+	 * Finding the runtimes opens the files that the processes have mapped; reading the heaps
+	 * needs fewer rights.
+	 */
+	err = found ? privileges_drop(0, 0) ?: calls_limit(0) : 0;
+	err = err ? error_print(err, NULL, "heap") : processes_print(processes, found, choice);
+	for (size_t i = 0; i < found; i++)
+		python_runtime_close(&processes[i].runtime);
+	free(processes);
+	free(pids);
+	return err ? err : status;
 }
 
 int cli_heap(int argc, char **argv)
@@ -365,9 +350,10 @@ int cli_heap(int argc, char **argv)
 	static const struct argp argp = {
 		.options = options,
 		.parser = parse,
-		.args_doc = "[DUMP]\nwhy TYPE|ADDR [DUMP]\nholders TYPE|ADDR [DUMP]\n"
-			    "show ADDR [DUMP]\ndiff OLD NEW [LATER]",
-		.doc = "Prints what is on the heap of a running Python, by the types of its "
+		.args_doc = "-p PID\n-c CONTAINER\nDUMP\nwhy TYPE|ADDR [DUMP]\n"
+			    "holders TYPE|ADDR [DUMP]\nshow ADDR [DUMP]\n"
+			    "diff OLD NEW [LATER]",
+		.doc = "Prints what is on the heap of running Pythons, by the types of their "
 		       "objects, and what keeps them alive. The heap is read from outside: no "
 		       "probe is placed, and the process is stopped only with --freeze.",
 		.children = children,
@@ -383,9 +369,15 @@ int cli_heap(int argc, char **argv)
 	} else if (choice.output.format == FORMAT_CSV) {
 		cli_reject("--format", "csv", NULL);
 		status = EXIT_USAGE;
-	} else {
+	} else if (heap_is_question(&choice)) {
 		status = heap_answer(&choice);
+	} else if (target_set_is_empty(&choice.targets)) {
+		error_print(error_set(-EINVAL, "no target is named"),
+			    "tracer heap -p PID, or tracer heap -c CONTAINER", "heap");
+		status = EXIT_USAGE;
+	} else {
+		status = heaps_print(&choice) ? EXIT_FAILED : EXIT_DONE;
 	}
-	free(choice.pids);
+	target_set_free(&choice.targets);
 	return status;
 }

@@ -6,6 +6,7 @@
 #include "dump/capture.h"
 #include "holders/paths.h"
 #include "options/options.h"
+#include "select/target_set.h"
 
 enum heap_by { BY_TYPE, BY_CLASS, BY_MODULE, BY_ROOT, BY_CONTAINER, BY_SIZE };
 
@@ -14,8 +15,8 @@ struct heap_choice {
 	enum heap_by by;
 	int retained, freeze;
 	const char *out; /* -o; NULL: no dump is written */
-	pid_t *pids;
-	size_t pid_count;
+	struct target_set targets;
+	pid_t pid; /* the one process that is read; 0: not known yet, or a dump is */
 	struct cli_arguments rest;
 };
 
@@ -43,6 +44,10 @@ void heap_graph_head(const struct heap_graph *heap);
 /* {"pid": …, "references": {…} without the closing brace. */
 void heap_graph_json(const struct heap_graph *heap);
 
+/* Whether the answer needs a graph. */
+int heap_is_question(const struct heap_choice *choice);
+/* The answer. EXIT_DONE; EXIT_FAILED or EXIT_USAGE after a message. */
+int heap_answer(struct heap_choice *choice);
 /* The answers: 0, -errno without a message. */
 int heap_view_print(const struct heap_choice *choice, const struct heap_graph *heap);
 int heap_why_print(const struct heap_choice *choice, const struct heap_graph *heap,

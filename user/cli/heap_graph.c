@@ -40,7 +40,7 @@ static int process_capture(const struct heap_choice *choice, struct capture *out
 	struct capture_opts opts = {.freeze = choice->freeze, .most_bytes = memory_most()};
 	struct python_runtime runtime = {0};
 	struct process_info info;
-	int err = python_process_find(choice->pids[0], NULL, &info, &runtime);
+	int err = python_process_find(choice->pid, NULL, &info, &runtime);
 
 	if (err)
 		return err;
@@ -95,7 +95,7 @@ int heap_graph_open(const struct heap_choice *choice, const char *dump, unsigned
 		if (dump)
 			error_print(err, NULL, "%s", dump);
 		else
-			pid_error_print(choice->pids[0], err);
+			pid_error_print(choice->pid, err);
 		return err;
 	}
 	if (file)

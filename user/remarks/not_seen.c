@@ -11,9 +11,11 @@
 #include "text/size.h"
 #include "text/text.h"
 
-#define RSS_OLD_NS         100000000
-#define COVERAGE_REMARKED  990u /* permille: a process with less gets a remark */
-#define PROCESSES_REMARKED 10u
+#define RSS_OLD_NS 100000000
+/* the attach itself takes as long */
+#define SELF_SAMPLED_LATE_NS 100000000
+#define COVERAGE_REMARKED    990u /* permille: a process with less gets a remark */
+#define PROCESSES_REMARKED   10u
 
 /* Growth mode counts pools in place of small blocks. */
 static const char *units(const struct snapshot *snapshot)
@@ -34,6 +36,24 @@ static void sample_print(FILE *out, const struct snapshot_meta *meta)
 			"above are estimates, ± one standard error; event counts below are those "
 			"of the sample\n",
 			size_text(text, meta->sample_bytes));
+}
+
+/* The weights are the process's own: nothing here says whether they are right. */
+static void self_sample_print(FILE *out, const struct snapshot *snapshot)
+{
+	const struct snapshot_meta *meta = &snapshot->meta;
+
+	if (!meta->self_sampled || !snapshot_has_layer(snapshot, EVENT_LAYER_NATIVE))
+		return;
+	fprintf(out,
+		"  sampled by %s (otel_memory): sizes and counts of native blocks are estimates "
+		"from its own weights, ± one standard error; blocks that it did not report are "
+		"not in the report",
+		snapshot->process_count ? "some of the processes" : "the process itself");
+	if (meta->self_sampled_ns >= SELF_SAMPLED_LATE_NS)
+		fprintf(out, ", nor are those of the first %.1f s",
+			(double)meta->self_sampled_ns / 1e9);
+	putc('\n', out);
 }
 
 static void older_print(FILE *out, const struct snapshot *snapshot)
@@ -190,7 +210,7 @@ static void rss_print(FILE *out, const struct snapshot *snapshot, const struct n
 		fprintf(out, " of %zu processes", processes);
 	if (meta->rss_age_ns >= RSS_OLD_NS)
 		fprintf(out, ", read %.1f s before", (double)meta->rss_age_ns / 1e9);
-	fprintf(out, ": %s%s in this report", meta->sample_bytes ? "~" : "",
+	fprintf(out, ": %s%s in this report", snapshot_is_sample(meta) ? "~" : "",
 		size_text(bytes, explained.bytes));
 	for (int layer = EVENT_LAYER_NATIVE; layer < EVENT_LAYERS; layer++)
 		if (!snapshot_has_layer(snapshot, layer)) {
@@ -243,7 +263,7 @@ static int is_all_well(const struct snapshot *snapshot)
 	for (size_t i = 0; i < snapshot->process_count; i++)
 		if (remarks_print(NULL, &snapshot->processes[i]))
 			return 0;
-	return !snapshot_lost_events(snapshot) && !meta->sample_bytes &&
+	return !snapshot_lost_events(snapshot) && !snapshot_is_sample(meta) &&
 	       !snapshot_is_growth(snapshot) && !snapshot_has_layer(snapshot, EVENT_LAYER_MMAP) &&
 	       heap_is_well(meta) && stacks_are_well(meta) && blocks_are_well(meta);
 }
@@ -295,6 +315,7 @@ void not_seen_print(FILE *out, const struct snapshot *snapshot, const struct not
 		return;
 	}
 	sample_print(out, &snapshot->meta);
+	self_sample_print(out, snapshot);
 	not_seen_lost_print(out, snapshot);
 	older_print(out, snapshot);
 	if (snapshot->meta.layer == EVENT_LAYER_PYTHON)
@@ -311,6 +332,7 @@ void not_seen_brief_print(FILE *out, const struct snapshot *snapshot)
 {
 	if (strcmp(snapshot->meta.mode, SNAPSHOT_TRACEMALLOC)) {
 		sample_print(out, &snapshot->meta);
+		self_sample_print(out, snapshot);
 		not_seen_lost_print(out, snapshot);
 		older_print(out, snapshot);
 	}

@@ -124,10 +124,10 @@ static void process_write(FILE *out, const struct process_sums *sums)
 	putc('{', out);
 	owner_json(out, process, GROUP_PROCESS);
 	fprintf(out, "\"ns_pid\": %u, \"parent\": %u, ", process->ns_pid, process->parent);
-	sums_write(out, &figures, 0, process->sample_bytes != 0);
+	sums_write(out, &figures, 0, snapshot_is_sample(process));
 	fputs(", ", out);
 	if (process->parent) {
-		part_write(out, "inherited", &sums->inherited, process->sample_bytes != 0);
+		part_write(out, "inherited", &sums->inherited, snapshot_is_sample(process));
 		fputs(", ", out);
 	}
 	json_member(out, "state", process_state(state, process));

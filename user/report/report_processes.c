@@ -27,14 +27,14 @@ static int sums_compare(const void *a, const void *b)
 	return (x->process > y->process) - (x->process < y->process);
 }
 
-static void sums_add(struct process_sums *sums, uint64_t mean, const struct snapshot_trace *trace)
+static void sums_add(struct process_sums *sums, double chance, const struct snapshot_trace *trace)
 {
 	int inherited = (trace->flags & SNAPSHOT_INHERITED) != 0;
 
-	if (mean) {
-		estimate_add(&sums->estimate, mean, trace->bytes, trace->count);
-		estimate_add(&sums->inherited_estimate, mean, trace->bytes,
-			     inherited ? trace->count : 0);
+	if (snapshot_is_sample(sums->process)) {
+		estimate_add_sampled(&sums->estimate, chance, trace->bytes, trace->count);
+		estimate_add_sampled(&sums->inherited_estimate, chance, trace->bytes,
+				     inherited ? trace->count : 0);
 		return;
 	}
 	/* The builder has checked that no sum overflows. */
@@ -49,7 +49,7 @@ static void sums_add(struct process_sums *sums, uint64_t mean, const struct snap
 /* Either all blocks of a process are of a sample, or none is. */
 static int sums_round(struct process_sums *sums)
 {
-	if (!sums->process->sample_bytes)
+	if (!snapshot_is_sample(sums->process))
 		return 0;
 	sums->error.size = estimate_error(sums->estimate.size_variance);
 	sums->error.count = estimate_error(sums->estimate.count_variance);
@@ -85,7 +85,7 @@ int process_sums(const struct snapshot *snapshot, const struct filters *filters,
 		err = passes < 0 ? passes : 0;
 		if (passes <= 0)
 			continue;
-		sums_add(&sums[trace->process], snapshot_sample_bytes(snapshot, trace), trace);
+		sums_add(&sums[trace->process], estimate_chance_of(snapshot, trace), trace);
 	}
 	filter_run_end(&run);
 	for (size_t i = 0; !err && i < count; i++)

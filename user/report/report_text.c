@@ -155,7 +155,7 @@ static void entry_print(const struct page *page, const struct statistic *entry)
 	holders_print(page->out, entry, page->opts->by);
 	if (entry->rounded > 0)
 		fprintf(page->out, ", rounded=%s%.0f",
-			entry->snapshot->meta.sample_bytes ? "~" : "", entry->rounded);
+			snapshot_is_sample(&entry->snapshot->meta) ? "~" : "", entry->rounded);
 	if (entry->outside)
 		fputs(", outside the application", page->out);
 	if (!owner && is_explained(entry->snapshot, &frames[0]))
@@ -317,7 +317,7 @@ static void statistics_print(const struct page *page, const struct snapshot *sna
 			!strcmp(snapshot->meta.mode, "census") || snapshot_is_growth(snapshot)
 				? " at least "
 				: "=",
-			snapshot->meta.sample_bytes ? "~" : "",
+			snapshot_is_sample(&snapshot->meta) ? "~" : "",
 			size_text(text, snapshot->meta.peak_bytes));
 	if (statistics->parts[PART_INHERITED].count) {
 		fputs("; inherited by forked processes: ", page->out);

@@ -21,16 +21,23 @@ struct estimate {
 
 /* The probability that a block is sampled; 1 if mean is 0 (no sampling). */
 double estimate_chance(uint64_t mean, uint64_t bytes);
-/* Adds count sampled blocks of that many bytes each. */
-void estimate_add(struct estimate *sum, uint64_t mean, uint64_t bytes, uint64_t count);
+/*
+ * The same for blocks that their process has sampled and that stand for weight bytes: the mean of
+ * their probabilities. 1 if weight is 0.
+ */
+double estimate_chance_weighted(uint64_t bytes, uint64_t count, uint64_t weight);
+/* The probability with which the blocks of a trace were sampled, by whomever. */
+double estimate_chance_of(const struct snapshot *snapshot, const struct snapshot_trace *trace);
+/* Adds count blocks of that many bytes each that were sampled with that probability. */
+void estimate_add_sampled(struct estimate *sum, double chance, uint64_t bytes, uint64_t count);
 void estimate_join(struct estimate *sum, const struct estimate *part);
 /* Rounds to the nearest integer. 0; -EOVERFLOW: more than INT64_MAX (error_set). */
 int estimate_round(double value, uint64_t *out);
 /* The standard error, rounded up so that it is never understated. At most INT64_MAX. */
 uint64_t estimate_error(double variance);
-/* The rounded estimate for a trace. mean 0: its own figures. 0; -EOVERFLOW. */
-int estimate_trace(uint64_t mean, const struct snapshot_trace *trace, uint64_t *size,
-		   uint64_t *count);
+/* The rounded estimate for a trace. chance 1: its own figures. 0; -EOVERFLOW. */
+int estimate_trace_figures(double chance, const struct snapshot_trace *trace, uint64_t *size,
+			   uint64_t *count);
 /* The inverse: how many sampled blocks of that many bytes stand for count, a rounded estimate. */
 uint64_t estimate_sampled(uint64_t mean, uint64_t bytes, uint64_t count);
 /* What one sampled block stands for, in whole bytes. At most 2^59. */
@@ -39,7 +46,7 @@ uint64_t estimate_bytes(uint64_t mean, uint64_t bytes);
 /*
  * The snapshot scaled to all blocks: each trace gets its estimated count. Counts are integers; the
  * rounding error of one trace is carried to the next, so that sums of many are right.
- * meta.sample_bytes is 0 in the result. 0; -ENOMEM; -EOVERFLOW.
+ * meta.sample_bytes, meta.self_sampled and weights are 0 in the result. 0; -ENOMEM; -EOVERFLOW.
  */
 int estimate_snapshot(const struct snapshot *snapshot, struct snapshot **out);
 

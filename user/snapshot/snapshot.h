@@ -45,6 +45,11 @@ struct snapshot_trace {
 	uint64_t bytes; /* of each block */
 	/* number of equal blocks (tracemalloc's files list them individually) */
 	uint64_t count;
+	/*
+	 * The bytes that these blocks stand for, as their process says, which has sampled them
+	 * itself: at least bytes * count. 0: it has not.
+	 */
+	uint64_t weight;
 };
 
 /*
@@ -163,6 +168,12 @@ struct snapshot_meta {
 	uint64_t stacks_cut; /* tracebacks whose native unwind stopped early */
 	/* Sampling mean (snapshot/estimate.h); 0: all blocks. Several processes: the maximum. */
 	uint64_t sample_bytes;
+	/*
+	 * The native layer's blocks are those that the process samples itself, since then (in its
+	 * tracing; several processes: the latest).
+	 */
+	int self_sampled;
+	uint64_t self_sampled_ns;
 	/* Blocks in traces (the first layer only) whose most recent frame is <unknown>. */
 	struct snapshot_unknowns {
 		uint64_t blocks, bytes;
@@ -237,7 +248,13 @@ int event_layer_find(const char *name);
  */
 size_t snapshot_process_count(const struct snapshot *snapshot);
 const struct snapshot_meta *snapshot_process(const struct snapshot *snapshot, size_t index);
-/* The sampling mean that applies to a trace; 0: all blocks. */
+/* Are there blocks that stand for others, so that figures are estimates? */
+static inline int snapshot_is_sample(const struct snapshot_meta *meta)
+{
+	return meta->sample_bytes || meta->self_sampled;
+}
+
+/* The sampling mean that applies to a trace without a weight; 0: all blocks. */
 uint64_t snapshot_sample_bytes(const struct snapshot *snapshot, const struct snapshot_trace *trace);
 /*
  * One process as a snapshot of its own, which borrows everything but the structure itself. *first

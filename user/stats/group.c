@@ -137,7 +137,7 @@ static const struct snapshot_trace *trace_next(const struct grouping *grouping,
 
 /* Called after the totals were checked, so this part of them cannot overflow. */
 static void trace_inherited_count(struct grouping *grouping, const struct side *side,
-				  const struct snapshot_trace *trace, uint64_t mean)
+				  const struct snapshot_trace *trace, double chance)
 {
 	struct statistics *out = grouping->out;
 	struct statistic_sums *part = &(side->old ? out->old_parts : out->parts)[PART_INHERITED];
@@ -145,8 +145,8 @@ static void trace_inherited_count(struct grouping *grouping, const struct side *
 	if (!(trace->flags & SNAPSHOT_INHERITED))
 		return;
 	if (grouping->row_estimates) {
-		estimate_add(&grouping->parts[PART_INHERITED].sides[side->old], mean, trace->bytes,
-			     trace->count);
+		estimate_add_sampled(&grouping->parts[PART_INHERITED].sides[side->old], chance,
+				     trace->bytes, trace->count);
 		return;
 	}
 	part->size += trace->bytes * trace->count;
@@ -173,15 +173,14 @@ static int rows_sum(struct grouping *grouping, const struct side *side)
 			err = passes;
 			continue;
 		}
-		uint64_t mean =
-			grouping->row_estimates ? snapshot_sample_bytes(snapshot, trace) : 0;
+		double chance = grouping->row_estimates ? estimate_chance_of(snapshot, trace) : 1;
 		if (trace->flags & SNAPSHOT_ROUNDED)
-			row->rounded += (double)trace->count / estimate_chance(mean, trace->bytes);
+			row->rounded += (double)trace->count / chance;
 		if (grouping->row_estimates) {
 			row->count = 1; /* any value but 0: marks the row as used */
-			estimate_add(&grouping->row_estimates[at], mean, trace->bytes,
-				     trace->count);
-			trace_inherited_count(grouping, side, trace, mean);
+			estimate_add_sampled(&grouping->row_estimates[at], chance, trace->bytes,
+					     trace->count);
+			trace_inherited_count(grouping, side, trace, chance);
 			continue;
 		}
 		/* Cannot overflow before the totals do, which are checked below. */
@@ -191,7 +190,7 @@ static int rows_sum(struct grouping *grouping, const struct side *side)
 		if (!err)
 			err = sum_add(count, trace->count);
 		if (!err)
-			trace_inherited_count(grouping, side, trace, 0);
+			trace_inherited_count(grouping, side, trace, 1);
 	}
 	filter_run_end(&run);
 	for (size_t i = 0; grouping->row_estimates && i < group_row_total(grouping, side); i++)
@@ -205,10 +204,11 @@ static int side_group(struct grouping *grouping, struct side *side)
 	int err = 0;
 
 	grouping->rows = calloc(count ? count : 1, sizeof(*grouping->rows));
-	if (grouping->rows && side->snapshot->meta.sample_bytes)
+	if (grouping->rows && snapshot_is_sample(&side->snapshot->meta))
 		grouping->row_estimates =
 			calloc(count ? count : 1, sizeof(*grouping->row_estimates));
-	if (!grouping->rows || (side->snapshot->meta.sample_bytes && !grouping->row_estimates))
+	if (!grouping->rows ||
+	    (snapshot_is_sample(&side->snapshot->meta) && !grouping->row_estimates))
 		err = -ENOMEM;
 	if (!err)
 		err = app_run_begin(&side->app, grouping->opts->app, side->snapshot);
@@ -250,7 +250,7 @@ static int estimates_set(struct grouping *grouping)
 	for (int old = 0; !err && old < 2; old++) {
 		const struct snapshot *snapshot = grouping->sides[old].snapshot;
 
-		if (!snapshot || !snapshot->meta.sample_bytes)
+		if (!snapshot || !snapshot_is_sample(&snapshot->meta))
 			continue;
 		for (size_t i = 0; !err && i < out->count; i++) {
 			struct statistic *entry = &out->entries[i];
@@ -383,7 +383,8 @@ static int group(const struct snapshot *snapshot, const struct snapshot *old,
 	struct grouping grouping = {.opts = opts, .out = &result, .sides = sides};
 	int err = 0;
 
-	result.sampled = snapshot->meta.sample_bytes || (old && old->meta.sample_bytes);
+	result.sampled =
+		snapshot_is_sample(&snapshot->meta) || (old && snapshot_is_sample(&old->meta));
 	if (opts->cumulative && opts->by >= GROUP_TRACEBACK)
 		return error_set(-EINVAL, "cumulative statistics cannot be grouped by %s",
 				 opts->by == GROUP_TRACEBACK ? "traceback"
