@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The file (v8/src/profiler/heap-snapshot-generator.cc): arrays of numbers for nodes and edges, with
- * the fields that `meta` names, and an array of strings. A node's edges follow those of the node
- * before it; an edge refers to a node by its position in the array. Node 0 is the root of all roots.
+ * The file (v8/src/profiler/heap-snapshot-generator.cc): arrays of numbers for nodes and edges,
+ * with the fields that `meta` names, and an array of strings. A node's edges follow those of the
+ * node before it; an edge refers to a node by its position in the array. Node 0 is the root of all
+ * roots.
  */
 #include "holders/heapsnapshot.h"
 

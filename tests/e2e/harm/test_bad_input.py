@@ -63,7 +63,6 @@ USAGE = (
     ("doctor x", "doctor"),
     ("heap", "tracer heap -p PID"),
     ("heap x y", "tracer heap -p PID"),
-    ("heap -p 1,2", "tracer heap -p PID"),
     ("heap -p x", "tracer list"),
     ("heap -p 1 --by colour", "type, class"),
     ("heap -p 1 --format yaml", "--format"),
