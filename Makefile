@@ -42,9 +42,9 @@ LIBS     := $(call packages,--libs) -liberty -lm
 # another allocator. Sanitizers have an allocator of their own.
 ALLOCATOR := $(if $(SAN),,-l:libjemalloc_pic.a)
 
-ROOMS    := base tables elf process container select x86 pymalloc python heap plan native \
-	process_plan perfmap symbols events snapshot blocks trace kernel links attach overhead stats \
-	report export pprof pickle control session perfmap_session options cli
+ROOMS    := base tables elf process container select x86 pymalloc layouts python heap plan native \
+	process_plan perfmap symbols events snapshot blocks trace kernel links attach trial overhead stats \
+	report export pprof pickle control member session perfmap_session options cli
 SOURCES  := $(foreach room,$(ROOMS),$(wildcard user/$(room)/*.c))
 GENERATED := $(OUT)/gen/pprof/profile.pb-c.c
 OBJECTS  := $(SOURCES:%.c=$(OUT)/obj/%.o) $(GENERATED:$(OUT)/gen/%.c=$(OUT)/obj/gen/%.o)
@@ -127,10 +127,11 @@ $(OUT)/gen/pprof/profile.pb-c.c: user/pprof/profile.proto
 
 $(OUT)/gen/pprof/profile.pb-c.h: $(OUT)/gen/pprof/profile.pb-c.c
 
-$(OUT)/gen/bpf/%.o: bpf/%.bpf.c $(wildcard bpf/*.h) $(wildcard include/abi/*.h) $(OUT)/flags
+$(OUT)/gen/bpf/%.o: bpf/%.bpf.c $(wildcard bpf/*.h bpf/*/*.h) \
+		$(wildcard include/abi/*.h) $(OUT)/flags
 	@mkdir -p $(@D)
 	$(call say,BPF,$<)$(CLANG) -g -O2 -target bpf -mcpu=v3 -D__TARGET_ARCH_x86 \
-		$(WARNINGS) -Iinclude $(HEADERS) -c -o $@ $<
+		$(WARNINGS) -Ibpf -Iinclude $(HEADERS) -c -o $@ $<
 
 $(OUT)/gen/attach/%.skel.h: $(OUT)/gen/bpf/%.o
 	@mkdir -p $(@D)

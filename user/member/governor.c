@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "member/governor.h"
+
+#include <errno.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "member/member.h"
+#include "member/mode.h"
+#include "member/state.h"
+
+int session_governor_begin(struct session *session)
+{
+	int err;
+
+	if (session->opts.overhead <= 0)
+		return 0;
+	err = hit_cost_trap(&session->hit_cost, session->attach);
+	if (err)
+		return err;
+	hit_cost_count(&session->hit_cost, session->attach);
+	log_info("a probe costs %.2f us here, before its program runs",
+		 session->hit_cost.trap_ns / 1e3);
+	attach_count(session->attach, 1);
+	return 0;
+}
+
+static uint64_t cpu_time(const struct member *member)
+{
+	return clock_ns(member->governor.clock);
+}
+
+/* Hits are counted from zero after each attach_target(). */
+static uint64_t hits_since(uint64_t now, uint64_t before)
+{
+	return now >= before ? now - before : now;
+}
+
+uint64_t member_measure_begin(struct session *session, struct member *member)
+{
+	struct member_governor *state = &member->governor;
+
+	if (attach_hits(session->attach, member->pid, &state->hits))
+		state->hits = 0;
+	state->measured_ns = clock_ns(CLOCK_MONOTONIC);
+	state->cpu_ns = cpu_time(member);
+	return state->hits;
+}
+
+static double hits_cost(const struct session *session, uint64_t hits)
+{
+	return (double)hits * (session->hit_cost.trap_ns + session->hit_cost.run_ns);
+}
+
+int member_clock_begin(struct member *member)
+{
+	return clock_getcpuclockid(member->pid, &member->governor.clock) ? -ESRCH : 0;
+}
+
+int member_governor_begin(struct session *session, struct member *member)
+{
+	const struct governor_step first = {.mode = member->mode,
+					    .sample_bytes = member->announced.sample_bytes};
+	struct member_governor *governor = &member->governor;
+
+	if (session->opts.overhead <= 0)
+		return 0;
+	if (member_clock_begin(member))
+		return error_set(-ESRCH, "its CPU time cannot be read");
+	governor_plan(&governor->governor, session->opts.overhead, &first,
+		      !member->heap_unreadable);
+	if (member->off)
+		governor->governor.step = governor->governor.count - 1;
+	member_measure_begin(session, member);
+	return 0;
+}
+
+/* Skips steps that fail; the last one cannot fail. */
+static void step_take(struct session *session, struct member *member)
+{
+	struct governor *governor = &member->governor.governor;
+	int err;
+
+	for (;;) {
+		const struct governor_step *step = &governor->steps[governor->step];
+		double cost = governor->tried ? 0 : governor->share;
+
+		err = member_mode_change(session, member, step, cost, governor->budget);
+		if (!err || err == -ESRCH || step->mode == EVENT_MODE_OFF)
+			break;
+		log_info("PID %d: not in %s mode: %s", member->pid, snapshot_mode_name(step->mode),
+			 error_reason(err));
+		governor_refuse(governor);
+	}
+	hit_cost_count(&session->hit_cost, session->attach);
+}
+
+int member_period(struct session *session, const struct member *member, uint64_t now_ns,
+		  struct governor_period *out)
+{
+	const struct member_governor *state = &member->governor;
+	uint64_t hits;
+
+	/* It has ended or called exec. */
+	if (trace_process_at(session->trace, member->index)->end != TRACE_RUNNING ||
+	    attach_hits(session->attach, member->pid, &hits))
+		return -ESRCH;
+	*out = (struct governor_period){
+		.now_ns = now_ns,
+		.elapsed_ns = now_ns - state->measured_ns,
+		.cpu_ns = cpu_time(member) - state->cpu_ns,
+		.cost_ns = hits_cost(session, hits_since(hits, state->hits)),
+	};
+	return 0;
+}
+
+static void member_judge(struct session *session, struct member *member, uint64_t now_ns)
+{
+	struct member_governor *state = &member->governor;
+	struct governor_period period;
+	uint64_t hits;
+
+	if (member_period(session, member, now_ns, &period))
+		return;
+	hits = member_measure_begin(session, member);
+	log_debug("PID %d: probes took %.1f %% of %.1f ms (a program runs %.0f ns)", member->pid,
+		  period.cpu_ns ? period.cost_ns * 100 / (double)period.cpu_ns : 0,
+		  (double)period.cpu_ns / 1e6, session->hit_cost.run_ns);
+	if (!governor_judge(&state->governor, &period))
+		return;
+	step_take(session, member);
+	period.cost_ns =
+		hits_cost(session, hits_since(member_measure_begin(session, member), hits));
+	governor_changed(&state->governor, state->measured_ns, period.cost_ns);
+}
+
+void session_governor_due(struct session *session, uint64_t now_ns)
+{
+	int looked = 0;
+
+	if (session->opts.overhead <= 0)
+		return;
+	for (size_t i = 0; i < session->count; i++) {
+		struct member *member = session->members[i];
+
+		if (member->ended || member->inherited || !member->governor.measured_ns ||
+		    now_ns - member->governor.measured_ns <
+			    governor_wait(&member->governor.governor, now_ns))
+			continue;
+		if (!looked++)
+			hit_cost_update(&session->hit_cost, session->attach);
+		member_judge(session, member, now_ns);
+	}
+}

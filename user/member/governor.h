@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A session's governor: measures what the probes cost each process, and changes its mode
+ * accordingly. Included by user/member/ and user/session/ only.
+ */
+#ifndef TRACER_MEMBER_GOVERNOR_H
+#define TRACER_MEMBER_GOVERNOR_H
+
+#include <stdint.h>
+#include <time.h>
+
+#include "overhead/governor.h"
+
+struct session;
+struct member;
+
+struct member_governor {
+	struct governor governor;
+	clockid_t clock; /* CPU time of the process */
+	uint64_t measured_ns, cpu_ns, hits;
+};
+
+/* Opens the process's CPU clock. 0, -ESRCH. */
+int member_clock_begin(struct member *member);
+/* Begins a period. Returns the hits so far. */
+uint64_t member_measure_begin(struct session *session, struct member *member);
+/* The period since. 0, -ESRCH: the process has ended. */
+int member_period(struct session *session, const struct member *member, uint64_t now_ns,
+		  struct governor_period *out);
+/* 0, -errno with its reason: there can be no governor. */
+int session_governor_begin(struct session *session);
+/* A process has come under trace. 0, -errno. */
+int member_governor_begin(struct session *session, struct member *member);
+/* Measures at most once a period, and changes the modes of processes that cost too much. */
+void session_governor_due(struct session *session, uint64_t now_ns);
+
+#endif

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A member: one traced process of a session, from member_new() until members_bury() frees it.
+ * member.c describes its life.
+ */
+#ifndef TRACER_MEMBER_MEMBER_H
+#define TRACER_MEMBER_MEMBER_H
+
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "abi/events.h"
+#include "member/governor.h"
+#include "member/symbols.h"
+#include "python/runtime.h"
+
+struct session;
+struct plan_target;
+
+struct member {
+	pid_t pid;
+	int pidfd;    /* -1: the process ended before it could be opened */
+	int gone;     /* the pidfd reports its end */
+	int begun;    /* its first record is in the stream, and index is valid */
+	int ended;    /* its table is complete; the trace may have reused index */
+	int released; /* its private probes are out; those of this pid are another member's */
+	/* forked by a member; whether it needs probes of its own is not known yet */
+	int inherited;
+	/* BPF made it a target when it called exec; its files are not inspected yet */
+	int execd;
+	int no_allocator;   /* execd, and no allocator is in its files so far */
+	uint64_t mapped_ns; /* when it mapped another file with code; 0: nothing new */
+	size_t index;       /* in the trace */
+	struct event_target announced;
+	struct python_runtime runtime; /* version_hex 0: there is none */
+	uint32_t layers;               /* 1 << enum event_layer for each traced layer */
+	struct member_symbols symbols;
+	enum event_mode mode;
+	int private_probes;                 /* its probes are per-process, not in files */
+	int contradicted;                   /* a contradiction in its figures was logged */
+	int large_blocks;                   /* growth mode: large blocks are traced one by one */
+	int reuse_unseen, ends_unseen;      /* as in struct plan */
+	int heap_unreadable;                /* its heap is never walked */
+	uint64_t rss_ns;                    /* when its RSS was last read */
+	int baseline_due;                   /* the next walk is a baseline: its blocks are older */
+	uint64_t census_ns, census_cost_ns; /* when the last walk ended, and its duration */
+	int off;                            /* its probes are out; mode is the previous one */
+	struct member_governor governor;
+};
+
+int members_begin(struct session *session);
+void members_free(struct session *session);
+/* How many have not ended. */
+size_t members_running(const struct session *session);
+/* The member with this pid that has begun and not ended; else NULL. */
+struct member *member_find(struct session *session, uint32_t tgid);
+/* The session owns the new member. 0, -errno. */
+int member_new(struct session *session, pid_t pid, struct member **out);
+/* Feeds its first record. 0, -errno. */
+int member_begin(struct session *session, struct member *member, const struct event_target *record);
+/*
+ * Makes its first record and feeds it. name is as in struct process_info; ns_pid 0: not known. 0,
+ * -errno.
+ */
+int member_announce(struct session *session, struct member *member, const char *name, pid_t ns_pid,
+		    int from_start, uint64_t time_ns);
+/* EVENT_MODE_* flags that accompany the mode in records. */
+uint32_t member_mode_flags(const struct member *member);
+/* Takes over a plan's mode, layers and target configuration. */
+void member_planned(struct member *member, const struct plan_target *target);
+/* Gives up on an attachment. Frees the member unless it has begun. */
+void member_abandon(struct session *session, struct member *member);
+/* Removes the private probes of ended members with this pid, before those of a new one come. */
+void members_release(struct session *session, pid_t pid);
+/*
+ * Notices which processes are gone, and frees all members that have ended; the trace keeps their
+ * tables. Members are freed here only. Not to be called while records are drained or members are
+ * iterated.
+ */
+void members_bury(struct session *session);
+/* Feeds a record of its end: EVENT_EXIT, or EVENT_EXEC if it runs another program now. */
+void member_end(struct session *session, struct member *member, uint32_t type);
+/* BPF stops tracing it. */
+void member_forget(struct session *session, const struct member *member);
+
+#endif

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Changing the mode of a process under trace. */
+#ifndef TRACER_MEMBER_MODE_H
+#define TRACER_MEMBER_MODE_H
+
+struct governor_step;
+struct session;
+struct member;
+
+/*
+ * Changes to the step's mode and sample. cost and budget, shares of CPU time, go into the record.
+ * 0; -errno with its reason: the process is traced as before or not at all. EVENT_MODE_OFF fails
+ * for lack of memory only.
+ */
+int member_mode_change(struct session *session, struct member *member,
+		       const struct governor_step *step, double cost, double budget);
+/*
+ * Changes from census to exact mode, because the heap cannot be read (error_reason(-ENOTSUP) says
+ * why). The table may hold blocks that were freed long ago, and is dropped.
+ */
+void member_mode_fall_back(struct session *session, struct member *member);
+
+#endif

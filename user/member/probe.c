@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "member/probe.h"
+
+#include <errno.h>
+#include <unistd.h>
+
+#include "attach/file_users.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "member/member.h"
+#include "member/state.h"
+#include "process_plan/plan_target.h"
+
+#define USERS_FRESH_NS 500000000ull /* how long the list of mapped files is taken to be valid */
+
+/*
+ * Every process that maps a file hits the probes in it, and each hit costs a trap. So probes are
+ * placed in a file only if all processes that map it are traced or going to be.
+ */
+static int is_member_or_own(pid_t pid, void *context)
+{
+	struct session *session = context;
+
+	for (size_t i = 0; i < session->expected_count; i++)
+		if (session->expected[i] == pid)
+			return 1;
+	return pid == getpid() || pid == attach_holder(session->attach) ||
+	       member_find(session, pid);
+}
+
+struct file_users *session_users(struct session *session)
+{
+	uint64_t now = clock_ns(CLOCK_MONOTONIC);
+
+	if (!session->users || now - session->users_ns > USERS_FRESH_NS) {
+		file_users_free(session->users);
+		session->users = NULL;
+		session->users_ns = now;
+		if (file_users_read(&session->users))
+			return NULL;
+	}
+	return session->users;
+}
+
+pid_t probe_scope(struct session *session, const struct member *member, const struct elf_file *file)
+{
+	struct file_users *users;
+
+	/* The governor removes the probes of single processes. */
+	if (session->opts.overhead > 0)
+		return member->pid;
+	if (session->opts.everywhere || attach_is_everywhere(session->attach, file))
+		return -1;
+	if (session->opts.watch == ABI_WATCH_NONE || member->private_probes)
+		return member->pid;
+	users = session_users(session);
+	return users && file_users_all(users, member->pid, elf_file_path(file), is_member_or_own,
+				       session)
+		       ? -1
+		       : member->pid;
+}
+
+int member_plans_each(const struct member *member, const struct plan_target *target,
+		      plan_target_fn each, void *context)
+{
+	return plan_target_each(target,
+				target->runtime.file ? target->runtime.file : member->runtime.file,
+				each, context);
+}
+
+struct placing {
+	struct session *session;
+	const struct member *member;
+	unsigned int groups;
+};
+
+static int plan_place(void *context, const struct plan *plan, const struct elf_file *file)
+{
+	const struct placing *placing = context;
+	pid_t scope = probe_scope(placing->session, placing->member, file);
+
+	log_debug("PID %d: probes in %s are placed in %s", placing->member->pid,
+		  elf_file_path(file),
+		  scope < 0 ? "the file, for every process that maps it" : "this process alone");
+	return attach_groups(placing->session->attach, plan, file, scope, placing->groups);
+}
+
+int member_probe(struct session *session, struct member *member, const struct plan_target *target,
+		 unsigned int groups)
+{
+	struct placing placing = {session, member, groups};
+	char why[MEMBER_WHY];
+	int fits = member_text_reserve(session, member, target, groups, why);
+
+	if (fits < 0)
+		return fits;
+	return fits ? member_plans_each(member, target, plan_place, &placing)
+		    : error_set(-EIO, "%s", why);
+}

@@ -1,0 +1,379 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Names for the addresses of native frames: records in the stream, so that a capture needs no files
+ * of the target. The mappings are read as soon as a stack has an address outside of all known ones,
+ * since a library may be unmapped later. Names are looked up ahead of time, between two drains,
+ * without waiting for the worker; before a report all addresses must have names, and lookups that
+ * are not complete by then are waited for within limits.
+ */
+#include "member/symbols.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buffer.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/interrupt.h"
+#include "member/member.h"
+#include "member/state.h"
+#include "symbols/symbols.h"
+
+/*
+ * The least time between two reads of the mappings: JIT code comes and goes in anonymous memory,
+ * and each of its addresses would cause one.
+ */
+#define LOOK_PERIOD_NS 100000000ull
+
+/* CPU time for the names of one process; 100,000 addresses in CPython take 2 s. */
+#define MEMBER_SHARE_NS 10000000000ull
+
+#define PREPARE_NS 5000000ull  /* between two drains */
+#define SLICE_NS   50000000ull /* of a wait, between two checks for a signal */
+/*
+ * Waits are limited by the worker's CPU time, so that names do not depend on the load of the
+ * machine, and by WALL_TIMES that much wall time.
+ */
+#define WALL_TIMES 10u
+#define HURRY_NS   500000000ull /* for all names, after the user has asked for the end */
+/* for all names, if nothing is drained any more, or no other process is traced */
+#define END_NS        5000000000ull
+#define NAMES_SHARE   10u           /* percent of the time while other processes are traced, */
+#define NAMES_LEFT_NS 1000000000ull /* which accumulates up to this */
+
+static int is_native(const struct member *member)
+{
+	return (member->layers & ~(1u << EVENT_LAYER_PYTHON)) != 0;
+}
+
+/* Earlier snapshots are kept: stacks may hold addresses of memory that was unmapped since. */
+int member_symbols_look(struct session *session, struct member *member)
+{
+	struct member_symbols *names = &member->symbols;
+	int err;
+
+	if (!session->symbols) {
+		err = symbols_new_in(&session->symbols, trace_account(session->trace));
+		if (err)
+			return err;
+	}
+	if (names->count == MEMBER_MODULES) {
+		modules_free(names->modules[0]);
+		memmove(names->modules, names->modules + 1,
+			(--names->count) * sizeof(names->modules[0]));
+	}
+	names->looked_ns = clock_ns(CLOCK_MONOTONIC);
+	err = modules_new(&names->modules[names->count], session->symbols, member->pid);
+	names->count += !err;
+	return err;
+}
+
+int member_symbols_begin(struct session *session, struct member *member)
+{
+	int err = is_native(member) && !member->symbols.count ? member_symbols_look(session, member)
+							      : 0;
+
+	/* -ESRCH: it has ended; addresses that its parent has named keep those names. */
+	if (err && err != -ESRCH)
+		log_info("PID %d: native frames will have no names: %s", member->pid,
+			 error_reason(err));
+	return err == -ENOMEM ? err : 0;
+}
+
+void member_symbols_end(struct member *member)
+{
+	while (member->symbols.count)
+		modules_free(member->symbols.modules[--member->symbols.count]);
+	modules_free(member->symbols.reported);
+	symbols_share_free(member->symbols.share);
+}
+
+static int is_mapped(const struct member_symbols *names, uint64_t address)
+{
+	for (size_t i = names->count; i-- > 0;)
+		if (modules_find(names->modules[i], address - 1))
+			return 1;
+	return names->reported && modules_find(names->reported, address - 1);
+}
+
+void member_symbols_watch(struct session *session, struct member *member, uint64_t now)
+{
+	struct member_symbols *names = &member->symbols;
+	uint64_t address;
+	int missing = 0;
+
+	if (!is_native(member) || member->ended || member->pidfd < 0 ||
+	    now - names->looked_ns < LOOK_PERIOD_NS)
+		return;
+	while (trace_unnamed_next(session->trace, member->index, &names->watched, &address))
+		missing |= !is_mapped(names, address);
+	if (missing)
+		member_symbols_look(session, member);
+}
+
+/* Appends a text of at most EVENT_MAX_TEXT bytes; how many there are. */
+static int text_append(struct buffer *record, const char *text, uint16_t *bytes)
+{
+	size_t size = strnlen(text, EVENT_MAX_TEXT);
+
+	*bytes = (uint16_t)size;
+	return buffer_append(record, text, size);
+}
+
+static int frame_append(struct buffer *record, const struct symbols_frame *frame)
+{
+	static const char zeros[8];
+	struct event_symbol_frame head = {.line = frame->line};
+	size_t at = record->size;
+	int err = buffer_append(record, &head, sizeof(head));
+
+	if (!err)
+		err = text_append(record, frame->function, &head.function_bytes);
+	if (!err)
+		err = text_append(record, frame->filename, &head.filename_bytes);
+	if (!err)
+		err = buffer_append(record, zeros, -record->size & 7);
+	if (!err)
+		memcpy(record->data + at, &head, sizeof(head));
+	return err;
+}
+
+static int symbol_feed(struct session *session, struct member *member, uint64_t address,
+		       const struct symbols_frame *frames, uint32_t count, int slow)
+{
+	struct event_symbol head = {
+		.header = {.type = EVENT_SYMBOL,
+			   .time_ns = trace_process_at(session->trace, member->index)->end_ns,
+			   .tgid = member->pid,
+			   .tid = member->pid},
+		.address = address,
+		.count = count,
+		.flags = slow ? EVENT_SYMBOL_SLOW : 0,
+	};
+	struct buffer record = {0};
+	int err = buffer_append(&record, &head, sizeof(head));
+
+	for (uint32_t i = 0; i < count && !err; i++)
+		err = frame_append(&record, &frames[i]);
+	if (!err) {
+		((struct event_header *)record.data)->size = (uint32_t)record.size;
+		err = session_feed(session, record.data, record.size);
+	}
+	buffer_free(&record);
+	return err;
+}
+
+/* The next modules to look up an address in, the most recent first. NULL after the last. */
+static const struct modules *modules_next(const struct member_symbols *names, size_t *turn)
+{
+	size_t at = (*turn)++;
+
+	if (names->reported && !at--)
+		return names->reported;
+	return at < names->count ? names->modules[names->count - 1 - at] : NULL;
+}
+
+/* A wait for names. shared: other processes may lose events meanwhile. */
+struct naming {
+	struct names_end end;
+	uint64_t began_ns;
+	int shared, hurried;
+};
+
+static struct names_end names_end_in(const struct session *session, uint64_t ns)
+{
+	uint64_t worker_ns = session->symbols ? symbols_worker_ns(session->symbols) : 0;
+
+	return (struct names_end){worker_ns + ns, clock_ns(CLOCK_MONOTONIC) + WALL_TIMES * ns};
+}
+
+static int names_end_is_past(const struct session *session, const struct names_end *end)
+{
+	return clock_ns(CLOCK_MONOTONIC) >= end->wall_ns ||
+	       symbols_worker_ns(session->symbols) >= end->worker_ns;
+}
+
+static struct naming naming_begin(struct session *session)
+{
+	struct names_time *time = &session->names_time;
+	struct naming naming = {.began_ns = clock_ns(CLOCK_MONOTONIC)};
+	uint64_t passed_ns = naming.began_ns - time->filled_ns;
+
+	time->filled_ns = naming.began_ns;
+	time->left_ns +=
+		passed_ns < NAMES_LEFT_NS * 100 ? passed_ns * NAMES_SHARE / 100 : NAMES_LEFT_NS;
+	if (time->left_ns > NAMES_LEFT_NS)
+		time->left_ns = NAMES_LEFT_NS;
+	naming.shared = !time->ends && members_running(session) > 1;
+	if (time->ends)
+		naming.end = time->end;
+	else /* of shared time, half is left to the next wait */
+		naming.end = names_end_in(session, naming.shared ? time->left_ns / 2 : END_NS);
+	return naming;
+}
+
+static void naming_end(struct session *session, const struct naming *naming)
+{
+	struct names_time *time = &session->names_time;
+	uint64_t waited_ns = clock_ns(CLOCK_MONOTONIC) - naming->began_ns;
+
+	if (naming->shared)
+		time->left_ns -= waited_ns < time->left_ns ? waited_ns : time->left_ns;
+}
+
+/*
+ * The user has asked for the end: shorten the wait. A process that the same Ctrl-C has ended still
+ * gets some time for its names; a second Ctrl-C while the session ends leaves none.
+ */
+static void naming_hurry(const struct session *session, struct naming *naming)
+{
+	struct names_end soon = names_end_in(session, session->names_time.ends ? 0 : HURRY_NS);
+
+	if (naming->hurried || !interrupt_pending())
+		return;
+	naming->hurried = 1;
+	if (naming->end.wall_ns > soon.wall_ns)
+		naming->end.wall_ns = soon.wall_ns;
+	if (naming->end.worker_ns > soon.worker_ns)
+		naming->end.worker_ns = soon.worker_ns;
+}
+
+/* 0; -ENOMEM */
+static int share_need(struct member_symbols *names)
+{
+	return names->share ? 0 : symbols_share_new(&names->share, MEMBER_SHARE_NS);
+}
+
+/* Waits for the frames of an address. Their number; 0; -EAGAIN, -ETIME, -ENOMEM. */
+static int address_wait(struct session *session, const struct member_symbols *names,
+			uint64_t address, struct naming *naming, struct symbols_frame *frames)
+{
+	const struct modules *modules;
+	int count;
+
+	for (;;) {
+		int last = names_end_is_past(session, &naming->end);
+		struct symbols_ask ask = {.until_ns =
+						  last ? 0 : clock_ns(CLOCK_MONOTONIC) + SLICE_NS,
+					  .share = names->share};
+		size_t turn = 0;
+
+		count = 0;
+		while (!count && (modules = modules_next(names, &turn)))
+			count = symbols_resolve(session->symbols, modules, address, &ask, frames,
+						SYMBOLS_FRAMES_MAX);
+		if (count != -EAGAIN || last)
+			return count;
+		naming_hurry(session, naming);
+	}
+}
+
+static int address_plain(struct session *session, const struct member_symbols *names,
+			 uint64_t address, struct symbols_frame *frame)
+{
+	const struct modules *modules;
+	size_t turn = 0;
+	int count = 0;
+
+	while (!count && (modules = modules_next(names, &turn)))
+		count = symbols_resolve_plain(session->symbols, modules, address, frame);
+	return count;
+}
+
+static int address_name(struct session *session, struct member *member, uint64_t address,
+			struct naming *naming)
+{
+	struct symbols_frame frames[SYMBOLS_FRAMES_MAX];
+	int count = address_wait(session, &member->symbols, address, naming, frames);
+	int slow = count == -EAGAIN || count == -ETIME;
+
+	member->symbols.late |= count == -EAGAIN;
+
+	if (slow)
+		count = address_plain(session, &member->symbols, address, frames);
+	/* Without memory for its name it stays an address, and is not looked up again. */
+	if (account_is_full(count))
+		count = 0;
+	return count < 0 ? count
+			 : symbol_feed(session, member, address, frames, (uint32_t)count, slow);
+}
+
+int member_symbols_name(struct session *session, struct member *member)
+{
+	struct member_symbols *names = &member->symbols;
+	struct naming naming;
+	uint64_t address;
+	int err;
+
+	/* The trace may have reused the index of a member that has ended. */
+	if ((!names->count && !names->reported) || member->ended)
+		return 0;
+	member_symbols_watch(session, member, clock_ns(CLOCK_MONOTONIC));
+	err = share_need(names);
+	if (err)
+		return err;
+	if (names->late) {
+		names->late = 0;
+		names->named = 0;
+	}
+	naming = naming_begin(session);
+	while (!err && trace_unnamed_next(session->trace, member->index, &names->named, &address))
+		err = address_name(session, member, address, &naming);
+	naming_end(session, &naming);
+	return err;
+}
+
+void session_name(struct session *session)
+{
+	for (size_t i = 0; i < session->count; i++) {
+		int err = member_symbols_name(session, session->members[i]);
+
+		if (err)
+			log_info("PID %d: some native frames have no names: %s",
+				 session->members[i]->pid, error_reason(err));
+	}
+}
+
+/* Looks up the new addresses of a member. 0; -EAGAIN: the worker is busy, the rest is for later. */
+static int member_prepare(struct session *session, struct member *member, uint64_t until_ns)
+{
+	struct member_symbols *names = &member->symbols;
+	struct symbols_ask ask = {.until_ns = until_ns};
+	const struct modules *modules;
+	uint64_t address;
+
+	if (member->ended || (!names->count && !names->reported) || share_need(names))
+		return 0;
+	ask.share = names->share;
+	for (size_t next = names->prepared;
+	     trace_unnamed_next(session->trace, member->index, &next, &address);
+	     names->prepared = next) {
+		size_t turn = 0;
+
+		while ((modules = modules_next(names, &turn)))
+			if (modules_find(modules, address - 1))
+				break;
+		if (modules && symbols_prepare(session->symbols, modules, address, &ask) == -EAGAIN)
+			return -EAGAIN;
+	}
+	return 0;
+}
+
+void session_names_prepare(struct session *session)
+{
+	uint64_t until_ns = clock_ns(CLOCK_MONOTONIC) + PREPARE_NS;
+	struct names_time *time = &session->names_time;
+
+	/* Round-robin: a member with many or slow names does not delay the others. */
+	for (size_t i = 0; session->symbols && i < session->count; i++)
+		if (member_prepare(session, session->members[time->turn++ % session->count],
+				   until_ns))
+			break;
+}
+
+void session_names_end(struct session *session, int hurried)
+{
+	session->names_time.ends = 1;
+	session->names_time.end = names_end_in(session, hurried ? HURRY_NS : END_NS);
+}

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "trial/trap_cost.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "process/own_function.h"
+
+#define BATCHES 9
+#define CALLS   2000 /* per batch */
+
+/*
+ * The probed function. Its first instruction is one that the kernel emulates, as at nearly all of
+ * our sites.
+ */
+__attribute__((naked, noinline)) static void trap(void)
+{
+	asm volatile("nop; ret");
+}
+
+static int double_compare(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+/* Nanoseconds per call: the median of several batches, since other processes may be running. */
+static double calls_time(void)
+{
+	double times[BATCHES];
+
+	for (int i = 0; i < BATCHES; i++) {
+		uint64_t start = clock_ns(CLOCK_PROCESS_CPUTIME_ID);
+
+		for (int call = 0; call < CALLS; call++)
+			trap();
+		times[i] = (double)(clock_ns(CLOCK_PROCESS_CPUTIME_ID) - start) / CALLS;
+	}
+	qsort(times, BATCHES, sizeof(times[0]), double_compare);
+	return times[BATCHES / 2];
+}
+
+/* Waits for a byte from the parent, and writes how long a call took. Never returns. */
+static void child_run(int wait_fd, int answer_fd)
+{
+	double each;
+	char word;
+
+	if (read(wait_fd, &word, 1) != 1)
+		_exit(1);
+	each = calls_time();
+	_exit(write(answer_fd, &each, sizeof(each)) == sizeof(each) ? 0 : 1);
+}
+
+static int child_probe(struct attach *attach, pid_t child)
+{
+	char path[OWN_FUNCTION_PATH];
+	uint64_t offset;
+	int err = own_function_find((uintptr_t)trap, path, &offset);
+
+	return err ? err : attach_empty(attach, path, offset, child);
+}
+
+int trap_cost_measure(struct attach *attach, double *out)
+{
+	int wait_fds[2], answer_fds[2], err = 0;
+	pid_t child;
+
+	if (pipe2(wait_fds, O_CLOEXEC))
+		return -errno;
+	if (pipe2(answer_fds, O_CLOEXEC)) {
+		err = -errno;
+		close(wait_fds[0]);
+		close(wait_fds[1]);
+		return err;
+	}
+	child = fork();
+	if (!child) {
+		close(wait_fds[1]);
+		child_run(wait_fds[0], answer_fds[1]);
+	}
+	err = child < 0 ? -errno : 0;
+	close(wait_fds[0]);
+	close(answer_fds[1]);
+	if (!err)
+		err = child_probe(attach, child);
+	if (!err && write(wait_fds[1], "", 1) != 1)
+		err = -errno;
+	/* Without that byte the child reads the end of the pipe and exits too. */
+	close(wait_fds[1]);
+	if (!err && read(answer_fds[0], out, sizeof(*out)) != sizeof(*out))
+		err = error_set(-ECHILD, "the child that measures a probe's cost has ended");
+	close(answer_fds[0]);
+	while (child > 0 && waitpid(child, NULL, 0) < 0 && errno == EINTR)
+		;
+	if (child > 0)
+		attach_drop(attach, child, ATTACH_ALL, 1);
+	return err;
+}
