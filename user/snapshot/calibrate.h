@@ -66,7 +66,7 @@ struct calibrate_window {
 
 struct calibrate_sighting {
 	uint32_t stratum, window; /* indices */
-	/* What the blocks are split by: the caller's number of {traceback, bytes, domain, flags}. */
+	/* What blocks are split by: the caller's number of {traceback, bytes, domain, flags}. */
 	uint32_t row;
 	/*
 	 * 0: died meanwhile. Such sightings show who allocates blocks of the stratum. They serve
@@ -100,7 +100,7 @@ struct calibrate_input {
 
 struct calibrate_estimate {
 	double blocks;
-	/* Of replicates from blocks, scaled so that the sum of their squares is the variance. */
+	/* of the replicates; the sum of their squares is the variance (calibrate_variance()) */
 	float deviations[CALIBRATE_DEVIATIONS];
 };
 

@@ -3,8 +3,8 @@
  * The estimates of a cell: the strata of one type and size class, which differ by cohort.
  *
  * In a post-stratum with sightings each row gets its share of their weight. The other blocks of the
- * cell are split by the weight of all sightings of the cell, as far as that weight can explain their
- * blocks. All of this is done once with all windows, and once without each group of windows.
+ * cell are split by the weight of all sightings of the cell, as far as that weight can explain
+ * their blocks. All of this is done once with all windows, and once without each group of windows.
  */
 #include <math.h>
 #include <string.h>

@@ -82,7 +82,7 @@ static inline const struct calibrate_stratum *stratum_at(const struct calibratio
 struct weights weights_sum(struct calibration *calibration, size_t begin, size_t end);
 /* For how many blocks such sightings can stand at most. */
 double weights_limit(const struct calibration *calibration, const struct weights *weights);
-/* How many of that many blocks are attributed: all, or if these are too many, what they stand for. */
+/* How many of the blocks are attributed: all, or if these are too many, what they stand for. */
 double weights_explain(const struct calibration *calibration, const struct weights *weights,
 		       double blocks);
 /* Student's t for a 95 % interval, relative to that of the normal distribution. */
