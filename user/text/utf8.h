@@ -3,8 +3,8 @@
  * Text as in Python's str, a sequence of code points: UTF-8 with lone surrogates (WTF-8); any other
  * byte is U+DC80 + (byte - 0x80), Python's surrogateescape.
  */
-#ifndef TRACER_BASE_UTF8_H
-#define TRACER_BASE_UTF8_H
+#ifndef TRACER_TEXT_UTF8_H
+#define TRACER_TEXT_UTF8_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "report/contradictions.h"
+#include "remarks/contradictions.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-#include "base/text.h"
-#include "report/json.h"
+#include "text/json.h"
+#include "text/text.h"
 
 #define SENTENCE_MAX  320
 #define SENTENCES_MAX 8

@@ -8,8 +8,8 @@
 #include <errno.h>
 
 #include "base/array.h"
+#include "process_tables/process_tables.h"
 #include "snapshot/estimate.h"
-#include "trace/state.h"
 
 static enum event_layer layer_of(uint32_t api)
 {

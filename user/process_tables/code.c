@@ -10,12 +10,11 @@
 #include <string.h>
 
 #include "base/array.h"
-#include "trace/state.h"
+#include "process_tables/process_tables.h"
 
 #define REPLACEMENT 0xfffdu
 
-int state_code_index(const struct trace *trace, struct process_state *process, uint64_t code_id,
-		     uint32_t *code)
+int state_code_index(struct process_state *process, uint64_t code_id, uint32_t *code)
 {
 	*code = code_id ? id_map_find(&process->code_ids, code_id) : 0;
 	if (*code != ID_MAP_NONE)
@@ -28,7 +27,7 @@ int state_code_index(const struct trace *trace, struct process_state *process, u
 		return err;
 	*code = (uint32_t)process->code_count++;
 	process->codes[*code] = (struct code_entry){
-		.filename = trace->unknown, .function = trace->unknown, .version = 1};
+		.filename = process->unknown, .function = process->unknown, .version = 1};
 	return 0;
 }
 
@@ -118,7 +117,7 @@ static int code_store(struct strings *strings, struct code_entry *code,
 	return 0;
 }
 
-int state_code(struct trace *trace, struct process_state *process, const struct event_code *event)
+int state_code(struct process_state *process, const struct event_code *event)
 {
 	uint32_t index;
 
@@ -128,16 +127,8 @@ int state_code(struct trace *trace, struct process_state *process, const struct 
 	    (event->lines_bytes > TRACE_LINES_MAX && !(event->missing & EVENT_MISS_LINES)) ||
 	    event->header.size < sizeof(*event) + event->filename_bytes + event->qualname_bytes)
 		return -EBADMSG;
-	int err = state_code_index(trace, process, event->code_id, &index);
-	if (!err)
-		err = code_store(process->strings, &process->codes[index], event);
-	if (err || !event->missing || !trace->hooks.code_missing || trace->in_hook)
-		return err;
-	trace->in_hook = 1;
-	trace->hooks.code_missing(trace->hooks.context, event->header.tgid, event->code_id,
-				  event->address, event->missing);
-	trace->in_hook = 0;
-	return 0;
+	int err = state_code_index(process, event->code_id, &index);
+	return err ? err : code_store(process->strings, &process->codes[index], event);
 }
 
 /* Doubles the capacity, so that many small pieces cost no more than a few large ones. */
@@ -162,8 +153,7 @@ static int lines_reserve(struct process_state *process, struct code_entry *code,
 	return 0;
 }
 
-int state_code_lines(struct trace *trace, struct process_state *process,
-		     const struct event_code_lines *event)
+int state_code_lines(struct process_state *process, const struct event_code_lines *event)
 {
 	uint32_t index;
 
@@ -172,7 +162,7 @@ int state_code_lines(struct trace *trace, struct process_state *process,
 	    event->header.size < sizeof(*event) + event->bytes)
 		return -EBADMSG;
 	uint32_t end = event->offset + event->bytes;
-	int err = state_code_index(trace, process, event->code_id, &index);
+	int err = state_code_index(process, event->code_id, &index);
 	if (err)
 		return err;
 	struct code_entry *code = &process->codes[index];

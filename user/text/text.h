@@ -4,8 +4,8 @@
  * included, and invalid UTF-8 are written as \xNN, since names may hold any bytes and terminals
  * obey control characters.
  */
-#ifndef TRACER_BASE_TEXT_H
-#define TRACER_BASE_TEXT_H
+#ifndef TRACER_TEXT_TEXT_H
+#define TRACER_TEXT_TEXT_H
 
 #include <stddef.h>
 #include <stdint.h>

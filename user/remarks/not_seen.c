@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "report/not_seen.h"
+#include "remarks/not_seen.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/text.h"
-#include "report/not_seen_heap.h"
-#include "report/not_seen_losses.h"
-#include "report/report_parts.h"
+#include "remarks/not_seen_heap.h"
+#include "remarks/not_seen_losses.h"
 #include "stats/explained.h"
+#include "text/size.h"
+#include "text/text.h"
 
 #define RSS_OLD_NS         100000000
 #define COVERAGE_REMARKED  990u /* permille: a process with less gets a remark */
@@ -33,7 +33,7 @@ static void sample_print(FILE *out, const struct snapshot_meta *meta)
 			"  sampled: one block for every %s allocated (--sample); sizes and counts "
 			"above are estimates, ± one standard error; event counts below are those "
 			"of the sample\n",
-			report_size(text, meta->sample_bytes));
+			size_text(text, meta->sample_bytes));
 }
 
 static void older_print(FILE *out, const struct snapshot *snapshot)
@@ -51,7 +51,7 @@ static void older_print(FILE *out, const struct snapshot *snapshot)
 		fprintf(out, "%s%s %s", meta->sample_bytes ? "at most " : "",
 			text_count(text, meta->coverage.old_blocks), units(snapshot));
 		fprintf(out, " (%s) on the heap are not in the report",
-			report_size(text, meta->coverage.old_bytes));
+			size_text(text, meta->coverage.old_bytes));
 	} else {
 		fprintf(out, "%s from before the attach are not in the report (not measured)",
 			snapshot->meta.layer == EVENT_LAYER_MMAP ? "regions" : units(snapshot));
@@ -173,7 +173,7 @@ static void processes_print(FILE *out, const struct snapshot *snapshot)
  * The memory that the processes have resident, and how much of it the report accounts for. lead,
  * end: printed before and after.
  */
-static void rss_print(FILE *out, const struct snapshot *snapshot, const struct report_opts *opts,
+static void rss_print(FILE *out, const struct snapshot *snapshot, const struct not_seen_opts *opts,
 		      const char *lead, const char *end)
 {
 	const struct snapshot_meta *meta = &snapshot->meta;
@@ -181,9 +181,9 @@ static void rss_print(FILE *out, const struct snapshot *snapshot, const struct r
 	struct explained explained;
 	char rss[32], bytes[32];
 
-	if (!report_is_whole(opts) || !explained_read(snapshot, &explained))
+	if (!opts->whole || !explained_read(snapshot, &explained))
 		return;
-	fprintf(out, "%sRSS %s", lead, report_size(rss, explained.rss_bytes));
+	fprintf(out, "%sRSS %s", lead, size_text(rss, explained.rss_bytes));
 	if (processes > explained.processes)
 		fprintf(out, " of %zu of %zu processes", explained.processes, processes);
 	else if (processes > 1)
@@ -191,7 +191,7 @@ static void rss_print(FILE *out, const struct snapshot *snapshot, const struct r
 	if (meta->rss_age_ns >= RSS_OLD_NS)
 		fprintf(out, ", read %.1f s before", (double)meta->rss_age_ns / 1e9);
 	fprintf(out, ": %s%s in this report", meta->sample_bytes ? "~" : "",
-		report_size(bytes, explained.bytes));
+		size_text(bytes, explained.bytes));
 	for (int layer = EVENT_LAYER_NATIVE; layer < EVENT_LAYERS; layer++)
 		if (!snapshot_has_layer(snapshot, layer)) {
 			fputs("; --layer all shows more", out);
@@ -252,7 +252,7 @@ static int is_all_well(const struct snapshot *snapshot)
  * "53,843 blocks (4807 KiB) older than the trace; no event lost, 100.0 % of 13 new small blocks
  * traced".
  */
-static void well_print(FILE *out, const struct snapshot *snapshot, const struct report_opts *opts)
+static void well_print(FILE *out, const struct snapshot *snapshot, const struct not_seen_opts *opts)
 {
 	const struct snapshot_meta *meta = &snapshot->meta;
 	const struct snapshot_coverage *counts = &meta->coverage;
@@ -260,7 +260,7 @@ static void well_print(FILE *out, const struct snapshot *snapshot, const struct 
 
 	if (!meta->from_start && meta->coverage_known) {
 		fprintf(out, " %s blocks", text_count(text, counts->old_blocks));
-		fprintf(out, " (%s) older than the trace;", report_size(text, counts->old_bytes));
+		fprintf(out, " (%s) older than the trace;", size_text(text, counts->old_bytes));
 	} else if (!meta->from_start) {
 		fputs(" blocks older than the trace (not measured);", out);
 	}
@@ -278,12 +278,11 @@ static void well_print(FILE *out, const struct snapshot *snapshot, const struct 
 	putc('\n', out);
 }
 
-void not_seen_print(FILE *out, const struct snapshot *snapshot, const char *title,
-		    const struct report_opts *opts)
+void not_seen_print(FILE *out, const struct snapshot *snapshot, const struct not_seen_opts *opts)
 {
 	int known = strcmp(snapshot->meta.mode, SNAPSHOT_TRACEMALLOC) != 0;
 
-	fprintf(out, opts->color ? "\033[1m%s:\033[0m" : "%s:", title);
+	fprintf(out, opts->color ? "\033[1m%s:\033[0m" : "%s:", opts->title);
 	if (known && is_all_well(snapshot)) {
 		well_print(out, snapshot, opts);
 		return;

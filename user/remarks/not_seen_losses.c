@@ -4,10 +4,10 @@
  * dead block among the live ones, a lost allocation omits a live block, and a lost stack or code
  * record leaves a block of the right size at <unknown>.
  */
-#include "report/not_seen_losses.h"
+#include "remarks/not_seen_losses.h"
 
-#include "base/text.h"
-#include "report/report.h"
+#include "text/size.h"
+#include "text/text.h"
 
 /* "12 things" or "1 thing", after a comma unless it is the first. */
 static void item_print(FILE *out, int *items, uint64_t count, const char *one, const char *many)
@@ -27,7 +27,7 @@ static void lost_kinds_print(FILE *out, const uint64_t loss[LOSS_COUNT])
 
 	item_print(out, &items, loss[LOSS_ALLOC], "allocation", "allocations");
 	if (loss[LOSS_ALLOC])
-		fprintf(out, " of %s", report_size(text, loss[LOSS_ALLOC_BYTES]));
+		fprintf(out, " of %s", size_text(text, loss[LOSS_ALLOC_BYTES]));
 	item_print(out, &items, loss[LOSS_FREE], "free", "frees");
 	item_print(out, &items, loss[LOSS_REALLOC], "realloc", "reallocs");
 	item_print(out, &items, loss[LOSS_STACK], "stack", "stacks");
@@ -108,7 +108,7 @@ static void dropped_print(FILE *out, const struct snapshot_meta *meta)
 		fprintf(out, "  blocks beyond the memory budget (--budget): %s",
 			text_count(text, meta->blocks_dropped));
 		fprintf(out, " of %s were dropped, and are not in the report\n",
-			report_size(text, meta->bytes_dropped));
+			size_text(text, meta->bytes_dropped));
 	}
 	if (!(meta->stacks_dropped | meta->codes_dropped | meta->symbols_dropped |
 	      meta->walks_dropped))
@@ -148,8 +148,7 @@ static void unknown_print(FILE *out, const struct snapshot_meta *meta)
 			continue;
 		fprintf(out, "%s%s %s (%s) %s",
 			items++ ? "; " : "  at <unknown>: ", text_count(blocks, unknown->blocks),
-			unknown->blocks == 1 ? "block" : "blocks",
-			report_size(bytes, unknown->bytes),
+			unknown->blocks == 1 ? "block" : "blocks", size_text(bytes, unknown->bytes),
 			i == UNKNOWN_NO_FRAME && meta->layer != EVENT_LAYER_PYTHON
 				? "without a frame"
 				: why[i]);

@@ -4,8 +4,8 @@
  * \udXXX, any byte that is not UTF-8 as \udc80 + (byte - 0x80), Python's surrogateescape. JSON
  * libraries refuse both.
  */
-#ifndef TRACER_REPORT_JSON_H
-#define TRACER_REPORT_JSON_H
+#ifndef TRACER_TEXT_JSON_H
+#define TRACER_TEXT_JSON_H
 
 #include <stdio.h>
 

@@ -3,8 +3,8 @@
  * Checks what a trace has seen against what the interpreter says: the heap's own counters, and the
  * code that was probed. A contradiction means wrong figures, and is printed before them. Pure.
  */
-#ifndef TRACER_REPORT_CONTRADICTIONS_H
-#define TRACER_REPORT_CONTRADICTIONS_H
+#ifndef TRACER_REMARKS_CONTRADICTIONS_H
+#define TRACER_REMARKS_CONTRADICTIONS_H
 
 #include <stdio.h>
 

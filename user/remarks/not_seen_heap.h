@@ -3,8 +3,8 @@
  * What the walks of Python's heap say of the figures: the share of the new blocks that is traced,
  * and the time that no walk covers. For not_seen.c.
  */
-#ifndef TRACER_REPORT_NOT_SEEN_HEAP_H
-#define TRACER_REPORT_NOT_SEEN_HEAP_H
+#ifndef TRACER_REMARKS_NOT_SEEN_HEAP_H
+#define TRACER_REMARKS_NOT_SEEN_HEAP_H
 
 #include <stdio.h>
 

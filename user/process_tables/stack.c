@@ -9,7 +9,7 @@
 #include "base/array.h"
 #include "layouts/lines.h"
 #include "layouts/offsets.h"
-#include "trace/state.h"
+#include "process_tables/process_tables.h"
 
 static int stack_index(struct process_state *process, uint64_t stack_id, uint32_t *stack)
 {
@@ -43,8 +43,8 @@ uint32_t state_stack_index(struct process_state *process, uint64_t stack_id)
 	return STACK_NO_MEMORY;
 }
 
-static int frame_index(const struct trace *trace, struct process_state *process,
-		       const struct event_frame *event, uint32_t *frame)
+static int frame_index(struct process_state *process, const struct event_frame *event,
+		       uint32_t *frame)
 {
 	uint32_t code;
 	int err;
@@ -54,7 +54,7 @@ static int frame_index(const struct trace *trace, struct process_state *process,
 		*frame |= STACK_NATIVE;
 		return err;
 	}
-	err = state_code_index(trace, process, event->code_id, &code);
+	err = state_code_index(process, event->code_id, &code);
 	if (err)
 		return err;
 	uint64_t key = (uint64_t)code << 32 | (uint32_t)event->lasti;
@@ -72,8 +72,7 @@ static int frame_index(const struct trace *trace, struct process_state *process,
 	return 0;
 }
 
-int state_stack(const struct trace *trace, struct process_state *process,
-		const struct event_stack *event)
+int state_stack(struct process_state *process, const struct event_stack *event)
 {
 	uint32_t index;
 
@@ -91,7 +90,7 @@ int state_stack(const struct trace *trace, struct process_state *process,
 	if (stack->known)
 		return 0;
 	for (uint32_t i = 0; i < event->nframe; i++) {
-		err = frame_index(trace, process, &event->frames[i],
+		err = frame_index(process, &event->frames[i],
 				  &process->stack_frames[process->stack_frame_count + i]);
 		if (err)
 			return err;
@@ -152,8 +151,7 @@ static int lines_table(struct process_state *process, struct code_entry *code,
 }
 
 /* Resolves the frame from what is known now. */
-static const struct frame_entry *frame_resolve(const struct trace *trace,
-					       struct process_state *process, uint32_t index)
+static const struct frame_entry *frame_resolve(struct process_state *process, uint32_t index)
 {
 	struct frame_entry *frame = &process->frames[index];
 	struct code_entry *code = &process->codes[frame->code];
@@ -162,7 +160,7 @@ static const struct frame_entry *frame_resolve(const struct trace *trace,
 	if (frame->version == code->version)
 		return frame;
 	frame->version = code->version;
-	frame->frame = (struct trace_frame){trace->unknown, trace->unknown, 0};
+	frame->frame = (struct trace_frame){process->unknown, process->unknown, 0};
 	frame->unread = 1;
 	if (!code->known)
 		return frame;
@@ -179,22 +177,22 @@ static const struct frame_entry *frame_resolve(const struct trace *trace,
 }
 
 /* Appends the frames that an entry of a stack expands to; returns their number. */
-static uint32_t frames_append(struct trace *trace, struct process_state *process, uint32_t index,
-			      uint32_t capacity, struct traceback_frames *out)
+static uint32_t frames_append(struct process_state *process, uint32_t index, uint32_t capacity,
+			      struct traceback_frames *out)
 {
 	const struct frame_entry *frame;
 
 	if (index & STACK_NATIVE)
-		return state_symbol_frames(trace, process, index & ~STACK_NATIVE, capacity, out);
+		return state_symbol_frames(process, index & ~STACK_NATIVE, capacity, out);
 	if (!capacity)
 		return 1;
-	frame = frame_resolve(trace, process, index);
+	frame = frame_resolve(process, index);
 	out->unread += frame->unread;
 	out->frames[out->count++] = frame->frame;
 	return 1;
 }
 
-void state_traceback(struct trace *trace, struct process_state *process, uint32_t traceback,
+void state_traceback(struct process_state *process, uint32_t traceback,
 		     struct traceback_frames *out)
 {
 	const struct stack_entry *stack = &process->stacks[traceback];
@@ -202,16 +200,15 @@ void state_traceback(struct trace *trace, struct process_state *process, uint32_
 	out->count = out->unread = out->unnamed = out->slow = 0;
 	out->total = stack->total - stack->nframe;
 	for (uint32_t i = 0; i < stack->nframe; i++)
-		out->total += frames_append(trace, process, process->stack_frames[stack->first + i],
+		out->total += frames_append(process, process->stack_frames[stack->first + i],
 					    process->info.nframe - out->count, out);
 	if (out->count)
 		return;
-	out->frames[out->count++] = (struct trace_frame){trace->unknown, trace->unknown, 0};
+	out->frames[out->count++] = (struct trace_frame){process->unknown, process->unknown, 0};
 	out->total = stack->total;
 }
 
-enum snapshot_unknown state_unknown(struct trace *trace, struct process_state *process,
-				    uint32_t traceback)
+enum snapshot_unknown state_unknown(struct process_state *process, uint32_t traceback)
 {
 	const struct stack_entry *stack = &process->stacks[traceback];
 	const struct symbol_entry *symbol;
@@ -228,25 +225,12 @@ enum snapshot_unknown state_unknown(struct trace *trace, struct process_state *p
 	if (first & STACK_NATIVE) {
 		symbol = &process->symbols[first & ~STACK_NATIVE];
 		return symbol->count && process->symbol_frames[symbol->first].filename !=
-						trace->unknown
+						process->unknown
 			       ? SNAPSHOT_UNKNOWNS
 			       : UNKNOWN_NO_FILE;
 	}
 	code = &process->codes[process->frames[first].code];
 	if (!code->known)
 		return UNKNOWN_NO_CODE;
-	return code->filename == trace->unknown ? UNKNOWN_NO_NAME : SNAPSHOT_UNKNOWNS;
-}
-
-struct trace_traceback trace_traceback_at(struct trace *trace, size_t index, uint32_t traceback)
-{
-	struct trace_frame *frames = trace->scratch.frames;
-
-	if (trace_process_at(trace, index) && traceback < trace->processes[index]->stack_count)
-		state_traceback(trace, trace->processes[index], traceback, &trace->scratch);
-	else
-		trace->scratch = (struct traceback_frames){
-			.frames = {{trace->unknown, trace->unknown, 0}}, .count = 1, .total = 1};
-	return (struct trace_traceback){
-		.frames = frames, .nframe = trace->scratch.count, .total = trace->scratch.total};
+	return code->filename == process->unknown ? UNKNOWN_NO_NAME : SNAPSHOT_UNKNOWNS;
 }

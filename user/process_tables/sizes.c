@@ -12,7 +12,7 @@
 #include <errno.h>
 
 #include "base/array.h"
-#include "trace/state.h"
+#include "process_tables/process_tables.h"
 
 #define SIZES_MAX 32768u /* per walk */
 

@@ -22,7 +22,7 @@
 #include <string.h>
 
 #include "base/array.h"
-#include "trace/state.h"
+#include "process_tables/process_tables.h"
 
 #define ADDRESS_BITS 56 /* bits of a user-space address */
 /* limit of fully read arenas that a walk may record: 64 GiB */

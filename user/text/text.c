@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "base/text.h"
+#include "text/text.h"
 
 #include <inttypes.h>
 #include <string.h>

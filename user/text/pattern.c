@@ -5,14 +5,14 @@
  * "[b-a!x]" loses its empty range and then is "[!x]". Backtracking needs only the last star: what
  * an earlier star matched can stay.
  */
-#include "base/pattern.h"
+#include "text/pattern.h"
 
 #include <errno.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/utf8.h"
+#include "text/utf8.h"
 
 enum element_kind { ELEMENT_CHARACTER, ELEMENT_ANY, ELEMENT_STAR, ELEMENT_SET };
 

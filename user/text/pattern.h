@@ -5,8 +5,8 @@
  * ".py". Where Python versions differ, the newest is followed: a reversed range is empty, while 3.8
  * to 3.10 raise re.error. Source: Lib/fnmatch.py, Lib/tracemalloc.py (3.13).
  */
-#ifndef TRACER_BASE_PATTERN_H
-#define TRACER_BASE_PATTERN_H
+#ifndef TRACER_TEXT_PATTERN_H
+#define TRACER_TEXT_PATTERN_H
 
 #include <stddef.h>
 

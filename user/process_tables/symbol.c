@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/array.h"
-#include "trace/state.h"
+#include "process_tables/process_tables.h"
 
 int state_symbol_index(struct process_state *process, uint64_t address, uint32_t *symbol)
 {
@@ -95,10 +95,9 @@ int state_symbol(struct process_state *process, const struct event_symbol *event
 	return 0;
 }
 
-static struct trace_frame unnamed_frame(const struct trace *trace, struct process_state *process,
-					uint64_t address)
+static struct trace_frame unnamed_frame(struct process_state *process, uint64_t address)
 {
-	struct trace_frame frame = {.filename = trace->unknown, .function = trace->unknown};
+	struct trace_frame frame = {.filename = process->unknown, .function = process->unknown};
 	char text[32];
 	int bytes = snprintf(text, sizeof(text), "0x%" PRIx64, address);
 
@@ -107,8 +106,8 @@ static struct trace_frame unnamed_frame(const struct trace *trace, struct proces
 	return frame;
 }
 
-uint32_t state_symbol_frames(struct trace *trace, struct process_state *process, uint32_t index,
-			     uint32_t capacity, struct traceback_frames *out)
+uint32_t state_symbol_frames(struct process_state *process, uint32_t index, uint32_t capacity,
+			     struct traceback_frames *out)
 {
 	const struct symbol_entry *symbol = &process->symbols[index];
 
@@ -118,21 +117,7 @@ uint32_t state_symbol_frames(struct trace *trace, struct process_state *process,
 	out->slow += symbol->slow;
 	if (symbol->count || !capacity)
 		return symbol->count ? symbol->count : 1;
-	out->frames[out->count++] = unnamed_frame(trace, process, symbol->address);
+	out->frames[out->count++] = unnamed_frame(process, symbol->address);
 	out->unnamed++;
 	return 1;
-}
-
-int trace_unnamed_next(const struct trace *trace, size_t index, size_t *cursor, uint64_t *address)
-{
-	const struct process_state *process =
-		index < trace->process_count ? trace->processes[index] : NULL;
-
-	for (; process && *cursor < process->symbol_count; ++*cursor) {
-		if (process->symbols[*cursor].known)
-			continue;
-		*address = process->symbols[(*cursor)++].address;
-		return 1;
-	}
-	return 0;
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "report/json.h"
+#include "text/json.h"
 
 #include <stdint.h>
 #include <string.h>
 
-#include "base/utf8.h"
+#include "text/utf8.h"
 
 static void character_write(FILE *out, uint32_t c)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "report/report_modes.h"
+#include "remarks/modes.h"
 
 #include <inttypes.h>
 
-#include "report/report.h"
+#include "text/size.h"
 
 static double seconds(uint64_t ns)
 {
@@ -17,7 +17,7 @@ static void change_print(FILE *out, const struct snapshot_change *change, uint64
 	fprintf(out, "%s %.1f-%.1f s", snapshot_mode_name(change->mode), seconds(change->since_ns),
 		seconds(until_ns > change->since_ns ? until_ns : change->since_ns));
 	if (change->sample_bytes && change->mode != EVENT_MODE_OFF)
-		fprintf(out, ", a sample of one in %s", report_size(text, change->sample_bytes));
+		fprintf(out, ", a sample of one in %s", size_text(text, change->sample_bytes));
 	if (change->cost_permille)
 		fprintf(out, " (probes took %.1f %% of its CPU time, the budget is %.1f %%)",
 			change->cost_permille / 10.0, change->budget_permille / 10.0);
@@ -58,7 +58,7 @@ static void since_print(FILE *out, const struct snapshot_meta *meta)
 			seconds(changes[begun].since_ns), snapshot_mode_name(changes[begun].mode));
 }
 
-void report_modes_print(FILE *out, const struct snapshot_meta *meta)
+void modes_print(FILE *out, const struct snapshot_meta *meta)
 {
 	uint32_t count =
 		meta->change_count < SNAPSHOT_CHANGES ? meta->change_count : SNAPSHOT_CHANGES;
@@ -81,7 +81,7 @@ void report_modes_print(FILE *out, const struct snapshot_meta *meta)
 	since_print(out, meta);
 }
 
-void report_modes_json(FILE *out, const struct snapshot_meta *meta)
+void modes_json(FILE *out, const struct snapshot_meta *meta)
 {
 	uint32_t count =
 		meta->change_count < SNAPSHOT_CHANGES ? meta->change_count : SNAPSHOT_CHANGES;

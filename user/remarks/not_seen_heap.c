@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "report/not_seen_heap.h"
+#include "remarks/not_seen_heap.h"
 
-#include "base/text.h"
-#include "report/report.h"
+#include "text/text.h"
 
 unsigned int not_seen_permille(uint64_t part, uint64_t whole)
 {

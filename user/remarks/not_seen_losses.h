@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Events that were lost, and what was dropped, malformed or unreadable. For not_seen.c. */
-#ifndef TRACER_REPORT_NOT_SEEN_LOSSES_H
-#define TRACER_REPORT_NOT_SEEN_LOSSES_H
+#ifndef TRACER_REMARKS_NOT_SEEN_LOSSES_H
+#define TRACER_REMARKS_NOT_SEEN_LOSSES_H
 
 #include <stdio.h>
 

@@ -5,7 +5,7 @@
  */
 #include <errno.h>
 
-#include "trace/state.h"
+#include "process_tables/process_tables.h"
 
 #define ADDRESS_END (1ull << 56)
 

@@ -5,8 +5,8 @@
 
 #include "abi/sample.h"
 #include "base/hash.h"
+#include "process_tables/process_tables.h"
 #include "snapshot/estimate.h"
-#include "trace/state.h"
 
 static int mode_known(uint32_t mode)
 {
