@@ -168,6 +168,10 @@ static int export_run(struct export *export)
 			 "figures are estimates, whose errors %s files do not record",
 			 export->files.items[0], (unsigned long long)snapshot->meta.sample_bytes,
 			 export->exporter->name);
+	if (snapshot->meta.windows.count && export->exporter != &export_pprof)
+		log_info("%s: its figures are estimates from windows, whose errors %s files do not "
+			 "record",
+			 export->files.items[0], export->exporter->name);
 	err = cli_layer_choose(snapshot, export->layer, &chosen);
 	if (!err)
 		err = outside_tell(export, &chosen);
