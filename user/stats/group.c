@@ -173,10 +173,9 @@ static int rows_sum(struct grouping *grouping, const struct side *side)
 			err = passes;
 			continue;
 		}
-		uint64_t mean =
-			grouping->row_estimates ? snapshot_sample_bytes(snapshot, trace) : 0;
+		double chance = grouping->row_estimates ? estimate_chance_of(snapshot, trace) : 1;
 		if (trace->flags & SNAPSHOT_ROUNDED)
-			row->rounded += (double)trace->count / estimate_chance(mean, trace->bytes);
+			row->rounded += (double)trace->count / chance;
 		if (grouping->row_estimates) {
 			row->count = 1; /* any value but 0: marks the row as used */
 			estimate_add_trace(&grouping->row_estimates[at], snapshot, trace);
