@@ -37,8 +37,10 @@ enum event_type {
 	EVENT_APPEAR = 22,
 	/* struct event_census_arena: the walk has reported every pool of this arena */
 	EVENT_CENSUS_ARENA = 23,
+	/* struct event_alloc_weighted: a block that the process has sampled itself */
+	EVENT_ALLOC_WEIGHTED = 24,
 	/* struct event_unwind_file: a walk needs this file's table. Not in captures */
-	EVENT_UNWIND_FILE = 24,
+	EVENT_UNWIND_FILE = 25,
 
 	/*
 	 * Perf maps have a stream of their own (bpf/perfmap.bpf.c), which also carries EXIT, EXEC
@@ -64,6 +66,11 @@ enum event_type {
 	EVENT_RSS = 264, /* struct event_rss: the resident memory of the process */
 	/* struct event_census_sizes: the requested sizes that objects in a pool imply */
 	EVENT_CENSUS_SIZES = 265,
+	/*
+	 * struct event_mark: from here on the native layer's blocks are those that the process
+	 * samples itself; its native table is emptied
+	 */
+	EVENT_SELF_SAMPLED = 266,
 };
 
 struct event_header {

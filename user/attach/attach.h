@@ -109,7 +109,8 @@ enum attach_group {
 	/* needed until the end: the start of the interpreter's shutdown */
 	ATTACH_LAST = 2,
 	ATTACH_OTHERS = 4,
-	ATTACH_ALL = 7,
+	ATTACH_MALLOC = 8, /* malloc and its kin */
+	ATTACH_ALL = 15,
 };
 /* As attach_sites(), for the sites of these groups only. */
 int attach_groups(struct attach *attach, const struct plan *plan, const struct elf_file *file,

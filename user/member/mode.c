@@ -16,10 +16,11 @@
 #include "member/census.h"
 #include "member/member.h"
 #include "member/probe.h"
+#include "member/provider.h"
 #include "member/state.h"
 #include "process_plan/plan_target.h"
 
-#define PROBES (ATTACH_POOL_FREES | ATTACH_OTHERS)
+#define PROBES (ATTACH_POOL_FREES | ATTACH_OTHERS | ATTACH_MALLOC)
 
 /* The state of one change. */
 struct change {
@@ -156,6 +157,8 @@ static int change_replan(struct change *change)
 		err = target_update(change, 0);
 	if (!err)
 		err = member_probe(session, member, &change->plan, PROBES);
+	if (!err)
+		err = member_provider_begin(session, member, &change->plan);
 	if (err || !(member->layers & 1u << EVENT_LAYER_PYTHON))
 		return err;
 	/* A walk of a large heap takes longer than a trial step may: it follows later. */

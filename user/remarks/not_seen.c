@@ -11,9 +11,11 @@
 #include "text/size.h"
 #include "text/text.h"
 
-#define RSS_OLD_NS         100000000
-#define COVERAGE_REMARKED  990u /* permille: a process with less gets a remark */
-#define PROCESSES_REMARKED 10u
+#define RSS_OLD_NS 100000000
+/* the attach itself takes as long */
+#define SELF_SAMPLED_LATE_NS 100000000
+#define COVERAGE_REMARKED    990u /* permille: a process with less gets a remark */
+#define PROCESSES_REMARKED   10u
 
 /* Growth mode counts pools in place of small blocks. */
 static const char *units(const struct snapshot *snapshot)
@@ -36,6 +38,24 @@ static void sample_print(FILE *out, const struct snapshot_meta *meta)
 			size_text(text, meta->sample_bytes));
 }
 
+/* The weights are the process's own: nothing here says whether they are right. */
+static void self_sample_print(FILE *out, const struct snapshot *snapshot)
+{
+	const struct snapshot_meta *meta = &snapshot->meta;
+
+	if (!meta->self_sampled || !snapshot_has_layer(snapshot, EVENT_LAYER_NATIVE))
+		return;
+	fprintf(out,
+		"  sampled by %s (otel_memory): sizes and counts of native blocks are estimates "
+		"from its own weights, ± one standard error; blocks that it did not report are "
+		"not in the report",
+		snapshot->process_count ? "some of the processes" : "the process itself");
+	if (meta->self_sampled_ns >= SELF_SAMPLED_LATE_NS)
+		fprintf(out, ", nor are those of the first %.1f s",
+			(double)meta->self_sampled_ns / 1e9);
+	putc('\n', out);
+}
+
 static void older_print(FILE *out, const struct snapshot *snapshot)
 {
 	const struct snapshot_meta *meta = &snapshot->meta;
@@ -48,15 +68,17 @@ static void older_print(FILE *out, const struct snapshot *snapshot)
 	}
 	if (meta->coverage_known) {
 		/* A new block that is not in the sample may reuse the address of an older one. */
-		fprintf(out, "%s%s %s", meta->sample_bytes ? "at most " : "",
+		fprintf(out, "%s%s %s", snapshot_is_estimated(meta) ? "at most " : "",
 			text_count(text, meta->coverage.old_blocks), units(snapshot));
-		fprintf(out, " (%s) on the heap are not in the report",
-			size_text(text, meta->coverage.old_bytes));
+		fprintf(out, " (%s) on the heap are not %s",
+			size_text(text, meta->coverage.old_bytes),
+			meta->windows.count ? "in the statistics: attributed by likeness, apart"
+					    : "in the report");
 	} else {
 		fprintf(out, "%s from before the attach are not in the report (not measured)",
 			snapshot->meta.layer == EVENT_LAYER_MMAP ? "regions" : units(snapshot));
 	}
-	if (meta->frees_unknown && !meta->sample_bytes)
+	if (meta->frees_unknown && !snapshot_is_estimated(meta))
 		fprintf(out, "; %s frees were of blocks unknown to the trace",
 			text_count(text, meta->frees_unknown));
 	putc('\n', out);
@@ -173,8 +195,8 @@ static int remarks_print(FILE *out, const struct snapshot_meta *meta)
 			fprintf(out, " (at its end %" PRIu64 " arenas, at most %" PRIu64 " not)",
 				meta->ending.arenas, meta->ending.arenas_unread);
 	}
-	if (counts->new_blocks && !meta->sample_bytes && seen < COVERAGE_REMARKED && ++remarks &&
-	    out)
+	if (counts->new_blocks && !snapshot_is_estimated(meta) && seen < COVERAGE_REMARKED &&
+	    ++remarks && out)
 		fprintf(out, "%scoverage %u.%u %%", remarks > 1 ? "; " : "", seen / 10, seen % 10);
 	if (counts->pools_unreadable && ++remarks && out)
 		fprintf(out, "%s%" PRIu64 " pools could not be read", remarks > 1 ? "; " : "",
@@ -226,7 +248,7 @@ static void rss_print(FILE *out, const struct snapshot *snapshot, const struct n
 		fprintf(out, " of %zu processes", processes);
 	if (meta->rss_age_ns >= RSS_OLD_NS)
 		fprintf(out, ", read %.1f s before", (double)meta->rss_age_ns / 1e9);
-	fprintf(out, ": %s%s in this report", meta->sample_bytes ? "~" : "",
+	fprintf(out, ": %s%s in this report", snapshot_is_estimated(meta) ? "~" : "",
 		size_text(bytes, explained.bytes));
 	for (int layer = EVENT_LAYER_NATIVE; layer < EVENT_LAYERS; layer++)
 		if (!snapshot_has_layer(snapshot, layer)) {
@@ -279,7 +301,7 @@ static int is_all_well(const struct snapshot *snapshot)
 	for (size_t i = 0; i < snapshot->process_count; i++)
 		if (remarks_print(NULL, &snapshot->processes[i]))
 			return 0;
-	return !snapshot_lost_events(snapshot) && !meta->sample_bytes &&
+	return !snapshot_lost_events(snapshot) && !snapshot_is_estimated(meta) &&
 	       !snapshot_is_growth(snapshot) && !snapshot_has_layer(snapshot, EVENT_LAYER_MMAP) &&
 	       heap_is_well(meta) && stacks_are_well(meta) && blocks_are_well(meta);
 }
@@ -334,6 +356,7 @@ void not_seen_print(FILE *out, const struct snapshot *snapshot, const struct not
 		return;
 	}
 	sample_print(out, &snapshot->meta);
+	self_sample_print(out, snapshot);
 	not_seen_lost_print(out, snapshot);
 	older_print(out, snapshot);
 	if (snapshot->meta.layer == EVENT_LAYER_PYTHON)
@@ -350,6 +373,7 @@ void not_seen_brief_print(FILE *out, const struct snapshot *snapshot)
 {
 	if (strcmp(snapshot->meta.mode, SNAPSHOT_TRACEMALLOC)) {
 		sample_print(out, &snapshot->meta);
+		self_sample_print(out, snapshot);
 		not_seen_lost_print(out, snapshot);
 		older_print(out, snapshot);
 	}

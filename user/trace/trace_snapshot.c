@@ -151,6 +151,7 @@ static int blocks_add(struct snapshot_job *job, enum event_layer layer)
 					       .bytes = block->bytes,
 					       .count = 1};
 
+		trace.weight = layer == EVENT_LAYER_NATIVE ? state_weight(job->process, block) : 0;
 		err = trace_add(job, layer, &trace);
 		if (err || layer != trace_first_layer(&job->process->info))
 			continue;
@@ -203,6 +204,12 @@ static int trace_compare(const void *a, const void *b)
 	return x->flags < y->flags ? -1 : x->flags > y->flags;
 }
 
+static void trace_join(struct snapshot_trace *trace, const struct snapshot_trace *equal)
+{
+	trace->count += equal->count;
+	trace->weight += equal->weight;
+}
+
 /* Sorts the traces and merges equal ones, unless apart is set. */
 static void layer_sort(struct snapshot_layer *layer, int apart)
 {
@@ -212,7 +219,7 @@ static void layer_sort(struct snapshot_layer *layer, int apart)
 		qsort(layer->traces, layer->trace_count, sizeof(*layer->traces), trace_compare);
 	for (size_t i = 0; i < layer->trace_count && !apart; i++) {
 		if (count && !trace_compare(&layer->traces[count - 1], &layer->traces[i]))
-			layer->traces[count - 1].count += layer->traces[i].count;
+			trace_join(&layer->traces[count - 1], &layer->traces[i]);
 		else
 			layer->traces[count++] = layer->traces[i];
 	}
@@ -242,13 +249,12 @@ static void peak_raise(const struct snapshot *snapshot, enum event_layer layer, 
 	uint64_t bytes = 0;
 
 	for (size_t i = 0; i < only.trace_count; i++)
-		if (only.meta.sample_bytes)
-			estimate_add(&sum, only.meta.sample_bytes, only.traces[i].bytes,
-				     only.traces[i].count);
+		if (snapshot_is_estimated(&only.meta))
+			estimate_add_trace(&sum, &only, &only.traces[i]);
 		else
 			bytes += only.traces[i].bytes * only.traces[i].count;
 	/* Rounded up, because the reported total may be. */
-	if (only.meta.sample_bytes && estimate_round(sum.size + 0.5, &bytes))
+	if (snapshot_is_estimated(&only.meta) && estimate_round(sum.size + 0.5, &bytes))
 		bytes = INT64_MAX;
 	if (bytes > *peak)
 		*peak = bytes;
@@ -288,15 +294,17 @@ int state_snapshot(struct trace *trace, struct process_state *process, struct sn
 	process->info.counters.frames_unnamed = job.unnamed;
 	process->info.counters.frames_slow = job.slow;
 	struct snapshot *snapshot = builder_finish(&job.builder);
+	const struct snapshot_windows windows = snapshot->meta.windows;
 	state_meta(trace, process, &snapshot->meta);
 	snapshot->meta.stack_ends = job.ends;
+	snapshot->meta.windows = windows;
 	memcpy(snapshot->meta.unknown, job.unknowns, sizeof(snapshot->meta.unknown));
 	snapshot->meta.blocks_dropped += job.blocks_omitted;
 	snapshot->meta.bytes_dropped += job.bytes_omitted;
 	if (snapshot->trace_count)
 		qsort(snapshot->traces, snapshot->trace_count, sizeof(*snapshot->traces),
 		      trace_compare);
-	for (size_t i = 0; i < EVENT_LAYERS; i++)
+	for (size_t i = 0; i < SNAPSHOT_LAYERS; i++)
 		layer_sort(&snapshot->layers[i], i == EVENT_LAYER_MMAP);
 	peaks_raise(snapshot);
 	*out = snapshot;

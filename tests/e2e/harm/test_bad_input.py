@@ -62,13 +62,15 @@ USAGE = (
     ("list --no-such-option", "--help"),
     ("doctor x", "doctor"),
     ("heap", "tracer heap -p PID"),
-    ("heap x", "tracer heap -p PID"),
-    ("heap -p 1,2", "tracer heap -p PID"),
+    ("heap x y", "tracer heap -p PID"),
     ("heap -p x", "tracer list"),
-    ("heap -p 1 --by colour", "type or class"),
+    ("heap -p 1 --by colour", "type, class"),
     ("heap -p 1 --format yaml", "--format"),
     ("heap -p 1 --top x", "--top"),
     ("heap -p 1 --group-by lineno", "--help"),
+    ("memory", "tracer memory -p PID"),
+    ("memory -p 1,2", "tracer memory -p PID"),
+    ("memory -p 1 --by type", "--help"),
 )
 
 
