@@ -55,6 +55,8 @@ static void mapped_take(void *context, const struct map_watch_record *record)
 {
 	struct session *session = context;
 
+	if (session->unwind && session->opts.everywhere && !record->exec)
+		unwind_loader_map(session->unwind, (pid_t)record->tgid, &record->map);
 	/* Anonymous memory has nothing to probe. */
 	if ((record->exec || record->map.inode) && !execd_mapped(session, record) && !record->exec)
 		process_mapped(session, record->tgid);

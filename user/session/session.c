@@ -307,9 +307,9 @@ int session_drain(struct session *session)
 	now = clock_ns(CLOCK_MONOTONIC);
 	if (session_is_beyond(session, now))
 		return count;
+	follow_step(session);
 	if (session->unwind)
 		unwind_loader_step(session->unwind, clock_ns(CLOCK_MONOTONIC) + UNWIND_STEP_NS);
-	follow_step(session);
 	now = clock_ns(CLOCK_MONOTONIC);
 	if (count < (int)SESSION_DRAIN_BATCH) {
 		session_census_due(session, now);

@@ -2,6 +2,7 @@
 #include "unwind_load/loader.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -134,25 +135,43 @@ static int key_guess(int fd, struct abi_unwind_key *key)
 	return 0;
 }
 
+/* A file that waits, and was not opened yet, may have this descriptor. 1: it is in the queue. */
+static int queue_open(struct unwind_loader *loader, const struct wanted *wanted)
+{
+	for (size_t i = 0; i < loader->count; i++) {
+		struct wanted *known = &loader->queue[i];
+
+		if (memcmp(&known->key, &wanted->key, sizeof(known->key)) != 0)
+			continue;
+		if (known->fd < 0)
+			known->fd = fcntl(wanted->fd, F_DUPFD_CLOEXEC, 0);
+		return 1;
+	}
+	return 0;
+}
+
+void unwind_loader_map(struct unwind_loader *loader, pid_t pid, const struct process_map *map)
+{
+	struct wanted wanted = {.pid = pid, .start = map->start, .end = map->end};
+
+	wanted.fd = map->executable && map->inode ? process_map_open(pid, map) : -1;
+	if (wanted.fd < 0)
+		return;
+	if (key_guess(wanted.fd, &wanted.key) || queue_open(loader, &wanted) ||
+	    id_map_find(&loader->known, key_hash(&wanted.key)) != ID_MAP_NONE)
+		close(wanted.fd);
+	else
+		queue_add(loader, &wanted);
+}
+
 void unwind_loader_prepare(struct unwind_loader *loader, pid_t pid)
 {
 	struct process_maps maps;
 
 	if (process_maps_read(pid, &maps))
 		return;
-	for (size_t i = 0; i < maps.count; i++) {
-		const struct process_map *map = &maps.entries[i];
-		struct wanted wanted = {.pid = pid, .start = map->start, .end = map->end};
-
-		wanted.fd = map->executable && map->inode ? process_map_open(pid, map) : -1;
-		if (wanted.fd < 0)
-			continue;
-		if (key_guess(wanted.fd, &wanted.key) ||
-		    id_map_find(&loader->known, key_hash(&wanted.key)) != ID_MAP_NONE)
-			close(wanted.fd);
-		else
-			queue_add(loader, &wanted);
-	}
+	for (size_t i = 0; i < maps.count; i++)
+		unwind_loader_map(loader, pid, &maps.entries[i]);
 	process_maps_free(&maps);
 }
 

@@ -12,6 +12,7 @@
 #include <sys/types.h>
 
 #include "abi/events.h"
+#include "process/process.h"
 #include "unwind_load/store.h"
 
 /* Files that wait for their turn; others are asked for again. */
@@ -45,6 +46,11 @@ void unwind_loader_want(struct unwind_loader *loader, const struct event_unwind_
  * numbers to stat() than the kernel has (btrfs, overlayfs) walks ask for them.
  */
 void unwind_loader_prepare(struct unwind_loader *loader, pid_t pid);
+/*
+ * The same for one file, for an event of a mapping. The process may have ended: the next one that
+ * runs the program finds its table.
+ */
+void unwind_loader_map(struct unwind_loader *loader, pid_t pid, const struct process_map *map);
 /* Works until the queue is empty, or until_ns (CLOCK_MONOTONIC; 0: does not wait). 1: empty. */
 int unwind_loader_step(struct unwind_loader *loader, uint64_t until_ns);
 /* The process that compiles; 0: none. */

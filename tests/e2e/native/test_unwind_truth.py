@@ -137,7 +137,7 @@ def test_interrupted_code(start, trace, files):
     """A signal that interrupts code at no call: the frames up to it are right, and the stack is
     counted as cut there."""
     truth, seen, stacks = run_scenes(start, trace, files, "interrupts")
-    assert sum(truth.values()) == sum(seen.values()) == 20
+    assert sum(truth.values()) == sum(seen.values()) >= 20
     (true,) = truth
     for stack in seen:
         assert stack == true[: len(stack)]
