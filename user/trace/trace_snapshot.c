@@ -26,8 +26,8 @@ struct snapshot_job {
 	uint32_t *tracebacks;
 	uint64_t unread, unnamed; /* Python frames; native frames */
 	uint64_t slow;            /* native frames */
-	uint64_t cut;             /* tracebacks */
-	uint8_t *unknown;         /* enum snapshot_unknown of each traceback in use */
+	struct stack_ends ends;
+	uint8_t *unknown; /* enum snapshot_unknown of each traceback in use */
 	struct snapshot_unknowns unknowns[SNAPSHOT_UNKNOWNS + 1];
 	uint64_t blocks_omitted, bytes_omitted; /* no memory for them or for their tracebacks */
 };
@@ -63,6 +63,17 @@ static int frame_map(struct snapshot_job *job, const struct trace_frame *frame,
 	return err;
 }
 
+static void stack_end_count(struct snapshot_job *job, uint32_t index)
+{
+	const char *file = state_native_file(job->process, index);
+	uint8_t cut = job->process->stacks[index].cut;
+
+	if (cut)
+		stack_ends_cut(&job->ends, cut - 1u, file);
+	else if (file[0])
+		job->ends.whole++;
+}
+
 static int traceback_take(struct snapshot_job *job, uint32_t index)
 {
 	struct snapshot_frame frames[EVENT_MAX_FRAMES];
@@ -81,7 +92,7 @@ static int traceback_take(struct snapshot_job *job, uint32_t index)
 		job->unnamed += traceback->unnamed;
 	}
 	job->slow += traceback->slow; /* counted even if it is equal to a known one */
-	job->cut += job->process->stacks[index].cut;
+	stack_end_count(job, index);
 	job->unknown[index] = (uint8_t)state_unknown(job->process, index);
 	return err;
 }
@@ -238,13 +249,12 @@ static void peak_raise(const struct snapshot *snapshot, enum event_layer layer, 
 	uint64_t bytes = 0;
 
 	for (size_t i = 0; i < only.trace_count; i++)
-		if (snapshot_is_sample(&only.meta))
-			estimate_add_sampled(&sum, estimate_chance_of(&only, &only.traces[i]),
-					     only.traces[i].bytes, only.traces[i].count);
+		if (snapshot_is_estimated(&only.meta))
+			estimate_add_trace(&sum, &only, &only.traces[i]);
 		else
 			bytes += only.traces[i].bytes * only.traces[i].count;
 	/* Rounded up, because the reported total may be. */
-	if (snapshot_is_sample(&only.meta) && estimate_round(sum.size + 0.5, &bytes))
+	if (snapshot_is_estimated(&only.meta) && estimate_round(sum.size + 0.5, &bytes))
 		bytes = INT64_MAX;
 	if (bytes > *peak)
 		*peak = bytes;
@@ -283,16 +293,18 @@ int state_snapshot(struct trace *trace, struct process_state *process, struct sn
 	process->info.counters.frames_unknown = job.unread;
 	process->info.counters.frames_unnamed = job.unnamed;
 	process->info.counters.frames_slow = job.slow;
-	process->info.counters.stacks_cut = job.cut;
 	struct snapshot *snapshot = builder_finish(&job.builder);
+	const struct snapshot_windows windows = snapshot->meta.windows;
 	state_meta(trace, process, &snapshot->meta);
+	snapshot->meta.stack_ends = job.ends;
+	snapshot->meta.windows = windows;
 	memcpy(snapshot->meta.unknown, job.unknowns, sizeof(snapshot->meta.unknown));
 	snapshot->meta.blocks_dropped += job.blocks_omitted;
 	snapshot->meta.bytes_dropped += job.bytes_omitted;
 	if (snapshot->trace_count)
 		qsort(snapshot->traces, snapshot->trace_count, sizeof(*snapshot->traces),
 		      trace_compare);
-	for (size_t i = 0; i < EVENT_LAYERS; i++)
+	for (size_t i = 0; i < SNAPSHOT_LAYERS; i++)
 		layer_sort(&snapshot->layers[i], i == EVENT_LAYER_MMAP);
 	peaks_raise(snapshot);
 	*out = snapshot;
