@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "cli/heap_choice.h"
+#include "heap_answers/heap_choice.h"
 #include "holders/heapsnapshot.h"
 #include "options/targets.h"
 
