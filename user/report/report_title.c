@@ -37,6 +37,8 @@ static void origin_print(FILE *out, const struct snapshot *snapshot)
 		fprintf(out, "%s mode, ", meta->mode);
 	if (meta->sample_bytes)
 		fputs("sampled, ", out);
+	if (meta->windows.count && strcmp(meta->mode, "windows") != 0)
+		fputs("in windows, ", out);
 	if (meta->self_sampled && snapshot_has_layer(snapshot, EVENT_LAYER_NATIVE))
 		fprintf(out, "sampled by %s, ",
 			snapshot->process_count ? "some processes themselves"

@@ -26,6 +26,8 @@
 #include "text/text.h"
 #include "trace/blind.h"
 
+/* For unwind tables, between two drains: the tables of about ten files of usual size. */
+#define UNWIND_STEP_NS 10000000ull
 /* Between two reads of the loss counters: a truncated capture must hold a recent one. */
 #define LOSS_PERIOD_NS 500000000ull
 
@@ -306,7 +308,7 @@ int session_drain(struct session *session)
 	if (session_is_beyond(session, now))
 		return count;
 	if (session->unwind)
-		unwind_loader_step(session->unwind, 0);
+		unwind_loader_step(session->unwind, clock_ns(CLOCK_MONOTONIC) + UNWIND_STEP_NS);
 	follow_step(session);
 	now = clock_ns(CLOCK_MONOTONIC);
 	if (count < (int)SESSION_DRAIN_BATCH) {

@@ -19,6 +19,7 @@
 #include <sys/types.h>
 
 #define WORKER_MEMORY_BYTES (2ull << 30) /* beyond what the process had when it was forked */
+#define WORKER_FILE_BYTES   (96u << 20)  /* of each file in memory that it writes */
 #define WORKER_CPU_SECONDS  5
 #define WORKER_WALL_SECONDS 20 /* limit for slow disks */
 #define WORKER_FRAMES_MAX   64u

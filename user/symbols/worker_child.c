@@ -126,7 +126,7 @@ static int privileges_drop(void)
 static int child_confine(int socket, pid_t parent)
 {
 	static const int ignored[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE, SIGUSR1, SIGUSR2};
-	const struct rlimit no_core = {0, 0};
+	const struct rlimit no_core = {0, 0}, written = {WORKER_FILE_BYTES, WORKER_FILE_BYTES};
 	sigset_t none;
 	int null, err;
 
@@ -151,6 +151,7 @@ static int child_confine(int socket, pid_t parent)
 	if (dup2(socket, SOCKET) < 0 || syscall(SYS_close_range, SOCKET + 1u, ~0u, 0u))
 		return -errno;
 	setrlimit(RLIMIT_CORE, &no_core);
+	setrlimit(RLIMIT_FSIZE, &written);
 	err = privileges_drop();
 	if (!err)
 		err = memory_limit();
