@@ -7,8 +7,8 @@
 
 #include "base/error.h"
 #include "cli/cli.h"
-#include "cli/heap_choice.h"
 #include "heap/heap_types.h"
+#include "heap_print/heap_choice.h"
 #include "kernel/calls.h"
 #include "kernel/privileges.h"
 #include "layouts/version.h"

@@ -8,7 +8,7 @@
 
 #include "base/array.h"
 #include "base/error.h"
-#include "cli/heap_choice.h"
+#include "heap_print/heap_choice.h"
 #include "tables/strings.h"
 #include "text/json.h"
 #include "text/size.h"

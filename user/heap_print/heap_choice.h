@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tracer heap: what was asked, and the graph that answers it. */
-#ifndef TRACER_CLI_HEAP_CHOICE_H
-#define TRACER_CLI_HEAP_CHOICE_H
+#ifndef TRACER_HEAP_PRINT_HEAP_CHOICE_H
+#define TRACER_HEAP_PRINT_HEAP_CHOICE_H
 
 #include "dump/capture.h"
 #include "holders/paths.h"

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "cli/heap_choice.h"
+#include "heap_print/heap_choice.h"
 #include "holders/heapsnapshot.h"
 #include "options/targets.h"
 

@@ -8,9 +8,9 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "cli/heap_choice.h"
 #include "container/memory_headroom.h"
 #include "dump/dump_file.h"
+#include "heap_print/heap_choice.h"
 #include "kernel/calls.h"
 #include "kernel/privileges.h"
 #include "layouts/version.h"

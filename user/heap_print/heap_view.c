@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/array.h"
-#include "cli/heap_choice.h"
+#include "heap_print/heap_choice.h"
 #include "text/json.h"
 #include "text/size.h"
 #include "text/text.h"
