@@ -167,7 +167,7 @@ $(OUT)/tools/%: %.c $(OUT)/libtracer.a
 
 $(OUT)/tests/%: %.c $(OUT)/libtracer.a
 	@mkdir -p $(@D)
-	$(call say,CC,$@)$(CC) $(CFLAGS_ALL) -Itests/unit/support -MMD -MP $(LDFLAGS_ALL) -o $@ $< \
+	$(call say,CC,$@)$(CC) $(CFLAGS_ALL) -Itests/unit/support -Itests/unit/support/trace -MMD -MP $(LDFLAGS_ALL) -o $@ $< \
 		$(OUT)/libtracer.a $(LIBS) -lcmocka
 
 # A separate library, built with clang, the sanitizers and the coverage feedback for the fuzzer.

@@ -31,7 +31,7 @@ struct attach {
 	/* what is in the map `usdt`; sets are never removed */
 	struct abi_usdt *usdt;
 	size_t usdt_count, usdt_capacity;
-	struct unwind_areas unwind;  /* NULL: not shared */
+	struct unwind_areas unwind; /* NULL: not shared */
 	size_t unwind_bytes[4];
 };
 

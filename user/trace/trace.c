@@ -16,22 +16,19 @@
 #define SNAPSHOT_SHARE 4u /* of the budget, set aside for building snapshots */
 #define FREE_SHARE     8u /* freed at once by evicting ended processes */
 
-static int is_mark(uint32_t type)
+/* May more bytes follow a record's fixed part? */
+static int is_variable(uint32_t type)
 {
-	return type == EVENT_CLEAR || type == EVENT_RESET_PEAK || type == EVENT_DISCARD ||
-	       type == EVENT_CENSUS_THREAD || type == EVENT_SELF_SAMPLED;
+	return type == EVENT_STACK || type == EVENT_CODE || type == EVENT_CODE_LINES ||
+	       type == EVENT_CENSUS_POOL || type == EVENT_CENSUS_SIZES || type == EVENT_CENSUS ||
+	       type == EVENT_CENSUS_DONE || type == EVENT_PROCESS || type == EVENT_SYMBOL ||
+	       type == EVENT_EXIT || type == EVENT_EXEC || type == EVENT_FORK ||
+	       type == EVENT_FINALIZE;
 }
 
-/* The size of a record's fixed part; 0: unknown type. *variable: more bytes may follow. */
-static size_t record_bytes(uint32_t type, int *variable)
+/* The size of a record's fixed part; 0: unknown type. */
+static size_t record_bytes(uint32_t type)
 {
-	*variable = type == EVENT_STACK || type == EVENT_CODE || type == EVENT_CODE_LINES ||
-		    type == EVENT_CENSUS_POOL || type == EVENT_CENSUS_SIZES ||
-		    type == EVENT_CENSUS || type == EVENT_CENSUS_DONE || type == EVENT_PROCESS ||
-		    type == EVENT_SYMBOL || type == EVENT_EXIT || type == EVENT_EXEC ||
-		    type == EVENT_FORK || type == EVENT_FINALIZE;
-	if (is_mark(type))
-		return sizeof(struct event_mark);
 	switch (type) {
 	case EVENT_ALLOC:
 	case EVENT_REALLOC_DONE:
@@ -86,12 +83,11 @@ static size_t record_bytes(uint32_t type, int *variable)
 static int record_valid(const void *record, size_t size)
 {
 	const struct event_header *header = record;
-	int variable;
 
 	if (size < sizeof(*header) || header->size != size || size % 8)
 		return 0;
-	size_t fixed = record_bytes(header->type, &variable);
-	return fixed && (variable ? size >= fixed : size == fixed);
+	size_t fixed = record_bytes(header->type);
+	return fixed && (is_variable(header->type) ? size >= fixed : size == fixed);
 }
 
 static int peaks_reset(struct process_state *process)
