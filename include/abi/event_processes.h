@@ -38,6 +38,8 @@ enum event_mode {
 	EVENT_MODE_GROWTH = 3, /* where the heap grows */
 	/* nothing, the probes are removed; only in struct event_mode_change */
 	EVENT_MODE_OFF = 4,
+	/* census in windows of time; between them pools' blocks are not traced (EVENT_WINDOW) */
+	EVENT_MODE_WINDOWS = 5,
 };
 
 /* The field `mode` of a process: enum event_mode, and flags. */

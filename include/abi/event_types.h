@@ -62,6 +62,9 @@ enum event_type {
 	EVENT_RSS = 264, /* struct event_rss: the resident memory of the process */
 	/* struct event_census_sizes: the requested sizes that objects in a pool imply */
 	EVENT_CENSUS_SIZES = 265,
+	EVENT_WINDOW = 270, /* struct event_window: a window of probes begins or ends */
+	/* struct event_census_kinds: what a heap walk finds in the blocks of a pool */
+	EVENT_CENSUS_KINDS = 271,
 };
 
 struct event_header {

@@ -21,6 +21,7 @@ static size_t record_bytes(uint32_t type, int *variable)
 {
 	*variable = type == EVENT_STACK || type == EVENT_CODE || type == EVENT_CODE_LINES ||
 		    type == EVENT_CENSUS_POOL || type == EVENT_CENSUS_SIZES ||
+		    type == EVENT_CENSUS_KINDS ||
 		    type == EVENT_CENSUS || type == EVENT_CENSUS_DONE || type == EVENT_PROCESS ||
 		    type == EVENT_SYMBOL || type == EVENT_EXIT || type == EVENT_EXEC ||
 		    type == EVENT_FORK || type == EVENT_FINALIZE;
@@ -73,6 +74,10 @@ static size_t record_bytes(uint32_t type, int *variable)
 		return sizeof(struct event_census_pool);
 	case EVENT_CENSUS_SIZES:
 		return sizeof(struct event_census_sizes);
+	case EVENT_CENSUS_KINDS:
+		return sizeof(struct event_census_kinds);
+	case EVENT_WINDOW:
+		return sizeof(struct event_window);
 	default:
 		return 0;
 	}
@@ -155,6 +160,10 @@ static int process_feed(struct trace *trace, struct process_state *process, cons
 		return state_census_sizes(process, record);
 	case EVENT_CENSUS_DONE:
 		return state_census_done(process, record);
+	case EVENT_CENSUS_KINDS:
+		return state_census_kinds(process, record);
+	case EVENT_WINDOW:
+		return state_window(process, record);
 	case EVENT_MAP:
 	case EVENT_UNMAP:
 	case EVENT_REMAP:
