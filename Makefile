@@ -42,9 +42,9 @@ LIBS     := $(call packages,--libs) -liberty -lm
 # another allocator. Sanitizers have an allocator of their own.
 ALLOCATOR := $(if $(SAN),,-l:libjemalloc_pic.a)
 
-ROOMS    := base tables elf process container select x86 pymalloc python heap plan native \
-	process_plan perfmap symbols events snapshot blocks trace kernel links attach overhead stats \
-	report export pprof pickle control session perfmap_session options cli
+ROOMS    := base tables elf process container select x86 pymalloc layouts python heap plan native \
+	process_plan perfmap symbols events snapshot blocks trace kernel links attach trial overhead stats \
+	report export pprof pickle control member session perfmap_session options cli
 SOURCES  := $(foreach room,$(ROOMS),$(wildcard user/$(room)/*.c))
 GENERATED := $(OUT)/gen/pprof/profile.pb-c.c
 OBJECTS  := $(SOURCES:%.c=$(OUT)/obj/%.o) $(GENERATED:$(OUT)/gen/%.c=$(OUT)/obj/gen/%.o)

@@ -11,8 +11,8 @@
 #include <unistd.h>
 
 #include "heap/census.h"
+#include "layouts/offsets.h"
 #include "python/heap.h"
-#include "python/offsets.h"
 #include "trace/trace.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "python/lines.h"
+#include "layouts/lines.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

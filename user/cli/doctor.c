@@ -6,10 +6,9 @@
 
 #include "attach/leftover.h"
 #include "attach/map_watch.h"
-#include "attach/seccomp.h"
-#include "attach/trial.h"
 #include "base/error.h"
 #include "cli/cli.h"
+#include "layouts/offsets.h"
 #include "links/features.h"
 #include "links/features_missing.h"
 #include "links/links.h"
@@ -17,7 +16,8 @@
 #include "links/obstacles.h"
 #include "options/options.h"
 #include "process/process.h"
-#include "python/offsets.h"
+#include "trial/seccomp.h"
+#include "trial/trial.h"
 
 static void line_print(int ok, const char *what, const char *meaning)
 {

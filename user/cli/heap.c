@@ -11,10 +11,10 @@
 #include "heap/heap_types.h"
 #include "kernel/calls.h"
 #include "kernel/privileges.h"
+#include "layouts/version.h"
 #include "options/options.h"
 #include "options/targets.h"
 #include "process/process.h"
-#include "python/version.h"
 #include "report/json.h"
 
 enum heap_by { BY_TYPE, BY_CLASS };

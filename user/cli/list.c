@@ -8,9 +8,9 @@
 #include "base/text.h"
 #include "cli/cli.h"
 #include "container/container.h"
+#include "layouts/version.h"
 #include "options/options.h"
 #include "process/process.h"
-#include "python/version.h"
 #include "select/target_set.h"
 #include "session/session.h"
 

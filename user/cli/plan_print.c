@@ -4,8 +4,8 @@
 #include <stdio.h>
 
 #include "base/text.h"
+#include "layouts/version.h"
 #include "process_plan/plan_process.h"
-#include "python/version.h"
 
 static void sites_print(const struct plan *plan)
 {

@@ -6,10 +6,10 @@
 #include <sys/types.h>
 
 #include "attach/perfmap_attach.h"
-#include "attach/seccomp.h"
 #include "elf/elf_file.h"
 #include "perfmap_session/perfmap_member.h"
 #include "perfmap_session/perfmap_session.h"
+#include "trial/seccomp.h"
 
 /* A file that was planned; its probes are placed once, for all processes that map it. */
 struct probed {

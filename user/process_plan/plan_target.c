@@ -7,9 +7,9 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "layouts/version.h"
 #include "process_plan/plan_memory.h"
 #include "process_plan/plan_process.h"
-#include "python/version.h"
 
 #define PYTHON (1u << EVENT_LAYER_PYTHON)
 #define NATIVE (1u << EVENT_LAYER_NATIVE)

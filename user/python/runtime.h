@@ -10,8 +10,8 @@
 #include <sys/types.h>
 
 #include "elf/elf_file.h"
+#include "layouts/offsets.h"
 #include "process/process.h"
-#include "python/offsets.h"
 #include "python/runtime_files.h"
 
 #define RUNTIME_OTHER_BYTES 128 /* longer paths are cut */

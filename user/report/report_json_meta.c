@@ -3,7 +3,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "python/version.h"
+#include "layouts/version.h"
 #include "report/contradictions.h"
 #include "report/json.h"
 #include "report/report_modes.h"

@@ -5,7 +5,7 @@
 #include <sys/wait.h>
 
 #include "base/text.h"
-#include "python/version.h"
+#include "layouts/version.h"
 #include "report/report_modes.h"
 #include "report/report_parts.h"
 #include "report/report_processes.h"

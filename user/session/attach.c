@@ -10,23 +10,23 @@
 #include <unistd.h>
 
 #include "attach/leftover.h"
-#include "attach/seccomp.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "links/features_missing.h"
 #include "links/obstacles.h"
+#include "member/census.h"
+#include "member/cost.h"
+#include "member/governor.h"
+#include "member/member.h"
+#include "member/probe.h"
+#include "member/state.h"
+#include "member/symbols.h"
 #include "process_plan/plan_process.h"
 #include "process_plan/plan_target.h"
 #include "python/heap_place.h"
-#include "session/census.h"
-#include "session/cost.h"
 #include "session/execd.h"
-#include "session/governor.h"
-#include "session/member.h"
-#include "session/probe.h"
-#include "session/state.h"
-#include "session/symbols.h"
 #include "symbols/symbols.h"
+#include "trial/seccomp.h"
 
 #define LOADER_TURNS    20
 #define LOADER_PAUSE_NS 5000000

@@ -12,9 +12,10 @@
 #include "base/array.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "member/member.h"
+#include "member/state.h"
 #include "process_plan/plan_target.h"
-#include "session/member.h"
-#include "session/state.h"
+#include "session/session.h"
 
 #define LOOK_FIRST_NS 2000000ull  /* after a candidate has changed */
 #define LOOK_LAST_NS  20000000ull /* the longest pause between inspections until it is settled */

@@ -6,20 +6,17 @@
  * are dropped. The last walks of the heaps must fit in the limit, since a block that a walk finds
  * and whose event was dropped would count as unseen. So session_stop() is due before the limit, by
  * the time that the previous walks took. If there are many heaps, some are left as of their
- * previous walk. A walk that has begun moves the limit to its own end.
+ * previous walk. A walk that has begun moves the limit to its own end
+ * (member/census.c).
  */
 #include "session/census.h"
 
-#include <errno.h>
-
 #include "base/clock.h"
-#include "base/error.h"
-#include "heap/census.h"
-#include "report/contradictions.h"
-#include "session/member.h"
-#include "session/mode.h"
-#include "session/state.h"
-#include "session/symbols.h"
+#include "member/census.h"
+#include "member/member.h"
+#include "member/state.h"
+#include "member/symbols.h"
+#include "session/session.h"
 
 #define CENSUS_SHARE      50           /* periodic walks take at most 1/50 of the time */
 #define CENSUS_PAUSE_NS   500000000ull /* at least, between two walks of a heap */
@@ -35,11 +32,6 @@ void session_limit(struct session *session, uint64_t duration_ns)
 {
 	session->limit_ns = clock_ns(CLOCK_MONOTONIC) + duration_ns;
 	session->limit_duration_ns = duration_ns;
-}
-
-int session_is_beyond(const struct session *session, uint64_t time_ns)
-{
-	return session->limit_ns && !session->walk && time_ns > session->limit_ns;
 }
 
 static uint64_t last_walks_ns(const struct session *session)
@@ -59,92 +51,6 @@ uint64_t session_left_ns(const struct session *session)
 	if (!session->limit_ns)
 		return UINT64_MAX;
 	return now + needed < session->limit_ns ? session->limit_ns - needed - now : 0;
-}
-
-/* A walk of a member's heap. */
-struct walk {
-	struct session *session;
-	const struct member *member;
-};
-
-/*
- * The member may have ended in the records that were drained meanwhile, and its pid been reused:
- * the rest of the walk must not be fed. The walk also ends if the trace gave it up for lack of
- * memory.
- */
-static int record_feed(void *context, const void *record, size_t size)
-{
-	const struct walk *walk = context;
-	const struct event_header *header = record;
-	int err = walk->member->ended ? -ESRCH : session_feed(walk->session, record, size);
-
-	if (err || header->type != EVENT_CENSUS_POOL ||
-	    trace_is_walk(walk->session->trace, walk->member->index))
-		return err;
-	return error_set(-EDQUOT, "it holds more than there is memory for (--budget)");
-}
-
-static void records_pull(void *context)
-{
-	const struct walk *walk = context;
-
-	session_pull(walk->session);
-}
-
-/* Logged once while the trace runs, since a report may come much later. */
-static void contradiction_log(struct session *session, struct member *member)
-{
-	struct snapshot_meta meta;
-	char text[320];
-
-	if (member->contradicted || trace_meta(session->trace, member->index, &meta) ||
-	    !meta.coverage_known)
-		return;
-	member->contradicted = contradictions_first(&meta, text, sizeof(text));
-	if (member->contradicted)
-		log_info("PID %d: %s", member->pid, text);
-}
-
-int member_census(struct session *session, struct member *member, int baseline, int freeze)
-{
-	struct walk walk = {.session = session, .member = member};
-	struct census_opts opts = {.baseline = baseline || member->baseline_due,
-				   .freeze = freeze,
-				   .types = !baseline && member->mode != EVENT_MODE_GROWTH,
-				   .record = record_feed,
-				   .refresh = records_pull,
-				   .context = &walk};
-	uint64_t start = clock_ns(CLOCK_MONOTONIC);
-	int err;
-
-	if (member->heap_unreadable || member->ended ||
-	    trace_process_at(session->trace, member->index)->end != TRACE_RUNNING)
-		return 0;
-	session->walk = 1;
-	err = census_take(&member->runtime, &opts);
-	if (!err)
-		member->baseline_due = 0;
-	member->census_ns = clock_ns(CLOCK_MONOTONIC);
-	member->census_cost_ns = member->census_ns - start;
-	session->walk = 0;
-	if (session_is_beyond(session, member->census_ns))
-		session->limit_ns = member->census_ns;
-	/* What census mode has recorded so far relies on a heap that cannot be read. */
-	if (err == -ENOTSUP && !opts.baseline && member->mode == EVENT_MODE_CENSUS &&
-	    !member->off) {
-		member_mode_fall_back(session, member);
-		return 0;
-	}
-	contradiction_log(session, member);
-	return err == -ESRCH ? 0 : err;
-}
-
-void member_reconcile(struct session *session, struct member *member, int baseline, int freeze)
-{
-	int err = member_census(session, member, baseline, freeze);
-
-	if (err)
-		log_info("PID %d: its heap could not be read: %s", member->pid, error_reason(err));
 }
 
 void session_census(struct session *session)
@@ -187,24 +93,6 @@ void session_census_last(struct session *session, int hurried)
 		until_ns = session->limit_ns;
 	for (size_t i = 0; i < session->count && clock_ns(CLOCK_MONOTONIC) < until_ns; i++)
 		member_reconcile(session, session->members[i], 0, session->opts.freeze);
-}
-
-void member_rss_read(struct session *session, struct member *member, uint64_t time_ns)
-{
-	struct event_rss record = {
-		.header = {.type = EVENT_RSS,
-			   .size = sizeof(record),
-			   .time_ns = time_ns,
-			   .tgid = member->pid,
-			   .tid = member->pid},
-	};
-	uint64_t bytes;
-
-	member->rss_ns = time_ns;
-	if (member->ended || process_rss_read(member->pid, &bytes, NULL) || !bytes)
-		return;
-	record.bytes = bytes;
-	session_feed(session, &record, sizeof(record));
 }
 
 void session_rss_read(struct session *session, uint64_t time_ns)

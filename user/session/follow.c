@@ -15,21 +15,21 @@
 
 #include "attach/file_users.h"
 #include "attach/map_watch.h"
-#include "attach/seccomp.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "container/memory_headroom.h"
 #include "links/obstacles.h"
+#include "member/census.h"
+#include "member/governor.h"
+#include "member/member.h"
+#include "member/probe.h"
+#include "member/state.h"
+#include "member/symbols.h"
 #include "process_plan/plan_target.h"
 #include "session/candidate.h"
-#include "session/census.h"
 #include "session/execd.h"
-#include "session/governor.h"
-#include "session/member.h"
-#include "session/probe.h"
-#include "session/state.h"
-#include "session/symbols.h"
 #include "symbols/symbols.h"
+#include "trial/seccomp.h"
 
 #define SETTLE_NS      2000000ull  /* after a member has mapped a file with code */
 #define CHILD_DELAY_NS 50000000ull /* after the fork */

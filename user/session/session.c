@@ -12,35 +12,22 @@
 #include "events/capture.h"
 #include "links/links.h"
 #include "links/obstacles.h"
+#include "member/census.h"
+#include "member/cost.h"
+#include "member/governor.h"
+#include "member/member.h"
+#include "member/state.h"
+#include "member/symbols.h"
 #include "process_plan/plan_target.h"
 #include "python/code.h"
 #include "session/census.h"
-#include "session/cost.h"
 #include "session/execd.h"
 #include "session/follow.h"
-#include "session/governor.h"
-#include "session/member.h"
-#include "session/state.h"
-#include "session/symbols.h"
 #include "symbols/symbols.h"
 #include "trace/blind.h"
 
-/* Records drained at once; then the time and the ends of processes are checked. */
-#define DRAIN_BATCH        (1u << 16)
-#define RING_BYTES_DEFAULT (64u << 20) /* as struct attach_opts says */
-#define RECORD_BYTES_MIN   32u         /* a mark and the ring buffer's own header */
 /* Between two reads of the loss counters: a truncated capture must hold a recent one. */
 #define LOSS_PERIOD_NS 500000000ull
-
-int session_feed(struct session *session, const void *record, size_t size)
-{
-	int err;
-
-	if (session->opts.capture && !session->capture_error)
-		session->capture_error = capture_record(session->opts.capture, record, size);
-	err = trace_feed(session->trace, record, size);
-	return account_is_full(err) ? err : 0; /* a malformed record is counted there */
-}
 
 /*
  * The verifier requires some records to be reserved with a constant size: the record itself may be
@@ -66,20 +53,6 @@ static int record_handle(void *context, void *record, size_t size)
 	int err = session_feed(context, record, header->size < size ? header->size : size);
 	follow_note(context, record);
 	return err;
-}
-
-void session_pull(void *context)
-{
-	struct session *session = context;
-	size_t ring = session->opts.ring_bytes ? session->opts.ring_bytes : RING_BYTES_DEFAULT;
-
-	/*
-	 * At most what it can have held at the beginning: it may be filled as fast as it is
-	 * drained.
-	 */
-	for (size_t batches = ring / RECORD_BYTES_MIN / DRAIN_BATCH + 1; batches; batches--)
-		if (attach_drain(session->attach, DRAIN_BATCH) < (int)DRAIN_BATCH)
-			break;
 }
 
 /*
@@ -192,16 +165,23 @@ void session_free(struct session *session)
 
 size_t session_running(const struct session *session)
 {
-	size_t running = 0;
-
-	for (size_t i = 0; i < session->count; i++)
-		running += !session->members[i]->ended;
-	return running;
+	return members_running(session);
 }
 
 uint64_t session_records(const struct session *session)
 {
 	return session->records;
+}
+
+double session_cost(const struct session *session)
+{
+	double most = session->opts.overhead > 0 ? 0 : -1;
+
+	for (size_t i = 0; i < session->count && most >= 0; i++)
+		if (!session->members[i]->ended &&
+		    session->members[i]->governor.governor.share > most)
+			most = session->members[i]->governor.governor.share;
+	return most;
 }
 
 int session_ends_fd(const struct session *session)
@@ -282,7 +262,7 @@ int session_mark(struct session *session, size_t process, uint32_t type)
 
 int session_drain(struct session *session)
 {
-	int count = attach_drain(session->attach, DRAIN_BATCH);
+	int count = attach_drain(session->attach, SESSION_DRAIN_BATCH);
 	uint64_t now;
 	int err;
 
@@ -300,7 +280,7 @@ int session_drain(struct session *session)
 		return count;
 	follow_step(session);
 	now = clock_ns(CLOCK_MONOTONIC);
-	if (count < (int)DRAIN_BATCH) {
+	if (count < (int)SESSION_DRAIN_BATCH) {
 		session_census_due(session, now);
 		session_rss_due(session, now);
 		for (size_t i = 0; i < session->count; i++)

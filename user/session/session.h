@@ -10,35 +10,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "base/outfile.h"
-#include "process_plan/plan_target.h"
-#include "python/runtime.h"
+#include "member/session_opts.h"
 #include "trace/trace.h"
-
-enum session_backend { SESSION_BACKEND_BEST, SESSION_BACKEND_MULTI, SESSION_BACKEND_PERF };
-
-struct session_opts {
-	uint32_t nframe;   /* 1-128 */
-	size_t ring_bytes; /* 0: the default */
-	enum session_backend backend;
-	int freeze;      /* stop the target while its heap is walked for a report */
-	uint64_t budget; /* memory limit in bytes, see trace_budget() */
-	/* trace a sample of the blocks (abi/sample.h); 0: all. Not in growth mode */
-	uint64_t sample_bytes;
-	/* share of a process's CPU time that its probes may take (governor.h); 0: no limit */
-	double overhead;
-	/* which new processes are followed: none; those that targets start; all */
-	enum abi_watch watch;
-	/* Is a new process to be traced? 1, 0. NULL: all are. */
-	int (*wanted)(void *context, pid_t pid);
-	void *wanted_context;
-	int everywhere; /* all processes are traced: probes are placed in files */
-	struct plan_target_opts plan;
-	struct outfile *capture; /* every record is also written there; borrowed, NULL: none */
-};
-
-/* This many processes are logged one by one; further ones only with -v. */
-#define SESSION_LOGS 8u
 
 struct session;
 
@@ -119,11 +92,6 @@ void session_census(struct session *session);
  * skipped. 0; -EOWNERDEAD as session_drain(), unless that was returned before; -errno.
  */
 int session_stop(struct session *session, int hurried);
-struct session_end {
-	uint64_t stopped_ns; /* when (CLOCK_MONOTONIC) tracing stopped; 0: not yet */
-	uint64_t probes_ns;  /* how long removing the probes took */
-	uint64_t names_ns;   /* how long the last lookups of names took */
-};
 void session_end_read(const struct session *session, struct session_end *out);
 /*
  * Feeds the loss counters to the trace, for a report while it runs; session_drain() does so twice a

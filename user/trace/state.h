@@ -11,7 +11,7 @@
 #define TRACER_TRACE_STATE_H
 
 #include "blocks/regions.h"
-#include "python/lines.h"
+#include "layouts/lines.h"
 #include "snapshot/snapshot.h"
 #include "tables/address_set.h"
 #include "tables/id_map.h"

@@ -7,7 +7,7 @@
 #include "abi/sample.h"
 #include "base/array.h"
 #include "base/error.h"
-#include "python/offsets.h"
+#include "layouts/offsets.h"
 #include "trace/state.h"
 
 /* Parts of the memory that processes share: */

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 
 #include "base/array.h"
-#include "python/lines.h"
-#include "python/offsets.h"
+#include "layouts/lines.h"
+#include "layouts/offsets.h"
 #include "trace/state.h"
 
 static int stack_index(struct process_state *process, uint64_t stack_id, uint32_t *stack)

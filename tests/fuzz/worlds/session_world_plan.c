@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "attach/trap_cost.h"
 #include "heap/census.h"
 #include "links/features.h"
 #include "links/obstacles.h"
@@ -12,6 +11,7 @@
 #include "session/session.h"
 #include "session_world_state.h"
 #include "symbols/worker.h"
+#include "trial/trap_cost.h"
 
 int features_probe(struct features *out)
 {

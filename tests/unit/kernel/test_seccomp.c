@@ -15,8 +15,8 @@
 
 #include <cmocka.h>
 
-#include "attach/seccomp.h"
 #include "base/error.h"
+#include "trial/seccomp.h"
 
 static void filter_set(void)
 {

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "python/lines.h"
+#include "layouts/lines.h"
 #include "pythons.h"
 
 #define ORACLE "tests/unit/data/python/lines_oracle.py"

@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "base/error.h"
-#include "python/offsets.h"
+#include "layouts/offsets.h"
 
 static unsigned int count_known(int py_debug, const char *known)
 {

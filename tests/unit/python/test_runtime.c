@@ -9,8 +9,8 @@
 #include <cmocka.h>
 
 #include "base/error.h"
+#include "layouts/lines.h"
 #include "python/code.h"
-#include "python/lines.h"
 #include "python/runtime.h"
 #include "python/tstate.h"
 #include "python_spin.h"

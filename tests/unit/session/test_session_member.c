@@ -16,10 +16,11 @@
 #include <cmocka.h>
 
 #include "base/error.h"
+#include "member/member.h"
+#include "member/state.h"
 #include "session/candidate.h"
 #include "session/follow.h"
-#include "session/member.h"
-#include "session/state.h"
+#include "session/session.h"
 
 static pid_t child_start(void)
 {

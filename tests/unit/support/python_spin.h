@@ -6,9 +6,9 @@
 #include <errno.h>
 
 #include "base/buffer.h"
+#include "layouts/lines.h"
 #include "process/memory.h"
 #include "python/code.h"
-#include "python/lines.h"
 #include "python/runtime.h"
 #include "python/tstate.h"
 #include "pythons.h"

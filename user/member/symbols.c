@@ -6,7 +6,7 @@
  * without waiting for the worker; before a report all addresses must have names, and lookups that
  * are not complete by then are waited for within limits.
  */
-#include "session/symbols.h"
+#include "member/symbols.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -16,8 +16,8 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/interrupt.h"
-#include "session/member.h"
-#include "session/state.h"
+#include "member/member.h"
+#include "member/state.h"
 #include "symbols/symbols.h"
 
 /*
@@ -205,7 +205,7 @@ static struct naming naming_begin(struct session *session)
 		passed_ns < NAMES_LEFT_NS * 100 ? passed_ns * NAMES_SHARE / 100 : NAMES_LEFT_NS;
 	if (time->left_ns > NAMES_LEFT_NS)
 		time->left_ns = NAMES_LEFT_NS;
-	naming.shared = !time->ends && session_running(session) > 1;
+	naming.shared = !time->ends && members_running(session) > 1;
 	if (time->ends)
 		naming.end = time->end;
 	else /* of shared time, half is left to the next wait */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Changing the mode of a process under trace. */
-#ifndef TRACER_SESSION_MODE_H
-#define TRACER_SESSION_MODE_H
+#ifndef TRACER_MEMBER_MODE_H
+#define TRACER_MEMBER_MODE_H
 
 struct governor_step;
 struct session;

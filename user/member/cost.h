@@ -2,10 +2,10 @@
 /*
  * Without --overhead: measures what the probes cost the processes that ran before, in the first
  * COST_NOTICE_NS after attaching. If that is more than COST_NOTICE_SHARE of their CPU time, it is
- * logged once, with cheaper modes. Included by user/session/ only.
+ * logged once, with cheaper modes. Included by user/member/ and user/session/ only.
  */
-#ifndef TRACER_SESSION_COST_H
-#define TRACER_SESSION_COST_H
+#ifndef TRACER_MEMBER_COST_H
+#define TRACER_MEMBER_COST_H
 
 #include <stdint.h>
 

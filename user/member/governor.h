@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A session's governor: measures what the probes cost each process, and changes its mode
- * accordingly. Included by user/session/ only.
+ * accordingly. Included by user/member/ and user/session/ only.
  */
-#ifndef TRACER_SESSION_GOVERNOR_H
-#define TRACER_SESSION_GOVERNOR_H
+#ifndef TRACER_MEMBER_GOVERNOR_H
+#define TRACER_MEMBER_GOVERNOR_H
 
 #include <stdint.h>
 #include <time.h>

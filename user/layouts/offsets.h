@@ -5,8 +5,8 @@
  * _Py_DebugOffsets replace those of the table. Unknown versions are refused, never read with
  * another version's offsets.
  */
-#ifndef TRACER_PYTHON_OFFSETS_H
-#define TRACER_PYTHON_OFFSETS_H
+#ifndef TRACER_LAYOUTS_OFFSETS_H
+#define TRACER_LAYOUTS_OFFSETS_H
 
 #include <stdint.h>
 

@@ -10,7 +10,7 @@
  *
  * member_abandon() is for an attachment that fails at any of these points.
  */
-#include "session/member.h"
+#include "member/member.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -22,9 +22,9 @@
 #include "base/array.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "member/state.h"
+#include "member/symbols.h"
 #include "process_plan/plan_target.h"
-#include "session/state.h"
-#include "session/symbols.h"
 
 #define ENDS_BATCH 64
 
@@ -32,6 +32,15 @@ int members_begin(struct session *session)
 {
 	session->ends = epoll_create1(EPOLL_CLOEXEC);
 	return session->ends < 0 ? -errno : 0;
+}
+
+size_t members_running(const struct session *session)
+{
+	size_t running = 0;
+
+	for (size_t i = 0; i < session->count; i++)
+		running += !session->members[i]->ended;
+	return running;
 }
 
 struct member *member_find(struct session *session, uint32_t tgid)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "attach/seccomp.h"
+#include "trial/seccomp.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "session/cost.h"
+#include "member/cost.h"
 
 #include <stdio.h>
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "session/governor.h"
-#include "session/member.h"
-#include "session/state.h"
+#include "member/governor.h"
+#include "member/member.h"
+#include "member/state.h"
 
 /* The result over all processes. */
 struct notice {

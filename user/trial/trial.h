@@ -4,8 +4,8 @@
  * probe: the programs must load, the probe must be placed, and the ring buffer must report the
  * blocks as they were made.
  */
-#ifndef TRACER_ATTACH_TRIAL_H
-#define TRACER_ATTACH_TRIAL_H
+#ifndef TRACER_TRIAL_TRIAL_H
+#define TRACER_TRIAL_TRIAL_H
 
 #include <stddef.h>
 #include <stdint.h>

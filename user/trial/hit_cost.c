@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "attach/hit_cost.h"
+#include "trial/hit_cost.h"
 
 #include <unistd.h>
 
-#include "attach/trap_cost.h"
+#include "trial/trap_cost.h"
 
 /*
  * The kernel's run-time counters cost each program 50 ns themselves: they count STATS_RUNS hits,

@@ -2,8 +2,8 @@
 /*
  * Measures the fixed cost of a probe on this machine: before its program begins and after it ends.
  */
-#ifndef TRACER_ATTACH_TRAP_COST_H
-#define TRACER_ATTACH_TRAP_COST_H
+#ifndef TRACER_TRIAL_TRAP_COST_H
+#define TRACER_TRIAL_TRAP_COST_H
 
 #include "attach/attach.h"
 

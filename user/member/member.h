@@ -3,16 +3,16 @@
  * A member: one traced process of a session, from member_new() until members_bury() frees it.
  * member.c describes its life.
  */
-#ifndef TRACER_SESSION_MEMBER_H
-#define TRACER_SESSION_MEMBER_H
+#ifndef TRACER_MEMBER_MEMBER_H
+#define TRACER_MEMBER_MEMBER_H
 
 #include <stdint.h>
 #include <sys/types.h>
 
 #include "abi/events.h"
+#include "member/governor.h"
+#include "member/symbols.h"
 #include "python/runtime.h"
-#include "session/governor.h"
-#include "session/symbols.h"
 
 struct session;
 struct plan_target;
@@ -50,6 +50,8 @@ struct member {
 
 int members_begin(struct session *session);
 void members_free(struct session *session);
+/* How many have not ended. */
+size_t members_running(const struct session *session);
 /* The member with this pid that has begun and not ended; else NULL. */
 struct member *member_find(struct session *session, uint32_t tgid);
 /* The session owns the new member. 0, -errno. */

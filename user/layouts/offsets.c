@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "python/offsets.h"
+#include "layouts/offsets.h"
 
 #include <errno.h>
 #include <stddef.h>
@@ -8,7 +8,7 @@
 #include "base/error.h"
 
 static const struct python_offsets table[] = {
-#include "python/offsets_table.inc"
+#include "layouts/offsets_table.inc"
 };
 
 #define TABLE_COUNT (sizeof(table) / sizeof(table[0]))

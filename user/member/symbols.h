@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Names of native addresses, as records in the stream. */
-#ifndef TRACER_SESSION_SYMBOLS_H
-#define TRACER_SESSION_SYMBOLS_H
+#ifndef TRACER_MEMBER_SYMBOLS_H
+#define TRACER_MEMBER_SYMBOLS_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,16 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The inside of a session. Included by user/session/ and its tests only. */
-#ifndef TRACER_SESSION_STATE_H
-#define TRACER_SESSION_STATE_H
+/*
+ * The inside of a session, which its members share. Included by user/member/, user/session/ and
+ * their tests only.
+ */
+#ifndef TRACER_MEMBER_STATE_H
+#define TRACER_MEMBER_STATE_H
 
 #include "attach/attach.h"
-#include "attach/hit_cost.h"
-#include "attach/seccomp.h"
 #include "container/container_names.h"
 #include "links/features.h"
-#include "session/cost.h"
-#include "session/session.h"
-#include "session/symbols.h"
+#include "member/cost.h"
+#include "member/session_opts.h"
+#include "member/symbols.h"
+#include "trace/trace.h"
+#include "trial/hit_cost.h"
+#include "trial/seccomp.h"
+
+/* Records drained at once; then the time and the ends of processes are checked. */
+#define SESSION_DRAIN_BATCH (1u << 16)
 
 struct session {
 	struct session_opts opts;
@@ -25,7 +32,7 @@ struct session {
 	int ends; /* epoll descriptor for the members' pidfds */
 	uint32_t next_space_id;
 	int capture_error;
-	uint64_t limit_ns, limit_duration_ns; /* see census.c; 0: no limit */
+	uint64_t limit_ns, limit_duration_ns; /* see session/census.c; 0: no limit */
 	int walk; /* a heap is being walked: the limit does not apply until it ends */
 	struct session_end end;
 	uint64_t records;   /* drained so far */
@@ -38,7 +45,7 @@ struct session {
 	int missing_logged;           /* the features that this kernel lacks were logged */
 	size_t attach_logs, refusals; /* only the first SESSION_LOGS of each are logged */
 
-	/* Processes that appear while the session runs (follow.c, candidate.c): */
+	/* Processes that appear while the session runs (session/follow.c, session/candidate.c): */
 	struct candidate *candidates;
 	size_t candidate_count, candidate_capacity;
 	size_t inherited;       /* number of members with inherited set */
@@ -56,7 +63,7 @@ struct session {
 	uint64_t headroom_ns;
 	struct container_names container_names;
 
-	/* Programs traced from their first instruction (execd.c): */
+	/* Programs traced from their first instruction (session/execd.c): */
 	struct execd *execs; /* sorted by time */
 	size_t execd_count, execd_capacity;
 	uint8_t *files_settled; /* by struct file.number: see execd_files_settle() */
@@ -69,7 +76,7 @@ struct session {
  * 0; the trace's error where its account is full.
  */
 int session_feed(struct session *session, const void *record, size_t size);
-/* Drains the ring buffer. context is the session. */
+/* Drains the ring buffer; its records go through session_feed(). context is the session. */
 void session_pull(void *context);
 
 #endif

@@ -3,13 +3,13 @@
  * Line tables of code objects. Pure. Formats and rules as in CPython's PyCode_Addr2Line:
  * Objects/lnotab_notes.txt (3.8-3.10), Objects/locations.md (3.11+). Input is hostile.
  */
-#ifndef TRACER_PYTHON_LINES_H
-#define TRACER_PYTHON_LINES_H
+#ifndef TRACER_LAYOUTS_LINES_H
+#define TRACER_LAYOUTS_LINES_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-#include "python/offsets.h"
+#include "layouts/offsets.h"
 
 #define LINES_MARK_BYTES 256u
 

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "session/governor.h"
+#include "member/governor.h"
 
 #include <errno.h>
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "session/member.h"
-#include "session/mode.h"
-#include "session/state.h"
+#include "member/member.h"
+#include "member/mode.h"
+#include "member/state.h"
 
 int session_governor_begin(struct session *session)
 {
@@ -151,15 +151,4 @@ void session_governor_due(struct session *session, uint64_t now_ns)
 			hit_cost_update(&session->hit_cost, session->attach);
 		member_judge(session, member, now_ns);
 	}
-}
-
-double session_cost(const struct session *session)
-{
-	double most = session->opts.overhead > 0 ? 0 : -1;
-
-	for (size_t i = 0; i < session->count && most >= 0; i++)
-		if (!session->members[i]->ended &&
-		    session->members[i]->governor.governor.share > most)
-			most = session->members[i]->governor.governor.share;
-	return most;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "attach/trial.h"
+#include "trial/trial.h"
 
 #include <errno.h>
 #include <fcntl.h>

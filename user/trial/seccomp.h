@@ -5,8 +5,8 @@
  * killed the process for it, until "seccomp: passthrough uretprobe systemcall without filtering"
  * (6.14 and the stable series of that time; Docker's default profile is such a filter).
  */
-#ifndef TRACER_ATTACH_SECCOMP_H
-#define TRACER_ATTACH_SECCOMP_H
+#ifndef TRACER_TRIAL_SECCOMP_H
+#define TRACER_TRIAL_SECCOMP_H
 
 #include <sys/types.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a hit of a probe costs: the trap and the BPF program. */
-#ifndef TRACER_ATTACH_HIT_COST_H
-#define TRACER_ATTACH_HIT_COST_H
+#ifndef TRACER_TRIAL_HIT_COST_H
+#define TRACER_TRIAL_HIT_COST_H
 
 #include <stdint.h>
 

@@ -5,7 +5,7 @@
  * number in the target. Any other change is planned anew: the probes are removed, the change is fed
  * to the stream, other probes are placed, and blocks that are then on the heap count as older.
  */
-#include "session/mode.h"
+#include "member/mode.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -13,11 +13,11 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "member/census.h"
+#include "member/member.h"
+#include "member/probe.h"
+#include "member/state.h"
 #include "process_plan/plan_target.h"
-#include "session/census.h"
-#include "session/member.h"
-#include "session/probe.h"
-#include "session/state.h"
 
 #define PROBES (ATTACH_POOL_FREES | ATTACH_OTHERS)
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "attach/trap_cost.h"
+#include "trial/trap_cost.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* PY_VERSION_HEX as text. */
-#ifndef TRACER_PYTHON_VERSION_H
-#define TRACER_PYTHON_VERSION_H
+#ifndef TRACER_LAYOUTS_VERSION_H
+#define TRACER_LAYOUTS_VERSION_H
 
 #include <stdint.h>
 #include <stdio.h>

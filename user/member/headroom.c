@@ -11,10 +11,10 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "container/memory_headroom.h"
+#include "member/member.h"
+#include "member/probe.h"
+#include "member/state.h"
 #include "process_plan/plan_target.h"
-#include "session/member.h"
-#include "session/probe.h"
-#include "session/state.h"
 
 #define FRESH_NS    500000000ull
 #define OTHER_PAGES 1 /* the page in which the kernel single-steps probed instructions */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "session/probe.h"
+#include "member/probe.h"
 
 #include <errno.h>
 #include <unistd.h>
@@ -7,9 +7,9 @@
 #include "attach/file_users.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "member/member.h"
+#include "member/state.h"
 #include "process_plan/plan_target.h"
-#include "session/member.h"
-#include "session/state.h"
 
 #define USERS_FRESH_NS 500000000ull /* how long the list of mapped files is taken to be valid */
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Where a member's probes are placed, and whether its cgroup has the memory for them. */
-#ifndef TRACER_SESSION_PROBE_H
-#define TRACER_SESSION_PROBE_H
+#ifndef TRACER_MEMBER_PROBE_H
+#define TRACER_MEMBER_PROBE_H
 
 #include "process_plan/plan_target.h"
 

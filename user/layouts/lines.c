@@ -11,7 +11,7 @@
  *
  * Sums have 64 bits: no table that fits in memory can make them overflow.
  */
-#include "python/lines.h"
+#include "layouts/lines.h"
 
 #include <errno.h>
 #include <limits.h>

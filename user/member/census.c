@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Walks a member's heap, within the limit of the session (session/census.c). A walk that has begun
+ * moves the limit to its own end.
+ */
+#include "member/census.h"
+
+#include <errno.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "heap/census.h"
+#include "member/member.h"
+#include "member/mode.h"
+#include "member/state.h"
+#include "member/symbols.h"
+#include "report/contradictions.h"
+
+int session_is_beyond(const struct session *session, uint64_t time_ns)
+{
+	return session->limit_ns && !session->walk && time_ns > session->limit_ns;
+}
+
+/* A walk of a member's heap. */
+struct walk {
+	struct session *session;
+	const struct member *member;
+};
+
+/*
+ * The member may have ended in the records that were drained meanwhile, and its pid been reused:
+ * the rest of the walk must not be fed. The walk also ends if the trace gave it up for lack of
+ * memory.
+ */
+static int record_feed(void *context, const void *record, size_t size)
+{
+	const struct walk *walk = context;
+	const struct event_header *header = record;
+	int err = walk->member->ended ? -ESRCH : session_feed(walk->session, record, size);
+
+	if (err || header->type != EVENT_CENSUS_POOL ||
+	    trace_is_walk(walk->session->trace, walk->member->index))
+		return err;
+	return error_set(-EDQUOT, "it holds more than there is memory for (--budget)");
+}
+
+static void records_pull(void *context)
+{
+	const struct walk *walk = context;
+
+	session_pull(walk->session);
+}
+
+/* Logged once while the trace runs, since a report may come much later. */
+static void contradiction_log(struct session *session, struct member *member)
+{
+	struct snapshot_meta meta;
+	char text[320];
+
+	if (member->contradicted || trace_meta(session->trace, member->index, &meta) ||
+	    !meta.coverage_known)
+		return;
+	member->contradicted = contradictions_first(&meta, text, sizeof(text));
+	if (member->contradicted)
+		log_info("PID %d: %s", member->pid, text);
+}
+
+int member_census(struct session *session, struct member *member, int baseline, int freeze)
+{
+	struct walk walk = {.session = session, .member = member};
+	struct census_opts opts = {.baseline = baseline || member->baseline_due,
+				   .freeze = freeze,
+				   .types = !baseline && member->mode != EVENT_MODE_GROWTH,
+				   .record = record_feed,
+				   .refresh = records_pull,
+				   .context = &walk};
+	uint64_t start = clock_ns(CLOCK_MONOTONIC);
+	int err;
+
+	if (member->heap_unreadable || member->ended ||
+	    trace_process_at(session->trace, member->index)->end != TRACE_RUNNING)
+		return 0;
+	session->walk = 1;
+	err = census_take(&member->runtime, &opts);
+	if (!err)
+		member->baseline_due = 0;
+	member->census_ns = clock_ns(CLOCK_MONOTONIC);
+	member->census_cost_ns = member->census_ns - start;
+	session->walk = 0;
+	if (session_is_beyond(session, member->census_ns))
+		session->limit_ns = member->census_ns;
+	/* What census mode has recorded so far relies on a heap that cannot be read. */
+	if (err == -ENOTSUP && !opts.baseline && member->mode == EVENT_MODE_CENSUS &&
+	    !member->off) {
+		member_mode_fall_back(session, member);
+		return 0;
+	}
+	contradiction_log(session, member);
+	return err == -ESRCH ? 0 : err;
+}
+
+void member_reconcile(struct session *session, struct member *member, int baseline, int freeze)
+{
+	int err = member_census(session, member, baseline, freeze);
+
+	if (err)
+		log_info("PID %d: its heap could not be read: %s", member->pid, error_reason(err));
+}
+
+void member_rss_read(struct session *session, struct member *member, uint64_t time_ns)
+{
+	struct event_rss record = {
+		.header = {.type = EVENT_RSS,
+			   .size = sizeof(record),
+			   .time_ns = time_ns,
+			   .tgid = member->pid,
+			   .tid = member->pid},
+	};
+	uint64_t bytes;
+
+	member->rss_ns = time_ns;
+	if (member->ended || process_rss_read(member->pid, &bytes, NULL) || !bytes)
+		return;
+	record.bytes = bytes;
+	session_feed(session, &record, sizeof(record));
+}

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Estimates from windows of probes, calibrated by the heap. Probes are on only in windows at random
+ * moments. A block whose allocation was seen in a window and that is still alive is a sighting. Heap
+ * walks count the blocks alive in each stratum (type, size class, cohort) exactly. So the totals of
+ * strata are known, and only their split among rows (tracebacks and sizes) is estimated. Pure.
+ *
+ * A sighting stands for 1 / inclusion blocks (Horvitz-Thompson). In a stratum with N new blocks, a
+ * row with the weight y of all weights Y holds N * y / Y (a ratio estimate, post-stratification). Two
+ * things are not forced into that:
+ * - Sightings of total weight Y, with a standard error s between windows, show that at most about
+ *   Y + 3 s blocks were allocated at moments like those of the windows. A stratum that holds more
+ *   had a burst between windows. The excess is not attributed to anyone ("unseen").
+ * - A stratum without a sighting is unseen, but for what sightings of other cohorts of the same type
+ *   and size class make plausible.
+ *
+ * Errors. Windows are clusters: blocks of one window are not independent. Windows are divided into
+ * CALIBRATE_GROUPS random groups, and the estimates are repeated without each group (delete-a-group
+ * jackknife). Each row has the deviations of these replicates from its estimate, so the error of any
+ * sum of rows (a line, a file, a difference) is that of the summed deviations, whatever rows have in
+ * common (calibrate_variance()). A further deviation is for rows that no window has shown: a
+ * stratum seen in n windows may hold one part in n + 1 of other rows.
+ *
+ * Blocks older than the trace are split like the new ones of their type and size class: by
+ * likeness. Their deviations contain the sampling error of the split only; that older blocks had
+ * the same origin is an assumption. They are never part of the new ones.
+ */
+#ifndef TRACER_SNAPSHOT_CALIBRATE_H
+#define TRACER_SNAPSHOT_CALIBRATE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define CALIBRATE_GROUPS 16u
+/* The last one is for rows that no window has shown. */
+#define CALIBRATE_DEVIATIONS (CALIBRATE_GROUPS + 1)
+
+struct calibrate_stratum {
+	uint64_t type;        /* identifies the type; 0: no object, or unknown */
+	uint32_t class_bytes; /* the size class */
+	/*
+	 * The complete heap walk that first showed these blocks, so that a burst between windows is
+	 * a stratum of its own; any increasing numbers. 0 for all: not known. A block that was seen
+	 * allocated belongs to the walk after that, even if its address was in use before.
+	 */
+	uint32_t cohort;
+	/* Alive now: allocated since the trace began; older than the trace. */
+	uint64_t new_blocks, new_bytes;
+	uint64_t old_blocks, old_bytes;
+};
+
+struct calibrate_window {
+	uint64_t start_ns, end_ns;
+	/*
+	 * The time that the window represents. The spans of all windows add up to the time traced.
+	 */
+	uint64_t span_ns;
+};
+
+struct calibrate_sighting {
+	uint32_t stratum, window; /* indices */
+	/* What the blocks are split by: the caller's number of {traceback, bytes, domain, flags}. */
+	uint32_t row;
+	/*
+	 * 0: died meanwhile. Such sightings show who allocates blocks of the stratum; they serve
+	 * only for older blocks of types and size classes without a sighting that is alive.
+	 */
+	uint32_t alive;
+	/*
+	 * The probability that a block allocated at that moment was seen, above 0, at most 1: the
+	 * window's length divided by its span, less what traps took of the length, since the target
+	 * does less in it. A common factor does not matter (calibrate_input.progress).
+	 */
+	double inclusion;
+};
+
+struct calibrate_input {
+	const struct calibrate_stratum *strata;
+	size_t stratum_count;
+	/* All of them, also those that showed nothing. */
+	const struct calibrate_window *windows;
+	size_t window_count;
+	const struct calibrate_sighting *sightings;
+	size_t sighting_count;
+	size_t row_count;
+	/*
+	 * What the target did in a window relative to the same time without probes, if the
+	 * inclusion probabilities do not contain it: above 0, at most 1. 0: unknown; then the
+	 * median of the strata's Y / N is taken.
+	 */
+	double progress;
+};
+
+struct calibrate_estimate {
+	double blocks;
+	/* Of replicates from blocks, scaled so that the sum of their squares is the variance. */
+	float deviations[CALIBRATE_DEVIATIONS];
+};
+
+/* What could not be attributed. */
+struct calibrate_unseen {
+	double new_blocks, new_bytes;
+	double old_blocks, old_bytes;
+};
+
+struct calibrate_result {
+	/* By row. The sums of blocks and unseen equal the totals of the strata. */
+	struct calibrate_estimate *rows;
+	struct calibrate_estimate *old_rows; /* by likeness */
+	size_t row_count;
+	struct calibrate_unseen *strata; /* by stratum: not seen in any window */
+	struct calibrate_unseen unseen;  /* their sum */
+	double progress;                 /* as in the input, or the estimate of it */
+	uint64_t windows;
+	double time_share;   /* of the spans, in which probes were on */
+	double blocks_share; /* of the new blocks alive, that are sightings */
+};
+
+/*
+ * 0; -EINVAL: an index or a probability out of range, a row count above 2^32 - 1 (error_set);
+ * -ENOMEM. *out is the caller's to calibrate_free(), untouched on failure. Time: sightings *
+ * log(sightings) + (strata + rows) * CALIBRATE_GROUPS.
+ */
+int calibrate(const struct calibrate_input *input, struct calibrate_result *out);
+void calibrate_free(struct calibrate_result *result);
+
+/*
+ * The variance of a sum of estimates, given the sum of their deviations. It is widened where few
+ * groups of windows contributed, so that 1.96 standard errors are a 95 % interval (Student's t).
+ */
+double calibrate_variance(const double deviations[CALIBRATE_DEVIATIONS]);
+
+#endif
