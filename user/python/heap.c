@@ -360,6 +360,27 @@ int heap_read_pools(const struct python_runtime *runtime, heap_pool_fn visit, vo
 	return 0;
 }
 
+int heap_read_pool(const struct python_runtime *runtime, uint64_t address, heap_pool_fn visit,
+		   void *context)
+{
+	const struct heap_offsets *offsets = &runtime->offsets->heap;
+	struct heap_walk walk = {0};
+	struct heap_walker walker = {.pid = runtime->pid,
+				     .offsets = offsets,
+				     .visit = visit,
+				     .context = context,
+				     .walk = &walk};
+	const struct heap_pool none = {.address = address + offsets->pool_header_size,
+				       .block_bytes = EVENT_BLOCK_STEP};
+	uint8_t bytes[MAX_POOL_BYTES];
+	int err = memory_read(runtime->pid, address, bytes, offsets->pool_bytes);
+
+	err = err == -EFAULT ? 0 : err ?: pool_read(&walker, bytes, address);
+	if (!err && !walk.pools && !walk.pools_unreadable)
+		walker.stop = visit(&none, context);
+	return err ? err : walker.stop;
+}
+
 struct block_visitor {
 	heap_block_fn visit;
 	void *context;

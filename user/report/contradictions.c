@@ -110,7 +110,8 @@ static void unread_judge(const struct snapshot_meta *meta, struct sentences *out
  */
 static int is_whole(const struct snapshot_meta *meta)
 {
-	return meta->coverage_known && !meta->sample_bytes && !meta->change_count && !meta->parent;
+	return meta->coverage_known && strcmp(meta->mode, "windows") != 0 && !meta->sample_bytes &&
+	       !meta->change_count && !meta->parent;
 }
 
 static void judge(const struct snapshot_meta *meta, struct sentences *out)

@@ -16,6 +16,7 @@
 #include "tables/address_set.h"
 #include "tables/id_map.h"
 #include "trace/trace.h"
+#include "trace/windows.h"
 
 #define TRACE_UNKNOWN   "<unknown>"
 #define TRACE_BYTES_MAX ((1ull << 59) - 1) /* limit of struct block */
@@ -145,6 +146,7 @@ struct process_state {
 	struct census census;
 	struct blocks *blocks[EVENT_LAYER_TABLES];
 	struct regions regions;
+	struct trace_windows windows; /* EVENT_MODE_WINDOWS */
 	struct id_map stack_ids, frame_ids, code_ids, symbol_ids, tids;
 	/*
 	 * address of a pool -> size of its blocks, from the last record of the pool's first block
@@ -216,7 +218,8 @@ struct trace {
 /* Do dead blocks stay in Python's table until a heap walk removes them? */
 static inline int state_needs_walk(const struct trace_process *info)
 {
-	return info->mode == EVENT_MODE_CENSUS || info->mode == EVENT_MODE_GROWTH;
+	return info->mode == EVENT_MODE_CENSUS || info->mode == EVENT_MODE_GROWTH ||
+	       info->mode == EVENT_MODE_WINDOWS;
 }
 
 void state_free_process(struct process_state *process); /* NULL is legal */

@@ -21,10 +21,10 @@ static size_t record_bytes(uint32_t type, int *variable)
 {
 	*variable = type == EVENT_STACK || type == EVENT_CODE || type == EVENT_CODE_LINES ||
 		    type == EVENT_CENSUS_POOL || type == EVENT_CENSUS_SIZES ||
-		    type == EVENT_CENSUS_KINDS ||
-		    type == EVENT_CENSUS || type == EVENT_CENSUS_DONE || type == EVENT_PROCESS ||
-		    type == EVENT_SYMBOL || type == EVENT_EXIT || type == EVENT_EXEC ||
-		    type == EVENT_FORK || type == EVENT_FINALIZE;
+		    type == EVENT_CENSUS_KINDS || type == EVENT_CENSUS ||
+		    type == EVENT_CENSUS_DONE || type == EVENT_PROCESS || type == EVENT_SYMBOL ||
+		    type == EVENT_EXIT || type == EVENT_EXEC || type == EVENT_FORK ||
+		    type == EVENT_FINALIZE;
 	switch (type) {
 	case EVENT_ALLOC:
 	case EVENT_REALLOC_DONE:

@@ -10,7 +10,7 @@
 
 static int mode_known(uint32_t mode)
 {
-	return mode >= EVENT_MODE_EXACT && mode <= EVENT_MODE_OFF;
+	return mode >= EVENT_MODE_EXACT && mode <= EVENT_MODE_WINDOWS;
 }
 
 /* Keeps the first change and the most recent ones. */
@@ -80,7 +80,11 @@ int state_mode_change(struct process_state *process, const struct event_mode_cha
 {
 	struct trace_process *info = &process->info;
 	uint32_t mode = event->mode & EVENT_MODE_MASK;
-	int growth = mode == EVENT_MODE_GROWTH, unread, err = 0;
+	int growth = mode == EVENT_MODE_GROWTH, windows = mode == EVENT_MODE_WINDOWS;
+	int was_growth = info->mode == EVENT_MODE_GROWTH;
+	int was_windows = info->mode == EVENT_MODE_WINDOWS, was_off = info->off;
+	uint64_t before_ns = info->start_ns;
+	int unread, err = 0;
 	const struct snapshot_change change = {
 		.since_ns = event->header.time_ns - info->start_ns,
 		.mode = mode,
@@ -98,6 +102,7 @@ int state_mode_change(struct process_state *process, const struct event_mode_cha
 	if (!info->change_count)
 		change_add(info, &(struct snapshot_change){.mode = info->mode,
 							   .sample_bytes = info->sample_bytes});
+	before_ns += info->changes[info->change_count - 1].since_ns;
 	change_add(info, &change);
 	info->off = mode == EVENT_MODE_OFF;
 	if (info->off) {
@@ -112,7 +117,7 @@ int state_mode_change(struct process_state *process, const struct event_mode_cha
 	 * A growth table cannot be converted, and blocks outside the old sample cannot be
 	 * recovered.
 	 */
-	if (unread || growth != (info->mode == EVENT_MODE_GROWTH) ||
+	if (unread || growth != was_growth || (was_windows && !windows) ||
 	    event->sample_bytes < info->sample_bytes)
 		err = state_clear(process);
 	else if (event->sample_bytes > info->sample_bytes)
@@ -123,5 +128,8 @@ int state_mode_change(struct process_state *process, const struct event_mode_cha
 	info->large_skipped = growth && !(event->mode & EVENT_MODE_LARGE);
 	info->reuse_unseen |= (event->mode & EVENT_MODE_NO_REUSE) != 0;
 	info->ends_unseen |= (event->mode & EVENT_MODE_NO_ENDS) != 0;
+	/* The blocks that are in the table have been seen in a window that began with the mode. */
+	if (!err && windows && !was_windows && !was_growth && !was_off)
+		err = state_windows_begin(process, before_ns);
 	return err;
 }

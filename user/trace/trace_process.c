@@ -19,6 +19,7 @@ void state_account(struct process_state *process, struct account *account)
 {
 	process->account = process->regions.account = account;
 	process->census.old.account = process->census.died.account = account;
+	state_windows_account(&process->windows, account);
 	process->stack_ids.account = process->frame_ids.account = process->code_ids.account =
 		account;
 	process->symbol_ids.account = process->tids.account = process->pools.account = account;
@@ -37,6 +38,7 @@ void state_tables_free(struct process_state *process)
 	for (size_t i = 0; i < EVENT_LAYER_TABLES; i++)
 		blocks_free(process->blocks[i]);
 	regions_free(&process->regions);
+	state_windows_free(&process->windows);
 	id_map_free(&process->stack_ids);
 	id_map_free(&process->frame_ids);
 	id_map_free(&process->code_ids);
@@ -105,7 +107,7 @@ static int process_new(struct trace *trace, struct process_state **out)
 		return err;
 	process->stack_ids.seed = process->frame_ids.seed = trace->seed;
 	process->code_ids.seed = process->symbol_ids.seed = process->tids.seed =
-		process->pools.seed = trace->seed;
+		process->pools.seed = process->windows.pools.seed = trace->seed;
 	err = state_tables_new(process->blocks, process->account);
 	if (!err)
 		err = strings_new_in(&process->strings, process->account);
