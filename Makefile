@@ -42,9 +42,9 @@ LIBS     := $(call packages,--libs) -liberty -lm
 # another allocator. Sanitizers have an allocator of their own.
 ALLOCATOR := $(if $(SAN),,-l:libjemalloc_pic.a)
 
-ROOMS    := base tables elf process container select x86 pymalloc layouts python heap plan native \
-	process_plan perfmap symbols events snapshot blocks trace kernel links attach trial overhead stats \
-	report export pprof pickle control member session perfmap_session options cli
+ROOMS    := text base tables elf process container select x86 pymalloc layouts python heap plan native \
+	process_plan perfmap symbols events snapshot blocks process_tables trace kernel links attach trial overhead stats \
+	remarks report export pprof pickle control member session perfmap_session options cli
 SOURCES  := $(foreach room,$(ROOMS),$(wildcard user/$(room)/*.c))
 GENERATED := $(OUT)/gen/pprof/profile.pb-c.c
 OBJECTS  := $(SOURCES:%.c=$(OUT)/obj/%.o) $(GENERATED:$(OUT)/gen/%.c=$(OUT)/obj/gen/%.o)
@@ -127,10 +127,11 @@ $(OUT)/gen/pprof/profile.pb-c.c: user/pprof/profile.proto
 
 $(OUT)/gen/pprof/profile.pb-c.h: $(OUT)/gen/pprof/profile.pb-c.c
 
-$(OUT)/gen/bpf/%.o: bpf/%.bpf.c $(wildcard bpf/*.h) $(wildcard include/abi/*.h) $(OUT)/flags
+$(OUT)/gen/bpf/%.o: bpf/%.bpf.c $(wildcard bpf/*.h bpf/*/*.h) \
+		$(wildcard include/abi/*.h) $(OUT)/flags
 	@mkdir -p $(@D)
 	$(call say,BPF,$<)$(CLANG) -g -O2 -target bpf -mcpu=v3 -D__TARGET_ARCH_x86 \
-		$(WARNINGS) -Iinclude $(HEADERS) -c -o $@ $<
+		$(WARNINGS) -Ibpf -Iinclude $(HEADERS) -c -o $@ $<
 
 $(OUT)/gen/attach/%.skel.h: $(OUT)/gen/bpf/%.o
 	@mkdir -p $(@D)
@@ -266,7 +267,7 @@ CORPUS := build/corpus/fuzz
 fuzz: $(FUZZERS)
 	$(Q)mkdir -p $(addprefix $(CORPUS)_,capture jit_elf native worker tracemalloc session image)
 	$(Q)for c in tests/golden/*.cap; do tail -c +17 $$c > $(CORPUS)_capture/$${c##*/}; done
-	$(Q)cp $(FUZZ_LIB)/obj/user/base/text.o $(CORPUS)_jit_elf
+	$(Q)cp $(FUZZ_LIB)/obj/user/text/text.o $(CORPUS)_jit_elf
 	$(Q)$(CC) -shared -nostdlib -fPIC -O2 -x c -o $(CORPUS)_native/allocator.so \
 		tests/fuzz/corpus/corpus_native.c
 	$(Q)$(CC) -O2 -g -shared -fPIC -nostdlib -Iuser -o $(CORPUS)_worker/spans.so user/tables/spans.c

@@ -9,9 +9,9 @@
  * be handed to another thread before it returns.
  */
 #include "block.h"
-#include "heap.h"
 #include "memory.h"
 #include "process.h"
+#include "python/heap.h"
 #include "registers.h"
 #include "request.h"
 

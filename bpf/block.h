@@ -3,7 +3,7 @@
 #ifndef TRACER_BPF_BLOCK_H
 #define TRACER_BPF_BLOCK_H
 
-#include "python_stack.h"
+#include "python/stack.h"
 #include "sample.h"
 
 static __always_inline void end_output(struct thread_state *thread, __u32 type, __u64 address,

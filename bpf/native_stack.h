@@ -12,7 +12,7 @@
 #ifndef TRACER_BPF_NATIVE_STACK_H
 #define TRACER_BPF_NATIVE_STACK_H
 
-#include "python_stack.h"
+#include "python/stack.h"
 
 #define STACK_BYTES_MAX (8ull << 20) /* between two frames */
 #define MAIN_BASE_BYTES 1024         /* libc's own frames below main's */

@@ -8,7 +8,7 @@
 #ifndef TRACER_BPF_PROCESS_H
 #define TRACER_BPF_PROCESS_H
 
-#include "heap.h"
+#include "python/heap.h"
 
 const volatile __u32 watch = ABI_WATCH_NONE;
 const volatile __u32 own_tgid; /* the tracer's: never watched */

@@ -24,7 +24,8 @@ struct event_census {
 	 * Older captures lack the fields from here on: their record is shorter. 0 for walks from
 	 * outside the target.
 	 */
-	__u64 steps;      /* of BPF's budget for a piece (bpf/heap_walk.h), over all pieces */
+	/* of BPF's budget for a piece (bpf/python/heap_walk.h), over all pieces */
+	__u64 steps;
 	__u64 slowest_ns; /* the piece that took the longest */
 	__u32 pieces;
 	__u32 arenas;        /* read completely */

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/status_line.h"
-#include "base/text.h"
+#include "text/text.h"
 
 #define REASON_BYTES 256
 #define LINE_BYTES   2048

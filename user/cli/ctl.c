@@ -11,11 +11,12 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "base/text.h"
 #include "cli/cli.h"
 #include "control/ask.h"
 #include "control/session_socket.h"
 #include "options/options.h"
+#include "text/size.h"
+#include "text/text.h"
 
 #define END_TIMEOUT_MS 120000 /* older kernels remove probes one by one */
 
@@ -177,15 +178,15 @@ static void status_print(const json_t *status)
 	       member_text(status, "mode"), json_real_value(json_object_get(status, "uptime")),
 	       member(status, "session"));
 	printf("  traced memory: size=%s, count=%" PRIu64 " (peak size=%s)\n",
-	       report_size(size, member(traced, "size")), member(status, "live_blocks"),
-	       report_size(peak, member(traced, "peak")));
-	printf("  tracer memory: %s\n", report_size(own, member(status, "tracer_memory")));
+	       size_text(size, member(traced, "size")), member(status, "live_blocks"),
+	       size_text(peak, member(traced, "peak")));
+	printf("  tracer memory: %s\n", size_text(own, member(status, "tracer_memory")));
 	printf("  traceback limit: %" PRIu64 "\n", member(status, "traceback_limit"));
 	printf("  lost events: %" PRIu64 "\n", member(status, "lost_events"));
 	if (json_object_get(status, "sample_bytes"))
 		printf("  sampled: one block for every %s allocated; sizes and counts are "
 		       "estimates\n",
-		       report_size(size, member(status, "sample_bytes")));
+		       size_text(size, member(status, "sample_bytes")));
 	else if (!json_object_get(status, "layer")) /* coverage is about Python's heap */
 		coverage_print(json_object_get(status, "coverage"));
 	printf("  longest pause for a request: %.1f ms\n",
@@ -205,7 +206,7 @@ static void lookup_print(const json_t *answer)
 	}
 	printf("%" PRIu64 " bytes into a block of %s%s at 0x%" PRIx64, member(block, "offset"),
 	       json_is_true(json_object_get(block, "rounded")) ? "at most " : "",
-	       report_size(size, member(block, "size")), member(block, "address"));
+	       size_text(size, member(block, "size")), member(block, "address"));
 	if (member(block, "domain"))
 		printf(", domain %" PRIu64, member(block, "domain"));
 	putchar('\n');

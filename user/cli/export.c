@@ -9,6 +9,7 @@
 #include "cli/cli.h"
 #include "export/exporter.h"
 #include "options/options.h"
+#include "text/size.h"
 
 enum { KEY_FORMAT = 0x400, KEY_PYTHON, KEY_WEIGHT };
 
@@ -138,8 +139,8 @@ static int outside_tell(const struct export *export, const struct snapshot *snap
 		return err;
 	log_info("%s: %s of %s are in tracebacks without a frame of the application, which are "
 		 "exported unchanged",
-		 export->files.items[0], report_size(size, statistics.parts[PART_OUTSIDE].size),
-		 report_size(total, statistics.total_size));
+		 export->files.items[0], size_text(size, statistics.parts[PART_OUTSIDE].size),
+		 size_text(total, statistics.total_size));
 	statistics_free(&statistics);
 	return 0;
 }

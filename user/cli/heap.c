@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "base/text.h"
 #include "cli/cli.h"
 #include "heap/heap_types.h"
 #include "kernel/calls.h"
@@ -15,7 +14,9 @@
 #include "options/options.h"
 #include "options/targets.h"
 #include "process/process.h"
-#include "report/json.h"
+#include "text/json.h"
+#include "text/size.h"
+#include "text/text.h"
 
 enum heap_by { BY_TYPE, BY_CLASS };
 
@@ -87,10 +88,10 @@ static void sum_print(const struct heap_sum *sum)
 {
 	char size[32], average[32];
 
-	printf("size=%s, count=%" PRIu64, report_size(size, sum->bytes), sum->blocks);
+	printf("size=%s, count=%" PRIu64, size_text(size, sum->bytes), sum->blocks);
 	if (sum->blocks)
 		printf(", average=%s",
-		       report_size(average, (sum->bytes + sum->blocks / 2) / sum->blocks));
+		       size_text(average, (sum->bytes + sum->blocks / 2) / sum->blocks));
 	putchar('\n');
 }
 

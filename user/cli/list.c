@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "base/text.h"
 #include "cli/cli.h"
 #include "container/container.h"
 #include "layouts/version.h"
@@ -13,6 +12,7 @@
 #include "process/process.h"
 #include "select/target_set.h"
 #include "session/session.h"
+#include "text/text.h"
 
 #define CONTAINER_COLUMN 20
 #define HIDDEN_NAMED     4u

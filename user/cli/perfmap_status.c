@@ -6,7 +6,7 @@
 #include <stdio.h>
 
 #include "base/error.h"
-#include "base/text.h"
+#include "text/text.h"
 
 static const char *file_state(const struct perfmap_process *process)
 {

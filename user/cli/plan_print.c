@@ -3,9 +3,9 @@
 
 #include <stdio.h>
 
-#include "base/text.h"
 #include "layouts/version.h"
 #include "process_plan/plan_process.h"
+#include "text/text.h"
 
 static void sites_print(const struct plan *plan)
 {

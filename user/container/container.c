@@ -17,9 +17,9 @@
 
 #include "base/array.h"
 #include "base/error.h"
-#include "base/text.h"
 #include "container/container_list.h"
 #include "process/process.h"
+#include "text/text.h"
 
 struct monitors {
 	struct container_pids docker, podman, containerd;

@@ -4,8 +4,8 @@
 #include <inttypes.h>
 #include <unistd.h>
 
-#include "report/json.h"
 #include "report/report.h"
+#include "text/json.h"
 #include "trace/trace.h"
 
 void answer_status(FILE *out, const struct trace *trace, size_t process, int running,

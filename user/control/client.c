@@ -18,7 +18,7 @@
 #include "base/error.h"
 #include "control/control.h"
 #include "control/saver.h"
-#include "report/json.h"
+#include "text/json.h"
 
 /* accepted per message, all but one are closed; the kernel drops those beyond */
 #define DESCRIPTORS 8

@@ -14,7 +14,7 @@
 #include "control/client.h"
 #include "control/saver.h"
 #include "control/session_socket.h"
-#include "report/json.h"
+#include "text/json.h"
 #include "trace/trace.h"
 
 #define SAVERS 4u /* concurrent; each may hold a copy of the tables */

@@ -26,12 +26,12 @@
 
 #include "base/buffer.h"
 #include "base/error.h"
-#include "base/text.h"
 #include "export/exporter.h"
 #include "export/perf_data_format.h"
 #include "export/perf_data_image.h"
 #include "snapshot/estimate.h"
 #include "tables/id_map.h"
+#include "text/text.h"
 
 #define IMAGE_SUFFIX  ".python"
 #define IMAGE_ADDRESS (1ull << 60) /* not canonical, with 4 and with 5 levels of page tables */

@@ -7,8 +7,8 @@
 
 #include "base/array.h"
 #include "base/buffer.h"
-#include "base/utf8.h"
 #include "tables/id_map.h"
+#include "text/utf8.h"
 
 /* A distinct frame before it has a slot. */
 struct found {

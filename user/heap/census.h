@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A walk of a target's heap, as records: the trace finds out from them which blocks are live
- * (trace/trace_census.c), and replaying a capture gives the same result.
+ * (process_tables/census.c), and replaying a capture gives the same result.
  */
 #ifndef TRACER_HEAP_CENSUS_H
 #define TRACER_HEAP_CENSUS_H

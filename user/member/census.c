@@ -14,7 +14,7 @@
 #include "member/mode.h"
 #include "member/state.h"
 #include "member/symbols.h"
-#include "report/contradictions.h"
+#include "remarks/contradictions.h"
 
 int session_is_beyond(const struct session *session, uint64_t time_ns)
 {

@@ -7,9 +7,10 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/status_line.h"
-#include "base/text.h"
 #include "report/report.h"
 #include "session/session.h"
+#include "text/size.h"
+#include "text/text.h"
 
 #define PERIOD_NS 1000000000ull
 
@@ -76,7 +77,7 @@ static void line_show(const struct progress *progress, struct session *session, 
 	if (processes > 1)
 		snprintf(of, sizeof(of), " of %zu processes", processes);
 	cost_describe(session, progress, now_ns, cost, sizeof(cost));
-	report_size(bytes, live.live_bytes);
+	size_text(bytes, live.live_bytes);
 	text_count(blocks, live.live_blocks);
 	text_count(lost, lost_read(trace));
 	for (int left_out = 0; left_out < 4; left_out++) {

@@ -12,6 +12,7 @@
 #include "options/source_roots.h"
 #include "pickle/snapshot_file.h"
 #include "snapshot/merge.h"
+#include "text/size.h"
 #include "trace/trace.h"
 
 enum {
@@ -301,7 +302,7 @@ void cli_dropped_print(const struct trace *trace)
 			 "in the report: they held %llu blocks, %s; at most %u ended processes are "
 			 "kept, fewer if the memory budget is used up (--budget)",
 			 (unsigned long long)dropped.processes, (unsigned long long)dropped.blocks,
-			 report_size(bytes, dropped.bytes), TRACE_ENDED_MAX);
+			 size_text(bytes, dropped.bytes), TRACE_ENDED_MAX);
 }
 
 int cli_report_print(const struct snapshot *snapshot, const struct report_choice *choice)

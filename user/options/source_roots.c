@@ -7,8 +7,8 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "base/text.h"
 #include "container/state_file.h"
+#include "text/text.h"
 
 /* Processes that share one remark. */
 struct remark {

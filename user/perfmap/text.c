@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/text.h"
+#include "text/text.h"
 
 /* PyUnstable_CopyPerfMapFile() reads blocks of this size. */
 #define COPY_BYTES 4096

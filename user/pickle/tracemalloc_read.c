@@ -11,9 +11,9 @@
 #include <sys/stat.h>
 
 #include "base/error.h"
-#include "base/utf8.h"
 #include "pickle/pickle.h"
 #include "pickle/tracemalloc_machine.h"
+#include "text/utf8.h"
 
 #define TRACES_MANY 65536u     /* at least this many traces: their memory is reserved at once */
 #define TEXT_MAX    (1u << 20) /* bytes of a name */

@@ -10,12 +10,12 @@
 
 #include "base/buffer.h"
 #include "base/error.h"
-#include "base/utf8.h"
 #include "export/exporter.h"
 #include "pickle/pickle.h"
 #include "pickle/tracemalloc.h"
 #include "snapshot/estimate.h"
 #include "tables/id_map.h"
+#include "text/utf8.h"
 
 #define PROTOCOL   4
 #define BATCH      1000         /* items between two APPENDS, pickle's own number */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Probe sites for an interpreter that begins to shut down: several consecutive instructions. At
- * each of them the kernel reads a piece of the heap (bpf/heap.h). Between two of them it may
+ * each of them the kernel reads a piece of the heap (bpf/python/heap.h). Between two of them it may
  * schedule other tasks.
  */
 #ifndef TRACER_PLAN_PLAN_FINALIZE_H

@@ -18,7 +18,7 @@
 #include "export/exporter.h"
 #include "pprof/pprof_format.h"
 #include "pprof/pprof_writer.h"
-#include "report/not_seen.h"
+#include "remarks/not_seen.h"
 #include "report/report.h"
 
 static const char *const more_texts[MORE_TEXTS] = {"process", "comm", "container"};

@@ -13,7 +13,7 @@
 #include <sys/types.h>
 
 /*
- * The id that BPF gives to the code object at address (bpf/python_code.h has the same function): a
+ * The id that BPF gives to the code object at address (bpf/python/code.h has the same function): a
  * hash of target->space_id, the address and the 88 bytes that end with the line table pointer; up
  * to 3.11 also of the last 128 bytes of each of its texts and of its line table, except the missing
  * ones (EVENT_MISS_*). 0; -EINVAL: it has no texts or no table; -EFAULT, -ESRCH, -EPERM.

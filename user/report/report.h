@@ -49,7 +49,5 @@ int report_csv(const struct snapshot *snapshot, const struct report_opts *opts, 
 void report_json_meta(const struct snapshot *snapshot, FILE *out);
 /* The lines before a text report's entries: which processes, and how they were traced. */
 void report_title_print(FILE *out, const struct snapshot *snapshot);
-/* "1234 B", "12.3 KiB", in the format of tracemalloc._format_size(size, False). Returns out. */
-char *report_size(char out[32], uint64_t bytes);
 
 #endif

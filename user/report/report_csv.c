@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/utf8.h"
 #include "report/report_parts.h"
+#include "text/utf8.h"
 
 static void field_write(FILE *out, const char *text)
 {

@@ -5,9 +5,9 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#include "report/json.h"
 #include "report/report_processes.h"
 #include "stats/explained.h"
+#include "text/json.h"
 
 static void frame_write(FILE *out, const struct snapshot *snapshot,
 			const struct snapshot_frame *frame)

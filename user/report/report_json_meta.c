@@ -4,10 +4,10 @@
 #include <string.h>
 
 #include "layouts/version.h"
-#include "report/contradictions.h"
-#include "report/json.h"
-#include "report/report_modes.h"
+#include "remarks/contradictions.h"
+#include "remarks/modes.h"
 #include "report/report_parts.h"
+#include "text/json.h"
 
 static void coverage_write(FILE *out, const struct snapshot_meta *meta)
 {
@@ -163,7 +163,7 @@ static void meta_write(FILE *out, const struct snapshot_meta *meta, int of_sever
 		fputs("\"of_app\": true, ", out);
 	if (meta->sample_bytes)
 		fprintf(out, "\"sample_bytes\": %" PRIu64 ", ", meta->sample_bytes);
-	report_modes_json(out, meta);
+	modes_json(out, meta);
 	coverage_write(out, meta);
 	fputs(", ", out);
 	ending_write(out, &meta->ending);

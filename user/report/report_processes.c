@@ -7,8 +7,9 @@
 #include <string.h>
 #include <sys/wait.h>
 
-#include "base/text.h"
-#include "report/json.h"
+#include "text/json.h"
+#include "text/size.h"
+#include "text/text.h"
 
 #define NAME_MAX_SHOWN (4 * sizeof(((struct snapshot_meta *)0)->name))
 
@@ -131,14 +132,14 @@ static void row_print(FILE *out, const struct process_sums *sums, int containers
 	}
 	text_escape(mode, sizeof(mode), process->mode);
 	snprintf(figures[0], sizeof(figures[0]), "%s%s", sums->error.size ? "~" : "",
-		 report_size(size, sums->size));
+		 size_text(size, sums->size));
 	snprintf(figures[1], sizeof(figures[1]), "%s%" PRIu64, sums->error.count ? "~" : "",
 		 sums->count);
 	fprintf(out, "  %11s  %10s  %-7s  %s", figures[0], figures[1], mode,
 		process_state(state, process));
 	if (sums->inherited.count)
 		fprintf(out, ", %s%s inherited from PID %u", sums->inherited.error.size ? "~" : "",
-			report_size(size, sums->inherited.size), process->parent);
+			size_text(size, sums->inherited.size), process->parent);
 	putc('\n', out);
 }
 
@@ -168,7 +169,7 @@ static void table_print(FILE *out, const struct process_sums *sums, size_t count
 	}
 	if (shown < count)
 		fprintf(out, "  %zu other: size=%s, count=%" PRIu64 "\n", count - shown,
-			report_size(size, rest.size), rest.count);
+			size_text(size, rest.size), rest.count);
 }
 
 int processes_print(FILE *out, const struct snapshot *snapshot, const struct report_opts *opts)

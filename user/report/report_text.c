@@ -4,13 +4,14 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/text.h"
-#include "report/contradictions.h"
-#include "report/not_seen.h"
-#include "report/report_modes.h"
+#include "remarks/contradictions.h"
+#include "remarks/modes.h"
+#include "remarks/not_seen.h"
 #include "report/report_parts.h"
 #include "report/report_processes.h"
 #include "report/source.h"
+#include "text/size.h"
+#include "text/text.h"
 
 /* How and where a report is printed. */
 struct page {
@@ -18,29 +19,6 @@ struct page {
 	const struct report_opts *opts;
 	struct source *source; /* NULL: no source lines */
 };
-
-/* tracemalloc._format_size(size, sign), line by line. */
-static char *size_format(char out[32], double size, int sign)
-{
-	static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-	const int last = 4;
-
-	for (int i = 0;; i++, size /= 1024) {
-		if (i && fabs(size) < 100) {
-			snprintf(out, 32, sign ? "%+.1f %s" : "%.1f %s", size, units[i]);
-			return out;
-		}
-		if (fabs(size) < 10 * 1024 || i == last) {
-			snprintf(out, 32, sign ? "%+.0f %s" : "%.0f %s", size, units[i]);
-			return out;
-		}
-	}
-}
-
-char *report_size(char out[32], uint64_t bytes)
-{
-	return size_format(out, (double)bytes, 0);
-}
 
 static void frame_print(FILE *out, const struct snapshot *snapshot,
 			const struct snapshot_frame *frame)
@@ -74,7 +52,7 @@ static void size_error_print(FILE *out, uint64_t error)
 	char text[32];
 
 	if (error)
-		fprintf(out, " ± %s", report_size(text, error));
+		fprintf(out, " ± %s", size_text(text, error));
 }
 
 static void count_error_print(FILE *out, uint64_t error)
@@ -92,7 +70,7 @@ static void figures_print(FILE *out, const struct statistic *sums, int compared)
 	const struct statistic_error diff = report_error_diff(sums);
 	char text[32];
 
-	fprintf(out, "size=%s%s", sums->error.size ? "~" : "", report_size(text, sums->size));
+	fprintf(out, "size=%s%s", sums->error.size ? "~" : "", size_text(text, sums->size));
 	if (compared) {
 		fprintf(out, " (%s", size_format(text, (double)statistic_size_diff(sums), 1));
 		size_error_print(out, diff.size);
@@ -340,7 +318,7 @@ static void statistics_print(const struct page *page, const struct snapshot *sna
 				? " at least "
 				: "=",
 			snapshot->meta.sample_bytes ? "~" : "",
-			report_size(text, snapshot->meta.peak_bytes));
+			size_text(text, snapshot->meta.peak_bytes));
 	if (statistics->parts[PART_INHERITED].count) {
 		fputs("; inherited by forked processes: ", page->out);
 		part_print(page->out, &statistics->parts[PART_INHERITED]);
@@ -377,6 +355,7 @@ static int page_print(const struct page *page, const struct snapshot *snapshot,
 		      const struct statistics *statistics)
 {
 	const struct report_opts *opts = page->opts;
+	struct not_seen_opts remarks = {.color = opts->color, .whole = report_is_whole(opts)};
 	int err = 0;
 
 	contradictions_print(page->out, snapshot);
@@ -391,12 +370,13 @@ static int page_print(const struct page *page, const struct snapshot *snapshot,
 		if (err)
 			return err;
 	}
-	not_seen_print(page->out, snapshot, opts->old ? "Not seen by the new one" : "Not seen",
-		       opts);
+	remarks.title = opts->old ? "Not seen by the new one" : "Not seen";
+	not_seen_print(page->out, snapshot, &remarks);
 	if (page->source)
 		source_missing_print(page->source, page->out);
+	remarks.title = "Not seen by the old one";
 	if (opts->old)
-		not_seen_print(page->out, opts->old, "Not seen by the old one", opts);
+		not_seen_print(page->out, opts->old, &remarks);
 	return 0;
 }
 

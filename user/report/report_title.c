@@ -4,11 +4,12 @@
 #include <string.h>
 #include <sys/wait.h>
 
-#include "base/text.h"
 #include "layouts/version.h"
-#include "report/report_modes.h"
+#include "remarks/modes.h"
 #include "report/report_parts.h"
 #include "report/report_processes.h"
+#include "text/size.h"
+#include "text/text.h"
 
 static void origin_print(FILE *out, const struct snapshot *snapshot)
 {
@@ -56,7 +57,7 @@ static void growth_print(FILE *out, const struct snapshot_meta *meta)
 	fprintf(out,
 		"Where the heap grew: sizes are of whole pools (%s each), charged to the line that "
 		"first used them%s\n",
-		meta->pool_bytes ? report_size(text, meta->pool_bytes) : "of unknown size",
+		meta->pool_bytes ? size_text(text, meta->pool_bytes) : "of unknown size",
 		meta->large_skipped ? ", not of objects"
 				    : ", and of blocks of more than 512 bytes");
 }
@@ -78,7 +79,7 @@ static void title_print(FILE *out, const char *prefix, const char *name,
 	else
 		origin_print(out, snapshot);
 	putc('\n', out);
-	report_modes_print(out, meta);
+	modes_print(out, meta);
 	if (growth)
 		growth_print(out, meta);
 	if (meta->of_app)

@@ -12,8 +12,8 @@
 #include <unistd.h>
 
 #include "base/regular.h"
-#include "base/text.h"
-#include "base/utf8.h"
+#include "text/text.h"
+#include "text/utf8.h"
 
 #define FILES_MAX 16u /* files kept in memory; the oldest one is replaced */
 #define FILE_MAX  (16u << 20)

@@ -8,7 +8,6 @@
 #include "base/buffer.h"
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/text.h"
 #include "events/capture.h"
 #include "links/links.h"
 #include "links/obstacles.h"
@@ -24,6 +23,7 @@
 #include "session/execd.h"
 #include "session/follow.h"
 #include "symbols/symbols.h"
+#include "text/text.h"
 #include "trace/blind.h"
 
 /* Between two reads of the loss counters: a truncated capture must hold a recent one. */

@@ -14,8 +14,8 @@
 #ifndef TRACER_SNAPSHOT_APP_H
 #define TRACER_SNAPSHOT_APP_H
 
-#include "base/pattern.h"
 #include "snapshot/snapshot.h"
+#include "text/pattern.h"
 
 /* The user's choice. Zero-initialised: off, blocks are charged to their most recent frame. */
 struct app {

@@ -85,8 +85,8 @@ struct snapshot_coverage {
 };
 
 /*
- * The kernel's own heap walk when the process ends (bpf/heap.h), in pieces of a bounded number of
- * steps; pieces 0: there was none.
+ * The kernel's own heap walk when the process ends (bpf/python/heap.h), in pieces of a bounded
+ * number of steps; pieces 0: there was none.
  */
 struct snapshot_ending {
 	uint64_t pieces, steps;

@@ -7,9 +7,9 @@
 #ifndef TRACER_STATS_FILTER_H
 #define TRACER_STATS_FILTER_H
 
-#include "base/pattern.h"
 #include "snapshot/app.h"
 #include "snapshot/snapshot.h"
+#include "text/pattern.h"
 
 struct filter {
 	int inclusive;

@@ -9,9 +9,9 @@
 
 #include "base/account.h"
 #include "base/clock.h"
-#include "base/text.h"
 #include "symbols/lookup.h"
 #include "symbols/symbols_state.h"
+#include "text/text.h"
 
 /*
  * Shares of the limit of the account: for symbol tables of files, which are not charged to it, and

@@ -108,6 +108,21 @@ static int rss_set(struct process_state *process, const struct event_rss *event)
 	return 0;
 }
 
+/* Asks for the parts that BPF could not copy. They come as records of their own. */
+static int code_feed(struct trace *trace, struct process_state *process,
+		     const struct event_code *event)
+{
+	int err = state_code(process, event);
+
+	if (err || !event->missing || !trace->hooks.code_missing || trace->in_hook)
+		return err;
+	trace->in_hook = 1;
+	trace->hooks.code_missing(trace->hooks.context, event->header.tgid, event->code_id,
+				  event->address, event->missing);
+	trace->in_hook = 0;
+	return 0;
+}
+
 static int process_feed(struct trace *trace, struct process_state *process, const void *record)
 {
 	switch (((const struct event_header *)record)->type) {
@@ -124,13 +139,13 @@ static int process_feed(struct trace *trace, struct process_state *process, cons
 	case EVENT_REUSE:
 		return state_reuse(process, record);
 	case EVENT_STACK:
-		return state_stack(trace, process, record);
+		return state_stack(process, record);
 	case EVENT_SYMBOL:
 		return state_symbol(process, record);
 	case EVENT_CODE:
-		return state_code(trace, process, record);
+		return code_feed(trace, process, record);
 	case EVENT_CODE_LINES:
-		return state_code_lines(trace, process, record);
+		return state_code_lines(process, record);
 	case EVENT_FINALIZE:
 		return state_finalize(trace, process);
 	case EVENT_EXIT:

@@ -12,16 +12,8 @@
 
 #include "abi/events.h"
 #include "base/account.h"
-#include "blocks/blocks.h"
-#include "snapshot/snapshot.h"
+#include "process_tables/process_info.h"
 #include "tables/strings.h"
-
-/* One (file, line) of a traceback. function is the qualified name (before 3.11 the name). */
-struct trace_frame {
-	uint32_t filename; /* id in trace_strings(); "<unknown>" if it could not be read */
-	uint32_t function;
-	uint32_t line; /* 0: unknown */
-};
 
 /*
  * The frames of a stack, most recent first. Indices 0 and 1 are reserved: the empty stack, and the
@@ -32,78 +24,6 @@ struct trace_traceback {
 	const struct trace_frame *frames; /* borrowed from the trace */
 	uint32_t nframe;
 	uint32_t total; /* depth of the stack when it was first seen */
-};
-
-struct trace_counters {
-	uint64_t events, reuses;
-	uint64_t stacks_unknown; /* allocations whose stack record is missing */
-	/* of the last snapshot: frames without file name or line table */
-	uint64_t frames_unknown;
-	uint64_t frames_unnamed; /* native frames without a name */
-	uint64_t frames_slow;    /* native frames whose file is too slow to read */
-	uint64_t stacks_cut;     /* stacks whose native unwind stopped early */
-	/* Dropped for lack of memory (trace_budget()): blocks, which appear in no line. */
-	uint64_t blocks_dropped, bytes_dropped;
-	uint64_t stacks_dropped;  /* stacks, also those of blocks; they show as "<unknown>" */
-	uint64_t codes_dropped;   /* records of code objects; their name or line is unknown */
-	uint64_t symbols_dropped; /* names of native frames */
-	uint64_t walks_dropped;   /* heap walks that were abandoned */
-	/* changes of mapped memory, also those beyond REGIONS_MAX regions */
-	uint64_t regions_dropped;
-	uint64_t records_malformed; /* skipped */
-};
-
-/* Live memory and event counts of one layer. */
-struct trace_table {
-	/*
-	 * A block being reallocated counts as freed. live_bytes never exceeds 2^59 - 1. In Python's
-	 * layer, in census and growth mode, dead blocks count until a heap walk removes them, and
-	 * peak_bytes is the highest value after a walk. In growth mode each entry is a pool. With
-	 * sampling, bytes are scaled estimates, but live_blocks and the counters below count
-	 * sampled blocks.
-	 */
-	uint64_t live_bytes, live_blocks, peak_bytes;
-	uint64_t allocs, frees, reallocs;
-	/* of blocks not in the table: allocated before tracing, or not seen */
-	uint64_t frees_unknown;
-	/* allocations at an address that was live: the free was not seen */
-	uint64_t replaced;
-};
-
-enum trace_end { TRACE_RUNNING = 0, TRACE_FINALIZING, TRACE_EXITED, TRACE_EXECED };
-
-struct trace_process {
-	uint32_t tgid, ns_pid, parent; /* as in struct event_target; 0: unknown */
-	char container[65];
-	/* no memory to copy the parent's tables (trace_budget()) */
-	int not_inherited;
-	uint32_t python_version; /* PY_VERSION_HEX */
-	uint32_t nframe;         /* traceback limit */
-	uint32_t mode;           /* enum event_mode: what Python's table holds */
-	uint32_t layers;         /* 1 << enum event_layer for each traced layer */
-	uint32_t pool_bytes;     /* size of a pymalloc pool; 0: unknown */
-	/* sampling mean (snapshot/estimate.h); 0: every block is in the table */
-	uint64_t sample_bytes;
-	int large_skipped; /* large blocks are not traced individually */
-	int reuse_unseen;  /* EVENT_MODE_NO_REUSE */
-	int ends_unseen;   /* EVENT_MODE_NO_ENDS */
-	int from_start;
-	int off;                                          /* its probes are removed */
-	struct snapshot_change changes[SNAPSHOT_CHANGES]; /* see struct snapshot_meta */
-	uint32_t change_count, changes_dropped;
-	char name[65];
-	uint64_t start_ns, end_ns; /* monotonic; end_ns: time of the last record */
-	uint64_t start_realtime_ns;
-	uint64_t rss_bytes, rss_ns; /* resident set and when it was read; 0: never */
-	enum trace_end end;
-	uint32_t exit_code; /* wait status; valid for TRACE_EXITED */
-	struct trace_table tables[EVENT_LAYER_TABLES];
-	uint64_t large_blocks;   /* in the table, with struct block.large */
-	uint64_t rounded_blocks; /* in the table, with struct block.rounded */
-	struct trace_counters counters;
-	/* from the last heap walk; time_ns 0: none yet */
-	struct snapshot_coverage coverage;
-	struct snapshot_ending ending;
 };
 
 /*
@@ -179,11 +99,6 @@ const struct event_loss *trace_loss(const struct trace *trace); /* zeros if none
 uint64_t trace_orphans(const struct trace *trace);
 size_t trace_memory(const struct trace *trace); /* bytes held */
 
-/*
- * The layer that reports show first: Python's if traced, otherwise the native one, otherwise mapped
- * memory.
- */
-enum event_layer trace_first_layer(const struct trace_process *process);
 /*
  * What is live in a layer now. With sampling, live_blocks is an estimate. Mapped memory has no
  * table: only live_blocks and live_bytes are set.

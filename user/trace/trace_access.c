@@ -37,14 +37,6 @@ uint64_t trace_orphans(const struct trace *trace)
 	return trace->orphans;
 }
 
-enum event_layer trace_first_layer(const struct trace_process *process)
-{
-	for (int layer = 0; layer < EVENT_LAYERS; layer++)
-		if (process->layers & 1u << layer)
-			return layer;
-	return EVENT_LAYER_PYTHON;
-}
-
 struct trace_table trace_live(const struct trace *trace, size_t process, enum event_layer layer)
 {
 	const struct process_state *state = trace->processes[process];
@@ -107,4 +99,31 @@ int trace_is_walk(const struct trace *trace, size_t process)
 size_t trace_memory(const struct trace *trace)
 {
 	return trace->account.used;
+}
+
+int trace_unnamed_next(const struct trace *trace, size_t index, size_t *cursor, uint64_t *address)
+{
+	const struct process_state *process =
+		index < trace->process_count ? trace->processes[index] : NULL;
+
+	for (; process && *cursor < process->symbol_count; ++*cursor) {
+		if (process->symbols[*cursor].known)
+			continue;
+		*address = process->symbols[(*cursor)++].address;
+		return 1;
+	}
+	return 0;
+}
+
+struct trace_traceback trace_traceback_at(struct trace *trace, size_t index, uint32_t traceback)
+{
+	struct trace_frame *frames = trace->scratch.frames;
+
+	if (trace_process_at(trace, index) && traceback < trace->processes[index]->stack_count)
+		state_traceback(trace->processes[index], traceback, &trace->scratch);
+	else
+		trace->scratch = (struct traceback_frames){
+			.frames = {{trace->unknown, trace->unknown, 0}}, .count = 1, .total = 1};
+	return (struct trace_traceback){
+		.frames = frames, .nframe = trace->scratch.count, .total = trace->scratch.total};
 }

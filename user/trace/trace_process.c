@@ -15,53 +15,6 @@
 #define FLOOR_SHARE   1024u /* a process may use this much without regard to its share */
 #define RESERVE_SHARE 4u    /* upper limit of the reserve for processes below the floor */
 
-void state_account(struct process_state *process, struct account *account)
-{
-	process->account = process->regions.account = account;
-	process->census.old.account = process->census.died.account = account;
-	state_windows_account(&process->windows, account);
-	process->stack_ids.account = process->frame_ids.account = process->code_ids.account =
-		account;
-	process->symbol_ids.account = process->tids.account = process->pools.account = account;
-}
-
-void state_tables_free(struct process_state *process)
-{
-	struct account *account = process->account;
-
-	for (size_t i = 0; i < process->code_count; i++) {
-		free(process->codes[i].lines);
-		free(process->codes[i].marks);
-		account_uncharge(account, process->codes[i].lines_capacity);
-		account_uncharge(account, process->codes[i].mark_count * sizeof(struct lines_mark));
-	}
-	for (size_t i = 0; i < EVENT_LAYER_TABLES; i++)
-		blocks_free(process->blocks[i]);
-	regions_free(&process->regions);
-	state_windows_free(&process->windows);
-	id_map_free(&process->stack_ids);
-	id_map_free(&process->frame_ids);
-	id_map_free(&process->code_ids);
-	id_map_free(&process->symbol_ids);
-	id_map_free(&process->tids);
-	id_map_free(&process->pools);
-	array_release(account, &process->stacks, &process->stack_capacity,
-		      sizeof(*process->stacks));
-	array_release(account, &process->stack_frames, &process->stack_frame_capacity,
-		      sizeof(*process->stack_frames));
-	array_release(account, &process->frames, &process->frame_capacity,
-		      sizeof(*process->frames));
-	array_release(account, &process->codes, &process->code_capacity, sizeof(*process->codes));
-	array_release(account, &process->symbols, &process->symbol_capacity,
-		      sizeof(*process->symbols));
-	array_release(account, &process->symbol_frames, &process->symbol_frame_capacity,
-		      sizeof(*process->symbol_frames));
-	array_release(account, &process->threads, &process->thread_capacity,
-		      sizeof(*process->threads));
-	state_census_free(&process->census);
-	strings_free(process->strings);
-}
-
 /* Allocates the process and its account, and charges both to that account. */
 static int process_alloc(struct trace *trace, struct process_state **out)
 {
@@ -100,7 +53,6 @@ void state_free_process(struct process_state *process)
 static int process_new(struct trace *trace, struct process_state **out)
 {
 	struct process_state *process;
-	uint32_t unknown;
 	int err = process_alloc(trace, &process);
 
 	if (err)
@@ -113,7 +65,7 @@ static int process_new(struct trace *trace, struct process_state **out)
 		err = strings_new_in(&process->strings, process->account);
 	if (!err)
 		err = strings_intern(process->strings, TRACE_UNKNOWN, strlen(TRACE_UNKNOWN),
-				     &unknown);
+				     &process->unknown);
 	if (!err)
 		err = array_reserve_in(process->account, &process->stacks, &process->stack_capacity,
 				       0, STACK_NO_MEMORY + 1, sizeof(*process->stacks));
@@ -128,7 +80,7 @@ static int process_new(struct trace *trace, struct process_state **out)
 		process->stacks[process->stack_count++] =
 			(struct stack_entry){.total = 1, .known = 1};
 	process->codes[process->code_count++] = (struct code_entry){
-		.filename = trace->unknown, .function = trace->unknown, .version = 1};
+		.filename = process->unknown, .function = process->unknown, .version = 1};
 	*out = process;
 	return 0;
 }
@@ -139,24 +91,6 @@ static uint32_t pool_bytes(uint32_t python_version)
 	const struct python_offsets *offsets = offsets_for(python_version >> 16, 0);
 
 	return offsets ? offsets->heap.pool_bytes : 0;
-}
-
-uint32_t state_layers(uint32_t mode)
-{
-	uint32_t layers = 0;
-
-	if (mode & EVENT_MODE_NATIVE)
-		layers |= 1u << EVENT_LAYER_NATIVE;
-	if (mode & EVENT_MODE_MAPPED)
-		layers |= 1u << EVENT_LAYER_MMAP;
-	/*
-	 * Older captures have no layer flags: they imply Python's layer, and mapped memory only in
-	 * growth mode.
-	 */
-	if (mode & EVENT_MODE_PYTHON || !layers ||
-	    (!(mode & EVENT_MODE_NATIVE) && (mode & EVENT_MODE_MASK) == EVENT_MODE_GROWTH))
-		layers |= 1u << EVENT_LAYER_PYTHON;
-	return layers;
 }
 
 static void info_set(struct process_state *process, const struct event_target *event)

@@ -70,7 +70,7 @@ static int traceback_take(struct snapshot_job *job, uint32_t index)
 	struct traceback_frames *traceback = &job->trace->scratch;
 	int err = 0;
 
-	state_traceback(job->trace, job->process, index, traceback);
+	state_traceback(job->process, index, traceback);
 	for (uint32_t i = 0; !err && i < traceback->count; i++)
 		err = frame_map(job, &traceback->frames[i], &frames[i]);
 	if (!err)
@@ -82,7 +82,7 @@ static int traceback_take(struct snapshot_job *job, uint32_t index)
 	}
 	job->slow += traceback->slow; /* counted even if it is equal to a known one */
 	job->cut += job->process->stacks[index].cut;
-	job->unknown[index] = (uint8_t)state_unknown(job->trace, job->process, index);
+	job->unknown[index] = (uint8_t)state_unknown(job->process, index);
 	return err;
 }
 

@@ -15,6 +15,7 @@
 #include "report/report.h"
 #include "report_text.h"
 #include "snapshots.h"
+#include "text/size.h"
 
 /* Values from tracemalloc._format_size(size, False). */
 static void test_sizes(void **state)
@@ -38,7 +39,7 @@ static void test_sizes(void **state)
 	(void)state;
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
-		assert_string_equal(report_size(out, cases[i].bytes), cases[i].text);
+		assert_string_equal(size_text(out, cases[i].bytes), cases[i].text);
 }
 
 static void test_text(void **state)

@@ -15,7 +15,7 @@
 
 #include "abi/sample.h"
 #include "records.h"
-#include "report/report_modes.h"
+#include "remarks/modes.h"
 #include "snapshot/estimate.h"
 
 static int feed_priced(struct trace *trace, uint32_t mode, uint64_t time_ns, uint64_t sample_bytes,
@@ -222,12 +222,12 @@ static void test_report(void **state)
 	FILE *out = open_memstream(&text, &bytes);
 	(void)state;
 
-	report_modes_print(out, &meta);
+	modes_print(out, &meta);
 	meta.changes[2] =
 		(struct snapshot_change){.since_ns = 15000000000, .mode = EVENT_MODE_GROWTH};
-	report_modes_print(out, &meta);
+	modes_print(out, &meta);
 	meta.change_count = 0;
-	report_modes_print(out, &meta);
+	modes_print(out, &meta);
 	fclose(out);
 	assert_string_equal(
 		text, "Modes: exact 0.0-12.3 s; census 12.3-15.0 s (probes took 31.0 % of "

@@ -1,0 +1,443 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Allocations and frees. EVENT_REALLOC removes the old block from the table, because another thread
+ * may be given its address before the realloc returns, and saves it with its thread.
+ * EVENT_REALLOC_DONE discards the saved block and adds the new one; EVENT_REALLOC_FAIL restores it.
+ * A thread has at most one pending realloc per layer: an older one that never ended is discarded.
+ */
+#include <errno.h>
+
+#include "base/array.h"
+#include "process_tables/process_tables.h"
+#include "snapshot/estimate.h"
+
+static enum event_layer layer_of(uint32_t api)
+{
+	return (api & EVENT_API_MASK) == EVENT_API_NATIVE ? EVENT_LAYER_NATIVE : EVENT_LAYER_PYTHON;
+}
+
+int state_tables_new(struct blocks *tables[EVENT_LAYER_TABLES], struct account *account)
+{
+	int err = blocks_new(&tables[EVENT_LAYER_PYTHON], account);
+
+	return err ? err : blocks_new(&tables[EVENT_LAYER_NATIVE], account);
+}
+
+/* The heap walk reads the interpreter's own count at an unknown moment, so the range is tracked. */
+static void large_change(struct process_state *process, int by)
+{
+	struct census *census = &process->census;
+	uint64_t *count = &process->info.large_blocks;
+
+	*count += (uint64_t)(int64_t)by;
+	if (*count < census->large_low)
+		census->large_low = *count;
+	if (*count > census->large_high)
+		census->large_high = *count;
+}
+
+void state_block_gone(struct process_state *process, enum event_layer layer,
+		      const struct block *block)
+{
+	process->info.tables[layer].live_bytes -=
+		estimate_bytes(process->info.sample_bytes, block->bytes);
+	process->info.tables[layer].live_blocks--;
+	large_change(process, -(int)block->large);
+	process->info.rounded_blocks -= block->rounded;
+	if (layer == EVENT_LAYER_PYTHON)
+		state_window_gone(process, block);
+}
+
+int state_block_put(struct process_state *process, enum event_layer layer,
+		    const struct block *block)
+{
+	struct trace_process *info = &process->info;
+	struct trace_table *table = &info->tables[layer];
+	int needs_walk = layer == EVENT_LAYER_PYTHON && state_needs_walk(info);
+	uint64_t bytes = estimate_bytes(info->sample_bytes, block->bytes);
+	struct block old;
+
+	if (!block->address || bytes > TRACE_BYTES_MAX - table->live_bytes)
+		return -EBADMSG;
+	int replaced = blocks_put(process->blocks[layer], block, &old);
+	if (replaced < 0)
+		return replaced;
+	if (replaced) {
+		state_block_gone(process, layer, &old);
+		/*
+		 * Where heap walks find deaths, a pooled block is often replaced without a free;
+		 * that is not counted.
+		 */
+		table->replaced += !old.pooled || !needs_walk;
+	}
+	table->live_bytes += bytes;
+	table->live_blocks++;
+	large_change(process, block->large);
+	info->rounded_blocks += block->rounded;
+	if (!needs_walk && table->live_bytes > table->peak_bytes)
+		table->peak_bytes = table->live_bytes;
+	return 0;
+}
+
+/*
+ * Sets whether the block is in a pool or was passed on to malloc, because it is too large or has 0
+ * bytes.
+ */
+static void location_set(struct block *block, uint32_t domain, int was_large)
+{
+	int pymalloc = domain == EVENT_API_MEM || domain == EVENT_API_OBJ;
+	uint64_t bytes = block->bytes + (block->hooked ? EVENT_HOOKS_BYTES : 0);
+
+	block->large = was_large || domain == EVENT_API_LARGE ||
+		       (pymalloc && bytes - 1 >= EVENT_SMALL_BYTES);
+	/* In growth mode the block is a whole pool. */
+	block->pooled = domain == EVENT_API_POOL || (pymalloc && !block->large);
+	/*
+	 * A passed-on block of 1 byte was requested with 0: pymalloc serves a real 1-byte request
+	 * itself.
+	 */
+	if (domain == EVENT_API_LARGE && bytes == 1)
+		block->bytes = 0;
+}
+
+/*
+ * The thread of a record, created at first use; NULL: no memory. Borrowed until the next one is
+ * created.
+ */
+static struct thread_entry *thread_find(struct process_state *process, uint32_t tid)
+{
+	uint32_t index;
+
+	if (process->thread_count && process->last_tid == tid)
+		return &process->threads[process->last_thread];
+	index = id_map_find(&process->tids, tid);
+	if (index == ID_MAP_NONE) {
+		int err = array_reserve_in(process->account, &process->threads,
+					   &process->thread_capacity, process->thread_count, 1,
+					   sizeof(*process->threads));
+		if (!err)
+			err = id_map_put(&process->tids, tid, (uint32_t)process->thread_count);
+		if (err)
+			return NULL;
+		index = (uint32_t)process->thread_count++;
+		process->threads[index] = (struct thread_entry){0};
+	}
+	process->last_tid = tid;
+	process->last_thread = index;
+	return &process->threads[index];
+}
+
+static void thread_did(struct process_state *process, const struct event_header *header,
+		       enum event_layer layer, uint64_t address, int freed)
+{
+	struct thread_entry *thread = thread_find(process, header->tid);
+
+	if (thread && layer == EVENT_LAYER_NATIVE) {
+		thread->native_freed = freed ? address : 0;
+	} else if (thread) {
+		thread->last_freed = freed;
+		thread->last_address = address;
+	}
+}
+
+/* The size class that pymalloc rounds the block up to. */
+static uint64_t class_bytes(const struct block *block)
+{
+	uint64_t bytes = block->bytes + (block->hooked ? EVENT_HOOKS_BYTES : 0);
+
+	return (bytes ? bytes + EVENT_BLOCK_STEP - 1 : EVENT_BLOCK_STEP) / EVENT_BLOCK_STEP *
+	       EVENT_BLOCK_STEP;
+}
+
+static uint64_t allocator_address(const struct block *block)
+{
+	return block->address - (block->hooked ? EVENT_HOOKS_BEFORE : 0);
+}
+
+/* The address of the block's pool; 0: not in a pool, or the size of pools is unknown. */
+static uint64_t pool_of(const struct process_state *process, const struct block *block)
+{
+	uint64_t bytes = process->info.pool_bytes;
+
+	return block->pooled && bytes ? allocator_address(block) / bytes * bytes : 0;
+}
+
+/*
+ * A pool that is reinitialised for another size class hands out its first block first, so that
+ * block determines the pool's size. Without memory the size stays unknown.
+ */
+static void pool_note(struct process_state *process, const struct block *block)
+{
+	uint64_t pool = pool_of(process, block), bytes = class_bytes(block);
+
+	if (pool && allocator_address(block) == pool + EVENT_POOL_HEADER_BYTES &&
+	    bytes <= process->info.pool_bytes)
+		id_map_put(&process->pools, pool, (uint32_t)bytes);
+}
+
+/*
+ * The layout of the block's pool: returns the block size, 0 if unknown, and the address of the
+ * first block.
+ */
+static uint32_t pool_division(const struct process_state *process, const struct block *block,
+			      uint64_t *first)
+{
+	uint64_t pool = pool_of(process, block);
+	uint32_t bytes = pool ? id_map_find(&process->pools, pool) : ID_MAP_NONE;
+
+	*first = pool + EVENT_POOL_HEADER_BYTES;
+	return bytes == ID_MAP_NONE ? 0 : bytes;
+}
+
+/*
+ * Is the address a block boundary in the pool's current layout? 0 if not, or if the layout is
+ * unknown.
+ */
+static int is_in_place(const struct process_state *process, const struct block *block)
+{
+	uint64_t first;
+	uint32_t bytes = pool_division(process, block, &first);
+
+	return bytes && !((allocator_address(block) - first) % bytes);
+}
+
+const struct block *state_block_containing(const struct process_state *process,
+					   enum event_layer layer, uint64_t address)
+{
+	const struct block *block = blocks_containing(process->blocks[layer], address), *other;
+	uint64_t first = 0;
+	uint32_t bytes = block ? pool_division(process, block, &first) : 0;
+
+	if (!bytes || is_in_place(process, block))
+		return block;
+	first += block->hooked ? EVENT_HOOKS_BEFORE : 0;
+	if (address < first)
+		return block;
+	other = blocks_find(process->blocks[layer], address - (address - first) % bytes,
+			    block->domain);
+	return other ? other : block;
+}
+
+/* before: the old block of a realloc, which may have kept its address. */
+static int event_put(struct process_state *process, const struct event_alloc *event,
+		     const struct pending *before)
+{
+	struct block block = {.address = event->address,
+			      .bytes = event->bytes,
+			      .epoch = process->census.epoch,
+			      .hooked = !!(event->api & EVENT_API_HOOKED),
+			      .rounded = !!(event->api & EVENT_API_ROUNDED),
+			      .domain = event->domain};
+	enum event_layer layer = layer_of(event->api);
+	int err;
+
+	if (event->bytes > TRACE_BYTES_MAX)
+		return -EBADMSG;
+	block.stack = state_stack_index(process, event->stack_id) & BLOCK_STACK_MAX;
+	location_set(&block, event->api & EVENT_API_MASK,
+		     before->state != PENDING_NONE && before->block.large);
+	if (layer == EVENT_LAYER_PYTHON && state_window_skips(process, &block))
+		return 0;
+	err = state_block_put(process, layer, &block);
+	if (err)
+		return err;
+	if (layer == EVENT_LAYER_PYTHON)
+		state_window_sight(process, &block);
+	if (!event->domain)
+		thread_did(process, &event->header, layer, event->address, 0);
+	if (before->state == PENDING_NONE || before->block.address != block.address)
+		pool_note(process, &block);
+	if (block.stack && !process->stacks[block.stack].known) {
+		process->stacks[block.stack].waiting++;
+		process->info.counters.stacks_unknown++;
+	}
+	return 0;
+}
+
+int state_alloc(struct process_state *process, const struct event_alloc *event)
+{
+	static const struct pending none;
+	int err = event_put(process, event, &none);
+
+	if (err != -EBADMSG)
+		process->info.tables[layer_of(event->api)].allocs++;
+	return err;
+}
+
+/* The address of the block as the allocator sees it. */
+static uint64_t block_start(const struct event_free *event)
+{
+	return event->address - (event->api & EVENT_API_HOOKED ? EVENT_HOOKS_BEFORE : 0);
+}
+
+/* Updates state other than the table when a block is freed. */
+static void block_died(struct process_state *process, const struct event_free *event)
+{
+	enum event_layer layer = layer_of(event->api);
+
+	if (event->domain)
+		return;
+	thread_did(process, &event->header, layer, block_start(event), 1);
+	if (layer == EVENT_LAYER_PYTHON)
+		state_census_died(process, block_start(event));
+}
+
+/*
+ * operator delete has already reported this free and now calls free(); the address cannot have been
+ * reused yet.
+ */
+static int freed_again(struct process_state *process, const struct event_free *event)
+{
+	uint32_t index = id_map_find(&process->tids, event->header.tid);
+
+	return layer_of(event->api) == EVENT_LAYER_NATIVE && index != ID_MAP_NONE &&
+	       process->threads[index].native_freed == event->address;
+}
+
+int state_free(struct process_state *process, const struct event_free *event)
+{
+	enum event_layer layer = layer_of(event->api);
+	struct trace_table *table = &process->info.tables[layer];
+	struct block old;
+
+	if (blocks_take(process->blocks[layer], event->address, event->domain, &old))
+		state_block_gone(process, layer, &old);
+	else if (freed_again(process, event))
+		return 0;
+	else
+		table->frees_unknown++;
+	table->frees++;
+	block_died(process, event);
+	return 0;
+}
+
+int state_realloc(struct process_state *process, const struct event_free *event)
+{
+	enum event_layer layer = layer_of(event->api);
+	struct thread_entry *thread = thread_find(process, event->header.tid);
+	struct pending lost = {0}, *pending = thread ? &thread->pending[layer] : &lost;
+
+	pending->state = PENDING_UNSEEN;
+	if (blocks_take(process->blocks[layer], event->address, event->domain, &pending->block)) {
+		pending->state = PENDING_TAKEN;
+		state_block_gone(process, layer, &pending->block);
+	} else {
+		pending->block.address = event->address;
+		/* Not on Python's heap, so malloc serves it, and keeps it if it shrinks. */
+		pending->block.large = layer == EVENT_LAYER_PYTHON && process->census.known &&
+				       !address_set_has(&process->census.old, event->address);
+	}
+	block_died(process, event);
+	return 0;
+}
+
+/* Ends the thread's pending realloc. */
+static struct pending pending_end(struct process_state *process, enum event_layer layer,
+				  uint32_t tid)
+{
+	struct thread_entry *thread = thread_find(process, tid);
+	struct pending ended = {0};
+
+	if (thread) {
+		ended = thread->pending[layer];
+		thread->pending[layer].state = PENDING_NONE;
+	}
+	return ended;
+}
+
+int state_realloc_done(struct process_state *process, const struct event_alloc *event)
+{
+	enum event_layer layer = layer_of(event->api);
+	struct pending pending = pending_end(process, layer, event->header.tid);
+
+	process->info.tables[layer].reallocs++;
+	if (pending.state == PENDING_UNSEEN)
+		process->info.tables[layer].frees_unknown++;
+	return event_put(process, event, &pending);
+}
+
+int state_realloc_fail(struct process_state *process, const struct event_free *event)
+{
+	enum event_layer layer = layer_of(event->api);
+	struct pending pending = pending_end(process, layer, event->header.tid);
+
+	if (!event->domain) /* the block was not freed after all */
+		thread_did(process, &event->header, layer, event->address, 0);
+	if (pending.state != PENDING_TAKEN ||
+	    blocks_find(process->blocks[layer], pending.block.address, pending.block.domain))
+		return 0;
+	/* A pooled block never left the heap, so it counts as seen by the current walk. */
+	pending.block.epoch = process->census.epoch;
+	return state_block_put(process, layer, &pending.block);
+}
+
+/*
+ * The block of an object starts at the object, 16 bytes before it (the garbage collector's head),
+ * or 32 bytes before it (two more pointers that some types have). Between heap walks the table
+ * still holds dead blocks from a time when the pool had another block size. If several blocks are
+ * candidates, the one that fits the pool's current block size is used.
+ */
+int state_reuse(struct process_state *process, const struct event_alloc *event)
+{
+	static const uint64_t heads[] = {0, 16, 32};
+	const struct blocks *blocks = process->blocks[EVENT_LAYER_PYTHON];
+	uint64_t address = 0;
+
+	for (size_t i = 0; i < sizeof(heads) / sizeof(heads[0]); i++) {
+		const struct block *block =
+			blocks_find(blocks, event->address - heads[i], event->domain);
+
+		if (!block || block->bytes <= heads[i])
+			continue;
+		if (!address || is_in_place(process, block))
+			address = block->address;
+	}
+	state_window_reuse(process, event->address, address, event->domain,
+			   state_stack_index(process, event->stack_id));
+	if (!address)
+		return 0;
+	process->info.counters.reuses++;
+	blocks_retrace(process->blocks[EVENT_LAYER_PYTHON], address, event->domain,
+		       state_stack_index(process, event->stack_id));
+	return 0;
+}
+
+/*
+ * A pending realloc then ends as the realloc of an unknown block. From here on blocks may be older
+ * than the table, even in a process that was traced from its start.
+ */
+int state_clear(struct process_state *process)
+{
+	struct trace_process *info = &process->info;
+	struct blocks *empty[EVENT_LAYER_TABLES] = {NULL};
+	int err = state_tables_new(empty, process->account);
+
+	for (size_t layer = 0; layer < EVENT_LAYER_TABLES; layer++) {
+		struct trace_table *table = &info->tables[layer];
+
+		if (err) {
+			blocks_free(empty[layer]);
+			continue;
+		}
+		blocks_free(process->blocks[layer]);
+		process->blocks[layer] = empty[layer];
+		table->live_bytes = table->live_blocks = table->peak_bytes = 0;
+		table->frees_unknown = table->replaced = 0;
+		for (size_t i = 0; i < process->thread_count; i++)
+			if (process->threads[i].pending[layer].state == PENDING_TAKEN)
+				process->threads[i].pending[layer].state = PENDING_UNSEEN;
+	}
+	if (err)
+		return err;
+	regions_free(&process->regions);
+	state_final_free(process);
+	for (size_t i = 0; i < process->stack_count; i++)
+		process->stacks[i].waiting = 0;
+	info->large_blocks = info->rounded_blocks = 0;
+	info->counters.stacks_unknown = 0;
+	info->coverage = (struct snapshot_coverage){0};
+	state_census_free(&process->census);
+	state_windows_clear(process, info->end_ns);
+	info->from_start = 0;
+	return 0;
+}

@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Stacks. Python frames are interned by {code object, instruction}, native ones by address. So a
+ * stack costs four bytes per frame, and each line is looked up once.
+ */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/array.h"
+#include "layouts/lines.h"
+#include "layouts/offsets.h"
+#include "process_tables/process_tables.h"
+
+static int stack_index(struct process_state *process, uint64_t stack_id, uint32_t *stack)
+{
+	if (!stack_id) {
+		*stack = STACK_EMPTY;
+		return 0;
+	}
+	*stack = id_map_find(&process->stack_ids, stack_id);
+	if (*stack != ID_MAP_NONE)
+		return 0;
+	if (process->stack_count > BLOCK_STACK_MAX)
+		return -EDQUOT;
+	int err = array_reserve_in(process->account, &process->stacks, &process->stack_capacity,
+				   process->stack_count, 1, sizeof(*process->stacks));
+	if (!err)
+		err = id_map_put(&process->stack_ids, stack_id, (uint32_t)process->stack_count);
+	if (err)
+		return err;
+	*stack = (uint32_t)process->stack_count++;
+	process->stacks[*stack] = (struct stack_entry){.total = 1};
+	return 0;
+}
+
+uint32_t state_stack_index(struct process_state *process, uint64_t stack_id)
+{
+	uint32_t stack;
+
+	if (!stack_index(process, stack_id, &stack))
+		return stack;
+	process->info.counters.stacks_dropped++;
+	return STACK_NO_MEMORY;
+}
+
+static int frame_index(struct process_state *process, const struct event_frame *event,
+		       uint32_t *frame)
+{
+	uint32_t code;
+	int err;
+
+	if (event->kind == EVENT_FRAME_NATIVE) {
+		err = state_symbol_index(process, event->code_id, frame);
+		*frame |= STACK_NATIVE;
+		return err;
+	}
+	err = state_code_index(process, event->code_id, &code);
+	if (err)
+		return err;
+	uint64_t key = (uint64_t)code << 32 | (uint32_t)event->lasti;
+	*frame = id_map_find(&process->frame_ids, key);
+	if (*frame != ID_MAP_NONE)
+		return 0;
+	err = array_reserve_in(process->account, &process->frames, &process->frame_capacity,
+			       process->frame_count, 1, sizeof(*process->frames));
+	if (!err)
+		err = id_map_put(&process->frame_ids, key, (uint32_t)process->frame_count);
+	if (err)
+		return err;
+	*frame = (uint32_t)process->frame_count++;
+	process->frames[*frame] = (struct frame_entry){.code = code, .lasti = event->lasti};
+	return 0;
+}
+
+int state_stack(struct process_state *process, const struct event_stack *event)
+{
+	uint32_t index;
+
+	if (event->nframe > EVENT_MAX_FRAMES || !event->stack_id ||
+	    event->header.size < sizeof(*event) + event->nframe * sizeof(event->frames[0]))
+		return -EBADMSG;
+	int err = stack_index(process, event->stack_id, &index);
+	if (!err)
+		err = array_reserve_in(process->account, &process->stack_frames,
+				       &process->stack_frame_capacity, process->stack_frame_count,
+				       event->nframe, sizeof(*process->stack_frames));
+	if (err)
+		return err;
+	struct stack_entry *stack = &process->stacks[index];
+	if (stack->known)
+		return 0;
+	for (uint32_t i = 0; i < event->nframe; i++) {
+		err = frame_index(process, &event->frames[i],
+				  &process->stack_frames[process->stack_frame_count + i]);
+		if (err)
+			return err;
+	}
+	stack->first = process->stack_frame_count;
+	stack->nframe = event->nframe;
+	stack->total = event->total & ~EVENT_STACK_CUT;
+	if (stack->total < event->nframe)
+		stack->total = event->nframe;
+	stack->cut = (event->total & EVENT_STACK_CUT) != 0;
+	if (!stack->total)
+		stack->total = 1; /* shown as one frame, <unknown> */
+	process->stack_frame_count += event->nframe;
+	process->info.counters.stacks_unknown -= stack->waiting;
+	stack->waiting = 0;
+	stack->known = 1;
+	return 0;
+}
+
+/*
+ * The line table, decoded once per version, so that lookups are cheap. 0; -ENOMEM, -EDQUOT;
+ * -ENOTSUP: unknown Python version.
+ */
+static int lines_table(struct process_state *process, struct code_entry *code,
+		       struct lines_table *out)
+{
+	const struct python_offsets *offsets = offsets_for(process->info.python_version >> 16, 0);
+	struct lines_mark *marks;
+	size_t count;
+	int err;
+
+	if (!offsets)
+		return -ENOTSUP;
+	*out = (struct lines_table){.format = offsets->lines,
+				    .first_line = (int)code->first_line,
+				    .data = code->lines,
+				    .bytes = code->lines_bytes};
+	if (code->marked != code->version) {
+		err = lines_mark(out, &marks, &count);
+		if (err)
+			return err;
+		err = account_resize(process->account, code->mark_count * sizeof(*marks),
+				     count * sizeof(*marks));
+		if (err) {
+			free(marks);
+			/* without marks every frame would scan the whole table */
+			code->lines_known = 0;
+			return err;
+		}
+		free(code->marks);
+		code->marks = marks;
+		code->mark_count = (uint32_t)count;
+		code->marked = code->version;
+	}
+	out->marks = code->marks;
+	out->mark_count = code->mark_count;
+	return 0;
+}
+
+/* Resolves the frame from what is known now. */
+static const struct frame_entry *frame_resolve(struct process_state *process, uint32_t index)
+{
+	struct frame_entry *frame = &process->frames[index];
+	struct code_entry *code = &process->codes[frame->code];
+	struct lines_table table;
+
+	if (frame->version == code->version)
+		return frame;
+	frame->version = code->version;
+	frame->frame = (struct trace_frame){process->unknown, process->unknown, 0};
+	frame->unread = 1;
+	if (!code->known)
+		return frame;
+	frame->frame.filename = code->filename;
+	frame->frame.function = code->function;
+	int lines_whole = code->lines_known && code->lines_have == code->lines_bytes &&
+			  !lines_table(process, code, &table);
+	if (lines_whole) {
+		int line = lines_find(&table, frame->lasti);
+		frame->frame.line = line > 0 ? (uint32_t)line : 0;
+	}
+	frame->unread = !code->filename_known || !lines_whole;
+	return frame;
+}
+
+/* Appends the frames that an entry of a stack expands to; returns their number. */
+static uint32_t frames_append(struct process_state *process, uint32_t index, uint32_t capacity,
+			      struct traceback_frames *out)
+{
+	const struct frame_entry *frame;
+
+	if (index & STACK_NATIVE)
+		return state_symbol_frames(process, index & ~STACK_NATIVE, capacity, out);
+	if (!capacity)
+		return 1;
+	frame = frame_resolve(process, index);
+	out->unread += frame->unread;
+	out->frames[out->count++] = frame->frame;
+	return 1;
+}
+
+void state_traceback(struct process_state *process, uint32_t traceback,
+		     struct traceback_frames *out)
+{
+	const struct stack_entry *stack = &process->stacks[traceback];
+
+	out->count = out->unread = out->unnamed = out->slow = 0;
+	out->total = stack->total - stack->nframe;
+	for (uint32_t i = 0; i < stack->nframe; i++)
+		out->total += frames_append(process, process->stack_frames[stack->first + i],
+					    process->info.nframe - out->count, out);
+	if (out->count)
+		return;
+	out->frames[out->count++] = (struct trace_frame){process->unknown, process->unknown, 0};
+	out->total = stack->total;
+}
+
+enum snapshot_unknown state_unknown(struct process_state *process, uint32_t traceback)
+{
+	const struct stack_entry *stack = &process->stacks[traceback];
+	const struct symbol_entry *symbol;
+	const struct code_entry *code;
+	uint32_t first;
+
+	if (traceback == STACK_NO_MEMORY)
+		return UNKNOWN_NO_MEMORY;
+	if (!stack->known)
+		return UNKNOWN_NO_STACK;
+	if (!stack->nframe)
+		return UNKNOWN_NO_FRAME;
+	first = process->stack_frames[stack->first];
+	if (first & STACK_NATIVE) {
+		symbol = &process->symbols[first & ~STACK_NATIVE];
+		return symbol->count && process->symbol_frames[symbol->first].filename !=
+						process->unknown
+			       ? SNAPSHOT_UNKNOWNS
+			       : UNKNOWN_NO_FILE;
+	}
+	code = &process->codes[process->frames[first].code];
+	if (!code->known)
+		return UNKNOWN_NO_CODE;
+	return code->filename == process->unknown ? UNKNOWN_NO_NAME : SNAPSHOT_UNKNOWNS;
+}

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "process_tables/process_tables.h"
+
+#include <stdlib.h>
+
+#include "base/array.h"
+
+void state_account(struct process_state *process, struct account *account)
+{
+	process->account = process->regions.account = account;
+	process->census.old.account = process->census.died.account = account;
+	state_windows_account(&process->windows, account);
+	process->stack_ids.account = process->frame_ids.account = process->code_ids.account =
+		account;
+	process->symbol_ids.account = process->tids.account = process->pools.account = account;
+}
+
+void state_tables_free(struct process_state *process)
+{
+	struct account *account = process->account;
+
+	for (size_t i = 0; i < process->code_count; i++) {
+		free(process->codes[i].lines);
+		free(process->codes[i].marks);
+		account_uncharge(account, process->codes[i].lines_capacity);
+		account_uncharge(account, process->codes[i].mark_count * sizeof(struct lines_mark));
+	}
+	for (size_t i = 0; i < EVENT_LAYER_TABLES; i++)
+		blocks_free(process->blocks[i]);
+	regions_free(&process->regions);
+	state_windows_free(&process->windows);
+	id_map_free(&process->stack_ids);
+	id_map_free(&process->frame_ids);
+	id_map_free(&process->code_ids);
+	id_map_free(&process->symbol_ids);
+	id_map_free(&process->tids);
+	id_map_free(&process->pools);
+	array_release(account, &process->stacks, &process->stack_capacity,
+		      sizeof(*process->stacks));
+	array_release(account, &process->stack_frames, &process->stack_frame_capacity,
+		      sizeof(*process->stack_frames));
+	array_release(account, &process->frames, &process->frame_capacity,
+		      sizeof(*process->frames));
+	array_release(account, &process->codes, &process->code_capacity, sizeof(*process->codes));
+	array_release(account, &process->symbols, &process->symbol_capacity,
+		      sizeof(*process->symbols));
+	array_release(account, &process->symbol_frames, &process->symbol_frame_capacity,
+		      sizeof(*process->symbol_frames));
+	array_release(account, &process->threads, &process->thread_capacity,
+		      sizeof(*process->threads));
+	state_census_free(&process->census);
+	strings_free(process->strings);
+}
+
+void state_final_free(struct process_state *process)
+{
+	snapshot_free(process->final);
+	account_uncharge(process->account, process->final_bytes);
+	process->final = NULL;
+	process->final_bytes = 0;
+}
+
+uint32_t state_layers(uint32_t mode)
+{
+	uint32_t layers = 0;
+
+	if (mode & EVENT_MODE_NATIVE)
+		layers |= 1u << EVENT_LAYER_NATIVE;
+	if (mode & EVENT_MODE_MAPPED)
+		layers |= 1u << EVENT_LAYER_MMAP;
+	/*
+	 * Older captures have no layer flags: they imply Python's layer, and mapped memory only in
+	 * growth mode.
+	 */
+	if (mode & EVENT_MODE_PYTHON || !layers ||
+	    (!(mode & EVENT_MODE_NATIVE) && (mode & EVENT_MODE_MASK) == EVENT_MODE_GROWTH))
+		layers |= 1u << EVENT_LAYER_PYTHON;
+	return layers;
+}
+
+enum event_layer trace_first_layer(const struct trace_process *process)
+{
+	for (int layer = 0; layer < EVENT_LAYERS; layer++)
+		if (process->layers & 1u << layer)
+			return layer;
+	return EVENT_LAYER_PYTHON;
+}

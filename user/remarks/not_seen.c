@@ -1,0 +1,318 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "remarks/not_seen.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "remarks/not_seen_heap.h"
+#include "remarks/not_seen_losses.h"
+#include "stats/explained.h"
+#include "text/size.h"
+#include "text/text.h"
+
+#define RSS_OLD_NS         100000000
+#define COVERAGE_REMARKED  990u /* permille: a process with less gets a remark */
+#define PROCESSES_REMARKED 10u
+
+/* Growth mode counts pools in place of small blocks. */
+static const char *units(const struct snapshot *snapshot)
+{
+	return snapshot_is_growth(snapshot) ? "pools" : "blocks";
+}
+
+/*
+ * Blocks outside the sample are not traced, by intent: the lines below are read with that in mind.
+ */
+static void sample_print(FILE *out, const struct snapshot_meta *meta)
+{
+	char text[32];
+
+	if (meta->sample_bytes)
+		fprintf(out,
+			"  sampled: one block for every %s allocated (--sample); sizes and counts "
+			"above are estimates, ± one standard error; event counts below are those "
+			"of the sample\n",
+			size_text(text, meta->sample_bytes));
+}
+
+static void older_print(FILE *out, const struct snapshot *snapshot)
+{
+	const struct snapshot_meta *meta = &snapshot->meta;
+	char text[32];
+
+	fputs("  older than the trace: ", out);
+	if (meta->from_start) {
+		fputs("nothing, the process was traced from its start\n", out);
+		return;
+	}
+	if (meta->coverage_known) {
+		/* A new block that is not in the sample may reuse the address of an older one. */
+		fprintf(out, "%s%s %s", meta->sample_bytes ? "at most " : "",
+			text_count(text, meta->coverage.old_blocks), units(snapshot));
+		fprintf(out, " (%s) on the heap are not in the report",
+			size_text(text, meta->coverage.old_bytes));
+	} else {
+		fprintf(out, "%s from before the attach are not in the report (not measured)",
+			snapshot->meta.layer == EVENT_LAYER_MMAP ? "regions" : units(snapshot));
+	}
+	if (meta->frees_unknown && !meta->sample_bytes)
+		fprintf(out, "; %s frees were of blocks unknown to the trace",
+			text_count(text, meta->frees_unknown));
+	putc('\n', out);
+}
+
+static void mapped_print(FILE *out, const struct snapshot *snapshot)
+{
+	const struct snapshot_meta *meta = &snapshot->meta;
+	char text[32];
+
+	if (!snapshot_is_growth(snapshot) && !snapshot_has_layer(snapshot, EVENT_LAYER_MMAP))
+		return;
+	if (!snapshot_has_layer(snapshot, EVENT_LAYER_MMAP))
+		fputs("  mapped memory: not traced\n", out);
+	else
+		fprintf(out,
+			"  mapped memory: memory mapped or reserved before the %s, file mappings, "
+			"and whether pages were touched\n",
+			meta->from_start ? "start" : "attach");
+	if (meta->regions_dropped)
+		fprintf(out, "  changes of mapped memory beyond the limit: %s\n",
+			text_count(text, meta->regions_dropped));
+}
+
+/* malloc's heaps are not walked: the number of blocks older than the trace is unknown. */
+static void native_print(FILE *out, const struct snapshot *snapshot)
+{
+	const struct snapshot_meta *meta = &snapshot->meta;
+	int first = meta->layer == EVENT_LAYER_NATIVE;
+	const struct snapshot_table *table = &meta->native;
+	char text[32];
+
+	if (!snapshot_has_layer(snapshot, EVENT_LAYER_NATIVE))
+		return;
+	/* The lines above cover the first layer. */
+	if (!first && !meta->from_start)
+		fputs("  native blocks from before the attach are not in the report (not "
+		      "measured)\n",
+		      out);
+	if (!first && table->frees_unknown)
+		fprintf(out, "  native frees of blocks unknown to the trace: %s\n",
+			text_count(text, table->frees_unknown));
+	if (!first && table->replaced)
+		fprintf(out,
+			"  native blocks freed unseen (their address was allocated again): %s\n",
+			text_count(text, table->replaced));
+	if (meta->frames_unnamed)
+		fprintf(out, "  native frames known only by their address: %s\n",
+			text_count(text, meta->frames_unnamed));
+	if (meta->frames_slow)
+		fprintf(out, "  native frames whose files took too long to read: %s\n",
+			text_count(text, meta->frames_slow));
+	fprintf(out, "  native tracebacks that end early, in code without frame pointers: %s\n",
+		meta->stacks_cut ? text_count(text, meta->stacks_cut) : "none");
+}
+
+/*
+ * The remarks about one of several processes, separated by "; ". Returns their number. out NULL:
+ * only counts.
+ */
+static int remarks_print(FILE *out, const struct snapshot_meta *meta)
+{
+	const struct snapshot_coverage *counts = &meta->coverage;
+	unsigned int seen = not_seen_permille(counts->seen_blocks, counts->new_blocks);
+	int remarks = 0;
+
+	if (meta->layer == EVENT_LAYER_PYTHON && !meta->coverage_known) {
+		remarks++;
+		if (out)
+			fputs("its heap was not read", out);
+	} else if (snapshot_is_unread(meta)) {
+		remarks++;
+		if (out)
+			fprintf(out, "its heap was last read %.1f ms before %s end",
+				(double)meta->unread_ns / 1e6,
+				strcmp(meta->moment, "running") ? "its" : "the");
+		if (out && meta->ending.failed == EVENT_CENSUS_CUT)
+			fprintf(out, " (at its end %" PRIu64 " arenas, at most %" PRIu64 " not)",
+				meta->ending.arenas, meta->ending.arenas_unread);
+	}
+	if (counts->new_blocks && !meta->sample_bytes && seen < COVERAGE_REMARKED && ++remarks &&
+	    out)
+		fprintf(out, "%scoverage %u.%u %%", remarks > 1 ? "; " : "", seen / 10, seen % 10);
+	if (counts->pools_unreadable && ++remarks && out)
+		fprintf(out, "%s%" PRIu64 " pools could not be read", remarks > 1 ? "; " : "",
+			counts->pools_unreadable);
+	if (meta->change_count && ++remarks && out)
+		fprintf(out, "%sits mode changed (report --pid %u shows when)",
+			remarks > 1 ? "; " : "", meta->pid);
+	return remarks;
+}
+
+static void processes_print(FILE *out, const struct snapshot *snapshot)
+{
+	size_t found = 0;
+
+	for (size_t i = 0; i < snapshot->process_count; i++) {
+		const struct snapshot_meta *meta = &snapshot->processes[i];
+
+		if (!remarks_print(NULL, meta) || found++ >= PROCESSES_REMARKED)
+			continue;
+		fprintf(out, "  PID %u (", meta->pid);
+		text_print(out, meta->name);
+		fputs("): ", out);
+		remarks_print(out, meta);
+		putc('\n', out);
+	}
+	if (found > PROCESSES_REMARKED)
+		fprintf(out, "  and so for %zu more processes (report --pid PID)\n",
+			found - PROCESSES_REMARKED);
+}
+
+/*
+ * The memory that the processes have resident, and how much of it the report accounts for. lead,
+ * end: printed before and after.
+ */
+static void rss_print(FILE *out, const struct snapshot *snapshot, const struct not_seen_opts *opts,
+		      const char *lead, const char *end)
+{
+	const struct snapshot_meta *meta = &snapshot->meta;
+	size_t processes = snapshot_process_count(snapshot);
+	struct explained explained;
+	char rss[32], bytes[32];
+
+	if (!opts->whole || !explained_read(snapshot, &explained))
+		return;
+	fprintf(out, "%sRSS %s", lead, size_text(rss, explained.rss_bytes));
+	if (processes > explained.processes)
+		fprintf(out, " of %zu of %zu processes", explained.processes, processes);
+	else if (processes > 1)
+		fprintf(out, " of %zu processes", processes);
+	if (meta->rss_age_ns >= RSS_OLD_NS)
+		fprintf(out, ", read %.1f s before", (double)meta->rss_age_ns / 1e9);
+	fprintf(out, ": %s%s in this report", meta->sample_bytes ? "~" : "",
+		size_text(bytes, explained.bytes));
+	for (int layer = EVENT_LAYER_NATIVE; layer < EVENT_LAYERS; layer++)
+		if (!snapshot_has_layer(snapshot, layer)) {
+			fputs("; --layer all shows more", out);
+			break;
+		}
+	fputs(end, out);
+}
+
+static int heap_is_well(const struct snapshot_meta *meta)
+{
+	const struct snapshot_coverage *counts = &meta->coverage;
+
+	if (meta->layer != EVENT_LAYER_PYTHON)
+		return 1;
+	return meta->coverage_known &&
+	       not_seen_permille(counts->seen_blocks, counts->new_blocks) >= COVERAGE_REMARKED &&
+	       not_seen_permille(counts->seen_bytes, counts->new_bytes) >= COVERAGE_REMARKED &&
+	       counts->large_seen >= counts->large_new && !counts->pools_unreadable &&
+	       !counts->frozen_ns && meta->ending.failed != EVENT_CENSUS_CUT &&
+	       !snapshot_is_unread(meta);
+}
+
+static int stacks_are_well(const struct snapshot_meta *meta)
+{
+	for (size_t i = 0; i < SNAPSHOT_UNKNOWNS; i++)
+		if (meta->unknown[i].blocks)
+			return 0;
+	return !(meta->frames_unknown | meta->frames_unnamed | meta->frames_slow |
+		 meta->stacks_cut | meta->stacks_unknown | meta->loss[LOSS_FRAME_FAULT] |
+		 meta->loss[LOSS_NO_THREAD]);
+}
+
+static int blocks_are_well(const struct snapshot_meta *meta)
+{
+	return !(meta->replaced | meta->native.replaced | meta->native.frees_unknown |
+		 meta->blocks_dropped | meta->stacks_dropped | meta->codes_dropped |
+		 meta->symbols_dropped | meta->walks_dropped | meta->records_malformed) &&
+	       !(meta->from_start && meta->frees_unknown);
+}
+
+/*
+ * Is nothing missing beyond what every trace lacks? Growth mode and mapped memory always print in
+ * full what they leave out.
+ */
+static int is_all_well(const struct snapshot *snapshot)
+{
+	const struct snapshot_meta *meta = &snapshot->meta;
+
+	for (size_t i = 0; i < snapshot->process_count; i++)
+		if (remarks_print(NULL, &snapshot->processes[i]))
+			return 0;
+	return !snapshot_lost_events(snapshot) && !meta->sample_bytes &&
+	       !snapshot_is_growth(snapshot) && !snapshot_has_layer(snapshot, EVENT_LAYER_MMAP) &&
+	       heap_is_well(meta) && stacks_are_well(meta) && blocks_are_well(meta);
+}
+
+/*
+ * "53,843 blocks (4807 KiB) older than the trace; no event lost, 100.0 % of 13 new small blocks
+ * traced".
+ */
+static void well_print(FILE *out, const struct snapshot *snapshot, const struct not_seen_opts *opts)
+{
+	const struct snapshot_meta *meta = &snapshot->meta;
+	const struct snapshot_coverage *counts = &meta->coverage;
+	char text[32];
+
+	if (!meta->from_start && meta->coverage_known) {
+		fprintf(out, " %s blocks", text_count(text, counts->old_blocks));
+		fprintf(out, " (%s) older than the trace;", size_text(text, counts->old_bytes));
+	} else if (!meta->from_start) {
+		fputs(" blocks older than the trace (not measured);", out);
+	}
+	fputs(" no event lost", out);
+	if (meta->coverage_known && counts->new_blocks) {
+		unsigned int seen = not_seen_permille(counts->seen_blocks, counts->new_blocks);
+
+		fprintf(out, ", %u.%u %% of %s new small blocks traced", seen / 10, seen % 10,
+			text_count(text, counts->new_blocks));
+	}
+	if (meta->rounded_blocks)
+		fprintf(out, ", %s of them with a rounded size",
+			text_count(text, meta->rounded_blocks));
+	rss_print(out, snapshot, opts, "; ", "");
+	putc('\n', out);
+}
+
+void not_seen_print(FILE *out, const struct snapshot *snapshot, const struct not_seen_opts *opts)
+{
+	int known = strcmp(snapshot->meta.mode, SNAPSHOT_TRACEMALLOC) != 0;
+
+	fprintf(out, opts->color ? "\033[1m%s:\033[0m" : "%s:", opts->title);
+	if (known && is_all_well(snapshot)) {
+		well_print(out, snapshot, opts);
+		return;
+	}
+	putc('\n', out);
+	if (!known) {
+		fputs("  not known: tracemalloc's files do not say what was allocated before it "
+		      "started\n",
+		      out);
+		return;
+	}
+	sample_print(out, &snapshot->meta);
+	not_seen_lost_print(out, snapshot);
+	older_print(out, snapshot);
+	if (snapshot->meta.layer == EVENT_LAYER_PYTHON)
+		not_seen_coverage_print(out, snapshot);
+	native_print(out, snapshot);
+	mapped_print(out, snapshot);
+	not_seen_unread_heap_print(out, snapshot);
+	not_seen_unread_print(out, &snapshot->meta);
+	rss_print(out, snapshot, opts, "  ", "\n");
+	processes_print(out, snapshot);
+}
+
+void not_seen_brief_print(FILE *out, const struct snapshot *snapshot)
+{
+	if (strcmp(snapshot->meta.mode, SNAPSHOT_TRACEMALLOC)) {
+		sample_print(out, &snapshot->meta);
+		not_seen_lost_print(out, snapshot);
+		older_print(out, snapshot);
+	}
+	fputs("  for all that was not seen: tracer report FILE\n", out);
+}

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "text/text.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* Bytes of the well-formed UTF-8 character at c; 0: there is none. The text ends with a NUL. */
+static int character_bytes(const unsigned char *c)
+{
+	int bytes = *c < 0x80                 ? 1
+		    : *c >= 0xc2 && *c < 0xe0 ? 2
+		    : *c >> 4 == 0xe          ? 3
+		    : *c >= 0xf0 && *c < 0xf5 ? 4
+					      : 0;
+
+	for (int i = 1; i < bytes; i++)
+		if (c[i] >> 6 != 2)
+			return 0;
+	/* Overlong forms, surrogates, beyond U+10FFFF. */
+	if ((*c == 0xe0 && c[1] < 0xa0) || (*c == 0xed && c[1] >= 0xa0) ||
+	    (*c == 0xf0 && c[1] < 0x90) || (*c == 0xf4 && c[1] >= 0x90))
+		return 0;
+	return bytes;
+}
+
+/* Writes the printable form of one character to shown; advances *at. */
+static const char *character_show(char shown[5], const unsigned char **at)
+{
+	const unsigned char *c = *at;
+	int bytes = character_bytes(c);
+
+	/* C1 controls are two bytes in UTF-8 (c2 80 .. c2 9f). */
+	if (bytes == 2 && c[0] == 0xc2 && c[1] < 0xa0)
+		c++;
+	else if (bytes > 1 || (bytes && *c >= 0x20 && *c != 0x7f)) {
+		memcpy(shown, c, bytes);
+		shown[bytes] = '\0';
+		*at += bytes;
+		return shown;
+	}
+	*at = c + 1;
+	snprintf(shown, 5, "\\x%02x", *c);
+	return shown;
+}
+
+void text_print(FILE *out, const char *text)
+{
+	char shown[5];
+
+	for (const unsigned char *at = (const unsigned char *)text; *at;)
+		fputs(character_show(shown, &at), out);
+}
+
+size_t text_escape(char *out, size_t capacity, const char *text)
+{
+	size_t length = 0;
+	char shown[5];
+
+	for (const unsigned char *at = (const unsigned char *)text;
+	     *at && length + sizeof(shown) < capacity;) {
+		strcpy(out + length, character_show(shown, &at));
+		length += strlen(shown);
+	}
+	out[length] = '\0';
+	return length;
+}
+
+char *text_count(char out[32], uint64_t count)
+{
+	char digits[24];
+	int size = snprintf(digits, sizeof(digits), "%" PRIu64, count), at = 0;
+
+	for (int i = 0; i < size; i++) {
+		if (i && (size - i) % 3 == 0)
+			out[at++] = ',';
+		out[at++] = digits[i];
+	}
+	out[at] = '\0';
+	return out;
+}

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Escapes untrusted names (files, programs, functions) for a terminal: control characters, C1 ones
+ * included, and invalid UTF-8 are written as \xNN, since names may hold any bytes and terminals
+ * obey control characters.
+ */
+#ifndef TRACER_TEXT_TEXT_H
+#define TRACER_TEXT_TEXT_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+void text_print(FILE *out, const char *text);
+/*
+ * Writes to out, cut to capacity bytes including the NUL; four bytes for each byte of text always
+ * suffice. Returns the length.
+ */
+size_t text_escape(char *out, size_t capacity, const char *text);
+/* "1,234,567". Returns out. */
+char *text_count(char out[32], uint64_t count);
+
+#endif

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Text as in Python's str, a sequence of code points: UTF-8 with lone surrogates (WTF-8); any other
+ * byte is U+DC80 + (byte - 0x80), Python's surrogateescape.
+ */
+#ifndef TRACER_TEXT_UTF8_H
+#define TRACER_TEXT_UTF8_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* The code point at text, which is not empty and ends with a NUL. Returns the bytes taken. */
+size_t utf8_take(const char *text, uint32_t *c);
+/*
+ * The bytes of a Python file name, as os.fsencode() returns them: surrogateescape surrogates become
+ * their byte again. out holds strlen(text) + 1 bytes and may be text. Returns the length.
+ */
+size_t utf8_fsencode(char *out, const char *text);
+/* 1 when CPython's "surrogatepass" codec decodes the bytes: UTF-8, lone surrogates, no NUL. */
+int utf8_valid(const char *text, size_t bytes);
+
+#endif
