@@ -19,7 +19,23 @@
 #include "member/state.h"
 #include "process_plan/plan_target.h"
 
-#define PROBES (ATTACH_POOL_FREES | ATTACH_OTHERS)
+#define PROBES (ATTACH_POOL_FREES | ATTACH_OTHERS | ATTACH_POOLED)
+
+enum event_mode member_plan_mode(enum event_mode mode)
+{
+	return mode == EVENT_MODE_WINDOWS ? EVENT_MODE_CENSUS : mode;
+}
+
+void member_mode_take(struct member *member, enum event_mode mode)
+{
+	member->mode = mode;
+	member->runtime.target.paused = mode == EVENT_MODE_WINDOWS;
+}
+
+unsigned int member_groups(const struct member *member)
+{
+	return member->mode == EVENT_MODE_WINDOWS ? ATTACH_ALL & ~ATTACH_POOLED : ATTACH_ALL;
+}
 
 /* The state of one change. */
 struct change {
@@ -77,13 +93,38 @@ static int plan_begin(struct change *change)
 	struct plan_target_opts opts = change->session->opts.plan;
 	int err;
 
-	opts.python.mode = change->step->mode;
+	opts.python.mode = member_plan_mode(change->step->mode);
 	err = plan_target(change->member->pid, &opts, &change->session->plans, &change->plan);
 	if (err)
 		return err;
 	return change->plan.python.mode == opts.python.mode
 		       ? 0
 		       : error_set(-ENOTSUP, "%s", change->plan.python.mode_why);
+}
+
+/*
+ * From census to windows: what is in the table was seen in a window that has lasted since census
+ * mode began. The probes that only windows have are removed before the plan for the windows is made,
+ * which takes a while.
+ */
+static int windows_take(struct change *change)
+{
+	struct session *session = change->session;
+	struct member *member = change->member;
+	int err;
+
+	session_pull(session);
+	err = change_announce(change);
+	if (err)
+		return err;
+	member->mode = EVENT_MODE_WINDOWS;
+	member_windows_take(session, member);
+	err = plan_begin(change);
+	if (!err)
+		err = member_windows_possible(session, member, &change->plan.python);
+	if (!err)
+		member_windows_begin(session, member, &change->plan);
+	return err;
 }
 
 /*
@@ -147,15 +188,18 @@ static int change_replan(struct change *change)
 	if (change->cost > 0)
 		probes_drop(change);
 	err = plan_begin(change);
+	if (!err && change->step->mode == EVENT_MODE_WINDOWS)
+		err = member_windows_possible(session, member, &change->plan.python);
 	if (err)
 		return err;
 	probes_drop(change);
 	member_planned(member, &change->plan);
+	member_mode_take(member, change->step->mode);
 	err = change_announce(change);
 	if (!err)
 		err = target_update(change, 0);
 	if (!err)
-		err = member_probe(session, member, &change->plan, PROBES);
+		err = member_probe(session, member, &change->plan, PROBES & member_groups(member));
 	if (err || !(member->layers & 1u << EVENT_LAYER_PYTHON))
 		return err;
 	/* A walk of a large heap takes longer than a trial step may: it follows later. */
@@ -163,6 +207,8 @@ static int change_replan(struct change *change)
 	member->census_ns = clock_ns(CLOCK_MONOTONIC);
 	if (change->cost > 0)
 		member_reconcile(session, member, 1, 0);
+	if (member->mode == EVENT_MODE_WINDOWS)
+		member_windows_begin(session, member, &change->plan);
 	return 0;
 }
 
@@ -221,15 +267,24 @@ static int change_off(struct change *change)
 				   &change->member->runtime.target);
 }
 
+/* Are changes between two such modes made in place? */
+static int is_in_place(enum event_mode mode)
+{
+	return mode == EVENT_MODE_EXACT || mode == EVENT_MODE_CENSUS;
+}
+
 static int change_make(struct change *change)
 {
 	struct member *member = change->member;
 	enum event_mode from = member->mode, to = change->step->mode;
 	int err;
 
+	member_windows_end(change->session, member);
 	if (to == EVENT_MODE_OFF)
 		return change_off(change);
-	if (!member->off && from != to && from != EVENT_MODE_GROWTH && to != EVENT_MODE_GROWTH)
+	if (!member->off && from == EVENT_MODE_CENSUS && to == EVENT_MODE_WINDOWS)
+		return windows_take(change);
+	if (!member->off && from != to && is_in_place(from) && is_in_place(to))
 		return to == EVENT_MODE_EXACT ? frees_restore(change) : frees_remove(change);
 	if (!member->off && from == to)
 		return sample_change(change);
@@ -249,6 +304,7 @@ void member_mode_fall_back(struct session *session, struct member *member)
 	int err;
 
 	snprintf(why, sizeof(why), "%s", error_reason(-ENOTSUP));
+	member_windows_end(session, member);
 	member->heap_unreadable = 1;
 	err = change_replan(&change);
 	plan_target_free(&change.plan);

@@ -22,6 +22,7 @@ enum {
 	KEY_SAMPLE,
 	KEY_BUDGET,
 	KEY_OVERHEAD,
+	KEY_WINDOW,
 	KEY_KEEP,
 	KEY_LAYER,
 	KEY_COMM,
@@ -32,6 +33,7 @@ enum {
 #define KEEP_DEFAULT   3
 #define BUDGET_DEFAULT (1ull << 30)
 #define KEEP_MAX       1000
+#define WINDOW_MS_MAX  3600000ul
 
 static const struct argp_option options[] = {
 	{"pid", 'p', "PID[,PID...]", 0,
@@ -75,8 +77,12 @@ static const struct argp_option options[] = {
 	 2},
 	{"overhead", KEY_OVERHEAD, "PERCENT", 0,
 	 "keep the cost of tracing below this share of the target's CPU time by narrowing the "
-	 "mode: exact, census, growth, off (without Python: sparser samples); the report says "
-	 "which mode ran when",
+	 "mode: exact, census, windows (census in parts of the time; figures are then estimates), "
+	 "growth, off (without Python: sparser samples); the report says which mode ran when",
+	 2},
+	{"window", KEY_WINDOW, "ON/OFF", 0,
+	 "trace small blocks of Python only in windows of ON milliseconds, OFF apart on average, at "
+	 "random moments; figures are then estimates",
 	 2},
 	{"layer", KEY_LAYER, "LAYER", 0,
 	 "python: Python's allocators; native: malloc and related functions; mmap: mapped memory; "
@@ -168,6 +174,23 @@ static error_t parse_overhead(struct trace_options *out, const char *arg)
 	if (arg[0] < '0' || arg[0] > '9' || *end || !(percent >= 0.1 && percent <= 100))
 		return cli_reject("--overhead", arg, "percent, from 0.1 to 100");
 	out->session.overhead = percent / 100;
+	return 0;
+}
+
+static error_t parse_window(struct trace_options *out, const char *arg)
+{
+	unsigned long on, off;
+	char *end;
+
+	on = strtoul(arg, &end, 10);
+	if (arg[0] < '0' || arg[0] > '9' || *end != '/' || end[1] < '0' || end[1] > '9')
+		on = 0;
+	off = on ? strtoul(end + 1, &end, 10) : 0;
+	if (*end || !on || !off || on > WINDOW_MS_MAX || off > WINDOW_MS_MAX)
+		return cli_reject("--window", arg,
+				  "milliseconds from 1 to 3600000, for example 40/1000");
+	out->session.window_on_ns = on * 1000000ull;
+	out->session.window_off_ns = off * 1000000ull;
 	return 0;
 }
 
@@ -338,6 +361,8 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		return cli_take_seconds("--snapshot-every", arg, &out->snapshot_ns);
 	case KEY_OVERHEAD:
 		return parse_overhead(out, arg);
+	case KEY_WINDOW:
+		return parse_window(out, arg);
 	case KEY_CAPTURE:
 		out->capture = arg;
 		return 0;
@@ -370,6 +395,14 @@ static int modes_check(const struct trace_options *out)
 		return reject("--sample",
 			      "growth mode does not trace blocks, so there is nothing to sample",
 			      "drop it, or use --mode census or exact");
+	if (out->session.window_on_ns && plan->python.mode != EVENT_MODE_CENSUS)
+		return reject("--window", "windows are of census mode", "drop --mode");
+	if (out->session.window_on_ns && out->session.overhead > 0)
+		return reject("--window", "--overhead chooses the windows itself",
+			      "use one of them");
+	if (out->session.window_on_ns && out->session.sample_bytes)
+		return reject("--window", "a sample of blocks cannot be taken in windows",
+			      "drop it, or --sample");
 	if (growth && plan->python.public_only)
 		return reject("--public", "pools are created by a function that is not public",
 			      "drop it, or use another mode");

@@ -50,14 +50,21 @@ static int pool_count(struct process_state *process, uint64_t address, int by)
 static int sighting_add(struct process_state *process, const struct sighting *sighting)
 {
 	struct sightings *sightings = &process->windows.sightings;
+	struct trace_windows *windows = &process->windows;
 	int known = sightings_find(sightings, sighting->address) != NULL;
-	int err = sightings_put(sightings, sighting);
+	int err = sighting->kind ? 0
+				 : array_reserve_in(windows->account, &windows->fresh,
+						    &windows->fresh_capacity, windows->fresh_count,
+						    1, sizeof(*windows->fresh));
 
-	if (err || known)
-		return err;
-	err = pool_count(process, sighting->address, 1);
-	if (err)
+	if (!err)
+		err = sightings_put(sightings, sighting);
+	if (!err && !known)
+		err = pool_count(process, sighting->address, 1);
+	if (err && !known)
 		sightings_remove(sightings, sighting->address);
+	if (!err && !sighting->kind)
+		windows->fresh[windows->fresh_count++] = sighting->address;
 	return err;
 }
 
@@ -176,19 +183,17 @@ static int window_open(struct trace_windows *windows, uint64_t start_ns)
 static void unchecked_drop(struct process_state *process)
 {
 	struct trace_windows *windows = &process->windows;
-	struct sightings *sightings = &windows->sightings;
 
-	/* Removing may move a later entry to the slot, which is looked at next. */
-	for (size_t i = 0; i < sightings->capacity;) {
-		const struct sighting sighting = sightings->slots[i];
+	for (size_t i = 0; i < windows->fresh_count; i++) {
+		const struct sighting *found =
+			sightings_find(&windows->sightings, windows->fresh[i]);
 
-		if (!sighting.address || sighting.kind) {
-			i++;
+		if (!found || found->kind)
 			continue;
-		}
 		windows->unchecked++;
-		seen_drop(process, sighting.address);
+		seen_drop(process, windows->fresh[i]);
 	}
+	windows->fresh_count = 0;
 }
 
 int state_window(struct process_state *process, const struct event_window *event)

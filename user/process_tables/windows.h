@@ -42,6 +42,9 @@ struct kind_counts {
 struct trace_windows {
 	struct sightings sightings;
 	struct id_map pools; /* address of a pool -> number of sightings in it */
+	/* addresses that were added in the open window; no longer all of them are sightings */
+	uint64_t *fresh;
+	size_t fresh_count, fresh_capacity;
 	struct trace_window *items;
 	size_t count, capacity;
 	struct kind_counts heap; /* of the last complete walk */

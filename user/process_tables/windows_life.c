@@ -27,7 +27,9 @@ void state_windows_free(struct trace_windows *windows)
 	counts_free(&windows->walk, windows->account);
 	array_release(windows->account, &windows->items, &windows->capacity,
 		      sizeof(*windows->items));
-	windows->count = 0;
+	array_release(windows->account, &windows->fresh, &windows->fresh_capacity,
+		      sizeof(*windows->fresh));
+	windows->count = windows->fresh_count = 0;
 }
 
 void state_windows_walked(struct process_state *process, int complete)
@@ -76,6 +78,14 @@ int state_windows_copy(struct trace_windows *out, const struct trace_windows *fr
 		return err;
 	if (from->count)
 		memcpy(out->items, from->items, from->count * sizeof(*out->items));
+	if (from->fresh_count)
+		err = array_reserve_in(out->account, &out->fresh, &out->fresh_capacity, 0,
+				       from->fresh_count, sizeof(*out->fresh));
+	if (err)
+		return err;
+	if (from->fresh_count)
+		memcpy(out->fresh, from->fresh, from->fresh_count * sizeof(*out->fresh));
+	out->fresh_count = from->fresh_count;
 	out->count = from->count;
 	out->open = from->open;
 	return 0;

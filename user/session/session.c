@@ -173,14 +173,24 @@ uint64_t session_records(const struct session *session)
 	return session->records;
 }
 
+uint64_t session_due_ns(const struct session *session)
+{
+	return session_windows_left_ns(session, clock_ns(CLOCK_MONOTONIC));
+}
+
+static double member_share(const struct member *member)
+{
+	return member->mode == EVENT_MODE_WINDOWS && !member->off ? member->windows.share
+								  : member->governor.governor.share;
+}
+
 double session_cost(const struct session *session)
 {
 	double most = session->opts.overhead > 0 ? 0 : -1;
 
 	for (size_t i = 0; i < session->count && most >= 0; i++)
-		if (!session->members[i]->ended &&
-		    session->members[i]->governor.governor.share > most)
-			most = session->members[i]->governor.governor.share;
+		if (!session->members[i]->ended && member_share(session->members[i]) > most)
+			most = member_share(session->members[i]);
 	return most;
 }
 
@@ -278,6 +288,7 @@ int session_drain(struct session *session)
 	now = clock_ns(CLOCK_MONOTONIC);
 	if (session_is_beyond(session, now))
 		return count;
+	session_windows_due(session, now);
 	follow_step(session);
 	now = clock_ns(CLOCK_MONOTONIC);
 	if (count < (int)SESSION_DRAIN_BATCH) {

@@ -1,0 +1,403 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A window:
+ *
+ *   placing   the probes are placed; BPF ignores them (abi_target.paused)
+ *   begin     all are in place: EVENT_WINDOW, and BPF reports
+ *   end       the pools with new blocks are read; BPF ignores the probes again; EVENT_WINDOW
+ *   closing   the kernel removes the probes, in another process, for some tens of milliseconds
+ *
+ * The CPU time from placing to the end of closing that is not the target's own is the loss.
+ * Between windows the pools with blocks that were seen are read a few times a second, so that blocks
+ * that die are noticed before their addresses hold others.
+ */
+#include "member/windows.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "heap/heap_kinds.h"
+#include "member/governor.h"
+#include "member/member.h"
+#include "member/probe.h"
+#include "member/state.h"
+
+#define LOOK_PAUSE_NS   250000000ull
+#define LOOK_STRETCH_NS 10000000ull
+#define LOOK_SHARE      100u        /* looks take at most 1/100 of the time */
+#define LOOK_LAST_NS    20000000ull /* within a window, which is that much longer then */
+#define CLOSING_NS      100000000ull
+/*
+ * The price of a trap was measured at the start, and a busy machine makes it up to three times as
+ * high. Placing and removing cost more than traps: copies of pages, flushes of address translations.
+ */
+#define LOSS_FACTOR 3.0
+#define EDGES_SHARE 0.25
+#define FAILURES    5u /* in a row until windows are given up */
+
+int member_windows_possible(const struct session *session, const struct member *member,
+			    const struct plan *plan)
+{
+	if (attach_is_by_events(session->attach))
+		return error_set(-ENOTSUP, "this kernel removes probes one by one, which takes "
+					   "seconds");
+	if (!(member->layers & 1u << EVENT_LAYER_PYTHON) || member->heap_unreadable)
+		return error_set(-ENOTSUP, "it has no Python heap that can be read");
+	for (size_t i = 0; i < plan->count; i++)
+		if (plan->sites[i].op == ABI_OP_POOL)
+			return 0;
+	return error_set(-ENOTSUP, "the probes of small and of large blocks cannot be told apart");
+}
+
+int member_window_busy(const struct member *member)
+{
+	return member->windows.state >= WINDOW_OPEN;
+}
+
+/* The CPU time of this process, and of the one that holds the probes. */
+static uint64_t own_time(const struct session *session)
+{
+	pid_t holder = attach_holder(session->attach);
+	clockid_t clock;
+
+	return clock_ns(CLOCK_PROCESS_CPUTIME_ID) +
+	       (holder > 0 && !clock_getcpuclockid(holder, &clock) ? clock_ns(clock) : 0);
+}
+
+static struct window_mark mark_now(const struct session *session, const struct member *member)
+{
+	struct window_mark mark = {.time_ns = clock_ns(CLOCK_MONOTONIC)};
+
+	if (session->opts.overhead <= 0)
+		return mark;
+	mark.cpu_ns = clock_ns(member->governor.clock);
+	mark.own_ns = own_time(session);
+	if (attach_hits(session->attach, member->pid, &mark.hits))
+		mark.hits = 0;
+	return mark;
+}
+
+static double hits_cost(const struct session *session, const struct window_mark *from,
+			const struct window_mark *to)
+{
+	double hits = (double)(to->hits >= from->hits ? to->hits - from->hits : to->hits);
+
+	return hits * (session->hit_cost.trap_ns + session->hit_cost.run_ns);
+}
+
+static double cpu_since(const struct window_mark *from, const struct window_mark *to)
+{
+	return to->cpu_ns > from->cpu_ns ? (double)(to->cpu_ns - from->cpu_ns) : 0;
+}
+
+/* CPU time that was lost, at most all of it. */
+static double loss(const struct session *session, const struct window_mark *from,
+		   const struct window_mark *to, double least_share)
+{
+	double cpu_ns = cpu_since(from, to);
+	double cost_ns = LOSS_FACTOR * hits_cost(session, from, to);
+
+	if (cost_ns < least_share * cpu_ns)
+		cost_ns = least_share * cpu_ns;
+	return cost_ns < cpu_ns ? cost_ns : cpu_ns;
+}
+
+static int window_feed(struct session *session, const struct member *member, uint64_t start_ns,
+		       uint64_t end_ns)
+{
+	const struct event_window record = {.header = {.type = EVENT_WINDOW,
+						       .size = sizeof(record),
+						       .time_ns = clock_ns(CLOCK_MONOTONIC),
+						       .tgid = member->pid,
+						       .tid = member->pid},
+					    .start_ns = start_ns,
+					    .end_ns = end_ns};
+
+	return member->ended ? -ESRCH : session_feed(session, &record, sizeof(record));
+}
+
+static int pause_set(struct session *session, struct member *member, int paused)
+{
+	if (member->ended)
+		return -ESRCH;
+	member->runtime.target.paused = paused;
+	return attach_target(session->attach, member->pid, &member->runtime.target);
+}
+
+struct look {
+	struct session *session;
+	const struct member *member;
+};
+
+static int kinds_feed(void *context, const void *record, size_t size)
+{
+	const struct look *look = context;
+
+	return look->member->ended ? -ESRCH : session_feed(look->session, record, size);
+}
+
+/* Reads pools until a time; returns how many of them. */
+static size_t pools_read(struct session *session, const struct member *member,
+			 const uint64_t *pools, size_t count, uint64_t until_ns)
+{
+	struct look look = {session, member};
+	const struct heap_kinds_opts opts = {
+		.until_ns = until_ns, .record = kinds_feed, .context = &look};
+	size_t done = 0;
+	int err;
+
+	session_pull(session);
+	if (!count || member->ended)
+		return 0;
+	err = heap_kinds_read(&member->runtime, pools, count, &opts, &done);
+	if (err && err != -ESRCH)
+		log_debug("PID %d: pools could not be read: %s", member->pid, error_reason(err));
+	return done;
+}
+
+/* Within a window: the blocks that are not shown here are dropped at its end. */
+static void look_fresh(struct session *session, const struct member *member)
+{
+	uint64_t *pools;
+	size_t count;
+
+	session_pull(session);
+	if (trace_sighted_pools(session->trace, member->index, 1, &pools, &count))
+		return;
+	pools_read(session, member, pools, count, clock_ns(CLOCK_MONOTONIC) + LOOK_LAST_NS);
+	free(pools);
+}
+
+/* Between windows: all pools in turn, as many as there is time for. */
+static void look_all(struct session *session, struct member *member)
+{
+	struct member_windows *windows = &member->windows;
+	uint64_t began_ns = clock_ns(CLOCK_MONOTONIC), *pools;
+	size_t count, first = 0, done;
+
+	if (trace_sighted_pools(session->trace, member->index, 0, &pools, &count))
+		return;
+	while (first < count && pools[first] < windows->look_from)
+		first++;
+	if (first == count)
+		first = 0;
+	done = pools_read(session, member, pools + first, count - first,
+			  began_ns + LOOK_STRETCH_NS);
+	windows->look_from = first + done < count ? pools[first + done] : 0;
+	free(pools);
+	windows->look_ns = clock_ns(CLOCK_MONOTONIC);
+	windows->look_took_ns = windows->look_ns - began_ns;
+}
+
+/* Chooses the next window. */
+static void wait_begin(struct member *member, uint64_t now_ns)
+{
+	struct member_windows *windows = &member->windows;
+
+	windows->state = WINDOW_WAITING;
+	if (!windows_next(&windows->windows, now_ns, &windows->next))
+		return;
+	windows->next = (struct windows_next){.start_ns = UINT64_MAX};
+	windows->refused = 1;
+}
+
+void member_windows_begin(struct session *session, struct member *member, struct plan_target *plan)
+{
+	struct member_windows *windows = &member->windows;
+
+	plan_target_free(&windows->plan);
+	*windows = (struct member_windows){
+		.windows = {.budget = session->opts.overhead,
+			    .on_ns = session->opts.window_on_ns,
+			    .off_ns = session->opts.window_off_ns,
+			    .random = clock_ns(CLOCK_REALTIME) ^ (uint64_t)member->pid << 32},
+		.plan = *plan,
+		.look_ns = clock_ns(CLOCK_MONOTONIC),
+	};
+	*plan = (struct plan_target){0};
+	/* These are the cache's, and have no site of a window. */
+	windows->plan.native_count = 0;
+	windows->after = mark_now(session, member);
+	wait_begin(member, windows->look_ns);
+}
+
+void member_windows_take(struct session *session, struct member *member)
+{
+	member->windows.state = WINDOW_OPEN;
+	member_window_close(session, member);
+	member->windows.state = WINDOW_WAITING;
+	member->windows.next.start_ns = UINT64_MAX;
+}
+
+static void window_fail(struct session *session, struct member *member, int err)
+{
+	struct member_windows *windows = &member->windows;
+
+	attach_drop(session->attach, member->pid, ATTACH_POOLED, 0);
+	if (err == -ESRCH)
+		return;
+	if (!windows->failed++)
+		log_info("PID %d: no probes in this window: %s", member->pid, error_reason(err));
+	windows->refused |= windows->failed == FAILURES && session->opts.overhead > 0;
+}
+
+static void window_open(struct session *session, struct member *member)
+{
+	struct member_windows *windows = &member->windows;
+	int err;
+
+	windows->placing = mark_now(session, member);
+	err = member_probe(session, member, &windows->plan, ATTACH_POOLED);
+	session_pull(session);
+	windows->opened_ns = clock_ns(CLOCK_MONOTONIC);
+	if (!err)
+		err = window_feed(session, member, windows->opened_ns, 0);
+	windows->begin = mark_now(session, member);
+	if (!err)
+		err = pause_set(session, member, 0);
+	if (err) {
+		wait_begin(member, windows->opened_ns);
+		window_fail(session, member, err);
+		return;
+	}
+	windows->failed = 0;
+	/* Hits are counted from zero after attach_target(). */
+	windows->begin.hits = 0;
+	windows->state = WINDOW_OPEN;
+}
+
+void member_window_close(struct session *session, struct member *member)
+{
+	struct member_windows *windows = &member->windows;
+	uint64_t end_ns;
+
+	if (windows->state != WINDOW_OPEN)
+		return;
+	windows->state = WINDOW_CLOSING;
+	look_fresh(session, member);
+	windows->end = mark_now(session, member);
+	end_ns = windows->end.time_ns;
+	pause_set(session, member, 1);
+	session_pull(session);
+	window_feed(session, member, windows->opened_ns, end_ns);
+	if (!member->ended)
+		attach_drop(session->attach, member->pid, ATTACH_POOLED, 0);
+	windows->look_ns = clock_ns(CLOCK_MONOTONIC);
+}
+
+/* The kernel has removed the probes: what the window has cost is known. */
+static void closing_end(struct session *session, struct member *member)
+{
+	struct member_windows *windows = &member->windows;
+	struct window_mark now = mark_now(session, member), closing = windows->end;
+	struct windows_cost cost = {.length_ns = windows->end.time_ns - windows->opened_ns,
+				    .cpu_ns = (uint64_t)cpu_since(&windows->after, &now),
+				    .elapsed_ns = now.time_ns - windows->after.time_ns};
+	double before_ns = cpu_since(&windows->after, &windows->placing);
+
+	closing.hits = 0;
+	cost.inside_ns = (uint64_t)loss(session, &windows->begin, &windows->end, 0);
+	cost.edges_ns = (uint64_t)(loss(session, &windows->placing, &windows->begin, EDGES_SHARE) +
+				   loss(session, &closing, &now, EDGES_SHARE));
+	/* Removing takes another process about as long as placing. */
+	cost.own_ns = 2 * (windows->begin.own_ns - windows->placing.own_ns) +
+		      (now.own_ns - windows->begin.own_ns);
+	if (before_ns > 0)
+		cost.base = hits_cost(session, &windows->after, &windows->placing) / before_ns;
+	if (cost.cpu_ns)
+		windows->share =
+			cost.base + (double)(cost.inside_ns + cost.edges_ns) / (double)cost.cpu_ns;
+	log_debug("PID %d: a window of %.1f ms took %.1f ms, and %.1f ms for its edges, of %.1f ms "
+		  "CPU time in %.1f ms; other probes %.1f %%, the tracer %.1f ms",
+		  member->pid, (double)cost.length_ns / 1e6, (double)cost.inside_ns / 1e6,
+		  (double)cost.edges_ns / 1e6, (double)cost.cpu_ns / 1e6,
+		  (double)cost.elapsed_ns / 1e6, cost.base * 100, (double)cost.own_ns / 1e6);
+	windows_took(&windows->windows, &cost);
+	windows->after = now;
+	/* The governor judges the other probes from here on. */
+	if (session->opts.overhead > 0)
+		member_measure_begin(session, member);
+	wait_begin(member, now.time_ns);
+}
+
+void member_windows_end(struct session *session, struct member *member)
+{
+	member_window_close(session, member);
+	member_windows_free(member);
+}
+
+void member_windows_free(struct member *member)
+{
+	plan_target_free(&member->windows.plan);
+	member->windows = (struct member_windows){0};
+}
+
+int member_window_inherited(struct session *session, struct member *child)
+{
+	child->runtime.target.paused = 1;
+	return window_feed(session, child, 0, clock_ns(CLOCK_MONOTONIC));
+}
+
+/* When something is due: a window's begin or end, or a look. */
+static uint64_t due_ns(const struct session *session, const struct member *member)
+{
+	const struct member_windows *windows = &member->windows;
+	uint64_t pause_ns = LOOK_SHARE * windows->look_took_ns, look_ns;
+
+	if (member->ended || windows->state == WINDOW_NONE)
+		return UINT64_MAX;
+	if (windows->state == WINDOW_OPEN)
+		return windows->opened_ns + windows->next.length_ns;
+	if (windows->state == WINDOW_CLOSING)
+		return windows->end.time_ns + (session->opts.overhead > 0 ? CLOSING_NS : 0);
+	look_ns = windows->look_ns + (pause_ns > LOOK_PAUSE_NS ? pause_ns : LOOK_PAUSE_NS);
+	return windows->next.start_ns < look_ns ? windows->next.start_ns : look_ns;
+}
+
+uint64_t session_windows_left_ns(const struct session *session, uint64_t now_ns)
+{
+	uint64_t left_ns = UINT64_MAX;
+
+	for (size_t i = 0; i < session->count; i++) {
+		uint64_t at_ns = due_ns(session, session->members[i]);
+
+		if (at_ns != UINT64_MAX && (at_ns <= now_ns || at_ns - now_ns < left_ns))
+			left_ns = at_ns <= now_ns ? 0 : at_ns - now_ns;
+	}
+	return left_ns;
+}
+
+static void member_due(struct session *session, struct member *member, uint64_t now_ns)
+{
+	struct member_windows *windows = &member->windows;
+
+	/* Its table is final, or its next program is another member. */
+	if (trace_process_at(session->trace, member->index)->end != TRACE_RUNNING) {
+		member_windows_free(member);
+		return;
+	}
+	if (windows->state == WINDOW_OPEN)
+		member_window_close(session, member);
+	else if (windows->state == WINDOW_CLOSING)
+		closing_end(session, member);
+	else if (windows->next.start_ns <= now_ns)
+		window_open(session, member);
+	else
+		look_all(session, member);
+}
+
+void session_windows_due(struct session *session, uint64_t now_ns)
+{
+	for (size_t i = 0; i < session->count; i++) {
+		struct member *member = session->members[i];
+
+		if (due_ns(session, member) > now_ns)
+			continue;
+		member_due(session, member, now_ns);
+		now_ns = clock_ns(CLOCK_MONOTONIC);
+	}
+}
