@@ -33,6 +33,12 @@ static const struct block *block_at(const struct process_state *process, uint64_
 	return block && block->pooled && allocator_address(block) == address ? block : NULL;
 }
 
+const struct block *state_window_block(const struct process_state *process,
+				       const struct sighting *sighting)
+{
+	return sighting->flags & SIGHTING_OBJECT ? NULL : block_at(process, sighting->address);
+}
+
 static int pool_count(struct process_state *process, uint64_t address, int by)
 {
 	struct id_map *pools = &process->windows.pools;

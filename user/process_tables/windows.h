@@ -82,6 +82,9 @@ void state_window_gone(struct process_state *process, const struct block *block)
 /* An object, whose block may or may not be known, begins to live. */
 void state_window_reuse(struct process_state *process, uint64_t object, uint64_t block,
 			uint32_t domain, uint32_t stack);
+/* The block of the table that was seen; NULL: an object whose block is not known. */
+const struct block *state_window_block(const struct process_state *process,
+				       const struct sighting *sighting);
 /* A walk has ended: what it counted is from now on the heap's, or is dropped. */
 void state_windows_walked(struct process_state *process, int complete);
 
