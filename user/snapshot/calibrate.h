@@ -1,25 +1,32 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Estimates from windows of probes, calibrated by the heap. Probes are on only in windows at random
- * moments. A block whose allocation was seen in a window and that is still alive is a sighting. Heap
- * walks count the blocks alive in each stratum (type, size class, cohort) exactly. So the totals of
- * strata are known, and only their split among rows (tracebacks and sizes) is estimated. Pure.
+ * moments. A block whose allocation was seen in a window and that is still alive is a sighting.
+ * Heap walks count the blocks alive in each stratum (type, size class, cohort) exactly. So the
+ * totals of strata are known, and only their split among rows (tracebacks and sizes) is estimated.
+ * Pure.
  *
  * A sighting stands for 1 / inclusion blocks (Horvitz-Thompson). In a stratum with N new blocks, a
- * row with the weight y of all weights Y holds N * y / Y (a ratio estimate, post-stratification). Two
- * things are not forced into that:
- * - Sightings of total weight Y, with a standard error s between windows, show that at most about
- *   Y + 3 s blocks were allocated at moments like those of the windows. A stratum that holds more
- *   had a burst between windows. The excess is not attributed to anyone ("unseen").
- * - A stratum without a sighting is unseen, but for what sightings of other cohorts of the same type
- *   and size class make plausible.
+ * row with the weight y of all weights Y holds N * y / Y (a ratio estimate, post-stratification).
+ * - With few windows such a ratio is biased. So cohorts in a row are joined until they have a dozen
+ *   windows, except for the newest cohort. Types with so few blocks that windows may well miss all
+ *   of them are joined with the others of their size class.
+ * - A stratum that holds far more blocks than its sightings can stand for (Y plus three standard
+ *   errors) had a burst between windows. It gets Y; nobody gets the rest ("unseen").
+ * - So it is with a type without sightings. A cohort without sightings gets what the sightings of
+ *   the other cohorts of its type and size class leave unexplained.
+ *
+ * What windows must be like. Every moment must be as probable as any other: a window starts
+ * anywhere in its span and may reach into the next. Blocks that live no longer than the time
+ * between windows are seen only shortly before the walk, so the last window ends at the walk, and a
+ * cohort begins where the span of that window does.
  *
  * Errors. Windows are clusters: blocks of one window are not independent. Windows are divided into
  * CALIBRATE_GROUPS random groups, and the estimates are repeated without each group (delete-a-group
- * jackknife). Each row has the deviations of these replicates from its estimate, so the error of any
- * sum of rows (a line, a file, a difference) is that of the summed deviations, whatever rows have in
- * common (calibrate_variance()). A further deviation is for rows that no window has shown: a
- * stratum seen in n windows may hold one part in n + 1 of other rows.
+ * jackknife). Each row has the deviations of these replicates from its estimate, so the error of
+ * any sum of rows (a line, a file) is that of the summed deviations, whatever rows have in common
+ * (calibrate_variance()). A further deviation is for rows that no window has shown: of what n
+ * windows have shown, one part in n + 1 may belong to other rows.
  *
  * Blocks older than the trace are split like the new ones of their type and size class: by
  * likeness. Their deviations contain the sampling error of the split only; that older blocks had
@@ -59,10 +66,10 @@ struct calibrate_window {
 
 struct calibrate_sighting {
 	uint32_t stratum, window; /* indices */
-	/* What the blocks are split by: the caller's number of {traceback, bytes, domain, flags}. */
+	/* What blocks are split by: the caller's number of {traceback, bytes, domain, flags}. */
 	uint32_t row;
 	/*
-	 * 0: died meanwhile. Such sightings show who allocates blocks of the stratum; they serve
+	 * 0: died meanwhile. Such sightings show who allocates blocks of the stratum. They serve
 	 * only for older blocks of types and size classes without a sighting that is alive.
 	 */
 	uint32_t alive;
@@ -85,15 +92,15 @@ struct calibrate_input {
 	size_t row_count;
 	/*
 	 * What the target did in a window relative to the same time without probes, if the
-	 * inclusion probabilities do not contain it: above 0, at most 1. 0: unknown; then the
-	 * median of the strata's Y / N is taken.
+	 * inclusion probabilities do not contain it: above 0, at most 1. 0: unknown; then it is
+	 * the sum of weights divided by the number of blocks, without the strata that had bursts.
 	 */
 	double progress;
 };
 
 struct calibrate_estimate {
 	double blocks;
-	/* Of replicates from blocks, scaled so that the sum of their squares is the variance. */
+	/* of the replicates; the sum of their squares is the variance (calibrate_variance()) */
 	float deviations[CALIBRATE_DEVIATIONS];
 };
 

@@ -1,0 +1,426 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "snapshot/calibrate.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/hash.h"
+#include "snapshot/calibrate_state.h"
+
+/* Beyond its estimate plus so many standard errors a stratum's total is not explained. */
+#define LIMIT_ERRORS 3
+/* With a probability of 95 % at most so many are expected of what was never seen. */
+#define LIMIT_NONE 3
+/* Post-strata have at least so many windows with sightings, if their cell does. */
+#define POST_WINDOWS    12
+#define PROGRESS_ROUNDS 4
+#define NORMAL_95       1.959964
+
+struct weights weights_sum(struct calibration *calibration, size_t begin, size_t end)
+{
+	double *sums = calibration->window_sums;
+	struct weights weights = {.sightings = end - begin};
+
+	for (size_t i = begin; i < end; i++) {
+		const struct calibrate_sighting *sighting = sighting_at(calibration, i);
+
+		weights.sum += 1 / sighting->inclusion;
+		sums[sighting->window] += 1 / sighting->inclusion;
+	}
+	for (size_t i = begin; i < end; i++) {
+		double *sum = &sums[sighting_at(calibration, i)->window];
+
+		weights.square += *sum * *sum;
+		*sum = 0;
+	}
+	weights.windows = weights.square > 0 ? weights.sum * weights.sum / weights.square : 0;
+	return weights;
+}
+
+double weights_limit(const struct calibration *calibration, const struct weights *weights)
+{
+	return (weights->sum + LIMIT_ERRORS * sqrt(weights->square) +
+		LIMIT_NONE * calibration->block_weight) /
+	       calibration->progress;
+}
+
+double weights_explain(const struct calibration *calibration, const struct weights *weights,
+		       double blocks)
+{
+	return blocks <= weights_limit(calibration, weights)
+		       ? blocks
+		       : fmin(blocks, weights->sum / calibration->progress);
+}
+
+static int input_check(const struct calibrate_input *input)
+{
+	if (input->stratum_count >= UINT32_MAX || input->sighting_count >= UINT32_MAX ||
+	    input->window_count >= UINT32_MAX || input->row_count >= UINT32_MAX)
+		return error_set(-EINVAL, "more than 2^32 strata, windows, sightings or rows");
+	if (!(input->progress >= 0 && input->progress <= 1))
+		return error_set(-EINVAL, "the progress in windows is not from 0 to 1");
+	for (size_t i = 0; i < input->window_count; i++)
+		if (input->windows[i].end_ns < input->windows[i].start_ns)
+			return error_set(-EINVAL, "window %zu ends before it starts", i);
+	for (size_t i = 0; i < input->sighting_count; i++) {
+		const struct calibrate_sighting *sighting = &input->sightings[i];
+
+		if (sighting->stratum >= input->stratum_count ||
+		    sighting->window >= input->window_count || sighting->row >= input->row_count)
+			return error_set(-EINVAL, "sighting %zu names what does not exist", i);
+		/* The bound keeps all sums of weights finite. */
+		if (!(sighting->inclusion >= 0x1p-32 && sighting->inclusion <= 1))
+			return error_set(-EINVAL,
+					 "the probability of sighting %zu is not from 2^-32 to 1",
+					 i);
+	}
+	return 0;
+}
+
+static int compare(uint64_t a, uint64_t b)
+{
+	return a < b ? -1 : a > b;
+}
+
+/* The order of two strata in different cells; 0: both are in one cell. */
+static int cell_compare(const struct calibration *calibration, uint32_t i, uint32_t j)
+{
+	const struct calibrate_stratum *x = &calibration->input->strata[i],
+				       *y = &calibration->input->strata[j];
+	int order = compare(calibration->rare[i], calibration->rare[j]);
+
+	if (!order && !calibration->rare[i])
+		order = compare(x->type, y->type);
+	return order ? order : compare(x->class_bytes, y->class_bytes);
+}
+
+static int stratum_compare(const void *a, const void *b, void *context)
+{
+	const struct calibration *calibration = context;
+	uint32_t i = *(const uint32_t *)a, j = *(const uint32_t *)b;
+	const struct calibrate_stratum *x = &calibration->input->strata[i],
+				       *y = &calibration->input->strata[j];
+	int order = cell_compare(calibration, i, j);
+
+	if (!order)
+		order = compare(x->cohort, y->cohort);
+	return order ? order : compare(i, j);
+}
+
+static int sighting_compare(const void *a, const void *b, void *context)
+{
+	const struct calibration *calibration = context;
+	uint32_t i = *(const uint32_t *)a, j = *(const uint32_t *)b;
+	const struct calibrate_sighting *x = &calibration->input->sightings[i],
+					*y = &calibration->input->sightings[j];
+	uint32_t p = calibration->ranks[x->stratum], q = calibration->ranks[y->stratum];
+	int order = compare(calibration->cell_of[p], calibration->cell_of[q]);
+
+	if (!order)
+		order = compare(!x->alive, !y->alive);
+	if (!order)
+		order = compare(p, q);
+	return order ? order : compare(i, j);
+}
+
+static void strata_order(struct calibration *calibration)
+{
+	const struct calibrate_input *input = calibration->input;
+
+	for (uint32_t i = 0; i < input->stratum_count; i++)
+		calibration->order[i] = i;
+	qsort_r(calibration->order, input->stratum_count, sizeof(*calibration->order),
+		stratum_compare, calibration);
+	calibration->cell_count = 0;
+	for (uint32_t rank = 0; rank < input->stratum_count; rank++) {
+		calibration->ranks[calibration->order[rank]] = rank;
+		if (!rank || cell_compare(calibration, calibration->order[rank - 1],
+					  calibration->order[rank]))
+			calibration->cells[calibration->cell_count++].strata = rank;
+		calibration->cell_of[rank] = (uint32_t)calibration->cell_count - 1;
+		calibration->cells[calibration->cell_count - 1].strata_end = rank + 1;
+	}
+}
+
+static void sightings_order(struct calibration *calibration)
+{
+	const struct calibrate_input *input = calibration->input;
+	size_t at = 0;
+
+	for (uint32_t i = 0; i < input->sighting_count; i++)
+		calibration->sightings[i] = i;
+	qsort_r(calibration->sightings, input->sighting_count, sizeof(*calibration->sightings),
+		sighting_compare, calibration);
+	for (size_t i = 0; i < calibration->cell_count; i++) {
+		struct cell *cell = &calibration->cells[i];
+
+		cell->sightings = cell->dead = at;
+		while (at < input->sighting_count &&
+		       calibration->cell_of[calibration->ranks[sighting_at(calibration, at)
+								       ->stratum]] == i)
+			cell->dead += (size_t)(sighting_at(calibration, at++)->alive != 0);
+		cell->sightings_end = at;
+	}
+}
+
+/*
+ * Divides the windows into groups: of each CALIBRATE_GROUPS windows in a row, each is in another
+ * group, in random order, so that no period of the program coincides with that of the groups.
+ */
+static void windows_group(struct calibration *calibration)
+{
+	size_t count = calibration->input->window_count;
+	uint8_t *groups = calibration->groups;
+
+	calibration->group_count = count < CALIBRATE_GROUPS ? (uint32_t)count : CALIBRATE_GROUPS;
+	for (size_t i = 0; i < count; i++) {
+		size_t begin = i - i % CALIBRATE_GROUPS,
+		       other = begin + hash_u64(i + 1) % (i - begin + 1);
+
+		groups[i] = groups[other];
+		groups[other] = (uint8_t)(i - begin);
+	}
+}
+
+static struct post *post_add(struct calibration *calibration, size_t rank, size_t sightings)
+{
+	struct post *post = &calibration->posts[calibration->post_count++];
+
+	*post = (struct post){.strata = rank, .strata_end = rank, .sightings = sightings};
+	return post;
+}
+
+/*
+ * Divides a cell into post-strata. Its newest cohort is one of its own: short-lived blocks are
+ * there.
+ */
+static void cell_divide(struct calibration *calibration, struct cell *cell, uint32_t newest)
+{
+	struct post *post = NULL;
+	double windows = 0;
+	size_t at = cell->sightings, begin;
+
+	cell->posts = calibration->post_count;
+	for (size_t rank = cell->strata; rank < cell->strata_end; rank++) {
+		int last = stratum_at(calibration, rank)->cohort == newest;
+
+		if (!post || windows >= POST_WINDOWS ||
+		    (last && stratum_at(calibration, post->strata)->cohort != newest)) {
+			post = post_add(calibration, rank, at);
+			windows = 0;
+		}
+		for (begin = at; at < cell->dead &&
+				 calibration->ranks[sighting_at(calibration, at)->stratum] == rank;)
+			at++;
+		windows += weights_sum(calibration, begin, at).windows;
+		post->strata_end = rank + 1;
+		post->sightings_end = at;
+		post->blocks += (double)stratum_at(calibration, rank)->new_blocks;
+	}
+	cell->posts_end = calibration->post_count;
+}
+
+static void posts_make(struct calibration *calibration)
+{
+	const struct calibrate_input *input = calibration->input;
+	uint32_t newest = 0;
+
+	calibration->post_count = 0;
+	for (size_t i = 0; i < input->stratum_count; i++)
+		if (input->strata[i].cohort > newest)
+			newest = input->strata[i].cohort;
+	for (size_t i = 0; i < calibration->cell_count; i++)
+		cell_divide(calibration, &calibration->cells[i], newest);
+	for (size_t i = 0; i < calibration->post_count; i++) {
+		struct post *post = &calibration->posts[i];
+
+		post->weights = weights_sum(calibration, post->sightings, post->sightings_end);
+	}
+}
+
+/*
+ * The share of all blocks that sightings stand for, without the post-strata whose blocks they
+ * cannot explain.
+ */
+static void progress_find(struct calibration *calibration)
+{
+	double asked = calibration->input->progress;
+
+	calibration->progress = asked > 0 ? asked : 0x1p-32;
+	for (int round = 0; !(asked > 0) && round < PROGRESS_ROUNDS; round++) {
+		double weight = 0, blocks = 0;
+
+		for (size_t i = 0; i < calibration->post_count; i++) {
+			const struct post *post = &calibration->posts[i];
+
+			if (post->blocks > weights_limit(calibration, &post->weights))
+				continue;
+			weight += post->weights.sum;
+			blocks += post->blocks;
+		}
+		if (blocks > 0 && weight > 0)
+			calibration->progress = fmin(1, weight / blocks);
+	}
+}
+
+static void shares_set(struct calibration *calibration)
+{
+	const struct calibrate_input *input = calibration->input;
+	struct calibrate_result *out = &calibration->out;
+	double on = 0, span = 0, blocks = 0, seen = 0, weight = 0;
+
+	for (size_t i = 0; i < input->window_count; i++) {
+		on += (double)(input->windows[i].end_ns - input->windows[i].start_ns);
+		span += (double)input->windows[i].span_ns;
+	}
+	for (size_t i = 0; i < calibration->post_count; i++) {
+		blocks += calibration->posts[i].blocks;
+		seen += (double)calibration->posts[i].weights.sightings;
+		weight += calibration->posts[i].weights.sum;
+	}
+	calibration->block_weight = seen > 0 ? weight / seen : 0;
+	out->windows = input->window_count;
+	out->time_share = span > 0 ? fmin(1, on / span) : 0;
+	out->blocks_share = blocks > 0 ? fmin(1, seen / blocks) : 0;
+}
+
+static void strata_arrange(struct calibration *calibration)
+{
+	strata_order(calibration);
+	sightings_order(calibration);
+	posts_make(calibration);
+}
+
+/*
+ * Collapses types of so few blocks that windows may well have shown none of them: those of one size
+ * class become one cell.
+ */
+static void rare_collapse(struct calibration *calibration)
+{
+	double limit = weights_limit(calibration, &(struct weights){0});
+
+	for (size_t i = 0; i < calibration->cell_count; i++) {
+		const struct cell *cell = &calibration->cells[i];
+		double blocks = 0;
+
+		for (size_t rank = cell->strata; rank < cell->strata_end; rank++)
+			blocks += (double)stratum_at(calibration, rank)->new_blocks +
+				  (double)stratum_at(calibration, rank)->old_blocks;
+		for (size_t rank = cell->strata; rank < cell->strata_end; rank++)
+			calibration->rare[calibration->order[rank]] = blocks <= limit;
+	}
+}
+
+static int calibration_begin(struct calibration *calibration, const struct calibrate_input *input)
+{
+	size_t strata = input->stratum_count + 1, windows = input->window_count + 1,
+	       rows = input->row_count + 1, sightings = input->sighting_count + 1;
+	struct calibrate_result *out = &calibration->out;
+
+	calibration->input = input;
+	calibration->rare = calloc(strata, sizeof(*calibration->rare));
+	calibration->order = calloc(strata, sizeof(*calibration->order));
+	calibration->ranks = calloc(strata, sizeof(*calibration->ranks));
+	calibration->cells = calloc(strata, sizeof(*calibration->cells));
+	calibration->cell_of = calloc(strata, sizeof(*calibration->cell_of));
+	calibration->posts = calloc(strata, sizeof(*calibration->posts));
+	calibration->sightings = calloc(sightings, sizeof(*calibration->sightings));
+	calibration->groups = calloc(windows, sizeof(*calibration->groups));
+	calibration->window_sums = calloc(windows, sizeof(*calibration->window_sums));
+	calibration->slot_of = calloc(rows, sizeof(*calibration->slot_of));
+	calibration->slots =
+		calloc(rows < sightings ? rows : sightings, sizeof(*calibration->slots));
+	out->rows = calloc(rows, sizeof(*out->rows));
+	out->old_rows = calloc(rows, sizeof(*out->old_rows));
+	out->strata = calloc(strata, sizeof(*out->strata));
+	out->row_count = input->row_count;
+	return calibration->rare && calibration->order && calibration->ranks &&
+			       calibration->cells && calibration->cell_of && calibration->posts &&
+			       calibration->sightings && calibration->groups &&
+			       calibration->window_sums && calibration->slot_of &&
+			       calibration->slots && out->rows && out->old_rows && out->strata
+		       ? 0
+		       : -ENOMEM;
+}
+
+static void calibration_end(struct calibration *calibration)
+{
+	free(calibration->rare);
+	free(calibration->order);
+	free(calibration->ranks);
+	free(calibration->cells);
+	free(calibration->cell_of);
+	free(calibration->posts);
+	free(calibration->sightings);
+	free(calibration->groups);
+	free(calibration->window_sums);
+	free(calibration->slot_of);
+	free(calibration->slots);
+}
+
+int calibrate(const struct calibrate_input *input, struct calibrate_result *out)
+{
+	struct calibration calibration = {0};
+	int err = input_check(input);
+
+	if (!err)
+		err = calibration_begin(&calibration, input);
+	if (!err) {
+		windows_group(&calibration);
+		strata_arrange(&calibration);
+		shares_set(&calibration);
+		progress_find(&calibration);
+		rare_collapse(&calibration);
+		strata_arrange(&calibration);
+		calibration.out.progress = calibration.progress;
+		for (size_t i = 0; i < calibration.cell_count; i++)
+			cell_estimate(&calibration, &calibration.cells[i]);
+	}
+	calibration_end(&calibration);
+	if (err)
+		calibrate_free(&calibration.out);
+	else
+		*out = calibration.out;
+	return err;
+}
+
+void calibrate_free(struct calibrate_result *result)
+{
+	free(result->rows);
+	free(result->old_rows);
+	free(result->strata);
+	*result = (struct calibrate_result){0};
+}
+
+double calibrate_student(uint32_t degrees)
+{
+	static const double quantiles[] = {4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306,
+					   2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131};
+	uint32_t count = sizeof(quantiles) / sizeof(quantiles[0]);
+
+	return quantiles[degrees < 2           ? 0
+			 : degrees - 2 < count ? degrees - 2
+					       : count - 1] /
+	       NORMAL_95;
+}
+
+double calibrate_variance(const double deviations[CALIBRATE_DEVIATIONS])
+{
+	double variance = 0, fourth = 0, unseen = deviations[CALIBRATE_GROUPS];
+
+	for (uint32_t i = 0; i < CALIBRATE_GROUPS; i++) {
+		double square = deviations[i] * deviations[i];
+
+		variance += square;
+		fourth += square * square;
+	}
+	/*
+	 * Satterthwaite: the variance of the variance, from the fourth moment of normal deviations.
+	 */
+	double degrees = fourth > 0 ? 3 * variance * variance / fourth - 1 : CALIBRATE_GROUPS;
+	double widening = calibrate_student((uint32_t)fmin(degrees, CALIBRATE_GROUPS));
+	return variance * widening * widening + unseen * unseen;
+}

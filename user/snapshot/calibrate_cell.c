@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The estimates of a cell: the strata of one type and size class, which differ by cohort.
+ *
+ * In a post-stratum with sightings each row gets its share of their weight. The other blocks of the
+ * cell are split by the weight of all sightings of the cell, as far as that weight can explain
+ * their blocks. All of this is done once with all windows, and once without each group of windows.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "snapshot/calibrate_state.h"
+
+/* What is attributed of a cell, besides the rows' parts in slots. */
+struct parts {
+	struct replicates weight;  /* of the cell's sightings */
+	struct replicates split;   /* blocks of strata that have sightings, attributed by them */
+	struct replicates imputed; /* blocks of other strata */
+};
+
+static void replicates_add(struct replicates *sum, const struct calibration *calibration,
+			   const struct calibrate_sighting *sighting)
+{
+	double weight = 1 / sighting->inclusion;
+
+	sum->whole += weight;
+	for (uint32_t g = 0; g < calibration->group_count; g++)
+		if (calibration->groups[sighting->window] != g)
+			sum->without[g] += weight;
+}
+
+static struct slot *slot_take(struct calibration *calibration, uint32_t row)
+{
+	if (!calibration->slot_of[row]) {
+		calibration->slots[calibration->slot_count++] = (struct slot){.row = row};
+		calibration->slot_of[row] = calibration->slot_count;
+	}
+	return &calibration->slots[calibration->slot_of[row] - 1];
+}
+
+static void slots_clear(struct calibration *calibration)
+{
+	for (uint32_t i = 0; i < calibration->slot_count; i++)
+		calibration->slot_of[calibration->slots[i].row] = 0;
+	calibration->slot_count = 0;
+}
+
+/* With a group less, sightings have that much less weight. */
+static double without_scale(const struct calibration *calibration)
+{
+	double groups = calibration->group_count;
+
+	return groups > 1 ? groups / (groups - 1) : 1;
+}
+
+/*
+ * What of a total is attributed without a group: a total that the sightings do not explain changes
+ * with their weight.
+ */
+static double attributed_without(const struct calibration *calibration, double total,
+				 double attributed, const struct replicates *weight, uint32_t g)
+{
+	double scaled =
+		attributed * weight->without[g] / weight->whole * without_scale(calibration);
+
+	return attributed < total ? fmin(total, scaled) : total;
+}
+
+/* Adds a sighting to its row: the blocks that it stands for with all groups, and without each. */
+static void sighting_split(struct calibration *calibration,
+			   const struct calibrate_sighting *sighting,
+			   const struct replicates *factor, double unsure)
+{
+	struct slot *slot = slot_take(calibration, sighting->row);
+	double one = factor->whole / sighting->inclusion;
+
+	replicates_add(&slot->weight, calibration, sighting);
+	slot->blocks.whole += one;
+	for (uint32_t g = 0; g < calibration->group_count; g++) {
+		double without = calibration->groups[sighting->window] == g
+					 ? 0
+					 : factor->without[g] / sighting->inclusion;
+
+		slot->blocks.without[g] += one + unsure * (without - one);
+	}
+}
+
+/*
+ * Splits a post-stratum by its sightings. If these are a large part of it, they are no sample:
+ * deviations shrink by the finite population correction.
+ */
+static void post_split(struct calibration *calibration, const struct post *post,
+		       struct parts *parts)
+{
+	double attributed = weights_explain(calibration, &post->weights, post->blocks);
+	double unsure = sqrt(fmax(0, 1 - (double)post->weights.sightings / fmax(post->blocks, 1)));
+	struct replicates weight = {0}, factor = {0};
+
+	for (size_t i = post->sightings; i < post->sightings_end; i++)
+		replicates_add(&weight, calibration, sighting_at(calibration, i));
+	factor.whole = attributed / weight.whole;
+	parts->split.whole += attributed;
+	for (uint32_t g = 0; g < calibration->group_count; g++) {
+		double without = 0;
+
+		if (weight.without[g] > 0) {
+			without = attributed_without(calibration, post->blocks, attributed, &weight,
+						     g);
+			factor.without[g] = without / weight.without[g];
+		}
+		parts->split.without[g] += attributed + unsure * (without - attributed);
+	}
+	for (size_t i = post->sightings; i < post->sightings_end; i++)
+		sighting_split(calibration, sighting_at(calibration, i), &factor, unsure);
+}
+
+/* Of the blocks that have not been split: those that the weight of all sightings can explain. */
+static void rest_impute(const struct calibration *calibration, double total, double explained,
+			struct parts *parts)
+{
+	parts->imputed.whole = fmax(0, explained - parts->split.whole);
+	for (uint32_t g = 0; g < calibration->group_count; g++) {
+		double without =
+			attributed_without(calibration, total, explained, &parts->weight, g);
+
+		if (parts->weight.without[g] > 0)
+			parts->imputed.without[g] = fmax(0, without - parts->split.without[g]);
+	}
+}
+
+static double share(const struct replicates *part, const struct replicates *whole, int g)
+{
+	double sum = g < 0 ? whole->whole : whole->without[g];
+
+	return sum > 0 ? (g < 0 ? part->whole : part->without[g]) / sum : 0;
+}
+
+/* Adds an estimate to a row: blocks, the same without each group, and the part of unseen rows. */
+static void row_add(const struct calibration *calibration, struct calibrate_estimate *row,
+		    const struct replicates *blocks, double unseen)
+{
+	double groups = calibration->group_count;
+	/* The jackknife's factor, and for fewer groups Student's t. */
+	double scale = groups > 1 ? sqrt((groups - 1) / groups) *
+					    calibrate_student(calibration->group_count - 1) /
+					    calibrate_student(CALIBRATE_GROUPS - 1)
+				  : 1;
+
+	row->blocks += blocks->whole;
+	for (uint32_t g = 0; g < calibration->group_count; g++)
+		row->deviations[g] += (float)(scale * (blocks->without[g] - blocks->whole));
+	row->deviations[CALIBRATE_GROUPS] -= (float)(blocks->whole * unseen);
+}
+
+/* The share of the cell that rows may hold which no window has shown. */
+static double unseen_rows(const struct weights *weights, double total)
+{
+	double known = fmin(1, (double)weights->sightings / fmax(total, 1));
+
+	return (1 - known) / (weights->windows + 1);
+}
+
+static void new_estimate(struct calibration *calibration, const struct parts *parts, double unseen)
+{
+	for (uint32_t i = 0; i < calibration->slot_count; i++) {
+		struct slot *slot = &calibration->slots[i];
+
+		slot->blocks.whole +=
+			parts->imputed.whole * share(&slot->weight, &parts->weight, -1);
+		for (uint32_t g = 0; g < calibration->group_count; g++)
+			slot->blocks.without[g] += parts->imputed.without[g] *
+						   share(&slot->weight, &parts->weight, (int)g);
+		row_add(calibration, &calibration->out.rows[slot->row], &slot->blocks, unseen);
+	}
+}
+
+/* Splits the cell's older blocks as the slots' blocks are, or else their sightings' weights. */
+static void old_estimate(struct calibration *calibration, double total, const struct parts *parts,
+			 double unseen)
+{
+	int by_blocks = parts->split.whole > 0;
+	struct replicates whole = {0};
+
+	for (uint32_t i = 0; i < calibration->slot_count; i++) {
+		const struct slot *slot = &calibration->slots[i];
+		const struct replicates *part = by_blocks ? &slot->blocks : &slot->weight;
+
+		whole.whole += part->whole;
+		for (uint32_t g = 0; g < calibration->group_count; g++)
+			whole.without[g] += part->without[g];
+	}
+	for (uint32_t i = 0; i < calibration->slot_count; i++) {
+		const struct slot *slot = &calibration->slots[i];
+		const struct replicates *part = by_blocks ? &slot->blocks : &slot->weight;
+		struct replicates blocks = {.whole = total * share(part, &whole, -1)};
+
+		for (uint32_t g = 0; g < calibration->group_count; g++)
+			blocks.without[g] = total * share(part, &whole, (int)g);
+		row_add(calibration, &calibration->out.old_rows[slot->row], &blocks, unseen);
+	}
+}
+
+/* What of a post-stratum its own sightings leave. */
+static double post_rest(const struct calibration *calibration, const struct post *post)
+{
+	return post->weights.sightings
+		       ? post->blocks - weights_explain(calibration, &post->weights, post->blocks)
+		       : post->blocks;
+}
+
+static void stratum_unseen(struct calibration *calibration, size_t rank, double new_share,
+			   double old_share)
+{
+	const struct calibrate_stratum *stratum = stratum_at(calibration, rank);
+	struct calibrate_unseen *out = &calibration->out.strata[calibration->order[rank]],
+				*sum = &calibration->out.unseen;
+
+	*out = (struct calibrate_unseen){
+		.new_blocks = new_share * (double)stratum->new_blocks,
+		.new_bytes = new_share * (double)stratum->new_bytes,
+		.old_blocks = old_share * (double)stratum->old_blocks,
+		.old_bytes = old_share * (double)stratum->old_bytes,
+	};
+	sum->new_blocks += out->new_blocks;
+	sum->new_bytes += out->new_bytes;
+	sum->old_blocks += out->old_blocks;
+	sum->old_bytes += out->old_bytes;
+}
+
+/* What of the cell was attributed to no row, of the rests of all post-strata in equal shares. */
+static void unseen_set(struct calibration *calibration, const struct cell *cell, double imputed,
+		       int old_known)
+{
+	double rest = 0;
+
+	for (size_t i = cell->posts; i < cell->posts_end; i++)
+		rest += post_rest(calibration, &calibration->posts[i]);
+	double left = rest > 0 ? fmax(0, 1 - imputed / rest) : 0;
+	for (size_t i = cell->posts; i < cell->posts_end; i++) {
+		const struct post *post = &calibration->posts[i];
+		double share =
+			post->blocks > 0 ? left * post_rest(calibration, post) / post->blocks : 0;
+
+		for (size_t rank = post->strata; rank < post->strata_end; rank++)
+			stratum_unseen(calibration, rank, share, old_known ? 0 : 1);
+	}
+}
+
+/* Sums the cell's sightings at [begin, end), row by row, for cells without one that is alive. */
+static void dead_weigh(struct calibration *calibration, size_t begin, size_t end,
+		       struct parts *parts)
+{
+	for (size_t i = begin; i < end; i++) {
+		const struct calibrate_sighting *sighting = sighting_at(calibration, i);
+		struct slot *slot = slot_take(calibration, sighting->row);
+
+		replicates_add(&slot->weight, calibration, sighting);
+		replicates_add(&parts->weight, calibration, sighting);
+	}
+}
+
+void cell_estimate(struct calibration *calibration, const struct cell *cell)
+{
+	struct parts parts = {0};
+	struct weights weights = weights_sum(calibration, cell->sightings, cell->dead);
+	double total = 0, old_total = 0;
+
+	for (size_t rank = cell->strata; rank < cell->strata_end; rank++) {
+		total += (double)stratum_at(calibration, rank)->new_blocks;
+		old_total += (double)stratum_at(calibration, rank)->old_blocks;
+	}
+	for (size_t i = cell->sightings; i < cell->dead; i++)
+		replicates_add(&parts.weight, calibration, sighting_at(calibration, i));
+	for (size_t i = cell->posts; i < cell->posts_end; i++)
+		if (calibration->posts[i].weights.sightings)
+			post_split(calibration, &calibration->posts[i], &parts);
+	if (weights.sightings) {
+		rest_impute(calibration, total, weights_explain(calibration, &weights, total),
+			    &parts);
+		new_estimate(calibration, &parts, unseen_rows(&weights, total));
+	} else {
+		weights = weights_sum(calibration, cell->dead, cell->sightings_end);
+		dead_weigh(calibration, cell->dead, cell->sightings_end, &parts);
+	}
+	old_estimate(calibration, old_total, &parts, unseen_rows(&weights, INFINITY));
+	unseen_set(calibration, cell, parts.imputed.whole, weights.sightings > 0);
+	slots_clear(calibration);
+}

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Used by calibrate.c and calibrate_cell.c: the sightings in order, and what strata show. */
+#ifndef TRACER_SNAPSHOT_CALIBRATE_STATE_H
+#define TRACER_SNAPSHOT_CALIBRATE_STATE_H
+
+#include "snapshot/calibrate.h"
+
+/* The weights (1 / inclusion) of some sightings. */
+struct weights {
+	double sum;
+	double square;  /* the sum of the squares of each window's sum */
+	double windows; /* with sightings; windows of little weight count less (Kish) */
+	uint64_t sightings;
+};
+
+/* A figure, and the same without each group of windows. */
+struct replicates {
+	double whole;
+	double without[CALIBRATE_GROUPS];
+};
+
+/* A row's part of a cell. */
+struct slot {
+	uint32_t row;
+	struct replicates weight; /* of its sightings */
+	struct replicates blocks; /* in the strata that have sightings */
+};
+
+/*
+ * A post-stratum: one cohort or several in a row, of one type and size class. With few windows the
+ * ratio of a part to its whole is biased, so cohorts are joined until they have enough.
+ */
+struct post {
+	size_t strata, strata_end;       /* ranks */
+	size_t sightings, sightings_end; /* those that are alive */
+	double blocks;                   /* new ones */
+	struct weights weights;
+};
+
+/* The post-strata of one type and size class. */
+struct cell {
+	size_t posts, posts_end;
+	size_t strata, strata_end;
+	size_t sightings, dead, sightings_end; /* those that are alive come first */
+};
+
+struct calibration {
+	const struct calibrate_input *input;
+	uint8_t *rare;   /* by stratum: collapsed with others of its size class */
+	uint32_t *order; /* strata by type, size class, cohort */
+	uint32_t *ranks; /* the inverse */
+	struct cell *cells;
+	size_t cell_count;
+	uint32_t *cell_of;    /* by rank */
+	uint32_t *sightings;  /* by cell, alive or not, stratum, row */
+	uint32_t group_count; /* at most CALIBRATE_GROUPS */
+	uint8_t *groups;      /* by window */
+	double *window_sums;  /* by window; 0 between uses */
+	struct post *posts;
+	size_t post_count;
+	double block_weight; /* the mean weight of a sighting */
+	double progress;
+	struct slot *slots; /* of the cell in work */
+	uint32_t slot_count;
+	uint32_t *slot_of; /* row -> 1 + slot; 0: none, between uses for all */
+	struct calibrate_result out;
+};
+
+static inline const struct calibrate_sighting *sighting_at(const struct calibration *calibration,
+							   size_t position)
+{
+	return &calibration->input->sightings[calibration->sightings[position]];
+}
+
+static inline const struct calibrate_stratum *stratum_at(const struct calibration *calibration,
+							 size_t rank)
+{
+	return &calibration->input->strata[calibration->order[rank]];
+}
+
+/* Sums the sightings at positions [begin, end). */
+struct weights weights_sum(struct calibration *calibration, size_t begin, size_t end);
+/* For how many blocks such sightings can stand at most. */
+double weights_limit(const struct calibration *calibration, const struct weights *weights);
+/* How many of the blocks are attributed: all, or if these are too many, what they stand for. */
+double weights_explain(const struct calibration *calibration, const struct weights *weights,
+		       double blocks);
+/* Student's t for a 95 % interval, relative to that of the normal distribution. */
+double calibrate_student(uint32_t degrees);
+/* Adds the cell's estimates to the result. */
+void cell_estimate(struct calibration *calibration, const struct cell *cell);
+
+#endif
