@@ -20,6 +20,7 @@ static unsigned int site_group(const struct plan_site *site)
 	return site->op == ABI_OP_FINALIZE    ? ATTACH_LAST
 	       : plan_site_is_pool_free(site) ? ATTACH_POOL_FREES
 	       : plan_site_is_pooled(site)    ? ATTACH_POOLED
+	       : plan_site_is_malloc(site)    ? ATTACH_MALLOC
 					      : ATTACH_OTHERS;
 }
 

@@ -19,7 +19,7 @@
 #include "member/state.h"
 #include "process_plan/plan_target.h"
 
-#define PROBES (ATTACH_POOL_FREES | ATTACH_OTHERS | ATTACH_POOLED)
+#define PROBES (ATTACH_ALL & ~ATTACH_LAST)
 
 enum event_mode member_plan_mode(enum event_mode mode)
 {
@@ -30,11 +30,15 @@ void member_mode_take(struct member *member, enum event_mode mode)
 {
 	member->mode = mode;
 	member->runtime.target.paused = mode == EVENT_MODE_WINDOWS;
+	if (mode == EVENT_MODE_WINDOWS)
+		member->large_blocks = 1;
 }
 
 unsigned int member_groups(const struct member *member)
 {
-	return member->mode == EVENT_MODE_WINDOWS ? ATTACH_ALL & ~ATTACH_POOLED : ATTACH_ALL;
+	if (member->mode != EVENT_MODE_WINDOWS)
+		return ATTACH_ALL;
+	return ATTACH_ALL & ~ATTACH_POOLED & ~(member->large_blocks ? 0 : ATTACH_MALLOC);
 }
 
 /* The state of one change. */
@@ -114,6 +118,7 @@ static int windows_take(struct change *change)
 	int err;
 
 	session_pull(session);
+	member->large_blocks = 1;
 	err = change_announce(change);
 	if (err)
 		return err;
@@ -124,6 +129,25 @@ static int windows_take(struct change *change)
 		err = member_windows_possible(session, member, &change->plan.python);
 	if (!err)
 		member_windows_begin(session, member, &change->plan);
+	return err;
+}
+
+/*
+ * In windows the probes of large blocks are in place all the time. If these cost too much, they are
+ * removed, and the trace drops these blocks.
+ */
+static int large_drop(struct change *change)
+{
+	struct member *member = change->member;
+	int err;
+
+	member_window_close(change->session, member);
+	attach_drop(change->session->attach, member->pid, ATTACH_MALLOC, 0);
+	session_pull(change->session);
+	member->large_blocks = 0;
+	err = change_announce(change);
+	if (!err)
+		member_windows_again(change->session, member);
 	return err;
 }
 
@@ -195,6 +219,7 @@ static int change_replan(struct change *change)
 	probes_drop(change);
 	member_planned(member, &change->plan);
 	member_mode_take(member, change->step->mode);
+	member->large_blocks &= !change->step->small_only;
 	err = change_announce(change);
 	if (!err)
 		err = target_update(change, 0);
@@ -279,6 +304,9 @@ static int change_make(struct change *change)
 	enum event_mode from = member->mode, to = change->step->mode;
 	int err;
 
+	if (!member->off && from == EVENT_MODE_WINDOWS && to == EVENT_MODE_WINDOWS &&
+	    change->step->small_only && member->large_blocks)
+		return large_drop(change);
 	member_windows_end(change->session, member);
 	if (to == EVENT_MODE_OFF)
 		return change_off(change);
@@ -323,14 +351,16 @@ void member_mode_fall_back(struct session *session, struct member *member)
 		change_off(&change);
 }
 
-/* "exact", "exact (a sample, a block for every 65536 bytes)". */
-static void mode_describe(enum event_mode mode, uint64_t sample_bytes, char out[64])
+/* "exact", "exact (a sample, a block for every 65536 bytes)", "windows without large blocks". */
+static void mode_describe(enum event_mode mode, uint64_t sample_bytes, int small_only, char out[64])
 {
 	int at = snprintf(out, 64, "%s", snapshot_mode_name(mode));
 
 	if (sample_bytes && mode != EVENT_MODE_OFF)
 		snprintf(out + at, 64 - at, " (a sample, a block for every %llu bytes)",
 			 (unsigned long long)sample_bytes);
+	else if (mode == EVENT_MODE_WINDOWS && small_only)
+		snprintf(out + at, 64 - at, " without large blocks");
 }
 
 int member_mode_change(struct session *session, struct member *member,
@@ -342,8 +372,8 @@ int member_mode_change(struct session *session, struct member *member,
 	int err;
 
 	mode_describe(member->off ? EVENT_MODE_OFF : member->mode,
-		      member->runtime.target.sample_bytes, from);
-	mode_describe(step->mode, step->sample_bytes, to);
+		      member->runtime.target.sample_bytes, !member->large_blocks, from);
+	mode_describe(step->mode, step->sample_bytes, step->small_only, to);
 	err = change_make(&change);
 
 	plan_target_free(&change.plan);

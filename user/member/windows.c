@@ -14,6 +14,7 @@
 #include "member/windows.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -25,12 +26,15 @@
 #include "member/member.h"
 #include "member/probe.h"
 #include "member/state.h"
+#include "process/memory.h"
 
 #define LOOK_PAUSE_NS   250000000ull
 #define LOOK_STRETCH_NS 10000000ull
 #define LOOK_SHARE      100u        /* looks take at most 1/100 of the time */
 #define LOOK_LAST_NS    20000000ull /* within a window, which is that much longer then */
-#define CLOSING_NS      100000000ull
+#define CLOSING_STEP_NS 20000000ull /* between two looks whether the kernel is done */
+#define CLOSING_MAX_NS  2000000000ull
+#define BREAKPOINT      0xcc
 /*
  * The price of a trap was measured at the start, and a busy machine makes it up to three times as
  * high. Placing and removing cost more than traps: copies of pages, flushes of address translations.
@@ -104,6 +108,26 @@ static double loss(const struct session *session, const struct window_mark *from
 	if (cost_ns < least_share * cpu_ns)
 		cost_ns = least_share * cpu_ns;
 	return cost_ns < cpu_ns ? cost_ns : cpu_ns;
+}
+
+/*
+ * Are the probes of small blocks in the target's text still? Goes on from the site where it stopped:
+ * sites that were clear stay so.
+ */
+static int is_text_probed(struct member *member)
+{
+	struct member_windows *windows = &member->windows;
+	const struct plan *plan = &windows->plan.python;
+	uint8_t byte;
+
+	for (; windows->site < plan->count; windows->site++)
+		if (plan_site_is_pooled(&plan->sites[windows->site]) &&
+		    !memory_read(member->pid,
+				 plan->sites[windows->site].vaddr + member->runtime.bias, &byte,
+				 sizeof(byte)) &&
+		    byte == BREAKPOINT)
+			return 1;
+	return 0;
 }
 
 static int window_feed(struct session *session, const struct member *member, uint64_t start_ns,
@@ -221,8 +245,23 @@ void member_windows_begin(struct session *session, struct member *member, struct
 	*plan = (struct plan_target){0};
 	/* These are the cache's, and have no site of a window. */
 	windows->plan.native_count = 0;
-	windows->after = mark_now(session, member);
-	wait_begin(member, windows->look_ns);
+	windows->after = windows->end = mark_now(session, member);
+	if (session->opts.overhead > 0)
+		windows->state = WINDOW_CLOSING;
+	else
+		wait_begin(member, windows->look_ns);
+}
+
+void member_windows_again(struct session *session, struct member *member)
+{
+	struct member_windows *windows = &member->windows;
+
+	windows->refused = 0;
+	windows->windows.base = 0;
+	windows->opened_ns = 0;
+	windows->end = mark_now(session, member);
+	windows->closing_ns = windows->end.time_ns;
+	windows->state = WINDOW_CLOSING;
 }
 
 void member_windows_take(struct session *session, struct member *member)
@@ -287,40 +326,63 @@ void member_window_close(struct session *session, struct member *member)
 	if (!member->ended)
 		attach_drop(session->attach, member->pid, ATTACH_POOLED, 0);
 	windows->look_ns = clock_ns(CLOCK_MONOTONIC);
+	windows->closing_ns = windows->look_ns + CLOSING_STEP_NS;
+	windows->site = 0;
+	/* What a window by hand costs is not measured. */
+	if (session->opts.overhead <= 0)
+		wait_begin(member, windows->look_ns);
 }
 
-/* The kernel has removed the probes: what the window has cost is known. */
-static void closing_end(struct session *session, struct member *member)
+/* The window has ended, and the kernel has removed the probes. */
+static void window_judge(struct session *session, struct member *member,
+			 const struct window_mark *now)
 {
 	struct member_windows *windows = &member->windows;
-	struct window_mark now = mark_now(session, member), closing = windows->end;
+	struct window_mark closing = windows->end;
 	struct windows_cost cost = {.length_ns = windows->end.time_ns - windows->opened_ns,
-				    .cpu_ns = (uint64_t)cpu_since(&windows->after, &now),
-				    .elapsed_ns = now.time_ns - windows->after.time_ns};
-	double before_ns = cpu_since(&windows->after, &windows->placing);
+				    .elapsed_ns = now->time_ns - windows->after.time_ns};
+	double before_ns = cpu_since(&windows->after, &windows->placing), lost_ns;
+	double cpu_ns = cpu_since(&windows->after, now);
 
 	closing.hits = 0;
 	cost.inside_ns = (uint64_t)loss(session, &windows->begin, &windows->end, 0);
 	cost.edges_ns = (uint64_t)(loss(session, &windows->placing, &windows->begin, EDGES_SHARE) +
-				   loss(session, &closing, &now, EDGES_SHARE));
+				   loss(session, &closing, now, EDGES_SHARE));
 	/* Removing takes another process about as long as placing. */
 	cost.own_ns = 2 * (windows->begin.own_ns - windows->placing.own_ns) +
-		      (now.own_ns - windows->begin.own_ns);
+		      (now->own_ns - windows->begin.own_ns);
 	if (before_ns > 0)
-		cost.base = hits_cost(session, &windows->after, &windows->placing) / before_ns;
-	if (cost.cpu_ns)
-		windows->share =
-			cost.base + (double)(cost.inside_ns + cost.edges_ns) / (double)cost.cpu_ns;
+		cost.base =
+			fmin(hits_cost(session, &windows->after, &windows->placing) / before_ns, 1);
+	lost_ns = (double)(cost.inside_ns + cost.edges_ns);
+	/* The budget is for what the target does on its own. */
+	cost.cpu_ns = cpu_ns > lost_ns ? (uint64_t)(cpu_ns - lost_ns) : 0;
+	if (cpu_ns > 0)
+		windows->share = cost.base + lost_ns / cpu_ns;
 	log_debug("PID %d: a window of %.1f ms took %.1f ms, and %.1f ms for its edges, of %.1f ms "
 		  "CPU time in %.1f ms; other probes %.1f %%, the tracer %.1f ms",
 		  member->pid, (double)cost.length_ns / 1e6, (double)cost.inside_ns / 1e6,
-		  (double)cost.edges_ns / 1e6, (double)cost.cpu_ns / 1e6,
-		  (double)cost.elapsed_ns / 1e6, cost.base * 100, (double)cost.own_ns / 1e6);
+		  (double)cost.edges_ns / 1e6, cpu_ns / 1e6, (double)cost.elapsed_ns / 1e6,
+		  cost.base * 100, (double)cost.own_ns / 1e6);
 	windows_took(&windows->windows, &cost);
+}
+
+/* Is the kernel done? Then the next window is chosen. */
+static void closing_look(struct session *session, struct member *member, uint64_t now_ns)
+{
+	struct member_windows *windows = &member->windows;
+	struct window_mark now;
+
+	windows->closing_ns = now_ns + CLOSING_STEP_NS;
+	if (now_ns - windows->end.time_ns < CLOSING_MAX_NS && is_text_probed(member))
+		return;
+	now = mark_now(session, member);
+	/* The first one is what census mode has seen, which was no window. */
+	if (windows->opened_ns)
+		window_judge(session, member, &now);
 	windows->after = now;
 	/* The governor judges the other probes from here on. */
-	if (session->opts.overhead > 0)
-		member_measure_begin(session, member);
+	member_measure_begin(session, member);
 	wait_begin(member, now.time_ns);
 }
 
@@ -343,7 +405,7 @@ int member_window_inherited(struct session *session, struct member *child)
 }
 
 /* When something is due: a window's begin or end, or a look. */
-static uint64_t due_ns(const struct session *session, const struct member *member)
+static uint64_t due_ns(const struct member *member)
 {
 	const struct member_windows *windows = &member->windows;
 	uint64_t pause_ns = LOOK_SHARE * windows->look_took_ns, look_ns;
@@ -353,7 +415,7 @@ static uint64_t due_ns(const struct session *session, const struct member *membe
 	if (windows->state == WINDOW_OPEN)
 		return windows->opened_ns + windows->next.length_ns;
 	if (windows->state == WINDOW_CLOSING)
-		return windows->end.time_ns + (session->opts.overhead > 0 ? CLOSING_NS : 0);
+		return windows->closing_ns;
 	look_ns = windows->look_ns + (pause_ns > LOOK_PAUSE_NS ? pause_ns : LOOK_PAUSE_NS);
 	return windows->next.start_ns < look_ns ? windows->next.start_ns : look_ns;
 }
@@ -363,7 +425,7 @@ uint64_t session_windows_left_ns(const struct session *session, uint64_t now_ns)
 	uint64_t left_ns = UINT64_MAX;
 
 	for (size_t i = 0; i < session->count; i++) {
-		uint64_t at_ns = due_ns(session, session->members[i]);
+		uint64_t at_ns = due_ns(session->members[i]);
 
 		if (at_ns != UINT64_MAX && (at_ns <= now_ns || at_ns - now_ns < left_ns))
 			left_ns = at_ns <= now_ns ? 0 : at_ns - now_ns;
@@ -383,7 +445,7 @@ static void member_due(struct session *session, struct member *member, uint64_t 
 	if (windows->state == WINDOW_OPEN)
 		member_window_close(session, member);
 	else if (windows->state == WINDOW_CLOSING)
-		closing_end(session, member);
+		closing_look(session, member, now_ns);
 	else if (windows->next.start_ns <= now_ns)
 		window_open(session, member);
 	else
@@ -395,7 +457,7 @@ void session_windows_due(struct session *session, uint64_t now_ns)
 	for (size_t i = 0; i < session->count; i++) {
 		struct member *member = session->members[i];
 
-		if (due_ns(session, member) > now_ns)
+		if (due_ns(member) > now_ns)
 			continue;
 		member_due(session, member, now_ns);
 		now_ns = clock_ns(CLOCK_MONOTONIC);

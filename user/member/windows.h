@@ -31,7 +31,9 @@ struct member_windows {
 	struct windows windows;
 	struct windows_next next;
 	struct plan_target plan; /* with the sites; owned while state is not WINDOW_NONE */
-	uint64_t opened_ns;      /* when the open one began */
+	uint64_t opened_ns;      /* when the open or last one began; 0: there was none */
+	uint64_t closing_ns;     /* when it is looked whether the kernel is done */
+	size_t site;             /* of the plan: those before are clear of breakpoints */
 	/* the end of the last one, placing, the beginning, the end */
 	struct window_mark after, placing, begin, end;
 	double share;     /* of the target's CPU time that probes took of late */
@@ -57,6 +59,8 @@ void member_windows_begin(struct session *session, struct member *member, struct
  * begun a window. Ends it, before member_windows_begin().
  */
 void member_windows_take(struct session *session, struct member *member);
+/* The other probes are fewer now: the next window is chosen anew. */
+void member_windows_again(struct session *session, struct member *member);
 /* Ends an open window, before a walk or another mode. */
 void member_window_close(struct session *session, struct member *member);
 /* The member leaves the mode. */

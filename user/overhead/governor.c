@@ -126,8 +126,11 @@ void governor_plan(struct governor *governor, double budget, const struct govern
 	if (heap && first->mode == EVENT_MODE_EXACT)
 		step_add(governor, EVENT_MODE_CENSUS, first->sample_bytes);
 	if (heap && first->mode != EVENT_MODE_GROWTH && first->mode != EVENT_MODE_WINDOWS &&
-	    !first->sample_bytes)
+	    !first->sample_bytes) {
 		step_add(governor, EVENT_MODE_WINDOWS, 0);
+		step_add(governor, EVENT_MODE_WINDOWS, 0);
+		governor->steps[governor->count - 1].small_only = 1;
+	}
 	if (heap && first->mode != EVENT_MODE_GROWTH)
 		step_add(governor, EVENT_MODE_GROWTH, 0);
 	for (size_t i = 0; !heap && i < sizeof(samples) / sizeof(samples[0]); i++)

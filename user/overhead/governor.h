@@ -34,6 +34,7 @@
 struct governor_step {
 	enum event_mode mode;
 	uint64_t sample_bytes; /* 0: every block */
+	int small_only;        /* windows: large blocks are not traced */
 };
 
 #define GOVERNOR_STEPS 6
@@ -78,7 +79,8 @@ void governor_refuse(struct governor *governor);
 
 /*
  * Makes the steps of a process that is traced in the mode of first. heap: it has a Python heap that
- * can be walked, and the steps are exact, census, windows (not with a sample), growth, off,
+ * can be walked, and the steps are exact, census, windows, windows without
+ * large blocks (neither with a sample), growth, off,
  * beginning with that mode. Otherwise samples replace those between.
  */
 void governor_plan(struct governor *governor, double budget, const struct governor_step *first,

@@ -83,6 +83,14 @@ int plan_site_is_pooled(const struct plan_site *site)
 	}
 }
 
+int plan_site_is_malloc(const struct plan_site *site)
+{
+	return (site->cookie >> 8 & 0xff) != EVENT_API_NATIVE && !plan_site_is_pooled(site) &&
+	       !plan_site_is_pool_free(site) &&
+	       (site->op == ABI_OP_END || site->op == ABI_OP_FREE ||
+		(site->op >= ABI_OP_MALLOC && site->op <= ABI_OP_REALLOC));
+}
+
 /*
  * Adds the sites where the heap grows: those that the code analysis finds, otherwise the function
  * that makes pools, if it has a symbol.

@@ -25,9 +25,10 @@ int plan_site_is_pool_free(const struct plan_site *site);
 
 /*
  * Is the site hit by requests for small blocks or by the beginning of objects, and so very often?
- * The others see large blocks, other allocators and the end of the interpreter.
  */
 int plan_site_is_pooled(const struct plan_site *site);
+/* Is it hit by requests of Python's that malloc serves: large blocks, PyMem_Raw*? */
+int plan_site_is_malloc(const struct plan_site *site);
 
 struct elf_file;
 struct plan {

@@ -76,6 +76,27 @@ static int tables_thin(struct process_state *process, uint64_t mean)
 	return err ? err : table_thin(process, EVENT_LAYER_NATIVE, old, mean);
 }
 
+/* Their frees are not seen any more. Blocks that extension modules report are traced as before. */
+static int large_drop(struct process_state *process)
+{
+	struct trace_table *table = &process->info.tables[EVENT_LAYER_PYTHON];
+	struct blocks *all = process->blocks[EVENT_LAYER_PYTHON], *fewer;
+	const struct block *block;
+	size_t cursor = 0;
+	int err = blocks_new(&fewer, process->account);
+
+	if (err)
+		return err;
+	process->blocks[EVENT_LAYER_PYTHON] = fewer;
+	table->live_bytes = table->live_blocks = 0;
+	process->info.large_blocks = process->info.rounded_blocks = 0;
+	while (!err && (block = blocks_next(all, &cursor)))
+		if (block->pooled || block->domain)
+			err = state_block_put(process, EVENT_LAYER_PYTHON, block);
+	blocks_free(all);
+	return account_is_full(err) ? state_clear(process) : err;
+}
+
 int state_mode_change(struct process_state *process, const struct event_mode_change *event)
 {
 	struct trace_process *info = &process->info;
@@ -125,7 +146,9 @@ int state_mode_change(struct process_state *process, const struct event_mode_cha
 	info->mode = mode;
 	info->layers = state_layers(event->mode);
 	info->sample_bytes = event->sample_bytes;
-	info->large_skipped = growth && !(event->mode & EVENT_MODE_LARGE);
+	info->large_skipped = (growth || windows) && !(event->mode & EVENT_MODE_LARGE);
+	if (!err && windows && info->large_skipped)
+		err = large_drop(process);
 	info->reuse_unseen |= (event->mode & EVENT_MODE_NO_REUSE) != 0;
 	info->ends_unseen |= (event->mode & EVENT_MODE_NO_ENDS) != 0;
 	/* The blocks that are in the table have been seen in a window that began with the mode. */

@@ -103,7 +103,8 @@ static void info_set(struct process_state *process, const struct event_target *e
 		.nframe = event->nframe,
 		.mode = event->mode & EVENT_MODE_MASK,
 		.layers = state_layers(event->mode),
-		.large_skipped = (event->mode & EVENT_MODE_MASK) == EVENT_MODE_GROWTH &&
+		.large_skipped = ((event->mode & EVENT_MODE_MASK) == EVENT_MODE_GROWTH ||
+				  (event->mode & EVENT_MODE_MASK) == EVENT_MODE_WINDOWS) &&
 				 !(event->mode & EVENT_MODE_LARGE),
 		.reuse_unseen = !!(event->mode & EVENT_MODE_NO_REUSE),
 		.ends_unseen = !!(event->mode & EVENT_MODE_NO_ENDS),
