@@ -117,23 +117,6 @@ const struct sighting *sightings_next(const struct sightings *sightings, size_t 
 	return NULL;
 }
 
-/*
- * Clearing a slot may move a later entry into it, which is looked at next. An entry that moves
- * from the table's start to its end is looked at twice, which does no harm.
- */
-void sightings_filter(struct sightings *sightings,
-		      int (*is_kept)(void *context, const struct sighting *sighting), void *context)
-{
-	for (size_t i = 0; i < sightings->capacity;) {
-		const struct sighting *sighting = &sightings->slots[i];
-
-		if (!sighting->address || is_kept(context, sighting))
-			i++;
-		else
-			slot_clear(sightings, i);
-	}
-}
-
 int sightings_copy(struct sightings *out, const struct sightings *from)
 {
 	int err = from->capacity ? capacity_set(out, from->capacity) : 0;

@@ -49,10 +49,6 @@ int sightings_remove(struct sightings *sightings, uint64_t address);
  * removed meanwhile.
  */
 const struct sighting *sightings_next(const struct sightings *sightings, size_t *cursor);
-/* Removes every sighting for which is_kept() returns 0. */
-void sightings_filter(struct sightings *sightings,
-		      int (*is_kept)(void *context, const struct sighting *sighting),
-		      void *context);
 /* Copies to out, which is empty and may have an account. 0; -ENOMEM, -EDQUOT. */
 int sightings_copy(struct sightings *out, const struct sightings *from);
 /* Leaves the empty table. */

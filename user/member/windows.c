@@ -339,8 +339,10 @@ static void window_judge(struct session *session, struct member *member,
 {
 	struct member_windows *windows = &member->windows;
 	struct window_mark closing = windows->end;
-	struct windows_cost cost = {.length_ns = windows->end.time_ns - windows->opened_ns,
-				    .elapsed_ns = now->time_ns - windows->after.time_ns};
+	struct windows_cost cost = {
+		.length_ns = windows->end.time_ns - windows->opened_ns,
+		.cpu_ns = (uint64_t)cpu_since(&windows->after, &windows->placing),
+		.elapsed_ns = windows->placing.time_ns - windows->after.time_ns};
 	double before_ns = cpu_since(&windows->after, &windows->placing), lost_ns;
 	double cpu_ns = cpu_since(&windows->after, now);
 
@@ -355,15 +357,14 @@ static void window_judge(struct session *session, struct member *member,
 		cost.base =
 			fmin(hits_cost(session, &windows->after, &windows->placing) / before_ns, 1);
 	lost_ns = (double)(cost.inside_ns + cost.edges_ns);
-	/* The budget is for what the target does on its own. */
-	cost.cpu_ns = cpu_ns > lost_ns ? (uint64_t)(cpu_ns - lost_ns) : 0;
 	if (cpu_ns > 0)
 		windows->share = cost.base + lost_ns / cpu_ns;
 	log_debug("PID %d: a window of %.1f ms took %.1f ms, and %.1f ms for its edges, of %.1f ms "
 		  "CPU time in %.1f ms; other probes %.1f %%, the tracer %.1f ms",
 		  member->pid, (double)cost.length_ns / 1e6, (double)cost.inside_ns / 1e6,
-		  (double)cost.edges_ns / 1e6, cpu_ns / 1e6, (double)cost.elapsed_ns / 1e6,
-		  cost.base * 100, (double)cost.own_ns / 1e6);
+		  (double)cost.edges_ns / 1e6, cpu_ns / 1e6,
+		  (double)(now->time_ns - windows->after.time_ns) / 1e6, cost.base * 100,
+		  (double)cost.own_ns / 1e6);
 	windows_took(&windows->windows, &cost);
 }
 

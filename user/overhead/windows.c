@@ -135,7 +135,7 @@ void windows_took(struct windows *windows, const struct windows_cost *cost)
 	double inside = cost->length_ns ? (double)cost->inside_ns / (double)cost->length_ns : 0;
 
 	windows->base = cost->base;
-	if (cost->elapsed_ns)
+	if (cost->elapsed_ns >= WINDOWS_LENGTH_MIN)
 		windows->rate = (double)cost->cpu_ns / (double)cost->elapsed_ns;
 	if (windows->count) {
 		windows->edges_ns = smoothed(windows->edges_ns, (double)cost->edges_ns);

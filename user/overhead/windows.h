@@ -46,13 +46,13 @@ struct windows_next {
 
 /* What a window has cost. */
 struct windows_cost {
-	uint64_t length_ns;  /* its actual length */
-	uint64_t inside_ns;  /* loss, CPU time of the target, within the window */
-	uint64_t edges_ns;   /* loss before and after it */
-	uint64_t own_ns;     /* CPU time of the tracer */
-	uint64_t cpu_ns;     /* CPU time of the target since the window before */
-	uint64_t elapsed_ns; /* since the window before */
-	double base;         /* as in struct windows */
+	uint64_t length_ns; /* its actual length */
+	uint64_t inside_ns; /* loss, CPU time of the target, within the window */
+	uint64_t edges_ns;  /* loss before and after it */
+	uint64_t own_ns;    /* CPU time of the tracer */
+	/* between the last window and this one: CPU time of the target, and the time */
+	uint64_t cpu_ns, elapsed_ns;
+	double base; /* as in struct windows */
 };
 
 /*
