@@ -329,8 +329,11 @@ void member_window_close(struct session *session, struct member *member)
 	windows->closing_ns = windows->look_ns + CLOSING_STEP_NS;
 	windows->site = 0;
 	/* What a window by hand costs is not measured. */
-	if (session->opts.overhead <= 0)
-		wait_begin(member, windows->look_ns);
+	if (session->opts.overhead > 0)
+		return;
+	log_debug("PID %d: a window of %.1f ms", member->pid,
+		  (double)(end_ns - windows->opened_ns) / 1e6);
+	wait_begin(member, windows->look_ns);
 }
 
 /* The window has ended, and the kernel has removed the probes. */
