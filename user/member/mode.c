@@ -108,8 +108,8 @@ static int plan_begin(struct change *change)
 
 /*
  * From census to windows: what is in the table was seen in a window that has lasted since census
- * mode began. The probes that only windows have are removed before the plan for the windows is made,
- * which takes a while.
+ * mode began. The probes that only windows have are removed before the plan for the windows is
+ * made, which takes a while.
  */
 static int windows_take(struct change *change)
 {

@@ -8,20 +8,16 @@
  *   closing   the kernel removes the probes, in another process, for some tens of milliseconds
  *
  * The CPU time from placing to the end of closing that is not the target's own is the loss.
- * Between windows the pools with blocks that were seen are read a few times a second, so that blocks
- * that die are noticed before their addresses hold others.
+ * Between windows the pools with blocks that were seen are read a few times a second, so that
+ * blocks that die are noticed before their addresses hold others.
  */
 #include "member/windows.h"
 
 #include <errno.h>
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "heap/heap_kinds.h"
 #include "member/governor.h"
 #include "member/member.h"
 #include "member/probe.h"
@@ -29,19 +25,11 @@
 #include "process/memory.h"
 
 #define LOOK_PAUSE_NS   250000000ull
-#define LOOK_STRETCH_NS 10000000ull
 #define LOOK_SHARE      100u        /* looks take at most 1/100 of the time */
-#define LOOK_LAST_NS    20000000ull /* within a window, which is that much longer then */
 #define CLOSING_STEP_NS 20000000ull /* between two looks whether the kernel is done */
 #define CLOSING_MAX_NS  2000000000ull
 #define BREAKPOINT      0xcc
-/*
- * The price of a trap was measured at the start, and a busy machine makes it up to three times as
- * high. Placing and removing cost more than traps: copies of pages, flushes of address translations.
- */
-#define LOSS_FACTOR 3.0
-#define EDGES_SHARE 0.25
-#define FAILURES    5u /* in a row until windows are given up */
+#define FAILURES        5u /* in a row until windows are given up */
 
 int member_windows_possible(const struct session *session, const struct member *member,
 			    const struct plan *plan)
@@ -62,57 +50,17 @@ int member_window_busy(const struct member *member)
 	return member->windows.state >= WINDOW_OPEN;
 }
 
-/* The CPU time of this process, and of the one that holds the probes. */
-static uint64_t own_time(const struct session *session)
+int session_windows_open(const struct session *session)
 {
-	pid_t holder = attach_holder(session->attach);
-	clockid_t clock;
-
-	return clock_ns(CLOCK_PROCESS_CPUTIME_ID) +
-	       (holder > 0 && !clock_getcpuclockid(holder, &clock) ? clock_ns(clock) : 0);
-}
-
-static struct window_mark mark_now(const struct session *session, const struct member *member)
-{
-	struct window_mark mark = {.time_ns = clock_ns(CLOCK_MONOTONIC)};
-
-	if (session->opts.overhead <= 0)
-		return mark;
-	mark.cpu_ns = clock_ns(member->governor.clock);
-	mark.own_ns = own_time(session);
-	if (attach_hits(session->attach, member->pid, &mark.hits))
-		mark.hits = 0;
-	return mark;
-}
-
-static double hits_cost(const struct session *session, const struct window_mark *from,
-			const struct window_mark *to)
-{
-	double hits = (double)(to->hits >= from->hits ? to->hits - from->hits : to->hits);
-
-	return hits * (session->hit_cost.trap_ns + session->hit_cost.run_ns);
-}
-
-static double cpu_since(const struct window_mark *from, const struct window_mark *to)
-{
-	return to->cpu_ns > from->cpu_ns ? (double)(to->cpu_ns - from->cpu_ns) : 0;
-}
-
-/* CPU time that was lost, at most all of it. */
-static double loss(const struct session *session, const struct window_mark *from,
-		   const struct window_mark *to, double least_share)
-{
-	double cpu_ns = cpu_since(from, to);
-	double cost_ns = LOSS_FACTOR * hits_cost(session, from, to);
-
-	if (cost_ns < least_share * cpu_ns)
-		cost_ns = least_share * cpu_ns;
-	return cost_ns < cpu_ns ? cost_ns : cpu_ns;
+	for (size_t i = 0; i < session->count; i++)
+		if (session->members[i]->windows.state == WINDOW_OPEN)
+			return 1;
+	return 0;
 }
 
 /*
- * Are the probes of small blocks in the target's text still? Goes on from the site where it stopped:
- * sites that were clear stay so.
+ * Are the probes of small blocks in the target's text still? Goes on from the site where it
+ * stopped: sites that were clear stay so.
  */
 static int is_text_probed(struct member *member)
 {
@@ -152,71 +100,6 @@ static int pause_set(struct session *session, struct member *member, int paused)
 	return attach_target(session->attach, member->pid, &member->runtime.target);
 }
 
-struct look {
-	struct session *session;
-	const struct member *member;
-};
-
-static int kinds_feed(void *context, const void *record, size_t size)
-{
-	const struct look *look = context;
-
-	return look->member->ended ? -ESRCH : session_feed(look->session, record, size);
-}
-
-/* Reads pools until a time; returns how many of them. */
-static size_t pools_read(struct session *session, const struct member *member,
-			 const uint64_t *pools, size_t count, uint64_t until_ns)
-{
-	struct look look = {session, member};
-	const struct heap_kinds_opts opts = {
-		.until_ns = until_ns, .record = kinds_feed, .context = &look};
-	size_t done = 0;
-	int err;
-
-	session_pull(session);
-	if (!count || member->ended)
-		return 0;
-	err = heap_kinds_read(&member->runtime, pools, count, &opts, &done);
-	if (err && err != -ESRCH)
-		log_debug("PID %d: pools could not be read: %s", member->pid, error_reason(err));
-	return done;
-}
-
-/* Within a window: the blocks that are not shown here are dropped at its end. */
-static void look_fresh(struct session *session, const struct member *member)
-{
-	uint64_t *pools;
-	size_t count;
-
-	session_pull(session);
-	if (trace_sighted_pools(session->trace, member->index, 1, &pools, &count))
-		return;
-	pools_read(session, member, pools, count, clock_ns(CLOCK_MONOTONIC) + LOOK_LAST_NS);
-	free(pools);
-}
-
-/* Between windows: all pools in turn, as many as there is time for. */
-static void look_all(struct session *session, struct member *member)
-{
-	struct member_windows *windows = &member->windows;
-	uint64_t began_ns = clock_ns(CLOCK_MONOTONIC), *pools;
-	size_t count, first = 0, done;
-
-	if (trace_sighted_pools(session->trace, member->index, 0, &pools, &count))
-		return;
-	while (first < count && pools[first] < windows->look_from)
-		first++;
-	if (first == count)
-		first = 0;
-	done = pools_read(session, member, pools + first, count - first,
-			  began_ns + LOOK_STRETCH_NS);
-	windows->look_from = first + done < count ? pools[first + done] : 0;
-	free(pools);
-	windows->look_ns = clock_ns(CLOCK_MONOTONIC);
-	windows->look_took_ns = windows->look_ns - began_ns;
-}
-
 /* Chooses the next window. */
 static void wait_begin(struct member *member, uint64_t now_ns)
 {
@@ -245,7 +128,7 @@ void member_windows_begin(struct session *session, struct member *member, struct
 	*plan = (struct plan_target){0};
 	/* These are the cache's, and have no site of a window. */
 	windows->plan.native_count = 0;
-	windows->after = windows->end = mark_now(session, member);
+	windows->after = windows->end = member_window_mark(session, member);
 	if (session->opts.overhead > 0)
 		windows->state = WINDOW_CLOSING;
 	else
@@ -259,7 +142,7 @@ void member_windows_again(struct session *session, struct member *member)
 	windows->refused = 0;
 	windows->windows.base = 0;
 	windows->opened_ns = 0;
-	windows->end = mark_now(session, member);
+	windows->end = member_window_mark(session, member);
 	windows->closing_ns = windows->end.time_ns;
 	windows->state = WINDOW_CLOSING;
 }
@@ -289,13 +172,13 @@ static void window_open(struct session *session, struct member *member)
 	struct member_windows *windows = &member->windows;
 	int err;
 
-	windows->placing = mark_now(session, member);
+	windows->placing = member_window_mark(session, member);
 	err = member_probe(session, member, &windows->plan, ATTACH_POOLED);
 	session_pull(session);
 	windows->opened_ns = clock_ns(CLOCK_MONOTONIC);
 	if (!err)
 		err = window_feed(session, member, windows->opened_ns, 0);
-	windows->begin = mark_now(session, member);
+	windows->begin = member_window_mark(session, member);
 	if (!err)
 		err = pause_set(session, member, 0);
 	if (err) {
@@ -317,8 +200,8 @@ void member_window_close(struct session *session, struct member *member)
 	if (windows->state != WINDOW_OPEN)
 		return;
 	windows->state = WINDOW_CLOSING;
-	look_fresh(session, member);
-	windows->end = mark_now(session, member);
+	member_look_fresh(session, member);
+	windows->end = member_window_mark(session, member);
 	end_ns = windows->end.time_ns;
 	pause_set(session, member, 1);
 	session_pull(session);
@@ -336,41 +219,6 @@ void member_window_close(struct session *session, struct member *member)
 	wait_begin(member, windows->look_ns);
 }
 
-/* The window has ended, and the kernel has removed the probes. */
-static void window_judge(struct session *session, struct member *member,
-			 const struct window_mark *now)
-{
-	struct member_windows *windows = &member->windows;
-	struct window_mark closing = windows->end;
-	struct windows_cost cost = {
-		.length_ns = windows->end.time_ns - windows->opened_ns,
-		.cpu_ns = (uint64_t)cpu_since(&windows->after, &windows->placing),
-		.elapsed_ns = windows->placing.time_ns - windows->after.time_ns};
-	double before_ns = cpu_since(&windows->after, &windows->placing), lost_ns;
-	double cpu_ns = cpu_since(&windows->after, now);
-
-	closing.hits = 0;
-	cost.inside_ns = (uint64_t)loss(session, &windows->begin, &windows->end, 0);
-	cost.edges_ns = (uint64_t)(loss(session, &windows->placing, &windows->begin, EDGES_SHARE) +
-				   loss(session, &closing, now, EDGES_SHARE));
-	/* Removing takes another process about as long as placing. */
-	cost.own_ns = 2 * (windows->begin.own_ns - windows->placing.own_ns) +
-		      (now->own_ns - windows->begin.own_ns);
-	if (before_ns > 0)
-		cost.base =
-			fmin(hits_cost(session, &windows->after, &windows->placing) / before_ns, 1);
-	lost_ns = (double)(cost.inside_ns + cost.edges_ns);
-	if (cpu_ns > 0)
-		windows->share = cost.base + lost_ns / cpu_ns;
-	log_debug("PID %d: a window of %.1f ms took %.1f ms, and %.1f ms for its edges, of %.1f ms "
-		  "CPU time in %.1f ms; other probes %.1f %%, the tracer %.1f ms",
-		  member->pid, (double)cost.length_ns / 1e6, (double)cost.inside_ns / 1e6,
-		  (double)cost.edges_ns / 1e6, cpu_ns / 1e6,
-		  (double)(now->time_ns - windows->after.time_ns) / 1e6, cost.base * 100,
-		  (double)cost.own_ns / 1e6);
-	windows_took(&windows->windows, &cost);
-}
-
 /* Is the kernel done? Then the next window is chosen. */
 static void closing_look(struct session *session, struct member *member, uint64_t now_ns)
 {
@@ -380,10 +228,10 @@ static void closing_look(struct session *session, struct member *member, uint64_
 	windows->closing_ns = now_ns + CLOSING_STEP_NS;
 	if (now_ns - windows->end.time_ns < CLOSING_MAX_NS && is_text_probed(member))
 		return;
-	now = mark_now(session, member);
+	now = member_window_mark(session, member);
 	/* The first one is what census mode has seen, which was no window. */
 	if (windows->opened_ns)
-		window_judge(session, member, &now);
+		member_window_judge(session, member, &now);
 	windows->after = now;
 	/* The governor judges the other probes from here on. */
 	member_measure_begin(session, member);
@@ -453,7 +301,7 @@ static void member_due(struct session *session, struct member *member, uint64_t 
 	else if (windows->next.start_ns <= now_ns)
 		window_open(session, member);
 	else
-		look_all(session, member);
+		member_look_all(session, member);
 }
 
 void session_windows_due(struct session *session, uint64_t now_ns)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The windows of a member in EVENT_MODE_WINDOWS: places and removes the probes of small blocks, and
- * reads the pools that hold blocks seen in windows. Included by user/member/ and user/session/ only.
+ * The windows of a member in EVENT_MODE_WINDOWS: places and removes the probes of small blocks,
+ * and reads the pools that hold blocks seen in windows. Included by user/member/ and user/session/
+ * only.
  */
 #ifndef TRACER_MEMBER_WINDOWS_H
 #define TRACER_MEMBER_WINDOWS_H
@@ -50,8 +51,8 @@ struct member_windows {
 int member_windows_possible(const struct session *session, const struct member *member,
 			    const struct plan *plan);
 /*
- * The member is in that mode, and its other probes are in place. Takes over the plan. Windows follow
- * from session_windows_due().
+ * The member is in that mode, and its other probes are in place. Takes over the plan. Windows
+ * follow from session_windows_due().
  */
 void member_windows_begin(struct session *session, struct member *member, struct plan_target *plan);
 /*
@@ -71,6 +72,22 @@ void member_windows_free(struct member *member);
 void session_windows_due(struct session *session, uint64_t now_ns);
 /* Time to the next of these; UINT64_MAX: there is none. */
 uint64_t session_windows_left_ns(const struct session *session, uint64_t now_ns);
+/*
+ * The parts of windows.c:
+ * - member_look_fresh(): within a window, reads the pools with blocks that no walk has shown: those
+ *   that it does not show are dropped at the window's end.
+ * - member_look_all(): between windows, reads all pools in turn, as many as there is time for.
+ * - member_window_mark(): this moment, of which only the time is valid without --overhead.
+ * - member_window_judge(): the kernel has removed the probes by now: tells the policy what the last
+ *   window has cost.
+ */
+void member_look_fresh(struct session *session, const struct member *member);
+void member_look_all(struct session *session, struct member *member);
+struct window_mark member_window_mark(const struct session *session, const struct member *member);
+void member_window_judge(struct session *session, struct member *member,
+			 const struct window_mark *now);
+/* Is a window of some member open? */
+int session_windows_open(const struct session *session);
 /* Is a window open or being closed, so that hits are not those of the other probes alone? */
 int member_window_busy(const struct member *member);
 /* The trace ended a child's window, which it inherited with its parent's tables. 0, -errno. */

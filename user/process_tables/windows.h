@@ -66,13 +66,13 @@ struct builder;
 int state_window(struct process_state *process, const struct event_window *event);
 int state_census_kinds(struct process_state *process, const struct event_census_kinds *event);
 /*
- * The mode is now EVENT_MODE_WINDOWS: begins a window at start_ns, in which every block of the table
- * was seen. 0; -ENOMEM, -EDQUOT.
+ * The mode is now EVENT_MODE_WINDOWS: begins a window at start_ns, in which every block of the
+ * table was seen. 0; -ENOMEM, -EDQUOT.
  */
 int state_windows_begin(struct process_state *process, uint64_t start_ns);
 /*
- * Is this new block not to be kept, because it was allocated between windows? If so, what was at its
- * address is dropped.
+ * Is this new block not to be kept, because it was allocated between windows? If so, what was at
+ * its address is dropped.
  */
 int state_window_skips(struct process_state *process, const struct block *block);
 /* The block has been added to the table. Without memory it is removed again, and counted. */

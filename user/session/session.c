@@ -28,6 +28,7 @@
 
 /* Between two reads of the loss counters: a truncated capture must hold a recent one. */
 #define LOSS_PERIOD_NS 500000000ull
+#define FOLLOW_WAIT_NS 250000000ull /* new processes wait for a window's end, but not longer */
 
 /*
  * The verifier requires some records to be reserved with a constant size: the record itself may be
@@ -289,8 +290,11 @@ int session_drain(struct session *session)
 	if (session_is_beyond(session, now))
 		return count;
 	session_windows_due(session, now);
-	follow_step(session);
-	now = clock_ns(CLOCK_MONOTONIC);
+	/* Attaching to other processes takes longer than a window may. */
+	if (!session_windows_open(session) || now - session->followed_ns > FOLLOW_WAIT_NS) {
+		follow_step(session);
+		now = session->followed_ns = clock_ns(CLOCK_MONOTONIC);
+	}
 	if (count < (int)SESSION_DRAIN_BATCH) {
 		session_census_due(session, now);
 		session_rss_due(session, now);

@@ -36,6 +36,7 @@ count = 0
 while not select.select([0], [], [], 0)[0]:
     child(count % 3)
     allocate()
+    time.sleep(0.3)
     count += 1
 os.read(0, 100)
 os.write(1, b"done\n")

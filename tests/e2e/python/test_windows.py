@@ -100,7 +100,7 @@ def test_fork_exec_exit(tracer, tmp_path, any_python):
     with Target(any_python, "unruly_windows.py") as target:
         with Traced(tracer, tmp_path, "-v", "--window", "20/20", "-p", target.pid) as run:
             target.step()
-            wait_windows(run, 40)
+            wait_windows(run, 20)
             target.step()
             target.read_until("done")
             wait_clean(target.pid)

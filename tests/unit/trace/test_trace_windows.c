@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Windows of probes, as records: which blocks enter the table, and for how long they are taken to be
- * alive.
+ * Windows of probes, as records: which blocks enter the table, and for how long they are taken to
+ * be alive.
  */
 #include <setjmp.h>
 #include <stdarg.h>
