@@ -127,6 +127,13 @@ $(OUT)/gen/pprof/profile.pb-c.c: user/pprof/profile.proto
 
 $(OUT)/gen/pprof/profile.pb-c.h: $(OUT)/gen/pprof/profile.pb-c.c
 
+# The page of export --format html.
+$(OUT)/gen/page/page.h: $(wildcard user/export/page/*) tools/make-page
+	@mkdir -p $(@D)
+	$(call say,PAGE,$@)tools/make-page user/export/page $@
+
+$(OUT)/obj/user/export/html.o: $(OUT)/gen/page/page.h
+
 $(OUT)/gen/bpf/%.o: bpf/%.bpf.c $(wildcard bpf/*.h bpf/*/*.h) \
 		$(wildcard include/abi/*.h) $(OUT)/flags
 	@mkdir -p $(@D)

@@ -9,9 +9,10 @@
 #include "cli/cli.h"
 #include "export/exporter.h"
 #include "options/options.h"
+#include "options/source_roots.h"
 #include "text/size.h"
 
-enum { KEY_FORMAT = 0x400, KEY_PYTHON, KEY_WEIGHT };
+enum { KEY_FORMAT = 0x400, KEY_PYTHON, KEY_WEIGHT, KEY_SOURCE, KEY_NO_SOURCE };
 
 struct export
 {
@@ -22,6 +23,7 @@ struct export
 	const struct exporter *exporter;
 	struct export_opts opts;
 	const char *command, *output;
+	int source; /* html: with the lines of source files */
 	struct cli_arguments files;
 };
 
@@ -38,7 +40,10 @@ static const struct argp_option export_options[] = {
 	 "total_nframe, later versions only of files with it (default: the version of the "
 	 "snapshot)",
 	 2},
-	{"weight", KEY_WEIGHT, "KIND", 0, "folded, perf: size (default) or count", 2},
+	{"weight", KEY_WEIGHT, "KIND", 0, "folded, perf, speedscope: size (default) or count", 2},
+	{"source", KEY_SOURCE, NULL, 0,
+	 "html: with the source lines around each frame's line, of the files as they are now", 2},
+	{"no-source", KEY_NO_SOURCE, NULL, 0, "html: without source lines (default)", 2},
 	{0},
 };
 
@@ -97,6 +102,10 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		return !export->opts.counts && strcmp(arg, "size")
 			       ? cli_reject("--weight", arg, NULL)
 			       : 0;
+	case KEY_SOURCE:
+	case KEY_NO_SOURCE:
+		export->source = key == KEY_SOURCE;
+		return 0;
 	}
 	return cli_parse_arguments(key, state, &export->files);
 }
@@ -145,45 +154,109 @@ static int outside_tell(const struct export *export, const struct snapshot *snap
 	return 0;
 }
 
+/* Rejects what cannot be done before anything is read. 0, or the exit status. */
+static int request_check(const struct export *export)
+{
+	const struct exporter *exporter = export->exporter;
+	size_t files = export->files.count;
+
+	if (!exporter)
+		return usage(export, "--format KIND is missing");
+	if (exporter->compares ? files != 1 && files != 2 : files != 1)
+		return usage(export, exporter->compares
+					     ? "a snapshot file is needed, or a second, older one "
+					       "to compare with"
+					     : "one snapshot file is needed");
+	if (export->source && exporter != &export_html)
+		return usage(export, "--source is for --format html");
+	if (!export->output)
+		return usage(export, "-o FILE is missing");
+	if (!strcmp(export->output, "-") && isatty(STDOUT_FILENO) && exporter != &export_folded)
+		return usage(export, "not written to a terminal");
+	return 0;
+}
+
+/* Reads a file and chooses its layer. *chosen borrows from *snapshot. 0 or -errno, reported. */
+static int file_read(const struct export *export, const char *path, struct snapshot **snapshot,
+		     struct snapshot *chosen)
+{
+	int err = cli_snapshot_pick(path, &export->pids, snapshot);
+
+	if (err)
+		return err;
+	if ((*snapshot)->meta.sample_bytes && export->exporter != &export_pprof)
+		log_info("%s: it holds a sample (one block for every %llu bytes allocated): the "
+			 "figures are estimates, whose errors %s files do not record",
+			 path, (unsigned long long)(*snapshot)->meta.sample_bytes,
+			 export->exporter->name);
+	err = cli_layer_choose(*snapshot, export->layer, chosen);
+	if (err)
+		error_print(err, NULL, "%s", path);
+	return err;
+}
+
+/* Writes the chosen blocks. 0, -errno. */
+static int file_write(const struct export *export, const struct snapshot *chosen,
+		      const struct export_opts *opts)
+{
+	struct outfile *file;
+	int err = outfile_open(&file, export->output);
+
+	if (err)
+		return err;
+	err = exporter_write(export->exporter, chosen, &export->filter.filters, opts, file);
+	if (err)
+		outfile_discard(file);
+	else
+		err = outfile_commit(file);
+	return err;
+}
+
+/* The same with source lines, if they are asked for. */
+static int source_write(const struct export *export, const struct snapshot *chosen,
+			struct export_opts *opts)
+{
+	struct source_roots roots = {0};
+	int err;
+
+	if (!export->source)
+		return file_write(export, chosen, opts);
+	source_roots_open(chosen, 0, &roots);
+	err = source_new(&opts->source, &roots);
+	if (!err)
+		err = file_write(export, chosen, opts);
+	if (!err)
+		source_missing_print(opts->source, stderr);
+	source_free(opts->source);
+	source_roots_close(&roots);
+	return err;
+}
+
 /* The exit status. */
 static int export_run(struct export *export)
 {
-	struct snapshot *snapshot, chosen;
-	struct outfile *file;
-	int err;
+	struct snapshot *snapshot = NULL, *old = NULL, chosen, older;
+	struct export_opts opts = export->opts;
+	int status = request_check(export), err;
 
-	if (export->files.count != 1)
-		return usage(export, "one snapshot file is needed");
-	if (!export->exporter)
-		return usage(export, "--format KIND is missing");
-	if (!export->output)
-		return usage(export, "-o FILE is missing");
-	if (!strcmp(export->output, "-") && isatty(STDOUT_FILENO) &&
-	    export->exporter != &export_folded)
-		return usage(export, "not written to a terminal");
-	if (cli_snapshot_pick(export->files.items[0], &export->pids, &snapshot))
-		return EXIT_FAILED;
-	if (snapshot->meta.sample_bytes && export->exporter != &export_pprof)
-		log_info("%s: it holds a sample (one block for every %llu bytes allocated): the "
-			 "figures are estimates, whose errors %s files do not record",
-			 export->files.items[0], (unsigned long long)snapshot->meta.sample_bytes,
-			 export->exporter->name);
-	err = cli_layer_choose(snapshot, export->layer, &chosen);
-	if (!err)
-		err = outside_tell(export, &chosen);
-	if (!err)
-		err = outfile_open(&file, export->output);
+	if (status)
+		return status;
+	opts.name = export->files.items[0];
+	err = file_read(export, opts.name, &snapshot, &chosen);
+	if (!err && export->files.count == 2) {
+		opts.old_name = export->files.items[1];
+		opts.old = &older;
+		err = file_read(export, opts.old_name, &old, &older);
+	}
 	if (!err) {
-		err = exporter_write(export->exporter, &chosen, &export->filter.filters,
-				     &export->opts, file);
+		err = outside_tell(export, &chosen);
+		if (!err)
+			err = source_write(export, &chosen, &opts);
 		if (err)
-			outfile_discard(file);
-		else
-			err = outfile_commit(file);
+			error_print(err, NULL, "%s", export->output);
 	}
 	snapshot_free(snapshot);
-	if (err)
-		error_print(err, NULL, "%s", export->output);
+	snapshot_free(old);
 	return err ? EXIT_FAILED : EXIT_DONE;
 }
 
@@ -206,9 +279,10 @@ int cli_export(int argc, char **argv)
 	static const struct argp argp = {
 		.options = export_options,
 		.parser = parse,
-		.args_doc = "FILE --format KIND -o OUT",
+		.args_doc = "FILE [OLDER] --format KIND -o OUT",
 		.doc = "Writes a snapshot in another format. FILE is a snapshot of tracer or a "
-		       "file of tracemalloc.Snapshot.dump().",
+		       "file of tracemalloc.Snapshot.dump(). OLDER is a snapshot to "
+		       "compare with (html).",
 		.children = export_children,
 		.help_filter = help_filter,
 	};

@@ -4,7 +4,8 @@
 #include <string.h>
 
 static const struct exporter *const exporters[] = {&export_tracemalloc, &export_folded,
-						   &export_pprof, &export_perf};
+						   &export_pprof,       &export_perf,
+						   &export_html,        &export_speedscope};
 
 const struct exporter *exporter_get(size_t index)
 {
@@ -21,20 +22,37 @@ const struct exporter *exporter_find(const char *name)
 	return NULL;
 }
 
+/* The blocks that pass. *chosen is what to free: NULL when all of them pass unchanged. */
+static int blocks_choose(const struct exporter *exporter, const struct snapshot **snapshot,
+			 const struct filters *filters, const struct app *app,
+			 struct snapshot **chosen)
+{
+	/* Only files of tracemalloc list each block separately. */
+	int apart = exporter->merged && !strcmp((*snapshot)->meta.mode, SNAPSHOT_TRACEMALLOC);
+	int err = 0;
+
+	*chosen = NULL;
+	if (apart || filters_any(filters) || (app && app->asked)) {
+		err = snapshot_select(*snapshot, filters, app, exporter->merged, chosen);
+		if (!err)
+			*snapshot = *chosen;
+	}
+	return err;
+}
+
 int exporter_write(const struct exporter *exporter, const struct snapshot *snapshot,
 		   const struct filters *filters, const struct export_opts *opts,
 		   struct outfile *file)
 {
-	/* Only files of tracemalloc list each block separately. */
-	int apart = exporter->merged && !strcmp(snapshot->meta.mode, SNAPSHOT_TRACEMALLOC);
-	struct snapshot *chosen;
+	struct export_opts used = *opts;
+	struct snapshot *chosen, *old = NULL;
+	int err = blocks_choose(exporter, &snapshot, filters, opts->app, &chosen);
 
-	if (!apart && !filters_any(filters) && !(opts->app && opts->app->asked))
-		return exporter->write(snapshot, opts, file);
-	int err = snapshot_select(snapshot, filters, opts->app, exporter->merged, &chosen);
-	if (err)
-		return err;
-	err = exporter->write(chosen, opts, file);
+	if (!err && used.old)
+		err = blocks_choose(exporter, &used.old, filters, opts->app, &old);
+	if (!err)
+		err = exporter->write(snapshot, &used, file);
 	snapshot_free(chosen);
+	snapshot_free(old);
 	return err;
 }

@@ -9,6 +9,8 @@
 #include "base/outfile.h"
 #include "stats/filter.h"
 
+struct source;
+
 struct export_opts {
 	uint32_t
 		/*
@@ -16,7 +18,11 @@ struct export_opts {
 		 * version
 		 */
 		python_version;
-	int counts; /* weights are numbers of blocks, not bytes */
+	int counts;                 /* weights are numbers of blocks, not bytes */
+	const char *name;           /* the snapshot's file */
+	const struct snapshot *old; /* to compare with; NULL: none. Only exporters that compare. */
+	const char *old_name;
+	struct source *source; /* where source lines are read; NULL: none are written */
 	const struct app
 		/* tracebacks begin at its most recent frame; NULL: at the most recent frame */
 		*app;
@@ -25,13 +31,15 @@ struct export_opts {
 struct exporter {
 	const char *name; /* --format */
 	const char *help;
-	int merged; /* equal {traceback, bytes, domain} are passed as one trace with a count */
+	int compares; /* takes export_opts.old */
+	int merged;   /* equal {traceback, bytes, domain} are passed as one trace with a count */
 	/* 0, -errno; error_set may say why. The caller commits or discards the file. */
 	int (*write)(const struct snapshot *snapshot, const struct export_opts *opts,
 		     struct outfile *file);
 };
 
-extern const struct exporter export_folded, export_perf, export_pprof, export_tracemalloc;
+extern const struct exporter export_folded, export_html, export_perf, export_pprof,
+	export_speedscope, export_tracemalloc;
 
 /* The exporter at an index; NULL after the last. */
 const struct exporter *exporter_get(size_t index);

@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/buffer.h"
 #include "base/regular.h"
 #include "text/text.h"
 #include "text/utf8.h"
@@ -166,13 +167,13 @@ static size_t line_next(const struct source_file *file, size_t at)
 	return at < file->bytes ? at + 1 : at;
 }
 
-/* A line without surrounding white space, a part of a file's text; bytes 0: there is none. */
-struct line {
-	char *text;
+/* A line without its end, a part of a file's text; bytes 0: there is none. */
+struct source_line {
+	const char *text;
 	size_t bytes;
 };
 
-static struct line line_find(struct source_file *file, uint32_t line)
+static struct source_line line_find(struct source_file *file, uint32_t line)
 {
 	if (line < file->line) {
 		file->at = 0;
@@ -181,13 +182,11 @@ static struct line line_find(struct source_file *file, uint32_t line)
 	for (; file->line < line && file->at < file->bytes; file->line++)
 		file->at = line_next(file, file->at);
 	if (file->line != line)
-		return (struct line){0};
+		return (struct source_line){0};
 	size_t at = file->at, end = line_next(file, at);
-	while (at < end && isspace((unsigned char)file->text[at]))
-		at++;
 	while (end > at && isspace((unsigned char)file->text[end - 1]))
 		end--;
-	return (struct line){file->text + at, end - at};
+	return (struct source_line){file->text + at, end - at};
 }
 
 static void missing_add(struct missing *missing, const char *filename, int err)
@@ -198,28 +197,29 @@ static void missing_add(struct missing *missing, const char *filename, int err)
 	missing->err = err;
 }
 
-static void line_print(const struct line *line, FILE *out, const char *indent)
+static struct source_line line_strip(struct source_line line)
 {
-	char kept = line->text[line->bytes];
-
-	line->text[line->bytes] = '\0';
-	fputs(indent, out);
-	text_print(out, line->text);
-	putc('\n', out);
-	line->text[line->bytes] = kept;
+	for (; line.bytes && isspace((unsigned char)*line.text); line.bytes--)
+		line.text++;
+	return line;
 }
 
-void source_print(struct source *source, FILE *out, const char *indent, const char *filename,
-		  uint32_t line)
+static int lines_differ(struct source_line a, struct source_line b)
 {
-	struct line found = {0};
+	return a.bytes != b.bytes || memcmp(a.text, b.text, a.bytes);
+}
+
+/* The line as all roots that have the file have it. */
+static struct source_line line_get(struct source *source, const char *filename, uint32_t line)
+{
+	struct source_line found = {0};
 	int readable = 0, differs = 0, err = -ENOENT;
 
 	if (!line || !is_file_name(filename))
-		return;
+		return found;
 	for (size_t i = 0; i < source->root_count; i++) {
 		struct source_file *file = file_find(source, source->roots[i], filename);
-		struct line here = {0};
+		struct source_line here = {0};
 
 		if (!file->text) {
 			err = file->err == -ENOENT ? err : file->err;
@@ -230,14 +230,45 @@ void source_print(struct source *source, FILE *out, const char *indent, const ch
 		if (!found.bytes)
 			found = here;
 		else if (here.bytes)
-			differs |= here.bytes != found.bytes ||
-				   memcmp(here.text, found.text, found.bytes);
+			differs |= lines_differ(line_strip(here), line_strip(found));
 	}
 	if (!readable)
 		missing_add(&source->missing, filename, err);
 	source->differing += differs;
-	if (found.bytes && !differs)
-		line_print(&found, out, indent);
+	if (differs)
+		found = (struct source_line){0};
+	return found;
+}
+
+int source_read(struct source *source, const char *filename, uint32_t line, struct buffer *out)
+{
+	struct source_line found = line_get(source, filename, line);
+	int err;
+
+	out->size = 0;
+	if (!found.bytes)
+		return 0;
+	err = buffer_append(out, found.text, found.bytes);
+	if (!err)
+		err = buffer_append(out, "", 1);
+	return err ? err : 1;
+}
+
+void source_print(struct source *source, FILE *out, const char *indent, const char *filename,
+		  uint32_t line)
+{
+	struct buffer text = {0};
+
+	if (source_read(source, filename, line, &text) > 0) {
+		const char *start = (const char *)text.data;
+
+		while (isspace((unsigned char)*start))
+			start++;
+		fputs(indent, out);
+		text_print(out, start);
+		putc('\n', out);
+	}
+	buffer_free(&text);
 }
 
 void source_missing_print(const struct source *source, FILE *out)

@@ -20,11 +20,17 @@ struct source_roots {
 	int own; /* also in our own root */
 };
 
+struct buffer;
 struct source;
 
 /* roots: borrowed; NULL: our own root. 0, -ENOMEM. */
 int source_new(struct source **out, const struct source_roots *roots);
 void source_free(struct source *source); /* NULL is legal */
+/*
+ * The line with its indentation, without its end, NUL-terminated, instead of what out held. 1; 0:
+ * there is no such line, or the roots that have it differ; -ENOMEM.
+ */
+int source_read(struct source *source, const char *filename, uint32_t line, struct buffer *out);
 /*
  * Prints indent, the line without surrounding white space, and a newline. Prints nothing if there
  * is no such line, or if the roots that have it differ.

@@ -23,6 +23,24 @@ static int character_bytes(const unsigned char *c)
 	return bytes;
 }
 
+/*
+ * Is the character invisible, or does it change the direction or the lines of the text around it?
+ * U+061C, U+200B to U+200F, U+2028 to U+202E, U+2060 to U+2069, U+FEFF, U+FFF9 to U+FFFB.
+ */
+static int character_hides(const unsigned char *c, int bytes)
+{
+	if (bytes == 2)
+		return c[0] == 0xd8 && c[1] == 0x9c;
+	if (bytes != 3)
+		return 0;
+	if (c[0] == 0xe2 && c[1] == 0x80)
+		return (c[2] >= 0x8b && c[2] <= 0x8f) || (c[2] >= 0xa8 && c[2] <= 0xae);
+	if (c[0] == 0xe2 && c[1] == 0x81)
+		return c[2] >= 0xa0 && c[2] <= 0xa9;
+	return c[0] == 0xef &&
+	       ((c[1] == 0xbb && c[2] == 0xbf) || (c[1] == 0xbf && c[2] >= 0xb9 && c[2] <= 0xbb));
+}
+
 /* Writes the printable form of one character to shown; advances *at. */
 static const char *character_show(char shown[5], const unsigned char **at)
 {
@@ -32,7 +50,8 @@ static const char *character_show(char shown[5], const unsigned char **at)
 	/* C1 controls are two bytes in UTF-8 (c2 80 .. c2 9f). */
 	if (bytes == 2 && c[0] == 0xc2 && c[1] < 0xa0)
 		c++;
-	else if (bytes > 1 || (bytes && *c >= 0x20 && *c != 0x7f)) {
+	else if ((bytes > 1 && !character_hides(c, bytes)) ||
+		 (bytes == 1 && *c >= 0x20 && *c != 0x7f)) {
 		memcpy(shown, c, bytes);
 		shown[bytes] = '\0';
 		*at += bytes;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Escapes untrusted names (files, programs, functions) for a terminal: control characters, C1 ones
- * included, and invalid UTF-8 are written as \xNN, since names may hold any bytes and terminals
- * obey control characters.
+ * included, characters that are invisible or change the direction of text, and invalid UTF-8 are
+ * written as \xNN, since names may hold any bytes and terminals obey control characters.
  */
 #ifndef TRACER_TEXT_TEXT_H
 #define TRACER_TEXT_TEXT_H

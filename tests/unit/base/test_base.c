@@ -15,6 +15,7 @@
 #include "base/buffer.h"
 #include "base/error.h"
 #include "tables/strings.h"
+#include "text/text.h"
 
 /*
  * --- errors ----------------------------------------------------------------------------------
@@ -107,6 +108,28 @@ static void error_line_is_one_harmless_line(void **state)
 /*
  * --- buffer ----------------------------------------------------------------------------------
  */
+
+static void text_that_hides_is_escaped(void **state)
+{
+	static const struct {
+		const char *text, *shown;
+	} cases[] = {
+		{"\u202e", "\\xe2\\x80\\xae"}, /* right to left */
+		{"\u2066", "\\xe2\\x81\\xa6"}, {"\u2028", "\\xe2\\x80\\xa8"},
+		{"\u200b", "\\xe2\\x80\\x8b"}, {"\ufeff", "\\xef\\xbb\\xbf"},
+		{"\ufffb", "\\xef\\xbf\\xbb"}, {"\u061c", "\\xd8\\x9c"},
+		{"\u2010", "\u2010"},          {"\u2070", "\u2070"},
+		{"\u20ac", "\u20ac"},          {"\ufffd", "\ufffd"},
+		{"\u0627", "\u0627"}, /* a letter of a script from right to left */
+	};
+	char out[64];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		text_escape(out, sizeof(out), cases[i].text);
+		assert_string_equal(out, cases[i].shown);
+	}
+}
 
 static void buffer_grows(void **state)
 {
@@ -225,6 +248,7 @@ int main(void)
 		cmocka_unit_test(reason_may_wrap_a_reason),
 		cmocka_unit_test(reason_is_cut),
 		cmocka_unit_test(error_line_is_one_harmless_line),
+		cmocka_unit_test(text_that_hides_is_escaped),
 		cmocka_unit_test(buffer_grows),
 		cmocka_unit_test(buffer_refuses_the_impossible),
 		cmocka_unit_test(strings_keep_one_of_each),

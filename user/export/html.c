@@ -1,0 +1,293 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One self-contained HTML file: a flame graph, an icicle, a table and a tree of a snapshot, and of
+ * its differences from an older one. The page (user/export/page/) is the same for every snapshot;
+ * the snapshot is in it as JSON. Every name in it comes from the traced process: the JSON has no
+ * '<', so that nothing in it ends its element, the page's policy allows no script but the page's
+ * own, by its hash, and the script shows names as text only.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buffer.h"
+#include "export/exporter.h"
+#include "export/frame_table.h"
+#include "remarks/not_seen.h"
+#include "report/report.h"
+#include "report/source.h"
+#include "stats/group.h"
+#include "text/json.h"
+
+#include "page/page.h"
+
+/* Lines before and after each line of a traceback, with export_opts.source. */
+#define AROUND 3u
+
+static void strings_write(FILE *out, const struct strings *strings)
+{
+	fputs("\"strings\": [", out);
+	for (uint32_t i = 0; i < strings_count(strings); i++) {
+		fputs(i ? ",\n" : "", out);
+		json_string(out, strings_get(strings, i));
+	}
+	fputs("],\n", out);
+}
+
+/* {file, function, line} of each frame; the frames of each traceback, most recent first. */
+static void stacks_write(FILE *out, const struct snapshot *snapshot,
+			 const struct frame_table *table)
+{
+	size_t at = 0;
+
+	fputs("\"frames\": [", out);
+	for (size_t i = 0; i < table->count; i++)
+		fprintf(out, "%s%u,%u,%u", i ? "," : "", table->frames[i].filename,
+			table->frames[i].function, table->frames[i].line);
+	fputs("],\n\"stacks\": [", out);
+	for (size_t i = 0; i < snapshot->traceback_count; i++)
+		for (uint32_t j = 0; j < snapshot->tracebacks[i].nframe; j++)
+			fprintf(out, "%s%u", i || j ? "," : "",
+				table->ids[snapshot->tracebacks[i].first + j]);
+	fputs("],\n\"starts\": [", out);
+	for (size_t i = 0; i < snapshot->traceback_count; i++) {
+		fprintf(out, "%zu,", at);
+		at += snapshot->tracebacks[i].nframe;
+	}
+	fprintf(out, "%zu],\n", at);
+}
+
+/* {traceback, process, bytes, blocks} of each entry of one process. */
+static int traces_write(FILE *out, const struct snapshot *snapshot, size_t process, int *any)
+{
+	const struct statistics_opts how = {.by = GROUP_TRACEBACK};
+	struct statistics statistics;
+	int err = statistics_compute(snapshot, &how, &statistics);
+
+	for (size_t i = 0; !err && i < statistics.count; i++) {
+		const struct statistic *entry = &statistics.entries[i];
+
+		fprintf(out, "%s%u,%zu,%" PRIu64 ",%" PRIu64, *any ? "," : "", entry->traceback,
+			process, entry->size, entry->count);
+		*any = 1;
+	}
+	if (!err)
+		statistics_free(&statistics);
+	return err;
+}
+
+static int processes_write(FILE *out, const struct snapshot *snapshot)
+{
+	size_t count = snapshot_process_count(snapshot), first = 0;
+	int any = 0, err = 0;
+
+	fputs("\"processes\": [", out);
+	for (size_t i = 0; i < count; i++) {
+		const struct snapshot_meta *process = snapshot_process(snapshot, i);
+		char name[sizeof(process->name) + 16];
+
+		snprintf(name, sizeof(name), "%s (%u)", process->name, process->pid);
+		fputs(i ? ", " : "", out);
+		json_string(out, name);
+	}
+	fputs("],\n\"traces\": [", out);
+	if (!snapshot->process_count)
+		err = traces_write(out, snapshot, 0, &any);
+	for (size_t i = 0; !err && i < snapshot->process_count; i++) {
+		const struct snapshot one = snapshot_of_process(snapshot, i, &first);
+
+		err = traces_write(out, &one, i, &any);
+	}
+	fputs("]", out);
+	return err;
+}
+
+/* The lines of the text report before its entries. Caller frees; NULL: no memory. */
+static char *title_make(const struct snapshot *snapshot)
+{
+	char *title = NULL;
+	size_t bytes = 0;
+	FILE *out = open_memstream(&title, &bytes);
+
+	if (!out)
+		return NULL;
+	report_title_print(out, snapshot);
+	if (fclose(out)) {
+		free(title);
+		return NULL;
+	}
+	return title;
+}
+
+static int snapshot_write(FILE *out, const struct snapshot *snapshot, const char *name)
+{
+	struct frame_table table;
+	char *title = title_make(snapshot);
+	int err = title ? frame_table_make(snapshot, &table) : -ENOMEM;
+
+	if (!err) {
+		title[strcspn(title, "\n")] = '\0';
+		putc('{', out);
+		json_member(out, "name", name);
+		fputs(", ", out);
+		json_member(out, "title", title);
+		fputs(",\n", out);
+		strings_write(out, snapshot->strings);
+		stacks_write(out, snapshot, &table);
+		err = processes_write(out, snapshot);
+		putc('}', out);
+		frame_table_free(&table);
+	}
+	free(title);
+	return err;
+}
+
+/* What the text report says before its entries and of what was not seen. */
+static int notes_write(FILE *out, const struct snapshot *snapshot, const struct export_opts *opts)
+{
+	char *text = NULL, *line, *rest;
+	size_t bytes = 0;
+	FILE *notes = open_memstream(&text, &bytes);
+	int any = 0;
+
+	if (!notes)
+		return -ENOMEM;
+	report_title_print(notes, snapshot);
+	not_seen_print(notes, snapshot, &(struct not_seen_opts){.title = "Not seen"});
+	if (opts->old) {
+		fputs("\ncompared to: ", notes);
+		report_title_print(notes, opts->old);
+		not_seen_print(notes, opts->old,
+			       &(struct not_seen_opts){.title = "Not seen in the older snapshot"});
+	}
+	if (fclose(notes)) {
+		free(text);
+		return -ENOMEM;
+	}
+	fputs("\"notes\": [", out);
+	for (rest = text; (line = strsep(&rest, "\n"));) {
+		fputs(any++ ? ",\n" : "", out);
+		json_string(out, line);
+	}
+	fputs("]", out);
+	free(text);
+	return 0;
+}
+
+/* [[line number, text], …] around a frame's line. */
+static int around_write(FILE *out, const char *filename, uint32_t line, struct source *source,
+			struct buffer *text)
+{
+	uint32_t first = line > AROUND ? line - AROUND : 1, last = line + AROUND;
+	int any = 0, err = 0;
+
+	putc('[', out);
+	for (uint32_t at = first; err >= 0 && at <= last && at >= first; at++) {
+		err = source_read(source, filename, at, text);
+		if (err <= 0)
+			continue;
+		fprintf(out, "%s[%u, ", any++ ? ", " : "", at);
+		json_string(out, (const char *)text->data);
+		putc(']', out);
+	}
+	putc(']', out);
+	return err < 0 ? err : 0;
+}
+
+/* "source": {"FILE:LINE": lines around it, …} */
+static int source_write(FILE *out, const struct snapshot *snapshot, struct source *source)
+{
+	struct frame_table table;
+	struct buffer text = {0}, key = {0};
+	int err = frame_table_make(snapshot, &table), any = 0;
+
+	if (err)
+		return err;
+	fputs(",\n\"source\": {", out);
+	for (size_t i = 0; !err && i < table.count; i++) {
+		const struct snapshot_frame *frame = &table.frames[i];
+		const char *file = strings_get(snapshot->strings, frame->filename);
+
+		/* Frames of one line are beside each other unless their functions differ. */
+		if (!frame->line || source_read(source, file, frame->line, &text) <= 0)
+			continue;
+		key.size = 0;
+		err = buffer_printf(&key, "%s:%u", file, frame->line);
+		if (err)
+			break;
+		fputs(any++ ? ",\n" : "", out);
+		json_string(out, (const char *)key.data);
+		fputs(": ", out);
+		err = around_write(out, file, frame->line, source, &text);
+	}
+	putc('}', out);
+	buffer_free(&text);
+	buffer_free(&key);
+	frame_table_free(&table);
+	return err;
+}
+
+static int data_write(FILE *out, const struct snapshot *snapshot, const struct export_opts *opts)
+{
+	int err;
+
+	fputs("{\"snapshot\": ", out);
+	err = snapshot_write(out, snapshot, opts->name ? opts->name : "");
+	if (!err && opts->old) {
+		fputs(",\n\"old\": ", out);
+		err = snapshot_write(out, opts->old, opts->old_name ? opts->old_name : "");
+	}
+	fputs(",\n", out);
+	if (!err)
+		err = notes_write(out, snapshot, opts);
+	if (!err && opts->source)
+		err = source_write(out, snapshot, opts->source);
+	putc('}', out);
+	return err;
+}
+
+/* '<' only occurs in strings of the JSON. */
+static int json_pass(const char *json, size_t bytes, struct outfile *file)
+{
+	int err = 0;
+
+	for (size_t at = 0; !err && at < bytes;) {
+		const char *found = memchr(json + at, '<', bytes - at);
+		size_t end = found ? (size_t)(found - json) : bytes;
+
+		err = outfile_write(file, json + at, end - at);
+		if (!err && found)
+			err = outfile_write(file, "\\u003c", 6);
+		at = end + !!found;
+	}
+	return err;
+}
+
+static int html_export(const struct snapshot *snapshot, const struct export_opts *opts,
+		       struct outfile *file)
+{
+	char *json = NULL;
+	size_t bytes = 0;
+	FILE *out = open_memstream(&json, &bytes);
+	int err = out ? data_write(out, snapshot, opts) : -ENOMEM;
+
+	if (out && fclose(out) && !err)
+		err = -ENOMEM;
+	if (!err)
+		err = outfile_write(file, page_head, sizeof(page_head) - 1);
+	if (!err)
+		err = json_pass(json, bytes, file);
+	if (!err)
+		err = outfile_write(file, page_tail, sizeof(page_tail) - 1);
+	free(json);
+	return err;
+}
+
+const struct exporter export_html = {
+	.name = "html",
+	.help = "one file for a browser: flame graph, table, tree",
+	.compares = 1,
+	.merged = 1,
+	.write = html_export,
+};

@@ -1,0 +1,187 @@
+// The snapshot as the page's data holds it, and the trees that are drawn of it. Every text in it
+// comes from the traced process: it is only ever shown as text (textContent, fillText).
+
+const data = JSON.parse(document.getElementById("data").textContent);
+
+// Characters that would change how the text around them is shown, as escapes.
+const HIDDEN = /[\u0000-\u001f\u007f-\u009f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff\ufff9-\ufffb]/gu;
+
+function shown(text) {
+	return text.replace(HIDDEN, (c) => "\\u" + c.charCodeAt(0).toString(16).padStart(4, "0"));
+}
+
+// Frames of both snapshots under one number each: {file, name, line}.
+class Frames {
+	constructor() {
+		this.list = [];
+		this.numbers = new Map();
+	}
+
+	number(file, name, line) {
+		const key = line + "\0" + file + "\0" + name;
+		let number = this.numbers.get(key);
+		if (number === undefined) {
+			number = this.list.length;
+			this.list.push({ file, name, line, module: undefined });
+			this.numbers.set(key, number);
+		}
+		return number;
+	}
+
+	add(snapshot) {
+		const { strings, frames } = snapshot;
+		const numbers = new Uint32Array(frames.length / 3);
+		for (let i = 0; i < numbers.length; i++)
+			numbers[i] = this.number(strings[frames[3 * i]], strings[frames[3 * i + 1]], frames[3 * i + 2]);
+		return numbers;
+	}
+}
+
+const frames = new Frames();
+// [snapshot, the numbers of its frames, 0: the snapshot, 1: the older one]
+const sides = [data.snapshot, data.old]
+	.filter(Boolean)
+	.map((snapshot, side) => [snapshot, frames.add(snapshot), side]);
+const compared = sides.length > 1;
+
+// A tree of frames, in arrays by node; node 0 is the root. Sums are those of a node with all below
+// it: [new, old] by side. Built from the oldest frame down, or, inverted, from the most recent one.
+class Tree {
+	constructor(figure, process, inverted) {
+		this.frame = [-1];
+		this.parent = [-1];
+		this.children = [[]];
+		this.sums = [[0], [0]];
+		this.own = [[0], [0]];
+		this.depth = [0];
+		this.deepest = 0;
+		this.places = new Map();
+		for (const side of sides) this.addSide(side, figure, process, inverted);
+		for (const list of this.children) list.sort((a, b) => this.weight(b) - this.weight(a));
+		this.places = null;
+	}
+
+	addSide([snapshot, numbers, side], figure, process, inverted) {
+		const { traces, stacks, starts } = snapshot;
+		for (let i = 0; i < traces.length; i += 4) {
+			if (process >= 0 && traces[i + 1] !== process) continue;
+			const amount = traces[i + (figure === "size" ? 2 : 3)];
+			const first = starts[traces[i]], end = starts[traces[i] + 1];
+			let node = 0;
+			this.sums[side][0] += amount;
+			for (let j = first; j < end; j++) {
+				node = this.child(node, numbers[stacks[inverted ? j : first + end - 1 - j]]);
+				this.sums[side][node] += amount;
+			}
+			this.own[side][node] += amount;
+		}
+	}
+
+	child(parent, frame) {
+		const key = parent * frames.list.length + frame;
+		let node = this.places.get(key);
+		if (node === undefined) {
+			node = this.frame.length;
+			this.places.set(key, node);
+			this.frame.push(frame);
+			this.parent.push(parent);
+			this.children.push([]);
+			for (const side of [0, 1]) {
+				this.sums[side].push(0);
+				this.own[side].push(0);
+			}
+			this.depth.push(this.depth[parent] + 1);
+			this.deepest = Math.max(this.deepest, this.depth[node]);
+			this.children[parent].push(node);
+		}
+		return node;
+	}
+
+	// What a node is drawn and sorted by: what only the older snapshot holds has no width.
+	weight(node) {
+		return this.sums[0][node];
+	}
+}
+
+function total(snapshot, process, figure) {
+	let sum = 0;
+	for (let i = 0; i < snapshot.traces.length; i += 4)
+		if (process < 0 || snapshot.traces[i + 1] === process) sum += snapshot.traces[i + (figure === "size" ? 2 : 3)];
+	return sum;
+}
+
+// Rows of a table: own and cumulative sums by line, function or file, as `tracer report` has them.
+// A traceback counts once in a row's cumulative sum, however often recursion repeats its frames.
+function tableRows(figure, process, group) {
+	const rows = new Map();
+	const row_of = frames.list.map((frame) => {
+		const key = group === "file" ? frame.file
+			: group === "function" ? frame.file + "\0" + frame.name
+			: frame.file + "\0" + frame.line;
+		let row = rows.get(key);
+		if (!row) {
+			row = { frame, own: [0, 0], all: [0, 0], last: -1 };
+			rows.set(key, row);
+		}
+		return row;
+	});
+	let turn = 0;
+	for (const [snapshot, numbers, side] of sides) {
+		const { traces, stacks, starts } = snapshot;
+		for (let i = 0; i < traces.length; i += 4, turn++) {
+			if (process >= 0 && traces[i + 1] !== process) continue;
+			const amount = traces[i + (figure === "size" ? 2 : 3)];
+			const first = starts[traces[i]], end = starts[traces[i] + 1];
+			row_of[numbers[stacks[first]]].own[side] += amount;
+			for (let j = first; j < end; j++) {
+				const row = row_of[numbers[stacks[j]]];
+				if (row.last === turn) continue;
+				row.last = turn;
+				row.all[side] += amount;
+			}
+		}
+	}
+	return [...rows.values()];
+}
+
+// Where a function has no name (files of tracemalloc), its file and line are shown, by the end of
+// the path: its beginning is the same for most.
+function frameTitle(frame) {
+	return shown(frame.name || place(frame).split("/").slice(-2).join("/"));
+}
+
+function place(frame) {
+	return frame.file + (frame.line ? ":" + frame.line : "");
+}
+
+// The package or folder that a file belongs to; colours go by it.
+function moduleOf(frame) {
+	if (frame.module === undefined) {
+		const path = frame.file.replace(/\\/g, "/");
+		const site = path.match(/(?:site|dist)-packages\/([^/]+)/);
+		const library = path.match(/\/lib\/python[^/]*\/([^/]+)/);
+		frame.module = site ? site[1] : library ? "python/" + library[1].replace(/\.py$/, "")
+			: path.slice(0, path.lastIndexOf("/")) || path;
+	}
+	return frame.module;
+}
+
+const UNITS = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
+
+function sizeText(bytes) {
+	let unit = 0, value = Math.abs(bytes);
+	while (value >= 1024 && unit < UNITS.length - 1) {
+		value /= 1024;
+		unit++;
+	}
+	return (bytes < 0 ? "−" : "") + (unit ? value.toFixed(value < 100 ? 1 : 0) : value) + " " + UNITS[unit];
+}
+
+function amountText(amount, figure) {
+	return figure === "size" ? sizeText(amount)
+		: amount.toLocaleString("en") + (amount === 1 ? " block" : " blocks");
+}
+
+function differenceText(amount, figure) {
+	return (amount > 0 ? "+" : "") + amountText(amount, figure);
+}
