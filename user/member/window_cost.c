@@ -11,7 +11,7 @@
 
 /*
  * The price of a trap was measured at the start, and a busy machine makes it up to three times as
- * high. Placing and removing cost more than traps: copies of pages, flushes of address translations.
+ * high. Placing and removing cost more than traps: copies of pages, flushes of translations.
  */
 #define LOSS_FACTOR 3.0
 #define EDGES_SHARE 0.25

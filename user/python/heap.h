@@ -51,8 +51,8 @@ int heap_read_pools(const struct python_runtime *runtime, heap_pool_fn visit, vo
 
 /*
  * Reads the pool at that address (not that of its first block), as heap_read_pools() does, and
- * calls visit() once. A pool that is not in use, or not mapped any more, has no blocks (count 0). 0;
- * -ESRCH; -EPERM; the result of visit().
+ * calls visit() once. A pool that is not in use, or not mapped any more, has no blocks (count 0).
+ * 0; -ESRCH; -EPERM; the result of visit().
  */
 int heap_read_pool(const struct python_runtime *runtime, uint64_t address, heap_pool_fn visit,
 		   void *context);

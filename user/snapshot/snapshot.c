@@ -61,10 +61,8 @@ void snapshot_fit(struct snapshot *snapshot)
 const char *snapshot_mode_name(uint32_t mode)
 {
 	static const char *const names[] = {
-		[EVENT_MODE_EXACT] = "exact",
-		[EVENT_MODE_CENSUS] = "census",
-		[EVENT_MODE_GROWTH] = "growth",
-		[EVENT_MODE_OFF] = "off",
+		[EVENT_MODE_EXACT] = "exact",     [EVENT_MODE_CENSUS] = "census",
+		[EVENT_MODE_GROWTH] = "growth",   [EVENT_MODE_OFF] = "off",
 		[EVENT_MODE_WINDOWS] = "windows",
 	};
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Snapshots of a process that was traced in windows: what was seen of the blocks of pymalloc's
- * pools becomes the input of the estimator (snapshot/calibrate.h), with the heap's own counts as totals.
+ * pools becomes the input of the estimator (snapshot/calibrate.h), with the heap's own counts as
+ * totals.
  */
 #include "trace/trace_windowed.h"
 
