@@ -189,6 +189,10 @@ static int file_read(const struct export *export, const char *path, struct snaps
 			 "figures are estimates, whose errors %s files do not record",
 			 path, (unsigned long long)(*snapshot)->meta.sample_bytes,
 			 export->exporter->name);
+	if ((*snapshot)->meta.windows.count && export->exporter != &export_pprof)
+		log_info("%s: its figures are estimates from windows, whose errors %s files do not "
+			 "record",
+			 path, export->exporter->name);
 	err = cli_layer_choose(*snapshot, export->layer, chosen);
 	if (err)
 		error_print(err, NULL, "%s", path);

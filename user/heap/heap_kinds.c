@@ -112,49 +112,36 @@ void heap_kinds_record(struct heap_kinds *kinds, const struct heap_pool *pool, u
 				kind_of(kinds, pool->content + (size_t)i * pool->block_bytes,
 					pool->block_bytes);
 }
-				: kind_of(kinds, pool->content + (size_t)i * pool->block_bytes,
-					  pool->block_bytes);
-				}
 
-				struct reading {
-					const struct python_runtime *runtime;
-					const struct heap_kinds_opts *opts;
-					struct heap_kinds *kinds;
-					struct event_census_kinds *record;
-				};
+struct reading {
+	const struct python_runtime *runtime;
+	const struct heap_kinds_opts *opts;
+	struct heap_kinds *kinds;
+	struct event_census_kinds *record;
+};
 
-				static int pool_record(const struct heap_pool *pool, void *context)
-				{
-					struct reading *reading = context;
-					struct event_census_kinds *record = reading->record;
+static int pool_record(const struct heap_pool *pool, void *context)
+{
+	struct reading *reading = context;
+	struct event_census_kinds *record = reading->record;
 
-					heap_kinds_record(reading->kinds, pool, 0, record);
-					record->header.time_ns = clock_ns(CLOCK_MONOTONIC);
-					record->header.tgid = record->header.tid =
-						(uint32_t)reading->runtime->pid;
-					return reading->opts->record(reading->opts->context, record,
-								     record->header.size);
-				}
+	heap_kinds_record(reading->kinds, pool, 0, record);
+	record->header.time_ns = clock_ns(CLOCK_MONOTONIC);
+	record->header.tgid = record->header.tid = (uint32_t)reading->runtime->pid;
+	return reading->opts->record(reading->opts->context, record, record->header.size);
+}
 
-				int heap_kinds_read(const struct python_runtime *runtime,
-						    const uint64_t *pools, size_t count,
-						    const struct heap_kinds_opts *opts,
-						    size_t *done)
-				{
-					struct reading reading = {
-						.runtime = runtime,
-						.opts = opts,
-						.record = calloc(1, HEAP_KINDS_BYTES)};
-					int err = reading.record
-							  ? heap_kinds_new(&reading.kinds, runtime)
-							  : -ENOMEM;
+int heap_kinds_read(const struct python_runtime *runtime, const uint64_t *pools, size_t count,
+		    const struct heap_kinds_opts *opts, size_t *done)
+{
+	struct reading reading = {
+		.runtime = runtime, .opts = opts, .record = calloc(1, HEAP_KINDS_BYTES)};
+	int err = reading.record ? heap_kinds_new(&reading.kinds, runtime) : -ENOMEM;
 
-					for (*done = 0; !err && *done < count &&
-							clock_ns(CLOCK_MONOTONIC) < opts->until_ns;
-					     ++*done)
-						err = heap_read_pool(runtime, pools[*done],
-								     pool_record, &reading);
-					heap_kinds_free(reading.kinds);
-					free(reading.record);
-					return err;
-				}
+	for (*done = 0; !err && *done < count && clock_ns(CLOCK_MONOTONIC) < opts->until_ns;
+	     ++*done)
+		err = heap_read_pool(runtime, pools[*done], pool_record, &reading);
+	heap_kinds_free(reading.kinds);
+	free(reading.record);
+	return err;
+}

@@ -9,7 +9,10 @@
  * {mapped_regions count, mapped_space bytes} for mapped memory, and its own samples, in which the
  * values of the other layers are 0. So pprof shows each layer, and never their sum. In a sampled
  * trace (meta.sample_bytes, also the profile's period) the values are estimates, as in pprof's own
- * heap profiles (snapshot/estimate.h); the sampled number follows from them and from bytes. With
+ * heap profiles (snapshot/estimate.h); the sampled number follows from them and from bytes. In a
+ * trace with windows (snapshot/calibrate.h) the values are estimates, too, with two more labels:
+ * deviations (string, pprof_format.h) and standard_error (num, unit bytes; of the bytes). What is
+ * older than the trace has two values of its own, older_objects count and older_space bytes. With
  * several processes, pid is that of the sample's process, and there are three more labels: process
  * (num, from 1), comm and container (strings). There is one Location per distinct {file name,
  * function, line}, and one Function per distinct {file name, function}. All of snapshot_meta is in

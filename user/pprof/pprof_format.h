@@ -12,9 +12,15 @@
 #include "base/buffer.h"
 #include "snapshot/builder.h"
 
-#define PPROF_SIGN     "tracer:" /* prefix of every line of ours */
-#define PPROF_VALUES   2         /* of a sample, per layer: number and bytes */
-#define PPROF_LINE_MAX 256       /* bytes of an unescaped line, including its NUL */
+#define PPROF_SIGN   "tracer:" /* prefix of every line of ours */
+#define PPROF_VALUES 2         /* of a sample, per layer: number and bytes */
+/*
+ * Deviations of an estimated count: a string label of their values in eighths of a block, separated
+ * by spaces.
+ */
+#define PPROF_DEVIATIONS      "deviations"
+#define PPROF_DEVIATION_STEPS 8
+#define PPROF_LINE_MAX        256 /* bytes of an unescaped line, including its NUL */
 
 /*
  * Appends the lines of a snapshot, each with a newline; newlines and backslashes in a line are

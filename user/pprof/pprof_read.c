@@ -266,6 +266,7 @@ static void reader_free(struct pprof_reader *reader)
 		      sizeof(*reader->locations));
 	id_map_free(&reader->function_ids);
 	id_map_free(&reader->location_ids);
+	id_map_free(&reader->estimates);
 	account_uncharge(account, sizeof(*reader));
 	free(reader);
 }
@@ -296,7 +297,9 @@ int pprof_parse_in(struct account *account, const unsigned char *profile, size_t
 		return err;
 	}
 	reader->profile = profile;
-	reader->account = reader->function_ids.account = reader->location_ids.account = account;
+	reader->account = account;
+	reader->function_ids.account = reader->location_ids.account = account;
+	reader->estimates.account = account;
 	reader->snapshot_account.parent = account;
 	err = bytes > PROFILE_MAX ? -EFBIG
 				  : builder_begin_in(&reader->builder, &reader->snapshot_account);

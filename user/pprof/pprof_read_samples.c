@@ -2,9 +2,13 @@
 #include "pprof/pprof_reader.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "snapshot/estimate.h"
+
+#define DEVIATION_CHARS 24 /* of one deviation */
+#define DEVIATION_MAX   0x1p66
 
 static int sample_location(struct pprof_reader *reader, uint64_t id)
 {
@@ -20,7 +24,7 @@ static int sample_location(struct pprof_reader *reader, uint64_t id)
 
 static int sample_value(struct pprof_reader *reader, uint64_t value)
 {
-	if (reader->sample.value_count == EVENT_LAYERS * PPROF_VALUES)
+	if (reader->sample.value_count == SNAPSHOT_LAYERS * PPROF_VALUES)
 		return pprof_corrupt("sample");
 	reader->sample.values[reader->sample.value_count++] = (int64_t)value;
 	return 0;
@@ -32,8 +36,9 @@ static int sample_value(struct pprof_reader *reader, uint64_t value)
  */
 static enum label label_of(struct pprof_reader *reader, uint64_t key)
 {
-	static const char *const names[LABELS] = {"bytes",   "domain",  "total_nframe",
-						  "process", "rounded", "inherited"};
+	static const char *const names[LABELS] = {"bytes",         "domain",  "total_nframe",
+						  "process",       "rounded", "inherited",
+						  PPROF_DEVIATIONS};
 	struct span text = {0};
 
 	for (enum label i = 0; i <= LABELS; i++)
@@ -54,8 +59,8 @@ static enum label label_of(struct pprof_reader *reader, uint64_t key)
 
 static int sample_label(struct pprof_reader *reader, struct span *span)
 {
-	enum { KEY = 1 << 3, NUMBER = 3 << 3 };
-	uint64_t key = 0, number = 0, tag, value;
+	enum { KEY = 1 << 3, TEXT = 2 << 3, NUMBER = 3 << 3 };
+	uint64_t key = 0, number = 0, string = 0, tag, value;
 	int err = 0;
 
 	while (!err && span->bytes) {
@@ -70,12 +75,15 @@ static int sample_label(struct pprof_reader *reader, struct span *span)
 			key = value;
 		else if (tag == NUMBER)
 			number = value;
+		else if (tag == TEXT)
+			string = value;
 	}
 	if (err)
 		return err;
 	enum label label = label_of(reader, key);
 	if (label != LABELS && reader->sample.labels[label] < 0)
-		reader->sample.labels[label] = (int64_t)number;
+		reader->sample.labels[label] =
+			(int64_t)(label == LABEL_DEVIATIONS ? string : number);
 	return 0;
 }
 
@@ -93,10 +101,55 @@ static size_t sample_position(const struct sample *sample)
 /* The layer at a position after the first; -1: the file has none there. */
 static int layer_at(const struct pprof_reader *reader, size_t position)
 {
+	const struct snapshot_meta *meta = &reader->builder.snapshot->meta;
+
 	for (int layer = 0; layer < EVENT_LAYERS; layer++)
-		if (reader->builder.snapshot->meta.layers & 1u << layer && !--position)
+		if (meta->layers & 1u << layer && !--position)
 			return layer;
-	return -1;
+	return meta->windows.count && position == 1 ? SNAPSHOT_OLDER : -1;
+}
+
+/* Parses the deviations of an estimate. */
+static int deviations_parse(const struct span *text, struct snapshot_estimate *estimate)
+{
+	char copy[CALIBRATE_DEVIATIONS * DEVIATION_CHARS], *at = copy;
+
+	if (text->bytes >= sizeof(copy))
+		return pprof_corrupt("list of deviations");
+	memcpy(copy, text->data, text->bytes);
+	copy[text->bytes] = '\0';
+	for (uint32_t i = 0; i < CALIBRATE_DEVIATIONS; i++) {
+		char *end;
+		double value = strtod(at, &end);
+
+		if (end == at || !(value > -DEVIATION_MAX && value < DEVIATION_MAX))
+			return pprof_corrupt("list of deviations");
+		/* 0 is added because -0 is another value to the builder. */
+		estimate->deviations[i] = (float)(value / PPROF_DEVIATION_STEPS) + 0.0f;
+		at = end;
+	}
+	return *at ? pprof_corrupt("list of deviations") : 0;
+}
+
+/* Sets trace->estimate, by the index of the string that has its deviations. */
+static int estimate_find(struct pprof_reader *reader, int64_t string, struct snapshot_trace *trace)
+{
+	struct snapshot_estimate estimate;
+	struct span text = {0};
+
+	if (string < 0)
+		return 0;
+	uint32_t known = id_map_find(&reader->estimates, (uint64_t)string);
+	if (known != ID_MAP_NONE) {
+		trace->estimate = known & SNAPSHOT_ESTIMATES_MAX;
+		return 0;
+	}
+	int err = pprof_string_get(reader, (uint64_t)string, &text);
+	if (!err)
+		err = deviations_parse(&text, &estimate);
+	if (!err)
+		err = builder_estimate(&reader->builder, &estimate, trace);
+	return err ? err : id_map_put(&reader->estimates, (uint64_t)string, trace->estimate);
 }
 
 static int64_t zero_of(int64_t label)
@@ -141,7 +194,9 @@ static int sample_add(struct pprof_reader *reader)
 				    total < 0 ? SNAPSHOT_TOTAL_UNKNOWN : (uint32_t)total,
 				    &trace.traceback);
 	if (!err)
-		err = position ? builder_layer(&reader->builder, (enum event_layer)layer, &trace)
+		err = estimate_find(reader, sample->labels[LABEL_DEVIATIONS], &trace);
+	if (!err)
+		err = position ? builder_layer(&reader->builder, (uint32_t)layer, &trace)
 			       : builder_trace(&reader->builder, &trace);
 	return err == -EOVERFLOW ? pprof_corrupt("sum of sizes") : err;
 }
@@ -156,7 +211,7 @@ int pprof_sample_take(struct pprof_reader *reader, struct field *field)
 	if (field->id != FIELD_SAMPLE || field->wire_type != 2)
 		return 0;
 	err = span_check(&field->span);
-	reader->sample = (struct sample){.labels = {-1, -1, -1, -1, -1, -1}};
+	reader->sample = (struct sample){.labels = {-1, -1, -1, -1, -1, -1, -1}};
 	while (!err && field->span.bytes) {
 		err = field_take(&field->span, &part);
 		if (!err && part.id == LOCATION)

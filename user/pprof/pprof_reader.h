@@ -30,12 +30,13 @@ enum label {
 	LABEL_PROCESS,
 	LABEL_ROUNDED,
 	LABEL_INHERITED,
+	LABEL_DEVIATIONS,
 	LABELS
 };
 
 struct sample {
 	uint32_t nframe, value_count;
-	int64_t values[EVENT_LAYERS * PPROF_VALUES];
+	int64_t values[SNAPSHOT_LAYERS * PPROF_VALUES];
 	int64_t labels
 		/*
 		 * -1: the sample has no such label, or pprof wrote the file, which drops labels of
@@ -63,7 +64,8 @@ struct pprof_reader {
 	struct snapshot_frame *locations;
 	size_t location_count, location_capacity;
 	struct id_map function_ids, location_ids;
-	struct sample sample;                     /* the sample being read */
+	struct id_map estimates; /* index of a string with deviations -> snapshot_trace.estimate */
+	struct sample sample;    /* the sample being read */
 	struct snapshot_frame frames[FRAMES_MAX]; /* the sample's frames */
 	struct account *account, snapshot_account;
 	/* indices of the labels' names; the last one: of a label that is not ours */

@@ -22,6 +22,12 @@
 #include "report/report.h"
 
 static const char *const more_texts[MORE_TEXTS] = {"process", "comm", "container"};
+static const char *const window_texts[WINDOW_TEXTS] = {
+	[WINDOW_OLDER_OBJECTS] = "older_objects",
+	[WINDOW_OLDER_SPACE] = "older_space",
+	[WINDOW_DEVIATIONS] = PPROF_DEVIATIONS,
+	[WINDOW_ERROR] = "standard_error",
+};
 static const char *const texts[TEXTS] = {
 	[TEXT_OBJECTS] = "inuse_objects",
 	[TEXT_COUNT] = "count",
@@ -78,10 +84,11 @@ int pprof_piece_write(struct pprof_writer *writer, const Profile *piece)
 static int header_write(struct pprof_writer *writer)
 {
 	const struct snapshot_meta *meta = &writer->snapshot->meta;
-	static const int kinds[EVENT_LAYERS][PPROF_VALUES] = {
+	static const int kinds[SNAPSHOT_LAYERS][PPROF_VALUES] = {
 		[EVENT_LAYER_PYTHON] = {TEXT_PYTHON_OBJECTS, TEXT_PYTHON_SPACE},
 		[EVENT_LAYER_NATIVE] = {TEXT_NATIVE_OBJECTS, TEXT_NATIVE_SPACE},
 		[EVENT_LAYER_MMAP] = {TEXT_REGIONS, TEXT_MAPPED},
+		[SNAPSHOT_OLDER] = {TEXTS + WINDOW_OLDER_OBJECTS, TEXTS + WINDOW_OLDER_SPACE},
 	};
 	static const int first[PPROF_VALUES] = {TEXT_OBJECTS, TEXT_SPACE},
 			 units[PPROF_VALUES] = {TEXT_COUNT, TEXT_BYTES};
@@ -91,8 +98,9 @@ static int header_write(struct pprof_writer *writer)
 	Profile piece = PERFTOOLS__PROFILES__PROFILE__INIT;
 	size_t count = 0;
 
-	for (int layer = -1; layer < EVENT_LAYERS; layer++) {
-		if (layer >= 0 && !(meta->layers & 1u << layer))
+	for (int layer = -1; layer < SNAPSHOT_LAYERS; layer++) {
+		if (layer == SNAPSHOT_OLDER ? !meta->windows.count
+					    : layer >= 0 && !(meta->layers & 1u << layer))
 			continue;
 		for (size_t i = 0; i < PPROF_VALUES; i++, count++) {
 			perftools__profiles__value_type__init(&values[count]);
@@ -140,6 +148,37 @@ static int strings_write(struct pprof_writer *writer)
 	for (int i = 0; !err && i < TEXTS; i++)
 		err = string_write(writer, texts[i] ? texts[i] : writer->snapshot->meta.name);
 	writer->more_base = text_index(writer, TEXTS);
+	return err;
+}
+
+static int deviations_write(struct pprof_writer *writer, const struct snapshot_estimate *estimate)
+{
+	struct buffer text = {0};
+	int err = 0;
+
+	for (uint32_t i = 0; !err && i < CALIBRATE_DEVIATIONS; i++)
+		err = buffer_printf(&text, i ? " %.0f" : "%.0f",
+				    (double)estimate->deviations[i] * PPROF_DEVIATION_STEPS);
+	if (!err)
+		err = buffer_append(&text, "", 1);
+	if (!err)
+		err = string_write(writer, (const char *)text.data);
+	buffer_free(&text);
+	return err;
+}
+
+static int estimates_write(struct pprof_writer *writer)
+{
+	const struct snapshot *snapshot = writer->snapshot;
+	int err = 0;
+
+	if (!snapshot->meta.windows.count)
+		return 0;
+	for (int i = 0; !err && i < WINDOW_TEXTS; i++)
+		err = string_write(writer, window_texts[i]);
+	for (size_t i = 0; !err && i < snapshot->estimate_count; i++)
+		err = deviations_write(writer, &snapshot->estimates[i]);
+	writer->more_base += WINDOW_TEXTS + (int64_t)snapshot->estimate_count;
 	return err;
 }
 
@@ -232,6 +271,8 @@ int pprof_write(const struct snapshot *snapshot, struct outfile *file)
 	err = header_write(&writer);
 	if (!err)
 		err = strings_write(&writer);
+	if (!err)
+		err = estimates_write(&writer);
 	if (!err)
 		err = meta_write(&writer);
 	if (!err)

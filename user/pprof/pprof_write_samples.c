@@ -3,7 +3,7 @@
 
 #include "snapshot/estimate.h"
 
-#define LABELS_MAX 9
+#define LABELS_MAX 11
 
 /* The labels of a sample; its message points to them. */
 struct labels {
@@ -86,6 +86,24 @@ static void label_text(struct labels *labels, int64_t key, const char *text, int
 		label_add(labels, key)->str = index;
 }
 
+/* The error is for people; it follows from the deviations. */
+static void estimate_labels_set(const struct pprof_writer *writer,
+				const struct snapshot_trace *trace, struct labels *labels)
+{
+	struct estimate estimate = {0};
+	int64_t base = text_index(writer, TEXTS);
+	Label *error;
+
+	if (!trace->estimate)
+		return;
+	label_add(labels, base + WINDOW_DEVIATIONS)->str =
+		base + WINDOW_TEXTS + (int64_t)trace->estimate - 1;
+	estimate_add_trace(&estimate, writer->snapshot, trace);
+	error = label_add(labels, base + WINDOW_ERROR);
+	error->num = (int64_t)estimate_size_error(&estimate);
+	error->num_unit = text_index(writer, TEXT_BYTES);
+}
+
 static void labels_set(const struct pprof_writer *writer, const struct snapshot_trace *trace,
 		       struct labels *labels)
 {
@@ -105,6 +123,7 @@ static void labels_set(const struct pprof_writer *writer, const struct snapshot_
 		label_add(labels, text_index(writer, TEXT_ROUNDED))->num = 1;
 	if (trace->flags & SNAPSHOT_INHERITED)
 		label_add(labels, text_index(writer, TEXT_INHERITED))->num = 1;
+	estimate_labels_set(writer, trace, labels);
 	if (!writer->snapshot->process_count)
 		return;
 	/* counted from 1, because pprof drops labels of 0 */
@@ -115,7 +134,7 @@ static void labels_set(const struct pprof_writer *writer, const struct snapshot_
 
 /* position: the index of the layer among those of the file; the first layer is 0. */
 static int sample_write(struct pprof_writer *writer, const struct snapshot_trace *trace,
-			unsigned int position, enum event_layer layer)
+			unsigned int position, uint32_t layer)
 {
 	const struct snapshot_traceback *traceback =
 		&writer->snapshot->tracebacks[trace->traceback];
@@ -155,8 +174,9 @@ int pprof_samples_write(struct pprof_writer *writer)
 
 	for (size_t i = 0; !err && i < snapshot->trace_count; i++)
 		err = sample_write(writer, &snapshot->traces[i], 0, snapshot->meta.layer);
-	for (int layer = 0; layer < EVENT_LAYERS; layer++) {
-		if (!(snapshot->meta.layers & 1u << layer))
+	for (uint32_t layer = 0; layer < SNAPSHOT_LAYERS; layer++) {
+		if (layer == SNAPSHOT_OLDER ? !snapshot->meta.windows.count
+					    : !(snapshot->meta.layers & 1u << layer))
 			continue;
 		position++;
 		for (size_t i = 0; !err && i < snapshot->layers[layer].trace_count; i++)

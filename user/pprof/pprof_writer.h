@@ -12,7 +12,7 @@
 #include "tables/id_map.h"
 
 /* of a sample: those of the first layer, and of the others */
-#define VALUES (EVENT_LAYERS * PPROF_VALUES)
+#define VALUES (SNAPSHOT_LAYERS * PPROF_VALUES)
 
 typedef Perftools__Profiles__Profile Profile;
 typedef Perftools__Profiles__ValueType ValueType;
@@ -43,6 +43,9 @@ enum {
 	TEXT_NAME,
 	TEXTS
 };
+
+/* In a trace with windows, after the above; the deviations of its estimates follow. */
+enum { WINDOW_OLDER_OBJECTS, WINDOW_OLDER_SPACE, WINDOW_DEVIATIONS, WINDOW_ERROR, WINDOW_TEXTS };
 
 /*
  * With several processes, after the above: the names of labels, then the command and the container
@@ -75,7 +78,8 @@ static inline int64_t text_index(const struct pprof_writer *writer, int text)
  */
 static inline size_t value_count(const struct snapshot *snapshot)
 {
-	return PPROF_VALUES * (1 + (size_t)__builtin_popcount(snapshot->meta.layers));
+	return PPROF_VALUES * (1 + (size_t)__builtin_popcount(snapshot->meta.layers) +
+			       (snapshot->meta.windows.count != 0));
 }
 
 /* Writes a part of the profile. 0, -ENOMEM, -EIO and other errors of outfile_write(). */

@@ -105,13 +105,13 @@ static void unread_judge(const struct snapshot_meta *meta, struct sentences *out
 }
 
 /*
- * A sample, or a part of the time, need not agree with the interpreter's counts; blocks that a fork
- * inherited are new to its heap only.
+ * A sample, windows, or a part of the time need not agree with the interpreter's counts; blocks
+ * that a fork inherited are new to its heap only.
  */
 static int is_whole(const struct snapshot_meta *meta)
 {
-	return meta->coverage_known && strcmp(meta->mode, "windows") != 0 && !meta->sample_bytes &&
-	       !meta->change_count && !meta->parent;
+	return meta->coverage_known && !snapshot_is_estimated(meta) &&
+	       strcmp(meta->mode, "windows") != 0 && !meta->change_count && !meta->parent;
 }
 
 static void judge(const struct snapshot_meta *meta, struct sentences *out)

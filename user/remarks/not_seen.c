@@ -48,15 +48,17 @@ static void older_print(FILE *out, const struct snapshot *snapshot)
 	}
 	if (meta->coverage_known) {
 		/* A new block that is not in the sample may reuse the address of an older one. */
-		fprintf(out, "%s%s %s", meta->sample_bytes ? "at most " : "",
+		fprintf(out, "%s%s %s", snapshot_is_estimated(meta) ? "at most " : "",
 			text_count(text, meta->coverage.old_blocks), units(snapshot));
-		fprintf(out, " (%s) on the heap are not in the report",
-			size_text(text, meta->coverage.old_bytes));
+		fprintf(out, " (%s) on the heap are not %s",
+			size_text(text, meta->coverage.old_bytes),
+			meta->windows.count ? "in the statistics: attributed by likeness, apart"
+					    : "in the report");
 	} else {
 		fprintf(out, "%s from before the attach are not in the report (not measured)",
 			snapshot->meta.layer == EVENT_LAYER_MMAP ? "regions" : units(snapshot));
 	}
-	if (meta->frees_unknown && !meta->sample_bytes)
+	if (meta->frees_unknown && !snapshot_is_estimated(meta))
 		fprintf(out, "; %s frees were of blocks unknown to the trace",
 			text_count(text, meta->frees_unknown));
 	putc('\n', out);
@@ -137,8 +139,8 @@ static int remarks_print(FILE *out, const struct snapshot_meta *meta)
 			fprintf(out, " (at its end %" PRIu64 " arenas, at most %" PRIu64 " not)",
 				meta->ending.arenas, meta->ending.arenas_unread);
 	}
-	if (counts->new_blocks && !meta->sample_bytes && seen < COVERAGE_REMARKED && ++remarks &&
-	    out)
+	if (counts->new_blocks && !snapshot_is_estimated(meta) && seen < COVERAGE_REMARKED &&
+	    ++remarks && out)
 		fprintf(out, "%scoverage %u.%u %%", remarks > 1 ? "; " : "", seen / 10, seen % 10);
 	if (counts->pools_unreadable && ++remarks && out)
 		fprintf(out, "%s%" PRIu64 " pools could not be read", remarks > 1 ? "; " : "",
@@ -190,7 +192,7 @@ static void rss_print(FILE *out, const struct snapshot *snapshot, const struct n
 		fprintf(out, " of %zu processes", processes);
 	if (meta->rss_age_ns >= RSS_OLD_NS)
 		fprintf(out, ", read %.1f s before", (double)meta->rss_age_ns / 1e9);
-	fprintf(out, ": %s%s in this report", meta->sample_bytes ? "~" : "",
+	fprintf(out, ": %s%s in this report", snapshot_is_estimated(meta) ? "~" : "",
 		size_text(bytes, explained.bytes));
 	for (int layer = EVENT_LAYER_NATIVE; layer < EVENT_LAYERS; layer++)
 		if (!snapshot_has_layer(snapshot, layer)) {
@@ -243,7 +245,7 @@ static int is_all_well(const struct snapshot *snapshot)
 	for (size_t i = 0; i < snapshot->process_count; i++)
 		if (remarks_print(NULL, &snapshot->processes[i]))
 			return 0;
-	return !snapshot_lost_events(snapshot) && !meta->sample_bytes &&
+	return !snapshot_lost_events(snapshot) && !snapshot_is_estimated(meta) &&
 	       !snapshot_is_growth(snapshot) && !snapshot_has_layer(snapshot, EVENT_LAYER_MMAP) &&
 	       heap_is_well(meta) && stacks_are_well(meta) && blocks_are_well(meta);
 }

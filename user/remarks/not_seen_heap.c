@@ -51,6 +51,12 @@ static void coverage_print(FILE *out, const struct snapshot *snapshot)
 		fputs("not applicable to a sample: the estimates cover all blocks\n", out);
 		return;
 	}
+	if (meta->windows.count) {
+		fputs("of small blocks: not applicable to windows, whose estimates cover all "
+		      "blocks of the types that they have shown\n",
+		      out);
+		return;
+	}
 	if (!meta->coverage_known) {
 		fputs("not measured (the heap was not read)\n", out);
 		return;
@@ -82,11 +88,13 @@ static void heap_print(FILE *out, const struct snapshot *snapshot)
 	fprintf(out, "  heap: %s %s: ", text_count(text, counts->live_blocks),
 		snapshot_is_growth(snapshot) ? "pools in use" : "blocks in pools");
 	fprintf(out, "%s %s, ", text_count(text, counts->seen_blocks),
-		meta->sample_bytes ? "in the sample" : "traced");
-	fprintf(out, "%s%s older than the trace, ", meta->sample_bytes ? "at most " : "",
+		meta->sample_bytes    ? "in the sample"
+		: meta->windows.count ? "seen in windows"
+				      : "traced");
+	fprintf(out, "%s%s older than the trace, ", snapshot_is_estimated(meta) ? "at most " : "",
 		text_count(text, counts->old_blocks));
 	fprintf(out, "%s %s; ", text_count(text, counts->new_blocks - counts->seen_blocks),
-		meta->sample_bytes ? "others" : "unseen");
+		snapshot_is_estimated(meta) ? "others" : "unseen");
 	fprintf(out, "%s blocks passed on to malloc; read in %.1f ms",
 		text_count(text, counts->large_blocks), (double)counts->elapsed_ns / 1e6);
 	if (counts->frozen_ns)

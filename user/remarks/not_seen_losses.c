@@ -79,7 +79,7 @@ static void lost_meaning_print(FILE *out, const struct snapshot_meta *meta)
 	 * The reader did not keep up. The remedy is fewer events, unless a sample or a change of
 	 * mode reduces them already.
 	 */
-	if (!meta->sample_bytes && !meta->change_count && loss_is_overrun(loss))
+	if (!snapshot_is_estimated(meta) && !meta->change_count && loss_is_overrun(loss))
 		fputs("; --sample or --overhead reduces the number of events", out);
 }
 
@@ -177,7 +177,7 @@ void not_seen_unread_print(FILE *out, const struct snapshot_meta *meta)
 	if (meta->replaced)
 		fprintf(out, "  blocks freed unseen (their address was allocated again): %s\n",
 			text_count(text, meta->replaced));
-	if (meta->frees_unknown && meta->from_start && !meta->sample_bytes)
+	if (meta->frees_unknown && meta->from_start && !snapshot_is_estimated(meta))
 		fprintf(out, "  frees of blocks whose allocation was not seen: %s\n",
 			text_count(text, meta->frees_unknown));
 	if (meta->rounded_blocks)

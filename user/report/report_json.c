@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "remarks/windows.h"
 #include "report/report_processes.h"
 #include "stats/explained.h"
 #include "text/json.h"
@@ -124,10 +125,10 @@ static void process_write(FILE *out, const struct process_sums *sums)
 	putc('{', out);
 	owner_json(out, process, GROUP_PROCESS);
 	fprintf(out, "\"ns_pid\": %u, \"parent\": %u, ", process->ns_pid, process->parent);
-	sums_write(out, &figures, 0, process->sample_bytes != 0);
+	sums_write(out, &figures, 0, snapshot_is_estimated(process));
 	fputs(", ", out);
 	if (process->parent) {
-		part_write(out, "inherited", &sums->inherited, process->sample_bytes != 0);
+		part_write(out, "inherited", &sums->inherited, snapshot_is_estimated(process));
 		fputs(", ", out);
 	}
 	json_member(out, "state", process_state(state, process));
@@ -230,9 +231,11 @@ static void entries_write(FILE *out, const struct snapshot *snapshot,
 
 /* A layer beside the first: a report within the report, because the totals must not be added up. */
 static int layer_write(FILE *out, const struct snapshot *snapshot, const struct report_opts *opts,
-		       enum event_layer which)
+		       uint32_t which)
 {
-	const char *key = which == EVENT_LAYER_MMAP ? "mapped" : event_layer_name(which);
+	const char *key = which == SNAPSHOT_OLDER     ? "older"
+			  : which == EVENT_LAYER_MMAP ? "mapped"
+						      : event_layer_name(which);
 	struct report_layer layer;
 	struct statistics statistics;
 	int err;
@@ -249,6 +252,8 @@ static int layer_write(FILE *out, const struct snapshot *snapshot, const struct 
 	total_write(out, snapshot, &statistics, &layer.opts);
 	if (which == EVENT_LAYER_MMAP)
 		fprintf(out, ", \"dropped\": %" PRIu64, snapshot->meta.regions_dropped);
+	else if (which == SNAPSHOT_OLDER)
+		windows_older_json(out, &snapshot->meta);
 	else
 		table_write(out, &layer.layer.meta);
 	fputs(", ", out);
@@ -290,7 +295,7 @@ int report_json(const struct snapshot *snapshot, const struct report_opts *opts,
 	entries_write(out, snapshot, &statistics, opts);
 	statistics_free(&statistics);
 	err = processes_write(out, snapshot, opts);
-	for (int layer = 0; layer < EVENT_LAYERS && !err; layer++)
+	for (uint32_t layer = 0; layer < SNAPSHOT_LAYERS && !err; layer++)
 		err = layer_write(out, snapshot, opts, layer);
 	fputs("}\n", out);
 	return err ? err : report_end(out);

@@ -6,6 +6,7 @@
 #include "layouts/version.h"
 #include "remarks/contradictions.h"
 #include "remarks/modes.h"
+#include "remarks/windows.h"
 #include "report/report_parts.h"
 #include "text/json.h"
 
@@ -163,6 +164,7 @@ static void meta_write(FILE *out, const struct snapshot_meta *meta, int of_sever
 		fputs("\"of_app\": true, ", out);
 	if (meta->sample_bytes)
 		fprintf(out, "\"sample_bytes\": %" PRIu64 ", ", meta->sample_bytes);
+	windows_json(out, meta);
 	modes_json(out, meta);
 	coverage_write(out, meta);
 	fputs(", ", out);

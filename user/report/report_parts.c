@@ -19,17 +19,28 @@ int report_statistics(const struct snapshot *snapshot, const struct report_opts 
 			 : statistics_compute(snapshot, &how, out);
 }
 
-int report_layer(const struct snapshot *snapshot, const struct report_opts *opts,
-		 enum event_layer layer, struct report_layer *out)
+/* Was the layer traced beside the first? */
+static int layer_is_beside(const struct snapshot *snapshot, uint32_t layer)
 {
-	const uint32_t bit = 1u << layer;
+	return layer == SNAPSHOT_OLDER ? snapshot->meta.windows.count != 0
+				       : (snapshot->meta.layers & 1u << layer) != 0;
+}
 
-	if (!(snapshot->meta.layers & bit) || (opts->old && !(opts->old->meta.layers & bit)))
+static struct snapshot layer_of(const struct snapshot *snapshot, uint32_t layer)
+{
+	return layer == SNAPSHOT_OLDER ? snapshot_of_older(snapshot)
+				       : snapshot_of_layer(snapshot, layer);
+}
+
+int report_layer(const struct snapshot *snapshot, const struct report_opts *opts, uint32_t layer,
+		 struct report_layer *out)
+{
+	if (!layer_is_beside(snapshot, layer) || (opts->old && !layer_is_beside(opts->old, layer)))
 		return 0;
-	out->layer = snapshot_of_layer(snapshot, layer);
+	out->layer = layer_of(snapshot, layer);
 	out->opts = *opts;
 	if (opts->old) {
-		out->old = snapshot_of_layer(opts->old, layer);
+		out->old = layer_of(opts->old, layer);
 		out->opts.old = &out->old;
 	}
 	return 1;

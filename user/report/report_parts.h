@@ -8,7 +8,7 @@
 /* The statistics or differences that opts asks for. Errors as statistics_compute(). */
 int report_statistics(const struct snapshot *snapshot, const struct report_opts *opts,
 		      struct statistics *out);
-/* A layer beside the first, as a snapshot of its own. */
+/* A layer beside the first, or SNAPSHOT_OLDER, as a snapshot of its own. */
 struct report_layer {
 	struct snapshot layer, old; /* borrow from the snapshots */
 	struct report_opts opts;    /* opts.old is &old in a comparison */
@@ -17,8 +17,8 @@ struct report_layer {
  * 1; 0: the layer was not traced, or not in both of the compared snapshots. *out must not be moved:
  * its members point into it.
  */
-int report_layer(const struct snapshot *snapshot, const struct report_opts *opts,
-		 enum event_layer layer, struct report_layer *out);
+int report_layer(const struct snapshot *snapshot, const struct report_opts *opts, uint32_t layer,
+		 struct report_layer *out);
 /* Are blocks charged to lines of the application (snapshot/app.h)? */
 int report_is_of_app(const struct report_opts *opts);
 /* Does the report cover the whole snapshot, without filters or a comparison? */

@@ -27,14 +27,15 @@ static int sums_compare(const void *a, const void *b)
 	return (x->process > y->process) - (x->process < y->process);
 }
 
-static void sums_add(struct process_sums *sums, uint64_t mean, const struct snapshot_trace *trace)
+static void sums_add(struct process_sums *sums, const struct snapshot *snapshot,
+		     const struct snapshot_trace *trace)
 {
 	int inherited = (trace->flags & SNAPSHOT_INHERITED) != 0;
 
-	if (mean) {
-		estimate_add(&sums->estimate, mean, trace->bytes, trace->count);
-		estimate_add(&sums->inherited_estimate, mean, trace->bytes,
-			     inherited ? trace->count : 0);
+	if (snapshot_is_estimated(sums->process)) {
+		estimate_add_trace(&sums->estimate, snapshot, trace);
+		if (inherited)
+			estimate_add_trace(&sums->inherited_estimate, snapshot, trace);
 		return;
 	}
 	/* The builder has checked that no sum overflows. */
@@ -46,15 +47,15 @@ static void sums_add(struct process_sums *sums, uint64_t mean, const struct snap
 	sums->inherited.count += trace->count;
 }
 
-/* Either all blocks of a process are of a sample, or none is. */
+/* Either all blocks of a process are of a sample or windows, or none is. */
 static int sums_round(struct process_sums *sums)
 {
-	if (!sums->process->sample_bytes)
+	if (!snapshot_is_estimated(sums->process))
 		return 0;
-	sums->error.size = estimate_error(sums->estimate.size_variance);
-	sums->error.count = estimate_error(sums->estimate.count_variance);
-	sums->inherited.error.size = estimate_error(sums->inherited_estimate.size_variance);
-	sums->inherited.error.count = estimate_error(sums->inherited_estimate.count_variance);
+	sums->error.size = estimate_size_error(&sums->estimate);
+	sums->error.count = estimate_count_error(&sums->estimate);
+	sums->inherited.error.size = estimate_size_error(&sums->inherited_estimate);
+	sums->inherited.error.count = estimate_count_error(&sums->inherited_estimate);
 	int err = estimate_round(sums->estimate.size, &sums->size);
 	if (!err)
 		err = estimate_round(sums->estimate.count, &sums->count);
@@ -85,7 +86,7 @@ int process_sums(const struct snapshot *snapshot, const struct filters *filters,
 		err = passes < 0 ? passes : 0;
 		if (passes <= 0)
 			continue;
-		sums_add(&sums[trace->process], snapshot_sample_bytes(snapshot, trace), trace);
+		sums_add(&sums[trace->process], snapshot, trace);
 	}
 	filter_run_end(&run);
 	for (size_t i = 0; !err && i < count; i++)

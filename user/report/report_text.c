@@ -7,6 +7,7 @@
 #include "remarks/contradictions.h"
 #include "remarks/modes.h"
 #include "remarks/not_seen.h"
+#include "remarks/windows.h"
 #include "report/report_parts.h"
 #include "report/report_processes.h"
 #include "report/source.h"
@@ -155,7 +156,7 @@ static void entry_print(const struct page *page, const struct statistic *entry)
 	holders_print(page->out, entry, page->opts->by);
 	if (entry->rounded > 0)
 		fprintf(page->out, ", rounded=%s%.0f",
-			entry->snapshot->meta.sample_bytes ? "~" : "", entry->rounded);
+			snapshot_is_estimated(&entry->snapshot->meta) ? "~" : "", entry->rounded);
 	if (entry->outside)
 		fputs(", outside the application", page->out);
 	if (!owner && is_explained(entry->snapshot, &frames[0]))
@@ -173,10 +174,14 @@ static void subtract(uint64_t *from, uint64_t value)
 	*from -= value < *from ? value : *from;
 }
 
-/* The variance of the rest is the total's less that of the entries. */
-static void error_subtract(uint64_t *from, uint64_t part)
+/*
+ * In a sample the variance of the rest is the total's less that of the entries. Windows know the
+ * total better than the entries: what is uncertain of these is uncertain of the rest.
+ */
+static void error_subtract(uint64_t *from, uint64_t part, const struct snapshot *snapshot)
 {
-	double rest = (double)*from * (double)*from - (double)part * (double)part;
+	double sign = snapshot->meta.windows.count ? 1 : -1;
+	double rest = (double)*from * (double)*from + sign * (double)part * (double)part;
 
 	*from = rest > 0 ? (uint64_t)ceil(sqrt(rest)) : 0;
 }
@@ -187,10 +192,10 @@ static void entry_subtract(struct statistic *rest, const struct statistic *entry
 	subtract(&rest->count, entry->count);
 	subtract(&rest->old_size, entry->old_size);
 	subtract(&rest->old_count, entry->old_count);
-	error_subtract(&rest->error.size, entry->error.size);
-	error_subtract(&rest->error.count, entry->error.count);
-	error_subtract(&rest->old_error.size, entry->old_error.size);
-	error_subtract(&rest->old_error.count, entry->old_error.count);
+	error_subtract(&rest->error.size, entry->error.size, entry->snapshot);
+	error_subtract(&rest->error.count, entry->error.count, entry->snapshot);
+	error_subtract(&rest->old_error.size, entry->old_error.size, entry->snapshot);
+	error_subtract(&rest->old_error.count, entry->old_error.count, entry->snapshot);
 }
 
 static void others_print(const struct page *page, const struct statistics *statistics, size_t shown)
@@ -216,11 +221,12 @@ struct words {
 };
 
 static const struct words first_words = {"", "Total", ""};
-static const struct words layer_words[EVENT_LAYERS] = {
+static const struct words layer_words[SNAPSHOT_LAYERS] = {
 	[EVENT_LAYER_PYTHON] = {"Python's allocators, ", "Total of Python's allocators", ""},
 	[EVENT_LAYER_NATIVE] =
 		{"Native blocks (malloc and related functions), ", "Total native",
 		 "; it includes what Python requests from malloc: do not add up the totals"},
+	[SNAPSHOT_OLDER] = {"Older than the trace, by likeness, ", "Total older, by likeness", ""},
 	[EVENT_LAYER_MMAP] = {"Memory mapped (mmap, brk), ", "Total mapped",
 			      "; it contains the blocks: do not add up the totals"},
 };
@@ -317,14 +323,17 @@ static void statistics_print(const struct page *page, const struct snapshot *sna
 			!strcmp(snapshot->meta.mode, "census") || snapshot_is_growth(snapshot)
 				? " at least "
 				: "=",
-			snapshot->meta.sample_bytes ? "~" : "",
+			snapshot_is_estimated(&snapshot->meta) ? "~" : "",
 			size_text(text, snapshot->meta.peak_bytes));
 	if (statistics->parts[PART_INHERITED].count) {
 		fputs("; inherited by forked processes: ", page->out);
 		part_print(page->out, &statistics->parts[PART_INHERITED]);
 		fputs(" (--no-inherited excludes it)", page->out);
 	}
-	fprintf(page->out, "%s\n", words->note);
+	fputs(words->note, page->out);
+	if (words == &layer_words[SNAPSHOT_OLDER])
+		windows_older_print(page->out, &snapshot->meta);
+	putc('\n', page->out);
 	outside_print(page, snapshot, statistics);
 }
 
@@ -332,8 +341,7 @@ static void statistics_print(const struct page *page, const struct snapshot *sna
  * A layer beside the first. Its total is separate, because blocks of one layer lie in blocks of the
  * next.
  */
-static int layer_print(const struct page *page, const struct snapshot *snapshot,
-		       enum event_layer which)
+static int layer_print(const struct page *page, const struct snapshot *snapshot, uint32_t which)
 {
 	struct report_layer layer;
 	struct page below = *page;
@@ -365,7 +373,10 @@ static int page_print(const struct page *page, const struct snapshot *snapshot,
 	if (err)
 		return err;
 	statistics_print(page, snapshot, statistics, &first_words);
-	for (int layer = 0; layer < EVENT_LAYERS; layer++) {
+	windows_print(page->out, &snapshot->meta, "Windows");
+	if (opts->old)
+		windows_print(page->out, &opts->old->meta, "Windows of the old one");
+	for (uint32_t layer = 0; layer < SNAPSHOT_LAYERS; layer++) {
 		err = layer_print(page, snapshot, layer);
 		if (err)
 			return err;

@@ -37,6 +37,8 @@ static void origin_print(FILE *out, const struct snapshot *snapshot)
 		fprintf(out, "%s mode, ", meta->mode);
 	if (meta->sample_bytes)
 		fputs("sampled, ", out);
+	if (meta->windows.count)
+		fputs("in windows, ", out);
 	fprintf(out, "%.1f s", (double)meta->duration_ns / 1e9);
 	/* The table of processes says how each of several ended. */
 	if (!snapshot->process_count && meta->has_exited && WIFSIGNALED((int)meta->wait_status)) {

@@ -142,6 +142,63 @@ int builder_traceback(struct builder *builder, const struct snapshot_frame *fram
 	return 0;
 }
 
+static uint64_t deviations_hash(const struct snapshot_estimate *estimate)
+{
+	uint64_t hash = 0;
+
+	for (uint32_t i = 0; i < CALIBRATE_DEVIATIONS; i++) {
+		uint32_t bits;
+
+		memcpy(&bits, &estimate->deviations[i], sizeof(bits));
+		hash = hash_add(hash, bits);
+	}
+	return hash;
+}
+
+static uint64_t estimate_hash(const struct snapshot *snapshot, uint32_t item)
+{
+	return deviations_hash(&snapshot->estimates[item]);
+}
+
+static int estimate_is_exact(const struct snapshot_estimate *estimate)
+{
+	for (uint32_t i = 0; i < CALIBRATE_DEVIATIONS; i++)
+		if (estimate->deviations[i] < 0 || estimate->deviations[i] > 0)
+			return 0;
+	return 1;
+}
+
+int builder_estimate(struct builder *builder, const struct snapshot_estimate *deviations,
+		     struct snapshot_trace *trace)
+{
+	struct snapshot *snapshot = builder->snapshot;
+	struct builder_index *index = &builder->estimate_index;
+
+	trace->estimate = 0;
+	if (estimate_is_exact(deviations))
+		return 0;
+	if (snapshot->estimate_count == SNAPSHOT_ESTIMATES_MAX)
+		return -EOVERFLOW;
+	int err = index_reserve(builder, index, snapshot->estimate_count, estimate_hash);
+	if (!err)
+		err = array_reserve_in(builder->account, &snapshot->estimates,
+				       &builder->estimate_capacity, snapshot->estimate_count, 1,
+				       sizeof(*snapshot->estimates));
+	if (err)
+		return err;
+	size_t i = deviations_hash(deviations) & (index->capacity - 1);
+	for (; index->slots[i]; i = (i + 1) & (index->capacity - 1)) {
+		trace->estimate = index->slots[i] & SNAPSHOT_ESTIMATES_MAX;
+		if (!memcmp(&snapshot->estimates[trace->estimate - 1], deviations,
+			    sizeof(*deviations)))
+			return 0;
+	}
+	snapshot->estimates[snapshot->estimate_count++] = *deviations;
+	index->slots[i] = (uint32_t)snapshot->estimate_count;
+	trace->estimate = index->slots[i] & SNAPSHOT_ESTIMATES_MAX;
+	return 0;
+}
+
 static int total_add(uint64_t *total, const struct snapshot_trace *trace)
 {
 	uint64_t bytes;
@@ -153,8 +210,7 @@ static int total_add(uint64_t *total, const struct snapshot_trace *trace)
 	return 0;
 }
 
-int builder_layer(struct builder *builder, enum event_layer which,
-		  const struct snapshot_trace *trace)
+int builder_layer(struct builder *builder, uint32_t which, const struct snapshot_trace *trace)
 {
 	struct snapshot_layer *layer = &builder->snapshot->layers[which];
 	int err = total_add(&builder->layer_bytes[which], trace);
@@ -210,7 +266,7 @@ int builder_trace(struct builder *builder, const struct snapshot_trace *trace)
 
 		if (known->traceback == trace->traceback && known->bytes == trace->bytes &&
 		    known->domain == trace->domain && known->process == trace->process &&
-		    known->flags == trace->flags) {
+		    known->flags == trace->flags && !known->estimate && !trace->estimate) {
 			known->count += trace->count;
 			return 0;
 		}
@@ -272,7 +328,7 @@ int builder_order(struct builder *builder)
 	size_t processes = snapshot_process_count(snapshot);
 	int err = traces_order(&snapshot->traces, snapshot->trace_count, processes);
 
-	for (size_t i = 0; i < EVENT_LAYERS && !err; i++)
+	for (size_t i = 0; i < SNAPSHOT_LAYERS && !err; i++)
 		err = traces_order(&snapshot->layers[i].traces, snapshot->layers[i].trace_count,
 				   processes);
 	return err;
@@ -282,6 +338,7 @@ static void index_free(struct builder *builder)
 {
 	free(builder->traceback_index.slots);
 	free(builder->trace_index.slots);
+	free(builder->estimate_index.slots);
 }
 
 struct snapshot *builder_finish(struct builder *builder)

@@ -18,10 +18,10 @@ struct builder_index {
 struct builder {
 	struct account *account;   /* used by this builder only, borrowed; NULL: none */
 	struct snapshot *snapshot; /* owned until builder_finish() */
-	size_t frame_capacity, traceback_capacity, trace_capacity, layer_capacity[EVENT_LAYERS],
-		process_capacity;
-	struct builder_index traceback_index, trace_index;
-	uint64_t total_bytes, layer_bytes[EVENT_LAYERS];
+	size_t frame_capacity, traceback_capacity, trace_capacity, layer_capacity[SNAPSHOT_LAYERS],
+		process_capacity, estimate_capacity;
+	struct builder_index traceback_index, trace_index, estimate_index;
+	uint64_t total_bytes, layer_bytes[SNAPSHOT_LAYERS];
 };
 
 int builder_begin(struct builder *builder); /* 0, -ENOMEM */
@@ -42,9 +42,17 @@ int builder_traceback(struct builder *builder, const struct snapshot_frame *fram
  * would exceed INT64_MAX, so that no sum over a snapshot's blocks can overflow.
  */
 int builder_trace(struct builder *builder, const struct snapshot_trace *trace);
-/* The same for a layer other than the first; equal traces are not merged. */
-int builder_layer(struct builder *builder, enum event_layer layer,
-		  const struct snapshot_trace *trace);
+/*
+ * Sets trace->estimate for a count with such deviations; 0 if all of them are 0. Equal ones are
+ * stored once. Traces with an estimate are not merged. 0; -ENOMEM; -EOVERFLOW beyond
+ * SNAPSHOT_ESTIMATES_MAX.
+ */
+int builder_estimate(struct builder *builder, const struct snapshot_estimate *deviations,
+		     struct snapshot_trace *trace);
+/*
+ * The same for a layer other than the first, or SNAPSHOT_OLDER; equal traces are not merged.
+ */
+int builder_layer(struct builder *builder, uint32_t layer, const struct snapshot_trace *trace);
 /*
  * The same, but without merging equal traces, so that the order of individually listed blocks is
  * kept.

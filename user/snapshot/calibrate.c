@@ -270,21 +270,23 @@ static void shares_set(struct calibration *calibration)
 {
 	const struct calibrate_input *input = calibration->input;
 	struct calibrate_result *out = &calibration->out;
-	double on = 0, span = 0, blocks = 0, seen = 0, weight = 0;
+	double weight = 0;
 
 	for (size_t i = 0; i < input->window_count; i++) {
-		on += (double)(input->windows[i].end_ns - input->windows[i].start_ns);
-		span += (double)input->windows[i].span_ns;
+		out->on_ns += input->windows[i].end_ns - input->windows[i].start_ns;
+		out->span_ns += input->windows[i].span_ns;
 	}
 	for (size_t i = 0; i < calibration->post_count; i++) {
-		blocks += calibration->posts[i].blocks;
-		seen += (double)calibration->posts[i].weights.sightings;
+		out->seen_blocks += calibration->posts[i].weights.sightings;
 		weight += calibration->posts[i].weights.sum;
 	}
-	calibration->block_weight = seen > 0 ? weight / seen : 0;
+	for (size_t i = 0; i < input->stratum_count; i++)
+		out->new_blocks += input->strata[i].new_blocks;
+	calibration->block_weight = out->seen_blocks ? weight / (double)out->seen_blocks : 0;
 	out->windows = input->window_count;
-	out->time_share = span > 0 ? fmin(1, on / span) : 0;
-	out->blocks_share = blocks > 0 ? fmin(1, seen / blocks) : 0;
+	out->time_share = out->span_ns ? fmin(1, (double)out->on_ns / (double)out->span_ns) : 0;
+	out->blocks_share =
+		out->new_blocks ? fmin(1, (double)out->seen_blocks / (double)out->new_blocks) : 0;
 }
 
 static void strata_arrange(struct calibration *calibration)
@@ -407,12 +409,12 @@ double calibrate_student(uint32_t degrees)
 	       NORMAL_95;
 }
 
-double calibrate_variance(const double deviations[CALIBRATE_DEVIATIONS])
+double calibrate_variance(const float deviations[CALIBRATE_DEVIATIONS])
 {
-	double variance = 0, fourth = 0, unseen = deviations[CALIBRATE_GROUPS];
+	double variance = 0, fourth = 0, unseen = (double)deviations[CALIBRATE_GROUPS];
 
 	for (uint32_t i = 0; i < CALIBRATE_GROUPS; i++) {
-		double square = deviations[i] * deviations[i];
+		double square = (double)deviations[i] * (double)deviations[i];
 
 		variance += square;
 		fourth += square * square;

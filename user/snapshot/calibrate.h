@@ -119,8 +119,9 @@ struct calibrate_result {
 	struct calibrate_unseen unseen;  /* their sum */
 	double progress;                 /* as in the input, or the estimate of it */
 	uint64_t windows;
-	double time_share;   /* of the spans, in which probes were on */
-	double blocks_share; /* of the new blocks alive, that are sightings */
+	uint64_t on_ns, span_ns;          /* of the time traced: in windows; all of it */
+	uint64_t new_blocks, seen_blocks; /* new and alive: all; those that are sightings */
+	double time_share, blocks_share;  /* the parts of these that windows have shown */
 };
 
 /*
@@ -135,6 +136,6 @@ void calibrate_free(struct calibrate_result *result);
  * The variance of a sum of estimates, given the sum of their deviations. It is widened where few
  * groups of windows contributed, so that 1.96 standard errors are a 95 % interval (Student's t).
  */
-double calibrate_variance(const double deviations[CALIBRATE_DEVIATIONS]);
+double calibrate_variance(const float deviations[CALIBRATE_DEVIATIONS]);
 
 #endif

@@ -25,8 +25,27 @@ void estimate_add(struct estimate *sum, uint64_t mean, uint64_t bytes, uint64_t 
 	sum->size_variance += variance * size * size;
 }
 
+void estimate_add_trace(struct estimate *sum, const struct snapshot *snapshot,
+			const struct snapshot_trace *trace)
+{
+	const struct snapshot_estimate *estimate;
+
+	estimate_add(sum, snapshot_sample_bytes(snapshot, trace), trace->bytes, trace->count);
+	if (!trace->estimate)
+		return;
+	estimate = &snapshot->estimates[trace->estimate - 1];
+	for (uint32_t i = 0; i < CALIBRATE_DEVIATIONS; i++) {
+		sum->count_deviations[i] += estimate->deviations[i];
+		sum->size_deviations[i] += estimate->deviations[i] * (float)trace->bytes;
+	}
+}
+
 void estimate_join(struct estimate *sum, const struct estimate *part)
 {
+	for (uint32_t i = 0; i < CALIBRATE_DEVIATIONS; i++) {
+		sum->count_deviations[i] += part->count_deviations[i];
+		sum->size_deviations[i] += part->size_deviations[i];
+	}
 	sum->count += part->count;
 	sum->size += part->size;
 	sum->count_variance += part->count_variance;
@@ -41,11 +60,21 @@ int estimate_round(double value, uint64_t *out)
 	return 0;
 }
 
-uint64_t estimate_error(double variance)
+static uint64_t error_round(double variance)
 {
 	double error = ceil(sqrt(variance));
 
 	return error < WHOLE_MAX ? (uint64_t)error : INT64_MAX;
+}
+
+uint64_t estimate_size_error(const struct estimate *sum)
+{
+	return error_round(sum->size_variance + calibrate_variance(sum->size_deviations));
+}
+
+uint64_t estimate_count_error(const struct estimate *sum)
+{
+	return error_round(sum->count_variance + calibrate_variance(sum->count_deviations));
 }
 
 int estimate_trace(uint64_t mean, const struct snapshot_trace *trace, uint64_t *size,
@@ -88,8 +117,7 @@ int estimate_snapshot(const struct snapshot *snapshot, struct snapshot **out)
 	int err;
 
 	for (size_t i = 0; i < snapshot->trace_count; i++)
-		estimate_add(&total, snapshot_sample_bytes(snapshot, &snapshot->traces[i]),
-			     snapshot->traces[i].bytes, snapshot->traces[i].count);
+		estimate_add_trace(&total, snapshot, &snapshot->traces[i]);
 	err = estimate_round(total.size, &whole);
 	if (!err)
 		err = estimate_round(total.count, &whole);
@@ -103,11 +131,12 @@ int estimate_snapshot(const struct snapshot *snapshot, struct snapshot **out)
 		double count = (double)trace->count / estimate_chance(mean, trace->bytes) + rest;
 
 		trace->count = (uint64_t)llround(count);
+		trace->estimate = 0;
 		rest = count - (double)trace->count;
 	}
-	all->meta.sample_bytes = 0;
+	all->meta.sample_bytes = all->meta.windows.count = 0;
 	for (size_t i = 0; i < all->process_count; i++)
-		all->processes[i].sample_bytes = 0;
+		all->processes[i].sample_bytes = all->processes[i].windows.count = 0;
 	*out = all;
 	return 0;
 }

@@ -5,6 +5,9 @@
  * these are unbiased. Blocks are sampled independently, so the variance of a sum is the sum of the
  * variances. For each sampled block that is (1 - p) / p^2, times s^2 for bytes; this estimate is
  * unbiased, too.
+ *
+ * Estimates from windows (snapshot/calibrate.h) are numbers of blocks already. They are not
+ * independent; what is summed is their deviations.
  */
 #ifndef TRACER_SNAPSHOT_ESTIMATE_H
 #define TRACER_SNAPSHOT_ESTIMATE_H
@@ -16,18 +19,23 @@
 /* Sums of doubles, rounded only for display. Zero-initialise. */
 struct estimate {
 	double size, count;
-	double size_variance, count_variance;
+	double size_variance, count_variance; /* of the samples */
+	float size_deviations[CALIBRATE_DEVIATIONS], count_deviations[CALIBRATE_DEVIATIONS];
 };
 
 /* The probability that a block is sampled; 1 if mean is 0 (no sampling). */
 double estimate_chance(uint64_t mean, uint64_t bytes);
 /* Adds count sampled blocks of that many bytes each. */
 void estimate_add(struct estimate *sum, uint64_t mean, uint64_t bytes, uint64_t count);
+/* Adds a trace of the snapshot: sampled, estimated from windows, or exact. */
+void estimate_add_trace(struct estimate *sum, const struct snapshot *snapshot,
+			const struct snapshot_trace *trace);
 void estimate_join(struct estimate *sum, const struct estimate *part);
 /* Rounds to the nearest integer. 0; -EOVERFLOW: more than INT64_MAX (error_set). */
 int estimate_round(double value, uint64_t *out);
-/* The standard error, rounded up so that it is never understated. At most INT64_MAX. */
-uint64_t estimate_error(double variance);
+/* The standard errors, rounded up so that they are never understated. At most INT64_MAX. */
+uint64_t estimate_size_error(const struct estimate *sum);
+uint64_t estimate_count_error(const struct estimate *sum);
 /* The rounded estimate for a trace. mean 0: its own figures. 0; -EOVERFLOW. */
 int estimate_trace(uint64_t mean, const struct snapshot_trace *trace, uint64_t *size,
 		   uint64_t *count);
@@ -39,7 +47,7 @@ uint64_t estimate_bytes(uint64_t mean, uint64_t bytes);
 /*
  * The snapshot scaled to all blocks: each trace gets its estimated count. Counts are integers; the
  * rounding error of one trace is carried to the next, so that sums of many are right.
- * meta.sample_bytes is 0 in the result. 0; -ENOMEM; -EOVERFLOW.
+ * meta.sample_bytes and windows.count are 0 in the result. 0; -ENOMEM; -EOVERFLOW.
  */
 int estimate_snapshot(const struct snapshot *snapshot, struct snapshot **out);
 

@@ -49,6 +49,19 @@ static void ending_add(struct snapshot_ending *sum, const struct snapshot_ending
 	sum->failed = max(sum->failed, one->failed);
 }
 
+static void windows_add(struct snapshot_windows *sum, const struct snapshot_windows *one)
+{
+	sum->count = max(sum->count, one->count);
+	sum->on_ns += one->on_ns;
+	sum->span_ns += one->span_ns;
+	sum->new_blocks += one->new_blocks;
+	sum->seen_blocks += one->seen_blocks;
+	sum->unseen_blocks += one->unseen_blocks;
+	sum->unseen_bytes += one->unseen_bytes;
+	sum->old_unseen_blocks += one->old_unseen_blocks;
+	sum->old_unseen_bytes += one->old_unseen_bytes;
+}
+
 static void counters_add(struct snapshot_meta *sum, const struct snapshot_meta *one)
 {
 	sum->frees_unknown += one->frees_unknown;
@@ -80,6 +93,7 @@ static void counters_add(struct snapshot_meta *sum, const struct snapshot_meta *
 	sum->coverage_known |= one->coverage_known;
 	coverage_add(&sum->coverage, &one->coverage);
 	ending_add(&sum->ending, &one->ending);
+	windows_add(&sum->windows, &one->windows);
 }
 
 /* Clears the whole array, because such texts are compared and copied with their padding. */
@@ -181,7 +195,7 @@ static int processes_add(struct merger *merger, const struct snapshot *part,
  * snapshot traces are grouped by layer.
  */
 static int traces_add(struct remap *remap, const struct snapshot_trace *traces, size_t count,
-		      const uint32_t *indices, enum event_layer layer)
+		      const uint32_t *indices, uint32_t layer)
 {
 	int err = 0;
 
@@ -191,7 +205,7 @@ static int traces_add(struct remap *remap, const struct snapshot_trace *traces, 
 		if (indices[trace.process] == UINT32_MAX)
 			continue;
 		trace.process = indices[trace.process];
-		err = remap_traceback(remap, &trace);
+		err = remap_trace(remap, &trace);
 		if (!err)
 			err = builder_layer(remap->to, layer, &trace);
 		if (remap->to->account && account_is_full(err)) {
@@ -219,9 +233,9 @@ int merger_add(struct merger *merger, const struct snapshot *part, const signed 
 	if (!err)
 		err = traces_add(&remap, part->traces, part->trace_count, indices,
 				 part->meta.layer);
-	for (size_t i = 0; i < EVENT_LAYERS && !err; i++)
+	for (uint32_t i = 0; i < SNAPSHOT_LAYERS && !err; i++)
 		err = traces_add(&remap, part->layers[i].traces, part->layers[i].trace_count,
-				 indices, (enum event_layer)i);
+				 indices, i);
 	remap_end(&remap);
 	free(indices);
 	return err;

@@ -68,13 +68,16 @@ static int traceback_add(struct remap *remap, const struct snapshot_traceback *t
 				       added);
 }
 
-int remap_traceback(struct remap *remap, struct snapshot_trace *trace)
+int remap_trace(struct remap *remap, struct snapshot_trace *trace)
 {
 	const struct snapshot_traceback *traceback = &remap->from->tracebacks[trace->traceback];
 	uint32_t *known = &remap->tracebacks[trace->traceback];
 	int err = *known == NONE ? traceback_add(remap, traceback, known) : 0;
 
 	trace->traceback = *known;
+	if (!err && trace->estimate)
+		err = builder_estimate(remap->to, &remap->from->estimates[trace->estimate - 1],
+				       trace);
 	return err;
 }
 

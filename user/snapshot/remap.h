@@ -21,8 +21,11 @@ struct remap {
 
 /* 0, -ENOMEM */
 int remap_begin(struct remap *remap, const struct snapshot *from, struct builder *to);
-/* Replaces trace->traceback, an index in from, by the index in to. 0, -ENOMEM, -EOVERFLOW. */
-int remap_traceback(struct remap *remap, struct snapshot_trace *trace);
+/*
+ * Replaces trace->traceback and trace->estimate, indices in from, by those in to. 0, -ENOMEM,
+ * -EOVERFLOW.
+ */
+int remap_trace(struct remap *remap, struct snapshot_trace *trace);
 void remap_end(struct remap *remap); /* also valid after a failed remap_begin() */
 
 #endif

@@ -20,7 +20,8 @@ void snapshot_free(struct snapshot *snapshot)
 	free(snapshot->frames);
 	free(snapshot->tracebacks);
 	free(snapshot->traces);
-	for (size_t i = 0; i < EVENT_LAYERS; i++)
+	free(snapshot->estimates);
+	for (size_t i = 0; i < SNAPSHOT_LAYERS; i++)
 		free(snapshot->layers[i].traces);
 	free(snapshot->processes);
 	free(snapshot);
@@ -32,9 +33,10 @@ size_t snapshot_memory(const struct snapshot *snapshot)
 		       snapshot->frame_count * sizeof(*snapshot->frames) +
 		       snapshot->traceback_count * sizeof(*snapshot->tracebacks) +
 		       snapshot->trace_count * sizeof(*snapshot->traces) +
+		       snapshot->estimate_count * sizeof(*snapshot->estimates) +
 		       snapshot->process_count * sizeof(*snapshot->processes);
 
-	for (size_t i = 0; i < EVENT_LAYERS; i++)
+	for (size_t i = 0; i < SNAPSHOT_LAYERS; i++)
 		bytes += snapshot->layers[i].trace_count * sizeof(*snapshot->layers[i].traces);
 	return bytes;
 }
@@ -53,7 +55,8 @@ void snapshot_fit(struct snapshot *snapshot)
 	items_fit(&snapshot->frames, snapshot->frame_count, sizeof(*snapshot->frames));
 	items_fit(&snapshot->tracebacks, snapshot->traceback_count, sizeof(*snapshot->tracebacks));
 	items_fit(&snapshot->traces, snapshot->trace_count, sizeof(*snapshot->traces));
-	for (size_t i = 0; i < EVENT_LAYERS; i++)
+	items_fit(&snapshot->estimates, snapshot->estimate_count, sizeof(*snapshot->estimates));
+	for (size_t i = 0; i < SNAPSHOT_LAYERS; i++)
 		items_fit(&snapshot->layers[i].traces, snapshot->layers[i].trace_count,
 			  sizeof(*snapshot->layers[i].traces));
 }
@@ -202,7 +205,8 @@ struct snapshot snapshot_of_layer(const struct snapshot *snapshot, enum event_la
 	only.traces = snapshot->layers[layer].traces;
 	only.trace_count = snapshot->layers[layer].trace_count;
 	meta->layer = layer;
-	/* Heap walks cover only Python's layer. */
+	/* Windows are of the first layer, and heap walks cover only Python's. */
+	meta->windows = (struct snapshot_windows){0};
 	meta->coverage_known = 0;
 	meta->unread_ns = meta->rounded_blocks = 0;
 	memset(meta->unknown, 0, sizeof(meta->unknown));
@@ -211,6 +215,18 @@ struct snapshot snapshot_of_layer(const struct snapshot *snapshot, enum event_la
 	meta->peak_bytes = layer == EVENT_LAYER_NATIVE ? meta->native.peak_bytes : 0;
 	meta->frees_unknown = layer == EVENT_LAYER_NATIVE ? meta->native.frees_unknown : 0;
 	meta->replaced = layer == EVENT_LAYER_NATIVE ? meta->native.replaced : 0;
+	return only;
+}
+
+struct snapshot snapshot_of_older(const struct snapshot *snapshot)
+{
+	struct snapshot only = snapshot_of_layer(snapshot, snapshot->meta.layer);
+	const struct snapshot_layer *older = &snapshot->layers[SNAPSHOT_OLDER];
+
+	only.traces = older->traces;
+	only.trace_count = older->trace_count;
+	only.meta.peak_bytes = only.meta.rounded_blocks = 0;
+	memset(only.meta.unknown, 0, sizeof(only.meta.unknown));
 	return only;
 }
 
@@ -246,7 +262,10 @@ int snapshot_copy(const struct snapshot *snapshot, struct snapshot **out)
 	if (!err)
 		err = array_copy(&copy->traces, snapshot->traces, snapshot->trace_count,
 				 sizeof(*copy->traces));
-	for (size_t i = 0; i < EVENT_LAYERS && !err; i++) {
+	if (!err)
+		err = array_copy(&copy->estimates, snapshot->estimates, snapshot->estimate_count,
+				 sizeof(*copy->estimates));
+	for (size_t i = 0; i < SNAPSHOT_LAYERS && !err; i++) {
 		err = array_copy(&copy->layers[i].traces, snapshot->layers[i].traces,
 				 snapshot->layers[i].trace_count, sizeof(*copy->traces));
 		copy->layers[i].trace_count = err ? 0 : snapshot->layers[i].trace_count;
@@ -261,6 +280,7 @@ int snapshot_copy(const struct snapshot *snapshot, struct snapshot **out)
 	copy->frame_count = snapshot->frame_count;
 	copy->traceback_count = snapshot->traceback_count;
 	copy->trace_count = snapshot->trace_count;
+	copy->estimate_count = snapshot->estimate_count;
 	copy->process_count = snapshot->process_count;
 	*out = copy;
 	return 0;

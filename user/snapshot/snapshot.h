@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include "abi/events.h"
+#include "snapshot/calibrate.h"
 #include "tables/strings.h"
 
 struct snapshot_frame {
@@ -41,10 +42,18 @@ struct snapshot_trace {
 	uint32_t traceback;
 	uint32_t domain;
 	uint32_t process; /* index in processes; 0 if there is only one process */
-	uint32_t flags;
+	uint32_t flags : 8;
+	/* count is estimated from windows: 1 + its index in estimates; otherwise 0 */
+	uint32_t estimate : 24;
 	uint64_t bytes; /* of each block */
 	/* number of equal blocks (tracemalloc's files list them individually) */
 	uint64_t count;
+};
+#define SNAPSHOT_ESTIMATES_MAX ((1u << 24) - 1)
+
+/* The deviations of an estimated count (snapshot/calibrate.h), finite. */
+struct snapshot_estimate {
+	float deviations[CALIBRATE_DEVIATIONS];
 };
 
 /*
@@ -121,6 +130,18 @@ struct snapshot_change {
 	uint32_t cost_permille, budget_permille;
 };
 
+/*
+ * Windows of probes, of the first layer (snapshot/calibrate.h). count 0: probes were on all the
+ * time. Several processes: the sums, and the largest count.
+ */
+struct snapshot_windows {
+	uint64_t count;
+	uint64_t on_ns, span_ns;              /* of the time traced: in windows; all of it */
+	uint64_t new_blocks, seen_blocks;     /* new and alive: all; those seen in windows */
+	uint64_t unseen_blocks, unseen_bytes; /* new and alive, of a kind that none has shown */
+	uint64_t old_unseen_blocks, old_unseen_bytes; /* the same of older blocks */
+};
+
 /* Why the most recent frame of a block is <unknown>. */
 enum snapshot_unknown {
 	/* its thread had no Python frame: interpreter startup, or a C thread */
@@ -163,6 +184,7 @@ struct snapshot_meta {
 	uint64_t stacks_cut; /* tracebacks whose native unwind stopped early */
 	/* Sampling mean (snapshot/estimate.h); 0: all blocks. Several processes: the maximum. */
 	uint64_t sample_bytes;
+	struct snapshot_windows windows;
 	/* Blocks in traces (the first layer only) whose most recent frame is <unknown>. */
 	struct snapshot_unknowns {
 		uint64_t blocks, bytes;
@@ -198,6 +220,13 @@ struct snapshot_meta {
 	struct snapshot_ending ending;
 };
 
+/*
+ * Of snapshot.layers: blocks older than the trace, by likeness (snapshot/calibrate.h). They are not
+ * a layer that was traced, and meta.layers does not name them.
+ */
+#define SNAPSHOT_OLDER  EVENT_LAYERS
+#define SNAPSHOT_LAYERS (EVENT_LAYERS + 1)
+
 struct snapshot {
 	struct snapshot_meta meta;
 	struct strings *strings; /* owned */
@@ -207,6 +236,8 @@ struct snapshot {
 	size_t traceback_count;
 	struct snapshot_trace *traces; /* sorted by process */
 	size_t trace_count;
+	struct snapshot_estimate *estimates; /* of traces of all layers */
+	size_t estimate_count;
 	/*
 	 * Layers besides the first, by enum event_layer. In mapped memory, bytes is the size of
 	 * each range mapped since the trace began. Memory of one layer lies mostly inside blocks of
@@ -215,7 +246,7 @@ struct snapshot {
 	struct snapshot_layer {
 		struct snapshot_trace *traces;
 		size_t trace_count;
-	} layers[EVENT_LAYERS];
+	} layers[SNAPSHOT_LAYERS];
 	/*
 	 * Meta data of each process if there are several. process_count is 0 or at least 2; meta is
 	 * then their sum. A process that calls exec counts as two: the program before and the one
@@ -237,6 +268,11 @@ int event_layer_find(const char *name);
  */
 size_t snapshot_process_count(const struct snapshot *snapshot);
 const struct snapshot_meta *snapshot_process(const struct snapshot *snapshot, size_t index);
+/* Are its figures estimates, from a sample or from windows? */
+static inline int snapshot_is_estimated(const struct snapshot_meta *meta)
+{
+	return meta->sample_bytes || meta->windows.count;
+}
 /* The sampling mean that applies to a trace; 0: all blocks. */
 uint64_t snapshot_sample_bytes(const struct snapshot *snapshot, const struct snapshot_trace *trace);
 /*
@@ -273,6 +309,8 @@ int snapshot_has_layer(const struct snapshot *snapshot, enum event_layer layer);
  * itself.
  */
 struct snapshot snapshot_of_layer(const struct snapshot *snapshot, enum event_layer layer);
+/* The same with the blocks older than the trace, by likeness. */
+struct snapshot snapshot_of_older(const struct snapshot *snapshot);
 
 void snapshot_free(struct snapshot *snapshot);           /* NULL is legal */
 size_t snapshot_memory(const struct snapshot *snapshot); /* bytes held, after snapshot_fit() */

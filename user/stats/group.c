@@ -12,8 +12,8 @@
  * an entry. To compare two snapshots, the old one's string ids are translated to the new one's;
  * strings that only the old one has get ids beyond them.
  *
- * For a sampled snapshot, estimates are summed instead of the traces' figures, and rounded at the
- * end.
+ * For a sampled or windowed snapshot, estimates are summed instead of the traces' figures, and
+ * rounded at the end.
  */
 #include "stats/group.h"
 
@@ -137,7 +137,7 @@ static const struct snapshot_trace *trace_next(const struct grouping *grouping,
 
 /* Called after the totals were checked, so this part of them cannot overflow. */
 static void trace_inherited_count(struct grouping *grouping, const struct side *side,
-				  const struct snapshot_trace *trace, uint64_t mean)
+				  const struct snapshot_trace *trace)
 {
 	struct statistics *out = grouping->out;
 	struct statistic_sums *part = &(side->old ? out->old_parts : out->parts)[PART_INHERITED];
@@ -145,8 +145,8 @@ static void trace_inherited_count(struct grouping *grouping, const struct side *
 	if (!(trace->flags & SNAPSHOT_INHERITED))
 		return;
 	if (grouping->row_estimates) {
-		estimate_add(&grouping->parts[PART_INHERITED].sides[side->old], mean, trace->bytes,
-			     trace->count);
+		estimate_add_trace(&grouping->parts[PART_INHERITED].sides[side->old],
+				   side->snapshot, trace);
 		return;
 	}
 	part->size += trace->bytes * trace->count;
@@ -179,9 +179,8 @@ static int rows_sum(struct grouping *grouping, const struct side *side)
 			row->rounded += (double)trace->count / estimate_chance(mean, trace->bytes);
 		if (grouping->row_estimates) {
 			row->count = 1; /* any value but 0: marks the row as used */
-			estimate_add(&grouping->row_estimates[at], mean, trace->bytes,
-				     trace->count);
-			trace_inherited_count(grouping, side, trace, mean);
+			estimate_add_trace(&grouping->row_estimates[at], snapshot, trace);
+			trace_inherited_count(grouping, side, trace);
 			continue;
 		}
 		/* Cannot overflow before the totals do, which are checked below. */
@@ -191,7 +190,7 @@ static int rows_sum(struct grouping *grouping, const struct side *side)
 		if (!err)
 			err = sum_add(count, trace->count);
 		if (!err)
-			trace_inherited_count(grouping, side, trace, 0);
+			trace_inherited_count(grouping, side, trace);
 	}
 	filter_run_end(&run);
 	for (size_t i = 0; grouping->row_estimates && i < group_row_total(grouping, side); i++)
@@ -202,13 +201,13 @@ static int rows_sum(struct grouping *grouping, const struct side *side)
 static int side_group(struct grouping *grouping, struct side *side)
 {
 	size_t count = group_row_total(grouping, side);
-	int err = 0;
+	int estimated = snapshot_is_estimated(&side->snapshot->meta), err = 0;
 
 	grouping->rows = calloc(count ? count : 1, sizeof(*grouping->rows));
-	if (grouping->rows && side->snapshot->meta.sample_bytes)
+	if (grouping->rows && estimated)
 		grouping->row_estimates =
 			calloc(count ? count : 1, sizeof(*grouping->row_estimates));
-	if (!grouping->rows || (side->snapshot->meta.sample_bytes && !grouping->row_estimates))
+	if (!grouping->rows || (estimated && !grouping->row_estimates))
 		err = -ENOMEM;
 	if (!err)
 		err = app_run_begin(&side->app, grouping->opts->app, side->snapshot);
@@ -231,14 +230,23 @@ static int estimate_set(const struct estimate *estimate, uint64_t *size, uint64_
 {
 	int err = estimate_round(estimate->size, size);
 
-	error->size = estimate_error(estimate->size_variance);
-	error->count = estimate_error(estimate->count_variance);
+	error->size = estimate_size_error(estimate);
+	error->count = estimate_count_error(estimate);
 	return err ? err : estimate_round(estimate->count, count);
 }
 
 static int sums_set(const struct estimate *estimate, struct statistic_sums *sums)
 {
 	return estimate_set(estimate, &sums->size, &sums->count, &sums->error);
+}
+
+/* Rows that no window has shown are a part of the total, unless filters leave them out. */
+static void unseen_rows_include(const struct grouping *grouping, struct estimate *total)
+{
+	if (filters_any(grouping->opts->filters))
+		return;
+	total->size_deviations[CALIBRATE_GROUPS] = 0;
+	total->count_deviations[CALIBRATE_GROUPS] = 0;
 }
 
 /* Rounds the estimates of the sides that are samples. */
@@ -250,7 +258,7 @@ static int estimates_set(struct grouping *grouping)
 	for (int old = 0; !err && old < 2; old++) {
 		const struct snapshot *snapshot = grouping->sides[old].snapshot;
 
-		if (!snapshot || !snapshot->meta.sample_bytes)
+		if (!snapshot || !snapshot_is_estimated(&snapshot->meta))
 			continue;
 		for (size_t i = 0; !err && i < out->count; i++) {
 			struct statistic *entry = &out->entries[i];
@@ -263,6 +271,7 @@ static int estimates_set(struct grouping *grouping)
 				err = sums_set(&grouping->estimates[i].once[old],
 					       old ? &entry->old_once : &entry->once);
 		}
+		unseen_rows_include(grouping, &grouping->total.sides[old]);
 		if (!err)
 			err = estimate_set(&grouping->total.sides[old],
 					   old ? &out->old_total_size : &out->total_size,
@@ -383,7 +392,8 @@ static int group(const struct snapshot *snapshot, const struct snapshot *old,
 	struct grouping grouping = {.opts = opts, .out = &result, .sides = sides};
 	int err = 0;
 
-	result.sampled = snapshot->meta.sample_bytes || (old && old->meta.sample_bytes);
+	result.sampled = snapshot_is_estimated(&snapshot->meta) ||
+			 (old && snapshot_is_estimated(&old->meta));
 	if (opts->cumulative && opts->by >= GROUP_TRACEBACK)
 		return error_set(-EINVAL, "cumulative statistics cannot be grouped by %s",
 				 opts->by == GROUP_TRACEBACK ? "traceback"

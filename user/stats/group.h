@@ -112,7 +112,7 @@ struct statistics {
 	uint64_t old_total_size, old_total_count;
 	struct statistic_error total_error, old_total_error;
 	struct statistic_sums parts[STATISTICS_PARTS], old_parts[STATISTICS_PARTS];
-	/* figures are estimates, because a snapshot is sampled (snapshot/estimate.h) */
+	/* figures are estimates, because a snapshot is sampled or windowed (snapshot/estimate.h) */
 	int sampled;
 };
 

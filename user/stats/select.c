@@ -39,9 +39,9 @@ static int layer_select(struct remap *remap, struct filter_run *run, int which, 
 			err = passes;
 			continue;
 		}
-		err = remap_traceback(remap, &trace);
+		err = remap_trace(remap, &trace);
 		if (!err && which >= 0)
-			err = builder_layer(remap->to, (enum event_layer)which, &trace);
+			err = builder_layer(remap->to, (uint32_t)which, &trace);
 		else if (!err)
 			err = merge ? builder_trace(remap->to, &trace)
 				    : builder_append(remap->to, &trace);
@@ -68,7 +68,7 @@ int snapshot_select(const struct snapshot *snapshot, const struct filters *filte
 	remap.app = &app_run;
 	if (!err)
 		err = filter_run_begin(&run, filters, snapshot);
-	for (int which = -1; !err && which < EVENT_LAYERS; which++)
+	for (int which = -1; !err && which < SNAPSHOT_LAYERS; which++)
 		err = layer_select(&remap, &run, which, merge);
 	filter_run_end(&run);
 	app_run_end(&app_run);

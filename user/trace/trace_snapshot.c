@@ -244,13 +244,12 @@ static void peak_raise(const struct snapshot *snapshot, enum event_layer layer, 
 	uint64_t bytes = 0;
 
 	for (size_t i = 0; i < only.trace_count; i++)
-		if (only.meta.sample_bytes)
-			estimate_add(&sum, only.meta.sample_bytes, only.traces[i].bytes,
-				     only.traces[i].count);
+		if (snapshot_is_estimated(&only.meta))
+			estimate_add_trace(&sum, &only, &only.traces[i]);
 		else
 			bytes += only.traces[i].bytes * only.traces[i].count;
 	/* Rounded up, because the reported total may be. */
-	if (only.meta.sample_bytes && estimate_round(sum.size + 0.5, &bytes))
+	if (snapshot_is_estimated(&only.meta) && estimate_round(sum.size + 0.5, &bytes))
 		bytes = INT64_MAX;
 	if (bytes > *peak)
 		*peak = bytes;
@@ -291,14 +290,16 @@ int state_snapshot(struct trace *trace, struct process_state *process, struct sn
 	process->info.counters.frames_slow = job.slow;
 	process->info.counters.stacks_cut = job.cut;
 	struct snapshot *snapshot = builder_finish(&job.builder);
+	const struct snapshot_windows windows = snapshot->meta.windows;
 	state_meta(trace, process, &snapshot->meta);
+	snapshot->meta.windows = windows;
 	memcpy(snapshot->meta.unknown, job.unknowns, sizeof(snapshot->meta.unknown));
 	snapshot->meta.blocks_dropped += job.blocks_omitted;
 	snapshot->meta.bytes_dropped += job.bytes_omitted;
 	if (snapshot->trace_count)
 		qsort(snapshot->traces, snapshot->trace_count, sizeof(*snapshot->traces),
 		      trace_compare);
-	for (size_t i = 0; i < EVENT_LAYERS; i++)
+	for (size_t i = 0; i < SNAPSHOT_LAYERS; i++)
 		layer_sort(&snapshot->layers[i], i == EVENT_LAYER_MMAP);
 	peaks_raise(snapshot);
 	*out = snapshot;

@@ -83,11 +83,7 @@ static void trial_run(struct trial *trial)
 
 static double error_of(const struct calibrate_estimate *row)
 {
-	double deviations[CALIBRATE_DEVIATIONS];
-
-	for (uint32_t i = 0; i < CALIBRATE_DEVIATIONS; i++)
-		deviations[i] = row->deviations[i];
-	return sqrt(calibrate_variance(deviations));
+	return sqrt(calibrate_variance(row->deviations));
 }
 
 static void close_to(double value, double expected)
@@ -303,7 +299,8 @@ static void test_errors(void **state)
 static void test_sums(void **state)
 {
 	static struct trial trial;
-	double sum[CALIBRATE_DEVIATIONS], error, unseen = 1.0 / 31;
+	float sum[CALIBRATE_DEVIATIONS];
+	double error, unseen = 1.0 / 31;
 	(void)state;
 
 	trial_begin(&trial);
@@ -313,8 +310,7 @@ static void test_sums(void **state)
 	trial_run(&trial);
 	assert_true(error_of(&trial.result.rows[0]) > 300);
 	for (uint32_t i = 0; i < CALIBRATE_DEVIATIONS; i++)
-		sum[i] = (double)trial.result.rows[0].deviations[i] +
-			 (double)trial.result.rows[1].deviations[i];
+		sum[i] = trial.result.rows[0].deviations[i] + trial.result.rows[1].deviations[i];
 	error = sqrt(calibrate_variance(sum));
 	assert_true(error > 0 && error < 6000 * unseen);
 	calibrate_free(&trial.result);

@@ -168,11 +168,7 @@ static inline void birth_take(struct run_state *state, const struct birth *birth
 
 static inline double row_error(const struct calibrate_estimate *row)
 {
-	double deviations[CALIBRATE_DEVIATIONS];
-
-	for (uint32_t i = 0; i < CALIBRATE_DEVIATIONS; i++)
-		deviations[i] = row->deviations[i];
-	return sqrt(calibrate_variance(deviations));
+	return sqrt(calibrate_variance(row->deviations));
 }
 
 static inline void run_make(const struct stream *stream, const struct run_opts *opts,

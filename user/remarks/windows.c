@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "remarks/windows.h"
+
+#include <inttypes.h>
+
+#include "text/size.h"
+#include "text/text.h"
+
+static double share(uint64_t part, uint64_t whole)
+{
+	return !whole ? 0 : part < whole ? (double)part / (double)whole : 1;
+}
+
+static double time_share(const struct snapshot_windows *windows)
+{
+	return share(windows->on_ns, windows->span_ns);
+}
+
+static double blocks_share(const struct snapshot_windows *windows)
+{
+	return share(windows->seen_blocks, windows->new_blocks);
+}
+
+/* Shares of 1 % and less have more digits. */
+static void percent_print(FILE *out, double part)
+{
+	fprintf(out, "%.*f %%", part > 0 && part < 0.01 ? 2 : 1, part * 100);
+}
+
+static void unseen_print(FILE *out, uint64_t blocks, uint64_t bytes)
+{
+	char text[32];
+
+	fprintf(out, "%s blocks", text_count(text, blocks));
+	fprintf(out, " (%s)", size_text(text, bytes));
+}
+
+void windows_print(FILE *out, const struct snapshot_meta *meta, const char *title)
+{
+	const struct snapshot_windows *windows = &meta->windows;
+	char text[32];
+
+	if (!windows->count)
+		return;
+	fprintf(out, "%s: %s, probes on for ", title, text_count(text, windows->count));
+	percent_print(out, time_share(windows));
+	fputs(" of the time; they have shown ", out);
+	percent_print(out, blocks_share(windows));
+	fprintf(out, " of %s new blocks alive", text_count(text, windows->new_blocks));
+	fputs("; ± is one standard error", out);
+	if (windows->unseen_blocks) {
+		fputs("; not seen in any window, and in no line: ", out);
+		unseen_print(out, windows->unseen_blocks, windows->unseen_bytes);
+	}
+	putc('\n', out);
+}
+
+void windows_older_print(FILE *out, const struct snapshot_meta *meta)
+{
+	const struct snapshot_windows *windows = &meta->windows;
+
+	fputs("; an assumption: such blocks are allocated there now", out);
+	if (!windows->old_unseen_blocks)
+		return;
+	fputs("; of a type that no window has shown: ", out);
+	unseen_print(out, windows->old_unseen_blocks, windows->old_unseen_bytes);
+}
+
+static void unseen_write(FILE *out, uint64_t blocks, uint64_t bytes)
+{
+	fprintf(out, ", \"unseen\": {\"size\": %" PRIu64 ", \"count\": %" PRIu64 "}", bytes,
+		blocks);
+}
+
+void windows_json(FILE *out, const struct snapshot_meta *meta)
+{
+	const struct snapshot_windows *windows = &meta->windows;
+
+	if (!windows->count)
+		return;
+	fprintf(out,
+		"\"windows\": {\"count\": %" PRIu64 ", \"time_share\": %.6f, \"blocks_share\": "
+		"%.6f",
+		windows->count, time_share(windows), blocks_share(windows));
+	unseen_write(out, windows->unseen_blocks, windows->unseen_bytes);
+	fputs("}, ", out);
+}
+
+void windows_older_json(FILE *out, const struct snapshot_meta *meta)
+{
+	unseen_write(out, meta->windows.old_unseen_blocks, meta->windows.old_unseen_bytes);
+}

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What windows of probes have shown (struct snapshot_windows). Nothing is printed if probes were on
+ * all the time.
+ */
+#ifndef TRACER_REMARKS_WINDOWS_H
+#define TRACER_REMARKS_WINDOWS_H
+
+#include <stdio.h>
+
+#include "snapshot/snapshot.h"
+
+/*
+ * "TITLE: 61, probes on for 4.0 % of the time; they have shown 3.1 % of 5,210 new blocks; …". title:
+ * "Windows", or of which of two compared snapshots.
+ */
+void windows_print(FILE *out, const struct snapshot_meta *meta, const char *title);
+/* What of the older blocks is not attributed, as the end of a line. */
+void windows_older_print(FILE *out, const struct snapshot_meta *meta);
+/* '"windows": {"count": …, "time_share": …, "blocks_share": …, "unseen": {…}}, ' */
+void windows_json(FILE *out, const struct snapshot_meta *meta);
+/* ', "unseen": {"size": …, "count": …}' of the older blocks. */
+void windows_older_json(FILE *out, const struct snapshot_meta *meta);
+
+#endif
