@@ -37,7 +37,7 @@ static void origin_print(FILE *out, const struct snapshot *snapshot)
 		fprintf(out, "%s mode, ", meta->mode);
 	if (meta->sample_bytes)
 		fputs("sampled, ", out);
-	if (meta->windows.count)
+	if (meta->windows.count && strcmp(meta->mode, "windows") != 0)
 		fputs("in windows, ", out);
 	fprintf(out, "%.1f s", (double)meta->duration_ns / 1e9);
 	/* The table of processes says how each of several ended. */
