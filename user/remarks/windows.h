@@ -11,8 +11,8 @@
 #include "snapshot/snapshot.h"
 
 /*
- * "TITLE: 61, probes on for 4.0 % of the time; they have shown 3.1 % of 5,210 new blocks; …". title:
- * "Windows", or of which of two compared snapshots.
+ * "TITLE: 61, probes on for 4.0 % of the time; they have shown 3.1 % of 5,210 new blocks alive; …".
+ * title: "Windows", or of which of two compared snapshots.
  */
 void windows_print(FILE *out, const struct snapshot_meta *meta, const char *title);
 /* What of the older blocks is not attributed, as the end of a line. */
