@@ -82,10 +82,10 @@ def test_distribution(tracer, tmp_path):
 def test_overhead(tracer, tmp_path, any_python):
     """--overhead chooses the windows, after census mode has proved too expensive."""
     with Target(any_python, NAME) as target:
-        with Traced(tracer, tmp_path, "-v", "--overhead", 20, "-p", target.pid) as run:
+        with Traced(tracer, tmp_path, "-v", "--overhead", 50, "-p", target.pid) as run:
             target.step()
             wait_until(lambda: "census, then windows" in run.stderr, "it is traced in windows")
-            wait_windows(run, 8)
+            wait_windows(run, 4)
             target.step()
             live = target.expect()
             report = run.finish()
@@ -103,10 +103,27 @@ def test_fork_exec_exit(tracer, tmp_path, any_python):
             wait_windows(run, 20)
             target.step()
             target.read_until("done")
+            run.finish()
             wait_clean(target.pid)
             assert target.finish() == 0
+
+
+@pytest.mark.parametrize("end", [signal.SIGKILL, None])
+def test_ends(tracer, tmp_path, any_python, end):
+    """The target ends by itself, or is killed, in a window or between two."""
+    with Target(any_python, NAME) as target:
+        with Traced(tracer, tmp_path, "-v", "--window", "30/10", "-p", target.pid) as run:
+            target.step()
+            wait_windows(run, 5)
+            if end:
+                os.kill(target.pid, end)
+            else:
+                target.step()
+                target.expect()
+                target.finish()
             assert run.wait() == 0, run.stderr
-    assert "Warning" not in run.stdout
+            report = run.report()
+    assert report.line(NAME, "A")[0] > 0
 
 
 def test_stopped(tracer, tmp_path, any_python):
