@@ -320,7 +320,8 @@ static void statistics_print(const struct page *page, const struct snapshot *sna
 		 * heap walk has found.
 		 */
 		fprintf(page->out, " (peak size%s%s%s)",
-			!strcmp(snapshot->meta.mode, "census") || snapshot_is_growth(snapshot)
+			!strcmp(snapshot->meta.mode, "census") || snapshot->meta.windows.count ||
+					snapshot_is_growth(snapshot)
 				? " at least "
 				: "=",
 			snapshot_is_estimated(&snapshot->meta) ? "~" : "",
