@@ -100,12 +100,23 @@ static int pause_set(struct session *session, struct member *member, int paused)
 	return attach_target(session->attach, member->pid, &member->runtime.target);
 }
 
+/* The members in windows mode, which share what the tracer may take. */
+static size_t windowed_count(const struct session *session)
+{
+	size_t count = 0;
+
+	for (size_t i = 0; i < session->count; i++)
+		count += session->members[i]->windows.state != WINDOW_NONE;
+	return count;
+}
+
 /* Chooses the next window. */
-static void wait_begin(struct member *member, uint64_t now_ns)
+static void wait_begin(const struct session *session, struct member *member, uint64_t now_ns)
 {
 	struct member_windows *windows = &member->windows;
 
 	windows->state = WINDOW_WAITING;
+	windows->windows.targets = windowed_count(session);
 	if (!windows_next(&windows->windows, now_ns, &windows->next))
 		return;
 	windows->next = (struct windows_next){.start_ns = UINT64_MAX};
@@ -132,7 +143,7 @@ void member_windows_begin(struct session *session, struct member *member, struct
 	if (session->opts.overhead > 0)
 		windows->state = WINDOW_CLOSING;
 	else
-		wait_begin(member, windows->look_ns);
+		wait_begin(session, member, windows->look_ns);
 }
 
 void member_windows_again(struct session *session, struct member *member)
@@ -182,7 +193,7 @@ static void window_open(struct session *session, struct member *member)
 	if (!err)
 		err = pause_set(session, member, 0);
 	if (err) {
-		wait_begin(member, windows->opened_ns);
+		wait_begin(session, member, windows->opened_ns);
 		window_fail(session, member, err);
 		return;
 	}
@@ -216,7 +227,7 @@ void member_window_close(struct session *session, struct member *member)
 		return;
 	log_debug("PID %d: a window of %.1f ms", member->pid,
 		  (double)(end_ns - windows->opened_ns) / 1e6);
-	wait_begin(member, windows->look_ns);
+	wait_begin(session, member, windows->look_ns);
 }
 
 /* Is the kernel done? Then the next window is chosen. */
@@ -235,7 +246,7 @@ static void closing_look(struct session *session, struct member *member, uint64_
 	windows->after = now;
 	/* The governor judges the other probes from here on. */
 	member_measure_begin(session, member);
-	wait_begin(member, now.time_ns);
+	wait_begin(session, member, now.time_ns);
 }
 
 void member_windows_end(struct session *session, struct member *member)
@@ -260,7 +271,8 @@ int member_window_inherited(struct session *session, struct member *child)
 static uint64_t due_ns(const struct member *member)
 {
 	const struct member_windows *windows = &member->windows;
-	uint64_t pause_ns = LOOK_SHARE * windows->look_took_ns, look_ns;
+	uint64_t targets = windows->windows.targets ? windows->windows.targets : 1;
+	uint64_t pause_ns = LOOK_SHARE * targets * windows->look_took_ns, look_ns;
 
 	if (member->ended || windows->state == WINDOW_NONE)
 		return UINT64_MAX;

@@ -61,10 +61,18 @@ static uint64_t length_limit(double length_ns)
 							: (uint64_t)length_ns;
 }
 
+/* The pause that the tracer's own share of a CPU allows; of very many targets, a larger share. */
+static double own_pause(const struct windows *windows)
+{
+	double targets = windows->targets ? (double)windows->targets : 1;
+
+	return fmin(windows->own_ns * targets / WINDOWS_OWN_SHARE, (double)WINDOWS_PAUSE_MAX);
+}
+
 /* The shortest pause for windows of that loss; 0: there is none. */
 static double pause_for(const struct windows *windows, double loss_ns)
 {
-	double most = allowed(windows), own_ns = windows->own_ns / WINDOWS_OWN_SHARE, pause_ns;
+	double most = allowed(windows), own_ns = own_pause(windows), pause_ns;
 
 	if (!(most > 0))
 		return 0;
@@ -77,7 +85,7 @@ static double pause_for(const struct windows *windows, double loss_ns)
 static int choose(struct windows *windows)
 {
 	double cost = windows->rate_ns > 1e-6 ? windows->rate_ns : 1e-6, pause_ns;
-	double own_ns = windows->own_ns / WINDOWS_OWN_SHARE;
+	double own_ns = own_pause(windows);
 	double most_ns = (allowed(windows) - windows->edges_ns) / cost;
 
 	windows->length_ns = length_limit(fmin(windows->edges_ns / cost, most_ns));

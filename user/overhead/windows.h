@@ -28,7 +28,9 @@
 struct windows {
 	double budget;          /* share of the target's CPU time, 0 to 1; 0: fixed */
 	uint64_t on_ns, off_ns; /* fixed: by hand */
-	uint64_t random;        /* state of the random source; any value */
+	/* the target is one of that many: they share what the tracer may take; 0: one */
+	uint64_t targets;
+	uint64_t random; /* state of the random source; any value */
 
 	uint64_t last_ns;  /* when the last window began */
 	uint64_t pause_ns; /* from the beginning of a window to that of the next, at least */

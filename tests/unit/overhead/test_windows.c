@@ -143,6 +143,19 @@ static void test_edges(void **state)
 	assert_true(a.at[a.count - 1].length_ns < b.at[b.count - 1].length_ns);
 }
 
+/* Of many targets each has fewer windows, so that the tracer takes no more than for one. */
+static void test_targets(void **state)
+{
+	const struct target target = {0.1, 10 * MS, 10 * MS, 1, 0};
+	struct run one = {.windows = {.budget = 0.5}, .now_ns = S},
+		   ten = {.windows = {.budget = 0.5, .targets = 10}, .now_ns = S};
+	(void)state;
+
+	assert_int_equal(run_until(&one, &target, 600 * S), 0);
+	assert_int_equal(run_until(&ten, &target, 600 * S), 0);
+	assert_in_range(one.count, 8 * ten.count, 12 * ten.count);
+}
+
 /* Nothing is lost by probes that are hardly hit: they are in place for longer. */
 static void test_cheap(void **state)
 {
@@ -210,7 +223,7 @@ int main(void)
 		cmocka_unit_test(test_budget),  cmocka_unit_test(test_used),
 		cmocka_unit_test(test_edges),   cmocka_unit_test(test_cheap),
 		cmocka_unit_test(test_random),  cmocka_unit_test(test_none),
-		cmocka_unit_test(test_stopped),
+		cmocka_unit_test(test_stopped), cmocka_unit_test(test_targets),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
