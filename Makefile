@@ -42,9 +42,10 @@ LIBS     := $(call packages,--libs) -liberty -lm
 # another allocator. Sanitizers have an allocator of their own.
 ALLOCATOR := $(if $(SAN),,-l:libjemalloc_pic.a)
 
-ROOMS    := text base tables elf process container select x86 pymalloc layouts python heap plan native \
-	process_plan perfmap symbols events snapshot blocks process_tables trace kernel links attach trial overhead stats \
-	remarks report export pprof pickle control member session perfmap_session options cli
+ROOMS    := text base tables elf process container select x86 pymalloc layouts malloc python heap \
+	memory plan native process_plan perfmap symbols events snapshot blocks process_tables trace \
+	kernel links attach trial overhead stats remarks report export pprof pickle control member \
+	session perfmap_session options cli
 SOURCES  := $(foreach room,$(ROOMS),$(wildcard user/$(room)/*.c))
 GENERATED := $(OUT)/gen/pprof/profile.pb-c.c
 OBJECTS  := $(SOURCES:%.c=$(OUT)/obj/%.o) $(GENERATED:$(OUT)/gen/%.c=$(OUT)/obj/gen/%.o)
@@ -61,7 +62,7 @@ vpath %.c tools tools/bench $(wildcard tests/unit/*)
 
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: all help demo test check unit golden oracle documents machines e2e parity kills kernels \
+.PHONY: all help demo test check unit golden oracle documents machines e2e e2e-all parity kills kernels \
 	pythons soak unruly bench coverage distros roots fuzz format lint tools man install clean
 
 all: $(OUT)/tracer
@@ -73,6 +74,9 @@ help:
 	@echo '                last line: N passed, N failed'
 	@echo 'make check      unit and golden tests, documents, and the comparison with files of'
 	@echo '                tracemalloc; no root (also with SAN=1)'
+	@echo 'make e2e        real targets under the real kernel, each test with some versions of'
+	@echo '                CPython (root); a part of make test'
+	@echo 'make e2e-all    the same with every version of CPython (root)'
 	@echo 'make parity     the long comparison with tracemalloc over all versions (root)'
 	@echo 'make kills      SIGKILL of the tracer at 500 moments, or KILLS=N: nothing stays (root)'
 	@echo 'make kernels    the features in virtual machines with other kernels, into docs/kernels.md'
@@ -220,6 +224,9 @@ test:
 e2e: $(OUT)/tracer
 	$(Q)$(PYTEST) tests/e2e
 
+e2e-all: $(OUT)/tracer
+	$(Q)$(PYTEST) tests/e2e --all-versions
+
 parity: $(OUT)/tracer
 	$(Q)$(PYTEST) tests/e2e/python/test_parity.py --all-versions
 
@@ -295,6 +302,7 @@ format:
 lint:
 	$(Q)tools/check-includes
 	$(Q)tools/check-width $(C_FILES)
+	$(Q)tools/check-sizes
 	$(Q)clang-format --dry-run --Werror $(C_FILES)
 	$(Q)cppcheck --quiet --error-exitcode=1 --std=c11 --enable=warning,portability --inline-suppr \
 		--suppress=missingIncludeSystem -Iuser -Iinclude user

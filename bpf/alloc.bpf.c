@@ -14,6 +14,7 @@
 #include "python/heap.h"
 #include "registers.h"
 #include "request.h"
+#include "usdt.h"
 
 char LICENSE[] SEC("license") = "GPL";
 

@@ -22,6 +22,7 @@ static const struct {
 	 "talk to the session that traces a process"},
 	{"list", cli_list, "list", "processes that can be traced"},
 	{"heap", cli_heap, "heap -p PID", "what is on a process's heap, by type; no probe"},
+	{"memory", cli_memory, "memory -p PID", "what a process's RSS consists of; no probe"},
 	{"perfmap", cli_perfmap, "perfmap -p PID | -- COMMAND ARG...",
 	 "names of code that is generated at run time, for perf"},
 	{"doctor", cli_doctor, "doctor", "what this kernel and these privileges allow"},

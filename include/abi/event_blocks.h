@@ -66,6 +66,18 @@ struct event_alloc {
 	__u32 api;      /* enum event_api | EVENT_API_ROUNDED | EVENT_API_HOOKED */
 };
 
+/*
+ * A block of the native layer that the process has sampled itself, with a probability of
+ * bytes / weighted_bytes. Such a block's EVENT_FREE follows as any other's.
+ */
+struct event_alloc_weighted {
+	struct event_header header;
+	__u64 address;
+	__u64 bytes;
+	__u64 stack_id;       /* as in struct event_alloc */
+	__u64 weighted_bytes; /* what the block stands for, as the process says */
+};
+
 struct event_free {
 	struct event_header header;
 	__u64 address;
@@ -85,6 +97,7 @@ struct event_map {
 
 _Static_assert(__builtin_offsetof(struct event_alloc, stack_id) == 40, "alloc.stack_id");
 _Static_assert(sizeof(struct event_alloc) == 56, "alloc");
+_Static_assert(sizeof(struct event_alloc_weighted) == 56, "alloc_weighted");
 _Static_assert(sizeof(struct event_free) == 40, "free");
 _Static_assert(sizeof(struct event_map) == 72, "map");
 

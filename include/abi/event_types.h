@@ -37,6 +37,8 @@ enum event_type {
 	EVENT_APPEAR = 22,
 	/* struct event_census_arena: the walk has reported every pool of this arena */
 	EVENT_CENSUS_ARENA = 23,
+	/* struct event_alloc_weighted: a block that the process has sampled itself */
+	EVENT_ALLOC_WEIGHTED = 24,
 
 	/*
 	 * Perf maps have a stream of their own (bpf/perfmap.bpf.c), which also carries EXIT, EXEC
@@ -62,6 +64,11 @@ enum event_type {
 	EVENT_RSS = 264, /* struct event_rss: the resident memory of the process */
 	/* struct event_census_sizes: the requested sizes that objects in a pool imply */
 	EVENT_CENSUS_SIZES = 265,
+	/*
+	 * struct event_mark: from here on the native layer's blocks are those that the process
+	 * samples itself; its native table is emptied
+	 */
+	EVENT_SELF_SAMPLED = 266,
 	EVENT_WINDOW = 270, /* struct event_window: a window of probes begins or ends */
 	/* struct event_census_kinds: what a heap walk finds in the blocks of a pool */
 	EVENT_CENSUS_KINDS = 271,

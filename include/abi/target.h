@@ -121,7 +121,11 @@ struct abi_target {
 	__u64 sample_bytes;  /* mean distance of marks (abi/sample.h); 0: every block is traced */
 	/* 1: some sampled blocks are not in the map `sampled`. Written by BPF */
 	__u32 sample_overflow;
-	__u32 layers; /* 1 << enum event_layer for each that is traced */
+	/*
+	 * 1 << enum event_layer for each that is traced; ABI_LAYER_SELF_SAMPLED. BPF sets the
+	 * latter, too
+	 */
+	__u32 layers;
 	/* probe hits, approximate: not counted atomically. Written by BPF, if `counting` is set */
 	__u64 hits;
 	struct abi_heap heap;
@@ -145,6 +149,12 @@ enum abi_watch {
 	ABI_WATCH_CHILDREN = 1, /* those that targets fork, and their descendants */
 	ABI_WATCH_ALL = 2,
 };
+
+/*
+ * In abi_target.layers, in place of the native layer's bit: the native layer's blocks are those
+ * that the process samples itself (abi/usdt.h). Probes on malloc and its kin do nothing in it.
+ */
+#define ABI_LAYER_SELF_SAMPLED (1u << 8)
 
 /* Flag in abi_target.space_id: BPF gave it to a forked child or to an exec'd program. */
 #define ABI_SPACE_GIVEN 0x80000000u
@@ -223,6 +233,11 @@ enum abi_op {
 	 * class.
 	 */
 	ABI_OP_FIRST_BLOCK = 24,
+	/*
+	 * USDT probes (abi/usdt.h): bits 16-31 of the cookie are the index of the arguments.
+	 */
+	ABI_OP_SAMPLED_ALLOC = 25, /* (address, bytes, weighted bytes) */
+	ABI_OP_SAMPLED_FREE = 26,  /* (address) */
 
 	/* Perf maps: bits 8-15 are ABI_MAP_*. */
 	ABI_OP_MAP_WRITE = 32,   /* (address, bytes, name) */

@@ -27,7 +27,7 @@ def check(run, target):
 
 def waits(run):
     wait_until(
-        lambda: "no process matches, as yet; waiting" in run.stderr
+        lambda: "no process matches so far; waiting" in run.stderr
         or run.process.poll() is not None,
         "it waits",
     )

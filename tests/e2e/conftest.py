@@ -3,12 +3,13 @@
 the skip names it.
 
     @pytest.mark.versions("3.11", "3.12")   one run each; `python` is an Interpreter(version, path);
-                                            no arguments: all; with --all-versions: always all
-    root_python                             one run each for the CPythons in the root file
-                                            systems (harness.root_names)
-    build                                   the same, and one run each for the CPythons outside them
+                                            no arguments: any version (matrix.py)
+    root_python                             a CPython in a root file system (harness.root_names)
+    cpython                                 each CPython, in root file systems and outside of them
     @pytest.mark.unprivileged               needs neither root nor BPF
-    @pytest.mark.long                       runs only with --all-versions (make parity)
+    @pytest.mark.long                       runs only with --all-versions
+
+With --all-versions (make e2e-all) each test runs with every version.
 """
 import ctypes
 import os
@@ -20,6 +21,7 @@ import subprocess
 import pytest
 
 import harness
+import matrix
 import pythons
 
 
@@ -49,9 +51,9 @@ def pytest_generate_tests(metafunc):
     everything = metafunc.config.getoption("--all-versions")
     if "root_python" in metafunc.fixturenames:
         metafunc.parametrize("root_python", harness.root_names(everything) or [None], indirect=True)
-    if "build" in metafunc.fixturenames:
+    if "cpython" in metafunc.fixturenames:
         names = [*pythons.unstripped(), "distribution", *harness.root_names(everything)]
-        metafunc.parametrize("build", names, indirect=True)
+        metafunc.parametrize("cpython", names, indirect=True)
 
 
 def _bpf_missing():
@@ -81,6 +83,9 @@ def _bpf_missing():
 def pytest_collection_modifyitems(config, items):
     if not config.getoption("--all-versions"):
         items[:] = [item for item in items if not item.get_closest_marker("long")]
+        left_out = set(matrix.left_out(items))
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
     why = _bpf_missing()
     for item in items:
         if why and not item.get_closest_marker("unprivileged"):
@@ -102,7 +107,7 @@ def interpreters():
 
 @pytest.fixture(scope="session")
 def blocks_program(tmp_path_factory):
-    """tests/e2e/programs/blocks.c, compiled."""
+    """tests/e2e/programs/native/blocks.c, compiled."""
     path = str(tmp_path_factory.mktemp("blocks") / "blocks")
     subprocess.run(
         ["cc", "-O1", "-g", "-fno-builtin", "-o", path, harness.program("blocks.c")], check=True

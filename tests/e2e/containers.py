@@ -64,7 +64,7 @@ def image_tar(interpreters):
             "-P",
             "--exclude=__pycache__",
             *sorted(files),
-            *sorted(glob.glob(harness.PROGRAMS + "/*.py")),
+            *sorted(glob.glob(harness.PROGRAMS + "/*/*.py")),
         ],
         stdout=subprocess.PIPE,
     )

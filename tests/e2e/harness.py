@@ -2,7 +2,7 @@
 """Runs a Python program under the tracer: the target, the tracer and the report. Every wait is
 bounded.
 
-    target = Target(python, "golden.py")            starts programs/golden.py and waits for "ready"
+    target = Target(python, "golden.py")            starts programs/python/golden.py, waits for "ready"
     run = Traced(tracer, folder, "-p", target.pid)  returns once the tracer has attached
     target.step(); live = target.expect()           a line on its stdin; its answer in JSON
     report = run.finish()                           SIGINT, wait, read the snapshot
@@ -13,6 +13,8 @@ bounded.
 """
 import collections
 import contextlib
+import functools
+import glob
 import json
 import os
 import re
@@ -42,8 +44,15 @@ Interpreter = collections.namedtuple("Interpreter", "version path")
 RootInterpreter = collections.namedtuple("RootInterpreter", "version path root py_debug")
 
 
+@functools.lru_cache(maxsize=None)
 def program(name):
-    return name if os.path.isabs(name) else os.path.join(PROGRAMS, name)
+    """The path of a program of tests/e2e/programs, in whichever of its folders it is."""
+    if os.path.isabs(name):
+        return name
+    paths = glob.glob(os.path.join(glob.escape(PROGRAMS), "*", name))
+    found = [path for path in paths if os.path.isfile(path)]
+    assert len(found) < 2, "two programs have the name " + name
+    return found[0] if found else os.path.join(PROGRAMS, name)
 
 
 def compiled(path, name, *flags, compiler="gcc"):

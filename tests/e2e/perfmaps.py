@@ -64,7 +64,7 @@ def clean():
 
 
 class Api:
-    """A client of programs/perf_api.py."""
+    """A client of programs/perfmap/perf_api.py."""
 
     def __init__(self, start, python, *options, env=None):
         # The options go between the interpreter and the program.

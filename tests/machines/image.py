@@ -25,7 +25,7 @@ FILES = (
 )
 TREES = ("tests/e2e/programs", "tests/machines/guest")
 COMPILE = ("gcc", "-g", "-O1", "-fno-omit-frame-pointer", "-fno-builtin", "-pthread")
-PROGRAMS = ("native", "blocks", "brief", "mix", "late_user")
+PROGRAMS = ("native/native", "native/blocks", "processes/brief", "native/mix", "native/late_user")
 
 
 def compile_programs(folder):
@@ -35,10 +35,13 @@ def compile_programs(folder):
     os.makedirs(folder)
     for name in PROGRAMS:
         source = os.path.join(sources, name + ".c")
-        command = [*COMPILE, names, "-o", os.path.join(folder, name), source, "-ldl"]
-        subprocess.run(command, check=True)
+        command = [*COMPILE, names, "-o", os.path.join(folder, os.path.basename(name))]
+        subprocess.run([*command, source, "-ldl"], check=True)
+    source = os.path.join(sources, "native", "otel_program.c")
+    command = [*COMPILE, names, "-DPRODUCER", "-o", os.path.join(folder, "otel_program"), source]
+    subprocess.run([*command, "-ldl", "-lm"], check=True)
     library = os.path.join(folder, "liblate.so")
-    source = os.path.join(sources, "late_library.c")
+    source = os.path.join(sources, "native", "late_library.c")
     subprocess.run([*COMPILE, names, "-shared", "-fPIC", "-o", library, source], check=True)
 
 

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 """Short sessions in every mode over trees of processes that try to end at a bad moment
-(tests/e2e/programs/unruly.py). Meant for a tracer with sanitizers.
+(tests/e2e/programs/processes/unruly.py). Meant for a tracer with sanitizers.
 
 usage: unruly.py [--rounds N] [--seed N]    (root; the tracer is build/san/tracer, or TRACER)
 

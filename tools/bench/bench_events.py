@@ -179,14 +179,14 @@ class Prices:
 
     def table(self):
         rows = [
-            [self.label, *("%d thread%s" % (threads, "s" * (threads > 1)) for threads in THREADS)]
+            ["traced by", *("%d thread%s" % (threads, "s" * (threads > 1)) for threads in THREADS)]
         ]
         rows += [
             [way.name, *(self.cell(way, threads) for threads in THREADS)]
             for way in self.ways
             if way.name not in self.left_out
         ]
-        return bench_page.table(rows)
+        return bench_page.table(rows, self.label)
 
     def remarks(self):
         lost = ["%s %d" % item for item in self.lost.items() if item[1]]

@@ -21,7 +21,7 @@ sys.path[:0] = [os.path.join(ROOT, "tools")]
 import pythons  # noqa: E402
 
 CPU = os.cpu_count() - 1
-PROGRAMS = os.path.join(ROOT, "tests", "e2e", "programs")
+PROGRAMS = os.path.join(ROOT, "tests", "e2e", "programs", "heap")
 PARENT = """
 import ctypes, os, random, sys
 sys.path.insert(0, %r)

@@ -6,11 +6,11 @@ import re
 PAGE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "docs", "benchmarks.md")
 
 
-def table(rows):
-    """Markdown of rows of text; the first row is the header."""
+def table(rows, title=""):
+    """Markdown of rows of text; the first row is the header. title: of several tables."""
     lines = ["| %s |" % " | ".join(row) for row in rows]
     lines.insert(1, "|" + "---|" * len(rows[0]))
-    return "\n".join(lines)
+    return ("**%s**\n\n" % title if title else "") + "\n".join(lines)
 
 
 def replace(name, text, path=PAGE):

@@ -90,7 +90,7 @@ def bench(python, reps, modes=("census", "exact"), samples=("16K", "128K", "1M")
     base = statistics.median(seconds for seconds, _ in runs[0][1])
     rows, truth = [
         [
-            "w1, " + python.label,
+            "traced by",
             "seconds (ratio to untraced)",
             "live, median",
             "error of the total",
@@ -121,8 +121,9 @@ def bench(python, reps, modes=("census", "exact"), samples=("16K", "128K", "1M")
                 )
             ]
         rows.append(row)
-    print("\n%s" % bench_page.table(rows), flush=True)
-    return bench_page.table(rows)
+    table = bench_page.table(rows, "w1, " + python.label)
+    print("\n%s" % table, flush=True)
+    return table
 
 
 def main():

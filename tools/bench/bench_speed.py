@@ -350,12 +350,12 @@ class Measured:
         )
 
     def table(self):
-        rows = [[self.python.label, *self.workloads]]
+        rows = [["traced by", *self.workloads]]
         for variant in self.variants:
             cells = [self.cell(variant, workload) for workload in self.workloads]
             if any(cell != "–" for cell in cells) and variant.name != "untraced, 1/10":
                 rows.append([variant.name, *cells])
-        return bench_page.table(rows)
+        return bench_page.table(rows, self.python.label)
 
     def bars(self):
         """A line for each bar: the ratio to the other's time, met or missed."""

@@ -214,20 +214,14 @@ class Programs:
         return "%.3f s; %.3f s CPU%s" % (seconds, cpu, ratios)
 
     def table(self):
-        rows = [
-            [
-                "seconds; CPU seconds (their ratios to untraced)",
-                "untraced",
-                "`tracer -a`",
-                "`tracer -p` of another",
-            ]
-        ]
+        rows = [["work", "untraced", "`tracer -a`", "`tracer -p` of another"]]
         return bench_page.table(
             rows
             + [
                 [name, *(self.cell(name, way) for way in ("", "-a", "-p"))]
                 for name, _, _ in self.workloads
-            ]
+            ],
+            "seconds; CPU seconds (their ratios to untraced)",
         )
 
 
@@ -276,14 +270,7 @@ class Sessions:
 
     def table(self):
         """Memory beyond that of the first row, for each additional process."""
-        rows = [
-            [
-                "`tracer -a`, processes:",
-                "attached after",
-                "CPU share while they sleep",
-                "memory (Pss)",
-            ]
-        ]
+        rows = [["processes", "attached after", "CPU share while they sleep", "memory (Pss)"]]
         first = self.kinds[0][0]
         for name, paths in self.kinds:
             kib, base = statistics.median(self.kib[name]), statistics.median(self.kib[first])
@@ -296,7 +283,7 @@ class Sessions:
                     "%.1f MiB%s" % (kib / 1024, more),
                 ]
             )
-        return bench_page.table(rows)
+        return bench_page.table(rows, "`tracer -a` itself")
 
     def bars(self):
         lines = []

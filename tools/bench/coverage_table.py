@@ -24,7 +24,7 @@ import bench_page  # noqa: E402
 import interpreters  # noqa: E402
 from bench import TRACER, wait_line  # noqa: E402
 
-HOLD = os.path.join(interpreters.HERE, "..", "tests", "e2e", "programs", "hold.py")
+HOLD = os.path.join(interpreters.HERE, "..", "tests", "e2e", "programs", "python", "hold.py")
 ROUNDS = {"w1": 10000, "w2": 20000, "w3": 40, "every_type": 1000}
 TIMEOUT = 300
 
@@ -139,9 +139,7 @@ def main():
         "--docs", action="store_true", help="write the tables into docs/benchmarks.md"
     )
     options = parser.parse_args()
-    rows, left_out = [
-        ["blocks / bytes with a traceback, %", "probes", *options.workloads.split(",")]
-    ], []
+    rows, left_out = [["interpreter", "probes", *options.workloads.split(",")]], []
     with tempfile.TemporaryDirectory() as folder:
         for python in interpreters.everything(folder):
             try:
@@ -150,7 +148,7 @@ def main():
                     rows.append(row(python, options, left_out))
             finally:
                 python.remove()
-    table = bench_page.table([r for r in rows if r])
+    table = bench_page.table([r for r in rows if r], "blocks / bytes with a traceback, %")
     print(table)
     for text in left_out:
         print("- " + text)

@@ -30,6 +30,7 @@ static void programs_select(struct attach *attach, int counting)
 		{skeleton->progs.native_entry, !session && !empty, LINKS_ENTRY},
 		{skeleton->progs.native_return, !session && !empty, LINKS_RETURN},
 		{skeleton->progs.native_once, !empty, LINKS_ENTRY},
+		{skeleton->progs.provider, !empty, LINKS_ENTRY},
 		{skeleton->progs.inline_site, !empty, LINKS_ENTRY},
 		{skeleton->progs.mapping, !empty, LINKS_ENTRY},
 		{skeleton->progs.object_begin, !empty, LINKS_ENTRY},
@@ -132,6 +133,7 @@ void attach_free(struct attach *attach)
 		return;
 	attach_detach(attach);
 	free(attach->placed);
+	free(attach->usdt);
 	stream_close(attach->stream);
 	alloc_bpf__destroy(attach->skeleton);
 	free(attach);

@@ -15,21 +15,33 @@
 #include "base/error.h"
 #include "base/hash.h"
 
+/* Selects the sites that a program serves. */
+typedef int (*site_filter_fn)(const struct plan_site *site);
+
+static int site_is_usdt(const struct plan_site *site)
+{
+	return site->op == ABI_OP_SAMPLED_ALLOC || site->op == ABI_OP_SAMPLED_FREE;
+}
+
+/* Of either kind: malloc's, or a USDT probe. */
+static int site_is_of_native_layer(const struct plan_site *site)
+{
+	return (site->cookie >> 8 & 0xff) == EVENT_API_NATIVE;
+}
+
+static int site_is_native(const struct plan_site *site)
+{
+	return site_is_of_native_layer(site) && !site_is_usdt(site);
+}
+
 static unsigned int site_group(const struct plan_site *site)
 {
 	return site->op == ABI_OP_FINALIZE    ? ATTACH_LAST
 	       : plan_site_is_pool_free(site) ? ATTACH_POOL_FREES
+	       : site_is_native(site)         ? ATTACH_MALLOC
 	       : plan_site_is_pooled(site)    ? ATTACH_POOLED
-	       : plan_site_is_malloc(site)    ? ATTACH_MALLOC
+	       : plan_site_is_passed_on(site) ? ATTACH_PASSED_ON
 					      : ATTACH_OTHERS;
-}
-
-/* Selects the sites that a program serves. */
-typedef int (*site_filter_fn)(const struct plan_site *site);
-
-static int site_is_native(const struct plan_site *site)
-{
-	return (site->cookie >> 8 & 0xff) == EVENT_API_NATIVE;
 }
 
 static int site_is_native_request(const struct plan_site *site)
@@ -49,7 +61,7 @@ static int site_is_mapping(const struct plan_site *site)
 
 static int site_is_request(const struct plan_site *site)
 {
-	return !site_is_native(site) && site->with_return;
+	return !site_is_of_native_layer(site) && site->with_return;
 }
 
 static int site_is_reuse(const struct plan_site *site)
@@ -59,8 +71,9 @@ static int site_is_reuse(const struct plan_site *site)
 
 static int site_is_once(const struct plan_site *site)
 {
-	return !site_is_native(site) && (site->op == ABI_OP_FREE || site->op == ABI_OP_POOL_FREE ||
-					 site->op == ABI_OP_TRACK || site->op == ABI_OP_UNTRACK);
+	return !site_is_of_native_layer(site) &&
+	       (site->op == ABI_OP_FREE || site->op == ABI_OP_POOL_FREE ||
+		site->op == ABI_OP_TRACK || site->op == ABI_OP_UNTRACK);
 }
 
 static int site_is_finalize(const struct plan_site *site)
@@ -70,8 +83,21 @@ static int site_is_finalize(const struct plan_site *site)
 
 static int site_is_inline(const struct plan_site *site)
 {
-	return !site->with_return && !site_is_native(site) && !site_is_once(site) &&
+	return !site->with_return && !site_is_of_native_layer(site) && !site_is_once(site) &&
 	       !site_is_reuse(site) && !site_is_mapping(site) && !site_is_finalize(site);
+}
+
+/* Stores a site's place. 0, -errno. */
+static int site_store(struct attach *attach, const struct plan_site *site, uint64_t *arrays,
+		      size_t stride, size_t at)
+{
+	uint32_t index = 0;
+	int err = site_is_usdt(site) ? attach_usdt_index(attach, &site->usdt, &index) : 0;
+
+	arrays[at] = site->offset;
+	arrays[stride + at] = site->cookie | (uint64_t)index << 16;
+	arrays[2 * stride + at] = site->semaphore;
+	return err;
 }
 
 /* Attaches program, or the empty one of its kind, to the plan's sites that filter selects. */
@@ -79,26 +105,24 @@ static int program_attach(struct attach *attach, struct placed *placed,
 			  const struct bpf_program *program, const struct plan *plan,
 			  site_filter_fn filter, int file, enum links_kind kind)
 {
-	uint64_t *offsets = calloc(plan->count + 1, sizeof(*offsets));
-	uint64_t *cookies = calloc(plan->count + 1, sizeof(*cookies));
-	size_t count = 0;
-	int err = -ENOMEM;
+	size_t stride = plan->count + 1;
+	uint64_t *arrays = calloc(stride, 3 * sizeof(*arrays));
+	struct links_sites sites = {.offsets = arrays, .cookies = arrays + stride};
+	int err = arrays ? 0 : -ENOMEM;
 
-	if (!offsets || !cookies)
-		goto out;
 	if (attach->empty)
 		program = kind == LINKS_BOTH ? attach->skeleton->progs.empty_session
 					     : attach->skeleton->progs.empty;
-	for (size_t i = 0; i < plan->count; i++) {
+	for (size_t i = 0; i < plan->count && !err; i++) {
 		if (!filter(&plan->sites[i]) || site_group(&plan->sites[i]) != placed->group)
 			continue;
-		offsets[count] = plan->sites[i].offset;
-		cookies[count++] = plan->sites[i].cookie;
+		err = site_store(attach, &plan->sites[i], arrays, stride, sites.count++);
+		if (plan->sites[i].semaphore)
+			sites.semaphores = arrays + 2 * stride;
 	}
-	err = links_add(&placed->links, program, kind, file, placed->pid, offsets, cookies, count);
-out:
-	free(offsets);
-	free(cookies);
+	if (!err)
+		err = links_add(&placed->links, program, kind, file, placed->pid, &sites);
+	free(arrays);
 	return err;
 }
 
@@ -118,6 +142,7 @@ static int programs_attach(struct attach *attach, struct placed *placed, const s
 	} programs[] = {
 		{skeleton->progs.request_once, site_is_once, LINKS_ENTRY, 1},
 		{skeleton->progs.native_once, site_is_native_once, LINKS_ENTRY, 1},
+		{skeleton->progs.provider, site_is_usdt, LINKS_ENTRY, 1},
 		{skeleton->progs.mapping, site_is_mapping, LINKS_ENTRY, 1},
 		{skeleton->progs.finalize, site_is_finalize, LINKS_ENTRY, 1},
 		{skeleton->progs.object_begin, site_is_reuse, LINKS_ENTRY, 1},
@@ -274,7 +299,7 @@ int attach_empty(struct attach *attach, const char *path, uint64_t offset, pid_t
 	if (file < 0)
 		return error_set(-errno, "%s: %s", path, strerror(errno));
 	err = links_add(&placed.links, attach->skeleton->progs.empty, LINKS_ENTRY, file, pid,
-			&offset, &cookie, 1);
+			&(struct links_sites){.offsets = &offset, .cookies = &cookie, .count = 1});
 	close(file);
 	failed = placed_add(attach, &placed);
 	return err ? err : failed;

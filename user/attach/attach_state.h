@@ -3,6 +3,7 @@
 #ifndef TRACER_ATTACH_ATTACH_STATE_H
 #define TRACER_ATTACH_ATTACH_STATE_H
 
+#include "abi/usdt.h"
 #include "attach/attach.h"
 #include "links/links.h"
 #include "links/links_holder.h"
@@ -27,7 +28,16 @@ struct attach {
 	size_t placed_count, placed_capacity;
 	struct links_holder *holder; /* NULL: detached */
 	int empty;                   /* as in struct attach_opts */
+	/* what is in the map `usdt`; sets are never removed */
+	struct abi_usdt *usdt;
+	size_t usdt_count, usdt_capacity;
 };
+
+/*
+ * The index of these arguments in the map `usdt`, to which they are added if they are new. 0;
+ * -E2BIG: ABI_USDT_MAX are there (error_set); -errno.
+ */
+int attach_usdt_index(struct attach *attach, const struct abi_usdt *arguments, uint32_t *index);
 
 /* The number of links of everything that is placed. */
 size_t attach_links_count(const struct attach *attach);

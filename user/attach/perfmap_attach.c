@@ -101,12 +101,16 @@ int perfmap_attach_sites(struct perfmap_attach *attach, const struct plan *plan,
 		offsets[at] = plan->sites[i].offset;
 		cookies[at] = plan->sites[i].cookie;
 	}
-	err = links_add(&attach->links, attach->skeleton->progs.map_call, LINKS_ENTRY,
-			elf_file_fd(file), -1, offsets, cookies, calls);
+	err = links_add(
+		&attach->links, attach->skeleton->progs.map_call, LINKS_ENTRY, elf_file_fd(file),
+		-1, &(struct links_sites){.offsets = offsets, .cookies = cookies, .count = calls});
 	if (!err && !no_returns)
-		err = links_add(&attach->links, attach->skeleton->progs.map_return, LINKS_RETURN,
-				elf_file_fd(file), -1, offsets + 2 * plan->count - returns,
-				cookies + 2 * plan->count - returns, returns);
+		err = links_add(
+			&attach->links, attach->skeleton->progs.map_return, LINKS_RETURN,
+			elf_file_fd(file), -1,
+			&(struct links_sites){.offsets = offsets + 2 * plan->count - returns,
+					      .cookies = cookies + 2 * plan->count - returns,
+					      .count = returns});
 	free(offsets);
 	return err;
 }

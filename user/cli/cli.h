@@ -16,6 +16,7 @@ int cli_export(int argc, char **argv);
 int cli_replay(int argc, char **argv);
 int cli_list(int argc, char **argv);
 int cli_heap(int argc, char **argv);
+int cli_memory(int argc, char **argv);
 int cli_perfmap(int argc, char **argv);
 int cli_ctl(int argc, char **argv);
 int cli_doctor(int argc, char **argv);

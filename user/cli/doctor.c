@@ -35,11 +35,11 @@ static void settings_print(void)
 {
 	struct obstacle_facts facts;
 	struct map_watch *watch;
-	int told;
+	int works;
 
 	obstacle_facts_read(&facts);
-	told = !map_watch_open(&watch);
-	if (told)
+	works = !map_watch_open(&watch);
+	if (works)
 		map_watch_close(watch);
 	printf("Settings\n");
 	line_print(facts.lockdown != LOCKDOWN_CONFIDENTIALITY,
@@ -47,7 +47,7 @@ static void settings_print(void)
 		   "confidentiality would keep BPF from reading kernel memory");
 	line_print(!facts.filtered, "no seccomp filter",
 		   "a filter on the tracer itself must allow bpf(2) and perf_event_open(2)");
-	line_print(told, "perf events",
+	line_print(works, "perf events",
 		   "without them, later mappings of processes are found by polling");
 	setting_print(facts.unprivileged_bpf_disabled, "unprivileged_bpf_disabled",
 		      "does not matter with the privileges below");

@@ -193,6 +193,10 @@ static int file_read(const struct export *export, const char *path, struct snaps
 		log_info("%s: its figures are estimates from windows, whose errors %s files do not "
 			 "record",
 			 path, export->exporter->name);
+	if ((*snapshot)->meta.self_sampled && export->exporter != &export_pprof)
+		log_info("%s: native blocks are those that the process has sampled itself: their "
+			 "figures are estimates, whose errors %s files do not record",
+			 path, export->exporter->name);
 	err = cli_layer_choose(*snapshot, export->layer, chosen);
 	if (err)
 		error_print(err, NULL, "%s", path);

@@ -14,6 +14,7 @@
 #include "options/options.h"
 #include "options/targets.h"
 #include "process/process.h"
+#include "select/target_set.h"
 #include "text/json.h"
 #include "text/size.h"
 #include "text/text.h"
@@ -23,9 +24,14 @@ enum heap_by { BY_TYPE, BY_CLASS };
 struct heap_choice {
 	struct report_choice output;
 	enum heap_by by;
-	pid_t *pids;
-	size_t pid_count;
+	struct target_set targets;
 	struct cli_arguments rest;
+};
+
+/* A process whose heap is read. */
+struct heap_process {
+	struct process_info info;
+	struct python_runtime runtime;
 };
 
 /* A row of the output; rows are sorted by bytes, the largest first. */
@@ -47,7 +53,10 @@ struct heap_view {
 enum { KEY_BY = 0x300 };
 
 static const struct argp_option options[] = {
-	{"pid", 'p', "PID", 0, "the process", 1},
+	{"pid", 'p', "PID[,PID...]", 0,
+	 "these processes; with -c, their process ids in the container", 1},
+	{"container", 'c', "CONTAINER", 0,
+	 "the processes of a container, by name, ID or the beginning of either (repeatable)", 1},
 	{"by", KEY_BY, "KEY", 0, "type (default) or class, pymalloc's size classes", 2},
 	{0},
 };
@@ -57,18 +66,22 @@ static const struct argp_child children[] = {{&cli_output_argp, 0, NULL, 0}, {0}
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
 	struct heap_choice *choice = state->input;
+	size_t count;
+	pid_t *pids;
 
 	switch (key) {
 	case ARGP_KEY_INIT:
 		state->child_inputs[0] = &choice->output;
 		return 0;
 	case 'p':
-		free(choice->pids);
-		choice->pids = NULL;
-		if (!cli_parse_pids(arg, &choice->pids, &choice->pid_count))
-			return 0;
-		error_print(-EINVAL, "tracer list shows what can be read", "--pid");
-		return CLI_REPORTED;
+		if (cli_parse_pids(arg, &pids, &count)) {
+			error_print(-EINVAL, "tracer list shows what can be read", "--pid");
+			return CLI_REPORTED;
+		}
+		target_set_pids(&choice->targets, pids, count);
+		return 0;
+	case 'c':
+		return -target_set_container(&choice->targets, arg);
 	case KEY_BY:
 		if (!strcmp(arg, "type"))
 			choice->by = BY_TYPE;
@@ -157,7 +170,7 @@ static void sum_json(const char *before, const char *key, const struct heap_sum 
 	       sum->blocks);
 }
 
-/* One object on one line; keys are only ever added. */
+/* One object on one line for each process; keys are only ever added. */
 static void view_json(const struct heap_view *view)
 {
 	const struct heap_types *types = view->types;
@@ -230,33 +243,95 @@ static int view_print(struct heap_view *view)
 	return fflush(stdout) || ferror(stdout) ? -EIO : 0;
 }
 
-static int heap_print(pid_t pid, const struct heap_choice *choice)
+static int heap_print(const struct heap_process *process, const struct heap_choice *choice)
 {
-	struct python_runtime runtime = {0};
 	struct heap_types types;
-	struct process_info info;
-	int err = python_process_find(pid, NULL, &info, &runtime);
+	struct heap_view view = {.choice = choice,
+				 .types = &types,
+				 .info = &process->info,
+				 .version = process->runtime.version_hex};
+	int err = heap_types_read(&process->runtime, &types);
 
 	if (err)
 		return err;
-	/*
-	 * Finding the runtime opens the files that the process has mapped; reading the heap needs
-	 * fewer rights.
-	 */
-	err = privileges_drop(0, 0) ?: calls_limit(0);
-	if (!err)
-		err = heap_types_read(&runtime, &types);
-	if (!err) {
-		struct heap_view view = {.choice = choice,
-					 .types = &types,
-					 .info = &info,
-					 .version = runtime.version_hex};
-
-		err = view_print(&view);
-		heap_types_free(&types);
-	}
-	python_runtime_close(&runtime);
+	err = view_print(&view);
+	heap_types_free(&types);
 	return err;
+}
+
+/*
+ * Finds the Pythons among the processes. Returns 0, or -errno after a message for each that was
+ * named and cannot be read; *found is how many were found in either case.
+ */
+static int processes_find(const struct target_set *set, const pid_t *pids, size_t count,
+			  struct heap_process *processes, size_t *found)
+{
+	int status = 0, err;
+
+	*found = 0;
+	for (size_t i = 0; i < count; i++) {
+		struct heap_process *process = &processes[*found];
+
+		err = python_process_find(pids[i], NULL, &process->info, &process->runtime);
+		*found += !err;
+		if (!err)
+			continue;
+		target_error_print(set, pids[i], err);
+		/* Of a container, only the Pythons are meant. */
+		if (target_set_is_pids(set) || (err != -ENOENT && err != -ESRCH))
+			status = err;
+	}
+	if (!*found && !status)
+		status = error_print(
+			error_set(-ENOENT, "none of its %zu processes runs Python", count),
+			"tracer list shows what can be read", "heap");
+	return status;
+}
+
+static int processes_print(const struct heap_process *processes, size_t count,
+			   const struct heap_choice *choice)
+{
+	int status = 0, err;
+
+	for (size_t i = 0; i < count; i++) {
+		if (i && choice->output.format == FORMAT_TEXT)
+			putchar('\n');
+		err = heap_print(&processes[i], choice);
+		if (!err)
+			continue;
+		pid_error_print(processes[i].info.pid, err);
+		status = err;
+	}
+	return status;
+}
+
+static int heaps_print(struct heap_choice *choice)
+{
+	struct heap_process *processes = NULL;
+	size_t count, found = 0;
+	pid_t *pids;
+	int err = targets_list(&choice->targets, "tracer list shows what can be read", &pids,
+			       &count),
+	    status = 0;
+
+	if (err)
+		return err;
+	processes = calloc(count + 1, sizeof(*processes));
+	if (!processes)
+		status = error_print(-ENOMEM, NULL, "heap");
+	else
+		status = processes_find(&choice->targets, pids, count, processes, &found);
+	/*
+	 * Finding the runtimes opens the files that the processes have mapped; reading the heaps
+	 * needs fewer rights.
+	 */
+	err = found ? privileges_drop(0, 0) ?: calls_limit(0) : 0;
+	err = err ? error_print(err, NULL, "heap") : processes_print(processes, found, choice);
+	for (size_t i = 0; i < found; i++)
+		python_runtime_close(&processes[i].runtime);
+	free(processes);
+	free(pids);
+	return err ? err : status;
 }
 
 int cli_heap(int argc, char **argv)
@@ -264,13 +339,14 @@ int cli_heap(int argc, char **argv)
 	static const struct argp argp = {
 		.options = options,
 		.parser = parse,
-		.doc = "Prints what is on the heap of a running Python, by the types of its "
-		       "objects. The heap is read from outside: the process is not stopped, and no "
-		       "probe is placed.",
+		.args_doc = "-p PID\n-c CONTAINER",
+		.doc = "Prints what is on the heap of running Pythons, by the types of their "
+		       "objects. Each heap is read from outside: the process is not stopped, and "
+		       "no probe is placed.",
 		.children = children,
 	};
 	struct heap_choice choice = {0};
-	int status, err;
+	int status;
 
 	report_choice_default(&choice.output);
 	status = cli_parse(&argp, argc, argv, 0, &choice);
@@ -279,16 +355,14 @@ int cli_heap(int argc, char **argv)
 	} else if (choice.output.format == FORMAT_CSV) {
 		cli_reject("--format", "csv", NULL);
 		status = EXIT_USAGE;
-	} else if (choice.pid_count != 1 || choice.rest.count) {
-		error_print(error_set(-EINVAL, "it reads one process, which -p names"),
-			    "tracer heap -p PID", "heap");
+	} else if (target_set_is_empty(&choice.targets) || choice.rest.count) {
+		error_print(error_set(-EINVAL, choice.rest.count ? "it takes no arguments"
+								 : "no target is named"),
+			    "tracer heap -p PID, or tracer heap -c CONTAINER", "heap");
 		status = EXIT_USAGE;
 	} else {
-		err = heap_print(choice.pids[0], &choice);
-		if (err)
-			pid_error_print(choice.pids[0], err);
-		status = err ? EXIT_FAILED : EXIT_DONE;
+		status = heaps_print(&choice) ? EXIT_FAILED : EXIT_DONE;
 	}
-	free(choice.pids);
+	target_set_free(&choice.targets);
 	return status;
 }

@@ -212,7 +212,7 @@ int run_allocs_check(struct run *run)
 	if (err && !more)
 		return error_print(err, "--dry-run lists the files that are searched", "--alloc");
 	if (err)
-		log_info("--alloc: %s, as yet", error_reason(err));
+		log_info("--alloc: %s so far", error_reason(err));
 	return 0;
 }
 

@@ -2,20 +2,17 @@
 #include "container/memory_headroom.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/array.h"
 #include "container/cgroup.h"
+#include "container/memory_files.h"
 #include "process/process.h"
 
-#define LEVELS_MAX     16 /* nested cgroups with a limit that are considered */
-#define FILE_BYTES     16384
-#define MACHINE        "/proc"
-#define NO_LIMIT_BYTES (1ull << 60) /* v1 encodes "no limit" as a number near 2^63 */
+#define LEVELS_MAX 16 /* nested cgroups with a limit that are considered */
+#define MACHINE    "/proc"
 
 struct level {
 	char *directory;
@@ -45,61 +42,16 @@ uint64_t memory_level_left(const struct memory_level *level)
 	return level->limit > used ? level->limit - used : 0;
 }
 
-uint64_t memory_stat_value(const char *text, const char *name)
-{
-	size_t bytes = strlen(name);
-
-	while (text && *text) {
-		if (!strncmp(text, name, bytes) && text[bytes] == ' ')
-			return strtoull(text + bytes + 1, NULL, 10);
-		text = strchr(text, '\n');
-		if (text)
-			text++;
-	}
-	return 0;
-}
-
-/* The length; 0 if there is no such file. */
-static size_t text_read(const char *directory, const char *name, char *out, size_t capacity)
-{
-	char path[4096];
-	ssize_t bytes;
-	int fd;
-
-	out[0] = '\0';
-	if (snprintf(path, sizeof(path), "%s/%s", directory, name) >= (int)sizeof(path))
-		return 0;
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
-		return 0;
-	bytes = read(fd, out, capacity - 1);
-	close(fd);
-	out[bytes > 0 ? bytes : 0] = '\0';
-	return bytes > 0 ? (size_t)bytes : 0;
-}
-
-/* "max" and a missing file mean no limit. */
-static uint64_t number_read(const char *directory, const char *name)
-{
-	char text[32];
-	uint64_t value;
-
-	if (!text_read(directory, name, text, sizeof(text)) || text[0] < '0' || text[0] > '9')
-		return UINT64_MAX;
-	value = strtoull(text, NULL, 10);
-	return value >= NO_LIMIT_BYTES ? UINT64_MAX : value;
-}
-
 /* What is left of one limit. Returns 0 if there is no limit. */
 static int limit_left(const char *directory, const char *limit, const char *usage,
 		      uint64_t reclaimable, uint64_t *left)
 {
-	struct memory_level memory = {.limit = number_read(directory, limit),
+	struct memory_level memory = {.limit = memory_number_read(directory, limit),
 				      .reclaimable = reclaimable};
 
 	if (memory.limit == UINT64_MAX)
 		return 0;
-	memory.used = number_read(directory, usage);
+	memory.used = memory_number_read(directory, usage);
 	if (memory.used == UINT64_MAX)
 		return 0;
 	*left = memory_level_left(&memory);
@@ -114,11 +66,11 @@ int memory_directory_left(const char *directory, uint64_t *left)
 		{"memory.limit_in_bytes", "memory.usage_in_bytes"},
 		{"memory.memsw.limit_in_bytes", "memory.memsw.usage_in_bytes"},
 	};
-	char stat[FILE_BYTES];
+	char stat[MEMORY_FILE_BYTES];
 	uint64_t inactive, active, one;
 	int limited = 0;
 
-	text_read(directory, "memory.stat", stat, sizeof(stat));
+	memory_text_read(directory, "memory.stat", stat, sizeof(stat));
 	/* v1 counts descendant cgroups in separate fields. */
 	inactive = memory_stat_value(stat, "total_inactive_file")
 			   ?: memory_stat_value(stat, "inactive_file");
@@ -136,9 +88,9 @@ int memory_directory_left(const char *directory, uint64_t *left)
 
 static void machine_read(struct level *level)
 {
-	char text[FILE_BYTES], *line;
+	char text[MEMORY_FILE_BYTES], *line;
 
-	text_read(MACHINE, "meminfo", text, sizeof(text));
+	memory_text_read(MACHINE, "meminfo", text, sizeof(text));
 	line = strstr(text, "MemAvailable:");
 	level->limited = line != NULL;
 	level->left = line ? strtoull(line + strlen("MemAvailable:"), NULL, 10) * 1024 : 0;
@@ -211,24 +163,6 @@ static int levels_add(struct memory_headroom *headroom, struct process *process,
 	return err < 0 ? err : 0;
 }
 
-static int has_memory(const struct cgroup_line *line)
-{
-	static const char word[] = "memory";
-	const char *at = line->controllers, *end = at + line->controllers_bytes;
-
-	if (!line->controllers_bytes)
-		return 1;
-	while (at < end) {
-		const char *comma = memchr(at, ',', (size_t)(end - at));
-		size_t bytes = (size_t)((comma ? comma : end) - at);
-
-		if (bytes == sizeof(word) - 1 && !memcmp(at, word, bytes))
-			return 1;
-		at += bytes + 1;
-	}
-	return 0;
-}
-
 static int process_read(struct memory_headroom *headroom, struct process *process)
 {
 	struct buffer text = {0};
@@ -238,7 +172,7 @@ static int process_read(struct memory_headroom *headroom, struct process *proces
 
 	process->levels[process->count++] = 0;
 	for (next = err ? "" : (const char *)text.data; !err && cgroup_next(&next, &line);)
-		if (has_memory(&line))
+		if (memory_line_counts(&line))
 			err = levels_add(headroom, process, &line);
 	buffer_free(&text);
 	return err;

@@ -30,8 +30,6 @@ struct memory_level {
 	uint64_t reclaimable;
 };
 uint64_t memory_level_left(const struct memory_level *level);
-/* The value of "name 123" among the lines of a memory.stat; 0 if it is missing. Pure. */
-uint64_t memory_stat_value(const char *text, const char *name);
 
 /* What is left of the limits of a cgroup's directory, v1 or v2. 1 and *left; 0: it has no limit. */
 int memory_directory_left(const char *directory, uint64_t *left);

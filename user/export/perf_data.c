@@ -170,7 +170,7 @@ static int sample_write(struct writer *writer, const struct snapshot_trace *trac
 						   .size = sample_bytes(nframe)};
 	sample.pid = sample.tid = process->pid;
 	sample.time = process->taken_realtime_ns;
-	int err = estimate_trace(snapshot_sample_bytes(snapshot, trace), trace, &size, &count);
+	int err = estimate_trace_figures(estimate_chance_of(snapshot, trace), trace, &size, &count);
 	if (err)
 		return err;
 	sample.period = writer->counts ? count : size;

@@ -19,14 +19,24 @@ static void sum_add(struct heap_sum *sum, uint32_t bytes)
 	sum->bytes += bytes;
 }
 
+/* Blocks that want() refuses are left out; NULL: none. */
+struct types_walk {
+	struct object_types objects;
+	heap_want_fn want;
+	void *context;
+};
+
 static int block_visit(uint64_t address, uint32_t bytes, const uint8_t *content, void *context)
 {
-	struct object_types *objects = context;
+	struct types_walk *walk = context;
+	struct object_types *objects = &walk->objects;
 	struct heap_types *out = objects->out;
 	uint32_t before = object_hooks_before(content, bytes);
-	int type = object_types_find(objects, content + before, bytes - before, 0);
+	int type;
 
-	(void)address;
+	if (walk->want && !walk->want(address, walk->context))
+		return 0;
+	type = object_types_find(objects, content + before, bytes - before, 0);
 	sum_add(&out->classes[(bytes - 1) / HEAP_CLASS_BYTES % HEAP_CLASSES], bytes);
 	if (type >= 0) {
 		sum_add(&out->objects, bytes);
@@ -94,19 +104,25 @@ static int types_finish(const struct object_types *objects)
 
 int heap_types_read(const struct python_runtime *runtime, struct heap_types *out)
 {
+	return heap_types_read_some(runtime, NULL, NULL, out);
+}
+
+int heap_types_read_some(const struct python_runtime *runtime, heap_want_fn want, void *context,
+			 struct heap_types *out)
+{
+	struct types_walk walk = {.want = want, .context = context};
 	struct heap_types types = {0};
-	struct object_types objects;
 	int err;
 
 	error_clear();
-	err = object_types_open(&objects, runtime, MAX_TYPES, UINT64_MAX, &types);
+	err = object_types_open(&walk.objects, runtime, MAX_TYPES, UINT64_MAX, &types);
 	if (!err)
-		err = heap_read(runtime, block_visit, &objects, &types.walk);
+		err = heap_read(runtime, block_visit, &walk, &types.walk);
 	if (!err)
-		err = objects.err;
+		err = walk.objects.err;
 	if (!err)
-		err = types_finish(&objects);
-	object_types_close(&objects);
+		err = types_finish(&walk.objects);
+	object_types_close(&walk.objects);
 	if (err) {
 		heap_types_free(&types);
 		return err;

@@ -45,6 +45,13 @@ struct heap_types {
  * -EFAULT; -ENOMEM. *out is the caller's to heap_types_free(), untouched on failure.
  */
 int heap_types_read(const struct python_runtime *runtime, struct heap_types *out);
+/*
+ * The same for the blocks that want() returns 1 for, by their addresses; walk describes the whole
+ * heap.
+ */
+typedef int (*heap_want_fn)(uint64_t address, void *context);
+int heap_types_read_some(const struct python_runtime *runtime, heap_want_fn want, void *context,
+			 struct heap_types *out);
 void heap_types_free(struct heap_types *types);
 
 /* Finds the requested sizes of blocks by the types of the objects in them. */

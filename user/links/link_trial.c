@@ -41,13 +41,14 @@ static int link_try(void *context)
 	const enum links_kind *kind = context;
 	char path[OWN_FUNCTION_PATH];
 	uint64_t offset, cookie = 0;
+	const struct links_sites sites = {.offsets = &offset, .cookies = &cookie, .count = 1};
 	int program, link = own_function_find((uintptr_t)trial_function, path, &offset);
 
 	if (link)
 		return link;
 	link = program = link_trial_program(*kind);
 	if (program >= 0)
-		link = links_multi_create(program, *kind, path, getpid(), &offset, &cookie, 1);
+		link = links_multi_create(program, *kind, path, getpid(), &sites);
 	return link == -EPERM || link == -EACCES ? link : link >= 0;
 }
 

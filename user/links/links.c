@@ -63,15 +63,16 @@ struct multi_link_attr {
 };
 
 int links_multi_create(int program, enum links_kind kind, const char *path, pid_t pid,
-		       const uint64_t *offsets, const uint64_t *cookies, size_t count)
+		       const struct links_sites *sites)
 {
 	struct multi_link_attr attr = {
 		.prog_fd = program,
 		.attach_type = links_attach_type(kind),
 		.path = (uintptr_t)path,
-		.offsets = (uintptr_t)offsets,
-		.cookies = (uintptr_t)cookies,
-		.count = count,
+		.offsets = (uintptr_t)sites->offsets,
+		.ref_ctr_offsets = (uintptr_t)sites->semaphores,
+		.cookies = (uintptr_t)sites->cookies,
+		.count = sites->count,
 		.multi_flags = kind == LINKS_RETURN ? UPROBE_MULTI_RETURN : 0,
 		.pid = pid < 0 ? 0 : pid,
 	};
@@ -92,7 +93,7 @@ size_t links_probes_left(const struct links *links)
 }
 
 int links_add(struct links *links, const struct bpf_program *program, enum links_kind kind,
-	      int file, pid_t pid, const uint64_t *offsets, const uint64_t *cookies, size_t count)
+	      int file, pid_t pid, const struct links_sites *sites)
 {
 	const struct links_spec spec = {
 		.backend = links->backend,
@@ -100,15 +101,13 @@ int links_add(struct links *links, const struct bpf_program *program, enum links
 		.program = bpf_program__fd(program),
 		.file = file,
 		.pid = pid,
-		.offsets = offsets,
-		.cookies = cookies,
-		.count = count,
+		.sites = *sites,
 	};
 	int err = array_reserve(&links->groups, &links->capacity, links->group_count, 1,
 				sizeof(*links->groups));
 	size_t made;
 
-	if (err || !count)
+	if (err || !sites->count)
 		return err;
 	err = links_holder_add(links->holder, &spec, &links->groups[links->group_count], &made);
 	links->group_count += made > 0;

@@ -18,6 +18,18 @@ struct links_holder;
 enum links_backend { LINKS_SESSION, LINKS_MULTI, LINKS_PERF };
 enum links_kind { LINKS_ENTRY, LINKS_RETURN, LINKS_BOTH /* uprobe.session */ };
 
+/* Places in a file, each array of count entries. Borrowed. */
+struct links_sites {
+	const uint64_t *offsets, *cookies;
+	/*
+	 * Offsets of USDT semaphores in the file: the kernel increments each in every process in
+	 * which its probe is placed, and decrements it when the probe is removed, however that
+	 * comes about. 0: none; NULL: all are none.
+	 */
+	const uint64_t *semaphores;
+	size_t count;
+};
+
 /* Zero-initialise, and set backend and holder (borrowed). */
 struct links {
 	enum links_backend backend;
@@ -40,14 +52,14 @@ size_t links_probes_left(const struct links *links);
  * killed meanwhile (links_holder.h). Returns a descriptor, or -errno.
  */
 int links_multi_create(int program, enum links_kind kind, const char *path, pid_t pid,
-		       const uint64_t *offsets, const uint64_t *cookies, size_t count);
+		       const struct links_sites *sites);
 /*
- * Links a program to offsets of a file (a descriptor), each with its cookie, in one process or (pid
- * -1) in all. 0 (also for no offsets); -ESRCH the process has ended; -errno with its reason. What
+ * Links a program to places of a file (a descriptor), each with its cookie, in one process or (pid
+ * -1) in all. 0 (also for no places); -ESRCH the process has ended; -errno with its reason. What
  * was linked before a failure stays linked.
  */
 int links_add(struct links *links, const struct bpf_program *program, enum links_kind kind,
-	      int file, pid_t pid, const uint64_t *offsets, const uint64_t *cookies, size_t count);
+	      int file, pid_t pid, const struct links_sites *sites);
 /* Appends other's links to links, and leaves other empty. 0; -ENOMEM: nothing was moved. */
 int links_move(struct links *links, struct links *other);
 /* Removes the links. wait: on return no program runs at them any more, and the text is restored. */

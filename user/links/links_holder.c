@@ -195,7 +195,7 @@ static int spec_refused(const struct links_spec *spec, const struct links_answer
 	if (spec->backend == LINKS_PERF)
 		return error_set(answer->err, "uprobe at offset 0x%llx: %s",
 				 (unsigned long long)answer->where, strerror(-answer->err));
-	return error_set(answer->err, "uprobe_multi link of %zu sites: %s", spec->count,
+	return error_set(answer->err, "uprobe_multi link of %zu sites: %s", spec->sites.count,
 			 strerror(-answer->err));
 }
 
@@ -208,21 +208,25 @@ int links_holder_add(struct links_holder *holder, const struct links_spec *spec,
 		.kind = spec->kind,
 		.pid = spec->pid,
 		.group = holder->next_group++,
-		.count = (uint32_t)spec->count,
+		.count = (uint32_t)spec->sites.count,
+		.has_semaphores = spec->sites.semaphores != NULL,
 	};
+	const size_t bytes = spec->sites.count * sizeof(uint64_t);
 	const int fds[] = {spec->program, spec->file};
 	struct links_answer answer = {0};
 	int err;
 
 	*group = request.group;
 	*made = 0;
-	if (!spec->count || spec->count > LINKS_SITES_MAX)
-		return spec->count ? -E2BIG : 0;
+	if (!spec->sites.count || spec->sites.count > LINKS_SITES_MAX)
+		return spec->sites.count ? -E2BIG : 0;
 	err = request_send(holder, &request, fds);
 	if (!err)
-		err = bytes_send(holder, spec->offsets, spec->count * sizeof(*spec->offsets));
+		err = bytes_send(holder, spec->sites.offsets, bytes);
 	if (!err)
-		err = bytes_send(holder, spec->cookies, spec->count * sizeof(*spec->cookies));
+		err = bytes_send(holder, spec->sites.cookies, bytes);
+	if (!err && request.has_semaphores)
+		err = bytes_send(holder, spec->sites.semaphores, bytes);
 	if (!err)
 		err = answer_read(holder, &answer);
 	if (err)

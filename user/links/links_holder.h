@@ -63,8 +63,7 @@ struct links_spec {
 	enum links_kind kind;
 	int program, file; /* descriptors, borrowed */
 	pid_t pid;         /* -1: in all processes */
-	const uint64_t *offsets, *cookies;
-	size_t count;
+	struct links_sites sites;
 };
 
 /*

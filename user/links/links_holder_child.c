@@ -155,23 +155,21 @@ static void oom_avoid(void)
 }
 
 static void group_make(const struct links_request *request, const int fds[2],
-		       const uint64_t *offsets, struct group *group, struct links_answer *out)
+		       const struct links_sites *sites, struct group *group,
+		       struct links_answer *out)
 {
-	const uint64_t *cookies = offsets + request->count;
+	enum links_kind kind = (enum links_kind)request->kind;
 	int is_perf = request->backend == LINKS_PERF;
 	char path[32];
 
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fds[1]);
 	for (size_t i = 0; i < (is_perf ? request->count : 1); i++) {
-		int fd = is_perf ? perf_uprobe_link(fds[0], path, offsets[i], request->pid,
-						    (enum links_kind)request->kind, cookies[i])
-				 : links_multi_create(fds[0], (enum links_kind)request->kind, path,
-						      request->pid, offsets, cookies,
-						      request->count);
+		int fd = is_perf ? perf_uprobe_link(fds[0], path, request->pid, kind, sites, i)
+				 : links_multi_create(fds[0], kind, path, request->pid, sites);
 
 		if (fd < 0) {
 			out->err = fd;
-			out->where = offsets[i];
+			out->where = sites->offsets[i];
 			return;
 		}
 		group->fds[group->count++] = fd;
@@ -183,19 +181,23 @@ static void group_add(struct keeper *keeper, const struct links_request *request
 {
 	struct links_answer out = {0};
 	struct group group = {.id = request->group};
+	size_t arrays = request->has_semaphores ? 3 : 2, count = request->count;
 	uint64_t *offsets;
 
 	if (!request->count || request->count > LINKS_SITES_MAX)
 		keeper_end();
-	offsets = calloc(request->count, 2 * sizeof(*offsets));
-	group.fds = calloc(request->count, sizeof(*group.fds));
+	offsets = calloc(count, arrays * sizeof(*offsets));
+	group.fds = calloc(count, sizeof(*group.fds));
 	if (!offsets || !group.fds)
 		keeper_end(); /* the rest of the request cannot be read */
-	bytes_read(keeper, offsets, request->count * 2 * sizeof(*offsets));
+	bytes_read(keeper, offsets, count * arrays * sizeof(*offsets));
 	out.err = array_reserve(&keeper->groups, &keeper->capacity, keeper->count, 1,
 				sizeof(*keeper->groups));
 	if (!out.err)
-		group_make(request, fds, offsets, &group, &out);
+		group_make(request, fds,
+			   &(struct links_sites){offsets, offsets + count,
+						 arrays == 3 ? offsets + 2 * count : NULL, count},
+			   &group, &out);
 	if (group.count)
 		keeper->groups[keeper->count++] = group;
 	else

@@ -14,8 +14,9 @@ enum links_op { LINKS_ADD, LINKS_DROP, LINKS_CONFINE, LINKS_SWEEP, LINKS_END };
 
 /*
  * LINKS_ADD comes with two descriptors, the program's and the file's, and is followed by count
- * offsets and count cookies. LINKS_DROP is followed by count group ids, LINKS_SWEEP by count bytes
- * of a path. Each request is answered, except LINKS_END.
+ * offsets, count cookies and, with has_semaphores, count offsets of semaphores. LINKS_DROP
+ * is followed by count group ids, LINKS_SWEEP by count bytes of a path. Each request is answered,
+ * except LINKS_END.
  */
 struct links_request {
 	uint32_t op;
@@ -23,8 +24,10 @@ struct links_request {
 	int32_t pid;            /* LINKS_ADD */
 	uint32_t group;         /* LINKS_ADD */
 	uint32_t count;
-	int32_t wait;     /* LINKS_DROP */
-	int32_t attaches; /* LINKS_CONFINE */
+	int32_t wait;            /* LINKS_DROP */
+	int32_t attaches;        /* LINKS_CONFINE */
+	uint32_t has_semaphores; /* LINKS_ADD */
+	uint32_t pad;
 };
 
 struct links_answer {

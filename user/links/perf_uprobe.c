@@ -24,31 +24,41 @@ static int number_read(const char *path, const char *format, unsigned int *out)
 }
 
 /* Kernel constants, cached because a session needs them a thousand times. */
-static int pmu_read(unsigned int *type, unsigned int *return_bit)
+static int pmu_read(unsigned int *type, unsigned int *return_bit, unsigned int *semaphore_bit)
 {
-	static __thread unsigned int known_type, known_bit;
+	static __thread unsigned int known_type, known_bit, known_semaphore;
 	int err = 0;
 
 	if (!known_type) {
 		err = number_read(PMU "format/retprobe", "config:%u", &known_bit);
 		if (!err)
+			err = number_read(PMU "format/ref_ctr_offset", "config:%u-",
+					  &known_semaphore);
+		if (!err)
 			err = number_read(PMU "type", "%u", &known_type);
 	}
+	*semaphore_bit = known_semaphore;
 	*type = known_type;
 	*return_bit = known_bit;
 	return err;
 }
 
-int perf_uprobe_open(const char *path, uint64_t offset, pid_t pid, enum links_kind kind)
+/* semaphore: its offset; 0: none. */
+static int event_open(const char *path, uint64_t offset, pid_t pid, enum links_kind kind,
+		      uint64_t semaphore)
 {
 	struct perf_event_attr attr = {.size = sizeof(attr)};
-	unsigned int type, return_bit;
-	int fd, err = pmu_read(&type, &return_bit);
+	unsigned int type, return_bit, semaphore_bit;
+	int fd, err = pmu_read(&type, &return_bit, &semaphore_bit);
 
 	if (err)
 		return err;
+	/* The rest of the word is the offset. */
+	if (semaphore_bit > 63 || semaphore << semaphore_bit >> semaphore_bit != semaphore)
+		return -EOVERFLOW;
 	attr.type = type;
 	attr.config = kind == LINKS_RETURN ? 1ull << (return_bit & 63) : 0;
+	attr.config |= semaphore << semaphore_bit;
 	attr.config1 = (uintptr_t)path;
 	attr.config2 = offset;
 	/*
@@ -60,11 +70,18 @@ int perf_uprobe_open(const char *path, uint64_t offset, pid_t pid, enum links_ki
 	return fd < 0 ? -errno : fd;
 }
 
-int perf_uprobe_link(int program, const char *path, uint64_t offset, pid_t pid,
-		     enum links_kind kind, uint64_t cookie)
+int perf_uprobe_open(const char *path, uint64_t offset, pid_t pid, enum links_kind kind)
 {
-	struct bpf_link_create_opts opts = {.sz = sizeof(opts), .perf_event.bpf_cookie = cookie};
-	int link, event = perf_uprobe_open(path, offset, pid, kind);
+	return event_open(path, offset, pid, kind, 0);
+}
+
+int perf_uprobe_link(int program, const char *path, pid_t pid, enum links_kind kind,
+		     const struct links_sites *sites, size_t index)
+{
+	struct bpf_link_create_opts opts = {.sz = sizeof(opts),
+					    .perf_event.bpf_cookie = sites->cookies[index]};
+	uint64_t semaphore = sites->semaphores ? sites->semaphores[index] : 0;
+	int link, event = event_open(path, sites->offsets[index], pid, kind, semaphore);
 
 	if (event < 0)
 		return event;

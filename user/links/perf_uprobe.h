@@ -14,8 +14,11 @@
  * -errno.
  */
 int perf_uprobe_open(const char *path, uint64_t offset, pid_t pid, enum links_kind kind);
-/* The same, with a program. Returns a descriptor of the link, which holds the event; -errno. */
-int perf_uprobe_link(int program, const char *path, uint64_t offset, pid_t pid,
-		     enum links_kind kind, uint64_t cookie);
+/*
+ * The same at one of the places, with a program. Returns a descriptor of the link, which holds the
+ * event; -EOVERFLOW: its semaphore's offset exceeds 32 bits; -errno.
+ */
+int perf_uprobe_link(int program, const char *path, pid_t pid, enum links_kind kind,
+		     const struct links_sites *sites, size_t index);
 
 #endif

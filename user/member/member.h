@@ -37,6 +37,7 @@ struct member {
 	uint32_t layers;               /* 1 << enum event_layer for each traced layer */
 	struct member_symbols symbols;
 	enum event_mode mode;
+	int self_sampled;                   /* its native blocks are those that it samples itself */
 	int private_probes;                 /* its probes are per-process, not in files */
 	int contradicted;                   /* a contradiction in its figures was logged */
 	int large_blocks;                   /* growth mode: large blocks are traced one by one */

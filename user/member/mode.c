@@ -16,6 +16,7 @@
 #include "member/census.h"
 #include "member/member.h"
 #include "member/probe.h"
+#include "member/provider.h"
 #include "member/state.h"
 #include "process_plan/plan_target.h"
 
@@ -38,7 +39,7 @@ unsigned int member_groups(const struct member *member)
 {
 	if (member->mode != EVENT_MODE_WINDOWS)
 		return ATTACH_ALL;
-	return ATTACH_ALL & ~ATTACH_POOLED & ~(member->large_blocks ? 0 : ATTACH_MALLOC);
+	return ATTACH_ALL & ~ATTACH_POOLED & ~(member->large_blocks ? 0 : ATTACH_PASSED_ON);
 }
 
 /* The state of one change. */
@@ -142,7 +143,7 @@ static int large_drop(struct change *change)
 	int err;
 
 	member_window_close(change->session, member);
-	attach_drop(change->session->attach, member->pid, ATTACH_MALLOC, 0);
+	attach_drop(change->session->attach, member->pid, ATTACH_PASSED_ON, 0);
 	session_pull(change->session);
 	member->large_blocks = 0;
 	err = change_announce(change);
@@ -225,6 +226,8 @@ static int change_replan(struct change *change)
 		err = target_update(change, 0);
 	if (!err)
 		err = member_probe(session, member, &change->plan, PROBES & member_groups(member));
+	if (!err)
+		err = member_provider_begin(session, member, &change->plan);
 	if (err || !(member->layers & 1u << EVENT_LAYER_PYTHON))
 		return err;
 	/* A walk of a large heap takes longer than a trial step may: it follows later. */

@@ -184,7 +184,7 @@ int targets_attach(struct targets *targets, struct session *session)
 	if (!targets->open)
 		return targets_none_print(targets->set, count);
 	none_reason(count);
-	log_info("%s, as yet; waiting for one that starts", error_reason(-ESRCH));
+	log_info("%s so far; waiting for one to start", error_reason(-ESRCH));
 	return 0;
 }
 

@@ -285,7 +285,7 @@ static int tracemalloc_export(const struct snapshot *snapshot, const struct expo
 			 snapshot->process_count);
 	if (opts->python_version)
 		layout = opts->python_version < 0x03090000 ? TRACEMALLOC_3_8 : TRACEMALLOC_3_9;
-	if (!snapshot->meta.sample_bytes)
+	if (!snapshot_is_sample(&snapshot->meta))
 		return tracemalloc_write(snapshot, layout, file);
 	/* tracemalloc knows no estimates: the file has as many blocks as the sample stands for. */
 	struct snapshot *all;

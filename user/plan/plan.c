@@ -83,7 +83,7 @@ int plan_site_is_pooled(const struct plan_site *site)
 	}
 }
 
-int plan_site_is_malloc(const struct plan_site *site)
+int plan_site_is_passed_on(const struct plan_site *site)
 {
 	return (site->cookie >> 8 & 0xff) != EVENT_API_NATIVE && !plan_site_is_pooled(site) &&
 	       !plan_site_is_pool_free(site) &&

@@ -28,7 +28,7 @@ int plan_site_is_pool_free(const struct plan_site *site);
  */
 int plan_site_is_pooled(const struct plan_site *site);
 /* Is it hit by requests of Python's that malloc serves: large blocks, PyMem_Raw*? */
-int plan_site_is_malloc(const struct plan_site *site);
+int plan_site_is_passed_on(const struct plan_site *site);
 
 struct elf_file;
 struct plan {
@@ -51,6 +51,8 @@ struct plan {
 	size_t missing_count, missing_capacity;
 	int missing_dropped; /* there was no memory to list all that are missing */
 	int large_blocks;    /* growth: large blocks are probed */
+	/* the file has the USDT probes of a process that samples itself; these are all sites */
+	int self_sampled;
 	/* every known site at which Python's allocators return a block is probed */
 	int complete;
 	enum event_mode mode; /* as requested, or EVENT_MODE_EXACT if that mode is not available */

@@ -86,6 +86,8 @@ static const struct meta_field meta_fields[] = {
 	NUMBER(stacks_cut),
 	NUMBER(rounded_blocks),
 	NUMBER(sample_bytes),
+	NUMBER(self_sampled),
+	NUMBER(self_sampled_ns),
 	NUMBER(changes_dropped),
 	NUMBER(unread_ns),
 	NUMBER(layers),

@@ -36,9 +36,9 @@ static int sample_value(struct pprof_reader *reader, uint64_t value)
  */
 static enum label label_of(struct pprof_reader *reader, uint64_t key)
 {
-	static const char *const names[LABELS] = {"bytes",         "domain",  "total_nframe",
-						  "process",       "rounded", "inherited",
-						  PPROF_DEVIATIONS};
+	static const char *const names[LABELS] = {"bytes",        "domain",        "total_nframe",
+						  "process",      "rounded",       "inherited",
+						  "self_sampled", PPROF_DEVIATIONS};
 	struct span text = {0};
 
 	for (enum label i = 0; i <= LABELS; i++)
@@ -167,6 +167,7 @@ static int sample_add(struct pprof_reader *reader)
 	int64_t process = snapshot->process_count ? sample->labels[LABEL_PROCESS] - 1 : 0;
 	size_t position = sample_position(sample);
 	const int64_t *values = sample->values + position * PPROF_VALUES;
+	int64_t weighted = sample->labels[LABEL_SELF_SAMPLED];
 	int layer = position ? layer_at(reader, position) : (int)snapshot->meta.layer;
 	struct snapshot_trace trace;
 	int64_t product;
@@ -184,10 +185,13 @@ static int sample_add(struct pprof_reader *reader)
 		layer == EVENT_LAYER_MMAP ? 0 : snapshot_sample_bytes(snapshot, &trace);
 	if (layer < 0 || bytes < 0 || domain < 0 || !sample->nframe || !sample->value_count ||
 	    sample->value_count % PPROF_VALUES || values[0] <= 0 || domain > UINT32_MAX ||
-	    total > UINT32_MAX || __builtin_mul_overflow(bytes, values[0], &product) ||
-	    (!mean && product != values[1]))
+	    total > UINT32_MAX ||
+	    __builtin_mul_overflow(bytes, weighted > 0 ? weighted : values[0], &product) ||
+	    (weighted > 0 ? !bytes || product > values[1] : !mean && product != values[1]))
 		return pprof_corrupt("sample");
-	trace.count = estimate_sampled(mean, trace.bytes, (uint64_t)values[0]);
+	trace.count = weighted > 0 ? (uint64_t)weighted
+				   : estimate_sampled(mean, trace.bytes, (uint64_t)values[0]);
+	trace.weight = weighted > 0 ? (uint64_t)values[1] : 0;
 	if (!trace.count)
 		return pprof_corrupt("sample");
 	int err = builder_traceback(&reader->builder, reader->frames, sample->nframe,
@@ -211,7 +215,7 @@ int pprof_sample_take(struct pprof_reader *reader, struct field *field)
 	if (field->id != FIELD_SAMPLE || field->wire_type != 2)
 		return 0;
 	err = span_check(&field->span);
-	reader->sample = (struct sample){.labels = {-1, -1, -1, -1, -1, -1, -1}};
+	reader->sample = (struct sample){.labels = {-1, -1, -1, -1, -1, -1, -1, -1}};
 	while (!err && field->span.bytes) {
 		err = field_take(&field->span, &part);
 		if (!err && part.id == LOCATION)

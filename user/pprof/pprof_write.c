@@ -44,6 +44,7 @@ static const char *const texts[TEXTS] = {
 	[TEXT_TOTAL] = "total_nframe",
 	[TEXT_ROUNDED] = "rounded",
 	[TEXT_INHERITED] = "inherited",
+	[TEXT_SELF_SAMPLED] = "self_sampled",
 	[TEXT_NAME] = NULL /* the program */,
 };
 

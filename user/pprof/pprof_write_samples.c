@@ -3,7 +3,7 @@
 
 #include "snapshot/estimate.h"
 
-#define LABELS_MAX 11
+#define LABELS_MAX 12
 
 /* The labels of a sample; its message points to them. */
 struct labels {
@@ -123,6 +123,9 @@ static void labels_set(const struct pprof_writer *writer, const struct snapshot_
 		label_add(labels, text_index(writer, TEXT_ROUNDED))->num = 1;
 	if (trace->flags & SNAPSHOT_INHERITED)
 		label_add(labels, text_index(writer, TEXT_INHERITED))->num = 1;
+	if (trace->weight)
+		label_add(labels, text_index(writer, TEXT_SELF_SAMPLED))->num =
+			(int64_t)trace->count;
 	estimate_labels_set(writer, trace, labels);
 	if (!writer->snapshot->process_count)
 		return;
@@ -143,9 +146,8 @@ static int sample_write(struct pprof_writer *writer, const struct snapshot_trace
 	int64_t values[VALUES] = {0};
 	struct labels labels = {.count = 0};
 	uint64_t size = 0, count = 0;
-	uint64_t mean =
-		layer == EVENT_LAYER_MMAP ? 0 : snapshot_sample_bytes(writer->snapshot, trace);
-	int err = estimate_trace(mean, trace, &size, &count);
+	double chance = layer == EVENT_LAYER_MMAP ? 1 : estimate_chance_of(writer->snapshot, trace);
+	int err = estimate_trace_figures(chance, trace, &size, &count);
 
 	for (uint32_t i = 0; !err && i < traceback->nframe; i++)
 		err = location_write(writer, &writer->snapshot->frames[traceback->first + i],

@@ -16,6 +16,7 @@
 #include "base/array.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "native/plan_provider.h"
 #include "plan/function_option.h"
 
 struct identity {
@@ -152,7 +153,7 @@ static int cached_file_fill(struct plan_native_cache *cache, int fd, const char 
 		close(fd);
 	allocs_check(cache, path, file);
 	if (!err)
-		err = plan_native(file, &cache->opts, plan);
+		err = plan_native_layer(file, &cache->opts, plan);
 	if (err) {
 		/*
 		 * Files that are not ELF are skipped silently: what a JIT has mapped, for example.
@@ -260,6 +261,22 @@ static int is_too_slow(uint64_t began_ns)
 	return clock_ns(CLOCK_THREAD_CPUTIME_ID) - began_ns > PLAN_NATIVE_SHARE_NS;
 }
 
+/* In a process that samples itself, no other file is probed. Returns the number that is left. */
+static size_t providers_keep(struct plan_file *list, size_t count)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < count; i++)
+		if (list[i].plan->self_sampled)
+			list[kept++] = list[i];
+	return kept ? kept : count;
+}
+
+int plan_native_is_self_sampled(const struct plan_file *list, size_t count)
+{
+	return count && list[0].plan->self_sampled;
+}
+
 int plan_native_process(pid_t pid, struct plan_native_cache *cache, struct plan_file **list,
 			size_t *count)
 {
@@ -304,7 +321,7 @@ int plan_native_process(pid_t pid, struct plan_native_cache *cache, struct plan_
 		return err;
 	}
 	*list = found;
-	*count = found_count;
+	*count = providers_keep(found, found_count);
 	return 0;
 }
 

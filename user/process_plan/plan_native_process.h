@@ -34,12 +34,15 @@ void plan_native_cache_free(struct plan_native_cache *cache);
 
 /*
  * Lists the files with an allocator of which the process has mapped code, each once, in the order
- * of their addresses; none is no error. The first file that cannot be read is logged (log_info), as
- * is the number of files skipped once the others took PLAN_NATIVE_SHARE_NS. 0, the caller frees
- * *list (free()); -ESRCH, -EPERM, -ENOMEM.
+ * of their addresses; none is no error. If some have the probes of a process that samples itself
+ * (plan_provider.h), only these are listed. The first file that cannot be read is logged
+ * (log_info), as is the number of files skipped once the others took PLAN_NATIVE_SHARE_NS. 0, the
+ * caller frees *list (free()); -ESRCH, -EPERM, -ENOMEM.
  */
 int plan_native_process(pid_t pid, struct plan_native_cache *cache, struct plan_file **list,
 			size_t *count);
+/* Does the process of this list sample itself? Then no file without its probes is in the list. */
+int plan_native_is_self_sampled(const struct plan_file *list, size_t count);
 /*
  * The same for a single map, when a library is loaded. 1 and *out; 0 it has no allocator; -ENOMEM.
  */

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "layouts/version.h"
+#include "native/plan_provider.h"
 #include "process_plan/plan_memory.h"
 #include "process_plan/plan_process.h"
 
@@ -192,6 +193,13 @@ static const char *file_shown(const struct elf_file *file, int whole)
 	return slash ? slash + 1 : path;
 }
 
+static const char *native_what(const struct plan_target *target)
+{
+	return plan_native_is_self_sampled(target->native, target->native_count)
+		       ? "its own samples, " PLAN_PROVIDER " in "
+		       : "malloc in ";
+}
+
 void plan_target_describe(const struct plan_target *target, const struct python_runtime *runtime,
 			  int paths, char *out, size_t capacity)
 {
@@ -204,8 +212,8 @@ void plan_target_describe(const struct plan_target *target, const struct python_
 			       version_text(version, runtime->version_hex), paths ? " in " : "",
 			       paths ? file_shown(runtime->file, 1) : "");
 	for (size_t i = 0; i < target->native_count && at < capacity; i++)
-		at += snprintf(out + at, capacity - at, "%s%s",
-			       !i ? at ? ", malloc in " : "malloc in " : ", ",
+		at += snprintf(out + at, capacity - at, "%s%s%s", at ? ", " : "",
+			       i ? "" : native_what(target),
 			       file_shown(target->native[i].file, paths));
 	if (!at)
 		snprintf(out, capacity, "mapped memory in %s",

@@ -9,7 +9,6 @@
 
 #include "base/array.h"
 #include "process_tables/process_tables.h"
-#include "snapshot/estimate.h"
 
 static enum event_layer layer_of(uint32_t api)
 {
@@ -39,8 +38,11 @@ static void large_change(struct process_state *process, int by)
 void state_block_gone(struct process_state *process, enum event_layer layer,
 		      const struct block *block)
 {
-	process->info.tables[layer].live_bytes -=
-		estimate_bytes(process->info.sample_bytes, block->bytes);
+	struct block weight;
+
+	process->info.tables[layer].live_bytes -= state_bytes(process, layer, block);
+	if (layer == EVENT_LAYER_NATIVE && process->weights)
+		blocks_take(process->weights, block->address, block->domain, &weight);
 	process->info.tables[layer].live_blocks--;
 	large_change(process, -(int)block->large);
 	process->info.rounded_blocks -= block->rounded;
@@ -54,7 +56,7 @@ int state_block_put(struct process_state *process, enum event_layer layer,
 	struct trace_process *info = &process->info;
 	struct trace_table *table = &info->tables[layer];
 	int needs_walk = layer == EVENT_LAYER_PYTHON && state_needs_walk(info);
-	uint64_t bytes = estimate_bytes(info->sample_bytes, block->bytes);
+	uint64_t bytes = state_bytes(process, layer, block);
 	struct block old;
 
 	if (!block->address || bytes > TRACE_BYTES_MAX - table->live_bytes)
@@ -439,5 +441,5 @@ int state_clear(struct process_state *process)
 	state_census_free(&process->census);
 	state_windows_clear(process, info->end_ns);
 	info->from_start = 0;
-	return 0;
+	return state_weights_clear(process);
 }

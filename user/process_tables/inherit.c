@@ -164,6 +164,15 @@ int state_inherit(struct process_state *child, const struct process_state *paren
 		info->tables[i].live_blocks = parent->info.tables[i].live_blocks;
 		copy.inherited_bytes += info->tables[i].live_bytes;
 	}
+	/* The child reports its own samples only. */
+	if (parent->weights) {
+		copy.inherited_bytes -= info->tables[EVENT_LAYER_NATIVE].live_bytes;
+		err = state_self_sampled(&copy, info->start_ns);
+	}
+	if (err) {
+		state_tables_free(&copy);
+		return err;
+	}
 	info->large_blocks = parent->info.large_blocks;
 	info->rounded_blocks = parent->info.rounded_blocks;
 	info->from_start = parent->info.from_start;

@@ -73,7 +73,8 @@ static int tables_thin(struct process_state *process, uint64_t mean)
 	info->sample_bytes = mean;
 	info->large_blocks = info->rounded_blocks = 0;
 	err = table_thin(process, EVENT_LAYER_PYTHON, old, mean);
-	return err ? err : table_thin(process, EVENT_LAYER_NATIVE, old, mean);
+	/* What the process samples itself is not sampled again. */
+	return err || process->weights ? err : table_thin(process, EVENT_LAYER_NATIVE, old, mean);
 }
 
 /* Their frees are not seen any more. Blocks that extension modules report are traced as before. */

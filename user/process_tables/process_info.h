@@ -65,6 +65,9 @@ struct trace_process {
 	uint32_t pool_bytes;     /* size of a pymalloc pool; 0: unknown */
 	/* sampling mean (snapshot/estimate.h); 0: every block is in the table */
 	uint64_t sample_bytes;
+	/* EVENT_SELF_SAMPLED, and when, since start_ns */
+	int self_sampled;
+	uint64_t self_sampled_ns;
 	int large_skipped; /* large blocks are not traced individually */
 	int reuse_unseen;  /* EVENT_MODE_NO_REUSE */
 	int ends_unseen;   /* EVENT_MODE_NO_ENDS */

@@ -145,6 +145,11 @@ struct process_state {
 	uint32_t unknown;        /* id of TRACE_UNKNOWN in strings */
 	struct census census;
 	struct blocks *blocks[EVENT_LAYER_TABLES];
+	/*
+	 * Of a process that samples itself: for each block of the native layer the bytes that it
+	 * stands for, in struct block.bytes. NULL: it does not.
+	 */
+	struct blocks *weights;
 	struct regions regions;
 	struct trace_windows windows; /* EVENT_MODE_WINDOWS */
 	struct id_map stack_ids, frame_ids, code_ids, symbol_ids, tids;
@@ -240,6 +245,23 @@ int state_free(struct process_state *process, const struct event_free *event);
 int state_realloc(struct process_state *process, const struct event_free *event);
 int state_realloc_done(struct process_state *process, const struct event_alloc *event);
 int state_reuse(struct process_state *process, const struct event_alloc *event);
+/*
+ * The process samples its native blocks itself from here on: the native table is emptied, and
+ * records of malloc's probes are ignored (state_is_ignored()). 0, -ENOMEM; -EBADMSG: its native
+ * layer is not traced.
+ */
+int state_self_sampled(struct process_state *process, uint64_t time_ns);
+int state_alloc_weighted(struct process_state *process, const struct event_alloc_weighted *event);
+int state_is_ignored(const struct process_state *process, const struct event_alloc *event);
+/* Empties the native table of a process that samples itself. 0, -ENOMEM. */
+int state_weights_clear(struct process_state *process);
+/* The bytes that a native block stands for, as its process says; 0: it does not sample itself. */
+uint64_t state_weight(const struct process_state *process, const struct block *block);
+/* The same in whole bytes for every block, and the probability with which it was sampled. */
+uint64_t state_bytes(const struct process_state *process, enum event_layer layer,
+		     const struct block *block);
+double state_chance(const struct process_state *process, enum event_layer layer,
+		    const struct block *block);
 /* As trace_block_containing(). */
 const struct block *state_block_containing(const struct process_state *process,
 					   enum event_layer layer, uint64_t address);

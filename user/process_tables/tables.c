@@ -27,6 +27,7 @@ void state_tables_free(struct process_state *process)
 	}
 	for (size_t i = 0; i < EVENT_LAYER_TABLES; i++)
 		blocks_free(process->blocks[i]);
+	blocks_free(process->weights);
 	regions_free(&process->regions);
 	state_windows_free(&process->windows);
 	id_map_free(&process->stack_ids);

@@ -37,6 +37,7 @@ struct heap_walker {
 	void *context;
 	struct heap_walk *walk;
 	uint8_t *arena; /* arena_bytes */
+	uint64_t arena_address;
 	int stop;
 };
 
@@ -106,7 +107,8 @@ static void pool_visit(struct heap_walker *walker, const uint8_t *bytes, uint64_
 		       const struct pool_state *state)
 {
 	uint32_t header = walker->offsets->pool_header_size;
-	struct heap_pool pool = {.address = address + header,
+	struct heap_pool pool = {.arena = walker->arena_address,
+				 .address = address + header,
 				 .block_bytes = state->block_bytes,
 				 .count = state->carved,
 				 .free = state->free,
@@ -123,7 +125,8 @@ static void pool_give_up(struct heap_walker *walker, uint64_t address)
 {
 	static const uint8_t none[MAX_POOL_BYTES / EVENT_BLOCK_STEP];
 	uint32_t header = walker->offsets->pool_header_size;
-	struct heap_pool pool = {.address = address + header,
+	struct heap_pool pool = {.arena = walker->arena_address,
+				 .address = address + header,
 				 .count = (walker->offsets->pool_bytes - header) / EVENT_BLOCK_STEP,
 				 .free = none};
 
@@ -168,6 +171,7 @@ static int arena_read(struct heap_walker *walker, uint64_t address, uint64_t poo
 	int err, complete;
 
 	walker->walk->arenas++;
+	walker->arena_address = address;
 	if (pool_address > end)
 		pool_address = end;
 	if (pool + offsets->pool_bytes > pool_address)

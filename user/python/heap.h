@@ -30,6 +30,7 @@ int heap_find(const struct python_runtime *runtime);
 
 /* A pool in use, borrowed for the call. */
 struct heap_pool {
+	uint64_t arena;   /* address of its arena; an arena's pools come in order of address */
 	uint64_t address; /* of its first block */
 	/* the size of its class; 0: unreadable, and count is in 16-byte steps */
 	uint32_t block_bytes;

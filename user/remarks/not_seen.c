@@ -11,9 +11,11 @@
 #include "text/size.h"
 #include "text/text.h"
 
-#define RSS_OLD_NS         100000000
-#define COVERAGE_REMARKED  990u /* permille: a process with less gets a remark */
-#define PROCESSES_REMARKED 10u
+#define RSS_OLD_NS 100000000
+/* the attach itself takes as long */
+#define SELF_SAMPLED_LATE_NS 100000000
+#define COVERAGE_REMARKED    990u /* permille: a process with less gets a remark */
+#define PROCESSES_REMARKED   10u
 
 /* Growth mode counts pools in place of small blocks. */
 static const char *units(const struct snapshot *snapshot)
@@ -34,6 +36,24 @@ static void sample_print(FILE *out, const struct snapshot_meta *meta)
 			"above are estimates, ± one standard error; event counts below are those "
 			"of the sample\n",
 			size_text(text, meta->sample_bytes));
+}
+
+/* The weights are the process's own: nothing here says whether they are right. */
+static void self_sample_print(FILE *out, const struct snapshot *snapshot)
+{
+	const struct snapshot_meta *meta = &snapshot->meta;
+
+	if (!meta->self_sampled || !snapshot_has_layer(snapshot, EVENT_LAYER_NATIVE))
+		return;
+	fprintf(out,
+		"  sampled by %s (otel_memory): sizes and counts of native blocks are estimates "
+		"from its own weights, ± one standard error; blocks that it did not report are "
+		"not in the report",
+		snapshot->process_count ? "some of the processes" : "the process itself");
+	if (meta->self_sampled_ns >= SELF_SAMPLED_LATE_NS)
+		fprintf(out, ", nor are those of the first %.1f s",
+			(double)meta->self_sampled_ns / 1e9);
+	putc('\n', out);
 }
 
 static void older_print(FILE *out, const struct snapshot *snapshot)
@@ -297,6 +317,7 @@ void not_seen_print(FILE *out, const struct snapshot *snapshot, const struct not
 		return;
 	}
 	sample_print(out, &snapshot->meta);
+	self_sample_print(out, snapshot);
 	not_seen_lost_print(out, snapshot);
 	older_print(out, snapshot);
 	if (snapshot->meta.layer == EVENT_LAYER_PYTHON)
@@ -313,6 +334,7 @@ void not_seen_brief_print(FILE *out, const struct snapshot *snapshot)
 {
 	if (strcmp(snapshot->meta.mode, SNAPSHOT_TRACEMALLOC)) {
 		sample_print(out, &snapshot->meta);
+		self_sample_print(out, snapshot);
 		not_seen_lost_print(out, snapshot);
 		older_print(out, snapshot);
 	}

@@ -10,7 +10,7 @@
 struct not_seen_opts {
 	const char *title; /* "Not seen", or which of two compared snapshots the part is about */
 	int color;         /* only for a terminal */
-	/* the report covers the whole snapshot: its share of the RSS is told */
+	/* the report covers the whole snapshot: its share of the RSS is printed */
 	int whole;
 };
 

@@ -6,6 +6,9 @@
 #include "text/size.h"
 #include "text/text.h"
 
+/* With fewer windows, errors are too small for lines that are seldom at work. */
+#define FEW_WINDOWS 12
+
 static double share(uint64_t part, uint64_t whole)
 {
 	return !whole ? 0 : part < whole ? (double)part / (double)whole : 1;
@@ -48,6 +51,8 @@ void windows_print(FILE *out, const struct snapshot_meta *meta, const char *titl
 	percent_print(out, blocks_share(windows));
 	fprintf(out, " of %s new blocks alive", text_count(text, windows->new_blocks));
 	fputs("; ± is one standard error", out);
+	if (windows->count < FEW_WINDOWS)
+		fputs(", too small with so few windows for a line that is seldom at work", out);
 	if (windows->unseen_blocks) {
 		fputs("; not seen in any window, and in no line: ", out);
 		unseen_print(out, windows->unseen_blocks, windows->unseen_bytes);

@@ -162,6 +162,9 @@ static void meta_write(FILE *out, const struct snapshot_meta *meta, int of_sever
 			meta->large_skipped ? "false" : "true");
 	if (meta->of_app)
 		fputs("\"of_app\": true, ", out);
+	if (meta->self_sampled)
+		fprintf(out, "\"self_sampled\": true, \"self_sampled_ns\": %" PRIu64 ", ",
+			meta->self_sampled_ns);
 	if (meta->sample_bytes)
 		fprintf(out, "\"sample_bytes\": %" PRIu64 ", ", meta->sample_bytes);
 	windows_json(out, meta);

@@ -39,6 +39,10 @@ static void origin_print(FILE *out, const struct snapshot *snapshot)
 		fputs("sampled, ", out);
 	if (meta->windows.count && strcmp(meta->mode, "windows") != 0)
 		fputs("in windows, ", out);
+	if (meta->self_sampled && snapshot_has_layer(snapshot, EVENT_LAYER_NATIVE))
+		fprintf(out, "sampled by %s, ",
+			snapshot->process_count ? "some processes themselves"
+						: "the process itself");
 	fprintf(out, "%.1f s", (double)meta->duration_ns / 1e9);
 	/* The table of processes says how each of several ended. */
 	if (!snapshot->process_count && meta->has_exited && WIFSIGNALED((int)meta->wait_status)) {

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -20,8 +21,10 @@
 #include "member/member.h"
 #include "member/mode.h"
 #include "member/probe.h"
+#include "member/provider.h"
 #include "member/state.h"
 #include "member/symbols.h"
+#include "native/plan_provider.h"
 #include "process_plan/plan_process.h"
 #include "process_plan/plan_target.h"
 #include "python/heap_place.h"
@@ -38,6 +41,21 @@ static void sites_count(const struct plan *plan, size_t *count, size_t *emulated
 	*count += plan->count;
 	for (size_t i = 0; i < plan->count; i++)
 		*emulated += plan->sites[i].emulated;
+}
+
+/* Probes of a provider that are not heard. */
+static void providers_print(const struct member *member, const struct plan_target *target)
+{
+	const size_t length = strlen(PLAN_PROVIDER);
+
+	for (size_t i = 0; i < target->native_count; i++) {
+		const struct plan *plan = target->native[i].plan;
+
+		for (size_t m = 0; m < plan->missing_count; m++)
+			if (!strncmp(plan->missing[m].symbol, PLAN_PROVIDER, length))
+				log_info("PID %d: %s is not heard: %s", member->pid,
+					 plan->missing[m].symbol, plan->missing[m].why);
+	}
 }
 
 static void attached_print(struct session *session, const struct member *member,
@@ -84,6 +102,7 @@ static void attached_print(struct session *session, const struct member *member,
 			 plan->memory->missing[i].why);
 	if (target->native_why[0])
 		log_info("the native layer is not traced: %s", target->native_why);
+	providers_print(member, target);
 	for (size_t i = 0; i < plan->missing_count; i++)
 		log_debug("not probed: %s: %s", plan->missing[i].symbol, plan->missing[i].why);
 }
@@ -219,6 +238,8 @@ static int member_attach(struct session *session, struct member *member,
 		return obstacle_tell(OBSTACLE_PROBE, err);
 	err = member_announce(session, member, target->info.name, target->info.ns_pid, from_start,
 			      clock_ns(CLOCK_MONOTONIC));
+	if (!err)
+		err = member_provider_begin(session, member, target);
 	if (!err)
 		err = member_symbols_begin(session, member);
 	if (err)

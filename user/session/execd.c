@@ -21,6 +21,7 @@
 #include "base/error.h"
 #include "member/member.h"
 #include "member/probe.h"
+#include "member/provider.h"
 #include "member/state.h"
 #include "process_plan/plan_target.h"
 #include "session/candidate.h"
@@ -220,6 +221,8 @@ int execd_settle(struct session *session, struct member *member, int *err)
 	if (!*err) {
 		if (!target.runtime.version_hex) {
 			*err = member_probe(session, member, &target, ATTACH_ALL);
+			if (!*err)
+				*err = member_provider_begin(session, member, &target);
 			if (!*err)
 				execd_files_settle(session, reported);
 			member->execd = *err != 0;

@@ -24,6 +24,7 @@
 #include "member/member.h"
 #include "member/mode.h"
 #include "member/probe.h"
+#include "member/provider.h"
 #include "member/state.h"
 #include "member/symbols.h"
 #include "process_plan/plan_target.h"
@@ -191,6 +192,7 @@ static int child_announce(struct session *session, const struct member *parent,
 	member->layers = parent->layers;
 	member->large_blocks = parent->large_blocks;
 	member->reuse_unseen = parent->reuse_unseen;
+	member->self_sampled = parent->self_sampled;
 	member->ends_unseen = parent->ends_unseen;
 	member->off = parent->off;
 	member->heap_unreadable = parent->heap_unreadable;
@@ -246,6 +248,8 @@ static void child_attach(struct session *session, struct member *member)
 	if (!err) {
 		err = member->off ? 0
 				  : member_probe(session, member, &target, member_groups(member));
+		if (!err)
+			err = member_provider_begin(session, member, &target);
 		if (!err && member->mode == EVENT_MODE_WINDOWS && !member->off)
 			member_windows_begin(session, member, &target);
 		plan_target_free(&target);
@@ -288,6 +292,8 @@ static void member_extend(struct session *session, struct member *member)
 				    target.native[i].plan);
 	if (!err)
 		err = member_probe(session, member, &target, ATTACH_ALL);
+	if (!err)
+		err = member_provider_begin(session, member, &target);
 	free(target.native);
 	if (err && err != -ESRCH)
 		refuse(session, member->pid, err);

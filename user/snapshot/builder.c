@@ -204,7 +204,7 @@ static int total_add(uint64_t *total, const struct snapshot_trace *trace)
 	uint64_t bytes;
 
 	if (__builtin_mul_overflow(trace->bytes, trace->count, &bytes) ||
-	    __builtin_add_overflow(bytes, *total, &bytes) || bytes > INT64_MAX)
+	    __builtin_add_overflow(trace->weight ?: bytes, *total, &bytes) || bytes > INT64_MAX)
 		return -EOVERFLOW;
 	*total = bytes;
 	return 0;
@@ -268,6 +268,7 @@ int builder_trace(struct builder *builder, const struct snapshot_trace *trace)
 		    known->domain == trace->domain && known->process == trace->process &&
 		    known->flags == trace->flags && !known->estimate && !trace->estimate) {
 			known->count += trace->count;
+			known->weight += trace->weight;
 			return 0;
 		}
 	}

@@ -13,9 +13,7 @@
 /* Beyond its estimate plus so many standard errors a stratum's total is not explained. */
 #define LIMIT_ERRORS 3
 /* With a probability of 95 % at most so many are expected of what was never seen. */
-#define LIMIT_NONE 3
-/* Post-strata have at least so many windows with sightings, if their cell does. */
-#define POST_WINDOWS    12
+#define LIMIT_NONE      3
 #define PROGRESS_ROUNDS 4
 #define NORMAL_95       1.959964
 
@@ -207,7 +205,7 @@ static void cell_divide(struct calibration *calibration, struct cell *cell, uint
 	for (size_t rank = cell->strata; rank < cell->strata_end; rank++) {
 		int last = stratum_at(calibration, rank)->cohort == newest;
 
-		if (!post || windows >= POST_WINDOWS ||
+		if (!post || windows >= ENOUGH_WINDOWS ||
 		    (last && stratum_at(calibration, post->strata)->cohort != newest)) {
 			post = post_add(calibration, rank, at);
 			windows = 0;

@@ -152,12 +152,32 @@ static void row_add(const struct calibration *calibration, struct calibrate_esti
 	row->deviations[CALIBRATE_GROUPS] -= (float)(blocks->whole * unseen);
 }
 
-/* The share of the cell that rows may hold which no window has shown. */
-static double unseen_rows(const struct weights *weights, double total)
+/* Was the row seen in one group of windows only? */
+static int slot_is_single(const struct calibration *calibration, const struct slot *slot)
 {
-	double known = fmin(1, (double)weights->sightings / fmax(total, 1));
+	for (uint32_t g = 0; g < calibration->group_count; g++)
+		if (!(slot->weight.without[g] > 0))
+			return 1;
+	return 0;
+}
 
-	return (1 - known) / (weights->windows + 1);
+/*
+ * The share of the cell that rows may hold which no window has shown: that of the rows which only
+ * one group has shown (Good and Turing), and one sighting more than there are, or with few windows
+ * one window more.
+ */
+static double unseen_rows(const struct calibration *calibration, const struct parts *parts,
+			  const struct weights *weights, double total)
+{
+	double sightings = (double)weights->sightings, single = 0;
+	double known = fmin(1, sightings / fmax(total, 1));
+	double units = weights->windows < ENOUGH_WINDOWS ? weights->windows : sightings;
+
+	for (uint32_t i = 0; i < calibration->slot_count; i++)
+		if (slot_is_single(calibration, &calibration->slots[i]))
+			single += calibration->slots[i].weight.whole;
+	single = parts->weight.whole > 0 ? single / parts->weight.whole : 1;
+	return (1 - known) * fmin(1, single + 1 / (units + 1));
 }
 
 static void new_estimate(struct calibration *calibration, const struct parts *parts, double unseen)
@@ -277,12 +297,14 @@ void cell_estimate(struct calibration *calibration, const struct cell *cell)
 	if (weights.sightings) {
 		rest_impute(calibration, total, weights_explain(calibration, &weights, total),
 			    &parts);
-		new_estimate(calibration, &parts, unseen_rows(&weights, total));
+		new_estimate(calibration, &parts,
+			     unseen_rows(calibration, &parts, &weights, total));
 	} else {
 		weights = weights_sum(calibration, cell->dead, cell->sightings_end);
 		dead_weigh(calibration, cell->dead, cell->sightings_end, &parts);
 	}
-	old_estimate(calibration, old_total, &parts, unseen_rows(&weights, INFINITY));
+	old_estimate(calibration, old_total, &parts,
+		     unseen_rows(calibration, &parts, &weights, INFINITY));
 	unseen_set(calibration, cell, parts.imputed.whole, weights.sightings > 0);
 	slots_clear(calibration);
 }

@@ -5,6 +5,12 @@
 
 #include "snapshot/calibrate.h"
 
+/*
+ * With fewer windows a ratio is biased, and rows that work rarely are missed. Post-strata have at
+ * least so many with sightings, if their cell does.
+ */
+#define ENOUGH_WINDOWS 12
+
 /* The weights (1 / inclusion) of some sightings. */
 struct weights {
 	double sum;

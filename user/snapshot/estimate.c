@@ -14,9 +14,21 @@ double estimate_chance(uint64_t mean, uint64_t bytes)
 	return mean ? -expm1(-(double)(bytes ? bytes : 1) / (double)mean) : 1;
 }
 
-void estimate_add(struct estimate *sum, uint64_t mean, uint64_t bytes, uint64_t count)
+double estimate_chance_weighted(uint64_t bytes, uint64_t count, uint64_t weight)
 {
-	double chance = estimate_chance(mean, bytes), size = (double)bytes;
+	return weight ? (double)bytes * (double)count / (double)weight : 1;
+}
+
+double estimate_chance_of(const struct snapshot *snapshot, const struct snapshot_trace *trace)
+{
+	return trace->weight
+		       ? estimate_chance_weighted(trace->bytes, trace->count, trace->weight)
+		       : estimate_chance(snapshot_sample_bytes(snapshot, trace), trace->bytes);
+}
+
+void estimate_add_sampled(struct estimate *sum, double chance, uint64_t bytes, uint64_t count)
+{
+	double size = (double)bytes;
 	double variance = (1 - chance) / (chance * chance) * (double)count;
 
 	sum->count += (double)count / chance;
@@ -30,7 +42,7 @@ void estimate_add_trace(struct estimate *sum, const struct snapshot *snapshot,
 {
 	const struct snapshot_estimate *estimate;
 
-	estimate_add(sum, snapshot_sample_bytes(snapshot, trace), trace->bytes, trace->count);
+	estimate_add_sampled(sum, estimate_chance_of(snapshot, trace), trace->bytes, trace->count);
 	if (!trace->estimate)
 		return;
 	estimate = &snapshot->estimates[trace->estimate - 1];
@@ -77,12 +89,12 @@ uint64_t estimate_count_error(const struct estimate *sum)
 	return error_round(sum->count_variance + calibrate_variance(sum->count_deviations));
 }
 
-int estimate_trace(uint64_t mean, const struct snapshot_trace *trace, uint64_t *size,
-		   uint64_t *count)
+int estimate_trace_figures(double chance, const struct snapshot_trace *trace, uint64_t *size,
+			   uint64_t *count)
 {
 	struct estimate estimate = {0};
 
-	if (!mean) {
+	if (chance >= 1) {
 		*count = trace->count;
 		if (__builtin_mul_overflow(trace->bytes, trace->count, size))
 			return error_set(-EOVERFLOW, "%llu blocks of %llu bytes exceed 64 bits",
@@ -90,7 +102,7 @@ int estimate_trace(uint64_t mean, const struct snapshot_trace *trace, uint64_t *
 					 (unsigned long long)trace->bytes);
 		return 0;
 	}
-	estimate_add(&estimate, mean, trace->bytes, trace->count);
+	estimate_add_sampled(&estimate, chance, trace->bytes, trace->count);
 	int err = estimate_round(estimate.count, count);
 	return err ? err : estimate_round(estimate.size, size);
 }
@@ -127,16 +139,19 @@ int estimate_snapshot(const struct snapshot *snapshot, struct snapshot **out)
 		return err;
 	for (size_t i = 0; i < all->trace_count; i++) {
 		struct snapshot_trace *trace = &all->traces[i];
-		uint64_t mean = snapshot_sample_bytes(snapshot, trace);
-		double count = (double)trace->count / estimate_chance(mean, trace->bytes) + rest;
+		double count = (double)trace->count / estimate_chance_of(snapshot, trace) + rest;
 
+		trace->weight = 0;
 		trace->count = (uint64_t)llround(count);
 		trace->estimate = 0;
 		rest = count - (double)trace->count;
 	}
 	all->meta.sample_bytes = all->meta.windows.count = 0;
-	for (size_t i = 0; i < all->process_count; i++)
+	all->meta.self_sampled = 0;
+	for (size_t i = 0; i < all->process_count; i++) {
 		all->processes[i].sample_bytes = all->processes[i].windows.count = 0;
+		all->processes[i].self_sampled = 0;
+	}
 	*out = all;
 	return 0;
 }

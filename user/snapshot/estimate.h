@@ -25,8 +25,15 @@ struct estimate {
 
 /* The probability that a block is sampled; 1 if mean is 0 (no sampling). */
 double estimate_chance(uint64_t mean, uint64_t bytes);
-/* Adds count sampled blocks of that many bytes each. */
-void estimate_add(struct estimate *sum, uint64_t mean, uint64_t bytes, uint64_t count);
+/*
+ * The same for blocks that their process has sampled and that stand for weight bytes: the mean of
+ * their probabilities. 1 if weight is 0.
+ */
+double estimate_chance_weighted(uint64_t bytes, uint64_t count, uint64_t weight);
+/* The probability with which the blocks of a trace were sampled, by whomever. */
+double estimate_chance_of(const struct snapshot *snapshot, const struct snapshot_trace *trace);
+/* Adds count blocks of that many bytes each that were sampled with that probability. */
+void estimate_add_sampled(struct estimate *sum, double chance, uint64_t bytes, uint64_t count);
 /* Adds a trace of the snapshot: sampled, estimated from windows, or exact. */
 void estimate_add_trace(struct estimate *sum, const struct snapshot *snapshot,
 			const struct snapshot_trace *trace);
@@ -36,9 +43,9 @@ int estimate_round(double value, uint64_t *out);
 /* The standard errors, rounded up so that they are never understated. At most INT64_MAX. */
 uint64_t estimate_size_error(const struct estimate *sum);
 uint64_t estimate_count_error(const struct estimate *sum);
-/* The rounded estimate for a trace. mean 0: its own figures. 0; -EOVERFLOW. */
-int estimate_trace(uint64_t mean, const struct snapshot_trace *trace, uint64_t *size,
-		   uint64_t *count);
+/* The rounded estimate for a trace. chance 1: its own figures. 0; -EOVERFLOW. */
+int estimate_trace_figures(double chance, const struct snapshot_trace *trace, uint64_t *size,
+			   uint64_t *count);
 /* The inverse: how many sampled blocks of that many bytes stand for count, a rounded estimate. */
 uint64_t estimate_sampled(uint64_t mean, uint64_t bytes, uint64_t count);
 /* What one sampled block stands for, in whole bytes. At most 2^59. */
@@ -47,7 +54,8 @@ uint64_t estimate_bytes(uint64_t mean, uint64_t bytes);
 /*
  * The snapshot scaled to all blocks: each trace gets its estimated count. Counts are integers; the
  * rounding error of one trace is carried to the next, so that sums of many are right.
- * meta.sample_bytes and windows.count are 0 in the result. 0; -ENOMEM; -EOVERFLOW.
+ * meta.sample_bytes, self_sampled, windows.count and weights are 0 in the result. 0; -ENOMEM;
+ * -EOVERFLOW.
  */
 int estimate_snapshot(const struct snapshot *snapshot, struct snapshot **out);
 

@@ -131,6 +131,8 @@ static void meta_add(struct snapshot_meta *sum, const struct snapshot_meta *one)
 	sum->taken_realtime_ns = max(sum->taken_realtime_ns, one->taken_realtime_ns);
 	sum->duration_ns = max(sum->duration_ns, one->duration_ns);
 	sum->sample_bytes = max(sum->sample_bytes, one->sample_bytes);
+	sum->self_sampled |= one->self_sampled;
+	sum->self_sampled_ns = max(sum->self_sampled_ns, one->self_sampled_ns);
 	sum->unread_ns = max(sum->unread_ns, one->unread_ns);
 	sum->from_start &= one->from_start;
 	sum->layers |= one->layers | 1u << one->layer;

@@ -200,6 +200,8 @@ struct snapshot snapshot_of_layer(const struct snapshot *snapshot, enum event_la
 	memset(only.layers, 0, sizeof(only.layers));
 	if (layer == EVENT_LAYER_MMAP)
 		meta->sample_bytes = 0; /* only blocks are sampled */
+	if (layer != EVENT_LAYER_NATIVE)
+		meta->self_sampled = 0;
 	if (layer == meta->layer)
 		return only;
 	only.traces = snapshot->layers[layer].traces;

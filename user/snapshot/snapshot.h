@@ -48,6 +48,11 @@ struct snapshot_trace {
 	uint64_t bytes; /* of each block */
 	/* number of equal blocks (tracemalloc's files list them individually) */
 	uint64_t count;
+	/*
+	 * The bytes that these blocks stand for, as their process says, which has sampled them
+	 * itself: at least bytes * count. 0: it has not.
+	 */
+	uint64_t weight;
 };
 #define SNAPSHOT_ESTIMATES_MAX ((1u << 24) - 1)
 
@@ -185,6 +190,12 @@ struct snapshot_meta {
 	/* Sampling mean (snapshot/estimate.h); 0: all blocks. Several processes: the maximum. */
 	uint64_t sample_bytes;
 	struct snapshot_windows windows;
+	/*
+	 * The native layer's blocks are those that the process samples itself, since then (in its
+	 * tracing; several processes: the latest).
+	 */
+	int self_sampled;
+	uint64_t self_sampled_ns;
 	/* Blocks in traces (the first layer only) whose most recent frame is <unknown>. */
 	struct snapshot_unknowns {
 		uint64_t blocks, bytes;
@@ -268,12 +279,18 @@ int event_layer_find(const char *name);
  */
 size_t snapshot_process_count(const struct snapshot *snapshot);
 const struct snapshot_meta *snapshot_process(const struct snapshot *snapshot, size_t index);
+/* Are there blocks that stand for others? */
+static inline int snapshot_is_sample(const struct snapshot_meta *meta)
+{
+	return meta->sample_bytes || meta->self_sampled;
+}
 /* Are its figures estimates, from a sample or from windows? */
 static inline int snapshot_is_estimated(const struct snapshot_meta *meta)
 {
-	return meta->sample_bytes || meta->windows.count;
+	return snapshot_is_sample(meta) || meta->windows.count;
 }
-/* The sampling mean that applies to a trace; 0: all blocks. */
+
+/* The sampling mean that applies to a trace without a weight; 0: all blocks. */
 uint64_t snapshot_sample_bytes(const struct snapshot *snapshot, const struct snapshot_trace *trace);
 /*
  * One process as a snapshot of its own, which borrows everything but the structure itself. *first

@@ -13,9 +13,9 @@ static void traces_add(const struct snapshot *snapshot, const struct snapshot_tr
 		       size_t count, enum event_layer layer, struct estimate (*sums)[EVENT_LAYERS])
 {
 	for (size_t i = 0; i < count; i++)
-		estimate_add(&sums[traces[i].process][layer],
-			     snapshot_sample_bytes(snapshot, &traces[i]), traces[i].bytes,
-			     traces[i].count);
+		estimate_add_sampled(&sums[traces[i].process][layer],
+				     estimate_chance_of(snapshot, &traces[i]), traces[i].bytes,
+				     traces[i].count);
 }
 
 static uint64_t process_explained(uint64_t rss_bytes, const struct estimate layers[EVENT_LAYERS])

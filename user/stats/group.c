@@ -48,7 +48,7 @@ static void once_count(struct grouping *grouping, const struct side *side, uint3
 	struct statistic *entry = &grouping->out->entries[index];
 
 	row_add(grouping, row, side->old ? &entry->old_once : &entry->once,
-		grouping->row_estimates ? &grouping->estimates[index].once[side->old] : NULL);
+		grouping->row_estimates ? entry_estimate(grouping, index, side->old, 1) : NULL);
 }
 
 /* Has this row already been added to the entry? Marks it as added. */
@@ -77,7 +77,7 @@ static int entry_count(struct grouping *grouping, const struct side *side, uint3
 	if (repeats && grouping->opts->once)
 		return 0;
 	if (grouping->row_estimates) {
-		estimate_join(&grouping->estimates[index].sides[side->old],
+		estimate_join(entry_estimate(grouping, index, side->old, 0),
 			      &grouping->row_estimates[row]);
 		return 0;
 	}
@@ -92,7 +92,7 @@ static void part_count(struct grouping *grouping, const struct side *side,
 	struct statistics *out = grouping->out;
 
 	row_add(grouping, row, &(side->old ? out->old_parts : out->parts)[kind],
-		&grouping->parts[kind].sides[side->old]);
+		&grouping->parts[kind][side->old]);
 }
 
 static void outside_count(struct grouping *grouping, const struct side *side, uint32_t row)
@@ -145,8 +145,8 @@ static void trace_inherited_count(struct grouping *grouping, const struct side *
 	if (!(trace->flags & SNAPSHOT_INHERITED))
 		return;
 	if (grouping->row_estimates) {
-		estimate_add_trace(&grouping->parts[PART_INHERITED].sides[side->old],
-				   side->snapshot, trace);
+		estimate_add_trace(&grouping->parts[PART_INHERITED][side->old], side->snapshot,
+				   trace);
 		return;
 	}
 	part->size += trace->bytes * trace->count;
@@ -173,10 +173,9 @@ static int rows_sum(struct grouping *grouping, const struct side *side)
 			err = passes;
 			continue;
 		}
-		uint64_t mean =
-			grouping->row_estimates ? snapshot_sample_bytes(snapshot, trace) : 0;
+		double chance = grouping->row_estimates ? estimate_chance_of(snapshot, trace) : 1;
 		if (trace->flags & SNAPSHOT_ROUNDED)
-			row->rounded += (double)trace->count / estimate_chance(mean, trace->bytes);
+			row->rounded += (double)trace->count / chance;
 		if (grouping->row_estimates) {
 			row->count = 1; /* any value but 0: marks the row as used */
 			estimate_add_trace(&grouping->row_estimates[at], snapshot, trace);
@@ -194,7 +193,7 @@ static int rows_sum(struct grouping *grouping, const struct side *side)
 	}
 	filter_run_end(&run);
 	for (size_t i = 0; grouping->row_estimates && i < group_row_total(grouping, side); i++)
-		estimate_join(&grouping->total.sides[side->old], &grouping->row_estimates[i]);
+		estimate_join(&grouping->total[side->old], &grouping->row_estimates[i]);
 	return err;
 }
 
@@ -263,22 +262,22 @@ static int estimates_set(struct grouping *grouping)
 		for (size_t i = 0; !err && i < out->count; i++) {
 			struct statistic *entry = &out->entries[i];
 
-			err = estimate_set(&grouping->estimates[i].sides[old],
+			err = estimate_set(entry_estimate(grouping, i, old, 0),
 					   old ? &entry->old_size : &entry->size,
 					   old ? &entry->old_count : &entry->count,
 					   old ? &entry->old_error : &entry->error);
 			if (!err && grouping->opts->cumulative)
-				err = sums_set(&grouping->estimates[i].once[old],
+				err = sums_set(entry_estimate(grouping, i, old, 1),
 					       old ? &entry->old_once : &entry->once);
 		}
-		unseen_rows_include(grouping, &grouping->total.sides[old]);
+		unseen_rows_include(grouping, &grouping->total[old]);
 		if (!err)
-			err = estimate_set(&grouping->total.sides[old],
+			err = estimate_set(&grouping->total[old],
 					   old ? &out->old_total_size : &out->total_size,
 					   old ? &out->old_total_count : &out->total_count,
 					   old ? &out->old_total_error : &out->total_error);
 		for (size_t i = 0; !err && i < STATISTICS_PARTS; i++)
-			err = sums_set(&grouping->parts[i].sides[old],
+			err = sums_set(&grouping->parts[i][old],
 				       old ? &out->old_parts[i] : &out->parts[i]);
 	}
 	return err;
@@ -394,6 +393,7 @@ static int group(const struct snapshot *snapshot, const struct snapshot *old,
 
 	result.sampled = snapshot_is_estimated(&snapshot->meta) ||
 			 (old && snapshot_is_estimated(&old->meta));
+	grouping.estimates_each = (old ? 2 : 1) * (opts->cumulative ? 2 : 1);
 	if (opts->cumulative && opts->by >= GROUP_TRACEBACK)
 		return error_set(-EINVAL, "cumulative statistics cannot be grouped by %s",
 				 opts->by == GROUP_TRACEBACK ? "traceback"

@@ -21,6 +21,7 @@ static const struct side *entry_side(const struct grouping *grouping, const stru
 static int entry_add(struct grouping *grouping, const struct statistic *entry, uint32_t *index)
 {
 	struct statistics *out = grouping->out;
+	size_t each = grouping->estimates_each;
 	int err = array_reserve(&out->entries, &grouping->capacity, out->count, 1,
 				sizeof(*out->entries));
 
@@ -28,8 +29,8 @@ static int entry_add(struct grouping *grouping, const struct statistic *entry, u
 		err = array_reserve(&grouping->next, &grouping->next_capacity, out->count, 1,
 				    sizeof(*grouping->next));
 	if (!err && out->sampled)
-		err = array_reserve(&grouping->estimates, &grouping->estimates_capacity, out->count,
-				    1, sizeof(*grouping->estimates));
+		err = array_reserve(&grouping->estimates, &grouping->estimates_capacity,
+				    out->count * each, each, sizeof(*grouping->estimates));
 	if (!err && grouping->opts->cumulative)
 		err = array_reserve(&grouping->last_rows, &grouping->last_rows_capacity, out->count,
 				    1, sizeof(*grouping->last_rows));
@@ -38,7 +39,8 @@ static int entry_add(struct grouping *grouping, const struct statistic *entry, u
 	if (grouping->opts->cumulative)
 		grouping->last_rows[out->count] = 0;
 	if (out->sampled)
-		grouping->estimates[out->count] = (struct entry_estimates){0};
+		memset(&grouping->estimates[out->count * each], 0,
+		       each * sizeof(*grouping->estimates));
 	*index = (uint32_t)out->count;
 	out->entries[out->count++] = *entry;
 	return 0;

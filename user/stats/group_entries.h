@@ -20,10 +20,6 @@ struct side {
 	int old;
 };
 
-struct entry_estimates {
-	struct estimate sides[2], once[2];
-};
-
 struct grouping {
 	const struct statistics_opts *opts;
 	/* (file name, line), or a hash of the entry's name -> index in entries */
@@ -40,11 +36,22 @@ struct grouping {
 	struct side *sides; /* [0] the new snapshot, [1] the old one */
 	/* of the current side, by traceback, or for owners by process */
 	struct sums *rows;
-	struct estimate *row_estimates;    /* the same for a sampled side */
-	struct entry_estimates *estimates; /* per entry, if either side is sampled */
-	size_t estimates_capacity;
-	struct entry_estimates total, parts[STATISTICS_PARTS];
+	struct estimate *row_estimates; /* the same for a sampled side */
+	/* if either side is sampled: as many for each entry as the options need */
+	struct estimate *estimates;
+	size_t estimates_each, estimates_capacity;
+	struct estimate total[2], parts[STATISTICS_PARTS][2]; /* of the sides */
 };
+
+/* The estimate of an entry for a side; once: as in struct statistic, only in cumulative mode. */
+static inline struct estimate *entry_estimate(const struct grouping *grouping, size_t entry,
+					      int old, int once)
+{
+	size_t sides = grouping->sides[1].snapshot ? 2 : 1;
+
+	return &grouping->estimates[entry * grouping->estimates_each + (once ? sides : 0) +
+				    (size_t)old];
+}
 
 /*
  * The number of rows of a side. A row is a unit that adds to the same entries: a traceback, or for

@@ -30,6 +30,8 @@ static size_t record_bytes(uint32_t type, int *variable)
 	case EVENT_REALLOC_DONE:
 	case EVENT_REUSE:
 		return sizeof(struct event_alloc);
+	case EVENT_ALLOC_WEIGHTED:
+		return sizeof(struct event_alloc_weighted);
 	case EVENT_FREE:
 	case EVENT_REALLOC:
 	case EVENT_REALLOC_FAIL:
@@ -55,6 +57,7 @@ static size_t record_bytes(uint32_t type, int *variable)
 	case EVENT_RESET_PEAK:
 	case EVENT_DISCARD:
 	case EVENT_CENSUS_THREAD:
+	case EVENT_SELF_SAMPLED:
 		return sizeof(struct event_mark);
 	case EVENT_MAP:
 	case EVENT_UNMAP:
@@ -123,9 +126,42 @@ static int code_feed(struct trace *trace, struct process_state *process,
 	return 0;
 }
 
-static int process_feed(struct trace *trace, struct process_state *process, const void *record)
+/* The records of a heap walk. */
+static int census_feed(struct process_state *process, const void *record)
 {
 	switch (((const struct event_header *)record)->type) {
+	case EVENT_CENSUS:
+		return state_census(process, record);
+	case EVENT_CENSUS_THREAD:
+		return state_census_thread(process, record);
+	case EVENT_CENSUS_POOL:
+		return state_census_pool(process, record);
+	case EVENT_CENSUS_ARENA:
+		return state_census_arena(process, record);
+	case EVENT_CENSUS_SIZES:
+		return state_census_sizes(process, record);
+	case EVENT_CENSUS_DONE:
+		return state_census_done(process, record);
+	case EVENT_CENSUS_KINDS:
+		return state_census_kinds(process, record);
+	case EVENT_WINDOW:
+		return state_window(process, record);
+	default: /* EVENT_FORK: the child is traced only after its own EVENT_PROCESS */
+		return 0;
+	}
+}
+
+static int process_feed(struct trace *trace, struct process_state *process, const void *record)
+{
+	const struct event_header *header = record;
+
+	if (state_is_ignored(process, record))
+		return 0;
+	switch (header->type) {
+	case EVENT_ALLOC_WEIGHTED:
+		return state_alloc_weighted(process, record);
+	case EVENT_SELF_SAMPLED:
+		return state_self_sampled(process, header->time_ns);
 	case EVENT_ALLOC:
 		return state_alloc(process, record);
 	case EVENT_FREE:
@@ -163,29 +199,13 @@ static int process_feed(struct trace *trace, struct process_state *process, cons
 		return rss_set(process, record);
 	case EVENT_MODE_CHANGE:
 		return state_mode_change(process, record);
-	case EVENT_CENSUS:
-		return state_census(process, record);
-	case EVENT_CENSUS_THREAD:
-		return state_census_thread(process, record);
-	case EVENT_CENSUS_POOL:
-		return state_census_pool(process, record);
-	case EVENT_CENSUS_ARENA:
-		return state_census_arena(process, record);
-	case EVENT_CENSUS_SIZES:
-		return state_census_sizes(process, record);
-	case EVENT_CENSUS_DONE:
-		return state_census_done(process, record);
-	case EVENT_CENSUS_KINDS:
-		return state_census_kinds(process, record);
-	case EVENT_WINDOW:
-		return state_window(process, record);
 	case EVENT_MAP:
 	case EVENT_UNMAP:
 	case EVENT_REMAP:
 	case EVENT_PROTECT:
 		return state_map(process, record);
-	default: /* EVENT_FORK: the child is traced only after its own EVENT_PROCESS */
-		return 0;
+	default:
+		return census_feed(process, record);
 	}
 }
 
@@ -199,6 +219,11 @@ static void dropped_count(struct trace_counters *counters, const void *record)
 	case EVENT_REALLOC_DONE:
 		counters->blocks_dropped++;
 		counters->bytes_dropped += ((const struct event_alloc *)record)->bytes;
+		break;
+	case EVENT_ALLOC_WEIGHTED:
+		counters->blocks_dropped++;
+		counters->bytes_dropped +=
+			((const struct event_alloc_weighted *)record)->weighted_bytes;
 		break;
 	case EVENT_STACK:
 		counters->stacks_dropped++;
@@ -221,8 +246,8 @@ static void dropped_count(struct trace_counters *counters, const void *record)
 
 static void observed_count(struct trace_observed *observed, uint32_t type)
 {
-	observed->blocks +=
-		type == EVENT_ALLOC || type == EVENT_REALLOC_DONE || type == EVENT_REUSE;
+	observed->blocks += type == EVENT_ALLOC || type == EVENT_REALLOC_DONE ||
+			    type == EVENT_REUSE || type == EVENT_ALLOC_WEIGHTED;
 	observed->maps += type == EVENT_MAP || type == EVENT_REMAP;
 }
 

@@ -59,10 +59,10 @@ struct trace_table trace_live(const struct trace *trace, size_t process, enum ev
 	/* Where heap walks find deaths, peak_bytes is only updated by a walk. */
 	if (live.peak_bytes < live.live_bytes)
 		live.peak_bytes = live.live_bytes;
-	if (!state->info.sample_bytes)
+	if (!state->info.sample_bytes && (layer != EVENT_LAYER_NATIVE || !state->weights))
 		return live;
 	while ((block = blocks_next(state->blocks[layer], &cursor)))
-		estimate_add(&sum, state->info.sample_bytes, block->bytes, 1);
+		estimate_add_sampled(&sum, state_chance(state, layer, block), block->bytes, 1);
 	if (estimate_round(sum.count, &live.live_blocks))
 		live.live_blocks = INT64_MAX;
 	return live;

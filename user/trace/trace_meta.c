@@ -35,6 +35,22 @@ static void arrays_set(struct snapshot_meta *meta, const struct trace *trace,
 	snprintf(meta->moment, sizeof(meta->moment), "%s", moments[info->end]);
 }
 
+static void counters_set(struct snapshot_meta *meta, const struct trace_counters *counters)
+{
+	meta->stacks_unknown = counters->stacks_unknown;
+	meta->frames_unknown = counters->frames_unknown;
+	meta->frames_unnamed = counters->frames_unnamed;
+	meta->frames_slow = counters->frames_slow;
+	meta->stacks_cut = counters->stacks_cut;
+	meta->regions_dropped = counters->regions_dropped;
+	meta->blocks_dropped = counters->blocks_dropped;
+	meta->bytes_dropped = counters->bytes_dropped;
+	meta->stacks_dropped = counters->stacks_dropped;
+	meta->codes_dropped = counters->codes_dropped;
+	meta->symbols_dropped = counters->symbols_dropped;
+	meta->walks_dropped = counters->walks_dropped;
+}
+
 void state_meta(const struct trace *trace, const struct process_state *process,
 		struct snapshot_meta *meta)
 {
@@ -59,14 +75,11 @@ void state_meta(const struct trace *trace, const struct process_state *process,
 		.peak_bytes = table->peak_bytes,
 		.frees_unknown = table->frees_unknown,
 		.replaced = table->replaced,
-		.stacks_unknown = info->counters.stacks_unknown,
-		.frames_unknown = info->counters.frames_unknown,
-		.frames_unnamed = info->counters.frames_unnamed,
-		.frames_slow = info->counters.frames_slow,
-		.stacks_cut = info->counters.stacks_cut,
 		.layer = layer,
 		.rounded_blocks = info->rounded_blocks,
 		.sample_bytes = info->sample_bytes,
+		.self_sampled = info->self_sampled,
+		.self_sampled_ns = info->self_sampled_ns,
 		.records_malformed = info->counters.records_malformed + trace->orphans,
 		.layers = info->layers & ~(1u << layer),
 		.native = {info->tables[EVENT_LAYER_NATIVE].peak_bytes,
@@ -76,13 +89,6 @@ void state_meta(const struct trace *trace, const struct process_state *process,
 		.reuse_unseen = info->reuse_unseen,
 		.ends_unseen = info->ends_unseen,
 		.pool_bytes = info->pool_bytes,
-		.regions_dropped = info->counters.regions_dropped,
-		.blocks_dropped = info->counters.blocks_dropped,
-		.bytes_dropped = info->counters.bytes_dropped,
-		.stacks_dropped = info->counters.stacks_dropped,
-		.codes_dropped = info->counters.codes_dropped,
-		.symbols_dropped = info->counters.symbols_dropped,
-		.walks_dropped = info->counters.walks_dropped,
 		.rss_bytes = info->rss_bytes,
 		.coverage_known = coverage->time_ns != 0,
 		.coverage = *coverage,
@@ -95,6 +101,7 @@ void state_meta(const struct trace *trace, const struct process_state *process,
 			info->end_ns - (coverage->time_ns ? coverage->time_ns : info->start_ns);
 	if (info->rss_bytes && moment_ns(trace, info) > info->rss_ns)
 		meta->rss_age_ns = moment_ns(trace, info) - info->rss_ns;
+	counters_set(meta, &info->counters);
 	arrays_set(meta, trace, info);
 }
 

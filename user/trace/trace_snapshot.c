@@ -151,6 +151,7 @@ static int blocks_add(struct snapshot_job *job, enum event_layer layer)
 					       .bytes = block->bytes,
 					       .count = 1};
 
+		trace.weight = layer == EVENT_LAYER_NATIVE ? state_weight(job->process, block) : 0;
 		err = trace_add(job, layer, &trace);
 		if (err || layer != trace_first_layer(&job->process->info))
 			continue;
@@ -205,6 +206,12 @@ static int trace_compare(const void *a, const void *b)
 	return x->flags < y->flags ? -1 : x->flags > y->flags;
 }
 
+static void trace_join(struct snapshot_trace *trace, const struct snapshot_trace *equal)
+{
+	trace->count += equal->count;
+	trace->weight += equal->weight;
+}
+
 /* Sorts the traces and merges equal ones, unless apart is set. */
 static void layer_sort(struct snapshot_layer *layer, int apart)
 {
@@ -214,7 +221,7 @@ static void layer_sort(struct snapshot_layer *layer, int apart)
 		qsort(layer->traces, layer->trace_count, sizeof(*layer->traces), trace_compare);
 	for (size_t i = 0; i < layer->trace_count && !apart; i++) {
 		if (count && !trace_compare(&layer->traces[count - 1], &layer->traces[i]))
-			layer->traces[count - 1].count += layer->traces[i].count;
+			trace_join(&layer->traces[count - 1], &layer->traces[i]);
 		else
 			layer->traces[count++] = layer->traces[i];
 	}

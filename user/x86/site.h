@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "abi/target.h"
+#include "abi/usdt.h"
 
 /*
  * For probe_spec.with_return: no return probe, but as with one the stack pointer at the site must
@@ -30,6 +31,9 @@ struct plan_site {
 	enum abi_op op;
 	int with_return;
 	int emulated;
+	/* of a USDT probe; semaphore: its offset in the file, 0: none */
+	struct abi_usdt usdt;
+	uint64_t semaphore;
 	char instruction[64]; /* disassembly */
 	char why[128];
 };

@@ -69,6 +69,9 @@ USAGE = (
     ("heap -p 1 --format yaml", "--format"),
     ("heap -p 1 --top x", "--top"),
     ("heap -p 1 --group-by lineno", "--help"),
+    ("memory", "tracer memory -p PID"),
+    ("memory -p 1,2", "tracer memory -p PID"),
+    ("memory -p 1 --by type", "--help"),
 )
 
 

@@ -179,6 +179,7 @@ COMMANDS = (
     ["-a"],
     ["-p", "PID", "--dry-run"],
     ["heap", "-p", "PID"],
+    ["memory", "-p", "PID"],
     ["perfmap", "-p", "PID"],
     ["list"],
     ["doctor"],

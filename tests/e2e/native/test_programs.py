@@ -194,7 +194,7 @@ def test_python(start, trace, tmp_path):
 @pytest.fixture
 def allocated():
     """What the C library reports as allocated in a process that does not report it itself; see
-    programs/allocated.c. All processes share one folder."""
+    programs/native/allocated.c. All processes share one folder."""
 
     class Allocated:
         folder = tempfile.mkdtemp(prefix="tracer-programs-")

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from harness import HERE, program, wait_until
+from harness import program, wait_until
 from perfmaps import clean, compile_c, end, entries, map_of, names, perfmap, resolve  # noqa: F401
 
 
@@ -61,12 +61,12 @@ def test_node_appends(perfmap, tmp_path):
 
 @pytest.fixture
 def jit(start, tmp_path):
-    """programs/jit.c, and an object file with two functions as its image."""
+    """programs/perfmap/jit.c, and an object file with two functions as its image."""
     (tmp_path / "image.c").write_text(
         "int first(int a) { return a + 1; }\nint second(int a) { return first(a) * 2; }\n"
     )
     image = compile_c(str(tmp_path / "image.c"), str(tmp_path / "image.o"), "-c")
-    path = compile_c(os.path.join(HERE, "programs", "jit.c"), str(tmp_path / "jit"))
+    path = compile_c(program("jit.c"), str(tmp_path / "jit"))
     target = start(path, image)
     assert target.read_line() == "ok"
     return target

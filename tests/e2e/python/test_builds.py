@@ -14,7 +14,7 @@ MODES = ("census", "exact")
 
 
 @pytest.fixture
-def build(request, tmp_path):
+def cpython(request, tmp_path):
     if request.param == "distribution":
         path, root = pythons.distribution(), None
         if not path:
@@ -29,13 +29,15 @@ def build(request, tmp_path):
 
 
 @pytest.fixture
-def run(build, start, trace):
+def run(cpython, start, trace):
     """run(mode, program, arguments …): runs the target to its answer. Returns the answer and the
     report."""
 
     def run(mode, name, *args):
-        shutil.copy(harness.program(name), build.host_folder)
-        target = start(build.path, os.path.join(build.folder, name), *args, prefix=build.prefix)
+        shutil.copy(harness.program(name), cpython.host_folder)
+        target = start(
+            cpython.path, os.path.join(cpython.folder, name), *args, prefix=cpython.prefix
+        )
         traced = trace("-p", target.pid, "-m", mode, "-n", 1)
         target.step()
         said = target.read_line()
@@ -47,8 +49,8 @@ def run(build, start, trace):
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_every_type(build, run, mode):
-    _, report = run(mode, "hold.py", *build.workload("every_type", 300)[1:])
+def test_every_type(cpython, run, mode):
+    _, report = run(mode, "hold.py", *cpython.workload("every_type", 300)[1:])
     coverage = report.data["coverage"]
     assert report.lost_events == 0
     assert coverage["new_blocks"] > 50000
@@ -59,7 +61,7 @@ def test_every_type(build, run, mode):
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_known(build, run, mode):
+def test_known(cpython, run, mode):
     """Rounded sizes are marked, and rounded up to a size class."""
     said, report = run(mode, "known.py")
     lines = {
@@ -75,7 +77,7 @@ def test_known(build, run, mode):
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_reuse(build, run, mode):
+def test_reuse(cpython, run, mode):
     """An object that CPython reuses from a free list is charged to the line that took it last."""
     said, report = run(mode, "reuse.py")
     lines = {

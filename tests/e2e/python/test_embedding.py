@@ -10,9 +10,9 @@ import time
 import pytest
 
 import pythons
-from harness import PROGRAMS, TIMEOUT, environment, error_line, program, wait_until
+from harness import TIMEOUT, environment, error_line, program, wait_until
 
-SOURCE = os.path.join(PROGRAMS, "embed.c")
+SOURCE = program("embed.c")
 
 
 def compiled(folder, name, *options):
@@ -292,11 +292,7 @@ def test_linked_hidden_old(start, run_tracer, tmp_path, python):
 @pytest.fixture(scope="module")
 def two(tmp_path_factory):
     path = os.path.join(str(tmp_path_factory.mktemp("two")), "two")
-    subprocess.run(
-        ["cc", "-O1", "-o", path, os.path.join(PROGRAMS, "two.c"), "-ldl"],
-        check=True,
-        timeout=TIMEOUT,
-    )
+    subprocess.run(["cc", "-O1", "-o", path, program("two.c"), "-ldl"], check=True, timeout=TIMEOUT)
     return path
 
 

@@ -95,6 +95,26 @@ def test_text(objects, run_tracer, any_python):
     assert re.match(r"  pools that could not be read: 0 of \d+$", lines[11]) and len(lines) == 12
 
 
+def test_several(objects, run_tracer, start, any_python, debian_python):
+    """One answer for each process, in the order of their PIDs. A process that cannot be read does
+    not keep the others from being read."""
+    targets = sorted(
+        (objects(python)[0] for python in (any_python, debian_python)), key=lambda t: t.pid
+    )
+    pids = [target.pid for target in targets]
+    done = run_tracer("heap", "--format", "json", "-p", "%d,%d" % tuple(pids))
+    assert done.returncode == 0 and done.stderr == "", done.stderr
+    assert [json.loads(line)["pid"] for line in done.stdout.splitlines()] == pids
+    done = run_tracer("heap", "--top", 1, "-p", "%d,%d" % tuple(pids))
+    assert [int(pid) for pid in re.findall(r"^tracer: .*\(PID (\d+)\)", done.stdout, re.M)] == pids
+    other = start("/bin/cat", None, ready=False)
+    done = run_tracer("heap", "--format", "json", "-p", "%d,%d" % (pids[0], other.pid))
+    assert done.returncode == 1 and "PID %d" % other.pid in done.stderr
+    assert json.loads(done.stdout)["pid"] == pids[0]
+    line = error_line(run_tracer("heap"), 2)
+    assert "no target is named" in line
+
+
 def test_target_goes_on(objects, run_tracer, any_python):
     target, _ = objects(any_python)
     read(run_tracer, "-p", target.pid)

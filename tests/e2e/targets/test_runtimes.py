@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Targets in containers of real runtimes: Docker, Podman, containerd and Kubernetes."""
 import contextlib
+import json
 import os
 import re
 import secrets
@@ -61,6 +62,11 @@ def test_container(runtime, trace, run_tracer, any_python):
             assert done.returncode == 0 and done.stdout.startswith(
                 "PID %d: " % target.pid
             ), done.stderr
+            done = run_tracer("heap", "-c", text, "--format", "json")
+            assert done.returncode == 0, done.stderr
+            assert json.loads(done.stdout)["pid"] == target.pid
+        line = error_line(run_tracer("heap", "-c", name + "-other"), 1)
+        assert "container %s-other" % name in line and "tracer list" in line
         run = trace("-c", name)
         assert traced_pid(run) == target.pid
         check(run, target)
@@ -73,12 +79,12 @@ def claimed(container, name):
     with tempfile.TemporaryDirectory() as folder:
         os.chmod(folder, 0o777)
         user = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"]
-        with open(os.path.join(harness.PROGRAMS, "claims.py"), "rb") as program:
+        with open(harness.program("claims.py"), "rb") as source:
             command = [
                 *user,
                 "/usr/bin/python3",
                 "-c",
-                program.read().decode(),
+                source.read().decode(),
                 "-c",
                 container,
                 "-n",
@@ -147,6 +153,10 @@ def test_pid_in_container(runtime, trace, run_tracer, any_python):
     name = unique("web")
     with runtime.start(any_python, "golden.py", name=name) as target:
         line = error_line(run_tracer("-c", name, "-p", 77), 1)
+        assert "not in the container" in line
+        done = run_tracer("heap", "-c", name, "-p", 1, "--format", "json")
+        assert json.loads(done.stdout)["pid"] == target.pid
+        line = error_line(run_tracer("heap", "-c", name, "-p", 77), 1)
         assert "not in the container" in line
         run = trace("-c", name, "-p", 1)
         assert traced_pid(run) == target.pid

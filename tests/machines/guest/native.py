@@ -69,6 +69,29 @@ def late_library(machine):
     assert target.finish() == 0, "the target was harmed: status %s" % target.process.returncode
 
 
+def own_samples(machine):
+    """A process that samples itself: its weights, and its semaphores with a listener and without."""
+    target = machine.start(machine.binary("otel_program"), None)
+    run = machine.trace("--layer", "native", "-p", target.pid)
+    for _ in range(3):
+        target.step()
+        live = target.expect()
+    samples, listeners = live.pop("samples")[0], live.pop("semaphores")
+    report = run.finish()
+    assert samples and listeners == (1, 1), "%d samples, semaphores %s" % (samples, listeners)
+    got = {mark: report.line("otel_program.c", mark)[0] for mark in live}
+    wanted = {mark: size for mark, (size, _) in live.items()}
+    assert got == wanted, "%s, not %s; %s lost" % (got, wanted, report.lost_events)
+
+    def silent():
+        target.process.stdin.write(b"look\n")
+        target.process.stdin.flush()
+        return target.expect()["semaphores"] == (0, 0)
+
+    harness.wait_until(silent, "the semaphores are 0")
+    assert target.finish() == 0, "the target was harmed: status %s" % target.process.returncode
+
+
 def everything(machine):
     """-a: each short-lived program has its table, while other programs start and end."""
     for _ in range(SLEEPERS):
@@ -106,4 +129,5 @@ def features(settings):
     yield "native layer", native
     yield "native command", command
     yield "late library", late_library
+    yield "own samples (USDT)", own_samples
     yield "-a in a storm of processes", everything

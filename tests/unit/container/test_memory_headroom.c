@@ -22,6 +22,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "container/memory_files.h"
 #include "container/memory_headroom.h"
 
 #define MIB (1ll << 20)

@@ -71,14 +71,14 @@ static int is_probed(void)
 static int place_probe(struct links_holder *holder, pid_t pid, uint32_t *group)
 {
 	struct links_spec spec = {
-		.backend = LINKS_MULTI, .kind = LINKS_ENTRY, .pid = pid, .count = 1};
+		.backend = LINKS_MULTI, .kind = LINKS_ENTRY, .pid = pid, .sites = {.count = 1}};
 	uint64_t offset, cookie = 0;
 	char path[OWN_FUNCTION_PATH];
 	size_t made = 0;
 	int err = own_function_find((uintptr_t)place, path, &offset);
 
-	spec.offsets = &offset;
-	spec.cookies = &cookie;
+	spec.sites.offsets = &offset;
+	spec.sites.cookies = &cookie;
 	spec.program = link_trial_program(LINKS_ENTRY);
 	spec.file = open(path, O_RDONLY | O_CLOEXEC);
 	if (!err)
@@ -129,9 +129,7 @@ static void refusals_are_told(void **state)
 				  .program = STDIN_FILENO,
 				  .file = STDIN_FILENO,
 				  .pid = -1,
-				  .offsets = &offset,
-				  .cookies = &cookie,
-				  .count = 1};
+				  .sites = {&offset, &cookie, NULL, 1}};
 	struct links_holder *holder;
 	uint32_t group;
 	size_t made;
@@ -140,7 +138,7 @@ static void refusals_are_told(void **state)
 	assert_int_equal(links_holder_new(&holder), 0);
 	assert_true(links_holder_add(holder, &spec, &group, &made) < 0);
 	assert_int_equal(made, 0);
-	spec.count = 0;
+	spec.sites.count = 0;
 	assert_int_equal(links_holder_add(holder, &spec, &group, &made), 0);
 	assert_int_equal(links_holder_check(holder), 0);
 	links_holder_free(holder, -1);

@@ -142,7 +142,8 @@ static void test_unbiased(void **state)
 
 			sample_take(means[i], sizes, KINDS, KINDS * EACH, taken, &seed);
 			for (size_t k = 0; k < KINDS; k++)
-				estimate_add(&sum, means[i], sizes[k], taken[k]);
+				estimate_add_sampled(&sum, estimate_chance(means[i], sizes[k]),
+						     sizes[k], taken[k]);
 			size += sum.size / RUNS;
 			count += sum.count / RUNS;
 			size_square += (sum.size - (double)all) * (sum.size - (double)all) / RUNS;
@@ -271,8 +272,10 @@ static void test_back(void **state)
 			for (uint64_t n = 1; n < 1000000; n = n * 2 + 1) {
 				const struct snapshot_trace trace = {.bytes = bytes, .count = n};
 
-				assert_int_equal(estimate_trace(means[i], &trace, &size, &count),
-						 0);
+				assert_int_equal(
+					estimate_trace_figures(estimate_chance(means[i], bytes),
+							       &trace, &size, &count),
+					0);
 				assert_int_equal(estimate_sampled(means[i], bytes, count), n);
 			}
 }

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""With which interpreters an end-to-end test runs, unless all are asked for (--all-versions).
+
+Each version of CPython has a layout, line tables and allocators of its own, so a test that runs
+with any version can run with eight, and with a debug build. A run takes a spread of them for each
+test: the oldest, the newest, and one between, which is another one for each test and each set of
+its other parameters. So every version runs with a third of the tests, and the tests of builds run
+with every build. Container runtimes and their storage drivers are chosen likewise.
+"""
+import collections
+import os
+import zlib
+
+import pythons
+
+
+def _spread(names, turn):
+    """The first, the last, and one between."""
+    between = names[1:-1]
+    return {*names[:1], *names[-1:], *([between[turn % len(between)]] if between else [])}
+
+
+def _sets(items, fixture):
+    """({parameter of the fixture: item}, turn) for each test and each set of its other parameters.
+    The turn counts the sets of a test; it does not vary from run to run."""
+    sets, turns = collections.defaultdict(dict), collections.Counter()
+    for item in items:
+        params = item.callspec.params if hasattr(item, "callspec") else {}
+        if fixture in params:
+            others = repr([pair for pair in params.items() if pair[0] != fixture])
+            sets[item.parent.nodeid, item.originalname, others][params[fixture]] = item
+    for (file, test, _), items_of in sets.items():
+        turn = zlib.crc32(os.path.basename(file).encode() + test.encode()) + turns[file, test]
+        turns[file, test] += 1
+        yield items_of, turn
+
+
+def _of_any_version(item):
+    mark = item.get_closest_marker("versions")
+    return not (mark and mark.args)
+
+
+def left_out(items):
+    """The items that a run without --all-versions leaves out."""
+    found = pythons.unstripped()
+    for named, turn in _sets(filter(_of_any_version, items), "python"):
+        kept = _spread([name for name in named if name in found] or list(named), turn)
+        yield from (item for name, item in named.items() if name not in kept)
+    if "TRACER_ROOTS" not in os.environ:  # the caller selected them
+        for named, turn in _sets(items, "root_python"):
+            kept = _spread(list(named), turn)
+            yield from (item for name, item in named.items() if name not in kept)
+    # Each container runtime, with one of its storage drivers.
+    for named, turn in _sets(items, "runtime"):
+        for i, client in enumerate(("docker", "podman")):
+            drivers = [name for name in named if name.startswith(client)]
+            kept = drivers[(turn + i) % len(drivers)] if drivers else None
+            yield from (named[name] for name in drivers if name != kept)
+    # Each build, in one of the modes.
+    for named, turn in _sets((i for i in items if "cpython" in i.fixturenames), "mode"):
+        kept = list(named)[turn % len(named)]
+        yield from (item for name, item in named.items() if name != kept)

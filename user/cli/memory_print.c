@@ -1,0 +1,319 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/memory_print.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "layouts/version.h"
+#include "text/json.h"
+#include "text/size.h"
+#include "text/text.h"
+
+#define DEPTH_MAX 4 /* of the tree; the root is 0 */
+
+static void size_print(int64_t size)
+{
+	char text[32];
+
+	printf("%s%s", size < 0 ? "-" : "", size_text(text, (uint64_t)(size < 0 ? -size : size)));
+}
+
+static void node_text(const struct memory_node *node, int64_t whole, int depth, size_t top)
+{
+	char text[32];
+	int64_t rest = 0;
+
+	printf("%*s", depth * 2, "");
+	text_print(stdout, node->name);
+	fputs(": ", stdout);
+	size_print(node->size);
+	if (whole > 0 && depth)
+		printf(" (%.1f %%)", 100.0 * (double)node->size / (double)whole);
+	if (node->count)
+		printf(", count=%s", text_count(text, node->count));
+	if (node->virtual && (int64_t)node->virtual != node->size)
+		printf(", virtual=%s", size_text(text, node->virtual));
+	if (!strcmp(node->name, "malloc") && depth == 1)
+		printf("; malloc_trim(0) would return %s", size_text(text, node->trimmable));
+	putchar('\n');
+	for (size_t i = 0; i < node->child_count && depth < DEPTH_MAX; i++)
+		if (!top || i < top || depth == 0)
+			node_text(&node->children[i], whole, depth + 1, top);
+		else
+			rest += node->children[i].size;
+	if (top && depth && node->child_count > top) {
+		printf("%*s%zu other: ", depth * 2 + 2, "", node->child_count - top);
+		size_print(rest);
+		putchar('\n');
+	}
+}
+
+static void beside_text(const struct memory_report *report, const struct memory_usage *usage)
+{
+	const struct smaps_totals *totals = &report->totals;
+	char text[SIZE_TEXT_MAX], part[SIZE_TEXT_MAX];
+
+	printf("Not in RSS:\n  page tables: %s\n", size_text(text, totals->page_tables));
+	printf("  swapped out: %s\n", size_text(text, totals->swap));
+	printf("  huge pages (hugetlbfs): %s\n", size_text(text, totals->hugetlb));
+	if (totals->anonymous_huge)
+		printf("Of RSS in transparent huge pages: %s\n",
+		       size_text(text, totals->anonymous_huge));
+	if (!usage)
+		return;
+	printf("Its cgroup, ");
+	text_print(stdout, usage->path);
+	printf(", all processes together: %s", size_text(text, usage->used));
+	if (usage->limit != UINT64_MAX)
+		printf(" of at most %s", size_text(text, usage->limit));
+	printf("\n  anonymous: %s\n", size_text(part, usage->anonymous));
+	printf("  files: %s\n", size_text(part, usage->file));
+	printf("  kernel: %s\n", size_text(part, usage->kernel));
+}
+
+static void arenas_text(const struct memory_report *report, size_t top)
+{
+	char used[32], cached[32], bins[32], last[32], system[32];
+
+	if (report->arena_count < 2)
+		return;
+	printf("malloc's arenas, resident or not:\n");
+	for (size_t i = 0; i < report->arena_count && (!top || i < top); i++) {
+		const struct memory_arena *arena = &report->arenas[i];
+
+		printf("  %s: %s, used=%s, tcache and fastbins=%s, bins=%s, top=%s\n",
+		       i ? "a thread's" : "main", size_text(system, arena->system),
+		       size_text(used, arena->bytes[GLIBC_USED]),
+		       size_text(cached, arena->bytes[GLIBC_TCACHE] + arena->bytes[GLIBC_FAST]),
+		       size_text(bins, arena->bytes[GLIBC_BIN]),
+		       size_text(last, arena->bytes[GLIBC_TOP]));
+	}
+	if (top && report->arena_count > top)
+		printf("  %zu others\n", report->arena_count - top);
+}
+
+static void pins_text(const struct memory_report *report, size_t top)
+{
+	const struct memory_pins *pins = &report->pins;
+	const struct heap_types *types = &pins->types;
+	char size[SIZE_TEXT_MAX], live[32];
+
+	if (!pins->arenas)
+		return;
+	printf("Python's arenas that are at most a quarter full: %" PRIu64 " (%s), kept by "
+	       "these objects:\n",
+	       pins->arenas, size_text(size, pins->bytes));
+	for (size_t i = 0; i < types->count && (!top || i < top); i++) {
+		fputs("  ", stdout);
+		text_print(stdout, types->types[i].name);
+		printf(": size=%s, count=%s\n", size_text(size, types->types[i].sum.bytes),
+		       text_count(live, types->types[i].sum.blocks));
+	}
+	if (top && types->count > top)
+		printf("  %zu other types\n", types->count - top);
+	printf("  no object (keys of dicts, items of lists, buffers): size=%s, count=%s\n",
+	       size_text(size, types->others.bytes), text_count(live, types->others.blocks));
+}
+
+static void not_seen_text(const struct memory_report *report)
+{
+	char text[32], other[32];
+
+	printf("Not seen:\n  pools of Python that could not be read: %" PRIu64 "\n",
+	       report->heap.pools_unreadable);
+	printf("  malloc's memory that could not be read: %s\n",
+	       size_text(text, report->chunks.bytes[GLIBC_UNKNOWN]));
+	if (report->mmaps.known && (report->mmaps.count != report->mapped_count ||
+				    report->mmaps.bytes != report->mapped_bytes))
+		printf("  malloc counts %" PRIu64 " mapped blocks of %s, found were %" PRIu64
+		       " of %s\n",
+		       report->mmaps.count, size_text(text, report->mmaps.bytes),
+		       report->mapped_count, size_text(other, report->mapped_bytes));
+	if (report->chunks.cut)
+		printf("  malloc's free lists that could not be read: %" PRIu64 "\n",
+		       report->chunks.cut);
+	if (report->chunks.swapped)
+		printf("  reads left out that would have swapped pages in: %" PRIu64 "\n",
+		       report->chunks.swapped);
+	if (report->totals.pages_unknown)
+		printf("  maps that are too large to look at page by page: %s\n",
+		       size_text(text, report->totals.pages_unknown));
+	if (report->python_reason[0]) {
+		printf("  Python's heap: ");
+		text_print(stdout, report->python_reason);
+		putchar('\n');
+	}
+	if (report->malloc_reason[0]) {
+		printf("  malloc's heaps: ");
+		text_print(stdout, report->malloc_reason);
+		putchar('\n');
+	}
+}
+
+void memory_print_text(const struct memory_report *report, const struct memory_usage *usage,
+		       size_t top)
+{
+	char version[VERSION_TEXT];
+
+	fputs("tracer: ", stdout);
+	text_print(stdout, report->info.name);
+	printf(" (PID %d)", (int)report->info.pid);
+	if (report->python_version)
+		printf(", CPython %s", version_text(version, report->python_version));
+	if (report->glibc_minor)
+		printf(", glibc 2.%u", report->glibc_minor);
+	printf(", read in %.1f ms", (double)report->elapsed_ns / 1e6);
+	if (report->frozen_ns)
+		printf(", stopped for %.1f ms", (double)report->frozen_ns / 1e6);
+	putchar('\n');
+	node_text(&report->root, report->root.size, 0, top);
+	pins_text(report, top);
+	arenas_text(report, top);
+	beside_text(report, usage);
+	not_seen_text(report);
+}
+
+static void node_json(const struct memory_node *node, int depth)
+{
+	printf("\"name\": ");
+	json_string(stdout, node->name);
+	printf(", \"size\": %" PRId64, node->size);
+	if (node->virtual)
+		printf(", \"virtual\": %" PRIu64, node->virtual);
+	if (node->count)
+		printf(", \"count\": %" PRIu64, node->count);
+	if (!strcmp(node->name, "malloc") && depth == 1)
+		printf(", \"trimmable\": %" PRIu64, node->trimmable);
+	fputs(", \"children\": [", stdout);
+	for (size_t i = 0; i < node->child_count && depth < DEPTH_MAX; i++) {
+		fputs(i ? ", {" : "{", stdout);
+		node_json(&node->children[i], depth + 1);
+		putchar('}');
+	}
+	putchar(']');
+}
+
+static void malloc_json(const struct memory_report *report)
+{
+	printf(", \"glibc\": \"2.%u\", \"arenas\": [", report->glibc_minor);
+	for (size_t i = 0; i < report->arena_count; i++) {
+		const struct memory_arena *arena = &report->arenas[i];
+
+		printf("%s{\"address\": %" PRIu64 ", \"system\": %" PRIu64 ", \"used\": %" PRIu64
+		       ", \"tcache\": %" PRIu64 ", \"fastbins\": %" PRIu64 ", \"bins\": %" PRIu64
+		       ", \"top\": %" PRIu64 ", \"unread\": %" PRIu64 "}",
+		       i ? ", " : "", arena->address, arena->system, arena->bytes[GLIBC_USED],
+		       arena->bytes[GLIBC_TCACHE], arena->bytes[GLIBC_FAST],
+		       arena->bytes[GLIBC_BIN], arena->bytes[GLIBC_TOP],
+		       arena->bytes[GLIBC_UNKNOWN]);
+	}
+	printf("], \"mapped_blocks\": %" PRIu64 ", \"mapped_bytes\": %" PRIu64,
+	       report->mapped_count, report->mapped_bytes);
+	if (report->mmaps.known)
+		printf(", \"mapped_blocks_counted\": %" PRIu64
+		       ", \"mapped_bytes_counted\": %" PRIu64,
+		       report->mmaps.count, report->mmaps.bytes);
+	printf(", \"lists_cut\": %" PRIu64 ", \"reads_swapped\": %" PRIu64, report->chunks.cut,
+	       report->chunks.swapped);
+}
+
+static void pins_json(const struct memory_pins *pins)
+{
+	const struct heap_types *types = &pins->types;
+
+	printf(", \"sparse\": {\"arenas\": %" PRIu64 ", \"size\": %" PRIu64
+	       ", \"no_object\": {\"size\": %" PRIu64 ", \"count\": %" PRIu64 "}, \"types\": [",
+	       pins->arenas, pins->bytes, types->others.bytes, types->others.blocks);
+	for (size_t i = 0; i < types->count; i++) {
+		fputs(i ? ", {" : "{", stdout);
+		json_member(stdout, "type", types->types[i].name);
+		printf(", \"size\": %" PRIu64 ", \"count\": %" PRIu64 "}",
+		       types->types[i].sum.bytes, types->types[i].sum.blocks);
+	}
+	fputs("]}", stdout);
+}
+
+static void usage_json(const struct memory_usage *usage)
+{
+	printf(", \"cgroup\": {\"path\": ");
+	json_string(stdout, usage->path);
+	printf(", \"used\": %" PRIu64, usage->used);
+	if (usage->limit != UINT64_MAX)
+		printf(", \"limit\": %" PRIu64, usage->limit);
+	printf(", \"anonymous\": %" PRIu64 ", \"file\": %" PRIu64 ", \"kernel\": %" PRIu64 "}",
+	       usage->anonymous, usage->file, usage->kernel);
+}
+
+static void reason_json(const char *key, const char *reason)
+{
+	if (!reason[0])
+		return;
+	fputs(", ", stdout);
+	json_member(stdout, key, reason);
+}
+
+void memory_print_json(const struct memory_report *report, const struct memory_usage *usage)
+{
+	const struct smaps_totals *totals = &report->totals;
+	char version[VERSION_TEXT];
+
+	putchar('{');
+	node_json(&report->root, 0);
+	printf(", \"pid\": %d, \"process\": ", (int)report->info.pid);
+	json_string(stdout, report->info.name);
+	printf(", \"page_tables\": %" PRIu64 ", \"swap\": %" PRIu64 ", \"hugetlb\": %" PRIu64
+	       ", \"anonymous_huge\": %" PRIu64 ", \"pages_unknown\": %" PRIu64,
+	       totals->page_tables, totals->swap, totals->hugetlb, totals->anonymous_huge,
+	       totals->pages_unknown);
+	if (report->python_version)
+		printf(", \"python_version\": \"%s\", \"large_blocks\": %" PRIu64
+		       ", \"raw_blocks\": %" PRIu64 ", \"pools_unreadable\": %" PRIu64,
+		       version_text(version, report->python_version), report->large_blocks,
+		       report->heap.raw_blocks, report->heap.pools_unreadable);
+	if (report->pins.arenas)
+		pins_json(&report->pins);
+	if (report->glibc_minor)
+		malloc_json(report);
+	reason_json("python_refused", report->python_reason);
+	reason_json("malloc_refused", report->malloc_reason);
+	if (usage)
+		usage_json(usage);
+	printf(", \"frozen_ns\": %" PRIu64 ", \"elapsed_ns\": %" PRIu64 "}\n", report->frozen_ns,
+	       report->elapsed_ns);
+}
+
+/* By RFC 4180: quoted, quotes doubled. */
+static void path_csv(const struct memory_node *const path[], int depth)
+{
+	putchar('"');
+	for (int i = 0; i <= depth; i++) {
+		fputs(i ? " / " : "", stdout);
+		for (const char *at = path[i]->name; *at; at++) {
+			if (*at == '"')
+				putchar('"');
+			putchar(*at);
+		}
+	}
+	putchar('"');
+}
+
+static void node_csv(const struct memory_node *path[DEPTH_MAX + 1], int depth)
+{
+	const struct memory_node *node = path[depth];
+
+	path_csv(path, depth);
+	printf(",%" PRId64 ",%" PRIu64 ",%" PRIu64 "\n", node->size, node->virtual, node->count);
+	for (size_t i = 0; i < node->child_count && depth < DEPTH_MAX; i++) {
+		path[depth + 1] = &node->children[i];
+		node_csv(path, depth + 1);
+	}
+}
+
+void memory_print_csv(const struct memory_report *report)
+{
+	const struct memory_node *path[DEPTH_MAX + 1] = {&report->root};
+
+	puts("path,size,virtual,count");
+	node_csv(path, 0);
+}
