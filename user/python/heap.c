@@ -328,8 +328,7 @@ int heap_read_pools(const struct python_runtime *runtime, heap_pool_fn visit, vo
 				     .visit = visit,
 				     .context = context,
 				     .walk = &walk};
-	uint64_t began = clock_ns(CLOCK_MONOTONIC);
-	uint64_t interpreters;
+	uint64_t began = clock_ns(CLOCK_MONOTONIC), interpreters;
 	uint32_t count;
 	int err;
 
@@ -345,8 +344,7 @@ int heap_read_pools(const struct python_runtime *runtime, heap_pool_fn visit, vo
 	if (err)
 		return err;
 	walker.arena = malloc(walker.offsets->arena_bytes);
-	if (!walker.arena)
-		return -ENOMEM;
+	err = walker.arena ? 0 : -ENOMEM;
 	for (uint32_t i = 0; i < count && !err && !walker.stop; i++) {
 		err = head_read(&walker, &heads[i]);
 		if ((err == -EFAULT || err == -ENOTSUP) && head_is_gone(runtime, &heads[i]))

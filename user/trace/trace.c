@@ -16,6 +16,28 @@
 #define SNAPSHOT_SHARE 4u /* of the budget, set aside for building snapshots */
 #define FREE_SHARE     8u /* freed at once by evicting ended processes */
 
+/* record_bytes() of heap walks and windows. */
+static size_t census_bytes(uint32_t type)
+{
+	switch (type) {
+	case EVENT_CENSUS:
+	case EVENT_CENSUS_DONE:
+		return EVENT_CENSUS_MIN; /* older captures lack the rest */
+	case EVENT_CENSUS_ARENA:
+		return sizeof(struct event_census_arena);
+	case EVENT_CENSUS_POOL:
+		return sizeof(struct event_census_pool);
+	case EVENT_CENSUS_SIZES:
+		return sizeof(struct event_census_sizes);
+	case EVENT_CENSUS_KINDS:
+		return sizeof(struct event_census_kinds);
+	case EVENT_WINDOW:
+		return sizeof(struct event_window);
+	default:
+		return 0;
+	}
+}
+
 /* The size of a record's fixed part; 0: unknown type. *variable: more bytes may follow. */
 static size_t record_bytes(uint32_t type, int *variable)
 {
@@ -64,25 +86,12 @@ static size_t record_bytes(uint32_t type, int *variable)
 	case EVENT_REMAP:
 	case EVENT_PROTECT:
 		return sizeof(struct event_map);
-	case EVENT_CENSUS:
-	case EVENT_CENSUS_DONE:
-		return EVENT_CENSUS_MIN; /* older captures lack the rest */
-	case EVENT_CENSUS_ARENA:
-		return sizeof(struct event_census_arena);
 	case EVENT_RSS:
 		return sizeof(struct event_rss);
 	case EVENT_MODE_CHANGE:
 		return sizeof(struct event_mode_change);
-	case EVENT_CENSUS_POOL:
-		return sizeof(struct event_census_pool);
-	case EVENT_CENSUS_SIZES:
-		return sizeof(struct event_census_sizes);
-	case EVENT_CENSUS_KINDS:
-		return sizeof(struct event_census_kinds);
-	case EVENT_WINDOW:
-		return sizeof(struct event_window);
 	default:
-		return 0;
+		return census_bytes(type);
 	}
 }
 
