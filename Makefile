@@ -23,7 +23,7 @@ OUT      := build$(if $(VARIANT),/$(VARIANT:%-=%))
 Q        := $(if $(V),,@)
 say       = $(if $(V),,@printf '  %-7s %s\n' $(1) $(2);)
 
-PACKAGES := libbpf libelf libdw capstone libprotobuf-c zlib jansson libcap
+PACKAGES := libbpf libelf libdw capstone libprotobuf-c zlib liblzma jansson libcap
 SANITIZE := -fsanitize=address,undefined
 CFLAGS   ?= $(O) -g
 # The packages that are missing. The build reports them; a target that installs them does not.
@@ -43,9 +43,9 @@ LIBS     := $(call packages,--libs) -liberty -lm
 ALLOCATOR := $(if $(SAN),,-l:libjemalloc_pic.a)
 
 ROOMS    := text base tables elf process container select x86 pymalloc layouts malloc python heap \
-	memory plan native process_plan perfmap symbols events snapshot blocks process_tables trace \
-	kernel links attach trial overhead stats remarks report export pprof pickle control member \
-	session perfmap_session options cli
+	graph holders dump memory plan native process_plan perfmap unwind symbols unwind_load events \
+	snapshot blocks process_tables trace kernel links attach trial overhead stats remarks report \
+	export pprof pickle control member session perfmap_session options cli
 SOURCES  := $(foreach room,$(ROOMS),$(wildcard user/$(room)/*.c))
 GENERATED := $(OUT)/gen/pprof/profile.pb-c.c
 OBJECTS  := $(SOURCES:%.c=$(OUT)/obj/%.o) $(GENERATED:$(OUT)/gen/%.c=$(OUT)/obj/gen/%.o)
@@ -275,16 +275,18 @@ roots:
 	$(Q)$(PYTHON) tests/machines/roots.py
 
 # Seeds: captures without their file header, which are streams of records; an object file, as a JIT
-# registers it; a library with DWARF; tracemalloc's pickles. tests/fuzz/corpus/ has inputs of
+# registers it; a library with DWARF; libraries with CFI, and their .eh_frame alone; tracemalloc's pickles. tests/fuzz/corpus/ has inputs of
 # sessions, each with a path that no other takes, and images of processes.
 CORPUS := build/corpus/fuzz
 fuzz: $(FUZZERS)
-	$(Q)mkdir -p $(addprefix $(CORPUS)_,capture jit_elf native worker tracemalloc session image)
+	$(Q)mkdir -p $(addprefix $(CORPUS)_,capture jit_elf native worker tracemalloc session image \
+		unwind)
 	$(Q)for c in tests/golden/*.cap; do tail -c +17 $$c > $(CORPUS)_capture/$${c##*/}; done
 	$(Q)cp $(FUZZ_LIB)/obj/user/text/text.o $(CORPUS)_jit_elf
 	$(Q)$(CC) -shared -nostdlib -fPIC -O2 -x c -o $(CORPUS)_native/allocator.so \
 		tests/fuzz/corpus/corpus_native.c
 	$(Q)$(CC) -O2 -g -shared -fPIC -nostdlib -Iuser -o $(CORPUS)_worker/spans.so user/tables/spans.c
+	$(Q)$(PYTHON) tests/fuzz/corpus/corpus_unwind.py $(CC) $(CORPUS)_unwind
 	$(Q)printf _ZN4shop6BasketIiE3addEv >$(CORPUS)_worker/name
 	$(Q)$(PYTHON) tests/fuzz/corpus/corpus_tracemalloc.py $(CORPUS)_tracemalloc
 	$(Q)tar -xzf tests/fuzz/corpus/corpus_session.tar.gz -C $(CORPUS)_session

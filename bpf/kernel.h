@@ -63,7 +63,52 @@ struct uprobes_state {
 
 struct mm_struct {
 	unsigned long start_brk, start_stack;
+	unsigned long exec_vm; /* pages of executable mappings */
 	struct uprobes_state uprobes_state;
+};
+
+/* A return probe in progress: its function's return address on the stack was replaced. */
+struct return_instance {
+	unsigned long stack; /* where the return address was */
+	unsigned long orig_ret_vaddr;
+	struct return_instance *next;
+};
+
+struct uprobe_task {
+	struct return_instance *return_instances;
+};
+
+struct super_block {
+	unsigned int s_dev;
+};
+
+struct timespec64 {
+	long long tv_sec;
+	long tv_nsec;
+};
+
+struct inode {
+	struct super_block *i_sb;
+	unsigned long i_ino;
+	long long i_ctime_sec; /* 6.11+ */
+	unsigned int i_ctime_nsec;
+};
+
+struct inode___6_6 {
+	struct timespec64 __i_ctime;
+};
+
+struct inode___5_15 {
+	struct timespec64 i_ctime;
+};
+
+struct file {
+	struct inode *f_inode;
+};
+
+struct vm_area_struct {
+	unsigned long vm_start, vm_end, vm_flags, vm_pgoff;
+	struct file *vm_file;
 };
 
 struct task_struct {
@@ -75,6 +120,7 @@ struct task_struct {
 	char comm[16];
 	struct signal_struct *signal;
 	struct pid *thread_pid; /* the thread's; of a process's first thread also the process's */
+	struct uprobe_task *utask;
 	struct thread_struct thread;
 };
 

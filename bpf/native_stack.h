@@ -1,41 +1,33 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * The walk of a native stack by its frame pointers.
+ * The walk of a native stack: by unwind tables (unwind.h), or on a kernel before 5.17 by its frame
+ * pointers.
  *
- * It starts with a return address (the caller) and a frame pointer: that of the caller's frame if
- * the caller keeps one, else that of the nearest outer frame which does. Code without frame
- * pointers uses the register for anything. So a frame is valid only if it lies above the previous
- * one, at most STACK_BYTES_MAX above it, and if its return address follows a call instruction.
+ * It starts with a return address (the caller), and the stack and frame pointers after that return.
  * Where Python runs, the native frames end at the interpreter's own, and the thread's Python frames
  * follow.
+ *
+ * By frame pointers it follows the caller's if the caller keeps one, else that of the nearest outer
+ * frame which does. Code without frame pointers uses the register for anything. So a frame is valid
+ * only if it lies above the previous one, at most STACK_BYTES_MAX above it, and if its return
+ * address follows a call instruction.
  */
 #ifndef TRACER_BPF_NATIVE_STACK_H
 #define TRACER_BPF_NATIVE_STACK_H
 
 #include "python/stack.h"
+#include "unwind.h"
 
-#define STACK_BYTES_MAX (8ull << 20) /* between two frames */
-#define MAIN_BASE_BYTES 1024         /* libc's own frames below main's */
-/* a thread's stack begins below its thread-local variables, which end at the fs base */
-#define THREAD_BASE_BYTES 8192
-
-/* Does a call end at this address? E8 rel32, or FF /2 in its forms of 2, 3, 4, 6 and 7 bytes. */
+/* Does a call end at this address? */
 static __always_inline int follows_call(struct thread_state *thread, __u64 address)
 {
 	__u64 *known = &thread->returns[(address ^ address >> 6) & (KNOWN_RETURNS - 1)];
-	__u8 code[8];
 
 	if (!address)
 		return 0;
 	if (*known == address)
 		return 1;
-	if (bpf_probe_read_user(code, sizeof(code), (void *)(address - sizeof(code))))
-		return 0;
-	if (code[3] != 0xe8 && !(code[6] == 0xff && (code[7] & 0x38) == 0x10) &&
-	    !(code[5] == 0xff && (code[6] & 0x38) == 0x10) &&
-	    !(code[4] == 0xff && (code[5] & 0x38) == 0x10) &&
-	    !(code[2] == 0xff && (code[3] & 0x38) == 0x10) &&
-	    !(code[1] == 0xff && (code[2] & 0x38) == 0x10))
+	if (!is_call_before(address))
 		return 0;
 	*known = address;
 	return 1;
@@ -149,10 +141,10 @@ static __noinline long native_frames_step(__u32 turn UNUSED, void *context)
 			return 1;
 		if (native_step(thread)) {
 			/*
-			 * If even the caller has no valid frame pointer, the distance to the
-			 * stack's base is meaningless.
+			 * If even the caller has no valid frame pointer, neither its value nor the
+			 * distance to the stack's base says anything.
 			 */
-			if (walk->frame && (thread->stack.nframe == 1 || !walk_is_complete(walk)))
+			if (thread->stack.nframe == 1 || !walk_is_complete(walk))
 				walk->cut = EVENT_STACK_CUT;
 			return 1;
 		}
@@ -162,6 +154,90 @@ static __noinline long native_frames_step(__u32 turn UNUSED, void *context)
 		native_frame_append(thread, walk->caller);
 	}
 	return 0;
+}
+
+struct unwind_frames {
+	struct thread_state *thread;
+	struct unwind_state *unwind;
+};
+
+static __noinline long unwind_frames_step(__u32 turn UNUSED, void *context)
+{
+	struct unwind_frames *frames = context;
+	struct thread_state *thread = frames->thread;
+	struct native_walk *walk = &thread->native_walk;
+	struct unwind_state *unwind = frames->unwind;
+
+	if (thread->stack.nframe >= walk->nframe || unwind_step(unwind) || !unwind_is_frame(unwind))
+		return 1;
+	walk->at_interpreter = in_interpreter(&thread->target, unwind->pc);
+	if (walk->at_interpreter)
+		return 1;
+	native_frame_append(thread, unwind->pc);
+	return 0;
+}
+
+static __noinline long unwind_count_step(__u32 turn UNUSED, void *context)
+{
+	struct unwind_frames *frames = context;
+	struct unwind_state *unwind = frames->unwind;
+
+	if (unwind_step(unwind) || !unwind_is_frame(unwind) ||
+	    in_interpreter(&frames->thread->target, unwind->pc))
+		return 1;
+	unwind->beyond++;
+	return 0;
+}
+
+static __always_inline __u32 unwind_why(const struct unwind_state *unwind)
+{
+	return unwind->end == UNWIND_WHOLE ? 0 : EVENT_STACK_WHY(unwind->end);
+}
+
+/* Begins a walk at walk->caller. 1; 0: it ends at once. */
+static __noinline int unwind_start(struct thread_state *thread, struct unwind_state *unwind)
+{
+	unwind_begin(unwind, thread, thread->native_walk.caller, thread->native_walk.below + 8,
+		     thread->native_walk.frame);
+	return unwind_is_frame(unwind);
+}
+
+/* Appends the frames beyond the caller's, by tables. 0; -1: there is no memory for it. */
+static __noinline int unwind_frames(struct thread_state *thread)
+{
+	struct task_struct *task = (void *)bpf_get_current_task_btf();
+	struct unwind_frames frames = {.thread = thread, .unwind = unwinds_get(task)};
+	struct native_walk *walk = &thread->native_walk;
+
+	if (!frames.unwind)
+		return -1;
+	if (unwind_start(thread, frames.unwind))
+		bpf_loop(EVENT_MAX_FRAMES, unwind_frames_step, &frames, 0);
+	if (walk->at_interpreter || thread->stack.nframe >= walk->nframe)
+		return 0;
+	walk->cut = unwind_why(frames.unwind);
+	/* The same frames may be a whole stack's, once a table is loaded. */
+	if (walk->cut)
+		thread->stack.stack_id = hash_word(thread->stack.stack_id, walk->cut);
+	return 0;
+}
+
+/*
+ * As native_frames_count(), from where unwind_frames() has reached the limit. With a limit of one
+ * frame there was no walk.
+ */
+__noinline __u32 unwind_frames_count(struct thread_state *thread)
+{
+	struct task_struct *task = (void *)bpf_get_current_task_btf();
+	struct unwind_frames frames = {.thread = thread, .unwind = unwinds_get(task)};
+
+	if (!thread || !frames.unwind)
+		return 0;
+	frames.unwind->beyond = 0;
+	if (thread->native_walk.nframe == 1 && !unwind_start(thread, frames.unwind))
+		return unwind_why(frames.unwind);
+	bpf_loop(TOTAL_LIMIT, unwind_count_step, &frames, 0);
+	return frames.unwind->beyond | unwind_why(frames.unwind);
 }
 
 /*
@@ -174,7 +250,7 @@ __noinline __u64 native_stack_id(struct thread_state *thread, __u64 caller)
 	struct native_walk *walk;
 	__u64 next = 0, id;
 	__u32 more = 0;
-	int is_new, is_full;
+	int is_new, is_full, by_table;
 
 	if (!thread)
 		return 0;
@@ -182,11 +258,16 @@ __noinline __u64 native_stack_id(struct thread_state *thread, __u64 caller)
 	walk->nframe =
 		thread->target.nframe > EVENT_MAX_FRAMES ? EVENT_MAX_FRAMES : thread->target.nframe;
 	walk->cut = 0;
+	walk->caller = caller;
 	walk->at_interpreter = in_interpreter(&thread->target, caller);
 	stack_begin(thread);
 	native_frame_append(thread, caller);
-	if (!walk->at_interpreter)
-		loop_run(EVENT_MAX_FRAMES / FRAMES_PER_TURN, native_frames_step, &thread);
+	by_table = has_loop && *(volatile __u32 *)&has_tables;
+	if (!walk->at_interpreter && walk->nframe > 1) {
+		by_table = by_table && !unwind_frames(thread);
+		if (!by_table)
+			loop_run(EVENT_MAX_FRAMES / FRAMES_PER_TURN, native_frames_step, &thread);
+	}
 	is_full = !walk->at_interpreter && thread->stack.nframe >= walk->nframe;
 	if (thread->target.runtime)
 		next = python_frames_any(thread);
@@ -194,7 +275,7 @@ __noinline __u64 native_stack_id(struct thread_state *thread, __u64 caller)
 	if (!is_new)
 		return id;
 	if (is_full)
-		more = native_frames_count(thread);
+		more = by_table ? unwind_frames_count(thread) : native_frames_count(thread);
 	stack_emit(thread, next, more | walk->cut);
 	return id;
 }

@@ -54,23 +54,48 @@ static __noinline __u64 usdt_argument(struct pt_regs *regs,
 }
 
 /*
- * Where the stack of a sampled block begins: with the code that has called the producer's. If not
- * all of the producer's frames can be walked, it begins with the last one.
+ * The first step of a walk, out of the function that has the probe. Without one the walk begins
+ * with the probe itself.
  */
-static __always_inline __u64 producer_caller(struct pt_regs *regs, struct thread_state *thread,
-					     const struct abi_usdt *spec)
+static __always_inline void producer_leave(struct thread_state *thread, const struct abi_usdt *spec)
 {
 	struct native_walk *walk = &thread->native_walk;
-	__u64 at = regs->rip, sp = regs->rsp, start = at - spec->before;
-	__u64 length = (__u64)spec->before + spec->behind;
+	__u64 sp = walk->below + 1, caller;
+
+	if (spec->frame == ABI_USDT_FRAME_POINTER) {
+		native_step(thread);
+		return;
+	}
+	if (spec->frame != ABI_USDT_FRAME_STACK)
+		return;
+	caller = user_u64(sp + spec->return_at);
+	if (!follows_call(thread, caller))
+		return;
+	walk->caller = caller;
+	walk->below = sp + spec->return_at;
+	if (spec->saved_at != ABI_USDT_NOT_SAVED)
+		walk->frame = user_u64(sp + spec->saved_at);
+}
+
+/*
+ * Where the stack of a sampled block begins: with the code that has called the producer's. If not
+ * all of the producer's frames can be walked, it begins with the last one. Where the first of them
+ * has no frame pointer, the others are taken to have none either.
+ */
+__noinline __u64 producer_caller(struct thread_state *thread, const struct abi_usdt *spec)
+{
+	struct native_walk *walk;
+	__u64 start, length;
 	int i;
 
-	walk->frame = regs->rbp;
-	walk->below = sp - 1;
-	/* A return address is behind its call: as if the probe were one. */
-	walk->caller = at + 1;
+	if (!thread || !spec)
+		return 0;
+	walk = &thread->native_walk;
+	start = walk->caller - 1 - spec->before;
+	length = (__u64)spec->before + spec->behind;
+	producer_leave(thread, spec);
 	for (i = 0; i < PRODUCER_FRAMES && walk->caller - start < length; i++)
-		if (native_step(thread))
+		if (spec->frame != ABI_USDT_FRAME_POINTER || native_step(thread))
 			break;
 	return walk->caller;
 }
@@ -138,7 +163,11 @@ int provider(struct pt_regs *regs)
 	thread->block.address = address;
 	thread->block.bytes = usdt_argument(regs, &spec->arguments[1]);
 	address = usdt_argument(regs, &spec->arguments[2]); /* the weight */
-	weighted_output(thread, producer_caller(regs, thread, spec), address);
+	thread->native_walk.frame = regs->rbp;
+	thread->native_walk.below = regs->rsp - 1;
+	/* A return address is behind its call: as if the probe were one. */
+	thread->native_walk.caller = regs->rip + 1;
+	weighted_output(thread, producer_caller(thread, spec), address);
 	return 0;
 }
 

@@ -4,6 +4,7 @@
 #define TRACER_ABI_EVENT_STACKS_H
 
 #include "abi/event_types.h"
+#include "abi/unwind.h"
 
 #define EVENT_MAX_FRAMES    128u  /* the longest traceback that can be requested */
 #define EVENT_MAX_TEXT      1024u /* bytes kept of a file name or of a qualified name */
@@ -22,8 +23,15 @@ struct event_frame {
 	__u32 kind;    /* enum event_frame_kind */
 };
 
-/* in event_stack.total: the native frames are truncated, a frame pointer was not valid */
-#define EVENT_STACK_CUT 0x80000000u
+/*
+ * In event_stack.total: the native frames end before the stack does, and why (enum
+ * abi_unwind_end).
+ */
+#define EVENT_STACK_CUT      0x80000000u
+#define EVENT_STACK_REASON   24 /* shift, 7 bits */
+#define EVENT_STACK_REASONS  0x7fu
+#define EVENT_STACK_TOTAL    0x00ffffffu
+#define EVENT_STACK_WHY(end) (EVENT_STACK_CUT | (__u32)(end) << EVENT_STACK_REASON)
 
 /*
  * Native frames come first, the most recent one first; the Python frames that called into them
@@ -37,6 +45,14 @@ struct event_stack {
 	/* frames on the stack when it was sent, including those beyond nframe | EVENT_STACK_CUT */
 	__u32 total;
 	struct event_frame frames[];
+};
+
+/* A file that a walk has met, of which user space has loaded no unwind table yet. */
+struct event_unwind_file {
+	struct event_header header;
+	struct abi_unwind_key key;
+	__u64 start, end; /* of its mapping in the process header.tgid */
+	__u64 offset;     /* of the code in the file */
 };
 
 /* Parts of a code object that BPF could not copy (page not resident, or too long). */
@@ -99,6 +115,7 @@ _Static_assert(sizeof(struct event_frame) == 16, "frame");
 _Static_assert(sizeof(struct event_stack) == 40, "stack");
 _Static_assert(__builtin_offsetof(struct event_code, first_line) == 40, "code.first_line");
 _Static_assert(__builtin_offsetof(struct event_code, data) == 64, "code.data");
+_Static_assert(sizeof(struct event_unwind_file) == 72, "unwind_file");
 _Static_assert(sizeof(struct event_code_lines) == 40, "code_lines");
 _Static_assert(sizeof(struct event_symbol) == 40, "symbol");
 _Static_assert(sizeof(struct event_symbol_frame) == 8, "symbol_frame");

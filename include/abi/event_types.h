@@ -39,6 +39,8 @@ enum event_type {
 	EVENT_CENSUS_ARENA = 23,
 	/* struct event_alloc_weighted: a block that the process has sampled itself */
 	EVENT_ALLOC_WEIGHTED = 24,
+	/* struct event_unwind_file: a walk needs this file's table. Not in captures */
+	EVENT_UNWIND_FILE = 25,
 
 	/*
 	 * Perf maps have a stream of their own (bpf/perfmap.bpf.c), which also carries EXIT, EXEC

@@ -35,8 +35,8 @@ def compile_programs(folder):
     os.makedirs(folder)
     for name in PROGRAMS:
         source = os.path.join(sources, name + ".c")
-        command = [*COMPILE, names, "-o", os.path.join(folder, os.path.basename(name))]
-        subprocess.run([*command, source, "-ldl"], check=True)
+        output = os.path.join(folder, os.path.basename(name))
+        subprocess.run([*COMPILE, names, "-o", output, source, "-ldl"], check=True)
     source = os.path.join(sources, "native", "otel_program.c")
     command = [*COMPILE, names, "-DPRODUCER", "-o", os.path.join(folder, "otel_program"), source]
     subprocess.run([*command, "-ldl", "-lm"], check=True)

@@ -107,6 +107,8 @@ int attach_new(struct attach **out, const struct features *features, const struc
 					 THREADS_WITHOUT_STORAGE);
 		bpf_map__set_max_entries(attach->skeleton->maps.heap_walks_by_tid,
 					 THREADS_WITHOUT_STORAGE);
+		bpf_map__set_max_entries(attach->skeleton->maps.unwinds_by_tid,
+					 THREADS_WITHOUT_STORAGE);
 	}
 	if (!opts->sampling)
 		bpf_map__set_max_entries(attach->skeleton->maps.sampled, 1);
@@ -135,6 +137,7 @@ void attach_free(struct attach *attach)
 	free(attach->placed);
 	free(attach->usdt);
 	stream_close(attach->stream);
+	attach_unwind_unshare(attach);
 	alloc_bpf__destroy(attach->skeleton);
 	free(attach);
 }

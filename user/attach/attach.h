@@ -18,6 +18,7 @@
 #include "elf/elf_file.h"
 #include "links/features.h"
 #include "plan/plan.h"
+#include "unwind_load/store.h"
 
 #define ATTACH_PAGE_BYTES 4096u /* unit in which the kernel copies probed text */
 
@@ -79,6 +80,16 @@ void attach_forget(struct attach *attach, uint32_t tgid, uint32_t space_id);
  * ABI_WATCH_CHILDREN. 0, -errno.
  */
 int attach_follow(struct attach *attach, uint32_t tgid);
+/*
+ * The memory of the maps that unwind tables are loaded into, valid until attach_free(). To be
+ * called once. 0; -EOPNOTSUPP: this kernel's walks follow frame pointers; -errno.
+ */
+int attach_unwind_areas(struct attach *attach, struct unwind_areas *out);
+/* From now on stacks are walked by tables. */
+void attach_unwind_begin(struct attach *attach);
+/* As unwind_loader_opts.publish. */
+void attach_unwind_publish(struct attach *attach, const struct abi_unwind_key *key,
+			   uint32_t number);
 /*
  * Places every site of the plan in the process (all its threads, no other process) or, with pid -1,
  * in every process that has the file mapped, now or later. In the latter case the programs ignore

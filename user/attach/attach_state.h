@@ -31,6 +31,8 @@ struct attach {
 	/* what is in the map `usdt`; sets are never removed */
 	struct abi_usdt *usdt;
 	size_t usdt_count, usdt_capacity;
+	struct unwind_areas unwind;  /* NULL: not shared */
+	size_t unwind_bytes[4];
 };
 
 /*
@@ -41,6 +43,9 @@ int attach_usdt_index(struct attach *attach, const struct abi_usdt *arguments, u
 
 /* The number of links of everything that is placed. */
 size_t attach_links_count(const struct attach *attach);
+
+/* Removes the maps of unwind tables from this process's memory. */
+void attach_unwind_unshare(struct attach *attach);
 
 /* Invalidates what the programs cache about targets and their code objects. */
 static inline void attach_renew(struct attach *attach)

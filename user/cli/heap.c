@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "cli/cli.h"
+#include "cli/heap_choice.h"
 #include "heap/heap_types.h"
 #include "kernel/calls.h"
 #include "kernel/privileges.h"
@@ -18,15 +19,6 @@
 #include "text/json.h"
 #include "text/size.h"
 #include "text/text.h"
-
-enum heap_by { BY_TYPE, BY_CLASS };
-
-struct heap_choice {
-	struct report_choice output;
-	enum heap_by by;
-	struct target_set targets;
-	struct cli_arguments rest;
-};
 
 /* A process whose heap is read. */
 struct heap_process {
@@ -50,18 +42,37 @@ struct heap_view {
 	size_t count, shown;
 };
 
-enum { KEY_BY = 0x300 };
+enum { KEY_BY = 0x300, KEY_RETAINED, KEY_FREEZE };
 
 static const struct argp_option options[] = {
 	{"pid", 'p', "PID[,PID...]", 0,
 	 "these processes; with -c, their process ids in the container", 1},
 	{"container", 'c', "CONTAINER", 0,
 	 "the processes of a container, by name, ID or the beginning of either (repeatable)", 1},
-	{"by", KEY_BY, "KEY", 0, "type (default) or class, pymalloc's size classes", 2},
+	{"by", KEY_BY, "KEY", 0,
+	 "type (default), class (pymalloc's size classes), module, root, container or size", 2},
+	{"retained", KEY_RETAINED, NULL, 0, "by type: also what would be freed with the objects",
+	 2},
+	{"freeze", KEY_FREEZE, NULL, 0, "stop the process while its memory is copied", 2},
+	{"output", 'o', "FILE", 0, "also write the copied memory to FILE, a dump", 2},
 	{0},
 };
 
 static const struct argp_child children[] = {{&cli_output_argp, 0, NULL, 0}, {0}};
+
+static error_t by_parse(struct heap_choice *choice, const char *arg)
+{
+	static const char *const names[] = {"type", "class", "module", "root", "container", "size"};
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		if (!strcmp(arg, names[i])) {
+			choice->by = (enum heap_by)i;
+			return 0;
+		}
+	error_print(error_set(-EINVAL, "\"%s\" is not one of its values", arg),
+		    "type, class, module, root, container or size", "--by");
+	return CLI_REPORTED;
+}
 
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
@@ -83,15 +94,15 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	case 'c':
 		return -target_set_container(&choice->targets, arg);
 	case KEY_BY:
-		if (!strcmp(arg, "type"))
-			choice->by = BY_TYPE;
-		else if (!strcmp(arg, "class"))
-			choice->by = BY_CLASS;
-		else {
-			error_print(error_set(-EINVAL, "\"%s\" is not one of its values", arg),
-				    "type or class", "--by");
-			return CLI_REPORTED;
-		}
+		return by_parse(choice, arg);
+	case KEY_RETAINED:
+		choice->retained = 1;
+		return 0;
+	case KEY_FREEZE:
+		choice->freeze = 1;
+		return 0;
+	case 'o':
+		choice->out = arg;
 		return 0;
 	}
 	return cli_parse_arguments(key, state, &choice->rest);
@@ -339,25 +350,29 @@ int cli_heap(int argc, char **argv)
 	static const struct argp argp = {
 		.options = options,
 		.parser = parse,
-		.args_doc = "-p PID\n-c CONTAINER",
+		.args_doc = "-p PID\n-c CONTAINER\nDUMP\nwhy TYPE|ADDR [DUMP]\n"
+			    "holders TYPE|ADDR [DUMP]\nshow ADDR [DUMP]\n"
+			    "diff OLD NEW [LATER]",
 		.doc = "Prints what is on the heap of running Pythons, by the types of their "
-		       "objects. Each heap is read from outside: the process is not stopped, and "
-		       "no probe is placed.",
+		       "objects, and what keeps them alive. The heap is read from outside: no "
+		       "probe is placed, and the process is stopped only with --freeze.",
 		.children = children,
 	};
 	struct heap_choice choice = {0};
 	int status;
 
 	report_choice_default(&choice.output);
+	choice.output.graphs = 1;
 	status = cli_parse(&argp, argc, argv, 0, &choice);
 	if (status) {
 		status = status < 0 ? EXIT_DONE : status;
 	} else if (choice.output.format == FORMAT_CSV) {
 		cli_reject("--format", "csv", NULL);
 		status = EXIT_USAGE;
-	} else if (target_set_is_empty(&choice.targets) || choice.rest.count) {
-		error_print(error_set(-EINVAL, choice.rest.count ? "it takes no arguments"
-								 : "no target is named"),
+	} else if (heap_is_question(&choice)) {
+		status = heap_answer(&choice);
+	} else if (target_set_is_empty(&choice.targets)) {
+		error_print(error_set(-EINVAL, "no target is named"),
 			    "tracer heap -p PID, or tracer heap -c CONTAINER", "heap");
 		status = EXIT_USAGE;
 	} else {

@@ -21,7 +21,7 @@
 #define DWZ        "/.dwz/"
 /* largest debug file whose checksum is computed, bytes */
 #define CHECKSUM_MAX ((off_t)512 << 20)
-/* the same in an untrusted root, where a target chooses the size */
+/* the same where a target chooses the size: in an untrusted root, and beside its own file */
 #define CHECKSUM_UNTRUSTED_MAX ((off_t)64 << 20)
 #define LINK_MAX               8192u /* bytes of .gnu_debuglink or .gnu_debugaltlink */
 #define PIECE_BYTES            (64u * 1024)
@@ -32,14 +32,19 @@ struct debug_dir {
 	/* descriptor of an untrusted root, within which names are resolved; -1: our root */
 	int root;
 	const char *base; /* directory */
+	/* 1: the debug file may also lie beside the file, which the target may have put there */
+	int beside;
 };
 
-/* Returns a descriptor of a regular file, or -errno. */
+/*
+ * Returns a descriptor of a regular file, or -errno. Beside a target's file, a link could lead to a
+ * file that its owner may not read.
+ */
 static int open_regular(const struct debug_dir *dir, const char *name)
 {
-	return dir->root < 0
-		       ? regular_open(AT_FDCWD, name, 0)
-		       : regular_open(dir->root, name, RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS);
+	if (dir->root >= 0)
+		return regular_open(dir->root, name, RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS);
+	return regular_open(AT_FDCWD, name, dir->beside ? RESOLVE_NO_SYMLINKS : 0);
 }
 
 static int open_elf(struct elf_debug *out, const struct debug_dir *dir, const char *name)
@@ -174,25 +179,39 @@ static int has_checksum(int fd, uint32_t expected, off_t bytes_max)
 	return offset && n == 0 && checksum == expected;
 }
 
-static int open_by_link(struct elf_debug *out, const struct debug_dir *dir, Elf *elf,
-			const char *path)
+/* Is it the file that the link means? One that is too large to be summed is, by its build id. */
+static int is_linked(const struct elf_debug *debug, uint32_t checksum, off_t bytes_max,
+		     const char *build_id)
 {
-	const char *slash = strrchr(path, '/');
+	char found[ELF_BUILD_ID_HEX_MAX];
+	struct stat st;
+
+	if (has_checksum(debug->fd, checksum, bytes_max))
+		return 1;
+	elf_section_build_id(debug->elf, found);
+	return !fstat(debug->fd, &st) && st.st_size > bytes_max && *found &&
+	       !strcmp(found, build_id);
+}
+
+/* Opens the file in a folder that ends with below, of which bytes count. */
+static int open_linked(struct elf_debug *out, const struct debug_dir *dir, Elf *elf,
+		       const char *build_id, const char *folder, int bytes, const char *below)
+{
+	off_t bytes_max = dir->root < 0 && !dir->beside ? CHECKSUM_MAX : CHECKSUM_UNTRUSTED_MAX;
 	struct elf_debug debug;
 	uint32_t checksum;
 	const char *link;
 	char *name;
 	int err;
 
-	/* The target chooses the path: it must not leave the root. */
-	if (path[0] != '/' || strstr(path, "/../") || read_link(elf, &link, &checksum))
+	if (read_link(elf, &link, &checksum))
 		return -ENOENT;
-	if (asprintf(&name, "%s%.*s/%s", dir->base, (int)(slash - path), path, link) < 0)
+	if (asprintf(&name, "%s%.*s%s/%s", dir->beside ? "" : dir->base, bytes, folder, below,
+		     link) < 0)
 		return -ENOMEM;
 	err = open_elf(&debug, dir, name);
-	if (!err && !has_checksum(debug.fd, checksum,
-				  dir->root < 0 ? CHECKSUM_MAX : CHECKSUM_UNTRUSTED_MAX)) {
-		log_debug("%s: another checksum than .gnu_debuglink of %s", name, path);
+	if (!err && !is_linked(&debug, checksum, bytes_max, build_id)) {
+		log_debug("%s: another checksum than .gnu_debuglink says", name);
 		elf_debug_close(&debug);
 		err = -ENOENT;
 	}
@@ -202,14 +221,35 @@ static int open_by_link(struct elf_debug *out, const struct debug_dir *dir, Elf 
 	return err;
 }
 
+/* In the order of gdb: beside the file, in .debug/, in the directory of debug files. */
+static int open_by_link(struct elf_debug *out, const struct debug_dir *dir, Elf *elf,
+			const char *build_id, const char *path)
+{
+	struct debug_dir far = *dir;
+	const char *slash = strrchr(path, '/');
+	int bytes, err = -ENOENT;
+
+	/* The target chooses the path: it must not leave the root. */
+	if (path[0] != '/' || strstr(path, "/../"))
+		return -ENOENT;
+	bytes = (int)(slash - path);
+	far.beside = 0;
+	if (dir->beside)
+		err = open_linked(out, dir, elf, build_id, path, bytes, "");
+	if (dir->beside && err)
+		err = open_linked(out, dir, elf, build_id, path, bytes, "/.debug");
+	return err ? open_linked(out, &far, elf, build_id, path, bytes, "") : 0;
+}
+
 int elf_debug_open(struct elf_debug *out, Elf *elf, const char *build_id, const char *path,
 		   const char *root)
 {
-	const struct debug_dir dir = {.root = -1, .base = root ? root : DEBUG_ROOT};
+	const struct debug_dir dir = {
+		.root = -1, .base = root ? root : DEBUG_ROOT, .beside = !root};
 	int err = open_by_build_id(out, &dir, build_id);
 
 	if (err)
-		err = open_by_link(out, &dir, elf, path);
+		err = open_by_link(out, &dir, elf, build_id, path);
 	if (err && !root)
 		err = open_fetched(out, build_id);
 	return err ? -ENOENT : 0;
@@ -218,11 +258,11 @@ int elf_debug_open(struct elf_debug *out, Elf *elf, const char *build_id, const 
 int elf_debug_open_in(struct elf_debug *out, Elf *elf, const char *build_id, const char *path,
 		      int root)
 {
-	const struct debug_dir dir = {.root = root, .base = DEBUG_ROOT};
+	const struct debug_dir dir = {.root = root, .base = DEBUG_ROOT, .beside = 1};
 	int err = open_by_build_id(out, &dir, build_id);
 
 	if (err)
-		err = open_by_link(out, &dir, elf, path);
+		err = open_by_link(out, &dir, elf, build_id, path);
 	return err ? -ENOENT : 0;
 }
 

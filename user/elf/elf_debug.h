@@ -13,15 +13,16 @@ struct elf_debug {
 /*
  * Looks for ROOT/.build-id/xx/yyyy.debug with the same build id, then for the file that
  * .gnu_debuglink of elf names, in ROOT + directory of path, with the same checksum. root: NULL for
- * /usr/lib/debug and, by build id, the cache of debuginfod's clients ($DEBUGINFOD_CACHE_PATH, else
+ * /usr/lib/debug, before it (for .gnu_debuglink) the directory of path and .debug/ in it, without
+ * symbolic links, and, by build id, the cache of debuginfod's clients ($DEBUGINFOD_CACHE_PATH, else
  * debuginfod_client in $XDG_CACHE_HOME or ~/.cache), without network. build_id in hex, "" for none.
  * A file that does not match counts as absent. 0, close with elf_debug_close(); -ENOENT.
  */
 int elf_debug_open(struct elf_debug *out, Elf *elf, const char *build_id, const char *path,
 		   const char *root);
 /*
- * The same in usr/lib/debug of an untrusted root, given by a descriptor: links are resolved within
- * it.
+ * The same in usr/lib/debug of an untrusted root, and beside path in it. The root is given by a
+ * descriptor: links are resolved within it.
  */
 int elf_debug_open_in(struct elf_debug *out, Elf *elf, const char *build_id, const char *path,
 		      int root);

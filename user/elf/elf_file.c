@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/error.h"
@@ -102,6 +103,7 @@ int elf_file_open(struct elf_file **out, int fd, const char *path, const char *d
 		return -ENOMEM;
 	file->fd = -1;
 	file->debug_err = 1;
+	file->debugdata_err = -ENOENT;
 	file->dwarf_err = 1;
 	file->imports_err = 1;
 	file->dwarf_fd = -1;
@@ -157,6 +159,8 @@ void elf_file_forget(struct elf_file *file)
 	handle_renew(&file->elf, file->fd);
 	if (!file->debug_err)
 		handle_renew(&file->debug.elf, file->debug.fd);
+	if (!file->debugdata_err)
+		handle_renew(&file->debugdata.elf, file->debugdata.fd);
 }
 
 struct elf_file *elf_file_share(struct elf_file *file)
@@ -186,7 +190,10 @@ void elf_file_close(struct elf_file *file)
 size_t elf_file_symbol_memory(const struct elf_file *file)
 {
 	size_t bytes = 0;
+	struct stat st;
 
+	if (!file->debugdata_err && !fstat(file->debugdata.fd, &st))
+		bytes = (size_t)st.st_size;
 	for (int i = 0; i < ELF_SOURCES; i++) {
 		const struct elf_symbols *table = &file->tables[i];
 
@@ -222,6 +229,13 @@ int elf_file_load_table(struct elf_file *file, int source)
 		return *err;
 	for (int i = 0; i < ELF_SOURCES; i++)
 		left -= file->tables[i].count;
+	if (source == ELF_FROM_DEBUGDATA) {
+		*err = elf_file_load_debugdata(file);
+		if (!*err)
+			*err = elf_symbols_load(&file->tables[source], file->debugdata.elf,
+						SHT_SYMTAB, left);
+		return *err;
+	}
 	if (source != ELF_FROM_DEBUG_FILE) {
 		*err = elf_symbols_load(&file->tables[source], file->elf,
 					source == ELF_FROM_DYNSYM ? SHT_DYNSYM : SHT_SYMTAB, left);

@@ -19,7 +19,7 @@ struct elf_symbol {
 	const char *name; /* borrowed until elf_file_forget() or elf_file_close() */
 	uint64_t vaddr;   /* for a TLS symbol: offset in the TLS segment */
 	uint64_t size;    /* 0: unknown */
-	enum { ELF_FROM_DYNSYM, ELF_FROM_SYMTAB, ELF_FROM_DEBUG_FILE } source;
+	enum { ELF_FROM_DYNSYM, ELF_FROM_SYMTAB, ELF_FROM_DEBUG_FILE, ELF_FROM_DEBUGDATA } source;
 	unsigned function : 1, tls : 1, ifunc : 1;
 };
 
@@ -32,8 +32,8 @@ struct elf_symbol {
 int elf_file_open(struct elf_file **out, int fd, const char *path, const char *debug_root);
 /*
  * The same in a process dedicated to reading symbols: it also reads tables that are too large to
- * search beside other work. debug_fd: the debug file, -1 for none; no other is searched. Takes
- * ownership of both only on success.
+ * search beside other work, and those that the file carries packed (.gnu_debugdata). debug_fd: the
+ * debug file, -1 for none; no other is searched. Takes ownership of both only on success.
  */
 int elf_file_open_apart(struct elf_file **out, int fd, int debug_fd);
 /* Adds an owner; each owner closes the file. Returns file. */

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "elf/elf_debugdata.h"
 #include "elf/elf_file_state.h"
 
 int elf_file_load_debug(struct elf_file *file)
@@ -11,6 +12,13 @@ int elf_file_load_debug(struct elf_file *file)
 		file->debug_err = elf_debug_open(&file->debug, file->elf, file->build_id,
 						 file->path, file->debug_root);
 	return file->debug_err;
+}
+
+int elf_file_load_debugdata(struct elf_file *file)
+{
+	if (file->debugdata_err > 0)
+		file->debugdata_err = elf_debugdata_open(&file->debugdata, file->elf);
+	return file->debugdata_err;
 }
 
 int elf_file_debug_fd(struct elf_file *file)
@@ -27,6 +35,7 @@ int elf_file_open_apart(struct elf_file **out, int fd, int debug_fd)
 	if (err)
 		return err;
 	file->symbols_max = ELF_SYMBOLS_MAX;
+	file->debugdata_err = 1;
 	file->debug_err =
 		debug_fd < 0 ? -ENOENT : elf_section_begin(&file->debug.elf, debug_fd, &bytes);
 	if (!file->debug_err)
@@ -92,4 +101,6 @@ void elf_file_close_debug(struct elf_file *file)
 		elf_debug_close(&file->alternate);
 	if (!file->debug_err)
 		elf_debug_close(&file->debug);
+	if (!file->debugdata_err)
+		elf_debug_close(&file->debugdata);
 }

@@ -9,7 +9,7 @@
 #include "elf/elf_section.h"
 #include "elf/elf_symbols.h"
 
-#define ELF_SOURCES 3 /* symbol sources, numbered as elf_symbol.source */
+#define ELF_SOURCES 4 /* symbol sources, numbered as elf_symbol.source */
 
 struct elf_file {
 	unsigned int owners; /* in addition to the first */
@@ -33,6 +33,9 @@ struct elf_file {
 	struct elf_debug debug;
 	int debug_err; /* 1: not searched yet; 0: open; -ENOENT */
 
+	struct elf_debug debugdata; /* unpacked .gnu_debugdata */
+	int debugdata_err;          /* 1: not unpacked yet; 0: open; -ENOENT, -ENOEXEC, … */
+
 	struct elf_debug alternate; /* common part (dwz) for the file with the DWARF */
 	int dwarf_err;              /* 1: not searched yet; 0: found; -ENOENT */
 	int dwarf_fd, alternate_fd; /* borrowed from fd, debug and alternate; -1: none */
@@ -44,6 +47,8 @@ const GElf_Phdr *elf_file_find_segment(const struct elf_file *file, uint32_t typ
 int elf_file_load_table(struct elf_file *file, int source);
 /* Searches the debug file, once. 0: it is open; -ENOENT. */
 int elf_file_load_debug(struct elf_file *file);
+/* Unpacks .gnu_debugdata, once, in a process dedicated to it. 0: it is open; its error. */
+int elf_file_load_debugdata(struct elf_file *file);
 void elf_file_close_debug(struct elf_file *file);
 
 #endif

@@ -25,34 +25,6 @@ enum encoding {
 	ENCODING_UNKNOWN = 0xff,
 };
 
-struct reader {
-	const uint8_t *bytes;
-	size_t at, end;
-	int failed;
-};
-
-static uint8_t take_byte(struct reader *reader)
-{
-	reader->failed |= reader->at >= reader->end;
-	return reader->failed ? 0 : reader->bytes[reader->at++];
-}
-
-static uint64_t take(struct reader *reader, size_t bytes)
-{
-	uint64_t value = 0;
-
-	for (size_t i = 0; i < bytes; i++)
-		value |= (uint64_t)take_byte(reader) << 8 * i;
-	return value;
-}
-
-/* Skips a LEB128 number. */
-static void skip_leb(struct reader *reader)
-{
-	while (take_byte(reader) & 0x80)
-		;
-}
-
 /* Bytes of an address; 0: unknown encoding. */
 static size_t encoding_bytes(uint8_t encoding)
 {
@@ -69,50 +41,61 @@ static size_t encoding_bytes(uint8_t encoding)
 	}
 }
 
-/* Encoding of the addresses in the FDEs of a CIE; reader.at is after the id of the CIE. */
-static uint8_t cie_encoding(struct reader reader)
+/* The augmentation data that the letters of the augmentation string announce. */
+static void common_augment(struct elf_frame_common *common, const uint8_t *letters,
+			   struct elf_reader *reader)
 {
-	const uint8_t *augmentation;
-	uint8_t version = take_byte(&reader), encoding;
-
-	augmentation = reader.bytes + reader.at;
-	while (take_byte(&reader))
-		;
-	if (reader.failed || (version != 1 && version != 3))
-		return ENCODING_UNKNOWN;
-	if (!*augmentation)
-		return ENCODING_ABSOLUTE;
-	if (*augmentation++ != 'z')
-		return ENCODING_UNKNOWN;
-	skip_leb(&reader); /* alignment of code, and of data */
-	skip_leb(&reader);
-	if (version == 1)
-		take_byte(&reader); /* the return address register */
-	else
-		skip_leb(&reader);
-	skip_leb(&reader); /* length of the augmentation data */
-	for (; *augmentation && !reader.failed; augmentation++) {
-		if (*augmentation == 'R')
-			encoding = take_byte(&reader);
-		if (*augmentation == 'R')
-			return reader.failed ? ENCODING_UNKNOWN : encoding;
-		if (*augmentation == 'L')
-			take_byte(&reader);
-		else if (*augmentation == 'P')
-			take(&reader, encoding_bytes(take_byte(&reader)));
+	for (; *letters && !reader->failed; letters++) {
+		if (*letters == 'R')
+			common->encoding = elf_take_byte(reader);
+		else if (*letters == 'L')
+			elf_take_byte(reader);
+		else if (*letters == 'P')
+			elf_take(reader, encoding_bytes(elf_take_byte(reader)));
+		else if (*letters == 'S')
+			common->signal = 1;
+		else
+			break; /* what follows is not known */
 	}
-	return ENCODING_ABSOLUTE;
 }
 
-/* The first address of an FDE, at reader; 0: unknown. */
-static uint64_t entry_start(struct reader *reader, uint8_t encoding, uint64_t vaddr)
+/* reader.at is after the id of the CIE, reader.end its end. Encoding UNKNOWN: it is damaged. */
+static struct elf_frame_common common_decode(struct elf_reader reader)
+{
+	struct elf_frame_common common = {.encoding = ENCODING_ABSOLUTE, .code_end = reader.end};
+	static const struct elf_frame_common unknown = {.encoding = ENCODING_UNKNOWN};
+	uint8_t version = elf_take_byte(&reader);
+	const uint8_t *letters = reader.bytes + reader.at;
+
+	while (elf_take_byte(&reader))
+		;
+	if (reader.failed || (version != 1 && version != 3) || (*letters && *letters != 'z'))
+		return unknown;
+	common.code_align = elf_take_uleb(&reader);
+	common.data_align = elf_take_sleb(&reader);
+	common.return_register = version == 1 ? elf_take_byte(&reader) : elf_take_uleb(&reader);
+	common.code = reader.at;
+	if (*letters) {
+		uint64_t bytes = elf_take_uleb(&reader);
+		struct elf_reader data = reader;
+
+		common.augmented = 1;
+		common_augment(&common, letters + 1, &data);
+		elf_skip(&reader, bytes);
+		common.code = reader.at;
+		reader.failed |= data.failed;
+	}
+	return reader.failed ? unknown : common;
+}
+
+uint64_t elf_frames_address(struct elf_reader *reader, uint8_t encoding, uint64_t vaddr)
 {
 	size_t bytes = encoding_bytes(encoding), at = reader->at;
 	uint64_t value;
 
 	if (!bytes || encoding & ~(ENCODING_FORMAT | ENCODING_RELATIVE))
 		return 0;
-	value = take(reader, bytes);
+	value = elf_take(reader, bytes);
 	if (bytes == 4 && (encoding & ENCODING_FORMAT) == ENCODING_SIGNED4)
 		value = (uint64_t)(int64_t)(int32_t)value;
 	if (reader->failed || !value)
@@ -120,40 +103,79 @@ static uint64_t entry_start(struct reader *reader, uint8_t encoding, uint64_t va
 	return encoding & ENCODING_RELATIVE ? vaddr + at + value : value;
 }
 
-size_t elf_frames_decode(const uint8_t *bytes, size_t size, uint64_t vaddr, uint64_t *starts,
-			 size_t capacity)
+/* Decodes the CIE at an offset of the section, if it is not the one of the previous entry. */
+static void common_find(struct elf_frames_cursor *cursor, size_t at)
 {
-	struct reader reader = {.bytes = bytes, .end = size};
-	size_t cie = SIZE_MAX, count = 0;
-	uint8_t encoding = ENCODING_UNKNOWN;
+	struct elf_reader reader = {.bytes = cursor->bytes, .at = at, .end = cursor->size};
+	uint64_t length = elf_take(&reader, 4);
 
-	while (size - reader.at >= 8) {
-		uint64_t length = take(&reader, 4), id, start;
+	if (cursor->common_at == at + 1)
+		return;
+	cursor->common_at = at + 1;
+	cursor->common.encoding = ENCODING_UNKNOWN;
+	if (length < 8 || length > cursor->size - reader.at)
+		return;
+	reader.end = reader.at + length;
+	if (!elf_take(&reader, 4))
+		cursor->common = common_decode(reader);
+}
+
+/* Decodes an FDE; reader.at is after its id. 0: its address is not known. */
+static int frame_decode(const struct elf_frames_cursor *cursor, struct elf_reader reader,
+			struct elf_frame *out)
+{
+	struct elf_frame frame = {.common = cursor->common, .code_end = reader.end};
+	uint8_t encoding = frame.common.encoding;
+
+	frame.vaddr = elf_frames_address(&reader, encoding, cursor->vaddr);
+	if (!frame.vaddr)
+		return 0;
+	frame.bytes = elf_take(&reader, encoding_bytes(encoding));
+	if (frame.common.augmented)
+		elf_skip(&reader, elf_take_uleb(&reader));
+	frame.code = reader.at;
+	if (reader.failed)
+		frame.bytes = 0;
+	*out = frame;
+	return 1;
+}
+
+int elf_frames_next(struct elf_frames_cursor *cursor, struct elf_frame *out)
+{
+	while (cursor->size - cursor->at >= 8) {
+		struct elf_reader reader = {
+			.bytes = cursor->bytes, .at = cursor->at, .end = cursor->size};
+		uint64_t length = elf_take(&reader, 4), id;
 		size_t body = reader.at;
 
+		cursor->at = body;
 		/* The terminator of one object file; more may follow. */
 		if (!length)
 			continue;
-		if (length == LONG_LENGTH || length < 4 || length > size - body)
+		if (length == LONG_LENGTH || length < 4 || length > cursor->size - body)
 			break;
-		reader.end = body + length;
-		id = take(&reader, 4);
-		if (id && id <= body) {
-			/* Most entries have the same CIE as the previous one. */
-			if (cie != body - id) {
-				struct reader of = {.bytes = bytes, .at = body - id, .end = size};
-
-				cie = body - id;
-				encoding = take(&of, 4) < 8 || take(&of, 4) ? ENCODING_UNKNOWN
-									    : cie_encoding(of);
-			}
-			start = entry_start(&reader, encoding, vaddr);
-			if (start && count < capacity)
-				starts[count] = start;
-			count += start != 0;
-		}
-		reader = (struct reader){.bytes = bytes, .at = body + length, .end = size};
+		reader.end = cursor->at = body + length;
+		id = elf_take(&reader, 4);
+		if (!id || id > body)
+			continue;
+		common_find(cursor, body - id);
+		if (frame_decode(cursor, reader, out))
+			return 1;
 	}
+	cursor->at = cursor->size;
+	return 0;
+}
+
+size_t elf_frames_decode(const uint8_t *bytes, size_t size, uint64_t vaddr, uint64_t *starts,
+			 size_t capacity)
+{
+	struct elf_frames_cursor cursor = {.bytes = bytes, .size = size, .vaddr = vaddr};
+	struct elf_frame frame;
+	size_t count = 0;
+
+	for (; elf_frames_next(&cursor, &frame); count++)
+		if (count < capacity)
+			starts[count] = frame.vaddr;
 	return count;
 }
 

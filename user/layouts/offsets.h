@@ -37,6 +37,46 @@ struct heap_offsets {
 	uint32_t count_flags;
 };
 
+/*
+ * Which words of an object are references, for user/graph/. Offsets in bytes within the structure
+ * that the prefix names; ABI_NONE: the version has no such field. Other words of these objects, and
+ * those of other types, need no entry: they are inspected word by word.
+ */
+struct object_offsets {
+	uint16_t dict_used, dict_keys, dict_values;
+	/*
+	 * PyDictKeysObject; keys_size is a number of slots up to 3.10, the byte dk_log2_size from
+	 * 3.11 on
+	 */
+	uint16_t keys_size, keys_index_log2, keys_kind, keys_count, keys_indices;
+	uint16_t values_first; /* of PyDictValues (3.11+) */
+	uint16_t list_items, list_capacity, tuple_items;
+	uint16_t set_mask, set_table, set_small;
+	uint16_t type_dict, type_bases, type_mro, type_base, type_subclasses, type_cache,
+		type_members, type_dictoffset, type_weaklist, type_finalize;
+	uint16_t heaptype_bytes; /* sizeof(PyHeapTypeObject) */
+	uint16_t heaptype_name, heaptype_slots, heaptype_qualname, heaptype_keys, heaptype_module;
+	uint16_t weakref_object, weakref_callback;
+	uint16_t function_code, function_defaults, function_kwdefaults, function_closure,
+		function_name, function_globals;
+	uint16_t cell_value;
+	uint16_t method_function, method_self;
+	uint16_t module_dict, module_def;
+	uint16_t view_object; /* memoryview: the word that borrows */
+	/*
+	 * PyFrameObject. Its variables and stack follow at frame_locals up to 3.10, its own
+	 * _PyInterpreterFrame from 3.11 on. frame_stack_top is a pointer up to 3.9, an int in 3.10.
+	 */
+	uint16_t frame_locals, frame_stack_base, frame_stack_top, frame_generator, frame_inner;
+	/* _PyInterpreterFrame; inner_stack_top is an int up to 3.13, a pointer from 3.14 on */
+	uint16_t inner_locals, inner_object, inner_slots, inner_function, inner_stack_top;
+	uint16_t generator_frame, generator_state, generator_name;
+	uint16_t generator_cleared; /* value of generator_state: the frame holds nothing */
+	uint16_t code_slots, code_slot_names, code_variables, code_cached, code_stack,
+		code_weaklist;
+	uint32_t interp_bytes, tstate_bytes; /* sizes of PyInterpreterState, PyThreadState */
+};
+
 /* Fields that 3.13 and later export in _Py_DebugOffsets. */
 enum own_field {
 	OWN_INTERPRETERS_HEAD,
@@ -68,6 +108,7 @@ struct python_offsets {
 	uint32_t gil_tstate;
 	struct abi_offsets abi;
 	struct heap_offsets heap;
+	struct object_offsets objects;
 };
 
 /* The layout of a version (major << 8 | minor), built with Py_DEBUG or not; NULL: unknown. */

@@ -108,7 +108,7 @@ int member_announce(struct session *session, struct member *member, const char *
 			   .tgid = member->pid,
 			   .tid = member->pid},
 		.python_version = member->runtime.version_hex,
-		.nframe = session->opts.nframe,
+		.nframe = session_nframe(&session->opts, member->layers),
 		.realtime_ns = clock_ns(CLOCK_REALTIME) - (clock_ns(CLOCK_MONOTONIC) - time_ns),
 		.from_start = from_start,
 		.mode = member->mode | member_mode_flags(member),

@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "abi/events.h"
 #include "base/outfile.h"
 #include "process_plan/plan_target.h"
 
@@ -16,7 +17,7 @@
 enum session_backend { SESSION_BACKEND_BEST, SESSION_BACKEND_MULTI, SESSION_BACKEND_PERF };
 
 struct session_opts {
-	uint32_t nframe;   /* 1-128 */
+	uint32_t nframe;   /* 1-128; 0: session_nframe() chooses */
 	size_t ring_bytes; /* 0: the default */
 	enum session_backend backend;
 	int freeze;      /* stop the target while its heap is walked for a report */
@@ -42,5 +43,11 @@ struct session_end {
 	uint64_t probes_ns;  /* how long removing the probes took */
 	uint64_t names_ns;   /* how long the last lookups of names took */
 };
+
+/* The limit of frames for a process with these layers: native stacks are deeper than Python's. */
+static inline uint32_t session_nframe(const struct session_opts *opts, uint32_t layers)
+{
+	return opts->nframe ? opts->nframe : layers & 1u << EVENT_LAYER_PYTHON ? 16 : 64;
+}
 
 #endif

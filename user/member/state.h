@@ -15,6 +15,7 @@
 #include "trace/trace.h"
 #include "trial/hit_cost.h"
 #include "trial/seccomp.h"
+#include "unwind_load/loader.h"
 
 /* Records drained at once; then the time and the ends of processes are checked. */
 #define SESSION_DRAIN_BATCH (1u << 16)
@@ -26,6 +27,7 @@ struct session {
 	struct plan_caches plans;
 	struct symbols *symbols; /* NULL: no native frame has been seen */
 	struct names_time names_time;
+	struct unwind_loader *unwind; /* NULL: native stacks are walked by frame pointers */
 	struct trace *trace;
 	struct member **members;
 	size_t count, member_capacity;

@@ -12,6 +12,7 @@
 #include "elf/elf_file.h"
 #include "elf/elf_usdt.h"
 #include "native/usdt_arguments.h"
+#include "native/usdt_frame.h"
 #include "plan/plan_symbol.h"
 
 #define NOP         0x90
@@ -19,6 +20,7 @@
 
 struct planner {
 	struct elf_file *file;
+	struct inline_decoder decoder;
 	uint64_t library, library_end; /* the code of an allocator's library; 0, 0: it is none */
 	struct plan plan;
 	size_t allocs, frees;
@@ -42,24 +44,38 @@ static uint32_t within_32(uint64_t bytes)
 	return bytes < UINT32_MAX ? (uint32_t)bytes : UINT32_MAX;
 }
 
+/* Of functions with more code before the probe nothing is known. */
+static void frame_find(struct planner *planner, uint64_t vaddr, uint64_t entry,
+		       struct abi_usdt *usdt)
+{
+	uint8_t code[USDT_FRAME_CODE];
+	size_t count = (size_t)(vaddr - entry);
+
+	if (count <= sizeof(code) && elf_file_read(planner->file, entry, code, count) == (int)count)
+		usdt_frame_find(&planner->decoder, code, count, entry, usdt);
+}
+
 /* The producer's own code around the probe. */
-static void code_find(const struct planner *planner, uint64_t vaddr, struct abi_usdt *usdt)
+static void code_find(struct planner *planner, uint64_t vaddr, struct abi_usdt *usdt)
 {
 	struct elf_symbol function;
+	int is_named = !elf_file_symbol_at(planner->file, vaddr, &function) &&
+		       vaddr - function.vaddr < function.size;
 
 	if (vaddr >= planner->library && vaddr < planner->library_end) {
 		usdt->before = within_32(vaddr - planner->library);
 		usdt->behind = within_32(planner->library_end - vaddr);
-	} else if (!elf_file_symbol_at(planner->file, vaddr, &function) &&
-		   vaddr - function.vaddr < function.size) {
+	} else if (is_named) {
 		usdt->before = within_32(vaddr - function.vaddr);
 		usdt->behind = within_32(function.vaddr + function.size - vaddr);
 	}
+	if (is_named)
+		frame_find(planner, vaddr, function.vaddr, usdt);
 }
 
 /* Why the probe cannot be placed; NULL: it can, and *site is complete. */
-static const char *site_fill(const struct planner *planner, const struct elf_usdt *probe,
-			     int is_alloc, struct plan_site *site)
+static const char *site_fill(struct planner *planner, const struct elf_usdt *probe, int is_alloc,
+			     struct plan_site *site)
 {
 	const struct usdt_symbols symbols = {variable_find, planner->file, probe->vaddr};
 	uint8_t code;
@@ -146,10 +162,13 @@ static void library_find(struct planner *planner)
 int plan_provider(struct elf_file *file, struct plan *plan)
 {
 	struct planner planner = {.file = file};
-	int err;
+	int err = inline_decoder_open(&planner.decoder);
 
+	if (err)
+		return err;
 	library_find(&planner);
 	err = elf_file_usdt(file, probe_take, &planner);
+	inline_decoder_close(&planner.decoder);
 	if (err == -ENOMEM)
 		goto out;
 	if (err) {

@@ -59,8 +59,8 @@ static const struct argp_option options[] = {
 	 "trace only these processes with their present programs: neither the children that they "
 	 "fork nor the programs that they exec",
 	 1},
-	{"nframe", 'n', "N", 0, "frames kept of a traceback, most recent first (1-128, default 16)",
-	 2},
+	{"nframe", 'n', "N", 0,
+	 "frames kept of a traceback, most recent first (1-128, default 16, without Python 64)", 2},
 	{"mode", 'm', "MODE", 0,
 	 "census: allocations are traced, and heap walks find which blocks are live (default); "
 	 "exact: "
@@ -346,7 +346,6 @@ int trace_options_parse(int argc, char **argv, struct trace_options *out)
 	int status;
 
 	memset(out, 0, sizeof(*out));
-	out->session.nframe = 16;
 	out->session.watch = ABI_WATCH_CHILDREN;
 	out->session.budget = BUDGET_DEFAULT;
 	out->session.plan.python.mode = EVENT_MODE_CENSUS;

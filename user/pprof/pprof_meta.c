@@ -53,6 +53,19 @@ struct meta_field {
 		"unknown_" name "_bytes", offsetof(struct snapshot_meta, unknown[reason].bytes),   \
 			sizeof(uint64_t), 0, KNOWN                                                 \
 	}
+#define STACK_END(name, reason, when)                                                              \
+	{                                                                                          \
+		"stacks_" name, offsetof(struct snapshot_meta, stack_ends.reasons[reason]),        \
+			sizeof(uint64_t), 0, when                                                  \
+	}
+#define STACK_END_FILE(name, index)                                                                \
+	{"stacks_" name, offsetof(struct snapshot_meta, stack_ends.files[index].path),             \
+	 STACK_ENDS_PATH, 1, KNOWN},                                                               \
+	{                                                                                          \
+		"stacks_" name "_count",                                                           \
+			offsetof(struct snapshot_meta, stack_ends.files[index].stacks),            \
+			sizeof(uint64_t), 0, KNOWN                                                 \
+	}
 #define TEXT(field)                                                                                \
 	{                                                                                          \
 #field, offsetof(struct snapshot_meta, field),                                     \
@@ -83,7 +96,7 @@ static const struct meta_field meta_fields[] = {
 	NUMBER(layer),
 	NUMBER(frames_unnamed),
 	NUMBER(frames_slow),
-	NUMBER(stacks_cut),
+	STACK_END("cut", ABI_UNWIND_CUT_FRAME, ALWAYS),
 	NUMBER(rounded_blocks),
 	NUMBER(sample_bytes),
 	NUMBER(self_sampled),
@@ -153,6 +166,20 @@ static const struct meta_field meta_fields[] = {
 	LATER(windows.old_unseen_bytes, 0, KNOWN),
 	LATER(has_exited, 0, KNOWN),
 	LATER(wait_status, 0, KNOWN),
+	{"stacks_whole", offsetof(struct snapshot_meta, stack_ends.whole), sizeof(uint64_t), 0,
+	 KNOWN},
+	STACK_END("cut_table", ABI_UNWIND_CUT_TABLE, KNOWN),
+	STACK_END("cut_row", ABI_UNWIND_CUT_ROW, KNOWN),
+	STACK_END("cut_rule", ABI_UNWIND_CUT_RULE, KNOWN),
+	STACK_END("cut_code", ABI_UNWIND_CUT_CODE, KNOWN),
+	STACK_END("cut_read", ABI_UNWIND_CUT_READ, KNOWN),
+	STACK_END("cut_bounds", ABI_UNWIND_CUT_BOUNDS, KNOWN),
+	STACK_END("cut_signal", ABI_UNWIND_CUT_SIGNAL, KNOWN),
+	STACK_END("cut_return", ABI_UNWIND_CUT_RETURN, KNOWN),
+	STACK_END("cut_busy", ABI_UNWIND_CUT_BUSY, KNOWN),
+	STACK_END_FILE("cut_in_0", 0),
+	STACK_END_FILE("cut_in_1", 1),
+	STACK_END_FILE("cut_in_2", 2),
 };
 
 #define FIELDS (sizeof(meta_fields) / sizeof(meta_fields[0]))

@@ -22,7 +22,6 @@ struct trace_counters {
 	uint64_t frames_unknown;
 	uint64_t frames_unnamed; /* native frames without a name */
 	uint64_t frames_slow;    /* native frames whose file is too slow to read */
-	uint64_t stacks_cut;     /* stacks whose native unwind stopped early */
 	/* Dropped for lack of memory (trace_budget()): blocks, which appear in no line. */
 	uint64_t blocks_dropped, bytes_dropped;
 	uint64_t stacks_dropped;  /* stacks, also those of blocks; they show as "<unknown>" */

@@ -74,7 +74,7 @@ struct stack_entry {
 	uint32_t total;
 	uint64_t waiting; /* allocations that refer to it while its record is missing */
 	uint8_t known;
-	uint8_t cut; /* the native unwind stopped early */
+	uint8_t cut; /* 1 + enum abi_unwind_end: its native frames end early; 0: they do not */
 };
 
 /* A realloc in progress. */
@@ -226,6 +226,8 @@ uint32_t state_symbol_frames(struct process_state *process, uint32_t symbol, uin
 			     struct traceback_frames *out);
 void state_traceback(struct process_state *process, uint32_t traceback,
 		     struct traceback_frames *out);
+/* The file of the outermost native frame of a stack; "": it has none. Borrowed. */
+const char *state_native_file(const struct process_state *process, uint32_t traceback);
 /* Why the most recent frame of a traceback is <unknown>; SNAPSHOT_UNKNOWNS: it is known. */
 enum snapshot_unknown state_unknown(struct process_state *process, uint32_t traceback);
 

@@ -97,10 +97,11 @@ int state_stack(struct process_state *process, const struct event_stack *event)
 	}
 	stack->first = process->stack_frame_count;
 	stack->nframe = event->nframe;
-	stack->total = event->total & ~EVENT_STACK_CUT;
+	stack->total = event->total & EVENT_STACK_TOTAL;
 	if (stack->total < event->nframe)
 		stack->total = event->nframe;
-	stack->cut = (event->total & EVENT_STACK_CUT) != 0;
+	if (event->total & EVENT_STACK_CUT)
+		stack->cut = 1 + (event->total >> EVENT_STACK_REASON & EVENT_STACK_REASONS);
 	if (!stack->total)
 		stack->total = 1; /* shown as one frame, <unknown> */
 	process->stack_frame_count += event->nframe;
@@ -206,6 +207,26 @@ void state_traceback(struct process_state *process, uint32_t traceback,
 		return;
 	out->frames[out->count++] = (struct trace_frame){process->unknown, process->unknown, 0};
 	out->total = stack->total;
+}
+
+const char *state_native_file(const struct process_state *process, uint32_t traceback)
+{
+	const struct stack_entry *stack = &process->stacks[traceback];
+	const struct symbol_entry *symbol = NULL;
+	uint32_t frame;
+
+	for (uint32_t i = 0; i < stack->nframe; i++) {
+		frame = process->stack_frames[stack->first + i];
+		if (!(frame & STACK_NATIVE))
+			break;
+		symbol = &process->symbols[frame & ~STACK_NATIVE];
+	}
+	if (!symbol)
+		return "";
+	return strings_get(
+		process->strings,
+		symbol->count ? process->symbol_frames[symbol->first + symbol->count - 1].filename
+			      : process->unknown);
 }
 
 enum snapshot_unknown state_unknown(struct process_state *process, uint32_t traceback)

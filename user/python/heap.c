@@ -28,10 +28,9 @@
 #define MAX_BLOCK_BYTES 512u /* SMALL_REQUEST_THRESHOLD */
 #define TRIES           3
 #define ARENAS_PIECE    1024u /* arena objects copied at once */
-#define TRIAL_POOLS     64u   /* pools that are read to test a heap */
 
 struct heap_walker {
-	pid_t pid;
+	const struct heap_source *source;
 	const struct heap_offsets *offsets;
 	heap_pool_fn visit;
 	void *context;
@@ -40,6 +39,11 @@ struct heap_walker {
 	uint64_t arena_address;
 	int stop;
 };
+
+static int read_bytes(const struct heap_walker *walker, uint64_t address, void *out, size_t bytes)
+{
+	return walker->source->read(walker->source->context, address, out, bytes);
+}
 
 static uint32_t u32_at(const uint8_t *bytes)
 {
@@ -144,8 +148,7 @@ static int pool_read(struct heap_walker *walker, const uint8_t *pool, uint64_t a
 		int got;
 
 		if (!pool || i) {
-			int err = memory_read(walker->pid, address, again,
-					      walker->offsets->pool_bytes);
+			int err = read_bytes(walker, address, again, walker->offsets->pool_bytes);
 
 			if (err == -ESRCH || err == -EPERM)
 				return err;
@@ -176,7 +179,7 @@ static int arena_read(struct heap_walker *walker, uint64_t address, uint64_t poo
 		pool_address = end;
 	if (pool + offsets->pool_bytes > pool_address)
 		return 0;
-	err = memory_read(walker->pid, address, walker->arena, pool_address - address);
+	err = read_bytes(walker, address, walker->arena, pool_address - address);
 	if (err == -ESRCH || err == -EPERM)
 		return err;
 	complete = !err;
@@ -201,10 +204,10 @@ static int arena_plausible(const struct heap_offsets *offsets, uint64_t address,
 static int array_find(const struct heap_walker *walker, const struct heap_head *head,
 		      uint64_t *array, uint32_t *count)
 {
-	int err = memory_read_u64(walker->pid, head->arenas, array);
+	int err = read_bytes(walker, head->arenas, array, sizeof(*array));
 
 	if (!err)
-		err = memory_read(walker->pid, head->maxarenas, count, sizeof(*count));
+		err = read_bytes(walker, head->maxarenas, count, sizeof(*count));
 	if (!err && *count > HEAP_ARENAS)
 		return error_set(-ENOTSUP, "its heap claims to have %u arenas", *count);
 	if (!err && !*array)
@@ -232,9 +235,9 @@ static int arenas_read(const struct heap_walker *walker, const struct heap_head 
 		if (err || first >= count)
 			return err;
 		*objects = count - first < ARENAS_PIECE ? count - first : ARENAS_PIECE;
-		err = memory_read(walker->pid, array + first * size, piece, *objects * size);
+		err = read_bytes(walker, array + first * size, piece, *objects * size);
 		if (!err)
-			err = memory_read_u64(walker->pid, head->arenas, &array_after);
+			err = read_bytes(walker, head->arenas, &array_after, sizeof(array_after));
 		if (!err && array != array_after)
 			err = -EFAULT;
 	}
@@ -245,7 +248,7 @@ static int raw_read(const struct heap_walker *walker, const struct heap_head *he
 		    uint64_t blocks_before)
 {
 	uint64_t count, here = walker->walk->blocks - blocks_before;
-	int err = memory_read_u64(walker->pid, head->raw_blocks, &count);
+	int err = read_bytes(walker, head->raw_blocks, &count, sizeof(count));
 
 	if (err)
 		return err;
@@ -318,48 +321,90 @@ static int head_is_gone(const struct python_runtime *runtime, const struct heap_
 	return !count;
 }
 
+/*
+ * runtime: heads of interpreters that have ended meanwhile are skipped; NULL: the heap is a copy,
+ * which does not change.
+ */
+static int heads_read(struct heap_walker *walker, const struct python_runtime *runtime,
+		      const struct heap_head *heads, uint32_t count)
+{
+	int err = 0;
+
+	walker->arena = malloc(walker->offsets->arena_bytes);
+	if (!walker->arena)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < count && !err && !walker->stop; i++) {
+		err = head_read(walker, &heads[i]);
+		if ((err == -EFAULT || err == -ENOTSUP) && runtime &&
+		    head_is_gone(runtime, &heads[i]))
+			err = 0;
+	}
+	free(walker->arena);
+	if (!err && !walker->walk->arenas)
+		err = error_set(-ENODATA, "it has no pymalloc heap: not started yet, or "
+					  "PYTHONMALLOC=malloc");
+	return err;
+}
+
+int heap_walk_source(const struct heap_source *source, const struct heap_offsets *offsets,
+		     const struct heap_head *heads, uint32_t count, heap_pool_fn visit,
+		     void *context, struct heap_walk *out)
+{
+	struct heap_walk walk = {0};
+	struct heap_walker walker = {.source = source,
+				     .offsets = offsets,
+				     .visit = visit,
+				     .context = context,
+				     .walk = &walk};
+	uint64_t began = clock_ns(CLOCK_MONOTONIC);
+	int err = heads_read(&walker, NULL, heads, count);
+
+	walk.elapsed_ns = clock_ns(CLOCK_MONOTONIC) - began;
+	if (!err)
+		*out = walk;
+	return err;
+}
+
+static int process_read(void *context, uint64_t address, void *out, size_t bytes)
+{
+	return memory_read(*(const pid_t *)context, address, out, bytes);
+}
+
+int heap_heads(const struct python_runtime *runtime, struct heap_head heads[HEAP_INTERPRETERS],
+	       uint32_t *count)
+{
+	uint64_t interpreters;
+	int err = memory_read_u64(runtime->pid,
+				  runtime->target.runtime +
+					  runtime->offsets->abi.runtime_interpreters_head,
+				  &interpreters);
+
+	if (err)
+		return err;
+	if (!interpreters)
+		return error_set(-EAGAIN, "its interpreter has not been started yet");
+	return heap_place_heads(runtime, heads, count);
+}
+
 int heap_read_pools(const struct python_runtime *runtime, heap_pool_fn visit, void *context,
 		    struct heap_walk *out)
 {
 	struct heap_head heads[HEAP_INTERPRETERS];
 	struct heap_walk walk = {0};
-	struct heap_walker walker = {.pid = runtime->pid,
-				     .offsets = &runtime->offsets->heap,
-				     .visit = visit,
-				     .context = context,
-				     .walk = &walk};
-	uint64_t began = clock_ns(CLOCK_MONOTONIC), interpreters;
+	pid_t pid = runtime->pid;
+	struct heap_source source = {.read = process_read, .context = &pid};
+	const struct heap_offsets *offsets = &runtime->offsets->heap;
+	struct heap_walker walker = {&source, offsets, visit, context, .walk = &walk};
+	uint64_t began = clock_ns(CLOCK_MONOTONIC);
 	uint32_t count;
-	int err;
+	int err = heap_heads(runtime, heads, &count);
 
-	err = memory_read_u64(runtime->pid,
-			      runtime->target.runtime +
-				      runtime->offsets->abi.runtime_interpreters_head,
-			      &interpreters);
-	if (err)
-		return err;
-	if (!interpreters)
-		return error_set(-EAGAIN, "its interpreter has not been started yet");
-	err = heap_place_heads(runtime, heads, &count);
-	if (err)
-		return err;
-	walker.arena = malloc(walker.offsets->arena_bytes);
-	err = walker.arena ? 0 : -ENOMEM;
-	for (uint32_t i = 0; i < count && !err && !walker.stop; i++) {
-		err = head_read(&walker, &heads[i]);
-		if ((err == -EFAULT || err == -ENOTSUP) && head_is_gone(runtime, &heads[i]))
-			err = 0;
-	}
-	free(walker.arena);
-	if (err)
-		return err;
-	if (!walk.arenas)
-		return error_set(
-			-ENODATA,
-			"it has no pymalloc heap: not started yet, or PYTHONMALLOC=malloc");
+	if (!err)
+		err = heads_read(&walker, runtime, heads, count);
 	walk.elapsed_ns = clock_ns(CLOCK_MONOTONIC) - began;
-	*out = walk;
-	return 0;
+	if (!err)
+		*out = walk;
+	return err;
 }
 
 int heap_read_pool(const struct python_runtime *runtime, uint64_t address, heap_pool_fn visit,
@@ -367,11 +412,9 @@ int heap_read_pool(const struct python_runtime *runtime, uint64_t address, heap_
 {
 	const struct heap_offsets *offsets = &runtime->offsets->heap;
 	struct heap_walk walk = {0};
-	struct heap_walker walker = {.pid = runtime->pid,
-				     .offsets = offsets,
-				     .visit = visit,
-				     .context = context,
-				     .walk = &walk};
+	pid_t pid = runtime->pid;
+	struct heap_source source = {.read = process_read, .context = &pid};
+	struct heap_walker walker = {&source, offsets, visit, context, .walk = &walk};
 	const struct heap_pool none = {.address = address + offsets->pool_header_size,
 				       .block_bytes = EVENT_BLOCK_STEP};
 	uint8_t bytes[MAX_POOL_BYTES];
@@ -409,42 +452,4 @@ int heap_read(const struct python_runtime *runtime, heap_block_fn visit, void *c
 	struct block_visitor visitor = {.visit = visit, .context = context};
 
 	return heap_read_pools(runtime, blocks_visit, &visitor, out);
-}
-
-/* Readable and unreadable pools among the first pools of a heap. */
-struct trial {
-	uint32_t good, bad;
-};
-
-static int pool_try(const struct heap_pool *pool, void *context)
-{
-	struct trial *trial = context;
-
-	trial->good += pool->block_bytes != 0;
-	trial->bad += !pool->block_bytes;
-	return trial->good + trial->bad >= TRIAL_POOLS;
-}
-
-int heap_find(const struct python_runtime *runtime)
-{
-	struct abi_heap described;
-	struct heap_walk walk;
-	struct trial trial = {0};
-	uint64_t interpreters = 0;
-	int err = memory_read_u64(runtime->pid,
-				  runtime->target.runtime +
-					  runtime->offsets->abi.runtime_interpreters_head,
-				  &interpreters);
-
-	/* -EFAULT: its library is not loaded yet. */
-	if (err == -EFAULT || (!err && !interpreters))
-		return heap_describe(runtime, &described);
-	if (!err)
-		err = heap_read_pools(runtime, pool_try, &trial, &walk);
-	if (!err && trial.bad > trial.good)
-		return error_set(-ENOTSUP,
-				 "the memory where its heap's pools should be holds no pools");
-	if (err == -EFAULT)
-		return error_set(-ENOTSUP, "the memory where its heap should be cannot be read");
-	return err == -EAGAIN || err == -ENODATA ? 0 : err;
 }

@@ -8,6 +8,7 @@
 
 #include <stdint.h>
 
+#include "python/heap_symbols.h"
 #include "python/runtime.h"
 
 struct heap_walk {
@@ -49,6 +50,26 @@ typedef int (*heap_pool_fn)(const struct heap_pool *pool, void *context);
  */
 int heap_read_pools(const struct python_runtime *runtime, heap_pool_fn visit, void *context,
 		    struct heap_walk *out);
+
+#define HEAP_INTERPRETERS 1024u /* limit per process, also of heads */
+
+/* The heads of the heaps of all interpreters. 0; as heap_read_pools(). */
+int heap_heads(const struct python_runtime *runtime, struct heap_head heads[HEAP_INTERPRETERS],
+	       uint32_t *count);
+
+/* Memory that holds a heap: a copy of a process's. read() as memory_read(). */
+struct heap_source {
+	int (*read)(void *context, uint64_t address, void *out, size_t bytes);
+	void *context; /* borrowed */
+};
+
+/*
+ * heap_read_pools() for heaps in a copy of memory. 0; -ENODATA, -ENOTSUP (error_set); -EFAULT;
+ * -ENOMEM; errors of read().
+ */
+int heap_walk_source(const struct heap_source *source, const struct heap_offsets *offsets,
+		     const struct heap_head *heads, uint32_t count, heap_pool_fn visit,
+		     void *context, struct heap_walk *out);
 
 /*
  * Reads the pool at that address (not that of its first block), as heap_read_pools() does, and

@@ -10,11 +10,11 @@
 
 #include <stdint.h>
 
+#include "python/heap.h"
 #include "python/heap_symbols.h"
 #include "python/runtime.h"
 
-#define HEAP_INTERPRETERS 1024u      /* limit per process, also of heads */
-#define HEAP_ARENAS       (1u << 20) /* limit per heap: 1 TiB */
+#define HEAP_ARENAS (1u << 20) /* limit per heap: 1 TiB */
 
 /*
  * Whether these bytes, copied from address, begin a struct _obmalloc_state. It begins with a list

@@ -103,6 +103,43 @@ static void mapped_print(FILE *out, const struct snapshot *snapshot)
 			text_count(text, meta->regions_dropped));
 }
 
+/*
+ * "  native stacks that are whole: 99.2 % of 1,204; 9 end early (8 no table, 1 not code), in
+ * /opt/a.so (8)".
+ */
+static void stack_ends_print(FILE *out, const struct stack_ends *ends)
+{
+	uint64_t cut = stack_ends_cut_count(ends), all = ends->whole + cut;
+	unsigned int whole = not_seen_permille(ends->whole, all);
+	const char *separator = " (";
+	char text[32];
+
+	if (!all)
+		return;
+	fprintf(out, "  native stacks that are whole: %u.%u %% of %s", whole / 10, whole % 10,
+		text_count(text, all));
+	if (cut)
+		fprintf(out, "; %s end early", text_count(text, cut));
+	for (uint32_t i = 0; i < STACK_ENDS_REASONS; i++) {
+		if (!ends->reasons[i])
+			continue;
+		fprintf(out, "%s%s %s", separator, text_count(text, ends->reasons[i]),
+			stack_ends_reason(i) ?: "for another reason");
+		separator = ", ";
+	}
+	if (cut)
+		putc(')', out);
+	separator = ", in ";
+	for (size_t i = 0; i < STACK_ENDS_FILES; i++) {
+		if (!ends->files[i].path[0])
+			continue;
+		fprintf(out, "%s%s (%s)", separator, ends->files[i].path,
+			text_count(text, ends->files[i].stacks));
+		separator = ", ";
+	}
+	putc('\n', out);
+}
+
 /* malloc's heaps are not walked: the number of blocks older than the trace is unknown. */
 static void native_print(FILE *out, const struct snapshot *snapshot)
 {
@@ -131,8 +168,7 @@ static void native_print(FILE *out, const struct snapshot *snapshot)
 	if (meta->frames_slow)
 		fprintf(out, "  native frames whose files took too long to read: %s\n",
 			text_count(text, meta->frames_slow));
-	fprintf(out, "  native tracebacks that end early, in code without frame pointers: %s\n",
-		meta->stacks_cut ? text_count(text, meta->stacks_cut) : "none");
+	stack_ends_print(out, &meta->stack_ends);
 }
 
 /*
@@ -242,8 +278,8 @@ static int stacks_are_well(const struct snapshot_meta *meta)
 		if (meta->unknown[i].blocks)
 			return 0;
 	return !(meta->frames_unknown | meta->frames_unnamed | meta->frames_slow |
-		 meta->stacks_cut | meta->stacks_unknown | meta->loss[LOSS_FRAME_FAULT] |
-		 meta->loss[LOSS_NO_THREAD]);
+		 stack_ends_cut_count(&meta->stack_ends) | meta->stacks_unknown |
+		 meta->loss[LOSS_FRAME_FAULT] | meta->loss[LOSS_NO_THREAD]);
 }
 
 static int blocks_are_well(const struct snapshot_meta *meta)
@@ -296,6 +332,9 @@ static void well_print(FILE *out, const struct snapshot *snapshot, const struct 
 	if (meta->rounded_blocks)
 		fprintf(out, ", %s of them with a rounded size",
 			text_count(text, meta->rounded_blocks));
+	if (meta->stack_ends.whole)
+		fprintf(out, ", all %s native stacks whole",
+			text_count(text, meta->stack_ends.whole));
 	rss_print(out, snapshot, opts, "; ", "");
 	putc('\n', out);
 }

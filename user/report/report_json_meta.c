@@ -123,12 +123,39 @@ static void not_seen_write(FILE *out, const struct snapshot_meta *meta, int lost
 	/* Without native frames the keys stay as they were before the native layer. */
 	if (meta->layer != EVENT_LAYER_PYTHON || meta->layers & 1u << EVENT_LAYER_NATIVE)
 		fprintf(out, ", \"frames_unnamed\": %" PRIu64 ", \"stacks_cut\": %" PRIu64,
-			meta->frames_unnamed, meta->stacks_cut);
+			meta->frames_unnamed, stack_ends_cut_count(&meta->stack_ends));
 	if (meta->reuse_unseen)
 		fputs(", \"reuse\": true", out);
 	if (meta->frames_slow)
 		fprintf(out, ", \"frames_slow\": %" PRIu64, meta->frames_slow);
 	putc('}', out);
+}
+
+/* How many native stacks are whole, and why the others are not. */
+static void stack_ends_write(FILE *out, const struct stack_ends *ends)
+{
+	const char *separator = "";
+
+	fprintf(out, "\"stacks\": {\"whole\": %" PRIu64 ", \"cut\": %" PRIu64 ", \"reasons\": {",
+		ends->whole, stack_ends_cut_count(ends));
+	for (uint32_t i = 0; i < STACK_ENDS_REASONS; i++) {
+		if (!ends->reasons[i])
+			continue;
+		fprintf(out, "%s\"%s\": %" PRIu64, separator, stack_ends_reason(i) ?: "other",
+			ends->reasons[i]);
+		separator = ", ";
+	}
+	fputs("}, \"files\": {", out);
+	separator = "";
+	for (size_t i = 0; i < STACK_ENDS_FILES; i++) {
+		if (!ends->files[i].path[0])
+			continue;
+		fputs(separator, out);
+		json_string(out, ends->files[i].path);
+		fprintf(out, ": %" PRIu64, ends->files[i].stacks);
+		separator = ", ";
+	}
+	fputs("}}, ", out);
 }
 
 /* of_several: one of several processes; the loss counters belong to the whole session. */
@@ -172,6 +199,8 @@ static void meta_write(FILE *out, const struct snapshot_meta *meta, int of_sever
 	coverage_write(out, meta);
 	fputs(", ", out);
 	ending_write(out, &meta->ending);
+	if (meta->layer != EVENT_LAYER_PYTHON || meta->layers & 1u << EVENT_LAYER_NATIVE)
+		stack_ends_write(out, &meta->stack_ends);
 	not_seen_write(out, meta, !of_several);
 }
 

@@ -32,6 +32,7 @@
 #include "symbols/symbols.h"
 #include "trial/seccomp.h"
 
+#define UNWIND_WAIT_NS  1000000000ull
 #define LOADER_TURNS    20
 #define LOADER_PAUSE_NS 5000000
 #define SETTLE_TURNS    4 /* how many execs of a process are handled while it is inspected */
@@ -62,6 +63,7 @@ static void attached_print(struct session *session, const struct member *member,
 			   const struct plan_target *target, uint64_t elapsed_ns)
 {
 	const struct plan *plan = &target->python;
+	uint32_t nframe = member->runtime.target.nframe;
 	size_t count = 0, emulated = 0;
 	int level = session->expected_count > SESSION_LOGS || session->attach_logs++ >= SESSION_LOGS
 			    ? 2
@@ -78,9 +80,8 @@ static void attached_print(struct session *session, const struct member *member,
 		sites_count(target->native[i].plan, &count, &emulated);
 	plan_target_describe(target, &member->runtime, 0, what, sizeof(what));
 	log_info("attached to PID %d (%s): %s, %s mode, %u frame%s; %zu probes; %llu ms",
-		 member->pid, target->info.name, what, snapshot_mode_name(member->mode),
-		 session->opts.nframe, session->opts.nframe == 1 ? "" : "s", count,
-		 (unsigned long long)(elapsed_ns / 1000000));
+		 member->pid, target->info.name, what, snapshot_mode_name(member->mode), nframe,
+		 nframe == 1 ? "" : "s", count, (unsigned long long)(elapsed_ns / 1000000));
 	plan_target_describe(target, &member->runtime, 1, what, sizeof(what));
 	log_debug("PID %d: %s; %zu of the probes are on instructions that the kernel emulates",
 		  member->pid, what, emulated);
@@ -125,7 +126,7 @@ static void target_describe(struct session *session, struct member *member, cons
 {
 	struct abi_target *target = &member->runtime.target;
 
-	target->nframe = session->opts.nframe;
+	target->nframe = session_nframe(&session->opts, member->layers);
 	target->sample_bytes = session->opts.sample_bytes;
 	target->space_id = session->next_space_id++;
 	interpreter_find(member);
@@ -226,6 +227,15 @@ static int member_check_program(struct session *session, struct member *member, 
 	return error_set(-ESTALE, "it keeps calling exec");
 }
 
+/* Loads the unwind tables of the files that it has mapped. Those that take longer come later. */
+static void unwind_prepare(struct session *session, const struct member *member)
+{
+	if (!session->unwind || !(member->layers & ~(1u << EVENT_LAYER_PYTHON)))
+		return;
+	unwind_loader_prepare(session->unwind, member->pid);
+	unwind_loader_step(session->unwind, clock_ns(CLOCK_MONOTONIC) + UNWIND_WAIT_NS);
+}
+
 static int member_attach(struct session *session, struct member *member,
 			 const struct plan_target *target, int program, int from_start)
 {
@@ -244,6 +254,7 @@ static int member_attach(struct session *session, struct member *member,
 		err = member_symbols_begin(session, member);
 	if (err)
 		return err;
+	unwind_prepare(session, member);
 	/* From here on events are emitted. */
 	err = attach_target(session->attach, member->pid, &member->runtime.target);
 	if (!err)
@@ -361,6 +372,7 @@ static int program_add(struct session *session, pid_t pid, int from_start)
 		if (!member->execd || turn == SETTLE_TURNS || execd_settle(session, member, &err))
 			return err;
 	if (pid == attach_holder(session->attach) ||
+	    (session->unwind && pid == unwind_loader_worker(session->unwind)) ||
 	    (session->symbols && symbols_is_worker(session->symbols, pid)))
 		return error_set(-ENOENT, "it is the tracer's own");
 	members_release(session, pid);

@@ -26,6 +26,8 @@
 #include "text/text.h"
 #include "trace/blind.h"
 
+/* For unwind tables, between two drains: the tables of about ten files of usual size. */
+#define UNWIND_STEP_NS 10000000ull
 /* Between two reads of the loss counters: a truncated capture must hold a recent one. */
 #define LOSS_PERIOD_NS 500000000ull
 #define FOLLOW_WAIT_NS 250000000ull /* new processes wait for a window's end, but not longer */
@@ -40,6 +42,11 @@ static int record_handle(void *context, void *record, size_t size)
 	struct member *member;
 
 	((struct session *)context)->records++;
+	if (header->type == EVENT_UNWIND_FILE) {
+		if (size >= sizeof(struct event_unwind_file) && ((struct session *)context)->unwind)
+			unwind_loader_want(((struct session *)context)->unwind, record);
+		return 0;
+	}
 	if (session_is_beyond(context, header->time_ns))
 		return 0;
 	if (follow_takes(context, record))
@@ -84,11 +91,32 @@ static void code_missing(void *context, uint32_t tgid, uint64_t code_id, uint64_
 	buffer_free(&records);
 }
 
+static void unwind_publish(void *context, const struct abi_unwind_key *key, uint32_t number)
+{
+	attach_unwind_publish(((struct session *)context)->attach, key, number);
+}
+
+/* Without unwind tables stacks are walked by frame pointers. */
+static void unwind_begin(struct session *session)
+{
+	struct unwind_loader_opts opts = {.publish = unwind_publish, .context = session};
+	int err = attach_unwind_areas(session->attach, &opts.areas);
+
+	if (!err)
+		err = unwind_loader_new(&session->unwind, &opts);
+	if (!err)
+		attach_unwind_begin(session->attach);
+	else if (err != -EOPNOTSUPP)
+		log_info("no unwind tables: %s", error_reason(err));
+}
+
 static int programs_load(struct session *session, const struct attach_opts *opts,
 			 const char **remedy)
 {
 	int err = attach_new(&session->attach, &session->features, opts);
 
+	if (!err)
+		unwind_begin(session);
 	return err ? obstacle_explain(OBSTACLE_LOAD, err, remedy) : 0;
 }
 
@@ -97,7 +125,7 @@ int session_new(struct session **out, const struct session_opts *opts, const cha
 	struct session *session = calloc(1, sizeof(*session));
 	struct trace_hooks hooks = {.code_missing = code_missing, .context = session};
 	const struct abi_target execd = {
-		.nframe = opts->nframe,
+		.nframe = session_nframe(opts, execd_layers(opts)),
 		.sample_bytes = opts->sample_bytes,
 		.layers = execd_layers(opts),
 	};
@@ -155,6 +183,7 @@ void session_free(struct session *session)
 	if (!session)
 		return;
 	hit_cost_end(&session->hit_cost);
+	unwind_loader_free(session->unwind);
 	attach_free(session->attach);
 	members_free(session);
 	follow_free(session);
@@ -290,6 +319,8 @@ int session_drain(struct session *session)
 	if (session_is_beyond(session, now))
 		return count;
 	session_windows_due(session, now);
+	if (session->unwind)
+		unwind_loader_step(session->unwind, clock_ns(CLOCK_MONOTONIC) + UNWIND_STEP_NS);
 	/* Attaching to other processes takes longer than a window may. */
 	if (!session_windows_open(session) || now - session->followed_ns > FOLLOW_WAIT_NS) {
 		follow_step(session);

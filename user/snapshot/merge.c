@@ -71,7 +71,7 @@ static void counters_add(struct snapshot_meta *sum, const struct snapshot_meta *
 	sum->records_malformed += one->records_malformed;
 	sum->frames_unnamed += one->frames_unnamed;
 	sum->frames_slow += one->frames_slow;
-	sum->stacks_cut += one->stacks_cut;
+	stack_ends_add(&sum->stack_ends, &one->stack_ends);
 	sum->rounded_blocks += one->rounded_blocks;
 	sum->rss_bytes += one->rss_bytes;
 	sum->rss_age_ns = max(sum->rss_age_ns, one->rss_age_ns);

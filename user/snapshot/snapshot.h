@@ -14,6 +14,7 @@
 
 #include "abi/events.h"
 #include "snapshot/calibrate.h"
+#include "snapshot/stack_ends.h"
 #include "tables/strings.h"
 
 struct snapshot_frame {
@@ -186,7 +187,7 @@ struct snapshot_meta {
 	uint64_t frames_unnamed; /* native frames whose address is all that is known */
 	/* native frames whose file was too slow to read to the end */
 	uint64_t frames_slow;
-	uint64_t stacks_cut; /* tracebacks whose native unwind stopped early */
+	struct stack_ends stack_ends; /* of tracebacks that begin with native frames */
 	/* Sampling mean (snapshot/estimate.h); 0: all blocks. Several processes: the maximum. */
 	uint64_t sample_bytes;
 	struct snapshot_windows windows;

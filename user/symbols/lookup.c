@@ -170,7 +170,8 @@ static void tables_give_up(struct symbols *symbols, struct file *file, int err)
 {
 	if (file->tables != FILE_TABLES_GIVEN_UP && file->tables != FILE_TABLES_LARGE) {
 		log_info("%s: not all of its function names are known: %s", file->path,
-			 err == -ENOEXEC ? "its symbol tables are too large" : error_reason(err));
+			 err == -ENOEXEC ? "its symbol tables are too large or damaged"
+					 : error_reason(err));
 		symbols->stats.tables_given_up++;
 	}
 	file->tables = err == -ENOEXEC ? FILE_TABLES_LARGE : FILE_TABLES_GIVEN_UP;

@@ -4,10 +4,10 @@
  *
  * An address is resolved to {file, offset}, and the result is cached for all processes that map the
  * file. Sources, in this order: DWARF (of the file, or of its debug file on this machine, in the
- * process's root or in the cache of debuginfod clients), ELF symbols of the same files that cover
- * the address, the process's perf map for code outside files, and otherwise "[libfoo.so+0x1234]"
- * with the offset in the file, "[vdso]", "[anon]". The nearest symbol is never used unless it
- * covers the address. C++ and Rust names are demangled.
+ * process's root or in the cache of debuginfod clients), ELF symbols of the same files and of
+ * .gnu_debugdata that cover the address, the process's perf map for code outside files, and
+ * otherwise "[libfoo.so+0x1234]" with the offset in the file, "[vdso]", "[anon]". The nearest
+ * symbol is never used unless it covers the address. C++ and Rust names are demangled.
  *
  * Files and names come from the target. DWARF and mangled names are read in a separate process
  * (worker.h). A file that takes too long or crashes that process is treated as one without DWARF

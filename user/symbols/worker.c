@@ -275,6 +275,28 @@ int worker_open_tables(struct worker *worker, uint32_t file, int fd, int debug_f
 	return file_hand(worker, &question, fd, debug_fd);
 }
 
+/*
+ * Asks, or waits for the answer of a question that was asked before. Returns the answer's result,
+ * and its size.
+ */
+static int question_ask(struct worker *worker, const struct worker_question *question,
+			const char *symbol, const int fds[], size_t fd_count, uint64_t until_ns,
+			size_t *bytes)
+{
+	int err = worker_ensure(worker);
+
+	if (!err && !worker->asked_ns) {
+		worker->asked_ns = clock_ns(CLOCK_MONOTONIC);
+		err = question_send(worker, question,
+				    strlen(symbol) < WORKER_NAME_MAX ? symbol : "", fds, fd_count);
+		if (err)
+			return worker_lost(worker, 0);
+	}
+	if (!err)
+		err = answer_receive(worker, until_ns, bytes);
+	return err ? err : ((const struct worker_answer *)worker->answer)->result;
+}
+
 static int frames_ask(struct worker *worker, const struct worker_question *question,
 		      const char *symbol, uint64_t until_ns,
 		      struct worker_frame frames[WORKER_FRAMES_MAX])
@@ -282,20 +304,8 @@ static int frames_ask(struct worker *worker, const struct worker_question *quest
 	const struct worker_wire_frame *wire =
 		(void *)(worker->answer + sizeof(struct worker_answer));
 	size_t bytes = 0, texts;
-	int count, err = worker_ensure(worker);
+	int count = question_ask(worker, question, symbol, NULL, 0, until_ns, &bytes);
 
-	if (!err && !worker->asked_ns) {
-		worker->asked_ns = clock_ns(CLOCK_MONOTONIC);
-		err = question_send(worker, question,
-				    strlen(symbol) < WORKER_NAME_MAX ? symbol : "", NULL, 0);
-		if (err)
-			return worker_lost(worker, 0);
-	}
-	if (!err)
-		err = answer_receive(worker, until_ns, &bytes);
-	if (err)
-		return err;
-	count = ((const struct worker_answer *)worker->answer)->result;
 	if (count <= 0)
 		return count;
 	texts = sizeof(struct worker_answer) + (size_t)count * sizeof(*wire);
@@ -330,4 +340,14 @@ int worker_symbol(struct worker *worker, uint32_t file, uint64_t vaddr, uint64_t
 
 	*name = count > 0 ? frames[0].function : "";
 	return count < 0 ? count : 0;
+}
+
+int worker_unwind(struct worker *worker, int fd, int table_fd, uint64_t until_ns)
+{
+	const struct worker_question question = {.kind = WORKER_UNWIND};
+	const int fds[] = {fd, table_fd};
+	size_t bytes;
+	int result = question_ask(worker, &question, "", fds, 2, until_ns, &bytes);
+
+	return result > 0 ? worker_lost(worker, 1) : result;
 }

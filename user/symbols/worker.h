@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A child process that reads DWARF or symbol tables and demangles names. Files and names are
- * hostile, libdw and libiberty limit neither time nor memory, and large tables take a second. The
- * worker has only its socket and the descriptors that it is sent, few system calls (seccomp; it
+ * A child process that reads DWARF, symbol tables or .eh_frame and demangles names. Files and names
+ * are hostile, libdw and libiberty limit neither time nor memory, and large tables take a second.
+ * The worker has only its socket and the descriptors that it is sent, few system calls (seccomp; it
  * opens no file that DWARF names) and WORKER_MEMORY_BYTES of memory. The kernel kills it when a
  * question takes more than WORKER_CPU_SECONDS. It ends with its owner. When it fails, the caller
  * gets -ETIMEDOUT or -EIO, and a new worker is started for the next question.
@@ -19,6 +19,7 @@
 #include <sys/types.h>
 
 #define WORKER_MEMORY_BYTES (2ull << 30) /* beyond what the process had when it was forked */
+#define WORKER_FILE_BYTES   (96u << 20)  /* of each file in memory that it writes */
 #define WORKER_CPU_SECONDS  5
 #define WORKER_WALL_SECONDS 20 /* limit for slow disks */
 #define WORKER_FRAMES_MAX   64u
@@ -70,6 +71,12 @@ int worker_open_tables(struct worker *worker, uint32_t file, int fd, int debug_f
  */
 int worker_symbol(struct worker *worker, uint32_t file, uint64_t vaddr, uint64_t until_ns,
 		  const char **name);
+/*
+ * Compiles the unwind table of a file and writes it into table_fd, a new file in memory, as
+ * unwind_table_pack() makes it: its content is not to be trusted. Both descriptors stay the
+ * caller's. 0; -ENOENT: it has none; other errors as unwind_table_build() and worker_frames().
+ */
+int worker_unwind(struct worker *worker, int fd, int table_fd, uint64_t until_ns);
 /*
  * CPU time of this worker and its predecessors; for one that did not answer in time, the time
  * waited.

@@ -22,6 +22,7 @@
 #include "symbols/demangle.h"
 #include "symbols/dwarf.h"
 #include "symbols/worker_wire.h"
+#include "unwind/table.h"
 
 #define SOCKET 3
 
@@ -67,6 +68,7 @@ static int calls_limit(void)
 		ALLOW(fcntl),
 		ALLOW(close),
 		ALLOW(write),
+		ALLOW(memfd_create), /* symbols that a file carries packed */
 		ALLOW(recvmsg),
 		ALLOW(sendto),
 		ALLOW(brk),
@@ -124,7 +126,7 @@ static int privileges_drop(void)
 static int child_confine(int socket, pid_t parent)
 {
 	static const int ignored[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE, SIGUSR1, SIGUSR2};
-	const struct rlimit no_core = {0, 0};
+	const struct rlimit no_core = {0, 0}, written = {WORKER_FILE_BYTES, WORKER_FILE_BYTES};
 	sigset_t none;
 	int null, err;
 
@@ -149,6 +151,7 @@ static int child_confine(int socket, pid_t parent)
 	if (dup2(socket, SOCKET) < 0 || syscall(SYS_close_range, SOCKET + 1u, ~0u, 0u))
 		return -errno;
 	setrlimit(RLIMIT_CORE, &no_core);
+	setrlimit(RLIMIT_FSIZE, &written);
 	err = privileges_drop();
 	if (!err)
 		err = memory_limit();
@@ -327,6 +330,50 @@ static int question_symbol(struct child *child)
 	return err ? err : 1;
 }
 
+/* 0; -errno */
+static int bytes_write(int fd, const char *bytes, size_t size)
+{
+	while (size) {
+		ssize_t written = write(fd, bytes, size);
+
+		if (written < 0 && errno != EINTR)
+			return -errno;
+		if (written > 0) {
+			bytes += written;
+			size -= (size_t)written;
+		}
+	}
+	return 0;
+}
+
+static int question_unwind(const int fds[WORKER_FILES_MAX])
+{
+	struct unwind_table *table;
+	const void *bytes;
+	size_t size;
+	int err = unwind_table_build(&table, fds[0]);
+
+	if (!err) {
+		bytes = unwind_table_pack(table, &size);
+		err = bytes_write(fds[1], bytes, size);
+		unwind_table_free(table);
+	}
+	fds_close(fds);
+	return err;
+}
+
+static int question_answer(struct child *child, const int fds[WORKER_FILES_MAX])
+{
+	switch (question_of(child)->kind) {
+	case WORKER_SYMBOL:
+		return question_symbol(child);
+	case WORKER_UNWIND:
+		return question_unwind(fds);
+	default:
+		return question_frames(child);
+	}
+}
+
 /* Receives the next question and its descriptors. Returns its bytes; 0 at the end. */
 static ssize_t question_receive(struct child *child, int fds[WORKER_FILES_MAX])
 {
@@ -375,8 +422,7 @@ void worker_child_run(int socket, pid_t parent)
 			continue;
 		}
 		child->answer_bytes = sizeof(*answer);
-		answer->result = question_of(child)->kind == WORKER_SYMBOL ? question_symbol(child)
-									   : question_frames(child);
+		answer->result = question_answer(child, fds);
 		if (send(SOCKET, child->answer, child->answer_bytes, MSG_NOSIGNAL) < 0)
 			break;
 	}

@@ -18,7 +18,8 @@ enum worker_question_kind {
 	WORKER_OPEN = 1,
 	WORKER_FRAMES = 2,
 	WORKER_OPEN_TABLES = 3,
-	WORKER_SYMBOL = 4
+	WORKER_SYMBOL = 4,
+	WORKER_UNWIND = 5
 };
 
 struct worker_question {

@@ -41,7 +41,6 @@ static void counters_set(struct snapshot_meta *meta, const struct trace_counters
 	meta->frames_unknown = counters->frames_unknown;
 	meta->frames_unnamed = counters->frames_unnamed;
 	meta->frames_slow = counters->frames_slow;
-	meta->stacks_cut = counters->stacks_cut;
 	meta->regions_dropped = counters->regions_dropped;
 	meta->blocks_dropped = counters->blocks_dropped;
 	meta->bytes_dropped = counters->bytes_dropped;

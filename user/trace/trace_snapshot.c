@@ -27,8 +27,8 @@ struct snapshot_job {
 	uint32_t *tracebacks;
 	uint64_t unread, unnamed; /* Python frames; native frames */
 	uint64_t slow;            /* native frames */
-	uint64_t cut;             /* tracebacks */
-	uint8_t *unknown;         /* enum snapshot_unknown of each traceback in use */
+	struct stack_ends ends;
+	uint8_t *unknown; /* enum snapshot_unknown of each traceback in use */
 	struct snapshot_unknowns unknowns[SNAPSHOT_UNKNOWNS + 1];
 	uint64_t blocks_omitted, bytes_omitted; /* no memory for them or for their tracebacks */
 };
@@ -64,6 +64,17 @@ static int frame_map(struct snapshot_job *job, const struct trace_frame *frame,
 	return err;
 }
 
+static void stack_end_count(struct snapshot_job *job, uint32_t index)
+{
+	const char *file = state_native_file(job->process, index);
+	uint8_t cut = job->process->stacks[index].cut;
+
+	if (cut)
+		stack_ends_cut(&job->ends, cut - 1u, file);
+	else if (file[0])
+		job->ends.whole++;
+}
+
 static int traceback_take(struct snapshot_job *job, uint32_t index)
 {
 	struct snapshot_frame frames[EVENT_MAX_FRAMES];
@@ -82,7 +93,7 @@ static int traceback_take(struct snapshot_job *job, uint32_t index)
 		job->unnamed += traceback->unnamed;
 	}
 	job->slow += traceback->slow; /* counted even if it is equal to a known one */
-	job->cut += job->process->stacks[index].cut;
+	stack_end_count(job, index);
 	job->unknown[index] = (uint8_t)state_unknown(job->process, index);
 	return err;
 }
@@ -295,10 +306,10 @@ int state_snapshot(struct trace *trace, struct process_state *process, struct sn
 	process->info.counters.frames_unknown = job.unread;
 	process->info.counters.frames_unnamed = job.unnamed;
 	process->info.counters.frames_slow = job.slow;
-	process->info.counters.stacks_cut = job.cut;
 	struct snapshot *snapshot = builder_finish(&job.builder);
 	const struct snapshot_windows windows = snapshot->meta.windows;
 	state_meta(trace, process, &snapshot->meta);
+	snapshot->meta.stack_ends = job.ends;
 	snapshot->meta.windows = windows;
 	memcpy(snapshot->meta.unknown, job.unknowns, sizeof(snapshot->meta.unknown));
 	snapshot->meta.blocks_dropped += job.blocks_omitted;

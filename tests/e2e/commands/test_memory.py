@@ -287,6 +287,18 @@ def test_refused(run_tracer):
 
 
 @pytest.mark.unprivileged
+@pytest.mark.parametrize("seed", range(6))
+def test_corrupt_heap(run_tracer, tmp_path, seed):
+    """What cannot be read of a heap is told, and the tree adds up."""
+    path = compiled(tmp_path / "scribbled", "scribbled.c")
+    with Target(path, None, seed) as target:
+        tree = read(run_tracer, target.pid)
+        check_tree(tree, target.pid)
+        assert find(tree, "malloc", "could not be read")["virtual"] > 4096
+        assert tree["arenas"][0]["unread"] == find(tree, "malloc", "could not be read")["virtual"]
+
+
+@pytest.mark.unprivileged
 def test_ends_meanwhile(run_tracer, tracer, heaps):
     """It ends at any moment: a whole tree, or one line."""
     for delay in (0, 0.002, 0.005, 0.01, 0.02, 0.04):

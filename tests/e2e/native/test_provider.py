@@ -108,6 +108,20 @@ def test_late_library(start, trace, consumer, sampler):
     check_silent(target)
 
 
+def test_no_frame_pointer(start, trace, consumer, tmp_path):
+    """A producer without frame pointers: its caller is known all the same."""
+    path = library(tmp_path / "libplain.so", "-O2", "-fomit-frame-pointer", "-DOUTLINE")
+    target = start(consumer, None, path)
+    account(target)
+    account(target)
+    run = trace("-p", target.pid, "--layer", "native")
+    before, _, _ = account(target, b"look\n")
+    live, _, _ = account(target)
+    report = run.finish()
+    assert before["LARGE"] == (0, 0)
+    check(report, live)
+
+
 def test_preloaded(start, trace, tmp_path):
     """A library that replaces malloc: stacks begin with malloc's caller, not with the library."""
     shim = library(tmp_path / "libshim.so", "-DSHIM")

@@ -96,6 +96,37 @@ static void debug_file_by_link(void **state)
 	assert_landmark(root, -ENOENT);
 }
 
+/* As gdb looks for it: without any root, beside the program and in .debug/. */
+static void debug_file_beside_the_program(void **state)
+{
+	static const char *const folders[] = {"bin", "bin/.debug"};
+
+	(void)state;
+	strip_ourselves();
+	assert_int_equal(
+		run("cd %s && objcopy --remove-section=.note.gnu.build-id bin/program", directory),
+		0);
+	for (size_t i = 0; i < 2; i++) {
+		const char *folder = folders[i];
+
+		assert_landmark(NULL, -ENOENT);
+		assert_int_equal(run("cd %s && mkdir -p %s && cp program.debug %s", directory,
+				     folder, folder),
+				 0);
+		assert_landmark(NULL, 0);
+		/* Nowhere else when another root is given. */
+		assert_landmark("/nonexistent", -ENOENT);
+		assert_int_equal(run("printf x >> %s/%s/program.debug", directory, folder), 0);
+		assert_landmark(NULL, -ENOENT);
+		/* A link could lead to a file that the program's owner may not read. */
+		assert_int_equal(
+			run("cd %s/%s && ln -sf %s/program.debug .", directory, folder, directory),
+			0);
+		assert_landmark(NULL, -ENOENT);
+		assert_int_equal(run("rm %s/%s/program.debug", directory, folder), 0);
+	}
+}
+
 static void debug_file_by_build_id(void **state)
 {
 	struct elf_file *self = open_elf("/proc/self/exe", NO_DEBUG);
@@ -138,6 +169,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		with_directory(debug_file_by_link),
+		with_directory(debug_file_beside_the_program),
 		with_directory(debug_file_by_build_id),
 	};
 

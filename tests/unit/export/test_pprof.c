@@ -313,7 +313,7 @@ static void test_layers(void **state)
 		}
 		snapshot->meta.native = (struct snapshot_table){7, 8, 9};
 		snapshot->meta.frames_unnamed = 10;
-		snapshot->meta.stacks_cut = 11;
+		snapshot->meta.stack_ends.reasons[ABI_UNWIND_CUT_FRAME] = 11;
 		snapshot->meta.frames_slow = 12;
 		snapshot_write(snapshot, place->path);
 		assert_int_equal(snapshot_load(place->path, &back), 0);

@@ -67,7 +67,7 @@ static void text_write(const char *path, const char *text)
 	assert_int_equal(fclose(file), 0);
 }
 
-static void program_start(struct program *program, const char *path)
+static inline void program_start(struct program *program, const char *path)
 {
 	int in[2], out[2];
 	long depth;
@@ -93,7 +93,7 @@ static void program_start(struct program *program, const char *path)
 			 depth * sizeof(uint64_t));
 }
 
-static void program_end(struct program *program)
+static inline void program_end(struct program *program)
 {
 	close(program->in);
 	close(program->out);

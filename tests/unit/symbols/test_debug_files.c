@@ -90,6 +90,66 @@ static void debug_files_of_another_root_are_found(void **state)
 }
 
 /*
+ * A stripped program with the symbols of its functions in .gnu_debugdata, made as gdb's manual says
+ * ("MiniDebugInfo"). filter: a command that changes the packed file.
+ */
+static void build_packed(char path[PATH_MAX], const char *filter)
+{
+	need("objcopy");
+	need("xz");
+	build(path, "packed", "gcc", "c", c_source, "-O2 -g");
+	assert_int_equal(
+		run("set -e; cd %s; nm packed --format=posix --defined-only | "
+		    "awk '$2 == \"T\" || $2 == \"t\" { print $1 }' >keep;"
+		    "objcopy --only-keep-debug packed debug;"
+		    "objcopy -S --remove-section .comment --keep-symbols=keep debug mini;"
+		    "strip --strip-all packed; rm -f mini.xz; xz mini; (%s) <mini.xz >mini.in;"
+		    "objcopy --add-section .gnu_debugdata=mini.in packed",
+		    folder, filter),
+		0);
+}
+
+static void symbols_in_the_file_itself_are_unpacked(void **state)
+{
+	char path[PATH_MAX], names[4096];
+	struct symbols *symbols;
+
+	(void)state;
+	build_packed(path, "cat");
+	assert_int_equal(symbols_new(&symbols), 0);
+	names_of(symbols, path, names, sizeof(names));
+	assert_string_equal(names, "tell outer hidden main");
+	symbols_free(symbols);
+}
+
+/* What cannot be unpacked leaves the names out, and the process that reads them runs on. */
+static void damaged_symbols_in_the_file_do_no_harm(void **state)
+{
+	static const char *const filters[] = {
+		"head -c 100",                         /* cut off */
+		"tr '\\000-\\377' '\\001-\\377\\000'", /* not packed */
+		"head -c 100000000 /dev/zero | xz",    /* beyond the limit */
+		"echo no ELF file | xz",
+	};
+	char path[PATH_MAX], names[4096];
+	struct symbols_stats stats;
+	struct symbols *symbols;
+
+	(void)state;
+	assert_int_equal(symbols_new(&symbols), 0);
+	for (size_t i = 0; i < sizeof(filters) / sizeof(filters[0]); i++) {
+		build_packed(path, filters[i]);
+		names_of(symbols, path, names, sizeof(names));
+		assert_null(strstr(names, "hidden"));
+		assert_non_null(strstr(names, "[packed+0x"));
+		symbols_stats(symbols, &stats);
+		assert_int_equal(stats.tables_given_up, i + 1);
+		assert_int_equal(stats.worker_starts, 2); /* one for DWARF */
+	}
+	symbols_free(symbols);
+}
+
+/*
  * dwz moves what several debug files have in common to a separate file, which then holds most
  * names.
  */
@@ -139,6 +199,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(debug_files_that_were_fetched_are_found),
 		cmocka_unit_test(debug_files_of_another_root_are_found),
+		cmocka_unit_test(symbols_in_the_file_itself_are_unpacked),
+		cmocka_unit_test(damaged_symbols_in_the_file_do_no_harm),
 		cmocka_unit_test(what_dwz_has_moved_is_found),
 	};
 

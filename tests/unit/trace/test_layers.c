@@ -206,7 +206,7 @@ static void test_names(void **state)
 	assert_int_equal(trace_snapshot(trace, 0, 0, &snapshot), 0);
 	assert_int_equal(snapshot->meta.layer, EVENT_LAYER_NATIVE);
 	assert_int_equal(snapshot->meta.frames_unnamed, 1);
-	assert_int_equal(snapshot->meta.stacks_cut, 1);
+	assert_int_equal(stack_ends_cut_count(&snapshot->meta.stack_ends), 1);
 	snapshot_free(snapshot);
 	/* A name that only states the place in the file counts as unnamed. */
 	assert_int_equal(

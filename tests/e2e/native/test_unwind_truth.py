@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Native stacks of a program that notes its own return addresses: code without frame pointers,
+realigned stacks, frames of any size, libc's and libraries' frames between, signal handlers,
+contexts, threads, libraries that come and go, forks. No frame is wrong."""
+import collections
+import shutil
+import time
+
+import pytest
+
+from harness import compiled
+
+PROGRAM = "stack_truth"
+FLAGS = ("-O2", "-g0", "-s", "-fomit-frame-pointer", "-Wno-infinite-recursion")
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("truth")
+    source = PROGRAM + ".c"
+    library = compiled(folder / "libtruth.so", source, *FLAGS, "-shared", "-fPIC", "-DLIBRARY")
+    return compiled(folder / PROGRAM, source, *FLAGS), library
+
+
+def code_maps(pid):
+    with open("/proc/%d/maps" % pid) as file:
+        fields = [line.split() for line in file]
+    for field in fields:
+        if "x" in field[1] and field[-1].endswith("/" + PROGRAM):
+            start, end = (int(text, 16) for text in field[0].split("-"))
+            yield start, end, int(field[2], 16)
+
+
+def names(addresses, maps):
+    """The return addresses in the program, as reports name them."""
+    for address in addresses:
+        for start, end, offset in maps:
+            if start < address <= end:
+                yield "[%s+0x%x]" % (PROGRAM, address - 1 - start + offset)
+
+
+def read_truth(target):
+    """{stack: blocks}. A stack is what the program has noted: of each of its functions that one of
+    its functions called, the return address."""
+    maps, truth = list(code_maps(target.pid)), collections.Counter()
+    while True:
+        line = target.read_line()
+        if line == "end":
+            return truth
+        addresses = [int(text, 16) for text in line.split()[1:]]
+        truth[tuple(names(addresses, maps))] += 1
+
+
+def noted(traceback):
+    """The frames of a traceback that the program must have noted: not those that called into
+    another file, whose functions note nothing."""
+    own = [frame.get("function", "").startswith("[%s+" % PROGRAM) for frame in traceback]
+    return tuple(
+        frame["function"] for i, frame in enumerate(traceback) if i and own[i] and own[i - 1]
+    )
+
+
+def read_seen(report):
+    """The same as the tracer saw it."""
+    seen = collections.Counter()
+    for entry in report.statistics:
+        frames = entry["traceback"]
+        if frames[0].get("function", "").startswith("[%s+" % PROGRAM):
+            seen[noted(frames)] += entry["count"]
+    return seen
+
+
+def run_scenes(start, trace, files, *scenes, options=()):
+    target = start(files[0], None, files[1], *scenes)
+    run = trace("-p", target.pid, "--layer", "native", "-n", 128, *options)
+    target.step()
+    truth = read_truth(target)
+    report = run.finish("--group-by", "traceback")
+    assert report.lost_events == 0
+    return truth, read_seen(report), report.data["stacks"]
+
+
+def innermost(stacks, limit=40):
+    """Of 128 frames that the tracer keeps some are noted by nobody."""
+    short = collections.Counter()
+    for stack, count in stacks.items():
+        short[stack[:limit]] += count
+    return short
+
+
+@pytest.mark.parametrize(
+    "scene", ("calls", "deep", "threads", "signals", "contexts", "jumps", "libraries")
+)
+def test_every_frame_is_right(start, trace, files, scene):
+    truth, seen, stacks = run_scenes(start, trace, files, scene)
+    assert sum(truth.values()) >= 40
+    assert not innermost(truth) - innermost(seen)
+    # What the scenes request themselves they have not noted.
+    assert sum(seen.values()) - sum(truth.values()) <= 2
+    assert stacks["cut"] == 0, stacks
+
+
+def test_forked_child(start, trace, files):
+    """A child whose pages of code are not resident yet."""
+    target = start(files[0], None, files[1], "fork", "calls")
+    run = trace("-p", target.pid, "--layer", "native", "-n", 128)
+    target.step()
+    time.sleep(2)  # the session attaches to the child; nothing says so
+    target.step()
+    truth = read_truth(target)
+    report = run.finish("--group-by", "traceback")
+    seen, stacks = read_seen(report), report.data["stacks"]
+    assert sum(truth.values()) >= 1000
+    assert not innermost(truth) - innermost(seen)
+    assert stacks["cut"] == 0, stacks
+
+
+def test_library_is_loaded_late(start, trace, files, tmp_path):
+    """The first stacks through a new file are cut there and counted; its table comes meanwhile."""
+    late = str(shutil.copy(files[1], str(tmp_path / "liblate.so")))
+    target = start(files[0], None, files[1], late)
+    run = trace("-p", target.pid, "--layer", "native", "-n", 128)
+    target.step()
+    first = read_truth(target)
+    time.sleep(0.5)
+    target.step()
+    second = read_truth(target) - first
+    report = run.finish("--group-by", "traceback")
+    seen, stacks = read_seen(report), report.data["stacks"]
+    assert not second - seen
+    assert set(stacks["reasons"]) <= {"no table"}
+    for stack in seen - first - second:
+        assert any(stack == true[: len(stack)] for true in first)
+
+
+def test_interrupted_code(start, trace, files):
+    """A signal that interrupts code at no call: the frames up to it are right, and the stack is
+    counted as cut there."""
+    truth, seen, stacks = run_scenes(start, trace, files, "interrupts")
+    assert sum(truth.values()) == sum(seen.values()) == 20
+    (true,) = truth
+    for stack in seen:
+        assert stack == true[: len(stack)]
+    if stacks["cut"]:
+        assert set(stacks["reasons"]) == {"interrupted by a signal"}
+        assert list(stacks["files"]) == [files[0]]

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* tracer heap: what was asked, and the graph that answers it. */
+#ifndef TRACER_CLI_HEAP_CHOICE_H
+#define TRACER_CLI_HEAP_CHOICE_H
+
+#include "dump/capture.h"
+#include "holders/paths.h"
+#include "options/options.h"
+#include "select/target_set.h"
+
+enum heap_by { BY_TYPE, BY_CLASS, BY_MODULE, BY_ROOT, BY_CONTAINER, BY_SIZE };
+
+struct heap_choice {
+	struct report_choice output;
+	enum heap_by by;
+	int retained, freeze;
+	const char *out; /* -o; NULL: no dump is written */
+	struct target_set targets;
+	pid_t pid; /* the one process that is read; 0: not known yet, or a dump is */
+	struct cli_arguments rest;
+};
+
+/* A graph and what it is made of, for one answer. */
+struct heap_graph {
+	struct capture capture;
+	struct graph *graph;
+	struct retained *retained; /* NULL: not asked for */
+	struct paths *paths;       /* the same */
+	uint64_t elapsed_ns;       /* of everything after the copying */
+};
+
+enum heap_needs { HEAP_RETAINED = 1, HEAP_PATHS = 2 };
+
+/*
+ * Copies the memory of choice's process, or reads the dump, and makes the graph with what `needs`
+ * says (enum heap_needs, or-ed). With choice->out the dump is written. The graph refers to *out,
+ * which must not move; the caller closes it. 0, or -errno after a message.
+ */
+int heap_graph_open(const struct heap_choice *choice, const char *dump, unsigned int needs,
+		    struct heap_graph *out);
+void heap_graph_close(struct heap_graph *heap);
+/* The process, its version and the proof: the first lines of an answer in text. */
+void heap_graph_head(const struct heap_graph *heap);
+/* {"pid": …, "references": {…} without the closing brace. */
+void heap_graph_json(const struct heap_graph *heap);
+
+/* Whether the answer needs a graph. */
+int heap_is_question(const struct heap_choice *choice);
+/* The answer. EXIT_DONE; EXIT_FAILED or EXIT_USAGE after a message. */
+int heap_answer(struct heap_choice *choice);
+/* The answers: 0, -errno without a message. */
+int heap_view_print(const struct heap_choice *choice, const struct heap_graph *heap);
+int heap_why_print(const struct heap_choice *choice, const struct heap_graph *heap,
+		   const char *what);
+int heap_holders_print(const struct heap_choice *choice, const struct heap_graph *heap,
+		       const char *what);
+int heap_show_print(const struct heap_choice *choice, const struct heap_graph *heap,
+		    const char *what);
+/* Compares two dumps, or three. 0, or -errno after a message. */
+int heap_diff_print(const struct heap_choice *choice, char *const *dumps, size_t count);
+
+#endif

@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "cli/heap_choice.h"
+#include "container/memory_headroom.h"
+#include "dump/dump_file.h"
+#include "kernel/calls.h"
+#include "kernel/privileges.h"
+#include "layouts/version.h"
+#include "options/targets.h"
+#include "text/json.h"
+#include "text/text.h"
+
+/* A copy may take a part of the memory that is available; the graph takes about as much again. */
+#define MEMORY_SHARE 3u
+
+static uint64_t memory_most(void)
+{
+	uint64_t available = 0;
+	char line[128];
+	FILE *file = fopen("/proc/meminfo", "re");
+
+	while (file && fgets(line, sizeof(line), file))
+		if (sscanf(line, "MemAvailable: %" SCNu64 " kB", &available) == 1)
+			break;
+	if (file)
+		fclose(file);
+	return available * 1024 / MEMORY_SHARE;
+}
+
+static int process_capture(const struct heap_choice *choice, struct capture *out)
+{
+	struct capture_opts opts = {.freeze = choice->freeze, .most_bytes = memory_most()};
+	struct python_runtime runtime = {0};
+	struct process_info info;
+	int err = python_process_find(choice->pid, NULL, &info, &runtime);
+
+	if (err)
+		return err;
+	err = privileges_drop(choice->out != NULL, 0)
+		      ?: calls_limit(choice->freeze ? CALLS_FREEZE : 0);
+	if (!err)
+		err = capture_take(out, &runtime, &info, &opts);
+	python_runtime_close(&runtime);
+	return err;
+}
+
+static int graph_make(struct heap_graph *heap, unsigned int needs)
+{
+	uint64_t began = clock_ns(CLOCK_MONOTONIC);
+	int err = graph_new(&heap->graph, &heap->capture.image);
+
+	if (!err && needs & HEAP_RETAINED)
+		err = retained_new(&heap->retained, heap->graph);
+	if (!err && needs & HEAP_PATHS)
+		err = paths_new(&heap->paths, heap->graph);
+	heap->elapsed_ns = clock_ns(CLOCK_MONOTONIC) - began;
+	return err;
+}
+
+static int dump_save(const struct capture *capture, struct outfile *file)
+{
+	int err = dump_write(file, capture);
+
+	if (err) {
+		outfile_discard(file);
+		return err;
+	}
+	return outfile_commit(file);
+}
+
+int heap_graph_open(const struct heap_choice *choice, const char *dump, unsigned int needs,
+		    struct heap_graph *out)
+{
+	struct outfile *file = NULL;
+	int err = choice->out ? outfile_open(&file, choice->out) : 0;
+
+	*out = (struct heap_graph){0};
+	if (err)
+		return error_print(err, NULL, "%s", choice->out);
+	err = dump ? dump_read(&out->capture, dump, memory_most())
+		   : process_capture(choice, &out->capture);
+	if (!err)
+		err = graph_make(out, needs);
+	if (err) {
+		outfile_discard(file);
+		heap_graph_close(out);
+		if (dump)
+			error_print(err, NULL, "%s", dump);
+		else
+			pid_error_print(choice->pid, err);
+		return err;
+	}
+	if (file)
+		err = dump_save(&out->capture, file);
+	if (err) {
+		heap_graph_close(out);
+		return error_print(err, NULL, "%s", choice->out);
+	}
+	return 0;
+}
+
+void heap_graph_close(struct heap_graph *heap)
+{
+	paths_free(heap->paths);
+	retained_free(heap->retained);
+	graph_free(heap->graph);
+	capture_free(&heap->capture);
+	memset(heap, 0, sizeof(*heap));
+}
+
+static double percent(uint64_t part, uint64_t whole)
+{
+	return whole ? 100.0 * (double)part / (double)whole : 100.0;
+}
+
+void heap_graph_head(const struct heap_graph *heap)
+{
+	const struct image *image = &heap->capture.image;
+	const struct graph *graph = heap->graph;
+	char version[VERSION_TEXT], count[32];
+
+	fputs("tracer: ", stdout);
+	text_print(stdout, image->name);
+	printf(" (PID %u), CPython %s, ", image->pid, version_text(version, image->version_hex));
+	if (heap->capture.elapsed_ns)
+		printf("memory copied in %.1f ms, ", (double)heap->capture.elapsed_ns / 1e6);
+	printf("analysed in %.1f ms\n", (double)heap->elapsed_ns / 1e6);
+	printf("References: of %s mortal objects, %.2f %% have as many as their reference count "
+	       "says, and %.2f %% have all of them\n",
+	       text_count(count, graph->proof.objects),
+	       percent(graph->proof.exact, graph->proof.objects),
+	       percent(graph->proof.all_found, graph->proof.objects));
+	if (graph->cut)
+		puts("Not seen: references beyond the limit of work; sizes in the heap are wrong");
+	if (graph->blocks.walk.pools_unreadable)
+		printf("Not seen: %" PRIu64 " pools that changed while they were copied\n",
+		       graph->blocks.walk.pools_unreadable);
+	if (image->bytes_lost)
+		printf("Not seen: %" PRIu64 " bytes of memory that could not be copied\n",
+		       image->bytes_lost);
+}
+
+void heap_graph_json(const struct heap_graph *heap)
+{
+	const struct image *image = &heap->capture.image;
+	const struct graph *graph = heap->graph;
+	char version[VERSION_TEXT];
+
+	printf("{\"pid\": %u, \"name\": ", image->pid);
+	json_string(stdout, image->name);
+	printf(", \"python_version\": \"%s\", \"references\": {\"objects\": %" PRIu64
+	       ", \"exact\": %" PRIu64 ", \"all_found\": %" PRIu64 "}, \"immortal\": %" PRIu64
+	       ", \"static\": %" PRIu64 ", \"pools_unreadable\": %" PRIu64
+	       ", \"bytes_lost\": %" PRIu64 ", \"frozen_ns\": %" PRIu64 ", \"cut\": %s",
+	       version_text(version, image->version_hex), graph->proof.objects, graph->proof.exact,
+	       graph->proof.all_found, graph->immortal, graph->statics,
+	       graph->blocks.walk.pools_unreadable, image->bytes_lost, image->frozen_ns,
+	       graph->cut ? "true" : "false");
+}

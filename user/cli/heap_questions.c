@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* tracer heap: the answers that need all references between the objects. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "cli/heap_choice.h"
+#include "holders/heapsnapshot.h"
+#include "options/targets.h"
+
+static const struct {
+	const char *name;
+	unsigned int needs; /* enum heap_needs */
+	int (*print)(const struct heap_choice *choice, const struct heap_graph *heap,
+		     const char *what);
+} questions[] = {
+	{"why", HEAP_RETAINED | HEAP_PATHS, heap_why_print},
+	{"holders", HEAP_RETAINED, heap_holders_print},
+	{"show", HEAP_RETAINED | HEAP_PATHS, heap_show_print},
+};
+
+static int usage_error(const char *reason)
+{
+	error_print(error_set(-EINVAL, "%s", reason), "tracer heap -p PID", "heap");
+	return EXIT_USAGE;
+}
+
+/*
+ * Finds the one process that is read, unless it is a dump. 1; 0: there is none, or there are
+ * several; -errno after a message.
+ */
+static int process_choose(struct heap_choice *choice, const char *dump)
+{
+	pid_t *pids = NULL;
+	size_t count = 0;
+	int err;
+
+	if (dump)
+		return target_set_is_empty(&choice->targets);
+	if (target_set_is_empty(&choice->targets))
+		return 0;
+	err = targets_list(&choice->targets, "tracer list shows what can be read", &pids, &count);
+	if (err)
+		return err;
+	if (count == 1)
+		choice->pid = pids[0];
+	free(pids);
+	return count == 1;
+}
+
+/* After heap_graph_open(): prints an error of writing the answer. */
+static int answer_end(struct heap_graph *heap, int err)
+{
+	heap_graph_close(heap);
+	if (err == -ENOENT)
+		return EXIT_FAILED;
+	if (err)
+		error_print(err, NULL, "heap");
+	return err ? EXIT_FAILED : EXIT_DONE;
+}
+
+/* tracer heap why|holders|show WHAT [DUMP] */
+static int question_answer(struct heap_choice *choice, size_t question)
+{
+	const char *dump = choice->rest.count > 2 ? choice->rest.items[2] : NULL;
+	struct heap_graph heap;
+	int chosen = process_choose(choice, dump);
+
+	if (chosen < 0)
+		return EXIT_FAILED;
+	if (choice->rest.count < 2 || choice->rest.count > 3 || !chosen)
+		return usage_error("it takes a type or an address, and one process or a dump");
+	if (heap_graph_open(choice, dump, questions[question].needs, &heap))
+		return EXIT_FAILED;
+	return answer_end(&heap, questions[question].print(choice, &heap, choice->rest.items[1]));
+}
+
+static int view_answer(struct heap_choice *choice, const char *dump)
+{
+	unsigned int needs = choice->retained || choice->by == BY_CONTAINER ? HEAP_RETAINED : 0;
+	struct heap_graph heap;
+
+	if (choice->by == BY_MODULE || choice->by == BY_ROOT || choice->by == BY_CONTAINER)
+		needs |= HEAP_PATHS;
+	if (choice->output.format == FORMAT_HEAPSNAPSHOT)
+		needs |= HEAP_PATHS;
+	if (heap_graph_open(choice, dump, needs, &heap))
+		return EXIT_FAILED;
+	if (choice->output.format == FORMAT_HEAPSNAPSHOT)
+		return answer_end(&heap, heapsnapshot_write(heap.paths, stdout)
+						 ?: fflush(stdout) || ferror(stdout) ? -EIO
+										     : 0);
+	return answer_end(&heap, heap_view_print(choice, &heap));
+}
+
+int heap_is_question(const struct heap_choice *choice)
+{
+	return choice->rest.count || choice->retained || choice->out || choice->freeze ||
+	       choice->output.format == FORMAT_HEAPSNAPSHOT ||
+	       (choice->by != BY_TYPE && choice->by != BY_CLASS);
+}
+
+int heap_answer(struct heap_choice *choice)
+{
+	const char *first = choice->rest.count ? choice->rest.items[0] : NULL;
+	int chosen;
+
+	if (choice->output.format == FORMAT_HEAPSNAPSHOT && choice->rest.count > 1)
+		return usage_error("the format heapsnapshot is of a whole heap");
+	for (size_t i = 0; first && i < sizeof(questions) / sizeof(questions[0]); i++)
+		if (!strcmp(first, questions[i].name))
+			return question_answer(choice, i);
+	if (first && !strcmp(first, "diff")) {
+		if (choice->rest.count < 3 || choice->rest.count > 4 ||
+		    !target_set_is_empty(&choice->targets) || choice->out)
+			return usage_error("diff takes two dumps, or three");
+		return heap_diff_print(choice, choice->rest.items + 1, choice->rest.count - 1)
+			       ? EXIT_FAILED
+			       : EXIT_DONE;
+	}
+	if (choice->by == BY_CLASS)
+		return usage_error("--by class is of a running process's pools alone");
+	if (choice->rest.count > 1)
+		return usage_error("it reads one process, or a dump");
+	chosen = process_choose(choice, first);
+	if (chosen < 0)
+		return EXIT_FAILED;
+	if (!chosen)
+		return usage_error("it reads one process, or a dump");
+	return view_answer(choice, first);
+}

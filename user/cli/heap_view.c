@@ -1,0 +1,330 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* tracer heap --retained, --by module|root|container|size: the objects of a graph in groups. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/array.h"
+#include "cli/heap_choice.h"
+#include "text/json.h"
+#include "text/size.h"
+#include "text/text.h"
+
+struct row {
+	uint64_t key; /* a type's address; an object; a size */
+	uint64_t bytes, count, retained_bytes, retained_count, exact;
+};
+
+struct view {
+	const struct heap_choice *choice;
+	const struct heap_graph *heap;
+	struct row *rows;
+	size_t count, shown, capacity;
+};
+
+static const char *const by_names[] = {
+	[BY_TYPE] = "type", [BY_CLASS] = "class",         [BY_MODULE] = "module",
+	[BY_ROOT] = "root", [BY_CONTAINER] = "container", [BY_SIZE] = "size",
+};
+
+static int rows_reserve(struct view *view, size_t count)
+{
+	int err = array_reserve(&view->rows, &view->capacity, 0, count + 1, sizeof(struct row));
+
+	if (!err)
+		memset(view->rows, 0, (count + 1) * sizeof(struct row));
+	return err;
+}
+
+static void row_add(struct row *row, const struct graph *graph, uint32_t object)
+{
+	row->bytes += graph_bytes(graph, object);
+	row->count++;
+}
+
+static int rows_by_type(struct view *view)
+{
+	const struct graph *graph = view->heap->graph;
+	int err = rows_reserve(view, graph->types.count);
+
+	if (err)
+		return err;
+	for (size_t i = 0; i < graph->types.count; i++) {
+		view->rows[i].key = i;
+		view->rows[i].exact = graph->proofs[i].exact;
+		if (!view->heap->retained)
+			continue;
+		view->rows[i].retained_bytes = view->heap->retained->types[i].bytes;
+		view->rows[i].retained_count = view->heap->retained->types[i].count;
+	}
+	for (size_t i = 0; i < graph->count; i++)
+		row_add(&view->rows[graph->type_of[i]], graph, (uint32_t)i);
+	view->count = graph->types.count;
+	return 0;
+}
+
+/*
+ * Where an object's path begins: its module, or its root without one. start: by object, GRAPH_NONE:
+ * not known yet.
+ */
+static uint32_t start_of(const struct paths *paths, uint32_t *start, uint32_t object)
+{
+	uint32_t at = object, found;
+
+	while (start[at] == GRAPH_NONE && paths->parent[at] != GRAPH_NONE &&
+	       paths->graph->addresses[paths->parent[at]] != paths->graph->modules)
+		at = paths->parent[at];
+	found = start[at] == GRAPH_NONE ? at : start[at];
+	while (object != at) {
+		start[object] = found;
+		object = paths->parent[object];
+	}
+	start[at] = found;
+	return found;
+}
+
+/*
+ * By module: the row of an object whose path leads through a module is that module's; all others
+ * are in row graph->count. By root: rows by enum graph_root.
+ */
+static int rows_by_path(struct view *view)
+{
+	const struct paths *paths = view->heap->paths;
+	const struct graph *graph = view->heap->graph;
+	size_t rows = view->choice->by == BY_ROOT ? ROOT_COUNT : graph->count + 1;
+	uint32_t *start = malloc((graph->count + 1) * sizeof(*start));
+	int err = start ? rows_reserve(view, rows) : -ENOMEM;
+
+	if (err) {
+		free(start);
+		return err;
+	}
+	memset(start, 0xff, (graph->count + 1) * sizeof(*start));
+	for (size_t i = 0; i < graph->count; i++) {
+		uint32_t from = start_of(paths, start, (uint32_t)i);
+		int module = paths->parent[from] != GRAPH_NONE;
+		size_t row = module ? from : graph->count;
+
+		if (view->choice->by == BY_ROOT)
+			row = module ? ROOT_MODULES : graph->root[from];
+		row_add(&view->rows[row], graph, (uint32_t)i);
+	}
+	for (size_t i = 0; i < rows; i++)
+		view->rows[i].key = i;
+	view->count = rows;
+	free(start);
+	return 0;
+}
+
+static int is_container(const struct graph *graph, uint32_t object)
+{
+	switch (graph_type(graph, object)->layout) {
+	case LAYOUT_DICT:
+	case LAYOUT_LIST:
+	case LAYOUT_TUPLE:
+	case LAYOUT_SET:
+	case LAYOUT_DEQUE:
+		return 1;
+	default:
+		return 0;
+	}
+}
+
+static int rows_by_container(struct view *view)
+{
+	const struct graph *graph = view->heap->graph;
+	int err = rows_reserve(view, graph->count);
+
+	for (size_t i = 0; i < graph->count && !err; i++) {
+		struct row *row = &view->rows[view->count];
+
+		if (!is_container(graph, (uint32_t)i))
+			continue;
+		row_add(row, graph, (uint32_t)i);
+		row->key = i;
+		row->retained_bytes = view->heap->retained->bytes[i];
+		row->retained_count = view->heap->retained->counts[i];
+		view->count++;
+	}
+	return err;
+}
+
+/* Rows by powers of two: from 2^i to 2^(i+1) - 1 bytes. */
+static int rows_by_size(struct view *view)
+{
+	const struct graph *graph = view->heap->graph;
+	int err = rows_reserve(view, 64);
+
+	for (size_t i = 0; i < graph->count && !err; i++) {
+		uint64_t bytes = graph_bytes(graph, (uint32_t)i);
+
+		row_add(&view->rows[bytes ? 63 - __builtin_clzll(bytes) : 0], graph, (uint32_t)i);
+	}
+	for (size_t i = 0; i < 64 && !err; i++)
+		view->rows[i].key = 1ull << i;
+	view->count = err ? 0 : 64;
+	return err;
+}
+
+static int row_compare(const void *a, const void *b)
+{
+	const struct row *x = a, *y = b;
+
+	if (x->retained_bytes != y->retained_bytes)
+		return x->retained_bytes < y->retained_bytes ? 1 : -1;
+	if (x->bytes != y->bytes)
+		return x->bytes < y->bytes ? 1 : -1;
+	return x->key < y->key ? -1 : x->key > y->key;
+}
+
+/* The expression or the last name of the path to an object. */
+static void path_name(const struct heap_graph *heap, uint32_t object, FILE *out, int json)
+{
+	struct path path;
+	const char *text = "";
+
+	if (!path_read(heap->paths, object, &path)) {
+		text = (const char *)path.expression.data;
+		if (!text[0] && path.count)
+			text = (const char *)path.names.data + path.steps[path.count - 1].name;
+	}
+	if (json)
+		json_string(out, text);
+	else
+		text_print(out, text[0] ? text : "<unnamed>");
+	path_free(&path);
+}
+
+static void key_print(const struct view *view, const struct row *row, int json)
+{
+	const struct heap_graph *heap = view->heap;
+	const struct graph *graph = heap->graph;
+
+	switch (view->choice->by) {
+	case BY_MODULE:
+		if (row->key < graph->count)
+			path_name(heap, (uint32_t)row->key, stdout, json);
+		else
+			fputs(json ? "null" : "<no module>", stdout);
+		return;
+	case BY_ROOT:
+		if (json)
+			json_string(stdout, graph_root_name((enum graph_root)row->key));
+		else
+			fputs(graph_root_name((enum graph_root)row->key), stdout);
+		return;
+	case BY_CONTAINER:
+		path_name(heap, (uint32_t)row->key, stdout, json);
+		return;
+	case BY_SIZE:
+		if (json)
+			printf("%" PRIu64, row->key);
+		else
+			printf("%" PRIu64 " to %" PRIu64 " B", row->key, row->key * 2 - 1);
+		return;
+	default:
+		if (json)
+			json_string(stdout, graph->types.entries[row->key].name);
+		else
+			text_print(stdout, graph->types.entries[row->key].name);
+	}
+}
+
+static void row_text(const struct view *view, const struct row *row)
+{
+	char size[32];
+
+	fputs("  ", stdout);
+	key_print(view, row, 0);
+	if (view->choice->by == BY_CONTAINER)
+		printf(" (%s at 0x%" PRIx64 ")",
+		       graph_type(view->heap->graph, (uint32_t)row->key)->name,
+		       view->heap->graph->addresses[row->key]);
+	if (row->retained_count) {
+		printf(": retained=%s, retained count=%" PRIu64,
+		       size_text(size, row->retained_bytes), row->retained_count);
+		putchar(',');
+	} else {
+		putchar(':');
+	}
+	printf(" size=%s, count=%" PRIu64 "\n", size_text(size, row->bytes), row->count);
+}
+
+static void view_text(const struct view *view)
+{
+	const struct graph *graph = view->heap->graph;
+	struct row total = {0};
+	char size[32];
+
+	heap_graph_head(view->heap);
+	printf("%zu of %zu by %s, in bytes of the objects' blocks and of those that they own\n",
+	       view->shown, view->count, by_names[view->choice->by]);
+	for (size_t i = 0; i < view->shown; i++)
+		row_text(view, &view->rows[i]);
+	for (size_t i = 0; i < graph->count; i++)
+		row_add(&total, graph, (uint32_t)i);
+	printf("Total: size=%s, count=%" PRIu64 "\n", size_text(size, total.bytes), total.count);
+}
+
+static void view_json(const struct view *view)
+{
+	const struct graph *graph = view->heap->graph;
+	struct row total = {0};
+
+	for (size_t i = 0; i < graph->count; i++)
+		row_add(&total, graph, (uint32_t)i);
+	heap_graph_json(view->heap);
+	printf(", \"by\": \"%s\", \"total\": {\"size\": %" PRIu64 ", \"count\": %" PRIu64
+	       "}, \"statistics\": [",
+	       by_names[view->choice->by], total.bytes, total.count);
+	for (size_t i = 0; i < view->shown; i++) {
+		const struct row *row = &view->rows[i];
+
+		/* An entry's size is its sum of bytes. */
+		printf("%s{\"%s\": ", i ? ", " : "",
+		       view->choice->by == BY_SIZE ? "from" : by_names[view->choice->by]);
+		key_print(view, row, 1);
+		if (view->choice->by == BY_TYPE)
+			printf(", \"type_address\": %" PRIu64 ", \"exact\": %" PRIu64,
+			       graph->types.entries[row->key].address, row->exact);
+		if (view->choice->by == BY_CONTAINER) {
+			fputs(", \"type\": ", stdout);
+			json_string(stdout, graph_type(graph, (uint32_t)row->key)->name);
+			printf(", \"address\": %" PRIu64, graph->addresses[row->key]);
+		}
+		printf(", \"size\": %" PRIu64 ", \"count\": %" PRIu64, row->bytes, row->count);
+		if (row->retained_count)
+			printf(", \"retained_size\": %" PRIu64 ", \"retained_count\": %" PRIu64,
+			       row->retained_bytes, row->retained_count);
+		putchar('}');
+	}
+	puts("]}");
+}
+
+int heap_view_print(const struct heap_choice *choice, const struct heap_graph *heap)
+{
+	struct view view = {.choice = choice, .heap = heap};
+	size_t top = choice->output.opts.top, kept = 0;
+	int err = choice->by == BY_CONTAINER ? rows_by_container(&view)
+		  : choice->by == BY_SIZE    ? rows_by_size(&view)
+		  : choice->by == BY_TYPE    ? rows_by_type(&view)
+					     : rows_by_path(&view);
+
+	if (!err) {
+		for (size_t i = 0; i < view.count; i++)
+			if (view.rows[i].count)
+				view.rows[kept++] = view.rows[i];
+		view.count = kept;
+		qsort(view.rows, view.count, sizeof(*view.rows), row_compare);
+		view.shown = top && top < view.count ? top : view.count;
+		if (choice->output.format == FORMAT_JSON)
+			view_json(&view);
+		else
+			view_text(&view);
+		err = fflush(stdout) || ferror(stdout) ? -EIO : 0;
+	}
+	free(view.rows);
+	return err;
+}

@@ -1,0 +1,322 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "graph/graph.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+
+#define WORK_FACTOR    4u         /* steps for each word of the image, in each pass */
+#define WORK_MINIMUM   (1u << 20) /* steps */
+#define INTERNED_LEAST 64u        /* entries of the dictionary of interned strings */
+
+const struct type *graph_type(const struct graph *graph, uint32_t object)
+{
+	return &graph->types.entries[graph->type_of[object]];
+}
+
+uint64_t graph_refcount(const struct graph *graph, uint64_t address)
+{
+	const struct python_offsets *offsets = &graph->image->offsets;
+	uint64_t count = image_u64(graph->image, address);
+
+	count &= ~((uint64_t)offsets->heap.count_flags << 48);
+	/* From 3.12 on the lower half is negative in an immortal object. */
+	if (offsets->version >= 0x030c && (int32_t)(uint32_t)count < 0)
+		return UINT64_MAX;
+	return count;
+}
+
+struct filter {
+	struct graph *graph;
+	reference_fn visit;
+	void *context;
+};
+
+static void object_filter(void *context, uint64_t target, enum reference_kind kind, uint64_t slot)
+{
+	const struct filter *filter = context;
+
+	if (graph_find(filter->graph, target) != GRAPH_NONE)
+		filter->visit(filter->context, target, kind, slot);
+}
+
+void graph_work_begin(struct graph *graph)
+{
+	graph->references.work = graph->image->resident_bytes / 8 * WORK_FACTOR + WORK_MINIMUM;
+}
+
+void graph_references(struct graph *graph, uint32_t object, reference_fn visit, void *context)
+{
+	struct filter filter = {.graph = graph, .visit = visit, .context = context};
+
+	references_each(&graph->references, graph->addresses[object], graph_type(graph, object),
+			object_filter, &filter);
+	graph->cut |= !graph->references.work;
+}
+
+/* Bits of PyASCIIObject.state below the kind. */
+static unsigned int interned_state(const struct graph *graph, uint64_t text)
+{
+	const struct abi_offsets *abi = &graph->image->offsets.abi;
+
+	return image_u64(graph->image, text + abi->unicode_state) &
+	       ((1u << abi->unicode_kind_shift) - 1);
+}
+
+/* How many strings it maps to themselves, if nothing else is in it and all are interned. */
+static uint64_t interned_count(const struct graph *graph, uint64_t dict)
+{
+	const struct image *image = graph->image;
+	struct keys keys;
+	uint64_t count = 0;
+
+	if (keys_read(image, image_u64(image, dict + image->offsets.objects.dict_keys), &keys) ||
+	    keys.count < INTERNED_LEAST)
+		return 0;
+	for (uint64_t i = 0; i < keys.count; i++) {
+		uint64_t entry = keys.entries + i * keys.entry_bytes;
+		uint64_t key = image_u64(image, entry + keys.key_at);
+		uint64_t value = image_u64(image, entry + keys.value_at);
+
+		if (!value)
+			continue;
+		if (key != value || !interned_state(graph, key))
+			return 0;
+		count++;
+	}
+	return count;
+}
+
+/*
+ * The dictionary of interned strings holds all of them, so it is the largest that looks like it.
+ * Its references are not in the strings' counts.
+ */
+static void interned_find(struct graph *graph)
+{
+	uint64_t most = 0;
+
+	for (size_t i = 0; i < graph->count; i++) {
+		uint64_t count;
+
+		if (graph_type(graph, (uint32_t)i)->layout != LAYOUT_DICT)
+			continue;
+		count = interned_count(graph, graph->addresses[i]);
+		if (count <= most)
+			continue;
+		most = count;
+		graph->interned = graph->addresses[i];
+	}
+}
+
+struct edging {
+	struct graph *graph;
+	uint32_t source;
+	uint64_t edges;
+	int fills; /* 0: edges are counted, 1: they are stored */
+	int err;
+};
+
+int graph_counts(const struct graph *graph, uint32_t source, uint64_t target,
+		 enum reference_kind kind)
+{
+	if (kind == REFERENCE_WEAK || kind == REFERENCE_MAYBE)
+		return 0;
+	return graph->addresses[source] != graph->interned ||
+	       (kind != REFERENCE_KEY && kind != REFERENCE_VALUE) ||
+	       interned_state(graph, target) != 1;
+}
+
+static void edge_visit(void *context, uint64_t target, enum reference_kind kind, uint64_t slot)
+{
+	struct edging *edging = context;
+	struct graph *graph = edging->graph;
+	uint32_t object = graph_find(graph, target);
+
+	if (object == GRAPH_NONE || edging->err)
+		return;
+	if (kind == REFERENCE_MAYBE) {
+		struct graph_root_word word = {.object = object,
+					       .root = ROOT_FRAME,
+					       .kind = kind,
+					       .address = graph->addresses[edging->source],
+					       .slot = slot};
+
+		if (!edging->fills)
+			edging->err = graph_word_add(graph, &word);
+		return;
+	}
+	if (!graph_counts(graph, edging->source, target, kind))
+		return;
+	if (!edging->fills && graph->held[object] < UINT32_MAX)
+		graph->held[object]++;
+	if (object == edging->source)
+		return;
+	if (edging->fills) {
+		graph->out[graph->out_start[edging->source]++] = object;
+		graph->in[graph->in_start[object]++] = edging->source;
+	} else {
+		graph->out_start[edging->source]++;
+		graph->in_start[object]++;
+		edging->edges++;
+	}
+}
+
+static int pass(struct edging *edging)
+{
+	struct graph *graph = edging->graph;
+
+	graph_work_begin(graph);
+	for (size_t i = 0; i < graph->count && !edging->err; i++) {
+		edging->source = (uint32_t)i;
+		references_each(&graph->references, graph->addresses[i],
+				graph_type(graph, (uint32_t)i), edge_visit, edging);
+		if (edging->edges >= GRAPH_NONE)
+			return -E2BIG;
+	}
+	graph->cut |= !graph->references.work;
+	return edging->err;
+}
+
+/* Counts become positions, at which the second pass stores and advances. */
+static void counts_to_starts(uint32_t *starts, size_t count)
+{
+	uint32_t sum = 0;
+
+	for (size_t i = 0; i <= count; i++) {
+		uint32_t here = i < count ? starts[i] : 0;
+
+		starts[i] = sum;
+		sum += here;
+	}
+}
+
+static void starts_restore(uint32_t *starts, size_t count)
+{
+	memmove(starts + 1, starts, count * sizeof(*starts));
+	starts[0] = 0;
+}
+
+int graph_edges(struct graph *graph)
+{
+	struct edging edging = {.graph = graph};
+	int err;
+
+	graph->out_start = calloc(graph->count + 1, sizeof(uint32_t));
+	graph->in_start = calloc(graph->count + 1, sizeof(uint32_t));
+	if (!graph->out_start || !graph->in_start)
+		return -ENOMEM;
+	err = pass(&edging);
+	if (err)
+		return err;
+	graph->out = malloc((edging.edges + 1) * sizeof(uint32_t));
+	graph->in = malloc((edging.edges + 1) * sizeof(uint32_t));
+	if (!graph->out || !graph->in)
+		return -ENOMEM;
+	counts_to_starts(graph->out_start, graph->count);
+	counts_to_starts(graph->in_start, graph->count);
+	edging.fills = 1;
+	err = pass(&edging);
+	starts_restore(graph->out_start, graph->count);
+	starts_restore(graph->in_start, graph->count);
+	return err;
+}
+
+static int bytes_find(struct graph *graph)
+{
+	for (size_t i = 0; i < graph->count; i++) {
+		uint64_t bytes = graph_own_bytes(graph, graph->addresses[i],
+						 graph_type(graph, (uint32_t)i)) /
+				 8;
+
+		graph->bytes[i] = bytes < UINT32_MAX ? (uint32_t)bytes : UINT32_MAX;
+	}
+	for (size_t i = 0; i < graph->references.claim_count; i++) {
+		const struct claim *claim = &graph->references.claims[i];
+		uint32_t owner = graph_find(graph, claim->owner);
+		uint64_t bytes = claim->bytes / 8;
+
+		if (owner == GRAPH_NONE)
+			continue;
+		bytes += graph->bytes[owner];
+		graph->bytes[owner] = bytes < UINT32_MAX ? (uint32_t)bytes : UINT32_MAX;
+	}
+	return 0;
+}
+
+static int graph_build(struct graph *graph)
+{
+	int err = image_blocks_read(&graph->blocks, graph->image);
+
+	if (!err)
+		err = types_open(&graph->types, graph->image);
+	if (!err && types_find(&graph->types, graph->image->type_type) == TYPES_NONE)
+		err = error_set(-ENOTSUP, "PyType_Type is not where its file says");
+	if (err)
+		return err;
+	graph->references.image = graph->image;
+	graph->references.blocks = &graph->blocks;
+	graph->references.types = &graph->types;
+	graph_work_begin(graph);
+	err = graph_discover(graph);
+	graph->cut = !graph->references.work;
+	if (!err)
+		err = graph_index(graph);
+	if (err)
+		return err;
+	graph->bytes = calloc(graph->count + 1, sizeof(uint32_t));
+	graph->held = calloc(graph->count + 1, sizeof(uint32_t));
+	graph->root = calloc(graph->count + 1, 1);
+	graph->proofs = calloc(graph->types.count + 1, sizeof(*graph->proofs));
+	if (!graph->bytes || !graph->held || !graph->root || !graph->proofs)
+		return -ENOMEM;
+	interned_find(graph);
+	graph_work_begin(graph);
+	err = bytes_find(graph) ?: graph_roots(graph) ?: graph_edges(graph);
+	if (err)
+		return err;
+	graph_words_sort(graph);
+	return graph_prove(graph);
+}
+
+int graph_new(struct graph **out, const struct image *image)
+{
+	struct graph *graph = calloc(1, sizeof(*graph));
+	int err;
+
+	if (!graph)
+		return -ENOMEM;
+	graph->image = image;
+	err = graph_build(graph);
+	if (err) {
+		graph_free(graph);
+		return err;
+	}
+	*out = graph;
+	return 0;
+}
+
+void graph_free(struct graph *graph)
+{
+	if (!graph)
+		return;
+	image_blocks_free(&graph->blocks);
+	types_free(&graph->types);
+	references_free(&graph->references);
+	id_map_free(&graph->found);
+	free(graph->addresses);
+	free(graph->type_of);
+	free(graph->bytes);
+	free(graph->held);
+	free(graph->root);
+	free(graph->out_start);
+	free(graph->out);
+	free(graph->in_start);
+	free(graph->in);
+	free(graph->words);
+	free(graph->proofs);
+	free(graph->pages);
+	free(graph->page_start);
+	free(graph);
+}

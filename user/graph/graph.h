@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The objects of a Python process and the references between them, from an image of its memory.
+ * Pure.
+ *
+ * Objects are those in pymalloc's blocks, and those that references, roots and the collector's
+ * lists lead to: in malloc's memory, and in the variables of files. The proof of the whole is each
+ * object's own reference count, which the references that were found must explain.
+ *
+ * Memory: 40 bytes an object, 8 an edge, and as much again as the objects while it is built.
+ */
+#ifndef TRACER_GRAPH_GRAPH_H
+#define TRACER_GRAPH_GRAPH_H
+
+#include "graph/references.h"
+
+#define GRAPH_NONE UINT32_MAX
+
+/* What holds an object besides other objects. The first that applies is told. */
+enum graph_root {
+	ROOT_NONE,
+	ROOT_MODULES,     /* sys.modules */
+	ROOT_FRAME,       /* a frame of a thread that runs or waits */
+	ROOT_INTERPRETER, /* the state of an interpreter or thread */
+	ROOT_STATIC,      /* an object in a file's variables: a type, None */
+	ROOT_VARIABLE,    /* a variable of a mapped file */
+	ROOT_NATIVE,      /* its reference count is higher than what was found */
+	ROOT_GARBAGE,     /* nothing: a cycle that the collector has not found yet */
+	ROOT_COUNT
+};
+
+/* A word outside of all objects that refers to one. */
+struct graph_root_word {
+	uint32_t object;
+	enum graph_root root;
+	enum reference_kind kind; /* of a frame's references */
+	uint64_t address;         /* of the word; of the frame */
+	uint64_t slot;
+};
+
+/* Mortal objects on the heap: how much of their reference counts was found. */
+struct graph_proof {
+	uint64_t objects;
+	uint64_t exact;     /* as many references as the count says */
+	uint64_t all_found; /* at least as many */
+};
+
+struct graph {
+	const struct image *image;
+	struct image_blocks blocks;
+	struct types types;
+	struct references references;
+	size_t count;
+	uint64_t *addresses; /* sorted */
+	uint32_t *type_of;
+	uint32_t *bytes; /* of its block and the buffers that it owns, in units of 8 */
+	uint32_t *held;  /* references that count, from objects and frames */
+	uint8_t *root;   /* enum graph_root */
+	/* Edges that count, without those to itself; object i's targets begin at out_start[i]. */
+	uint32_t *out_start, *out;
+	uint32_t *in_start, *in;       /* the same, backwards */
+	struct graph_root_word *words; /* by object */
+	size_t word_count, word_capacity;
+	/* address of the dictionary of interned strings, whose references do not count; 0: none */
+	uint64_t interned;
+	uint64_t modules; /* address of the dictionary sys.modules; 0: not found */
+	struct graph_proof proof;
+	struct graph_proof *proofs; /* by type */
+	uint64_t immortal, statics; /* objects that the proof leaves out */
+	int cut;                    /* 1: work ran out; references are missing */
+	/* while it is built */
+	struct id_map found;
+	size_t capacity, type_capacity;
+	uint32_t *pages;
+	uint32_t *page_start; /* of each segment in pages */
+};
+
+/*
+ * 0; -ENODATA, -ENOTSUP (error_set): no heap, or no PyType_Type in the image; -E2BIG: more than
+ * 2^32 edges; -ENOMEM. The image is borrowed until graph_free(). *out is untouched on failure.
+ */
+int graph_new(struct graph **out, const struct image *image);
+void graph_free(struct graph *graph);
+
+/* The object that begins at address, or GRAPH_NONE. */
+uint32_t graph_find(const struct graph *graph, uint64_t address);
+const struct type *graph_type(const struct graph *graph, uint32_t object);
+/* ob_refcnt without flags; UINT64_MAX: the object is immortal. */
+uint64_t graph_refcount(const struct graph *graph, uint64_t address);
+static inline uint64_t graph_bytes(const struct graph *graph, uint32_t object)
+{
+	return (uint64_t)graph->bytes[object] * 8;
+}
+/*
+ * Gives each reference of an object to an object: targets are addresses of objects. The work that
+ * is left since graph_work_begin() limits it; none left sets graph->cut.
+ */
+void graph_work_begin(struct graph *graph);
+void graph_references(struct graph *graph, uint32_t object, reference_fn visit, void *context);
+/* "modules", "frame", …, as in documents. */
+const char *graph_root_name(enum graph_root root);
+/* Whether such a reference is in the target's reference count. */
+int graph_counts(const struct graph *graph, uint32_t source, uint64_t target,
+		 enum reference_kind kind);
+/* The first of the words that hold an object; *count of them. NULL: none. */
+const struct graph_root_word *graph_words(const struct graph *graph, uint32_t object,
+					  size_t *count);
+
+/* --- steps of graph_new(), each in a file of its own --- */
+
+int graph_discover(struct graph *graph);
+int graph_object_add(struct graph *graph, uint64_t address);
+int graph_index(struct graph *graph);
+/* Visits every word outside of objects that may refer to one. */
+typedef void (*root_fn)(void *context, uint64_t target, const struct graph_root_word *word);
+void graph_root_words(struct graph *graph, root_fn visit, void *context);
+int graph_roots(struct graph *graph);
+int graph_word_add(struct graph *graph, const struct graph_root_word *word);
+void graph_words_sort(struct graph *graph);
+int graph_edges(struct graph *graph);
+/* Marks the tables of an object: image_blocks_table(). 0, -ENOMEM. */
+int graph_tables_mark(struct graph *graph, uint64_t address, const struct type *type);
+/* Bytes of the object's block and of the buffers that its layout tells. */
+uint64_t graph_own_bytes(const struct graph *graph, uint64_t address, const struct type *type);
+int graph_prove(struct graph *graph);
+
+#endif

@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "graph/image_blocks.h"
+
+#include <endian.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/array.h"
+
+#define OBJECT_STEP  16u /* objects are as far apart, or further */
+#define HOOKS_BEFORE 16u /* bytes that the debug hooks prepend to a block */
+#define HOOKS_BYTES  24u /* bytes that they add in total */
+
+/* glibc's struct malloc_chunk: the size, with three flags, is in front of the block. */
+#define CHUNK_FLAGS   7u
+#define CHUNK_IN_USE  1u /* of the chunk before */
+#define CHUNK_MAPPED  2u
+#define CHUNK_MINIMUM 32u
+#define CHUNK_HEADER  16u
+
+static int pool_add(const struct heap_pool *pool, void *context)
+{
+	struct image_blocks *blocks = context;
+	struct image_blocks_pool *added;
+
+	if (!pool->block_bytes)
+		return 0;
+	if (array_reserve(&blocks->pools, &blocks->capacity, blocks->count, 1, sizeof(*added)))
+		return 1;
+	added = &blocks->pools[blocks->count++];
+	*added = (struct image_blocks_pool){
+		.address = pool->address, .block_bytes = pool->block_bytes, .count = pool->count};
+	for (uint32_t i = 0; i < pool->count && i < BLOCKS_PER_POOL; i++)
+		if (!pool->free[i])
+			added->live[i / 64] |= 1ull << i % 64;
+	return 0;
+}
+
+static int image_read(void *context, uint64_t address, void *out, size_t bytes)
+{
+	const uint8_t *at = image_at(context, address, bytes);
+
+	if (!at)
+		return -EFAULT;
+	memcpy(out, at, bytes);
+	return 0;
+}
+
+static int pool_compare(const void *a, const void *b)
+{
+	const struct image_blocks_pool *x = a, *y = b;
+
+	return x->address < y->address ? -1 : x->address > y->address;
+}
+
+int image_blocks_read(struct image_blocks *blocks, const struct image *image)
+{
+	struct heap_source source = {.read = image_read, .context = (void *)image};
+	size_t kept = 0;
+	int err;
+
+	*blocks = (struct image_blocks){.image = image};
+	err = heap_walk_source(&source, &image->offsets.heap, image->heads, image->head_count,
+			       pool_add, blocks, &blocks->walk);
+	if (err)
+		return err;
+	if (blocks->walk.pools != blocks->count)
+		return -ENOMEM;
+	if (blocks->count)
+		qsort(blocks->pools, blocks->count, sizeof(*blocks->pools), pool_compare);
+	/* A forged heap may have an arena twice. */
+	for (size_t i = 0; i < blocks->count; i++)
+		if (!kept || blocks->pools[kept - 1].address != blocks->pools[i].address)
+			blocks->pools[kept++] = blocks->pools[i];
+	blocks->count = kept;
+	return 0;
+}
+
+void image_blocks_free(struct image_blocks *blocks)
+{
+	free(blocks->pools);
+	id_map_free(&blocks->chunk_tables);
+	memset(blocks, 0, sizeof(*blocks));
+}
+
+const struct image_blocks_pool *image_blocks_pool(const struct image_blocks *blocks,
+						  uint64_t address)
+{
+	const struct heap_offsets *offsets = &blocks->image->offsets.heap;
+	uint64_t first =
+		(address & ~(uint64_t)(offsets->pool_bytes - 1)) + offsets->pool_header_size;
+	size_t low = 0, high = blocks->count;
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+
+		if (blocks->pools[middle].address < first)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low < blocks->count && blocks->pools[low].address == first ? &blocks->pools[low]
+									  : NULL;
+}
+
+/* Usable bytes of the chunk whose block begins at address, if its header is one in use. */
+static uint64_t chunk_bytes(const struct image *image, uint64_t address)
+{
+	const struct image_segment *segment = image_segment(image, address);
+	uint64_t size, flags, next;
+
+	if (!segment || segment->kind != IMAGE_HEAP || address & 15 ||
+	    address - segment->start < CHUNK_HEADER)
+		return 0;
+	size = word_at(segment->bytes + (address - 8 - segment->start));
+	flags = size & CHUNK_FLAGS;
+	size &= ~(uint64_t)CHUNK_FLAGS;
+	if (size < CHUNK_MINIMUM || size & 15 || size > segment->end - address + CHUNK_HEADER)
+		return 0;
+	if (flags & CHUNK_MAPPED)
+		return (address & 4095) == CHUNK_HEADER && !(size & 4095) ? size - CHUNK_HEADER : 0;
+	if (size + 8 > segment->end - address + CHUNK_HEADER)
+		return 0;
+	next = word_at(segment->bytes + (address + size - 8 - segment->start));
+	return next & CHUNK_IN_USE && (next & ~(uint64_t)CHUNK_FLAGS) >= CHUNK_HEADER ? size - 8
+										      : 0;
+}
+
+/* The number of the live block that begins at address in its pool; -1: there is none. */
+static int block_number(const struct image_blocks_pool *pool, uint64_t address)
+{
+	uint64_t at = address - pool->address;
+
+	if (address < pool->address || at % pool->block_bytes)
+		return -1;
+	at /= pool->block_bytes;
+	return at < BLOCKS_PER_POOL && pool->live[at / 64] >> at % 64 & 1 ? (int)at : -1;
+}
+
+uint64_t image_blocks_bytes(const struct image_blocks *blocks, uint64_t address)
+{
+	const struct image_blocks_pool *pool = image_blocks_pool(blocks, address);
+
+	if (!pool)
+		return chunk_bytes(blocks->image, address);
+	return block_number(pool, address) < 0 ? 0 : pool->block_bytes;
+}
+
+int image_blocks_table(struct image_blocks *blocks, uint64_t address)
+{
+	uint64_t bytes = image_blocks_bytes(blocks, address);
+	struct image_blocks_pool *pool;
+	int number;
+
+	if (!bytes) {
+		address -= HOOKS_BEFORE;
+		bytes = image_blocks_bytes(blocks, address);
+		if (!bytes || !image_blocks_hooks(blocks->image, address, bytes))
+			return 0;
+	}
+	pool = (struct image_blocks_pool *)image_blocks_pool(blocks, address);
+	if (!pool)
+		return id_map_put(&blocks->chunk_tables, address, 1);
+	number = block_number(pool, address);
+	if (number >= 0)
+		pool->tables[number / 64] |= 1ull << number % 64;
+	return 0;
+}
+
+int image_blocks_object(const struct image_blocks_pool *pool, uint64_t address, int mark)
+{
+	uint64_t step = (address - pool->address) / OBJECT_STEP;
+
+	if (address < pool->address || address % OBJECT_STEP || step >= BLOCKS_PER_POOL)
+		return 0;
+	if (mark)
+		((struct image_blocks_pool *)pool)->objects[step / 64] |= 1ull << step % 64;
+	return pool->objects[step / 64] >> step % 64 & 1;
+}
+
+int image_blocks_is_table(const struct image_blocks *blocks, uint64_t address)
+{
+	const struct image_blocks_pool *pool = image_blocks_pool(blocks, address);
+	int number;
+
+	if (!pool)
+		return id_map_find(&blocks->chunk_tables, address) != ID_MAP_NONE;
+	number = block_number(pool, address);
+	return number >= 0 && pool->tables[number / 64] >> number % 64 & 1;
+}
+
+uint32_t image_blocks_hooks(const struct image *image, uint64_t address, uint64_t bytes)
+{
+	const uint8_t *block = bytes < HOOKS_BYTES ? NULL : image_at(image, address, HOOKS_BYTES);
+	uint64_t asked;
+
+	if (!block || (block[8] != 'o' && block[8] != 'm' && block[8] != 'r') ||
+	    memcmp(block + 9, "\xfd\xfd\xfd\xfd\xfd\xfd\xfd", 7))
+		return 0;
+	memcpy(&asked, block, sizeof(asked));
+	return be64toh(asked) <= bytes - HOOKS_BYTES ? HOOKS_BEFORE : 0;
+}

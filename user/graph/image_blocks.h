@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The blocks of an image: pymalloc's, exactly, and glibc's, by the header in front of each. Pure.
+ */
+#ifndef TRACER_GRAPH_IMAGE_BLOCKS_H
+#define TRACER_GRAPH_IMAGE_BLOCKS_H
+
+#include "graph/image.h"
+#include "tables/id_map.h"
+
+#define BLOCKS_PER_POOL 1024u /* a block is at least 16 bytes, a pool at most 16 KiB */
+
+struct image_blocks_pool {
+	uint64_t address; /* of its first block */
+	uint32_t block_bytes, count;
+	uint64_t live[BLOCKS_PER_POOL / 64]; /* by block number */
+	/* beginnings of objects, by steps of 16 bytes from the first block on */
+	uint64_t objects[BLOCKS_PER_POOL / 64];
+	uint64_t tables[BLOCKS_PER_POOL / 64]; /* of live: tables of objects with a known layout */
+};
+
+struct image_blocks {
+	const struct image *image;
+	struct image_blocks_pool *pools; /* by address */
+	size_t count, capacity;
+	struct heap_walk walk;
+	struct id_map chunk_tables; /* the same for glibc's blocks, by address */
+};
+
+/* 0; as heap_walk_source(). The caller frees with image_blocks_free(), also after a failure. */
+int image_blocks_read(struct image_blocks *blocks, const struct image *image);
+void image_blocks_free(struct image_blocks *blocks);
+
+/* The pool whose memory covers address; NULL: none. */
+const struct image_blocks_pool *image_blocks_pool(const struct image_blocks *blocks,
+						  uint64_t address);
+/*
+ * The usable bytes of the live block that begins at address: of a pool, or of glibc's malloc, whose
+ * header must be plausible. 0: there is none.
+ */
+uint64_t image_blocks_bytes(const struct image_blocks *blocks, uint64_t address);
+/*
+ * The bytes that CPython's debug hooks have put in front of the request in a block of bytes at
+ * address: 16, or 0 without hooks.
+ */
+uint32_t image_blocks_hooks(const struct image *image, uint64_t address, uint64_t bytes);
+
+/*
+ * Marks the live block at address, or at address behind debug hooks, as the table of an object
+ * whose layout is known: no other object owns it. 0, -ENOMEM.
+ */
+int image_blocks_table(struct image_blocks *blocks, uint64_t address);
+/*
+ * Whether an object that was marked begins at address, which is in the pool; mark: marks it before
+ * that.
+ */
+int image_blocks_object(const struct image_blocks_pool *pool, uint64_t address, int mark);
+int image_blocks_is_table(const struct image_blocks *blocks, uint64_t address);
+
+#endif

@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Finds the objects. Those in pymalloc's blocks come first; the references of each object, its
+ * neighbours in the collector's lists and the roots then lead to those in other memory.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/array.h"
+#include "graph/graph.h"
+
+#define MAX_REFCOUNT UINT32_MAX /* of immortal objects in 3.12 and later */
+#define PREHEADER    16u
+#define PAGE         4096u
+#define LIST_FLAGS   3u /* in the collector's links */
+
+/*
+ * Could it be a reference count? In an executable that is not position-independent, static objects
+ * such as None have addresses as small as a count, and a list's items may be {None, a type}.
+ */
+static int count_plausible(const struct graph *graph, uint64_t count)
+{
+	const struct image *image = graph->image;
+
+	count &= ~((uint64_t)image->offsets.heap.count_flags << 48);
+	return count && count <= MAX_REFCOUNT &&
+	       (count & 7 || count - image->data >= image->data_bytes);
+}
+
+/* The type of the object that begins at address, by its contents; TYPES_NONE: there is none. */
+static uint32_t type_at(struct graph *graph, uint64_t address)
+{
+	const uint8_t *object = image_at(graph->image, address, 16);
+
+	if (!object || !count_plausible(graph, word_at(object)))
+		return TYPES_NONE;
+	return types_find(&graph->types, word_at(object + graph->image->offsets.abi.object_type));
+}
+
+/* Objects in pools are marked there: a table of all of them would take longer to search. */
+static int object_put(struct graph *graph, uint64_t address, uint32_t type)
+{
+	const struct image_blocks_pool *pool = image_blocks_pool(&graph->blocks, address);
+	int err;
+
+	if (graph->count == GRAPH_NONE - 1)
+		return -E2BIG;
+	err = array_reserve(&graph->addresses, &graph->capacity, graph->count, 1, sizeof(uint64_t));
+	if (!err)
+		err = array_reserve(&graph->type_of, &graph->type_capacity, graph->count, 1,
+				    sizeof(uint32_t));
+	if (!err && (!pool || !image_blocks_object(pool, address, 1)))
+		err = id_map_put(&graph->found, address, (uint32_t)graph->count);
+	if (err)
+		return err;
+	graph->addresses[graph->count] = address;
+	graph->type_of[graph->count++] = type;
+	return graph_tables_mark(graph, address, &graph->types.entries[type]);
+}
+
+/* An object in a live block of a pool. */
+static int block_visit(struct graph *graph, uint64_t block, uint32_t bytes)
+{
+	uint32_t head = graph->image->offsets.heap.gc_head_bytes;
+	const uint32_t offsets[] = {0, head, head + PREHEADER, PREHEADER};
+
+	block += image_blocks_hooks(graph->image, block, bytes);
+	for (size_t i = 0; i < sizeof(offsets) / sizeof(offsets[0]); i++) {
+		uint32_t type;
+
+		if (offsets[i] + 16 > bytes)
+			continue;
+		type = type_at(graph, block + offsets[i]);
+		if (type != TYPES_NONE &&
+		    types_head(&graph->types, &graph->types.entries[type]) == offsets[i])
+			return object_put(graph, block + offsets[i], type);
+	}
+	return 0;
+}
+
+static int pools_visit(struct graph *graph)
+{
+	int err = 0;
+
+	for (size_t i = 0; i < graph->blocks.count && !err; i++) {
+		const struct image_blocks_pool *pool = &graph->blocks.pools[i];
+
+		for (uint32_t j = 0; j < pool->count && j < BLOCKS_PER_POOL && !err; j++)
+			if (pool->live[j / 64] >> j % 64 & 1)
+				err = block_visit(graph,
+						  pool->address + (uint64_t)j * pool->block_bytes,
+						  pool->block_bytes);
+	}
+	return err;
+}
+
+/* Adds the object at address, if there is one outside of pymalloc's pools. 0, -ENOMEM, -E2BIG. */
+int graph_object_add(struct graph *graph, uint64_t address)
+{
+	const struct image_segment *segment;
+	uint32_t type;
+
+	if (!address || address & 7 || image_blocks_pool(&graph->blocks, address) ||
+	    id_map_find(&graph->found, address) != ID_MAP_NONE)
+		return 0;
+	segment = image_segment(graph->image, address);
+	if (!segment || segment->kind == IMAGE_CONSTANT || segment->kind == IMAGE_STACK)
+		return 0;
+	type = type_at(graph, address);
+	if (type == TYPES_NONE || !graph->types.entries[type].basic_bytes ||
+	    !image_at(graph->image, address, graph->types.entries[type].basic_bytes))
+		return 0;
+	return object_put(graph, address, type);
+}
+
+struct discovery {
+	struct graph *graph;
+	int err;
+};
+
+static void reference_follow(void *context, uint64_t target, enum reference_kind kind,
+			     uint64_t slot)
+{
+	struct discovery *discovery = context;
+
+	(void)kind;
+	(void)slot;
+	if (!discovery->err)
+		discovery->err = graph_object_add(discovery->graph, target);
+}
+
+static void root_follow(void *context, uint64_t target, const struct graph_root_word *word)
+{
+	(void)word;
+	reference_follow(context, target, REFERENCE_WORD, 0);
+}
+
+/* Before the graph is sorted. */
+static int found_is_object(void *context, uint64_t address)
+{
+	struct graph *graph = context;
+	const struct image_blocks_pool *pool = image_blocks_pool(&graph->blocks, address);
+
+	if (pool && image_blocks_object(pool, address, 0))
+		return 1;
+	if (graph_object_add(graph, address))
+		return 0;
+	return id_map_find(&graph->found, address) != ID_MAP_NONE;
+}
+
+static int sorted_is_object(void *context, uint64_t address)
+{
+	return graph_find(context, address) != GRAPH_NONE;
+}
+
+/* _gc_next and _gc_prev lead to other objects that the collector tracks. */
+static void neighbours_follow(struct discovery *discovery, uint64_t object, const struct type *type)
+{
+	const struct graph *graph = discovery->graph;
+	uint32_t head = graph->image->offsets.heap.gc_head_bytes;
+
+	if (!(type->flags & TYPE_GC))
+		return;
+	for (unsigned int i = 0; i < 2; i++) {
+		uint64_t link = image_u64(graph->image, object - head + i * 8);
+
+		link &= ~(uint64_t)LIST_FLAGS;
+		if (link)
+			reference_follow(discovery, link + head, REFERENCE_WORD, 0);
+	}
+}
+
+int graph_discover(struct graph *graph)
+{
+	struct discovery discovery = {.graph = graph};
+	int err = pools_visit(graph);
+
+	if (err)
+		return err;
+	graph->references.is_object = found_is_object;
+	graph->references.context = graph;
+	graph->references.discovers = 1;
+	graph_root_words(graph, root_follow, &discovery);
+	for (size_t i = 0; i < graph->count && !discovery.err; i++) {
+		/* The table of types grows: a copy. */
+		struct type type = graph->types.entries[graph->type_of[i]];
+
+		if (type.flags & TYPE_HEAP || type.address)
+			reference_follow(&discovery, type.address, REFERENCE_TYPE, 0);
+		references_each(&graph->references, graph->addresses[i], &type, reference_follow,
+				&discovery);
+		neighbours_follow(&discovery, graph->addresses[i], &type);
+	}
+	graph->references.discovers = 0;
+	graph->references.is_object = sorted_is_object;
+	return discovery.err ?: graph->references.err ?: graph->types.err;
+}
+
+struct sortable {
+	uint64_t address;
+	uint32_t type;
+};
+
+static int sortable_compare(const void *a, const void *b)
+{
+	const struct sortable *x = a, *y = b;
+
+	return x->address < y->address ? -1 : x->address > y->address;
+}
+
+static int objects_sort(struct graph *graph)
+{
+	struct sortable *all = calloc(graph->count + 1, sizeof(*all));
+
+	if (!all)
+		return -ENOMEM;
+	for (size_t i = 0; i < graph->count; i++)
+		all[i] = (struct sortable){graph->addresses[i], graph->type_of[i]};
+	qsort(all, graph->count, sizeof(*all), sortable_compare);
+	for (size_t i = 0; i < graph->count; i++) {
+		graph->addresses[i] = all[i].address;
+		graph->type_of[i] = all[i].type;
+	}
+	free(all);
+	return 0;
+}
+
+/* pages: for each page of each segment, the first object at or after its start. */
+static int pages_make(struct graph *graph)
+{
+	const struct image *image = graph->image;
+	size_t pages = 0, object = 0;
+
+	graph->page_start = calloc(image->count + 1, sizeof(uint32_t));
+	if (!graph->page_start)
+		return -ENOMEM;
+	for (size_t i = 0; i < image->count; i++) {
+		graph->page_start[i] = (uint32_t)pages;
+		pages += (image->segments[i].end - image->segments[i].start) / PAGE + 2;
+		if (pages > GRAPH_NONE)
+			return -E2BIG;
+	}
+	graph->pages = calloc(pages + 1, sizeof(uint32_t));
+	if (!graph->pages)
+		return -ENOMEM;
+	for (size_t i = 0; i < image->count; i++) {
+		const struct image_segment *segment = &image->segments[i];
+		uint64_t count = (segment->end - segment->start) / PAGE + 2;
+
+		for (uint64_t j = 0; j < count; j++) {
+			uint64_t at = segment->start + j * PAGE;
+
+			while (object < graph->count && graph->addresses[object] < at &&
+			       graph->addresses[object] < segment->end)
+				object++;
+			graph->pages[graph->page_start[i] + j] = (uint32_t)object;
+		}
+	}
+	return 0;
+}
+
+int graph_index(struct graph *graph)
+{
+	int err = objects_sort(graph);
+
+	id_map_free(&graph->found);
+	return err ?: pages_make(graph);
+}
+
+uint32_t graph_find(const struct graph *graph, uint64_t address)
+{
+	const struct image_segment *segment = image_segment(graph->image, address);
+	const uint32_t *page;
+	uint32_t low, high;
+
+	if (!segment)
+		return GRAPH_NONE;
+	page = graph->pages + graph->page_start[segment - graph->image->segments] +
+	       (address - segment->start) / PAGE;
+	low = page[0];
+	high = page[1];
+	while (low < high) {
+		uint32_t middle = low + (high - low) / 2;
+
+		if (graph->addresses[middle] < address)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low < graph->count && graph->addresses[low] == address ? low : GRAPH_NONE;
+}

@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How references are named. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "holders/paths.h"
+#include "holders/values.h"
+
+static const char *type_name(const struct graph *graph, uint32_t object)
+{
+	return graph_type(graph, object)->name;
+}
+
+/* Fields whose names are getters of Python's, not members. NULL: it is none of them. */
+static const char *field_name(const struct graph *graph, uint32_t source, uint64_t slot)
+{
+	const struct object_offsets *at = &graph->image->offsets.objects;
+	const struct {
+		const char *type;
+		uint32_t offset;
+		const char *name;
+	} fields[] = {
+		{"function", at->function_closure, "__closure__"},
+		{"function", at->function_defaults, "__defaults__"},
+		{"function", at->function_kwdefaults, "__kwdefaults__"},
+		{"function", at->function_code, "__code__"},
+		{"function", at->function_globals, "__globals__"},
+		{"cell", at->cell_value, "cell_contents"},
+		{"method", at->method_function, "__func__"},
+		{"method", at->method_self, "__self__"},
+		{"builtin_function_or_method", 24, "__self__"},
+		{"staticmethod", 16, "__func__"},
+		{"classmethod", 16, "__func__"},
+	};
+	const struct {
+		uint32_t offset;
+		const char *name;
+	} of_type[] = {
+		{at->type_dict, "__dict__"},
+		{at->type_bases, "__bases__"},
+		{at->type_mro, "__mro__"},
+		{at->type_base, "__base__"},
+	};
+	const struct type *type = graph_type(graph, source);
+
+	if (type->layout == LAYOUT_MODULE && slot == at->module_dict)
+		return "__dict__";
+	for (size_t i = 0; type->layout == LAYOUT_TYPE && i < sizeof(of_type) / sizeof(of_type[0]);
+	     i++)
+		if (slot == of_type[i].offset)
+			return of_type[i].name;
+	for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++)
+		if (slot == fields[i].offset && !strcmp(type->name, fields[i].type))
+			return fields[i].name;
+	return NULL;
+}
+
+/* The key of entry number slot of a table of keys; 0: there is none. */
+static uint64_t key_at(const struct graph *graph, uint64_t table, uint64_t slot)
+{
+	struct keys keys;
+
+	if (keys_read(graph->image, table, &keys) || slot >= keys.count)
+		return 0;
+	return image_u64(graph->image, keys.entries + slot * keys.entry_bytes + keys.key_at);
+}
+
+uint64_t dict_key(const struct graph *graph, uint32_t dict, uint64_t slot)
+{
+	return key_at(graph,
+		      image_u64(graph->image,
+				graph->addresses[dict] + graph->image->offsets.objects.dict_keys),
+		      slot);
+}
+
+/* co_localsplusnames, or co_varnames */
+uint64_t variable_name(const struct graph *graph, uint64_t code, uint64_t slot)
+{
+	const struct object_offsets *at = &graph->image->offsets.objects;
+	uint64_t names = image_u64(graph->image,
+				   code + (at->code_slot_names == ABI_NONE ? at->code_variables
+									   : at->code_slot_names));
+	uint64_t count = image_u64(graph->image, names + graph->image->offsets.abi.bytes_size);
+
+	return slot < count ? image_u64(graph->image, names + at->tuple_items + slot * 8) : 0;
+}
+
+/* The code object of the frame of a frame object or generator. */
+static uint64_t code_of(const struct graph *graph, uint32_t source)
+{
+	const struct object_offsets *at = &graph->image->offsets.objects;
+	uint64_t frame = graph->addresses[source], code;
+
+	if (graph_type(graph, source)->layout == LAYOUT_GENERATOR)
+		frame += at->generator_frame;
+	else if (at->frame_inner != ABI_NONE)
+		frame = image_u64(graph->image, frame + at->frame_inner);
+	code = image_u64(graph->image, frame + graph->image->offsets.abi.frame_code);
+	return graph->image->offsets.abi.frame_code_tagged ? code & ~7ull : code;
+}
+
+static int word_name(const struct graph *graph, uint32_t source, uint64_t slot,
+		     const char **kind_name, struct buffer *out)
+{
+	const char *field = field_name(graph, source, slot);
+	char member[TYPES_NAME];
+
+	*kind_name = "attribute";
+	if (field)
+		return buffer_append(out, field, strlen(field));
+	if (types_member(&graph->types, graph_type(graph, source), slot, member))
+		return buffer_append(out, member, strlen(member));
+	*kind_name = "word";
+	return buffer_printf(out, "+%" PRIu64, slot);
+}
+
+static int repr_or_type(const struct graph *graph, uint64_t address, struct buffer *out)
+{
+	int got = values_repr(graph, address, out);
+	uint32_t object;
+
+	if (got)
+		return got < 0 ? got : 0;
+	object = graph_find(graph, address);
+	if (object == GRAPH_NONE)
+		return 0;
+	return buffer_printf(out, "<%s at 0x%" PRIx64 ">", type_name(graph, object), address);
+}
+
+int reference_name(const struct graph *graph, uint32_t source, enum reference_kind kind,
+		   uint64_t slot, const char **kind_name, struct buffer *out)
+{
+	static const char *const kinds[] = {
+		[REFERENCE_TYPE] = "type",           [REFERENCE_WORD] = "word",
+		[REFERENCE_BUFFER] = "buffer",       [REFERENCE_FIELD] = "word",
+		[REFERENCE_ITEM] = "index",          [REFERENCE_KEY] = "dict key",
+		[REFERENCE_VALUE] = "key",           [REFERENCE_ELEMENT] = "element",
+		[REFERENCE_ATTRIBUTE] = "attribute", [REFERENCE_DICT] = "attribute",
+		[REFERENCE_LOCAL] = "local",         [REFERENCE_STACK] = "stack",
+		[REFERENCE_WEAK] = "weak",           [REFERENCE_MAYBE] = "stack",
+	};
+	uint64_t name;
+	int err;
+
+	*kind_name = kinds[kind];
+	switch (kind) {
+	case REFERENCE_TYPE:
+		return buffer_append(out, "__class__", 9);
+	case REFERENCE_WORD:
+	case REFERENCE_FIELD:
+		return word_name(graph, source, slot, kind_name, out);
+	case REFERENCE_ITEM:
+		return buffer_printf(out, "%" PRIu64, slot);
+	case REFERENCE_KEY:
+	case REFERENCE_VALUE:
+		if (graph_type(graph, source)->layout != LAYOUT_DICT)
+			return 0;
+		return repr_or_type(graph, dict_key(graph, source, slot), out);
+	case REFERENCE_ATTRIBUTE:
+		name = key_at(graph, graph_type(graph, source)->keys, slot);
+		err = values_identifier(graph, name, out);
+		return err < 0 ? err : 0;
+	case REFERENCE_DICT:
+		return buffer_append(out, "__dict__", 8);
+	case REFERENCE_LOCAL:
+		name = variable_name(graph, code_of(graph, source), slot);
+		err = values_identifier(graph, name, out);
+		return err < 0 ? err : 0;
+	default:
+		return 0;
+	}
+}

@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "holders/paths.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/array.h"
+
+struct search {
+	struct paths *paths;
+	uint32_t *queue;
+	size_t count;
+	uint32_t source;
+};
+
+int paths_is_namespace(const struct paths *paths, uint32_t dict)
+{
+	const struct graph *graph = paths->graph;
+	enum types_layout above;
+
+	if (graph->addresses[dict] == graph->modules || paths->kind[dict] == REFERENCE_DICT)
+		return 1;
+	if (paths->parent[dict] == GRAPH_NONE)
+		return 0;
+	above = graph_type(graph, paths->parent[dict])->layout;
+	return above == LAYOUT_MODULE ||
+	       (above == LAYOUT_TYPE &&
+		paths->slot[dict] == graph->image->offsets.objects.type_dict);
+}
+
+static uint64_t shape_of(const struct paths *paths, uint32_t source, enum reference_kind kind,
+			 uint64_t slot)
+{
+	int general = kind == REFERENCE_ITEM || kind == REFERENCE_ELEMENT ||
+		      kind == REFERENCE_BUFFER ||
+		      ((kind == REFERENCE_KEY || kind == REFERENCE_VALUE) &&
+		       !paths_is_namespace(paths, source));
+	uint64_t shape = paths->shape[source];
+
+	shape = hash_u64(shape ^ paths->graph->type_of[source]);
+	return hash_u64(shape + ((uint64_t)kind << 40) + (general ? 0 : slot + 1));
+}
+
+static void reference_visit(void *context, uint64_t target, enum reference_kind kind, uint64_t slot)
+{
+	struct search *search = context;
+	struct paths *paths = search->paths;
+	uint32_t object = graph_find(paths->graph, target);
+
+	if (paths->shape[object] || !graph_counts(paths->graph, search->source, target, kind))
+		return;
+	paths->parent[object] = search->source;
+	paths->kind[object] = (uint8_t)kind;
+	paths->slot[object] = slot < UINT32_MAX ? (uint32_t)slot : UINT32_MAX;
+	paths->shape[object] = shape_of(paths, search->source, kind, slot) | 1;
+	search->queue[search->count++] = object;
+}
+
+/* Breadth first from the roots of one kind; what an earlier kind has reached stays as it is. */
+static void search_from(struct search *search, enum graph_root root)
+{
+	struct paths *paths = search->paths;
+	struct graph *graph = paths->graph;
+	size_t next = search->count;
+
+	for (size_t i = 0; i < graph->count; i++)
+		if (graph->root[i] == root && !paths->shape[i]) {
+			paths->shape[i] = hash_u64(root) | 1;
+			search->queue[search->count++] = (uint32_t)i;
+		}
+	for (; next < search->count; next++) {
+		search->source = search->queue[next];
+		graph_references(graph, search->source, reference_visit, search);
+	}
+}
+
+int paths_new(struct paths **out, struct graph *graph)
+{
+	struct paths *paths = calloc(1, sizeof(*paths));
+	struct search search = {.paths = paths};
+	size_t count = graph->count + 1;
+
+	if (!paths)
+		return -ENOMEM;
+	paths->graph = graph;
+	paths->parent = malloc(count * sizeof(uint32_t));
+	paths->kind = calloc(count, 1);
+	paths->slot = calloc(count, sizeof(uint32_t));
+	paths->shape = calloc(count, sizeof(uint64_t));
+	search.queue = malloc(count * sizeof(uint32_t));
+	if (!paths->parent || !paths->kind || !paths->slot || !paths->shape || !search.queue) {
+		free(search.queue);
+		paths_free(paths);
+		return -ENOMEM;
+	}
+	memset(paths->parent, 0xff, count * sizeof(uint32_t));
+	graph_work_begin(graph);
+	for (enum graph_root root = ROOT_MODULES; root < ROOT_COUNT; root++)
+		search_from(&search, root);
+	free(search.queue);
+	*out = paths;
+	return 0;
+}
+
+void paths_free(struct paths *paths)
+{
+	if (!paths)
+		return;
+	free(paths->parent);
+	free(paths->kind);
+	free(paths->slot);
+	free(paths->shape);
+	free(paths);
+}
+
+static int group_compare(const void *a, const void *b)
+{
+	const struct path_group *x = a, *y = b;
+
+	if (x->retained != y->retained)
+		return x->retained < y->retained ? 1 : -1;
+	if (x->count != y->count)
+		return x->count < y->count ? 1 : -1;
+	return x->example < y->example ? -1 : x->example > y->example;
+}
+
+/* Whether an object is inside of another one that is wanted, so that it is retained with it. */
+static int is_inside(const struct retained *retained, uint32_t object, const uint8_t *wanted)
+{
+	uint32_t at = retained->idom[object];
+
+	for (unsigned int i = 0; i < PATHS_MAX_STEPS && at < retained->graph->count; i++) {
+		if (wanted[at])
+			return 1;
+		at = retained->idom[at];
+	}
+	return 0;
+}
+
+static int groups_fill(const struct paths *paths, const struct retained *retained,
+		       const uint8_t *wanted, struct path_group **groups, size_t *count)
+{
+	struct id_map found = {0};
+	size_t capacity = 0;
+	int err = 0;
+
+	for (size_t i = 0; i < paths->graph->count && !err; i++) {
+		uint32_t at;
+
+		if (!wanted[i])
+			continue;
+		at = id_map_find(&found, paths->shape[i]);
+		if (at == ID_MAP_NONE) {
+			at = (uint32_t)*count;
+			err = array_reserve(groups, &capacity, *count, 1, sizeof(**groups))
+				      ?: id_map_put(&found, paths->shape[i], at);
+			if (err)
+				break;
+			(*groups)[(*count)++] = (struct path_group){.shape = paths->shape[i],
+								    .example = (uint32_t)i};
+		}
+		(*groups)[at].count++;
+		(*groups)[at].bytes += graph_bytes(paths->graph, (uint32_t)i);
+		if (!is_inside(retained, (uint32_t)i, wanted))
+			(*groups)[at].retained += retained->bytes[i];
+	}
+	id_map_free(&found);
+	return err;
+}
+
+int paths_group(const struct paths *paths, const struct retained *retained,
+		int (*wanted)(void *context, uint32_t object), void *context,
+		struct path_group **groups, size_t *count)
+{
+	uint8_t *chosen = calloc(paths->graph->count + 1, 1);
+	int err;
+
+	if (!chosen)
+		return -ENOMEM;
+	for (size_t i = 0; i < paths->graph->count; i++)
+		chosen[i] = wanted(context, (uint32_t)i) != 0;
+	*groups = NULL;
+	*count = 0;
+	err = groups_fill(paths, retained, chosen, groups, count);
+	free(chosen);
+	if (err) {
+		free(*groups);
+		*groups = NULL;
+	} else if (*count) {
+		qsort(*groups, *count, sizeof(**groups), group_compare);
+	}
+	return err;
+}

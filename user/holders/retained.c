@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "holders/retained.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "holders/dominators.h"
+
+static void sums_find(struct retained *retained, const uint32_t *order, uint32_t reached)
+{
+	const struct graph *graph = retained->graph;
+
+	for (size_t i = 0; i < graph->count; i++) {
+		retained->bytes[i] = graph_bytes(graph, (uint32_t)i);
+		retained->counts[i] = 1;
+	}
+	for (uint32_t i = reached; i-- > 0;) {
+		uint32_t object = order[i], above = retained->idom[object];
+
+		if (above >= graph->count)
+			continue;
+		retained->bytes[above] += retained->bytes[object];
+		retained->counts[above] += retained->counts[object];
+	}
+}
+
+static void children_find(struct retained *retained)
+{
+	size_t count = retained->graph->count;
+	uint32_t *start = retained->child_start, sum = 0;
+
+	for (size_t i = 0; i < count; i++)
+		if (retained->idom[i] != DOMINATORS_NONE)
+			start[retained->idom[i]]++;
+	for (size_t i = 0; i <= count + 1; i++) {
+		uint32_t here = i <= count ? start[i] : 0;
+
+		start[i] = sum;
+		sum += here;
+	}
+	for (size_t i = 0; i < count; i++)
+		if (retained->idom[i] != DOMINATORS_NONE)
+			retained->children[start[retained->idom[i]]++] = (uint32_t)i;
+	for (size_t i = count + 1; i > 0; i--)
+		start[i] = start[i - 1];
+	start[0] = 0;
+}
+
+/*
+ * Goes down the tree of dominators. open counts, by type, the objects on the way to the current
+ * one; next holds, by object, the child to go to.
+ */
+static void types_sum(struct retained *retained, uint32_t *open, uint32_t *next, uint32_t *stack)
+{
+	const struct graph *graph = retained->graph;
+	size_t count = graph->count, depth = 0;
+
+	for (size_t i = 0; i <= count; i++)
+		next[i] = retained->child_start[i];
+	stack[depth++] = (uint32_t)count;
+	while (depth) {
+		uint32_t at = stack[depth - 1], child, type;
+
+		if (next[at] == retained->child_start[at + 1]) {
+			depth--;
+			if (at < count)
+				open[graph->type_of[at]]--;
+			continue;
+		}
+		child = retained->children[next[at]++];
+		type = graph->type_of[child];
+		if (!open[type]++) {
+			retained->types[type].bytes += retained->bytes[child];
+			retained->types[type].count += retained->counts[child];
+		}
+		stack[depth++] = child;
+	}
+}
+
+static int retained_fill(struct retained *retained)
+{
+	const struct graph *graph = retained->graph;
+	size_t count = graph->count;
+	struct flow flow = {.count = (uint32_t)count,
+			    .out_start = graph->out_start,
+			    .out = graph->out,
+			    .in_start = graph->in_start,
+			    .in = graph->in,
+			    .is_root = graph->root};
+	uint32_t *order = malloc((count + 2) * sizeof(uint32_t)), reached = 0;
+	uint32_t *open = calloc(graph->types.count + 1, sizeof(uint32_t));
+	uint32_t *next = malloc((count + 2) * sizeof(uint32_t));
+	int err = order && open && next ? dominators_find(&flow, retained->idom, order, &reached)
+					: -ENOMEM;
+
+	if (!err) {
+		sums_find(retained, order, reached);
+		children_find(retained);
+		types_sum(retained, open, next, order);
+	}
+	free(order);
+	free(open);
+	free(next);
+	return err;
+}
+
+int retained_new(struct retained **out, const struct graph *graph)
+{
+	struct retained *retained = calloc(1, sizeof(*retained));
+	size_t count = graph->count;
+	int err = -ENOMEM;
+
+	if (!retained)
+		return -ENOMEM;
+	retained->graph = graph;
+	retained->idom = malloc((count + 1) * sizeof(uint32_t));
+	retained->child_start = calloc(count + 2, sizeof(uint32_t));
+	retained->children = malloc((count + 1) * sizeof(uint32_t));
+	retained->bytes = malloc((count + 1) * sizeof(uint64_t));
+	retained->counts = malloc((count + 1) * sizeof(uint32_t));
+	retained->types = calloc(graph->types.count + 1, sizeof(*retained->types));
+	if (retained->idom && retained->child_start && retained->children && retained->bytes &&
+	    retained->counts && retained->types)
+		err = retained_fill(retained);
+	if (err) {
+		retained_free(retained);
+		return err;
+	}
+	*out = retained;
+	return 0;
+}
+
+void retained_free(struct retained *retained)
+{
+	if (!retained)
+		return;
+	free(retained->idom);
+	free(retained->child_start);
+	free(retained->children);
+	free(retained->bytes);
+	free(retained->counts);
+	free(retained->types);
+	free(retained);
+}

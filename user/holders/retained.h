@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Retained sizes: what would be freed with an object, which is what it dominates. What several
+ * roots hold is retained by none of them. Pure.
+ */
+#ifndef TRACER_HOLDERS_RETAINED_H
+#define TRACER_HOLDERS_RETAINED_H
+
+#include "graph/graph.h"
+
+struct retained_sum {
+	uint64_t bytes, count;
+};
+
+struct retained {
+	const struct graph *graph;
+	uint32_t *idom; /* graph->count: held by several roots, or by itself a root */
+	uint32_t *child_start, *children; /* of each object, and of graph->count */
+	uint64_t *bytes;                  /* by object, with its own */
+	uint32_t *counts;                 /* the same, objects */
+	struct retained_sum
+		*types; /* by type: an object inside of another of its type counts once */
+};
+
+/* 0, -ENOMEM. The graph is borrowed until retained_free(). */
+int retained_new(struct retained **out, const struct graph *graph);
+void retained_free(struct retained *retained);
+
+#endif

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Simple values of an image's objects as Python writes them. Pure. */
+#ifndef TRACER_HOLDERS_VALUES_H
+#define TRACER_HOLDERS_VALUES_H
+
+#include "base/buffer.h"
+#include "graph/graph.h"
+
+#define VALUES_TEXT 256u /* characters of a str or bytes that are written at most */
+
+/*
+ * Appends the repr() of a str, an int of up to 60 bits, a bool or None at address. 1: written; 0:
+ * it is another value, or longer, and nothing was appended; -ENOMEM.
+ */
+int values_repr(const struct graph *graph, uint64_t address, struct buffer *out);
+/*
+ * Appends the text of a str at address without quotes if it is an ASCII identifier. 1; 0: it is
+ * none; -ENOMEM.
+ */
+int values_identifier(const struct graph *graph, uint64_t address, struct buffer *out);
+
+#endif

@@ -1,0 +1,378 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The state before an instruction says where the CFA and the caller's rbp are, if all paths from
+ * there to a return agree. It follows from the states after it, so the instructions are visited
+ * from the last to the first, until no state changes.
+ */
+#include "unwind/flow.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/array.h"
+#include "unwind/flow_insn.h"
+#include "unwind/rule.h"
+
+#define PASSES_MAX 64 /* each loop within a loop needs one more */
+#define CFA_MAX    (1 << 24)
+#define OUTSIDE    UINT32_MAX
+
+struct flow_state {
+	/* no path returns; some may; the known ones agree; they do not */
+	enum { PATH_NONE, PATH_UNKNOWN, PATH_KNOWN, PATH_CONFLICT } path;
+	int by_rbp;    /* CFA = rbp + cfa; else rsp + cfa */
+	int rbp_saved; /* the caller's rbp is at CFA + rbp; else it is in rbp */
+	int32_t cfa, rbp;
+};
+
+struct flow {
+	struct flow_insn *insns; /* ascending */
+	struct flow_state *states;
+	size_t count, capacity;
+	csh capstone;
+	cs_insn *insn;
+};
+
+static const struct flow_state none;
+static const struct flow_state unknown = {.path = PATH_UNKNOWN};
+static const struct flow_state conflict = {.path = PATH_CONFLICT};
+static const struct flow_state returned = {.path = PATH_KNOWN, .cfa = 8};
+
+static int is_equal(struct flow_state a, struct flow_state b)
+{
+	return a.path == b.path && a.by_rbp == b.by_rbp && a.rbp_saved == b.rbp_saved &&
+	       a.cfa == b.cfa && a.rbp == b.rbp;
+}
+
+static struct flow_state meet(struct flow_state a, struct flow_state b)
+{
+	if (a.path < PATH_KNOWN || b.path < PATH_KNOWN)
+		return a.path < b.path ? b : a;
+	return is_equal(a, b) ? a : conflict;
+}
+
+/* rsp += value */
+static struct flow_state before_add(struct flow_state after, int64_t value)
+{
+	if (after.by_rbp)
+		return after;
+	if (value > CFA_MAX || value < -CFA_MAX || after.cfa + value > CFA_MAX ||
+	    after.cfa + value < -CFA_MAX)
+		return conflict;
+	after.cfa += (int32_t)value;
+	return after;
+}
+
+/* rsp = rbp + value */
+static struct flow_state before_rsp_rbp(struct flow_state after, int32_t value)
+{
+	after = before_add(after, value);
+	if (after.path == PATH_KNOWN)
+		after.by_rbp = 1;
+	return after;
+}
+
+/* pop rbp */
+static struct flow_state before_pop_rbp(struct flow_state after)
+{
+	if (after.by_rbp)
+		return conflict;
+	after = before_add(after, 8);
+	if (after.path == PATH_KNOWN && !after.rbp_saved) {
+		after.rbp_saved = 1;
+		after.rbp = -after.cfa;
+	}
+	return after;
+}
+
+/* push */
+static struct flow_state before_push(struct flow_state after, int is_rbp)
+{
+	/* It fills the place from which the caller's rbp is restored. */
+	if (!after.by_rbp && after.rbp_saved && after.cfa + after.rbp == 0) {
+		if (!is_rbp)
+			return conflict;
+		after.rbp_saved = 0;
+		after.rbp = 0;
+	}
+	return before_add(after, -8);
+}
+
+static struct flow_state before(const struct flow_insn *insn, struct flow_state after)
+{
+	if (after.path != PATH_KNOWN)
+		return after;
+	switch (insn->op) {
+	case FLOW_PUSH:
+	case FLOW_PUSH_RBP:
+		return before_push(after, insn->op == FLOW_PUSH_RBP);
+	case FLOW_POP:
+		return before_add(after, 8);
+	case FLOW_POP_RBP:
+		return before_pop_rbp(after);
+	case FLOW_LEAVE:
+		return before_rsp_rbp(before_pop_rbp(after), 0);
+	case FLOW_ADD_RSP:
+		return before_add(after, insn->value);
+	case FLOW_RSP_RBP:
+		return before_rsp_rbp(after, insn->value);
+	case FLOW_RBP_RSP:
+		if (!after.rbp_saved)
+			return conflict;
+		if (after.by_rbp) {
+			after.by_rbp = 0;
+			after = before_add(after, insn->value);
+		}
+		return after;
+	case FLOW_WRITE_RBP:
+		return after.rbp_saved && !after.by_rbp ? after : conflict;
+	case FLOW_WRITE_RSP:
+		return after.by_rbp ? after : conflict;
+	default:
+		return after;
+	}
+}
+
+/* Index of the instruction at an address; OUTSIDE: none begins there. */
+static uint32_t index_of(const struct flow *flow, uint64_t vaddr)
+{
+	size_t low = 0, high = flow->count;
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+
+		if (flow->insns[middle].vaddr < vaddr)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low < flow->count && flow->insns[low].vaddr == vaddr ? (uint32_t)low : OUTSIDE;
+}
+
+/* The state after an instruction from which control goes on to the next one. */
+static struct flow_state next_state(const struct flow *flow, size_t index)
+{
+	const struct flow_insn *insn = &flow->insns[index], *next = insn + 1;
+
+	if (index + 1 == flow->count || next->vaddr != insn->vaddr + insn->bytes || next->starts)
+		return none;
+	/* What follows a call that does not return is padding. */
+	if (insn->op == FLOW_CALL && next->op == FLOW_NOP)
+		return none;
+	return flow->states[index + 1];
+}
+
+/* Code that is covered or in another file is another function: it returns to our caller. */
+static struct flow_state target_state(const struct flow *flow, const struct flow_insn *insn)
+{
+	return insn->target_index == OUTSIDE ? returned : flow->states[insn->target_index];
+}
+
+/*
+ * The state after a call. A function from which no path returns is not returned from. The ABI
+ * aligns rsp at calls: a path on which it is not has run on, after a call that does not return,
+ * into the begin of another function.
+ */
+static struct flow_state call_state(const struct flow *flow, size_t index)
+{
+	struct flow_state state = next_state(flow, index);
+
+	if (target_state(flow, &flow->insns[index]).path == PATH_NONE)
+		return none;
+	return state.path == PATH_KNOWN && !state.by_rbp && state.cfa % 16 ? none : state;
+}
+
+static struct flow_state state_of(const struct flow *flow, size_t index)
+{
+	const struct flow_insn *insn = &flow->insns[index];
+
+	switch (insn->op) {
+	case FLOW_RETURN:
+		return returned;
+	case FLOW_STOP:
+		return none;
+	case FLOW_JUMP_ANY:
+		return unknown;
+	case FLOW_CALL:
+		return call_state(flow, index);
+	case FLOW_JUMP:
+		return target_state(flow, insn);
+	case FLOW_BRANCH:
+		return meet(next_state(flow, index), target_state(flow, insn));
+	default:
+		return before(insn, next_state(flow, index));
+	}
+}
+
+/* 0: the states do not settle. */
+static int states_solve(struct flow *flow)
+{
+	int changed = 1;
+
+	for (int pass = 0; pass < PASSES_MAX && changed; pass++) {
+		changed = 0;
+		for (size_t i = flow->count; i--;) {
+			struct flow_state state = state_of(flow, i);
+
+			/* A state only ever loses: this ends. */
+			state = meet(flow->states[i], state);
+			changed |= !is_equal(state, flow->states[i]);
+			flow->states[i] = state;
+		}
+	}
+	return !changed;
+}
+
+static struct abi_unwind_rule state_rule(struct flow_state state)
+{
+	struct cfi_state cfi = {
+		.cfa = CFI_CFA_REGISTER,
+		.cfa_register = state.by_rbp ? CFI_RBP : CFI_RSP,
+		.cfa_offset = state.cfa,
+		.ra = {.kind = CFI_AT_CFA, .offset = -8},
+		.rbp = {.kind = state.rbp_saved ? CFI_AT_CFA : CFI_SAME, .offset = state.rbp}};
+	struct abi_unwind_rule nothing = {0}, rule;
+
+	if (state.path != PATH_KNOWN || state.cfa < 16 || state.cfa % 8 ||
+	    (state.by_rbp && !state.rbp_saved))
+		return nothing;
+	rule = cfi_state_rule(&cfi);
+	return unwind_rule_equal(rule, UNWIND_RULE_ODD) ? nothing : rule;
+}
+
+static int range_decode(struct flow *flow, const struct unwind_code *part, uint64_t start,
+			uint64_t end)
+{
+	while (start < end) {
+		int err = array_reserve(&flow->insns, &flow->capacity, flow->count, 1,
+					sizeof(*flow->insns));
+
+		if (err)
+			return err;
+		flow->insns[flow->count] =
+			flow_decode(flow->capstone, flow->insn, part->bytes + (start - part->vaddr),
+				    end - start, start);
+		start += flow->insns[flow->count++].bytes;
+	}
+	return 0;
+}
+
+/* Counts or decodes the uncovered ranges of a part that hold calls. Returns bytes; -ENOMEM. */
+static int64_t ranges_visit(struct flow *flow, const struct cfi_rows *rows,
+			    const struct unwind_codes *codes, const struct unwind_code *part,
+			    int decode)
+{
+	static const struct abi_unwind_rule nothing;
+	uint64_t last = part->vaddr + part->size;
+	int64_t bytes = 0;
+
+	for (size_t i = 0; i <= rows->count; i++) {
+		uint64_t start = i ? rows->rows[i - 1].vaddr : 0;
+		uint64_t end = i < rows->count ? rows->rows[i].vaddr : UINT64_MAX;
+		int err = 0;
+
+		if (i && !unwind_rule_equal(rows->rows[i - 1].rule, nothing))
+			continue;
+		start = start > part->vaddr ? start : part->vaddr;
+		end = end < last ? end : last;
+		if (start >= end || !unwind_calls_within(codes, part, start, end))
+			continue;
+		bytes += (int64_t)(end - start);
+		if (decode)
+			err = range_decode(flow, part, start, end);
+		if (err)
+			return err;
+	}
+	return bytes;
+}
+
+static int insn_compare(const void *a, const void *b)
+{
+	const struct flow_insn *left = a, *right = b;
+
+	return left->vaddr < right->vaddr ? -1 : left->vaddr > right->vaddr;
+}
+
+static void targets_find(struct flow *flow)
+{
+	for (size_t i = 0; i < flow->count; i++) {
+		struct flow_insn *insn = &flow->insns[i];
+
+		insn->target_index = insn->target ? index_of(flow, insn->target) : OUTSIDE;
+		if (insn->op == FLOW_CALL && insn->target_index != OUTSIDE)
+			flow->insns[insn->target_index].starts = 1;
+	}
+}
+
+/* Rows from the calls, each up to the next call, in vaddr order between those of rows. */
+static int rows_merge(struct cfi_rows *rows, const struct flow *flow, uint32_t *derived)
+{
+	struct cfi_rows merged = {.cut = rows->cut};
+	size_t at = 0;
+
+	for (size_t i = 0; i < flow->count; i++) {
+		const struct flow_insn *insn = &flow->insns[i];
+		struct abi_unwind_rule rule;
+		int err = 0;
+
+		if (insn->op != FLOW_CALL)
+			continue;
+		rule = state_rule(call_state(flow, i));
+		*derived += rule.kind != ABI_UNWIND_NONE;
+		for (; at < rows->count && rows->rows[at].vaddr <= insn->vaddr && !err; at++)
+			err = cfi_rows_append(&merged, rows->rows[at].vaddr, rows->rows[at].rule);
+		if (!err)
+			err = cfi_rows_append(&merged, insn->vaddr, rule);
+		if (err) {
+			cfi_rows_free(&merged);
+			return err;
+		}
+	}
+	for (; at < rows->count; at++)
+		if (cfi_rows_append(&merged, rows->rows[at].vaddr, rows->rows[at].rule)) {
+			cfi_rows_free(&merged);
+			return -ENOMEM;
+		}
+	cfi_rows_free(rows);
+	*rows = merged;
+	return 0;
+}
+
+static int flow_run(struct flow *flow, struct cfi_rows *rows, const struct unwind_codes *codes,
+		    uint32_t *derived)
+{
+	for (size_t i = 0; i < codes->count; i++)
+		if (ranges_visit(flow, rows, codes, &codes->parts[i], 1) < 0)
+			return -ENOMEM;
+	qsort(flow->insns, flow->count, sizeof(*flow->insns), insn_compare);
+	flow->states = calloc(flow->count + 1, sizeof(*flow->states));
+	if (!flow->states)
+		return -ENOMEM;
+	targets_find(flow);
+	return states_solve(flow) ? rows_merge(rows, flow, derived) : 0;
+}
+
+int unwind_flow_add(struct cfi_rows *rows, const struct unwind_codes *codes, uint32_t *derived)
+{
+	struct flow flow = {0};
+	int64_t bytes = 0;
+	int err = -ENOMEM;
+
+	*derived = 0;
+	for (size_t i = 0; i < codes->count; i++)
+		bytes += ranges_visit(&flow, rows, codes, &codes->parts[i], 0);
+	if (!bytes || bytes > FLOW_BYTES_MAX)
+		return 0;
+	if (cs_open(CS_ARCH_X86, CS_MODE_64, &flow.capstone) == CS_ERR_OK) {
+		cs_option(flow.capstone, CS_OPT_DETAIL, CS_OPT_ON);
+		flow.insn = cs_malloc(flow.capstone);
+		if (flow.insn)
+			err = flow_run(&flow, rows, codes, derived);
+		if (flow.insn)
+			cs_free(flow.insn, 1);
+		cs_close(&flow.capstone);
+	}
+	free(flow.states);
+	free(flow.insns);
+	return err;
+}

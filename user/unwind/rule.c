@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Compilers emit CFA = rsp + N and CFA = rbp + N. Functions that realign their stack save the CFA
+ * and use *(rbp - N), with the caller's rbp at *rbp; some assembly saves it at *(rsp + N).
+ */
+#include "unwind/rule.h"
+
+#include "elf/elf_reader.h"
+
+/* operations of DWARF expressions */
+#define OP_DEREF       0x06
+#define OP_PLUS_UCONST 0x23
+#define OP_BREG0       0x70 /* register 0 + a signed number */
+
+void cfi_state_set_cfa(struct cfi_state *state, const uint8_t *expression, size_t bytes)
+{
+	struct elf_reader reader = {.bytes = expression, .end = bytes};
+
+	state->at_register = (uint64_t)elf_take_byte(&reader) - OP_BREG0;
+	state->at_offset = elf_take_sleb(&reader);
+	state->at_addend = 0;
+	state->cfa = elf_take_byte(&reader) == OP_DEREF ? CFI_CFA_AT : CFI_CFA_OTHER;
+	if (reader.at < reader.end) {
+		if (elf_take_byte(&reader) != OP_PLUS_UCONST)
+			state->cfa = CFI_CFA_OTHER;
+		state->at_addend = (int64_t)elf_take_uleb(&reader);
+	}
+	if (reader.failed || reader.at < reader.end)
+		state->cfa = CFI_CFA_OTHER;
+}
+
+struct cfi_saved cfi_saved_at(const uint8_t *expression, size_t bytes)
+{
+	struct elf_reader reader = {.bytes = expression, .end = bytes};
+	int is_rbp = elf_take_byte(&reader) == OP_BREG0 + CFI_RBP && !elf_take_sleb(&reader);
+
+	is_rbp &= !reader.failed && reader.at == reader.end;
+	return (struct cfi_saved){.kind = is_rbp ? CFI_AT_RBP : CFI_OTHER};
+}
+
+static int fits_s16(int64_t value)
+{
+	return value >= INT16_MIN && value <= INT16_MAX;
+}
+
+/* 0: no kind has such a CFA. */
+static int cfa_set(struct abi_unwind_rule *rule, const struct cfi_state *state)
+{
+	int is_at = state->cfa == CFI_CFA_AT;
+	uint64_t reg = is_at ? state->at_register : state->cfa_register;
+
+	if (state->cfa == CFI_CFA_OTHER || (reg != CFI_RSP && reg != CFI_RBP))
+		return 0;
+	if (is_at) {
+		rule->kind = reg == CFI_RSP ? ABI_UNWIND_AT_RSP : ABI_UNWIND_AT_RBP;
+		rule->cfa = ABI_UNWIND_CFA_AT(state->at_offset, state->at_addend);
+		return fits_s16(state->at_offset) && fits_s16(state->at_addend);
+	}
+	rule->kind = reg == CFI_RSP ? ABI_UNWIND_RSP : ABI_UNWIND_RBP;
+	rule->cfa = (int32_t)state->cfa_offset;
+	return state->cfa_offset == rule->cfa;
+}
+
+/* 0: no kind has such an rbp. */
+static int rbp_set(struct abi_unwind_rule *rule, struct cfi_saved rbp)
+{
+	switch (rbp.kind) {
+	case CFI_SAME:
+	case CFI_UNDEFINED:
+		return 1;
+	case CFI_AT_RBP:
+		rule->flags = ABI_UNWIND_RBP_AT_RBP;
+		return 1;
+	case CFI_AT_CFA:
+		rule->rbp = (int16_t)(rbp.offset / 8);
+		return rbp.offset && rbp.offset % 8 == 0 && fits_s16(rbp.offset / 8);
+	default:
+		return 0;
+	}
+}
+
+struct abi_unwind_rule cfi_state_rule(const struct cfi_state *state)
+{
+	struct abi_unwind_rule rule = {0};
+
+	if (state->ra.kind == CFI_UNDEFINED)
+		return (struct abi_unwind_rule){.kind = ABI_UNWIND_END};
+	if (state->ra.kind != CFI_AT_CFA || state->ra.offset != -8 || !cfa_set(&rule, state) ||
+	    !rbp_set(&rule, state->rbp))
+		return UNWIND_RULE_ODD;
+	return rule;
+}

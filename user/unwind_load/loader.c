@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "unwind_load/loader.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include "base/array.h"
+#include "base/error.h"
+#include "base/hash.h"
+#include "process/process.h"
+#include "symbols/worker.h"
+#include "tables/id_map.h"
+#include "unwind/table.h"
+
+#define KERNEL_MINOR_BITS 20
+
+struct wanted {
+	struct abi_unwind_key key;
+	pid_t pid;
+	uint64_t start, end; /* of its mapping */
+	int fd;              /* -1: not open yet */
+};
+
+struct unwind_loader {
+	struct unwind_loader_opts opts;
+	struct unwind_store *store;
+	struct worker *worker;
+	struct wanted *queue; /* the first one is being compiled */
+	size_t count, capacity;
+	struct id_map known; /* hashes of the keys that were published or queued */
+	int table_fd;        /* what the worker writes to; -1: it was not asked yet */
+	uint64_t absent, failed;
+};
+
+static uint64_t key_hash(const struct abi_unwind_key *key)
+{
+	return hash_u64(key->inode ^ hash_u64(key->changed_ns ^ hash_u64(key->device)));
+}
+
+static void table_dropped(void *context, const struct abi_unwind_key *key)
+{
+	struct unwind_loader *loader = context;
+
+	id_map_remove(&loader->known, key_hash(key));
+	loader->opts.publish(loader->opts.context, key, ABI_UNWIND_WANTED);
+}
+
+int unwind_loader_new(struct unwind_loader **out, const struct unwind_loader_opts *opts)
+{
+	struct unwind_loader *loader = calloc(1, sizeof(*loader));
+	int err;
+
+	if (!loader)
+		return -ENOMEM;
+	loader->opts = *opts;
+	loader->table_fd = -1;
+	err = unwind_store_new(&loader->store, &opts->areas, table_dropped, loader);
+	if (!err)
+		err = worker_new(&loader->worker);
+	if (err) {
+		unwind_loader_free(loader);
+		return err;
+	}
+	*out = loader;
+	return 0;
+}
+
+void unwind_loader_free(struct unwind_loader *loader)
+{
+	if (!loader)
+		return;
+	for (size_t i = 0; i < loader->count; i++)
+		if (loader->queue[i].fd >= 0)
+			close(loader->queue[i].fd);
+	if (loader->table_fd >= 0)
+		close(loader->table_fd);
+	worker_free(loader->worker);
+	unwind_store_free(loader->store);
+	id_map_free(&loader->known);
+	free(loader->queue);
+	free(loader);
+}
+
+/* Takes the descriptor. 0, -ENOMEM, -EMFILE. */
+static int queue_add(struct unwind_loader *loader, const struct wanted *wanted)
+{
+	int err = loader->count < UNWIND_QUEUE_MAX
+			  ? array_reserve(&loader->queue, &loader->capacity, loader->count, 1,
+					  sizeof(*loader->queue))
+			  : -EMFILE;
+
+	if (!err)
+		err = id_map_put(&loader->known, key_hash(&wanted->key), 1);
+	if (!err)
+		loader->queue[loader->count++] = *wanted;
+	else if (wanted->fd >= 0)
+		close(wanted->fd);
+	return err;
+}
+
+void unwind_loader_want(struct unwind_loader *loader, const struct event_unwind_file *file)
+{
+	struct wanted wanted = {.key = file->key,
+				.pid = (pid_t)file->header.tgid,
+				.start = file->start,
+				.end = file->end,
+				.fd = -1};
+
+	for (size_t i = 0; i < loader->count; i++)
+		if (!memcmp(&loader->queue[i].key, &file->key, sizeof(file->key)))
+			return;
+	if (queue_add(loader, &wanted))
+		loader->opts.publish(loader->opts.context, &file->key, ABI_UNWIND_WANTED);
+}
+
+/* The key that the kernel has for a file, as far as fstat() tells. */
+static int key_guess(int fd, struct abi_unwind_key *key)
+{
+	struct stat st;
+
+	if (fstat(fd, &st))
+		return -errno;
+	*key = (struct abi_unwind_key){
+		.inode = st.st_ino,
+		.changed_ns =
+			(uint64_t)st.st_ctim.tv_sec * 1000000000ull + (uint64_t)st.st_ctim.tv_nsec,
+		.device = major(st.st_dev) << KERNEL_MINOR_BITS | minor(st.st_dev),
+	};
+	return 0;
+}
+
+void unwind_loader_prepare(struct unwind_loader *loader, pid_t pid)
+{
+	struct process_maps maps;
+
+	if (process_maps_read(pid, &maps))
+		return;
+	for (size_t i = 0; i < maps.count; i++) {
+		const struct process_map *map = &maps.entries[i];
+		struct wanted wanted = {.pid = pid, .start = map->start, .end = map->end};
+
+		wanted.fd = map->executable && map->inode ? process_map_open(pid, map) : -1;
+		if (wanted.fd < 0)
+			continue;
+		if (key_guess(wanted.fd, &wanted.key) ||
+		    id_map_find(&loader->known, key_hash(&wanted.key)) != ID_MAP_NONE)
+			close(wanted.fd);
+		else
+			queue_add(loader, &wanted);
+	}
+	process_maps_free(&maps);
+}
+
+/* Opens the file that a walk has met. 0; -ESRCH: it is not mapped any more; -errno. */
+static int wanted_open(struct wanted *wanted)
+{
+	struct process_maps maps;
+	int err = process_maps_read(wanted->pid, &maps), fd = -ESRCH;
+
+	if (err)
+		return err;
+	for (size_t i = 0; i < maps.count; i++) {
+		const struct process_map *map = &maps.entries[i];
+
+		/* A part of the mapping may have another protection by now. */
+		if (map->inode && map->start < wanted->end && wanted->start < map->end) {
+			fd = process_map_open(wanted->pid, map);
+			break;
+		}
+	}
+	process_maps_free(&maps);
+	wanted->fd = fd;
+	return fd < 0 ? fd : 0;
+}
+
+/* Reads what the worker wrote. 0: the caller frees *out; -EPROTO, -errno. */
+static int table_read(int fd, struct unwind_table **out)
+{
+	struct stat st;
+	size_t size;
+	char *bytes;
+	int err = 0;
+
+	if (fstat(fd, &st))
+		return -errno;
+	if (st.st_size <= 0 || (uint64_t)st.st_size > UNWIND_PACKED_MAX)
+		return -EPROTO;
+	bytes = malloc((size_t)st.st_size);
+	if (!bytes)
+		return -ENOMEM;
+	for (size = 0; size < (size_t)st.st_size && !err;) {
+		ssize_t got = pread(fd, bytes + size, (size_t)st.st_size - size, (off_t)size);
+
+		if (got > 0)
+			size += (size_t)got;
+		else if (got == 0 || errno != EINTR)
+			err = -EPROTO;
+	}
+	if (!err)
+		err = unwind_table_unpack(out, bytes, size);
+	free(bytes);
+	return err;
+}
+
+/* Compiles the first file of the queue and stores its table. 0; -EAGAIN: not yet; -errno. */
+static int table_make(struct unwind_loader *loader, struct wanted *wanted, uint64_t until_ns,
+		      uint32_t *number)
+{
+	struct unwind_table *table;
+	int err = wanted->fd < 0 ? wanted_open(wanted) : 0;
+
+	if (!err && loader->table_fd < 0) {
+		loader->table_fd = memfd_create("unwind-table", MFD_CLOEXEC);
+		err = loader->table_fd < 0 ? -errno : 0;
+	}
+	if (!err)
+		err = worker_unwind(loader->worker, wanted->fd, loader->table_fd, until_ns);
+	if (err)
+		return err;
+	err = table_read(loader->table_fd, &table);
+	if (err)
+		return err;
+	err = unwind_store_put(loader->store, &wanted->key, table, number);
+	unwind_table_free(table);
+	return err;
+}
+
+static void queue_remove_first(struct unwind_loader *loader)
+{
+	if (loader->queue[0].fd >= 0)
+		close(loader->queue[0].fd);
+	if (loader->table_fd >= 0)
+		close(loader->table_fd);
+	loader->table_fd = -1;
+	loader->count--;
+	memmove(loader->queue, loader->queue + 1, loader->count * sizeof(*loader->queue));
+}
+
+int unwind_loader_step(struct unwind_loader *loader, uint64_t until_ns)
+{
+	while (loader->count) {
+		struct wanted *first = &loader->queue[0];
+		uint32_t number = ABI_UNWIND_ABSENT;
+		int err = table_make(loader, first, until_ns, &number);
+
+		if (err == -EAGAIN)
+			return 0;
+		if (err == -ESRCH || err == -ENOMEM) {
+			/* Another process, or a later walk, asks again. */
+			number = ABI_UNWIND_WANTED;
+			id_map_remove(&loader->known, key_hash(&first->key));
+		} else if (err == -ENOENT) {
+			loader->absent++;
+		} else if (err) {
+			loader->failed++;
+			log_debug("PID %d: no unwind table for its code at 0x%llx: %s", first->pid,
+				  (unsigned long long)first->start, error_reason(err));
+		}
+		loader->opts.publish(loader->opts.context, &first->key, number);
+		queue_remove_first(loader);
+	}
+	return 1;
+}
+
+pid_t unwind_loader_worker(const struct unwind_loader *loader)
+{
+	return worker_pid(loader->worker);
+}
+
+void unwind_loader_use(const struct unwind_loader *loader, struct unwind_loader_use *out)
+{
+	*out = (struct unwind_loader_use){.absent = loader->absent,
+					  .failed = loader->failed,
+					  .took_ns = worker_spent_ns(loader->worker)};
+	unwind_store_use(loader->store, &out->store);
+}

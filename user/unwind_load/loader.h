@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Loads unwind tables: those of a process's files before it is traced, and each that a walk in the
+ * kernel asks for (EVENT_UNWIND_FILE). A table is loaded once for all processes. The files are
+ * hostile: a confined process compiles them (symbols/worker.h), one after the other, while the
+ * caller does other work.
+ */
+#ifndef TRACER_UNWIND_LOAD_LOADER_H
+#define TRACER_UNWIND_LOAD_LOADER_H
+
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "abi/events.h"
+#include "unwind_load/store.h"
+
+/* Files that wait for their turn; others are asked for again. */
+#define UNWIND_QUEUE_MAX 4096u
+
+struct unwind_loader_opts {
+	struct unwind_areas areas;
+	/*
+	 * Tells the walks a file's table: its number, ABI_UNWIND_ABSENT, or ABI_UNWIND_WANTED: it
+	 * is to be asked for again.
+	 */
+	void (*publish)(void *context, const struct abi_unwind_key *key, uint32_t number);
+	void *context;
+};
+
+struct unwind_loader_use {
+	struct unwind_store_use store;
+	uint64_t absent;  /* files without a table */
+	uint64_t failed;  /* files whose table could not be made */
+	uint64_t took_ns; /* CPU time of the process that compiles */
+};
+
+struct unwind_loader;
+
+int unwind_loader_new(struct unwind_loader **out, const struct unwind_loader_opts *opts);
+void unwind_loader_free(struct unwind_loader *loader); /* NULL is legal */
+/* Queues a file that a walk asked for. */
+void unwind_loader_want(struct unwind_loader *loader, const struct event_unwind_file *file);
+/*
+ * Queues the files that a process has mapped as code. On a file system that shows other device
+ * numbers to stat() than the kernel has (btrfs, overlayfs) walks ask for them.
+ */
+void unwind_loader_prepare(struct unwind_loader *loader, pid_t pid);
+/* Works until the queue is empty, or until_ns (CLOCK_MONOTONIC; 0: does not wait). 1: empty. */
+int unwind_loader_step(struct unwind_loader *loader, uint64_t until_ns);
+/* The process that compiles; 0: none. */
+pid_t unwind_loader_worker(const struct unwind_loader *loader);
+void unwind_loader_use(const struct unwind_loader *loader, struct unwind_loader_use *out);
+
+#endif
