@@ -270,6 +270,13 @@ static __always_inline int block_stays(const struct pt_regs *regs, __u64 cookie)
 			      : !!(regs->eflags & EFLAGS_CARRY);
 }
 
+/* Is the operation one of blocks in pymalloc's pools only? */
+static __always_inline int op_is_pooled(__u32 op)
+{
+	return op == ABI_OP_POOL || op == ABI_OP_REFILL || op == ABI_OP_FIRST_BLOCK ||
+	       op == ABI_OP_RESIZE;
+}
+
 /*
  * Inlined copies of the allocator have no function to return from: a request begins at the call
  * into libc and ends after it.
@@ -283,6 +290,8 @@ int inline_site(struct pt_regs *regs)
 	if (!thread)
 		return 0;
 	cookie = bpf_get_attach_cookie(regs);
+	if (thread->target.paused && op_is_pooled(cookie & 0xff))
+		return 0;
 	switch (cookie & 0xff) {
 	case ABI_OP_POOL:
 		if (!request_is_nested(thread, &thread->python, regs->rsp))
@@ -385,7 +394,7 @@ int object_begin(struct pt_regs *regs)
 	struct thread_state *thread = thread_in_layer(EVENT_LAYER_PYTHON);
 	__u64 cookie, object;
 
-	if (!thread)
+	if (!thread || thread->target.paused)
 		return 0;
 	cookie = bpf_get_attach_cookie(regs);
 	object = argument(regs, cookie, 0) + addend(cookie);

@@ -38,12 +38,15 @@ enum event_mode {
 	EVENT_MODE_GROWTH = 3, /* where the heap grows */
 	/* nothing, the probes are removed; only in struct event_mode_change */
 	EVENT_MODE_OFF = 4,
+	/* census in windows of time; between them pools' blocks are not traced (EVENT_WINDOW) */
+	EVENT_MODE_WINDOWS = 5,
 };
 
 /* The field `mode` of a process: enum event_mode, and flags. */
 #define EVENT_MODE_MASK   0xffu
 #define EVENT_MODE_MAPPED 0x100u /* its mapped memory is traced (EVENT_MAP and its kin) */
-#define EVENT_MODE_LARGE  0x200u /* growth: blocks above EVENT_SMALL_BYTES are traced, each */
+/* growth, windows: blocks above EVENT_SMALL_BYTES are traced, each */
+#define EVENT_MODE_LARGE  0x200u
 #define EVENT_MODE_NATIVE 0x400u /* malloc and its kin are traced (EVENT_API_NATIVE) */
 /*
  * Python's allocators are traced, in this mode. Implied where neither EVENT_MODE_NATIVE nor

@@ -71,6 +71,9 @@ enum event_type {
 	 * samples itself; its native table is emptied
 	 */
 	EVENT_SELF_SAMPLED = 266,
+	EVENT_WINDOW = 270, /* struct event_window: a window of probes begins or ends */
+	/* struct event_census_kinds: what a heap walk finds in the blocks of a pool */
+	EVENT_CENSUS_KINDS = 271,
 };
 
 struct event_header {

@@ -24,5 +24,6 @@
 #include "abi/event_processes.h"
 #include "abi/event_stacks.h"
 #include "abi/event_types.h"
+#include "abi/event_windows.h"
 
 #endif

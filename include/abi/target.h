@@ -137,6 +137,8 @@ struct abi_target {
 	__u64 interpreter_start, interpreter_end;
 	__u64 ended;   /* 1: a thread has begun to report the process's end. Written by BPF */
 	__u64 partial; /* 1: some sites where Python's allocators return a block have no probe */
+	/* 1: between windows (EVENT_WINDOW): blocks of pymalloc's pools are not reported */
+	__u64 paused;
 };
 
 /*
@@ -287,6 +289,6 @@ _Static_assert(__builtin_offsetof(struct abi_target, tstate_source) == 24, "targ
 _Static_assert(__builtin_offsetof(struct abi_target, offsets) == 224, "target.offsets");
 _Static_assert(__builtin_offsetof(struct abi_target, interpreter_start) == 288,
 	       "target.interpreter_start");
-_Static_assert(sizeof(struct abi_target) == 320, "target");
+_Static_assert(sizeof(struct abi_target) == 328, "target");
 
 #endif

@@ -24,6 +24,7 @@ import bench_page  # noqa: E402
 import bench_sample  # noqa: E402
 import bench_stats  # noqa: E402
 import bench_system  # noqa: E402
+import bench_windows  # noqa: E402
 import pythons  # noqa: E402
 from bench_speed import bench as bench_speed  # noqa: E402
 from interpreters import TIMEOUT, Python, environment  # noqa: E402
@@ -314,7 +315,7 @@ def main():
         help="interpreter; repeatable (default: the newest with symbols, the distribution's, "
         "and in the root file systems those that have memray)",
     )
-    parser.add_argument("--only", default="speed,memory,attach,detach,replay,stats,sample,system")
+    parser.add_argument("--only", default="speed,memory,attach,detach,replay,stats,sample,system,windows")
     parser.add_argument(
         "--docs", action="store_true", help="write the tables into docs/benchmarks.md"
     )
@@ -343,6 +344,16 @@ def main():
                 options,
                 folder,
                 lambda python: bench_sample.bench(python, options.reps)
+            )
+        if "windows" in only:
+            attempt(
+                "windows",
+                with_table,
+                "bench-windows",
+                *chosen[0],
+                options,
+                folder,
+                lambda python: bench_windows.bench(python, options.reps)
             )
         if "system" in only:
             attempt(

@@ -109,8 +109,10 @@ enum attach_group {
 	/* needed until the end: the start of the interpreter's shutdown */
 	ATTACH_LAST = 2,
 	ATTACH_OTHERS = 4,
-	ATTACH_MALLOC = 8, /* malloc and its kin */
-	ATTACH_ALL = 15,
+	ATTACH_MALLOC = 8,  /* malloc and its kin */
+	ATTACH_POOLED = 16, /* plan_site_is_pooled(): in place in windows only, where there are */
+	ATTACH_PASSED_ON = 32, /* plan_site_is_passed_on() */
+	ATTACH_ALL = 63,
 };
 /* As attach_sites(), for the sites of these groups only. */
 int attach_groups(struct attach *attach, const struct plan *plan, const struct elf_file *file,

@@ -110,7 +110,8 @@ void run_wait(struct run *run, int busy)
 		{.fd = session_ends_fd(run->session), .events = POLLIN},
 	};
 
-	uint64_t left_ms = session_left_ns(run->session) / 1000000;
+	uint64_t left_ns = session_left_ns(run->session), due_ns = session_due_ns(run->session);
+	uint64_t left_ms = (left_ns < due_ns ? left_ns : due_ns) / 1000000;
 	int wait_ms = busy ? POLL_BUSY_MS : POLL_IDLE_MS;
 
 	if (left_ms < (uint64_t)wait_ms)
@@ -124,8 +125,8 @@ void run_wait(struct run *run, int busy)
  */
 static int run_confine(const struct run *run)
 {
-	int attaches =
-		run->options.session.watch != ABI_WATCH_NONE || run->options.session.overhead > 0;
+	int attaches = run->options.session.watch != ABI_WATCH_NONE ||
+		       run->options.session.overhead > 0 || run->options.session.window_on_ns;
 
 	int rights = attaches ? session_attach_rights(run->session) : 0;
 	unsigned int calls =

@@ -2,11 +2,13 @@
 #include "heap/census.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "heap/heap_kinds.h"
 #include "heap/heap_types.h"
 #include "process/freeze.h"
 #include "process/threads.h"
@@ -22,6 +24,9 @@ struct walk {
 	struct event_header header;
 	uint64_t id, pools;
 	struct heap_sizes *sizes; /* NULL: not requested, or types cannot be read */
+	/* NULL: likewise; the record has HEAP_KINDS_BYTES bytes */
+	struct heap_kinds *kinds;
+	struct event_census_kinds *kinds_out;
 	uint64_t sized, sized_every;
 	int err;
 };
@@ -54,6 +59,21 @@ static int sizes_record(const struct heap_pool *pool, struct walk *walk)
 	return known ? walk->opts->record(walk->opts->context, record, record->header.size) : 0;
 }
 
+static int kinds_record(const struct heap_pool *pool, struct walk *walk)
+{
+	walk->kinds_out->header = walk->header;
+	heap_kinds_record(walk->kinds, pool, walk->id, walk->kinds_out);
+	return walk->opts->record(walk->opts->context, walk->kinds_out,
+				  walk->kinds_out->header.size);
+}
+
+static void kinds_begin(struct walk *walk, const struct python_runtime *runtime)
+{
+	walk->kinds_out = calloc(1, HEAP_KINDS_BYTES);
+	if (walk->kinds_out)
+		heap_kinds_new(&walk->kinds, runtime);
+}
+
 static int pool_record(const struct heap_pool *pool, void *context)
 {
 	struct walk *walk = context;
@@ -75,6 +95,8 @@ static int pool_record(const struct heap_pool *pool, void *context)
 	walk->err = walk->opts->record(walk->opts->context, record, record->header.size);
 	if (!walk->err && walk->sizes && pool->content && walk->pools % walk->sized_every == 0)
 		walk->err = sizes_record(pool, walk);
+	if (!walk->err && walk->kinds)
+		walk->err = kinds_record(pool, walk);
 	if (++walk->pools % REFRESH_POOLS == 0)
 		walk->opts->refresh(walk->opts->context);
 	return walk->err;
@@ -107,8 +129,12 @@ static int walk_take(const struct python_runtime *runtime, const struct census_o
 	/* If types cannot be read, no sizes are emitted. */
 	if (opts->types)
 		heap_sizes_new(&walk.sizes, runtime);
+	if (opts->kinds)
+		kinds_begin(&walk, runtime);
 	err = heap_read_pools(runtime, pool_record, &walk, &heap);
 	heap_sizes_free(walk.sizes);
+	heap_kinds_free(walk.kinds);
+	free(walk.kinds_out);
 	/* The library has just been loaded: there is no heap yet. */
 	if (err == -EAGAIN)
 		err = 0;

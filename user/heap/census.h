@@ -16,6 +16,7 @@ struct census_opts {
 	int freeze;   /* stop the target during the walk */
 	/* for a sample of the pools, emit the requested sizes that the objects' types imply */
 	int types;
+	int kinds; /* emit what is in the blocks of every pool (heap_kinds.h) */
 	/* Takes a record of the walk, borrowed for the call. Non-zero ends the walk. */
 	int (*record)(void *context, const void *record, size_t size);
 	/*

@@ -71,12 +71,17 @@ int member_census(struct session *session, struct member *member, int baseline, 
 	struct census_opts opts = {.baseline = baseline || member->baseline_due,
 				   .freeze = freeze,
 				   .types = !baseline && member->mode != EVENT_MODE_GROWTH,
+				   .kinds = !baseline && !member->baseline_due &&
+					    member->mode == EVENT_MODE_WINDOWS,
 				   .record = record_feed,
 				   .refresh = records_pull,
 				   .context = &walk};
-	uint64_t start = clock_ns(CLOCK_MONOTONIC);
+	uint64_t start;
 	int err;
 
+	/* A walk takes longer than a window may. */
+	member_window_close(session, member);
+	start = clock_ns(CLOCK_MONOTONIC);
 	if (member->heap_unreadable || member->ended ||
 	    trace_process_at(session->trace, member->index)->end != TRACE_RUNNING)
 		return 0;
@@ -90,7 +95,8 @@ int member_census(struct session *session, struct member *member, int baseline, 
 	if (session_is_beyond(session, member->census_ns))
 		session->limit_ns = member->census_ns;
 	/* What census mode has recorded so far relies on a heap that cannot be read. */
-	if (err == -ENOTSUP && !opts.baseline && member->mode == EVENT_MODE_CENSUS &&
+	if (err == -ENOTSUP && !opts.baseline &&
+	    (member->mode == EVENT_MODE_CENSUS || member->mode == EVENT_MODE_WINDOWS) &&
 	    !member->off) {
 		member_mode_fall_back(session, member);
 		return 0;

@@ -27,7 +27,7 @@ void session_cost_prepare(struct session *session)
 {
 	struct session_cost *cost = &session->cost;
 
-	if (session->opts.overhead > 0 || cost->counts)
+	if (session->opts.overhead > 0 || session->opts.window_on_ns || cost->counts)
 		return;
 	cost->counts = 1;
 	hit_cost_count(&session->hit_cost, session->attach);

@@ -126,8 +126,13 @@ static void member_judge(struct session *session, struct member *member, uint64_
 	log_debug("PID %d: probes took %.1f %% of %.1f ms (a program runs %.0f ns)", member->pid,
 		  period.cpu_ns ? period.cost_ns * 100 / (double)period.cpu_ns : 0,
 		  (double)period.cpu_ns / 1e6, session->hit_cost.run_ns);
-	if (!governor_judge(&state->governor, &period))
+	if (member->windows.refused) {
+		member->windows.refused = 0;
+		state->governor.share = member->windows.share;
+		governor_narrow(&state->governor, now_ns);
+	} else if (!governor_judge(&state->governor, &period)) {
 		return;
+	}
 	step_take(session, member);
 	period.cost_ns =
 		hits_cost(session, hits_since(member_measure_begin(session, member), hits));
@@ -144,8 +149,10 @@ void session_governor_due(struct session *session, uint64_t now_ns)
 		struct member *member = session->members[i];
 
 		if (member->ended || member->inherited || !member->governor.measured_ns ||
-		    now_ns - member->governor.measured_ns <
-			    governor_wait(&member->governor.governor, now_ns))
+		    member_window_busy(member) ||
+		    (!member->windows.refused &&
+		     now_ns - member->governor.measured_ns <
+			     governor_wait(&member->governor.governor, now_ns)))
 			continue;
 		if (!looked++)
 			hit_cost_update(&session->hit_cost, session->attach);

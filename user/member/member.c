@@ -170,6 +170,7 @@ static void member_free(struct session *session, struct member *member)
 	}
 	session->inherited -= member->inherited;
 	member_symbols_end(member);
+	member_windows_free(member);
 	python_runtime_close(&member->runtime);
 	free(member);
 }

@@ -12,6 +12,7 @@
 #include "abi/events.h"
 #include "member/governor.h"
 #include "member/symbols.h"
+#include "member/windows.h"
 #include "python/runtime.h"
 
 struct session;
@@ -47,6 +48,7 @@ struct member {
 	uint64_t census_ns, census_cost_ns; /* when the last walk ended, and its duration */
 	int off;                            /* its probes are out; mode is the previous one */
 	struct member_governor governor;
+	struct member_windows windows;
 };
 
 int members_begin(struct session *session);

@@ -20,7 +20,27 @@
 #include "member/state.h"
 #include "process_plan/plan_target.h"
 
-#define PROBES (ATTACH_POOL_FREES | ATTACH_OTHERS | ATTACH_MALLOC)
+#define PROBES (ATTACH_ALL & ~ATTACH_LAST)
+
+enum event_mode member_plan_mode(enum event_mode mode)
+{
+	return mode == EVENT_MODE_WINDOWS ? EVENT_MODE_CENSUS : mode;
+}
+
+void member_mode_take(struct member *member, enum event_mode mode)
+{
+	member->mode = mode;
+	member->runtime.target.paused = mode == EVENT_MODE_WINDOWS;
+	if (mode == EVENT_MODE_WINDOWS)
+		member->large_blocks = 1;
+}
+
+unsigned int member_groups(const struct member *member)
+{
+	if (member->mode != EVENT_MODE_WINDOWS)
+		return ATTACH_ALL;
+	return ATTACH_ALL & ~ATTACH_POOLED & ~(member->large_blocks ? 0 : ATTACH_PASSED_ON);
+}
 
 /* The state of one change. */
 struct change {
@@ -78,13 +98,58 @@ static int plan_begin(struct change *change)
 	struct plan_target_opts opts = change->session->opts.plan;
 	int err;
 
-	opts.python.mode = change->step->mode;
+	opts.python.mode = member_plan_mode(change->step->mode);
 	err = plan_target(change->member->pid, &opts, &change->session->plans, &change->plan);
 	if (err)
 		return err;
 	return change->plan.python.mode == opts.python.mode
 		       ? 0
 		       : error_set(-ENOTSUP, "%s", change->plan.python.mode_why);
+}
+
+/*
+ * From census to windows: what is in the table was seen in a window that has lasted since census
+ * mode began. The probes that only windows have are removed before the plan for the windows is
+ * made, which takes a while.
+ */
+static int windows_take(struct change *change)
+{
+	struct session *session = change->session;
+	struct member *member = change->member;
+	int err;
+
+	session_pull(session);
+	member->large_blocks = 1;
+	err = change_announce(change);
+	if (err)
+		return err;
+	member->mode = EVENT_MODE_WINDOWS;
+	member_windows_take(session, member);
+	err = plan_begin(change);
+	if (!err)
+		err = member_windows_possible(session, member, &change->plan.python);
+	if (!err)
+		member_windows_begin(session, member, &change->plan);
+	return err;
+}
+
+/*
+ * In windows the probes of large blocks are in place all the time. If these cost too much, they are
+ * removed, and the trace drops these blocks.
+ */
+static int large_drop(struct change *change)
+{
+	struct member *member = change->member;
+	int err;
+
+	member_window_close(change->session, member);
+	attach_drop(change->session->attach, member->pid, ATTACH_PASSED_ON, 0);
+	session_pull(change->session);
+	member->large_blocks = 0;
+	err = change_announce(change);
+	if (!err)
+		member_windows_again(change->session, member);
+	return err;
 }
 
 /*
@@ -148,16 +213,21 @@ static int change_replan(struct change *change)
 	if (change->cost > 0)
 		probes_drop(change);
 	err = plan_begin(change);
+	if (!err && change->step->mode == EVENT_MODE_WINDOWS)
+		err = member_windows_possible(session, member, &change->plan.python);
 	if (err)
 		return err;
 	probes_drop(change);
 	member_planned(member, &change->plan);
+	member_mode_take(member, change->step->mode);
+	member->large_blocks &= !change->step->small_only;
 	err = change_announce(change);
 	if (!err)
 		err = target_update(change, 0);
 	if (!err)
-		err = member_probe(session, member, &change->plan, PROBES)
-			      ?: member_provider_begin(session, member, &change->plan);
+		err = member_probe(session, member, &change->plan, PROBES & member_groups(member));
+	if (!err)
+		err = member_provider_begin(session, member, &change->plan);
 	if (err || !(member->layers & 1u << EVENT_LAYER_PYTHON))
 		return err;
 	/* A walk of a large heap takes longer than a trial step may: it follows later. */
@@ -165,6 +235,8 @@ static int change_replan(struct change *change)
 	member->census_ns = clock_ns(CLOCK_MONOTONIC);
 	if (change->cost > 0)
 		member_reconcile(session, member, 1, 0);
+	if (member->mode == EVENT_MODE_WINDOWS)
+		member_windows_begin(session, member, &change->plan);
 	return 0;
 }
 
@@ -223,15 +295,27 @@ static int change_off(struct change *change)
 				   &change->member->runtime.target);
 }
 
+/* Are changes between two such modes made in place? */
+static int is_in_place(enum event_mode mode)
+{
+	return mode == EVENT_MODE_EXACT || mode == EVENT_MODE_CENSUS;
+}
+
 static int change_make(struct change *change)
 {
 	struct member *member = change->member;
 	enum event_mode from = member->mode, to = change->step->mode;
 	int err;
 
+	if (!member->off && from == EVENT_MODE_WINDOWS && to == EVENT_MODE_WINDOWS &&
+	    change->step->small_only && member->large_blocks)
+		return large_drop(change);
+	member_windows_end(change->session, member);
 	if (to == EVENT_MODE_OFF)
 		return change_off(change);
-	if (!member->off && from != to && from != EVENT_MODE_GROWTH && to != EVENT_MODE_GROWTH)
+	if (!member->off && from == EVENT_MODE_CENSUS && to == EVENT_MODE_WINDOWS)
+		return windows_take(change);
+	if (!member->off && from != to && is_in_place(from) && is_in_place(to))
 		return to == EVENT_MODE_EXACT ? frees_restore(change) : frees_remove(change);
 	if (!member->off && from == to)
 		return sample_change(change);
@@ -251,6 +335,7 @@ void member_mode_fall_back(struct session *session, struct member *member)
 	int err;
 
 	snprintf(why, sizeof(why), "%s", error_reason(-ENOTSUP));
+	member_windows_end(session, member);
 	member->heap_unreadable = 1;
 	err = change_replan(&change);
 	plan_target_free(&change.plan);
@@ -269,14 +354,16 @@ void member_mode_fall_back(struct session *session, struct member *member)
 		change_off(&change);
 }
 
-/* "exact", "exact (a sample, a block for every 65536 bytes)". */
-static void mode_describe(enum event_mode mode, uint64_t sample_bytes, char out[64])
+/* "exact", "exact (a sample, a block for every 65536 bytes)", "windows without large blocks". */
+static void mode_describe(enum event_mode mode, uint64_t sample_bytes, int small_only, char out[64])
 {
 	int at = snprintf(out, 64, "%s", snapshot_mode_name(mode));
 
 	if (sample_bytes && mode != EVENT_MODE_OFF)
 		snprintf(out + at, 64 - at, " (a sample, a block for every %llu bytes)",
 			 (unsigned long long)sample_bytes);
+	else if (mode == EVENT_MODE_WINDOWS && small_only)
+		snprintf(out + at, 64 - at, " without large blocks");
 }
 
 int member_mode_change(struct session *session, struct member *member,
@@ -288,8 +375,8 @@ int member_mode_change(struct session *session, struct member *member,
 	int err;
 
 	mode_describe(member->off ? EVENT_MODE_OFF : member->mode,
-		      member->runtime.target.sample_bytes, from);
-	mode_describe(step->mode, step->sample_bytes, to);
+		      member->runtime.target.sample_bytes, !member->large_blocks, from);
+	mode_describe(step->mode, step->sample_bytes, step->small_only, to);
 	err = change_make(&change);
 
 	plan_target_free(&change.plan);

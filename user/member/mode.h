@@ -3,6 +3,8 @@
 #ifndef TRACER_MEMBER_MODE_H
 #define TRACER_MEMBER_MODE_H
 
+#include "abi/events.h"
+
 struct governor_step;
 struct session;
 struct member;
@@ -19,5 +21,12 @@ int member_mode_change(struct session *session, struct member *member,
  * why). The table may hold blocks that were freed long ago, and is dropped.
  */
 void member_mode_fall_back(struct session *session, struct member *member);
+
+/* The mode that a member in this mode is planned for: windows have census mode's plan. */
+enum event_mode member_plan_mode(enum event_mode mode);
+/* Takes over a mode after member_planned(). In windows mode no window is open yet. */
+void member_mode_take(struct member *member, enum event_mode mode);
+/* The probes that are in place all the time: enum attach_group. */
+unsigned int member_groups(const struct member *member);
 
 #endif

@@ -46,8 +46,8 @@ pid_t probe_scope(struct session *session, const struct member *member, const st
 {
 	struct file_users *users;
 
-	/* The governor removes the probes of single processes. */
-	if (session->opts.overhead > 0)
+	/* The governor and windows remove the probes of single processes. */
+	if (session->opts.overhead > 0 || session->opts.window_on_ns)
 		return member->pid;
 	if (session->opts.everywhere || attach_is_everywhere(session->attach, file))
 		return -1;

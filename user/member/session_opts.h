@@ -26,6 +26,8 @@ struct session_opts {
 	uint64_t sample_bytes;
 	/* share of a process's CPU time that its probes may take (governor.h); 0: no limit */
 	double overhead;
+	/* windows by hand: their mean length, and the mean time between two; 0: none */
+	uint64_t window_on_ns, window_off_ns;
 	/* which new processes are followed: none; those that targets start; all */
 	enum abi_watch watch;
 	/* Is a new process to be traced? 1, 0. NULL: all are. */

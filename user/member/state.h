@@ -54,6 +54,7 @@ struct session {
 	struct map_watch *maps; /* NULL: mmap events are not available */
 	uint64_t maps_lost;
 	uint64_t process_lost; /* LOSS_PROCESS at the last scan of /proc */
+	uint64_t followed_ns;  /* when they were last looked at */
 
 	/* Where probes are placed (probe.c, headroom.c): */
 	pid_t *expected;

@@ -8,6 +8,7 @@
 #include "abi/sample.h"
 #include "base/array.h"
 #include "base/error.h"
+#include "options/trace_checks.h"
 
 enum {
 	KEY_DRY_RUN = 0x200,
@@ -22,6 +23,7 @@ enum {
 	KEY_SAMPLE,
 	KEY_BUDGET,
 	KEY_OVERHEAD,
+	KEY_WINDOW,
 	KEY_KEEP,
 	KEY_LAYER,
 	KEY_COMM,
@@ -75,8 +77,12 @@ static const struct argp_option options[] = {
 	 2},
 	{"overhead", KEY_OVERHEAD, "PERCENT", 0,
 	 "keep the cost of tracing below this share of the target's CPU time by narrowing the "
-	 "mode: exact, census, growth, off (without Python: sparser samples); the report says "
-	 "which mode ran when",
+	 "mode: exact, census, windows (census in parts of the time; figures are then estimates), "
+	 "growth, off (without Python: sparser samples); the report says which mode ran when",
+	 2},
+	{"window", KEY_WINDOW, "ON/OFF", 0,
+	 "trace small blocks of Python only in windows of ON milliseconds, OFF apart on average, "
+	 "at random moments; figures are then estimates",
 	 2},
 	{"layer", KEY_LAYER, "LAYER", 0,
 	 "python: Python's allocators; native: malloc and related functions; mmap: mapped memory; "
@@ -201,35 +207,6 @@ static error_t parse_target(struct target_set *targets, int key, const char *arg
 	}
 }
 
-static int reject(const char *option, const char *why, const char *remedy)
-{
-	error_print(error_set(-EINVAL, "%s", why), remedy, "%s", option);
-	return EXIT_USAGE;
-}
-
-/* 0, or EXIT_USAGE after a message. */
-static int targets_check(const struct trace_options *options)
-{
-	const struct target_set *set = &options->targets;
-	int narrower =
-		set->pid_count || set->container_count || set->cgroup_count || set->name_count;
-	const char *why = NULL,
-		   *remedy = "tracer -p PID, -c CONTAINER, -a, or tracer -- COMMAND ARG...";
-
-	if (target_set_is_empty(set) == !options->command.count)
-		why = options->command.count ? "either running processes or a command can be the "
-					       "target, not both"
-					     : "no target is named";
-	else if (set->all && narrower)
-		why = "-a is every process already", remedy = "drop it or the other targets";
-	else if (set->pid_count && (set->cgroup_count || set->name_count))
-		why = "-p names the processes themselves", remedy = "combine it only with -c";
-	else if (set->wait && !set->pid_count && !set->container_count && !options->command.count)
-		why = "--wait applies to named processes and containers",
-		remedy = "use it with -p or -c";
-	return why ? reject("trace", why, remedy) : 0;
-}
-
 static error_t parse_alloc(struct trace_options *out, const char *arg)
 {
 	int err = array_reserve(&out->allocs, &out->alloc_capacity, out->alloc_count, 1,
@@ -338,6 +315,8 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		return cli_take_seconds("--snapshot-every", arg, &out->snapshot_ns);
 	case KEY_OVERHEAD:
 		return parse_overhead(out, arg);
+	case KEY_WINDOW:
+		return trace_options_window(out, arg);
 	case KEY_CAPTURE:
 		out->capture = arg;
 		return 0;
@@ -351,41 +330,6 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		return parse_alloc(out, arg);
 	}
 	return parse_flag(out, key) ? 0 : cli_parse_arguments(key, state, &out->command);
-}
-
-/* Do the mode, the layers and their options go together? 0, or EXIT_USAGE after a message. */
-static int modes_check(const struct trace_options *out)
-{
-	const struct plan_target_opts *plan = &out->session.plan;
-	int growth = plan->python.mode == EVENT_MODE_GROWTH;
-
-	if (out->alloc_count && plan->layers && !(plan->layers & 1u << EVENT_LAYER_NATIVE))
-		return reject("--alloc", "these functions belong to the native layer",
-			      "drop --layer, or use --layer native or all");
-	if (!growth && plan->python.large_blocks)
-		return reject("--large-blocks",
-			      "large blocks are always traced, except in growth mode",
-			      "drop it, or use --mode growth");
-	if (growth && out->session.sample_bytes)
-		return reject("--sample",
-			      "growth mode does not trace blocks, so there is nothing to sample",
-			      "drop it, or use --mode census or exact");
-	if (growth && plan->python.public_only)
-		return reject("--public", "pools are created by a function that is not public",
-			      "drop it, or use another mode");
-	return 0;
-}
-
-/* 0, or EXIT_USAGE after a message. */
-static int files_check(const struct trace_options *out)
-{
-	if ((out->snapshot_ns || out->keep) && (!out->output || !strcmp(out->output, "-")))
-		return reject(out->snapshot_ns ? "--snapshot-every" : "--keep",
-			      "it needs a file to write to", "name it with -o FILE");
-	if (out->keep && !out->snapshot_ns)
-		return reject("--keep", "one snapshot is written, at the end",
-			      "use it with --snapshot-every");
-	return 0;
 }
 
 int trace_options_parse(int argc, char **argv, struct trace_options *out)
@@ -413,7 +357,7 @@ int trace_options_parse(int argc, char **argv, struct trace_options *out)
 	out->choice.live = 1;
 	out->session.plan.native.allocs = out->allocs;
 	out->session.plan.native.alloc_count = out->alloc_count;
-	status = modes_check(out);
+	status = trace_options_modes(out);
 	if (status)
 		return status;
 	/*
@@ -423,14 +367,14 @@ int trace_options_parse(int argc, char **argv, struct trace_options *out)
 	if (!out->session.plan.layers && (out->command.count || out->targets.wait ||
 					  (!out->targets.pid_count && !out->targets.all)))
 		out->session.plan.layers = 1u << EVENT_LAYER_PYTHON;
-	status = targets_check(out);
+	status = trace_options_targets(out);
 	if (status)
 		return status;
 	/* Processes that are not named by their ids may start during the trace. */
 	if (out->session.watch && !out->command.count && !target_set_is_pids(&out->targets))
 		out->session.watch = ABI_WATCH_ALL;
 	out->session.everywhere = out->session.watch && target_set_is_all(&out->targets);
-	status = files_check(out);
+	status = trace_options_files(out);
 	if (status)
 		return status;
 	if (out->snapshot_ns && !out->keep)

@@ -51,8 +51,10 @@ uint64_t governor_wait(const struct governor *governor, uint64_t now_ns)
 	return left_ns > GOVERNOR_SHORT_NS ? (uint64_t)left_ns : GOVERNOR_SHORT_NS;
 }
 
-static void narrow(struct governor *governor, uint64_t now_ns)
+void governor_narrow(struct governor *governor, uint64_t now_ns)
 {
+	if (governor->step + 1 >= governor->count)
+		return;
 	/* The step up was too expensive: the next try comes later. */
 	if (governor->tried && governor->hold_ns < GOVERNOR_HOLD_MAX_NS)
 		governor->hold_ns *= 2;
@@ -86,11 +88,12 @@ int governor_judge(struct governor *governor, const struct governor_period *peri
 		governor->share = 1;
 	if (governor->debt_ns > debt_max(governor, period->now_ns) &&
 	    governor->step + 1 < governor->count) {
-		narrow(governor, period->now_ns);
+		governor_narrow(governor, period->now_ns);
 		return 1;
 	}
 	/* Above half of the budget, the next step up would probably exceed it. */
-	if (governor->step && governor->share <= governor->budget / 2 &&
+	if (governor->step && governor->steps[governor->step].mode != EVENT_MODE_WINDOWS &&
+	    governor->share <= governor->budget / 2 &&
 	    period->now_ns - governor->changed_ns >= governor->hold_ns) {
 		widen(governor, period->now_ns);
 		return 1;
@@ -122,6 +125,12 @@ void governor_plan(struct governor *governor, double budget, const struct govern
 	step_add(governor, first->mode, first->sample_bytes);
 	if (heap && first->mode == EVENT_MODE_EXACT)
 		step_add(governor, EVENT_MODE_CENSUS, first->sample_bytes);
+	if (heap && first->mode != EVENT_MODE_GROWTH && first->mode != EVENT_MODE_WINDOWS &&
+	    !first->sample_bytes) {
+		step_add(governor, EVENT_MODE_WINDOWS, 0);
+		step_add(governor, EVENT_MODE_WINDOWS, 0);
+		governor->steps[governor->count - 1].small_only = 1;
+	}
 	if (heap && first->mode != EVENT_MODE_GROWTH)
 		step_add(governor, EVENT_MODE_GROWTH, 0);
 	for (size_t i = 0; !heap && i < sizeof(samples) / sizeof(samples[0]); i++)

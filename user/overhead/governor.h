@@ -6,6 +6,8 @@
  * time within the budget pays it off. When the debt reaches a quarter of the budget of
  * GOVERNOR_WINDOW_NS, the governor goes one step down. After a hold time on the same step, if the
  * cost allows it, it tries the step above again; if that is too expensive, the hold time doubles.
+ * Windows of probes hold to the budget by themselves (windows.h), and longer ones follow where they
+ * cost little: there is no step up from them, which would begin a new table.
  * The closer the debt is to its limit, the sooner the next measurement, so that no try takes more
  * than the budget of the window.
  */
@@ -32,6 +34,7 @@
 struct governor_step {
 	enum event_mode mode;
 	uint64_t sample_bytes; /* 0: every block */
+	int small_only;        /* windows: large blocks are not traced */
 };
 
 #define GOVERNOR_STEPS 6
@@ -62,6 +65,8 @@ struct governor_period {
 
 /* Judges a period. 1: governor.step has changed, and the caller makes the change; 0. */
 int governor_judge(struct governor *governor, const struct governor_period *period);
+/* Steps down, if there is a step below: the current one cannot be held to the budget. */
+void governor_narrow(struct governor *governor, uint64_t now_ns);
 /* The change was complete at now_ns; cost_ns is what the probes took meanwhile. */
 void governor_changed(struct governor *governor, uint64_t now_ns, double cost_ns);
 /* The time from a measurement or a change at now_ns to the next measurement. */
@@ -74,8 +79,9 @@ void governor_refuse(struct governor *governor);
 
 /*
  * Makes the steps of a process that is traced in the mode of first. heap: it has a Python heap that
- * can be walked, and the steps are exact, census, growth, off, beginning with that mode. Otherwise
- * samples replace census and growth.
+ * can be walked, and the steps are exact, census, windows, windows without
+ * large blocks (neither with a sample), growth, off,
+ * beginning with that mode. Otherwise samples replace those between.
  */
 void governor_plan(struct governor *governor, double budget, const struct governor_step *first,
 		   int heap);

@@ -63,6 +63,34 @@ int plan_site_is_pool_free(const struct plan_site *site)
 	       (site->op == ABI_OP_FREE && (site->cookie >> 8 & 0xff) == EVENT_API_OBJ);
 }
 
+int plan_site_is_pooled(const struct plan_site *site)
+{
+	uint32_t api = site->cookie >> 8 & 0xff;
+
+	switch (site->op) {
+	case ABI_OP_POOL:
+	case ABI_OP_REFILL:
+	case ABI_OP_FIRST_BLOCK:
+	case ABI_OP_RESIZE:
+	case ABI_OP_REUSE:
+		return 1;
+	case ABI_OP_MALLOC:
+	case ABI_OP_CALLOC:
+	case ABI_OP_REALLOC:
+		return api == EVENT_API_OBJ || api == EVENT_API_MEM;
+	default:
+		return 0;
+	}
+}
+
+int plan_site_is_passed_on(const struct plan_site *site)
+{
+	return (site->cookie >> 8 & 0xff) != EVENT_API_NATIVE && !plan_site_is_pooled(site) &&
+	       !plan_site_is_pool_free(site) &&
+	       (site->op == ABI_OP_END || site->op == ABI_OP_FREE ||
+		(site->op >= ABI_OP_MALLOC && site->op <= ABI_OP_REALLOC));
+}
+
 /*
  * Adds the sites where the heap grows: those that the code analysis finds, otherwise the function
  * that makes pools, if it has a symbol.

@@ -23,6 +23,13 @@
 /* Does the site see frees of blocks in pymalloc's pools? Census mode does not need them. */
 int plan_site_is_pool_free(const struct plan_site *site);
 
+/*
+ * Is the site hit by requests for small blocks or by the beginning of objects, and so very often?
+ */
+int plan_site_is_pooled(const struct plan_site *site);
+/* Is it hit by requests of Python's that malloc serves: large blocks, PyMem_Raw*? */
+int plan_site_is_passed_on(const struct plan_site *site);
+
 struct elf_file;
 struct plan {
 	struct plan_site *sites;

@@ -46,6 +46,8 @@ void state_block_gone(struct process_state *process, enum event_layer layer,
 	process->info.tables[layer].live_blocks--;
 	large_change(process, -(int)block->large);
 	process->info.rounded_blocks -= block->rounded;
+	if (layer == EVENT_LAYER_PYTHON)
+		state_window_gone(process, block);
 }
 
 int state_block_put(struct process_state *process, enum event_layer layer,
@@ -236,9 +238,13 @@ static int event_put(struct process_state *process, const struct event_alloc *ev
 	block.stack = state_stack_index(process, event->stack_id) & BLOCK_STACK_MAX;
 	location_set(&block, event->api & EVENT_API_MASK,
 		     before->state != PENDING_NONE && before->block.large);
+	if (layer == EVENT_LAYER_PYTHON && state_window_skips(process, &block))
+		return 0;
 	err = state_block_put(process, layer, &block);
 	if (err)
 		return err;
+	if (layer == EVENT_LAYER_PYTHON)
+		state_window_sight(process, &block);
 	if (!event->domain)
 		thread_did(process, &event->header, layer, event->address, 0);
 	if (before->state == PENDING_NONE || before->block.address != block.address)
@@ -388,6 +394,8 @@ int state_reuse(struct process_state *process, const struct event_alloc *event)
 		if (!address || is_in_place(process, block))
 			address = block->address;
 	}
+	state_window_reuse(process, event->address, address, event->domain,
+			   state_stack_index(process, event->stack_id));
 	if (!address)
 		return 0;
 	process->info.counters.reuses++;
@@ -431,6 +439,7 @@ int state_clear(struct process_state *process)
 	info->counters.stacks_unknown = 0;
 	info->coverage = (struct snapshot_coverage){0};
 	state_census_free(&process->census);
+	state_windows_clear(process, info->end_ns);
 	info->from_start = 0;
 	return state_weights_clear(process);
 }

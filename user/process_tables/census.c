@@ -79,6 +79,7 @@ int state_census(struct process_state *process, const struct event_census *event
 		return 0;
 	if (census->running)
 		walk_give_up(process);
+	state_windows_walked(process, 0);
 	census->counts = (struct snapshot_coverage){0};
 	census->large_low = census->large_high = process->info.large_blocks;
 	census->epoch ^= 1;
@@ -382,6 +383,7 @@ int state_census_done(struct process_state *process, const struct event_census *
 	if (!event->baseline)
 		info->coverage = *counts;
 	census->known = 1;
+	state_windows_walked(process, 1);
 	walk_end(census);
 	return 0;
 }

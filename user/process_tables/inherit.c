@@ -117,6 +117,8 @@ static int tables_copy(struct process_state *child, const struct process_state *
 	for (size_t i = 0; i < child->regions.count; i++)
 		child->regions.items[i].inherited = 1;
 	if (!err)
+		err = state_windows_copy(&child->windows, &parent->windows);
+	if (!err)
 		err = id_map_copy(&child->stack_ids, &parent->stack_ids);
 	if (!err)
 		err = id_map_copy(&child->frame_ids, &parent->frame_ids);

@@ -10,7 +10,7 @@
 
 static int mode_known(uint32_t mode)
 {
-	return mode >= EVENT_MODE_EXACT && mode <= EVENT_MODE_OFF;
+	return mode >= EVENT_MODE_EXACT && mode <= EVENT_MODE_WINDOWS;
 }
 
 /* Keeps the first change and the most recent ones. */
@@ -77,11 +77,36 @@ static int tables_thin(struct process_state *process, uint64_t mean)
 	return err || process->weights ? err : table_thin(process, EVENT_LAYER_NATIVE, old, mean);
 }
 
+/* Their frees are not seen any more. Blocks that extension modules report are traced as before. */
+static int large_drop(struct process_state *process)
+{
+	struct trace_table *table = &process->info.tables[EVENT_LAYER_PYTHON];
+	struct blocks *all = process->blocks[EVENT_LAYER_PYTHON], *fewer;
+	const struct block *block;
+	size_t cursor = 0;
+	int err = blocks_new(&fewer, process->account);
+
+	if (err)
+		return err;
+	process->blocks[EVENT_LAYER_PYTHON] = fewer;
+	table->live_bytes = table->live_blocks = 0;
+	process->info.large_blocks = process->info.rounded_blocks = 0;
+	while (!err && (block = blocks_next(all, &cursor)))
+		if (block->pooled || block->domain)
+			err = state_block_put(process, EVENT_LAYER_PYTHON, block);
+	blocks_free(all);
+	return account_is_full(err) ? state_clear(process) : err;
+}
+
 int state_mode_change(struct process_state *process, const struct event_mode_change *event)
 {
 	struct trace_process *info = &process->info;
 	uint32_t mode = event->mode & EVENT_MODE_MASK;
-	int growth = mode == EVENT_MODE_GROWTH, unread, err = 0;
+	int growth = mode == EVENT_MODE_GROWTH, windows = mode == EVENT_MODE_WINDOWS;
+	int was_growth = info->mode == EVENT_MODE_GROWTH;
+	int was_windows = info->mode == EVENT_MODE_WINDOWS, was_off = info->off;
+	uint64_t before_ns = info->start_ns;
+	int unread, err = 0;
 	const struct snapshot_change change = {
 		.since_ns = event->header.time_ns - info->start_ns,
 		.mode = mode,
@@ -99,6 +124,7 @@ int state_mode_change(struct process_state *process, const struct event_mode_cha
 	if (!info->change_count)
 		change_add(info, &(struct snapshot_change){.mode = info->mode,
 							   .sample_bytes = info->sample_bytes});
+	before_ns += info->changes[info->change_count - 1].since_ns;
 	change_add(info, &change);
 	info->off = mode == EVENT_MODE_OFF;
 	if (info->off) {
@@ -113,7 +139,7 @@ int state_mode_change(struct process_state *process, const struct event_mode_cha
 	 * A growth table cannot be converted, and blocks outside the old sample cannot be
 	 * recovered.
 	 */
-	if (unread || growth != (info->mode == EVENT_MODE_GROWTH) ||
+	if (unread || growth != was_growth || (was_windows && !windows) ||
 	    event->sample_bytes < info->sample_bytes)
 		err = state_clear(process);
 	else if (event->sample_bytes > info->sample_bytes)
@@ -121,8 +147,13 @@ int state_mode_change(struct process_state *process, const struct event_mode_cha
 	info->mode = mode;
 	info->layers = state_layers(event->mode);
 	info->sample_bytes = event->sample_bytes;
-	info->large_skipped = growth && !(event->mode & EVENT_MODE_LARGE);
+	info->large_skipped = (growth || windows) && !(event->mode & EVENT_MODE_LARGE);
+	if (!err && windows && info->large_skipped)
+		err = large_drop(process);
 	info->reuse_unseen |= (event->mode & EVENT_MODE_NO_REUSE) != 0;
 	info->ends_unseen |= (event->mode & EVENT_MODE_NO_ENDS) != 0;
+	/* The blocks that are in the table have been seen in a window that began with the mode. */
+	if (!err && windows && !was_windows && !was_growth && !was_off)
+		err = state_windows_begin(process, before_ns);
 	return err;
 }

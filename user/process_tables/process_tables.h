@@ -14,6 +14,7 @@
 #include "blocks/regions.h"
 #include "layouts/lines.h"
 #include "process_tables/process_info.h"
+#include "process_tables/windows.h"
 #include "snapshot/snapshot.h"
 #include "tables/address_set.h"
 #include "tables/id_map.h"
@@ -150,6 +151,7 @@ struct process_state {
 	 */
 	struct blocks *weights;
 	struct regions regions;
+	struct trace_windows windows; /* EVENT_MODE_WINDOWS */
 	struct id_map stack_ids, frame_ids, code_ids, symbol_ids, tids;
 	/*
 	 * address of a pool -> size of its blocks, from the last record of the pool's first block
@@ -196,7 +198,8 @@ struct traceback_frames {
 /* Do dead blocks stay in Python's table until a heap walk removes them? */
 static inline int state_needs_walk(const struct trace_process *info)
 {
-	return info->mode == EVENT_MODE_CENSUS || info->mode == EVENT_MODE_GROWTH;
+	return info->mode == EVENT_MODE_CENSUS || info->mode == EVENT_MODE_GROWTH ||
+	       info->mode == EVENT_MODE_WINDOWS;
 }
 
 /* Creates an empty table for each layer that has one. 0, -ENOMEM. */

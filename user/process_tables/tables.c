@@ -9,6 +9,7 @@ void state_account(struct process_state *process, struct account *account)
 {
 	process->account = process->regions.account = account;
 	process->census.old.account = process->census.died.account = account;
+	state_windows_account(&process->windows, account);
 	process->stack_ids.account = process->frame_ids.account = process->code_ids.account =
 		account;
 	process->symbol_ids.account = process->tids.account = process->pools.account = account;
@@ -28,6 +29,7 @@ void state_tables_free(struct process_state *process)
 		blocks_free(process->blocks[i]);
 	blocks_free(process->weights);
 	regions_free(&process->regions);
+	state_windows_free(&process->windows);
 	id_map_free(&process->stack_ids);
 	id_map_free(&process->frame_ids);
 	id_map_free(&process->code_ids);

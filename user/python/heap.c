@@ -393,28 +393,39 @@ int heap_read_pools(const struct python_runtime *runtime, heap_pool_fn visit, vo
 	struct heap_walk walk = {0};
 	pid_t pid = runtime->pid;
 	struct heap_source source = {.read = process_read, .context = &pid};
-	struct heap_walker walker = {.source = &source,
-				     .offsets = &runtime->offsets->heap,
-				     .visit = visit,
-				     .context = context,
-				     .walk = &walk};
+	const struct heap_offsets *offsets = &runtime->offsets->heap;
+	struct heap_walker walker = {&source, offsets, visit, context, .walk = &walk};
 	uint64_t began = clock_ns(CLOCK_MONOTONIC);
 	uint32_t count;
-	int err = heap_heads(runtime, heads, &count);
+	int err = heap_heads(runtime, heads, &count) ?: heads_read(&walker, runtime, heads, count);
 
-	if (!err)
-		err = heads_read(&walker, runtime, heads, count);
 	walk.elapsed_ns = clock_ns(CLOCK_MONOTONIC) - began;
-	if (!err)
-		*out = walk;
+	*out = err ? *out : walk;
 	return err;
+}
+
+int heap_read_pool(const struct python_runtime *runtime, uint64_t address, heap_pool_fn visit,
+		   void *context)
+{
+	const struct heap_offsets *offsets = &runtime->offsets->heap;
+	struct heap_walk walk = {0};
+	pid_t pid = runtime->pid;
+	struct heap_source source = {process_read, &pid};
+	struct heap_walker walker = {&source, offsets, visit, context, .walk = &walk};
+	struct heap_pool none = {address + offsets->pool_header_size, EVENT_BLOCK_STEP, .count = 0};
+	uint8_t bytes[MAX_POOL_BYTES];
+	int err = memory_read(runtime->pid, address, bytes, offsets->pool_bytes);
+
+	err = err == -EFAULT ? 0 : err ?: pool_read(&walker, bytes, address);
+	if (err || walk.pools || walk.pools_unreadable)
+		return err ?: walker.stop;
+	return visit(&none, context);
 }
 
 struct block_visitor {
 	heap_block_fn visit;
 	void *context;
 };
-
 static int blocks_visit(const struct heap_pool *pool, void *context)
 {
 	const struct block_visitor *visitor = context;

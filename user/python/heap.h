@@ -72,6 +72,14 @@ int heap_walk_source(const struct heap_source *source, const struct heap_offsets
 		     void *context, struct heap_walk *out);
 
 /*
+ * Reads the pool at that address (not that of its first block), as heap_read_pools() does, and
+ * calls visit() once. A pool that is not in use, or not mapped any more, has no blocks (count 0).
+ * 0; -ESRCH; -EPERM; the result of visit().
+ */
+int heap_read_pool(const struct python_runtime *runtime, uint64_t address, heap_pool_fn visit,
+		   void *context);
+
+/*
  * A live block: its address, the size of its class and a copy of its bytes, borrowed for the call.
  * Return non-zero to stop.
  */

@@ -110,8 +110,8 @@ static void unread_judge(const struct snapshot_meta *meta, struct sentences *out
  */
 static int is_whole(const struct snapshot_meta *meta)
 {
-	return meta->coverage_known && !snapshot_is_estimated(meta) && !meta->change_count &&
-	       !meta->parent;
+	return meta->coverage_known && !snapshot_is_estimated(meta) &&
+	       strcmp(meta->mode, "windows") != 0 && !meta->change_count && !meta->parent;
 }
 
 static void judge(const struct snapshot_meta *meta, struct sentences *out)

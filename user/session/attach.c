@@ -19,6 +19,7 @@
 #include "member/cost.h"
 #include "member/governor.h"
 #include "member/member.h"
+#include "member/mode.h"
 #include "member/probe.h"
 #include "member/provider.h"
 #include "member/state.h"
@@ -79,7 +80,7 @@ static void attached_print(struct session *session, const struct member *member,
 		sites_count(target->native[i].plan, &count, &emulated);
 	plan_target_describe(target, &member->runtime, 0, what, sizeof(what));
 	log_info("attached to PID %d (%s): %s, %s mode, %u frame%s; %zu probes; %llu ms",
-		 member->pid, target->info.name, what, plan_mode_name(plan->mode), nframe,
+		 member->pid, target->info.name, what, snapshot_mode_name(member->mode), nframe,
 		 nframe == 1 ? "" : "s", count, (unsigned long long)(elapsed_ns / 1000000));
 	plan_target_describe(target, &member->runtime, 1, what, sizeof(what));
 	log_debug("PID %d: %s; %zu of the probes are on instructions that the kernel emulates",
@@ -159,7 +160,7 @@ static int member_baseline(struct session *session, struct member *member, int f
 	if (err != -ENOTSUP && err != -ENODATA)
 		return err;
 	/* The planner could read it: census mode ends if the next walk fails, too. */
-	if (err == -ENOTSUP && member->mode == EVENT_MODE_CENSUS)
+	if (err == -ENOTSUP && member_plan_mode(member->mode) == EVENT_MODE_CENSUS)
 		return 0;
 	member->heap_unreadable = 1;
 	log_info("coverage will not be measured: %s", error_reason(err));
@@ -242,7 +243,7 @@ static int member_attach(struct session *session, struct member *member,
 
 	target_describe(session, member, &target->python);
 	leftover_report(session, member, target);
-	err = member_probe(session, member, target, ATTACH_ALL);
+	err = member_probe(session, member, target, member_groups(member));
 	if (err)
 		return obstacle_tell(OBSTACLE_PROBE, err);
 	err = member_announce(session, member, target->info.name, target->info.ns_pid, from_start,
@@ -339,6 +340,22 @@ static void measures_begin(struct session *session, struct member *member, int f
 		execd_files_settle(session, member->symbols.modules[0]);
 }
 
+/* --window: a process without what that needs is traced all the time. */
+static void windows_choose(struct session *session, struct member *member, const struct plan *plan)
+{
+	int err;
+
+	if (!session->opts.window_on_ns || !(member->layers & 1u << EVENT_LAYER_PYTHON) ||
+	    member->mode != EVENT_MODE_CENSUS)
+		return;
+	err = member_windows_possible(session, member, plan);
+	if (err)
+		log_info("PID %d: traced all the time, not in windows: %s", member->pid,
+			 error_reason(err));
+	else
+		member_mode_take(member, EVENT_MODE_WINDOWS);
+}
+
 /* -ESTALE: it has called exec meanwhile. */
 static int program_add(struct session *session, pid_t pid, int from_start)
 {
@@ -376,6 +393,7 @@ static int program_add(struct session *session, pid_t pid, int from_start)
 	member->runtime = target.runtime;
 	target.runtime = (struct python_runtime){0};
 	member_planned(member, &target);
+	windows_choose(session, member, &target.python);
 	err = seccomp_allows(session, pid, &target);
 	if (!err && !from_start)
 		session_cost_prepare(session);
@@ -386,6 +404,8 @@ static int program_add(struct session *session, pid_t pid, int from_start)
 	measures_begin(session, member, from_start);
 	member->census_ns = clock_ns(CLOCK_MONOTONIC);
 	attached_print(session, member, &target, member->census_ns - start);
+	if (member->mode == EVENT_MODE_WINDOWS)
+		member_windows_begin(session, member, &target);
 out:
 	/* The error may be due to an exec. */
 	if (err && err != -ESTALE && member_check_program(session, member, program))

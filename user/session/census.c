@@ -67,7 +67,7 @@ static int census_is_due(const struct session *session, const struct member *mem
 
 	if (pause < CENSUS_PAUSE_NS)
 		pause = CENSUS_PAUSE_NS;
-	return now - member->census_ns >= pause &&
+	return now - member->census_ns >= pause && !member_window_busy(member) &&
 	       !session_is_beyond(session, now + member->census_cost_ns);
 }
 

@@ -22,6 +22,7 @@
 #include "member/census.h"
 #include "member/governor.h"
 #include "member/member.h"
+#include "member/mode.h"
 #include "member/probe.h"
 #include "member/provider.h"
 #include "member/state.h"
@@ -198,6 +199,8 @@ static int child_announce(struct session *session, const struct member *parent,
 	member->off = parent->off;
 	member->heap_unreadable = parent->heap_unreadable;
 	member->census_ns = clock_ns(CLOCK_MONOTONIC);
+	if (member->mode == EVENT_MODE_WINDOWS)
+		member_window_inherited(session, member);
 	/* The child maps what its parent maps. */
 	member->execd = parent->execd;
 	member->inherited = !parent->execd;
@@ -240,14 +243,17 @@ static void child_attach(struct session *session, struct member *member)
 
 	/* Its parent's mode, which the governor may have changed. */
 	if (member->layers & 1u << EVENT_LAYER_PYTHON)
-		opts.python.mode = member->mode;
+		opts.python.mode = member_plan_mode(member->mode);
 	err = plan_target(member->pid, &opts, &session->plans, &target);
 	member->inherited = 0;
 	session->inherited--;
 	if (!err) {
-		err = member->off ? 0 : member_probe(session, member, &target, ATTACH_ALL);
+		err = member->off ? 0
+				  : member_probe(session, member, &target, member_groups(member));
 		if (!err)
 			err = member_provider_begin(session, member, &target);
+		if (!err && member->mode == EVENT_MODE_WINDOWS && !member->off)
+			member_windows_begin(session, member, &target);
 		plan_target_free(&target);
 	}
 	if (!err)

@@ -30,6 +30,7 @@
 #define UNWIND_STEP_NS 10000000ull
 /* Between two reads of the loss counters: a truncated capture must hold a recent one. */
 #define LOSS_PERIOD_NS 500000000ull
+#define FOLLOW_WAIT_NS 250000000ull /* new processes wait for a window's end, but not longer */
 
 /*
  * The verifier requires some records to be reserved with a constant size: the record itself may be
@@ -202,14 +203,24 @@ uint64_t session_records(const struct session *session)
 	return session->records;
 }
 
+uint64_t session_due_ns(const struct session *session)
+{
+	return session_windows_left_ns(session, clock_ns(CLOCK_MONOTONIC));
+}
+
+static double member_share(const struct member *member)
+{
+	return member->mode == EVENT_MODE_WINDOWS && !member->off ? member->windows.share
+								  : member->governor.governor.share;
+}
+
 double session_cost(const struct session *session)
 {
 	double most = session->opts.overhead > 0 ? 0 : -1;
 
 	for (size_t i = 0; i < session->count && most >= 0; i++)
-		if (!session->members[i]->ended &&
-		    session->members[i]->governor.governor.share > most)
-			most = session->members[i]->governor.governor.share;
+		if (!session->members[i]->ended && member_share(session->members[i]) > most)
+			most = member_share(session->members[i]);
 	return most;
 }
 
@@ -307,10 +318,14 @@ int session_drain(struct session *session)
 	now = clock_ns(CLOCK_MONOTONIC);
 	if (session_is_beyond(session, now))
 		return count;
-	follow_step(session);
+	session_windows_due(session, now);
 	if (session->unwind)
 		unwind_loader_step(session->unwind, clock_ns(CLOCK_MONOTONIC) + UNWIND_STEP_NS);
-	now = clock_ns(CLOCK_MONOTONIC);
+	/* Attaching to other processes takes longer than a window may. */
+	if (!session_windows_open(session) || now - session->followed_ns > FOLLOW_WAIT_NS) {
+		follow_step(session);
+		now = session->followed_ns = clock_ns(CLOCK_MONOTONIC);
+	}
 	if (count < (int)SESSION_DRAIN_BATCH) {
 		session_census_due(session, now);
 		session_rss_due(session, now);

@@ -77,6 +77,8 @@ void session_limit(struct session *session, uint64_t duration_ns);
  * UINT64_MAX: no limit.
  */
 uint64_t session_left_ns(const struct session *session);
+/* The time until session_drain() has something to do at a certain moment. UINT64_MAX: nothing. */
+uint64_t session_due_ns(const struct session *session);
 /* A descriptor for poll(): readable when a process under trace has ended. Borrowed. */
 int session_ends_fd(const struct session *session);
 /*

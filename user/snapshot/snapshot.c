@@ -64,10 +64,9 @@ void snapshot_fit(struct snapshot *snapshot)
 const char *snapshot_mode_name(uint32_t mode)
 {
 	static const char *const names[] = {
-		[EVENT_MODE_EXACT] = "exact",
-		[EVENT_MODE_CENSUS] = "census",
-		[EVENT_MODE_GROWTH] = "growth",
-		[EVENT_MODE_OFF] = "off",
+		[EVENT_MODE_EXACT] = "exact",     [EVENT_MODE_CENSUS] = "census",
+		[EVENT_MODE_GROWTH] = "growth",   [EVENT_MODE_OFF] = "off",
+		[EVENT_MODE_WINDOWS] = "windows",
 	};
 
 	return mode && mode < sizeof(names) / sizeof(names[0]) ? names[mode] : "unknown";
@@ -213,7 +212,7 @@ struct snapshot snapshot_of_layer(const struct snapshot *snapshot, enum event_la
 	meta->coverage_known = 0;
 	meta->unread_ns = meta->rounded_blocks = 0;
 	memset(meta->unknown, 0, sizeof(meta->unknown));
-	if (!strcmp(meta->mode, "census"))
+	if (!strcmp(meta->mode, "census") || !strcmp(meta->mode, "windows"))
 		snprintf(meta->mode, sizeof(meta->mode), "exact");
 	meta->peak_bytes = layer == EVENT_LAYER_NATIVE ? meta->native.peak_bytes : 0;
 	meta->frees_unknown = layer == EVENT_LAYER_NATIVE ? meta->native.frees_unknown : 0;

@@ -13,7 +13,8 @@
 static int is_fully_traced(const struct trace_process *process)
 {
 	return !process->sample_bytes && !process->change_count && !process->off &&
-	       !process->parent && process->coverage.time_ns && process->mode != EVENT_MODE_GROWTH;
+	       !process->parent && process->coverage.time_ns &&
+	       process->mode != EVENT_MODE_GROWTH && process->mode != EVENT_MODE_WINDOWS;
 }
 
 void blind_facts_read(const struct trace *trace, struct blind_facts *out)

@@ -20,10 +20,32 @@
 static int is_variable(uint32_t type)
 {
 	return type == EVENT_STACK || type == EVENT_CODE || type == EVENT_CODE_LINES ||
-	       type == EVENT_CENSUS_POOL || type == EVENT_CENSUS_SIZES || type == EVENT_CENSUS ||
-	       type == EVENT_CENSUS_DONE || type == EVENT_PROCESS || type == EVENT_SYMBOL ||
-	       type == EVENT_EXIT || type == EVENT_EXEC || type == EVENT_FORK ||
-	       type == EVENT_FINALIZE;
+	       type == EVENT_CENSUS_POOL || type == EVENT_CENSUS_SIZES ||
+	       type == EVENT_CENSUS_KINDS || type == EVENT_CENSUS || type == EVENT_CENSUS_DONE ||
+	       type == EVENT_PROCESS || type == EVENT_SYMBOL || type == EVENT_EXIT ||
+	       type == EVENT_EXEC || type == EVENT_FORK || type == EVENT_FINALIZE;
+}
+
+/* record_bytes() of heap walks and windows. */
+static size_t census_bytes(uint32_t type)
+{
+	switch (type) {
+	case EVENT_CENSUS:
+	case EVENT_CENSUS_DONE:
+		return EVENT_CENSUS_MIN; /* older captures lack the rest */
+	case EVENT_CENSUS_ARENA:
+		return sizeof(struct event_census_arena);
+	case EVENT_CENSUS_POOL:
+		return sizeof(struct event_census_pool);
+	case EVENT_CENSUS_SIZES:
+		return sizeof(struct event_census_sizes);
+	case EVENT_CENSUS_KINDS:
+		return sizeof(struct event_census_kinds);
+	case EVENT_WINDOW:
+		return sizeof(struct event_window);
+	default:
+		return 0;
+	}
 }
 
 /* The size of a record's fixed part; 0: unknown type. */
@@ -57,26 +79,23 @@ static size_t record_bytes(uint32_t type)
 		return EVENT_TARGET_MIN; /* older captures lack the rest */
 	case EVENT_LOSS:
 		return sizeof(struct event_loss);
+	case EVENT_CLEAR:
+	case EVENT_RESET_PEAK:
+	case EVENT_DISCARD:
+	case EVENT_CENSUS_THREAD:
+	case EVENT_SELF_SAMPLED:
+		return sizeof(struct event_mark);
 	case EVENT_MAP:
 	case EVENT_UNMAP:
 	case EVENT_REMAP:
 	case EVENT_PROTECT:
 		return sizeof(struct event_map);
-	case EVENT_CENSUS:
-	case EVENT_CENSUS_DONE:
-		return EVENT_CENSUS_MIN; /* older captures lack the rest */
-	case EVENT_CENSUS_ARENA:
-		return sizeof(struct event_census_arena);
 	case EVENT_RSS:
 		return sizeof(struct event_rss);
 	case EVENT_MODE_CHANGE:
 		return sizeof(struct event_mode_change);
-	case EVENT_CENSUS_POOL:
-		return sizeof(struct event_census_pool);
-	case EVENT_CENSUS_SIZES:
-		return sizeof(struct event_census_sizes);
 	default:
-		return 0;
+		return census_bytes(type);
 	}
 }
 
@@ -135,6 +154,10 @@ static int census_feed(struct process_state *process, const void *record)
 		return state_census_sizes(process, record);
 	case EVENT_CENSUS_DONE:
 		return state_census_done(process, record);
+	case EVENT_CENSUS_KINDS:
+		return state_census_kinds(process, record);
+	case EVENT_WINDOW:
+		return state_window(process, record);
 	default: /* EVENT_FORK: the child is traced only after its own EVENT_PROCESS */
 		return 0;
 	}

@@ -130,6 +130,12 @@ int trace_is_walk(const struct trace *trace, size_t process);
 /* The resolved traceback, using all code received so far. Borrowed until the next call or feed. */
 struct trace_traceback trace_traceback_at(struct trace *trace, size_t process, uint32_t traceback);
 
+/*
+ * The pools, sorted by address, that hold blocks that were seen in windows; fresh: only those that
+ * no walk has shown in their window yet. The caller frees *pools. 0; -ENOMEM; *count may be 0.
+ */
+int trace_sighted_pools(const struct trace *trace, size_t process, int fresh, uint64_t **pools,
+			size_t *count);
 /* The meta data of a snapshot taken now. 0; -ENOENT. */
 int trace_meta(const struct trace *trace, size_t process, struct snapshot_meta *meta);
 /*

@@ -59,7 +59,7 @@ static int process_new(struct trace *trace, struct process_state **out)
 		return err;
 	process->stack_ids.seed = process->frame_ids.seed = trace->seed;
 	process->code_ids.seed = process->symbol_ids.seed = process->tids.seed =
-		process->pools.seed = trace->seed;
+		process->pools.seed = process->windows.pools.seed = trace->seed;
 	err = state_tables_new(process->blocks, process->account);
 	if (!err)
 		err = strings_new_in(&process->strings, process->account);
@@ -103,7 +103,8 @@ static void info_set(struct process_state *process, const struct event_target *e
 		.nframe = event->nframe,
 		.mode = event->mode & EVENT_MODE_MASK,
 		.layers = state_layers(event->mode),
-		.large_skipped = (event->mode & EVENT_MODE_MASK) == EVENT_MODE_GROWTH &&
+		.large_skipped = ((event->mode & EVENT_MODE_MASK) == EVENT_MODE_GROWTH ||
+				  (event->mode & EVENT_MODE_MASK) == EVENT_MODE_WINDOWS) &&
 				 !(event->mode & EVENT_MODE_LARGE),
 		.reuse_unseen = !!(event->mode & EVENT_MODE_NO_REUSE),
 		.ends_unseen = !!(event->mode & EVENT_MODE_NO_ENDS),

@@ -11,6 +11,7 @@
 #include "snapshot/estimate.h"
 #include "snapshot/merge.h"
 #include "trace/state.h"
+#include "trace/trace_windowed.h"
 
 /*
  * The state of taking one snapshot. Both maps are indexed by id in the trace and hold UINT32_MAX
@@ -136,6 +137,14 @@ static int trace_add(struct snapshot_job *job, enum event_layer layer,
 	return 0;
 }
 
+/* Is the block one that stands for others of its kind? */
+static int is_estimated(const struct process_state *process, enum event_layer layer,
+			const struct block *block)
+{
+	return process->info.mode == EVENT_MODE_WINDOWS && layer == EVENT_LAYER_PYTHON &&
+	       block->pooled && !block->domain;
+}
+
 static int blocks_add(struct snapshot_job *job, enum event_layer layer)
 {
 	const struct blocks *blocks = job->process->blocks[layer];
@@ -144,6 +153,8 @@ static int blocks_add(struct snapshot_job *job, enum event_layer layer)
 	int err = 0;
 
 	while (!err && (block = blocks_next(blocks, &cursor))) {
+		if (is_estimated(job->process, layer, block))
+			continue;
 		struct snapshot_trace trace = {.traceback = job->tracebacks[block->stack],
 					       .domain = block->domain,
 					       .flags = (block->rounded ? SNAPSHOT_ROUNDED : 0) |
@@ -186,6 +197,8 @@ static int layers_add(struct snapshot_job *job)
 
 	if (!err)
 		err = blocks_add(job, EVENT_LAYER_PYTHON);
+	if (!err && job->process->info.mode == EVENT_MODE_WINDOWS)
+		err = trace_windowed_add(job->process, job->tracebacks, &job->builder);
 	if (!err)
 		err = blocks_add(job, EVENT_LAYER_NATIVE);
 	return err ? err : regions_add(job);

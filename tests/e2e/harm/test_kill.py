@@ -26,7 +26,11 @@ ATTACH = [
     ("--backend", "multi"),
     ("--backend", "perf", "-m", "growth"),
 ]
-MODE = [("-m", "exact", "--overhead", 1), ("-m", "exact", "--overhead", 5, "--backend", "multi")]
+MODE = [
+    ("-m", "exact", "--overhead", 1),
+    ("-m", "exact", "--overhead", 5, "--backend", "multi"),
+    ("--window", "20/30"),
+]
 DETACH = [("-m", "exact"), (), ("--layer", "all"), ("--backend", "multi", "-m", "exact")]
 MOMENTS = {"attach": ATTACH, "mode change": MODE, "detach": DETACH, "end": DETACH}
 

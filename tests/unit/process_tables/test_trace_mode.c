@@ -116,7 +116,7 @@ static void test_malformed(void **state)
 	(void)state;
 
 	assert_int_equal(feed_change(trace, 0, 2, 0), -EBADMSG);
-	assert_int_equal(feed_change(trace, EVENT_MODE_OFF + 1, 2, 0), -EBADMSG);
+	assert_int_equal(feed_change(trace, EVENT_MODE_WINDOWS + 1, 2, 0), -EBADMSG);
 	/* before its process */
 	assert_int_equal(feed_change(trace, EVENT_MODE_CENSUS, 0, 0), -EBADMSG);
 	assert_int_equal(feed_change(trace, EVENT_MODE_CENSUS, 2, SAMPLE_MEAN_MAX + 1ull),

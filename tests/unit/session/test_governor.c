@@ -16,9 +16,10 @@ struct run {
 	uint64_t now_ns;
 };
 
+/* With a sample, if there is a heap: there are no windows then. */
 static void run_begin(struct run *run, enum event_mode mode, int heap)
 {
-	const struct governor_step first = {.mode = mode};
+	const struct governor_step first = {.mode = mode, .sample_bytes = heap ? 512 << 10 : 0};
 
 	*run = (struct run){.now_ns = 1000};
 	governor_plan(&run->governor, 0.05, &first, heap);
@@ -276,6 +277,36 @@ static void test_refused(void **state)
 	assert_int_equal(mode_of(&run), EVENT_MODE_CENSUS);
 }
 
+/*
+ * Windows are a step of their own, twice: with large blocks and without. There is no step up from
+ * them: the table would be another one.
+ */
+static void test_windows(void **state)
+{
+	static const enum event_mode order[] = {EVENT_MODE_CENSUS, EVENT_MODE_WINDOWS,
+						EVENT_MODE_WINDOWS, EVENT_MODE_GROWTH,
+						EVENT_MODE_OFF};
+	const struct governor_step first = {.mode = EVENT_MODE_EXACT};
+	struct run run = {.now_ns = 1000};
+	(void)state;
+
+	governor_plan(&run.governor, 0.05, &first, 1);
+	for (size_t i = 0; i < 5; i++) {
+		assert_int_equal(periods_until_change(&run, 0.3, 100), OVER);
+		assert_int_equal(mode_of(&run), order[i]);
+		assert_int_equal(run.governor.steps[run.governor.step].small_only, i == 2);
+		if (order[i] == EVENT_MODE_WINDOWS)
+			assert_int_equal(periods_until_change(&run, 0, 10000), 0);
+	}
+	assert_int_not_equal(periods_until_change(&run, 0, 10000), 0);
+	assert_int_equal(mode_of(&run), EVENT_MODE_GROWTH);
+	assert_int_not_equal(periods_until_change(&run, 0, 10000), 0);
+	assert_int_equal(mode_of(&run), EVENT_MODE_WINDOWS);
+	/* No window fits in the budget. */
+	governor_narrow(&run.governor, run.now_ns);
+	assert_int_equal(mode_of(&run), EVENT_MODE_GROWTH);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -283,7 +314,7 @@ int main(void)
 		cmocka_unit_test(test_idle),    cmocka_unit_test(test_widens),
 		cmocka_unit_test(test_held),    cmocka_unit_test(test_samples),
 		cmocka_unit_test(test_refused), cmocka_unit_test(test_try),
-		cmocka_unit_test(test_burst),
+		cmocka_unit_test(test_burst),   cmocka_unit_test(test_windows),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+/*
+ * Records of EVENT_MODE_WINDOWS: when the probes of allocations were in place, and what heap walks
+ * find in the blocks that were seen then.
+ */
+#ifndef TRACER_ABI_EVENT_WINDOWS_H
+#define TRACER_ABI_EVENT_WINDOWS_H
+
+#include "abi/event_types.h"
+
+/*
+ * A window begins (end_ns 0) or ends. Allocations from pymalloc's pools that are reported in
+ * between are all of that time; others are incomplete, and are not kept. A change to
+ * EVENT_MODE_WINDOWS begins a window, too: blocks that are in the table then were seen in it.
+ */
+struct event_window {
+	struct event_header header;
+	__u64 start_ns, end_ns;
+};
+
+/* What is in a block. */
+enum event_kind {
+	EVENT_KIND_FREE = 0,  /* it is not live */
+	EVENT_KIND_OTHER = 1, /* no object: the items of a list, the keys of a dict */
+	EVENT_KIND_DEAD = 2,  /* a dead object that CPython keeps for reuse */
+	EVENT_KIND_FIRST = 3, /* from here on: a hash of the object's type */
+};
+
+struct event_census_kind {
+	__u32 kind;
+	/* a hash of content that never changes while the object lives; 0: there is none */
+	__u32 print;
+};
+
+/*
+ * What was found in the blocks of a pool. In a walk of the whole heap (id is that of its
+ * EVENT_CENSUS) it follows the pool's EVENT_CENSUS_POOL. id 0: one of the pools that hold blocks
+ * seen in windows was read, without a walk.
+ */
+struct event_census_kinds {
+	struct event_header header;
+	__u64 id;
+	__u64 address; /* of the pool's first block */
+	/* of each; 0: the pool could not be read, and there are no kinds */
+	__u32 block_bytes;
+	/* at most EVENT_POOL_BLOCKS: blocks that were handed out at least once; others are free */
+	__u32 count;
+	struct event_census_kind kinds[];
+};
+
+_Static_assert(sizeof(struct event_window) == 40, "window");
+_Static_assert(sizeof(struct event_census_kinds) == 48, "census_kinds");
+
+#endif

@@ -1,0 +1,225 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Windows of probes: estimates against what a program itself reports, and no probe is left where it
+was placed, whatever happens to the target or the tracer meanwhile. No test here checks a duration."""
+import os
+import signal
+import subprocess
+
+import pytest
+
+from harness import TIMEOUT, Target, Traced, error_line, program, read_report, wait_until
+from procfs import text_differs
+
+NAME = "steady.py"
+# Of the totals, which the heap's own counts give; of each line, whose share is estimated from the
+# windows of a few seconds. The lines that keep nothing get at most TEMPORARY of all.
+TOTAL, SHARE, TEMPORARY = 0.05, 0.35, 0.05
+
+
+def windows(run):
+    return run.stderr.count(": a window of")
+
+
+def wait_windows(run, count):
+    seen = windows(run)
+    wait_until(lambda: windows(run) >= seen + count, "%d windows are over" % count)
+
+
+def wait_clean(pid):
+    wait_until(lambda: not text_differs(pid), "no probe is in the text of PID %d" % pid)
+
+
+def check(report, live):
+    sizes = {mark: report.line(NAME, mark)[0] for mark in "ABT"}
+    truth = {mark: size for mark, (size, _) in live.items()}
+    total = sum(truth.values())
+    assert sizes["A"] + sizes["B"] + sizes["T"] == pytest.approx(total, rel=TOTAL), (sizes, truth)
+    assert sizes["T"] <= TEMPORARY * total, (sizes, truth)
+    for mark in truth:
+        assert sizes[mark] == pytest.approx(truth[mark], rel=SHARE), (mark, sizes, truth)
+
+
+@pytest.mark.versions("3.8", "3.11", "3.13")
+def test_by_hand(tracer, tmp_path, python):
+    """A program that keeps and drops blocks of the same type and size."""
+    capture = tmp_path / "capture"
+    with Target(python, NAME) as target:
+        with Traced(
+            tracer, tmp_path, "-v", "--window", "40/200", "--capture", capture, "-p", target.pid
+        ) as run:
+            target.step()
+            wait_windows(run, 25)
+            target.step()
+            live = target.expect()
+            report = run.finish()
+        wait_clean(target.pid)
+    assert report.data["mode"] == "windows"
+    check(report, live)
+    replayed = tmp_path / "replayed.pb.gz"
+    done = subprocess.run(
+        [tracer, "replay", capture, "-o", replayed], stdout=subprocess.PIPE, timeout=TIMEOUT
+    )
+    assert done.returncode == 0
+    again = read_report(tracer, replayed)
+    assert again.lines() == report.lines()
+
+
+def test_distribution(tracer, tmp_path):
+    """A stripped interpreter."""
+    if not os.path.exists("/usr/bin/python3"):
+        pytest.skip("there is no /usr/bin/python3")
+    with Target("/usr/bin/python3", NAME) as target:
+        with Traced(tracer, tmp_path, "-v", "--window", "40/200", "-p", target.pid) as run:
+            target.step()
+            wait_windows(run, 25)
+            target.step()
+            live = target.expect()
+            report = run.finish()
+        wait_clean(target.pid)
+    check(report, live)
+
+
+def test_overhead(tracer, tmp_path, any_python):
+    """--overhead chooses the windows, after census mode has proved too expensive."""
+    with Target(any_python, NAME) as target:
+        with Traced(tracer, tmp_path, "-v", "--overhead", 50, "-p", target.pid) as run:
+            target.step()
+            wait_until(lambda: "census, then windows" in run.stderr, "it is traced in windows")
+            wait_windows(run, 4)
+            target.step()
+            live = target.expect()
+            report = run.finish()
+        wait_clean(target.pid)
+    assert [change["mode"] for change in report.data["modes"]][:2] == ["census", "windows"]
+    assert "Modes: census 0.0-" in run.stdout
+    check(report, live)
+
+
+def test_fork_exec_exit(tracer, tmp_path, any_python):
+    """Children that are forked in windows, call exec or end, and the end of the target."""
+    with Target(any_python, "unruly_windows.py") as target:
+        with Traced(tracer, tmp_path, "-v", "--window", "20/20", "-p", target.pid) as run:
+            target.step()
+            wait_windows(run, 20)
+            target.step()
+            target.read_until("done")
+            run.finish()
+            wait_clean(target.pid)
+            assert target.finish() == 0
+
+
+@pytest.mark.parametrize("end", [signal.SIGKILL, None])
+def test_ends(tracer, tmp_path, any_python, end):
+    """The target ends by itself, or is killed, in a window or between two."""
+    with Target(any_python, NAME) as target:
+        with Traced(tracer, tmp_path, "-v", "--window", "30/10", "-p", target.pid) as run:
+            target.step()
+            wait_windows(run, 5)
+            if end:
+                os.kill(target.pid, end)
+            else:
+                target.step()
+                target.expect()
+                target.finish()
+            assert run.wait() == 0, run.stderr
+            report = run.report()
+    assert report.line(NAME, "A")[0] > 0
+
+
+def test_stopped(tracer, tmp_path, any_python):
+    """The target is stopped for several windows, and goes on."""
+    with Target(any_python, NAME) as target:
+        with Traced(tracer, tmp_path, "-v", "--window", "20/50", "-p", target.pid) as run:
+            target.step()
+            wait_windows(run, 5)
+            os.kill(target.pid, signal.SIGSTOP)
+            wait_windows(run, 10)
+            os.kill(target.pid, signal.SIGCONT)
+            wait_windows(run, 40)
+            target.step()
+            live = target.expect()
+            report = run.finish()
+        wait_clean(target.pid)
+    assert report.line(NAME, "A")[0] == pytest.approx(live["A"][0], rel=SHARE)
+
+
+def test_clear(tracer, tmp_path, any_python):
+    """ctl clear between windows: only what is allocated after it counts."""
+    with Target(any_python, NAME) as target:
+        with Traced(tracer, tmp_path, "-v", "--window", "20/60", "-p", target.pid) as run:
+            target.step()
+            wait_windows(run, 5)
+            target.step()
+            before = target.expect()
+            done = subprocess.run(
+                [tracer, "ctl", str(target.pid), "clear"], timeout=TIMEOUT, stdout=subprocess.PIPE
+            )
+            assert done.returncode == 0
+            target.step()
+            wait_windows(run, 40)
+            target.step()
+            after = target.expect()
+            report = run.finish()
+    check(
+        report, {mark: (size - before[mark][0], 0) for mark, (size, _) in after.items()}
+    )
+
+
+def test_killed(tracer, tmp_path, any_python):
+    """SIGKILL of the tracer, in a window or between two."""
+    with Target(any_python, NAME) as target:
+        target.step()
+        for count in range(4):
+            with Traced(tracer, tmp_path, "-v", "--window", "30/10", "-p", target.pid) as run:
+                wait_windows(run, 1 + count)
+                run.kill()
+            wait_clean(target.pid)
+        target.step()
+        target.expect()
+
+
+def test_two(tracer, tmp_path, any_python):
+    """Two tracers at the same places: each removes only its own probes."""
+    (tmp_path / "a").mkdir(), (tmp_path / "b").mkdir()
+    with Target(any_python, NAME) as target:
+        with Traced(tracer, tmp_path / "a", "-v", "--window", "20/30", "-p", target.pid) as one:
+            with Traced(tracer, tmp_path / "b", "-v", "--window", "25/35", "-p", target.pid) as two:
+                target.step()
+                wait_windows(one, 10)
+                wait_windows(two, 10)
+                two.finish()
+            wait_windows(one, 40)
+            target.step()
+            live = target.expect()
+            report = one.finish()
+        wait_clean(target.pid)
+    assert report.line(NAME, "A")[0] == pytest.approx(live["A"][0], rel=SHARE)
+
+
+@pytest.mark.unprivileged
+@pytest.mark.parametrize("window", ["0/5", "5/0", "5", "5/", "/5", "5/5/5", "-1/5", "5/x", "1e3/5"])
+def test_refused(tracer, window):
+    done = subprocess.run(
+        [tracer, "--window=" + window, "-p", "1"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        timeout=TIMEOUT,
+        text=True,
+    )
+    error_line(done, 2)
+    assert "--window" in done.stderr
+
+
+@pytest.mark.unprivileged
+@pytest.mark.parametrize(
+    "other", [("-m", "exact"), ("-m", "growth"), ("--overhead", "5"), ("--sample", "64K")]
+)
+def test_conflicts(tracer, other):
+    done = subprocess.run(
+        [tracer, "--window", "40/200", *other, "-p", "1"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        timeout=TIMEOUT,
+        text=True,
+    )
+    error_line(done, 2)

@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The policy of windows, with simulated targets. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <errno.h>
+
+#include "overhead/windows.h"
+
+#define MS 1000000ull
+#define S  1000000000ull
+
+/* What a target loses: CPU time for each ns of a window, and for placing and removing probes. */
+struct target {
+	double rate_ns;
+	uint64_t edges_ns, own_ns;
+	double rate, base;
+};
+
+#define RUNS 4000
+
+struct run {
+	struct windows windows;
+	uint64_t now_ns;
+	size_t count;
+	struct windows_next at[RUNS];
+	double loss_ns[RUNS];
+};
+
+/* Runs until a time, at most RUNS windows. The result of windows_next() that ended it. */
+static int run_until(struct run *run, const struct target *target, uint64_t until_ns)
+{
+	uint64_t before_ns = run->now_ns;
+
+	while (run->now_ns < until_ns && run->count < RUNS) {
+		struct windows_next *next = &run->at[run->count];
+		int err = windows_next(&run->windows, run->now_ns, next);
+
+		if (err)
+			return err;
+		assert_true(next->start_ns >= run->now_ns);
+		run->now_ns = next->start_ns + next->length_ns + 10 * MS;
+		struct windows_cost cost = {
+			.length_ns = next->length_ns,
+			.inside_ns = (uint64_t)(target->rate_ns * (double)next->length_ns),
+			.edges_ns = target->edges_ns,
+			.own_ns = target->own_ns,
+			.cpu_ns = (uint64_t)(target->rate * (double)(run->now_ns - before_ns)),
+			.elapsed_ns = run->now_ns - before_ns,
+			.base = target->base,
+		};
+
+		run->loss_ns[run->count++] = (double)(cost.inside_ns + cost.edges_ns);
+		before_ns = run->now_ns;
+		windows_took(&run->windows, &cost);
+	}
+	return 0;
+}
+
+/* The most that was lost in any 10 s, of windows from the given one on. */
+static double worst(const struct run *run, size_t first)
+{
+	double most = 0;
+
+	for (size_t i = first; i < run->count; i++) {
+		double sum = 0;
+
+		for (size_t k = i;
+		     k < run->count && run->at[k].start_ns < run->at[i].start_ns + 10 * S; k++)
+			sum += run->loss_ns[k];
+		most = sum > most ? sum : most;
+	}
+	return most;
+}
+
+static uint64_t length_sum(const struct run *run)
+{
+	uint64_t sum = 0;
+
+	for (size_t i = 0; i < run->count; i++)
+		sum += run->at[i].length_ns;
+	return sum;
+}
+
+static void test_budget(void **state)
+{
+	static const struct target targets[] = {
+		{1, 70 * MS, 30 * MS, 1, 0},     {0.1, 10 * MS, 30 * MS, 1, 0},
+		{0.2, 20 * MS, 30 * MS, 0.2, 0}, {4, 200 * MS, 30 * MS, 4, 0.002},
+		{0, 0, 30 * MS, 1, 0},
+	};
+	static const double budgets[] = {0.01, 0.05, 0.1, 0.5};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(targets) / sizeof(targets[0]); i++)
+		for (size_t k = 0; k < sizeof(budgets) / sizeof(budgets[0]); k++) {
+			const struct target *target = &targets[i];
+			struct run run = {.windows = {.budget = budgets[k], .random = i * 10 + k},
+					  .now_ns = S};
+
+			assert_int_equal(run_until(&run, target, 3600 * S), 0);
+			double most = (budgets[k] - target->base) * target->rate * 10e9;
+			double least =
+				target->rate_ns * WINDOWS_LENGTH_MIN + (double)target->edges_ns;
+
+			/* The cost of the first one is a guess. */
+			assert_true(worst(&run, 2) <= (most > least ? most : least) * 1.000001);
+			assert_true(run.count >= 60);
+			assert_true((double)(run.count * target->own_ns) <= 3700e9 * 0.0101);
+			assert_true(run.at[0].start_ns - S < WINDOWS_FIRST_NS);
+		}
+}
+
+/* The budget is used, too: a target that loses everything in a window of a quiet machine. */
+static void test_used(void **state)
+{
+	const struct target target = {1, 70 * MS, 20 * MS, 1, 0};
+	struct run run = {.windows = {.budget = 0.05, .random = 1}, .now_ns = S};
+	double sum = 0;
+	(void)state;
+
+	assert_int_equal(run_until(&run, &target, 1000 * S), 0);
+	for (size_t i = 0; i < run.count; i++)
+		sum += run.loss_ns[i];
+	assert_true(sum > 0.6 * 0.05 * 1000e9);
+}
+
+/* If placing probes is expensive, windows are longer and rarer. */
+static void test_edges(void **state)
+{
+	const struct target cheap = {1, 20 * MS, 5 * MS, 1, 0}, dear = {1, 150 * MS, 5 * MS, 1, 0};
+	struct run a = {.windows = {.budget = 0.1}, .now_ns = S},
+		   b = {.windows = {.budget = 0.1}, .now_ns = S};
+	(void)state;
+
+	assert_int_equal(run_until(&a, &cheap, 600 * S), 0);
+	assert_int_equal(run_until(&b, &dear, 600 * S), 0);
+	assert_true(a.count > 3 * b.count);
+	assert_true(a.at[a.count - 1].length_ns < b.at[b.count - 1].length_ns);
+}
+
+/* Of many targets each has fewer windows, so that the tracer takes no more than for one. */
+static void test_targets(void **state)
+{
+	const struct target target = {0.1, 10 * MS, 10 * MS, 1, 0};
+	struct run one = {.windows = {.budget = 0.5}, .now_ns = S},
+		   ten = {.windows = {.budget = 0.5, .targets = 10}, .now_ns = S};
+	(void)state;
+
+	assert_int_equal(run_until(&one, &target, 600 * S), 0);
+	assert_int_equal(run_until(&ten, &target, 600 * S), 0);
+	assert_in_range(one.count, 8 * ten.count, 12 * ten.count);
+}
+
+/* Nothing is lost by probes that are hardly hit: they are in place for longer. */
+static void test_cheap(void **state)
+{
+	const struct target target = {0.001, 1 * MS, 30 * MS, 1, 0};
+	struct run run = {.windows = {.budget = 0.05}, .now_ns = S};
+	(void)state;
+
+	assert_int_equal(run_until(&run, &target, 600 * S), 0);
+	assert_true(length_sum(&run) > 120 * S);
+}
+
+/* Moments are spread: no phase of a period of one second is preferred. */
+static void test_random(void **state)
+{
+	const struct target target = {1, 70 * MS, 20 * MS, 1, 0};
+	unsigned int phases[10] = {0};
+	static struct run run;
+	(void)state;
+
+	run = (struct run){.windows = {.on_ns = 40 * MS, .off_ns = 960 * MS}, .now_ns = S};
+	assert_int_equal(run_until(&run, &target, 10000 * S), 0);
+	assert_int_equal(run.count, RUNS);
+	for (size_t i = 0; i < run.count; i++) {
+		assert_int_equal(run.at[i].length_ns, 40 * MS);
+		phases[run.at[i].start_ns / (100 * MS) % 10]++;
+	}
+	for (size_t i = 0; i < 10; i++)
+		assert_in_range(phases[i], RUNS / 10 * 8 / 10, RUNS / 10 * 12 / 10);
+	assert_in_range(length_sum(&run) * 1000 / run.now_ns, 39, 41);
+}
+
+/* Other probes use up the budget, or windows are too expensive for it. */
+static void test_none(void **state)
+{
+	const struct target other = {1, 70 * MS, 20 * MS, 1, 0.05},
+			    dear = {1, 10 * S, 20 * MS, 1, 0};
+	struct run run = {.windows = {.budget = 0.05}, .now_ns = S};
+	(void)state;
+
+	assert_int_equal(run_until(&run, &other, 600 * S), -ENOSPC);
+	assert_int_equal(run.count, 1);
+	run = (struct run){.windows = {.budget = 0.05}, .now_ns = S};
+	assert_int_equal(run_until(&run, &dear, 600 * S), -ENOSPC);
+}
+
+/* After the target was stopped for a minute there is one window, not those that were left out. */
+static void test_stopped(void **state)
+{
+	const struct target target = {1, 70 * MS, 20 * MS, 1, 0};
+	struct run run = {.windows = {.budget = 0.05}, .now_ns = S};
+	size_t before;
+	(void)state;
+
+	assert_int_equal(run_until(&run, &target, 100 * S), 0);
+	before = run.count;
+	run.now_ns += 60 * S;
+	assert_int_equal(run_until(&run, &target, run.now_ns + 10 * S), 0);
+	assert_true(run.count - before <= 5);
+	assert_true(worst(&run, 2) <= 0.05 * 10e9 * 1.000001);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_budget),  cmocka_unit_test(test_used),
+		cmocka_unit_test(test_edges),   cmocka_unit_test(test_cheap),
+		cmocka_unit_test(test_random),  cmocka_unit_test(test_none),
+		cmocka_unit_test(test_stopped), cmocka_unit_test(test_targets),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

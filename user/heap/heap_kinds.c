@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "heap/heap_kinds.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/hash.h"
+#include "heap/heap_types.h"
+#include "heap/object_types.h"
+
+#define MAX_TYPES 65536u /* objects of further types count as no objects */
+#define MAX_LOOKS 262144u
+
+/* Py_TPFLAGS_LONG_SUBCLASS, …: types whose objects have content that never changes */
+#define FLAG_LONG    (1ull << 24)
+#define FLAG_TUPLE   (1ull << 26)
+#define FLAG_BYTES   (1ull << 27)
+#define FLAG_UNICODE (1ull << 28)
+/* the word after the type: the length; of a long, its size and sign */
+#define LENGTH_AT 16u
+#define DIGIT_AT  24u
+
+struct heap_kinds {
+	struct object_types objects;
+	struct heap_types types;
+};
+
+int heap_kinds_new(struct heap_kinds **out, const struct python_runtime *runtime)
+{
+	struct heap_kinds *kinds = calloc(1, sizeof(*kinds));
+	int err;
+
+	if (!kinds)
+		return -ENOMEM;
+	err = object_types_open(&kinds->objects, runtime, MAX_TYPES, MAX_LOOKS, &kinds->types);
+	if (err) {
+		heap_kinds_free(kinds);
+		return err;
+	}
+	*out = kinds;
+	return 0;
+}
+
+void heap_kinds_free(struct heap_kinds *kinds)
+{
+	if (!kinds)
+		return;
+	object_types_close(&kinds->objects);
+	heap_types_free(&kinds->types);
+	free(kinds);
+}
+
+static uint32_t fold(uint64_t value)
+{
+	uint32_t folded = (uint32_t)(hash_u64(value) >> 32);
+
+	return folded < EVENT_KIND_FIRST ? folded + EVENT_KIND_FIRST : folded;
+}
+
+/* A hash of an object's content that never changes; 0: its type has none that is known. */
+static uint32_t print_of(const struct heap_type *type, const uint8_t *object, uint32_t bytes)
+{
+	uint64_t length = 0;
+	uint32_t digit = 0;
+
+	if (!(type->flags & (FLAG_LONG | FLAG_TUPLE | FLAG_BYTES | FLAG_UNICODE)) ||
+	    bytes < DIGIT_AT)
+		return 0;
+	memcpy(&length, object + LENGTH_AT, sizeof(length));
+	if (type->flags & FLAG_LONG && bytes >= DIGIT_AT + sizeof(digit))
+		memcpy(&digit, object + DIGIT_AT, sizeof(digit));
+	return fold(length ^ (uint64_t)digit << 32);
+}
+
+static struct event_census_kind kind_of(struct heap_kinds *kinds, const uint8_t *content,
+					uint32_t bytes)
+{
+	uint32_t before = object_hooks_before(content, bytes), at;
+	int found = object_types_find(&kinds->objects, content + before, bytes - before, 0);
+	const struct heap_type *type;
+
+	if (found < 0) {
+		found = object_types_find(&kinds->objects, content + before, bytes - before, 1);
+		return (struct event_census_kind){.kind = found < 0 ? EVENT_KIND_OTHER
+								    : EVENT_KIND_DEAD};
+	}
+	type = &kinds->types.types[found];
+	at = before + object_types_offset(&kinds->objects, type->flags);
+	return (struct event_census_kind){
+		.kind = fold(type->address),
+		.print = at < bytes ? print_of(type, content + at, bytes - at) : 0};
+}
+
+void heap_kinds_record(struct heap_kinds *kinds, const struct heap_pool *pool, uint64_t id,
+		       struct event_census_kinds *out)
+{
+	uint32_t count = pool->block_bytes ? pool->count : 0;
+
+	out->header.type = EVENT_CENSUS_KINDS;
+	out->header.size = (uint32_t)(sizeof(*out) + count * sizeof(out->kinds[0]));
+	out->id = id;
+	out->address = pool->address;
+	out->block_bytes = pool->block_bytes;
+	out->count = count;
+	memset(out->kinds, 0, count * sizeof(out->kinds[0]));
+	for (uint32_t i = 0; i < count; i++)
+		if (!pool->free[i])
+			out->kinds[i] =
+				kind_of(kinds, pool->content + (size_t)i * pool->block_bytes,
+					pool->block_bytes);
+}
+
+struct reading {
+	const struct python_runtime *runtime;
+	const struct heap_kinds_opts *opts;
+	struct heap_kinds *kinds;
+	struct event_census_kinds *record;
+};
+
+static int pool_record(const struct heap_pool *pool, void *context)
+{
+	struct reading *reading = context;
+	struct event_census_kinds *record = reading->record;
+
+	heap_kinds_record(reading->kinds, pool, 0, record);
+	record->header.time_ns = clock_ns(CLOCK_MONOTONIC);
+	record->header.tgid = record->header.tid = (uint32_t)reading->runtime->pid;
+	return reading->opts->record(reading->opts->context, record, record->header.size);
+}
+
+int heap_kinds_read(const struct python_runtime *runtime, const uint64_t *pools, size_t count,
+		    const struct heap_kinds_opts *opts, size_t *done)
+{
+	struct reading reading = {
+		.runtime = runtime, .opts = opts, .record = calloc(1, HEAP_KINDS_BYTES)};
+	int err = reading.record ? heap_kinds_new(&reading.kinds, runtime) : -ENOMEM;
+
+	for (*done = 0; !err && *done < count && clock_ns(CLOCK_MONOTONIC) < opts->until_ns;
+	     ++*done)
+		err = heap_read_pool(runtime, pools[*done], pool_record, &reading);
+	heap_kinds_free(reading.kinds);
+	free(reading.record);
+	return err;
+}

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a window has cost the target and the tracer. */
+#include <math.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "member/member.h"
+#include "member/state.h"
+#include "member/windows.h"
+
+/*
+ * The price of a trap was measured at the start, and a busy machine makes it up to three times as
+ * high. Placing and removing cost more than traps: copies of pages, flushes of translations.
+ */
+#define LOSS_FACTOR 3.0
+#define EDGES_SHARE 0.25
+
+/* The CPU time of this process, and of the one that holds the probes. */
+static uint64_t own_time(const struct session *session)
+{
+	pid_t holder = attach_holder(session->attach);
+	clockid_t clock;
+
+	return clock_ns(CLOCK_PROCESS_CPUTIME_ID) +
+	       (holder > 0 && !clock_getcpuclockid(holder, &clock) ? clock_ns(clock) : 0);
+}
+
+struct window_mark member_window_mark(const struct session *session, const struct member *member)
+{
+	struct window_mark mark = {.time_ns = clock_ns(CLOCK_MONOTONIC)};
+
+	if (session->opts.overhead <= 0)
+		return mark;
+	mark.cpu_ns = clock_ns(member->governor.clock);
+	mark.own_ns = own_time(session);
+	if (attach_hits(session->attach, member->pid, &mark.hits))
+		mark.hits = 0;
+	return mark;
+}
+
+static double hits_cost(const struct session *session, const struct window_mark *from,
+			const struct window_mark *to)
+{
+	double hits = (double)(to->hits >= from->hits ? to->hits - from->hits : to->hits);
+
+	return hits * (session->hit_cost.trap_ns + session->hit_cost.run_ns);
+}
+
+static double cpu_since(const struct window_mark *from, const struct window_mark *to)
+{
+	return to->cpu_ns > from->cpu_ns ? (double)(to->cpu_ns - from->cpu_ns) : 0;
+}
+
+/* CPU time that was lost, at most all of it. */
+static double loss(const struct session *session, const struct window_mark *from,
+		   const struct window_mark *to, double least_share)
+{
+	double cpu_ns = cpu_since(from, to);
+	double cost_ns = LOSS_FACTOR * hits_cost(session, from, to);
+
+	if (cost_ns < least_share * cpu_ns)
+		cost_ns = least_share * cpu_ns;
+	return cost_ns < cpu_ns ? cost_ns : cpu_ns;
+}
+
+void member_window_judge(struct session *session, struct member *member,
+			 const struct window_mark *now)
+{
+	struct member_windows *windows = &member->windows;
+	struct window_mark closing = windows->end;
+	struct windows_cost cost = {
+		.length_ns = windows->end.time_ns - windows->opened_ns,
+		.cpu_ns = (uint64_t)cpu_since(&windows->after, &windows->placing),
+		.elapsed_ns = windows->placing.time_ns - windows->after.time_ns};
+	double before_ns = cpu_since(&windows->after, &windows->placing), lost_ns;
+	double cpu_ns = cpu_since(&windows->after, now);
+
+	closing.hits = 0;
+	cost.inside_ns = (uint64_t)loss(session, &windows->begin, &windows->end, 0);
+	cost.edges_ns = (uint64_t)(loss(session, &windows->placing, &windows->begin, EDGES_SHARE) +
+				   loss(session, &closing, now, EDGES_SHARE));
+	/* Removing takes another process about as long as placing. */
+	cost.own_ns = 2 * (windows->begin.own_ns - windows->placing.own_ns) +
+		      (now->own_ns - windows->begin.own_ns);
+	if (before_ns > 0)
+		cost.base =
+			fmin(hits_cost(session, &windows->after, &windows->placing) / before_ns, 1);
+	lost_ns = (double)(cost.inside_ns + cost.edges_ns);
+	if (cpu_ns > 0)
+		windows->share = cost.base + lost_ns / cpu_ns;
+	log_debug("PID %d: a window of %.1f ms took %.1f ms, and %.1f ms for its edges, of %.1f ms "
+		  "CPU time in %.1f ms; other probes %.1f %%, the tracer %.1f ms",
+		  member->pid, (double)cost.length_ns / 1e6, (double)cost.inside_ns / 1e6,
+		  (double)cost.edges_ns / 1e6, cpu_ns / 1e6,
+		  (double)(now->time_ns - windows->after.time_ns) / 1e6, cost.base * 100,
+		  (double)cost.own_ns / 1e6);
+	windows_took(&windows->windows, &cost);
+}

@@ -1,0 +1,329 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A window:
+ *
+ *   placing   the probes are placed; BPF ignores them (abi_target.paused)
+ *   begin     all are in place: EVENT_WINDOW, and BPF reports
+ *   end       the pools with new blocks are read; BPF ignores the probes again; EVENT_WINDOW
+ *   closing   the kernel removes the probes, in another process, for some tens of milliseconds
+ *
+ * The CPU time from placing to the end of closing that is not the target's own is the loss.
+ * Between windows the pools with blocks that were seen are read a few times a second, so that
+ * blocks that die are noticed before their addresses hold others.
+ */
+#include "member/windows.h"
+
+#include <errno.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "member/governor.h"
+#include "member/member.h"
+#include "member/probe.h"
+#include "member/state.h"
+#include "process/memory.h"
+
+#define LOOK_PAUSE_NS   250000000ull
+#define LOOK_SHARE      100u        /* looks take at most 1/100 of the time */
+#define CLOSING_STEP_NS 20000000ull /* between two looks whether the kernel is done */
+#define CLOSING_MAX_NS  2000000000ull
+#define BREAKPOINT      0xcc
+#define FAILURES        5u /* in a row until windows are given up */
+
+int member_windows_possible(const struct session *session, const struct member *member,
+			    const struct plan *plan)
+{
+	if (attach_is_by_events(session->attach))
+		return error_set(-ENOTSUP, "this kernel removes probes one by one, which takes "
+					   "seconds");
+	if (!(member->layers & 1u << EVENT_LAYER_PYTHON) || member->heap_unreadable)
+		return error_set(-ENOTSUP, "it has no Python heap that can be read");
+	for (size_t i = 0; i < plan->count; i++)
+		if (plan->sites[i].op == ABI_OP_POOL)
+			return 0;
+	return error_set(-ENOTSUP, "the probes of small and of large blocks cannot be told apart");
+}
+
+int member_window_busy(const struct member *member)
+{
+	return member->windows.state >= WINDOW_OPEN;
+}
+
+int session_windows_open(const struct session *session)
+{
+	for (size_t i = 0; i < session->count; i++)
+		if (session->members[i]->windows.state == WINDOW_OPEN)
+			return 1;
+	return 0;
+}
+
+/*
+ * Are the probes of small blocks in the target's text still? Goes on from the site where it
+ * stopped: sites that were clear stay so.
+ */
+static int is_text_probed(struct member *member)
+{
+	struct member_windows *windows = &member->windows;
+	const struct plan *plan = &windows->plan.python;
+	uint8_t byte;
+
+	for (; windows->site < plan->count; windows->site++)
+		if (plan_site_is_pooled(&plan->sites[windows->site]) &&
+		    !memory_read(member->pid,
+				 plan->sites[windows->site].vaddr + member->runtime.bias, &byte,
+				 sizeof(byte)) &&
+		    byte == BREAKPOINT)
+			return 1;
+	return 0;
+}
+
+static int window_feed(struct session *session, const struct member *member, uint64_t start_ns,
+		       uint64_t end_ns)
+{
+	const struct event_window record = {.header = {.type = EVENT_WINDOW,
+						       .size = sizeof(record),
+						       .time_ns = clock_ns(CLOCK_MONOTONIC),
+						       .tgid = member->pid,
+						       .tid = member->pid},
+					    .start_ns = start_ns,
+					    .end_ns = end_ns};
+
+	return member->ended ? -ESRCH : session_feed(session, &record, sizeof(record));
+}
+
+static int pause_set(struct session *session, struct member *member, int paused)
+{
+	if (member->ended)
+		return -ESRCH;
+	member->runtime.target.paused = paused;
+	return attach_target(session->attach, member->pid, &member->runtime.target);
+}
+
+/* The members in windows mode, which share what the tracer may take. */
+static size_t windowed_count(const struct session *session)
+{
+	size_t count = 0;
+
+	for (size_t i = 0; i < session->count; i++)
+		count += session->members[i]->windows.state != WINDOW_NONE;
+	return count;
+}
+
+/* Chooses the next window. */
+static void wait_begin(const struct session *session, struct member *member, uint64_t now_ns)
+{
+	struct member_windows *windows = &member->windows;
+
+	windows->state = WINDOW_WAITING;
+	windows->windows.targets = windowed_count(session);
+	if (!windows_next(&windows->windows, now_ns, &windows->next))
+		return;
+	windows->next = (struct windows_next){.start_ns = UINT64_MAX};
+	windows->refused = 1;
+}
+
+void member_windows_begin(struct session *session, struct member *member, struct plan_target *plan)
+{
+	struct member_windows *windows = &member->windows;
+
+	plan_target_free(&windows->plan);
+	*windows = (struct member_windows){
+		.windows = {.budget = session->opts.overhead,
+			    .on_ns = session->opts.window_on_ns,
+			    .off_ns = session->opts.window_off_ns,
+			    .random = clock_ns(CLOCK_REALTIME) ^ (uint64_t)member->pid << 32},
+		.plan = *plan,
+		.look_ns = clock_ns(CLOCK_MONOTONIC),
+	};
+	*plan = (struct plan_target){0};
+	/* These are the cache's, and have no site of a window. */
+	windows->plan.native_count = 0;
+	windows->after = windows->end = member_window_mark(session, member);
+	if (session->opts.overhead > 0)
+		windows->state = WINDOW_CLOSING;
+	else
+		wait_begin(session, member, windows->look_ns);
+}
+
+void member_windows_again(struct session *session, struct member *member)
+{
+	struct member_windows *windows = &member->windows;
+
+	windows->refused = 0;
+	windows->windows.base = 0;
+	windows->opened_ns = 0;
+	windows->end = member_window_mark(session, member);
+	windows->closing_ns = windows->end.time_ns;
+	windows->state = WINDOW_CLOSING;
+}
+
+void member_windows_take(struct session *session, struct member *member)
+{
+	member->windows.state = WINDOW_OPEN;
+	member_window_close(session, member);
+	member->windows.state = WINDOW_WAITING;
+	member->windows.next.start_ns = UINT64_MAX;
+}
+
+static void window_fail(struct session *session, struct member *member, int err)
+{
+	struct member_windows *windows = &member->windows;
+
+	attach_drop(session->attach, member->pid, ATTACH_POOLED, 0);
+	if (err == -ESRCH)
+		return;
+	if (!windows->failed++)
+		log_info("PID %d: no probes in this window: %s", member->pid, error_reason(err));
+	windows->refused |= windows->failed == FAILURES && session->opts.overhead > 0;
+}
+
+static void window_open(struct session *session, struct member *member)
+{
+	struct member_windows *windows = &member->windows;
+	int err;
+
+	windows->placing = member_window_mark(session, member);
+	err = member_probe(session, member, &windows->plan, ATTACH_POOLED);
+	session_pull(session);
+	windows->opened_ns = clock_ns(CLOCK_MONOTONIC);
+	if (!err)
+		err = window_feed(session, member, windows->opened_ns, 0);
+	windows->begin = member_window_mark(session, member);
+	if (!err)
+		err = pause_set(session, member, 0);
+	if (err) {
+		wait_begin(session, member, windows->opened_ns);
+		window_fail(session, member, err);
+		return;
+	}
+	windows->failed = 0;
+	/* Hits are counted from zero after attach_target(). */
+	windows->begin.hits = 0;
+	windows->state = WINDOW_OPEN;
+}
+
+void member_window_close(struct session *session, struct member *member)
+{
+	struct member_windows *windows = &member->windows;
+	uint64_t end_ns;
+
+	if (windows->state != WINDOW_OPEN)
+		return;
+	windows->state = WINDOW_CLOSING;
+	member_look_fresh(session, member);
+	windows->end = member_window_mark(session, member);
+	end_ns = windows->end.time_ns;
+	pause_set(session, member, 1);
+	session_pull(session);
+	window_feed(session, member, windows->opened_ns, end_ns);
+	if (!member->ended)
+		attach_drop(session->attach, member->pid, ATTACH_POOLED, 0);
+	windows->look_ns = clock_ns(CLOCK_MONOTONIC);
+	windows->closing_ns = windows->look_ns + CLOSING_STEP_NS;
+	windows->site = 0;
+	/* What a window by hand costs is not measured. */
+	if (session->opts.overhead > 0)
+		return;
+	log_debug("PID %d: a window of %.1f ms", member->pid,
+		  (double)(end_ns - windows->opened_ns) / 1e6);
+	wait_begin(session, member, windows->look_ns);
+}
+
+/* Is the kernel done? Then the next window is chosen. */
+static void closing_look(struct session *session, struct member *member, uint64_t now_ns)
+{
+	struct member_windows *windows = &member->windows;
+	struct window_mark now;
+
+	windows->closing_ns = now_ns + CLOSING_STEP_NS;
+	if (now_ns - windows->end.time_ns < CLOSING_MAX_NS && is_text_probed(member))
+		return;
+	now = member_window_mark(session, member);
+	/* The first one is what census mode has seen, which was no window. */
+	if (windows->opened_ns)
+		member_window_judge(session, member, &now);
+	windows->after = now;
+	/* The governor judges the other probes from here on. */
+	member_measure_begin(session, member);
+	wait_begin(session, member, now.time_ns);
+}
+
+void member_windows_end(struct session *session, struct member *member)
+{
+	member_window_close(session, member);
+	member_windows_free(member);
+}
+
+void member_windows_free(struct member *member)
+{
+	plan_target_free(&member->windows.plan);
+	member->windows = (struct member_windows){0};
+}
+
+int member_window_inherited(struct session *session, struct member *child)
+{
+	child->runtime.target.paused = 1;
+	return window_feed(session, child, 0, clock_ns(CLOCK_MONOTONIC));
+}
+
+/* When something is due: a window's begin or end, or a look. */
+static uint64_t due_ns(const struct member *member)
+{
+	const struct member_windows *windows = &member->windows;
+	uint64_t targets = windows->windows.targets ? windows->windows.targets : 1;
+	uint64_t pause_ns = LOOK_SHARE * targets * windows->look_took_ns, look_ns;
+
+	if (member->ended || windows->state == WINDOW_NONE)
+		return UINT64_MAX;
+	if (windows->state == WINDOW_OPEN)
+		return windows->opened_ns + windows->next.length_ns;
+	if (windows->state == WINDOW_CLOSING)
+		return windows->closing_ns;
+	look_ns = windows->look_ns + (pause_ns > LOOK_PAUSE_NS ? pause_ns : LOOK_PAUSE_NS);
+	return windows->next.start_ns < look_ns ? windows->next.start_ns : look_ns;
+}
+
+uint64_t session_windows_left_ns(const struct session *session, uint64_t now_ns)
+{
+	uint64_t left_ns = UINT64_MAX;
+
+	for (size_t i = 0; i < session->count; i++) {
+		uint64_t at_ns = due_ns(session->members[i]);
+
+		if (at_ns != UINT64_MAX && (at_ns <= now_ns || at_ns - now_ns < left_ns))
+			left_ns = at_ns <= now_ns ? 0 : at_ns - now_ns;
+	}
+	return left_ns;
+}
+
+static void member_due(struct session *session, struct member *member, uint64_t now_ns)
+{
+	struct member_windows *windows = &member->windows;
+
+	/* Its table is final, or its next program is another member. */
+	if (trace_process_at(session->trace, member->index)->end != TRACE_RUNNING) {
+		member_windows_free(member);
+		return;
+	}
+	if (windows->state == WINDOW_OPEN)
+		member_window_close(session, member);
+	else if (windows->state == WINDOW_CLOSING)
+		closing_look(session, member, now_ns);
+	else if (windows->next.start_ns <= now_ns)
+		window_open(session, member);
+	else
+		member_look_all(session, member);
+}
+
+void session_windows_due(struct session *session, uint64_t now_ns)
+{
+	for (size_t i = 0; i < session->count; i++) {
+		struct member *member = session->members[i];
+
+		if (due_ns(member) > now_ns)
+			continue;
+		member_due(session, member, now_ns);
+		now_ns = clock_ns(CLOCK_MONOTONIC);
+	}
+}

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The windows of a member in EVENT_MODE_WINDOWS: places and removes the probes of small blocks,
+ * and reads the pools that hold blocks seen in windows. Included by user/member/ and user/session/
+ * only.
+ */
+#ifndef TRACER_MEMBER_WINDOWS_H
+#define TRACER_MEMBER_WINDOWS_H
+
+#include <stdint.h>
+
+#include "overhead/windows.h"
+#include "process_plan/plan_target.h"
+
+struct session;
+struct member;
+
+enum member_window {
+	WINDOW_NONE,    /* the member is not in that mode, or no window is possible */
+	WINDOW_WAITING, /* for the next one */
+	WINDOW_OPEN,
+	WINDOW_CLOSING, /* the kernel removes the probes */
+};
+
+/* A moment: the target's CPU time, the hits of its probes and the tracer's CPU time so far. */
+struct window_mark {
+	uint64_t time_ns, cpu_ns, hits, own_ns;
+};
+
+struct member_windows {
+	enum member_window state;
+	struct windows windows;
+	struct windows_next next;
+	struct plan_target plan; /* with the sites; owned while state is not WINDOW_NONE */
+	uint64_t opened_ns;      /* when the open or last one began; 0: there was none */
+	uint64_t closing_ns;     /* when it is looked whether the kernel is done */
+	size_t site;             /* of the plan: those before are clear of breakpoints */
+	/* the end of the last one, placing, the beginning, the end */
+	struct window_mark after, placing, begin, end;
+	double share;     /* of the target's CPU time that probes took of late */
+	uint64_t look_ns; /* when the pools were last read */
+	uint64_t look_took_ns;
+	uint64_t look_from;  /* address of the pool from which to read on */
+	unsigned int failed; /* windows without probes in a row, since these could not be placed */
+	int refused;         /* no further window is possible: the governor takes its next step */
+};
+
+/*
+ * Can a member with this plan be traced in windows? 0; -ENOTSUP with its reason.
+ */
+int member_windows_possible(const struct session *session, const struct member *member,
+			    const struct plan *plan);
+/*
+ * The member is in that mode, and its other probes are in place. Takes over the plan. Windows
+ * follow from session_windows_due().
+ */
+void member_windows_begin(struct session *session, struct member *member, struct plan_target *plan);
+/*
+ * The member is in that mode since now, and the probes of small blocks are in place: the trace has
+ * begun a window. Ends it, before member_windows_begin().
+ */
+void member_windows_take(struct session *session, struct member *member);
+/* The other probes are fewer now: the next window is chosen anew. */
+void member_windows_again(struct session *session, struct member *member);
+/* Ends an open window, before a walk or another mode. */
+void member_window_close(struct session *session, struct member *member);
+/* The member leaves the mode. */
+void member_windows_end(struct session *session, struct member *member);
+/* Frees what it has, without a record. */
+void member_windows_free(struct member *member);
+/* Begins and ends the windows that are due, and reads pools. */
+void session_windows_due(struct session *session, uint64_t now_ns);
+/* Time to the next of these; UINT64_MAX: there is none. */
+uint64_t session_windows_left_ns(const struct session *session, uint64_t now_ns);
+/*
+ * The parts of windows.c:
+ * - member_look_fresh(): within a window, reads the pools with blocks that no walk has shown: those
+ *   that it does not show are dropped at the window's end.
+ * - member_look_all(): between windows, reads all pools in turn, as many as there is time for.
+ * - member_window_mark(): this moment, of which only the time is valid without --overhead.
+ * - member_window_judge(): the kernel has removed the probes by now: tells the policy what the last
+ *   window has cost.
+ */
+void member_look_fresh(struct session *session, const struct member *member);
+void member_look_all(struct session *session, struct member *member);
+struct window_mark member_window_mark(const struct session *session, const struct member *member);
+void member_window_judge(struct session *session, struct member *member,
+			 const struct window_mark *now);
+/* Is a window of some member open? */
+int session_windows_open(const struct session *session);
+/* Is a window open or being closed, so that hits are not those of the other probes alone? */
+int member_window_busy(const struct member *member);
+/* The trace ended a child's window, which it inherited with its parent's tables. 0, -errno. */
+int member_window_inherited(struct session *session, struct member *child);
+
+#endif

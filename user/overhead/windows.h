@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * When the probes of allocations are in place, if they are only in windows of time: the policy,
+ * pure. The time from one window to the next is random, so that windows do not keep in step with
+ * periodic work.
+ *
+ * A window costs the target what its traps take of its CPU time (the loss), within the window and
+ * while probes are placed and removed (the edges). The loss of the windows that begin in any 10 s
+ * stays within the budget for these. The tracer itself takes at most WINDOWS_OWN_SHARE of a CPU for
+ * placing and removing probes. If edges are expensive, windows are longer and rarer.
+ */
+#ifndef TRACER_OVERHEAD_WINDOWS_H
+#define TRACER_OVERHEAD_WINDOWS_H
+
+#include <stdint.h>
+
+#define WINDOWS_PERIOD_NS   10000000000ull /* over which the budget holds */
+#define WINDOWS_OWN_SHARE   0.01           /* of a CPU */
+#define WINDOWS_LENGTH_MIN  20000000ull
+#define WINDOWS_LENGTH_MAX  1000000000ull
+#define WINDOWS_FIRST_NS    100000000ull /* the first window begins before that */
+#define WINDOWS_PAUSE_MAX   60000000000ull
+#define WINDOWS_EDGES_GUESS 100000000ull /* CPU time, before the first window */
+#define WINDOWS_OWN_GUESS   30000000ull
+#define WINDOWS_RATE_MIN    0.05 /* CPUs; as if the target took at least this */
+
+/* The caller sets what is above the empty line; the rest is zero-initialised. */
+struct windows {
+	double budget;          /* share of the target's CPU time, 0 to 1; 0: fixed */
+	uint64_t on_ns, off_ns; /* fixed: by hand */
+	/* the target is one of that many: they share what the tracer may take; 0: one */
+	uint64_t targets;
+	uint64_t random; /* state of the random source; any value */
+
+	uint64_t last_ns;  /* when the last window began */
+	uint64_t pause_ns; /* from the beginning of a window to that of the next, at least */
+	uint64_t length_ns;
+	double edges_ns, rate_ns; /* loss of the edges; loss for each ns of a window */
+	double own_ns;            /* CPU time of the tracer for a window */
+	double rate;              /* CPUs that the target takes */
+	double base;              /* share of its CPU time that goes to other probes */
+	uint64_t count;           /* windows so far */
+};
+
+struct windows_next {
+	uint64_t start_ns, length_ns;
+};
+
+/* What a window has cost. */
+struct windows_cost {
+	uint64_t length_ns; /* its actual length */
+	uint64_t inside_ns; /* loss, CPU time of the target, within the window */
+	uint64_t edges_ns;  /* loss before and after it */
+	uint64_t own_ns;    /* CPU time of the tracer */
+	/* between the last window and this one: CPU time of the target, and the time */
+	uint64_t cpu_ns, elapsed_ns;
+	double base; /* as in struct windows */
+};
+
+/*
+ * The next window: not before now_ns. 0; -ENOSPC: the budget allows no window, even the shortest
+ * one once in WINDOWS_PAUSE_MAX.
+ */
+int windows_next(struct windows *windows, uint64_t now_ns, struct windows_next *out);
+/* A window has ended. */
+void windows_took(struct windows *windows, const struct windows_cost *cost);
+
+#endif

@@ -1,0 +1,393 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <string.h>
+
+#include "base/array.h"
+#include "process_tables/process_tables.h"
+
+static int is_windowed(const struct process_state *process)
+{
+	return process->info.mode == EVENT_MODE_WINDOWS;
+}
+
+static uint64_t allocator_address(const struct block *block)
+{
+	return block->address - (block->hooked ? EVENT_HOOKS_BEFORE : 0);
+}
+
+static uint64_t pool_of(const struct process_state *process, uint64_t address)
+{
+	uint64_t bytes = process->info.pool_bytes;
+
+	return bytes ? address / bytes * bytes : 0;
+}
+
+/* The block of the table that the allocator has at address; NULL: none. */
+static const struct block *block_at(const struct process_state *process, uint64_t address)
+{
+	const struct blocks *blocks = process->blocks[EVENT_LAYER_PYTHON];
+	const struct block *block = blocks_find(blocks, address, 0);
+
+	if (!block || block->hooked)
+		block = blocks_find(blocks, address + EVENT_HOOKS_BEFORE, 0);
+	return block && block->pooled && allocator_address(block) == address ? block : NULL;
+}
+
+const struct block *state_window_block(const struct process_state *process,
+				       const struct sighting *sighting)
+{
+	return sighting->flags & SIGHTING_OBJECT ? NULL : block_at(process, sighting->address);
+}
+
+static int pool_count(struct process_state *process, uint64_t address, int by)
+{
+	struct id_map *pools = &process->windows.pools;
+	uint64_t pool = pool_of(process, address);
+	uint32_t known = id_map_find(pools, pool), count = known == ID_MAP_NONE ? 0 : known;
+
+	count += (uint32_t)by;
+	if (!count) {
+		id_map_remove(pools, pool);
+		return 0;
+	}
+	return id_map_put(pools, pool, count);
+}
+
+static int sighting_add(struct process_state *process, const struct sighting *sighting)
+{
+	struct sightings *sightings = &process->windows.sightings;
+	struct trace_windows *windows = &process->windows;
+	int known = sightings_find(sightings, sighting->address) != NULL;
+	int err = sighting->kind ? 0
+				 : array_reserve_in(windows->account, &windows->fresh,
+						    &windows->fresh_capacity, windows->fresh_count,
+						    1, sizeof(*windows->fresh));
+
+	if (!err)
+		err = sightings_put(sightings, sighting);
+	if (!err && !known)
+		err = pool_count(process, sighting->address, 1);
+	if (err && !known)
+		sightings_remove(sightings, sighting->address);
+	if (!err && !sighting->kind)
+		windows->fresh[windows->fresh_count++] = sighting->address;
+	return err;
+}
+
+static void sighting_remove(struct process_state *process, uint64_t address)
+{
+	if (sightings_remove(&process->windows.sightings, address))
+		pool_count(process, address, -1);
+}
+
+/* Removes what was seen at an address: the block there, if it is known, or the object. */
+static void seen_drop(struct process_state *process, uint64_t address)
+{
+	const struct block *known = block_at(process, address);
+	struct block old;
+
+	sighting_remove(process, address);
+	if (known &&
+	    blocks_take(process->blocks[EVENT_LAYER_PYTHON], known->address, known->domain, &old))
+		state_block_gone(process, EVENT_LAYER_PYTHON, &old);
+}
+
+static uint32_t window_now(const struct process_state *process)
+{
+	return process->windows.count ? (uint32_t)process->windows.count - 1 : 0;
+}
+
+int state_window_skips(struct process_state *process, const struct block *block)
+{
+	if (!is_windowed(process) || !block->pooled || process->windows.open)
+		return 0;
+	seen_drop(process, allocator_address(block));
+	return 1;
+}
+
+void state_window_sight(struct process_state *process, const struct block *block)
+{
+	struct trace_windows *windows = &process->windows;
+	const struct sighting sighting = {.address = allocator_address(block),
+					  .window = window_now(process)};
+
+	if (!is_windowed(process) || !block->pooled || block->domain)
+		return;
+	windows->seen++;
+	if (!sighting_add(process, &sighting))
+		return;
+	windows->dropped++;
+	seen_drop(process, sighting.address);
+}
+
+void state_window_gone(struct process_state *process, const struct block *block)
+{
+	if (is_windowed(process) && block->pooled)
+		sighting_remove(process, allocator_address(block));
+}
+
+void state_window_reuse(struct process_state *process, uint64_t object, uint64_t block,
+			uint32_t domain, uint32_t stack)
+{
+	struct trace_windows *windows = &process->windows;
+	struct sighting sighting = {.address = object & ~(uint64_t)(EVENT_BLOCK_STEP - 1),
+				    .window = window_now(process),
+				    .stack = stack,
+				    .domain = domain,
+				    .flags = SIGHTING_OBJECT};
+	const struct block *known;
+
+	if (!is_windowed(process) || !windows->open || domain)
+		return;
+	windows->seen++;
+	/* In a block of this window or of an earlier one: what was in it is not any more. */
+	if (block) {
+		known = blocks_find(process->blocks[EVENT_LAYER_PYTHON], block, domain);
+		if (!known || !known->pooled)
+			return;
+		sighting = (struct sighting){.address = allocator_address(known),
+					     .window = window_now(process)};
+	}
+	if (sighting_add(process, &sighting))
+		windows->dropped++;
+}
+
+/* Two neighbours each become one. */
+static void windows_halve(struct trace_windows *windows)
+{
+	size_t half = windows->count / 2;
+
+	for (size_t i = 0; i < half; i++) {
+		const struct trace_window *first = &windows->items[2 * i], *second = first + 1;
+
+		windows->items[i] =
+			(struct trace_window){.start_ns = first->start_ns,
+					      .end_ns = second->end_ns,
+					      .length_ns = first->length_ns + second->length_ns};
+	}
+	windows->count = half;
+	for (size_t i = 0; i < windows->sightings.capacity; i++)
+		windows->sightings.slots[i].window /= 2;
+}
+
+static int window_open(struct trace_windows *windows, uint64_t start_ns)
+{
+	int err = 0;
+
+	if (windows->count == WINDOWS_MAX)
+		windows_halve(windows);
+	err = array_reserve_in(windows->account, &windows->items, &windows->capacity,
+			       windows->count, 1, sizeof(*windows->items));
+	if (err)
+		return err;
+	windows->items[windows->count++] = (struct trace_window){.start_ns = start_ns};
+	windows->open = 1;
+	return 0;
+}
+
+/* Drops what no walk has shown within the window. */
+static void unchecked_drop(struct process_state *process)
+{
+	struct trace_windows *windows = &process->windows;
+
+	for (size_t i = 0; i < windows->fresh_count; i++) {
+		const struct sighting *found =
+			sightings_find(&windows->sightings, windows->fresh[i]);
+
+		if (!found || found->kind)
+			continue;
+		windows->unchecked++;
+		seen_drop(process, windows->fresh[i]);
+	}
+	windows->fresh_count = 0;
+}
+
+int state_window(struct process_state *process, const struct event_window *event)
+{
+	struct trace_windows *windows = &process->windows;
+	struct trace_window *last;
+
+	if (event->start_ns > event->header.time_ns || event->end_ns > event->header.time_ns ||
+	    (event->end_ns && event->end_ns < event->start_ns))
+		return -EBADMSG;
+	/* The table of a finalizing process stays as it is. */
+	if (!is_windowed(process) || process->info.end != TRACE_RUNNING)
+		return 0;
+	if (!event->end_ns)
+		return windows->open ? 0 : window_open(windows, event->start_ns);
+	if (!windows->open || !windows->count)
+		return 0;
+	last = &windows->items[windows->count - 1];
+	last->end_ns = event->end_ns > last->start_ns ? event->end_ns : last->start_ns;
+	last->length_ns = last->end_ns - last->start_ns;
+	windows->open = 0;
+	unchecked_drop(process);
+	return 0;
+}
+
+int state_windows_begin(struct process_state *process, uint64_t start_ns)
+{
+	struct blocks *blocks = process->blocks[EVENT_LAYER_PYTHON];
+	struct trace_windows *windows = &process->windows;
+	const struct block *block;
+	size_t cursor = 0;
+	int err = windows->open ? 0 : window_open(windows, start_ns);
+
+	while (!err && (block = blocks_next(blocks, &cursor))) {
+		const struct sighting sighting = {.address = allocator_address(block),
+						  .window = window_now(process)};
+
+		if (!block->pooled || block->domain)
+			continue;
+		windows->seen++;
+		err = sighting_add(process, &sighting);
+	}
+	/* The blocks that are left over cannot be followed: begin with none. */
+	return account_is_full(err) ? state_clear(process) : err;
+}
+
+/* Is it the last block of a thread, which may not have taken or filled it yet? */
+static int is_in_progress(const struct process_state *process, uint64_t address)
+{
+	for (size_t i = 0; i < process->thread_count; i++)
+		if (!process->threads[i].last_freed && process->threads[i].last_address == address)
+			return 1;
+	return 0;
+}
+
+/* A walk has shown this at the address of a sighting. */
+static void sighting_judge(struct process_state *process, struct sighting *sighting,
+			   uint32_t block_bytes, const struct event_census_kind *kind)
+{
+	const struct block *block = block_at(process, sighting->address);
+	uint64_t bytes = block ? block->bytes + (block->hooked ? EVENT_HOOKS_BYTES : 0) : 0;
+
+	if (!sighting->kind &&
+	    (kind->kind == EVENT_KIND_DEAD ||
+	     (process->windows.open &&
+	      is_in_progress(process, block ? block->address : sighting->address))))
+		return;
+	if (!block || kind->kind == EVENT_KIND_FREE || bytes > block_bytes ||
+	    bytes + EVENT_BLOCK_STEP <= block_bytes) {
+		seen_drop(process, sighting->address);
+	} else if (!sighting->kind) {
+		sighting->kind = kind->kind;
+		sighting->print = kind->print;
+	} else if (sighting->kind != kind->kind || sighting->print != kind->print) {
+		process->windows.changed++;
+		seen_drop(process, sighting->address);
+	}
+}
+
+/* An object from a free list: its block is the one that contains it. */
+static void object_place(struct process_state *process, const struct sighting *object,
+			 uint64_t address, uint32_t block_bytes,
+			 const struct event_census_kind *kind)
+{
+	const struct block block = {.address = address,
+				    .bytes = block_bytes,
+				    .epoch = process->census.epoch,
+				    .pooled = 1,
+				    .rounded = 1,
+				    .stack = object->stack & BLOCK_STACK_MAX};
+	const struct sighting sighting = {.address = address,
+					  .kind = kind->kind,
+					  .print = kind->print,
+					  .window = object->window};
+
+	/* Its reference count is about to be set. */
+	if (kind->kind == EVENT_KIND_DEAD)
+		return;
+	sighting_remove(process, object->address);
+	if (kind->kind < EVENT_KIND_FIRST || block_at(process, address))
+		return;
+	if (state_block_put(process, EVENT_LAYER_PYTHON, &block) ||
+	    sighting_add(process, &sighting)) {
+		process->windows.dropped++;
+		seen_drop(process, address);
+	}
+}
+
+/* What was seen at one of the addresses of a pool where a block or an object may begin. */
+static void address_judge(struct process_state *process, const struct event_census_kinds *event,
+			  uint64_t offset)
+{
+	struct sighting *found =
+		sightings_find(&process->windows.sightings, event->address + offset);
+	uint64_t number = offset / event->block_bytes, within = offset % event->block_bytes;
+	uint64_t address = event->address + offset - within;
+	struct sighting object;
+
+	if (!found)
+		return;
+	if (found->flags & SIGHTING_OBJECT) {
+		object = *found;
+		if (number < event->count && within <= 2 * EVENT_BLOCK_STEP)
+			object_place(process, &object, address, event->block_bytes,
+				     &event->kinds[number]);
+		else
+			sighting_remove(process, object.address);
+	} else if (number >= event->count || within) {
+		seen_drop(process, event->address + offset);
+	} else {
+		sighting_judge(process, found, event->block_bytes, &event->kinds[number]);
+	}
+}
+
+static struct kind_count *count_of(struct trace_windows *windows, uint32_t kind, uint32_t bytes)
+{
+	struct kind_counts *counts = &windows->walk;
+	uint64_t key = (uint64_t)kind << 32 | bytes;
+	uint32_t known = id_map_find(&counts->index, key);
+
+	if (known != ID_MAP_NONE)
+		return &counts->items[known];
+	if (counts->count >= KINDS_MAX && kind != EVENT_KIND_OTHER)
+		return count_of(windows, EVENT_KIND_OTHER, bytes);
+	if (array_reserve_in(windows->account, &counts->items, &counts->capacity, counts->count, 1,
+			     sizeof(*counts->items)) ||
+	    id_map_put(&counts->index, key, (uint32_t)counts->count))
+		return NULL;
+	counts->items[counts->count] = (struct kind_count){.kind = kind, .bytes = bytes};
+	return &counts->items[counts->count++];
+}
+
+static void kinds_count(struct process_state *process, const struct event_census_kinds *event)
+{
+	const struct census *census = &process->census;
+
+	for (uint32_t i = 0; i < event->count; i++) {
+		struct kind_count *count;
+
+		if (event->kinds[i].kind == EVENT_KIND_FREE)
+			continue;
+		count = count_of(&process->windows, event->kinds[i].kind, event->block_bytes);
+		if (!count)
+			return;
+		count->live++;
+		count->old +=
+			address_set_has(&census->old,
+					event->address + (uint64_t)i * event->block_bytes) != 0;
+	}
+}
+
+int state_census_kinds(struct process_state *process, const struct event_census_kinds *event)
+{
+	uint64_t pool = pool_of(process, event->address), end;
+
+	if (event->count > EVENT_POOL_BLOCKS || event->block_bytes > EVENT_SMALL_BYTES ||
+	    event->block_bytes % EVENT_BLOCK_STEP || event->address % EVENT_BLOCK_STEP ||
+	    (event->count && !event->block_bytes) || event->address > UINT64_MAX / 2 ||
+	    event->header.size != sizeof(*event) + event->count * sizeof(event->kinds[0]))
+		return -EBADMSG;
+	if (!is_windowed(process) || !pool || !event->block_bytes)
+		return 0;
+	if (process->census.running && process->census.id == event->id)
+		kinds_count(process, event);
+	if (id_map_find(&process->windows.pools, pool) == ID_MAP_NONE)
+		return 0;
+	end = pool + process->info.pool_bytes;
+	for (uint64_t at = event->address; at < end; at += EVENT_BLOCK_STEP)
+		address_judge(process, event, at - event->address);
+	return 0;
+}

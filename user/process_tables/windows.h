@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a process that is traced in windows has beside its table of blocks: the windows, what is
+ * known of the blocks seen in them, and how many blocks of each kind and size class the heap holds.
+ * Included by process_tables.h only.
+ *
+ * Blocks of pymalloc's pools enter the table in windows only. A walk within the window must show
+ * such a block, or it is dropped at the window's end, since later its address may hold another one.
+ * From then on it stays as long as every walk shows the same kind and content at its address.
+ * Blocks of other allocators are traced all the time, as in census mode.
+ */
+#ifndef TRACER_PROCESS_TABLES_WINDOWS_H
+#define TRACER_PROCESS_TABLES_WINDOWS_H
+
+#include "blocks/blocks.h"
+#include "blocks/sightings.h"
+#include "tables/id_map.h"
+
+/* When there are as many, two neighbours each become one. */
+#define WINDOWS_MAX 8192u
+/* Further kinds count as EVENT_KIND_OTHER. */
+#define KINDS_MAX 65536u
+
+struct trace_window {
+	uint64_t start_ns, end_ns; /* end_ns 0: it is open */
+	uint64_t length_ns;        /* of all windows that it stands for */
+};
+
+/* Blocks on the heap of one kind and size class. */
+struct kind_count {
+	uint32_t kind, bytes;
+	uint64_t live, old; /* old: of the live ones, older than the trace */
+};
+
+/* By kind and size class; index finds the item. */
+struct kind_counts {
+	struct id_map index;
+	struct kind_count *items;
+	size_t count, capacity;
+};
+
+struct trace_windows {
+	struct sightings sightings;
+	struct id_map pools; /* address of a pool -> number of sightings in it */
+	/* addresses that were added in the open window; no longer all of them are sightings */
+	uint64_t *fresh;
+	size_t fresh_count, fresh_capacity;
+	struct trace_window *items;
+	size_t count, capacity;
+	struct kind_counts heap; /* of the last complete walk */
+	struct kind_counts walk; /* of the one in progress */
+	struct account *account;
+	uint64_t seen;      /* blocks seen in windows */
+	uint64_t changed;   /* of these: another block was at the address */
+	uint64_t unchecked; /* no walk has shown them in their window */
+	uint64_t dropped;   /* there was no memory for them, or too many */
+	int open;
+};
+
+struct event_census_kinds;
+struct event_window;
+struct process_state;
+struct builder;
+
+/* EVENT_WINDOW; EVENT_CENSUS_KINDS. 0, -EBADMSG, -ENOMEM, -EDQUOT. */
+int state_window(struct process_state *process, const struct event_window *event);
+int state_census_kinds(struct process_state *process, const struct event_census_kinds *event);
+/*
+ * The mode is now EVENT_MODE_WINDOWS: begins a window at start_ns, in which every block of the
+ * table was seen. 0; -ENOMEM, -EDQUOT.
+ */
+int state_windows_begin(struct process_state *process, uint64_t start_ns);
+/*
+ * Is this new block not to be kept, because it was allocated between windows? If so, what was at
+ * its address is dropped.
+ */
+int state_window_skips(struct process_state *process, const struct block *block);
+/* The block has been added to the table. Without memory it is removed again, and counted. */
+void state_window_sight(struct process_state *process, const struct block *block);
+/* The block has been removed from the table. */
+void state_window_gone(struct process_state *process, const struct block *block);
+/* An object, whose block may or may not be known, begins to live. */
+void state_window_reuse(struct process_state *process, uint64_t object, uint64_t block,
+			uint32_t domain, uint32_t stack);
+/* The block of the table that was seen; NULL: an object whose block is not known. */
+const struct block *state_window_block(const struct process_state *process,
+				       const struct sighting *sighting);
+/* A walk has ended: what it counted is from now on the heap's, or is dropped. */
+void state_windows_walked(struct process_state *process, int complete);
+
+/* Copies to an empty one. 0; -ENOMEM, -EDQUOT. */
+int state_windows_copy(struct trace_windows *out, const struct trace_windows *from);
+/* Drops the blocks that were seen and the windows; an open one begins anew at time_ns. */
+void state_windows_clear(struct process_state *process, uint64_t time_ns);
+void state_windows_account(struct trace_windows *windows, struct account *account);
+void state_windows_free(struct trace_windows *windows);
+
+#endif

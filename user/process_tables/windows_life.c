@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The life of what a process has for windows: accounts, copies for children, clearing. */
+#include <errno.h>
+#include <string.h>
+
+#include "base/array.h"
+#include "process_tables/process_tables.h"
+
+static void counts_free(struct kind_counts *counts, struct account *account)
+{
+	id_map_free(&counts->index);
+	array_release(account, &counts->items, &counts->capacity, sizeof(*counts->items));
+	*counts = (struct kind_counts){.index.account = account};
+}
+
+void state_windows_account(struct trace_windows *windows, struct account *account)
+{
+	windows->account = windows->sightings.account = windows->pools.account = account;
+	windows->heap.index.account = windows->walk.index.account = account;
+}
+
+void state_windows_free(struct trace_windows *windows)
+{
+	sightings_free(&windows->sightings);
+	id_map_free(&windows->pools);
+	counts_free(&windows->heap, windows->account);
+	counts_free(&windows->walk, windows->account);
+	array_release(windows->account, &windows->items, &windows->capacity,
+		      sizeof(*windows->items));
+	array_release(windows->account, &windows->fresh, &windows->fresh_capacity,
+		      sizeof(*windows->fresh));
+	windows->count = windows->fresh_count = 0;
+}
+
+void state_windows_walked(struct process_state *process, int complete)
+{
+	struct trace_windows *windows = &process->windows;
+
+	/* A walk without kinds, such as BPF's own, leaves those of the walk before. */
+	if (complete && windows->walk.count) {
+		struct kind_counts old = windows->heap;
+
+		windows->heap = windows->walk;
+		windows->walk = old;
+	}
+	counts_free(&windows->walk, windows->account);
+}
+
+void state_windows_clear(struct process_state *process, uint64_t time_ns)
+{
+	struct trace_windows *windows = &process->windows;
+	int open = windows->open;
+
+	state_windows_free(windows);
+	state_windows_account(windows, process->account);
+	windows->seen = windows->changed = windows->unchecked = windows->dropped = 0;
+	windows->open = 0;
+	if (!open)
+		return;
+	if (array_reserve_in(windows->account, &windows->items, &windows->capacity, 0, 1,
+			     sizeof(*windows->items)))
+		return;
+	windows->items[0] = (struct trace_window){.start_ns = time_ns};
+	windows->count = windows->open = 1;
+}
+
+/* What a walk has counted is not copied: the child's heap is walked soon. */
+int state_windows_copy(struct trace_windows *out, const struct trace_windows *from)
+{
+	int err = sightings_copy(&out->sightings, &from->sightings);
+
+	if (!err)
+		err = id_map_copy(&out->pools, &from->pools);
+	if (!err && from->count)
+		err = array_reserve_in(out->account, &out->items, &out->capacity, 0, from->count,
+				       sizeof(*out->items));
+	if (err)
+		return err;
+	if (from->count)
+		memcpy(out->items, from->items, from->count * sizeof(*out->items));
+	if (from->fresh_count)
+		err = array_reserve_in(out->account, &out->fresh, &out->fresh_capacity, 0,
+				       from->fresh_count, sizeof(*out->fresh));
+	if (err)
+		return err;
+	if (from->fresh_count)
+		memcpy(out->fresh, from->fresh, from->fresh_count * sizeof(*out->fresh));
+	out->fresh_count = from->fresh_count;
+	out->count = from->count;
+	out->open = from->open;
+	return 0;
+}

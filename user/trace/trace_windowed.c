@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Snapshots of a process that was traced in windows: what was seen of the blocks of pymalloc's
+ * pools becomes the input of the estimator (snapshot/calibrate.h), with the heap's own counts as
+ * totals.
+ */
+#include "trace/trace_windowed.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "snapshot/calibrate.h"
+#include "snapshot/windowed.h"
+
+/* A block that was seen, and is alive. */
+struct seen {
+	uint32_t stack, window, kind, class_bytes;
+	uint32_t flags; /* SNAPSHOT_* */
+	uint64_t bytes;
+};
+
+struct job {
+	const struct process_state *process;
+	const uint32_t *tracebacks;
+	struct seen *seen;
+	struct calibrate_stratum *strata;
+	struct calibrate_window *windows;
+	struct calibrate_sighting *sightings;
+	struct snapshot_trace *rows;
+	size_t seen_count, stratum_count, row_count;
+};
+
+static uint32_t class_of(const struct block *block)
+{
+	uint64_t bytes = block->bytes + (block->hooked ? EVENT_HOOKS_BYTES : 0);
+
+	return (uint32_t)((bytes ? bytes + EVENT_BLOCK_STEP - 1 : EVENT_BLOCK_STEP) /
+			  EVENT_BLOCK_STEP * EVENT_BLOCK_STEP);
+}
+
+static void seen_collect(struct job *job)
+{
+	const struct sightings *sightings = &job->process->windows.sightings;
+	const struct sighting *sighting;
+	size_t cursor = 0;
+
+	while ((sighting = sightings_next(sightings, &cursor))) {
+		const struct block *block = state_window_block(job->process, sighting);
+
+		/* Without memory for its traceback the snapshot has no row for it. */
+		if (!block || !sighting->kind || job->tracebacks[block->stack] == UINT32_MAX)
+			continue;
+		job->seen[job->seen_count++] = (struct seen){
+			.stack = block->stack,
+			.window = sighting->window,
+			.kind = sighting->kind,
+			.class_bytes = class_of(block),
+			.flags = (block->rounded ? SNAPSHOT_ROUNDED : 0) |
+				 (block->inherited ? SNAPSHOT_INHERITED : 0),
+			.bytes = block->bytes,
+		};
+	}
+}
+
+/* Equal rows are neighbours, in an order that replays give again. */
+static int seen_compare(const void *a, const void *b)
+{
+	const struct seen *x = a, *y = b;
+
+	if (x->stack != y->stack)
+		return x->stack < y->stack ? -1 : 1;
+	if (x->bytes != y->bytes)
+		return x->bytes < y->bytes ? -1 : 1;
+	if (x->flags != y->flags)
+		return x->flags < y->flags ? -1 : 1;
+	if (x->kind != y->kind)
+		return x->kind < y->kind ? -1 : 1;
+	return (x->window > y->window) - (x->window < y->window);
+}
+
+static int is_same_row(const struct seen *a, const struct seen *b)
+{
+	return a->stack == b->stack && a->bytes == b->bytes && a->flags == b->flags;
+}
+
+static void strata_fill(struct job *job)
+{
+	const struct kind_counts *heap = &job->process->windows.heap;
+
+	for (size_t i = 0; i < heap->count; i++) {
+		const struct kind_count *count = &heap->items[i];
+
+		job->strata[i] = (struct calibrate_stratum){
+			.type = count->kind == EVENT_KIND_OTHER ? 0 : count->kind,
+			.class_bytes = count->bytes,
+			.new_blocks = count->live - count->old,
+			.new_bytes = (count->live - count->old) * count->bytes,
+			.old_blocks = count->old,
+			.old_bytes = count->old * count->bytes,
+		};
+	}
+	job->stratum_count = heap->count;
+}
+
+/*
+ * The stratum of a block. If the last walk did not count one, such as before the first walk, a new
+ * one holds what was seen.
+ */
+static uint32_t stratum_of(struct job *job, const struct seen *seen)
+{
+	const struct kind_counts *heap = &job->process->windows.heap;
+	uint32_t found = id_map_find(&heap->index, (uint64_t)seen->kind << 32 | seen->class_bytes);
+	struct calibrate_stratum *last =
+		job->stratum_count > heap->count ? &job->strata[job->stratum_count - 1] : NULL;
+
+	if (found != ID_MAP_NONE)
+		return found;
+	if (!last || last->type != seen->kind || last->class_bytes != seen->class_bytes)
+		job->strata[job->stratum_count++] = (struct calibrate_stratum){
+			.type = seen->kind, .class_bytes = seen->class_bytes};
+	last = &job->strata[job->stratum_count - 1];
+	last->new_blocks++;
+	last->new_bytes += seen->class_bytes;
+	return (uint32_t)(job->stratum_count - 1);
+}
+
+/* A window stands for the time up to the middle between it and its neighbours. */
+static void windows_fill(struct job *job)
+{
+	const struct trace_windows *windows = &job->process->windows;
+	const struct trace_process *info = &job->process->info;
+	uint64_t from_ns = info->start_ns, until_ns;
+
+	for (size_t i = 0; i < windows->count; i++) {
+		const struct trace_window *window = &windows->items[i];
+		uint64_t end_ns = window->end_ns ? window->end_ns : info->end_ns;
+		uint64_t length_ns = window->end_ns              ? window->length_ns
+				     : end_ns > window->start_ns ? end_ns - window->start_ns
+								 : 0;
+
+		until_ns = i + 1 < windows->count ? (end_ns + windows->items[i + 1].start_ns) / 2
+						  : info->end_ns;
+		if (until_ns < from_ns + length_ns)
+			until_ns = from_ns + length_ns;
+		job->windows[i] = (struct calibrate_window){.start_ns = window->start_ns,
+							    .end_ns = window->start_ns + length_ns,
+							    .span_ns = until_ns - from_ns};
+		from_ns = until_ns;
+	}
+}
+
+static double inclusion(const struct calibrate_window *window)
+{
+	double length_ns = (double)(window->end_ns - window->start_ns);
+
+	return window->span_ns && length_ns > 0 ? length_ns / (double)window->span_ns : 1;
+}
+
+static void sightings_fill(struct job *job)
+{
+	for (size_t i = 0; i < job->seen_count; i++) {
+		const struct seen *seen = &job->seen[i];
+
+		if (!i || !is_same_row(seen, seen - 1))
+			job->rows[job->row_count++] =
+				(struct snapshot_trace){.traceback = job->tracebacks[seen->stack],
+							.flags = seen->flags,
+							.bytes = seen->bytes};
+		job->sightings[i] = (struct calibrate_sighting){
+			.stratum = stratum_of(job, seen),
+			.window = seen->window,
+			.row = (uint32_t)(job->row_count - 1),
+			.alive = 1,
+			.inclusion = inclusion(&job->windows[seen->window]),
+		};
+	}
+}
+
+static int job_run(struct job *job, struct builder *builder)
+{
+	struct calibrate_input input = {.strata = job->strata,
+					.windows = job->windows,
+					.window_count = job->process->windows.count,
+					.sightings = job->sightings};
+	struct calibrate_result result;
+	int err;
+
+	seen_collect(job);
+	qsort(job->seen, job->seen_count, sizeof(*job->seen), seen_compare);
+	strata_fill(job);
+	windows_fill(job);
+	sightings_fill(job);
+	input.stratum_count = job->stratum_count;
+	input.sighting_count = job->seen_count;
+	input.row_count = job->row_count;
+	err = calibrate(&input, &result);
+	if (err)
+		return err;
+	err = windowed_add(builder, job->rows, &result);
+	calibrate_free(&result);
+	return err;
+}
+
+int trace_windowed_add(const struct process_state *process, const uint32_t *tracebacks,
+		       struct builder *builder)
+{
+	const struct trace_windows *windows = &process->windows;
+	struct job job = {.process = process, .tracebacks = tracebacks};
+	size_t most = windows->sightings.count + 1;
+	int err = -ENOMEM;
+
+	job.seen = calloc(most, sizeof(*job.seen));
+	job.rows = calloc(most, sizeof(*job.rows));
+	job.sightings = calloc(most, sizeof(*job.sightings));
+	job.strata = calloc(most + windows->heap.count, sizeof(*job.strata));
+	job.windows = calloc(windows->count + 1, sizeof(*job.windows));
+	if (job.seen && job.rows && job.sightings && job.strata && job.windows)
+		err = job_run(&job, builder);
+	free(job.seen);
+	free(job.rows);
+	free(job.sightings);
+	free(job.strata);
+	free(job.windows);
+	return err;
+}

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a session asks about blocks that were seen in windows. */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "trace/state.h"
+
+static int address_compare(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+static size_t fresh_take(const struct process_state *process, uint64_t *pools)
+{
+	const struct trace_windows *windows = &process->windows;
+	uint64_t bytes = process->info.pool_bytes;
+	size_t count = 0;
+
+	for (size_t i = 0; bytes && i < windows->fresh_count; i++) {
+		const struct sighting *found =
+			sightings_find(&windows->sightings, windows->fresh[i]);
+
+		if (found && !found->kind)
+			pools[count++] = windows->fresh[i] / bytes * bytes;
+	}
+	return count;
+}
+
+static size_t all_take(const struct process_state *process, uint64_t *pools)
+{
+	const struct id_map *map = &process->windows.pools;
+	size_t count = 0;
+
+	for (size_t i = 0; i < map->capacity; i++)
+		if (map->slots[i].value != ID_MAP_NONE)
+			pools[count++] = map->slots[i].key;
+	return count;
+}
+
+int trace_sighted_pools(const struct trace *trace, size_t index, int fresh, uint64_t **out,
+			size_t *count)
+{
+	const struct process_state *process =
+		trace_process_at(trace, index) ? trace->processes[index] : NULL;
+	size_t most = !process ? 0
+		      : fresh  ? process->windows.fresh_count
+			       : process->windows.pools.count;
+	uint64_t *pools = calloc(most + 1, sizeof(*pools));
+	size_t taken, kept = 0;
+
+	if (!pools)
+		return -ENOMEM;
+	taken = !most ? 0 : fresh ? fresh_take(process, pools) : all_take(process, pools);
+	qsort(pools, taken, sizeof(*pools), address_compare);
+	for (size_t i = 0; i < taken; i++)
+		if (!kept || pools[i] != pools[kept - 1])
+			pools[kept++] = pools[i];
+	*out = pools;
+	*count = kept;
+	return 0;
+}
