@@ -259,8 +259,8 @@ static void view_text(const struct view *view)
 	char size[32];
 
 	heap_graph_head(view->heap);
-	printf("%zu of %zu by %s, in bytes of the objects' blocks and of those that they own\n",
-	       view->shown, view->count, by_names[view->choice->by]);
+	printf("By %s, in bytes of the objects' blocks and of those that they own: %zu of %zu\n",
+	       by_names[view->choice->by], view->shown, view->count);
 	for (size_t i = 0; i < view->shown; i++)
 		row_text(view, &view->rows[i]);
 	for (size_t i = 0; i < graph->count; i++)

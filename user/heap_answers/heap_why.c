@@ -109,8 +109,9 @@ static int group_print(const struct heap_graph *heap, const struct path_group *g
 		steps_json(heap, &path);
 		putchar('}');
 	} else if (!err) {
-		printf("  %" PRIu64 " objects, size=%s, retained=%s, for example\n", group->count,
-		       size_text(size, group->bytes), size_text(retained, group->retained));
+		printf("  %" PRIu64 " object%s, size=%s, retained=%s, for example\n", group->count,
+		       group->count == 1 ? "" : "s", size_text(size, group->bytes),
+		       size_text(retained, group->retained));
 		if (path.expression.data[0]) {
 			fputs("    ", stdout);
 			text_print(stdout, (const char *)path.expression.data);
@@ -141,9 +142,10 @@ int heap_why_print(const struct heap_choice *choice, const struct heap_graph *he
 		printf(", \"paths_total\": %zu, \"paths\": [", count);
 	} else {
 		heap_graph_head(heap);
-		printf("%zu of %zu kinds of paths to ", shown, count);
+		fputs("Paths to ", stdout);
 		text_print(stdout, what);
-		puts(", the shortest from a root to each object");
+		printf(", the shortest from a root to each object, by kind: %zu of %zu\n", shown,
+		       count);
 	}
 	for (size_t i = 0; i < shown && !err; i++)
 		err = group_print(heap, &groups[i], json, !i);
@@ -261,9 +263,9 @@ static int holders_write(const struct heap_choice *choice, const struct heap_gra
 		printf(", \"holders_total\": %zu, \"holders\": [", holding->count);
 	} else {
 		heap_graph_head(heap);
-		printf("%zu of %zu kinds of references to ", shown, holding->count);
+		fputs("References to ", stdout);
 		text_print(stdout, what);
-		putchar('\n');
+		printf(", by kind: %zu of %zu\n", shown, holding->count);
 	}
 	for (size_t i = 0; i < shown && !err; i++)
 		err = holder_print(heap->graph, &holding->holders[i], json, !i);

@@ -103,7 +103,7 @@ static int root_name(const struct graph *graph, uint32_t object, struct buffer *
 	size_t count;
 	const struct graph_root_word *word = graph_words(graph, object, &count);
 	const struct image_segment *segment;
-	uint64_t refcount;
+	uint64_t missing;
 
 	while (count > 1 && word->root != graph->root[object]) {
 		word++;
@@ -121,9 +121,9 @@ static int root_name(const struct graph *graph, uint32_t object, struct buffer *
 		segment = word ? image_segment(graph->image, word->address) : NULL;
 		break;
 	case ROOT_NATIVE:
-		refcount = graph_refcount(graph, graph->addresses[object]);
-		return buffer_printf(name, "%" PRIu64 " references",
-				     refcount - graph->held[object]);
+		missing = graph_refcount(graph, graph->addresses[object]) - graph->held[object];
+		return buffer_printf(name, "%" PRIu64 " reference%s", missing,
+				     missing == 1 ? "" : "s");
 	default:
 		return 0;
 	}
