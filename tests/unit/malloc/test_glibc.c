@@ -106,10 +106,6 @@ static void check_at(const char *root)
 	struct seen seen;
 	int err;
 
-	if (SANITIZED) {
-		printf("the sanitizers have an allocator of their own\n");
-		skip();
-	}
 	if (!child_start(&child, root))
 		return;
 	seen = (struct seen){.record = child.record};
@@ -139,30 +135,62 @@ static void check_at(const char *root)
 	child_stop(&child);
 }
 
+static void skip_sanitized(void)
+{
+	if (SANITIZED) {
+		print_message("the sanitizers have an allocator of their own\n");
+		skip();
+	}
+}
+
 static void test_here(void **state)
 {
 	(void)state;
+	skip_sanitized();
 	check_at(NULL);
 }
 
-static void test_roots(void **state)
+/* Those of TRACER_ROOTS, separated by colons. Returns how many. */
+static int named_roots_check(const char *roots)
 {
-	const char *roots = getenv("TRACER_ROOTS");
+	char *list = strdup(roots), *rest = list, *root;
+	int tried = 0;
+
+	assert_non_null(list);
+	while ((root = strsep(&rest, ":")))
+		if (*root) {
+			check_at(root);
+			tried++;
+		}
+	free(list);
+	return tried;
+}
+
+static int made_roots_check(void)
+{
 	char path[PATH_MAX];
 	struct dirent *entry;
 	int tried = 0;
-	DIR *folder = opendir(roots ? roots : ROOTS);
+	DIR *folder = opendir(ROOTS);
 
-	(void)state;
 	while (folder && (entry = readdir(folder)))
 		if (entry->d_name[0] != '.') {
-			snprintf(path, sizeof(path), "%s/%s", roots ? roots : ROOTS, entry->d_name);
+			snprintf(path, sizeof(path), "%s/%s", ROOTS, entry->d_name);
 			check_at(path);
 			tried++;
 		}
 	if (folder)
 		closedir(folder);
-	if (!tried) {
+	return tried;
+}
+
+static void test_roots(void **state)
+{
+	const char *roots = getenv("TRACER_ROOTS");
+
+	(void)state;
+	skip_sanitized();
+	if (!(roots ? named_roots_check(roots) : made_roots_check())) {
 		print_message("no root file systems (make roots)\n");
 		skip();
 	}
@@ -178,8 +206,7 @@ static void test_ended(void **state)
 	uint8_t answer;
 
 	(void)state;
-	if (SANITIZED)
-		skip();
+	skip_sanitized();
 	assert_int_equal(child_start(&child, NULL), 1);
 	assert_int_equal(process_maps_read(child.pid, &maps), 0);
 	assert_int_equal(glibc_open(&glibc, child.pid, &maps), 0);
