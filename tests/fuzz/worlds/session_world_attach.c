@@ -220,6 +220,26 @@ size_t attach_probes_left(const struct attach *attach)
 	return SIZE_MAX;
 }
 
+/* The world has no stacks. */
+int attach_unwind_areas(struct attach *attach, struct unwind_areas *out)
+{
+	(void)attach;
+	(void)out;
+	return -EOPNOTSUPP;
+}
+
+void attach_unwind_begin(struct attach *attach)
+{
+	(void)attach;
+}
+
+void attach_unwind_publish(struct attach *attach, const struct abi_unwind_key *key, uint32_t number)
+{
+	(void)attach;
+	(void)key;
+	(void)number;
+}
+
 const char *attach_backend(const struct attach *attach)
 {
 	(void)attach;

@@ -129,5 +129,5 @@ def features(settings):
     yield "native layer", native
     yield "native command", command
     yield "late library", late_library
-    yield "own samples (USDT)", own_samples
+    yield "own samples by USDT", own_samples
     yield "-a in a storm of processes", everything
