@@ -132,8 +132,6 @@ size_t attach_pages(const struct attach *attach, const struct plan *plan,
 void attach_drop(struct attach *attach, pid_t pid, unsigned int groups, int wait);
 /* Does the file have sites that are placed in every process? */
 int attach_is_everywhere(const struct attach *attach, const struct elf_file *file);
-/* Removes the probes that were placed in this process only, without waiting. */
-void attach_release(struct attach *attach, pid_t pid);
 /*
  * Adds blocks to the map of sampled blocks (abi/sample.h), so that the programs report when they
  * are freed. 0; -E2BIG the map is full; -errno.
@@ -154,7 +152,7 @@ int attach_stats(void); /* a descriptor, or -errno */
 int attach_run_time(struct attach *attach, uint64_t *run_ns, uint64_t *runs);
 /*
  * Places the empty program on one offset of a file, in one process, to measure the cost of a trap.
- * Only one such probe at a time; attach_release() removes it.
+ * Only one such probe at a time; attach_drop() removes it.
  */
 int attach_empty(struct attach *attach, const char *path, uint64_t offset, pid_t pid);
 /*

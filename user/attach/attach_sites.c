@@ -334,11 +334,6 @@ void attach_detach(struct attach *attach)
 	attach->holder = NULL;
 }
 
-void attach_release(struct attach *attach, pid_t pid)
-{
-	attach_drop(attach, pid, ATTACH_ALL, 0);
-}
-
 void attach_drop(struct attach *attach, pid_t pid, unsigned int groups, int wait)
 {
 	struct links gone = {.backend = attach->backend, .holder = attach->holder};

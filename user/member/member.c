@@ -175,11 +175,15 @@ static void member_free(struct session *session, struct member *member)
 	free(member);
 }
 
-/* Removes its private probes, once: later probes in a process with its pid are another member's. */
-static void member_release(struct session *session, struct member *member)
+/*
+ * Removes its private probes, once: later probes in a process with its pid are another member's.
+ * wait: the process goes on, with another program that is about to have probes at the same places.
+ * While both are there, each hit is reported twice, and requests lose their returns.
+ */
+static void member_release(struct session *session, struct member *member, int wait)
 {
 	if (!member->released)
-		attach_release(session->attach, member->pid);
+		attach_drop(session->attach, member->pid, ATTACH_ALL, wait);
 	member->released = 1;
 }
 
@@ -187,7 +191,7 @@ void members_release(struct session *session, pid_t pid)
 {
 	for (size_t i = 0; i < session->count; i++)
 		if (session->members[i]->pid == pid && session->members[i]->ended)
-			member_release(session, session->members[i]);
+			member_release(session, session->members[i], 1);
 }
 
 void member_abandon(struct session *session, struct member *member)
@@ -207,7 +211,7 @@ void member_abandon(struct session *session, struct member *member)
 	memmove(&session->members[at - 1], &session->members[at],
 		(session->count - at) * sizeof(*session->members));
 	session->count--;
-	member_release(session, member);
+	member_release(session, member, 1);
 	member_free(session, member);
 }
 
@@ -244,7 +248,7 @@ void members_bury(struct session *session)
 			session->members[kept++] = member;
 			continue;
 		}
-		member_release(session, member);
+		member_release(session, member, 0);
 		member_free(session, member);
 	}
 	session->count = kept;

@@ -23,7 +23,7 @@ ARENAS = 110000  # more than all pieces together can read, even if all entries a
 
 
 def piece_steps():
-    with open(os.path.join(ROOT, "bpf", "heap_walk.h")) as file:
+    with open(os.path.join(ROOT, "bpf", "python", "heap_walk.h")) as file:
         return int(re.search(r"^#define HEAP_STEPS +(\d+)u", file.read(), re.M).group(1))
 
 

@@ -44,7 +44,11 @@ def expect_whole(report, stacks_min):
     assert report.lost_events == 0
     assert sum(stacks["reasons"].values()) == stacks["cut"]
     assert stacks["whole"] >= stacks_min
-    assert stacks["whole"] >= 0.99 * (stacks["whole"] + stacks["cut"]), stacks
+    # While another process changes the program's mappings (the tracer, when it places probes), the
+    # kernel does not tell which file an address is in. On a busy machine that takes longer.
+    locked = stacks["reasons"].get("mappings locked", 0)
+    assert locked <= 0.1 * stacks["whole"], stacks
+    assert stacks["whole"] >= 0.99 * (stacks["whole"] + stacks["cut"] - locked), stacks
 
 
 @pytest.fixture

@@ -126,15 +126,10 @@ void attach_drop(struct attach *attach, pid_t pid, unsigned int groups, int wait
 	world_meanwhile();
 }
 
-void attach_release(struct attach *attach, pid_t pid)
-{
-	attach_drop(attach, pid, ATTACH_ALL, 0);
-}
-
 void attach_detach(struct attach *attach)
 {
 	for (size_t i = 0; i < PROCESSES; i++)
-		attach_release(attach, world_pid(&world.processes[i]));
+		attach_drop(attach, world_pid(&world.processes[i]), ATTACH_ALL, 0);
 }
 
 int attach_drain(struct attach *attach, size_t limit)

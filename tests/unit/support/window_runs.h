@@ -258,7 +258,8 @@ static inline void errors_sum(struct error_list *list, double *worst, double *me
 {
 	double sum = 0;
 
-	qsort(list->errors, list->count, sizeof(double), double_compare);
+	if (list->count)
+		qsort(list->errors, list->count, sizeof(double), double_compare);
 	for (size_t i = 0; i < list->count; i++)
 		sum += list->errors[i] * list->errors[i];
 	*worst = list->count ? list->errors[list->count * 95 / 100] : 0;
