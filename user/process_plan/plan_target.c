@@ -113,8 +113,9 @@ void plan_caches_free(struct plan_caches *caches)
 static int is_gone(pid_t pid)
 {
 	struct process_info info;
+	int err = process_info_read(pid, &info);
 
-	return process_info_read(pid, &info) || info.zombie;
+	return err == -ESRCH || (!err && info.zombie);
 }
 
 int plan_target(pid_t pid, const struct plan_target_opts *opts, struct plan_caches *caches,

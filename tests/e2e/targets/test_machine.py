@@ -143,6 +143,15 @@ def test_no_perf_uprobe(tracer, target, prefix, why, remedy):
     assert "PID %d" % target.pid in line and why in line and remedy in line
 
 
+@pytest.mark.parametrize("descriptors", (54, 56, 58))
+def test_no_descriptors(tracer, target, descriptors):
+    """Too few to read the target: that is the reason, not that it has ended."""
+    options = ("--no-follow", "--backend", "perf", "-d", "0.1", "-p", target.pid)
+    done = run("prlimit", "--nofile=%d" % descriptors, tracer, *options)
+    assert done.returncode == 1
+    assert "Too many open files" in done.stderr and "has ended" not in done.stderr
+
+
 def test_no_uprobe_pmu(tracer, target):
     prefix = covered("/sys/bus/event_source", "/sys/kernel/tracing", "/sys/kernel/debug")
     line = error_line(run(*prefix, tracer, "--backend", "perf", "-p", target.pid), 1)
