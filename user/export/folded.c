@@ -87,12 +87,11 @@ static int folded_export(const struct snapshot *snapshot, const struct export_op
 	size_t first = 0;
 	int err = 0;
 
-	if (!snapshot->process_count)
-		return snapshot_write(snapshot, NULL, opts->counts, file);
-	for (size_t i = 0; !err && i < snapshot->process_count; i++) {
+	for (size_t i = 0; !err && i < snapshot_process_count(snapshot); i++) {
 		const struct snapshot one = snapshot_of_process(snapshot, i, &first);
 
-		err = snapshot_write(&one, &snapshot->processes[i], opts->counts, file);
+		err = snapshot_write(&one, snapshot->process_count ? &one.meta : NULL, opts->counts,
+				     file);
 	}
 	return err;
 }

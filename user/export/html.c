@@ -92,9 +92,7 @@ static int processes_write(FILE *out, const struct snapshot *snapshot)
 		json_string(out, name);
 	}
 	fputs("],\n\"traces\": [", out);
-	if (!snapshot->process_count)
-		err = traces_write(out, snapshot, 0, &any);
-	for (size_t i = 0; !err && i < snapshot->process_count; i++) {
+	for (size_t i = 0; !err && i < count; i++) {
 		const struct snapshot one = snapshot_of_process(snapshot, i, &first);
 
 		err = traces_write(out, &one, i, &any);
@@ -209,7 +207,6 @@ static int source_write(FILE *out, const struct snapshot *snapshot, struct sourc
 		const struct snapshot_frame *frame = &table.frames[i];
 		const char *file = strings_get(snapshot->strings, frame->filename);
 
-		/* Frames of one line are beside each other unless their functions differ. */
 		if (!frame->line || source_read(source, file, frame->line, &text) <= 0)
 			continue;
 		key.size = 0;

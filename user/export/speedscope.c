@@ -64,8 +64,7 @@ static void entries_write(FILE *out, const struct frame_table *table,
 
 /* One profile: a process. */
 static int profile_write(FILE *out, const struct snapshot *snapshot,
-			 const struct frame_table *table, const struct snapshot_meta *process,
-			 int counts)
+			 const struct frame_table *table, int counts)
 {
 	const struct statistics_opts how = {.by = GROUP_TRACEBACK};
 	struct statistics statistics;
@@ -74,7 +73,7 @@ static int profile_write(FILE *out, const struct snapshot *snapshot,
 	if (err)
 		return err;
 	fputs("{\"type\": \"sampled\", \"name\": ", out);
-	json_string(out, process->name[0] ? process->name : "all");
+	json_string(out, snapshot->meta.name[0] ? snapshot->meta.name : "all");
 	fprintf(out, ", \"unit\": \"%s\", \"startValue\": 0", counts ? "none" : "bytes");
 	entries_write(out, table, &statistics, counts);
 	statistics_free(&statistics);
@@ -92,13 +91,11 @@ static int document_write(FILE *out, const struct snapshot *snapshot,
 	      out);
 	frames_write(out, snapshot, table);
 	fputs("\"profiles\": [", out);
-	if (!snapshot->process_count)
-		err = profile_write(out, snapshot, table, &snapshot->meta, counts);
-	for (size_t i = 0; !err && i < snapshot->process_count; i++) {
+	for (size_t i = 0; !err && i < snapshot_process_count(snapshot); i++) {
 		const struct snapshot one = snapshot_of_process(snapshot, i, &first);
 
 		fputs(i ? ",\n" : "", out);
-		err = profile_write(out, &one, table, &snapshot->processes[i], counts);
+		err = profile_write(out, &one, table, counts);
 	}
 	fputs("]}\n", out);
 	return err;

@@ -295,7 +295,7 @@ static inline int snapshot_is_estimated(const struct snapshot_meta *meta)
 uint64_t snapshot_sample_bytes(const struct snapshot *snapshot, const struct snapshot_trace *trace);
 /*
  * One process as a snapshot of its own, which borrows everything but the structure itself. *first
- * is 0 for process 0 and is advanced for the next process.
+ * is 0 for process 0 and is advanced for the next process. A snapshot of one process has that one.
  */
 struct snapshot snapshot_of_process(const struct snapshot *snapshot, size_t index, size_t *first);
 
