@@ -16,6 +16,7 @@
 #include "dump/resident.h"
 #include "process/freeze.h"
 #include "process/memory.h"
+#include "process/pagemap.h"
 
 #define PAGE        4096u
 #define MAX_HEADERS 64u                               /* program headers of a file */
@@ -251,7 +252,7 @@ static int memory_copy(struct capture *capture, const struct python_runtime *run
 
 	if (err)
 		return err;
-	pagemap = resident_open(runtime->pid);
+	pagemap = pagemap_open(runtime->pid);
 	err = process_maps_read(runtime->pid, &maps);
 	if (!err)
 		err = segments_list(capture, runtime->pid, &maps);

@@ -7,15 +7,11 @@
 #define TRACER_DUMP_RESIDENT_H
 
 #include <stdint.h>
-#include <sys/types.h>
 
-#define RESIDENT_PAGE  4096u
 #define RESIDENT_PAGES 1024u /* at most, of one question */
 
-/* A descriptor, which the caller closes; -errno: the kernel does not tell. */
-int resident_open(pid_t pid);
 /*
- * exists[i]: 1 if page i of `pages` from address on is in memory or in swap. All are 1 if it cannot
+ * fd: pagemap_open()'s. exists[i]: 1 if page i of `pages` from address on is in memory or in swap. All are 1 if it cannot
  * be read.
  */
 void resident_read(int fd, uint64_t address, uint32_t pages, uint8_t exists[RESIDENT_PAGES]);

@@ -19,13 +19,13 @@
 #include <unistd.h>
 
 #include "malloc/reader.h"
+#include "process/pagemap.h"
 
 #define PAGE  4096u
 #define PIECE 1024u /* pages looked at per call */
 /* Larger maps (64 GiB) are looked at on their first page only, and so are all after 1 TiB. */
 #define MAP_PAGES_MAX (1u << 24)
 #define ALL_PAGES_MAX (1u << 28)
-#define PAGE_THERE    (1ull << 63)
 
 struct header {
 	uint64_t before, size;
@@ -100,14 +100,14 @@ static const struct glibc_range *except_at(struct scan *scan, uint64_t address)
 /* Reads the first words of the resident ones among pages; others get zeros. -ESRCH; -EPERM. */
 static int headers_read(struct scan *scan, uint64_t address, size_t pages)
 {
-	ssize_t got = pread(scan->pagemap, scan->entries, pages * 8, (off_t)(address / PAGE * 8));
+	ssize_t got = pagemap_read(scan->pagemap, address, scan->entries, pages);
 	size_t count = 0, done = 0;
 
-	if (got != (ssize_t)(pages * 8))
+	if (got != (ssize_t)pages)
 		return -ESRCH;
 	for (size_t i = 0; i < pages; i++) {
 		scan->headers[i] = (struct header){0};
-		if (!(scan->entries[i] & PAGE_THERE))
+		if (!(scan->entries[i] & PAGEMAP_PRESENT))
 			continue;
 		scan->local[count] = (struct iovec){&scan->headers[i], sizeof(scan->headers[i])};
 		scan->remote[count++] = (struct iovec){(void *)(uintptr_t)(address + i * PAGE),
@@ -173,7 +173,6 @@ int glibc_mapped_walk(struct glibc *glibc, const struct process_maps *maps,
 		      void *context)
 {
 	struct scan *scan = calloc(1, sizeof(*scan));
-	char path[48];
 	int err = 0;
 
 	if (!scan)
@@ -184,10 +183,9 @@ int glibc_mapped_walk(struct glibc *glibc, const struct process_maps *maps,
 			      .visit = visit,
 			      .context = context,
 			      .left = ALL_PAGES_MAX};
-	snprintf(path, sizeof(path), "/proc/%d/pagemap", (int)glibc->pid);
-	scan->pagemap = open(path, O_RDONLY | O_CLOEXEC);
+	scan->pagemap = pagemap_open(glibc->pid);
 	if (scan->pagemap < 0)
-		err = errno == ENOENT ? -ESRCH : errno == EACCES ? -EPERM : -errno;
+		err = scan->pagemap;
 	for (size_t i = 0; i < maps->count && !err && !scan->stop; i++) {
 		err = map_scan(scan, &maps->entries[i]);
 	}

@@ -9,12 +9,12 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "process/pagemap.h"
+
 #define PAGE        4096u
 #define LINE_PAGES  4u
 #define LINE        (PAGE * LINE_PAGES)
 #define LINES       512u /* direct-mapped */
-#define PAGE_THERE  (1ull << 63)
-#define PAGE_SWAP   (1ull << 62)
 #define ADDRESS_END (1ull << 47)
 
 enum page { PAGE_READ, PAGE_ZERO, PAGE_SWAPPED, PAGE_UNMAPPED };
@@ -36,7 +36,6 @@ struct reader {
 int reader_new(struct reader **out, pid_t pid)
 {
 	struct reader *reader = calloc(1, sizeof(*reader));
-	char path[48];
 	int err = -ENOMEM;
 
 	if (!reader)
@@ -46,10 +45,9 @@ int reader_new(struct reader **out, pid_t pid)
 	reader->memory = malloc((size_t)LINES * LINE);
 	if (!reader->memory)
 		goto out;
-	snprintf(path, sizeof(path), "/proc/%d/pagemap", (int)pid);
-	reader->pagemap = open(path, O_RDONLY | O_CLOEXEC);
+	reader->pagemap = pagemap_open(pid);
 	if (reader->pagemap < 0) {
-		err = errno == ENOENT ? -ESRCH : errno == EACCES ? -EPERM : -errno;
+		err = reader->pagemap;
 		goto out;
 	}
 	for (size_t i = 0; i < LINES; i++)
@@ -107,23 +105,23 @@ static int line_read(struct reader *reader, struct line *line, uint64_t address)
 	struct iovec local = {line->bytes, LINE};
 	struct iovec remote = {(void *)(uintptr_t)address, LINE};
 	unsigned int there = 0;
-	ssize_t got = pread(reader->pagemap, entries, sizeof(entries), (off_t)(address / PAGE * 8));
+	ssize_t got = pagemap_read(reader->pagemap, address, entries, LINE_PAGES);
 	int err = 0;
 
 	line->address = UINT64_MAX;
 	if (got < 0)
-		return -errno;
+		return (int)got;
 	if (!got)
 		return -ESRCH; /* its memory is gone */
 	for (unsigned int i = 0; i < LINE_PAGES; i++) {
-		line->pages[i] = entries[i] & PAGE_SWAP ? PAGE_SWAPPED : PAGE_READ;
-		there += (entries[i] & PAGE_THERE) != 0;
+		line->pages[i] = entries[i] & PAGEMAP_SWAPPED ? PAGE_SWAPPED : PAGE_READ;
+		there += (entries[i] & PAGEMAP_PRESENT) != 0;
 	}
 	line->address = address;
 	if (there != LINE_PAGES ||
 	    process_vm_readv(reader->pid, &local, 1, &remote, 1, 0) != LINE) {
 		for (unsigned int i = 0; i < LINE_PAGES; i++)
-			if (!(entries[i] & PAGE_THERE) && line->pages[i] == PAGE_READ) {
+			if (!(entries[i] & PAGEMAP_PRESENT) && line->pages[i] == PAGE_READ) {
 				memset(line->bytes + i * PAGE, 0, PAGE);
 				line->pages[i] = PAGE_ZERO;
 			}

@@ -10,23 +10,20 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#define PIECE         16384u     /* pages read at once */
-#define MAP_PAGES_MAX (1u << 24) /* 64 GiB */
-#define ALL_PAGES_MAX (1u << 28) /* of all maps: 1 TiB, 2 GB of pagemap */
-#define PAGE_THERE    (1ull << 63)
-#define PAGE_SWAPPED  (1ull << 62)
-#define PAGE_FILE     (1ull << 61)
-#define PAGE_OWN      (1ull << 56) /* mapped by this process only */
-#define PAGE_NUMBER   ((1ull << 55) - 1)
+#include "process/pagemap.h"
+
+#define PIECE         16384u       /* pages read at once */
+#define MAP_PAGES_MAX (1u << 24)   /* 64 GiB */
+#define ALL_PAGES_MAX (1u << 28)   /* of all maps: 1 TiB, 2 GB of pagemap */
 #define FLAG_ZERO     (1ull << 24) /* KPF_ZERO_PAGE */
 
 static int is_zero_page(int kpageflags, uint64_t entry)
 {
 	uint64_t flags;
 
-	if (entry & (PAGE_FILE | PAGE_OWN) || kpageflags < 0 || !(entry & PAGE_NUMBER))
+	if (entry & (PAGEMAP_FILE | PAGEMAP_OWN) || kpageflags < 0 || !(entry & PAGEMAP_NUMBER))
 		return 0;
-	return pread(kpageflags, &flags, sizeof(flags), (off_t)((entry & PAGE_NUMBER) * 8)) ==
+	return pread(kpageflags, &flags, sizeof(flags), (off_t)((entry & PAGEMAP_NUMBER) * 8)) ==
 		       sizeof(flags) &&
 	       flags & FLAG_ZERO;
 }
@@ -40,16 +37,16 @@ static int map_look(int pagemap, int kpageflags, struct memory_map *map, uint64_
 	*present = 0;
 	for (uint64_t first = 0; first < pages; first += PIECE) {
 		size_t count = pages - first < PIECE ? pages - first : PIECE;
-		ssize_t got = pread(pagemap, entries, count * 8,
-				    (off_t)((map->start / MEMORY_PAGE + first) * 8));
+		ssize_t got =
+			pagemap_read(pagemap, map->start + first * MEMORY_PAGE, entries, count);
 
-		if (got != (ssize_t)(count * 8))
-			return got < 0 ? -errno : -ESRCH;
+		if (got != (ssize_t)count)
+			return got < 0 ? (int)got : -ESRCH;
 		for (size_t i = 0; i < count; i++) {
 			uint64_t page = first + i, bit = 1ull << page % 64;
 
 			map->pages[page / 64] &= ~bit;
-			if ((entries[i] & (PAGE_THERE | PAGE_SWAPPED)) != PAGE_THERE ||
+			if ((entries[i] & (PAGEMAP_PRESENT | PAGEMAP_SWAPPED)) != PAGEMAP_PRESENT ||
 			    is_zero_page(kpageflags, entries[i]))
 				continue;
 			map->pages[page / 64] |= bit;

@@ -11,6 +11,7 @@
 #include "base/array.h"
 #include "base/error.h"
 #include "memory/pages.h"
+#include "process/pagemap.h"
 
 #define MAPS_MAX 65536u
 #define TRIES    4
@@ -28,7 +29,6 @@ static int file_open(pid_t pid, const char *name, FILE **out)
 
 int smaps_open(struct smaps_files *files, pid_t pid)
 {
-	char path[48];
 	int err;
 
 	*files = (struct smaps_files){.pagemap = -1, .kpageflags = -1};
@@ -37,10 +37,9 @@ int smaps_open(struct smaps_files *files, pid_t pid)
 		      ?: file_open(pid, "status", &files->status);
 	if (err)
 		return err;
-	snprintf(path, sizeof(path), "/proc/%d/pagemap", (int)pid);
-	files->pagemap = open(path, O_RDONLY | O_CLOEXEC);
+	files->pagemap = pagemap_open(pid);
 	if (files->pagemap < 0)
-		return errno == ENOENT ? -ESRCH : errno == EACCES ? -EPERM : -errno;
+		return files->pagemap;
 	files->kpageflags = open("/proc/kpageflags", O_RDONLY | O_CLOEXEC);
 	return 0;
 }
