@@ -11,8 +11,8 @@
 #define RESIDENT_PAGES 1024u /* at most, of one question */
 
 /*
- * fd: pagemap_open()'s. exists[i]: 1 if page i of `pages` from address on is in memory or in swap. All are 1 if it cannot
- * be read.
+ * fd: pagemap_open()'s. exists[i]: 1 if page i of `pages` from address on is in memory or in swap.
+ * All are 1 if it cannot be read.
  */
 void resident_read(int fd, uint64_t address, uint32_t pages, uint8_t exists[RESIDENT_PAGES]);
 
