@@ -47,9 +47,7 @@ def tops(tracer, snapshot, *options):
 
 def exported(tracer, snapshot, tmp_path, kind, *options):
     out = tmp_path / ("out." + kind)
-    subprocess.run(
-        [tracer, "export", snapshot, "--format", kind, "-o", out, *options], check=True
-    )
+    subprocess.run([tracer, "export", snapshot, "--format", kind, "-o", out, *options], check=True)
     return out
 
 
@@ -105,9 +103,7 @@ def test_cxx(tracer, traced_command, tmp_path):
     again = exported(tracer, snapshot, tmp_path, "pprof")
     assert tops(tracer, again, "--no-skip", "--full-names") == whole
     out = tmp_path / "filtered.pb.gz"
-    subprocess.run(
-        [tracer, "filter", snapshot, "--exclude", "*/libstdc++*", "-o", out], check=True
-    )
+    subprocess.run([tracer, "filter", snapshot, "--exclude", "*/libstdc++*", "-o", out], check=True)
     assert tops(tracer, out)["add_order"] == shown["add_order"]
     assert set(tops(tracer, out, "--no-skip", "--full-names")) <= set(whole)
 

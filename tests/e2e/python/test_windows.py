@@ -160,9 +160,7 @@ def test_clear(tracer, tmp_path, any_python):
             target.step()
             after = target.expect()
             report = run.finish()
-    check(
-        report, {mark: (size - before[mark][0], 0) for mark, (size, _) in after.items()}
-    )
+    check(report, {mark: (size - before[mark][0], 0) for mark, (size, _) in after.items()})
 
 
 def test_killed(tracer, tmp_path, any_python):
