@@ -22,6 +22,11 @@
 /* the word after the type: the length; of a long, its size and sign */
 #define LENGTH_AT 16u
 #define DIGIT_AT  24u
+/* where an object has content that never changes, in all versions */
+#define TUPLE_ITEMS_AT 24u
+#define BYTES_AT       32u
+#define TEXT_AT        72u /* before that is what a str caches */
+#define FIXED_BYTES    32u
 
 struct heap_kinds {
 	struct object_types objects;
@@ -75,12 +80,30 @@ static uint32_t print_of(const struct heap_type *type, const uint8_t *object, ui
 	return fold(length ^ (uint64_t)digit << 32);
 }
 
-static struct event_census_kind kind_of(struct heap_kinds *kinds, const uint8_t *content,
-					uint32_t bytes)
+/* Adds content that is not in print_of(). */
+static uint32_t fixed_print(const struct heap_type *type, const uint8_t *object, uint32_t bytes,
+			    uint32_t print)
+{
+	uint32_t at = type->flags & FLAG_TUPLE   ? TUPLE_ITEMS_AT
+		      : type->flags & FLAG_BYTES ? BYTES_AT
+						 : TEXT_AT;
+	uint64_t words[FIXED_BYTES / sizeof(uint64_t)], hash = print;
+
+	if (!(type->flags & (FLAG_TUPLE | FLAG_BYTES | FLAG_UNICODE)) || bytes < at + FIXED_BYTES)
+		return print;
+	memcpy(words, object + at, sizeof(words));
+	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+		hash = hash_u64(hash ^ words[i]);
+	return fold(hash);
+}
+
+struct event_census_kind heap_kinds_of(struct heap_kinds *kinds, const uint8_t *content,
+				       uint32_t bytes, int fixed)
 {
 	uint32_t before = object_hooks_before(content, bytes), at;
 	int found = object_types_find(&kinds->objects, content + before, bytes - before, 0);
 	const struct heap_type *type;
+	uint32_t print;
 
 	if (found < 0) {
 		found = object_types_find(&kinds->objects, content + before, bytes - before, 1);
@@ -89,9 +112,10 @@ static struct event_census_kind kind_of(struct heap_kinds *kinds, const uint8_t 
 	}
 	type = &kinds->types.types[found];
 	at = before + object_types_offset(&kinds->objects, type->flags);
-	return (struct event_census_kind){
-		.kind = fold(type->address),
-		.print = at < bytes ? print_of(type, content + at, bytes - at) : 0};
+	print = at < bytes ? print_of(type, content + at, bytes - at) : 0;
+	if (fixed && at < bytes)
+		print = fixed_print(type, content + at, bytes - at, print);
+	return (struct event_census_kind){.kind = fold(type->address), .print = print};
 }
 
 void heap_kinds_record(struct heap_kinds *kinds, const struct heap_pool *pool, uint64_t id,
@@ -109,8 +133,8 @@ void heap_kinds_record(struct heap_kinds *kinds, const struct heap_pool *pool, u
 	for (uint32_t i = 0; i < count; i++)
 		if (!pool->free[i])
 			out->kinds[i] =
-				kind_of(kinds, pool->content + (size_t)i * pool->block_bytes,
-					pool->block_bytes);
+				heap_kinds_of(kinds, pool->content + (size_t)i * pool->block_bytes,
+					      pool->block_bytes, 0);
 }
 
 struct reading {

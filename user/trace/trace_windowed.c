@@ -3,6 +3,10 @@
  * Snapshots of a process that was traced in windows: what was seen of the blocks of pymalloc's
  * pools becomes the input of the estimator (snapshot/calibrate.h), with the heap's own counts as
  * totals.
+ *
+ * Large blocks, if they are traced in windows, too, have strata of their own. Of those that Python
+ * asked its object allocator for, the interpreter's count gives a lower bound of the new ones: it
+ * is exact as long as no older one is freed. Of PyMem_Raw*'s blocks nothing gives the number.
  */
 #include "trace/trace_windowed.h"
 
@@ -13,10 +17,21 @@
 #include "snapshot/calibrate.h"
 #include "snapshot/windowed.h"
 
+/* The first strata, before those of the heap's walk. */
+enum large {
+	LARGE_CERTAIN, /* seen before large blocks were traced in windows: they are all */
+	LARGE_OBJECT,
+	LARGE_RAW,
+	LARGE_STRATA
+};
+#define LARGE_TYPE(stratum)  (1ull << 32 | (stratum))
+#define LARGE_CLASS(stratum) (1u << 16 | (stratum)) /* no size class of pools */
+
 /* A block that was seen, and is alive. */
 struct seen {
 	uint32_t stack, window, kind, class_bytes;
 	uint32_t flags; /* SNAPSHOT_* */
+	uint32_t large; /* enum large; LARGE_STRATA: it is in a pool */
 	uint64_t bytes;
 };
 
@@ -39,6 +54,15 @@ static uint32_t class_of(const struct block *block)
 			  EVENT_BLOCK_STEP * EVENT_BLOCK_STEP);
 }
 
+static uint32_t large_of(const struct sighting *sighting, const struct block *block)
+{
+	if (!(sighting->flags & SIGHTING_LARGE))
+		return LARGE_STRATA;
+	if (sighting->flags & SIGHTING_CERTAIN)
+		return LARGE_CERTAIN;
+	return block->large ? LARGE_OBJECT : LARGE_RAW;
+}
+
 static void seen_collect(struct job *job)
 {
 	const struct sightings *sightings = &job->process->windows.sightings;
@@ -49,7 +73,8 @@ static void seen_collect(struct job *job)
 		const struct block *block = state_window_block(job->process, sighting);
 
 		/* Without memory for its traceback the snapshot has no row for it. */
-		if (!block || !sighting->kind || job->tracebacks[block->stack] == UINT32_MAX)
+		if (!block || job->tracebacks[block->stack] == UINT32_MAX ||
+		    !(sighting->kind || sighting->flags & SIGHTING_CERTAIN))
 			continue;
 		job->seen[job->seen_count++] = (struct seen){
 			.stack = block->stack,
@@ -58,6 +83,7 @@ static void seen_collect(struct job *job)
 			.class_bytes = class_of(block),
 			.flags = (block->rounded ? SNAPSHOT_ROUNDED : 0) |
 				 (block->inherited ? SNAPSHOT_INHERITED : 0),
+			.large = large_of(sighting, block),
 			.bytes = block->bytes,
 		};
 	}
@@ -74,6 +100,8 @@ static int seen_compare(const void *a, const void *b)
 		return x->bytes < y->bytes ? -1 : 1;
 	if (x->flags != y->flags)
 		return x->flags < y->flags ? -1 : 1;
+	if (x->large != y->large)
+		return x->large < y->large ? -1 : 1;
 	if (x->kind != y->kind)
 		return x->kind < y->kind ? -1 : 1;
 	return (x->window > y->window) - (x->window < y->window);
@@ -84,14 +112,54 @@ static int is_same_row(const struct seen *a, const struct seen *b)
 	return a->stack == b->stack && a->bytes == b->bytes && a->flags == b->flags;
 }
 
+/* The new blocks that the interpreter has counted, without those that are known one by one. */
+static uint64_t large_least(const struct job *job)
+{
+	const struct trace_process *info = &job->process->info;
+	uint64_t certain = 0;
+
+	/* 3.8 does not count each of them. */
+	if (!info->coverage.time_ns || info->python_version >> 16 == 0x0308)
+		return 0;
+	for (size_t i = 0; i < job->seen_count; i++)
+		certain += job->seen[i].large == LARGE_CERTAIN;
+	return info->coverage.large_new > certain ? info->coverage.large_new - certain : 0;
+}
+
+static void large_fill(struct job *job)
+{
+	uint64_t counts[LARGE_STRATA] = {0}, bytes[LARGE_STRATA] = {0};
+
+	for (size_t i = 0; i < job->seen_count; i++)
+		if (job->seen[i].large < LARGE_STRATA) {
+			counts[job->seen[i].large]++;
+			bytes[job->seen[i].large] += job->seen[i].bytes;
+		}
+	for (uint32_t i = 0; i < LARGE_STRATA; i++) {
+		uint64_t blocks = i == LARGE_CERTAIN  ? counts[i]
+				  : i == LARGE_OBJECT ? large_least(job)
+						      : 0;
+		double mean = counts[i] ? (double)bytes[i] / (double)counts[i] : 0;
+
+		job->strata[i] = (struct calibrate_stratum){
+			.type = LARGE_TYPE(i),
+			.class_bytes = LARGE_CLASS(i),
+			.new_blocks = blocks,
+			.new_bytes = (uint64_t)(mean * (double)blocks),
+			.least = i != LARGE_CERTAIN,
+		};
+	}
+}
+
 static void strata_fill(struct job *job)
 {
 	const struct kind_counts *heap = &job->process->windows.heap;
 
+	large_fill(job);
 	for (size_t i = 0; i < heap->count; i++) {
 		const struct kind_count *count = &heap->items[i];
 
-		job->strata[i] = (struct calibrate_stratum){
+		job->strata[LARGE_STRATA + i] = (struct calibrate_stratum){
 			.type = count->kind == EVENT_KIND_OTHER ? 0 : count->kind,
 			.class_bytes = count->bytes,
 			.new_blocks = count->live - count->old,
@@ -100,7 +168,7 @@ static void strata_fill(struct job *job)
 			.old_bytes = count->old * count->bytes,
 		};
 	}
-	job->stratum_count = heap->count;
+	job->stratum_count = LARGE_STRATA + heap->count;
 }
 
 /*
@@ -111,11 +179,14 @@ static uint32_t stratum_of(struct job *job, const struct seen *seen)
 {
 	const struct kind_counts *heap = &job->process->windows.heap;
 	uint32_t found = id_map_find(&heap->index, (uint64_t)seen->kind << 32 | seen->class_bytes);
-	struct calibrate_stratum *last =
-		job->stratum_count > heap->count ? &job->strata[job->stratum_count - 1] : NULL;
+	struct calibrate_stratum *last = job->stratum_count > LARGE_STRATA + heap->count
+						 ? &job->strata[job->stratum_count - 1]
+						 : NULL;
 
+	if (seen->large < LARGE_STRATA)
+		return seen->large;
 	if (found != ID_MAP_NONE)
-		return found;
+		return LARGE_STRATA + found;
 	if (!last || last->type != seen->kind || last->class_bytes != seen->class_bytes)
 		job->strata[job->stratum_count++] = (struct calibrate_stratum){
 			.type = seen->kind, .class_bytes = seen->class_bytes};
@@ -172,7 +243,9 @@ static void sightings_fill(struct job *job)
 			.window = seen->window,
 			.row = (uint32_t)(job->row_count - 1),
 			.alive = 1,
-			.inclusion = inclusion(&job->windows[seen->window]),
+			.inclusion = seen->large == LARGE_CERTAIN
+					     ? 1
+					     : inclusion(&job->windows[seen->window]),
 		};
 	}
 }
@@ -213,7 +286,7 @@ int trace_windowed_add(const struct process_state *process, const uint32_t *trac
 	job.seen = calloc(most, sizeof(*job.seen));
 	job.rows = calloc(most, sizeof(*job.rows));
 	job.sightings = calloc(most, sizeof(*job.sightings));
-	job.strata = calloc(most + windows->heap.count, sizeof(*job.strata));
+	job.strata = calloc(most + LARGE_STRATA + windows->heap.count, sizeof(*job.strata));
 	job.windows = calloc(windows->count + 1, sizeof(*job.windows));
 	if (job.seen && job.rows && job.sightings && job.strata && job.windows)
 		err = job_run(&job, builder);
