@@ -78,9 +78,9 @@ static __always_inline void producer_leave(struct thread_state *thread, const st
 }
 
 /*
- * Goes to where the stack of a sampled block begins: to the code that has called the producer's. If not
- * all of the producer's frames can be walked, it begins with the last one. Where the first of them
- * has no frame pointer, the others are taken to have none either.
+ * Goes to where the stack of a sampled block begins: to the code that has called the producer's. If
+ * not all of the producer's frames can be walked, it begins with the last one. Where the first of
+ * them has no frame pointer, the others are taken to have none either.
  */
 __noinline int producer_skip(struct thread_state *thread, const struct abi_usdt *spec)
 {

@@ -5,8 +5,8 @@
  * once and not in each of them, which is most of the time that loading takes.
  *
  * Only programs of one attach type may continue with each other, so a session's has a walk of its
- * own. (The others must not be sessions: where a session's program does not run, because the process
- * is another one, the kernel replaces what it takes for a return address.)
+ * own. (The others must not be sessions: where a session's program does not run, because the
+ * process is another one, the kernel replaces what it takes for a return address.)
  */
 #ifndef TRACER_BPF_WALK_H
 #define TRACER_BPF_WALK_H
