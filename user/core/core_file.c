@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Model (fs/binfmt_elf.c). Each map is a PT_LOAD segment, whose file part is the memory that was
- * dumped: all of a map, none of it, or the first page of a file's. Notes have the rest: NT_FILE the
- * maps' files, NT_PRPSINFO the process's id and name, NT_AUXV where its executable and its stack
- * are.
+ * dumped: all of a map, none of it, or the first page of a file's. gdb leaves out segments of which
+ * it would write nothing. Notes have the rest: NT_FILE the maps of files, NT_PRPSINFO the process's
+ * id and name, NT_AUXV where its executable and its stack are.
  */
 #include "core/core_file.h"
 
@@ -21,6 +21,7 @@
 #define PAGE      4096u
 #define MAX_MAPS  (1u << 16)
 #define MAX_NOTES (64u << 20) /* bytes */
+#define FILE_MAPS 64u         /* between two maps of a file */
 
 static int corrupt(const char *what)
 {
@@ -44,34 +45,61 @@ static int header_check(int fd, uint64_t file_bytes)
 	return 0;
 }
 
-static int map_add(struct core_file *core, const GElf_Phdr *segment, uint64_t file_bytes)
+int core_map_add(struct core_file *core, const struct process_map *map,
+		 const struct core_content *content)
 {
-	struct process_map *map = &core->maps.entries[core->maps.count];
-	struct core_content *content = &core->contents[core->maps.count];
+	size_t count = core->maps.count;
+	struct process_map *entries;
+	struct core_content *contents;
+	char *path = strdup(map->path);
+
+	if (count == MAX_MAPS) {
+		free(path);
+		return corrupt("it has too many maps");
+	}
+	if (count == core->capacity) {
+		size_t capacity = count ? 2 * count : 64;
+
+		entries = realloc(core->maps.entries, capacity * sizeof(*entries));
+		core->maps.entries = entries ? entries : core->maps.entries;
+		contents = realloc(core->contents, capacity * sizeof(*contents));
+		core->contents = contents ? contents : core->contents;
+		core->capacity = entries && contents ? capacity : core->capacity;
+	}
+	if (!path || count == core->capacity) {
+		free(path);
+		return -ENOMEM;
+	}
+	core->maps.entries[count] = *map;
+	core->maps.entries[count].path = path;
+	core->contents[count] = *content;
+	core->maps.count++;
+	return 0;
+}
+
+static int segment_add(struct core_file *core, const GElf_Phdr *segment, uint64_t file_bytes)
+{
 	uint64_t end = segment->p_vaddr + segment->p_memsz;
+	struct process_map map = {.start = segment->p_vaddr,
+				  .end = end,
+				  .executable = (segment->p_flags & PF_X) != 0,
+				  .readable = (segment->p_flags & PF_R) != 0,
+				  .writable = (segment->p_flags & PF_W) != 0,
+				  .path = ""};
+	struct core_content content = {segment->p_offset, segment->p_filesz, segment->p_filesz, 0};
 
 	if (!segment->p_memsz)
 		return 0;
 	if (end < segment->p_vaddr || segment->p_vaddr % PAGE || end % PAGE ||
 	    segment->p_filesz > segment->p_memsz ||
-	    (core->maps.count && segment->p_vaddr < map[-1].end))
+	    (core->maps.count && segment->p_vaddr < core->maps.entries[core->maps.count - 1].end))
 		return corrupt("its segments overlap, or are out of order");
-	*map = (struct process_map){.start = segment->p_vaddr,
-				    .end = end,
-				    .executable = (segment->p_flags & PF_X) != 0,
-				    .readable = (segment->p_flags & PF_R) != 0,
-				    .writable = (segment->p_flags & PF_W) != 0};
-	*content = (struct core_content){segment->p_offset, segment->p_filesz, segment->p_filesz};
 	if (segment->p_offset > file_bytes)
-		content->stored = 0;
-	else if (content->stored > file_bytes - segment->p_offset)
-		content->stored = file_bytes - segment->p_offset;
-	core->bytes_cut += content->meant - content->stored;
-	map->path = strdup("");
-	if (!map->path)
-		return -ENOMEM;
-	core->maps.count++;
-	return 0;
+		content.stored = 0;
+	else if (content.stored > file_bytes - segment->p_offset)
+		content.stored = file_bytes - segment->p_offset;
+	core->bytes_cut += content.meant - content.stored;
+	return core_map_add(core, &map, &content);
 }
 
 static int notes_load(struct core_file *core, Elf *elf, const GElf_Phdr *segment,
@@ -99,10 +127,79 @@ static int segments_load(struct core_file *core, Elf *elf, size_t count, uint32_
 		if (!gelf_getphdr(elf, (int)i, &segment))
 			return corrupt(elf_errmsg(-1));
 		if (segment.p_type == type)
-			err = type == PT_LOAD ? map_add(core, &segment, file_bytes)
+			err = type == PT_LOAD ? segment_add(core, &segment, file_bytes)
 					      : notes_load(core, elf, &segment, file_bytes);
 	}
 	return err;
+}
+
+struct mapped {
+	struct process_map map;
+	struct core_content content;
+};
+
+static int mapped_compare(const void *a, const void *b)
+{
+	const struct mapped *x = a, *y = b;
+
+	return x->map.start < y->map.start ? -1 : x->map.start > y->map.start;
+}
+
+/* Maps that only the notes have are behind the others. */
+static int maps_sort(struct core_file *core)
+{
+	struct process_map *entries = core->maps.entries;
+	struct mapped *sorted = calloc(core->maps.count + 1, sizeof(*sorted));
+
+	if (!sorted)
+		return -ENOMEM;
+	for (size_t i = 0; i < core->maps.count; i++)
+		sorted[i] = (struct mapped){entries[i], core->contents[i]};
+	qsort(sorted, core->maps.count, sizeof(*sorted), mapped_compare);
+	for (size_t i = 0; i < core->maps.count; i++) {
+		entries[i] = sorted[i].map;
+		core->contents[i] = sorted[i].content;
+	}
+	free(sorted);
+	for (size_t i = 1; i < core->maps.count; i++)
+		if (entries[i - 1].end > entries[i].start || entries[i].start % PAGE ||
+		    entries[i].end % PAGE)
+			return corrupt("its maps overlap");
+	return 0;
+}
+
+/* Maps with one path are one file's, if they are near each other. */
+static void files_number(struct core_file *core)
+{
+	struct process_map *entries = core->maps.entries;
+	uint64_t last = 0;
+
+	for (size_t i = 0; i < core->maps.count; i++) {
+		if (!entries[i].path[0])
+			continue;
+		for (size_t j = i; j-- && i - j <= FILE_MAPS && !entries[i].inode;)
+			if (!strcmp(entries[j].path, entries[i].path))
+				entries[i].inode = entries[j].inode;
+		if (!entries[i].inode)
+			entries[i].inode = ++last;
+	}
+}
+
+/* The kernel has put random bytes on the first thread's stack. */
+static int stack_name(struct core_file *core)
+{
+	size_t number = core_map_find(core, core->random);
+	struct process_map *map = &core->maps.entries[number];
+	char *name;
+
+	if (number == core->maps.count || map->path[0])
+		return 0;
+	name = strdup("[stack]");
+	if (!name)
+		return -ENOMEM;
+	free(map->path);
+	map->path = name;
+	return 0;
 }
 
 static int elf_load(struct core_file *core, Elf *elf, uint64_t file_bytes)
@@ -114,13 +211,16 @@ static int elf_load(struct core_file *core, Elf *elf, uint64_t file_bytes)
 		return corrupt(elf_errmsg(-1));
 	if (!count || count > MAX_MAPS)
 		return corrupt("its number of segments is impossible");
-	core->maps.entries = calloc(count, sizeof(*core->maps.entries));
-	core->contents = calloc(count, sizeof(*core->contents));
-	if (!core->maps.entries || !core->contents)
-		return -ENOMEM;
 	err = segments_load(core, elf, count, PT_LOAD, file_bytes);
-	core->executable = core->maps.count;
-	return err ?: segments_load(core, elf, count, PT_NOTE, file_bytes);
+	if (!err)
+		err = segments_load(core, elf, count, PT_NOTE, file_bytes);
+	if (!err)
+		err = maps_sort(core);
+	if (err)
+		return err;
+	files_number(core);
+	core->executable = core_map_find(core, core->entry);
+	return stack_name(core);
 }
 
 int core_open_fd(struct core_file *out, int fd, const char *sysroot)

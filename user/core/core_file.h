@@ -19,6 +19,7 @@ struct core_content {
 	uint64_t at;     /* position in the core */
 	uint64_t stored; /* bytes from the map's start on that are there */
 	uint64_t meant;  /* that should be there: more if the core was cut short */
+	int guessed;     /* 1: only the list of files has it, which does not say what is code */
 };
 
 struct core_file {
@@ -27,7 +28,7 @@ struct core_file {
 	/* in order; each path of a file has an inode number of its own, from 1 on */
 	struct process_maps maps;
 	struct core_content *contents; /* by map */
-	size_t executable;             /* number of the map; maps.count: not known */
+	size_t executable;             /* a map of it; maps.count: not known */
 	uint64_t bytes_cut;            /* meant and not stored, of all maps */
 	uint32_t pid;                  /* 0: not known */
 	char name[CORE_NAME];          /* of the process; "" */
@@ -35,6 +36,8 @@ struct core_file {
 	char *absent;
 	int absent_err;
 	/* private */
+	size_t capacity;
+	uint64_t entry, random; /* addresses in the executable and on the stack; 0: not known */
 	char *sysroot;
 	const struct process_map *last; /* whose file is open as last_fd */
 	int last_fd;

@@ -8,13 +8,13 @@
 
 #include "base/error.h"
 #include "base/regular.h"
-#include "core/core_file.h"
+#include "core/core_notes.h"
 
 #define PAGE 4096u
 
-size_t core_map_find(const struct core_file *core, uint64_t address)
+size_t core_map_among(const struct core_file *core, size_t count, uint64_t address)
 {
-	size_t low = 0, high = core->maps.count;
+	size_t low = 0, high = count;
 
 	while (low < high) {
 		size_t middle = low + (high - low) / 2;
@@ -24,8 +24,12 @@ size_t core_map_find(const struct core_file *core, uint64_t address)
 		else
 			high = middle;
 	}
-	return low < core->maps.count && core->maps.entries[low].start <= address ? low
-										  : core->maps.count;
+	return low < count && core->maps.entries[low].start <= address ? low : count;
+}
+
+size_t core_map_find(const struct core_file *core, uint64_t address)
+{
+	return core_map_among(core, core->maps.count, address);
 }
 
 /* Reads exactly bytes. 0, -EFAULT. */
@@ -105,8 +109,7 @@ int core_map_open(struct core_file *core, const struct process_map *map)
 		core->absent = strdup(map->path);
 		core->absent_err = fd;
 	}
-	return error_set(fd, fd == -ESTALE ? "%s is another file now"
-					   : "%s cannot be opened",
+	return error_set(fd, fd == -ESTALE ? "%s is another file now" : "%s cannot be opened",
 			 map->path);
 }
 

@@ -11,7 +11,6 @@
 #include "elf/elf_reader.h"
 
 #define ENTRY_BYTES 24u /* of a map in NT_FILE: its start, end, and page of the file */
-#define STACK       "[stack]"
 
 static int map_name(struct process_map *map, const char *path)
 {
@@ -24,14 +23,20 @@ static int map_name(struct process_map *map, const char *path)
 	return 0;
 }
 
-/* Files are recognised by their paths: those of the maps nearby are the same file's, if any. */
-static uint64_t inode_of(const struct core_file *core, size_t map, uint64_t *last)
+/* Names the map at start, or adds it: gdb writes none for what is in a file alone. */
+static int file_take(struct core_file *core, size_t known, const struct process_map *file)
 {
-	for (size_t i = map, steps = 0; i-- && steps < 64; steps++)
-		if (core->maps.entries[i].inode &&
-		    !strcmp(core->maps.entries[i].path, core->maps.entries[map].path))
-			return core->maps.entries[i].inode;
-	return ++*last;
+	size_t number = core_map_among(core, known, file->start);
+	struct process_map *map = &core->maps.entries[number];
+
+	if (file->path[0] != '/' || file->start >= file->end)
+		return 0;
+	if (number == known)
+		return core_map_add(core, file, &(struct core_content){.guessed = 1});
+	if (map->start != file->start)
+		return 0;
+	map->offset = file->offset;
+	return map_name(map, file->path);
 }
 
 /*
@@ -41,51 +46,41 @@ static uint64_t inode_of(const struct core_file *core, size_t map, uint64_t *las
 static int files_read(struct core_file *core, const uint8_t *bytes, size_t size)
 {
 	struct elf_reader reader = {.bytes = bytes, .end = size};
-	uint64_t count = elf_take(&reader, 8), page = elf_take(&reader, 8), last = 0;
-	const char *path, *end = (const char *)bytes + size;
+	uint64_t count = elf_take(&reader, 8), page = elf_take(&reader, 8);
+	char *path, *end = (char *)bytes + size;
+	size_t known = core->maps.count, length;
+	int err = 0;
 
 	if (reader.failed || count > (size - reader.at) / ENTRY_BYTES)
 		return error_set(-EINVAL, "a corrupt core file: its list of files ends beyond it");
-	path = (const char *)bytes + reader.at + count * ENTRY_BYTES;
-	for (uint64_t i = 0; i < count; i++) {
-		uint64_t start = elf_take(&reader, 8), offset;
-		size_t number = core_map_find(core, start), length = strnlen(path, (size_t)(end - path));
-		struct process_map *map = &core->maps.entries[number];
+	path = (char *)bytes + reader.at + count * ENTRY_BYTES;
+	for (uint64_t i = 0; i < count && !err; i++, path += length + 1) {
+		struct process_map file = {.path = path, .readable = 1, .executable = 1};
 
-		elf_take(&reader, 8); /* its end */
-		offset = elf_take(&reader, 8);
+		file.start = elf_take(&reader, 8);
+		file.end = elf_take(&reader, 8);
+		length = strnlen(path, (size_t)(end - path));
 		if (length == (size_t)(end - path))
 			return error_set(-EINVAL,
 					 "a corrupt core file: the path of a file has no end");
-		if (number < core->maps.count && map->start == start && path[0] == '/' &&
-		    !__builtin_mul_overflow(offset, page, &map->offset)) {
-			if (map_name(map, path))
-				return -ENOMEM;
-			map->inode = inode_of(core, number, &last);
-		}
-		path += length + 1;
+		if (!__builtin_mul_overflow(elf_take(&reader, 8), page, &file.offset))
+			err = file_take(core, known, &file);
 	}
-	return 0;
+	return err;
 }
 
-static int aux_read(struct core_file *core, const uint8_t *bytes, size_t size)
+static void aux_read(struct core_file *core, const uint8_t *bytes, size_t size)
 {
 	struct elf_reader reader = {.bytes = bytes, .end = size};
 
 	while (reader.end - reader.at >= 16) {
 		uint64_t type = elf_take(&reader, 8), value = elf_take(&reader, 8);
-		size_t map = core_map_find(core, value);
 
-		if (map == core->maps.count)
-			continue;
 		if (type == AT_ENTRY)
-			core->executable = map;
-		/* Random bytes that the kernel has put on the first thread's stack. */
-		else if (type == AT_RANDOM && !core->maps.entries[map].path[0] &&
-			 map_name(&core->maps.entries[map], STACK))
-			return -ENOMEM;
+			core->entry = value;
+		else if (type == AT_RANDOM)
+			core->random = value;
 	}
-	return 0;
 }
 
 static void process_read(struct core_file *core, const uint8_t *bytes, size_t size)
@@ -114,7 +109,7 @@ int core_notes_read(struct core_file *core, Elf_Data *notes)
 		if (note.n_type == NT_FILE)
 			err = files_read(core, bytes, note.n_descsz);
 		else if (note.n_type == NT_AUXV)
-			err = aux_read(core, bytes, note.n_descsz);
+			aux_read(core, bytes, note.n_descsz);
 		else if (note.n_type == NT_PRPSINFO)
 			process_read(core, bytes, note.n_descsz);
 	}

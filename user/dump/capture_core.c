@@ -28,12 +28,18 @@ static int open_map(void *context, const struct process_map *map)
 	return core_map_open(context, map);
 }
 
-/* Memory that was never used is in no core, and reads as nothing. */
-static void unused_leave_out(struct core_file *core)
+/*
+ * Memory that was never used is in no core, and reads as nothing. What may be code may as well be
+ * constants.
+ */
+static void maps_settle(struct core_file *core)
 {
-	for (size_t i = 0; i < core->maps.count; i++)
+	for (size_t i = 0; i < core->maps.count; i++) {
 		if (!core->maps.entries[i].inode && !core->contents[i].meant)
 			core->maps.entries[i].readable = 0;
+		if (core->contents[i].guessed)
+			core->maps.entries[i].executable = 0;
+	}
 }
 
 static uint64_t stored_bytes(const struct core_file *core)
@@ -112,6 +118,7 @@ static int runtime_capture(struct capture *capture, struct core_file *core,
 {
 	int err = capture_describe(&capture->image, runtime);
 
+	maps_settle(core);
 	if (!err)
 		err = capture_segments(capture, &core->maps, &runtime->copy->memory);
 	if (!err)
@@ -163,7 +170,6 @@ static int core_capture(struct capture *capture, struct core_file *core, uint64_
 	capture->heads = calloc(HEAP_INTERPRETERS, sizeof(*capture->heads));
 	if (!capture->heads)
 		return -ENOMEM;
-	unused_leave_out(core);
 	err = python_copy_find(&copy, &runtime);
 	if (!err)
 		err = runtime_capture(capture, core, &runtime, most);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Copies the memory of a Python process out of its core file: capture_take() without the process. */
+/* Copies the memory of a Python process from its core file: capture_take() without the process. */
 #ifndef TRACER_DUMP_CAPTURE_CORE_H
 #define TRACER_DUMP_CAPTURE_CORE_H
 

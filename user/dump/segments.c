@@ -57,7 +57,7 @@ static uint64_t file_end(const struct memory_reader *memory, const struct proces
 	    memcmp(file.e_ident, ELFMAG, SELFMAG) || file.e_phnum > MAX_HEADERS ||
 	    file.e_phentsize != sizeof(headers[0]) ||
 	    memory->read(memory->context, maps->entries[first].start + file.e_phoff, headers,
-			file.e_phnum * sizeof(headers[0])))
+			 file.e_phnum * sizeof(headers[0])))
 		return 0;
 	for (unsigned int j = 0; j < file.e_phnum; j++)
 		if (headers[j].p_type == PT_LOAD && headers[j].p_vaddr + headers[j].p_memsz > end)
@@ -153,7 +153,7 @@ int capture_describe(struct image *image, const struct python_runtime *runtime)
 	image->offsets = *runtime->offsets;
 	image->version_hex = runtime->version_hex;
 	data_find(image, runtime);
-	return runtime_read_u64(runtime, runtime->target.runtime +
-				       runtime->offsets->abi.runtime_interpreters_head,
-			       &image->interpreters);
+	return runtime_read_u64(
+		runtime, runtime->target.runtime + runtime->offsets->abi.runtime_interpreters_head,
+		&image->interpreters);
 }

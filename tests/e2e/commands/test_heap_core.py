@@ -4,6 +4,7 @@ import os
 import resource
 import shutil
 import signal
+import subprocess
 
 import pytest
 
@@ -11,7 +12,6 @@ from harness import Target, environment, error_line
 from test_heap_graph import ask, check_proof
 
 COUNT = 2000
-FILTER_ALL = "0x7f"  # coredump_filter: the contents of mapped files, too
 
 
 def core_of(target, folder):
@@ -64,6 +64,21 @@ def test_core(dumping, run_tracer, python, tmp_path):
     kept = ask(run_tracer, "--by", "root", "--core", core, "-o", dump)
     os.unlink(core)
     assert ask(run_tracer, "--by", "root", dump) == kept
+
+
+def test_gcore(start, run_tracer, any_python, tmp_path):
+    """A core of a process that runs on, by gdb: it has no segments of what is in files alone."""
+    if not shutil.which("gcore"):
+        pytest.skip("no gcore (Debian: gdb)")
+    target = start(any_python, "graph_builtins.py", COUNT)
+    target.wait_reading()
+    command = ["gcore", "-o", str(tmp_path / "core"), str(target.pid)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    live = ask(run_tracer, "--retained", "--top", 0, "-p", target.pid)
+    core = ask(run_tracer, "--retained", "--top", 0, "--core", "%s/core.%d" % (tmp_path, target.pid))
+    check_proof(core)
+    assert core["total"] == live["total"] and core["references"] == live["references"]
 
 
 def test_core_files(dumping, run_tracer, any_python, tmp_path):

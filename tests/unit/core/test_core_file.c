@@ -217,6 +217,28 @@ static void short_cores_have_what_is_left(void **state)
 	assert_int_equal(bytes_open(&file, &core, 0, NULL), -EINVAL);
 }
 
+/* gdb writes no segment for what is in a file alone: the list of files has it. */
+static void maps_that_only_the_notes_have_are_added(void **state)
+{
+	struct core_image core;
+	struct core_file file;
+
+	(void)state;
+	core_fill(&core, "/usr/bin/shop");
+	core.segments[2].p_type = PT_NULL;
+	assert_int_equal(bytes_open(&file, &core, CORE_BYTES, NULL), 0);
+	assert_int_equal(file.maps.count, 4);
+	assert_int_equal(file.maps.entries[1].start, BASE + PAGE);
+	assert_int_equal(file.maps.entries[1].offset, PAGE);
+	assert_int_equal(file.maps.entries[1].inode, 1);
+	assert_int_equal(file.contents[1].guessed, 1);
+	assert_int_equal(file.contents[2].stored, PAGE);
+	assert_int_equal(file.executable, 1);
+	core_close(&file);
+	core.files.maps[1][1] = BASE + 2 * PAGE + 1;
+	refused(&core, "overlap");
+}
+
 static void segments_that_lie_are_refused(void **state)
 {
 	struct core_image core;
@@ -285,6 +307,7 @@ int main(void)
 		cmocka_unit_test(maps_and_notes_are_read),
 		cmocka_unit_test(memory_comes_from_the_core_and_the_file),
 		cmocka_unit_test(short_cores_have_what_is_left),
+		cmocka_unit_test(maps_that_only_the_notes_have_are_added),
 		cmocka_unit_test(segments_that_lie_are_refused),
 		cmocka_unit_test(notes_that_lie_are_refused),
 	};
