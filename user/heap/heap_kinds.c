@@ -23,8 +23,8 @@
 #define LENGTH_AT 16u
 #define DIGIT_AT  24u
 /*
- * Content that never changes. Behind the length of bytes, and of a tuple since 3.14, there is a hash
- * that is computed when asked for; behind that of a str the state, of which the bits of the kind
+ * Content that never changes. Behind the length of bytes, and of a tuple since 3.14, there is a
+ * hash that is computed when asked for; behind that of a str the state, of which the bits of the kind
  * are final, and in longer ones texts that are computed when asked for.
  */
 #define CONTENT_AT     32u
