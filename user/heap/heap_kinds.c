@@ -24,8 +24,8 @@
 #define DIGIT_AT  24u
 /*
  * Content that never changes. Behind the length of bytes, and of a tuple since 3.14, there is a
- * hash that is computed when asked for; behind that of a str the state, of which the bits of the kind
- * are final, and in longer ones texts that are computed when asked for.
+ * hash that is computed when asked for. Behind that of a str is the state, of which the bits of
+ * the kind are final, and in longer ones texts that are computed when asked for.
  */
 #define CONTENT_AT     32u
 #define STR_STATE_AT   32u
