@@ -42,7 +42,7 @@ LIBS     := $(call packages,--libs) -liberty -lm
 # another allocator. Sanitizers have an allocator of their own.
 ALLOCATOR := $(if $(SAN),,-l:libjemalloc_pic.a)
 
-ROOMS    := text base tables elf process container select x86 pymalloc layouts malloc python heap \
+ROOMS    := text base tables elf process core container select x86 pymalloc layouts malloc python heap \
 	graph holders dump memory plan native process_plan perfmap unwind symbols unwind_load events \
 	snapshot blocks process_tables trace kernel links attach trial overhead stats remarks report \
 	export pprof pickle control member session perfmap_session options heap_answers cli
@@ -289,6 +289,7 @@ fuzz: $(FUZZERS)
 	$(Q)$(PYTHON) tests/fuzz/corpus/corpus_unwind.py $(CC) $(CORPUS)_unwind
 	$(Q)printf _ZN4shop6BasketIiE3addEv >$(CORPUS)_worker/name
 	$(Q)$(PYTHON) tests/fuzz/corpus/corpus_tracemalloc.py $(CORPUS)_tracemalloc
+	$(Q)$(PYTHON) tests/fuzz/corpus/corpus_core.py $(CORPUS)_core
 	$(Q)tar -xzf tests/fuzz/corpus/corpus_session.tar.gz -C $(CORPUS)_session
 	$(Q)tar -xzf tests/fuzz/corpus/corpus_image.tar.gz -C $(CORPUS)_image
 	$(Q)for f in $(FUZZERS); do echo "$$f"; mkdir -p build/corpus/$${f##*/}; \
