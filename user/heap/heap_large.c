@@ -52,7 +52,7 @@ static int block_look(struct looking *looking, uint64_t address, struct event_la
 	*out = (struct event_large_block){
 		.address = address,
 		.bytes = size > sizeof(size) ? size - sizeof(size) : 0,
-		.kind = heap_kinds_of(looking->kinds, content, bytes, 1),
+		.kind = heap_kinds_of(looking->kinds, content, bytes),
 	};
 	/* Never 0, which says that there is none. */
 	out->kind.print = (uint32_t)(hash_u64(size ^ (uint64_t)out->kind.print << 32) >> 32) | 1;
