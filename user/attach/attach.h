@@ -31,8 +31,8 @@ struct attach_opts {
 	/* Programs that no process of the session needs are not loaded. */
 	int no_native; /* neither malloc nor USDT probes are traced */
 	int no_python; /* nor Python's allocators */
-	int sampling;      /* targets may be sampled: abi_target.sample_bytes */
-	int counting;      /* probe hits may be counted: attach_count() */
+	int sampling;  /* targets may be sampled: abi_target.sample_bytes */
+	int counting;  /* probe hits may be counted: attach_count() */
 	enum abi_watch watch;
 	/* initial target entry for exec'd programs; NULL: none yet */
 	const struct abi_target *execd;
