@@ -88,8 +88,11 @@ static __always_inline int is_at_base(const struct unwind_state *unwind)
 	       task->thread.fsbase - unwind->sp < THREAD_BASE_BYTES;
 }
 
-/* The real return address that a return probe has replaced at this place on the stack; 0. */
-static __noinline __u64 return_find(__u64 place)
+/*
+ * The real return address that a return probe has replaced at this place on the stack; 0. Functions
+ * with a loop are global: the verifier checks them once, and not for each path to a call.
+ */
+__noinline __u64 return_find(__u64 place)
 {
 	struct task_struct *task = (void *)bpf_get_current_task_btf();
 	struct return_instance *instance = NULL;

@@ -182,7 +182,7 @@ static __always_inline __u32 page_at(__u32 index)
 }
 
 /* The rule of the last of `count` rows from `row` on whose low is <= low; 0: there is none. */
-static __noinline __u32 rows_search(__u32 row, __u32 count, __u32 low)
+__noinline __u32 rows_search(__u32 row, __u32 count, __u32 low)
 {
 	struct abi_unwind_row found;
 	int i;
