@@ -204,7 +204,10 @@ def postgres(folder):
         wait_until(lambda: os.path.exists(data + "/.s.PGSQL.5432"), "postgres listens")
         time.sleep(2)  # it accepts after it has recovered
         query = "select relname, attname from pg_class, pg_attribute order by 1, 2 limit 30"
-        run(psql, "-h", data, "-c", query, "-c", query, "postgres", user, **as_user)
+        # The backend sleeps until tracer has found it.
+        queries = ("select pg_sleep(2)", query, query)
+        words = [word for query in queries for word in ("-c", query)]
+        run(psql, "-h", data, *words, "postgres", user, **as_user)
 
     options = {"listen_addresses": "", "fsync": "off", "shared_buffers": "16MB", "jit": "off"}
     words = [word for item in options.items() for word in ("-c", "%s=%s" % item)]

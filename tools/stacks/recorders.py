@@ -164,6 +164,7 @@ def perf_lines(path):
     """What perf script prints of a recording: (lines, lost samples?)."""
     done = subprocess.run(
         ["perf", "script", "-i", path, "--no-inline", "--max-stack", "512", "--show-mmap-events"]
+        + ["--show-task-events"]
         + ["-F", "comm,pid,tid,event,trace,ip,dso"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

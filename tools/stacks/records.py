@@ -32,6 +32,11 @@ class Maps:
             bisect.insort(self.starts, start)
         self.entries[start] = (start + size, offset, path)
 
+    def copy(self):
+        other = Maps()
+        other.starts, other.entries = list(self.starts), dict(self.entries)
+        return other
+
     def place(self, address):
         for start in reversed(self.starts[: bisect.bisect_right(self.starts, address)][-8:]):
             end, offset, path = self.entries[start]
@@ -72,6 +77,8 @@ MAPPING = re.compile(
     r"PERF_RECORD_MMAP2? (-?\d+)/\d+: \[(0x[0-9a-f]+)\((0x[0-9a-f]+)\) @ (0x[0-9a-f]+|0)[^\]]*\]: "
     r"\S+ (.*)$"
 )
+# "PERF_RECORD_FORK(31:31):(30:30)": the new process or thread, and its parent
+FORK = re.compile(r"PERF_RECORD_FORK\((\d+):\d+\):\((\d+):\d+\)")
 
 # perf ends so where the copy of the stack does.
 END_OF_COPY = ("[unknown]", (1 << 64) - 1)
@@ -120,6 +127,9 @@ class PerfReader:
                     *(int(mapping[i], 16) for i in (2, 3, 4)), mapping[5]
                 )
                 continue
+            fork = FORK.search(line)
+            if fork and fork[1] != fork[2]:
+                self.maps[int(fork[1])] = self.maps[int(fork[2])].copy()
             head = SAMPLE.match(line)
             if head:
                 self._take()
