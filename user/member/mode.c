@@ -39,7 +39,9 @@ unsigned int member_groups(const struct member *member)
 {
 	if (member->mode != EVENT_MODE_WINDOWS)
 		return ATTACH_ALL;
-	return ATTACH_ALL & ~ATTACH_POOLED & ~(member->large_blocks ? 0 : ATTACH_PASSED_ON);
+	/* The plan may be that of exact mode. */
+	return ATTACH_ALL & ~ATTACH_POOLED & ~ATTACH_POOL_FREES &
+	       ~(member->large_blocks ? 0 : ATTACH_PASSED_ON);
 }
 
 /* The state of one change. */
@@ -387,6 +389,6 @@ int member_mode_change(struct session *session, struct member *member,
 			 "is %.1f %%",
 			 member->pid, from, to, cost * 100, budget * 100);
 	else
-		log_info("PID %d: %s, then %s: the budget allows it again", member->pid, from, to);
+		log_info("PID %d: %s, then %s: the budget allows it", member->pid, from, to);
 	return 0;
 }

@@ -33,12 +33,16 @@ struct member_windows {
 	struct windows_next next;
 	struct plan_target plan; /* with the sites; owned while state is not WINDOW_NONE */
 	uint64_t opened_ns;      /* when the open or last one began; 0: there was none */
-	uint64_t closing_ns;     /* when it is looked whether the kernel is done */
+	uint64_t dropped_ns;     /* when its links were given to be closed; 0: not yet */
+	uint64_t closing_ns;     /* when it is looked whether the kernel is done, or begins */
 	size_t site;             /* of the plan: those before are clear of breakpoints */
+	size_t first_site;       /* as site was before the kernel began to remove */
+	int foreign;             /* there were breakpoints before ours were placed */
 	/* the end of the last one, placing, the beginning, the end */
 	struct window_mark after, placing, begin, end;
-	double share;     /* of the target's CPU time that probes took of late */
-	uint64_t look_ns; /* when the pools were last read */
+	double share;        /* of the target's CPU time that probes took of late */
+	double inside_share; /* the same, in the last window */
+	uint64_t look_ns;    /* when the pools were last read */
 	uint64_t look_took_ns;
 	uint64_t look_from;  /* address of the pool from which to read on */
 	unsigned int failed; /* windows without probes in a row, since these could not be placed */

@@ -102,6 +102,7 @@ int state_window_skips(struct process_state *process, const struct block *block)
 	if (!is_windowed(process) || !block->pooled || process->windows.open)
 		return 0;
 	seen_drop(process, allocator_address(block));
+	state_windows_another(process, allocator_address(block));
 	return 1;
 }
 
@@ -114,6 +115,7 @@ void state_window_sight(struct process_state *process, const struct block *block
 	if (!is_windowed(process) || !block->pooled || block->domain)
 		return;
 	windows->seen++;
+	state_windows_another(process, sighting.address);
 	if (!sighting_add(process, &sighting))
 		return;
 	windows->dropped++;
@@ -147,6 +149,7 @@ void state_window_reuse(struct process_state *process, uint64_t object, uint64_t
 			return;
 		sighting = (struct sighting){.address = allocator_address(known),
 					     .window = window_now(process)};
+		state_windows_another(process, sighting.address);
 	}
 	if (sighting_add(process, &sighting))
 		windows->dropped++;
@@ -301,6 +304,7 @@ static void object_place(struct process_state *process, const struct sighting *o
 	sighting_remove(process, object->address);
 	if (kind->kind < EVENT_KIND_FIRST || block_at(process, address))
 		return;
+	state_windows_another(process, address);
 	if (state_block_put(process, EVENT_LAYER_PYTHON, &block) ||
 	    sighting_add(process, &sighting)) {
 		process->windows.dropped++;
@@ -334,43 +338,6 @@ static void address_judge(struct process_state *process, const struct event_cens
 	}
 }
 
-static struct kind_count *count_of(struct trace_windows *windows, uint32_t kind, uint32_t bytes)
-{
-	struct kind_counts *counts = &windows->walk;
-	uint64_t key = (uint64_t)kind << 32 | bytes;
-	uint32_t known = id_map_find(&counts->index, key);
-
-	if (known != ID_MAP_NONE)
-		return &counts->items[known];
-	if (counts->count >= KINDS_MAX && kind != EVENT_KIND_OTHER)
-		return count_of(windows, EVENT_KIND_OTHER, bytes);
-	if (array_reserve_in(windows->account, &counts->items, &counts->capacity, counts->count, 1,
-			     sizeof(*counts->items)) ||
-	    id_map_put(&counts->index, key, (uint32_t)counts->count))
-		return NULL;
-	counts->items[counts->count] = (struct kind_count){.kind = kind, .bytes = bytes};
-	return &counts->items[counts->count++];
-}
-
-static void kinds_count(struct process_state *process, const struct event_census_kinds *event)
-{
-	const struct census *census = &process->census;
-
-	for (uint32_t i = 0; i < event->count; i++) {
-		struct kind_count *count;
-
-		if (event->kinds[i].kind == EVENT_KIND_FREE)
-			continue;
-		count = count_of(&process->windows, event->kinds[i].kind, event->block_bytes);
-		if (!count)
-			return;
-		count->live++;
-		count->old +=
-			address_set_has(&census->old,
-					event->address + (uint64_t)i * event->block_bytes) != 0;
-	}
-}
-
 int state_census_kinds(struct process_state *process, const struct event_census_kinds *event)
 {
 	uint64_t pool = pool_of(process, event->address), end;
@@ -383,7 +350,9 @@ int state_census_kinds(struct process_state *process, const struct event_census_
 	if (!is_windowed(process) || !pool || !event->block_bytes)
 		return 0;
 	if (process->census.running && process->census.id == event->id)
-		kinds_count(process, event);
+		state_windows_count(process, event);
+	else
+		state_windows_look(process, event);
 	if (id_map_find(&process->windows.pools, pool) == ID_MAP_NONE)
 		return 0;
 	end = pool + process->info.pool_bytes;

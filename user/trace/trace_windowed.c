@@ -15,7 +15,7 @@
 
 /* A block that was seen, and is alive. */
 struct seen {
-	uint32_t stack, window, kind, class_bytes;
+	uint32_t stack, window, kind, class_bytes, cohort;
 	uint32_t flags; /* SNAPSHOT_* */
 	uint64_t bytes;
 };
@@ -29,7 +29,13 @@ struct job {
 	struct calibrate_sighting *sightings;
 	struct snapshot_trace *rows;
 	size_t seen_count, stratum_count, row_count;
+	uint32_t newest; /* cohort, and all later ones */
 };
+
+static uint32_t cohort_joined(const struct job *job, uint32_t cohort)
+{
+	return cohort < job->newest ? cohort : job->newest;
+}
 
 static uint32_t class_of(const struct block *block)
 {
@@ -56,6 +62,7 @@ static void seen_collect(struct job *job)
 			.window = sighting->window,
 			.kind = sighting->kind,
 			.class_bytes = class_of(block),
+			.cohort = state_windows_cohort(job->process, sighting->address),
 			.flags = (block->rounded ? SNAPSHOT_ROUNDED : 0) |
 				 (block->inherited ? SNAPSHOT_INHERITED : 0),
 			.bytes = block->bytes,
@@ -76,6 +83,8 @@ static int seen_compare(const void *a, const void *b)
 		return x->flags < y->flags ? -1 : 1;
 	if (x->kind != y->kind)
 		return x->kind < y->kind ? -1 : 1;
+	if (x->cohort != y->cohort)
+		return x->cohort < y->cohort ? -1 : 1;
 	return (x->window > y->window) - (x->window < y->window);
 }
 
@@ -84,23 +93,35 @@ static int is_same_row(const struct seen *a, const struct seen *b)
 	return a->stack == b->stack && a->bytes == b->bytes && a->flags == b->flags;
 }
 
+static struct calibrate_stratum *stratum_add(struct job *job, uint32_t kind, uint32_t bytes,
+					     uint32_t cohort)
+{
+	struct calibrate_stratum *stratum = &job->strata[job->stratum_count++];
+
+	*stratum = (struct calibrate_stratum){.type = kind == EVENT_KIND_OTHER ? 0 : kind,
+					      .class_bytes = bytes,
+					      .cohort = cohort};
+	return stratum;
+}
+
 static void strata_fill(struct job *job)
 {
 	const struct kind_counts *heap = &job->process->windows.heap;
 
 	for (size_t i = 0; i < heap->count; i++) {
 		const struct kind_count *count = &heap->items[i];
+		struct calibrate_stratum *stratum = stratum_add(job, count->kind, count->bytes,
+								cohort_joined(job, count->cohort));
 
-		job->strata[i] = (struct calibrate_stratum){
-			.type = count->kind == EVENT_KIND_OTHER ? 0 : count->kind,
-			.class_bytes = count->bytes,
-			.new_blocks = count->live - count->old,
-			.new_bytes = (count->live - count->old) * count->bytes,
-			.old_blocks = count->old,
-			.old_bytes = count->old * count->bytes,
-		};
+		if (count->cohort == COHORT_OLD) {
+			stratum->cohort = 0;
+			stratum->old_blocks = count->live;
+			stratum->old_bytes = count->live * count->bytes;
+		} else {
+			stratum->new_blocks = count->live;
+			stratum->new_bytes = count->live * count->bytes;
+		}
 	}
-	job->stratum_count = heap->count;
 }
 
 /*
@@ -110,19 +131,35 @@ static void strata_fill(struct job *job)
 static uint32_t stratum_of(struct job *job, const struct seen *seen)
 {
 	const struct kind_counts *heap = &job->process->windows.heap;
-	uint32_t found = id_map_find(&heap->index, (uint64_t)seen->kind << 32 | seen->class_bytes);
+	uint32_t found =
+		seen->cohort ? id_map_find(&heap->index,
+					   kind_key(seen->kind, seen->class_bytes, seen->cohort))
+			     : ID_MAP_NONE;
 	struct calibrate_stratum *last =
 		job->stratum_count > heap->count ? &job->strata[job->stratum_count - 1] : NULL;
 
 	if (found != ID_MAP_NONE)
 		return found;
-	if (!last || last->type != seen->kind || last->class_bytes != seen->class_bytes)
-		job->strata[job->stratum_count++] = (struct calibrate_stratum){
-			.type = seen->kind, .class_bytes = seen->class_bytes};
-	last = &job->strata[job->stratum_count - 1];
+	if (!last || last->type != (seen->kind == EVENT_KIND_OTHER ? 0 : seen->kind) ||
+	    last->class_bytes != seen->class_bytes)
+		last = stratum_add(job, seen->kind, seen->class_bytes, job->newest);
 	last->new_blocks++;
 	last->new_bytes += seen->class_bytes;
 	return (uint32_t)(job->stratum_count - 1);
+}
+
+/*
+ * The newest cohort for the estimator begins with the last walk before the last window, and so does
+ * that window's span.
+ */
+static void newest_find(struct job *job)
+{
+	const struct trace_windows *windows = &job->process->windows;
+	uint64_t start_ns = windows->count ? windows->items[windows->count - 1].start_ns : 0;
+
+	for (job->newest = windows->cohort; job->newest > COHORT_FIRST; job->newest--)
+		if (windows->cohorts_ns[job->newest] <= start_ns)
+			break;
 }
 
 /* A window stands for the time up to the middle between it and its neighbours. */
@@ -130,7 +167,7 @@ static void windows_fill(struct job *job)
 {
 	const struct trace_windows *windows = &job->process->windows;
 	const struct trace_process *info = &job->process->info;
-	uint64_t from_ns = info->start_ns, until_ns;
+	uint64_t newest_ns = windows->cohorts_ns[job->newest], from_ns = info->start_ns, until_ns;
 
 	for (size_t i = 0; i < windows->count; i++) {
 		const struct trace_window *window = &windows->items[i];
@@ -141,6 +178,9 @@ static void windows_fill(struct job *job)
 
 		until_ns = i + 1 < windows->count ? (end_ns + windows->items[i + 1].start_ns) / 2
 						  : info->end_ns;
+		if (i + 2 == windows->count && newest_ns > end_ns &&
+		    newest_ns <= windows->items[i + 1].start_ns)
+			until_ns = newest_ns;
 		if (until_ns < from_ns + length_ns)
 			until_ns = from_ns + length_ns;
 		job->windows[i] = (struct calibrate_window){.start_ns = window->start_ns,
@@ -186,6 +226,7 @@ static int job_run(struct job *job, struct builder *builder)
 	struct calibrate_result result;
 	int err;
 
+	newest_find(job);
 	seen_collect(job);
 	qsort(job->seen, job->seen_count, sizeof(*job->seen), seen_compare);
 	strata_fill(job);
