@@ -206,8 +206,8 @@ static void gap_check(struct checked *checked, uint64_t start, uint64_t end)
 	if (unwind_calls_within(&checked->input.codes, part, start, end))
 		end = start + 1;
 	for (uint64_t vaddr = start; vaddr < end; vaddr++) {
-		const struct abi_unwind_rule *rule = unwind_table_find(
-			checked->table, part->offset + (vaddr - part->vaddr));
+		const struct abi_unwind_rule *rule =
+			unwind_table_find(checked->table, part->offset + (vaddr - part->vaddr));
 
 		assert_true(is_body ? rule->kind == ABI_UNWIND_FRAME
 				    : rule == &checked->table->rules[0]);

@@ -266,10 +266,13 @@ static void packed_tables(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(each_kind_has_its_rule),  cmocka_unit_test(compiled_functions),
-		cmocka_unit_test(rows_of_all_pages),       cmocka_unit_test(a_file_without_any),
+		cmocka_unit_test(each_kind_has_its_rule),
+		cmocka_unit_test(compiled_functions),
+		cmocka_unit_test(rows_of_all_pages),
+		cmocka_unit_test(a_file_without_any),
 		cmocka_unit_test(large_body_without_entries),
-		cmocka_unit_test(without_section_headers), cmocka_unit_test(packed_tables),
+		cmocka_unit_test(without_section_headers),
+		cmocka_unit_test(packed_tables),
 	};
 
 	return cmocka_run_group_tests(tests, folder_make, folder_remove);
