@@ -242,7 +242,7 @@ static __noinline int rule_take(struct unwind_state *unwind, __u32 index)
 	if (table->used != tick)
 		table->used = tick;
 	if (index)
-		return 0;
+		return unwind->rule.kind == ABI_UNWIND_FRAME ? UNWIND_BY_FRAME : 0;
 	return unwind->page.count <= 1 ? UNWIND_BY_FRAME : ABI_UNWIND_CUT_ROW + 1;
 }
 
