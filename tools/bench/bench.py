@@ -315,9 +315,7 @@ def main():
         help="interpreter; repeatable (default: the newest with symbols, the distribution's, "
         "and in the root file systems those that have memray)",
     )
-    parser.add_argument(
-        "--only", default="speed,memory,attach,detach,replay,stats,sample,system,windows"
-    )
+    parser.add_argument("--only", default="speed,memory,attach,detach,replay,stats,sample,system,windows")
     parser.add_argument(
         "--docs", action="store_true", help="write the tables into docs/benchmarks.md"
     )

@@ -42,13 +42,16 @@ struct heap_view {
 	size_t count, shown;
 };
 
-enum { KEY_BY = 0x300, KEY_RETAINED, KEY_FREEZE };
+enum { KEY_BY = 0x300, KEY_RETAINED, KEY_FREEZE, KEY_CORE, KEY_SYSROOT };
 
 static const struct argp_option options[] = {
 	{"pid", 'p', "PID[,PID...]", 0,
 	 "these processes; with -c, their process ids in the container", 1},
 	{"container", 'c', "CONTAINER", 0,
 	 "the processes of a container, by name, ID or the beginning of either (repeatable)", 1},
+	{"core", KEY_CORE, "FILE", 0, "a core file instead of a process", 1},
+	{"sysroot", KEY_SYSROOT, "DIR", 0,
+	 "with --core: where the files that the process had mapped are (default: /)", 1},
 	{"by", KEY_BY, "KEY", 0,
 	 "type (default), class (pymalloc's size classes), module, root, container or size", 2},
 	{"retained", KEY_RETAINED, NULL, 0, "by type: also what would be freed with the objects",
@@ -100,6 +103,12 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		return 0;
 	case KEY_FREEZE:
 		choice->freeze = 1;
+		return 0;
+	case KEY_CORE:
+		choice->core = arg;
+		return 0;
+	case KEY_SYSROOT:
+		choice->sysroot = arg;
 		return 0;
 	case 'o':
 		choice->out = arg;
@@ -350,7 +359,7 @@ int cli_heap(int argc, char **argv)
 	static const struct argp argp = {
 		.options = options,
 		.parser = parse,
-		.args_doc = "-p PID\n-c CONTAINER\nDUMP\nwhy TYPE|ADDR [DUMP]\n"
+		.args_doc = "-p PID\n-c CONTAINER\n--core FILE\nDUMP\nwhy TYPE|ADDR [DUMP]\n"
 			    "holders TYPE|ADDR [DUMP]\nshow ADDR [DUMP]\n"
 			    "diff OLD NEW [LATER]",
 		.doc = "Prints what is on the heap of running Pythons, by the types of their "

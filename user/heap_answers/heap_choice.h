@@ -14,7 +14,9 @@ struct heap_choice {
 	struct report_choice output;
 	enum heap_by by;
 	int retained, freeze;
-	const char *out; /* -o; NULL: no dump is written */
+	const char *out;     /* -o; NULL: no dump is written */
+	const char *core;    /* --core; NULL: none */
+	const char *sysroot; /* --sysroot; NULL: "/" */
 	struct target_set targets;
 	pid_t pid; /* the one process that is read; 0: not known yet, or a dump is */
 	struct cli_arguments rest;

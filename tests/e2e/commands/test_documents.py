@@ -22,6 +22,7 @@ import harness
 NOT_RUN = {
     r"^sudo make demo\b": "installs packages; tests/machines/distros.py runs it in fresh Debians",
     r" -c web-1\b": "needs a container runtime; tests/e2e/targets/test_containers.py and test_runtimes.py have real ones",
+    r" --core core\.": "needs a core file; test_heap_core.py has the kernel's",
 }
 SECONDS = "0.2"
 
