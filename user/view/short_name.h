@@ -17,8 +17,9 @@
 
 /* What the form of a name tells about its language. */
 enum short_name_form {
-	NAME_PLAIN,      /* nothing: C, or a name without parameters */
-	NAME_PARAMETERS, /* it has a list of parameters, as names of C++ have and those of Rust do not */
+	NAME_PLAIN, /* nothing: C, or a name without parameters */
+	/* it has a list of them, as names of C++ have and those of Rust do not */
+	NAME_PARAMETERS,
 };
 
 /*

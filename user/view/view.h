@@ -5,8 +5,8 @@
  *
  * Skipped are native frames at the top of a traceback, as long as they belong to a library
  * (library.h) or match a pattern of the user. So are functions of the same file without a name that
- * an allocator's wrapper calls: in a stripped program they are its inner ones. If that would leave no frame, the traceback is shown
- * as it is. Python's frames are never skipped and never shortened.
+ * an allocator's wrapper calls: in a stripped program they are its inner ones. If that would leave
+ * no frame, the traceback is shown as it is. Python's frames are never skipped and never shortened.
  */
 #ifndef TRACER_VIEW_VIEW_H
 #define TRACER_VIEW_VIEW_H
