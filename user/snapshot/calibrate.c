@@ -247,7 +247,6 @@ static void posts_make(struct calibration *calibration)
 static void progress_find(struct calibration *calibration)
 {
 	double asked = calibration->input->progress;
-	int known = 1;
 
 	calibration->progress = asked > 0 ? asked : 0x1p-32;
 	for (int round = 0; !(asked > 0) && round < PROGRESS_ROUNDS; round++) {
@@ -265,12 +264,9 @@ static void progress_find(struct calibration *calibration)
 		}
 		if (blocks > 0 && weight > 0)
 			calibration->progress = fmin(1, weight / blocks);
-		else if (!round)
-			known = 0;
+		else if (!round) /* as if windows slowed nothing */
+			asked = calibration->progress = 1;
 	}
-	/* Nothing is known but lower bounds that say nothing: as if windows slowed nothing. */
-	if (!known)
-		calibration->progress = 1;
 }
 
 /* Do the sightings of a stratum stand for far more blocks than its lower bound? */
