@@ -11,7 +11,14 @@ import pytest
 from harness import compiled
 
 PROGRAM = "stack_truth"
-FLAGS = ("-O2", "-g0", "-s", "-fomit-frame-pointer", "-Wno-infinite-recursion")
+FLAGS = (
+    "-O2",
+    "-g0",
+    "-s",
+    "-fomit-frame-pointer",
+    "-fno-stack-clash-protection",
+    "-Wno-infinite-recursion",
+)
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +96,7 @@ def innermost(stacks, limit=40):
 
 
 @pytest.mark.parametrize(
-    "scene", ("calls", "deep", "threads", "signals", "contexts", "jumps", "libraries")
+    "scene", ("calls", "deep", "threads", "signals", "contexts", "jumps", "libraries", "huge")
 )
 def test_every_frame_is_right(start, trace, files, scene):
     truth, seen, stacks = run_scenes(start, trace, files, scene)
@@ -98,6 +105,14 @@ def test_every_frame_is_right(start, trace, files, scene):
     # What the scenes request themselves they have not noted.
     assert sum(seen.values()) - sum(truth.values()) <= 2
     assert stacks["cut"] == 0, stacks
+
+
+def test_garbage(start, trace, files):
+    """Return addresses that are none: the frames up to them are right, and the stack is cut."""
+    truth, seen, stacks = run_scenes(start, trace, files, "garbage")
+    assert sum(truth.values()) >= 100
+    assert not innermost(truth) - innermost(seen)
+    assert stacks["cut"] and set(stacks["reasons"]) == {"not code"}, stacks
 
 
 def test_forked_child(start, trace, files):
