@@ -57,30 +57,28 @@ __noinline __u64 mapping_caller(struct thread_state *thread, __u64 sp, __u64 fra
 
 /*
  * Reports thread->map as a record of this type; sp and frame are the stack and frame pointers at
- * the probe.
+ * the probe. 1: it waits for its stack, and the walk is to be begun.
  */
 __noinline int map_output(struct thread_state *thread, __u32 type, __u64 sp, __u64 frame)
 {
 	struct event_map *record;
-	__u64 caller;
 
 	if (!thread || !thread->map.bytes)
 		return 0;
 	record = &thread->map;
-	if (type != EVENT_UNMAP && thread->target.runtime) {
-		record->stack_id = stack_id_python(thread);
-	} else if (type != EVENT_UNMAP) {
-		caller = mapping_caller(thread, sp, frame);
-		record->stack_id = caller ? native_stack_id(thread, caller) : 0;
-	}
 	header_fill(&record->header, type, sizeof(*record));
-	record_output(record, sizeof(*record), LOSS_MAP);
-	return 0;
+	if (type == EVENT_UNMAP) {
+		record_output(record, sizeof(*record), LOSS_MAP);
+		return 0;
+	}
+	thread->native_walk.caller = thread->target.runtime ? 0 : mapping_caller(thread, sp, frame);
+	thread->walked = WALKED_MAP;
+	return 1;
 }
 
 /* Reports the range between the old and the new program break. */
-static __always_inline void break_output(struct pt_regs *regs, struct thread_state *thread,
-					 struct abi_target *target, __u64 now)
+static __always_inline int break_output(struct pt_regs *regs, struct thread_state *thread,
+					struct abi_target *target, __u64 now)
 {
 	struct task_struct *task = (void *)bpf_get_current_task_btf();
 	struct event_map *record = &thread->map;
@@ -94,7 +92,7 @@ static __always_inline void break_output(struct pt_regs *regs, struct thread_sta
 	record->protection = PROT_READWRITE;
 	record->address = now > before ? before : now;
 	record->bytes = now > before ? now - before : before - now;
-	map_output(thread, now > before ? EVENT_MAP : EVENT_UNMAP, regs->rsp, regs->rbp);
+	return map_output(thread, now > before ? EVENT_MAP : EVENT_UNMAP, regs->rsp, regs->rbp);
 }
 
 /*
@@ -108,6 +106,7 @@ int mapping(struct pt_regs *regs)
 	struct thread_state *thread = target ? thread_in_layer(EVENT_LAYER_MMAP) : NULL;
 	__u64 op = bpf_get_attach_cookie(regs) & 0xff, result = regs->rax;
 	struct event_map *record;
+	int waits = 0;
 
 	if (!thread || (op != ABI_OP_MUNMAP && IS_ERROR(result)))
 		return 0;
@@ -119,31 +118,33 @@ int mapping(struct pt_regs *regs)
 	case ABI_OP_MUNMAP:
 		/* Of the errors that make munmap fail, this is the one that programs cause. */
 		if (!(record->address & PAGE_MASK))
-			map_output(thread, EVENT_UNMAP, regs->rsp, regs->rbp);
+			waits = map_output(thread, EVENT_UNMAP, regs->rsp, regs->rbp);
 		break;
 	case ABI_OP_MMAP:
 		record->address = result;
 		record->protection = (__u32)regs->rdx;
 		if (regs->r10 & MAP_ANONYMOUS)
-			map_output(thread, EVENT_MAP, regs->rsp, regs->rbp);
+			waits = map_output(thread, EVENT_MAP, regs->rsp, regs->rbp);
 		else if (regs->r10 & MAP_FIXED)
-			map_output(thread, EVENT_UNMAP, regs->rsp, regs->rbp);
+			waits = map_output(thread, EVENT_UNMAP, regs->rsp, regs->rbp);
 		break;
 	case ABI_OP_MREMAP:
 		record->old_address = record->address;
 		record->old_bytes = record->bytes;
 		record->address = result;
 		record->bytes = whole_pages(regs->rdx);
-		map_output(thread, EVENT_REMAP, regs->rsp, regs->rbp);
+		waits = map_output(thread, EVENT_REMAP, regs->rsp, regs->rbp);
 		break;
 	case ABI_OP_MPROTECT:
 		record->protection = (__u32)regs->rdx;
-		map_output(thread, EVENT_PROTECT, regs->rsp, regs->rbp);
+		waits = map_output(thread, EVENT_PROTECT, regs->rsp, regs->rbp);
 		break;
 	case ABI_OP_BRK:
-		break_output(regs, thread, target, result);
+		waits = break_output(regs, thread, target, result);
 		break;
 	}
+	if (waits)
+		walk_begin(regs, &walks);
 	return 0;
 }
 

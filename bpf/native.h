@@ -4,31 +4,25 @@
  * Nested requests are handled as those of Python's allocators: operator new calls malloc, calloc
  * may jump to it, and only the outermost one is reported.
  *
- * A request's stack is walked at its return (native_stack.h), when the caller's registers are
- * restored but for the result.
+ * A request's stack is walked at its return (walk.h), when the caller's registers are restored but
+ * for the result.
  */
 #ifndef TRACER_BPF_NATIVE_H
 #define TRACER_BPF_NATIVE_H
 
 #include "block.h"
-#include "native_stack.h"
 #include "registers.h"
 #include "request.h"
+#include "walk.h"
 
 #define OUTER_BYTES_MAX 512 /* of stack, between operator new and what it calls */
 
-/* Reports thread->block; caller and thread->native_walk say where its stack begins. */
-__noinline int native_trace(struct thread_state *thread, __u64 caller)
-{
-	if (!thread || !block_is_wanted(thread))
-		return 0;
-	thread->block.stack_id = native_stack_id(thread, caller);
-	block_output(thread);
-	return 0;
-}
-
-static __always_inline void native_output(struct pt_regs *regs, struct thread_state *thread,
-					  __u32 type, __u64 address, __u64 bytes)
+/*
+ * A block is new, unless it is outside the sample: notes it and where its stack begins. 1: the walk
+ * is to be begun.
+ */
+static __always_inline int native_output(struct pt_regs *regs, struct thread_state *thread,
+					 __u32 type, __u64 address, __u64 bytes)
 {
 	__u64 sp = thread->native.sp, caller = regs->rip;
 
@@ -47,9 +41,11 @@ static __always_inline void native_output(struct pt_regs *regs, struct thread_st
 		thread->native_walk.below = thread->outer_sp;
 		caller = thread->outer_caller;
 	}
+	thread->native_walk.caller = caller;
 	thread->block = (struct block){
 		.type = type, .address = address, .bytes = bytes, .api = EVENT_API_NATIVE};
-	native_trace(thread, caller);
+	thread->walked = WALKED_BLOCK;
+	return block_is_wanted(thread);
 }
 
 /* count * bytes; ~0 on overflow, which no allocator can return. */
@@ -148,20 +144,24 @@ static __always_inline __u64 native_block(const struct request *request, __u64 r
 	return result;
 }
 
-/* A request ends: sp is the stack pointer that it had at its entry. */
+/*
+ * A request ends: sp is the stack pointer that it had at its entry. 1: the walk is to be begun.
+ */
 static __always_inline int native_end(struct pt_regs *regs, __u64 sp, __u64 result)
 {
 	struct thread_state *thread = thread_in_layer(EVENT_LAYER_NATIVE);
 	struct request *request;
 	__u64 address;
+	int waits = 0;
 
 	if (!thread || !thread->native.sp || sp != thread->native.sp)
 		return 0;
 	request = &thread->native;
 	address = native_block(request, result);
 	if (address)
-		native_output(regs, thread, request->old_address ? EVENT_REALLOC_DONE : EVENT_ALLOC,
-			      address, request->bytes);
+		waits = native_output(regs, thread,
+				      request->old_address ? EVENT_REALLOC_DONE : EVENT_ALLOC,
+				      address, request->bytes);
 	/*
 	 * A realloc to 0 bytes that returns NULL has freed the block (glibc); its EVENT_REALLOC has
 	 * reported that.
@@ -170,15 +170,18 @@ static __always_inline int native_end(struct pt_regs *regs, __u64 sp, __u64 resu
 		realloc_fail_output(thread, request->old_address, EVENT_API_NATIVE);
 	request->sp = 0;
 	thread->outer_sp = 0;
-	return 0;
+	return waits;
 }
 
 SEC("uprobe")
 int native_session(struct pt_regs *regs)
 {
-	if (session_is_return(regs))
-		return native_end(regs, regs->rsp - 8, regs->rax);
-	return native_begin(regs, 1);
+	if (!session_is_return(regs))
+		return native_begin(regs, 1);
+	/* The return has popped the return address. */
+	if (native_end(regs, regs->rsp - 8, regs->rax))
+		walk_begin(regs, &session_walks);
+	return 0;
 }
 
 /* The same on kernels without sessions. */
@@ -192,8 +195,9 @@ int native_entry(struct pt_regs *regs)
 SEC("uprobe")
 int native_return(struct pt_regs *regs)
 {
-	/* The return has popped the return address. */
-	return native_end(regs, regs->rsp - 8, regs->rax);
+	if (native_end(regs, regs->rsp - 8, regs->rax))
+		walk_begin(regs, &walks);
+	return 0;
 }
 
 /*
@@ -207,6 +211,7 @@ int native_once(struct pt_regs *regs)
 {
 	struct thread_state *thread = thread_in_layer(EVENT_LAYER_NATIVE);
 	__u64 cookie, address;
+	int waits = 0;
 
 	if (!thread)
 		return 0;
@@ -231,11 +236,13 @@ int native_once(struct pt_regs *regs)
 		 * If a function with a return probe has jumped here, its return reports the end.
 		 */
 		if (thread->native.caller)
-			native_end(regs, regs->rsp, argument(regs, cookie, 0));
+			waits = native_end(regs, regs->rsp, argument(regs, cookie, 0));
 		break;
 	default:
 		native_begin(regs, 0);
 	}
+	if (waits)
+		walk_begin(regs, &walks);
 	return 0;
 }
 

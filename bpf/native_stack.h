@@ -231,7 +231,7 @@ __noinline __u32 unwind_frames_count(struct thread_state *thread)
 	struct task_struct *task = (void *)bpf_get_current_task_btf();
 	struct unwind_frames frames = {.thread = thread, .unwind = unwinds_get(task)};
 
-	if (!thread || !frames.unwind)
+	if (!has_loop || !thread || !frames.unwind)
 		return 0;
 	frames.unwind->beyond = 0;
 	if (thread->native_walk.nframe == 1 && !unwind_start(thread, frames.unwind))
@@ -241,11 +241,11 @@ __noinline __u32 unwind_frames_count(struct thread_state *thread)
 }
 
 /*
- * The id of the running thread's stack, native and Python, from the return address `caller` on. The
- * caller of this function has set thread->native_walk.frame and .below to the frame pointer and the
- * stack pointer after that return.
+ * The id of the running thread's stack, native and Python, from the return address
+ * thread->native_walk.caller on. The caller of this function has also set .frame and .below to the
+ * frame pointer and the stack pointer after that return.
  */
-__noinline __u64 native_stack_id(struct thread_state *thread, __u64 caller)
+__noinline __u64 native_stack_id(struct thread_state *thread)
 {
 	struct native_walk *walk;
 	__u64 next = 0, id;
@@ -258,10 +258,9 @@ __noinline __u64 native_stack_id(struct thread_state *thread, __u64 caller)
 	walk->nframe =
 		thread->target.nframe > EVENT_MAX_FRAMES ? EVENT_MAX_FRAMES : thread->target.nframe;
 	walk->cut = 0;
-	walk->caller = caller;
-	walk->at_interpreter = in_interpreter(&thread->target, caller);
+	walk->at_interpreter = in_interpreter(&thread->target, walk->caller);
 	stack_begin(thread);
-	native_frame_append(thread, caller);
+	native_frame_append(thread, walk->caller);
 	by_table = has_loop && *(volatile __u32 *)&has_tables;
 	if (!walk->at_interpreter && walk->nframe > 1) {
 		by_table = by_table && !unwind_frames(thread);

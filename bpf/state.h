@@ -115,6 +115,8 @@ struct thread_state {
 	__u32 lines_left;
 	struct block block;   /* being reported */
 	struct event_map map; /* being reported */
+	__u64 weighted_bytes; /* that a sampled block stands for */
+	__u32 walked;         /* the record that waits for its stack: enum walked */
 	struct native_walk native_walk;
 	/*
 	 * The last ABI_OP_CALLER: its stack pointer (0: none), its caller's frame pointer, its
@@ -204,6 +206,9 @@ static __always_inline __u32 *reuse_count_at(__u64 address)
 /* 1: the kernel has bpf_loop() (5.17+). If 0, the verifier removes the calls as dead code. */
 const volatile __u32 has_loop = 0;
 
+/* 1: native stacks may be walked. If 0, the verifier removes the walk. */
+const volatile __u32 has_native = 0;
+
 /*
  * Calls step up to limit times, until it returns a value other than 0. With bpf_loop() the verifier
  * checks step once and not in every turn; its work is most of the time that attaching takes. step
@@ -274,6 +279,8 @@ __noinline int thread_refresh(void)
 	thread->target_version = version;
 	thread->known_since = thread->walk + 1;
 	thread->trampoline = 0;
+	if (target->paused == ABI_PAUSED_LARGE)
+		thread->python.sp = 0;
 	return 0;
 }
 

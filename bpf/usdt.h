@@ -78,11 +78,11 @@ static __always_inline void producer_leave(struct thread_state *thread, const st
 }
 
 /*
- * Where the stack of a sampled block begins: with the code that has called the producer's. If not
- * all of the producer's frames can be walked, it begins with the last one. Where the first of them
- * has no frame pointer, the others are taken to have none either.
+ * Goes to where the stack of a sampled block begins: to the code that has called the producer's. If
+ * not all of the producer's frames can be walked, it begins with the last one. Where the first of
+ * them has no frame pointer, the others are taken to have none either.
  */
-__noinline __u64 producer_caller(struct thread_state *thread, const struct abi_usdt *spec)
+__noinline int producer_skip(struct thread_state *thread, const struct abi_usdt *spec)
 {
 	struct native_walk *walk;
 	__u64 start, length;
@@ -97,29 +97,6 @@ __noinline __u64 producer_caller(struct thread_state *thread, const struct abi_u
 	for (i = 0; i < PRODUCER_FRAMES && walk->caller - start < length; i++)
 		if (spec->frame != ABI_USDT_FRAME_POINTER || native_step(thread))
 			break;
-	return walk->caller;
-}
-
-/* Emits thread->block as a block that stands for that many bytes. */
-__noinline int weighted_output(struct thread_state *thread, __u64 caller, __u64 weighted_bytes)
-{
-	struct event_alloc_weighted *record;
-
-	if (!thread)
-		return 0;
-	thread->block.stack_id = native_stack_id(thread, caller);
-	record = block_reserve(thread, sizeof(*record));
-	if (!record) {
-		loss_add(LOSS_ALLOC, 1);
-		loss_add(LOSS_ALLOC_BYTES, weighted_bytes);
-		return 0;
-	}
-	header_fill_block(thread, &record->header, EVENT_ALLOC_WEIGHTED, sizeof(*record));
-	record->address = thread->block.address;
-	record->bytes = thread->block.bytes;
-	record->stack_id = thread->block.stack_id;
-	record->weighted_bytes = weighted_bytes;
-	bpf_ringbuf_submit(record, RING_FLAGS);
 	return 0;
 }
 
@@ -160,12 +137,14 @@ int provider(struct pt_regs *regs)
 	}
 	thread->block.address = address;
 	thread->block.bytes = usdt_argument(regs, &spec->arguments[1]);
-	address = usdt_argument(regs, &spec->arguments[2]); /* the weight */
+	thread->weighted_bytes = usdt_argument(regs, &spec->arguments[2]);
 	thread->native_walk.frame = regs->rbp;
 	thread->native_walk.below = regs->rsp - 1;
 	/* A return address is behind its call: as if the probe were one. */
 	thread->native_walk.caller = regs->rip + 1;
-	weighted_output(thread, producer_caller(thread, spec), address);
+	producer_skip(thread, spec);
+	thread->walked = WALKED_WEIGHTED;
+	walk_begin(regs, &walks);
 	return 0;
 }
 

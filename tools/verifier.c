@@ -221,6 +221,7 @@ int main(int argc, char **argv)
 	if (!alloc || !perfmap || features_probe(&features))
 		return 2;
 	alloc->rodata->has_loop = features.bpf_loop;
+	alloc->rodata->has_native = 1;
 	alloc->rodata->watch = ABI_WATCH_ALL;
 	alloc->rodata->sampling = 1;
 	well &= object_try(alloc->obj, &features, verbose);

@@ -12,31 +12,34 @@
 
 #define THREADS_WITHOUT_STORAGE 4096u /* concurrent threads: 64 MiB of kernel memory */
 
-static void programs_select(struct attach *attach, int counting)
+static void programs_select(struct attach *attach, const struct attach_opts *opts)
 {
 	struct alloc_bpf *skeleton = attach->skeleton;
 	const struct links backend = {.backend = attach->backend};
 	int session = attach->backend == LINKS_SESSION, empty = attach->empty;
+	int native = skeleton->rodata->has_native, python = !empty && !opts->no_python;
 	const struct program {
 		struct bpf_program *program;
 		int wanted;
 		enum links_kind kind;
 	} programs[] = {
-		{skeleton->progs.request_session, session && !empty, LINKS_BOTH},
-		{skeleton->progs.request_entry, !session && !empty, LINKS_ENTRY},
-		{skeleton->progs.request_return, !session && !empty, LINKS_RETURN},
-		{skeleton->progs.request_once, !empty, LINKS_ENTRY},
-		{skeleton->progs.native_session, session && !empty, LINKS_BOTH},
-		{skeleton->progs.native_entry, !session && !empty, LINKS_ENTRY},
-		{skeleton->progs.native_return, !session && !empty, LINKS_RETURN},
-		{skeleton->progs.native_once, !empty, LINKS_ENTRY},
-		{skeleton->progs.provider, !empty, LINKS_ENTRY},
-		{skeleton->progs.inline_site, !empty, LINKS_ENTRY},
+		{skeleton->progs.request_session, session && python, LINKS_BOTH},
+		{skeleton->progs.request_entry, !session && python, LINKS_ENTRY},
+		{skeleton->progs.request_return, !session && python, LINKS_RETURN},
+		{skeleton->progs.request_once, python, LINKS_ENTRY},
+		{skeleton->progs.native_session, session && !empty && native, LINKS_BOTH},
+		{skeleton->progs.native_entry, !session && !empty && native, LINKS_ENTRY},
+		{skeleton->progs.native_return, !session && !empty && native, LINKS_RETURN},
+		{skeleton->progs.native_once, !empty && native, LINKS_ENTRY},
+		{skeleton->progs.provider, !empty && native, LINKS_ENTRY},
+		{skeleton->progs.inline_site, python, LINKS_ENTRY},
 		{skeleton->progs.mapping, !empty, LINKS_ENTRY},
-		{skeleton->progs.object_begin, !empty, LINKS_ENTRY},
-		{skeleton->progs.finalize, !empty, LINKS_ENTRY},
+		{skeleton->progs.walk, !empty, LINKS_ENTRY},
+		{skeleton->progs.walk_session, session && !empty && native, LINKS_BOTH},
+		{skeleton->progs.object_begin, python, LINKS_ENTRY},
+		{skeleton->progs.finalize, python, LINKS_ENTRY},
 		{skeleton->progs.empty_session, session && empty, LINKS_BOTH},
-		{skeleton->progs.empty, empty || counting, LINKS_ENTRY},
+		{skeleton->progs.empty, empty || opts->counting, LINKS_ENTRY},
 	};
 
 	for (size_t i = 0; i < sizeof(programs) / sizeof(programs[0]); i++) {
@@ -44,6 +47,42 @@ static void programs_select(struct attach *attach, int counting)
 		if (programs[i].wanted)
 			links_prepare(&backend, programs[i].program, programs[i].kind);
 	}
+}
+
+/* Lets the programs of native probes continue with the walk. 0, -errno. */
+static int walk_link(struct attach *attach)
+{
+	const struct alloc_bpf *skeleton = attach->skeleton;
+	const struct {
+		const struct bpf_map *map;
+		const struct bpf_program *program;
+	} walks[] = {
+		{skeleton->maps.walks, skeleton->progs.walk},
+		{skeleton->maps.session_walks, skeleton->progs.walk_session},
+	};
+
+	for (size_t i = 0; i < sizeof(walks) / sizeof(walks[0]); i++) {
+		int key = 0, program = bpf_program__fd(walks[i].program);
+
+		if (bpf_program__autoload(walks[i].program) &&
+		    bpf_map_update_elem(bpf_map__fd(walks[i].map), &key, &program, BPF_ANY))
+			return error_set(-errno, "the kernel does not let a program continue with "
+						 "another one");
+	}
+	return 0;
+}
+
+/* The memory of unwind tables is needed only where they are used. */
+static void tables_omit(struct attach *attach)
+{
+	struct bpf_map *maps[] = {
+		attach->skeleton->maps.unwind_files, attach->skeleton->maps.unwind_tables,
+		attach->skeleton->maps.unwind_rows,  attach->skeleton->maps.unwind_pages,
+		attach->skeleton->maps.unwind_rules,
+	};
+
+	for (size_t i = 0; i < sizeof(maps) / sizeof(maps[0]); i++)
+		bpf_map__set_max_entries(maps[i], 1);
 }
 
 /*
@@ -95,6 +134,9 @@ int attach_new(struct attach **out, const struct features *features, const struc
 		goto fail;
 	}
 	attach->skeleton->rodata->has_loop = features->bpf_loop;
+	attach->skeleton->rodata->has_native = !opts->no_native && !opts->empty;
+	if (!attach->skeleton->rodata->has_native || !features->bpf_loop)
+		tables_omit(attach);
 	attach->skeleton->rodata->watch = opts->watch;
 	attach->skeleton->rodata->own_tgid = getpid();
 	attach->skeleton->rodata->sampling = opts->sampling;
@@ -114,12 +156,14 @@ int attach_new(struct attach **out, const struct features *features, const struc
 		bpf_map__set_max_entries(attach->skeleton->maps.sampled, 1);
 	bpf_program__set_autoload(attach->skeleton->progs.process_exec_begin,
 				  features->prepare_exec);
-	programs_select(attach, opts->counting);
+	programs_select(attach, opts);
 	err = stream_open(&attach->stream, attach->skeleton->skeleton, opts->ring_bytes,
 			  opts->record, opts->context);
 	if (err)
 		goto fail;
-	err = life_watch(attach, features);
+	err = walk_link(attach);
+	if (!err)
+		err = life_watch(attach, features);
 	if (err)
 		goto fail;
 	*out = attach;

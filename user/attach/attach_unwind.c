@@ -31,7 +31,7 @@ int attach_unwind_areas(struct attach *attach, struct unwind_areas *out)
 	size_t *bytes = attach->unwind_bytes;
 	int err;
 
-	if (!skeleton->rodata->has_loop)
+	if (!skeleton->rodata->has_loop || !skeleton->rodata->has_native)
 		return -EOPNOTSUPP;
 	err = map_share(skeleton->maps.unwind_rows, &areas->rows, &bytes[0]);
 	if (!err)

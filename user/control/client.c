@@ -286,13 +286,14 @@ int client_take_passed(struct client *client)
 	return fd >= 0 ? fd : error_set(-EINVAL, "no descriptor was passed with the request");
 }
 
-int client_save(struct client *client, struct trace *trace, size_t process, size_t of)
+int client_save(struct client *client, struct trace *trace, enum saver_what what, size_t process,
+		size_t of)
 {
 	int fd = client_take_passed(client), err;
 
 	if (fd < 0)
 		return fd;
-	err = saver_start(&client->saver, trace, process, fd);
+	err = saver_start(&client->saver, trace, what, process, fd);
 	close(fd);
 	client->saved = process == SAVER_ALL ? of : 1;
 	client->of = of;

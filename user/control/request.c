@@ -14,7 +14,8 @@ static const char *const names[] = {
 	[REQUEST_STATUS] = "status", [REQUEST_SNAPSHOT] = "snapshot",
 	[REQUEST_CLEAR] = "clear",   [REQUEST_RESET_PEAK] = "reset-peak",
 	[REQUEST_LOOKUP] = "lookup", [REQUEST_STOP] = "stop",
-	[REQUEST_SUMS] = "sums",     [REQUEST_STACKS] = "stacks",
+	[REQUEST_BLOCKS] = "blocks", [REQUEST_SUMS] = "sums",
+	[REQUEST_STACKS] = "stacks",
 };
 
 int request_kind_of(const char *name, enum request_kind *kind)
@@ -66,9 +67,8 @@ static int object_take(const json_t *object, struct request *out)
 	int err;
 
 	if (!name || request_kind_of(name, &out->kind))
-		return error_set(-EINVAL,
-				 "\"request\" is none of status, snapshot, clear, reset-peak, "
-				 "lookup, stop, sums and stacks");
+		return error_set(-EINVAL, "\"request\" is none of status, snapshot, blocks, clear, "
+					  "reset-peak, lookup, stop, sums and stacks");
 	if (json_object_get(object, "pid")) {
 		err = number_take(object, "pid", INT32_MAX, &pid);
 		if (err)

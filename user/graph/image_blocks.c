@@ -56,7 +56,7 @@ static int pool_compare(const void *a, const void *b)
 
 int image_blocks_read(struct image_blocks *blocks, const struct image *image)
 {
-	struct heap_source source = {.read = image_read, .context = (void *)image};
+	struct memory_reader source = {.read = image_read, .context = (void *)image};
 	size_t kept = 0;
 	int err;
 

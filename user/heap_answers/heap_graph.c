@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "container/memory_headroom.h"
+#include "dump/capture_core.h"
 #include "dump/dump_file.h"
 #include "heap_answers/heap_choice.h"
 #include "kernel/calls.h"
@@ -52,6 +53,14 @@ static int process_capture(const struct heap_choice *choice, struct capture *out
 	return err;
 }
 
+/* A core is read by a process that can do little else, like a running process's memory. */
+static int core_read_in(const struct heap_choice *choice, struct capture *out)
+{
+	int err = privileges_drop(choice->out != NULL, 0) ?: calls_limit(0);
+
+	return err ?: capture_core(out, choice->core, choice->sysroot, memory_most());
+}
+
 static int graph_make(struct heap_graph *heap, unsigned int needs)
 {
 	uint64_t began = clock_ns(CLOCK_MONOTONIC);
@@ -85,15 +94,21 @@ int heap_graph_open(const struct heap_choice *choice, const char *dump, unsigned
 	*out = (struct heap_graph){0};
 	if (err)
 		return error_print(err, NULL, "%s", choice->out);
-	err = dump ? dump_read(&out->capture, dump, memory_most())
-		   : process_capture(choice, &out->capture);
+	err = choice->by == BY_LINE ? heap_lines_open(choice, &out->lines) : 0;
+	if (err) {
+		outfile_discard(file);
+		return err;
+	}
+	err = dump           ? dump_read(&out->capture, dump, memory_most())
+	      : choice->core ? core_read_in(choice, &out->capture)
+			     : process_capture(choice, &out->capture);
 	if (!err)
 		err = graph_make(out, needs);
 	if (err) {
 		outfile_discard(file);
 		heap_graph_close(out);
-		if (dump)
-			error_print(err, NULL, "%s", dump);
+		if (dump || choice->core)
+			error_print(err, NULL, "%s", dump ? dump : choice->core);
 		else
 			pid_error_print(choice->pid, err);
 		return err;
@@ -112,6 +127,7 @@ void heap_graph_close(struct heap_graph *heap)
 	paths_free(heap->paths);
 	retained_free(heap->retained);
 	graph_free(heap->graph);
+	block_lines_free(&heap->lines);
 	capture_free(&heap->capture);
 	memset(heap, 0, sizeof(*heap));
 }

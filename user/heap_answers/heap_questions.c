@@ -28,8 +28,8 @@ static int usage_error(const char *reason)
 }
 
 /*
- * Finds the one process that is read, unless it is a dump. 1; 0: there is none, or there are
- * several; -errno after a message.
+ * Finds the one process that is read, unless it is a dump or a core. 1; 0: there is none, or there
+ * are several; -errno after a message.
  */
 static int process_choose(struct heap_choice *choice, const char *dump)
 {
@@ -37,8 +37,8 @@ static int process_choose(struct heap_choice *choice, const char *dump)
 	size_t count = 0;
 	int err;
 
-	if (dump)
-		return target_set_is_empty(&choice->targets);
+	if (dump || choice->core)
+		return target_set_is_empty(&choice->targets) && (!dump || !choice->core);
 	if (target_set_is_empty(&choice->targets))
 		return 0;
 	err = targets_list(&choice->targets, "tracer list shows what can be read", &pids, &count);
@@ -71,7 +71,8 @@ static int question_answer(struct heap_choice *choice, size_t question)
 	if (chosen < 0)
 		return EXIT_FAILED;
 	if (choice->rest.count < 2 || choice->rest.count > 3 || !chosen)
-		return usage_error("it takes a type or an address, and one process or a dump");
+		return usage_error(
+			"it takes a type or an address, and one process, a dump or a core");
 	if (heap_graph_open(choice, dump, questions[question].needs, &heap))
 		return EXIT_FAILED;
 	return answer_end(&heap, questions[question].print(choice, &heap, choice->rest.items[1]));
@@ -82,7 +83,8 @@ static int view_answer(struct heap_choice *choice, const char *dump)
 	unsigned int needs = choice->retained || choice->by == BY_CONTAINER ? HEAP_RETAINED : 0;
 	struct heap_graph heap;
 
-	if (choice->by == BY_MODULE || choice->by == BY_ROOT || choice->by == BY_CONTAINER)
+	if (choice->by == BY_MODULE || choice->by == BY_ROOT || choice->by == BY_CONTAINER ||
+	    choice->by == BY_LINE)
 		needs |= HEAP_PATHS;
 	if (choice->output.format == FORMAT_HEAPSNAPSHOT)
 		needs |= HEAP_PATHS;
@@ -98,6 +100,7 @@ static int view_answer(struct heap_choice *choice, const char *dump)
 int heap_is_question(const struct heap_choice *choice)
 {
 	return choice->rest.count || choice->retained || choice->out || choice->freeze ||
+	       choice->core || choice->sysroot || choice->trace ||
 	       choice->output.format == FORMAT_HEAPSNAPSHOT ||
 	       (choice->by != BY_TYPE && choice->by != BY_CLASS);
 }
@@ -107,6 +110,12 @@ int heap_answer(struct heap_choice *choice)
 	const char *first = choice->rest.count ? choice->rest.items[0] : NULL;
 	int chosen;
 
+	if (choice->core ? choice->freeze : choice->sysroot != NULL)
+		return usage_error(choice->core ? "a core is not stopped: --freeze is of a process"
+						: "--sysroot is of a core");
+	if (choice->by == BY_LINE ? !choice->trace && (first || choice->core)
+				  : choice->trace != NULL)
+		return usage_error("--by line is of a process that is traced, or takes --trace");
 	if (choice->output.format == FORMAT_HEAPSNAPSHOT && choice->rest.count > 1)
 		return usage_error("the format heapsnapshot is of a whole heap");
 	for (size_t i = 0; first && i < sizeof(questions) / sizeof(questions[0]); i++)
@@ -114,7 +123,7 @@ int heap_answer(struct heap_choice *choice)
 			return question_answer(choice, i);
 	if (first && !strcmp(first, "diff")) {
 		if (choice->rest.count < 3 || choice->rest.count > 4 ||
-		    !target_set_is_empty(&choice->targets) || choice->out)
+		    !target_set_is_empty(&choice->targets) || choice->out || choice->core)
 			return usage_error("diff takes two dumps, or three");
 		return heap_diff_print(choice, choice->rest.items + 1, choice->rest.count - 1)
 			       ? EXIT_FAILED
@@ -123,11 +132,11 @@ int heap_answer(struct heap_choice *choice)
 	if (choice->by == BY_CLASS)
 		return usage_error("--by class is of a running process's pools alone");
 	if (choice->rest.count > 1)
-		return usage_error("it reads one process, or a dump");
+		return usage_error("it reads one process, a dump or a core");
 	chosen = process_choose(choice, first);
 	if (chosen < 0)
 		return EXIT_FAILED;
 	if (!chosen)
-		return usage_error("it reads one process, or a dump");
+		return usage_error("it reads one process, a dump or a core");
 	return view_answer(choice, first);
 }

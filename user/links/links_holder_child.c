@@ -20,6 +20,9 @@
 #include "links/links_wire.h"
 #include "links/perf_uprobe.h"
 
+/* Processes that close links side by side. */
+#define CLOSERS 4u
+
 struct group {
 	uint32_t id;
 	int *fds;
@@ -247,24 +250,52 @@ static void closer_run(int *fds, size_t count, int pipe_fd)
 	_exit(0);
 }
 
-/* If fork fails, the descriptors are closed in this process, which takes longer. */
-static void fds_close(int *fds, size_t count, int wait)
+/*
+ * A process that closes a share of the descriptors once our end of the pipe is closed: number k of
+ * count, k + CLOSERS... Our end; -1: there is none.
+ */
+static int closer_start(const int *fds, size_t count, size_t k)
 {
-	int ends[2] = {-1, -1};
-	pid_t child = socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) ? -1 : fork();
+	int ends[2], *share = calloc(count + 1, sizeof(*share));
+	size_t kept = 0;
+	pid_t child;
 	char byte;
 
+	if (!share || socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends)) {
+		free(share);
+		return -1;
+	}
+	for (; k < count; k += CLOSERS)
+		share[kept++] = fds[k];
+	child = fork();
 	if (!child)
-		closer_run(fds, count, ends[1]);
+		closer_run(share, kept, ends[1]);
+	free(share);
 	close(ends[1]);
 	if (child > 0)
 		while (read(ends[0], &byte, 1) < 0 && errno == EINTR)
 			;
+	return ends[0];
+}
+
+/*
+ * The kernel removes the breakpoints of a link at once, but then waits for tens of milliseconds.
+ * Links are closed side by side, so that the target does not run into those of the next one
+ * meanwhile. If fork fails, the descriptors are closed in this process, which takes longer.
+ */
+static void fds_close(const int *fds, size_t count, int wait)
+{
+	int pipes[CLOSERS];
+
+	for (size_t k = 0; k < CLOSERS; k++)
+		pipes[k] = k < count ? closer_start(fds, count, k) : -1;
 	for (size_t i = 0; i < count; i++)
 		close(fds[i]);
-	close(ends[0]);
-	/* SIGCHLD is ignored, so other children need not be reaped. */
-	while (child > 0 && wait && waitpid(child, NULL, 0) < 0 && errno == EINTR)
+	for (size_t k = 0; k < CLOSERS; k++)
+		if (pipes[k] >= 0)
+			close(pipes[k]);
+	/* SIGCHLD is ignored: this returns when there is no child any more. */
+	while (wait && (waitpid(-1, NULL, 0) >= 0 || errno == EINTR))
 		;
 }
 

@@ -59,9 +59,9 @@ int member_clock_begin(struct member *member)
 
 int member_governor_begin(struct session *session, struct member *member)
 {
-	const struct governor_step first = {.mode = member->mode,
-					    .sample_bytes = member->announced.sample_bytes};
 	struct member_governor *governor = &member->governor;
+	const struct governor_step first = {.mode = governor->early ? governor->mode : member->mode,
+					    .sample_bytes = member->announced.sample_bytes};
 
 	if (session->opts.overhead <= 0)
 		return 0;
@@ -69,10 +69,51 @@ int member_governor_begin(struct session *session, struct member *member)
 		return error_set(-ESRCH, "its CPU time cannot be read");
 	governor_plan(&governor->governor, session->opts.overhead, &first,
 		      !member->heap_unreadable);
+	/* Its heap could not be read after all: the windows end. */
+	if (governor->early && !governor_begin_early(&governor->governor))
+		member->windows.refused = 1;
 	if (member->off)
 		governor->governor.step = governor->governor.count - 1;
 	member_measure_begin(session, member);
 	return 0;
+}
+
+void member_busy_begin(const struct session *session, struct member *member)
+{
+	struct member_governor *state = &member->governor;
+
+	if (session->opts.overhead <= 0 || member_clock_begin(member))
+		return;
+	state->measured_ns = clock_ns(CLOCK_MONOTONIC);
+	state->cpu_ns = cpu_time(member);
+}
+
+static int is_busy(const struct member *member)
+{
+	const struct member_governor *state = &member->governor;
+	uint64_t elapsed_ns = clock_ns(CLOCK_MONOTONIC) - state->measured_ns;
+
+	if (elapsed_ns < EARLY_LEAST_NS) {
+		const struct timespec rest = {.tv_nsec = (long)(EARLY_LEAST_NS - elapsed_ns)};
+
+		nanosleep(&rest, NULL);
+		elapsed_ns = clock_ns(CLOCK_MONOTONIC) - state->measured_ns;
+	}
+	return (double)(cpu_time(member) - state->cpu_ns) >= EARLY_BUSY_SHARE * (double)elapsed_ns;
+}
+
+void member_begin_early(const struct session *session, struct member *member,
+			const struct plan *plan)
+{
+	struct member_governor *state = &member->governor;
+
+	if (session->opts.overhead <= 0 || !state->measured_ns || session->opts.sample_bytes ||
+	    (member->mode != EVENT_MODE_CENSUS && member->mode != EVENT_MODE_EXACT) ||
+	    member_windows_possible(session, member, plan) || !is_busy(member))
+		return;
+	state->early = 1;
+	state->mode = member->mode;
+	member_mode_take(member, EVENT_MODE_WINDOWS);
 }
 
 /* Skips steps that fail; the last one cannot fail. */
@@ -130,6 +171,9 @@ static void member_judge(struct session *session, struct member *member, uint64_
 		member->windows.refused = 0;
 		state->governor.share = member->windows.share;
 		governor_narrow(&state->governor, now_ns);
+	} else if (member->windows.windows.count == 1 &&
+		   governor_first_window(&state->governor, member->windows.inside_share, now_ns)) {
+		state->governor.share = member->windows.inside_share;
 	} else if (!governor_judge(&state->governor, &period)) {
 		return;
 	}

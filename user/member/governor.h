@@ -11,12 +11,18 @@
 
 #include "overhead/governor.h"
 
+#define EARLY_LEAST_NS   30000000ull /* over which a process is seen to be busy */
+#define EARLY_BUSY_SHARE 0.05        /* of a CPU */
+
 struct session;
 struct member;
+struct plan;
 
 struct member_governor {
 	struct governor governor;
-	clockid_t clock; /* CPU time of the process */
+	clockid_t clock;      /* CPU time of the process */
+	int early;            /* it begins in windows, although another mode was requested */
+	enum event_mode mode; /* that one */
 	uint64_t measured_ns, cpu_ns, hits;
 };
 
@@ -29,6 +35,14 @@ int member_period(struct session *session, const struct member *member, uint64_t
 		  struct governor_period *out);
 /* 0, -errno with its reason: there can be no governor. */
 int session_governor_begin(struct session *session);
+/*
+ * With --overhead: a busy process that ran before begins in windows, so that the budget holds from
+ * the first moment. The first is called before it is planned; the second after member_planned(),
+ * sets member->mode, and may wait for EARLY_LEAST_NS.
+ */
+void member_busy_begin(const struct session *session, struct member *member);
+void member_begin_early(const struct session *session, struct member *member,
+			const struct plan *plan);
 /* A process has come under trace. 0, -errno. */
 int member_governor_begin(struct session *session, struct member *member);
 /* Measures at most once a period, and changes the modes of processes that cost too much. */

@@ -87,6 +87,8 @@ void member_window_judge(struct session *session, struct member *member,
 		cost.base =
 			fmin(hits_cost(session, &windows->after, &windows->placing) / before_ns, 1);
 	lost_ns = (double)(cost.inside_ns + cost.edges_ns);
+	windows->inside_share =
+		(double)cost.inside_ns / fmax(cpu_since(&windows->begin, &windows->end), 1);
 	if (cpu_ns > 0)
 		windows->share = cost.base + lost_ns / cpu_ns;
 	log_debug("PID %d: a window of %.1f ms took %.1f ms, and %.1f ms for its edges, of %.1f ms "

@@ -4,8 +4,11 @@
  *
  *   placing   the probes are placed; BPF ignores them (abi_target.paused)
  *   begin     all are in place: EVENT_WINDOW, and BPF reports
- *   end       the pools with new blocks are read; BPF ignores the probes again; EVENT_WINDOW
- *   closing   the kernel removes the probes, in another process, for some tens of milliseconds
+ *   dropped   another process closes the links. The kernel waits for a grace period of RCU before
+ *             it removes the first breakpoint: until then the window goes on
+ *   end       the first breakpoint is gone: the pools with new blocks are read; BPF ignores the
+ *             probes again; EVENT_WINDOW
+ *   closing   the kernel removes the others
  *
  * The CPU time from placing to the end of closing that is not the target's own is the loss.
  * Between windows the pools with blocks that were seen are read a few times a second, so that
@@ -25,9 +28,13 @@
 #include "process/memory.h"
 
 #define LOOK_PAUSE_NS   250000000ull
-#define LOOK_SHARE      100u        /* looks take at most 1/100 of the time */
-#define CLOSING_STEP_NS 20000000ull /* between two looks whether the kernel is done */
+#define LOOK_SHARE      100u       /* looks take at most 1/100 of the time */
+#define CLOSING_STEP_NS 5000000ull /* between two looks whether the kernel is done */
 #define CLOSING_MAX_NS  2000000000ull
+#define FOREIGN_NS      100000000ull /* closing, if other tracers' breakpoints are there, too */
+#define GRACE_NS        15000000ull  /* the links are closed so long before the end */
+#define GRACE_STEP_NS   2000000ull
+#define GRACE_MAX_NS    40000000ull
 #define BREAKPOINT      0xcc
 #define FAILURES        5u /* in a row until windows are given up */
 
@@ -45,6 +52,11 @@ int member_windows_possible(const struct session *session, const struct member *
 	return error_set(-ENOTSUP, "the probes of small and of large blocks cannot be told apart");
 }
 
+unsigned int member_window_groups(const struct member *member)
+{
+	return ATTACH_POOLED | (member->large_windowed ? ATTACH_PASSED_ON : 0);
+}
+
 int member_window_busy(const struct member *member)
 {
 	return member->windows.state >= WINDOW_OPEN;
@@ -58,8 +70,14 @@ int session_windows_open(const struct session *session)
 	return 0;
 }
 
+static int is_site_of_windows(const struct member *member, const struct plan_site *site)
+{
+	return plan_site_is_pooled(site) ||
+	       (member->large_windowed && plan_site_is_passed_on(site));
+}
+
 /*
- * Are the probes of small blocks in the target's text still? Goes on from the site where it
+ * Are the probes of windows in the target's text still? Goes on from the site where it
  * stopped: sites that were clear stay so.
  */
 static int is_text_probed(struct member *member)
@@ -69,7 +87,7 @@ static int is_text_probed(struct member *member)
 	uint8_t byte;
 
 	for (; windows->site < plan->count; windows->site++)
-		if (plan_site_is_pooled(&plan->sites[windows->site]) &&
+		if (is_site_of_windows(member, &plan->sites[windows->site]) &&
 		    !memory_read(member->pid,
 				 plan->sites[windows->site].vaddr + member->runtime.bias, &byte,
 				 sizeof(byte)) &&
@@ -96,7 +114,9 @@ static int pause_set(struct session *session, struct member *member, int paused)
 {
 	if (member->ended)
 		return -ESRCH;
-	member->runtime.target.paused = paused;
+	member->runtime.target.paused = !paused                  ? ABI_PAUSED_NO
+					: member->large_windowed ? ABI_PAUSED_LARGE
+								 : ABI_PAUSED_POOLS;
 	return attach_target(session->attach, member->pid, &member->runtime.target);
 }
 
@@ -170,7 +190,7 @@ static void window_fail(struct session *session, struct member *member, int err)
 {
 	struct member_windows *windows = &member->windows;
 
-	attach_drop(session->attach, member->pid, ATTACH_POOLED, 0);
+	attach_drop(session->attach, member->pid, member_window_groups(member), 0);
 	if (err == -ESRCH)
 		return;
 	if (!windows->failed++)
@@ -183,8 +203,11 @@ static void window_open(struct session *session, struct member *member)
 	struct member_windows *windows = &member->windows;
 	int err;
 
+	windows->site = 0;
+	windows->foreign = is_text_probed(member);
+	windows->dropped_ns = 0;
 	windows->placing = member_window_mark(session, member);
-	err = member_probe(session, member, &windows->plan, ATTACH_POOLED);
+	err = member_probe(session, member, &windows->plan, member_window_groups(member));
 	session_pull(session);
 	windows->opened_ns = clock_ns(CLOCK_MONOTONIC);
 	if (!err)
@@ -203,6 +226,29 @@ static void window_open(struct session *session, struct member *member)
 	windows->state = WINDOW_OPEN;
 }
 
+/* The removal begins. */
+static void window_drop(struct session *session, struct member *member)
+{
+	struct member_windows *windows = &member->windows;
+
+	attach_drop(session->attach, member->pid, member_window_groups(member), 0);
+	windows->site = 0;
+	is_text_probed(member);
+	windows->first_site = windows->site;
+	windows->dropped_ns = clock_ns(CLOCK_MONOTONIC);
+	windows->closing_ns = windows->dropped_ns + GRACE_STEP_NS;
+}
+
+/* Has the kernel begun to remove the breakpoints? */
+static int is_removing(struct member *member, uint64_t now_ns)
+{
+	struct member_windows *windows = &member->windows;
+
+	if (windows->foreign || now_ns - windows->dropped_ns >= GRACE_MAX_NS)
+		return 1;
+	return !is_text_probed(member) || windows->site > windows->first_site;
+}
+
 void member_window_close(struct session *session, struct member *member)
 {
 	struct member_windows *windows = &member->windows;
@@ -217,17 +263,25 @@ void member_window_close(struct session *session, struct member *member)
 	pause_set(session, member, 1);
 	session_pull(session);
 	window_feed(session, member, windows->opened_ns, end_ns);
-	if (!member->ended)
-		attach_drop(session->attach, member->pid, ATTACH_POOLED, 0);
+	if (!member->ended && !windows->dropped_ns)
+		window_drop(session, member);
 	windows->look_ns = clock_ns(CLOCK_MONOTONIC);
 	windows->closing_ns = windows->look_ns + CLOSING_STEP_NS;
-	windows->site = 0;
 	/* What a window by hand costs is not measured. */
 	if (session->opts.overhead > 0)
 		return;
 	log_debug("PID %d: a window of %.1f ms", member->pid,
 		  (double)(end_ns - windows->opened_ns) / 1e6);
 	wait_begin(session, member, windows->look_ns);
+}
+
+/* The window ends when the kernel begins to remove the breakpoints. */
+static void window_ending(struct session *session, struct member *member, uint64_t now_ns)
+{
+	if (is_removing(member, now_ns))
+		member_window_close(session, member);
+	else
+		member->windows.closing_ns = now_ns + GRACE_STEP_NS;
 }
 
 /* Is the kernel done? Then the next window is chosen. */
@@ -237,7 +291,9 @@ static void closing_look(struct session *session, struct member *member, uint64_
 	struct window_mark now;
 
 	windows->closing_ns = now_ns + CLOSING_STEP_NS;
-	if (now_ns - windows->end.time_ns < CLOSING_MAX_NS && is_text_probed(member))
+	if (windows->foreign
+		    ? now_ns - windows->end.time_ns < FOREIGN_NS
+		    : now_ns - windows->end.time_ns < CLOSING_MAX_NS && is_text_probed(member))
 		return;
 	now = member_window_mark(session, member);
 	/* The first one is what census mode has seen, which was no window. */
@@ -263,8 +319,15 @@ void member_windows_free(struct member *member)
 
 int member_window_inherited(struct session *session, struct member *child)
 {
-	child->runtime.target.paused = 1;
+	child->runtime.target.paused = child->large_windowed ? ABI_PAUSED_LARGE : ABI_PAUSED_POOLS;
 	return window_feed(session, child, 0, clock_ns(CLOCK_MONOTONIC));
+}
+
+static uint64_t grace_ns(const struct member_windows *windows)
+{
+	uint64_t half_ns = windows->next.length_ns / 2;
+
+	return half_ns < GRACE_NS ? half_ns : GRACE_NS;
 }
 
 /* When something is due: a window's begin or end, or a look. */
@@ -276,9 +339,9 @@ static uint64_t due_ns(const struct member *member)
 
 	if (member->ended || windows->state == WINDOW_NONE)
 		return UINT64_MAX;
-	if (windows->state == WINDOW_OPEN)
-		return windows->opened_ns + windows->next.length_ns;
-	if (windows->state == WINDOW_CLOSING)
+	if (windows->state == WINDOW_OPEN && !windows->dropped_ns)
+		return windows->opened_ns + windows->next.length_ns - grace_ns(windows);
+	if (windows->state == WINDOW_OPEN || windows->state == WINDOW_CLOSING)
 		return windows->closing_ns;
 	look_ns = windows->look_ns + (pause_ns > LOOK_PAUSE_NS ? pause_ns : LOOK_PAUSE_NS);
 	return windows->next.start_ns < look_ns ? windows->next.start_ns : look_ns;
@@ -306,8 +369,12 @@ static void member_due(struct session *session, struct member *member, uint64_t 
 		member_windows_free(member);
 		return;
 	}
-	if (windows->state == WINDOW_OPEN)
-		member_window_close(session, member);
+	if (windows->state == WINDOW_OPEN && !windows->dropped_ns) {
+		window_drop(session, member);
+		/* Most pools: those that are left take less time at the window's end. */
+		member_look_fresh(session, member);
+	} else if (windows->state == WINDOW_OPEN)
+		window_ending(session, member, now_ns);
 	else if (windows->state == WINDOW_CLOSING)
 		closing_look(session, member, now_ns);
 	else if (windows->next.start_ns <= now_ns)

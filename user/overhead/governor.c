@@ -69,6 +69,29 @@ static void widen(struct governor *governor, uint64_t now_ns)
 	step_set(governor, governor->step - 1, now_ns);
 }
 
+int governor_begin_early(struct governor *governor)
+{
+	for (size_t i = 0; i < governor->count; i++)
+		if (governor->steps[i].mode == EVENT_MODE_WINDOWS) {
+			governor->step = i;
+			governor->early = i > 0;
+			return 1;
+		}
+	return 0;
+}
+
+int governor_first_window(struct governor *governor, double share, uint64_t now_ns)
+{
+	int early = governor->early;
+
+	governor->early = 0;
+	if (!early || share > governor->budget / 2 ||
+	    governor->steps[governor->step].mode != EVENT_MODE_WINDOWS)
+		return 0;
+	step_set(governor, 0, now_ns);
+	return 1;
+}
+
 int governor_judge(struct governor *governor, const struct governor_period *period)
 {
 	if (!governor->hold_ns)

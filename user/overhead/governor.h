@@ -7,7 +7,9 @@
  * GOVERNOR_WINDOW_NS, the governor goes one step down. After a hold time on the same step, if the
  * cost allows it, it tries the step above again; if that is too expensive, the hold time doubles.
  * Windows of probes hold to the budget by themselves (windows.h), and longer ones follow where they
- * cost little: there is no step up from them, which would begin a new table.
+ * cost little: there is no step up from them, which would begin a new table. A busy process begins
+ * in windows; only the first of them, before there is much in the table, may show that the
+ * requested mode is cheap enough.
  * The closer the debt is to its limit, the sooner the next measurement, so that no try takes more
  * than the budget of the window.
  */
@@ -20,7 +22,7 @@
 #include "abi/events.h"
 
 #define GOVERNOR_PERIOD_NS 250000000ull /* between two measurements */
-#define GOVERNOR_FIRST_NS  50000000ull  /* from a change of step to the first measurement */
+#define GOVERNOR_FIRST_NS  20000000ull  /* from a change of step to the first measurement */
 #define GOVERNOR_SHORT_NS  2000000ull   /* the shortest period */
 #define GOVERNOR_WINDOW_NS 10000000000ull
 /* the debt limit is 1/4 of the window's budget: removing the probes costs something, too */
@@ -55,6 +57,7 @@ struct governor {
 	uint64_t hold_ns;    /* the hold time; 0: GOVERNOR_HOLD_NS */
 	uint64_t changed_ns; /* when the step was last changed */
 	int tried;           /* the last change was a step up */
+	int early;           /* it began in windows, and the first one is not judged yet */
 };
 
 struct governor_period {
@@ -67,6 +70,13 @@ struct governor_period {
 int governor_judge(struct governor *governor, const struct governor_period *period);
 /* Steps down, if there is a step below: the current one cannot be held to the budget. */
 void governor_narrow(struct governor *governor, uint64_t now_ns);
+/* Begins at the first step in windows, if there is one: 1. 0: at the requested mode. */
+int governor_begin_early(struct governor *governor);
+/*
+ * The first window after governor_begin_early() took that share of the CPU time in it. 1: the
+ * requested mode is tried, and the caller makes the change; 0.
+ */
+int governor_first_window(struct governor *governor, double share, uint64_t now_ns);
 /* The change was complete at now_ns; cost_ns is what the probes took meanwhile. */
 void governor_changed(struct governor *governor, uint64_t now_ns, double cost_ns);
 /* The time from a measurement or a change at now_ns to the next measurement. */

@@ -98,9 +98,11 @@ static int choose(struct windows *windows)
 			length_limit((allowed(windows) / count - windows->edges_ns) / cost);
 		pause_ns = pause_for(windows, loss_of(windows, windows->length_ns));
 	}
-	if (!(pause_ns > 0) || pause_ns > (double)WINDOWS_PAUSE_MAX)
+	if (!(pause_ns > 0) ||
+	    (pause_ns > (double)WINDOWS_PAUSE_MAX && windows->rate > WINDOWS_RATE_MIN))
 		return -ENOSPC;
-	windows->pause_ns = (uint64_t)ceil(pause_ns);
+	/* A target that is idle, or stopped, loses next to nothing in a window. */
+	windows->pause_ns = (uint64_t)fmin(ceil(pause_ns), (double)WINDOWS_PAUSE_MAX);
 	return 0;
 }
 
@@ -141,16 +143,20 @@ int windows_next(struct windows *windows, uint64_t now_ns, struct windows_next *
 void windows_took(struct windows *windows, const struct windows_cost *cost)
 {
 	double inside = cost->length_ns ? (double)cost->inside_ns / (double)cost->length_ns : 0;
+	double edges = (double)cost->edges_ns;
 
+	/* The kernel ends a window later than it was told to: that is a part of its edges. */
+	if (!is_fixed(windows) && cost->length_ns > windows->length_ns)
+		edges += inside * (double)(cost->length_ns - windows->length_ns);
 	windows->base = cost->base;
 	if (cost->elapsed_ns >= WINDOWS_LENGTH_MIN)
 		windows->rate = (double)cost->cpu_ns / (double)cost->elapsed_ns;
 	if (windows->count) {
-		windows->edges_ns = smoothed(windows->edges_ns, (double)cost->edges_ns);
+		windows->edges_ns = smoothed(windows->edges_ns, edges);
 		windows->rate_ns = smoothed(windows->rate_ns, inside);
 		windows->own_ns = smoothed(windows->own_ns, (double)cost->own_ns);
 	} else {
-		windows->edges_ns = (double)cost->edges_ns;
+		windows->edges_ns = edges;
 		windows->rate_ns = inside;
 		windows->own_ns = (double)cost->own_ns;
 	}

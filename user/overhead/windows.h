@@ -20,7 +20,7 @@
 #define WINDOWS_LENGTH_MAX  1000000000ull
 #define WINDOWS_FIRST_NS    100000000ull /* the first window begins before that */
 #define WINDOWS_PAUSE_MAX   60000000000ull
-#define WINDOWS_EDGES_GUESS 100000000ull /* CPU time, before the first window */
+#define WINDOWS_EDGES_GUESS 20000000ull /* CPU time, before the first window */
 #define WINDOWS_OWN_GUESS   30000000ull
 #define WINDOWS_RATE_MIN    0.05 /* CPUs; as if the target took at least this */
 
@@ -59,7 +59,7 @@ struct windows_cost {
 
 /*
  * The next window: not before now_ns. 0; -ENOSPC: the budget allows no window, even the shortest
- * one once in WINDOWS_PAUSE_MAX.
+ * one once in WINDOWS_PAUSE_MAX, of a target that takes more than WINDOWS_RATE_MIN.
  */
 int windows_next(struct windows *windows, uint64_t now_ns, struct windows_next *out);
 /* A window has ended. */

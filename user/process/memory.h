@@ -12,4 +12,10 @@ int memory_read(pid_t pid, uint64_t address, void *out, size_t bytes);
 /* A pointer-sized value. */
 int memory_read_u64(pid_t pid, uint64_t address, uint64_t *out);
 
+/* Memory that is read in the same way: of a process, or a copy of it. */
+struct memory_reader {
+	int (*read)(void *context, uint64_t address, void *out, size_t bytes);
+	void *context; /* borrowed */
+};
+
 #endif

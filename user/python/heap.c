@@ -30,7 +30,7 @@
 #define ARENAS_PIECE    1024u /* arena objects copied at once */
 
 struct heap_walker {
-	const struct heap_source *source;
+	const struct memory_reader *source;
 	const struct heap_offsets *offsets;
 	heap_pool_fn visit;
 	void *context;
@@ -346,7 +346,7 @@ static int heads_read(struct heap_walker *walker, const struct python_runtime *r
 	return err;
 }
 
-int heap_walk_source(const struct heap_source *source, const struct heap_offsets *offsets,
+int heap_walk_source(const struct memory_reader *source, const struct heap_offsets *offsets,
 		     const struct heap_head *heads, uint32_t count, heap_pool_fn visit,
 		     void *context, struct heap_walk *out)
 {
@@ -367,17 +367,16 @@ int heap_walk_source(const struct heap_source *source, const struct heap_offsets
 
 static int process_read(void *context, uint64_t address, void *out, size_t bytes)
 {
-	return memory_read(*(const pid_t *)context, address, out, bytes);
+	return runtime_read(context, address, out, bytes);
 }
 
 int heap_heads(const struct python_runtime *runtime, struct heap_head heads[HEAP_INTERPRETERS],
 	       uint32_t *count)
 {
 	uint64_t interpreters;
-	int err = memory_read_u64(runtime->pid,
-				  runtime->target.runtime +
-					  runtime->offsets->abi.runtime_interpreters_head,
-				  &interpreters);
+	int err = runtime_read_u64(
+		runtime, runtime->target.runtime + runtime->offsets->abi.runtime_interpreters_head,
+		&interpreters);
 
 	if (err)
 		return err;
@@ -391,8 +390,7 @@ int heap_read_pools(const struct python_runtime *runtime, heap_pool_fn visit, vo
 {
 	struct heap_head heads[HEAP_INTERPRETERS];
 	struct heap_walk walk = {0};
-	pid_t pid = runtime->pid;
-	struct heap_source source = {.read = process_read, .context = &pid};
+	struct memory_reader source = {process_read, (void *)runtime};
 	const struct heap_offsets *offsets = &runtime->offsets->heap;
 	struct heap_walker walker = {&source, offsets, visit, context, .walk = &walk};
 	uint64_t began = clock_ns(CLOCK_MONOTONIC);
@@ -409,12 +407,11 @@ int heap_read_pool(const struct python_runtime *runtime, uint64_t address, heap_
 {
 	const struct heap_offsets *offsets = &runtime->offsets->heap;
 	struct heap_walk walk = {0};
-	pid_t pid = runtime->pid;
-	struct heap_source source = {process_read, &pid};
+	struct memory_reader source = {process_read, (void *)runtime};
 	struct heap_walker walker = {&source, offsets, visit, context, .walk = &walk};
 	struct heap_pool none = {address + offsets->pool_header_size, EVENT_BLOCK_STEP, .count = 0};
 	uint8_t bytes[MAX_POOL_BYTES];
-	int err = memory_read(runtime->pid, address, bytes, offsets->pool_bytes);
+	int err = runtime_read(runtime, address, bytes, offsets->pool_bytes);
 
 	err = err == -EFAULT ? 0 : err ?: pool_read(&walker, bytes, address);
 	if (err || walk.pools || walk.pools_unreadable)

@@ -57,17 +57,11 @@ int heap_read_pools(const struct python_runtime *runtime, heap_pool_fn visit, vo
 int heap_heads(const struct python_runtime *runtime, struct heap_head heads[HEAP_INTERPRETERS],
 	       uint32_t *count);
 
-/* Memory that holds a heap: a copy of a process's. read() as memory_read(). */
-struct heap_source {
-	int (*read)(void *context, uint64_t address, void *out, size_t bytes);
-	void *context; /* borrowed */
-};
-
 /*
  * heap_read_pools() for heaps in a copy of memory. 0; -ENODATA, -ENOTSUP (error_set); -EFAULT;
  * -ENOMEM; errors of read().
  */
-int heap_walk_source(const struct heap_source *source, const struct heap_offsets *offsets,
+int heap_walk_source(const struct memory_reader *source, const struct heap_offsets *offsets,
 		     const struct heap_head *heads, uint32_t count, heap_pool_fn visit,
 		     void *context, struct heap_walk *out);
 

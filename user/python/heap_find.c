@@ -28,10 +28,9 @@ int heap_find(const struct python_runtime *runtime)
 	struct heap_walk walk;
 	struct trial trial = {0};
 	uint64_t interpreters = 0;
-	int err = memory_read_u64(runtime->pid,
-				  runtime->target.runtime +
-					  runtime->offsets->abi.runtime_interpreters_head,
-				  &interpreters);
+	int err = runtime_read_u64(
+		runtime, runtime->target.runtime + runtime->offsets->abi.runtime_interpreters_head,
+		&interpreters);
 
 	/* -EFAULT: its library is not loaded yet. */
 	if (err == -EFAULT || (!err && !interpreters))

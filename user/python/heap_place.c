@@ -76,7 +76,7 @@ static int state_check(const struct python_runtime *runtime, uint64_t address)
 
 	if (address < LOWEST_ADDRESS || address % WORD || state_bytes(offsets) > sizeof(bytes))
 		return 0;
-	err = memory_read(runtime->pid, address, bytes, state_bytes(offsets));
+	err = runtime_read(runtime, address, bytes, state_bytes(offsets));
 	if (err)
 		return err == -ESRCH || err == -EPERM ? err : 0;
 	return heap_place_is_state(offsets, bytes, address);
@@ -87,9 +87,8 @@ static int state_address(const struct python_runtime *runtime, uint64_t interp, 
 			 uint64_t *state)
 {
 	*state = interp + offset;
-	return runtime->offsets->heap.obmalloc_is_pointer
-		       ? memory_read_u64(runtime->pid, *state, state)
-		       : 0;
+	return runtime->offsets->heap.obmalloc_is_pointer ? runtime_read_u64(runtime, *state, state)
+							  : 0;
 }
 
 static int offset_check(const struct python_runtime *runtime, uint64_t interp, uint32_t offset)
@@ -125,8 +124,8 @@ static int interpreters_read(const struct python_runtime *runtime, uint64_t *int
 {
 	const struct abi_offsets *abi = &runtime->offsets->abi;
 	uint64_t interp;
-	int err = memory_read_u64(
-		runtime->pid, runtime->target.runtime + abi->runtime_interpreters_head, &interp);
+	int err = runtime_read_u64(
+		runtime, runtime->target.runtime + abi->runtime_interpreters_head, &interp);
 
 	*count = 0;
 	while (!err && interp) {
@@ -136,7 +135,7 @@ static int interpreters_read(const struct python_runtime *runtime, uint64_t *int
 				"it has more than %u interpreters, or a cyclic list of them",
 				HEAP_INTERPRETERS);
 		interps[(*count)++] = interp;
-		err = memory_read_u64(runtime->pid, interp + abi->interp_next, &interp);
+		err = runtime_read_u64(runtime, interp + abi->interp_next, &interp);
 	}
 	return err;
 }
@@ -159,8 +158,8 @@ static int offset_find(const struct python_runtime *runtime, const uint64_t *int
 	if (found)
 		return found < 0 ? found : 0;
 	if (!oldest ||
-	    memory_read_u64(runtime->pid, oldest + runtime->offsets->abi.interp_threads_head,
-			    &thread) ||
+	    runtime_read_u64(runtime, oldest + runtime->offsets->abi.interp_threads_head,
+			     &thread) ||
 	    !thread)
 		return -EAGAIN;
 	found = offset_search(runtime, oldest, offset);

@@ -71,7 +71,7 @@ static int get(struct proof *proof, uint64_t address, void *out, size_t bytes)
 
 	if (proof->reads++ >= MAX_READS)
 		return 0;
-	err = memory_read(proof->runtime->pid, address, out, bytes);
+	err = runtime_read(proof->runtime, address, out, bytes);
 	if (err == -ESRCH || err == -EPERM)
 		proof->err = err;
 	return !err;
@@ -263,7 +263,7 @@ int layout_offsets_read(const struct python_runtime *runtime, uint64_t vaddr,
 {
 	if (elf_file_read(runtime->file, vaddr, bytes, OFFSETS_DEBUG_BYTES) !=
 		    (int)OFFSETS_DEBUG_BYTES &&
-	    memory_read(runtime->pid, runtime->target.runtime, bytes, OFFSETS_DEBUG_BYTES))
+	    runtime_read(runtime, runtime->target.runtime, bytes, OFFSETS_DEBUG_BYTES))
 		return error_set(-EFAULT, "its _PyRuntime cannot be read");
 	return 0;
 }

@@ -16,7 +16,6 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "process/memory.h"
 #include "python/layout.h"
 #include "python/signs.h"
 #include "python/tstate.h"
@@ -29,9 +28,10 @@ enum pass { PASS_EXECUTABLE, PASS_LIBPYTHON, PASS_OTHER, PASS_COUNT };
 
 struct search {
 	pid_t pid;
-	struct runtime_files *files; /* NULL: none */
-	char executable[PATH_MAX];   /* as the kernel shows it */
-	struct process_maps maps;
+	const struct runtime_copy *copy; /* NULL: the process itself is searched */
+	struct runtime_files *files;     /* NULL: none */
+	char executable[PATH_MAX];       /* as the kernel shows it */
+	struct process_maps maps;        /* of a copy: borrowed */
 	const struct process_map *seen[MAX_FILES];
 	size_t seen_count;
 	int pypy, musl;
@@ -75,7 +75,9 @@ static int file_is_new(struct search *search, const struct process_map *map)
 static int map_open(const struct search *search, const struct process_map *map,
 		    const char *debug_root, struct elf_file **out)
 {
-	int fd = process_map_open(search->pid, map), err;
+	const struct runtime_copy *copy = search->copy;
+	int fd = copy ? copy->open(copy->memory.context, map) : process_map_open(search->pid, map),
+	    err;
 
 	if (fd < 0)
 		return fd;
@@ -300,10 +302,10 @@ static int is_started(const struct python_runtime *runtime)
 {
 	uint64_t interp;
 
-	return !memory_read_u64(runtime->pid,
-				runtime->target.runtime +
-					runtime->offsets->abi.runtime_interpreters_head,
-				&interp) &&
+	return !runtime_read_u64(runtime,
+				 runtime->target.runtime +
+					 runtime->offsets->abi.runtime_interpreters_head,
+				 &interp) &&
 	       interp;
 }
 
@@ -314,7 +316,10 @@ static int is_started(const struct python_runtime *runtime)
  */
 static int runtime_choose(struct search *search, struct python_runtime *runtime, int err)
 {
-	struct python_runtime second = {.pid = runtime->pid, .file = search->other}, other;
+	struct python_runtime second = {.pid = runtime->pid,
+					.copy = runtime->copy,
+					.file = search->other},
+			      other;
 	char why[256];
 	int second_err;
 
@@ -338,30 +343,13 @@ static int runtime_choose(struct search *search, struct python_runtime *runtime,
 	return 0;
 }
 
-int python_runtime_find(pid_t pid, struct runtime_files *files, struct python_runtime *out)
+/* Finds the runtime among the maps of the search. */
+static int search_run(struct search *search, struct python_runtime *out)
 {
-	struct python_runtime runtime = {.pid = pid};
+	struct python_runtime runtime = {.pid = search->pid, .copy = search->copy};
 	const struct process_map *map = NULL;
-	struct search *search = calloc(1, sizeof(*search));
-	char link[64];
-	ssize_t length;
-	int err;
+	int err = runtime_search(search, &runtime.file, &map);
 
-	if (!search)
-		return -ENOMEM;
-	search->pid = pid;
-	search->files = files;
-	err = process_maps_read(pid, &search->maps);
-	if (err)
-		goto out;
-	snprintf(link, sizeof(link), "/proc/%d/exe", (int)pid);
-	length = readlink(link, search->executable, sizeof(search->executable) - 1);
-	if (length < 0) {
-		err = errno == ENOENT ? -ESRCH : -errno;
-		goto out_maps;
-	}
-	search->executable[length] = 0;
-	err = runtime_search(search, &runtime.file, &map);
 	if (!err)
 		err = runtime_choose(search, &runtime, runtime_fill(&runtime, map, search->musl));
 	elf_file_close(search->other);
@@ -371,10 +359,53 @@ int python_runtime_find(pid_t pid, struct runtime_files *files, struct python_ru
 		python_runtime_close(&runtime);
 	else
 		*out = runtime;
-out_maps:
+	return err;
+}
+
+static int executable_read(struct search *search)
+{
+	char link[64];
+	ssize_t length;
+
+	snprintf(link, sizeof(link), "/proc/%d/exe", (int)search->pid);
+	length = readlink(link, search->executable, sizeof(search->executable) - 1);
+	if (length < 0)
+		return errno == ENOENT ? -ESRCH : -errno;
+	search->executable[length] = 0;
+	return 0;
+}
+
+int python_runtime_find(pid_t pid, struct runtime_files *files, struct python_runtime *out)
+{
+	struct search *search = calloc(1, sizeof(*search));
+	int err;
+
+	if (!search)
+		return -ENOMEM;
+	search->pid = pid;
+	search->files = files;
+	err = process_maps_read(pid, &search->maps);
+	if (!err)
+		err = executable_read(search) ?: search_run(search, out);
 	process_maps_free(&search->maps);
-out:
 	free(search);
+	return err;
+}
+
+int python_copy_find(const struct runtime_copy *copy, struct python_runtime *out)
+{
+	struct search *search = calloc(1, sizeof(*search));
+	int err;
+
+	if (!search)
+		return -ENOMEM;
+	search->copy = copy;
+	search->maps = *copy->maps;
+	snprintf(search->executable, sizeof(search->executable), "%s", copy->executable);
+	err = search_run(search, out);
+	free(search);
+	if (!err && (err = layout_prove(out)))
+		python_runtime_close(out);
 	return err;
 }
 
@@ -397,41 +428,4 @@ int python_process_find(pid_t pid, struct runtime_files *files, struct process_i
 	if (!err && (err = layout_prove(out)))
 		python_runtime_close(out);
 	return err;
-}
-
-/* Whether runtime->offsets is a copy rather than an entry of the table. */
-static int offsets_are_own(const struct python_runtime *runtime)
-{
-	return runtime->offsets && runtime->offsets != offsets_for(runtime->offsets->version,
-								   (int)runtime->offsets->py_debug);
-}
-
-int python_runtime_inherit(const struct python_runtime *parent, pid_t pid,
-			   struct python_runtime *out)
-{
-	struct python_offsets *copy = NULL;
-
-	if (offsets_are_own(parent)) {
-		copy = malloc(sizeof(*copy));
-		if (!copy)
-			return -ENOMEM;
-		*copy = *parent->offsets;
-	}
-	*out = *parent;
-	out->pid = pid;
-	if (copy)
-		out->offsets = copy;
-	if (out->file)
-		elf_file_share(out->file);
-	return 0;
-}
-
-void python_runtime_close(struct python_runtime *runtime)
-{
-	if (!runtime)
-		return;
-	if (offsets_are_own(runtime))
-		free((void *)runtime->offsets);
-	elf_file_close(runtime->file);
-	memset(runtime, 0, sizeof(*runtime));
 }

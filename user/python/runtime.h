@@ -11,13 +11,23 @@
 
 #include "elf/elf_file.h"
 #include "layouts/offsets.h"
+#include "process/memory.h"
 #include "process/process.h"
 #include "python/runtime_files.h"
 
 #define RUNTIME_OTHER_BYTES 128 /* longer paths are cut */
 
+/* A copy of a process that is not there any more: what a core file has. */
+struct runtime_copy {
+	const struct process_maps *maps; /* each file has an inode number of its own */
+	const char *executable;          /* its path; "": not known */
+	int (*open)(void *context, const struct process_map *map); /* as process_map_open() */
+	struct memory_reader memory;                               /* also the context of open() */
+};
+
 struct python_runtime {
 	pid_t pid;
+	const struct runtime_copy *copy; /* what is read instead of the process; NULL: none */
 	struct elf_file *file; /* the executable or libpython that holds the runtime; owned */
 	uint64_t bias;         /* address in the target = vaddr in the file + bias */
 	/* PY_VERSION_HEX; the lower 16 bits are 0 if only the minor version is known */
@@ -47,6 +57,11 @@ int python_runtime_find(pid_t pid, struct runtime_files *files, struct python_ru
  */
 int python_process_find(pid_t pid, struct runtime_files *files, struct process_info *info,
 			struct python_runtime *out);
+/* The same for a copy, which is borrowed until the runtime is closed. */
+int python_copy_find(const struct runtime_copy *copy, struct python_runtime *out);
+/* As memory_read(), of the runtime's process or its copy. */
+int runtime_read(const struct python_runtime *runtime, uint64_t address, void *out, size_t bytes);
+int runtime_read_u64(const struct python_runtime *runtime, uint64_t address, uint64_t *out);
 /*
  * The runtime of a forked child, which has the same addresses as its parent's. 0, -ENOMEM; the
  * caller closes it.

@@ -204,10 +204,10 @@ static int find_dynamic(struct python_runtime *runtime, int64_t *offset, uint32_
 		*offset = access.offset;
 		slot = vaddr + (uint64_t)access.slot;
 	}
-	if (memory_read_u64(runtime->pid, runtime->bias + slot, &id) || !id || id >= MAX_TLS_MODULE)
+	if (runtime_read_u64(runtime, runtime->bias + slot, &id) || !id || id >= MAX_TLS_MODULE)
 		return -EAGAIN;
 	if (access.indirect) {
-		if (memory_read_u64(runtime->pid, runtime->bias + slot + 8, &word) ||
+		if (runtime_read_u64(runtime, runtime->bias + slot + 8, &word) ||
 		    word > MAX_TLS_BYTES)
 			return -EAGAIN;
 		*offset += (int64_t)word;

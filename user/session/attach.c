@@ -243,7 +243,9 @@ static int member_attach(struct session *session, struct member *member,
 
 	target_describe(session, member, &target->python);
 	leftover_report(session, member, target);
-	err = member_probe(session, member, target, member_groups(member));
+	err = member_probe(session, member, target,
+			   member_groups(member) &
+				   ~(member->governor.early ? ATTACH_PASSED_ON : 0));
 	if (err)
 		return obstacle_tell(OBSTACLE_PROBE, err);
 	err = member_announce(session, member, target->info.name, target->info.ns_pid, from_start,
@@ -259,7 +261,12 @@ static int member_attach(struct session *session, struct member *member,
 	err = attach_target(session->attach, member->pid, &member->runtime.target);
 	if (!err)
 		err = member_check_program(session, member, program);
-	return err ? err : member_baseline(session, member, from_start);
+	if (!err)
+		err = member_baseline(session, member, from_start);
+	/* These must not cost anything before the governor begins, and the walk may take long. */
+	if (!err && member->governor.early)
+		err = member_probe(session, member, target, ATTACH_PASSED_ON);
+	return err;
 }
 
 static int seccomp_allows(struct session *session, pid_t pid, const struct plan_target *target)
@@ -300,8 +307,10 @@ static int member_plan(struct session *session, struct member *member, struct pl
 	struct plan_target_opts opts = session->opts.plan;
 	char why[MEMBER_WHY], less[MEMBER_WHY];
 	const char *remedy = "";
-	int err = plan_target(member->pid, &opts, &session->plans, target), fits;
+	int err, fits;
 
+	member_busy_begin(session, member);
+	err = plan_target(member->pid, &opts, &session->plans, target);
 	if (err)
 		return err;
 	fits = plan_fits(session, member, target, why);
@@ -340,11 +349,14 @@ static void measures_begin(struct session *session, struct member *member, int f
 		execd_files_settle(session, member->symbols.modules[0]);
 }
 
-/* --window: a process without what that needs is traced all the time. */
-static void windows_choose(struct session *session, struct member *member, const struct plan *plan)
+/* See member_begin_early(). --window: a process without what that needs is traced all the time. */
+static void windows_choose(struct session *session, struct member *member, const struct plan *plan,
+			   int from_start)
 {
 	int err;
 
+	if (!from_start)
+		member_begin_early(session, member, plan);
 	if (!session->opts.window_on_ns || !(member->layers & 1u << EVENT_LAYER_PYTHON) ||
 	    member->mode != EVENT_MODE_CENSUS)
 		return;
@@ -393,7 +405,7 @@ static int program_add(struct session *session, pid_t pid, int from_start)
 	member->runtime = target.runtime;
 	target.runtime = (struct python_runtime){0};
 	member_planned(member, &target);
-	windows_choose(session, member, &target.python);
+	windows_choose(session, member, &target.python, from_start);
 	err = seccomp_allows(session, pid, &target);
 	if (!err && !from_start)
 		session_cost_prepare(session);

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """--overhead: which modes ran, and in what order. No test here checks a duration."""
+import os
 import re
+import signal
 import subprocess
 
 import pytest
@@ -15,8 +17,10 @@ def modes(report):
 @pytest.mark.versions("3.8", "3.11", "3.13")
 def test_narrows(tracer, tmp_path, python):
     """A program that only allocates is traced in census mode, then in windows: large blocks are too
-    many for probes all the time."""
+    many for probes all the time, and are traced in windows, too. It is stopped while the tracer
+    attaches: it is not busy then."""
     with Target(python, "busy.py") as target:
+        os.kill(target.pid, signal.SIGSTOP)
         with Traced(
             tracer,
             tmp_path,
@@ -29,7 +33,8 @@ def test_narrows(tracer, tmp_path, python):
             "-p",
             target.pid,
         ) as run:
-            wait_until(lambda: "windows without large blocks" in run.stderr, "it is in windows")
+            os.kill(target.pid, signal.SIGCONT)
+            wait_until(lambda: "windows of large blocks, too" in run.stderr, "it is in windows")
             assert "exact, then census: the probes took" in run.stderr
             target.step()
             target.expect()
@@ -41,6 +46,7 @@ def test_narrows(tracer, tmp_path, python):
     since = [change["since_ns"] for change in report.data["modes"]]
     assert since == sorted(since) and since[0] == 0 and since[-1] <= report.data["duration_ns"]
     assert report.data["mode"] == "windows"
+    assert report.data["windows"]["large_blocks"] is True
     assert "Modes: exact 0.0-" in run.stdout
     # The capture has the same modes.
     replayed = tmp_path / "replayed.pb.gz"
@@ -50,6 +56,37 @@ def test_narrows(tracer, tmp_path, python):
     assert done.returncode == 0
     again = read_report(tracer, replayed)
     assert again.data["modes"] == report.data["modes"]
+
+
+@pytest.mark.versions("3.8", "3.11", "3.13")
+def test_begins_in_windows(tracer, tmp_path, python):
+    """A busy program begins in windows, whatever was requested: its probes are not in place all the
+    time even at the beginning."""
+    with Target(python, "busy.py") as target:
+        with Traced(
+            tracer, tmp_path, "-v", "-m", "exact", "--overhead", 5, "-p", target.pid
+        ) as run:
+            assert "windows mode" in run.stderr
+            wait_until(lambda: run.stderr.count(": a window of") >= 3, "some windows are over")
+            report = run.finish()
+    assert report.data["mode"] == "windows"
+    assert {change["mode"] for change in report.data.get("modes", [])} <= {"windows"}
+    assert "exact" not in run.stdout
+
+
+def test_widens(tracer, tmp_path, any_python):
+    """A program that is busy without allocating: the first window shows that the requested mode
+    costs next to nothing."""
+    with Target(any_python, "quiet.py") as target:
+        with Traced(
+            tracer, tmp_path, "-v", "-m", "exact", "--overhead", 20, "-p", target.pid
+        ) as run:
+            wait_until(lambda: "windows, then exact" in run.stderr, "it is traced all the time")
+            target.step()
+            live = target.expect()
+            report = run.finish()
+    assert modes(report) == ["windows", "exact"]
+    assert report.marked("quiet.py", live) == live
 
 
 def test_stays(tracer, tmp_path, any_python):

@@ -26,6 +26,7 @@ struct target {
 struct run {
 	struct windows windows;
 	uint64_t now_ns;
+	uint64_t over_ns; /* a window lasts so much longer than it was told to */
 	size_t count;
 	struct windows_next at[RUNS];
 	double loss_ns[RUNS];
@@ -43,10 +44,12 @@ static int run_until(struct run *run, const struct target *target, uint64_t unti
 		if (err)
 			return err;
 		assert_true(next->start_ns >= run->now_ns);
-		run->now_ns = next->start_ns + next->length_ns + 10 * MS;
+		uint64_t length_ns = next->length_ns + run->over_ns;
+
+		run->now_ns = next->start_ns + length_ns + 10 * MS;
 		struct windows_cost cost = {
-			.length_ns = next->length_ns,
-			.inside_ns = (uint64_t)(target->rate_ns * (double)next->length_ns),
+			.length_ns = length_ns,
+			.inside_ns = (uint64_t)(target->rate_ns * (double)length_ns),
 			.edges_ns = target->edges_ns,
 			.own_ns = target->own_ns,
 			.cpu_ns = (uint64_t)(target->rate * (double)(run->now_ns - before_ns)),
@@ -91,7 +94,7 @@ static void test_budget(void **state)
 	static const struct target targets[] = {
 		{1, 70 * MS, 30 * MS, 1, 0},     {0.1, 10 * MS, 30 * MS, 1, 0},
 		{0.2, 20 * MS, 30 * MS, 0.2, 0}, {4, 200 * MS, 30 * MS, 4, 0.002},
-		{0, 0, 30 * MS, 1, 0},
+		{0, 0, 30 * MS, 1, 0},           {1, 3 * MS, 30 * MS, 1, 0},
 	};
 	static const double budgets[] = {0.01, 0.05, 0.1, 0.5};
 
@@ -100,12 +103,14 @@ static void test_budget(void **state)
 		for (size_t k = 0; k < sizeof(budgets) / sizeof(budgets[0]); k++) {
 			const struct target *target = &targets[i];
 			struct run run = {.windows = {.budget = budgets[k], .random = i * 10 + k},
-					  .now_ns = S};
+					  .now_ns = S,
+					  .over_ns = i % 2 ? 40 * MS : 0};
 
 			assert_int_equal(run_until(&run, target, 3600 * S), 0);
 			double most = (budgets[k] - target->base) * target->rate * 10e9;
 			double least =
-				target->rate_ns * WINDOWS_LENGTH_MIN + (double)target->edges_ns;
+				target->rate_ns * (double)(WINDOWS_LENGTH_MIN + run.over_ns) +
+				(double)target->edges_ns;
 
 			/* The cost of the first one is a guess. */
 			assert_true(worst(&run, 2) <= (most > least ? most : least) * 1.000001);
@@ -217,13 +222,44 @@ static void test_stopped(void **state)
 	assert_true(worst(&run, 2) <= 0.05 * 10e9 * 1.000001);
 }
 
+/* The clock jumps: a suspended machine, or a virtual one that stood still. */
+static void test_suspended(void **state)
+{
+	static const uint64_t jumps[] = {100 * MS, 3 * S, 60 * S, 3600 * S, 100000 * S};
+	const struct target target = {1, 70 * MS, 20 * MS, 1, 0};
+	(void)state;
+
+	for (size_t i = 0; i < sizeof(jumps) / sizeof(jumps[0]); i++) {
+		struct run run = {.windows = {.budget = 0.01, .random = i}, .now_ns = S};
+		struct windows_cost cost = {.length_ns = jumps[i], .elapsed_ns = jumps[i]};
+		uint64_t before_ns, until_ns;
+		size_t before;
+
+		assert_int_equal(run_until(&run, &target, 50 * S), 0);
+		/* It stood still in a window: the target took no CPU time. */
+		run.now_ns += jumps[i];
+		windows_took(&run.windows, &cost);
+		before = run.count;
+		before_ns = run.now_ns;
+		until_ns = before_ns + 2 * WINDOWS_PAUSE_MAX;
+		/* 0: although so little CPU time allows hardly any window. */
+		assert_int_equal(run_until(&run, &target, until_ns), 0);
+		/* Windows go on, and none is made up for. */
+		assert_true(run.count > before);
+		assert_true(run.at[before].start_ns - before_ns <= WINDOWS_PAUSE_MAX * 3 / 2);
+		assert_true(run.at[before].length_ns <= WINDOWS_LENGTH_MAX);
+		assert_true(worst(&run, 2) <= 0.01 * 10e9 * 1.000001);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_budget),  cmocka_unit_test(test_used),
-		cmocka_unit_test(test_edges),   cmocka_unit_test(test_cheap),
-		cmocka_unit_test(test_random),  cmocka_unit_test(test_none),
-		cmocka_unit_test(test_stopped), cmocka_unit_test(test_targets),
+		cmocka_unit_test(test_budget),    cmocka_unit_test(test_used),
+		cmocka_unit_test(test_edges),     cmocka_unit_test(test_cheap),
+		cmocka_unit_test(test_random),    cmocka_unit_test(test_none),
+		cmocka_unit_test(test_stopped),   cmocka_unit_test(test_targets),
+		cmocka_unit_test(test_suspended),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -307,6 +307,47 @@ static void test_windows(void **state)
 	assert_int_equal(mode_of(&run), EVENT_MODE_GROWTH);
 }
 
+static void run_early(struct run *run)
+{
+	const struct governor_step first = {.mode = EVENT_MODE_EXACT};
+
+	*run = (struct run){.now_ns = 1000};
+	governor_plan(&run->governor, 0.05, &first, 1);
+	assert_int_equal(governor_begin_early(&run->governor), 1);
+	assert_int_equal(mode_of(run), EVENT_MODE_WINDOWS);
+	assert_int_equal(run->governor.steps[run->governor.step].small_only, 0);
+}
+
+/* A busy process begins in windows. If the first one shows that the requested mode is cheap, that
+ * follows; later windows do not matter. */
+static void test_early(void **state)
+{
+	struct run run;
+	(void)state;
+
+	run_early(&run);
+	assert_int_equal(governor_first_window(&run.governor, 0.9, run.now_ns), 0);
+	assert_int_equal(governor_first_window(&run.governor, 0, run.now_ns), 0);
+	assert_int_equal(mode_of(&run), EVENT_MODE_WINDOWS);
+
+	run_early(&run);
+	assert_int_equal(governor_first_window(&run.governor, 0.02, run.now_ns), 1);
+	assert_int_equal(mode_of(&run), EVENT_MODE_EXACT);
+	assert_int_not_equal(periods_until_change(&run, 0.3, 100), 0);
+	assert_int_equal(mode_of(&run), EVENT_MODE_CENSUS);
+}
+
+/* There is no step in windows for a sample. */
+static void test_early_none(void **state)
+{
+	struct run run;
+	(void)state;
+
+	run_begin(&run, EVENT_MODE_CENSUS, 1);
+	assert_int_equal(governor_begin_early(&run.governor), 0);
+	assert_int_equal(mode_of(&run), EVENT_MODE_CENSUS);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -315,6 +356,7 @@ int main(void)
 		cmocka_unit_test(test_held),    cmocka_unit_test(test_samples),
 		cmocka_unit_test(test_refused), cmocka_unit_test(test_try),
 		cmocka_unit_test(test_burst),   cmocka_unit_test(test_windows),
+		cmocka_unit_test(test_early),   cmocka_unit_test(test_early_none),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
