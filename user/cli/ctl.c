@@ -425,7 +425,8 @@ int cli_ctl(int argc, char **argv)
 		       "live block, for tracer heap --by line. clear: forgets every block, as "
 		       "tracemalloc.clear_traces(). reset-peak: sets the peak to the present size. "
 		       "lookup: the traceback of the block that contains ADDR, for example an "
-		       "id(). watch: a live view of all processes of the session. stop: ends the session, as Ctrl-C does, and waits until it has "
+		       "id(). watch: a live view of all processes of the session. "
+		       "stop: ends the session, as Ctrl-C does, and waits until it has "
 		       "ended.",
 	};
 	struct ctl ctl = {0};

@@ -3,9 +3,9 @@
  * The server side of a session (control/request.h). Nothing here blocks. A request costs at most
  * one drain of the ring buffer, one pass over the tables and, in census mode, one heap walk; with
  * "all", one heap walk for each process (during which the ring buffer is drained). A request of a
- * live view ("sums", "stacks") walks no heap: the session itself does so often enough. Longer work is
- * left to a saver process. A client has one request at a time; its next one is read when its answer
- * has been sent.
+ * live view ("sums", "stacks") walks no heap: the session itself does so often enough. Longer work
+ * is left to a saver process. A client has one request at a time; its next one is read when its
+ * answer has been sent.
  */
 #ifndef TRACER_CONTROL_CONTROL_H
 #define TRACER_CONTROL_CONTROL_H

@@ -73,7 +73,7 @@ static int is_unicode(void)
 	return MB_CUR_MAX > 1;
 }
 
-/* The text as the terminal's characters; what the locale cannot show is '?'. Returns their number. */
+/* The text as the terminal's characters, '?' for what the locale cannot show. Returns how many. */
 static size_t wide_make(const char *text, wchar_t *out)
 {
 	size_t count = 0;
@@ -105,7 +105,7 @@ static int wide_width(const wchar_t *text, size_t count)
 	return width;
 }
 
-/* Prints a text in that many columns. middle: what does not fit is left out there, not at its end. */
+/* Prints a text in that many columns. middle: too long a text is cut there, not at its end. */
 static void put(int y, int x, int width, const char *text, int middle)
 {
 	wchar_t wide[CELLS + 1];
@@ -147,7 +147,7 @@ static void sparkline_put(int y, int x, const float *values)
 	}
 }
 
-/* A column of numbers: from x to the left of x + width, aligned to the right. Returns the next x. */
+/* A column of numbers: width columns from x on, aligned to the right. Returns the next x. */
 static int number_put(int y, int x, int width, const char *text)
 {
 	mvprintw(y, x, "%*s", width, text);

@@ -154,7 +154,7 @@ static void source_open(struct watch *watch)
 		watch->source = NULL;
 }
 
-/* --- requests ----------------------------------------------------------------------------------- */
+/* --- requests --- */
 
 static int request_begin(struct watch *watch, const struct request *request, int passed)
 {
@@ -315,7 +315,7 @@ static int answer_step(struct watch *watch)
 	return watch->asked == REQUEST_SUMS ? sums_done(watch) : stacks_done(watch);
 }
 
-/* --- the loop ----------------------------------------------------------------------------------- */
+/* --- the loop --- */
 
 /* 1: the user quits. */
 static int keys_step(struct watch *watch)
