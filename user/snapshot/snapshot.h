@@ -21,6 +21,7 @@ struct snapshot_frame {
 	uint32_t filename; /* ids in strings */
 	uint32_t function;
 	uint32_t line;
+	uint32_t inlined; /* 1: native code, inlined into the next frame */
 };
 
 #define SNAPSHOT_TOTAL_UNKNOWN UINT32_MAX /* CPython 3.8's tracemalloc files do not have it */
