@@ -59,7 +59,9 @@ static int line_set(struct pprof_writer *writer, const struct snapshot_frame *fr
 	perftools__profiles__line__init(line);
 	line->function_id = (uint64_t)function + 1;
 	line->line = frame->line;
-	return number_find(&writer->places, (uint64_t)function << 32 | frame->line, place, &is_new);
+	return number_find(&writer->places,
+			   (uint64_t)function << 32 | (uint32_t)frame->native << 31 | frame->line,
+			   place, &is_new);
 }
 
 /* How many of the frames are one location: those inlined into the last of them, and that one. */
@@ -99,7 +101,7 @@ static int location_write(struct pprof_writer *writer, const struct snapshot_fra
 	if (err || !is_new)
 		return err;
 	location.id = *id;
-	location.mapping_id = 1;
+	location.mapping_id = frames[0].native ? PPROF_MAPPING_NATIVE : PPROF_MAPPING;
 	location.n_line = count;
 	location.line = pointers;
 	piece.n_location = 1;

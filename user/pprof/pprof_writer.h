@@ -41,6 +41,7 @@ enum {
 	TEXT_ROUNDED,
 	TEXT_INHERITED,
 	TEXT_SELF_SAMPLED,
+	TEXT_NATIVE,
 	TEXT_NAME,
 	TEXTS
 };
@@ -64,7 +65,8 @@ struct pprof_writer {
 	/* the next free index; once the samples are written, that of MORE_PROCESS */
 	int64_t more_base;
 	struct id_map functions; /* file name << 32 | function -> id - 1 */
-	struct id_map places;    /* function id - 1 << 32 | line -> number of a frame */
+	/* function id - 1 << 32 | native << 31 | line -> number of a frame */
+	struct id_map places;
 	/*
 	 * The frames of a location, one by one: number of the previous one's entry + 1 << 32 |
 	 * number of the frame, and LOCATION_MORE if more follow -> id - 1
