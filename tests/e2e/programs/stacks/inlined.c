@@ -18,7 +18,7 @@ ALWAYS void *middle(size_t bytes)
 
 __attribute__((noinline)) static void outer(int i)
 {
-	kept[i] = middle(100); /* # line outer */
+	kept[i] = middle(100);             /* # line outer */
 	__asm__ volatile("" ::: "memory"); /* the call above is no jump */
 }
 
