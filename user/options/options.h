@@ -50,12 +50,13 @@ extern const struct argp cli_report_argp, cli_output_argp, cli_filter_argp, cli_
 /* --alloc-wrapper, --no-skip, --full-names; the input is a zeroed struct view_choice. */
 extern const struct argp cli_view_argp;
 /*
- * --pid, for commands that read snapshots of several processes; the input is a zeroed struct
- * pid_choice.
+ * --pid and --no-inline, for commands that read snapshots: what of them is read. The input is a
+ * zeroed struct pid_choice.
  */
 struct pid_choice {
 	uint32_t *pids;
 	size_t count, capacity;
+	int no_inline; /* without inlined frames */
 };
 extern const struct argp cli_pid_argp;
 void pid_choice_free(struct pid_choice *choice);
@@ -81,7 +82,7 @@ int cli_snapshot_load(const char *path, struct snapshot **out);
  * the layer (error_set).
  */
 int cli_layer_choose(const struct snapshot *snapshot, int layer, struct snapshot *out);
-/* cli_snapshot_load(), reduced to the chosen processes if there are any. */
+/* cli_snapshot_load(), reduced to the chosen processes, if there are any, and frames. */
 int cli_snapshot_pick(const char *path, const struct pid_choice *choice, struct snapshot **out);
 /* Writes a snapshot's file and commits it. 0, -errno. */
 int cli_snapshot_save(const struct snapshot *snapshot, struct outfile *file);
