@@ -131,16 +131,21 @@ def test_doctor_tells_how_far_it_came(tracer):
 # --- dry run --------------------------------------------------------------------------------------
 
 
+def private_code(pid):
+    """The executable mappings of a process, each with its Private_Dirty."""
+    with open("/proc/%d/smaps" % pid) as maps:
+        return re.findall(r"^(\S+ r-xp .*)\n(?:\S+:.*\n)*?Private_Dirty:(.*)", maps.read(), re.M)
+
+
 @pytest.mark.versions()
 def test_dry_run(start, run_tracer, python):
     """The plan has file, symbol, offset, instruction and reason. The target is not modified."""
     target = start(python, "golden.py")
-    with open("/proc/%d/smaps" % target.pid) as maps:
-        before = maps.read()
+    before = private_code(target.pid)
+    assert before
     done = run_tracer("--dry-run", "-p", target.pid)
-    with open("/proc/%d/smaps" % target.pid) as maps:
-        # A breakpoint would create a private copy of a page of code.
-        assert re.findall("Private_Dirty.*", maps.read()) == re.findall("Private_Dirty.*", before)
+    # A breakpoint would create a private copy of a page of code.
+    assert private_code(target.pid) == before
     assert done.returncode == 0 and done.stderr == ""
     head, mode, level, *sites = done.stdout.splitlines()
     assert re.match(
