@@ -63,7 +63,7 @@ vpath %.c tools tools/bench $(wildcard tests/unit/*)
 .DELETE_ON_ERROR:
 .SECONDARY:
 .PHONY: all help demo test check unit golden oracle documents machines e2e e2e-all parity kills kernels \
-	pythons soak unruly bench coverage distros roots fuzz format lint tools man install clean
+	pythons soak unruly bench windows coverage stacks distros roots fuzz format lint tools man install clean
 
 all: $(OUT)/tracer
 
@@ -83,8 +83,11 @@ help:
 	@echo '                (root); KERNELS="6.1 newest" picks'
 	@echo 'make pythons    builds of CPython against their own tracemalloc, into docs/pythons.md'
 	@echo '                (root); BUILDS=REGEX picks, PYTHONS=DIR holds the archives of builds'
+	@echo 'make windows    estimates from windows against tracemalloc, of programs made to fool them'
+	@echo '                (root)'
 	@echo 'make bench      cost as ratios to untraced, beside tracemalloc and other tools (root)'
 	@echo 'make coverage   the share of new blocks with a traceback, for every CPython found (root)'
+	@echo 'make stacks     native stacks beside those of perf, of the same requests (root)'
 	@echo 'make distros    make demo and the unit tests in fresh Debians (root); DISTROS="trixie"'
 	@echo 'make roots      root file systems with CPython 3.13 to 3.15 for the tests, below'
 	@echo '                build/roots (root); a part of make test'
@@ -248,8 +251,16 @@ bench: $(OUT)/tracer $(OUT)/tools/bare $(OUT)/tools/bench_perfmap
 	$(if $(BENCH),,$(Q)TRACER=$(abspath $(OUT)/tracer) $(PYTHON) tools/bench/bench_session.py)
 	$(if $(BENCH),,$(Q)TRACER=$(abspath $(OUT)/tracer) $(PYTHON) tools/bench/bench_latency.py)
 
+windows: $(OUT)/tracer
+	$(Q)TRACER=$(abspath $(OUT)/tracer) $(PYTHON) tests/windows/runs.py $(WINDOWS)
+
 coverage: $(OUT)/tracer
 	$(Q)TRACER=$(abspath $(OUT)/tracer) $(PYTHON) tools/bench/coverage_table.py $(COVERAGE)
+
+# STACKS='--only "redis|cc1"'; the table of all programs is written into the documents.
+stacks: $(OUT)/tracer
+	$(Q)TRACER=$(abspath $(OUT)/tracer) $(PYTHON) tools/stacks/stacks_table.py \
+		$(if $(STACKS),$(STACKS),--docs)
 
 # The table of all builds is part of the documents; a table of some is left in build/pythons.md.
 pythons: $(OUT)/tracer

@@ -22,6 +22,18 @@
 /* the word after the type: the length; of a long, its size and sign */
 #define LENGTH_AT 16u
 #define DIGIT_AT  24u
+/*
+ * Content that never changes. Behind the length of bytes, and of a tuple since 3.14, there is a
+ * hash that is computed when asked for. Behind that of a str is the state, of which the bits of
+ * the kind are final, and in longer ones texts that are computed when asked for.
+ */
+#define CONTENT_AT     32u
+#define STR_STATE_AT   32u
+#define STR_CONTENT_AT 72u /* of any, in every version */
+#define STR_ASCII_AT   48u /* of ASCII */
+#define STR_ASCII      (1u << 6)
+#define STR_ASCII_3_14 (1u << 20)
+#define VERSION_3_14   0x030e0000u
 
 struct heap_kinds {
 	struct object_types objects;
@@ -60,23 +72,43 @@ static uint32_t fold(uint64_t value)
 	return folded < EVENT_KIND_FIRST ? folded + EVENT_KIND_FIRST : folded;
 }
 
-/* A hash of an object's content that never changes; 0: its type has none that is known. */
-static uint32_t print_of(const struct heap_type *type, const uint8_t *object, uint32_t bytes)
+/* Where the text of a str begins at the latest. */
+static uint32_t text_at(const struct heap_kinds *kinds, const uint8_t *object, uint32_t bytes)
 {
-	uint64_t length = 0;
-	uint32_t digit = 0;
+	uint32_t ascii =
+		kinds->objects.runtime->version_hex < VERSION_3_14 ? STR_ASCII : STR_ASCII_3_14;
+	uint32_t state = 0;
+
+	if (bytes >= STR_STATE_AT + sizeof(state))
+		memcpy(&state, object + STR_STATE_AT, sizeof(state));
+	return state & ascii ? STR_ASCII_AT : STR_CONTENT_AT;
+}
+
+/*
+ * A hash of an object's content that never changes; 0: its type has none that is known. What is
+ * behind the object in its block is never written to.
+ */
+static uint32_t print_of(const struct heap_kinds *kinds, const struct heap_type *type,
+			 const uint8_t *object, uint32_t bytes)
+{
+	uint32_t at = type->flags & FLAG_LONG      ? DIGIT_AT
+		      : type->flags & FLAG_UNICODE ? text_at(kinds, object, bytes)
+						   : CONTENT_AT;
+	uint64_t hash = 0, word;
 
 	if (!(type->flags & (FLAG_LONG | FLAG_TUPLE | FLAG_BYTES | FLAG_UNICODE)) ||
 	    bytes < DIGIT_AT)
 		return 0;
-	memcpy(&length, object + LENGTH_AT, sizeof(length));
-	if (type->flags & FLAG_LONG && bytes >= DIGIT_AT + sizeof(digit))
-		memcpy(&digit, object + DIGIT_AT, sizeof(digit));
-	return fold(length ^ (uint64_t)digit << 32);
+	memcpy(&hash, object + LENGTH_AT, sizeof(hash));
+	for (; at + sizeof(word) <= bytes; at += sizeof(word)) {
+		memcpy(&word, object + at, sizeof(word));
+		hash = hash_u64(hash ^ word);
+	}
+	return fold(hash);
 }
 
-static struct event_census_kind kind_of(struct heap_kinds *kinds, const uint8_t *content,
-					uint32_t bytes)
+struct event_census_kind heap_kinds_of(struct heap_kinds *kinds, const uint8_t *content,
+				       uint32_t bytes)
 {
 	uint32_t before = object_hooks_before(content, bytes), at;
 	int found = object_types_find(&kinds->objects, content + before, bytes - before, 0);
@@ -91,7 +123,7 @@ static struct event_census_kind kind_of(struct heap_kinds *kinds, const uint8_t 
 	at = before + object_types_offset(&kinds->objects, type->flags);
 	return (struct event_census_kind){
 		.kind = fold(type->address),
-		.print = at < bytes ? print_of(type, content + at, bytes - at) : 0};
+		.print = at < bytes ? print_of(kinds, type, content + at, bytes - at) : 0};
 }
 
 void heap_kinds_record(struct heap_kinds *kinds, const struct heap_pool *pool, uint64_t id,
@@ -109,8 +141,8 @@ void heap_kinds_record(struct heap_kinds *kinds, const struct heap_pool *pool, u
 	for (uint32_t i = 0; i < count; i++)
 		if (!pool->free[i])
 			out->kinds[i] =
-				kind_of(kinds, pool->content + (size_t)i * pool->block_bytes,
-					pool->block_bytes);
+				heap_kinds_of(kinds, pool->content + (size_t)i * pool->block_bytes,
+					      pool->block_bytes);
 }
 
 struct reading {

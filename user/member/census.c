@@ -71,8 +71,7 @@ int member_census(struct session *session, struct member *member, int baseline, 
 	struct census_opts opts = {.baseline = baseline || member->baseline_due,
 				   .freeze = freeze,
 				   .types = !baseline && member->mode != EVENT_MODE_GROWTH,
-				   .kinds = !baseline && !member->baseline_due &&
-					    member->mode == EVENT_MODE_WINDOWS,
+				   .kinds = member->mode == EVENT_MODE_WINDOWS,
 				   .record = record_feed,
 				   .refresh = records_pull,
 				   .context = &walk};
@@ -87,6 +86,7 @@ int member_census(struct session *session, struct member *member, int baseline, 
 		return 0;
 	session->walk = 1;
 	err = census_take(&member->runtime, &opts);
+	member_large_ask(session, member);
 	if (!err)
 		member->baseline_due = 0;
 	member->census_ns = clock_ns(CLOCK_MONOTONIC);

@@ -143,6 +143,7 @@ const struct meta_field pprof_meta_fields[] = {
 	LATER(windows.unseen_bytes, 0, KNOWN),
 	LATER(windows.old_unseen_blocks, 0, KNOWN),
 	LATER(windows.old_unseen_bytes, 0, KNOWN),
+	LATER(windows.large, 0, KNOWN),
 	LATER(has_exited, 0, KNOWN),
 	LATER(wait_status, 0, KNOWN),
 	{"stacks_whole", offsetof(struct snapshot_meta, stack_ends.whole), sizeof(uint64_t), 0,

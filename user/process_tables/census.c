@@ -79,7 +79,7 @@ int state_census(struct process_state *process, const struct event_census *event
 		return 0;
 	if (census->running)
 		walk_give_up(process);
-	state_windows_walked(process, 0);
+	state_windows_walk(process);
 	census->counts = (struct snapshot_coverage){0};
 	census->large_low = census->large_high = process->info.large_blocks;
 	census->epoch ^= 1;
@@ -383,7 +383,8 @@ int state_census_done(struct process_state *process, const struct event_census *
 	if (!event->baseline)
 		info->coverage = *counts;
 	census->known = 1;
-	state_windows_walked(process, 1);
+	state_windows_walked(process, event->failed != EVENT_CENSUS_PARTIAL, event->baseline,
+			     event->header.time_ns);
 	walk_end(census);
 	return 0;
 }

@@ -67,9 +67,10 @@ struct trace_process {
 	/* EVENT_SELF_SAMPLED, and when, since start_ns */
 	int self_sampled;
 	uint64_t self_sampled_ns;
-	int large_skipped; /* large blocks are not traced individually */
-	int reuse_unseen;  /* EVENT_MODE_NO_REUSE */
-	int ends_unseen;   /* EVENT_MODE_NO_ENDS */
+	int large_skipped;  /* large blocks are not traced individually */
+	int large_windowed; /* EVENT_MODE_LARGE_WINDOWS */
+	int reuse_unseen;   /* EVENT_MODE_NO_REUSE */
+	int ends_unseen;    /* EVENT_MODE_NO_ENDS */
 	int from_start;
 	int off;                                          /* its probes are removed */
 	struct snapshot_change changes[SNAPSHOT_CHANGES]; /* see struct snapshot_meta */

@@ -22,6 +22,12 @@ static uint64_t pool_of(const struct process_state *process, uint64_t address)
 	return bytes ? address / bytes * bytes : 0;
 }
 
+/* Is it a block of malloc's that is traced in windows only? */
+static int is_large(const struct process_state *process, const struct block *block)
+{
+	return process->info.large_windowed && !block->pooled && !block->domain;
+}
+
 /* The block of the table that the allocator has at address; NULL: none. */
 static const struct block *block_at(const struct process_state *process, uint64_t address)
 {
@@ -30,7 +36,10 @@ static const struct block *block_at(const struct process_state *process, uint64_
 
 	if (!block || block->hooked)
 		block = blocks_find(blocks, address + EVENT_HOOKS_BEFORE, 0);
-	return block && block->pooled && allocator_address(block) == address ? block : NULL;
+	return block && (block->pooled || is_large(process, block)) &&
+			       allocator_address(block) == address
+		       ? block
+		       : NULL;
 }
 
 const struct block *state_window_block(const struct process_state *process,
@@ -58,30 +67,34 @@ static int sighting_add(struct process_state *process, const struct sighting *si
 	struct sightings *sightings = &process->windows.sightings;
 	struct trace_windows *windows = &process->windows;
 	int known = sightings_find(sightings, sighting->address) != NULL;
-	int err = sighting->kind ? 0
-				 : array_reserve_in(windows->account, &windows->fresh,
-						    &windows->fresh_capacity, windows->fresh_count,
-						    1, sizeof(*windows->fresh));
+	int is_pooled = !(sighting->flags & SIGHTING_LARGE);
+	int is_known = sighting->kind || sighting->flags & SIGHTING_CERTAIN;
+	int err = is_known ? 0
+			   : array_reserve_in(windows->account, &windows->fresh,
+					      &windows->fresh_capacity, windows->fresh_count, 1,
+					      sizeof(*windows->fresh));
 
 	if (!err)
 		err = sightings_put(sightings, sighting);
-	if (!err && !known)
+	if (!err && !known && is_pooled)
 		err = pool_count(process, sighting->address, 1);
 	if (err && !known)
 		sightings_remove(sightings, sighting->address);
-	if (!err && !sighting->kind)
+	if (!err && !is_known)
 		windows->fresh[windows->fresh_count++] = sighting->address;
 	return err;
 }
 
 static void sighting_remove(struct process_state *process, uint64_t address)
 {
-	if (sightings_remove(&process->windows.sightings, address))
+	const struct sighting *known = sightings_find(&process->windows.sightings, address);
+	int is_pooled = known && !(known->flags & SIGHTING_LARGE);
+
+	if (sightings_remove(&process->windows.sightings, address) && is_pooled)
 		pool_count(process, address, -1);
 }
 
-/* Removes what was seen at an address: the block there, if it is known, or the object. */
-static void seen_drop(struct process_state *process, uint64_t address)
+void state_window_drop(struct process_state *process, uint64_t address)
 {
 	const struct block *known = block_at(process, address);
 	struct block old;
@@ -99,9 +112,11 @@ static uint32_t window_now(const struct process_state *process)
 
 int state_window_skips(struct process_state *process, const struct block *block)
 {
-	if (!is_windowed(process) || !block->pooled || process->windows.open)
+	if (!is_windowed(process) || !(block->pooled || is_large(process, block)) ||
+	    process->windows.open)
 		return 0;
-	seen_drop(process, allocator_address(block));
+	state_window_drop(process, allocator_address(block));
+	state_windows_another(process, allocator_address(block));
 	return 1;
 }
 
@@ -109,20 +124,22 @@ void state_window_sight(struct process_state *process, const struct block *block
 {
 	struct trace_windows *windows = &process->windows;
 	const struct sighting sighting = {.address = allocator_address(block),
-					  .window = window_now(process)};
+					  .window = window_now(process),
+					  .flags = block->pooled ? 0 : SIGHTING_LARGE};
 
-	if (!is_windowed(process) || !block->pooled || block->domain)
+	if (!is_windowed(process) || block->domain || !(block->pooled || is_large(process, block)))
 		return;
 	windows->seen++;
+	state_windows_another(process, sighting.address);
 	if (!sighting_add(process, &sighting))
 		return;
 	windows->dropped++;
-	seen_drop(process, sighting.address);
+	state_window_drop(process, sighting.address);
 }
 
 void state_window_gone(struct process_state *process, const struct block *block)
 {
-	if (is_windowed(process) && block->pooled)
+	if (is_windowed(process) && (block->pooled || is_large(process, block)))
 		sighting_remove(process, allocator_address(block));
 }
 
@@ -147,6 +164,7 @@ void state_window_reuse(struct process_state *process, uint64_t object, uint64_t
 			return;
 		sighting = (struct sighting){.address = allocator_address(known),
 					     .window = window_now(process)};
+		state_windows_another(process, sighting.address);
 	}
 	if (sighting_add(process, &sighting))
 		windows->dropped++;
@@ -197,7 +215,7 @@ static void unchecked_drop(struct process_state *process)
 		if (!found || found->kind)
 			continue;
 		windows->unchecked++;
-		seen_drop(process, windows->fresh[i]);
+		state_window_drop(process, windows->fresh[i]);
 	}
 	windows->fresh_count = 0;
 }
@@ -246,8 +264,26 @@ int state_windows_begin(struct process_state *process, uint64_t start_ns)
 	return account_is_full(err) ? state_clear(process) : err;
 }
 
-/* Is it the last block of a thread, which may not have taken or filled it yet? */
-static int is_in_progress(const struct process_state *process, uint64_t address)
+int state_windows_large_begin(struct process_state *process)
+{
+	struct blocks *blocks = process->blocks[EVENT_LAYER_PYTHON];
+	const struct block *block;
+	size_t cursor = 0;
+	int err = 0;
+
+	while (!err && (block = blocks_next(blocks, &cursor))) {
+		const struct sighting sighting = {.address = allocator_address(block),
+						  .window = window_now(process),
+						  .flags = SIGHTING_LARGE | SIGHTING_CERTAIN};
+
+		if (is_large(process, block))
+			err = sighting_add(process, &sighting);
+	}
+	/* Blocks that cannot be followed must not stay: begin with none. */
+	return account_is_full(err) ? state_clear(process) : err;
+}
+
+int state_window_in_progress(const struct process_state *process, uint64_t address)
 {
 	for (size_t i = 0; i < process->thread_count; i++)
 		if (!process->threads[i].last_freed && process->threads[i].last_address == address)
@@ -265,17 +301,17 @@ static void sighting_judge(struct process_state *process, struct sighting *sight
 	if (!sighting->kind &&
 	    (kind->kind == EVENT_KIND_DEAD ||
 	     (process->windows.open &&
-	      is_in_progress(process, block ? block->address : sighting->address))))
+	      state_window_in_progress(process, block ? block->address : sighting->address))))
 		return;
 	if (!block || kind->kind == EVENT_KIND_FREE || bytes > block_bytes ||
 	    bytes + EVENT_BLOCK_STEP <= block_bytes) {
-		seen_drop(process, sighting->address);
+		state_window_drop(process, sighting->address);
 	} else if (!sighting->kind) {
 		sighting->kind = kind->kind;
 		sighting->print = kind->print;
 	} else if (sighting->kind != kind->kind || sighting->print != kind->print) {
 		process->windows.changed++;
-		seen_drop(process, sighting->address);
+		state_window_drop(process, sighting->address);
 	}
 }
 
@@ -301,10 +337,11 @@ static void object_place(struct process_state *process, const struct sighting *o
 	sighting_remove(process, object->address);
 	if (kind->kind < EVENT_KIND_FIRST || block_at(process, address))
 		return;
+	state_windows_another(process, address);
 	if (state_block_put(process, EVENT_LAYER_PYTHON, &block) ||
 	    sighting_add(process, &sighting)) {
 		process->windows.dropped++;
-		seen_drop(process, address);
+		state_window_drop(process, address);
 	}
 }
 
@@ -328,46 +365,9 @@ static void address_judge(struct process_state *process, const struct event_cens
 		else
 			sighting_remove(process, object.address);
 	} else if (number >= event->count || within) {
-		seen_drop(process, event->address + offset);
+		state_window_drop(process, event->address + offset);
 	} else {
 		sighting_judge(process, found, event->block_bytes, &event->kinds[number]);
-	}
-}
-
-static struct kind_count *count_of(struct trace_windows *windows, uint32_t kind, uint32_t bytes)
-{
-	struct kind_counts *counts = &windows->walk;
-	uint64_t key = (uint64_t)kind << 32 | bytes;
-	uint32_t known = id_map_find(&counts->index, key);
-
-	if (known != ID_MAP_NONE)
-		return &counts->items[known];
-	if (counts->count >= KINDS_MAX && kind != EVENT_KIND_OTHER)
-		return count_of(windows, EVENT_KIND_OTHER, bytes);
-	if (array_reserve_in(windows->account, &counts->items, &counts->capacity, counts->count, 1,
-			     sizeof(*counts->items)) ||
-	    id_map_put(&counts->index, key, (uint32_t)counts->count))
-		return NULL;
-	counts->items[counts->count] = (struct kind_count){.kind = kind, .bytes = bytes};
-	return &counts->items[counts->count++];
-}
-
-static void kinds_count(struct process_state *process, const struct event_census_kinds *event)
-{
-	const struct census *census = &process->census;
-
-	for (uint32_t i = 0; i < event->count; i++) {
-		struct kind_count *count;
-
-		if (event->kinds[i].kind == EVENT_KIND_FREE)
-			continue;
-		count = count_of(&process->windows, event->kinds[i].kind, event->block_bytes);
-		if (!count)
-			return;
-		count->live++;
-		count->old +=
-			address_set_has(&census->old,
-					event->address + (uint64_t)i * event->block_bytes) != 0;
 	}
 }
 
@@ -383,7 +383,9 @@ int state_census_kinds(struct process_state *process, const struct event_census_
 	if (!is_windowed(process) || !pool || !event->block_bytes)
 		return 0;
 	if (process->census.running && process->census.id == event->id)
-		kinds_count(process, event);
+		state_windows_count(process, event);
+	else
+		state_windows_look(process, event);
 	if (id_map_find(&process->windows.pools, pool) == ID_MAP_NONE)
 		return 0;
 	end = pool + process->info.pool_bytes;

@@ -7,12 +7,14 @@
  * Blocks of pymalloc's pools enter the table in windows only. A walk within the window must show
  * such a block, or it is dropped at the window's end, since later its address may hold another one.
  * From then on it stays as long as every walk shows the same kind and content at its address.
- * Blocks of other allocators are traced all the time, as in census mode.
+ * Blocks that malloc serves are traced all the time, as in census mode, or with
+ * EVENT_MODE_LARGE_WINDOWS like those of pools. Extension modules' blocks are traced all the time.
  */
 #ifndef TRACER_PROCESS_TABLES_WINDOWS_H
 #define TRACER_PROCESS_TABLES_WINDOWS_H
 
 #include "blocks/blocks.h"
+#include "blocks/identities.h"
 #include "blocks/sightings.h"
 #include "tables/id_map.h"
 
@@ -26,21 +28,39 @@ struct trace_window {
 	uint64_t length_ns;        /* of all windows that it stands for */
 };
 
-/* Blocks on the heap of one kind and size class. */
+/* What a block's identity has as its cohort. 0: that of the next walk. */
+#define COHORT_OLD   1u /* older than the trace */
+#define COHORT_FIRST 2u
+/*
+ * When there are as many, the older half are joined in pairs. Of the newest ones each is a walk, so
+ * that a snapshot may divide blocks by age as it needs.
+ */
+#define COHORT_MAX 48u
+
+/* Blocks on the heap of one kind, size class and cohort. */
 struct kind_count {
-	uint32_t kind, bytes;
-	uint64_t live, old; /* old: of the live ones, older than the trace */
+	uint32_t kind, bytes, cohort;
+	uint64_t live;
 };
 
-/* By kind and size class; index finds the item. */
+/* By kind, size class and cohort; index finds the item (kind_key()). */
 struct kind_counts {
 	struct id_map index;
 	struct kind_count *items;
 	size_t count, capacity;
 };
 
+static inline uint64_t kind_key(uint32_t kind, uint32_t bytes, uint32_t cohort)
+{
+	return (uint64_t)kind << 32 | bytes << 8 | cohort;
+}
+
 struct trace_windows {
 	struct sightings sightings;
+	struct identities identities;
+	/* that of blocks which the next walk shows first, 0: none yet; when each began */
+	uint32_t cohort;
+	uint64_t cohorts_ns[COHORT_MAX + 1];
 	struct id_map pools; /* address of a pool -> number of sightings in it */
 	/* addresses that were added in the open window; no longer all of them are sightings */
 	uint64_t *fresh;
@@ -58,6 +78,7 @@ struct trace_windows {
 };
 
 struct event_census_kinds;
+struct event_census_large;
 struct event_window;
 struct process_state;
 struct builder;
@@ -65,11 +86,18 @@ struct builder;
 /* EVENT_WINDOW; EVENT_CENSUS_KINDS. 0, -EBADMSG, -ENOMEM, -EDQUOT. */
 int state_window(struct process_state *process, const struct event_window *event);
 int state_census_kinds(struct process_state *process, const struct event_census_kinds *event);
+/* EVENT_CENSUS_LARGE, the same for blocks of malloc's. */
+int state_census_large(struct process_state *process, const struct event_census_large *event);
 /*
  * The mode is now EVENT_MODE_WINDOWS: begins a window at start_ns, in which every block of the
  * table was seen. 0; -ENOMEM, -EDQUOT.
  */
 int state_windows_begin(struct process_state *process, uint64_t start_ns);
+/*
+ * From here on blocks of malloc's are traced in windows only: those of the table have been seen for
+ * certain, and stay as long as heap walks show them. 0; -ENOMEM, -EDQUOT.
+ */
+int state_windows_large_begin(struct process_state *process);
 /*
  * Is this new block not to be kept, because it was allocated between windows? If so, what was at
  * its address is dropped.
@@ -85,8 +113,24 @@ void state_window_reuse(struct process_state *process, uint64_t object, uint64_t
 /* The block of the table that was seen; NULL: an object whose block is not known. */
 const struct block *state_window_block(const struct process_state *process,
 				       const struct sighting *sighting);
-/* A walk has ended: what it counted is from now on the heap's, or is dropped. */
-void state_windows_walked(struct process_state *process, int complete);
+/* Removes what was seen at an address: the block there, if it is known, or the object. */
+void state_window_drop(struct process_state *process, uint64_t address);
+/* Is it the last block of a thread, which may not have taken or filled it yet? */
+int state_window_in_progress(const struct process_state *process, uint64_t address);
+/*
+ * The walks (windows_heap.c): one begins; counts what it has found in a pool; has ended, at
+ * time_ns, and what it counted is from now on the heap's, or is dropped unless complete.
+ */
+void state_windows_walk(struct process_state *process);
+void state_windows_count(struct process_state *process, const struct event_census_kinds *event);
+void state_windows_walked(struct process_state *process, int complete, int baseline,
+			  uint64_t time_ns);
+/* A pool was read without a walk. */
+void state_windows_look(struct process_state *process, const struct event_census_kinds *event);
+/* The allocator has given the address to another block. */
+void state_windows_another(struct process_state *process, uint64_t address);
+/* The cohort of the block at an address; 0: no walk has shown it. */
+uint32_t state_windows_cohort(const struct process_state *process, uint64_t address);
 
 /* Copies to an empty one. 0; -ENOMEM, -EDQUOT. */
 int state_windows_copy(struct trace_windows *out, const struct trace_windows *from);
@@ -94,5 +138,7 @@ int state_windows_copy(struct trace_windows *out, const struct trace_windows *fr
 void state_windows_clear(struct process_state *process, uint64_t time_ns);
 void state_windows_account(struct trace_windows *windows, struct account *account);
 void state_windows_free(struct trace_windows *windows);
+/* Empties counts. */
+void state_windows_uncount(struct kind_counts *counts, struct account *account);
 
 #endif

@@ -6,7 +6,7 @@
 #include "base/array.h"
 #include "process_tables/process_tables.h"
 
-static void counts_free(struct kind_counts *counts, struct account *account)
+void state_windows_uncount(struct kind_counts *counts, struct account *account)
 {
 	id_map_free(&counts->index);
 	array_release(account, &counts->items, &counts->capacity, sizeof(*counts->items));
@@ -17,33 +17,21 @@ void state_windows_account(struct trace_windows *windows, struct account *accoun
 {
 	windows->account = windows->sightings.account = windows->pools.account = account;
 	windows->heap.index.account = windows->walk.index.account = account;
+	windows->identities.account = windows->identities.index.account = account;
 }
 
 void state_windows_free(struct trace_windows *windows)
 {
 	sightings_free(&windows->sightings);
+	identities_free(&windows->identities);
 	id_map_free(&windows->pools);
-	counts_free(&windows->heap, windows->account);
-	counts_free(&windows->walk, windows->account);
+	state_windows_uncount(&windows->heap, windows->account);
+	state_windows_uncount(&windows->walk, windows->account);
 	array_release(windows->account, &windows->items, &windows->capacity,
 		      sizeof(*windows->items));
 	array_release(windows->account, &windows->fresh, &windows->fresh_capacity,
 		      sizeof(*windows->fresh));
 	windows->count = windows->fresh_count = 0;
-}
-
-void state_windows_walked(struct process_state *process, int complete)
-{
-	struct trace_windows *windows = &process->windows;
-
-	/* A walk without kinds, such as BPF's own, leaves those of the walk before. */
-	if (complete && windows->walk.count) {
-		struct kind_counts old = windows->heap;
-
-		windows->heap = windows->walk;
-		windows->walk = old;
-	}
-	counts_free(&windows->walk, windows->account);
 }
 
 void state_windows_clear(struct process_state *process, uint64_t time_ns)
@@ -55,6 +43,7 @@ void state_windows_clear(struct process_state *process, uint64_t time_ns)
 	state_windows_account(windows, process->account);
 	windows->seen = windows->changed = windows->unchecked = windows->dropped = 0;
 	windows->open = 0;
+	windows->cohort = 0;
 	if (!open)
 		return;
 	if (array_reserve_in(windows->account, &windows->items, &windows->capacity, 0, 1,

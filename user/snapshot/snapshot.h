@@ -146,6 +146,7 @@ struct snapshot_windows {
 	uint64_t new_blocks, seen_blocks;     /* new and alive: all; those seen in windows */
 	uint64_t unseen_blocks, unseen_bytes; /* new and alive, of a kind that none has shown */
 	uint64_t old_unseen_blocks, old_unseen_bytes; /* the same of older blocks */
+	uint64_t large; /* 1: they are windows of large blocks, too, whose figures are estimates */
 };
 
 /* Why the most recent frame of a block is <unknown>. */

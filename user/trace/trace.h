@@ -136,6 +136,9 @@ struct trace_traceback trace_traceback_at(struct trace *trace, size_t process, u
  */
 int trace_sighted_pools(const struct trace *trace, size_t process, int fresh, uint64_t **pools,
 			size_t *count);
+/* The same for the addresses of malloc's blocks that were seen in windows. */
+int trace_sighted_large(const struct trace *trace, size_t process, int fresh, uint64_t **addresses,
+			size_t *count);
 /* The meta data of a snapshot taken now. 0; -ENOENT. */
 int trace_meta(const struct trace *trace, size_t process, struct snapshot_meta *meta);
 /*

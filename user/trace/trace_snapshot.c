@@ -142,7 +142,7 @@ static int is_estimated(const struct process_state *process, enum event_layer la
 			const struct block *block)
 {
 	return process->info.mode == EVENT_MODE_WINDOWS && layer == EVENT_LAYER_PYTHON &&
-	       block->pooled && !block->domain;
+	       (block->pooled || process->info.large_windowed) && !block->domain;
 }
 
 static int blocks_add(struct snapshot_job *job, enum event_layer layer)
@@ -311,6 +311,7 @@ int state_snapshot(struct trace *trace, struct process_state *process, struct sn
 	state_meta(trace, process, &snapshot->meta);
 	snapshot->meta.stack_ends = job.ends;
 	snapshot->meta.windows = windows;
+	snapshot->meta.windows.large = windows.count && process->info.large_windowed;
 	memcpy(snapshot->meta.unknown, job.unknowns, sizeof(snapshot->meta.unknown));
 	snapshot->meta.blocks_dropped += job.blocks_omitted;
 	snapshot->meta.bytes_dropped += job.bytes_omitted;

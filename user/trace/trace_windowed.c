@@ -3,6 +3,10 @@
  * Snapshots of a process that was traced in windows: what was seen of the blocks of pymalloc's
  * pools becomes the input of the estimator (snapshot/calibrate.h), with the heap's own counts as
  * totals.
+ *
+ * Large blocks, if they are traced in windows, too, have strata of their own. Of those that Python
+ * asked its object allocator for, the interpreter's count gives a lower bound of the new ones: it
+ * is exact as long as no older one is freed. Of PyMem_Raw*'s blocks nothing gives the number.
  */
 #include "trace/trace_windowed.h"
 
@@ -13,10 +17,21 @@
 #include "snapshot/calibrate.h"
 #include "snapshot/windowed.h"
 
+/* The first strata, before those of the heap's walk. */
+enum large {
+	LARGE_CERTAIN, /* seen before large blocks were traced in windows: they are all */
+	LARGE_OBJECT,
+	LARGE_RAW,
+	LARGE_STRATA
+};
+#define LARGE_TYPE(stratum)  (1ull << 32 | (stratum))
+#define LARGE_CLASS(stratum) (1u << 16 | (stratum)) /* no size class of pools */
+
 /* A block that was seen, and is alive. */
 struct seen {
-	uint32_t stack, window, kind, class_bytes;
+	uint32_t stack, window, kind, class_bytes, cohort;
 	uint32_t flags; /* SNAPSHOT_* */
+	uint32_t large; /* enum large; LARGE_STRATA: it is in a pool */
 	uint64_t bytes;
 };
 
@@ -29,7 +44,13 @@ struct job {
 	struct calibrate_sighting *sightings;
 	struct snapshot_trace *rows;
 	size_t seen_count, stratum_count, row_count;
+	uint32_t newest; /* cohort, and all later ones */
 };
+
+static uint32_t cohort_joined(const struct job *job, uint32_t cohort)
+{
+	return cohort < job->newest ? cohort : job->newest;
+}
 
 static uint32_t class_of(const struct block *block)
 {
@@ -37,6 +58,15 @@ static uint32_t class_of(const struct block *block)
 
 	return (uint32_t)((bytes ? bytes + EVENT_BLOCK_STEP - 1 : EVENT_BLOCK_STEP) /
 			  EVENT_BLOCK_STEP * EVENT_BLOCK_STEP);
+}
+
+static uint32_t large_of(const struct sighting *sighting, const struct block *block)
+{
+	if (!(sighting->flags & SIGHTING_LARGE))
+		return LARGE_STRATA;
+	if (sighting->flags & SIGHTING_CERTAIN)
+		return LARGE_CERTAIN;
+	return block->large ? LARGE_OBJECT : LARGE_RAW;
 }
 
 static void seen_collect(struct job *job)
@@ -49,15 +79,18 @@ static void seen_collect(struct job *job)
 		const struct block *block = state_window_block(job->process, sighting);
 
 		/* Without memory for its traceback the snapshot has no row for it. */
-		if (!block || !sighting->kind || job->tracebacks[block->stack] == UINT32_MAX)
+		if (!block || job->tracebacks[block->stack] == UINT32_MAX ||
+		    !(sighting->kind || sighting->flags & SIGHTING_CERTAIN))
 			continue;
 		job->seen[job->seen_count++] = (struct seen){
 			.stack = block->stack,
 			.window = sighting->window,
 			.kind = sighting->kind,
 			.class_bytes = class_of(block),
+			.cohort = state_windows_cohort(job->process, sighting->address),
 			.flags = (block->rounded ? SNAPSHOT_ROUNDED : 0) |
 				 (block->inherited ? SNAPSHOT_INHERITED : 0),
+			.large = large_of(sighting, block),
 			.bytes = block->bytes,
 		};
 	}
@@ -74,8 +107,12 @@ static int seen_compare(const void *a, const void *b)
 		return x->bytes < y->bytes ? -1 : 1;
 	if (x->flags != y->flags)
 		return x->flags < y->flags ? -1 : 1;
+	if (x->large != y->large)
+		return x->large < y->large ? -1 : 1;
 	if (x->kind != y->kind)
 		return x->kind < y->kind ? -1 : 1;
+	if (x->cohort != y->cohort)
+		return x->cohort < y->cohort ? -1 : 1;
 	return (x->window > y->window) - (x->window < y->window);
 }
 
@@ -84,23 +121,76 @@ static int is_same_row(const struct seen *a, const struct seen *b)
 	return a->stack == b->stack && a->bytes == b->bytes && a->flags == b->flags;
 }
 
+static struct calibrate_stratum *stratum_add(struct job *job, uint32_t kind, uint32_t bytes,
+					     uint32_t cohort)
+{
+	struct calibrate_stratum *stratum = &job->strata[job->stratum_count++];
+
+	*stratum = (struct calibrate_stratum){.type = kind == EVENT_KIND_OTHER ? 0 : kind,
+					      .class_bytes = bytes,
+					      .cohort = cohort};
+	return stratum;
+}
+
+/* The new blocks that the interpreter has counted, without those that are known one by one. */
+static uint64_t large_least(const struct job *job)
+{
+	const struct trace_process *info = &job->process->info;
+	uint64_t certain = 0;
+
+	/* 3.8 does not count each of them. */
+	if (!info->coverage.time_ns || info->python_version >> 16 == 0x0308)
+		return 0;
+	for (size_t i = 0; i < job->seen_count; i++)
+		certain += job->seen[i].large == LARGE_CERTAIN;
+	return info->coverage.large_new > certain ? info->coverage.large_new - certain : 0;
+}
+
+static void large_fill(struct job *job)
+{
+	uint64_t counts[LARGE_STRATA] = {0}, bytes[LARGE_STRATA] = {0};
+
+	for (size_t i = 0; i < job->seen_count; i++)
+		if (job->seen[i].large < LARGE_STRATA) {
+			counts[job->seen[i].large]++;
+			bytes[job->seen[i].large] += job->seen[i].bytes;
+		}
+	for (uint32_t i = 0; i < LARGE_STRATA; i++) {
+		uint64_t blocks = i == LARGE_CERTAIN  ? counts[i]
+				  : i == LARGE_OBJECT ? large_least(job)
+						      : 0;
+		double mean = counts[i] ? (double)bytes[i] / (double)counts[i] : 0;
+
+		job->strata[i] = (struct calibrate_stratum){
+			.type = LARGE_TYPE(i),
+			.class_bytes = LARGE_CLASS(i),
+			.new_blocks = blocks,
+			.new_bytes = (uint64_t)(mean * (double)blocks),
+			.least = i != LARGE_CERTAIN,
+		};
+	}
+	job->stratum_count = LARGE_STRATA;
+}
+
 static void strata_fill(struct job *job)
 {
 	const struct kind_counts *heap = &job->process->windows.heap;
 
+	large_fill(job);
 	for (size_t i = 0; i < heap->count; i++) {
 		const struct kind_count *count = &heap->items[i];
+		struct calibrate_stratum *stratum = stratum_add(job, count->kind, count->bytes,
+								cohort_joined(job, count->cohort));
 
-		job->strata[i] = (struct calibrate_stratum){
-			.type = count->kind == EVENT_KIND_OTHER ? 0 : count->kind,
-			.class_bytes = count->bytes,
-			.new_blocks = count->live - count->old,
-			.new_bytes = (count->live - count->old) * count->bytes,
-			.old_blocks = count->old,
-			.old_bytes = count->old * count->bytes,
-		};
+		if (count->cohort == COHORT_OLD) {
+			stratum->cohort = 0;
+			stratum->old_blocks = count->live;
+			stratum->old_bytes = count->live * count->bytes;
+		} else {
+			stratum->new_blocks = count->live;
+			stratum->new_bytes = count->live * count->bytes;
+		}
 	}
-	job->stratum_count = heap->count;
 }
 
 /*
@@ -110,19 +200,38 @@ static void strata_fill(struct job *job)
 static uint32_t stratum_of(struct job *job, const struct seen *seen)
 {
 	const struct kind_counts *heap = &job->process->windows.heap;
-	uint32_t found = id_map_find(&heap->index, (uint64_t)seen->kind << 32 | seen->class_bytes);
-	struct calibrate_stratum *last =
-		job->stratum_count > heap->count ? &job->strata[job->stratum_count - 1] : NULL;
+	uint32_t found =
+		seen->cohort ? id_map_find(&heap->index,
+					   kind_key(seen->kind, seen->class_bytes, seen->cohort))
+			     : ID_MAP_NONE;
+	struct calibrate_stratum *last = job->stratum_count > LARGE_STRATA + heap->count
+						 ? &job->strata[job->stratum_count - 1]
+						 : NULL;
 
+	if (seen->large < LARGE_STRATA)
+		return seen->large;
 	if (found != ID_MAP_NONE)
-		return found;
-	if (!last || last->type != seen->kind || last->class_bytes != seen->class_bytes)
-		job->strata[job->stratum_count++] = (struct calibrate_stratum){
-			.type = seen->kind, .class_bytes = seen->class_bytes};
-	last = &job->strata[job->stratum_count - 1];
+		return LARGE_STRATA + found;
+	if (!last || last->type != (seen->kind == EVENT_KIND_OTHER ? 0 : seen->kind) ||
+	    last->class_bytes != seen->class_bytes)
+		last = stratum_add(job, seen->kind, seen->class_bytes, job->newest);
 	last->new_blocks++;
 	last->new_bytes += seen->class_bytes;
 	return (uint32_t)(job->stratum_count - 1);
+}
+
+/*
+ * The newest cohort for the estimator begins with the last walk before the last window, and so does
+ * that window's span.
+ */
+static void newest_find(struct job *job)
+{
+	const struct trace_windows *windows = &job->process->windows;
+	uint64_t start_ns = windows->count ? windows->items[windows->count - 1].start_ns : 0;
+
+	for (job->newest = windows->cohort; job->newest > COHORT_FIRST; job->newest--)
+		if (windows->cohorts_ns[job->newest] <= start_ns)
+			break;
 }
 
 /* A window stands for the time up to the middle between it and its neighbours. */
@@ -130,7 +239,7 @@ static void windows_fill(struct job *job)
 {
 	const struct trace_windows *windows = &job->process->windows;
 	const struct trace_process *info = &job->process->info;
-	uint64_t from_ns = info->start_ns, until_ns;
+	uint64_t newest_ns = windows->cohorts_ns[job->newest], from_ns = info->start_ns, until_ns;
 
 	for (size_t i = 0; i < windows->count; i++) {
 		const struct trace_window *window = &windows->items[i];
@@ -141,6 +250,9 @@ static void windows_fill(struct job *job)
 
 		until_ns = i + 1 < windows->count ? (end_ns + windows->items[i + 1].start_ns) / 2
 						  : info->end_ns;
+		if (i + 2 == windows->count && newest_ns > end_ns &&
+		    newest_ns <= windows->items[i + 1].start_ns)
+			until_ns = newest_ns;
 		if (until_ns < from_ns + length_ns)
 			until_ns = from_ns + length_ns;
 		job->windows[i] = (struct calibrate_window){.start_ns = window->start_ns,
@@ -172,7 +284,9 @@ static void sightings_fill(struct job *job)
 			.window = seen->window,
 			.row = (uint32_t)(job->row_count - 1),
 			.alive = 1,
-			.inclusion = inclusion(&job->windows[seen->window]),
+			.inclusion = seen->large == LARGE_CERTAIN
+					     ? 1
+					     : inclusion(&job->windows[seen->window]),
 		};
 	}
 }
@@ -186,6 +300,7 @@ static int job_run(struct job *job, struct builder *builder)
 	struct calibrate_result result;
 	int err;
 
+	newest_find(job);
 	seen_collect(job);
 	qsort(job->seen, job->seen_count, sizeof(*job->seen), seen_compare);
 	strata_fill(job);
@@ -213,7 +328,7 @@ int trace_windowed_add(const struct process_state *process, const uint32_t *trac
 	job.seen = calloc(most, sizeof(*job.seen));
 	job.rows = calloc(most, sizeof(*job.rows));
 	job.sightings = calloc(most, sizeof(*job.sightings));
-	job.strata = calloc(most + windows->heap.count, sizeof(*job.strata));
+	job.strata = calloc(most + LARGE_STRATA + windows->heap.count, sizeof(*job.strata));
 	job.windows = calloc(windows->count + 1, sizeof(*job.windows));
 	if (job.seen && job.rows && job.sightings && job.strata && job.windows)
 		err = job_run(&job, builder);

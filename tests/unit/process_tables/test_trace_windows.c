@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "census_records.h"
+#include "trace/state.h"
 
 #define TYPE  77u /* a kind */
 #define PRINT 5u
@@ -349,6 +350,80 @@ static void test_snapshot(void **state)
 	snapshot_free(snapshot);
 }
 
+/* A walk that shows these blocks, with that content in the first of them. */
+static void walk_kinds(struct trace *trace, uint64_t id, const int *live, uint32_t print)
+{
+	struct kinds kinds = kinds_of(id);
+
+	for (size_t i = 0; live[i] >= 0; i++)
+		kinds.event.kinds[live[i]] = (struct event_census_kind){TYPE, i ? PRINT : print};
+	begin(trace, id);
+	pool(trace, id, live);
+	assert_int_equal(kinds_feed(trace, &kinds), 0);
+	done(trace, id);
+}
+
+static const struct kind_count *count_at(struct trace *trace, uint32_t cohort)
+{
+	const struct kind_counts *heap = &trace->processes[0]->windows.heap;
+	uint32_t found = id_map_find(&heap->index, kind_key(TYPE, BLOCK, cohort));
+
+	return found == ID_MAP_NONE ? NULL : &heap->items[found];
+}
+
+/* At the address of an older block there is another one as soon as its content differs. */
+static void test_older_changes(void **state)
+{
+	struct trace *trace = *state;
+
+	baseline(trace, 1, LIVE(40, 41, 42));
+	walk_kinds(trace, 2, LIVE(40, 41, 42), PRINT);
+	assert_int_equal(count_at(trace, COHORT_OLD)->live, 3);
+	walk_kinds(trace, 3, LIVE(40, 41, 42), PRINT + 1);
+	assert_int_equal(count_at(trace, COHORT_OLD)->live, 2);
+	assert_int_equal(count_at(trace, COHORT_FIRST + 1)->live, 1);
+	/* So it is if a window shows its allocation, whatever its content is. */
+	open_at(trace, 4 * S);
+	put(trace, 41);
+	move_on(trace);
+	/* In which block 40 is free. */
+	look(trace, LIVE(41, 42), TYPE, PRINT);
+	close_at(trace, 5 * S);
+	walk_kinds(trace, 4, LIVE(40, 41, 42), PRINT + 1);
+	assert_int_equal(count_at(trace, COHORT_OLD)->live, 1);
+	assert_int_equal(count_at(trace, COHORT_FIRST + 2)->live, 2);
+	assert_int_equal(state_windows_cohort(trace->processes[0], at(41)), COHORT_FIRST + 2);
+}
+
+/* Each walk that shows a block first is a cohort; old ones are joined. */
+static void test_cohorts(void **state)
+{
+	struct trace *trace = *state;
+	uint32_t cohort = 0;
+
+	baseline(trace, 1, LIVE(40));
+	for (unsigned int i = 0; i < 30; i++) {
+		static int live[32] = {40};
+
+		live[i + 1] = (int)i;
+		live[i + 2] = -1;
+		walk_kinds(trace, i + 2, live, PRINT);
+		assert_int_equal(state_windows_cohort(trace->processes[0], at(i)),
+				 COHORT_FIRST + i);
+	}
+	for (unsigned int i = 0; i < 60; i++)
+		walk_kinds(trace, i + 100, LIVE(40, 0, 1, 2, 3, 4, 5, 6), PRINT);
+	assert_true(trace->processes[0]->windows.cohort < COHORT_MAX);
+	for (unsigned int i = 0; i < 7; i++) {
+		uint32_t next = state_windows_cohort(trace->processes[0], at(i));
+
+		assert_true(next >= COHORT_FIRST && next >= cohort);
+		assert_non_null(count_at(trace, next));
+		cohort = next;
+	}
+	assert_int_equal(state_windows_cohort(trace->processes[0], at(40)), COHORT_OLD);
+}
+
 static void test_malformed(void **state)
 {
 	struct trace *trace = *state;
@@ -403,6 +478,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_clear, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_fork, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_snapshot, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_older_changes, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_cohorts, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_malformed, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_many, setup, teardown),
 	};

@@ -1,0 +1,219 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Programs that estimates from windows are likely to get wrong, under tracemalloc.
+
+usage: fools.py NAME [SECONDS]    works for SECONDS, prints "ready", and goes on
+
+SIGUSR1: prints {line: [bytes, blocks]} of all blocks that are alive, forgets them, and waits for a
+line on stdin. SIGUSR2: the same of blocks since then. Small lines are left out.
+"""
+import json
+import os
+import random
+import signal
+import sys
+import time
+import tracemalloc
+
+kept, recent, named = [], [], {}
+values = iter(range(10**6, 10**12))
+
+
+def say(number, _frame):
+    snapshot = tracemalloc.take_snapshot()
+    live = {}
+    for one in snapshot.statistics("lineno"):
+        if one.size >= 1000:
+            frame = one.traceback[0]
+            live["%s:%d" % (frame.filename, frame.lineno)] = (one.size, one.count)
+    os.write(1, json.dumps(live).encode() + b"\n")
+    if number == signal.SIGUSR1:
+        tracemalloc.clear_traces()
+        os.read(0, 100)
+
+
+def expire(now, life):
+    while recent and recent[0][0] < now - life:
+        del recent[0]
+
+
+def rest(seconds):
+    time.sleep(seconds)
+
+
+def churn():
+    """A line whose blocks live 300 ms, and one that leaks blocks of the same type and size."""
+    now = time.monotonic()
+    expire(now, 0.3)
+    batch = []
+    for i in range(20):
+        value = b"%099d" % next(values)  # churns
+        batch.append(value)
+        if i % 10 == 0:
+            value = b"%099d" % next(values)  # leaks
+            kept.append(value)
+    recent.append((now, batch))
+    rest(0.005)
+
+
+def same():
+    """As churn, but all blocks have the same content."""
+    now = time.monotonic()
+    expire(now, 0.3)
+    batch = []
+    for i in range(20):
+        value = bytes(100)  # churns
+        batch.append(value)
+        if i % 10 == 0:
+            value = bytes(100)  # leaks
+            kept.append(value)
+    recent.append((now, batch))
+    rest(0.005)
+
+
+def lifo():
+    """Two lines are given the address that the other has freed."""
+    if len(kept) < 4000:
+        kept.extend(b"%099d" % next(values) for _ in range(4000))
+    for _ in range(20):
+        at = random.randrange(4000)
+        kept[at] = None
+        if random.random() < 0.3:
+            kept[at] = b"%099d" % next(values)
+        else:
+            kept[at] = b"%099d" % next(values)
+    rest(0.005)
+
+
+def bursts():
+    """300 ms of leaks once a minute, besides a steady one."""
+    for _ in range(4):
+        kept.append(b"%099d" % next(values))
+    if time.monotonic() % 60 < 0.3:
+        for _ in range(100):
+            kept.append(b"%099d" % next(values))
+    rest(0.005)
+
+
+def in_step():
+    """Work that begins with every second, of another line than the rest of it."""
+    if time.monotonic() % 1 < 0.1:
+        for _ in range(20):
+            kept.append(b"%099d" % next(values))
+    else:
+        for _ in range(3):
+            kept.append(b"%099d" % next(values))
+    rest(0.005)
+
+
+def start_up():
+    """Everything in the first second, and a little later."""
+    if len(kept) < 100000:
+        kept.extend([b"%099d" % next(values) for _ in range(1000)])
+    else:
+        kept.append(b"%099d" % next(values))
+        rest(0.005)
+
+
+def make_lines(count):
+    text = "".join("def line%d(): kept.append(b'%%099d' %% next(values))\n" % i for i in range(count))
+    exec(compile(text, "lines", "exec"), globals())
+    named["lines"] = [globals()["line%d" % i] for i in range(count)]
+
+
+def lines():
+    """10,000 lines of equal share."""
+    if not named:
+        make_lines(10000)
+    for _ in range(10):
+        random.choice(named["lines"])()
+    rest(0.005)
+
+
+def short():
+    """A line whose blocks live 50 ms, and one that leaks the same."""
+    now = time.monotonic()
+    expire(now, 0.05)
+    batch = []
+    for _ in range(20):
+        batch.append(b"%099d" % next(values))
+    kept.append(b"%099d" % next(values))
+    recent.append((now, batch))
+    rest(0.005)
+
+
+class Session:
+    def __init__(self, user):
+        self.user = user
+        self.values = {"user": user, "cart": []}
+
+
+def service():
+    """Requests of three kinds. Each makes and drops hundreds of objects and keeps a few."""
+    user = next(values)
+    rows = [{"id": user + i, "name": "name %d" % (user + i)} for i in range(40)]
+    text = json.dumps(rows)
+    found = json.loads(text)
+    kind = random.random()
+    if kind < 0.5:
+        kept.append(Session(user))
+    elif kind < 0.8:
+        named[str(user)] = found[0]["name"]
+    else:
+        kept.append((user, float(user), [str(user)]))
+    rest(0.004)
+
+
+def w1():
+    """As tests/bench: five kept objects and eight short-lived ones a round."""
+    i = next(values)
+    kept.append([i * 1000003, str(i), {"k": i}, (i, i + 1), bytearray(600)])
+    total = 0
+    for j in range(8):
+        total += len((i, j, str(j) * 3))
+    rest(0.001)
+
+
+def down(depth, i):
+    return [str(i), i + 0.5, {i: depth}] if depth == 0 else down(depth - 1, i)
+
+
+def w2():
+    """Allocations 60 Python frames down."""
+    for _ in range(3):
+        kept.append(down(60, next(values)))
+    rest(0.002)
+
+
+def w3():
+    """Ordinary work of the standard library."""
+    import ast
+    import re
+    import zlib
+
+    if not named:
+        named["text"] = open(ast.__file__, encoding="utf-8").read()[:12000]
+    text = named["text"] + "# %d" % next(values)
+    words = re.findall(r"\w+", text)
+    kept.append(json.loads(json.dumps({w: [n, w.upper()] for n, w in enumerate(words)})))
+    kept.append(ast.parse(text))
+    kept.append(zlib.compress(text.encode()))
+    if len(kept) > 300:
+        del kept[random.randrange(0, 300, 3) :][:3]
+    rest(0.01)
+
+
+def main():
+    work = globals()[sys.argv[1]]
+    tracemalloc.start(1)
+    signal.signal(signal.SIGUSR1, say)
+    signal.signal(signal.SIGUSR2, say)
+    random.seed(1)
+    until = time.monotonic() + float(sys.argv[2] if len(sys.argv) > 2 else 0)
+    while time.monotonic() < until:
+        work()
+    os.write(1, b"ready\n")
+    while True:
+        work()
+
+
+main()
