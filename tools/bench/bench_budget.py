@@ -10,7 +10,7 @@ the tracer's start. The noise is that of untraced parts compared in the same way
 [--reps N] [--seconds N] [--overhead PERCENT]... [--program NAME]... [--python PATH]
 """
 import argparse
-import bisect
+import concurrent.futures
 import os
 import statistics
 import subprocess
@@ -33,6 +33,7 @@ UNTRACED = 4  # seconds between two traced parts
 SETTLING = 0.5  # of the machine, after a detach
 FIRST = 10  # seconds over which the budget is to hold
 WARM_UP = 2
+AT_ONCE = 2  # programs: with each of them the machine is busy, but the speed is accounted for
 PROGRAMS = {
     "w1": "w1",
     "w2": "w2",
@@ -195,14 +196,17 @@ def bench(python, reps, budgets=(1, 5, 10), programs=tuple(PROGRAMS), seconds=12
     """python: an interpreters.Python. Measures and prints; the table's text."""
     header = ["--overhead", "program", "slower", "of all pairs", "first 10 s"]
     rows = []
-    for name in programs:
+
+    def measure(name):
         print("bench: the budget of %s" % name, file=sys.stderr, flush=True)
         try:
             program, parts = run(python, name, budgets, reps, seconds)
-            rows += [row(program, name, parts, percent) for percent in budgets]
-            print("bench: %s" % rows[-len(budgets) :], file=sys.stderr, flush=True)
+            rows.extend(row(program, name, parts, percent) for percent in budgets)
         except (RuntimeError, OSError, statistics.StatisticsError) as error:
             print("bench: %s: %s" % (name, error), file=sys.stderr)
+
+    with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as executor:
+        list(executor.map(measure, programs))
     rows.sort(key=lambda cells: budgets.index(float(cells[0].split()[0])))
     rows.insert(0, [*header, "by CPU time alone", "by wall clock", "noise", "99th percentile"])
     text = bench_page.table(rows, "%s, medians of %d pairs" % (python.label, reps))
