@@ -44,7 +44,7 @@ ALLOCATOR := $(if $(SAN),,-l:libjemalloc_pic.a)
 
 ROOMS    := text base tables elf process core container select x86 pymalloc layouts malloc python heap \
 	graph holders dump memory plan native process_plan perfmap unwind symbols unwind_load events \
-	snapshot blocks process_tables trace kernel links attach trial overhead stats remarks report \
+	snapshot view blocks process_tables trace kernel links attach trial overhead stats remarks report \
 	export pprof pickle control member session perfmap_session options heap_answers cli
 SOURCES  := $(foreach room,$(ROOMS),$(wildcard user/$(room)/*.c))
 GENERATED := $(OUT)/gen/pprof/profile.pb-c.c

@@ -250,6 +250,12 @@ static int lookup_run(struct ctl *ctl)
 	return EXIT_DONE;
 }
 
+/* Requests that a file is written for. */
+static int writes_file(enum request_kind kind)
+{
+	return kind == REQUEST_SNAPSHOT || kind == REQUEST_BLOCKS;
+}
+
 /* Reports which processes the snapshot covers. */
 static void snapshot_print(const struct ctl *ctl, const json_t *answer, const char *path)
 {
@@ -266,10 +272,9 @@ static void snapshot_print(const struct ctl *ctl, const json_t *answer, const ch
 		log_info("snapshot of PID %" PRIu64 " written to %s", ctl->pid, path);
 }
 
-static int snapshot_run(struct ctl *ctl)
+static int file_run(struct ctl *ctl, enum request_kind kind)
 {
-	const struct request request = {
-		.kind = REQUEST_SNAPSHOT, .pid = (uint32_t)ctl->pid, .all = ctl->all};
+	const struct request request = {.kind = kind, .pid = (uint32_t)ctl->pid, .all = ctl->all};
 	const char *path = ctl->arguments.items[2];
 	int to_stdout = !strcmp(path, "-");
 	struct outfile *file;
@@ -287,6 +292,9 @@ static int snapshot_run(struct ctl *ctl)
 	err = outfile_commit(file);
 	if (err)
 		error_print(err, "the existing file is unchanged", "%s", path);
+	else if (ctl->choice.format == FORMAT_TEXT && kind == REQUEST_BLOCKS)
+		log_info("blocks of PID %" PRIu64 " written to %s", ctl->pid,
+			 to_stdout ? "stdout" : path);
 	else if (ctl->choice.format == FORMAT_TEXT)
 		snapshot_print(ctl, answer, to_stdout ? "stdout" : path);
 	json_decref(answer);
@@ -326,11 +334,11 @@ static int arguments_check(struct ctl *ctl, enum request_kind *kind)
 		return error_set(-EINVAL, "\"%s\" is not a process id", arguments->items[0]);
 	if (request_kind_of(arguments->items[1], kind))
 		return error_set(-EINVAL, "\"%s\" is not a request", arguments->items[1]);
-	most = *kind == REQUEST_LOOKUP ? SIZE_MAX : *kind == REQUEST_SNAPSHOT ? 3 : 2;
+	most = *kind == REQUEST_LOOKUP ? SIZE_MAX : writes_file(*kind) ? 3 : 2;
 	if (arguments->count > most)
 		return error_set(-EINVAL, "\"%s\" is one argument too many",
 				 arguments->items[most]);
-	if (*kind == REQUEST_SNAPSHOT && arguments->count < 3)
+	if (writes_file(*kind) && arguments->count < 3)
 		return error_set(-EINVAL, "no file is named");
 	if (*kind == REQUEST_LOOKUP && arguments->count < 3)
 		return error_set(-EINVAL, "no address is named");
@@ -369,7 +377,7 @@ static int ctl_run(struct ctl *ctl, enum request_kind kind)
 	if (kind == REQUEST_LOOKUP)
 		status = lookup_run(ctl);
 	else
-		status = kind == REQUEST_SNAPSHOT ? snapshot_run(ctl) : plain_run(ctl, kind);
+		status = writes_file(kind) ? file_run(ctl, kind) : plain_run(ctl, kind);
 	close(ctl->fd);
 	buffer_free(&ctl->answer);
 	if (status == EXIT_DONE && fflush(stdout)) {
@@ -384,11 +392,12 @@ int cli_ctl(int argc, char **argv)
 	static const struct argp argp = {
 		.options = options,
 		.parser = parse,
-		.args_doc = "PID status\nPID snapshot [--all] FILE\nPID clear\nPID reset-peak\nPID "
-			    "lookup ADDR...\nPID stop",
+		.args_doc = "PID status\nPID snapshot [--all] FILE\nPID blocks FILE\nPID clear\n"
+			    "PID reset-peak\nPID lookup ADDR...\nPID stop",
 		.doc = "Talks to the session that traces a process.\v"
 		       "status: what is traced, and how much. snapshot: writes the present state "
-		       "to FILE (pprof; - is stdout). clear: forgets every block, as "
+		       "to FILE (pprof; - is stdout). blocks: writes which line allocated each "
+		       "live block, for tracer heap --by line. clear: forgets every block, as "
 		       "tracemalloc.clear_traces(). reset-peak: sets the peak to the present size. "
 		       "lookup: the traceback of the block that contains ADDR, for example an "
 		       "id(). stop: ends the session, as Ctrl-C does, and waits until it has "

@@ -92,7 +92,8 @@ static void saver_begin(struct live *live, uint64_t now_ns)
 	if (!err)
 		err = outfile_again(&live->saving, live->opts.file);
 	if (!err) {
-		err = saver_start(&live->saver, trace, SAVER_ALL, outfile_fd(live->saving));
+		err = saver_start(&live->saver, trace, SAVER_SNAPSHOT, SAVER_ALL,
+				  outfile_fd(live->saving));
 		if (err) {
 			outfile_discard(live->saving);
 			live->saving = NULL;

@@ -278,13 +278,14 @@ int client_next(struct client *client, uint64_t now_ns, struct request *request)
 	return got ? got : time_check(client, now_ns);
 }
 
-int client_save(struct client *client, struct trace *trace, size_t process, size_t of)
+int client_save(struct client *client, struct trace *trace, enum saver_what what, size_t process,
+		size_t of)
 {
 	int err;
 
 	if (client->passed < 0)
 		return error_set(-EINVAL, "no descriptor was passed with the request");
-	err = saver_start(&client->saver, trace, process, client->passed);
+	err = saver_start(&client->saver, trace, what, process, client->passed);
 	close(client->passed);
 	client->passed = -1;
 	client->saved = process == SAVER_ALL ? of : 1;

@@ -175,7 +175,8 @@ static int refresh(struct control *control, const struct request *request, size_
 	 * block is the last that was allocated there. Nor for a status, which clients may poll at
 	 * any rate; its coverage field gives the time of the last heap walk.
 	 */
-	int reconcile = request->kind == REQUEST_SNAPSHOT || request->kind == REQUEST_RESET_PEAK;
+	int reconcile = request->kind == REQUEST_SNAPSHOT || request->kind == REQUEST_BLOCKS ||
+			request->kind == REQUEST_RESET_PEAK;
 	const struct control_opts *opts = &control->opts;
 	int err = 0;
 
@@ -187,13 +188,15 @@ static int refresh(struct control *control, const struct request *request, size_
 	return err;
 }
 
-static int snapshot_begin(struct control *control, struct client *client, size_t process)
+static int save_begin(struct control *control, struct client *client, enum saver_what what,
+		      size_t process)
 {
 	size_t last;
 
 	if (savers_count(control) >= SAVERS)
 		return error_set(-EBUSY, "%u snapshots are being written already", SAVERS);
-	return client_save(client, control->opts.trace, process, processes_count(control, &last));
+	return client_save(client, control->opts.trace, what, process,
+			   processes_count(control, &last));
 }
 
 static int mark_put(struct control *control, size_t process, uint32_t type)
@@ -225,7 +228,9 @@ static int request_do(struct control *control, struct client *client, const stru
 		answer_lookup(out, opts->trace, process, request->address);
 		return 0;
 	case REQUEST_SNAPSHOT:
-		return snapshot_begin(control, client, process);
+		return save_begin(control, client, SAVER_SNAPSHOT, process);
+	case REQUEST_BLOCKS:
+		return save_begin(control, client, SAVER_BLOCKS, process);
 	case REQUEST_CLEAR:
 		err = mark_put(control, process, EVENT_CLEAR);
 		break;

@@ -13,6 +13,7 @@ static const char *const names[] = {
 	[REQUEST_STATUS] = "status", [REQUEST_SNAPSHOT] = "snapshot",
 	[REQUEST_CLEAR] = "clear",   [REQUEST_RESET_PEAK] = "reset-peak",
 	[REQUEST_LOOKUP] = "lookup", [REQUEST_STOP] = "stop",
+	[REQUEST_BLOCKS] = "blocks",
 };
 
 int request_kind_of(const char *name, enum request_kind *kind)
@@ -44,9 +45,8 @@ static int object_take(const json_t *object, struct request *out)
 	int err;
 
 	if (!name || request_kind_of(name, &out->kind))
-		return error_set(-EINVAL,
-				 "\"request\" is none of status, snapshot, clear, reset-peak, "
-				 "lookup and stop");
+		return error_set(-EINVAL, "\"request\" is none of status, snapshot, blocks, clear, "
+					  "reset-peak, lookup and stop");
 	if (json_object_get(object, "pid")) {
 		err = number_take(object, "pid", INT32_MAX, &pid);
 		if (err)

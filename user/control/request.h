@@ -2,11 +2,12 @@
 /*
  * Requests to a session: one JSON object a line,
  *
- *   {"request": "status", "pid": 123}      also "snapshot", "clear", "reset-peak", "stop"
+ *   {"request": "status", "pid": 123}      also "snapshot", "blocks", "clear", "reset-peak", "stop"
  *   {"request": "lookup", "pid": 123, "address": 140012345678}
  *
- * pid is the traced process; it may be omitted if the session has only one. "snapshot" is sent with
- * the descriptor to write to (SCM_RIGHTS); with "all": true the snapshot covers all processes of
+ * pid is the traced process; it may be omitted if the session has only one. "snapshot" and "blocks"
+ * (which line allocated each live block, blocks/block_lines.h) are sent with the descriptor to
+ * write to (SCM_RIGHTS); with "all": true the snapshot covers all processes of
  * the session. If the session has several processes, the answer gives the counts: {"snapshot":
  * true, "processes": 1, "of": 3}. Unknown members are ignored. The answer is also one object on one
  * line; {"error": "..."} if the request failed.
@@ -26,6 +27,7 @@ enum request_kind {
 	REQUEST_RESET_PEAK,
 	REQUEST_LOOKUP,
 	REQUEST_STOP,
+	REQUEST_BLOCKS,
 };
 
 struct request {

@@ -14,6 +14,7 @@
 
 #include "base/outfile.h"
 #include "report/report.h"
+#include "view/view.h"
 
 enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
 
@@ -34,6 +35,7 @@ struct report_choice {
 	int lines_asked;         /* an option about frames was given */
 	struct filter_choice filter;
 	struct app app;
+	struct view_choice view;
 	/* the processes are being traced: source lines are searched in their roots */
 	int live;
 	FILE *out; /* borrowed: stdout, unless the snapshot is written there */
@@ -44,6 +46,8 @@ struct report_choice {
 /* --layer, for commands that read snapshots; the input is an int, see struct report_choice. */
 extern const struct argp cli_layer_argp;
 extern const struct argp cli_report_argp, cli_output_argp, cli_filter_argp, cli_app_argp;
+/* --alloc-wrapper, --no-skip, --full-names; the input is a zeroed struct view_choice. */
+extern const struct argp cli_view_argp;
 /*
  * --pid, for commands that read snapshots of several processes; the input is a zeroed struct
  * pid_choice.

@@ -215,6 +215,7 @@ static error_t report_option(int key, char *arg, struct argp_state *state)
 		state->child_inputs[0] = choice;
 		state->child_inputs[1] = &choice->filter;
 		state->child_inputs[2] = &choice->app;
+		state->child_inputs[3] = &choice->view;
 		return 0;
 	case KEY_GROUP_BY:
 		return option_group(choice, arg);
@@ -235,6 +236,7 @@ static error_t report_option(int key, char *arg, struct argp_state *state)
 static const struct argp_child report_children[] = {{&cli_output_argp, 0, NULL, 0},
 						    {&cli_filter_argp, 0, NULL, 0},
 						    {&cli_app_argp, 0, NULL, 0},
+						    {&cli_view_argp, 0, NULL, 0},
 						    {0}};
 const struct argp cli_report_argp = {
 	.options = report_options, .parser = report_option, .children = report_children};
@@ -292,6 +294,7 @@ void report_choice_free(struct report_choice *choice)
 {
 	filters_free(&choice->filter.filters);
 	app_free(&choice->app);
+	view_free(&choice->view);
 }
 
 void cli_dropped_print(const struct trace *trace)
@@ -315,13 +318,18 @@ int cli_report_print(const struct snapshot *snapshot, const struct report_choice
 					       [FORMAT_CSV] = report_csv};
 	struct report_opts opts = choice->opts;
 	struct snapshot chosen, old;
+	struct shown shown = {0}, shown_old = {0};
 	struct source_roots roots = {0};
 	int err = cli_layer_choose(snapshot, choice->layer, &chosen);
 
 	if (!err && opts.old)
 		err = cli_layer_choose(opts.old, choice->layer, &old);
+	if (!err)
+		err = view_apply(&choice->view, &chosen, &shown);
+	if (!err && opts.old)
+		err = view_apply(&choice->view, &old, &shown_old);
 	if (opts.old)
-		opts.old = &old;
+		opts.old = &shown_old.snapshot;
 	opts.filters = &choice->filter.filters;
 	if (!err && opts.source) {
 		source_roots_open(snapshot, choice->live, &roots);
@@ -329,8 +337,10 @@ int cli_report_print(const struct snapshot *snapshot, const struct report_choice
 	}
 	opts.app = &choice->app;
 	if (!err)
-		err = print[choice->format](&chosen, &opts, choice->out);
+		err = print[choice->format](&shown.snapshot, &opts, choice->out);
 	source_roots_close(&roots);
+	shown_free(&shown);
+	shown_free(&shown_old);
 	if (!err && opts.cumulative && snapshot->meta.traceback_limit == 1)
 		log_info("--cumulative: the snapshot keeps one frame per traceback, so there is "
 			 "nothing to accumulate");

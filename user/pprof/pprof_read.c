@@ -89,6 +89,8 @@ static int message_keep(struct pprof_reader *reader, struct messages *messages,
 
 static int table_take(struct pprof_reader *reader, struct field *field)
 {
+	if (field->id == FIELD_MAPPING && field->wire_type == 2)
+		return message_keep(reader, &reader->mapping_messages, &field->span);
 	if (field->id == FIELD_FUNCTION && field->wire_type == 2)
 		return message_keep(reader, &reader->function_messages, &field->span);
 	if (field->id == FIELD_LOCATION && field->wire_type == 2)
@@ -138,6 +140,22 @@ int pprof_corrupt(const char *what)
 	return error_set(-EBADMSG, "the profile is corrupt: a %s cannot be", what);
 }
 
+static int mapping_take(struct pprof_reader *reader, const struct span *span)
+{
+	Perftools__Profiles__Mapping *message =
+		perftools__profiles__mapping__unpack(NULL, span->bytes, span->data);
+	struct span text = {0};
+
+	if (!message)
+		return pprof_corrupt("mapping");
+	int err = pprof_string_get(reader, (uint64_t)message->filename, &text);
+	if (!err && text.bytes == strlen(PPROF_NATIVE) &&
+	    !memcmp(text.data, PPROF_NATIVE, text.bytes))
+		reader->native_mapping = message->id;
+	perftools__profiles__mapping__free_unpacked(message, NULL);
+	return err;
+}
+
 static int function_take(struct pprof_reader *reader, const struct span *span)
 {
 	Perftools__Profiles__Function *message =
@@ -163,7 +181,7 @@ static int function_take(struct pprof_reader *reader, const struct span *span)
 static int location_add(struct pprof_reader *reader, const Perftools__Profiles__Location *message)
 {
 	if (message->n_line != 1 || message->line[0]->line < 0 ||
-	    message->line[0]->line > UINT32_MAX)
+	    message->line[0]->line > SNAPSHOT_LINE_MAX)
 		return pprof_corrupt("location");
 	uint32_t function = id_map_find(&reader->function_ids, message->line[0]->function_id);
 	if (function == ID_MAP_NONE)
@@ -177,7 +195,9 @@ static int location_add(struct pprof_reader *reader, const Perftools__Profiles__
 		reader->locations[reader->location_count++] = (struct snapshot_frame){
 			.filename = reader->functions[function].filename,
 			.function = reader->functions[function].name,
-			.line = (uint32_t)message->line[0]->line,
+			.line = message->line[0]->line & SNAPSHOT_LINE_MAX,
+			.native = message->mapping_id &&
+				  message->mapping_id == reader->native_mapping,
 		};
 	return err;
 }
@@ -256,6 +276,8 @@ static void reader_free(struct pprof_reader *reader)
 		      sizeof(*reader->strings));
 	array_release(account, &reader->comments, &reader->comment_capacity,
 		      sizeof(*reader->comments));
+	array_release(account, &reader->mapping_messages.items, &reader->mapping_messages.capacity,
+		      sizeof(struct span));
 	array_release(account, &reader->function_messages.items,
 		      &reader->function_messages.capacity, sizeof(struct span));
 	array_release(account, &reader->location_messages.items,
@@ -277,6 +299,8 @@ static int profile_read(struct pprof_reader *reader, size_t bytes)
 
 	if (!err)
 		err = meta_read(reader);
+	for (size_t i = 0; !err && i < reader->mapping_messages.count; i++)
+		err = mapping_take(reader, &reader->mapping_messages.items[i]);
 	for (size_t i = 0; !err && i < reader->function_messages.count; i++)
 		err = function_take(reader, &reader->function_messages.items[i]);
 	for (size_t i = 0; !err && i < reader->location_messages.count; i++)

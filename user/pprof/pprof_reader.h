@@ -12,6 +12,7 @@
 
 enum {
 	FIELD_SAMPLE = 2,
+	FIELD_MAPPING = 3,
 	FIELD_LOCATION = 4,
 	FIELD_FUNCTION = 5,
 	FIELD_STRING = 6,
@@ -53,8 +54,9 @@ struct messages {
 
 struct pprof_reader {
 	const unsigned char *profile;
-	struct messages function_messages, location_messages;
-	uint32_t *strings; /* offsets of the strings' length prefixes */
+	struct messages mapping_messages, function_messages, location_messages;
+	uint64_t native_mapping; /* the id of that of native frames; 0: there is none */
+	uint32_t *strings;       /* offsets of the strings' length prefixes */
 	size_t string_count, string_capacity;
 	/* index of the string with the meta data; 0: a file of an older version, or not ours */
 	uint64_t lines;

@@ -48,7 +48,7 @@ static int location_write(struct pprof_writer *writer, const struct snapshot_fra
 
 	if (err)
 		return err;
-	uint64_t key = (uint64_t)function << 32 | frame->line;
+	uint64_t key = (uint64_t)function << 32 | (uint32_t)frame->native << 31 | frame->line;
 	uint32_t index = id_map_find(&writer->locations, key);
 	if (index != ID_MAP_NONE) {
 		*id = (uint64_t)index + 1;
@@ -62,7 +62,7 @@ static int location_write(struct pprof_writer *writer, const struct snapshot_fra
 	line.function_id = (uint64_t)function + 1;
 	line.line = frame->line;
 	location.id = *id;
-	location.mapping_id = 1;
+	location.mapping_id = frame->native ? PPROF_MAPPING_NATIVE : PPROF_MAPPING;
 	location.n_line = 1;
 	location.line = lines;
 	piece.n_location = 1;

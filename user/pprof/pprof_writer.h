@@ -41,6 +41,7 @@ enum {
 	TEXT_ROUNDED,
 	TEXT_INHERITED,
 	TEXT_SELF_SAMPLED,
+	TEXT_NATIVE,
 	TEXT_NAME,
 	TEXTS
 };
@@ -64,8 +65,9 @@ struct pprof_writer {
 	/* the next free index; once the samples are written, that of MORE_PROCESS */
 	int64_t more_base;
 	struct id_map functions; /* file name << 32 | function -> id - 1 */
-	struct id_map locations; /* function id - 1 << 32 | line -> id - 1 */
-	uint64_t *ids;           /* location ids of one sample */
+	/* function id - 1 << 32 | native << 31 | line -> id - 1 */
+	struct id_map locations;
+	uint64_t *ids; /* location ids of one sample */
 };
 
 static inline int64_t text_index(const struct pprof_writer *writer, int text)

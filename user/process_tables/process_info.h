@@ -12,7 +12,8 @@
 struct trace_frame {
 	uint32_t filename; /* id in trace_strings(); "<unknown>" if it could not be read */
 	uint32_t function;
-	uint32_t line; /* 0: unknown */
+	uint32_t line : 31; /* 0: unknown */
+	uint32_t native : 1;
 };
 
 struct trace_counters {

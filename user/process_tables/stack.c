@@ -161,7 +161,7 @@ static const struct frame_entry *frame_resolve(struct process_state *process, ui
 	if (frame->version == code->version)
 		return frame;
 	frame->version = code->version;
-	frame->frame = (struct trace_frame){process->unknown, process->unknown, 0};
+	frame->frame = (struct trace_frame){process->unknown, process->unknown, 0, 0};
 	frame->unread = 1;
 	if (!code->known)
 		return frame;
@@ -205,7 +205,7 @@ void state_traceback(struct process_state *process, uint32_t traceback,
 					    process->info.nframe - out->count, out);
 	if (out->count)
 		return;
-	out->frames[out->count++] = (struct trace_frame){process->unknown, process->unknown, 0};
+	out->frames[out->count++] = (struct trace_frame){process->unknown, process->unknown, 0, 0};
 	out->total = stack->total;
 }
 

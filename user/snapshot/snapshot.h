@@ -20,8 +20,10 @@
 struct snapshot_frame {
 	uint32_t filename; /* ids in strings */
 	uint32_t function;
-	uint32_t line;
+	uint32_t line : 31;  /* 0: unknown */
+	uint32_t native : 1; /* of C, C++ or Rust; 0: of Python */
 };
+#define SNAPSHOT_LINE_MAX INT32_MAX
 
 #define SNAPSHOT_TOTAL_UNKNOWN UINT32_MAX /* CPython 3.8's tracemalloc files do not have it */
 
@@ -319,6 +321,8 @@ int snapshot_has_children(const struct snapshot *snapshot);
  * whether there was any walk.
  */
 int snapshot_is_unread(const struct snapshot_meta *meta);
+/* Is one of its frames native code? */
+int snapshot_has_native_frames(const struct snapshot *snapshot);
 /* Are pools counted instead of blocks? */
 int snapshot_is_growth(const struct snapshot *snapshot);
 /* Was the layer traced, first or not? */

@@ -171,6 +171,10 @@ class Scene:
                 "--session=%d" % self.session.pid,
                 *said[1:],
             ]  # another session may trace the whole machine
+        if "--by line" in " ".join(args) and "PID" in args:
+            pid = self.session_pid()
+            more = [] if "--trace" in args else ["--session=%d" % self.session.pid]
+            return [*(str(pid) if word == "PID" else word for word in args), *more]
         pids = iter(self.targets)
         args = [
             re.sub(r"\bPID\b", lambda _: str(next(pids).pid), word)
