@@ -33,7 +33,7 @@ UNTRACED = 4  # seconds between two traced parts
 SETTLING = 0.5  # of the machine, after a detach
 FIRST = 10  # seconds over which the budget is to hold
 WARM_UP = 2
-AT_ONCE = 2  # programs: with each of them the machine is busy, but the speed is accounted for
+AT_ONCE = 3  # programs: the machine is busy then, but its speed is accounted for
 PROGRAMS = {
     "w1": "w1",
     "w2": "w2",
@@ -133,7 +133,7 @@ def untraced_part():
 def run(python, name, budgets, reps, seconds):
     """(Program, which has ended; its parts in order)"""
     parts = []
-    budget_s = WARM_UP + (len(budgets) * reps + 1) * (seconds + UNTRACED + 4) + 30
+    budget_s = WARM_UP + (len(budgets) * reps + 1) * (2 * seconds + UNTRACED) + 60
     program = Program(python, name, budget_s)
     try:
         time.sleep(WARM_UP)

@@ -8,6 +8,7 @@ static void step_set(struct governor *governor, size_t step, uint64_t now_ns)
 	if (now_ns > governor->changed_ns)
 		governor->rate = governor->cpu_ns / (double)(now_ns - governor->changed_ns);
 	governor->tried = step < governor->step;
+	governor->early = 0;
 	governor->step = step;
 	governor_changed(governor, now_ns, 0);
 }
@@ -28,8 +29,8 @@ static int is_trying(const struct governor *governor, uint64_t now_ns)
 /*
  * The allowed debt: a part of the window's budget. While a step up is tried, the budget is that of
  * the CPU time that the process took before, since more expensive probes increase it. Otherwise it
- * is that of one CPU, so that a mostly idle process is not stepped down for a short burst. A process
- * that begins in windows is busy, and its first window follows at once.
+ * is that of one CPU, so that a mostly idle process is not stepped down for a short burst. A
+ * process that begins in windows is busy, and its first window follows at once.
  */
 static double debt_max(const struct governor *governor, uint64_t now_ns)
 {

@@ -105,7 +105,7 @@ static int choose(struct windows *windows)
 	if (!(pause_ns > 0) || (pause_ns > (double)WINDOWS_PAUSE_MAX && windows->count &&
 				windows->rate > WINDOWS_RATE_MIN))
 		return -ENOSPC;
-	/* The first one is a guess. A target that is idle, or stopped, loses next to nothing in a window. */
+	/* The first one is a guess; a target that is idle loses next to nothing in a window. */
 	windows->pause_ns = (uint64_t)fmin(ceil(pause_ns), (double)WINDOWS_PAUSE_MAX);
 	return 0;
 }
