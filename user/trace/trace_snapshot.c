@@ -61,6 +61,7 @@ static int frame_map(struct snapshot_job *job, const struct trace_frame *frame,
 	if (!err)
 		err = string_map(job, frame->function, &out->function);
 	out->line = frame->line;
+	out->inlined = frame->inlined;
 	out->native = frame->native;
 	return err;
 }
@@ -74,6 +75,15 @@ static void stack_end_count(struct snapshot_job *job, uint32_t index)
 		stack_ends_cut(&job->ends, cut - 1u, file);
 	else if (file[0])
 		job->ends.whole++;
+}
+
+/* Counts the bytes of a block or region whose stack begins with native frames. */
+static void stack_bytes_count(struct snapshot_job *job, uint32_t index, uint64_t bytes)
+{
+	if (job->process->stacks[index].cut)
+		job->ends.cut_bytes += bytes;
+	else if (state_native_file(job->process, index)[0])
+		job->ends.whole_bytes += bytes;
 }
 
 static int traceback_take(struct snapshot_job *job, uint32_t index)
@@ -165,6 +175,8 @@ static int blocks_add(struct snapshot_job *job, enum event_layer layer)
 
 		trace.weight = layer == EVENT_LAYER_NATIVE ? state_weight(job->process, block) : 0;
 		err = trace_add(job, layer, &trace);
+		if (layer == EVENT_LAYER_NATIVE)
+			stack_bytes_count(job, block->stack, block->bytes);
 		if (err || layer != trace_first_layer(&job->process->info))
 			continue;
 		struct snapshot_unknowns *why = &job->unknowns[job->unknown[block->stack]];
@@ -186,8 +198,12 @@ static int regions_add(struct snapshot_job *job)
 					       .bytes = region->end - region->start,
 					       .count = 1};
 
-		if (region->accessible)
-			err = trace_add(job, EVENT_LAYER_MMAP, &trace);
+		if (!region->accessible)
+			continue;
+		err = trace_add(job, EVENT_LAYER_MMAP, &trace);
+		/* Otherwise the blocks in it are counted. */
+		if (!(job->process->info.layers & 1u << EVENT_LAYER_NATIVE))
+			stack_bytes_count(job, region->stack, trace.bytes);
 	}
 	return err;
 }
