@@ -14,10 +14,11 @@
 #include "native_frames.h"
 
 #define FRAMES_BELOW_MAX 512 /* native frames inspected of one run */
-#define RUNS_MAX         64 /* calls of the evaluation loop; frames of further ones are not merged */
+/* Calls of the evaluation loop; frames of further ones are not merged. */
+#define RUNS_MAX 64
 
 struct shim_search {
-	const struct abi_offsets *offsets;
+	struct thread_state *thread;
 	__u64 frame; /* the next one */
 	__u64 shim;
 };
@@ -25,28 +26,33 @@ struct shim_search {
 static __noinline long shim_search_step(__u32 turn UNUSED, void *context)
 {
 	struct shim_search *search = context;
-	__u8 owner = 0;
+	struct thread_state *thread = search->thread;
+	const struct abi_offsets *offsets = &thread->target.offsets;
+	__u8 *frame = search->frame ? frame_read(thread, search->frame) : NULL;
 
-	if (!search->frame)
+	if (!frame)
 		return 1;
-	bpf_probe_read_user(&owner, 1, (void *)(search->frame + search->offsets->frame_owner));
-	if (owner >= search->offsets->owner_skip) {
+	thread->above = search->frame;
+	if (FRAME_U8(frame, offsets->frame_owner) >= offsets->owner_skip) {
 		search->shim = search->frame;
 		return 1;
 	}
-	search->frame = user_u64(search->frame + search->offsets->frame_previous);
+	search->frame = FRAME_U64(frame, offsets->frame_previous);
 	return 0;
 }
 
-/* The shim of the evaluation loop's call that executes the frame; 0: none was found. */
+/*
+ * The shim of the evaluation loop's call that executes the frame; 0: none was found. The frames up
+ * to it are then in the window, if it holds so many.
+ */
 __noinline __u64 shim_find(struct thread_state *thread, __u64 frame)
 {
-	struct shim_search search = {.frame = frame};
+	struct shim_search search = {.thread = thread, .frame = frame};
 
 	if (!thread)
 		return 0;
-	search.offsets = &thread->target.offsets;
 	loop_run(WALK_LIMIT, shim_search_step, &search);
+	thread->above = frame; /* the walk has still to begin */
 	return search.shim;
 }
 
