@@ -101,7 +101,7 @@ def test_large(tracer, tmp_path, any_python):
     capture = tmp_path / "capture"
     with Target(any_python, LARGE) as target:
         with Traced(
-            tracer, tmp_path, "-v", "--overhead", 50, "--capture", capture, "-p", target.pid
+            tracer, tmp_path, "-v", "--overhead", 25, "--capture", capture, "-p", target.pid
         ) as run:
             target.step()
             wait_until(lambda: "then windows of large blocks, too" in run.stderr, "it is")
@@ -119,6 +119,23 @@ def test_large(tracer, tmp_path, any_python):
     )
     assert done.returncode == 0
     assert read_report(tracer, replayed).lines() == report.lines()
+
+
+def test_large_renewed(tracer, tmp_path, any_python):
+    """Large buffers that die between windows, and whose memory others have then, are not added up:
+    there are never more than the interpreter counts."""
+    with Target(any_python, "renewed_large.py") as target:
+        with Traced(tracer, tmp_path, "-v", "--overhead", 25, "-p", target.pid) as run:
+            target.step()
+            wait_until(lambda: "then windows of large blocks, too" in run.stderr, "it is")
+            wait_windows(run, 2)
+            target.step()
+            live = target.expect()
+            report = run.finish()
+    # The buffers, and the objects that they are of, which are small blocks.
+    large = report.data["coverage"]["large_blocks"]
+    per_block = live["R"][0] / live["R"][1]
+    assert 0 < report.line("renewed_large.py", "R")[0] <= large * per_block, (large, live)
 
 
 def test_fork_exec_exit(tracer, tmp_path, any_python):
