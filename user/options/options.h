@@ -40,8 +40,9 @@ struct report_choice {
 	int live;
 	FILE *out; /* borrowed: stdout, unless the snapshot is written there */
 	enum { FORMAT_TEXT, FORMAT_JSON, FORMAT_CSV, FORMAT_HEAPSNAPSHOT } format;
-	int graphs; /* set by the caller: FORMAT_HEAPSNAPSHOT is one of its formats */
-	int layer;  /* enum event_layer: the only layer to report; -1: all layers */
+	int format_asked; /* --format was given */
+	int graphs;       /* set by the caller: FORMAT_HEAPSNAPSHOT is one of its formats */
+	int layer;        /* enum event_layer: the only layer to report; -1: all layers */
 };
 /* --layer, for commands that read snapshots; the input is an int, see struct report_choice. */
 extern const struct argp cli_layer_argp;

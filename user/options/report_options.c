@@ -132,6 +132,7 @@ static error_t output_option(int key, char *arg, struct argp_state *state)
 		choice->opts.top = number;
 		return 0;
 	case KEY_FORMAT:
+		choice->format_asked = 1;
 		if (!strcmp(arg, "text"))
 			choice->format = FORMAT_TEXT;
 		else if (!strcmp(arg, "json"))
