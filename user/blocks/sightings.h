@@ -21,6 +21,14 @@ struct sighting {
 	/* SIGHTING_OBJECT: address is an object's, whose block is not known yet */
 	uint32_t flags;
 	uint32_t domain;
+	uint64_t seen_ns; /* when a walk has shown it last */
+};
+
+/* One that has died, or whose address has been used again. */
+struct sighting_dead {
+	uint32_t stack, window, kind, flags; /* flags: the caller's */
+	uint32_t bytes, class_bytes;
+	uint64_t died_ns;
 };
 
 #define SIGHTING_OBJECT 1u

@@ -74,6 +74,56 @@ static int sighting_add(struct process_state *process, const struct sighting *si
 	return err;
 }
 
+uint32_t state_window_class(const struct block *block)
+{
+	uint64_t bytes = block->bytes + (block->hooked ? EVENT_HOOKS_BYTES : 0);
+
+	return (uint32_t)((bytes ? bytes + EVENT_BLOCK_STEP - 1 : EVENT_BLOCK_STEP) /
+			  EVENT_BLOCK_STEP * EVENT_BLOCK_STEP);
+}
+
+/*
+ * Between the last walk that has shown a block and now. If none has after its window's end, it
+ * counts as dead from that end on: the first one comes at a random moment, so that the mean is
+ * right.
+ */
+static uint64_t died_at(const struct trace_windows *windows, const struct sighting *sighting,
+			uint64_t now_ns)
+{
+	if (sighting->window >= windows->count || sighting->seen_ns >= now_ns ||
+	    sighting->seen_ns <= windows->items[sighting->window].end_ns)
+		return sighting->seen_ns;
+	return sighting->seen_ns + (now_ns - sighting->seen_ns) / 2;
+}
+
+/* Notes that the block that was seen at an address has died, since a walk has shown it last. */
+static void dead_note(struct process_state *process, uint64_t address, const struct block *block)
+{
+	struct trace_windows *windows = &process->windows;
+	const struct sighting *sighting = sightings_find(&windows->sightings, address);
+	struct sighting_dead *dead;
+
+	if (!sighting || !sighting->kind || sighting->flags & SIGHTING_OBJECT || block->domain)
+		return;
+	if (windows->dead_count < DEAD_MAX) {
+		if (array_reserve_in(windows->account, &windows->dead, &windows->dead_capacity,
+				     windows->dead_count, 1, sizeof(*windows->dead)))
+			return;
+		windows->dead_next = windows->dead_count++;
+	} else {
+		windows->dead_next = (windows->dead_next + 1) % DEAD_MAX;
+	}
+	dead = &windows->dead[windows->dead_next];
+	*dead = (struct sighting_dead){.stack = block->stack,
+				       .window = sighting->window,
+				       .kind = sighting->kind,
+				       .flags = (block->rounded ? SNAPSHOT_ROUNDED : 0) |
+						(block->inherited ? SNAPSHOT_INHERITED : 0),
+				       .bytes = (uint32_t)block->bytes,
+				       .class_bytes = state_window_class(block),
+				       .died_ns = died_at(windows, sighting, process->info.end_ns)};
+}
+
 static void sighting_remove(struct process_state *process, uint64_t address)
 {
 	if (sightings_remove(&process->windows.sightings, address))
@@ -86,6 +136,8 @@ static void seen_drop(struct process_state *process, uint64_t address)
 	const struct block *known = block_at(process, address);
 	struct block old;
 
+	if (known)
+		dead_note(process, address, known);
 	sighting_remove(process, address);
 	if (known &&
 	    blocks_take(process->blocks[EVENT_LAYER_PYTHON], known->address, known->domain, &old))
@@ -124,8 +176,10 @@ void state_window_sight(struct process_state *process, const struct block *block
 
 void state_window_gone(struct process_state *process, const struct block *block)
 {
-	if (is_windowed(process) && block->pooled)
-		sighting_remove(process, allocator_address(block));
+	if (!is_windowed(process) || !block->pooled)
+		return;
+	dead_note(process, allocator_address(block), block);
+	sighting_remove(process, allocator_address(block));
 }
 
 void state_window_reuse(struct process_state *process, uint64_t object, uint64_t block,
@@ -171,6 +225,8 @@ static void windows_halve(struct trace_windows *windows)
 	windows->count = half;
 	for (size_t i = 0; i < windows->sightings.capacity; i++)
 		windows->sightings.slots[i].window /= 2;
+	for (size_t i = 0; i < windows->dead_count; i++)
+		windows->dead[i].window /= 2;
 }
 
 static int window_open(struct trace_windows *windows, uint64_t start_ns)
@@ -276,9 +332,12 @@ static void sighting_judge(struct process_state *process, struct sighting *sight
 	} else if (!sighting->kind) {
 		sighting->kind = kind->kind;
 		sighting->print = kind->print;
+		sighting->seen_ns = process->info.end_ns;
 	} else if (sighting->kind != kind->kind || sighting->print != kind->print) {
 		process->windows.changed++;
 		seen_drop(process, sighting->address);
+	} else {
+		sighting->seen_ns = process->info.end_ns;
 	}
 }
 
@@ -296,7 +355,8 @@ static void object_place(struct process_state *process, const struct sighting *o
 	const struct sighting sighting = {.address = address,
 					  .kind = kind->kind,
 					  .print = kind->print,
-					  .window = object->window};
+					  .window = object->window,
+					  .seen_ns = process->info.end_ns};
 
 	/* Its reference count is about to be set. */
 	if (kind->kind == EVENT_KIND_DEAD)

@@ -31,7 +31,10 @@ void state_windows_free(struct trace_windows *windows)
 		      sizeof(*windows->items));
 	array_release(windows->account, &windows->fresh, &windows->fresh_capacity,
 		      sizeof(*windows->fresh));
+	array_release(windows->account, &windows->dead, &windows->dead_capacity,
+		      sizeof(*windows->dead));
 	windows->count = windows->fresh_count = 0;
+	windows->dead_count = windows->dead_next = 0;
 }
 
 void state_windows_clear(struct process_state *process, uint64_t time_ns)

@@ -26,6 +26,10 @@ struct weights weights_sum(struct calibration *calibration, size_t begin, size_t
 		const struct calibrate_sighting *sighting = sighting_at(calibration, i);
 
 		weights.sum += 1 / sighting->inclusion;
+		if (!sighting->likeness) {
+			weights.seen++;
+			weights.seen_sum += 1 / sighting->inclusion;
+		}
 		sums[sighting->window] += 1 / sighting->inclusion;
 	}
 	for (size_t i = begin; i < end; i++) {
@@ -70,7 +74,8 @@ static int input_check(const struct calibrate_input *input)
 		    sighting->window >= input->window_count || sighting->row >= input->row_count)
 			return error_set(-EINVAL, "sighting %zu names what does not exist", i);
 		/* The bound keeps all sums of weights finite. */
-		if (!(sighting->inclusion >= 0x1p-32 && sighting->inclusion <= 1))
+		if (!(sighting->inclusion >= 0x1p-32 &&
+		      sighting->inclusion <= (sighting->likeness ? 0x1p32 : 1)))
 			return error_set(-EINVAL,
 					 "the probability of sighting %zu is not from 2^-32 to 1",
 					 i);
@@ -275,8 +280,8 @@ static void shares_set(struct calibration *calibration)
 		out->span_ns += input->windows[i].span_ns;
 	}
 	for (size_t i = 0; i < calibration->post_count; i++) {
-		out->seen_blocks += calibration->posts[i].weights.sightings;
-		weight += calibration->posts[i].weights.sum;
+		out->seen_blocks += calibration->posts[i].weights.seen;
+		weight += calibration->posts[i].weights.seen_sum;
 	}
 	for (size_t i = 0; i < input->stratum_count; i++)
 		out->new_blocks += input->strata[i].new_blocks;
