@@ -23,7 +23,7 @@ OUT      := build$(if $(VARIANT),/$(VARIANT:%-=%))
 Q        := $(if $(V),,@)
 say       = $(if $(V),,@printf '  %-7s %s\n' $(1) $(2);)
 
-PACKAGES := libbpf libelf libdw capstone libprotobuf-c zlib liblzma jansson libcap
+PACKAGES := libbpf libelf libdw capstone libprotobuf-c zlib liblzma jansson libcap ncursesw
 SANITIZE := -fsanitize=address,undefined
 CFLAGS   ?= $(O) -g
 # The packages that are missing. The build reports them; a target that installs them does not.
@@ -44,8 +44,8 @@ ALLOCATOR := $(if $(SAN),,-l:libjemalloc_pic.a)
 
 ROOMS    := text base tables elf process core container select x86 pymalloc layouts malloc python heap \
 	graph holders dump memory plan native process_plan perfmap unwind symbols unwind_load events \
-	snapshot blocks process_tables trace kernel links attach trial overhead stats remarks report \
-	export pprof pickle control member session perfmap_session options heap_answers cli
+	snapshot view blocks process_tables trace kernel links attach trial overhead stats remarks report \
+	export pprof pickle control watch member session perfmap_session options heap_answers cli
 SOURCES  := $(foreach room,$(ROOMS),$(wildcard user/$(room)/*.c))
 GENERATED := $(OUT)/gen/pprof/profile.pb-c.c
 OBJECTS  := $(SOURCES:%.c=$(OUT)/obj/%.o) $(GENERATED:$(OUT)/gen/%.c=$(OUT)/obj/gen/%.o)
@@ -63,7 +63,7 @@ vpath %.c tools tools/bench $(wildcard tests/unit/*)
 .DELETE_ON_ERROR:
 .SECONDARY:
 .PHONY: all help demo test check unit golden oracle documents machines e2e e2e-all parity kills kernels \
-	pythons soak unruly bench windows coverage distros roots fuzz format lint tools man install clean
+	pythons soak unruly bench windows coverage stacks distros roots fuzz format lint tools man install clean
 
 all: $(OUT)/tracer
 
@@ -87,6 +87,7 @@ help:
 	@echo '                (root)'
 	@echo 'make bench      cost as ratios to untraced, beside tracemalloc and other tools (root)'
 	@echo 'make coverage   the share of new blocks with a traceback, for every CPython found (root)'
+	@echo 'make stacks     native stacks beside those of perf, of the same requests (root)'
 	@echo 'make distros    make demo and the unit tests in fresh Debians (root); DISTROS="trixie"'
 	@echo 'make roots      root file systems with CPython 3.13 to 3.15 for the tests, below'
 	@echo '                build/roots (root); a part of make test'
@@ -255,6 +256,11 @@ windows: $(OUT)/tracer
 
 coverage: $(OUT)/tracer
 	$(Q)TRACER=$(abspath $(OUT)/tracer) $(PYTHON) tools/bench/coverage_table.py $(COVERAGE)
+
+# STACKS='--only "redis|cc1"'; the table of all programs is written into the documents.
+stacks: $(OUT)/tracer
+	$(Q)TRACER=$(abspath $(OUT)/tracer) $(PYTHON) tools/stacks/stacks_table.py \
+		$(if $(STACKS),$(STACKS),--docs)
 
 # The table of all builds is part of the documents; a table of some is left in build/pythons.md.
 pythons: $(OUT)/tracer

@@ -279,6 +279,8 @@ __noinline int thread_refresh(void)
 	thread->target_version = version;
 	thread->known_since = thread->walk + 1;
 	thread->trampoline = 0;
+	if (target->paused == ABI_PAUSED_LARGE)
+		thread->python.sp = 0;
 	return 0;
 }
 

@@ -28,29 +28,34 @@
 #define UCONTEXT_RBP 120
 #define UCONTEXT_RSP 160 /* rip is the next word */
 
+/* Copies the stack around this address into the window. 0; -1: it is not resident. */
+static __noinline int window_move(struct unwind_state *unwind, __u64 address)
+{
+	/* Some words below it belong to the same frame. */
+	unwind->base = address - UNWIND_BELOW;
+	unwind->words = UNWIND_WORDS;
+	if (!bpf_probe_read_user(unwind->window, sizeof(unwind->window), (void *)unwind->base))
+		return 0;
+	unwind->words = UNWIND_BELOW / 8 + 1;
+	if (!bpf_probe_read_user(unwind->window, UNWIND_BELOW + 8, (void *)unwind->base))
+		return 0;
+	unwind->words = 0;
+	return -1;
+}
+
 /* Reads one word of the stack, if possible from the window. 0; -1 */
 static __always_inline int stack_word(struct unwind_state *unwind, __u64 address, __u64 *out)
 {
-	__u64 at = address - unwind->base;
+	__u64 at = (address - unwind->base) / 8;
 
 	if (address & 7)
 		return -1;
-	if (at / 8 >= unwind->words) {
-		/* Some words below it belong to the same frame. */
-		unwind->base = address - UNWIND_BELOW;
-		unwind->words = UNWIND_WORDS;
-		at = UNWIND_BELOW;
-		if (bpf_probe_read_user(unwind->window, sizeof(unwind->window),
-					(void *)unwind->base)) {
-			unwind->words = UNWIND_BELOW / 8 + 1;
-			if (bpf_probe_read_user(unwind->window, UNWIND_BELOW + 8,
-						(void *)unwind->base)) {
-				unwind->words = 0;
-				return -1;
-			}
-		}
+	if (at >= unwind->words) {
+		if (window_move(unwind, address))
+			return -1;
+		at = UNWIND_BELOW / 8;
 	}
-	*out = unwind->window[at / 8 & (UNWIND_WORDS - 1)];
+	*out = unwind->window[at & (UNWIND_WORDS - 1)];
 	return 0;
 }
 
@@ -193,15 +198,11 @@ static __noinline int rule_step(struct unwind_state *unwind)
 	return frame_leave(unwind, cfa, at);
 }
 
-/*
- * Goes to the caller of the frame at unwind->pc. 0; -1: the stack ends here, unwind->end says why.
- * The frame at the new pc may turn out to be none: unwind_is_frame().
- */
-static __noinline int unwind_step(struct unwind_state *unwind)
+/* A step that is not by a rule, or not by a plain one. 0, -1. */
+static __noinline int special_step(struct unwind_state *unwind)
 {
 	if (unwind->is_interrupted)
 		return unwind_cut(unwind, ABI_UNWIND_CUT_SIGNAL);
-	unwind->is_guess = 0;
 	if (unwind->found == UNWIND_BY_FRAME)
 		return frame_pointer_step(unwind);
 	if (unwind->found)
@@ -212,12 +213,27 @@ static __noinline int unwind_step(struct unwind_state *unwind)
 }
 
 /*
- * Looks the code at unwind->pc up. 1: it is a frame of the program; 0: it is none, and
- * unwind->end says why.
+ * Goes to the caller of the frame at unwind->pc. 0; -1: the stack ends here, unwind->end says why.
+ * The frame at the new pc may turn out to be none: unwind_is_frame(). Inline for nearly all frames:
+ * calls would take as long as the rest.
  */
-static __noinline int unwind_is_frame(struct unwind_state *unwind)
+static __always_inline int unwind_step(struct unwind_state *unwind)
 {
-	unwind->found = rule_get(unwind);
+	struct abi_unwind_rule rule = unwind->rule;
+	__u64 cfa;
+
+	unwind->is_guess = 0;
+	if (unwind->is_interrupted | unwind->found | rule.flags ||
+	    rule.kind - ABI_UNWIND_RSP > ABI_UNWIND_RBP - ABI_UNWIND_RSP)
+		return special_step(unwind);
+	cfa = (rule.kind == ABI_UNWIND_RSP ? unwind->sp : unwind->bp) + rule.cfa;
+	return frame_leave(unwind, cfa, rule.rbp ? cfa + rule.rbp * 8 : 0);
+}
+
+/* As unwind_is_frame(), for code that is not in the cache. */
+static __noinline int frame_look_up(struct unwind_state *unwind)
+{
+	unwind->found = rule_find(unwind);
 	if (unwind->found == ABI_UNWIND_CUT_CODE + 1) {
 		unwind->end = ABI_UNWIND_CUT_CODE;
 		return 0;
@@ -230,6 +246,21 @@ static __noinline int unwind_is_frame(struct unwind_state *unwind)
 		unwind->found = 0;
 		unwind->rule.kind = ABI_UNWIND_END;
 	}
+	return 1;
+}
+
+/*
+ * Looks the code at unwind->pc up. 1: it is a frame of the program; 0: it is none, and
+ * unwind->end says why.
+ */
+static __always_inline int unwind_is_frame(struct unwind_state *unwind)
+{
+	const struct unwind_known *known = known_at(unwind);
+
+	if (known->tag != known_tag(unwind))
+		return frame_look_up(unwind);
+	unwind->rule = known->rule;
+	unwind->found = 0;
 	return 1;
 }
 

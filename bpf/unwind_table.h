@@ -42,7 +42,7 @@ struct unwind_state {
 	__u32 end;                     /* why it ended: enum abi_unwind_end, or UNWIND_WHOLE */
 	__u32 is_interrupted;          /* pc is no return address */
 	__u32 is_guess;                /* pc was found by a frame pointer */
-	int found;                     /* what rule_get() returned for pc */
+	int found;                     /* what rule_find() returned for pc */
 	__u64 trampoline;              /* where functions with a return probe return to; 0: none */
 	struct abi_unwind_rule rule;   /* of pc */
 	struct event_unwind_file file; /* the file mapped at pc */
@@ -242,7 +242,7 @@ static __noinline int rule_take(struct unwind_state *unwind, __u32 index)
 	if (table->used != tick)
 		table->used = tick;
 	if (index)
-		return 0;
+		return unwind->rule.kind == ABI_UNWIND_FRAME ? UNWIND_BY_FRAME : 0;
 	return unwind->page.count <= 1 ? UNWIND_BY_FRAME : ABI_UNWIND_CUT_ROW + 1;
 }
 
@@ -317,21 +317,25 @@ static __noinline int code_recognize(struct unwind_state *unwind, int found)
 	return 0;
 }
 
+static __always_inline struct unwind_known *known_at(struct unwind_state *unwind)
+{
+	return &unwind->known[(unwind->pc ^ unwind->pc >> 8) & (UNWIND_KNOWN - 1)];
+}
+
+static __always_inline __u64 known_tag(const struct unwind_state *unwind)
+{
+	return unwind->pc | (__u64)unwind->version << 48;
+}
+
 /*
  * Sets unwind->rule to that of the code at unwind->pc, a return address: it is looked up as the
  * calling instruction's. Returns as table_find().
  */
-static __always_inline int rule_get(struct unwind_state *unwind)
+static __always_inline int rule_find(struct unwind_state *unwind)
 {
-	__u64 pc = unwind->pc, tag = pc | (__u64)unwind->version << 48;
-	struct unwind_known *known = &unwind->known[(pc ^ pc >> 8) & (UNWIND_KNOWN - 1)];
-	int result;
+	struct unwind_known *known;
+	int result = table_find(unwind);
 
-	if (known->tag == tag) {
-		unwind->rule = known->rule;
-		return 0;
-	}
-	result = table_find(unwind);
 	if (!result)
 		result = page_find(unwind);
 	if (!result)
@@ -341,8 +345,9 @@ static __always_inline int rule_get(struct unwind_state *unwind)
 	result = code_recognize(unwind, result);
 	if (result)
 		return result;
+	known = known_at(unwind);
 	known->rule = unwind->rule;
-	known->tag = tag;
+	known->tag = known_tag(unwind);
 	return 0;
 }
 

@@ -60,6 +60,11 @@ enum event_mode {
 #define EVENT_MODE_NO_REUSE 0x1000u
 /* An exported allocator has code that leads to no probed site. */
 #define EVENT_MODE_NO_ENDS 0x2000u
+/*
+ * With EVENT_MODE_LARGE, windows: Python's blocks that malloc serves are traced in windows only,
+ * like those of pools.
+ */
+#define EVENT_MODE_LARGE_WINDOWS 0x10000u
 
 struct event_target {
 	struct event_header header; /* tgid: the process; time_ns: when its tracing began */

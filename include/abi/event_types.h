@@ -74,6 +74,8 @@ enum event_type {
 	EVENT_WINDOW = 270, /* struct event_window: a window of probes begins or ends */
 	/* struct event_census_kinds: what a heap walk finds in the blocks of a pool */
 	EVENT_CENSUS_KINDS = 271,
+	/* struct event_census_large: what is in large blocks that were seen in windows */
+	EVENT_CENSUS_LARGE = 280,
 };
 
 struct event_header {

@@ -48,7 +48,22 @@ struct event_census_kinds {
 	struct event_census_kind kinds[];
 };
 
+struct event_large_block {
+	__u64 address; /* as malloc returned it */
+	__u64 bytes;   /* that it can hold; its print contains them */
+	struct event_census_kind kind;
+};
+
+/* What was found in blocks of malloc's that were seen in windows (EVENT_MODE_LARGE_WINDOWS). */
+#define EVENT_LARGE_MAX 512u
+struct event_census_large {
+	struct event_header header;
+	__u64 count; /* 1 to EVENT_LARGE_MAX */
+	struct event_large_block blocks[];
+};
+
 _Static_assert(sizeof(struct event_window) == 40, "window");
+_Static_assert(sizeof(struct event_large_block) == 24, "large_block");
 _Static_assert(sizeof(struct event_census_kinds) == 48, "census_kinds");
 
 #endif

@@ -137,8 +137,15 @@ struct abi_target {
 	__u64 interpreter_start, interpreter_end;
 	__u64 ended;   /* 1: a thread has begun to report the process's end. Written by BPF */
 	__u64 partial; /* 1: some sites where Python's allocators return a block have no probe */
-	/* 1: between windows (EVENT_WINDOW): blocks of pymalloc's pools are not reported */
-	__u64 paused;
+	__u64 paused;  /* enum abi_paused */
+};
+
+enum abi_paused {
+	ABI_PAUSED_NO = 0,
+	/* between windows (EVENT_WINDOW): blocks of pymalloc's pools are not reported */
+	ABI_PAUSED_POOLS = 1,
+	/* and large blocks have probes in windows only: the return of a request may have none */
+	ABI_PAUSED_LARGE = 2,
 };
 
 /*

@@ -41,6 +41,7 @@ enum abi_unwind_kind {
 	ABI_UNWIND_AT_RBP = 4, /* the same with rbp */
 	ABI_UNWIND_END = 5,    /* the outermost frame: it has no return address */
 	ABI_UNWIND_SIGNAL = 6, /* the kernel's frame of a signal: rsp points to a struct ucontext */
+	ABI_UNWIND_FRAME = 7,  /* a body of code without information: it may keep frame pointers */
 };
 
 /* flags: the caller's rbp is *rbp (functions that realign their stack), and rbp is 0 */

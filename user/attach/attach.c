@@ -12,34 +12,34 @@
 
 #define THREADS_WITHOUT_STORAGE 4096u /* concurrent threads: 64 MiB of kernel memory */
 
-static void programs_select(struct attach *attach, int counting)
+static void programs_select(struct attach *attach, const struct attach_opts *opts)
 {
 	struct alloc_bpf *skeleton = attach->skeleton;
 	const struct links backend = {.backend = attach->backend};
 	int session = attach->backend == LINKS_SESSION, empty = attach->empty;
-	int native = skeleton->rodata->has_native;
+	int native = skeleton->rodata->has_native, python = !empty && !opts->no_python;
 	const struct program {
 		struct bpf_program *program;
 		int wanted;
 		enum links_kind kind;
 	} programs[] = {
-		{skeleton->progs.request_session, session && !empty, LINKS_BOTH},
-		{skeleton->progs.request_entry, !session && !empty, LINKS_ENTRY},
-		{skeleton->progs.request_return, !session && !empty, LINKS_RETURN},
-		{skeleton->progs.request_once, !empty, LINKS_ENTRY},
+		{skeleton->progs.request_session, session && python, LINKS_BOTH},
+		{skeleton->progs.request_entry, !session && python, LINKS_ENTRY},
+		{skeleton->progs.request_return, !session && python, LINKS_RETURN},
+		{skeleton->progs.request_once, python, LINKS_ENTRY},
 		{skeleton->progs.native_session, session && !empty && native, LINKS_BOTH},
 		{skeleton->progs.native_entry, !session && !empty && native, LINKS_ENTRY},
 		{skeleton->progs.native_return, !session && !empty && native, LINKS_RETURN},
 		{skeleton->progs.native_once, !empty && native, LINKS_ENTRY},
 		{skeleton->progs.provider, !empty && native, LINKS_ENTRY},
-		{skeleton->progs.inline_site, !empty, LINKS_ENTRY},
+		{skeleton->progs.inline_site, python, LINKS_ENTRY},
 		{skeleton->progs.mapping, !empty, LINKS_ENTRY},
 		{skeleton->progs.walk, !empty, LINKS_ENTRY},
 		{skeleton->progs.walk_session, session && !empty && native, LINKS_BOTH},
-		{skeleton->progs.object_begin, !empty, LINKS_ENTRY},
-		{skeleton->progs.finalize, !empty, LINKS_ENTRY},
+		{skeleton->progs.object_begin, python, LINKS_ENTRY},
+		{skeleton->progs.finalize, python, LINKS_ENTRY},
 		{skeleton->progs.empty_session, session && empty, LINKS_BOTH},
-		{skeleton->progs.empty, empty || counting, LINKS_ENTRY},
+		{skeleton->progs.empty, empty || opts->counting, LINKS_ENTRY},
 	};
 
 	for (size_t i = 0; i < sizeof(programs) / sizeof(programs[0]); i++) {
@@ -156,7 +156,7 @@ int attach_new(struct attach **out, const struct features *features, const struc
 		bpf_map__set_max_entries(attach->skeleton->maps.sampled, 1);
 	bpf_program__set_autoload(attach->skeleton->progs.process_exec_begin,
 				  features->prepare_exec);
-	programs_select(attach, opts->counting);
+	programs_select(attach, opts);
 	err = stream_open(&attach->stream, attach->skeleton->skeleton, opts->ring_bytes,
 			  opts->record, opts->context);
 	if (err)

@@ -28,9 +28,11 @@ struct attach_opts {
 	size_t ring_bytes; /* a power of two and a multiple of the page size; 0: 64 MiB */
 	int no_session;    /* act as on a kernel without uprobe.session */
 	int no_multi;      /* act as on a kernel without uprobe_multi: perf-event uprobes */
-	int no_native;     /* neither malloc nor USDT probes are traced in any process */
-	int sampling;      /* targets may be sampled: abi_target.sample_bytes */
-	int counting;      /* probe hits may be counted: attach_count() */
+	/* Programs that no process of the session needs are not loaded. */
+	int no_native; /* neither malloc nor USDT probes are traced */
+	int no_python; /* nor Python's allocators */
+	int sampling;  /* targets may be sampled: abi_target.sample_bytes */
+	int counting;  /* probe hits may be counted: attach_count() */
 	enum abi_watch watch;
 	/* initial target entry for exec'd programs; NULL: none yet */
 	const struct abi_target *execd;

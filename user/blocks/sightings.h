@@ -18,8 +18,7 @@ struct sighting {
 	uint32_t kind, print;
 	uint32_t window; /* number of the window, from 0 */
 	uint32_t stack;  /* SIGHTING_OBJECT: index of its stack in the trace */
-	/* SIGHTING_OBJECT: address is an object's, whose block is not known yet */
-	uint32_t flags;
+	uint32_t flags;  /* SIGHTING_* */
 	uint32_t domain;
 	uint64_t seen_ns; /* when a walk has shown it last */
 };
@@ -31,7 +30,12 @@ struct sighting_dead {
 	uint64_t died_ns;
 };
 
+/* address is an object's, whose block is not known yet */
 #define SIGHTING_OBJECT 1u
+/* it is a block of malloc's, in no pool */
+#define SIGHTING_LARGE 2u
+/* its allocation was seen while all of its kind were: it stands for itself only */
+#define SIGHTING_CERTAIN 4u
 
 /* More than that are not kept, since walks would take too long. */
 #define SIGHTINGS_MAX (1u << 20)

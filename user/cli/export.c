@@ -20,6 +20,7 @@ struct export
 	int layer; /* as in struct report_choice */
 	struct pid_choice pids;
 	struct app app;
+	struct view_choice view;
 	const struct exporter *exporter;
 	struct export_opts opts;
 	const char *command, *output;
@@ -50,12 +51,11 @@ static const struct argp_option export_options[] = {
 static const struct argp_child filter_children[] = {{&cli_filter_argp, 0, NULL, 0},
 						    {&cli_pid_argp, 0, NULL, 0},
 						    {&cli_layer_argp, 0, NULL, 0},
+						    {&cli_view_argp, 0, NULL, 0},
 						    {0}};
-static const struct argp_child export_children[] = {{&cli_filter_argp, 0, NULL, 0},
-						    {&cli_pid_argp, 0, NULL, 0},
-						    {&cli_layer_argp, 0, NULL, 0},
-						    {&cli_app_argp, 0, NULL, 0},
-						    {0}};
+static const struct argp_child export_children[] = {
+	{&cli_filter_argp, 0, NULL, 0}, {&cli_pid_argp, 0, NULL, 0}, {&cli_layer_argp, 0, NULL, 0},
+	{&cli_view_argp, 0, NULL, 0},   {&cli_app_argp, 0, NULL, 0}, {0}};
 
 static error_t parse_format(struct export *export, const char *arg)
 {
@@ -87,8 +87,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		state->child_inputs[0] = &export->filter;
 		state->child_inputs[1] = &export->pids;
 		state->child_inputs[2] = &export->layer;
+		state->child_inputs[3] = &export->view;
 		if (!export->exporter) /* tracer export: the format is an option */
-			state->child_inputs[3] = &export->app;
+			state->child_inputs[4] = &export->app;
 		return 0;
 	case 'o':
 		export->output = arg;
@@ -176,10 +177,22 @@ static int request_check(const struct export *export)
 	return 0;
 }
 
-/* Reads a file and chooses its layer. *chosen borrows from *snapshot. 0 or -errno, reported. */
-static int file_read(const struct export *export, const char *path, struct snapshot **snapshot,
-		     struct snapshot *chosen)
+/* A file, its chosen layer and the view of that, each of which borrows from the one before. */
+struct export_file {
+	struct snapshot *snapshot, chosen;
+	struct shown shown;
+};
+
+static void file_free(struct export_file *file)
 {
+	shown_free(&file->shown);
+	snapshot_free(file->snapshot);
+}
+
+/* 0 or -errno, reported. file_free() releases it in either case. */
+static int file_read(const struct export *export, const char *path, struct export_file *file)
+{
+	struct snapshot **snapshot = &file->snapshot;
 	int err = cli_snapshot_pick(path, &export->pids, snapshot);
 
 	if (err)
@@ -197,7 +210,9 @@ static int file_read(const struct export *export, const char *path, struct snaps
 		log_info("%s: native blocks are those that the process has sampled itself: their "
 			 "figures are estimates, whose errors %s files do not record",
 			 path, export->exporter->name);
-	err = cli_layer_choose(*snapshot, export->layer, chosen);
+	err = cli_layer_choose(*snapshot, export->layer, &file->chosen);
+	if (!err)
+		err = view_apply(&export->view, &file->chosen, &file->shown);
 	if (err)
 		error_print(err, NULL, "%s", path);
 	return err;
@@ -243,28 +258,30 @@ static int source_write(const struct export *export, const struct snapshot *chos
 /* The exit status. */
 static int export_run(struct export *export)
 {
-	struct snapshot *snapshot = NULL, *old = NULL, chosen, older;
+	struct export_file file = {0}, old = {0};
 	struct export_opts opts = export->opts;
 	int status = request_check(export), err;
 
 	if (status)
 		return status;
 	opts.name = export->files.items[0];
-	err = file_read(export, opts.name, &snapshot, &chosen);
+	opts.shown = &file.shown.snapshot;
+	err = file_read(export, opts.name, &file);
 	if (!err && export->files.count == 2) {
 		opts.old_name = export->files.items[1];
-		opts.old = &older;
-		err = file_read(export, opts.old_name, &old, &older);
+		opts.old = &old.shown.snapshot;
+		err = file_read(export, opts.old_name, &old);
 	}
 	if (!err) {
-		err = outside_tell(export, &chosen);
+		err = outside_tell(export, opts.shown);
 		if (!err)
-			err = source_write(export, &chosen, &opts);
+			err = source_write(
+				export, export->exporter->whole ? &file.chosen : opts.shown, &opts);
 		if (err)
 			error_print(err, NULL, "%s", export->output);
 	}
-	snapshot_free(snapshot);
-	snapshot_free(old);
+	file_free(&file);
+	file_free(&old);
 	return err ? EXIT_FAILED : EXIT_DONE;
 }
 
@@ -278,6 +295,7 @@ static int command_run(const struct argp *argp, int argc, char **argv,
 		status = export_run(&export);
 	filters_free(&export.filter.filters);
 	app_free(&export.app);
+	view_free(&export.view);
 	pid_choice_free(&export.pids);
 	return status < 0 ? EXIT_DONE : status;
 }

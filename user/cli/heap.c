@@ -42,7 +42,7 @@ struct heap_view {
 	size_t count, shown;
 };
 
-enum { KEY_BY = 0x300, KEY_RETAINED, KEY_FREEZE, KEY_CORE, KEY_SYSROOT };
+enum { KEY_BY = 0x300, KEY_RETAINED, KEY_FREEZE, KEY_CORE, KEY_SYSROOT, KEY_TRACE, KEY_SESSION };
 
 static const struct argp_option options[] = {
 	{"pid", 'p', "PID[,PID...]", 0,
@@ -53,7 +53,14 @@ static const struct argp_option options[] = {
 	{"sysroot", KEY_SYSROOT, "DIR", 0,
 	 "with --core: where the files that the process had mapped are (default: /)", 1},
 	{"by", KEY_BY, "KEY", 0,
-	 "type (default), class (pymalloc's size classes), module, root, container or size", 2},
+	 "type (default), class (pymalloc's size classes), module, root, container, size or line",
+	 2},
+	{"trace", KEY_TRACE, "FILE", 0,
+	 "by line: the lines of blocks that tracer ctl PID blocks has written (default: of the "
+	 "session that traces the process)",
+	 2},
+	{"session", KEY_SESSION, "PID", 0,
+	 "by line: choose one of several sessions that trace the process: the tracer's PID", 2},
 	{"retained", KEY_RETAINED, NULL, 0, "by type: also what would be freed with the objects",
 	 2},
 	{"freeze", KEY_FREEZE, NULL, 0, "stop the process while its memory is copied", 2},
@@ -65,7 +72,8 @@ static const struct argp_child children[] = {{&cli_output_argp, 0, NULL, 0}, {0}
 
 static error_t by_parse(struct heap_choice *choice, const char *arg)
 {
-	static const char *const names[] = {"type", "class", "module", "root", "container", "size"};
+	static const char *const names[] = {"type",      "class", "module", "root",
+					    "container", "size",  "line"};
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
 		if (!strcmp(arg, names[i])) {
@@ -73,7 +81,7 @@ static error_t by_parse(struct heap_choice *choice, const char *arg)
 			return 0;
 		}
 	error_print(error_set(-EINVAL, "\"%s\" is not one of its values", arg),
-		    "type, class, module, root, container or size", "--by");
+		    "type, class, module, root, container, size or line", "--by");
 	return CLI_REPORTED;
 }
 
@@ -106,6 +114,15 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		return 0;
 	case KEY_CORE:
 		choice->core = arg;
+		return 0;
+	case KEY_SESSION:
+		if (!cli_parse_number(arg, 1, 1 << 22, &choice->session))
+			return 0;
+		error_print(error_set(-EINVAL, "\"%s\" is not a process id", arg), NULL,
+			    "--session");
+		return CLI_REPORTED;
+	case KEY_TRACE:
+		choice->trace = arg;
 		return 0;
 	case KEY_SYSROOT:
 		choice->sysroot = arg;

@@ -36,6 +36,8 @@ static void frame_write(FILE *out, const struct strings *strings, const struct t
 	json_string(out, strings_get(strings, frame->filename));
 	fprintf(out, ", \"lineno\": %" PRIu32 ", \"function\": ", frame->line);
 	json_string(out, strings_get(strings, frame->function));
+	if (frame->native)
+		fputs(", \"kind\": \"native\"", out);
 	putc('}', out);
 }
 

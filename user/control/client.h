@@ -9,6 +9,7 @@
 #include <sys/types.h>
 
 #include "control/request.h"
+#include "control/saver.h"
 
 struct client;
 struct trace;
@@ -38,12 +39,15 @@ void client_error(struct client *client, const char *reason);
 void client_refuse(struct client *client, const char *reason);
 
 /*
- * Starts writing a snapshot of a process, or of all (SAVER_ALL), to the descriptor that came with
- * the request. of: the number of processes in the trace. The answer is sent when the snapshot is
- * complete. 0, -errno.
+ * Starts writing a snapshot or the blocks of a process, or of all (SAVER_ALL), to the descriptor
+ * that came with the request. of: the number of processes in the trace. The answer is sent when the
+ * file is complete. 0, -errno.
  */
-int client_save(struct client *client, struct trace *trace, size_t process, size_t of);
+int client_save(struct client *client, struct trace *trace, enum saver_what what, size_t process,
+		size_t of);
 int client_saves(const struct client *client);
+/* The descriptor that came with the request, which the caller closes; -EINVAL: none (error_set). */
+int client_take_passed(struct client *client);
 
 /* No request begun and no output pending. client_since_ns() is the time since when. */
 int client_idle(const struct client *client);

@@ -2,12 +2,18 @@
 /*
  * Requests to a session: one JSON object a line,
  *
- *   {"request": "status", "pid": 123}      also "snapshot", "clear", "reset-peak", "stop"
+ *   {"request": "status", "pid": 123}      also "snapshot", "blocks", "clear", "reset-peak", "stop"
  *   {"request": "lookup", "pid": 123, "address": 140012345678}
  *
- * pid is the traced process; it may be omitted if the session has only one. "snapshot" is sent with
- * the descriptor to write to (SCM_RIGHTS); with "all": true the snapshot covers all processes of
- * the session. If the session has several processes, the answer gives the counts: {"snapshot":
+ * pid is the traced process; it may be omitted if the session has only one. "snapshot" and "blocks"
+ * (which line allocated each live block, blocks/block_lines.h) are sent with the descriptor to
+ * write to (SCM_RIGHTS); with "all": true the snapshot covers all processes of the session. "sums"
+ * and "stacks" are sent with a memfd, which gets what control/sums.h describes:
+ *
+ *   {"request": "sums", "layer": "native"}     of all running processes; layer may be omitted
+ *   {"request": "stacks", "pid": 123, "first": 4096, "strings": 500}     from these on
+ *
+ * If the session has several processes, the answer gives the counts: {"snapshot":
  * true, "processes": 1, "of": 3}. Unknown members are ignored. The answer is also one object on one
  * line; {"error": "..."} if the request failed.
  */
@@ -26,6 +32,9 @@ enum request_kind {
 	REQUEST_RESET_PEAK,
 	REQUEST_LOOKUP,
 	REQUEST_STOP,
+	REQUEST_BLOCKS,
+	REQUEST_SUMS,
+	REQUEST_STACKS,
 };
 
 struct request {
@@ -33,6 +42,9 @@ struct request {
 	uint32_t pid;     /* 0: not given */
 	uint64_t address; /* REQUEST_LOOKUP */
 	int all;          /* REQUEST_SNAPSHOT */
+	/* REQUEST_SUMS: 1 + enum event_layer; 0: the first layer of each process */
+	uint32_t layer;
+	uint32_t first, strings; /* REQUEST_STACKS: what the client has already */
 };
 
 /*

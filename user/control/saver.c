@@ -19,6 +19,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/outfile.h"
+#include "control/blocks_save.h"
 #include "pprof/pprof.h"
 #include "snapshot/snapshot.h"
 #include "trace/trace.h"
@@ -64,7 +65,8 @@ static int snapshot_save(struct trace *trace, size_t process, int fd)
 	return err;
 }
 
-static void child_run(struct trace *trace, size_t process, int fd, int out, pid_t parent)
+static void child_run(struct trace *trace, enum saver_what what, size_t process, int fd, int out,
+		      pid_t parent)
 {
 	struct saver_end end = {0};
 	int err = 0;
@@ -81,7 +83,8 @@ static void child_run(struct trace *trace, size_t process, int fd, int out, pid_
 	else
 		syscall(SYS_close_range, 5u, ~0u, 0u);
 	if (!err)
-		err = snapshot_save(trace, process, 3);
+		err = what == SAVER_BLOCKS ? blocks_save(trace, process, 3)
+					   : snapshot_save(trace, process, 3);
 	if (err) {
 		end.err = err;
 		snprintf(end.reason, sizeof(end.reason), "%s", error_reason(err));
@@ -90,7 +93,8 @@ static void child_run(struct trace *trace, size_t process, int fd, int out, pid_
 	_exit(end.err != 0);
 }
 
-int saver_start(struct saver **out, struct trace *trace, size_t process, int fd)
+int saver_start(struct saver **out, struct trace *trace, enum saver_what what, size_t process,
+		int fd)
 {
 	struct saver *saver = calloc(1, sizeof(*saver));
 	pid_t parent = getpid();
@@ -108,7 +112,7 @@ int saver_start(struct saver **out, struct trace *trace, size_t process, int fd)
 	saver->start_ns = clock_ns(CLOCK_MONOTONIC);
 	saver->pid = fork();
 	if (!saver->pid)
-		child_run(trace, process, fd, ends[1], parent);
+		child_run(trace, what, process, fd, ends[1], parent);
 	int err = saver->pid < 0 ? -errno : 0;
 	close(ends[1]);
 	if (err) {

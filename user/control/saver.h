@@ -14,14 +14,17 @@
 struct saver;
 struct trace;
 
+enum saver_what { SAVER_SNAPSHOT, SAVER_BLOCKS };
+
 #define SAVER_ALL SIZE_MAX /* in place of a process index: all processes in one snapshot */
 
 /*
- * Starts writing the snapshot of a process (as of its interpreter's end, if it has ended) to fd,
- * which the caller may close at once. The calling process must be single-threaded. 0; -EAGAIN,
- * -ENOMEM.
+ * Starts writing the snapshot of a process (as of its interpreter's end, if it has ended) to fd, or
+ * the lines of one process's blocks (blocks_save.h). The caller may close fd at once. The calling
+ * process must be single-threaded. 0; -EAGAIN, -ENOMEM.
  */
-int saver_start(struct saver **out, struct trace *trace, size_t process, int fd);
+int saver_start(struct saver **out, struct trace *trace, enum saver_what what, size_t process,
+		int fd);
 /* Readable when the child is done; for poll(). */
 int saver_poll_fd(const struct saver *saver);
 uint64_t saver_start_ns(const struct saver *saver); /* CLOCK_MONOTONIC */

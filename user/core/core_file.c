@@ -212,6 +212,8 @@ static int elf_load(struct core_file *core, Elf *elf, uint64_t file_bytes)
 	if (!count || count > MAX_MAPS)
 		return corrupt("its number of segments is impossible");
 	err = segments_load(core, elf, count, PT_LOAD, file_bytes);
+	if (!err && !core->maps.count)
+		err = corrupt("it has no memory");
 	if (!err)
 		err = segments_load(core, elf, count, PT_NOTE, file_bytes);
 	if (!err)

@@ -24,8 +24,8 @@ const struct exporter *exporter_find(const char *name)
 
 /* The blocks that pass. *chosen is what to free: NULL when all of them pass unchanged. */
 static int blocks_choose(const struct exporter *exporter, const struct snapshot **snapshot,
-			 const struct filters *filters, const struct app *app,
-			 struct snapshot **chosen)
+			 const struct snapshot *shown, const struct filters *filters,
+			 const struct app *app, struct snapshot **chosen)
 {
 	/* Only files of tracemalloc list each block separately. */
 	int apart = exporter->merged && !strcmp((*snapshot)->meta.mode, SNAPSHOT_TRACEMALLOC);
@@ -33,7 +33,7 @@ static int blocks_choose(const struct exporter *exporter, const struct snapshot 
 
 	*chosen = NULL;
 	if (apart || filters_any(filters) || (app && app->asked)) {
-		err = snapshot_select(*snapshot, filters, app, exporter->merged, chosen);
+		err = snapshot_select(*snapshot, shown, filters, app, exporter->merged, chosen);
 		if (!err)
 			*snapshot = *chosen;
 	}
@@ -46,10 +46,10 @@ int exporter_write(const struct exporter *exporter, const struct snapshot *snaps
 {
 	struct export_opts used = *opts;
 	struct snapshot *chosen, *old = NULL;
-	int err = blocks_choose(exporter, &snapshot, filters, opts->app, &chosen);
+	int err = blocks_choose(exporter, &snapshot, opts->shown, filters, opts->app, &chosen);
 
 	if (!err && used.old)
-		err = blocks_choose(exporter, &used.old, filters, opts->app, &old);
+		err = blocks_choose(exporter, &used.old, NULL, filters, opts->app, &old);
 	if (!err)
 		err = exporter->write(snapshot, &used, file);
 	snapshot_free(chosen);

@@ -26,11 +26,16 @@ struct export_opts {
 	const struct app
 		/* tracebacks begin at its most recent frame; NULL: at the most recent frame */
 		*app;
+	/*
+	 * a view of the snapshot (view/view.h), which the filters and app judge; NULL: the snapshot
+	 */
+	const struct snapshot *shown;
 };
 
 struct exporter {
 	const char *name; /* --format */
 	const char *help;
+	int whole;    /* holds whole tracebacks and names, not a view of them */
 	int compares; /* takes export_opts.old */
 	int merged;   /* equal {traceback, bytes, domain} are passed as one trace with a count */
 	/* 0, -errno; error_set may say why. The caller commits or discards the file. */

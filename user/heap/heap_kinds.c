@@ -125,8 +125,8 @@ static uint32_t print_of(const struct heap_kinds *kinds, const struct heap_type 
 	return fold(hash);
 }
 
-static struct event_census_kind kind_of(struct heap_kinds *kinds, const uint8_t *content,
-					uint32_t bytes)
+struct event_census_kind heap_kinds_of(struct heap_kinds *kinds, const uint8_t *content,
+				       uint32_t bytes)
 {
 	uint32_t before = object_hooks_before(content, bytes), at;
 	int found = object_types_find(&kinds->objects, content + before, bytes - before, 0);
@@ -159,8 +159,8 @@ void heap_kinds_record(struct heap_kinds *kinds, const struct heap_pool *pool, u
 	for (uint32_t i = 0; i < count; i++)
 		if (!pool->free[i])
 			out->kinds[i] =
-				kind_of(kinds, pool->content + (size_t)i * pool->block_bytes,
-					pool->block_bytes);
+				heap_kinds_of(kinds, pool->content + (size_t)i * pool->block_bytes,
+					      pool->block_bytes);
 }
 
 struct reading {

@@ -24,6 +24,10 @@ void heap_kinds_free(struct heap_kinds *kinds); /* NULL is legal */
 #define HEAP_KINDS_BYTES                                                                           \
 	(sizeof(struct event_census_kinds) + EVENT_POOL_BLOCKS * sizeof(struct event_census_kind))
 
+/* What is in a block that begins with this content, `bytes` of it. */
+struct event_census_kind heap_kinds_of(struct heap_kinds *kinds, const uint8_t *content,
+				       uint32_t bytes);
+
 /*
  * Writes the EVENT_CENSUS_KINDS of a pool to out, of HEAP_KINDS_BYTES bytes, 8-byte aligned. The
  * caller sets the header's time, process and thread.

@@ -3,12 +3,13 @@
 #ifndef TRACER_HEAP_ANSWERS_HEAP_CHOICE_H
 #define TRACER_HEAP_ANSWERS_HEAP_CHOICE_H
 
+#include "blocks/block_lines.h"
 #include "dump/capture.h"
 #include "holders/paths.h"
 #include "options/options.h"
 #include "select/target_set.h"
 
-enum heap_by { BY_TYPE, BY_CLASS, BY_MODULE, BY_ROOT, BY_CONTAINER, BY_SIZE };
+enum heap_by { BY_TYPE, BY_CLASS, BY_MODULE, BY_ROOT, BY_CONTAINER, BY_SIZE, BY_LINE };
 
 struct heap_choice {
 	struct report_choice output;
@@ -17,8 +18,11 @@ struct heap_choice {
 	const char *out;     /* -o; NULL: no dump is written */
 	const char *core;    /* --core; NULL: none */
 	const char *sysroot; /* --sysroot; NULL: "/" */
+	const char
+		*trace; /* --trace; NULL: by line, the session that traces the process is asked */
 	struct target_set targets;
-	pid_t pid; /* the one process that is read; 0: not known yet, or a dump is */
+	uint64_t session; /* --session; 0: any */
+	pid_t pid;        /* the one process that is read; 0: not known yet, or a dump is */
 	struct cli_arguments rest;
 };
 
@@ -26,6 +30,7 @@ struct heap_choice {
 struct heap_graph {
 	struct capture capture;
 	struct graph *graph;
+	struct block_lines lines;  /* empty unless by line */
 	struct retained *retained; /* NULL: not asked for */
 	struct paths *paths;       /* the same */
 	uint64_t elapsed_ns;       /* of everything after the copying */
@@ -45,6 +50,12 @@ void heap_graph_close(struct heap_graph *heap);
 void heap_graph_head(const struct heap_graph *heap);
 /* {"pid": …, "references": {…} without the closing brace. */
 void heap_graph_json(const struct heap_graph *heap);
+
+/*
+ * Reads which line allocated each block: choice->trace, or what the session that traces choice->pid
+ * says. 0, -errno after a message.
+ */
+int heap_lines_open(const struct heap_choice *choice, struct block_lines *out);
 
 /* Whether the answer needs a graph. */
 int heap_is_question(const struct heap_choice *choice);

@@ -94,6 +94,11 @@ int heap_graph_open(const struct heap_choice *choice, const char *dump, unsigned
 	*out = (struct heap_graph){0};
 	if (err)
 		return error_print(err, NULL, "%s", choice->out);
+	err = choice->by == BY_LINE ? heap_lines_open(choice, &out->lines) : 0;
+	if (err) {
+		outfile_discard(file);
+		return err;
+	}
 	err = dump           ? dump_read(&out->capture, dump, memory_most())
 	      : choice->core ? core_read_in(choice, &out->capture)
 			     : process_capture(choice, &out->capture);
@@ -122,6 +127,7 @@ void heap_graph_close(struct heap_graph *heap)
 	paths_free(heap->paths);
 	retained_free(heap->retained);
 	graph_free(heap->graph);
+	block_lines_free(&heap->lines);
 	capture_free(&heap->capture);
 	memset(heap, 0, sizeof(*heap));
 }

@@ -83,7 +83,8 @@ static int view_answer(struct heap_choice *choice, const char *dump)
 	unsigned int needs = choice->retained || choice->by == BY_CONTAINER ? HEAP_RETAINED : 0;
 	struct heap_graph heap;
 
-	if (choice->by == BY_MODULE || choice->by == BY_ROOT || choice->by == BY_CONTAINER)
+	if (choice->by == BY_MODULE || choice->by == BY_ROOT || choice->by == BY_CONTAINER ||
+	    choice->by == BY_LINE)
 		needs |= HEAP_PATHS;
 	if (choice->output.format == FORMAT_HEAPSNAPSHOT)
 		needs |= HEAP_PATHS;
@@ -99,7 +100,8 @@ static int view_answer(struct heap_choice *choice, const char *dump)
 int heap_is_question(const struct heap_choice *choice)
 {
 	return choice->rest.count || choice->retained || choice->out || choice->freeze ||
-	       choice->core || choice->sysroot || choice->output.format == FORMAT_HEAPSNAPSHOT ||
+	       choice->core || choice->sysroot || choice->trace ||
+	       choice->output.format == FORMAT_HEAPSNAPSHOT ||
 	       (choice->by != BY_TYPE && choice->by != BY_CLASS);
 }
 
@@ -111,6 +113,9 @@ int heap_answer(struct heap_choice *choice)
 	if (choice->core ? choice->freeze : choice->sysroot != NULL)
 		return usage_error(choice->core ? "a core is not stopped: --freeze is of a process"
 						: "--sysroot is of a core");
+	if (choice->by == BY_LINE ? !choice->trace && (first || choice->core)
+				  : choice->trace != NULL)
+		return usage_error("--by line is of a process that is traced, or takes --trace");
 	if (choice->output.format == FORMAT_HEAPSNAPSHOT && choice->rest.count > 1)
 		return usage_error("the format heapsnapshot is of a whole heap");
 	for (size_t i = 0; first && i < sizeof(questions) / sizeof(questions[0]); i++)

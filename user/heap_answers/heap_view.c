@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tracer heap --retained, --by module|root|container|size: the objects of a graph in groups. */
+/* tracer heap --retained, --by module|root|container|size|line: a graph's objects in groups. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -7,29 +7,18 @@
 #include <string.h>
 
 #include "base/array.h"
-#include "heap_answers/heap_choice.h"
+#include "heap_answers/heap_view.h"
 #include "text/json.h"
 #include "text/size.h"
 #include "text/text.h"
 
-struct row {
-	uint64_t key; /* a type's address; an object; a size */
-	uint64_t bytes, count, retained_bytes, retained_count, exact;
-};
-
-struct view {
-	const struct heap_choice *choice;
-	const struct heap_graph *heap;
-	struct row *rows;
-	size_t count, shown, capacity;
-};
-
 static const char *const by_names[] = {
 	[BY_TYPE] = "type", [BY_CLASS] = "class",         [BY_MODULE] = "module",
 	[BY_ROOT] = "root", [BY_CONTAINER] = "container", [BY_SIZE] = "size",
+	[BY_LINE] = "line",
 };
 
-static int rows_reserve(struct view *view, size_t count)
+int view_reserve(struct view *view, size_t count)
 {
 	int err = array_reserve(&view->rows, &view->capacity, 0, count + 1, sizeof(struct row));
 
@@ -38,7 +27,7 @@ static int rows_reserve(struct view *view, size_t count)
 	return err;
 }
 
-static void row_add(struct row *row, const struct graph *graph, uint32_t object)
+void row_add(struct row *row, const struct graph *graph, uint32_t object)
 {
 	row->bytes += graph_bytes(graph, object);
 	row->count++;
@@ -47,7 +36,7 @@ static void row_add(struct row *row, const struct graph *graph, uint32_t object)
 static int rows_by_type(struct view *view)
 {
 	const struct graph *graph = view->heap->graph;
-	int err = rows_reserve(view, graph->types.count);
+	int err = view_reserve(view, graph->types.count);
 
 	if (err)
 		return err;
@@ -65,11 +54,7 @@ static int rows_by_type(struct view *view)
 	return 0;
 }
 
-/*
- * Where an object's path begins: its module, or its root without one. start: by object, GRAPH_NONE:
- * not known yet.
- */
-static uint32_t start_of(const struct paths *paths, uint32_t *start, uint32_t object)
+uint32_t path_start(const struct paths *paths, uint32_t *start, uint32_t object)
 {
 	uint32_t at = object, found;
 
@@ -95,7 +80,7 @@ static int rows_by_path(struct view *view)
 	const struct graph *graph = view->heap->graph;
 	size_t rows = view->choice->by == BY_ROOT ? ROOT_COUNT : graph->count + 1;
 	uint32_t *start = malloc((graph->count + 1) * sizeof(*start));
-	int err = start ? rows_reserve(view, rows) : -ENOMEM;
+	int err = start ? view_reserve(view, rows) : -ENOMEM;
 
 	if (err) {
 		free(start);
@@ -103,7 +88,7 @@ static int rows_by_path(struct view *view)
 	}
 	memset(start, 0xff, (graph->count + 1) * sizeof(*start));
 	for (size_t i = 0; i < graph->count; i++) {
-		uint32_t from = start_of(paths, start, (uint32_t)i);
+		uint32_t from = path_start(paths, start, (uint32_t)i);
 		int module = paths->parent[from] != GRAPH_NONE;
 		size_t row = module ? from : graph->count;
 
@@ -135,7 +120,7 @@ static int is_container(const struct graph *graph, uint32_t object)
 static int rows_by_container(struct view *view)
 {
 	const struct graph *graph = view->heap->graph;
-	int err = rows_reserve(view, graph->count);
+	int err = view_reserve(view, graph->count);
 
 	for (size_t i = 0; i < graph->count && !err; i++) {
 		struct row *row = &view->rows[view->count];
@@ -155,7 +140,7 @@ static int rows_by_container(struct view *view)
 static int rows_by_size(struct view *view)
 {
 	const struct graph *graph = view->heap->graph;
-	int err = rows_reserve(view, 64);
+	int err = view_reserve(view, 64);
 
 	for (size_t i = 0; i < graph->count && !err; i++) {
 		uint64_t bytes = graph_bytes(graph, (uint32_t)i);
@@ -179,8 +164,7 @@ static int row_compare(const void *a, const void *b)
 	return x->key < y->key ? -1 : x->key > y->key;
 }
 
-/* The expression or the last name of the path to an object. */
-static void path_name(const struct heap_graph *heap, uint32_t object, FILE *out, int json)
+void path_name(const struct heap_graph *heap, uint32_t object, FILE *out, int json)
 {
 	struct path path;
 	const char *text = "";
@@ -203,6 +187,12 @@ static void key_print(const struct view *view, const struct row *row, int json)
 	const struct graph *graph = heap->graph;
 
 	switch (view->choice->by) {
+	case BY_LINE:
+		if (json)
+			line_json(view, row);
+		else
+			line_text(view, row);
+		return;
 	case BY_MODULE:
 		if (row->key < graph->count)
 			path_name(heap, (uint32_t)row->key, stdout, json);
@@ -249,7 +239,13 @@ static void row_text(const struct view *view, const struct row *row)
 	} else {
 		putchar(':');
 	}
-	printf(" size=%s, count=%" PRIu64 "\n", size_text(size, row->bytes), row->count);
+	printf(" size=%s, count=%" PRIu64, size_text(size, row->bytes), row->count);
+	if (view->choice->by == BY_LINE && row->holder != GRAPH_NONE && row->bytes) {
+		printf(", %.0f %% of it through ",
+		       100.0 * (double)row->held_bytes / (double)row->bytes);
+		path_name(view->heap, row->holder, stdout, 0);
+	}
+	putchar('\n');
 }
 
 static void view_text(const struct view *view)
@@ -283,8 +279,10 @@ static void view_json(const struct view *view)
 		const struct row *row = &view->rows[i];
 
 		/* An entry's size is its sum of bytes. */
-		printf("%s{\"%s\": ", i ? ", " : "",
-		       view->choice->by == BY_SIZE ? "from" : by_names[view->choice->by]);
+		fputs(i ? ", {" : "{", stdout);
+		if (view->choice->by != BY_LINE)
+			printf("\"%s\": ",
+			       view->choice->by == BY_SIZE ? "from" : by_names[view->choice->by]);
 		key_print(view, row, 1);
 		if (view->choice->by == BY_TYPE)
 			printf(", \"type_address\": %" PRIu64 ", \"exact\": %" PRIu64,
@@ -310,6 +308,7 @@ int heap_view_print(const struct heap_choice *choice, const struct heap_graph *h
 	int err = choice->by == BY_CONTAINER ? rows_by_container(&view)
 		  : choice->by == BY_SIZE    ? rows_by_size(&view)
 		  : choice->by == BY_TYPE    ? rows_by_type(&view)
+		  : choice->by == BY_LINE    ? view_by_line(&view)
 					     : rows_by_path(&view);
 
 	if (!err) {
@@ -319,6 +318,9 @@ int heap_view_print(const struct heap_choice *choice, const struct heap_graph *h
 		view.count = kept;
 		qsort(view.rows, view.count, sizeof(*view.rows), row_compare);
 		view.shown = top && top < view.count ? top : view.count;
+		err = choice->by == BY_LINE ? view_holders(&view) : 0;
+	}
+	if (!err) {
 		if (choice->output.format == FORMAT_JSON)
 			view_json(&view);
 		else
@@ -326,5 +328,6 @@ int heap_view_print(const struct heap_choice *choice, const struct heap_graph *h
 		err = fflush(stdout) || ferror(stdout) ? -EIO : 0;
 	}
 	free(view.rows);
+	free(view.row_of);
 	return err;
 }

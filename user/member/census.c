@@ -86,6 +86,7 @@ int member_census(struct session *session, struct member *member, int baseline, 
 		return 0;
 	session->walk = 1;
 	err = census_take(&member->runtime, &opts);
+	member_large_ask(session, member);
 	if (!err)
 		member->baseline_due = 0;
 	member->census_ns = clock_ns(CLOCK_MONOTONIC);

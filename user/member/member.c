@@ -94,6 +94,7 @@ uint32_t member_mode_flags(const struct member *member)
 	       (member->layers & 1u << EVENT_LAYER_NATIVE ? EVENT_MODE_NATIVE : 0) |
 	       (member->layers & 1u << EVENT_LAYER_MMAP ? EVENT_MODE_MAPPED : 0) |
 	       (member->large_blocks ? EVENT_MODE_LARGE : 0) |
+	       (member->large_windowed ? EVENT_MODE_LARGE_WINDOWS : 0) |
 	       (member->reuse_unseen ? EVENT_MODE_NO_REUSE : 0) |
 	       (member->ends_unseen ? EVENT_MODE_NO_ENDS : 0);
 }
@@ -129,6 +130,7 @@ void member_planned(struct member *member, const struct plan_target *target)
 	member->mode = plan->mode;
 	member->layers = target->layers;
 	member->large_blocks = plan->large_blocks;
+	member->large_windowed = 0;
 	member->reuse_unseen = plan->reuse_unseen;
 	member->ends_unseen = plan->ends_unseen;
 	member->runtime.target.layers = target->layers;

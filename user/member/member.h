@@ -40,7 +40,8 @@ struct member {
 	int self_sampled;                   /* its native blocks are those that it samples itself */
 	int private_probes;                 /* its probes are per-process, not in files */
 	int contradicted;                   /* a contradiction in its figures was logged */
-	int large_blocks;                   /* growth mode: large blocks are traced one by one */
+	int large_blocks;                   /* growth, windows: large blocks are traced */
+	int large_windowed;                 /* windows: large blocks, too, in windows only */
 	int reuse_unseen, ends_unseen;      /* as in struct plan */
 	int heap_unreadable;                /* its heap is never walked */
 	uint64_t rss_ns;                    /* when its RSS was last read */

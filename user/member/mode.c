@@ -30,7 +30,9 @@ enum event_mode member_plan_mode(enum event_mode mode)
 void member_mode_take(struct member *member, enum event_mode mode)
 {
 	member->mode = mode;
-	member->runtime.target.paused = mode == EVENT_MODE_WINDOWS;
+	member->runtime.target.paused =
+		mode == EVENT_MODE_WINDOWS ? ABI_PAUSED_POOLS : ABI_PAUSED_NO;
+	member->large_windowed = 0;
 	if (mode == EVENT_MODE_WINDOWS)
 		member->large_blocks = 1;
 }
@@ -40,7 +42,7 @@ unsigned int member_groups(const struct member *member)
 	if (member->mode != EVENT_MODE_WINDOWS)
 		return ATTACH_ALL;
 	/* The plan may be that of exact mode. */
-	return ATTACH_ALL & ~ATTACH_POOLED & ~ATTACH_POOL_FREES &
+	return ATTACH_ALL & ~member_window_groups(member) & ~ATTACH_POOL_FREES &
 	       ~(member->large_blocks ? 0 : ATTACH_PASSED_ON);
 }
 
@@ -122,6 +124,7 @@ static int windows_take(struct change *change)
 
 	session_pull(session);
 	member->large_blocks = 1;
+	member->large_windowed = 0;
 	err = change_announce(change);
 	if (err)
 		return err;
@@ -137,17 +140,23 @@ static int windows_take(struct change *change)
 
 /*
  * In windows the probes of large blocks are in place all the time. If these cost too much, they are
- * removed, and the trace drops these blocks.
+ * in place in windows only. Where malloc's heap cannot be read, nothing tells which of these blocks
+ * are still allocated: they are not traced any more, and the trace drops them.
  */
-static int large_drop(struct change *change)
+static int large_restrict(struct change *change)
 {
 	struct member *member = change->member;
-	int err;
+	int err, unreadable;
 
 	member_window_close(change->session, member);
-	attach_drop(change->session->attach, member->pid, ATTACH_PASSED_ON, 0);
+	attach_drop(change->session->attach, member->pid, ATTACH_PASSED_ON, 1);
 	session_pull(change->session);
-	member->large_blocks = 0;
+	unreadable = member_large_possible(member);
+	member->large_windowed = !unreadable;
+	member->large_blocks = !unreadable;
+	if (unreadable)
+		log_info("PID %d: large blocks are not traced in windows: %s", member->pid,
+			 error_reason(unreadable));
 	err = change_announce(change);
 	if (!err)
 		member_windows_again(change->session, member);
@@ -222,7 +231,10 @@ static int change_replan(struct change *change)
 	probes_drop(change);
 	member_planned(member, &change->plan);
 	member_mode_take(member, change->step->mode);
-	member->large_blocks &= !change->step->small_only;
+	if (change->step->small_only) {
+		member->large_windowed = !member_large_possible(member);
+		member->large_blocks = member->large_windowed;
+	}
 	err = change_announce(change);
 	if (!err)
 		err = target_update(change, 0);
@@ -310,8 +322,8 @@ static int change_make(struct change *change)
 	int err;
 
 	if (!member->off && from == EVENT_MODE_WINDOWS && to == EVENT_MODE_WINDOWS &&
-	    change->step->small_only && member->large_blocks)
-		return large_drop(change);
+	    change->step->small_only && member->large_blocks && !member->large_windowed)
+		return large_restrict(change);
 	member_windows_end(change->session, member);
 	if (to == EVENT_MODE_OFF)
 		return change_off(change);
@@ -356,16 +368,22 @@ void member_mode_fall_back(struct session *session, struct member *member)
 		change_off(&change);
 }
 
-/* "exact", "exact (a sample, a block for every 65536 bytes)", "windows without large blocks". */
-static void mode_describe(enum event_mode mode, uint64_t sample_bytes, int small_only, char out[64])
+/*
+ * "exact", "exact (a sample, a block for every 65536 bytes)", "windows of large blocks, too",
+ * "windows without large blocks".
+ */
+static void mode_describe(const struct member *member, enum event_mode mode, uint64_t sample_bytes,
+			  char out[64])
 {
 	int at = snprintf(out, 64, "%s", snapshot_mode_name(mode));
 
 	if (sample_bytes && mode != EVENT_MODE_OFF)
 		snprintf(out + at, 64 - at, " (a sample, a block for every %llu bytes)",
 			 (unsigned long long)sample_bytes);
-	else if (mode == EVENT_MODE_WINDOWS && small_only)
+	else if (mode == EVENT_MODE_WINDOWS && !member->large_blocks)
 		snprintf(out + at, 64 - at, " without large blocks");
+	else if (mode == EVENT_MODE_WINDOWS && member->large_windowed)
+		snprintf(out + at, 64 - at, " of large blocks, too");
 }
 
 int member_mode_change(struct session *session, struct member *member,
@@ -376,11 +394,10 @@ int member_mode_change(struct session *session, struct member *member,
 	char from[64], to[64];
 	int err;
 
-	mode_describe(member->off ? EVENT_MODE_OFF : member->mode,
-		      member->runtime.target.sample_bytes, !member->large_blocks, from);
-	mode_describe(step->mode, step->sample_bytes, step->small_only, to);
+	mode_describe(member, member->off ? EVENT_MODE_OFF : member->mode,
+		      member->runtime.target.sample_bytes, from);
 	err = change_make(&change);
-
+	mode_describe(member, step->mode, step->sample_bytes, to);
 	plan_target_free(&change.plan);
 	if (err)
 		return err;

@@ -13,14 +13,9 @@
 #define LOOK_STRETCH_NS 10000000ull
 #define LOOK_LAST_NS    20000000ull /* within a window, which is that much longer then */
 
-struct look {
-	struct session *session;
-	const struct member *member;
-};
-
-static int kinds_feed(void *context, const void *record, size_t size)
+int member_look_feed(void *context, const void *record, size_t size)
 {
-	const struct look *look = context;
+	const struct member_look *look = context;
 
 	return look->member->ended ? -ESRCH : session_feed(look->session, record, size);
 }
@@ -29,9 +24,9 @@ static int kinds_feed(void *context, const void *record, size_t size)
 static size_t pools_read(struct session *session, const struct member *member,
 			 const uint64_t *pools, size_t count, uint64_t until_ns)
 {
-	struct look look = {session, member};
+	struct member_look look = {session, member};
 	const struct heap_kinds_opts opts = {
-		.until_ns = until_ns, .record = kinds_feed, .context = &look};
+		.until_ns = until_ns, .record = member_look_feed, .context = &look};
 	size_t done = 0;
 	int err;
 
@@ -54,6 +49,7 @@ void member_look_fresh(struct session *session, const struct member *member)
 		return;
 	pools_read(session, member, pools, count, clock_ns(CLOCK_MONOTONIC) + LOOK_LAST_NS);
 	free(pools);
+	member_large_fresh(session, member);
 }
 
 void member_look_all(struct session *session, struct member *member)
@@ -72,6 +68,7 @@ void member_look_all(struct session *session, struct member *member)
 			  began_ns + LOOK_STRETCH_NS);
 	windows->look_from = first + done < count ? pools[first + done] : 0;
 	free(pools);
+	member_large_look(session, member);
 	windows->look_ns = clock_ns(CLOCK_MONOTONIC);
 	windows->look_took_ns = windows->look_ns - began_ns;
 }

@@ -53,6 +53,11 @@ int member_windows_possible(const struct session *session, const struct member *
 	return error_set(-ENOTSUP, "the probes of small and of large blocks cannot be told apart");
 }
 
+unsigned int member_window_groups(const struct member *member)
+{
+	return ATTACH_POOLED | (member->large_windowed ? ATTACH_PASSED_ON : 0);
+}
+
 int member_window_busy(const struct member *member)
 {
 	return member->windows.state >= WINDOW_OPEN;
@@ -66,8 +71,14 @@ int session_windows_open(const struct session *session)
 	return 0;
 }
 
+static int is_site_of_windows(const struct member *member, const struct plan_site *site)
+{
+	return plan_site_is_pooled(site) ||
+	       (member->large_windowed && plan_site_is_passed_on(site));
+}
+
 /*
- * Are the probes of small blocks in the target's text still? Goes on from the site where it
+ * Are the probes of windows in the target's text still? Goes on from the site where it
  * stopped: sites that were clear stay so.
  */
 static int is_text_probed(struct member *member)
@@ -77,7 +88,7 @@ static int is_text_probed(struct member *member)
 	uint8_t byte;
 
 	for (; windows->site < plan->count; windows->site++)
-		if (plan_site_is_pooled(&plan->sites[windows->site]) &&
+		if (is_site_of_windows(member, &plan->sites[windows->site]) &&
 		    !memory_read(member->pid,
 				 plan->sites[windows->site].vaddr + member->runtime.bias, &byte,
 				 sizeof(byte)) &&
@@ -104,7 +115,9 @@ static int pause_set(struct session *session, struct member *member, int paused)
 {
 	if (member->ended)
 		return -ESRCH;
-	member->runtime.target.paused = paused;
+	member->runtime.target.paused = !paused                  ? ABI_PAUSED_NO
+					: member->large_windowed ? ABI_PAUSED_LARGE
+								 : ABI_PAUSED_POOLS;
 	return attach_target(session->attach, member->pid, &member->runtime.target);
 }
 
@@ -178,7 +191,7 @@ static void window_fail(struct session *session, struct member *member, int err)
 {
 	struct member_windows *windows = &member->windows;
 
-	attach_drop(session->attach, member->pid, ATTACH_POOLED, 0);
+	attach_drop(session->attach, member->pid, member_window_groups(member), 0);
 	if (err == -ESRCH)
 		return;
 	if (!windows->failed++)
@@ -195,7 +208,7 @@ static void window_open(struct session *session, struct member *member)
 	windows->foreign = is_text_probed(member);
 	windows->dropped_ns = 0;
 	windows->placing = member_window_mark(session, member);
-	err = member_probe(session, member, &windows->plan, ATTACH_POOLED);
+	err = member_probe(session, member, &windows->plan, member_window_groups(member));
 	session_pull(session);
 	windows->opened_ns = clock_ns(CLOCK_MONOTONIC);
 	if (!err)
@@ -219,7 +232,7 @@ static void window_drop(struct session *session, struct member *member)
 {
 	struct member_windows *windows = &member->windows;
 
-	attach_drop(session->attach, member->pid, ATTACH_POOLED, 0);
+	attach_drop(session->attach, member->pid, member_window_groups(member), 0);
 	windows->site = 0;
 	is_text_probed(member);
 	windows->first_site = windows->site;
@@ -318,7 +331,7 @@ void member_windows_free(struct member *member)
 
 int member_window_inherited(struct session *session, struct member *child)
 {
-	child->runtime.target.paused = 1;
+	child->runtime.target.paused = child->large_windowed ? ABI_PAUSED_LARGE : ABI_PAUSED_POOLS;
 	return window_feed(session, child, 0, clock_ns(CLOCK_MONOTONIC));
 }
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The windows of a member in EVENT_MODE_WINDOWS: places and removes the probes of small blocks,
- * and reads the pools that hold blocks seen in windows. Included by user/member/ and user/session/
+ * and of large ones if these are traced in windows, too; reads the pools and the large blocks that
+ * were seen in windows. Included by user/member/ and user/session/
  * only.
  */
 #ifndef TRACER_MEMBER_WINDOWS_H
@@ -44,7 +45,8 @@ struct member_windows {
 	double inside_share; /* the same, in the last window */
 	uint64_t look_ns;    /* when the pools were last read */
 	uint64_t look_took_ns;
-	uint64_t look_from;  /* address of the pool from which to read on */
+	/* address of the pool, and of the large block, from which to read on */
+	uint64_t look_from, large_from;
 	unsigned int failed; /* windows without probes in a row, since these could not be placed */
 	int refused;         /* no further window is possible: the governor takes its next step */
 };
@@ -54,6 +56,13 @@ struct member_windows {
  */
 int member_windows_possible(const struct session *session, const struct member *member,
 			    const struct plan *plan);
+/*
+ * Can large blocks be traced in windows, too? Then malloc's heap can be asked which of them are
+ * still allocated. 0; -ENOTSUP and other errors of glibc_open(), with the reason.
+ */
+int member_large_possible(const struct member *member);
+/* The groups of its probes that are in place in windows only: enum attach_group. */
+unsigned int member_window_groups(const struct member *member);
 /*
  * The member is in that mode, and its other probes are in place. Takes over the plan. Windows
  * follow from session_windows_due().
@@ -87,6 +96,17 @@ uint64_t session_windows_left_ns(const struct session *session, uint64_t now_ns)
  */
 void member_look_fresh(struct session *session, const struct member *member);
 void member_look_all(struct session *session, struct member *member);
+/* The same for large blocks: fresh is within a window. */
+void member_large_fresh(struct session *session, const struct member *member);
+void member_large_look(struct session *session, struct member *member);
+/* Asks malloc's heap which large blocks are still allocated: reads all of it. */
+void member_large_ask(struct session *session, const struct member *member);
+/* Feeds a record of a look: heap_kinds_opts.record, with a struct member_look. */
+struct member_look {
+	struct session *session;
+	const struct member *member;
+};
+int member_look_feed(void *look, const void *record, size_t size);
 struct window_mark member_window_mark(const struct session *session, const struct member *member);
 void member_window_judge(struct session *session, struct member *member,
 			 const struct window_mark *now);

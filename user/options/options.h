@@ -14,6 +14,7 @@
 
 #include "base/outfile.h"
 #include "report/report.h"
+#include "view/view.h"
 
 enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
 
@@ -34,23 +35,28 @@ struct report_choice {
 	int lines_asked;         /* an option about frames was given */
 	struct filter_choice filter;
 	struct app app;
+	struct view_choice view;
 	/* the processes are being traced: source lines are searched in their roots */
 	int live;
 	FILE *out; /* borrowed: stdout, unless the snapshot is written there */
 	enum { FORMAT_TEXT, FORMAT_JSON, FORMAT_CSV, FORMAT_HEAPSNAPSHOT } format;
-	int graphs; /* set by the caller: FORMAT_HEAPSNAPSHOT is one of its formats */
-	int layer;  /* enum event_layer: the only layer to report; -1: all layers */
+	int format_asked; /* --format was given */
+	int graphs;       /* set by the caller: FORMAT_HEAPSNAPSHOT is one of its formats */
+	int layer;        /* enum event_layer: the only layer to report; -1: all layers */
 };
 /* --layer, for commands that read snapshots; the input is an int, see struct report_choice. */
 extern const struct argp cli_layer_argp;
 extern const struct argp cli_report_argp, cli_output_argp, cli_filter_argp, cli_app_argp;
+/* --alloc-wrapper, --no-skip, --full-names; the input is a zeroed struct view_choice. */
+extern const struct argp cli_view_argp;
 /*
- * --pid, for commands that read snapshots of several processes; the input is a zeroed struct
- * pid_choice.
+ * --pid and --no-inline, for commands that read snapshots: what of them is read. The input is a
+ * zeroed struct pid_choice.
  */
 struct pid_choice {
 	uint32_t *pids;
 	size_t count, capacity;
+	int no_inline; /* without inlined frames */
 };
 extern const struct argp cli_pid_argp;
 void pid_choice_free(struct pid_choice *choice);
@@ -76,7 +82,7 @@ int cli_snapshot_load(const char *path, struct snapshot **out);
  * the layer (error_set).
  */
 int cli_layer_choose(const struct snapshot *snapshot, int layer, struct snapshot *out);
-/* cli_snapshot_load(), reduced to the chosen processes if there are any. */
+/* cli_snapshot_load(), reduced to the chosen processes, if there are any, and frames. */
 int cli_snapshot_pick(const char *path, const struct pid_choice *choice, struct snapshot **out);
 /* Writes a snapshot's file and commits it. 0, -errno. */
 int cli_snapshot_save(const struct snapshot *snapshot, struct outfile *file);

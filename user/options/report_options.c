@@ -11,6 +11,7 @@
 #include "options/options.h"
 #include "options/source_roots.h"
 #include "pickle/snapshot_file.h"
+#include "snapshot/inlined.h"
 #include "snapshot/merge.h"
 #include "text/size.h"
 #include "trace/trace.h"
@@ -32,6 +33,7 @@ enum {
 	KEY_APP,
 	KEY_MINE,
 	KEY_NO_INHERITED,
+	KEY_NO_INLINE,
 };
 
 static const struct argp_option filter_options[] = {
@@ -130,6 +132,7 @@ static error_t output_option(int key, char *arg, struct argp_state *state)
 		choice->opts.top = number;
 		return 0;
 	case KEY_FORMAT:
+		choice->format_asked = 1;
 		if (!strcmp(arg, "text"))
 			choice->format = FORMAT_TEXT;
 		else if (!strcmp(arg, "json"))
@@ -215,6 +218,7 @@ static error_t report_option(int key, char *arg, struct argp_state *state)
 		state->child_inputs[0] = choice;
 		state->child_inputs[1] = &choice->filter;
 		state->child_inputs[2] = &choice->app;
+		state->child_inputs[3] = &choice->view;
 		return 0;
 	case KEY_GROUP_BY:
 		return option_group(choice, arg);
@@ -235,12 +239,15 @@ static error_t report_option(int key, char *arg, struct argp_state *state)
 static const struct argp_child report_children[] = {{&cli_output_argp, 0, NULL, 0},
 						    {&cli_filter_argp, 0, NULL, 0},
 						    {&cli_app_argp, 0, NULL, 0},
+						    {&cli_view_argp, 0, NULL, 0},
 						    {0}};
 const struct argp cli_report_argp = {
 	.options = report_options, .parser = report_option, .children = report_children};
 
 static const struct argp_option pid_options[] = {
 	{"pid", KEY_PID, "PID", 0, "only this one of several processes (repeatable)", 11},
+	{"no-inline", KEY_NO_INLINE, NULL, 0,
+	 "native frames without the functions that are inlined into others", 11},
 	{0},
 };
 
@@ -249,6 +256,10 @@ static error_t pid_option(int key, char *arg, struct argp_state *state)
 	struct pid_choice *choice = state->input;
 	uint64_t pid;
 
+	if (key == KEY_NO_INLINE) {
+		choice->no_inline = 1;
+		return 0;
+	}
 	if (key != KEY_PID)
 		return ARGP_ERR_UNKNOWN;
 	if (cli_parse_number(arg, 1, UINT32_MAX, &pid))
@@ -292,6 +303,7 @@ void report_choice_free(struct report_choice *choice)
 {
 	filters_free(&choice->filter.filters);
 	app_free(&choice->app);
+	view_free(&choice->view);
 }
 
 void cli_dropped_print(const struct trace *trace)
@@ -315,13 +327,18 @@ int cli_report_print(const struct snapshot *snapshot, const struct report_choice
 					       [FORMAT_CSV] = report_csv};
 	struct report_opts opts = choice->opts;
 	struct snapshot chosen, old;
+	struct shown shown = {0}, shown_old = {0};
 	struct source_roots roots = {0};
 	int err = cli_layer_choose(snapshot, choice->layer, &chosen);
 
 	if (!err && opts.old)
 		err = cli_layer_choose(opts.old, choice->layer, &old);
+	if (!err)
+		err = view_apply(&choice->view, &chosen, &shown);
+	if (!err && opts.old)
+		err = view_apply(&choice->view, &old, &shown_old);
 	if (opts.old)
-		opts.old = &old;
+		opts.old = &shown_old.snapshot;
 	opts.filters = &choice->filter.filters;
 	if (!err && opts.source) {
 		source_roots_open(snapshot, choice->live, &roots);
@@ -329,8 +346,10 @@ int cli_report_print(const struct snapshot *snapshot, const struct report_choice
 	}
 	opts.app = &choice->app;
 	if (!err)
-		err = print[choice->format](&chosen, &opts, choice->out);
+		err = print[choice->format](&shown.snapshot, &opts, choice->out);
 	source_roots_close(&roots);
+	shown_free(&shown);
+	shown_free(&shown_old);
 	if (!err && opts.cumulative && snapshot->meta.traceback_limit == 1)
 		log_info("--cumulative: the snapshot keeps one frame per traceback, so there is "
 			 "nothing to accumulate");
@@ -389,6 +408,8 @@ int cli_snapshot_pick(const char *path, const struct pid_choice *choice, struct 
 	struct snapshot *whole;
 	int err = cli_snapshot_load(path, &whole);
 
+	if (!err && choice->no_inline)
+		snapshot_inlined_drop(whole);
 	if (err || !choice->count) {
 		if (!err)
 			*out = whole;

@@ -20,7 +20,16 @@
  */
 #define PPROF_DEVIATIONS      "deviations"
 #define PPROF_DEVIATION_STEPS 8
+#define PPROF_LINES_MAX       64  /* frames of one location: inlined ones and what they are in */
 #define PPROF_LINE_MAX        256 /* bytes of an unescaped line, including its NUL */
+/*
+ * Ids of mappings: the program, with Python's code, is the first. Frames of native code have one of
+ * their own, by whose name a reader knows them: tools that rewrite a profile number mappings anew.
+ * Files of older versions do not have it, nor do those without such frames.
+ */
+#define PPROF_MAPPING        1
+#define PPROF_MAPPING_NATIVE 2
+#define PPROF_NATIVE         "[native]"
 
 /*
  * Appends the lines of a snapshot, each with a newline; newlines and backslashes in a line are

@@ -12,6 +12,7 @@
 
 enum {
 	FIELD_SAMPLE = 2,
+	FIELD_MAPPING = 3,
 	FIELD_LOCATION = 4,
 	FIELD_FUNCTION = 5,
 	FIELD_STRING = 6,
@@ -46,6 +47,12 @@ struct sample {
 		[LABELS];
 };
 
+/* Frames of one location. */
+struct location {
+	uint32_t first; /* in location_frames */
+	uint32_t count;
+};
+
 struct messages {
 	struct span *items;
 	size_t count, capacity;
@@ -53,8 +60,9 @@ struct messages {
 
 struct pprof_reader {
 	const unsigned char *profile;
-	struct messages function_messages, location_messages;
-	uint32_t *strings; /* offsets of the strings' length prefixes */
+	struct messages mapping_messages, function_messages, location_messages;
+	uint64_t native_mapping; /* the id of that of native frames; 0: there is none */
+	uint32_t *strings;       /* offsets of the strings' length prefixes */
 	size_t string_count, string_capacity;
 	/* index of the string with the meta data; 0: a file of an older version, or not ours */
 	uint64_t lines;
@@ -62,8 +70,10 @@ struct pprof_reader {
 	size_t comment_count, comment_capacity;
 	struct function *functions;
 	size_t function_count, function_capacity;
-	struct snapshot_frame *locations;
+	struct location *locations;
 	size_t location_count, location_capacity;
+	struct snapshot_frame *location_frames;
+	size_t location_frame_count, location_frame_capacity;
 	struct id_map function_ids, location_ids;
 	struct id_map estimates; /* index of a string with deviations -> snapshot_trace.estimate */
 	struct sample sample;    /* the sample being read */

@@ -45,6 +45,7 @@ static const char *const texts[TEXTS] = {
 	[TEXT_ROUNDED] = "rounded",
 	[TEXT_INHERITED] = "inherited",
 	[TEXT_SELF_SAMPLED] = "self_sampled",
+	[TEXT_NATIVE] = PPROF_NATIVE,
 	[TEXT_NAME] = NULL /* the program */,
 };
 
@@ -94,7 +95,8 @@ static int header_write(struct pprof_writer *writer)
 	static const int first[PPROF_VALUES] = {TEXT_OBJECTS, TEXT_SPACE},
 			 units[PPROF_VALUES] = {TEXT_COUNT, TEXT_BYTES};
 	ValueType values[VALUES], *types[VALUES];
-	Mapping mapping = PERFTOOLS__PROFILES__MAPPING__INIT, *mappings[] = {&mapping};
+	Mapping mapping = PERFTOOLS__PROFILES__MAPPING__INIT, native,
+		*mappings[] = {&mapping, &native};
 	ValueType period = PERFTOOLS__PROFILES__VALUE_TYPE__INIT;
 	Profile piece = PERFTOOLS__PROFILES__PROFILE__INIT;
 	size_t count = 0;
@@ -113,10 +115,13 @@ static int header_write(struct pprof_writer *writer)
 	}
 	piece.n_sample_type = count;
 	piece.sample_type = types;
-	mapping.id = 1;
+	mapping.id = PPROF_MAPPING;
 	mapping.filename = text_index(writer, TEXT_NAME);
 	mapping.has_functions = mapping.has_filenames = mapping.has_line_numbers = 1;
-	piece.n_mapping = 1;
+	native = mapping;
+	native.id = PPROF_MAPPING_NATIVE;
+	native.filename = text_index(writer, TEXT_NATIVE);
+	piece.n_mapping = snapshot_has_native_frames(writer->snapshot) ? 2 : 1;
 	piece.mapping = mappings;
 	piece.time_nanos = (int64_t)meta->taken_realtime_ns;
 	piece.duration_nanos = (int64_t)meta->duration_ns;
@@ -288,6 +293,7 @@ out:
 	deflateEnd(&writer.zlib);
 	buffer_free(&writer.packed);
 	id_map_free(&writer.functions);
+	id_map_free(&writer.places);
 	id_map_free(&writer.locations);
 	free(writer.ids);
 	return err;
@@ -303,6 +309,7 @@ static int pprof_export(const struct snapshot *snapshot, const struct export_opt
 const struct exporter export_pprof = {
 	.name = "pprof",
 	.help = "a snapshot of tracer, a gzip'd pprof profile",
+	.whole = 1,
 	.merged = 1,
 	.write = pprof_export,
 };

@@ -66,11 +66,8 @@ int state_block_put(struct process_state *process, enum event_layer layer,
 		return replaced;
 	if (replaced) {
 		state_block_gone(process, layer, &old);
-		/*
-		 * Where heap walks find deaths, a pooled block is often replaced without a free;
-		 * that is not counted.
-		 */
-		table->replaced += !old.pooled || !needs_walk;
+		/* Where heap walks find deaths, others are often replaced without a free. */
+		table->replaced += !needs_walk || (!old.pooled && !info->large_windowed);
 	}
 	table->live_bytes += bytes;
 	table->live_blocks++;
@@ -296,6 +293,12 @@ static int freed_again(struct process_state *process, const struct event_free *e
 	       process->threads[index].native_freed == event->address;
 }
 
+/* Should the table have a block that is freed? Not if its allocation was between two windows. */
+static int is_expected(const struct process_state *process, enum event_layer layer)
+{
+	return layer != EVENT_LAYER_PYTHON || !process->info.large_windowed;
+}
+
 int state_free(struct process_state *process, const struct event_free *event)
 {
 	enum event_layer layer = layer_of(event->api);
@@ -307,7 +310,7 @@ int state_free(struct process_state *process, const struct event_free *event)
 	else if (freed_again(process, event))
 		return 0;
 	else
-		table->frees_unknown++;
+		table->frees_unknown += is_expected(process, layer);
 	table->frees++;
 	block_died(process, event);
 	return 0;
@@ -354,7 +357,7 @@ int state_realloc_done(struct process_state *process, const struct event_alloc *
 
 	process->info.tables[layer].reallocs++;
 	if (pending.state == PENDING_UNSEEN)
-		process->info.tables[layer].frees_unknown++;
+		process->info.tables[layer].frees_unknown += is_expected(process, layer);
 	return event_put(process, event, &pending);
 }
 

@@ -98,6 +98,20 @@ static int large_drop(struct process_state *process)
 	return account_is_full(err) ? state_clear(process) : err;
 }
 
+/* Which large blocks are traced from here on? */
+static int large_change(struct process_state *process, uint32_t mode)
+{
+	struct trace_process *info = &process->info;
+	int windows = info->mode == EVENT_MODE_WINDOWS, was_windowed = info->large_windowed;
+
+	info->large_skipped =
+		(windows || info->mode == EVENT_MODE_GROWTH) && !(mode & EVENT_MODE_LARGE);
+	info->large_windowed = windows && mode & EVENT_MODE_LARGE_WINDOWS;
+	if (windows && info->large_skipped)
+		return large_drop(process);
+	return info->large_windowed && !was_windowed ? state_windows_large_begin(process) : 0;
+}
+
 int state_mode_change(struct process_state *process, const struct event_mode_change *event)
 {
 	struct trace_process *info = &process->info;
@@ -147,9 +161,8 @@ int state_mode_change(struct process_state *process, const struct event_mode_cha
 	info->mode = mode;
 	info->layers = state_layers(event->mode);
 	info->sample_bytes = event->sample_bytes;
-	info->large_skipped = (growth || windows) && !(event->mode & EVENT_MODE_LARGE);
-	if (!err && windows && info->large_skipped)
-		err = large_drop(process);
+	if (!err)
+		err = large_change(process, event->mode);
 	info->reuse_unseen |= (event->mode & EVENT_MODE_NO_REUSE) != 0;
 	info->ends_unseen |= (event->mode & EVENT_MODE_NO_ENDS) != 0;
 	/* The blocks that are in the table have been seen in a window that began with the mode. */

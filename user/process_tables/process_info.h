@@ -12,7 +12,9 @@
 struct trace_frame {
 	uint32_t filename; /* id in trace_strings(); "<unknown>" if it could not be read */
 	uint32_t function;
-	uint32_t line; /* 0: unknown */
+	uint32_t line : 30; /* 0: unknown */
+	uint32_t native : 1;
+	uint32_t inlined : 1; /* native code, inlined into the next frame */
 };
 
 struct trace_counters {
@@ -67,9 +69,10 @@ struct trace_process {
 	/* EVENT_SELF_SAMPLED, and when, since start_ns */
 	int self_sampled;
 	uint64_t self_sampled_ns;
-	int large_skipped; /* large blocks are not traced individually */
-	int reuse_unseen;  /* EVENT_MODE_NO_REUSE */
-	int ends_unseen;   /* EVENT_MODE_NO_ENDS */
+	int large_skipped;  /* large blocks are not traced individually */
+	int large_windowed; /* EVENT_MODE_LARGE_WINDOWS */
+	int reuse_unseen;   /* EVENT_MODE_NO_REUSE */
+	int ends_unseen;    /* EVENT_MODE_NO_ENDS */
 	int from_start;
 	int off;                                          /* its probes are removed */
 	struct snapshot_change changes[SNAPSHOT_CHANGES]; /* see struct snapshot_meta */

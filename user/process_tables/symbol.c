@@ -54,7 +54,8 @@ static int frame_take(struct strings *strings, const struct event_symbol *event,
 	    !text_valid(filename, frame->filename_bytes))
 		return -EBADMSG;
 	*at += (bytes + 7) & ~(size_t)7;
-	out->line = frame->line;
+	out->line = frame->line & SNAPSHOT_LINE_MAX;
+	out->native = 1;
 	err = strings_intern(strings, function, frame->function_bytes, &out->function);
 	return err ? err : strings_intern(strings, filename, frame->filename_bytes, &out->filename);
 }
@@ -79,9 +80,13 @@ int state_symbol(struct process_state *process, const struct event_symbol *event
 		err = array_reserve_in(process->account, &process->symbol_frames,
 				       &process->symbol_frame_capacity, process->symbol_frame_count,
 				       event->count, sizeof(*process->symbol_frames));
-	for (uint32_t i = 0; i < event->count && !err; i++)
-		err = frame_take(process->strings, event, &at,
-				 &process->symbol_frames[process->symbol_frame_count + i]);
+	for (uint32_t i = 0; i < event->count && !err; i++) {
+		struct trace_frame *frame =
+			&process->symbol_frames[process->symbol_frame_count + i];
+
+		frame->inlined = i + 1 < event->count;
+		err = frame_take(process->strings, event, &at, frame);
+	}
 	if (err)
 		return err;
 	symbol = &process->symbols[index];
@@ -97,7 +102,8 @@ int state_symbol(struct process_state *process, const struct event_symbol *event
 
 static struct trace_frame unnamed_frame(struct process_state *process, uint64_t address)
 {
-	struct trace_frame frame = {.filename = process->unknown, .function = process->unknown};
+	struct trace_frame frame = {
+		.filename = process->unknown, .function = process->unknown, .native = 1};
 	char text[32];
 	int bytes = snprintf(text, sizeof(text), "0x%" PRIx64, address);
 

@@ -22,6 +22,12 @@ static uint64_t pool_of(const struct process_state *process, uint64_t address)
 	return bytes ? address / bytes * bytes : 0;
 }
 
+/* Is it a block of malloc's that is traced in windows only? */
+static int is_large(const struct process_state *process, const struct block *block)
+{
+	return process->info.large_windowed && !block->pooled && !block->domain;
+}
+
 /* The block of the table that the allocator has at address; NULL: none. */
 static const struct block *block_at(const struct process_state *process, uint64_t address)
 {
@@ -30,7 +36,10 @@ static const struct block *block_at(const struct process_state *process, uint64_
 
 	if (!block || block->hooked)
 		block = blocks_find(blocks, address + EVENT_HOOKS_BEFORE, 0);
-	return block && block->pooled && allocator_address(block) == address ? block : NULL;
+	return block && (block->pooled || is_large(process, block)) &&
+			       allocator_address(block) == address
+		       ? block
+		       : NULL;
 }
 
 const struct block *state_window_block(const struct process_state *process,
@@ -58,86 +67,40 @@ static int sighting_add(struct process_state *process, const struct sighting *si
 	struct sightings *sightings = &process->windows.sightings;
 	struct trace_windows *windows = &process->windows;
 	int known = sightings_find(sightings, sighting->address) != NULL;
-	int err = sighting->kind ? 0
-				 : array_reserve_in(windows->account, &windows->fresh,
-						    &windows->fresh_capacity, windows->fresh_count,
-						    1, sizeof(*windows->fresh));
+	int is_pooled = !(sighting->flags & SIGHTING_LARGE);
+	int is_known = sighting->kind || sighting->flags & SIGHTING_CERTAIN;
+	int err = is_known ? 0
+			   : array_reserve_in(windows->account, &windows->fresh,
+					      &windows->fresh_capacity, windows->fresh_count, 1,
+					      sizeof(*windows->fresh));
 
 	if (!err)
 		err = sightings_put(sightings, sighting);
-	if (!err && !known)
+	if (!err && !known && is_pooled)
 		err = pool_count(process, sighting->address, 1);
 	if (err && !known)
 		sightings_remove(sightings, sighting->address);
-	if (!err && !sighting->kind)
+	if (!err && !is_known)
 		windows->fresh[windows->fresh_count++] = sighting->address;
 	return err;
 }
 
-uint32_t state_window_class(const struct block *block)
-{
-	uint64_t bytes = block->bytes + (block->hooked ? EVENT_HOOKS_BYTES : 0);
-
-	return (uint32_t)((bytes ? bytes + EVENT_BLOCK_STEP - 1 : EVENT_BLOCK_STEP) /
-			  EVENT_BLOCK_STEP * EVENT_BLOCK_STEP);
-}
-
-/*
- * Between the last walk that has shown a block and now. If none has after its window's end, it
- * counts as dead from that end on: the first one comes at a random moment, so that the mean is
- * right.
- */
-static uint64_t died_at(const struct trace_windows *windows, const struct sighting *sighting,
-			uint64_t now_ns)
-{
-	if (sighting->window >= windows->count || sighting->seen_ns >= now_ns ||
-	    sighting->seen_ns <= windows->items[sighting->window].end_ns)
-		return sighting->seen_ns;
-	return sighting->seen_ns + (now_ns - sighting->seen_ns) / 2;
-}
-
-/* Notes that the block that was seen at an address has died, since a walk has shown it last. */
-static void dead_note(struct process_state *process, uint64_t address, const struct block *block)
-{
-	struct trace_windows *windows = &process->windows;
-	const struct sighting *sighting = sightings_find(&windows->sightings, address);
-	struct sighting_dead *dead;
-
-	if (!sighting || !sighting->kind || sighting->flags & SIGHTING_OBJECT || block->domain)
-		return;
-	if (windows->dead_count < DEAD_MAX) {
-		if (array_reserve_in(windows->account, &windows->dead, &windows->dead_capacity,
-				     windows->dead_count, 1, sizeof(*windows->dead)))
-			return;
-		windows->dead_next = windows->dead_count++;
-	} else {
-		windows->dead_next = (windows->dead_next + 1) % DEAD_MAX;
-	}
-	dead = &windows->dead[windows->dead_next];
-	*dead = (struct sighting_dead){.stack = block->stack,
-				       .window = sighting->window,
-				       .kind = sighting->kind,
-				       .flags = (block->rounded ? SNAPSHOT_ROUNDED : 0) |
-						(block->inherited ? SNAPSHOT_INHERITED : 0),
-				       .bytes = (uint32_t)block->bytes,
-				       .class_bytes = state_window_class(block),
-				       .died_ns = died_at(windows, sighting, process->info.end_ns)};
-}
-
 static void sighting_remove(struct process_state *process, uint64_t address)
 {
-	if (sightings_remove(&process->windows.sightings, address))
+	const struct sighting *known = sightings_find(&process->windows.sightings, address);
+	int is_pooled = known && !(known->flags & SIGHTING_LARGE);
+
+	if (sightings_remove(&process->windows.sightings, address) && is_pooled)
 		pool_count(process, address, -1);
 }
 
-/* Removes what was seen at an address: the block there, if it is known, or the object. */
-static void seen_drop(struct process_state *process, uint64_t address)
+void state_window_drop(struct process_state *process, uint64_t address)
 {
 	const struct block *known = block_at(process, address);
 	struct block old;
 
 	if (known)
-		dead_note(process, address, known);
+		state_window_died(process, address, known);
 	sighting_remove(process, address);
 	if (known &&
 	    blocks_take(process->blocks[EVENT_LAYER_PYTHON], known->address, known->domain, &old))
@@ -151,9 +114,10 @@ static uint32_t window_now(const struct process_state *process)
 
 int state_window_skips(struct process_state *process, const struct block *block)
 {
-	if (!is_windowed(process) || !block->pooled || process->windows.open)
+	if (!is_windowed(process) || !(block->pooled || is_large(process, block)) ||
+	    process->windows.open)
 		return 0;
-	seen_drop(process, allocator_address(block));
+	state_window_drop(process, allocator_address(block));
 	state_windows_another(process, allocator_address(block));
 	return 1;
 }
@@ -162,23 +126,24 @@ void state_window_sight(struct process_state *process, const struct block *block
 {
 	struct trace_windows *windows = &process->windows;
 	const struct sighting sighting = {.address = allocator_address(block),
-					  .window = window_now(process)};
+					  .window = window_now(process),
+					  .flags = block->pooled ? 0 : SIGHTING_LARGE};
 
-	if (!is_windowed(process) || !block->pooled || block->domain)
+	if (!is_windowed(process) || block->domain || !(block->pooled || is_large(process, block)))
 		return;
 	windows->seen++;
 	state_windows_another(process, sighting.address);
 	if (!sighting_add(process, &sighting))
 		return;
 	windows->dropped++;
-	seen_drop(process, sighting.address);
+	state_window_drop(process, sighting.address);
 }
 
 void state_window_gone(struct process_state *process, const struct block *block)
 {
-	if (!is_windowed(process) || !block->pooled)
+	if (!is_windowed(process) || !(block->pooled || is_large(process, block)))
 		return;
-	dead_note(process, allocator_address(block), block);
+	state_window_died(process, allocator_address(block), block);
 	sighting_remove(process, allocator_address(block));
 }
 
@@ -256,7 +221,7 @@ static void unchecked_drop(struct process_state *process)
 		if (!found || found->kind)
 			continue;
 		windows->unchecked++;
-		seen_drop(process, windows->fresh[i]);
+		state_window_drop(process, windows->fresh[i]);
 	}
 	windows->fresh_count = 0;
 }
@@ -305,8 +270,26 @@ int state_windows_begin(struct process_state *process, uint64_t start_ns)
 	return account_is_full(err) ? state_clear(process) : err;
 }
 
-/* Is it the last block of a thread, which may not have taken or filled it yet? */
-static int is_in_progress(const struct process_state *process, uint64_t address)
+int state_windows_large_begin(struct process_state *process)
+{
+	struct blocks *blocks = process->blocks[EVENT_LAYER_PYTHON];
+	const struct block *block;
+	size_t cursor = 0;
+	int err = 0;
+
+	while (!err && (block = blocks_next(blocks, &cursor))) {
+		const struct sighting sighting = {.address = allocator_address(block),
+						  .window = window_now(process),
+						  .flags = SIGHTING_LARGE | SIGHTING_CERTAIN};
+
+		if (is_large(process, block))
+			err = sighting_add(process, &sighting);
+	}
+	/* Blocks that cannot be followed must not stay: begin with none. */
+	return account_is_full(err) ? state_clear(process) : err;
+}
+
+int state_window_in_progress(const struct process_state *process, uint64_t address)
 {
 	for (size_t i = 0; i < process->thread_count; i++)
 		if (!process->threads[i].last_freed && process->threads[i].last_address == address)
@@ -324,18 +307,18 @@ static void sighting_judge(struct process_state *process, struct sighting *sight
 	if (!sighting->kind &&
 	    (kind->kind == EVENT_KIND_DEAD ||
 	     (process->windows.open &&
-	      is_in_progress(process, block ? block->address : sighting->address))))
+	      state_window_in_progress(process, block ? block->address : sighting->address))))
 		return;
 	if (!block || kind->kind == EVENT_KIND_FREE || bytes > block_bytes ||
 	    bytes + EVENT_BLOCK_STEP <= block_bytes) {
-		seen_drop(process, sighting->address);
+		state_window_drop(process, sighting->address);
 	} else if (!sighting->kind) {
 		sighting->kind = kind->kind;
 		sighting->print = kind->print;
 		sighting->seen_ns = process->info.end_ns;
 	} else if (sighting->kind != kind->kind || sighting->print != kind->print) {
 		process->windows.changed++;
-		seen_drop(process, sighting->address);
+		state_window_drop(process, sighting->address);
 	} else {
 		sighting->seen_ns = process->info.end_ns;
 	}
@@ -368,7 +351,7 @@ static void object_place(struct process_state *process, const struct sighting *o
 	if (state_block_put(process, EVENT_LAYER_PYTHON, &block) ||
 	    sighting_add(process, &sighting)) {
 		process->windows.dropped++;
-		seen_drop(process, address);
+		state_window_drop(process, address);
 	}
 }
 
@@ -392,7 +375,7 @@ static void address_judge(struct process_state *process, const struct event_cens
 		else
 			sighting_remove(process, object.address);
 	} else if (number >= event->count || within) {
-		seen_drop(process, event->address + offset);
+		state_window_drop(process, event->address + offset);
 	} else {
 		sighting_judge(process, found, event->block_bytes, &event->kinds[number]);
 	}

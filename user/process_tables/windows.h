@@ -7,7 +7,8 @@
  * Blocks of pymalloc's pools enter the table in windows only. A walk within the window must show
  * such a block, or it is dropped at the window's end, since later its address may hold another one.
  * From then on it stays as long as every walk shows the same kind and content at its address.
- * Blocks of other allocators are traced all the time, as in census mode.
+ * Blocks that malloc serves are traced all the time, as in census mode, or with
+ * EVENT_MODE_LARGE_WINDOWS like those of pools. Extension modules' blocks are traced all the time.
  */
 #ifndef TRACER_PROCESS_TABLES_WINDOWS_H
 #define TRACER_PROCESS_TABLES_WINDOWS_H
@@ -82,6 +83,7 @@ struct trace_windows {
 };
 
 struct event_census_kinds;
+struct event_census_large;
 struct event_window;
 struct process_state;
 struct builder;
@@ -89,11 +91,18 @@ struct builder;
 /* EVENT_WINDOW; EVENT_CENSUS_KINDS. 0, -EBADMSG, -ENOMEM, -EDQUOT. */
 int state_window(struct process_state *process, const struct event_window *event);
 int state_census_kinds(struct process_state *process, const struct event_census_kinds *event);
+/* EVENT_CENSUS_LARGE, the same for blocks of malloc's. */
+int state_census_large(struct process_state *process, const struct event_census_large *event);
 /*
  * The mode is now EVENT_MODE_WINDOWS: begins a window at start_ns, in which every block of the
  * table was seen. 0; -ENOMEM, -EDQUOT.
  */
 int state_windows_begin(struct process_state *process, uint64_t start_ns);
+/*
+ * From here on blocks of malloc's are traced in windows only: those of the table have been seen for
+ * certain, and stay as long as heap walks show them. 0; -ENOMEM, -EDQUOT.
+ */
+int state_windows_large_begin(struct process_state *process);
 /*
  * Is this new block not to be kept, because it was allocated between windows? If so, what was at
  * its address is dropped.
@@ -106,11 +115,17 @@ void state_window_gone(struct process_state *process, const struct block *block)
 /* An object, whose block may or may not be known, begins to live. */
 void state_window_reuse(struct process_state *process, uint64_t object, uint64_t block,
 			uint32_t domain, uint32_t stack);
+/* The block that was seen at an address has died since a walk has shown it last. */
+void state_window_died(struct process_state *process, uint64_t address, const struct block *block);
 /* The size class of a block, with hooks' bytes. */
 uint32_t state_window_class(const struct block *block);
 /* The block of the table that was seen; NULL: an object whose block is not known. */
 const struct block *state_window_block(const struct process_state *process,
 				       const struct sighting *sighting);
+/* Removes what was seen at an address: the block there, if it is known, or the object. */
+void state_window_drop(struct process_state *process, uint64_t address);
+/* Is it the last block of a thread, which may not have taken or filled it yet? */
+int state_window_in_progress(const struct process_state *process, uint64_t address);
 /*
  * The walks (windows_heap.c): one begins; counts what it has found in a pool; has ended, at
  * time_ns, and what it counted is from now on the heap's, or is dropped unless complete.

@@ -47,7 +47,9 @@ void windows_print(FILE *out, const struct snapshot_meta *meta, const char *titl
 		return;
 	fprintf(out, "%s: %s, probes on for ", title, text_count(text, windows->count));
 	percent_print(out, time_share(windows));
-	fputs(" of the time; they have shown ", out);
+	fputs(windows->large ? " of the time, those of large blocks, too; they have shown "
+			     : " of the time; they have shown ",
+	      out);
 	percent_print(out, blocks_share(windows));
 	fprintf(out, " of %s new blocks alive", text_count(text, windows->new_blocks));
 	fputs("; ± is one standard error", out);
@@ -85,8 +87,9 @@ void windows_json(FILE *out, const struct snapshot_meta *meta)
 		return;
 	fprintf(out,
 		"\"windows\": {\"count\": %" PRIu64 ", \"time_share\": %.6f, \"blocks_share\": "
-		"%.6f",
-		windows->count, time_share(windows), blocks_share(windows));
+		"%.6f, \"large_blocks\": %s",
+		windows->count, time_share(windows), blocks_share(windows),
+		windows->large ? "true" : "false");
 	unseen_write(out, windows->unseen_blocks, windows->unseen_bytes);
 	fputs("}, ", out);
 }

@@ -22,7 +22,9 @@ static void frame_write(FILE *out, const struct snapshot *snapshot,
 		fputs(", \"function\": ", out);
 		json_string(out, function);
 	}
-	putc('}', out);
+	if (frame->inlined)
+		fputs(", \"inlined\": true", out);
+	fputs(frame->native ? ", \"kind\": \"native\"}" : "}", out);
 }
 
 void report_frames_json(FILE *out, const struct statistic *entry, enum group_by by)

@@ -24,13 +24,12 @@ struct weights weights_sum(struct calibration *calibration, size_t begin, size_t
 
 	for (size_t i = begin; i < end; i++) {
 		const struct calibrate_sighting *sighting = sighting_at(calibration, i);
+		double weight = 1 / sighting->inclusion;
 
-		weights.sum += 1 / sighting->inclusion;
-		if (!sighting->likeness) {
-			weights.seen++;
-			weights.seen_sum += 1 / sighting->inclusion;
-		}
-		sums[sighting->window] += 1 / sighting->inclusion;
+		weights.sum += weight;
+		weights.seen += !sighting->likeness;
+		weights.seen_sum += sighting->likeness ? 0 : weight;
+		sums[sighting->window] += weight;
 	}
 	for (size_t i = begin; i < end; i++) {
 		double *sum = &sums[sighting_at(calibration, i)->window];
@@ -222,6 +221,7 @@ static void cell_divide(struct calibration *calibration, struct cell *cell, uint
 		post->strata_end = rank + 1;
 		post->sightings_end = at;
 		post->blocks += (double)stratum_at(calibration, rank)->new_blocks;
+		post->least |= stratum_at(calibration, rank)->least;
 	}
 	cell->posts_end = calibration->post_count;
 }
@@ -244,10 +244,7 @@ static void posts_make(struct calibration *calibration)
 	}
 }
 
-/*
- * The share of all blocks that sightings stand for, without the post-strata whose blocks they
- * cannot explain.
- */
+/* The share of all blocks that sightings stand for, without post-strata that exceed these. */
 static void progress_find(struct calibration *calibration)
 {
 	double asked = calibration->input->progress;
@@ -259,13 +256,30 @@ static void progress_find(struct calibration *calibration)
 		for (size_t i = 0; i < calibration->post_count; i++) {
 			const struct post *post = &calibration->posts[i];
 
-			if (post->blocks > weights_limit(calibration, &post->weights))
+			/* A lower bound says nothing if the sightings stand for more. */
+			if ((post->least && post->blocks < post->weights.sum) ||
+			    post->blocks > weights_limit(calibration, &post->weights))
 				continue;
 			weight += post->weights.sum;
 			blocks += post->blocks;
 		}
 		if (blocks > 0 && weight > 0)
 			calibration->progress = fmin(1, weight / blocks);
+		else if (!round) /* as if windows slowed nothing */
+			asked = calibration->progress = 1;
+	}
+}
+
+/* Do the sightings of a stratum stand for far more blocks than its lower bound? */
+static void least_judge(struct calibration *calibration)
+{
+	for (size_t i = 0; i < calibration->post_count; i++) {
+		struct post *post = &calibration->posts[i];
+		double surely = (post->weights.sum - LIMIT_ERRORS * sqrt(post->weights.square)) /
+				calibration->progress;
+
+		if (post->least && (post->blocks <= 0 || surely > post->blocks))
+			post->blocks = INFINITY;
 	}
 }
 
@@ -312,8 +326,11 @@ static void rare_collapse(struct calibration *calibration)
 		double blocks = 0;
 
 		for (size_t rank = cell->strata; rank < cell->strata_end; rank++)
-			blocks += (double)stratum_at(calibration, rank)->new_blocks +
-				  (double)stratum_at(calibration, rank)->old_blocks;
+			blocks +=
+				stratum_at(calibration, rank)->least
+					? INFINITY
+					: (double)stratum_at(calibration, rank)->new_blocks +
+						  (double)stratum_at(calibration, rank)->old_blocks;
 		for (size_t rank = cell->strata; rank < cell->strata_end; rank++)
 			calibration->rare[calibration->order[rank]] = blocks <= limit;
 	}
@@ -380,6 +397,7 @@ int calibrate(const struct calibrate_input *input, struct calibrate_result *out)
 		progress_find(&calibration);
 		rare_collapse(&calibration);
 		strata_arrange(&calibration);
+		least_judge(&calibration);
 		calibration.out.progress = calibration.progress;
 		for (size_t i = 0; i < calibration.cell_count; i++)
 			cell_estimate(&calibration, &calibration.cells[i]);

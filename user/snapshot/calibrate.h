@@ -15,6 +15,9 @@
  *   errors) had a burst between windows. It gets Y; nobody gets the rest ("unseen").
  * - So it is with a type without sightings. A cohort without sightings gets what the sightings of
  *   the other cohorts of its type and size class leave unexplained.
+ * - Of some strata only a lower bound of the blocks is known (calibrate_stratum.least). If the
+ *   sightings stand for more than that by three standard errors, the stratum has as many as these
+ *   stand for, and the error of that number is part of the rows' errors.
  *
  * What windows must be like. Every moment must be as probable as any other: a window starts
  * anywhere in its span and may reach into the next. Blocks that live no longer than the time
@@ -55,6 +58,8 @@ struct calibrate_stratum {
 	/* Alive now: allocated since the trace began; older than the trace. */
 	uint64_t new_blocks, new_bytes;
 	uint64_t old_blocks, old_bytes;
+	/* 1: new_blocks is a lower bound, 0 if nothing is known. Never joined with other strata */
+	int least;
 };
 
 struct calibrate_window {

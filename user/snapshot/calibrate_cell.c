@@ -231,6 +231,8 @@ static void old_estimate(struct calibration *calibration, double total, const st
 /* What of a post-stratum its own sightings leave. */
 static double post_rest(const struct calibration *calibration, const struct post *post)
 {
+	if (isinf(post->blocks))
+		return 0;
 	return post->weights.sightings
 		       ? post->blocks - weights_explain(calibration, &post->weights, post->blocks)
 		       : post->blocks;
@@ -293,10 +295,10 @@ void cell_estimate(struct calibration *calibration, const struct cell *cell)
 	struct weights weights = weights_sum(calibration, cell->sightings, cell->dead);
 	double total = 0, old_total = 0;
 
-	for (size_t rank = cell->strata; rank < cell->strata_end; rank++) {
-		total += (double)stratum_at(calibration, rank)->new_blocks;
+	for (size_t i = cell->posts; i < cell->posts_end; i++)
+		total += calibration->posts[i].blocks;
+	for (size_t rank = cell->strata; rank < cell->strata_end; rank++)
 		old_total += (double)stratum_at(calibration, rank)->old_blocks;
-	}
 	calibration->likenesses = !weights.seen;
 	for (size_t i = cell->sightings; i < cell->dead; i++)
 		if (is_general(calibration, sighting_at(calibration, i)))

@@ -41,8 +41,9 @@ struct slot {
 struct post {
 	size_t strata, strata_end;       /* ranks */
 	size_t sightings, sightings_end; /* those that are alive */
-	double blocks;                   /* new ones */
+	double blocks; /* new ones; INFINITY: as many as the sightings stand for */
 	struct weights weights;
+	int least; /* calibrate_stratum.least of one of its strata */
 };
 
 /* The post-strata of one type and size class. */

@@ -60,6 +60,7 @@ static void windows_add(struct snapshot_windows *sum, const struct snapshot_wind
 	sum->unseen_bytes += one->unseen_bytes;
 	sum->old_unseen_blocks += one->old_unseen_blocks;
 	sum->old_unseen_bytes += one->old_unseen_bytes;
+	sum->large |= one->large;
 }
 
 static void counters_add(struct snapshot_meta *sum, const struct snapshot_meta *one)

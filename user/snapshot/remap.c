@@ -44,15 +44,28 @@ static int string_remap(struct remap *remap, uint32_t *id)
 	return err;
 }
 
-static int traceback_add(struct remap *remap, const struct snapshot_traceback *traceback,
-			 uint32_t *added)
+/* The frames that the copy of a traceback leaves out: in *first. 0, -ENOMEM. */
+static int first_find(struct remap *remap, uint32_t index, uint32_t *first)
 {
-	int asked = remap->app && remap->app->ranks, err = 0;
-	uint32_t first = 0, total = traceback->total;
-	int rank = asked ? app_run_find(remap->app, traceback, &first) : 0;
+	const struct snapshot_traceback *shown;
+	int rank;
 
-	if (rank < 0)
-		return rank;
+	*first = 0;
+	if (!remap->app || !remap->app->ranks)
+		return 0;
+	shown = &remap->app->snapshot->tracebacks[index];
+	rank = app_run_find(remap->app, shown, first);
+	if (rank > APP_NOT)
+		*first += remap->from->tracebacks[index].nframe - shown->nframe;
+	return rank < 0 ? rank : 0;
+}
+
+static int traceback_add(struct remap *remap, uint32_t index, uint32_t *added)
+{
+	const struct snapshot_traceback *traceback = &remap->from->tracebacks[index];
+	uint32_t first, total = traceback->total;
+	int err = first_find(remap, index, &first);
+
 	for (uint32_t i = first; !err && i < traceback->nframe; i++) {
 		struct snapshot_frame *frame = &remap->frames[i - first];
 
@@ -70,9 +83,8 @@ static int traceback_add(struct remap *remap, const struct snapshot_traceback *t
 
 int remap_trace(struct remap *remap, struct snapshot_trace *trace)
 {
-	const struct snapshot_traceback *traceback = &remap->from->tracebacks[trace->traceback];
 	uint32_t *known = &remap->tracebacks[trace->traceback];
-	int err = *known == NONE ? traceback_add(remap, traceback, known) : 0;
+	int err = *known == NONE ? traceback_add(remap, trace->traceback, known) : 0;
 
 	trace->traceback = *known;
 	if (!err && trace->estimate)

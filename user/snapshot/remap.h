@@ -15,7 +15,10 @@ struct remap {
 	/* index in from -> index in to; UINT32_MAX: not copied yet */
 	uint32_t *strings, *tracebacks;
 	struct snapshot_frame *frames; /* buffer for one traceback */
-	/* Borrowed. Tracebacks start at the application's most recent frame. NULL: unchanged. */
+	/*
+	 * Borrowed. Tracebacks start at the application's most recent frame. NULL: unchanged. Its
+	 * snapshot is `from`, or a view of it, which lacks frames at the top of tracebacks.
+	 */
 	struct app_run *app;
 };
 

@@ -181,6 +181,14 @@ int snapshot_is_unread(const struct snapshot_meta *meta)
 	       (strcmp(meta->moment, "running") ? READ_JUST_NOW_NS : READ_LATELY_NS);
 }
 
+int snapshot_has_native_frames(const struct snapshot *snapshot)
+{
+	for (size_t i = 0; i < snapshot->frame_count; i++)
+		if (snapshot->frames[i].native)
+			return 1;
+	return 0;
+}
+
 int snapshot_is_growth(const struct snapshot *snapshot)
 {
 	return !strcmp(snapshot->meta.mode, "growth");

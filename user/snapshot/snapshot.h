@@ -20,8 +20,11 @@
 struct snapshot_frame {
 	uint32_t filename; /* ids in strings */
 	uint32_t function;
-	uint32_t line;
+	uint32_t line : 30;   /* 0: unknown */
+	uint32_t native : 1;  /* of C, C++ or Rust; 0: of Python */
+	uint32_t inlined : 1; /* native code, inlined into the next frame */
 };
+#define SNAPSHOT_LINE_MAX ((1 << 30) - 1)
 
 #define SNAPSHOT_TOTAL_UNKNOWN UINT32_MAX /* CPython 3.8's tracemalloc files do not have it */
 
@@ -146,6 +149,7 @@ struct snapshot_windows {
 	uint64_t new_blocks, seen_blocks;     /* new and alive: all; those seen in windows */
 	uint64_t unseen_blocks, unseen_bytes; /* new and alive, of a kind that none has shown */
 	uint64_t old_unseen_blocks, old_unseen_bytes; /* the same of older blocks */
+	uint64_t large; /* 1: they are windows of large blocks, too, whose figures are estimates */
 };
 
 /* Why the most recent frame of a block is <unknown>. */
@@ -318,6 +322,8 @@ int snapshot_has_children(const struct snapshot *snapshot);
  * whether there was any walk.
  */
 int snapshot_is_unread(const struct snapshot_meta *meta);
+/* Is one of its frames native code? */
+int snapshot_has_native_frames(const struct snapshot *snapshot);
 /* Are pools counted instead of blocks? */
 int snapshot_is_growth(const struct snapshot *snapshot);
 /* Was the layer traced, first or not? */

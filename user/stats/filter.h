@@ -64,12 +64,15 @@ static inline int filter_run_passes(struct filter_run *run,
 void filter_run_end(struct filter_run *run);
 
 /*
- * Copies the traces that pass, and only the names and tracebacks that they use. merge: equal
+ * Copies the traces that pass, and only the names and tracebacks that they use. shown: a view of
+ * the snapshot (view/view.h), by which filters and app judge its tracebacks; NULL: the snapshot
+ * itself. merge: equal
  * {traceback, bytes, domain, flags} are merged at the position of the first; otherwise the order is
  * kept. app: tracebacks start at their most recent application frame, if they have one; NULL:
  * unchanged. 0, -ENOMEM. Caller frees with snapshot_free().
  */
-int snapshot_select(const struct snapshot *snapshot, const struct filters *filters,
-		    const struct app *app, int merge, struct snapshot **out);
+int snapshot_select(const struct snapshot *snapshot, const struct snapshot *shown,
+		    const struct filters *filters, const struct app *app, int merge,
+		    struct snapshot **out);
 
 #endif

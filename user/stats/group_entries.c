@@ -158,10 +158,11 @@ static int frame_entry(struct grouping *grouping, const struct side *side,
 		       const struct snapshot_frame *frame, int outside, uint32_t *index)
 {
 	enum group_by by = grouping->opts->by;
-	struct statistic entry = {
-		.snapshot = side->snapshot,
-		.outside = outside,
-		.frame = {.filename = frame->filename, .function = STATISTIC_NO_FUNCTION}};
+	struct statistic entry = {.snapshot = side->snapshot,
+				  .outside = outside,
+				  .frame = {.filename = frame->filename,
+					    .function = STATISTIC_NO_FUNCTION,
+					    .native = frame->native}};
 
 	if (by == GROUP_LINENO)
 		entry.frame.line = frame->line;

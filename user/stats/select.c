@@ -49,8 +49,9 @@ static int layer_select(struct remap *remap, struct filter_run *run, int which, 
 	return err;
 }
 
-int snapshot_select(const struct snapshot *snapshot, const struct filters *filters,
-		    const struct app *app, int merge, struct snapshot **out)
+int snapshot_select(const struct snapshot *snapshot, const struct snapshot *shown,
+		    const struct filters *filters, const struct app *app, int merge,
+		    struct snapshot **out)
 {
 	struct remap remap = {0};
 	struct app_run app_run = {0};
@@ -60,14 +61,16 @@ int snapshot_select(const struct snapshot *snapshot, const struct filters *filte
 
 	if (err)
 		return err;
+	if (!shown)
+		shown = snapshot;
 	err = processes_take(&builder, snapshot, app && app->asked);
 	if (!err)
 		err = remap_begin(&remap, snapshot, &builder);
 	if (!err)
-		err = app_run_begin(&app_run, app, snapshot);
+		err = app_run_begin(&app_run, app, shown);
 	remap.app = &app_run;
 	if (!err)
-		err = filter_run_begin(&run, filters, snapshot);
+		err = filter_run_begin(&run, filters, shown);
 	for (int which = -1; !err && which < SNAPSHOT_LAYERS; which++)
 		err = layer_select(&remap, &run, which, merge);
 	filter_run_end(&run);

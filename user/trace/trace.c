@@ -21,9 +21,10 @@ static int is_variable(uint32_t type)
 {
 	return type == EVENT_STACK || type == EVENT_CODE || type == EVENT_CODE_LINES ||
 	       type == EVENT_CENSUS_POOL || type == EVENT_CENSUS_SIZES ||
-	       type == EVENT_CENSUS_KINDS || type == EVENT_CENSUS || type == EVENT_CENSUS_DONE ||
-	       type == EVENT_PROCESS || type == EVENT_SYMBOL || type == EVENT_EXIT ||
-	       type == EVENT_EXEC || type == EVENT_FORK || type == EVENT_FINALIZE;
+	       type == EVENT_CENSUS_KINDS || type == EVENT_CENSUS_LARGE || type == EVENT_CENSUS ||
+	       type == EVENT_CENSUS_DONE || type == EVENT_PROCESS || type == EVENT_SYMBOL ||
+	       type == EVENT_EXIT || type == EVENT_EXEC || type == EVENT_FORK ||
+	       type == EVENT_FINALIZE;
 }
 
 /* record_bytes() of heap walks and windows. */
@@ -41,6 +42,8 @@ static size_t census_bytes(uint32_t type)
 		return sizeof(struct event_census_sizes);
 	case EVENT_CENSUS_KINDS:
 		return sizeof(struct event_census_kinds);
+	case EVENT_CENSUS_LARGE:
+		return sizeof(struct event_census_large);
 	case EVENT_WINDOW:
 		return sizeof(struct event_window);
 	default:
@@ -156,6 +159,8 @@ static int census_feed(struct process_state *process, const void *record)
 		return state_census_done(process, record);
 	case EVENT_CENSUS_KINDS:
 		return state_census_kinds(process, record);
+	case EVENT_CENSUS_LARGE:
+		return state_census_large(process, record);
 	case EVENT_WINDOW:
 		return state_window(process, record);
 	default: /* EVENT_FORK: the child is traced only after its own EVENT_PROCESS */

@@ -104,6 +104,21 @@ size_t trace_memory(const struct trace *trace); /* bytes held */
  * table: only live_blocks and live_bytes are set.
  */
 struct trace_table trace_live(const struct trace *trace, size_t process, enum event_layer layer);
+/*
+ * The number of stacks of a running process, which only grows; 0: it has ended. Indices are those
+ * of trace_traceback_at().
+ */
+size_t trace_stack_count(const struct trace *trace, size_t process);
+/* With sampling, estimates; in a trace with windows, what the windows have shown. */
+struct trace_sum {
+	double size, count;
+};
+/*
+ * Adds what is live at each stack of a running process to sums, of trace_stack_count() elements.
+ * One pass over the layer's table.
+ */
+void trace_sums(const struct trace *trace, size_t process, enum event_layer layer,
+		struct trace_sum *sums);
 /* The table of live blocks of a layer; NULL: it has none. Borrowed. */
 const struct blocks *trace_blocks(const struct trace *trace, size_t process,
 				  enum event_layer layer);
@@ -135,6 +150,9 @@ struct trace_traceback trace_traceback_at(struct trace *trace, size_t process, u
  * no walk has shown in their window yet. The caller frees *pools. 0; -ENOMEM; *count may be 0.
  */
 int trace_sighted_pools(const struct trace *trace, size_t process, int fresh, uint64_t **pools,
+			size_t *count);
+/* The same for the addresses of malloc's blocks that were seen in windows. */
+int trace_sighted_large(const struct trace *trace, size_t process, int fresh, uint64_t **addresses,
 			size_t *count);
 /* The meta data of a snapshot taken now. 0; -ENOENT. */
 int trace_meta(const struct trace *trace, size_t process, struct snapshot_meta *meta);

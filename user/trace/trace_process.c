@@ -106,6 +106,8 @@ static void info_set(struct process_state *process, const struct event_target *e
 		.large_skipped = ((event->mode & EVENT_MODE_MASK) == EVENT_MODE_GROWTH ||
 				  (event->mode & EVENT_MODE_MASK) == EVENT_MODE_WINDOWS) &&
 				 !(event->mode & EVENT_MODE_LARGE),
+		.large_windowed = (event->mode & EVENT_MODE_MASK) == EVENT_MODE_WINDOWS &&
+				  event->mode & EVENT_MODE_LARGE_WINDOWS,
 		.reuse_unseen = !!(event->mode & EVENT_MODE_NO_REUSE),
 		.ends_unseen = !!(event->mode & EVENT_MODE_NO_ENDS),
 		.pool_bytes = pool_bytes(event->python_version),

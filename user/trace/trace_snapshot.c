@@ -61,6 +61,8 @@ static int frame_map(struct snapshot_job *job, const struct trace_frame *frame,
 	if (!err)
 		err = string_map(job, frame->function, &out->function);
 	out->line = frame->line;
+	out->inlined = frame->inlined;
+	out->native = frame->native;
 	return err;
 }
 
@@ -73,6 +75,15 @@ static void stack_end_count(struct snapshot_job *job, uint32_t index)
 		stack_ends_cut(&job->ends, cut - 1u, file);
 	else if (file[0])
 		job->ends.whole++;
+}
+
+/* Counts the bytes of a block or region whose stack begins with native frames. */
+static void stack_bytes_count(struct snapshot_job *job, uint32_t index, uint64_t bytes)
+{
+	if (job->process->stacks[index].cut)
+		job->ends.cut_bytes += bytes;
+	else if (state_native_file(job->process, index)[0])
+		job->ends.whole_bytes += bytes;
 }
 
 static int traceback_take(struct snapshot_job *job, uint32_t index)
@@ -144,7 +155,7 @@ static int is_estimated(const struct process_state *process, enum event_layer la
 			const struct block *block)
 {
 	return process->info.mode == EVENT_MODE_WINDOWS && layer == EVENT_LAYER_PYTHON &&
-	       block->pooled && !block->domain;
+	       (block->pooled || process->info.large_windowed) && !block->domain;
 }
 
 static int blocks_add(struct snapshot_job *job, enum event_layer layer)
@@ -166,6 +177,8 @@ static int blocks_add(struct snapshot_job *job, enum event_layer layer)
 
 		trace.weight = layer == EVENT_LAYER_NATIVE ? state_weight(job->process, block) : 0;
 		err = trace_add(job, layer, &trace);
+		if (layer == EVENT_LAYER_NATIVE)
+			stack_bytes_count(job, block->stack, block->bytes);
 		if (err || layer != trace_first_layer(&job->process->info))
 			continue;
 		struct snapshot_unknowns *why = &job->unknowns[job->unknown[block->stack]];
@@ -187,8 +200,12 @@ static int regions_add(struct snapshot_job *job)
 					       .bytes = region->end - region->start,
 					       .count = 1};
 
-		if (region->accessible)
-			err = trace_add(job, EVENT_LAYER_MMAP, &trace);
+		if (!region->accessible)
+			continue;
+		err = trace_add(job, EVENT_LAYER_MMAP, &trace);
+		/* Otherwise the blocks in it are counted. */
+		if (!(job->process->info.layers & 1u << EVENT_LAYER_NATIVE))
+			stack_bytes_count(job, region->stack, trace.bytes);
 	}
 	return err;
 }
@@ -313,6 +330,7 @@ int state_snapshot(struct trace *trace, struct process_state *process, struct sn
 	state_meta(trace, process, &snapshot->meta);
 	snapshot->meta.stack_ends = job.ends;
 	snapshot->meta.windows = windows;
+	snapshot->meta.windows.large = windows.count && process->info.large_windowed;
 	memcpy(snapshot->meta.unknown, job.unknowns, sizeof(snapshot->meta.unknown));
 	snapshot->meta.blocks_dropped += job.blocks_omitted;
 	snapshot->meta.bytes_dropped += job.bytes_omitted;

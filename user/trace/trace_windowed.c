@@ -3,32 +3,31 @@
  * Snapshots of a process that was traced in windows: what was seen of the blocks of pymalloc's
  * pools becomes the input of the estimator (snapshot/calibrate.h), with the heap's own counts as
  * totals.
+ *
+ * Large blocks, if they are traced in windows, too, have strata of their own. Of those that Python
+ * asked its object allocator for, the interpreter's count gives a lower bound of the new ones: it
+ * is exact as long as no older one is freed. Of PyMem_Raw*'s blocks nothing gives the number.
  */
 #include "trace/trace_windowed.h"
 
 #include <errno.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/hash.h"
 #include "snapshot/calibrate.h"
 #include "snapshot/windowed.h"
+#include "trace/newest.h"
 
-/*
- * Blocks that live shorter than the time between two windows are seen only if a window was open
- * shortly before the walk. So the newest cohort begins some seconds before the walk, and is split
- * by likeness: by what earlier windows have shown of as long a time after their end. Of blocks of
- * one line that are allocated at a steady rate, those alive at the end of a window of length L and
- * younger than L have all been seen, and so have those from x to L + x old at the time x after it.
- * The sum over x up to an age A, divided by L, stands for all that are younger than A: a block that
- * lived for D after its window counts 1 + min(D, A - L) / L times.
- */
-#define NEWEST_PART      12u /* of the time traced */
-#define NEWEST_MIN_NS    500000000ull
-#define NEWEST_MAX_NS    5000000000ull
-#define LIKE_WINDOWS     24u /* as many at most, the last ones before that time */
-#define LIKE_WINDOWS_MIN 3u
+/* The first strata, before those of the heap's walk. */
+enum large {
+	LARGE_CERTAIN, /* seen before large blocks were traced in windows: they are all */
+	LARGE_OBJECT,
+	LARGE_RAW,
+	LARGE_STRATA
+};
+#define LARGE_TYPE(stratum)  (1ull << 32 | (stratum))
+#define LARGE_CLASS(stratum) (1u << 16 | (stratum)) /* no size class of pools */
 
 enum seen_use {
 	SEEN_LIKENESS,
@@ -39,6 +38,7 @@ enum seen_use {
 /* A block that was seen. */
 struct seen {
 	uint32_t stack, window, kind, class_bytes, cohort;
+	uint32_t large; /* enum large; LARGE_STRATA: it is in a pool */
 	uint32_t flags; /* SNAPSHOT_* */
 	enum seen_use use;
 	uint64_t bytes;
@@ -54,71 +54,23 @@ struct job {
 	struct calibrate_sighting *sightings;
 	struct snapshot_trace *rows;
 	size_t seen_count, stratum_count, row_count;
-	uint32_t newest;  /* cohort, and all later ones */
-	uint64_t walk_ns; /* the end of the last walk */
-	/* numbers of the windows that likenesses are from, and how many of these serve */
-	size_t like_from, like_end;
-	uint32_t like_count;
+	struct newest newest;
 	struct id_map newest_strata; /* kind and size class -> one of the newest cohort */
 	struct id_map likes; /* stacks, kinds and size classes of which there are likenesses */
 };
 
 static uint32_t cohort_joined(const struct job *job, uint32_t cohort)
 {
-	return cohort < job->newest ? cohort : job->newest;
+	return cohort < job->newest.cohort ? cohort : job->newest.cohort;
 }
 
-/* May a window tell how long blocks live? It is one, and has been over for as long as need be. */
-static int is_like_window(const struct job *job, size_t number)
+static uint32_t large_of(const struct sighting *sighting, const struct block *block)
 {
-	const struct trace_window *window = &job->process->windows.items[number];
-
-	return number >= job->like_from && number < job->like_end && window->end_ns &&
-	       window->length_ns && window->length_ns == window->end_ns - window->start_ns &&
-	       window->length_ns <= NEWEST_MIN_NS / 2;
-}
-
-/* The windows that have been over for the age of the newest cohort. */
-static void likes_find(struct job *job)
-{
-	const struct trace_windows *windows = &job->process->windows;
-	uint64_t age_ns = job->walk_ns - windows->cohorts_ns[job->newest];
-
-	job->like_end = windows->count;
-	while (job->like_end && (!windows->items[job->like_end - 1].end_ns ||
-				 windows->items[job->like_end - 1].end_ns + age_ns > job->walk_ns))
-		job->like_end--;
-	job->like_from = job->like_end > LIKE_WINDOWS ? job->like_end - LIKE_WINDOWS : 0;
-	for (size_t i = job->like_from; i < job->like_end; i++)
-		job->like_count += (uint32_t)is_like_window(job, i);
-	if (job->like_count < LIKE_WINDOWS_MIN)
-		job->like_count = 0, job->like_from = job->like_end;
-}
-
-/*
- * The newest cohort for the estimator. If there are too few windows to tell how long blocks live,
- * it begins with the last walk before the last window, whose span begins there, too.
- */
-static void newest_find(struct job *job)
-{
-	const struct trace_windows *windows = &job->process->windows;
-	uint64_t start_ns = windows->count ? windows->items[windows->count - 1].start_ns : 0;
-	uint64_t begin_ns = windows->cohorts_ns[COHORT_FIRST], age_ns;
-
-	job->walk_ns = windows->cohort ? windows->cohorts_ns[windows->cohort] : 0;
-	age_ns = job->walk_ns > begin_ns ? (job->walk_ns - begin_ns) / NEWEST_PART : 0;
-	age_ns = age_ns < NEWEST_MIN_NS   ? NEWEST_MIN_NS
-		 : age_ns > NEWEST_MAX_NS ? NEWEST_MAX_NS
-					  : age_ns;
-	for (job->newest = windows->cohort; job->newest > COHORT_FIRST; job->newest--)
-		if (windows->cohorts_ns[job->newest] + age_ns <= job->walk_ns)
-			break;
-	likes_find(job);
-	if (job->like_count)
-		return;
-	for (job->newest = windows->cohort; job->newest > COHORT_FIRST; job->newest--)
-		if (windows->cohorts_ns[job->newest] <= start_ns)
-			break;
+	if (!(sighting->flags & SIGHTING_LARGE))
+		return LARGE_STRATA;
+	if (sighting->flags & SIGHTING_CERTAIN)
+		return LARGE_CERTAIN;
+	return block->large ? LARGE_OBJECT : LARGE_RAW;
 }
 
 /* A window stands for the time up to the middle between it and its neighbours. */
@@ -126,7 +78,8 @@ static void windows_fill(struct job *job)
 {
 	const struct trace_windows *windows = &job->process->windows;
 	const struct trace_process *info = &job->process->info;
-	uint64_t newest_ns = windows->cohorts_ns[job->newest], from_ns = info->start_ns, until_ns;
+	uint64_t newest_ns = windows->cohorts_ns[job->newest.cohort], from_ns = info->start_ns,
+		 until_ns;
 
 	for (size_t i = 0; i < windows->count; i++) {
 		const struct trace_window *window = &windows->items[i];
@@ -164,18 +117,15 @@ static uint64_t like_key(const struct seen *seen)
 /* Adds a likeness of the newest cohort: a block that was seen, and lived until then. */
 static int likeness_add(struct job *job, const struct seen *seen, uint64_t died_ns)
 {
-	const struct trace_window *window = &job->process->windows.items[seen->window];
-	uint64_t age_ns = job->walk_ns - job->process->windows.cohorts_ns[job->newest];
-	double length = (double)window->length_ns, most = (double)age_ns - length, lived;
+	const struct trace_windows *windows = &job->process->windows;
 	struct seen *like = &job->seen[job->seen_count];
 
-	if (!is_like_window(job, seen->window))
+	if (seen->large < LARGE_STRATA || !newest_is_like(windows, &job->newest, seen->window))
 		return 0;
-	lived = died_ns > window->end_ns ? (double)(died_ns - window->end_ns) : 0;
 	*like = *seen;
 	like->use = SEEN_LIKENESS;
-	like->cohort = job->newest;
-	like->inclusion = (double)job->like_count / (1 + fmin(lived, most) / length);
+	like->cohort = job->newest.cohort;
+	like->inclusion = newest_inclusion(windows, &job->newest, seen->window, died_ns);
 	job->seen_count++;
 	return id_map_put(&job->likes, like_key(seen), 0);
 }
@@ -192,22 +142,26 @@ static int alive_collect(struct job *job)
 		struct seen *seen = &job->seen[job->seen_count];
 
 		/* Without memory for its traceback the snapshot has no row for it. */
-		if (!block || !sighting->kind || job->tracebacks[block->stack] == UINT32_MAX)
+		if (!block || job->tracebacks[block->stack] == UINT32_MAX ||
+		    !(sighting->kind || sighting->flags & SIGHTING_CERTAIN))
 			continue;
 		*seen = (struct seen){
 			.stack = block->stack,
 			.window = sighting->window,
 			.kind = sighting->kind,
 			.class_bytes = state_window_class(block),
+			.large = large_of(sighting, block),
 			.cohort = state_windows_cohort(job->process, sighting->address),
 			.flags = (block->rounded ? SNAPSHOT_ROUNDED : 0) |
 				 (block->inherited ? SNAPSHOT_INHERITED : 0),
 			.use = SEEN_ALIVE,
 			.bytes = block->bytes,
-			.inclusion = inclusion(&job->windows[sighting->window]),
+			.inclusion = large_of(sighting, block) == LARGE_CERTAIN
+					     ? 1
+					     : inclusion(&job->windows[sighting->window]),
 		};
 		job->seen_count++;
-		err = likeness_add(job, seen, job->walk_ns);
+		err = likeness_add(job, seen, job->newest.walk_ns);
 	}
 	return err;
 }
@@ -228,6 +182,7 @@ static int dead_collect(struct job *job)
 			.window = dead->window,
 			.kind = dead->kind,
 			.class_bytes = dead->class_bytes,
+			.large = LARGE_STRATA,
 			.cohort = COHORT_OLD,
 			.flags = dead->flags,
 			.use = SEEN_DEAD,
@@ -251,6 +206,8 @@ static int seen_compare(const void *a, const void *b)
 		return x->bytes < y->bytes ? -1 : 1;
 	if (x->flags != y->flags)
 		return x->flags < y->flags ? -1 : 1;
+	if (x->large != y->large)
+		return x->large < y->large ? -1 : 1;
 	if (x->kind != y->kind)
 		return x->kind < y->kind ? -1 : 1;
 	if (x->cohort != y->cohort)
@@ -278,11 +235,52 @@ static struct calibrate_stratum *stratum_add(struct job *job, uint32_t kind, uin
 	return stratum;
 }
 
+/* The new blocks that the interpreter has counted, without those that are known one by one. */
+static uint64_t large_least(const struct job *job)
+{
+	const struct trace_process *info = &job->process->info;
+	uint64_t certain = 0;
+
+	/* 3.8 does not count each of them. */
+	if (!info->coverage.time_ns || info->python_version >> 16 == 0x0308)
+		return 0;
+	for (size_t i = 0; i < job->seen_count; i++)
+		certain += job->seen[i].large == LARGE_CERTAIN;
+	return info->coverage.large_new > certain ? info->coverage.large_new - certain : 0;
+}
+
+static void large_fill(struct job *job)
+{
+	uint64_t counts[LARGE_STRATA] = {0}, bytes[LARGE_STRATA] = {0};
+
+	for (size_t i = 0; i < job->seen_count; i++)
+		if (job->seen[i].large < LARGE_STRATA) {
+			counts[job->seen[i].large]++;
+			bytes[job->seen[i].large] += job->seen[i].bytes;
+		}
+	for (uint32_t i = 0; i < LARGE_STRATA; i++) {
+		uint64_t blocks = i == LARGE_CERTAIN  ? counts[i]
+				  : i == LARGE_OBJECT ? large_least(job)
+						      : 0;
+		double mean = counts[i] ? (double)bytes[i] / (double)counts[i] : 0;
+
+		job->strata[i] = (struct calibrate_stratum){
+			.type = LARGE_TYPE(i),
+			.class_bytes = LARGE_CLASS(i),
+			.new_blocks = blocks,
+			.new_bytes = (uint64_t)(mean * (double)blocks),
+			.least = i != LARGE_CERTAIN,
+		};
+	}
+	job->stratum_count = LARGE_STRATA;
+}
+
 static int strata_fill(struct job *job)
 {
 	const struct kind_counts *heap = &job->process->windows.heap;
 	int err = 0;
 
+	large_fill(job);
 	for (size_t i = 0; !err && i < heap->count; i++) {
 		const struct kind_count *count = &heap->items[i];
 		struct calibrate_stratum *stratum = stratum_add(job, count->kind, count->bytes,
@@ -296,9 +294,10 @@ static int strata_fill(struct job *job)
 			stratum->new_blocks = count->live;
 			stratum->new_bytes = count->live * count->bytes;
 		}
-		if (stratum->cohort == job->newest)
+		if (stratum->cohort == job->newest.cohort)
 			err = id_map_put(&job->newest_strata,
-					 kind_key(count->kind, count->bytes, 0), (uint32_t)i);
+					 kind_key(count->kind, count->bytes, 0),
+					 (uint32_t)(job->stratum_count - 1));
 	}
 	return err;
 }
@@ -314,16 +313,19 @@ static uint32_t stratum_of(struct job *job, const struct seen *seen)
 		seen->cohort ? id_map_find(&heap->index,
 					   kind_key(seen->kind, seen->class_bytes, seen->cohort))
 			     : ID_MAP_NONE;
-	struct calibrate_stratum *last =
-		job->stratum_count > heap->count ? &job->strata[job->stratum_count - 1] : NULL;
+	struct calibrate_stratum *last = job->stratum_count > LARGE_STRATA + heap->count
+						 ? &job->strata[job->stratum_count - 1]
+						 : NULL;
 
+	if (seen->large < LARGE_STRATA)
+		return seen->large;
 	if (seen->use == SEEN_LIKENESS)
 		return id_map_find(&job->newest_strata, kind_key(seen->kind, seen->class_bytes, 0));
 	if (found != ID_MAP_NONE)
-		return found;
+		return LARGE_STRATA + found;
 	if (!last || last->type != (seen->kind == EVENT_KIND_OTHER ? 0 : seen->kind) ||
 	    last->class_bytes != seen->class_bytes)
-		last = stratum_add(job, seen->kind, seen->class_bytes, job->newest);
+		last = stratum_add(job, seen->kind, seen->class_bytes, job->newest.cohort);
 	last->new_blocks++;
 	last->new_bytes += seen->class_bytes;
 	return (uint32_t)(job->stratum_count - 1);
@@ -342,7 +344,7 @@ static int is_used(const struct job *job, const struct seen *seen)
 		return id_map_find(&job->process->windows.heap.index,
 				   kind_key(seen->kind, seen->class_bytes, COHORT_OLD)) !=
 		       ID_MAP_NONE;
-	return seen->cohort < job->newest ||
+	return seen->large < LARGE_STRATA || seen->cohort < job->newest.cohort ||
 	       id_map_find(&job->likes, like_key(seen)) == ID_MAP_NONE;
 }
 
@@ -381,13 +383,13 @@ static int job_run(struct job *job, struct builder *builder)
 	struct calibrate_result result;
 	int err;
 
-	newest_find(job);
+	newest_find(&job->process->windows, &job->newest);
 	windows_fill(job);
-	err = strata_fill(job);
-	if (!err)
-		err = alive_collect(job);
+	err = alive_collect(job);
 	if (!err)
 		err = dead_collect(job);
+	if (!err)
+		err = strata_fill(job);
 	if (err)
 		return err;
 	qsort(job->seen, job->seen_count, sizeof(*job->seen), seen_compare);
@@ -413,7 +415,7 @@ int trace_windowed_add(const struct process_state *process, const uint32_t *trac
 	job.seen = calloc(most, sizeof(*job.seen));
 	job.rows = calloc(most, sizeof(*job.rows));
 	job.sightings = calloc(most, sizeof(*job.sightings));
-	job.strata = calloc(most + windows->heap.count, sizeof(*job.strata));
+	job.strata = calloc(most + LARGE_STRATA + windows->heap.count, sizeof(*job.strata));
 	job.windows = calloc(windows->count + 1, sizeof(*job.windows));
 	if (job.seen && job.rows && job.sightings && job.strata && job.windows)
 		err = job_run(&job, builder);

@@ -22,7 +22,7 @@ static size_t fresh_take(const struct process_state *process, uint64_t *pools)
 		const struct sighting *found =
 			sightings_find(&windows->sightings, windows->fresh[i]);
 
-		if (found && !found->kind)
+		if (found && !found->kind && !(found->flags & SIGHTING_LARGE))
 			pools[count++] = windows->fresh[i] / bytes * bytes;
 	}
 	return count;
@@ -59,5 +59,30 @@ int trace_sighted_pools(const struct trace *trace, size_t index, int fresh, uint
 			pools[kept++] = pools[i];
 	*out = pools;
 	*count = kept;
+	return 0;
+}
+
+int trace_sighted_large(const struct trace *trace, size_t index, int fresh, uint64_t **out,
+			size_t *count)
+{
+	const struct process_state *process =
+		trace_process_at(trace, index) ? trace->processes[index] : NULL;
+	const struct sightings *sightings = process ? &process->windows.sightings : NULL;
+	int has_large = process && process->info.large_windowed;
+	const struct sighting *sighting;
+	uint64_t *addresses;
+	size_t cursor = 0, most = 0;
+
+	while (has_large && (sighting = sightings_next(sightings, &cursor)))
+		most += (sighting->flags & SIGHTING_LARGE) && !(fresh && sighting->kind);
+	addresses = calloc(most + 1, sizeof(*addresses));
+	if (!addresses)
+		return -ENOMEM;
+	*count = cursor = 0;
+	while (*count < most && (sighting = sightings_next(sightings, &cursor)))
+		if (sighting->flags & SIGHTING_LARGE && !(fresh && sighting->kind))
+			addresses[(*count)++] = sighting->address;
+	qsort(addresses, *count, sizeof(*addresses), address_compare);
+	*out = addresses;
 	return 0;
 }

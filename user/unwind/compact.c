@@ -118,8 +118,11 @@ static int part_append(struct compact *compact, const struct unwind_code *part)
 
 		end = next < from->count && from->rows[next].vaddr < last ? from->rows[next].vaddr
 									  : last;
-		if (is_needed(compact, part, rule, start, end))
-			err = place_append(compact, part->offset + (start - part->vaddr), rule);
+		if (!is_needed(compact, part, rule, start, end))
+			continue;
+		if (unwind_rule_equal(rule, compact->rules[0]) && end - start >= UNWIND_BODY_MIN)
+			rule.kind = ABI_UNWIND_FRAME;
+		err = place_append(compact, part->offset + (start - part->vaddr), rule);
 	}
 	/* Padding at its end belongs to no function of the next part. */
 	return err ? err

@@ -142,7 +142,7 @@ static int table_is_valid(const struct unwind_table *table)
 		if (!page_is_valid(table, i))
 			return 0;
 	for (uint32_t i = 0; i < table->rule_count; i++)
-		if (table->rules[i].kind > ABI_UNWIND_SIGNAL ||
+		if (table->rules[i].kind > ABI_UNWIND_FRAME ||
 		    table->rules[i].flags & ~ABI_UNWIND_RBP_AT_RBP)
 			return 0;
 	return 1;

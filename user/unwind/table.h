@@ -4,7 +4,8 @@
  * compiled from .eh_frame. Only rows in which a call or a system call lies are kept (a seventh to a
  * hundredth of all): any frame but an interrupted one is at a return address. So a lookup of
  * another address has no meaning. Code between functions that no entry covers has no row, except
- * for padding (UNWIND_PADDING_MAX).
+ * for padding (UNWIND_PADDING_MAX), and for a large body of such code (UNWIND_BODY_MIN), which no
+ * compiler has made: its row says that it may keep frame pointers.
  */
 #ifndef TRACER_UNWIND_TABLE_H
 #define TRACER_UNWIND_TABLE_H
@@ -16,6 +17,8 @@
 
 /* Bytes between two functions that may have the row of the first, if no call lies there. */
 #define UNWIND_PADDING_MAX 15u
+/* Bytes of code without an entry that are not assembly between functions (V8's builtins). */
+#define UNWIND_BODY_MIN (64u << 10)
 /* pages of 64 KiB: 4 GiB from the first code of the file to the last */
 #define UNWIND_PAGES_MAX (1u << 16)
 #define UNWIND_ROWS_MAX  (4u << 20)

@@ -21,6 +21,7 @@ import harness
 # {pattern: why such a command is not run here}. A pattern that matches no command is an error.
 NOT_RUN = {
     r"^sudo make demo\b": "installs packages; tests/machines/distros.py runs it in fresh Debians",
+    r" ctl PID watch\b": "needs a terminal; tests/e2e/commands/test_watch.py has one",
     r" -c web-1\b": "needs a container runtime; tests/e2e/targets/test_containers.py and test_runtimes.py have real ones",
     r" --core core\.": "needs a core file; test_heap_core.py has the kernel's",
 }
@@ -171,6 +172,10 @@ class Scene:
                 "--session=%d" % self.session.pid,
                 *said[1:],
             ]  # another session may trace the whole machine
+        if "--by line" in " ".join(args) and "PID" in args:
+            pid = self.session_pid()
+            more = [] if "--trace" in args else ["--session=%d" % self.session.pid]
+            return [*(str(pid) if word == "PID" else word for word in args), *more]
         pids = iter(self.targets)
         args = [
             re.sub(r"\bPID\b", lambda _: str(next(pids).pid), word)

@@ -261,7 +261,6 @@ def test_refused(builtins, run_tracer, any_python):
         ("diff", "a"),
         ("why", "A"),
         ("why",),
-        ("--by", "line"),
         ("why", "A", "x", "-p", target.pid),
     ):
         error_line(run_tracer("heap", *wrong), 2)

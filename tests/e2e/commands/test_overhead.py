@@ -17,7 +17,8 @@ def modes(report):
 @pytest.mark.versions("3.8", "3.11", "3.13")
 def test_narrows(tracer, tmp_path, python):
     """A program that only allocates is traced in census mode, then in windows: large blocks are too
-    many for probes all the time. It is stopped while the tracer attaches: it is not busy then."""
+    many for probes all the time, and are traced in windows, too. It is stopped while the tracer
+    attaches: it is not busy then."""
     with Target(python, "busy.py") as target:
         os.kill(target.pid, signal.SIGSTOP)
         with Traced(
@@ -33,7 +34,7 @@ def test_narrows(tracer, tmp_path, python):
             target.pid,
         ) as run:
             os.kill(target.pid, signal.SIGCONT)
-            wait_until(lambda: "windows without large blocks" in run.stderr, "it is in windows")
+            wait_until(lambda: "windows of large blocks, too" in run.stderr, "it is in windows")
             assert "exact, then census: the probes took" in run.stderr
             target.step()
             target.expect()
@@ -45,6 +46,7 @@ def test_narrows(tracer, tmp_path, python):
     since = [change["since_ns"] for change in report.data["modes"]]
     assert since == sorted(since) and since[0] == 0 and since[-1] <= report.data["duration_ns"]
     assert report.data["mode"] == "windows"
+    assert report.data["windows"]["large_blocks"] is True
     assert "Modes: exact 0.0-" in run.stdout
     # The capture has the same modes.
     replayed = tmp_path / "replayed.pb.gz"

@@ -48,7 +48,7 @@ def test_account(start, trace, built, backend):
     for _ in range(4):
         target.step()
         live = target.expect()
-    report = run.finish()
+    report = run.finish("--no-skip")
     assert (
         report.data["layer"] == "native"
         and report.data["mode"] == "exact"
@@ -184,7 +184,7 @@ def test_python_with_all_layers(python, start, trace):
     report = run.finish()
     assert report.marked("golden.py", live) == live
     assert "layer" not in report.data and report.data["native"]["total"]["size"] > 0
-    native = run.report("--layer", "native", "--group-by", "traceback")
+    native = run.report("--layer", "native", "--group-by", "traceback", "--no-skip")
     assert native.data["layer"] == "native" and native.total == report.data["native"]["total"]
     frames = [s["traceback"] for s in native.statistics]
     assert any(
@@ -193,6 +193,9 @@ def test_python_with_all_layers(python, start, trace):
     assert not any(
         frame["filename"] == program("golden.py") for traceback in frames for frame in traceback[:1]
     )
+    for traceback in frames:
+        kinds = {frame["filename"].endswith(".py"): frame.get("kind") for frame in traceback}
+        assert kinds.get(True) is None and kinds.get(False, "native") == "native"
 
 
 def test_layer_that_is_not_there(start, trace, built, run_tracer):

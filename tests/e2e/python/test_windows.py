@@ -10,7 +10,7 @@ import pytest
 from harness import TIMEOUT, Target, Traced, error_line, program, read_report, wait_until
 from procfs import text_differs
 
-NAME = "steady.py"
+NAME, LARGE = "steady.py", "steady_large.py"
 # Of the totals, which the heap's own counts give; of each line, whose share is estimated from the
 # windows of a few seconds. The lines that keep nothing get at most TEMPORARY of all.
 TOTAL, SHARE, TEMPORARY = 0.05, 0.35, 0.05
@@ -29,8 +29,8 @@ def wait_clean(pid):
     wait_until(lambda: not text_differs(pid), "no probe is in the text of PID %d" % pid)
 
 
-def check(report, live):
-    sizes = {mark: report.line(NAME, mark)[0] for mark in "ABT"}
+def check(report, live, name=NAME):
+    sizes = {mark: report.line(name, mark)[0] for mark in "ABT"}
     truth = {mark: size for mark, (size, _) in live.items()}
     total = sum(truth.values())
     assert sizes["A"] + sizes["B"] + sizes["T"] == pytest.approx(total, rel=TOTAL), (sizes, truth)
@@ -93,6 +93,32 @@ def test_overhead(tracer, tmp_path, any_python):
     assert [change["mode"] for change in report.data["modes"]][:2] == ["census", "windows"]
     assert "Modes: census 0.0-" in run.stdout
     check(report, live)
+
+
+def test_large(tracer, tmp_path, any_python):
+    """Large blocks that are too many for probes all the time are traced in windows, too: dead ones
+    are recognised by malloc's heap and their content, and the interpreter's count gives the total."""
+    capture = tmp_path / "capture"
+    with Target(any_python, LARGE) as target:
+        with Traced(
+            tracer, tmp_path, "-v", "--overhead", 50, "--capture", capture, "-p", target.pid
+        ) as run:
+            target.step()
+            wait_until(lambda: "then windows of large blocks, too" in run.stderr, "it is")
+            wait_windows(run, 2)
+            target.step()
+            live = target.expect()
+            report = run.finish()
+        wait_clean(target.pid)
+    assert report.data["windows"]["large_blocks"] is True
+    assert "those of large blocks, too" in run.stdout
+    check(report, live, LARGE)
+    replayed = tmp_path / "replayed.pb.gz"
+    done = subprocess.run(
+        [tracer, "replay", capture, "-o", replayed], stdout=subprocess.PIPE, timeout=TIMEOUT
+    )
+    assert done.returncode == 0
+    assert read_report(tracer, replayed).lines() == report.lines()
 
 
 def test_fork_exec_exit(tracer, tmp_path, any_python):

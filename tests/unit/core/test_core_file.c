@@ -260,6 +260,8 @@ static void segments_that_lie_are_refused(void **state)
 	core.header.e_phnum = 60000;
 	refused(&core, "corrupt");
 	core_fill(&core, "/usr/bin/shop");
+	core.header.e_phnum = 1;
+	refused(&core, "no memory");
 	core.header.e_phnum = 0;
 	refused(&core, "segments");
 	core_fill(&core, "/usr/bin/shop");

@@ -273,7 +273,7 @@ static void test_select(void **state)
 {
 	struct snapshot *chosen;
 
-	assert_int_equal(snapshot_select(*state, NULL, &app_default, 1, &chosen), 0);
+	assert_int_equal(snapshot_select(*state, NULL, NULL, &app_default, 1, &chosen), 0);
 	charged(chosen, &(struct statistics_opts){.by = GROUP_TRACEBACK},
 		"decoder.py:9/3=64 decoder.py:9/2=32 <string>:2/2=16 app.py:7/1=8 app.py:8/3=4 "
 		"app.py:7/2=3; 0 outside, 0 cut, 127");

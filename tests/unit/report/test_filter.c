@@ -90,7 +90,7 @@ static void passes(const struct filters *filters, uint64_t bytes)
 	assert_int_equal(statistics_compute(snapshot, &opts, &statistics), 0);
 	assert_int_equal(statistics.total_size, bytes);
 	statistics_free(&statistics);
-	assert_int_equal(snapshot_select(snapshot, filters, NULL, 1, &chosen), 0);
+	assert_int_equal(snapshot_select(snapshot, NULL, filters, NULL, 1, &chosen), 0);
 	snapshot_free(snapshot);
 	assert_int_equal(statistics_compute(chosen, &all, &statistics), 0);
 	assert_int_equal(statistics.total_size, bytes);
@@ -134,7 +134,7 @@ static void test_select(void **state)
 	(void)state;
 
 	assert_int_equal(filters_add_file(&filters, 1, "b.py"), 0);
-	assert_int_equal(snapshot_select(snapshot, &filters, NULL, 0, &chosen), 0);
+	assert_int_equal(snapshot_select(snapshot, NULL, &filters, NULL, 0, &chosen), 0);
 	assert_int_equal(chosen->traceback_count, 1);
 	assert_int_equal(chosen->frame_count, 2);
 	assert_true(strings_find(chosen->strings, "b.py", &id));

@@ -183,7 +183,7 @@ static void test_inherited(void **state)
 	assert_int_equal(statistics.total_size, 3403);
 	assert_int_equal(statistics.parts[PART_INHERITED].size, 0);
 	statistics_free(&statistics);
-	assert_int_equal(snapshot_select(snapshot, &none, NULL, 1, &chosen), 0);
+	assert_int_equal(snapshot_select(snapshot, NULL, &none, NULL, 1, &chosen), 0);
 	assert_int_equal(chosen->trace_count, snapshot->trace_count - 1);
 	snapshot_free(chosen);
 	/* In a sample it is an estimate, as the total is. */

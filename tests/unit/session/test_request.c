@@ -20,8 +20,8 @@ static int parse(const char *line, struct request *out)
 
 static void test_requests(void **state)
 {
-	static const char *const names[] = {"status",     "snapshot", "clear",
-					    "reset-peak", "lookup",   "stop"};
+	static const char *const names[] = {"status", "snapshot", "clear", "reset-peak",
+					    "lookup", "stop",     "blocks"};
 	struct request request;
 	enum request_kind kind;
 	(void)state;

@@ -409,6 +409,57 @@ static void test_empty(void **state)
 	calibrate_free(&trial.result);
 }
 
+/* A lower bound of the blocks is the total, unless sightings stand for far more: then they are. */
+static void test_least(void **state)
+{
+	static const struct {
+		uint64_t least;
+		double total;
+	} cases[] = {{6100, 6100}, {0, 6000}, {1000, 6000}};
+	static struct trial trial;
+	(void)state;
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		uint32_t known, least;
+
+		trial_begin(&trial);
+		known = stratum_add(&trial, 1, 0, 1500, 0);
+		sightings_spread(&trial, known, 0, 1);
+		least = stratum_add(&trial, 2, 0, cases[i].least, 0);
+		trial.strata[least].class_bytes = 65;
+		trial.strata[least].least = 1;
+		sightings_spread(&trial, least, 1, 3);
+		sightings_spread(&trial, least, 2, 1);
+		trial_run(&trial);
+		assert_true(fabs(trial.result.rows[0].blocks - 1500) < 1);
+		assert_true(fabs(trial.result.rows[1].blocks - cases[i].total * 3 / 4) < 60);
+		assert_true(fabs(trial.result.rows[2].blocks - cases[i].total / 4) < 20);
+		assert_true(trial.result.unseen.new_blocks < 1);
+		assert_true(isfinite(error_of(&trial.result.rows[1])));
+		calibrate_free(&trial.result);
+	}
+}
+
+/* The error of a total that is estimated is part of the rows' errors. */
+static void test_least_error(void **state)
+{
+	static struct trial trial;
+	(void)state;
+
+	trial_begin(&trial);
+	stratum_add(&trial, 2, 0, 0, 0);
+	trial.strata[0].least = 1;
+	/* All of it is one row's: only the number is uncertain. */
+	for (uint32_t window = 0; window < WINDOWS; window += 2)
+		sightings_add(&trial, 0, window, 0, 1 + window % 5, 1, 0.04);
+	trial_run(&trial);
+	assert_true(trial.result.rows[0].blocks > 1000 && trial.result.rows[0].blocks < 3000);
+	assert_true(trial.result.progress == 1);
+	assert_true(error_of(&trial.result.rows[0]) > 0.05 * trial.result.rows[0].blocks);
+	assert_true(error_of(&trial.result.rows[0]) < 0.5 * trial.result.rows[0].blocks);
+	calibrate_free(&trial.result);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -418,6 +469,7 @@ int main(void)
 		cmocka_unit_test(test_progress),      cmocka_unit_test(test_older),
 		cmocka_unit_test(test_errors),        cmocka_unit_test(test_sums),
 		cmocka_unit_test(test_refused),       cmocka_unit_test(test_empty),
+		cmocka_unit_test(test_least),         cmocka_unit_test(test_least_error),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

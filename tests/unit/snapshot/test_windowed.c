@@ -380,7 +380,7 @@ static void test_select(void **state)
 	struct snapshot *snapshot = windowed_new(), *some;
 	(void)state;
 
-	assert_int_equal(snapshot_select(snapshot, NULL, NULL, 1, &some), 0);
+	assert_int_equal(snapshot_select(snapshot, NULL, NULL, NULL, 1, &some), 0);
 	windowed_equal(snapshot, some);
 	snapshot_free(some);
 	snapshot_free(snapshot);

@@ -7,9 +7,11 @@
 
 #include "snapshot/builder.h"
 
+#define FRAME_NATIVE (1u << 31)
+
 struct frame_text {
 	const char *filename, *function;
-	uint32_t line;
+	uint32_t line; /* | FRAME_NATIVE */
 };
 
 /*
@@ -28,7 +30,8 @@ static inline int snapshot_add(struct builder *builder, const struct frame_text 
 	for (; !err && frames[nframe].filename; nframe++) {
 		const struct frame_text *frame = &frames[nframe];
 
-		ids[nframe].line = frame->line;
+		ids[nframe] = (struct snapshot_frame){.line = frame->line & SNAPSHOT_LINE_MAX,
+						      .native = frame->line >> 31};
 		err = strings_intern(strings, frame->filename, strlen(frame->filename),
 				     &ids[nframe].filename);
 		if (!err)

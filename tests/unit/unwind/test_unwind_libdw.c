@@ -198,16 +198,20 @@ static uint64_t function_end(struct checked *checked, uint64_t start, uint64_t n
 static void gap_check(struct checked *checked, uint64_t start, uint64_t end)
 {
 	const struct unwind_code *part = part_of(checked, start);
+	int is_body = end - start >= UNWIND_BODY_MIN;
 
 	if (!part || part != part_of(checked, end - 1))
 		return;
 	/* Calls may have rules of their own (flow.h). */
 	if (unwind_calls_within(&checked->input.codes, part, start, end))
 		end = start + 1;
-	for (uint64_t vaddr = start; vaddr < end; vaddr++)
-		assert_ptr_equal(
-			unwind_table_find(checked->table, part->offset + (vaddr - part->vaddr)),
-			&checked->table->rules[0]);
+	for (uint64_t vaddr = start; vaddr < end; vaddr++) {
+		const struct abi_unwind_rule *rule =
+			unwind_table_find(checked->table, part->offset + (vaddr - part->vaddr));
+
+		assert_true(is_body ? rule->kind == ABI_UNWIND_FRAME
+				    : rule == &checked->table->rules[0]);
+	}
 	checked->gaps++;
 }
 

@@ -165,6 +165,22 @@ static void rows_of_all_pages(void **state)
 	built_close(&built);
 }
 
+/* The body begins within a page that has rows, and ends within one. */
+static void large_body_without_entries(void **state)
+{
+	struct built built;
+
+	(void)state;
+	built_assemble(&built, "unwind_body");
+	check(&built, "in_first", ABI_UNWIND_RSP, 8, 0);
+	check(&built, "in_large", ABI_UNWIND_FRAME, 0, 0);
+	check(&built, "second", ABI_UNWIND_FRAME, 0, 0);
+	check(&built, "in_second", ABI_UNWIND_RSP, 8, 0);
+	check(&built, "in_small", ABI_UNWIND_NONE, 0, 0);
+	check(&built, "in_third", ABI_UNWIND_RSP, 8, 0);
+	built_close(&built);
+}
+
 /* What the run-time unwinder needs is there without section headers, too. */
 static void without_section_headers(void **state)
 {
@@ -250,9 +266,13 @@ static void packed_tables(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(each_kind_has_its_rule),  cmocka_unit_test(compiled_functions),
-		cmocka_unit_test(rows_of_all_pages),       cmocka_unit_test(a_file_without_any),
-		cmocka_unit_test(without_section_headers), cmocka_unit_test(packed_tables),
+		cmocka_unit_test(each_kind_has_its_rule),
+		cmocka_unit_test(compiled_functions),
+		cmocka_unit_test(rows_of_all_pages),
+		cmocka_unit_test(a_file_without_any),
+		cmocka_unit_test(large_body_without_entries),
+		cmocka_unit_test(without_section_headers),
+		cmocka_unit_test(packed_tables),
 	};
 
 	return cmocka_run_group_tests(tests, folder_make, folder_remove);

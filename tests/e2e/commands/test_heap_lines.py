@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""tracer heap --by line: objects by the line that allocated them, from a session's blocks."""
+import pytest
+
+from ctl_client import ctl  # noqa: F401
+from harness import error_line, marked_line, program
+from test_heap_graph import ask
+
+NAME = "held_lines.py"
+BY_LINE = ("--by", "line", "--top", 0)
+
+
+def row_of(answer, mark):
+    line = "%s:%d" % (program(NAME), marked_line(NAME, mark))
+    return next(row for row in answer["statistics"] if row["line"] == line)
+
+
+def check(answer):
+    statistics = answer["statistics"]
+    assert answer["by"] == "line"
+    assert answer["total"]["count"] == sum(row["count"] for row in statistics)
+    assert answer["total"]["size"] == sum(row["size"] for row in statistics)
+    for mark, holder, count, least in (
+        ("ENTRY", "CACHE", 4000, 4000 * 32),
+        ("TEXT", "CACHE", 4000, 4000 * 48),
+        ("BIG", "KEPT", 1000, 4000 * 1000),
+    ):
+        row = row_of(answer, mark)
+        assert count <= row["count"] <= 3 * count and row["size"] >= least, (mark, row)
+        assert row["holder"] == "sys.modules['__main__'].%s" % holder
+        assert 0.9 * row["size"] <= row["holder_size"] <= row["size"], (mark, row)
+    older = [row for row in statistics if row["line"] is None]
+    (main,) = [row for row in older if row["module"] == "sys.modules['__main__']"]
+    assert main["count"] >= 3000 and main["holder"] == "sys.modules['__main__'].OLD"
+    # What came with the trace is not told as older.
+    assert main["size"] < 1000 * 4000
+
+
+@pytest.mark.versions("3.8", "3.12", "3.13")
+def test_by_line(start, trace, ctl, run_tracer, python, tmp_path):
+    target = start(python, NAME)
+    run = trace("-p", target.pid, "--mode", "exact" if python.version == "3.12" else "census")
+    target.step()
+    target.read_line()
+    target.wait_reading()
+    check(ask(run_tracer, *BY_LINE, "--session", run.pid, "-p", target.pid))
+    blocks, dump = str(tmp_path / "blocks"), str(tmp_path / "heap.dump")
+    assert ctl(target.pid, "blocks", blocks) == [{"snapshot": True}]
+    check(ask(run_tracer, *BY_LINE, "--trace", blocks, "-o", dump, "-p", target.pid))
+    check(ask(run_tracer, *BY_LINE, "--trace", blocks, dump))
+    text = run_tracer("heap", *BY_LINE, "--trace", blocks, dump).stdout
+    assert " of it through sys.modules['__main__'].CACHE\n" in text
+    run.finish()
+    assert target.finish() == 0
+
+
+def test_refused(start, trace, ctl, run_tracer, any_python, tmp_path):
+    target, wrong = start(any_python, NAME), tmp_path / "wrong"
+    line = error_line(run_tracer("heap", *BY_LINE, "-p", target.pid), 1)
+    assert "session" in line
+    run = trace("-p", target.pid, "--mode", "growth")
+    done = run_tracer("heap", *BY_LINE, "--session", run.pid, "-p", target.pid)
+    assert "growth mode" in error_line(done, 1)
+    for content in (
+        b"",
+        b"\x1f\x8b\x08" + bytes(100),
+        b"tracer blocks 2 1\n",
+        b"tracer blocks 1 %d\nl 1 1 a\n" % target.pid,
+        b"tracer blocks 1 %d\nb 1000 10 0\n" % target.pid,
+        b"tracer blocks 1 %d\nl 0 1 a\nb ffffffffffffffff 10 0\n" % target.pid,
+        b"tracer blocks 1 %d\nl 0 1 a\nb -1 10 0\n" % target.pid,
+        b"tracer blocks 1 %d\nl 0 1 %s\n" % (target.pid, b"a" * 10000),
+        b"tracer blocks 1 %d\nl 0 1 a\nb 1000 10 0" % target.pid,
+        b"tracer blocks 1 %d\n" % (target.pid + 1),
+    ):
+        wrong.write_bytes(content)
+        done = run_tracer("heap", *BY_LINE, "--trace", wrong, "-p", target.pid)
+        assert "tracer ctl PID blocks FILE" in error_line(done, 1)
+    for usage in (
+        ("--by", "line", str(wrong)),
+        ("--trace", str(wrong), "-p", target.pid),
+        ("--by", "line"),
+    ):
+        error_line(run_tracer("heap", *usage), 2)

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compares the stacks that two recorders saw of the same requests."""
+import collections
+
+Difference = collections.namedtuple("Difference", "kind ours theirs requests bytes")
+
+
+def add(pair, count, size):
+    return pair[0] + count, pair[1] + count * size
+
+
+class Comparison:
+    """Pairs (requests, bytes). ours: all of ours; whole: of these, with a whole stack; cut: of the
+    requests that both saw, those that perf could not unwind to the end: what it has is as ours;
+    both: the others; equal: of these, those with the same frames."""
+
+    def __init__(self):
+        self.ours = self.whole = self.cut = self.both = self.equal = (0, 0)
+        self.frames = 0
+        self.differences = []
+
+    def pair(self, ours, theirs, count, size):
+        """Requests that have these stacks."""
+        kind = kind_of(ours, theirs)
+        if kind == CUT:
+            self.cut = add(self.cut, count, size)
+            return
+        self.both = add(self.both, count, size)
+        if kind == EQUAL:
+            self.equal = add(self.equal, count, size)
+        else:
+            self.differences.append(Difference(kind, ours, theirs, count, count * size))
+
+
+EQUAL, CUT, DISAGREE = "equal", "perf's ends early", "they disagree"
+
+
+def is_same(one, other):
+    """Of a system call that a signal has interrupted perf has the instruction after it."""
+    return one[0] == other[0] and other[1] - one[1] in (0, 1)
+
+
+def kind_of(ours, theirs):
+    """How the stacks of one request differ."""
+    one, other = ours.frames, theirs.frames
+    differ = (i for i, pair in enumerate(zip(one, other)) if not is_same(*pair))
+    common = next(differ, min(len(one), len(other)))
+    if common == len(one) and (len(one) == len(other) or ours.more):
+        return EQUAL
+    if common == len(one):
+        return "ours ends where perf's goes on" if ours.whole else "ours ends early"
+    return CUT if common == len(other) else DISAGREE
+
+
+def compare(ours, theirs):
+    """ours, theirs: lists of records.Request. Requests of one thread and size are matched by their
+    stacks first; those left are paired in their order."""
+    result = Comparison()
+    groups = collections.defaultdict(lambda: ([], []))
+    for side, requests in enumerate((ours, theirs)):
+        for request in requests:
+            groups[request.tid, request.bytes][side].append(request.stack)
+    for (_, size), (left, right) in groups.items():
+        result.ours = add(result.ours, len(left), size)
+        result.whole = add(result.whole, sum(stack.whole for stack in left), size)
+        result.frames += sum(len(stack.frames) for stack in left)
+        same = {stack.frames: stack for stack in right}
+        counts = collections.Counter(stack.frames for stack in right)
+        unmatched = []
+        for stack in left:
+            if counts[stack.frames]:
+                counts[stack.frames] -= 1
+                result.pair(stack, same[stack.frames], 1, size)
+            else:
+                unmatched.append(stack)
+        rest = [same[frames] for frames in counts.elements()]
+        unmatched.sort(key=lambda stack: stack.frames)
+        rest.sort(key=lambda stack: stack.frames)
+        for (one, other), count in collections.Counter(zip(unmatched, rest)).items():
+            result.pair(one, other, count, size)
+    return result

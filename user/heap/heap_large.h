@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What is in blocks of malloc's, as records (abi/event_windows.h): by it the trace recognises
+ * blocks that it saw in a window of probes.
+ */
+#ifndef TRACER_HEAP_HEAP_LARGE_H
+#define TRACER_HEAP_HEAP_LARGE_H
+
+#include "heap/heap_kinds.h"
+
+struct reader;
+
+/*
+ * Reads the chunk's size in front of these addresses, and what the blocks begin with, and passes it
+ * on. states: as of glibc_states(), in the same order: a block that is known to be free counts as
+ * free whatever it holds; NULL: a freed block is recognised only by what has changed. A block that
+ * cannot be read is left out. 0, also if the time did not suffice: *done is the number of addresses
+ * that were read; -ESRCH; -errno as heap_kinds_new(); errors of record().
+ */
+int heap_large_read(const struct python_runtime *runtime, struct reader *reader,
+		    const uint64_t *addresses, const uint8_t *states, size_t count,
+		    const struct heap_kinds_opts *opts, size_t *done);
+
+#endif

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The rows of tracer heap's groups: what heap_view.c and heap_lines.c have in common. */
+#ifndef TRACER_HEAP_ANSWERS_HEAP_VIEW_H
+#define TRACER_HEAP_ANSWERS_HEAP_VIEW_H
+
+#include "heap_answers/heap_choice.h"
+
+struct row {
+	uint64_t key; /* a type's number; an object; a size; by line: heap_lines.c */
+	uint64_t bytes, count, retained_bytes, retained_count, exact;
+	/* by line: what most of its bytes are reached through, and how many; GRAPH_NONE: nothing */
+	uint32_t holder;
+	uint64_t held_bytes;
+};
+
+struct view {
+	const struct heap_choice *choice;
+	const struct heap_graph *heap;
+	struct row *rows;
+	size_t count, shown, capacity;
+	uint32_t *row_of; /* by line: the row's key of each object; NULL */
+};
+
+/* Zeroes count rows. 0, -ENOMEM. */
+int view_reserve(struct view *view, size_t count);
+void row_add(struct row *row, const struct graph *graph, uint32_t object);
+/*
+ * Where an object's path begins: its module, or its root without one. start: by object, GRAPH_NONE:
+ * not known yet.
+ */
+uint32_t path_start(const struct paths *paths, uint32_t *start, uint32_t object);
+/* The expression or the last name of the path to an object. */
+void path_name(const struct heap_graph *heap, uint32_t object, FILE *out, int json);
+
+/* Rows by the line that allocated the objects, and of older objects by module. 0, -ENOMEM. */
+int view_by_line(struct view *view);
+/* What the objects of the rows that are shown are reached through. 0, -ENOMEM. */
+int view_holders(struct view *view);
+void line_text(const struct view *view, const struct row *row);
+/* "line": …, "module": …, "holder": …, "holder_size": … */
+void line_json(const struct view *view, const struct row *row);
+
+#endif
