@@ -24,6 +24,7 @@ import bench_page  # noqa: E402
 import bench_sample  # noqa: E402
 import bench_stats  # noqa: E402
 import bench_system  # noqa: E402
+import bench_unwind  # noqa: E402
 import bench_windows  # noqa: E402
 import pythons  # noqa: E402
 from bench_speed import bench as bench_speed  # noqa: E402
@@ -315,7 +316,7 @@ def main():
         help="interpreter; repeatable (default: the newest with symbols, the distribution's, "
         "and in the root file systems those that have memray)",
     )
-    parser.add_argument("--only", default="speed,memory,attach,detach,replay,stats,sample,system,windows")
+    parser.add_argument("--only", default="speed,memory,attach,detach,replay,stats,sample,system,windows,unwind")
     parser.add_argument(
         "--docs", action="store_true", help="write the tables into docs/benchmarks.md"
     )
@@ -365,6 +366,8 @@ def main():
                 folder,
                 lambda python: bench_system.bench(TOOLS, python, options, folder)
             )
+        if "unwind" in only:
+            attempt("unwind", bench_unwind.bench, TOOLS, options)
         python = chosen[0][0]
         print("\nCPython %s" % pythons.version_of(python))
         if "replay" in only:

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/plan_print.h"
 
+#include <errno.h>
 #include <stdio.h>
 
+#include "base/error.h"
 #include "layouts/version.h"
 #include "process_plan/plan_process.h"
 #include "text/text.h"
+#include "unwind_load/survey.h"
 
 static void sites_print(const struct plan *plan)
 {
@@ -58,6 +61,43 @@ static void native_print(pid_t pid, const struct plan_file *list, size_t count)
 	}
 }
 
+struct tables {
+	size_t files, with, bytes;
+};
+
+static void table_print(void *context, const char *path, int err, size_t rows, size_t bytes)
+{
+	struct tables *tables = context;
+
+	tables->files++;
+	tables->with += !err;
+	tables->bytes += bytes;
+	fputs("  ", stdout);
+	text_print(stdout, path);
+	if (!err)
+		printf(": %zu rows\n", rows);
+	else if (err == -ENOENT)
+		puts(": none; frame pointers are followed");
+	else
+		printf(": none; %s\n",
+		       err == -EAGAIN ? "it takes too long to read" : error_reason(err));
+}
+
+/* In which files a native stack may end early. */
+static void tables_print(pid_t pid)
+{
+	struct tables tables = {0};
+	int err;
+
+	printf("PID %d: unwind tables\n", pid);
+	err = unwind_survey(pid, table_print, &tables);
+	if (err)
+		printf("  not known: %s\n", error_reason(err));
+	else
+		printf("  %zu of %zu files have one, %.1f KiB\n", tables.with, tables.files,
+		       (double)tables.bytes / 1024);
+}
+
 void plan_target_print(const struct plan_target *target)
 {
 	if (target->layers & (1u << EVENT_LAYER_PYTHON))
@@ -68,6 +108,8 @@ void plan_target_print(const struct plan_target *target)
 						   : "no Python runtime");
 	if (target->layers & (1u << EVENT_LAYER_NATIVE))
 		native_print(target->info.pid, target->native, target->native_count);
+	if (target->layers & (1u << EVENT_LAYER_NATIVE) && log_level > 1)
+		tables_print(target->info.pid);
 	if (target->native_why[0])
 		printf("the native layer is not traced: %s\n", target->native_why);
 	if (!(target->layers & (1u << EVENT_LAYER_PYTHON)))

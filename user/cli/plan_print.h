@@ -7,7 +7,8 @@
 
 /*
  * Prints to stdout every site of the target's plans with its file, symbol, offset, instruction and
- * reason, and the functions that are not probed.
+ * reason, and the functions that are not probed. With -v also the files that native stacks pass
+ * through, and whether they have unwind tables.
  */
 void plan_target_print(const struct plan_target *target);
 

@@ -40,13 +40,20 @@ static int text_build(struct buffer *out, uint64_t bytes)
 	return err;
 }
 
-/* The names that CPython gives perf: py::FUNCTION:FILE; py::FILE if the function is unknown. */
+/*
+ * The names that CPython gives perf: py::FUNCTION:FILE; py::FILE if the function is unknown. Native
+ * functions have their own.
+ */
 static int symbol_name_append(struct buffer *out, const struct perf_frames *frames,
 			      const struct snapshot_frame *frame)
 {
 	const char *function = strings_get(frames->strings, frame->function);
-	int err = buffer_append(out, "py::", 4);
+	int err = frame->native ? 0 : buffer_append(out, "py::", 4);
 
+	if (!err && frame->native && function[0]) {
+		err = perf_name_append(out, function, 0);
+		return err ? err : buffer_append(out, "", 1);
+	}
 	if (!err && function[0]) {
 		err = perf_name_append(out, function, 0);
 		if (!err)

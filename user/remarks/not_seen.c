@@ -104,12 +104,13 @@ static void mapped_print(FILE *out, const struct snapshot *snapshot)
 }
 
 /*
- * "  native stacks that are whole: 99.2 % of 1,204; 9 end early (8 no table, 1 not code), in
- * /opt/a.so (8)".
+ * "  native stacks that are whole: 99.2 % of 1,204, with 99.9 % of the bytes; 9 end early (8 no
+ * table, 1 not code), in /opt/a.so (8)".
  */
 static void stack_ends_print(FILE *out, const struct stack_ends *ends)
 {
 	uint64_t cut = stack_ends_cut_count(ends), all = ends->whole + cut;
+	uint64_t bytes = ends->whole_bytes + ends->cut_bytes;
 	unsigned int whole = not_seen_permille(ends->whole, all);
 	const char *separator = " (";
 	char text[32];
@@ -118,6 +119,10 @@ static void stack_ends_print(FILE *out, const struct stack_ends *ends)
 		return;
 	fprintf(out, "  native stacks that are whole: %u.%u %% of %s", whole / 10, whole % 10,
 		text_count(text, all));
+	if (bytes) {
+		whole = not_seen_permille(ends->whole_bytes, bytes);
+		fprintf(out, ", with %u.%u %% of the bytes", whole / 10, whole % 10);
+	}
 	if (cut)
 		fprintf(out, "; %s end early", text_count(text, cut));
 	for (uint32_t i = 0; i < STACK_ENDS_REASONS; i++) {

@@ -136,8 +136,10 @@ static void stack_ends_write(FILE *out, const struct stack_ends *ends)
 {
 	const char *separator = "";
 
-	fprintf(out, "\"stacks\": {\"whole\": %" PRIu64 ", \"cut\": %" PRIu64 ", \"reasons\": {",
-		ends->whole, stack_ends_cut_count(ends));
+	fprintf(out,
+		"\"stacks\": {\"whole\": %" PRIu64 ", \"cut\": %" PRIu64
+		", \"whole_bytes\": %" PRIu64 ", \"cut_bytes\": %" PRIu64 ", \"reasons\": {",
+		ends->whole, stack_ends_cut_count(ends), ends->whole_bytes, ends->cut_bytes);
 	for (uint32_t i = 0; i < STACK_ENDS_REASONS; i++) {
 		if (!ends->reasons[i])
 			continue;

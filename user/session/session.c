@@ -110,6 +110,26 @@ static void unwind_begin(struct session *session)
 		log_info("no unwind tables: %s", error_reason(err));
 }
 
+/* What the tables took: of all files that were met, less those that had to give way. */
+static void unwind_tell(const struct session *session)
+{
+	struct unwind_loader_use use;
+
+	if (!session->unwind)
+		return;
+	unwind_loader_use(session->unwind, &use);
+	log_debug("unwind tables: %u files in %.1f KiB (%u rows, %u rules), made in %.0f ms; "
+		  "files without one: %llu, unreadable: %llu, given way: %llu",
+		  use.store.tables,
+		  (use.store.rows * sizeof(struct abi_unwind_row) +
+		   use.store.pages * sizeof(uint32_t) +
+		   use.store.rules * sizeof(struct abi_unwind_rule)) /
+			  1024.0,
+		  use.store.rows, use.store.rules, (double)use.took_ns / 1e6,
+		  (unsigned long long)use.absent, (unsigned long long)use.failed,
+		  (unsigned long long)use.store.dropped);
+}
+
 static int programs_load(struct session *session, const struct attach_opts *opts,
 			 const char **remedy)
 {
@@ -373,6 +393,7 @@ int session_stop(struct session *session, int hurried)
 	began_ns = clock_ns(CLOCK_MONOTONIC);
 	session_name(session);
 	session->end.names_ns = clock_ns(CLOCK_MONOTONIC) - began_ns;
+	unwind_tell(session);
 	err = session_count_loss(session);
 	return lost ? lost : err;
 }

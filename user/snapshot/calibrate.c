@@ -264,6 +264,8 @@ static void progress_find(struct calibration *calibration)
 		}
 		if (blocks > 0 && weight > 0)
 			calibration->progress = fmin(1, weight / blocks);
+		else if (!round) /* as if windows slowed nothing */
+			asked = calibration->progress = 1;
 	}
 }
 

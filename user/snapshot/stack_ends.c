@@ -39,6 +39,8 @@ void stack_ends_cut(struct stack_ends *ends, uint32_t reason, const char *file)
 void stack_ends_add(struct stack_ends *sum, const struct stack_ends *one)
 {
 	sum->whole += one->whole;
+	sum->whole_bytes += one->whole_bytes;
+	sum->cut_bytes += one->cut_bytes;
 	for (size_t i = 0; i < STACK_ENDS_REASONS; i++)
 		sum->reasons[i] += one->reasons[i];
 	for (size_t i = 0; i < STACK_ENDS_FILES; i++)

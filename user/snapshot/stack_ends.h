@@ -13,6 +13,11 @@
 
 struct stack_ends {
 	uint64_t whole;
+	/*
+	 * of the live blocks that these stacks allocated: requested bytes, of the sample if there
+	 * is one
+	 */
+	uint64_t whole_bytes, cut_bytes;
 	uint64_t reasons[STACK_ENDS_REASONS]; /* by enum abi_unwind_end */
 	/* Files in whose code stacks are cut. With many files the counts are lower bounds. */
 	struct stack_ends_file {

@@ -76,6 +76,15 @@ static void stack_end_count(struct snapshot_job *job, uint32_t index)
 		job->ends.whole++;
 }
 
+/* Counts the bytes of a block or region whose stack begins with native frames. */
+static void stack_bytes_count(struct snapshot_job *job, uint32_t index, uint64_t bytes)
+{
+	if (job->process->stacks[index].cut)
+		job->ends.cut_bytes += bytes;
+	else if (state_native_file(job->process, index)[0])
+		job->ends.whole_bytes += bytes;
+}
+
 static int traceback_take(struct snapshot_job *job, uint32_t index)
 {
 	struct snapshot_frame frames[EVENT_MAX_FRAMES];
@@ -165,6 +174,8 @@ static int blocks_add(struct snapshot_job *job, enum event_layer layer)
 
 		trace.weight = layer == EVENT_LAYER_NATIVE ? state_weight(job->process, block) : 0;
 		err = trace_add(job, layer, &trace);
+		if (layer == EVENT_LAYER_NATIVE)
+			stack_bytes_count(job, block->stack, block->bytes);
 		if (err || layer != trace_first_layer(&job->process->info))
 			continue;
 		struct snapshot_unknowns *why = &job->unknowns[job->unknown[block->stack]];
@@ -186,8 +197,12 @@ static int regions_add(struct snapshot_job *job)
 					       .bytes = region->end - region->start,
 					       .count = 1};
 
-		if (region->accessible)
-			err = trace_add(job, EVENT_LAYER_MMAP, &trace);
+		if (!region->accessible)
+			continue;
+		err = trace_add(job, EVENT_LAYER_MMAP, &trace);
+		/* Otherwise the blocks in it are counted. */
+		if (!(job->process->info.layers & 1u << EVENT_LAYER_NATIVE))
+			stack_bytes_count(job, region->stack, trace.bytes);
 	}
 	return err;
 }

@@ -197,8 +197,7 @@ static int wanted_open(struct wanted *wanted)
 	return fd < 0 ? fd : 0;
 }
 
-/* Reads what the worker wrote. 0: the caller frees *out; -EPROTO, -errno. */
-static int table_read(int fd, struct unwind_table **out)
+int unwind_loader_read(int fd, struct unwind_table **out)
 {
 	struct stat st;
 	size_t size;
@@ -241,7 +240,7 @@ static int table_make(struct unwind_loader *loader, struct wanted *wanted, uint6
 		err = worker_unwind(loader->worker, wanted->fd, loader->table_fd, until_ns);
 	if (err)
 		return err;
-	err = table_read(loader->table_fd, &table);
+	err = unwind_loader_read(loader->table_fd, &table);
 	if (err)
 		return err;
 	err = unwind_store_put(loader->store, &wanted->key, table, number);

@@ -55,6 +55,8 @@ void unwind_loader_map(struct unwind_loader *loader, pid_t pid, const struct pro
 int unwind_loader_step(struct unwind_loader *loader, uint64_t until_ns);
 /* The process that compiles; 0: none. */
 pid_t unwind_loader_worker(const struct unwind_loader *loader);
+/* Reads the table that worker_unwind() wrote. 0: the caller frees *out; -EPROTO, -errno. */
+int unwind_loader_read(int fd, struct unwind_table **out);
 void unwind_loader_use(const struct unwind_loader *loader, struct unwind_loader_use *out);
 
 #endif

@@ -193,6 +193,9 @@ def test_python_with_all_layers(python, start, trace):
     assert not any(
         frame["filename"] == program("golden.py") for traceback in frames for frame in traceback[:1]
     )
+    for traceback in frames:
+        kinds = {frame["filename"].endswith(".py"): frame.get("kind") for frame in traceback}
+        assert kinds.get(True) is None and kinds.get(False, "native") == "native"
 
 
 def test_layer_that_is_not_there(start, trace, built, run_tracer):

@@ -44,6 +44,9 @@ def expect_whole(report, stacks_min):
     assert report.lost_events == 0
     assert sum(stacks["reasons"].values()) == stacks["cut"]
     assert stacks["whole"] >= stacks_min
+    assert stacks["whole_bytes"] + stacks["cut_bytes"] > 0
+    if not stacks["cut"]:
+        assert stacks["cut_bytes"] == 0
     # While another process changes the program's mappings (the tracer, when it places probes), the
     # kernel does not tell which file an address is in. On a busy machine that takes longer.
     locked = stacks["reasons"].get("mappings locked", 0)

@@ -3,6 +3,7 @@
 realigned stacks, frames of any size, libc's and libraries' frames between, signal handlers,
 contexts, threads, libraries that come and go, forks. No frame is wrong."""
 import collections
+import re
 import shutil
 import time
 
@@ -11,7 +12,14 @@ import pytest
 from harness import compiled
 
 PROGRAM = "stack_truth"
-FLAGS = ("-O2", "-g0", "-s", "-fomit-frame-pointer", "-Wno-infinite-recursion")
+FLAGS = (
+    "-O2",
+    "-g0",
+    "-s",
+    "-fomit-frame-pointer",
+    "-fno-stack-clash-protection",
+    "-Wno-infinite-recursion",
+)
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +97,7 @@ def innermost(stacks, limit=40):
 
 
 @pytest.mark.parametrize(
-    "scene", ("calls", "deep", "threads", "signals", "contexts", "jumps", "libraries")
+    "scene", ("calls", "deep", "threads", "signals", "contexts", "jumps", "libraries", "huge")
 )
 def test_every_frame_is_right(start, trace, files, scene):
     truth, seen, stacks = run_scenes(start, trace, files, scene)
@@ -98,6 +106,29 @@ def test_every_frame_is_right(start, trace, files, scene):
     # What the scenes request themselves they have not noted.
     assert sum(seen.values()) - sum(truth.values()) <= 2
     assert stacks["cut"] == 0, stacks
+
+
+def test_garbage(start, trace, files):
+    """Return addresses that are none: the frames up to them are right, and the stack is cut."""
+    truth, seen, stacks = run_scenes(start, trace, files, "garbage")
+    assert sum(truth.values()) >= 100
+    assert not innermost(truth) - innermost(seen)
+    assert stacks["cut"] and set(stacks["reasons"]) == {"not code"}, stacks
+
+
+def test_plan_names_tables(start, run_tracer, files):
+    """--dry-run -v: each mapped file, with the rows of its unwind table."""
+    target = start(files[0], None, files[1], "calls")
+    plan = run_tracer("--dry-run", "-v", "--layer", "native", "-p", target.pid).stdout
+    _, _, tables = plan.partition(": unwind tables\n")
+    rows = dict(re.findall(r"^  (/.*): (\d+) rows$", tables, re.M))
+    assert int(rows[files[0]]) > 20 and int(rows[files[1]]) > 1
+    mapped = {line.split(maxsplit=5)[5].strip() for line in open("/proc/%d/maps" % target.pid)
+              if " r-xp " in line and "/" in line}
+    assert set(rows) == mapped
+    assert re.search(r"^  %d of %d files have one, " % (len(rows), len(rows)), tables, re.M)
+    plan = run_tracer("--dry-run", "--layer", "native", "-p", target.pid).stdout
+    assert "unwind tables" not in plan
 
 
 def test_forked_child(start, trace, files):

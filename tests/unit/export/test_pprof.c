@@ -314,6 +314,8 @@ static void test_layers(void **state)
 		snapshot->meta.native = (struct snapshot_table){7, 8, 9};
 		snapshot->meta.frames_unnamed = 10;
 		snapshot->meta.stack_ends.reasons[ABI_UNWIND_CUT_FRAME] = 11;
+		snapshot->meta.stack_ends.whole_bytes = 13;
+		snapshot->meta.stack_ends.cut_bytes = 14;
 		snapshot->meta.frames_slow = 12;
 		snapshot_write(snapshot, place->path);
 		assert_int_equal(snapshot_load(place->path, &back), 0);
@@ -321,6 +323,8 @@ static void test_layers(void **state)
 		assert_int_equal(back->meta.layers, snapshot->meta.layers);
 		assert_memory_equal(&back->meta.native, &snapshot->meta.native,
 				    sizeof(back->meta.native));
+		assert_memory_equal(&back->meta.stack_ends, &snapshot->meta.stack_ends,
+				    sizeof(back->meta.stack_ends));
 		for (int layer = 0; layer < EVENT_LAYERS; layer++) {
 			assert_int_equal(back->layers[layer].trace_count, layer != (int)firsts[i]);
 			if (layer != (int)firsts[i])

@@ -207,6 +207,8 @@ static void test_names(void **state)
 	assert_int_equal(snapshot->meta.layer, EVENT_LAYER_NATIVE);
 	assert_int_equal(snapshot->meta.frames_unnamed, 1);
 	assert_int_equal(stack_ends_cut_count(&snapshot->meta.stack_ends), 1);
+	assert_int_equal(snapshot->meta.stack_ends.cut_bytes, snapshot->traces[0].bytes);
+	assert_int_equal(snapshot->meta.stack_ends.whole_bytes, 0);
 	snapshot_free(snapshot);
 	/* A name that only states the place in the file counts as unnamed. */
 	assert_int_equal(

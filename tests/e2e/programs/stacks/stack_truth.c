@@ -19,6 +19,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <ucontext.h>
@@ -343,6 +344,77 @@ NOINLINE static void scene_contexts(void)
 	LEAVE();
 }
 
+#define HUGE_BYTES (2ul << 30) /* of one frame */
+
+NOINLINE static void huge(unsigned long bytes)
+{
+	volatile char *frame = __builtin_alloca(bytes);
+
+	ENTER();
+	frame[0] = 1;
+	for (int i = 0; i < 60; i++)
+		any(i % 9);
+	frame[0] = 2;
+	LEAVE();
+}
+
+static void huge_begin(void)
+{
+	struct list mine = current;
+
+	current.depth = 0;
+	ENTER();
+	huge(HUGE_BYTES);
+	LEAVE();
+	current = mine;
+}
+
+/* A frame of 2 GB, on a stack that is larger. */
+NOINLINE static void scene_huge(void)
+{
+	size_t bytes = HUGE_BYTES + (64 << 20);
+	void *stack = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+			   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	ENTER();
+	if (stack != MAP_FAILED) {
+		getcontext(&inside);
+		inside.uc_stack.ss_sp = stack;
+		inside.uc_stack.ss_size = bytes;
+		inside.uc_link = &outside;
+		makecontext(&inside, huge_begin, 0);
+		swapcontext(&outside, &inside);
+		munmap(stack, bytes);
+	}
+	LEAVE();
+}
+
+/* Its return address is none: the stack that can be known ends here. */
+NOINLINE static void garbage(void *address)
+{
+	void *volatile *place_of = (void *volatile *)__builtin_frame_address(0) + 1;
+	void *real = *place_of;
+	struct list mine = current;
+
+	*place_of = address;
+	current.depth = 0;
+	for (int i = 0; i < 20; i++)
+		any(i % 9);
+	current = mine;
+	*place_of = real;
+}
+
+NOINLINE static void scene_garbage(void)
+{
+	void *addresses[] = {(void *)0x10, (void *)0xdeadbeefdeadbeef, (void *)0xffffffff81000000,
+			     (void *)~0ul, addresses};
+
+	ENTER();
+	for (size_t i = 0; i < sizeof(addresses) / sizeof(addresses[0]); i++)
+		garbage(addresses[i]);
+	LEAVE();
+}
+
 static jmp_buf place;
 
 NOINLINE static int jumps(int depth)
@@ -414,6 +486,10 @@ NOINLINE static void scene(const char *name, const char *path)
 		scene_interrupts();
 	else if (!strcmp(name, "contexts"))
 		scene_contexts();
+	else if (!strcmp(name, "huge"))
+		scene_huge();
+	else if (!strcmp(name, "garbage"))
+		scene_garbage();
 	else if (!strcmp(name, "jumps"))
 		scene_jumps();
 	else if (!strcmp(name, "libraries"))

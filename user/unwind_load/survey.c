@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "unwind_load/survey.h"
+
+#include <errno.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "process/process.h"
+#include "symbols/worker.h"
+#include "unwind/table.h"
+#include "unwind_load/loader.h"
+
+#define FILE_NS 5000000000ull /* the largest files take a tenth of a second */
+
+/* Has an earlier mapping of the process the same file? */
+static int is_known(const struct process_maps *maps, size_t at)
+{
+	const struct process_map *map = &maps->entries[at];
+
+	for (size_t i = 0; i < at; i++) {
+		const struct process_map *other = &maps->entries[i];
+
+		if (other->executable && other->inode == map->inode &&
+		    other->device_major == map->device_major &&
+		    other->device_minor == map->device_minor)
+			return 1;
+	}
+	return 0;
+}
+
+/* 0: the caller frees *out; else as unwind_survey_fn's err. */
+static int table_make(struct worker *worker, pid_t pid, const struct process_map *map,
+		      struct unwind_table **out)
+{
+	int file = process_map_open(pid, map), fd = memfd_create("unwind-table", MFD_CLOEXEC);
+	int err = file < 0 ? file : fd < 0 ? -errno : 0;
+
+	if (!err)
+		err = worker_unwind(worker, file, fd, clock_ns(CLOCK_MONOTONIC) + FILE_NS);
+	if (!err)
+		err = unwind_loader_read(fd, out);
+	if (file >= 0)
+		close(file);
+	if (fd >= 0)
+		close(fd);
+	return err;
+}
+
+static size_t table_bytes(const struct unwind_table *table)
+{
+	return table->row_count * sizeof(struct abi_unwind_row) +
+	       (table->page_count + 1ul) * sizeof(uint32_t) +
+	       table->rule_count * sizeof(struct abi_unwind_rule);
+}
+
+int unwind_survey(pid_t pid, unwind_survey_fn each, void *context)
+{
+	struct worker *worker = NULL;
+	struct process_maps maps;
+	size_t files = 0;
+	int err = process_maps_read(pid, &maps);
+
+	if (err)
+		return err;
+	err = worker_new(&worker);
+	for (size_t i = 0; i < maps.count && files < UNWIND_SURVEY_FILES && !err; i++) {
+		const struct process_map *map = &maps.entries[i];
+		struct unwind_table *table = NULL;
+		int made;
+
+		if (!map->executable || !map->inode || is_known(&maps, i))
+			continue;
+		files++;
+		made = table_make(worker, pid, map, &table);
+		each(context, map->path, made, table ? table->row_count : 0,
+		     table ? table_bytes(table) : 0);
+		unwind_table_free(table);
+		if (made == -EAGAIN) {
+			/* It is still at work: the next file needs another one. */
+			worker_free(worker);
+			worker = NULL;
+			err = worker_new(&worker);
+		}
+	}
+	worker_free(worker);
+	process_maps_free(&maps);
+	return err;
+}
