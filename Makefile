@@ -23,7 +23,7 @@ OUT      := build$(if $(VARIANT),/$(VARIANT:%-=%))
 Q        := $(if $(V),,@)
 say       = $(if $(V),,@printf '  %-7s %s\n' $(1) $(2);)
 
-PACKAGES := libbpf libelf libdw capstone libprotobuf-c zlib liblzma jansson libcap
+PACKAGES := libbpf libelf libdw capstone libprotobuf-c zlib liblzma jansson libcap ncursesw
 SANITIZE := -fsanitize=address,undefined
 CFLAGS   ?= $(O) -g
 # The packages that are missing. The build reports them; a target that installs them does not.
@@ -45,7 +45,7 @@ ALLOCATOR := $(if $(SAN),,-l:libjemalloc_pic.a)
 ROOMS    := text base tables elf process core container select x86 pymalloc layouts malloc python heap \
 	graph holders dump memory plan native process_plan perfmap unwind symbols unwind_load events \
 	snapshot view blocks process_tables trace kernel links attach trial overhead stats remarks report \
-	export pprof pickle control member session perfmap_session options heap_answers cli
+	export pprof pickle control watch member session perfmap_session options heap_answers cli
 SOURCES  := $(foreach room,$(ROOMS),$(wildcard user/$(room)/*.c))
 GENERATED := $(OUT)/gen/pprof/profile.pb-c.c
 OBJECTS  := $(SOURCES:%.c=$(OUT)/obj/%.o) $(GENERATED:$(OUT)/gen/%.c=$(OUT)/obj/gen/%.o)

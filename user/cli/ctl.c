@@ -14,9 +14,12 @@
 #include "cli/cli.h"
 #include "control/ask.h"
 #include "control/session_socket.h"
+#include "kernel/calls.h"
+#include "kernel/privileges.h"
 #include "options/options.h"
 #include "text/size.h"
 #include "text/text.h"
+#include "watch/watch.h"
 
 #define END_TIMEOUT_MS 120000 /* older kernels remove probes one by one */
 
@@ -24,8 +27,9 @@ struct ctl {
 	struct report_choice choice; /* only its format is used */
 	struct cli_arguments arguments;
 	uint64_t pid, session;
-	int all; /* snapshot: all processes of the session */
-	int fd;  /* connection to the session */
+	int watch; /* the request is for the live view, not one of the session's */
+	int all;   /* snapshot: all processes of the session */
+	int fd;    /* connection to the session */
 	struct buffer answer;
 };
 
@@ -321,6 +325,22 @@ static int plain_run(struct ctl *ctl, enum request_kind kind)
 	return EXIT_FAILED;
 }
 
+static int watch_ask(struct ctl *ctl)
+{
+	const struct watch_opts opts = {.session = ctl->fd, .end = -1, .messages = -1};
+	int end = privileges_drop(1, 0) ?: calls_limit(0);
+
+	if (!end)
+		end = watch_run(&opts);
+
+	if (end == WATCH_END_SESSION)
+		log_info("the session has ended");
+	if (end >= 0)
+		return EXIT_DONE;
+	error_print(end, end == -ENOTTY ? "tracer ctl PID status works anywhere" : NULL, "watch");
+	return EXIT_FAILED;
+}
+
 /* 0, or -EINVAL (error_set) */
 static int arguments_check(struct ctl *ctl, enum request_kind *kind)
 {
@@ -332,7 +352,10 @@ static int arguments_check(struct ctl *ctl, enum request_kind *kind)
 		return error_set(-EINVAL, "a process and a request are needed");
 	if (cli_parse_number(arguments->items[0], 1, 1 << 22, &ctl->pid))
 		return error_set(-EINVAL, "\"%s\" is not a process id", arguments->items[0]);
-	if (request_kind_of(arguments->items[1], kind))
+	ctl->watch = !strcmp(arguments->items[1], "watch");
+	if (ctl->watch)
+		*kind = REQUEST_SUMS;
+	else if (request_kind_of(arguments->items[1], kind) || *kind > REQUEST_BLOCKS)
 		return error_set(-EINVAL, "\"%s\" is not a request", arguments->items[1]);
 	most = *kind == REQUEST_LOOKUP ? SIZE_MAX : writes_file(*kind) ? 3 : 2;
 	if (arguments->count > most)
@@ -374,7 +397,9 @@ static int ctl_run(struct ctl *ctl, enum request_kind kind)
 		error_print(ctl->fd, find_remedy(ctl->fd), "PID %" PRIu64, ctl->pid);
 		return EXIT_FAILED;
 	}
-	if (kind == REQUEST_LOOKUP)
+	if (ctl->watch)
+		status = watch_ask(ctl);
+	else if (kind == REQUEST_LOOKUP)
 		status = lookup_run(ctl);
 	else
 		status = writes_file(kind) ? file_run(ctl, kind) : plain_run(ctl, kind);
@@ -393,14 +418,15 @@ int cli_ctl(int argc, char **argv)
 		.options = options,
 		.parser = parse,
 		.args_doc = "PID status\nPID snapshot [--all] FILE\nPID blocks FILE\nPID clear\n"
-			    "PID reset-peak\nPID lookup ADDR...\nPID stop",
+			    "PID reset-peak\nPID lookup ADDR...\nPID watch\nPID stop",
 		.doc = "Talks to the session that traces a process.\v"
 		       "status: what is traced, and how much. snapshot: writes the present state "
 		       "to FILE (pprof; - is stdout). blocks: writes which line allocated each "
 		       "live block, for tracer heap --by line. clear: forgets every block, as "
 		       "tracemalloc.clear_traces(). reset-peak: sets the peak to the present size. "
 		       "lookup: the traceback of the block that contains ADDR, for example an "
-		       "id(). stop: ends the session, as Ctrl-C does, and waits until it has "
+		       "id(). watch: a live view of all processes of the session. "
+		       "stop: ends the session, as Ctrl-C does, and waits until it has "
 		       "ended.",
 	};
 	struct ctl ctl = {0};

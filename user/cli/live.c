@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "control/session_socket.h"
+#include "control/sums.h"
 
 static int session_up_to_date(void *context, size_t process, int reconcile)
 {
@@ -23,6 +24,12 @@ static int session_runs(void *context, size_t process)
 	return session_process_running(context, process);
 }
 
+static void session_facts(void *context, struct sums_facts *out)
+{
+	out->cost = session_cost(context);
+	out->records = session_records(context);
+}
+
 void live_begin(struct live *live, struct session *session, const struct live_opts *opts)
 {
 	const struct control_opts control = {
@@ -30,6 +37,7 @@ void live_begin(struct live *live, struct session *session, const struct live_op
 		.refresh = session_up_to_date,
 		.mark = session_set_mark,
 		.running = session_runs,
+		.facts = session_facts,
 		.context = session,
 	};
 	char socket[SOCKET_PATH_MAX];

@@ -90,7 +90,8 @@ static int reports_print(struct run *run, int at_end)
 static int stop_wanted(struct run *run, int *interrupts)
 {
 	run->hurried = signals_end(run->signals, run->launch, interrupts);
-	return run->hurried || live_stop_wanted(&run->live) || !session_left_ns(run->session);
+	return run->hurried || view_step(&run->view) || live_stop_wanted(&run->live) ||
+	       !session_left_ns(run->session);
 }
 
 /* The time of -d starts with the first traced process; waiting for one does not count. */
@@ -156,12 +157,14 @@ static int session_follow(struct run *run)
 	int interrupts = 0;
 
 	run->next_print_ns = run->start_ns + run->options.interval_ns;
+	if (run->live.control)
+		view_go(&run->view);
 	while (run_goes_on(run) && !stop_wanted(run, &interrupts)) {
 		int count = session_drain(run->session);
 
 		duration_begin(run);
 		/* The terminal belongs to the command. */
-		if (!run->launch)
+		if (!run->launch && !run->view.pid)
 			progress_step(&run->progress, run->session, run->options.duration_ns);
 		if (count >= 0 && targets_waiting(&run->targets)) {
 			if (targets_look(&run->targets, run->session))
@@ -277,6 +280,7 @@ static int run_finish(struct run *run)
 	size_t traced = trace_process_count(session_trace(run->session));
 	int status, err;
 
+	view_end(&run->view);
 	status_line_clear();
 	targets_give_up(&run->targets, traced);
 	if (!run->options.command.count && !run->targets.attached && !traced)
@@ -384,10 +388,14 @@ int cli_trace(int argc, char **argv)
 	}
 	run.targets.set = &run.options.targets;
 	run.targets.follows = run.options.session.watch == ABI_WATCH_ALL;
-	if (run.options.dry_run)
+	if (run.options.dry_run) {
 		status = dry_run(&run);
-	else
+	} else {
+		if (run.options.live)
+			view_start(&run.view);
 		status = files_open(&run) ? EXIT_FAILED : run_session(&run);
+		view_end(&run.view);
+	}
 	outfile_discard(run.output);
 	outfile_discard(run.capture);
 	session_free(run.session);

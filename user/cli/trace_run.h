@@ -4,6 +4,7 @@
 #define TRACER_CLI_TRACE_RUN_H
 
 #include "cli/live.h"
+#include "cli/trace_view.h"
 #include "options/progress.h"
 #include "options/signals.h"
 #include "options/targets.h"
@@ -25,6 +26,7 @@ struct run {
 	int command_refused; /* what it loaded cannot be traced; this has been reported */
 	uint64_t start_ns, next_print_ns;
 	struct progress progress;
+	struct trace_view view;
 	int limited; /* the time of -d has started */
 };
 

@@ -93,6 +93,30 @@ int ask(int fd, const struct request *request, int passed, int timeout_ms, struc
 	return err ? err : answer_wait(fd, end_of(timeout_ms), answer);
 }
 
+int ask_begin(int fd, const struct request *request, int passed, struct buffer *answer)
+{
+	answer->size = 0;
+	return request_send(fd, request, passed);
+}
+
+int ask_step(int fd, struct buffer *answer)
+{
+	unsigned char *end;
+	int err;
+
+	do
+		err = bytes_wait(fd, 1, answer); /* the time is over: what is there is read */
+	while (!err && !memchr(answer->data, '\n', answer->size));
+	if (err == -ETIMEDOUT)
+		return 0;
+	if (err)
+		return err > 0 ? error_set(-EPIPE, "the session has ended") : err;
+	end = memchr(answer->data, '\n', answer->size);
+	*end = '\0';
+	answer->size = (size_t)(end - answer->data);
+	return 1;
+}
+
 int ask_end(int fd, int timeout_ms)
 {
 	uint64_t end_ns = end_of(timeout_ms);

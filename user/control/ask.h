@@ -27,6 +27,12 @@ int ask_find(const char *directory, uint32_t pid, pid_t session);
  */
 int ask(int fd, const struct request *request, int passed, int timeout_ms, struct buffer *answer);
 /*
+ * The same without waiting: sends the request; then ask_step() when fd is readable returns 1 once
+ * the answer is complete, and 0 until then. Errors as above.
+ */
+int ask_begin(int fd, const struct request *request, int passed, struct buffer *answer);
+int ask_step(int fd, struct buffer *answer);
+/*
  * Waits until the session closes the connection, which means that it has ended. 0, -ETIMEDOUT,
  * -errno.
  */

@@ -278,16 +278,23 @@ int client_next(struct client *client, uint64_t now_ns, struct request *request)
 	return got ? got : time_check(client, now_ns);
 }
 
+int client_take_passed(struct client *client)
+{
+	int fd = client->passed;
+
+	client->passed = -1;
+	return fd >= 0 ? fd : error_set(-EINVAL, "no descriptor was passed with the request");
+}
+
 int client_save(struct client *client, struct trace *trace, enum saver_what what, size_t process,
 		size_t of)
 {
-	int err;
+	int fd = client_take_passed(client), err;
 
-	if (client->passed < 0)
-		return error_set(-EINVAL, "no descriptor was passed with the request");
-	err = saver_start(&client->saver, trace, what, process, client->passed);
-	close(client->passed);
-	client->passed = -1;
+	if (fd < 0)
+		return fd;
+	err = saver_start(&client->saver, trace, what, process, fd);
+	close(fd);
 	client->saved = process == SAVER_ALL ? of : 1;
 	client->of = of;
 	return err;

@@ -46,6 +46,8 @@ void client_refuse(struct client *client, const char *reason);
 int client_save(struct client *client, struct trace *trace, enum saver_what what, size_t process,
 		size_t of);
 int client_saves(const struct client *client);
+/* The descriptor that came with the request, which the caller closes; -EINVAL: none (error_set). */
+int client_take_passed(struct client *client);
 
 /* No request begun and no output pending. client_since_ns() is the time since when. */
 int client_idle(const struct client *client);

@@ -14,6 +14,7 @@
 #include "control/client.h"
 #include "control/saver.h"
 #include "control/session_socket.h"
+#include "control/sums.h"
 #include "text/json.h"
 #include "trace/trace.h"
 
@@ -26,6 +27,7 @@ struct control {
 	/* start of the current request, not including the drain that precedes it */
 	uint64_t began_ns;
 	uint64_t longest_ns; /* longest delay of event handling by a request */
+	size_t turn;         /* the process that REQUEST_SUMS brings up to date next */
 	struct client *clients[CONTROL_CLIENTS];
 };
 
@@ -180,6 +182,17 @@ static int refresh(struct control *control, const struct request *request, size_
 	const struct control_opts *opts = &control->opts;
 	int err = 0;
 
+	if (request->kind == REQUEST_STACKS)
+		return 0;
+	if (request->kind == REQUEST_SUMS) {
+		/*
+		 * One drain for all processes. The session reads RSS and walks heaps by itself; the
+		 * native names of one process are brought up to date here.
+		 */
+		size_t count = trace_process_count(opts->trace);
+
+		return count ? opts->refresh(opts->context, control->turn++ % count, 0) : 0;
+	}
 	if (!request->all)
 		return opts->refresh(opts->context, *process, reconcile);
 	for (size_t i = 0; !err && i < trace_process_count(opts->trace); i++)
@@ -206,13 +219,32 @@ static int mark_put(struct control *control, size_t process, uint32_t type)
 	return control->opts.mark(control->opts.context, process, type);
 }
 
+/* Writes to the descriptor that came with the request of a live view. */
+static int view_answer(struct control *control, struct client *client,
+		       const struct request *request, size_t process)
+{
+	const struct control_opts *opts = &control->opts;
+	struct sums_facts facts = {.cost = -1};
+	int fd = client_take_passed(client), err;
+
+	if (fd < 0)
+		return fd;
+	if (opts->facts)
+		opts->facts(opts->context, &facts);
+	err = request->kind == REQUEST_SUMS
+		      ? sums_write(fd, opts->trace, request->layer, &facts)
+		      : stacks_write(fd, opts->trace, process, request->first, request->strings);
+	close(fd);
+	return err;
+}
+
 /* 0: the answer is in out, or is sent when the saver is done; -errno. */
 static int request_do(struct control *control, struct client *client, const struct request *request,
 		      FILE *out)
 {
 	const struct control_opts *opts = &control->opts;
 	size_t process = 0;
-	int err = process_of(control, request, &process);
+	int err = request->kind == REQUEST_SUMS ? 0 : process_of(control, request, &process);
 
 	if (!err)
 		err = refresh(control, request, &process);
@@ -239,6 +271,10 @@ static int request_do(struct control *control, struct client *client, const stru
 		break;
 	case REQUEST_STOP:
 		control->stop = 1;
+		break;
+	case REQUEST_SUMS:
+	case REQUEST_STACKS:
+		err = view_answer(control, client, request, process);
 		break;
 	}
 	if (!err)

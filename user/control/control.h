@@ -2,9 +2,10 @@
 /*
  * The server side of a session (control/request.h). Nothing here blocks. A request costs at most
  * one drain of the ring buffer, one pass over the tables and, in census mode, one heap walk; with
- * "all", one heap walk for each process (during which the ring buffer is drained). Longer work is
- * left to a saver process. A client has one request at a time; its next one is read when its answer
- * has been sent.
+ * "all", one heap walk for each process (during which the ring buffer is drained). A request of a
+ * live view ("sums", "stacks") walks no heap: the session itself does so often enough. Longer work
+ * is left to a saver process. A client has one request at a time; its next one is read when its
+ * answer has been sent.
  */
 #ifndef TRACER_CONTROL_CONTROL_H
 #define TRACER_CONTROL_CONTROL_H
@@ -19,6 +20,7 @@
 #define CONTROL_TIMEOUT_NS 5000000000ull /* to complete a line, and to read an answer */
 
 struct control;
+struct sums_facts;
 struct trace;
 
 /* Callbacks into the session. A process is named by its index in the trace. */
@@ -33,6 +35,8 @@ struct control_opts {
 	 */
 	int (*mark)(void *context, size_t process, uint32_t type);
 	int (*running)(void *context, size_t process);
+	/* What a live view shows of the session. NULL: nothing is known. */
+	void (*facts)(void *context, struct sums_facts *out);
 	void *context;
 };
 

@@ -8,12 +8,14 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "snapshot/snapshot.h"
 
 static const char *const names[] = {
 	[REQUEST_STATUS] = "status", [REQUEST_SNAPSHOT] = "snapshot",
 	[REQUEST_CLEAR] = "clear",   [REQUEST_RESET_PEAK] = "reset-peak",
 	[REQUEST_LOOKUP] = "lookup", [REQUEST_STOP] = "stop",
-	[REQUEST_BLOCKS] = "blocks",
+	[REQUEST_BLOCKS] = "blocks", [REQUEST_SUMS] = "sums",
+	[REQUEST_STACKS] = "stacks",
 };
 
 int request_kind_of(const char *name, enum request_kind *kind)
@@ -38,6 +40,26 @@ static int number_take(const json_t *object, const char *key, uint64_t high, uin
 	return 0;
 }
 
+/* The members of REQUEST_SUMS and REQUEST_STACKS, all optional. */
+static int sums_take(const json_t *object, struct request *out)
+{
+	const char *name = json_string_value(json_object_get(object, "layer"));
+	int layer = name ? event_layer_find(name) : -1;
+	uint64_t first = 1, strings = 1;
+	int err = 0;
+
+	if (name && layer < 0)
+		return error_set(-EINVAL, "\"layer\" is none of python, native and mmap");
+	if (json_object_get(object, "first"))
+		err = number_take(object, "first", UINT32_MAX, &first);
+	if (!err && json_object_get(object, "strings"))
+		err = number_take(object, "strings", UINT32_MAX, &strings);
+	out->layer = (uint32_t)(layer + 1);
+	out->first = json_object_get(object, "first") ? (uint32_t)first : 0;
+	out->strings = json_object_get(object, "strings") ? (uint32_t)strings : 0;
+	return err;
+}
+
 static int object_take(const json_t *object, struct request *out)
 {
 	const char *name = json_string_value(json_object_get(object, "request"));
@@ -46,7 +68,7 @@ static int object_take(const json_t *object, struct request *out)
 
 	if (!name || request_kind_of(name, &out->kind))
 		return error_set(-EINVAL, "\"request\" is none of status, snapshot, blocks, clear, "
-					  "reset-peak, lookup and stop");
+					  "reset-peak, lookup, stop, sums and stacks");
 	if (json_object_get(object, "pid")) {
 		err = number_take(object, "pid", INT32_MAX, &pid);
 		if (err)
@@ -54,6 +76,8 @@ static int object_take(const json_t *object, struct request *out)
 		out->pid = (uint32_t)pid;
 	}
 	out->all = out->kind == REQUEST_SNAPSHOT && json_is_true(json_object_get(object, "all"));
+	if (out->kind == REQUEST_SUMS || out->kind == REQUEST_STACKS)
+		return sums_take(object, out);
 	return out->kind == REQUEST_LOOKUP
 		       ? number_take(object, "address", INT64_MAX, &out->address)
 		       : 0;
@@ -89,6 +113,15 @@ size_t request_print(char *text, const struct request *request)
 	if (request->kind == REQUEST_LOOKUP)
 		size += snprintf(text + size, REQUEST_BYTES - size, ", \"address\": %" PRIu64,
 				 request->address);
+	if (request->layer)
+		size += snprintf(text + size, REQUEST_BYTES - size, ", \"layer\": \"%s\"",
+				 event_layer_name(request->layer - 1));
+	if (request->first)
+		size += snprintf(text + size, REQUEST_BYTES - size, ", \"first\": %" PRIu32,
+				 request->first);
+	if (request->strings)
+		size += snprintf(text + size, REQUEST_BYTES - size, ", \"strings\": %" PRIu32,
+				 request->strings);
 	if (request->all)
 		size += snprintf(text + size, REQUEST_BYTES - size, ", \"all\": true");
 	return (size_t)(size + snprintf(text + size, REQUEST_BYTES - size, "}\n"));

@@ -7,8 +7,13 @@
  *
  * pid is the traced process; it may be omitted if the session has only one. "snapshot" and "blocks"
  * (which line allocated each live block, blocks/block_lines.h) are sent with the descriptor to
- * write to (SCM_RIGHTS); with "all": true the snapshot covers all processes of
- * the session. If the session has several processes, the answer gives the counts: {"snapshot":
+ * write to (SCM_RIGHTS); with "all": true the snapshot covers all processes of the session. "sums"
+ * and "stacks" are sent with a memfd, which gets what control/sums.h describes:
+ *
+ *   {"request": "sums", "layer": "native"}     of all running processes; layer may be omitted
+ *   {"request": "stacks", "pid": 123, "first": 4096, "strings": 500}     from these on
+ *
+ * If the session has several processes, the answer gives the counts: {"snapshot":
  * true, "processes": 1, "of": 3}. Unknown members are ignored. The answer is also one object on one
  * line; {"error": "..."} if the request failed.
  */
@@ -28,6 +33,8 @@ enum request_kind {
 	REQUEST_LOOKUP,
 	REQUEST_STOP,
 	REQUEST_BLOCKS,
+	REQUEST_SUMS,
+	REQUEST_STACKS,
 };
 
 struct request {
@@ -35,6 +42,9 @@ struct request {
 	uint32_t pid;     /* 0: not given */
 	uint64_t address; /* REQUEST_LOOKUP */
 	int all;          /* REQUEST_SNAPSHOT */
+	/* REQUEST_SUMS: 1 + enum event_layer; 0: the first layer of each process */
+	uint32_t layer;
+	uint32_t first, strings; /* REQUEST_STACKS: what the client has already */
 };
 
 /*

@@ -18,6 +18,7 @@
 #include "report/report.h"
 #include "report/source.h"
 #include "stats/group.h"
+#include "tables/id_map.h"
 #include "text/json.h"
 
 #include "page/page.h"
@@ -118,26 +119,39 @@ static char *title_make(const struct snapshot *snapshot)
 	return title;
 }
 
-static int snapshot_write(FILE *out, const struct snapshot *snapshot, const char *name)
+static int snapshot_write(FILE *out, const struct snapshot *snapshot,
+			  const struct frame_table *table, const char *name)
+{
+	char *title = title_make(snapshot);
+	int err;
+
+	if (!title)
+		return -ENOMEM;
+	title[strcspn(title, "\n")] = '\0';
+	putc('{', out);
+	json_member(out, "name", name ? name : "");
+	fputs(", ", out);
+	json_member(out, "title", title);
+	fputs(",\n", out);
+	strings_write(out, snapshot->strings);
+	stacks_write(out, snapshot, table);
+	err = processes_write(out, snapshot);
+	putc('}', out);
+	free(title);
+	return err;
+}
+
+/* "old": the snapshot that the first is compared with */
+static int old_write(FILE *out, const struct export_opts *opts)
 {
 	struct frame_table table;
-	char *title = title_make(snapshot);
-	int err = title ? frame_table_make(snapshot, &table) : -ENOMEM;
+	int err = frame_table_make(opts->old, &table);
 
-	if (!err) {
-		title[strcspn(title, "\n")] = '\0';
-		putc('{', out);
-		json_member(out, "name", name);
-		fputs(", ", out);
-		json_member(out, "title", title);
-		fputs(",\n", out);
-		strings_write(out, snapshot->strings);
-		stacks_write(out, snapshot, &table);
-		err = processes_write(out, snapshot);
-		putc('}', out);
-		frame_table_free(&table);
-	}
-	free(title);
+	if (err)
+		return err;
+	fputs(",\n\"old\": ", out);
+	err = snapshot_write(out, opts->old, &table, opts->old_name);
+	frame_table_free(&table);
 	return err;
 }
 
@@ -193,54 +207,67 @@ static int around_write(FILE *out, const char *filename, uint32_t line, struct s
 	return err < 0 ? err : 0;
 }
 
-/* "source": {"FILE:LINE": lines around it, …} */
-static int source_write(FILE *out, const struct snapshot *snapshot, struct source *source)
+/* The member of a line, unless there is no such line. */
+static int line_write(FILE *out, const char *file, uint32_t line, struct source *source,
+		      struct buffer *text, int *any)
 {
-	struct frame_table table;
-	struct buffer text = {0}, key = {0};
-	int err = frame_table_make(snapshot, &table), any = 0;
+	int err = source_read(source, file, line, text);
+	char *key;
 
-	if (err)
+	if (err <= 0)
 		return err;
-	fputs(",\n\"source\": {", out);
-	for (size_t i = 0; !err && i < table.count; i++) {
-		const struct snapshot_frame *frame = &table.frames[i];
-		const char *file = strings_get(snapshot->strings, frame->filename);
+	if (asprintf(&key, "%s:%u", file, line) < 0)
+		return -ENOMEM;
+	fputs((*any)++ ? ",\n" : "", out);
+	json_string(out, key);
+	fputs(": ", out);
+	free(key);
+	return around_write(out, file, line, source, text);
+}
 
-		if (!frame->line || source_read(source, file, frame->line, &text) <= 0)
+/* "source": {"FILE:LINE": lines around it, …}, each line once, whatever functions it is in */
+static int source_write(FILE *out, const struct snapshot *snapshot, const struct frame_table *table,
+			struct source *source)
+{
+	struct buffer text = {0};
+	struct id_map seen = {0};
+	int err = 0, any = 0;
+
+	fputs(",\n\"source\": {", out);
+	for (size_t i = 0; !err && i < table->count; i++) {
+		const struct snapshot_frame *frame = &table->frames[i];
+		uint64_t key = (uint64_t)frame->filename << 32 | frame->line;
+
+		if (!frame->line || id_map_find(&seen, key) != ID_MAP_NONE)
 			continue;
-		key.size = 0;
-		err = buffer_printf(&key, "%s:%u", file, frame->line);
-		if (err)
-			break;
-		fputs(any++ ? ",\n" : "", out);
-		json_string(out, (const char *)key.data);
-		fputs(": ", out);
-		err = around_write(out, file, frame->line, source, &text);
+		err = id_map_put(&seen, key, 0)
+			      ?: line_write(out, strings_get(snapshot->strings, frame->filename),
+					    frame->line, source, &text, &any);
 	}
 	putc('}', out);
+	id_map_free(&seen);
 	buffer_free(&text);
-	buffer_free(&key);
-	frame_table_free(&table);
 	return err;
 }
 
 static int data_write(FILE *out, const struct snapshot *snapshot, const struct export_opts *opts)
 {
-	int err;
+	struct frame_table table;
+	int err = frame_table_make(snapshot, &table);
 
+	if (err)
+		return err;
 	fputs("{\"snapshot\": ", out);
-	err = snapshot_write(out, snapshot, opts->name ? opts->name : "");
-	if (!err && opts->old) {
-		fputs(",\n\"old\": ", out);
-		err = snapshot_write(out, opts->old, opts->old_name ? opts->old_name : "");
-	}
+	err = snapshot_write(out, snapshot, &table, opts->name);
+	if (!err && opts->old)
+		err = old_write(out, opts);
 	fputs(",\n", out);
 	if (!err)
 		err = notes_write(out, snapshot, opts);
 	if (!err && opts->source)
-		err = source_write(out, snapshot, opts->source);
+		err = source_write(out, snapshot, &table, opts->source);
 	putc('}', out);
+	frame_table_free(&table);
 	return err;
 }
 

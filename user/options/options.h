@@ -40,8 +40,9 @@ struct report_choice {
 	int live;
 	FILE *out; /* borrowed: stdout, unless the snapshot is written there */
 	enum { FORMAT_TEXT, FORMAT_JSON, FORMAT_CSV, FORMAT_HEAPSNAPSHOT, FORMAT_PPROF } format;
-	int graphs; /* set by the caller: the last two are among its formats */
-	int layer;  /* enum event_layer: the only layer to report; -1: all layers */
+	int format_asked; /* --format was given */
+	int graphs;       /* set by the caller: the last two are among its formats */
+	int layer;        /* enum event_layer: the only layer to report; -1: all layers */
 };
 /* --layer, for commands that read snapshots; the input is an int, see struct report_choice. */
 extern const struct argp cli_layer_argp;
@@ -49,12 +50,13 @@ extern const struct argp cli_report_argp, cli_output_argp, cli_filter_argp, cli_
 /* --alloc-wrapper, --no-skip, --full-names; the input is a zeroed struct view_choice. */
 extern const struct argp cli_view_argp;
 /*
- * --pid, for commands that read snapshots of several processes; the input is a zeroed struct
- * pid_choice.
+ * --pid and --no-inline, for commands that read snapshots: what of them is read. The input is a
+ * zeroed struct pid_choice.
  */
 struct pid_choice {
 	uint32_t *pids;
 	size_t count, capacity;
+	int no_inline; /* without inlined frames */
 };
 extern const struct argp cli_pid_argp;
 void pid_choice_free(struct pid_choice *choice);
@@ -80,7 +82,7 @@ int cli_snapshot_load(const char *path, struct snapshot **out);
  * the layer (error_set).
  */
 int cli_layer_choose(const struct snapshot *snapshot, int layer, struct snapshot *out);
-/* cli_snapshot_load(), reduced to the chosen processes if there are any. */
+/* cli_snapshot_load(), reduced to the chosen processes, if there are any, and frames. */
 int cli_snapshot_pick(const char *path, const struct pid_choice *choice, struct snapshot **out);
 /* Writes a snapshot's file and commits it. 0, -errno. */
 int cli_snapshot_save(const struct snapshot *snapshot, struct outfile *file);

@@ -11,6 +11,7 @@
 #include "options/options.h"
 #include "options/source_roots.h"
 #include "pickle/snapshot_file.h"
+#include "snapshot/inlined.h"
 #include "snapshot/merge.h"
 #include "text/size.h"
 #include "trace/trace.h"
@@ -32,6 +33,7 @@ enum {
 	KEY_APP,
 	KEY_MINE,
 	KEY_NO_INHERITED,
+	KEY_NO_INLINE,
 };
 
 static const struct argp_option filter_options[] = {
@@ -130,6 +132,7 @@ static error_t output_option(int key, char *arg, struct argp_state *state)
 		choice->opts.top = number;
 		return 0;
 	case KEY_FORMAT:
+		choice->format_asked = 1;
 		if (!strcmp(arg, "text"))
 			choice->format = FORMAT_TEXT;
 		else if (!strcmp(arg, "json"))
@@ -245,6 +248,8 @@ const struct argp cli_report_argp = {
 
 static const struct argp_option pid_options[] = {
 	{"pid", KEY_PID, "PID", 0, "only this one of several processes (repeatable)", 11},
+	{"no-inline", KEY_NO_INLINE, NULL, 0,
+	 "native frames without the functions that are inlined into others", 11},
 	{0},
 };
 
@@ -253,6 +258,10 @@ static error_t pid_option(int key, char *arg, struct argp_state *state)
 	struct pid_choice *choice = state->input;
 	uint64_t pid;
 
+	if (key == KEY_NO_INLINE) {
+		choice->no_inline = 1;
+		return 0;
+	}
 	if (key != KEY_PID)
 		return ARGP_ERR_UNKNOWN;
 	if (cli_parse_number(arg, 1, UINT32_MAX, &pid))
@@ -401,6 +410,8 @@ int cli_snapshot_pick(const char *path, const struct pid_choice *choice, struct 
 	struct snapshot *whole;
 	int err = cli_snapshot_load(path, &whole);
 
+	if (!err && choice->no_inline)
+		snapshot_inlined_drop(whole);
 	if (err || !choice->count) {
 		if (!err)
 			*out = whole;

@@ -28,7 +28,8 @@ enum {
 	KEY_LAYER,
 	KEY_COMM,
 	KEY_CGROUP,
-	KEY_ALLOC
+	KEY_ALLOC,
+	KEY_NO_LIVE
 };
 
 #define KEEP_DEFAULT   3
@@ -122,7 +123,9 @@ static const struct argp_option options[] = {
 	 "for how long); threads that sleep in a call that an interruption would make fail "
 	 "(epoll_wait) sleep on",
 	 4},
-	{"quiet", 'q', NULL, 0, "print no remarks on stderr", 5},
+	{"no-live", KEY_NO_LIVE, NULL, 0,
+	 "on a terminal: no live view, but a line of progress, and the report at the end", 5},
+	{"quiet", 'q', NULL, 0, "print no remarks on stderr; no live view", 5},
 	{"verbose", 'v', NULL, 0, "print more remarks", 5},
 	{0},
 };
@@ -244,6 +247,9 @@ static int parse_flag(struct trace_options *out, int key)
 	case KEY_NO_REUSE:
 		out->session.plan.python.no_reuse = 1;
 		return 1;
+	case KEY_NO_LIVE:
+		out->live = 0;
+		return 1;
 	case 'q':
 		log_level = 0;
 		return 1;
@@ -348,11 +354,16 @@ int trace_options_parse(int argc, char **argv, struct trace_options *out)
 	memset(out, 0, sizeof(*out));
 	out->session.watch = ABI_WATCH_CHILDREN;
 	out->session.budget = BUDGET_DEFAULT;
+	out->live = 1;
 	out->session.plan.python.mode = EVENT_MODE_CENSUS;
 	report_choice_default(&out->choice);
 	status = cli_parse(&argp, argc, argv, ARGP_IN_ORDER, out);
 	if (status)
 		return status;
+	/* The terminal belongs to the command, or to reports. */
+	if (out->command.count || out->interval_ns || !log_level || out->choice.format_asked ||
+	    (out->output && !strcmp(out->output, "-")))
+		out->live = 0;
 	report_choice_beside(&out->choice, out->output);
 	out->choice.live = 1;
 	out->session.plan.native.allocs = out->allocs;

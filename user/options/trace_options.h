@@ -15,6 +15,8 @@ struct trace_options {
 	unsigned int keep;                 /* number of snapshots kept, in FILE, FILE.1, ... */
 	const char *output, *capture;      /* borrowed */
 	int dry_run;
+	/* a live view, on a terminal; 0: --no-live, or the output forbids it */
+	int live;
 	struct plan_alloc *allocs; /* owned; session.plan.native's */
 	size_t alloc_count, alloc_capacity;
 	struct session_opts session;

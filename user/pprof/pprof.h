@@ -16,7 +16,8 @@
  * several processes, pid is that of the sample's process, and there are three more labels: process
  * (num, from 1), comm and container (strings). There is one Location per distinct {file name,
  * function, line, mapping}, where the mapping says whether the frame is native (pprof_format.h),
- * and one Function per distinct {file name, function}. All of snapshot_meta is in
+ * with the functions inlined there as its first lines, and one Function per distinct {file name,
+ * function}. All of snapshot_meta is in
  * lines "tracer:KEY=VALUE" (pprof_format.h); the first, "tracer:snapshot=1", identifies the file as
  * ours. The comments are a report's title and its losses, for users of pprof.
  */

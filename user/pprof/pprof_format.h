@@ -20,6 +20,7 @@
  */
 #define PPROF_DEVIATIONS      "deviations"
 #define PPROF_DEVIATION_STEPS 8
+#define PPROF_LINES_MAX       64  /* frames of one location: inlined ones and what they are in */
 #define PPROF_LINE_MAX        256 /* bytes of an unescaped line, including its NUL */
 /*
  * Ids of mappings: the program, with Python's code, is the first. Frames of native code have one of

@@ -178,27 +178,48 @@ static int function_take(struct pprof_reader *reader, const struct span *span)
 	return err;
 }
 
-static int location_add(struct pprof_reader *reader, const Perftools__Profiles__Location *message)
+/* Line `at` of a location: all but the last are inlined into the next. */
+static int line_add(struct pprof_reader *reader, const Perftools__Profiles__Location *message,
+		    size_t at)
 {
-	if (message->n_line != 1 || message->line[0]->line < 0 ||
-	    message->line[0]->line > SNAPSHOT_LINE_MAX)
+	const Perftools__Profiles__Line *line = message->line[at];
+	uint32_t function = id_map_find(&reader->function_ids, line->function_id);
+	int err;
+
+	if (line->line < 0 || line->line > SNAPSHOT_LINE_MAX)
 		return pprof_corrupt("location");
-	uint32_t function = id_map_find(&reader->function_ids, message->line[0]->function_id);
 	if (function == ID_MAP_NONE)
 		return pprof_corrupt("location's function");
+	err = items_reserve(reader, &reader->location_frames, &reader->location_frame_capacity,
+			    reader->location_frame_count, sizeof(*reader->location_frames));
+	if (!err)
+		reader->location_frames[reader->location_frame_count++] = (struct snapshot_frame){
+			.filename = reader->functions[function].filename,
+			.function = reader->functions[function].name,
+			.line = line->line & SNAPSHOT_LINE_MAX,
+			.native = message->mapping_id &&
+				  message->mapping_id == reader->native_mapping,
+			.inlined = at + 1 < message->n_line,
+		};
+	return err;
+}
+
+static int location_add(struct pprof_reader *reader, const Perftools__Profiles__Location *message)
+{
+	const struct location location = {.first = (uint32_t)reader->location_frame_count,
+					  .count = (uint32_t)message->n_line};
 	int err = items_reserve(reader, &reader->locations, &reader->location_capacity,
 				reader->location_count, sizeof(*reader->locations));
+
+	if (!err && (!message->n_line || message->n_line > PPROF_LINES_MAX))
+		return pprof_corrupt("location");
+	for (size_t i = 0; !err && i < message->n_line; i++)
+		err = line_add(reader, message, i);
 	if (!err)
 		err = id_map_put(&reader->location_ids, message->id,
 				 (uint32_t)reader->location_count);
 	if (!err)
-		reader->locations[reader->location_count++] = (struct snapshot_frame){
-			.filename = reader->functions[function].filename,
-			.function = reader->functions[function].name,
-			.line = message->line[0]->line & SNAPSHOT_LINE_MAX,
-			.native = message->mapping_id &&
-				  message->mapping_id == reader->native_mapping,
-		};
+		reader->locations[reader->location_count++] = location;
 	return err;
 }
 
@@ -286,6 +307,8 @@ static void reader_free(struct pprof_reader *reader)
 		      sizeof(*reader->functions));
 	array_release(account, &reader->locations, &reader->location_capacity,
 		      sizeof(*reader->locations));
+	array_release(account, &reader->location_frames, &reader->location_frame_capacity,
+		      sizeof(*reader->location_frames));
 	id_map_free(&reader->function_ids);
 	id_map_free(&reader->location_ids);
 	id_map_free(&reader->estimates);

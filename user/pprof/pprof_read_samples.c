@@ -12,13 +12,17 @@
 
 static int sample_location(struct pprof_reader *reader, uint64_t id)
 {
-	uint32_t location = id_map_find(&reader->location_ids, id);
+	uint32_t index = id_map_find(&reader->location_ids, id);
+	const struct location *location;
 
-	if (location == ID_MAP_NONE)
+	if (index == ID_MAP_NONE)
 		return pprof_corrupt("sample's location");
-	if (reader->sample.nframe == FRAMES_MAX)
+	location = &reader->locations[index];
+	if (FRAMES_MAX - reader->sample.nframe < location->count)
 		return pprof_corrupt("sample");
-	reader->frames[reader->sample.nframe++] = reader->locations[location];
+	memcpy(&reader->frames[reader->sample.nframe], &reader->location_frames[location->first],
+	       location->count * sizeof(*reader->frames));
+	reader->sample.nframe += location->count;
 	return 0;
 }
 

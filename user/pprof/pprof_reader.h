@@ -47,6 +47,12 @@ struct sample {
 		[LABELS];
 };
 
+/* Frames of one location. */
+struct location {
+	uint32_t first; /* in location_frames */
+	uint32_t count;
+};
+
 struct messages {
 	struct span *items;
 	size_t count, capacity;
@@ -64,8 +70,10 @@ struct pprof_reader {
 	size_t comment_count, comment_capacity;
 	struct function *functions;
 	size_t function_count, function_capacity;
-	struct snapshot_frame *locations;
+	struct location *locations;
 	size_t location_count, location_capacity;
+	struct snapshot_frame *location_frames;
+	size_t location_frame_count, location_frame_capacity;
 	struct id_map function_ids, location_ids;
 	struct id_map estimates; /* index of a string with deviations -> snapshot_trace.estimate */
 	struct sample sample;    /* the sample being read */

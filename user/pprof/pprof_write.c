@@ -293,6 +293,7 @@ out:
 	deflateEnd(&writer.zlib);
 	buffer_free(&writer.packed);
 	id_map_free(&writer.functions);
+	id_map_free(&writer.places);
 	id_map_free(&writer.locations);
 	free(writer.ids);
 	return err;

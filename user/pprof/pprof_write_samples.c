@@ -37,34 +37,73 @@ static int function_write(struct pprof_writer *writer, const struct snapshot_fra
 	return pprof_piece_write(writer, &piece);
 }
 
-static int location_write(struct pprof_writer *writer, const struct snapshot_frame *frame,
-			  uint64_t *id)
+/* The number of a key, which is added if it is new: then *is_new is 1. 0, -ENOMEM. */
+static int number_find(struct id_map *map, uint64_t key, uint32_t *number, int *is_new)
 {
-	Line line = PERFTOOLS__PROFILES__LINE__INIT, *lines[] = {&line};
-	Location location = PERFTOOLS__PROFILES__LOCATION__INIT, *locations[] = {&location};
-	Profile piece = PERFTOOLS__PROFILES__PROFILE__INIT;
+	*number = id_map_find(map, key);
+	*is_new = *number == ID_MAP_NONE;
+	if (!*is_new)
+		return 0;
+	*number = (uint32_t)map->count;
+	return id_map_put(map, key, *number);
+}
+
+static int line_set(struct pprof_writer *writer, const struct snapshot_frame *frame, Line *line,
+		    uint32_t *place)
+{
 	uint32_t function;
-	int err = function_write(writer, frame, &function);
+	int is_new, err = function_write(writer, frame, &function);
 
 	if (err)
 		return err;
-	uint64_t key = (uint64_t)function << 32 | (uint32_t)frame->native << 31 | frame->line;
-	uint32_t index = id_map_find(&writer->locations, key);
-	if (index != ID_MAP_NONE) {
-		*id = (uint64_t)index + 1;
-		return 0;
+	perftools__profiles__line__init(line);
+	line->function_id = (uint64_t)function + 1;
+	line->line = frame->line;
+	return number_find(&writer->places,
+			   (uint64_t)function << 32 | (uint32_t)frame->native << 31 | frame->line,
+			   place, &is_new);
+}
+
+/* How many of the frames are one location: those inlined into the last of them, and that one. */
+static uint32_t location_frames(const struct snapshot_frame *frames, uint32_t nframe)
+{
+	uint32_t count = 1;
+
+	while (count < nframe && count < PPROF_LINES_MAX && frames[count - 1].inlined)
+		count++;
+	return count;
+}
+
+/* Writes the location of `count` frames, if it is new. */
+static int location_write(struct pprof_writer *writer, const struct snapshot_frame *frames,
+			  uint32_t count, uint64_t *id)
+{
+	Line lines[PPROF_LINES_MAX], *pointers[PPROF_LINES_MAX];
+	Location location = PERFTOOLS__PROFILES__LOCATION__INIT, *locations[] = {&location};
+	Profile piece = PERFTOOLS__PROFILES__PROFILE__INIT;
+	uint64_t before = 0;
+	int is_new = 0, err = 0;
+
+	for (uint32_t i = 0; !err && i < count; i++) {
+		uint32_t place, number;
+
+		pointers[i] = &lines[i];
+		err = line_set(writer, &frames[i], &lines[i], &place);
+		if (!err)
+			err = number_find(&writer->locations,
+					  before << 32 | place |
+						  (i + 1 < count ? LOCATION_MORE : 0),
+					  &number, &is_new);
+		if (!err)
+			before = (uint64_t)number + 1;
 	}
-	index = (uint32_t)writer->locations.count;
-	err = id_map_put(&writer->locations, key, index);
-	if (err)
+	*id = before;
+	if (err || !is_new)
 		return err;
-	*id = (uint64_t)index + 1;
-	line.function_id = (uint64_t)function + 1;
-	line.line = frame->line;
 	location.id = *id;
-	location.mapping_id = frame->native ? PPROF_MAPPING_NATIVE : PPROF_MAPPING;
-	location.n_line = 1;
-	location.line = lines;
+	location.mapping_id = frames[0].native ? PPROF_MAPPING_NATIVE : PPROF_MAPPING;
+	location.n_line = count;
+	location.line = pointers;
 	piece.n_location = 1;
 	piece.location = locations;
 	return pprof_piece_write(writer, &piece);
@@ -149,15 +188,18 @@ static int sample_write(struct pprof_writer *writer, const struct snapshot_trace
 	double chance = layer == EVENT_LAYER_MMAP ? 1 : estimate_chance_of(writer->snapshot, trace);
 	int err = estimate_trace_figures(chance, trace, &size, &count);
 
-	for (uint32_t i = 0; !err && i < traceback->nframe; i++)
-		err = location_write(writer, &writer->snapshot->frames[traceback->first + i],
-				     &writer->ids[i]);
+	for (uint32_t i = 0, count; !err && i < traceback->nframe; i += count) {
+		const struct snapshot_frame *frames =
+			&writer->snapshot->frames[traceback->first + i];
+
+		count = location_frames(frames, traceback->nframe - i);
+		err = location_write(writer, frames, count, &writer->ids[sample.n_location_id++]);
+	}
 	if (err)
 		return err;
 	values[position * PPROF_VALUES] = (int64_t)count;
 	values[position * PPROF_VALUES + 1] = (int64_t)size;
 	labels_set(writer, trace, &labels);
-	sample.n_location_id = traceback->nframe;
 	sample.location_id = writer->ids;
 	sample.n_value = value_count(writer->snapshot);
 	sample.value = values;

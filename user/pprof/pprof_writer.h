@@ -65,10 +65,17 @@ struct pprof_writer {
 	/* the next free index; once the samples are written, that of MORE_PROCESS */
 	int64_t more_base;
 	struct id_map functions; /* file name << 32 | function -> id - 1 */
-	/* function id - 1 << 32 | native << 31 | line -> id - 1 */
+	/* function id - 1 << 32 | native << 31 | line -> number of a frame */
+	struct id_map places;
+	/*
+	 * The frames of a location, one by one: number of the previous one's entry + 1 << 32 |
+	 * number of the frame, and LOCATION_MORE if more follow -> id - 1
+	 */
 	struct id_map locations;
 	uint64_t *ids; /* location ids of one sample */
 };
+
+#define LOCATION_MORE (1ull << 63)
 
 static inline int64_t text_index(const struct pprof_writer *writer, int text)
 {

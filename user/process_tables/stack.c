@@ -161,7 +161,8 @@ static const struct frame_entry *frame_resolve(struct process_state *process, ui
 	if (frame->version == code->version)
 		return frame;
 	frame->version = code->version;
-	frame->frame = (struct trace_frame){process->unknown, process->unknown, 0, 0};
+	frame->frame =
+		(struct trace_frame){.filename = process->unknown, .function = process->unknown};
 	frame->unread = 1;
 	if (!code->known)
 		return frame;
@@ -171,7 +172,7 @@ static const struct frame_entry *frame_resolve(struct process_state *process, ui
 			  !lines_table(process, code, &table);
 	if (lines_whole) {
 		int line = lines_find(&table, frame->lasti);
-		frame->frame.line = line > 0 ? (uint32_t)line : 0;
+		frame->frame.line = line > 0 && line <= SNAPSHOT_LINE_MAX ? (uint32_t)line : 0;
 	}
 	frame->unread = !code->filename_known || !lines_whole;
 	return frame;
@@ -205,7 +206,8 @@ void state_traceback(struct process_state *process, uint32_t traceback,
 					    process->info.nframe - out->count, out);
 	if (out->count)
 		return;
-	out->frames[out->count++] = (struct trace_frame){process->unknown, process->unknown, 0, 0};
+	out->frames[out->count++] =
+		(struct trace_frame){.filename = process->unknown, .function = process->unknown};
 	out->total = stack->total;
 }
 

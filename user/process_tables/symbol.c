@@ -80,9 +80,13 @@ int state_symbol(struct process_state *process, const struct event_symbol *event
 		err = array_reserve_in(process->account, &process->symbol_frames,
 				       &process->symbol_frame_capacity, process->symbol_frame_count,
 				       event->count, sizeof(*process->symbol_frames));
-	for (uint32_t i = 0; i < event->count && !err; i++)
-		err = frame_take(process->strings, event, &at,
-				 &process->symbol_frames[process->symbol_frame_count + i]);
+	for (uint32_t i = 0; i < event->count && !err; i++) {
+		struct trace_frame *frame =
+			&process->symbol_frames[process->symbol_frame_count + i];
+
+		frame->inlined = i + 1 < event->count;
+		err = frame_take(process->strings, event, &at, frame);
+	}
 	if (err)
 		return err;
 	symbol = &process->symbols[index];

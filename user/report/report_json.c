@@ -22,6 +22,8 @@ static void frame_write(FILE *out, const struct snapshot *snapshot,
 		fputs(", \"function\": ", out);
 		json_string(out, function);
 	}
+	if (frame->inlined)
+		fputs(", \"inlined\": true", out);
 	fputs(frame->native ? ", \"kind\": \"native\"}" : "}", out);
 }
 

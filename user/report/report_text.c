@@ -120,7 +120,7 @@ static void traceback_print(const struct page *page, const struct statistic *ent
 		fputs("    ", page->out);
 		frame_print(page->out, snapshot, frame);
 		function_print(page->out, strings_get(snapshot->strings, frame->function));
-		putc('\n', page->out);
+		fputs(frame->inlined ? " (inlined)\n" : "\n", page->out);
 		source_line_print(page, snapshot, frame, "        ");
 	}
 	if (traceback->total != SNAPSHOT_TOTAL_UNKNOWN && traceback->total > traceback->nframe)

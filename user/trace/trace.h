@@ -104,6 +104,21 @@ size_t trace_memory(const struct trace *trace); /* bytes held */
  * table: only live_blocks and live_bytes are set.
  */
 struct trace_table trace_live(const struct trace *trace, size_t process, enum event_layer layer);
+/*
+ * The number of stacks of a running process, which only grows; 0: it has ended. Indices are those
+ * of trace_traceback_at().
+ */
+size_t trace_stack_count(const struct trace *trace, size_t process);
+/* With sampling, estimates; in a trace with windows, what the windows have shown. */
+struct trace_sum {
+	double size, count;
+};
+/*
+ * Adds what is live at each stack of a running process to sums, of trace_stack_count() elements.
+ * One pass over the layer's table.
+ */
+void trace_sums(const struct trace *trace, size_t process, enum event_layer layer,
+		struct trace_sum *sums);
 /* The table of live blocks of a layer; NULL: it has none. Borrowed. */
 const struct blocks *trace_blocks(const struct trace *trace, size_t process,
 				  enum event_layer layer);

@@ -61,6 +61,7 @@ static int frame_map(struct snapshot_job *job, const struct trace_frame *frame,
 	if (!err)
 		err = string_map(job, frame->function, &out->function);
 	out->line = frame->line;
+	out->inlined = frame->inlined;
 	out->native = frame->native;
 	return err;
 }

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""On a terminal, one line shows the progress of a trace. It is erased at the end."""
+"""On a terminal, without the live view, one line shows the progress of a trace. It is erased at the
+end."""
 import fcntl
 import os
 import pty
@@ -75,7 +76,7 @@ class Terminal:
 def test_line(tracer, start, any_python):
     """The line is redrawn every second, moves below messages, and is erased before the report."""
     target = start(any_python, "busy.py")
-    terminal = Terminal(80, tracer, "-v", "--overhead", "90", "-p", target.pid)
+    terminal = Terminal(80, tracer, "--no-live", "-v", "--overhead", "90", "-p", target.pid)
 
     def seen():
         assert terminal.process.poll() is None, terminal.said
@@ -110,7 +111,7 @@ def test_room(tracer, start, any_python):
     """The line fits into the terminal's width. On a terminal that cannot erase it, it is not
     printed."""
     target = start(any_python, "golden.py")
-    terminal = Terminal(40, tracer, "-d", "1.2", "-p", target.pid)
+    terminal = Terminal(40, tracer, "--no-live", "-d", "1.2", "-p", target.pid)
     dumb = Terminal(80, "env", "TERM=dumb", tracer, "-d", "1.2", "-p", target.pid)
     assert terminal.wait() == dumb.wait() == 0
     assert terminal.drawn() and all(

@@ -1,0 +1,256 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The live view in a real terminal (tmux): keys are sent, and the screen is read."""
+import os
+import re
+import shlex
+import shutil
+import subprocess
+
+import pytest
+
+from harness import TIMEOUT, environment, marked_line, program, wait_until
+
+pytestmark = pytest.mark.skipif(not shutil.which("tmux"), reason="no tmux")
+
+
+class Screen:
+    """A terminal of that size with a shell in it."""
+
+    def __init__(self, columns=80, lines=24, **env):
+        self.name = "tracer-test-%d-%d" % (os.getpid(), id(self))
+        self.env = environment(**env)
+        self.tmux("-f", "/dev/null", "new-session", "-d", "-x", columns, "-y", lines, "sh")
+
+    def tmux(self, *words):
+        done = subprocess.run(
+            ["tmux", "-L", self.name, *map(str, words)],
+            env=self.env,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=TIMEOUT,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def run(self, *command):
+        self.tmux("send-keys", "-l", shlex.join(map(str, command)))
+        self.press("Enter")
+
+    def press(self, *keys):
+        self.tmux("send-keys", *keys)
+
+    def text(self):
+        return self.tmux("capture-pane", "-p")
+
+    def wait(self, pattern):
+        """The screen once it has the pattern."""
+
+        def found():
+            text = self.text()
+            return text if re.search(pattern, text, re.M) else None
+
+        try:
+            return wait_until(found, "the screen shows " + pattern)
+        except AssertionError:
+            raise AssertionError("%s is not on the screen:\n%s" % (pattern, self.text())) from None
+
+    def close(self):
+        subprocess.run(["tmux", "-L", self.name, "kill-server"], stderr=subprocess.DEVNULL)
+
+
+@pytest.fixture
+def screen():
+    made = []
+
+    def make(*args, **env):
+        made.append(Screen(*args, **env))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+def row_of(text, name, mark):
+    """(size, number of blocks) of the row of a program's marked line; None: it is not shown."""
+    line = "%s:%d" % (name, marked_line(name, mark))
+    for row in text.splitlines():
+        if row.endswith(line):
+            size, unit, count = row.split()[:3]
+            return "%s %s" % (size, unit), int(count.replace(",", ""))
+    return None
+
+
+def size_text(size):
+    """As tracemalloc shows it."""
+    for unit in ("B", "KiB", "MiB"):
+        if abs(size) < 100 and unit != "B":
+            return "%.1f %s" % (size, unit)
+        if abs(size) < 10 * 1024:
+            return "%.0f %s" % (size, unit)
+        size /= 1024
+    raise ValueError(size)
+
+
+def test_keys(tracer, start, screen, any_python):
+    """The rows are what the program says; every key does what the help says; q prints the report."""
+    target = start(any_python, "phases.py")
+    view = screen(120, 40)
+    view.run(tracer, "-p", target.pid)
+    view.wait(r"^python\S* \(PID %d\), python, census mode" % target.pid)
+    target.step()
+    size, count = target.expect()["G"]
+    wanted = size_text(size), count
+    wait_until(
+        lambda: row_of(view.text(), "phases.py", "G") == wanted, "the row has what the program says"
+    )
+    text = view.wait(r"coverage 100\.0 %, heap read \d")
+    assert "0 lost" in text and re.search(r"^RSS [\d.]+ \wiB, traced [\d.]+ \wiB in", text, re.M)
+    view.press("m")
+    view.wait(r"SIZE +COUNT +DIFF +GROWTH/s")
+    target.step()
+    left = target.expect()["G"]
+    change = size_text(left[0] - size)
+    text = view.wait(re.escape(change) + ".*phases.py:%d$" % marked_line("phases.py", "G"))
+    assert row_of(text, "phases.py", "G") == (size_text(left[0]), left[1])
+    view.press("g")
+    view.wait(r"phases\.py in grow$")
+    view.press("/")
+    view.press("-l", "LEAK")
+    view.press("Enter")
+    view.wait(r"^by function, sorted by size, 0 rows .*filter: LEAK")
+    view.press("p")
+    view.wait("PAUSED")
+    target.step()
+    size, count = target.expect()["L"]
+    view.press("p")
+    text = view.wait(r"phases\.py in leak$")
+    assert "in grow" not in text
+    view.press("/", *4 * ["BSpace"], "Enter")
+    view.press("1", "Enter")
+    text = view.wait(r"^> *%d +leaked\[i\] = bytes\(600\)" % marked_line("phases.py", "L"))
+    assert re.search(
+        r"^%s in %s blocks$" % (re.escape(size_text(size)), "{:,}".format(count)), text, re.M
+    )
+    assert re.search(r"phases\.py:\d+ in <module>$", text, re.M)
+    view.press("Escape")
+    view.press("h")
+    view.wait("sort by size, count, growth, difference")
+    view.press("x", "s")
+    view.wait("sorted by count")
+    view.press("q")
+    text = view.wait(r"^Total: size=")
+    assert re.search(
+        r"phases\.py:\d+: size=%s, count=%d," % (re.escape(size_text(size)), count), text
+    )
+    view.run("echo", "status", "$?")
+    assert target.finish() == 0
+
+
+def test_join(tracer, start, trace, screen, run_tracer, any_python, tmp_path):
+    """ctl watch joins a session and leaves it running. Any size of the terminal works. A snapshot
+    can be written. The view ends with the session."""
+    target = start(any_python, "phases.py")
+    run = trace("-p", target.pid)
+    target.step()
+    size, count = target.expect()["G"]
+    view = screen(80, 24)
+    view.run("cd", tmp_path)
+    view.run(tracer, "ctl", target.pid, "watch")
+    where = r"phases\.py:%d$" % marked_line("phases.py", "G")
+    view.wait(where)
+    for columns, lines in ((200, 60), (20, 5), (80, 24)):
+        view.tmux("resize-window", "-x", columns, "-y", lines)
+        view.wait(
+            where
+            if columns > 20
+            else r"^ *%s /w?.*py:%d$" % (size_text(size), marked_line("phases.py", "G"))
+        )
+        view.wait("^q quit  h help  s [\u2026s]")
+    assert row_of(view.wait(where), "phases.py", "G") == (size_text(size), count)
+    view.press("w")
+    view.wait(r"pb\.gz: snapshot of all processes written")
+    (written,) = tmp_path.glob("tracer-%d-*.pb.gz" % target.pid)
+    assert (
+        ":%d: size=%s" % (marked_line("phases.py", "G"), size_text(size))
+        in run_tracer("report", written).stdout
+    )
+    view.press("q")
+    view.run("echo", "left")
+    view.wait("^left")
+    assert run.process.poll() is None
+    view.run(tracer, "ctl", target.pid, "watch")
+    view.wait(where)
+    run.finish()
+    view.wait("^tracer: the session has ended")
+
+
+def test_stop(tracer, start, screen, any_python):
+    """Ctrl-Z gives the terminal back to the shell, fg continues. When the target ends, the report
+    follows."""
+    target = start(any_python, "phases.py")
+    view = screen(100, 30)
+    view.run("set", "-m")
+    view.run(tracer, "-p", target.pid)
+    view.wait("^by line, sorted by size")
+    view.press("C-z")
+    view.wait(r"Stopped")
+    view.run("echo", "at", "the", "shell")
+    view.wait("^at the shell")
+    view.run("fg")
+    view.wait("^by line, sorted by size")
+    for _ in range(3):
+        target.step()
+        live = target.expect()
+    view.wait(r"phases\.py:%d$" % marked_line("phases.py", "L"))
+    assert target.finish() == 0
+    text = view.wait("^Total: size=")
+    assert (
+        "%d: size=%s, count=%d,"
+        % (marked_line("phases.py", "L"), size_text(live["L"][0]), live["L"][1])
+        in text
+    )
+    view.run("stty", "-a")
+    view.wait(r" icanon .* echo |isig icanon")
+
+
+def test_plain(tracer, start, screen, any_python):
+    """The C locale has plain characters. Two processes are rows of their own. Ctrl-C ends the
+    session as ever."""
+    targets = [start(any_python, "phases.py") for _ in range(2)]
+    view = screen(120, 30, LC_ALL="C")
+    view.run(tracer, "-p", ",".join(str(target.pid) for target in targets))
+    view.wait("^2 processes, ")
+    for target in targets:
+        target.step()
+        target.expect()
+    view.press("5")
+    for target in targets:
+        text = view.wait(r"\(PID %d\)$" % target.pid)
+    assert text.isascii() and re.search(r" #{2,} .*PID", view.wait("## "))
+    view.press("C-c")
+    view.wait("^Total: size=")
+
+
+def test_none(tracer, start, screen, run_tracer, any_python, tmp_path):
+    """Without a terminal, on one that cannot place a cursor, and with --no-live there is no view."""
+    target = start(any_python, "phases.py")
+    views = []
+    for options, env in (((), {"TERM": "dumb"}), (("--no-live",), {}), (("--top", "3", "-q"), {})):
+        view = screen(100, 30)
+        views.append(view)
+        view.run(
+            "env",
+            *("%s=%s" % pair for pair in env.items()),
+            tracer,
+            "-d",
+            "1",
+            *options,
+            "-p",
+            target.pid
+        )
+    for view in views:
+        assert "sorted by" not in view.wait("^Total: size=")
+    done = run_tracer("ctl", target.pid, "watch")
+    assert done.returncode == 1 and "no session traces" in done.stderr

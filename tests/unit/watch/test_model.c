@@ -1,0 +1,339 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The live view without a terminal: answers of a session in, rows out. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <curses.h>
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buffer.h"
+#include "watch/view.h"
+
+#define SECOND 1000000000ull
+#define STACKS 4u
+
+static void put(struct buffer *out, const void *data, size_t bytes)
+{
+	assert_int_equal(buffer_append(out, data, bytes), 0);
+}
+
+static void string_put(struct buffer *out, const char *text)
+{
+	uint64_t bytes = strlen(text);
+
+	put(out, &bytes, sizeof(bytes));
+	put(out, text, bytes);
+	put(out, "\0\0\0\0\0\0\0", -bytes % 8);
+}
+
+/* An answer to "sums" of one process; size 0 leaves a stack out. */
+static void sums_put(struct buffer *out, uint64_t time_ns, uint32_t pid, const double sizes[STACKS])
+{
+	struct sums_header header = {
+		.magic = SUMS_MAGIC, .time_ns = time_ns, .processes = 1, .cost = -1};
+	struct sums_process process = {
+		.pid = pid, .start_ns = 7, .stacks = STACKS, .name = "web", .container = "c1"};
+
+	out->size = 0;
+	put(out, &header, sizeof(header));
+	for (uint32_t i = 0; i < STACKS; i++)
+		process.entries += sizes[i] > 0;
+	put(out, &process, sizeof(process));
+	for (uint32_t i = 0; i < STACKS; i++) {
+		struct sums_entry entry = {.stack = i, .size = sizes[i], .count = i + 1};
+
+		if (sizes[i] > 0)
+			put(out, &entry, sizeof(entry));
+	}
+}
+
+/*
+ * An answer to "stacks": the empty one, two of line a.py:1, one of b.py:2 called by a.py:1. Strings
+ * 0 to 4.
+ */
+static void stacks_put(struct buffer *out, uint32_t pid, const char *file)
+{
+	static const struct stacks_frame frames[] = {{.filename = 0, .function = 0},
+						     {.filename = 1, .function = 3, .line = 1},
+						     {.filename = 1, .function = 3, .line = 1},
+						     {.filename = 2, .function = 4, .line = 2},
+						     {.filename = 1, .function = 3, .line = 1}};
+	struct stacks_header header = {.magic = SUMS_MAGIC,
+				       .pid = pid,
+				       .start_ns = 7,
+				       .count = STACKS,
+				       .string_count = 5,
+				       .strings = 5};
+
+	out->size = 0;
+	put(out, &header, sizeof(header));
+	for (uint32_t i = 0; i < STACKS; i++) {
+		struct stacks_entry entry = {.nframe = i == 3 ? 2 : 1, .total = 2};
+
+		put(out, &entry, sizeof(entry));
+		put(out, &frames[i], entry.nframe * sizeof(frames[0]));
+	}
+	string_put(out, "<unknown>");
+	string_put(out, file);
+	string_put(out, "b\033.py");
+	string_put(out, "f");
+	string_put(out, "g");
+}
+
+struct world {
+	struct watch_model model;
+	struct watch_view view;
+	struct buffer data;
+	uint32_t rows[8];
+};
+
+static void sums(struct world *world, unsigned int second, const double sizes[STACKS])
+{
+	sums_put(&world->data, second * SECOND, 10, sizes);
+	assert_int_equal(watch_model_sums(&world->model, world->data.data, world->data.size), 0);
+}
+
+static int world_new(void **state)
+{
+	struct world *world = calloc(1, sizeof(*world));
+
+	assert_int_equal(watch_model_begin(&world->model), 0);
+	world->view.groups.keys.seed = world->model.pids.seed;
+	sums(world, 1, (double[STACKS]){0, 100, 200, 50});
+	stacks_put(&world->data, 10, "a.py");
+	assert_int_equal(watch_model_stacks(&world->model, world->data.data, world->data.size), 0);
+	*state = world;
+	return 0;
+}
+
+static int world_free(void **state)
+{
+	struct world *world = *state;
+
+	watch_groups_free(&world->view.groups);
+	watch_model_end(&world->model);
+	buffer_free(&world->data);
+	free(world);
+	return 0;
+}
+
+/* "LABEL SIZE COUNT GROWTH DIFF" of a row. */
+static void assert_row(struct world *world, size_t want, int at, const char *expected)
+{
+	int count = watch_groups_rows(&world->view.groups, &world->model, want, world->rows);
+	char *text = NULL;
+	size_t bytes = 0;
+	FILE *out = open_memstream(&text, &bytes);
+
+	assert_true(at < count);
+	const struct watch_group *group = &world->view.groups.items[world->rows[at]];
+	watch_group_label(&world->view.groups, &world->model, group, out);
+	fprintf(out, " %.0f %.0f %.0f %.0f", group->size, group->count, group->growth,
+		group->size - group->mark_size);
+	fclose(out);
+	assert_string_equal(text, expected);
+	free(text);
+}
+
+static enum watch_action press(struct world *world, int key)
+{
+	int count = watch_groups_rows(&world->view.groups, &world->model, 8, world->rows);
+
+	world->view.page = 8;
+	return watch_view_key(&world->view, &world->model, key, world->rows, (size_t)count);
+}
+
+static void rows_are_groups_by_size(void **state)
+{
+	struct world *world = *state;
+
+	assert_row(world, 8, 0, "a.py:1 300 5 0 300");
+	assert_row(world, 8, 1, "b\\x1b.py:2 50 4 0 50");
+	assert_row(world, 1, 0, "a.py:1 300 5 0 300");
+	assert_int_equal(world->view.groups.rows, 2);
+	assert_int_equal(press(world, '2'), WATCH_DRAW);
+	assert_row(world, 8, 0, "a.py in f 300 5 0 300");
+	press(world, '4');
+	assert_row(world, 8, 1, "b\\x1b.py:2 in g and 1 callers 50 4 0 50");
+	press(world, '5');
+	assert_row(world, 8, 0, "web (PID 10, container c1) 350 9 0 350");
+	press(world, '6');
+	assert_row(world, 8, 0, "c1 350 9 0 350");
+}
+
+static void growth_and_marks(void **state)
+{
+	struct world *world = *state;
+
+	press(world, 'm');
+	sums(world, 3, (double[STACKS]){0, 100, 0, 250});
+	assert_row(world, 8, 0, "b\\x1b.py:2 250 4 100 200");
+	assert_row(world, 8, 1, "a.py:1 100 2 -100 -200");
+	/* a row that holds nothing any more is shown because of the mark */
+	sums(world, 4, (double[STACKS]){0, 0, 0, 250});
+	assert_row(world, 8, 1, "a.py:1 0 0 -100 -300");
+	for (int i = 0; i < 3; i++)
+		press(world, 's');
+	assert_int_equal(world->view.groups.sort, WATCH_DIFF);
+	assert_row(world, 8, 0, "a.py:1 0 0 -100 -300");
+	press(world, 'u');
+	assert_int_equal(world->view.groups.sort, WATCH_SIZE);
+	assert_row(world, 8, 0, "b\\x1b.py:2 250 4 67 250");
+	assert_int_equal(world->view.groups.rows, 1);
+}
+
+/* After more refreshes than are remembered, growth is that of the last ten seconds. */
+static void history_is_bounded(void **state)
+{
+	struct world *world = *state;
+
+	for (unsigned int i = 2; i < 100; i++)
+		sums(world, i, (double[STACKS]){0, 100.0 * i, 0, 0});
+	assert_row(world, 8, 0, "a.py:1 9900 2 100 9900");
+	const struct watch_group *group = &world->view.groups.items[world->rows[0]];
+	assert_true(group->history[WATCH_HISTORY - 1] == 9900);
+	assert_true(group->history[0] == 9900 - 100 * (WATCH_HISTORY - 1));
+	/* another layer has no history yet */
+	watch_model_restart(&world->model);
+	sums(world, 100, (double[STACKS]){0, 5, 0, 0});
+	assert_row(world, 8, 0, "a.py:1 5 2 0 5");
+}
+
+static void filter_is_typed(void **state)
+{
+	struct world *world = *state;
+
+	press(world, '/');
+	press(world, 'A');
+	press(world, 'x');
+	press(world, KEY_BACKSPACE);
+	press(world, '.');
+	assert_int_equal(world->view.prompting, 1);
+	press(world, '\n');
+	assert_row(world, 8, 0, "a.py:1 300 5 0 300");
+	assert_int_equal(world->view.groups.rows, 1);
+	press(world, '/');
+	for (int i = 0; i < 300; i++)
+		press(world, 'q');
+	assert_int_equal(press(world, 27), WATCH_DRAW);
+	assert_string_equal(world->view.groups.filter, "A.");
+	assert_int_equal(press(world, 'q'), WATCH_QUIT);
+}
+
+static void rows_open(void **state)
+{
+	struct world *world = *state;
+	char *text = NULL;
+	size_t bytes = 0;
+	FILE *out = open_memstream(&text, &bytes);
+
+	press(world, KEY_DOWN);
+	assert_int_equal(press(world, '\n'), WATCH_OPEN);
+	watch_detail(&world->view, &world->model, NULL, out);
+	fclose(out);
+	assert_string_equal(text, "b\\x1b.py:2\n\n1 tracebacks:\n\n50 B in 4 blocks\n"
+				  "  b\\x1b.py:2 in g\n  a.py:1 in f\n");
+	free(text);
+	assert_int_equal(press(world, 27), WATCH_OPEN);
+	assert_int_equal(world->view.opened, 0);
+}
+
+/* Names that come late move a stack to its row; names that never come are asked for less often. */
+static void names_come_late(void **state)
+{
+	struct world *world = *state;
+	struct request request;
+
+	sums_put(&world->data, 2 * SECOND, 11, (double[STACKS]){0, 1000, 0, 0});
+	assert_int_equal(watch_model_sums(&world->model, world->data.data, world->data.size), 0);
+	assert_int_equal(world->model.process_count, 1); /* the other one has ended */
+	assert_row(world, 8, 0, "(names that are being read) 1000 2 1000 1000");
+	assert_int_equal(watch_model_missing(&world->model, 0, &request), 1);
+	assert_true(request.kind == REQUEST_STACKS && request.pid == 11 && !request.first);
+	assert_int_equal(watch_model_unnamed(&world->model), 1);
+	stacks_put(&world->data, 11, "<unknown>");
+	assert_int_equal(watch_model_stacks(&world->model, world->data.data, world->data.size), 0);
+	assert_row(world, 8, 0, "<unknown>:1 1000 2 1000 1000");
+	assert_int_equal(watch_model_missing(&world->model, 5 * SECOND, &request), 1);
+	assert_int_equal(request.first, 2); /* the first two never have names */
+	assert_int_equal(request.strings, 5);
+	assert_int_equal(watch_model_missing(&world->model, 5 * SECOND, &request), 0);
+	assert_int_equal(watch_model_missing(&world->model, 6 * SECOND, &request), 0);
+	assert_int_equal(watch_model_missing(&world->model, 8 * SECOND, &request), 1);
+	/* a process that is gone */
+	stacks_put(&world->data, 10, "a.py");
+	assert_int_equal(watch_model_stacks(&world->model, world->data.data, world->data.size), 0);
+}
+
+/* A session may have as many stacks as WATCH_STACKS; here that would only take time. */
+static void stacks_bound(struct buffer *data)
+{
+	struct sums_process *process = (void *)(data->data + sizeof(struct sums_header));
+
+	if (process->stacks <= WATCH_STACKS && process->stacks > 1000)
+		process->stacks = 1000;
+}
+
+/* Nothing that is cut or changed is believed beyond its bounds. */
+static void hostile_answers(void **state)
+{
+	struct world *world = *state;
+	struct buffer good = {0}, bad = {0};
+	uint32_t seed = 1;
+
+	for (int stacks = 0; stacks < 2; stacks++) {
+		good.size = 0;
+		if (stacks)
+			stacks_put(&good, 10, "a.py");
+		else
+			sums_put(&good, 9 * SECOND, 10, (double[STACKS]){1, 2, 3, 4});
+		for (size_t bytes = 0; bytes < good.size; bytes++) {
+			void *cut = malloc(bytes);
+
+			memcpy(cut, good.data, bytes);
+			int err = stacks ? watch_model_stacks(&world->model, cut, bytes)
+					 : watch_model_sums(&world->model, cut, bytes);
+			/* strings that are known already are not read again */
+			assert_true(err == -EBADMSG || (stacks && !err));
+			free(cut);
+		}
+		for (int i = 0; i < 2000; i++) {
+			bad.size = 0;
+			put(&bad, good.data, good.size);
+			for (int j = 0; j < 3; j++) {
+				seed = seed * 1103515245 + 12345;
+				bad.data[seed / 65536 % bad.size] = (unsigned char)(seed >> 8);
+			}
+			if (!stacks)
+				stacks_bound(&bad);
+			if (stacks)
+				watch_model_stacks(&world->model, bad.data, bad.size);
+			else
+				watch_model_sums(&world->model, bad.data, bad.size);
+			if (i % 100 == 0)
+				assert_true(watch_groups_rows(&world->view.groups, &world->model, 8,
+							      world->rows) >= 0);
+		}
+	}
+	buffer_free(&good);
+	buffer_free(&bad);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, world_new, world_free)
+	const struct CMUnitTest tests[] = {
+		TEST(rows_are_groups_by_size), TEST(growth_and_marks), TEST(history_is_bounded),
+		TEST(filter_is_typed),         TEST(rows_open),        TEST(names_come_late),
+		TEST(hostile_answers),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

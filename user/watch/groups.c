@@ -1,0 +1,368 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "watch/groups.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/array.h"
+#include "base/hash.h"
+#include "text/text.h"
+
+#define NAMELESS 1u /* the key of stacks whose text was not read yet */
+
+const char *watch_by_name(enum watch_by by)
+{
+	static const char *const names[] = {
+		[WATCH_LINE] = "line",       [WATCH_FUNCTION] = "function",
+		[WATCH_FILE] = "file",       [WATCH_TRACEBACK] = "traceback",
+		[WATCH_PROCESS] = "process", [WATCH_CONTAINER] = "container",
+	};
+
+	return names[by];
+}
+
+const char *watch_sort_name(enum watch_sort sort)
+{
+	static const char *const names[] = {
+		[WATCH_SIZE] = "size",
+		[WATCH_COUNT] = "count",
+		[WATCH_GROWTH] = "growth",
+		[WATCH_DIFF] = "difference",
+	};
+
+	return names[sort];
+}
+
+void watch_groups_free(struct watch_groups *groups)
+{
+	free(groups->items);
+	id_map_free(&groups->keys);
+}
+
+/* Looks up the group of every stack again. */
+static void groups_forget(struct watch_groups *groups, struct watch_model *model)
+{
+	for (size_t i = 0; i < model->process_count; i++)
+		for (size_t j = 0; j < model->processes[i].stack_count; j++)
+			model->processes[i].stacks[j].group = WATCH_NONE;
+	id_map_free(&groups->keys);
+	groups->keys = (struct id_map){.seed = model->pids.seed};
+	groups->count = 0;
+}
+
+void watch_groups_by(struct watch_groups *groups, struct watch_model *model, enum watch_by by)
+{
+	groups->by = by;
+	groups_forget(groups, model);
+}
+
+void watch_groups_filter(struct watch_groups *groups, const char *filter)
+{
+	snprintf(groups->filter, sizeof(groups->filter), "%s", filter);
+	for (size_t i = 0; i < groups->count; i++)
+		groups->items[i].shown = 0;
+}
+
+static uint64_t mix(uint64_t hash, uint64_t value)
+{
+	return hash_u64(hash ^ value) + value;
+}
+
+static uint64_t text_hash(uint64_t hash, const char *text)
+{
+	for (; *text; text++)
+		hash = mix(hash, (unsigned char)*text);
+	return hash;
+}
+
+static uint64_t frame_hash(const struct stacks_frame *frame, enum watch_by by, uint64_t hash)
+{
+	hash = mix(hash, frame->filename);
+	if (by != WATCH_FILE && by != WATCH_FUNCTION)
+		hash = mix(hash, frame->line);
+	/* As in a report: the function is all that distinguishes frames without a line. */
+	if (by == WATCH_FUNCTION || by == WATCH_TRACEBACK || (by == WATCH_LINE && !frame->line))
+		hash = mix(hash, frame->function + 1ull);
+	return hash;
+}
+
+static uint64_t stack_key(const struct watch_groups *groups, const struct watch_model *model,
+			  const struct watch_process *process, const struct watch_stack *stack)
+{
+	uint64_t hash = mix(model->pids.seed, groups->by);
+	uint32_t frames = groups->by == WATCH_TRACEBACK ? stack->nframe : 1;
+
+	if (groups->by == WATCH_PROCESS)
+		return mix(mix(hash, process->info.pid), process->info.start_ns);
+	if (groups->by == WATCH_CONTAINER)
+		return text_hash(hash, process->info.container);
+	if (!stack->nframe)
+		return NAMELESS;
+	for (uint32_t i = 0; i < frames; i++)
+		hash = frame_hash(&model->frames[stack->first + i], groups->by, hash);
+	return hash;
+}
+
+static int group_get(struct watch_groups *groups, const struct watch_model *model, uint32_t process,
+		     uint32_t index, uint32_t *out)
+{
+	const struct watch_process *of = &model->processes[process];
+	uint64_t key = stack_key(groups, model, of, &of->stacks[index]);
+	int err;
+
+	*out = id_map_find(&groups->keys, key);
+	if (*out != ID_MAP_NONE)
+		return 0;
+	err = array_reserve(&groups->items, &groups->capacity, groups->count, 1,
+			    sizeof(*groups->items));
+	if (!err)
+		err = id_map_put(&groups->keys, key, (uint32_t)groups->count);
+	if (err)
+		return err;
+	*out = (uint32_t)groups->count++;
+	groups->items[*out] = (struct watch_group){.key = key, .process = process, .stack = index};
+	return 0;
+}
+
+/* since: the slot that growth is measured from. 0, -ENOMEM. */
+static int process_sum(struct watch_groups *groups, struct watch_model *model, uint32_t index,
+		       uint32_t since, double seconds)
+{
+	struct watch_process *process = &model->processes[index];
+	int err = 0;
+
+	for (uint32_t i = 0; !err && i < process->stack_count; i++) {
+		struct watch_stack *stack = &process->stacks[i];
+		struct watch_group *group;
+
+		if (!stack->count && !stack->mark_count &&
+		    (since == WATCH_NONE || stack->history[since] <= 0))
+			continue;
+		if (stack->group == WATCH_NONE)
+			err = group_get(groups, model, index, i, &stack->group);
+		if (err)
+			break;
+		group = &groups->items[stack->group];
+		group->size += stack->size;
+		group->count += stack->count;
+		group->mark_size += stack->mark_size;
+		group->mark_count += stack->mark_count;
+		if (since != WATCH_NONE)
+			group->growth += (stack->size - (double)stack->history[since]) / seconds;
+	}
+	return err;
+}
+
+static double sort_value(const struct watch_groups *groups, uint32_t index)
+{
+	const struct watch_group *group = &groups->items[index];
+	double diff;
+
+	switch (groups->sort) {
+	case WATCH_COUNT:
+		return group->count;
+	case WATCH_GROWTH:
+		return group->growth;
+	case WATCH_DIFF:
+		diff = group->size - group->mark_size;
+		return diff < 0 ? -diff : diff;
+	default:
+		return group->size;
+	}
+}
+
+/* Does row a come after row b? Equal ones keep an order, so that they do not jump. */
+static int is_after(const struct watch_groups *groups, uint32_t a, uint32_t b)
+{
+	double x = sort_value(groups, a), y = sort_value(groups, b);
+
+	return x < y || (x <= y && groups->items[a].key < groups->items[b].key);
+}
+
+/* A heap of the best rows, the last of them on top. */
+static void heap_sink(const struct watch_groups *groups, uint32_t *rows, size_t count, size_t at)
+{
+	for (size_t child; (child = 2 * at + 1) < count; at = child) {
+		uint32_t row = rows[at];
+
+		if (child + 1 < count && is_after(groups, rows[child + 1], rows[child]))
+			child++;
+		if (!is_after(groups, rows[child], row))
+			return;
+		rows[at] = rows[child];
+		rows[child] = row;
+	}
+}
+
+static size_t rows_choose(struct watch_groups *groups, size_t want, uint32_t *rows)
+{
+	size_t count = 0;
+
+	for (uint32_t i = 0; i < groups->count && want; i++) {
+		if (!groups->items[i].is_row)
+			continue;
+		if (count < want) {
+			rows[count++] = i;
+			for (size_t at = count / 2; count == want && at-- > 0;)
+				heap_sink(groups, rows, count, at);
+		} else if (is_after(groups, rows[0], i)) {
+			rows[0] = i;
+			heap_sink(groups, rows, count, 0);
+		}
+	}
+	for (size_t at = count / 2; count < want && at-- > 0;)
+		heap_sink(groups, rows, count, at);
+	for (size_t left = count; left > 1; left--) {
+		uint32_t last = rows[0];
+
+		rows[0] = rows[left - 1];
+		rows[left - 1] = last;
+		heap_sink(groups, rows, left - 1, 0);
+	}
+	return count;
+}
+
+static int label_matches(const struct watch_groups *groups, const struct watch_model *model,
+			 const struct watch_group *group)
+{
+	char *text = NULL;
+	size_t bytes = 0;
+	FILE *out = open_memstream(&text, &bytes);
+	int matches;
+
+	if (!out)
+		return 1;
+	watch_group_label(groups, model, group, out);
+	matches = fclose(out) || strcasestr(text, groups->filter) != NULL;
+	free(text);
+	return matches;
+}
+
+static void rows_find(struct watch_groups *groups, const struct watch_model *model)
+{
+	groups->rows = 0;
+	groups->rows_size = 0;
+	for (size_t i = 0; i < groups->count; i++) {
+		struct watch_group *group = &groups->items[i];
+
+		group->is_row = 0;
+		if (!group->count && !group->mark_count)
+			continue;
+		if (!group->shown)
+			group->shown =
+				1 + (!groups->filter[0] || label_matches(groups, model, group));
+		group->is_row = group->shown > 1;
+		groups->rows += group->is_row;
+		groups->rows_size += group->is_row ? group->size : 0;
+	}
+}
+
+/* The histories of the rows that are shown, in one pass over the stacks. */
+static void histories_sum(struct watch_groups *groups, const struct watch_model *model,
+			  const uint32_t *rows, size_t count)
+{
+	for (size_t i = 0; i < groups->count; i++)
+		groups->items[i].is_row = 0;
+	for (size_t i = 0; i < count; i++) {
+		groups->items[rows[i]].is_row = 1;
+		memset(groups->items[rows[i]].history, 0, sizeof(groups->items[0].history));
+	}
+	for (size_t i = 0; i < model->process_count; i++)
+		for (size_t j = 0; j < model->processes[i].stack_count; j++) {
+			const struct watch_stack *stack = &model->processes[i].stacks[j];
+
+			if (stack->group == WATCH_NONE || !groups->items[stack->group].is_row)
+				continue;
+			for (uint32_t k = 0; k < WATCH_HISTORY; k++)
+				groups->items[stack->group].history[k] +=
+					stack->history[(model->slot + 1 + k) % WATCH_HISTORY];
+		}
+}
+
+int watch_groups_rows(struct watch_groups *groups, struct watch_model *model, size_t want,
+		      uint32_t *rows)
+{
+	double seconds = 1;
+	uint32_t since = watch_model_since(model, &seconds);
+	int err = 0;
+
+	if (groups->version != model->version)
+		groups_forget(groups, model);
+	groups->version = model->version;
+	for (size_t i = 0; i < groups->count; i++) {
+		struct watch_group *group = &groups->items[i];
+
+		group->size = group->count = group->growth = 0;
+		group->mark_size = group->mark_count = 0;
+	}
+	for (uint32_t i = 0; !err && i < model->process_count; i++)
+		err = process_sum(groups, model, i, since, seconds);
+	if (err)
+		return err;
+	rows_find(groups, model);
+	size_t count = rows_choose(groups, want, rows);
+
+	histories_sum(groups, model, rows, count);
+	return (int)count;
+}
+
+static void text_put(FILE *out, const struct watch_model *model, uint32_t string)
+{
+	text_print(out, strings_get(model->strings, string));
+}
+
+void watch_frame_label(const struct watch_model *model, const struct stacks_frame *frame, FILE *out)
+{
+	text_put(out, model, frame->filename);
+	if (frame->line)
+		fprintf(out, ":%u", frame->line);
+	fputs(" in ", out);
+	text_put(out, model, frame->function);
+}
+
+static void owner_label(const struct watch_groups *groups, const struct sums_process *info,
+			FILE *out)
+{
+	if (groups->by == WATCH_CONTAINER) {
+		text_print(out, info->container[0] ? info->container : "no container");
+		return;
+	}
+	text_print(out, info->name);
+	fprintf(out, " (PID %u", info->pid);
+	if (info->container[0]) {
+		fputs(", container ", out);
+		text_print(out, info->container);
+	}
+	putc(')', out);
+}
+
+void watch_group_label(const struct watch_groups *groups, const struct watch_model *model,
+		       const struct watch_group *group, FILE *out)
+{
+	const struct watch_process *process = &model->processes[group->process];
+	const struct watch_stack *stack = &process->stacks[group->stack];
+	const struct stacks_frame *frame = &model->frames[stack->first];
+
+	if (groups->by == WATCH_PROCESS || groups->by == WATCH_CONTAINER) {
+		owner_label(groups, &process->info, out);
+		return;
+	}
+	if (group->key == NAMELESS || !stack->nframe) {
+		fputs("(names that are being read)", out);
+		return;
+	}
+	if (groups->by == WATCH_TRACEBACK || groups->by == WATCH_FUNCTION ||
+	    (groups->by == WATCH_LINE && !frame->line)) {
+		struct stacks_frame shown = *frame;
+
+		shown.line = groups->by == WATCH_TRACEBACK ? frame->line : 0;
+		watch_frame_label(model, &shown, out);
+		if (groups->by == WATCH_TRACEBACK && stack->nframe > 1)
+			fprintf(out, " and %u callers", stack->nframe - 1);
+		return;
+	}
+	text_put(out, model, frame->filename);
+	if (groups->by == WATCH_LINE)
+		fprintf(out, ":%u", frame->line);
+}

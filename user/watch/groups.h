@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The rows of a live view: the stacks of a model, grouped, filtered and sorted. Pure. */
+#ifndef TRACER_WATCH_GROUPS_H
+#define TRACER_WATCH_GROUPS_H
+
+#include <stdio.h>
+
+#include "watch/model.h"
+
+enum watch_by {
+	WATCH_LINE,
+	WATCH_FUNCTION,
+	WATCH_FILE,
+	WATCH_TRACEBACK,
+	WATCH_PROCESS,
+	WATCH_CONTAINER,
+	WATCH_BYS
+};
+
+enum watch_sort { WATCH_SIZE, WATCH_COUNT, WATCH_GROWTH, WATCH_DIFF, WATCH_SORTS };
+
+struct watch_group {
+	uint64_t key;
+	uint32_t process, stack; /* one of its stacks; the index may change with the version */
+	double size, count;
+	double growth;                /* bytes a second */
+	double mark_size, mark_count; /* at the mark */
+	float history
+		[WATCH_HISTORY]; /* oldest first; only of rows that watch_groups_rows() returned */
+	unsigned char shown, is_row; /* shown: passes the filter; 1 + the answer */
+};
+
+struct watch_groups {
+	enum watch_by by;
+	enum watch_sort sort;
+	char filter[128]; /* part of a row's text, without regard to the case of ASCII letters */
+	struct watch_group *items;
+	size_t count, capacity;
+	struct id_map keys; /* -> index in items */
+	uint64_t version;   /* of the model */
+	size_t rows;      /* groups that hold something, or did at the mark, and pass the filter */
+	double rows_size; /* their sum */
+};
+
+void watch_groups_free(struct watch_groups *groups);
+/* Changes what stacks are grouped by, or which rows pass. */
+void watch_groups_by(struct watch_groups *groups, struct watch_model *model, enum watch_by by);
+void watch_groups_filter(struct watch_groups *groups, const char *filter);
+/*
+ * Sums up the model and writes the indices of the first want rows to rows. Returns their number,
+ * -ENOMEM.
+ */
+int watch_groups_rows(struct watch_groups *groups, struct watch_model *model, size_t want,
+		      uint32_t *rows);
+/* The text of a row, escaped for a terminal. */
+void watch_group_label(const struct watch_groups *groups, const struct watch_model *model,
+		       const struct watch_group *group, FILE *out);
+/* A frame as "FILE:LINE in FUNCTION", escaped. */
+void watch_frame_label(const struct watch_model *model, const struct stacks_frame *frame,
+		       FILE *out);
+const char *watch_by_name(enum watch_by by);
+const char *watch_sort_name(enum watch_sort sort);
+
+#endif
