@@ -59,6 +59,7 @@ struct event_large_block {
 struct event_census_large {
 	struct event_header header;
 	__u64 count; /* 1 to EVENT_LARGE_MAX */
+	__u64 used;  /* allocated blocks of malloc's in all; 0: not counted */
 	struct event_large_block blocks[];
 };
 

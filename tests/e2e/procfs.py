@@ -39,6 +39,17 @@ def code_of(pid, path=None):
             yield match[4], low, got, wanted
 
 
+def probed_offsets(pid):
+    """(file, offset in it) of each byte of the mapped code that differs from the mapped file."""
+    for path, _, got, wanted in code_of(pid):
+        offset = open(path, "rb").read().find(wanted[:4096])
+        for at in range(0, len(got), 4096):
+            if got[at : at + 4096] != wanted[at : at + 4096]:
+                for k in range(at, min(at + 4096, len(got))):
+                    if got[k] != wanted[k]:
+                        yield path, offset + k
+
+
 def text_differs(pid, path=None):
     """How many bytes of the mapped code (of one file) differ from the mapped files. Differences are
     probes."""

@@ -20,6 +20,7 @@ import time
 
 sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
+import bench_budget  # noqa: E402
 import bench_page  # noqa: E402
 import bench_sample  # noqa: E402
 import bench_stats  # noqa: E402
@@ -345,6 +346,16 @@ def main():
                 options,
                 folder,
                 lambda python: bench_sample.bench(python, options.reps)
+            )
+        if "windows" in only or "budget" in only:
+            attempt(
+                "budget",
+                with_table,
+                "bench-budget",
+                *next((pair for pair in chosen if pythons.is_stripped((pair[1] or "") + pair[0])), chosen[0]),
+                options,
+                folder,
+                lambda python: bench_budget.bench(python, options.reps)
             )
         if "windows" in only:
             attempt(

@@ -40,11 +40,16 @@ def is_same(one, other):
     return one[0] == other[0] and other[1] - one[1] in (0, 1)
 
 
+def common_frames(one, other):
+    """How many frames are the same, from the innermost on."""
+    differ = (i for i, pair in enumerate(zip(one, other)) if not is_same(*pair))
+    return next(differ, min(len(one), len(other)))
+
+
 def kind_of(ours, theirs):
     """How the stacks of one request differ."""
     one, other = ours.frames, theirs.frames
-    differ = (i for i, pair in enumerate(zip(one, other)) if not is_same(*pair))
-    common = next(differ, min(len(one), len(other)))
+    common = common_frames(one, other)
     if common == len(one) and (len(one) == len(other) or ours.more):
         return EQUAL
     if common == len(one):
@@ -52,9 +57,25 @@ def kind_of(ours, theirs):
     return CUT if common == len(other) else DISAGREE
 
 
+def pairs_of(left, right):
+    """Pairs of stacks that have no equal on the other side: those that differ least first, the
+    rest in their order."""
+    pairs, rest = [], list(right)
+    for kind in (EQUAL, CUT):
+        unmatched = []
+        for stack in left:
+            found = next((i for i, one in enumerate(rest) if kind_of(stack, one) == kind), None)
+            if found is None:
+                unmatched.append(stack)
+            else:
+                pairs.append((stack, rest.pop(found)))
+        left = unmatched
+    return pairs + list(zip(left, rest))
+
+
 def compare(ours, theirs):
     """ours, theirs: lists of records.Request. Requests of one thread and size are matched by their
-    stacks first; those left are paired in their order."""
+    stacks."""
     result = Comparison()
     groups = collections.defaultdict(lambda: ([], []))
     for side, requests in enumerate((ours, theirs)):
@@ -74,8 +95,6 @@ def compare(ours, theirs):
             else:
                 unmatched.append(stack)
         rest = [same[frames] for frames in counts.elements()]
-        unmatched.sort(key=lambda stack: stack.frames)
-        rest.sort(key=lambda stack: stack.frames)
-        for (one, other), count in collections.Counter(zip(unmatched, rest)).items():
+        for (one, other), count in collections.Counter(pairs_of(unmatched, rest)).items():
             result.pair(one, other, count, size)
     return result

@@ -11,6 +11,7 @@ import struct
 # As in include/abi.
 EVENT_ALLOC, EVENT_REALLOC_DONE, EVENT_STACK = 1, 4, 6
 FRAME_NATIVE = 1
+JIT = re.compile(r"/perf-\d+\.map$")
 STACK_CUT, STACK_TOTAL = 1 << 31, 0xFFFFFF
 HEADER_BYTES, CAPTURE_HEADER_BYTES = 24, 16
 
@@ -19,6 +20,11 @@ HEADER_BYTES, CAPTURE_HEADER_BYTES = 24, 16
 Stack = collections.namedtuple("Stack", "frames whole more")
 # bytes: as requested
 Request = collections.namedtuple("Request", "tid bytes stack")
+
+
+def file_of(path):
+    """Code that is compiled at run time has several names."""
+    return "" if path in ("//anon", "anon", "[unknown]") or JIT.search(path) else path
 
 
 class Maps:
@@ -41,7 +47,8 @@ class Maps:
         for start in reversed(self.starts[: bisect.bisect_right(self.starts, address)][-8:]):
             end, offset, path = self.entries[start]
             if address < end:
-                return path, address - start + offset
+                file = file_of(path)
+                return file, address - start + offset if file else address
         return "", address
 
 
@@ -81,7 +88,7 @@ MAPPING = re.compile(
 FORK = re.compile(r"PERF_RECORD_FORK\((\d+):\d+\):\((\d+):\d+\)")
 
 # perf ends so where the copy of the stack does.
-END_OF_COPY = ("[unknown]", (1 << 64) - 1)
+END_OF_COPY = ("", (1 << 64) - 1)
 
 
 class PerfReader:
@@ -119,7 +126,7 @@ class PerfReader:
         for line in lines:
             frame = FRAME.match(line)
             if frame:
-                self._frames.append((frame[2] or "", int(frame[1], 16)))
+                self._frames.append((file_of(frame[2] or ""), int(frame[1], 16)))
                 continue
             mapping = MAPPING.search(line)
             if mapping:

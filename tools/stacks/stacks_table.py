@@ -4,7 +4,6 @@ same run, for each program of programs.py. Prints a Markdown table, and on stder
 Exit status 1: a figure is below SHARE. usage: stacks_table.py [--only REGEX] [--docs]"""
 import argparse
 import collections
-import itertools
 import os
 import re
 import signal
@@ -77,9 +76,15 @@ def percent(value):
     return "%.2f %%" % (int(value * 10000) / 100)
 
 
-def show(limit, frames):
-    lines = ("        %s+%#x" % (os.path.basename(path), at) for path, at in frames)
-    return "\n".join(itertools.islice(lines, limit))
+SHOWN = 4  # frames before the first that differs, and four times as many from there on
+
+
+def show(frames, common):
+    first = max(common - SHOWN, 0)
+    lines = ["        … %d frames" % first] if first else []
+    for path, at in frames[first : common + 4 * SHOWN]:
+        lines.append("        %s+%#x" % (os.path.basename(path), at))
+    return "\n".join(lines)
 
 
 def explain(comparison, limit, out):
@@ -89,9 +94,10 @@ def explain(comparison, limit, out):
     for kind, count in kinds.most_common():
         print("    %d: %s" % (count, kind), file=out)
     for one in comparison.differences[:limit]:
+        common = compare.common_frames(one.ours.frames, one.theirs.frames)
         print("    %s (%d requests)\n      tracer" % (one.kind, one.requests), file=out)
-        print(show(40, one.ours.frames), "\n      perf", file=out)
-        print(show(40, one.theirs.frames), file=out)
+        print(show(one.ours.frames, common) + "\n      perf", file=out)
+        print(show(one.theirs.frames, common), file=out)
 
 
 def row(name, result, lost):

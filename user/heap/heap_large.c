@@ -93,7 +93,7 @@ static int block_add(struct looking *looking, uint64_t address, int is_free)
 }
 
 int heap_large_read(const struct python_runtime *runtime, struct reader *reader,
-		    const uint64_t *addresses, const uint8_t *states, size_t count,
+		    const uint64_t *addresses, const uint8_t *states, size_t count, uint64_t used,
 		    const struct heap_kinds_opts *opts, size_t *done)
 {
 	struct looking looking = {
@@ -105,6 +105,8 @@ int heap_large_read(const struct python_runtime *runtime, struct reader *reader,
 	int err = looking.record ? heap_kinds_new(&looking.kinds, runtime) : -ENOMEM;
 
 	reader_clear(reader);
+	if (!err)
+		looking.record->used = used;
 	for (*done = 0; !err && *done < count && clock_ns(CLOCK_MONOTONIC) < opts->until_ns;
 	     ++*done)
 		err = block_add(&looking, addresses[*done],

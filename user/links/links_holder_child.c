@@ -21,7 +21,7 @@
 #include "links/perf_uprobe.h"
 
 /* Processes that close links side by side. */
-#define CLOSERS 4u
+#define CLOSERS 8u
 
 struct group {
 	uint32_t id;
@@ -99,9 +99,10 @@ static void request_read(const struct keeper *keeper, struct links_request *requ
 	bytes_read(keeper, (char *)request + got, sizeof(*request) - (size_t)got);
 	fds[0] = fds[1] = -1;
 	header = CMSG_FIRSTHDR(&message);
+	/* If the limit of descriptors allows one only, it arrives alone: the caller closes it. */
 	if (header && header->cmsg_type == SCM_RIGHTS &&
-	    header->cmsg_len == CMSG_LEN(2 * sizeof(int)))
-		memcpy(fds, CMSG_DATA(header), 2 * sizeof(int));
+	    header->cmsg_len <= CMSG_LEN(2 * sizeof(int)))
+		memcpy(fds, CMSG_DATA(header), header->cmsg_len - CMSG_LEN(0));
 }
 
 static void answer(const struct keeper *keeper, const struct links_answer *text)

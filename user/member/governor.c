@@ -70,7 +70,7 @@ int member_governor_begin(struct session *session, struct member *member)
 	governor_plan(&governor->governor, session->opts.overhead, &first,
 		      !member->heap_unreadable);
 	/* Its heap could not be read after all: the windows end. */
-	if (governor->early && !governor_begin_early(&governor->governor))
+	if (governor->early && !governor_begin_early(&governor->governor, governor->rate))
 		member->windows.refused = 1;
 	if (member->off)
 		governor->governor.step = governor->governor.count - 1;
@@ -88,9 +88,9 @@ void member_busy_begin(const struct session *session, struct member *member)
 	state->cpu_ns = cpu_time(member);
 }
 
-static int is_busy(const struct member *member)
+static int is_busy(struct member *member)
 {
-	const struct member_governor *state = &member->governor;
+	struct member_governor *state = &member->governor;
 	uint64_t elapsed_ns = clock_ns(CLOCK_MONOTONIC) - state->measured_ns;
 
 	if (elapsed_ns < EARLY_LEAST_NS) {
@@ -99,7 +99,8 @@ static int is_busy(const struct member *member)
 		nanosleep(&rest, NULL);
 		elapsed_ns = clock_ns(CLOCK_MONOTONIC) - state->measured_ns;
 	}
-	return (double)(cpu_time(member) - state->cpu_ns) >= EARLY_BUSY_SHARE * (double)elapsed_ns;
+	state->rate = (double)(cpu_time(member) - state->cpu_ns) / (double)elapsed_ns;
+	return state->rate >= EARLY_BUSY_SHARE;
 }
 
 void member_begin_early(const struct session *session, struct member *member,

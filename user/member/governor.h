@@ -23,6 +23,7 @@ struct member_governor {
 	clockid_t clock;      /* CPU time of the process */
 	int early;            /* it begins in windows, although another mode was requested */
 	enum event_mode mode; /* that one */
+	double rate;          /* CPUs that it took while it was planned */
 	uint64_t measured_ns, cpu_ns, hits;
 };
 

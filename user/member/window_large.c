@@ -11,6 +11,7 @@
 #include "heap/heap_large.h"
 #include "malloc/reader.h"
 #include "malloc/states.h"
+#include "malloc/walk.h"
 #include "member/member.h"
 #include "member/state.h"
 #include "member/windows.h"
@@ -46,13 +47,14 @@ int member_large_possible(const struct member *member)
 
 static size_t blocks_read(struct session *session, const struct member *member,
 			  struct reader *reader, const uint64_t *addresses, const uint8_t *states,
-			  size_t count, uint64_t until_ns)
+			  size_t count, uint64_t used, uint64_t until_ns)
 {
 	struct member_look look = {session, member};
 	const struct heap_kinds_opts opts = {
 		.until_ns = until_ns, .record = member_look_feed, .context = &look};
 	size_t done = 0;
-	int err = heap_large_read(&member->runtime, reader, addresses, states, count, &opts, &done);
+	int err = heap_large_read(&member->runtime, reader, addresses, states, count, used, &opts,
+				  &done);
 
 	if (err && err != -ESRCH)
 		log_debug("PID %d: large blocks could not be read: %s", member->pid,
@@ -83,7 +85,7 @@ void member_large_fresh(struct session *session, const struct member *member)
 	struct reader *reader;
 
 	if (count && !reader_new(&reader, member->pid)) {
-		blocks_read(session, member, reader, addresses, NULL, count, until_ns);
+		blocks_read(session, member, reader, addresses, NULL, count, 0, until_ns);
 		reader_free(reader);
 	}
 	free(addresses);
@@ -102,7 +104,7 @@ void member_large_look(struct session *session, struct member *member)
 		first = 0;
 	if (count && !reader_new(&reader, member->pid)) {
 		done = blocks_read(session, member, reader, addresses + first, NULL, count - first,
-				   until_ns);
+				   0, until_ns);
 		windows->large_from = first + done < count ? addresses[first + done] : 0;
 		reader_free(reader);
 	}
@@ -115,13 +117,16 @@ void member_large_ask(struct session *session, const struct member *member)
 	size_t count = sighted_take(session, member, 0, &addresses);
 	uint8_t *states = calloc(count + 1, 1);
 	struct glibc *glibc = NULL;
+	struct glibc_totals totals;
 	int err = !states ? -ENOMEM : count ? member_glibc_open(member, &glibc) : 0;
 
 	if (glibc) {
 		err = glibc_states(glibc, addresses, count, states);
 		if (!err)
+			err = glibc_walk(glibc, NULL, NULL, &totals);
+		if (!err)
 			blocks_read(session, member, glibc->reader, addresses, states, count,
-				    UINT64_MAX);
+				    totals.counts[GLIBC_USED] + glibc->mmaps.count, UINT64_MAX);
 		glibc_close(glibc);
 	}
 	if (err && err != -ESRCH)

@@ -152,6 +152,7 @@ void member_windows_begin(struct session *session, struct member *member, struct
 		.windows = {.budget = session->opts.overhead,
 			    .on_ns = session->opts.window_on_ns,
 			    .off_ns = session->opts.window_off_ns,
+			    .rate = member->governor.early ? member->governor.rate : 0,
 			    .random = clock_ns(CLOCK_REALTIME) ^ (uint64_t)member->pid << 32},
 		.plan = *plan,
 		.look_ns = clock_ns(CLOCK_MONOTONIC),

@@ -8,6 +8,7 @@ static void step_set(struct governor *governor, size_t step, uint64_t now_ns)
 	if (now_ns > governor->changed_ns)
 		governor->rate = governor->cpu_ns / (double)(now_ns - governor->changed_ns);
 	governor->tried = step < governor->step;
+	governor->early = 0;
 	governor->step = step;
 	governor_changed(governor, now_ns, 0);
 }
@@ -28,15 +29,17 @@ static int is_trying(const struct governor *governor, uint64_t now_ns)
 /*
  * The allowed debt: a part of the window's budget. While a step up is tried, the budget is that of
  * the CPU time that the process took before, since more expensive probes increase it. Otherwise it
- * is that of one CPU, so that a mostly idle process is not stepped down for a short burst.
+ * is that of one CPU, so that a mostly idle process is not stepped down for a short burst. A
+ * process that begins in windows is busy, and its first window follows at once.
  */
 static double debt_max(const struct governor *governor, uint64_t now_ns)
 {
 	double rate = 1;
 
-	if (is_trying(governor, now_ns) && governor->rate < 1)
+	if ((governor->early || is_trying(governor, now_ns)) && governor->rate < 1)
 		rate = governor->rate > GOVERNOR_RATE_MIN ? governor->rate : GOVERNOR_RATE_MIN;
-	return governor->budget * rate * GOVERNOR_WINDOW_NS / GOVERNOR_DEBT;
+	return governor->budget * rate * GOVERNOR_WINDOW_NS /
+	       (governor->early ? GOVERNOR_DEBT_EARLY : GOVERNOR_DEBT);
 }
 
 uint64_t governor_wait(const struct governor *governor, uint64_t now_ns)
@@ -69,8 +72,9 @@ static void widen(struct governor *governor, uint64_t now_ns)
 	step_set(governor, governor->step - 1, now_ns);
 }
 
-int governor_begin_early(struct governor *governor)
+int governor_begin_early(struct governor *governor, double rate)
 {
+	governor->rate = rate;
 	for (size_t i = 0; i < governor->count; i++)
 		if (governor->steps[i].mode == EVENT_MODE_WINDOWS) {
 			governor->step = i;

@@ -27,6 +27,7 @@
 #define GOVERNOR_WINDOW_NS 10000000000ull
 /* the debt limit is 1/4 of the window's budget: removing the probes costs something, too */
 #define GOVERNOR_DEBT        4
+#define GOVERNOR_DEBT_EARLY  20   /* the same before the first window, which is yet to be paid */
 #define GOVERNOR_RATE_MIN    0.05 /* CPUs; a try is judged as if the process took at least this */
 #define GOVERNOR_HOLD_NS     10000000000ull
 #define GOVERNOR_HOLD_MAX_NS 640000000000ull
@@ -70,8 +71,11 @@ struct governor_period {
 int governor_judge(struct governor *governor, const struct governor_period *period);
 /* Steps down, if there is a step below: the current one cannot be held to the budget. */
 void governor_narrow(struct governor *governor, uint64_t now_ns);
-/* Begins at the first step in windows, if there is one: 1. 0: at the requested mode. */
-int governor_begin_early(struct governor *governor);
+/*
+ * Begins at the first step in windows, if there is one: 1. 0: at the requested mode. rate: the CPUs
+ * that the process takes.
+ */
+int governor_begin_early(struct governor *governor, double rate);
 /*
  * The first window after governor_begin_early() took that share of the CPU time in it. 1: the
  * requested mode is tried, and the caller makes the change; 0.

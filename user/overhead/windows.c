@@ -37,7 +37,9 @@ static void guess(struct windows *windows)
 		return;
 	windows->edges_ns = WINDOWS_EDGES_GUESS;
 	windows->own_ns = WINDOWS_OWN_GUESS;
-	windows->rate_ns = windows->rate = 1;
+	if (!(windows->rate > 0))
+		windows->rate = 1;
+	windows->rate_ns = windows->rate;
 }
 
 /* The loss that the budget allows in 10 s. */
@@ -89,19 +91,21 @@ static int choose(struct windows *windows)
 	double most_ns = (allowed(windows) - windows->edges_ns) / cost;
 
 	windows->length_ns = length_limit(fmin(windows->edges_ns / cost, most_ns));
+	if (!windows->count && windows->length_ns > WINDOWS_FIRST_MAX)
+		windows->length_ns = WINDOWS_FIRST_MAX;
 	pause_ns = pause_for(windows, loss_of(windows, windows->length_ns));
 	/* The tracer's own cost makes windows rare: they may be longer. */
-	if (pause_ns > 0 && pause_ns <= own_ns) {
+	if (pause_ns > 0 && pause_ns <= own_ns && windows->count) {
 		double count = ceil((double)WINDOWS_PERIOD_NS / own_ns);
 
 		windows->length_ns =
 			length_limit((allowed(windows) / count - windows->edges_ns) / cost);
 		pause_ns = pause_for(windows, loss_of(windows, windows->length_ns));
 	}
-	if (!(pause_ns > 0) ||
-	    (pause_ns > (double)WINDOWS_PAUSE_MAX && windows->rate > WINDOWS_RATE_MIN))
+	if (!(pause_ns > 0) || (pause_ns > (double)WINDOWS_PAUSE_MAX && windows->count &&
+				windows->rate > WINDOWS_RATE_MIN))
 		return -ENOSPC;
-	/* A target that is idle, or stopped, loses next to nothing in a window. */
+	/* The first one is a guess; a target that is idle loses next to nothing in a window. */
 	windows->pause_ns = (uint64_t)fmin(ceil(pause_ns), (double)WINDOWS_PAUSE_MAX);
 	return 0;
 }

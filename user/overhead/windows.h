@@ -19,8 +19,9 @@
 #define WINDOWS_LENGTH_MIN  20000000ull
 #define WINDOWS_LENGTH_MAX  1000000000ull
 #define WINDOWS_FIRST_NS    100000000ull /* the first window begins before that */
+#define WINDOWS_FIRST_MAX   50000000ull  /* its length: its cost is not known yet */
 #define WINDOWS_PAUSE_MAX   60000000000ull
-#define WINDOWS_EDGES_GUESS 20000000ull /* CPU time, before the first window */
+#define WINDOWS_EDGES_GUESS 10000000ull /* CPU time, before the first window */
 #define WINDOWS_OWN_GUESS   30000000ull
 #define WINDOWS_RATE_MIN    0.05 /* CPUs; as if the target took at least this */
 
@@ -31,13 +32,13 @@ struct windows {
 	/* the target is one of that many: they share what the tracer may take; 0: one */
 	uint64_t targets;
 	uint64_t random; /* state of the random source; any value */
+	double rate;     /* CPUs that the target takes; 0: not known yet */
 
 	uint64_t last_ns;  /* when the last window began */
 	uint64_t pause_ns; /* from the beginning of a window to that of the next, at least */
 	uint64_t length_ns;
 	double edges_ns, rate_ns; /* loss of the edges; loss for each ns of a window */
 	double own_ns;            /* CPU time of the tracer for a window */
-	double rate;              /* CPUs that the target takes */
 	double base;              /* share of its CPU time that goes to other probes */
 	uint64_t count;           /* windows so far */
 };

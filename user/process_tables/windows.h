@@ -70,10 +70,11 @@ struct trace_windows {
 	struct kind_counts heap; /* of the last complete walk */
 	struct kind_counts walk; /* of the one in progress */
 	struct account *account;
-	uint64_t seen;      /* blocks seen in windows */
-	uint64_t changed;   /* of these: another block was at the address */
-	uint64_t unchecked; /* no walk has shown them in their window */
-	uint64_t dropped;   /* there was no memory for them, or too many */
+	uint64_t malloc_used; /* allocated blocks of malloc's; 0: not known */
+	uint64_t seen;        /* blocks seen in windows */
+	uint64_t changed;     /* of these: another block was at the address */
+	uint64_t unchecked;   /* no walk has shown them in their window */
+	uint64_t dropped;     /* there was no memory for them, or too many */
 	int open;
 };
 

@@ -38,6 +38,8 @@ int state_census_large(struct process_state *process, const struct event_census_
 		return -EBADMSG;
 	if (process->info.mode != EVENT_MODE_WINDOWS)
 		return 0;
+	if (event->used)
+		process->windows.malloc_used = event->used;
 	for (uint64_t i = 0; i < event->count; i++)
 		if (event->blocks[i].address)
 			large_judge(process, &event->blocks[i]);

@@ -218,6 +218,7 @@ static void cell_divide(struct calibration *calibration, struct cell *cell, uint
 		post->sightings_end = at;
 		post->blocks += (double)stratum_at(calibration, rank)->new_blocks;
 		post->least |= stratum_at(calibration, rank)->least;
+		post->most += (double)stratum_at(calibration, rank)->most_blocks;
 	}
 	cell->posts_end = calibration->post_count;
 }
@@ -274,11 +275,11 @@ static void least_judge(struct calibration *calibration)
 {
 	for (size_t i = 0; i < calibration->post_count; i++) {
 		struct post *post = &calibration->posts[i];
-		double surely = (post->weights.sum - LIMIT_ERRORS * sqrt(post->weights.square)) /
-				calibration->progress;
+		double sum = post->weights.sum / calibration->progress;
+		double error = sqrt(post->weights.square) / calibration->progress;
 
-		if (post->least && (post->blocks <= 0 || surely > post->blocks))
-			post->blocks = INFINITY;
+		if (post->least && (post->blocks <= 0 || sum - LIMIT_ERRORS * error > post->blocks))
+			post->blocks = post->most > 0 && sum > post->most ? post->most : INFINITY;
 	}
 }
 

@@ -17,7 +17,7 @@
  *   the other cohorts of its type and size class leave unexplained.
  * - Of some strata only a lower bound of the blocks is known (calibrate_stratum.least). If the
  *   sightings stand for more than that by three standard errors, the stratum has as many as these
- *   stand for, and the error of that number is part of the rows' errors.
+ *   stand for, at most most_blocks, and the error of that number is part of the rows' errors.
  *
  * What windows must be like. Every moment must be as probable as any other: a window starts
  * anywhere in its span and may reach into the next. Blocks that live no longer than the time
@@ -60,6 +60,8 @@ struct calibrate_stratum {
 	uint64_t old_blocks, old_bytes;
 	/* 1: new_blocks is a lower bound, 0 if nothing is known. Never joined with other strata */
 	int least;
+	/* with least: what blocks there can be at most; 0: not known */
+	uint64_t most_blocks;
 };
 
 struct calibrate_window {

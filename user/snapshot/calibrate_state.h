@@ -41,7 +41,8 @@ struct post {
 	size_t sightings, sightings_end; /* those that are alive */
 	double blocks; /* new ones; INFINITY: as many as the sightings stand for */
 	struct weights weights;
-	int least; /* calibrate_stratum.least of one of its strata */
+	int least;   /* calibrate_stratum.least of one of its strata */
+	double most; /* sum of calibrate_stratum.most_blocks */
 };
 
 /* The post-strata of one type and size class. */

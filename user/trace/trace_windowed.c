@@ -6,7 +6,8 @@
  *
  * Large blocks, if they are traced in windows, too, have strata of their own. Of those that Python
  * asked its object allocator for, the interpreter's count gives a lower bound of the new ones: it
- * is exact as long as no older one is freed. Of PyMem_Raw*'s blocks nothing gives the number.
+ * is exact as long as no older one is freed. The count itself is the upper bound. Of PyMem_Raw*'s
+ * blocks only an upper bound is known: what else malloc has given out.
  */
 #include "trace/trace_windowed.h"
 
@@ -132,18 +133,28 @@ static struct calibrate_stratum *stratum_add(struct job *job, uint32_t kind, uin
 	return stratum;
 }
 
-/* The new blocks that the interpreter has counted, without those that are known one by one. */
-static uint64_t large_least(const struct job *job)
+/*
+ * How many blocks there are besides those that are known one by one. Of the object allocator's: the
+ * new ones at least, as the interpreter counts them; all of them at most. 0: not known.
+ */
+static uint64_t large_least(const struct job *job, uint64_t certain)
 {
 	const struct trace_process *info = &job->process->info;
-	uint64_t certain = 0;
 
 	/* 3.8 does not count each of them. */
 	if (!info->coverage.time_ns || info->python_version >> 16 == 0x0308)
 		return 0;
-	for (size_t i = 0; i < job->seen_count; i++)
-		certain += job->seen[i].large == LARGE_CERTAIN;
 	return info->coverage.large_new > certain ? info->coverage.large_new - certain : 0;
+}
+
+static uint64_t large_most(const struct job *job, enum large large, uint64_t certain)
+{
+	uint64_t objects = job->process->info.coverage.large_blocks;
+	uint64_t used = job->process->windows.malloc_used;
+
+	if (large == LARGE_OBJECT)
+		return objects > certain ? objects - certain : 0;
+	return used > objects ? used - objects : 0;
 }
 
 static void large_fill(struct job *job)
@@ -157,7 +168,7 @@ static void large_fill(struct job *job)
 		}
 	for (uint32_t i = 0; i < LARGE_STRATA; i++) {
 		uint64_t blocks = i == LARGE_CERTAIN  ? counts[i]
-				  : i == LARGE_OBJECT ? large_least(job)
+				  : i == LARGE_OBJECT ? large_least(job, counts[LARGE_CERTAIN])
 						      : 0;
 		double mean = counts[i] ? (double)bytes[i] / (double)counts[i] : 0;
 
@@ -167,6 +178,8 @@ static void large_fill(struct job *job)
 			.new_blocks = blocks,
 			.new_bytes = (uint64_t)(mean * (double)blocks),
 			.least = i != LARGE_CERTAIN,
+			.most_blocks =
+				i == LARGE_CERTAIN ? 0 : large_most(job, i, counts[LARGE_CERTAIN]),
 		};
 	}
 	job->stratum_count = LARGE_STRATA;

@@ -2,7 +2,6 @@
 #include "watch/model.h"
 
 #include <errno.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -13,7 +12,8 @@
 
 #define RETRY_NS     2000000000ull
 #define RETRY_MAX_NS 64000000000ull
-#define RESERVED     2u /* the first stacks of a process have no frames (process_tables.h) */
+#define SUM_MAX      0x1p59 /* as of a session: more than any memory, and a float holds it */
+#define RESERVED     2u     /* the first stacks of a process have no frames (process_tables.h) */
 
 /* What of an answer is not read yet. */
 struct rest {
@@ -137,8 +137,9 @@ static int entries_take(struct watch_process *process, struct rest *rest)
 	for (uint32_t i = 0; i < process->info.entries; i++) {
 		const struct sums_entry *entry = take(rest, sizeof(*entry));
 
-		if (!entry || entry->stack >= process->stack_count || !isfinite(entry->size) ||
-		    !isfinite(entry->count) || entry->size < 0 || entry->count < 0)
+		if (!entry || entry->stack >= process->stack_count ||
+		    !(entry->size >= 0 && entry->size <= SUM_MAX) ||
+		    !(entry->count >= 0 && entry->count <= SUM_MAX))
 			return malformed();
 		process->stacks[entry->stack].size = entry->size;
 		process->stacks[entry->stack].count = entry->count;

@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The native layer of real programs: live bytes compared line by line with the program's own
 account, and with mallinfo2."""
+import glob
+import re
 import subprocess
+import sys
 
 import pytest
 
@@ -359,3 +362,40 @@ def test_function_that_jumps_to_malloc(start, trace, built, backend):
     assert report.line("leaves.c", "PASS") == live["PASS"]
     assert report.lost_events == 0
     assert target.finish() == 0
+
+
+def kernel_objects(pid):
+    """(BPF programs, bytes of maps) that a process has open."""
+    programs, total = 0, 0
+    for path in glob.glob("/proc/%d/fdinfo/*" % pid):
+        try:
+            with open(path) as file:
+                text = file.read()
+        except FileNotFoundError:
+            continue
+        programs += "prog_type:" in text
+        if "map_type:" in text:
+            total += int(re.search(r"memlock:\s+(\d+)", text).group(1))
+    return programs, total
+
+
+def test_only_what_is_needed_is_loaded(trace):
+    """A session of one layer has neither the other's programs nor its memory."""
+    target = subprocess.Popen(
+        [sys.executable, "-c", "print('ready', flush=True); input()"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    try:
+        target.stdout.readline()
+        loaded = {}
+        for layer in ("all", "native", "python"):
+            run = trace("-p", target.pid, "--layer", layer)
+            loaded[layer] = kernel_objects(run.process.pid)
+            run.finish()
+    finally:
+        target.communicate(b"\n")
+    tables = 9 << 20  # of unwinding
+    assert loaded["all"][0] > max(loaded["native"][0], loaded["python"][0]), loaded
+    assert loaded["all"][1] > loaded["python"][1] + tables, loaded
+    assert loaded["native"][1] > loaded["python"][1] + tables, loaded

@@ -2,13 +2,14 @@
 """Windows of probes: estimates against what a program itself reports, and no probe is left where it
 was placed, whatever happens to the target or the tracer meanwhile. No test here checks a duration."""
 import os
+import resource
 import signal
 import subprocess
 
 import pytest
 
 from harness import TIMEOUT, Target, Traced, error_line, program, read_report, wait_until
-from procfs import text_differs
+from procfs import links_holder, probed_offsets, text_differs
 
 NAME, LARGE = "steady.py", "steady_large.py"
 # Of the totals, which the heap's own counts give; of each line, whose share is estimated from the
@@ -101,7 +102,7 @@ def test_large(tracer, tmp_path, any_python):
     capture = tmp_path / "capture"
     with Target(any_python, LARGE) as target:
         with Traced(
-            tracer, tmp_path, "-v", "--overhead", 50, "--capture", capture, "-p", target.pid
+            tracer, tmp_path, "-v", "--overhead", 25, "--capture", capture, "-p", target.pid
         ) as run:
             target.step()
             wait_until(lambda: "then windows of large blocks, too" in run.stderr, "it is")
@@ -119,6 +120,23 @@ def test_large(tracer, tmp_path, any_python):
     )
     assert done.returncode == 0
     assert read_report(tracer, replayed).lines() == report.lines()
+
+
+def test_large_renewed(tracer, tmp_path, any_python):
+    """Large buffers that die between windows, and whose memory others have then, are not added up:
+    there are never more than the interpreter counts."""
+    with Target(any_python, "renewed_large.py") as target:
+        with Traced(tracer, tmp_path, "-v", "--overhead", 25, "-p", target.pid) as run:
+            target.step()
+            wait_until(lambda: "then windows of large blocks, too" in run.stderr, "it is")
+            wait_windows(run, 2)
+            target.step()
+            live = target.expect()
+            report = run.finish()
+    # The buffers, and the objects that they are of, which are small blocks.
+    large = report.data["coverage"]["large_blocks"]
+    per_block = live["R"][0] / live["R"][1]
+    assert 0 < report.line("renewed_large.py", "R")[0] <= large * per_block, (large, live)
 
 
 def test_fork_exec_exit(tracer, tmp_path, any_python):
@@ -220,6 +238,91 @@ def test_two(tracer, tmp_path, any_python):
             report = one.finish()
         wait_clean(target.pid)
     assert report.line(NAME, "A")[0] == pytest.approx(live["A"][0], rel=SHARE)
+
+
+def test_beside_another(tracer, tmp_path, any_python):
+    """Another tracer's probes are at the same places all the time: windows go on, and their end
+    leaves the other's in place."""
+    (tmp_path / "a").mkdir(), (tmp_path / "b").mkdir()
+    with Target(any_python, NAME) as target:
+        with Traced(tracer, tmp_path / "a", "-p", target.pid) as one:
+            probes = text_differs(target.pid)
+            with Traced(tracer, tmp_path / "b", "-v", "--window", "20/30", "-p", target.pid) as two:
+                target.step()
+                wait_windows(two, 10)
+                target.step()
+                live = target.expect()
+                two.finish()
+            wait_until(lambda: text_differs(target.pid) == probes, "only the other's are left")
+            report = one.finish()
+        wait_clean(target.pid)
+    assert report.marked(NAME, live) == live
+
+
+TRACEFS = "/sys/kernel/tracing"
+
+
+@pytest.fixture
+def uprobe_events():
+    """A file that uprobes of the kernel's own tracer are written to."""
+    path = os.path.join(TRACEFS, "uprobe_events")
+    if not os.path.exists(path):
+        subprocess.run(["mount", "-t", "tracefs", "tracefs", TRACEFS], stderr=subprocess.DEVNULL)
+    if not os.path.exists(path):
+        pytest.skip("there is no tracefs")
+    return path
+
+
+def test_beside_perf(tracer, tmp_path, any_python, uprobe_events):
+    """A uprobe of ftrace, as perf probe places them, at a place of ours: it stays, and nothing else."""
+
+    def write(path, text):
+        fd = os.open(path, os.O_WRONLY | os.O_APPEND)
+        try:
+            os.write(fd, text.encode() + b"\n")
+        finally:
+            os.close(fd)
+
+    with Target(any_python, NAME) as target:
+        with Traced(tracer, tmp_path, "-v", "--window", "200/20", "-p", target.pid) as run:
+            target.step()
+            places = wait_until(lambda: list(probed_offsets(target.pid)), "probes are in place")
+            name = "tracer_windows_%d" % target.pid
+            write(uprobe_events, "p:%s/same %s:0x%x" % (name, *places[len(places) // 2]))
+            enable = os.path.join(TRACEFS, "events", name, "same", "enable")
+            try:
+                write(enable, "1")
+                wait_windows(run, 10)
+                run.finish()
+                wait_until(lambda: text_differs(target.pid) == 1, "only the other probe is left")
+            finally:
+                write(enable, "0")
+                write(uprobe_events, "-:%s/same" % name)
+        wait_clean(target.pid)
+        target.step()
+        target.expect()
+
+
+def test_links_refused_once(tracer, tmp_path, any_python):
+    """The process that holds the links may open no file for some windows: these are left out, and
+    later ones are not."""
+    with Target(any_python, NAME) as target:
+        with Traced(tracer, tmp_path, "-v", "--window", "20/60", "-p", target.pid) as run:
+            target.step()
+            wait_windows(run, 5)
+            holder = links_holder(run.pid)
+            limits = resource.prlimit(holder, resource.RLIMIT_NOFILE)
+            resource.prlimit(holder, resource.RLIMIT_NOFILE, (3, limits[1]))
+            wait_until(lambda: "no probes in this window" in run.stderr, "a window is left out")
+            resource.prlimit(holder, resource.RLIMIT_NOFILE, limits)
+            descriptors = "/proc/%d/fd" % holder
+            wait_windows(run, 20)
+            assert len(os.listdir(descriptors)) < 20
+            target.step()
+            live = target.expect()
+            report = run.finish()
+        wait_clean(target.pid)
+    check(report, live)
 
 
 @pytest.mark.unprivileged

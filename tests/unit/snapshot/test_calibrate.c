@@ -384,9 +384,10 @@ static void test_empty(void **state)
 static void test_least(void **state)
 {
 	static const struct {
-		uint64_t least;
+		uint64_t least, most;
 		double total;
-	} cases[] = {{6100, 6100}, {0, 6000}, {1000, 6000}};
+	} cases[] = {{6100, 7000, 6100}, {0, 0, 6000},       {1000, 0, 6000},
+		     {1000, 9000, 6000}, {1000, 4000, 4000}, {0, 4000, 4000}};
 	static struct trial trial;
 	(void)state;
 
@@ -399,6 +400,7 @@ static void test_least(void **state)
 		least = stratum_add(&trial, 2, 0, cases[i].least, 0);
 		trial.strata[least].class_bytes = 65;
 		trial.strata[least].least = 1;
+		trial.strata[least].most_blocks = cases[i].most;
 		sightings_spread(&trial, least, 1, 3);
 		sightings_spread(&trial, least, 2, 1);
 		trial_run(&trial);

@@ -288,6 +288,16 @@ static void hostile_answers(void **state)
 	struct buffer good = {0}, bad = {0};
 	uint32_t seed = 1;
 
+	/* sizes that a bar of the sparkline could not be computed from */
+	for (int i = 0; i < 4; i++) {
+		const double wrong[] = {-1, 1e300, INFINITY, NAN};
+		const size_t at = sizeof(struct sums_header) + sizeof(struct sums_process) +
+				  offsetof(struct sums_entry, size);
+
+		sums_put(&good, 9 * SECOND, 10, (double[STACKS]){1, 2, 3, 4});
+		memcpy(good.data + at, &wrong[i], sizeof(wrong[i]));
+		assert_int_equal(watch_model_sums(&world->model, good.data, good.size), -EBADMSG);
+	}
 	for (int stacks = 0; stacks < 2; stacks++) {
 		good.size = 0;
 		if (stacks)
