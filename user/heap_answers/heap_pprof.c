@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tracer heap --format pprof: the dominator tree as stacks of types. An object's stack has the types
- * of what retains it, the outermost first; those of one type that retain each other are one frame.
+ * tracer heap --format pprof: the dominator tree as stacks of types. An object's stack has the
+ * types of what retains it, the outermost first; those of one type that retain each other are one
+ * frame.
  */
 #include <errno.h>
 #include <stdlib.h>
