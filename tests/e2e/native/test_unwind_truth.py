@@ -83,7 +83,7 @@ def run_scenes(start, trace, files, *scenes, options=()):
     run = trace("-p", target.pid, "--layer", "native", "-n", 128, *options)
     target.step()
     truth = read_truth(target)
-    report = run.finish("--group-by", "traceback")
+    report = run.finish("--group-by", "traceback", "--no-skip")
     assert report.lost_events == 0
     return truth, read_seen(report), report.data["stacks"]
 
@@ -139,7 +139,7 @@ def test_forked_child(start, trace, files):
     time.sleep(2)  # the session attaches to the child; nothing says so
     target.step()
     truth = read_truth(target)
-    report = run.finish("--group-by", "traceback")
+    report = run.finish("--group-by", "traceback", "--no-skip")
     seen, stacks = read_seen(report), report.data["stacks"]
     assert sum(truth.values()) >= 1000
     assert not innermost(truth) - innermost(seen)
@@ -156,7 +156,7 @@ def test_library_is_loaded_late(start, trace, files, tmp_path):
     time.sleep(0.5)
     target.step()
     second = read_truth(target) - first
-    report = run.finish("--group-by", "traceback")
+    report = run.finish("--group-by", "traceback", "--no-skip")
     seen, stacks = read_seen(report), report.data["stacks"]
     assert not second - seen
     assert set(stacks["reasons"]) <= {"no table"}
