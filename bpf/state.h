@@ -108,6 +108,7 @@ struct thread_state {
 	__u64 sample_gap;   /* bytes up to the next mark */
 	struct known_code known[KNOWN_CODES]; /* by address: a direct-mapped cache */
 	__u64 next_frame;                     /* of the walk in progress */
+	__u64 shim;                           /* ends the run of frames in progress; 0: none */
 	__u64 above;                          /* the previous frame of the walk */
 	__u64 lowest;                         /* lowest frame in a walk's first window */
 	__u32 windows;                        /* number of windows that the walk has copied */

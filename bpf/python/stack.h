@@ -234,6 +234,25 @@ static __always_inline void stack_begin(struct thread_state *thread)
 	thread->stack.stack_id = hash_start(thread->target.space_id);
 }
 
+/* Begins a walk. 0 and the innermost frame in *frame (0: there is none); -1: no thread state. */
+static __always_inline int python_frames_begin(struct thread_state *thread, int gil_held,
+					       __u64 *frame)
+{
+	struct abi_target *target = &thread->target;
+
+	if (frame_find(thread, target, gil_held, frame)) {
+		loss_add(LOSS_NO_THREAD, 1);
+		return -1;
+	}
+	thread->walk++;
+	tick_note(thread);
+	if (target->partial || target->sample_bytes)
+		thread->known_since = thread->walk;
+	thread->window_frames = 0;
+	thread->windows = 0;
+	return 0;
+}
+
 /*
  * Appends the running thread's Python frames, up to the target's limit of frames in total. Returns
  * the first frame beyond the limit; 0: there is none.
@@ -244,18 +263,10 @@ static __always_inline __u64 python_frames_append(struct thread_state *thread, i
 	__u32 i, nframe = target->nframe;
 	__u64 frame;
 
-	if (frame_find(thread, target, gil_held, &frame)) {
-		loss_add(LOSS_NO_THREAD, 1);
+	if (python_frames_begin(thread, gil_held, &frame))
 		return 0;
-	}
 	if (nframe > EVENT_MAX_FRAMES)
 		nframe = EVENT_MAX_FRAMES;
-	thread->walk++;
-	tick_note(thread);
-	if (target->partial || target->sample_bytes)
-		thread->known_since = thread->walk;
-	thread->window_frames = 0;
-	thread->windows = 0;
 	for (i = 0; i < WALK_LIMIT && frame; i++) {
 		if (thread->stack.nframe >= nframe)
 			break;

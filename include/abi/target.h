@@ -131,8 +131,8 @@ struct abi_target {
 	struct abi_heap heap;
 	struct abi_offsets offsets;
 	/*
-	 * Code of the interpreter's file: a traceback's native frames end there, and its Python
-	 * frames follow. Addresses; 0, 0: none.
+	 * Code of the interpreter's file, whose frames a traceback leaves out: its Python frames
+	 * follow there. Addresses; 0, 0: none.
 	 */
 	__u64 interpreter_start, interpreter_end;
 	__u64 ended;   /* 1: a thread has begun to report the process's end. Written by BPF */

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Python frames and native ones in the order of their calls."""
+import json
+
+import pytest
+
+from harness import program
+
+
+@pytest.mark.versions("3.12", "3.13", "3.14")
+def test_order(python, start, trace):
+    """Against what the program notes of its own stacks."""
+    target = start(python, "merged.py")
+    run = trace("-p", target.pid, "--layer", "native", "-n", 128)
+    target.step()
+    told = json.loads(target.read_line())
+    report = run.finish("--group-by", "traceback", "--no-skip")
+    assert report.lost_events == 0
+    blocks = {s["size"]: s["traceback"] for s in report.statistics if s["size"] > 100000}
+    assert len(told) == 8
+    for block in told:
+        expect_order(blocks[block["size"]], block["lines"], block["by_c"])
+
+
+def expect_order(traceback, lines, by_c):
+    """A run of native frames is at the top, and behind each frame that C code has called."""
+    python, runs, is_native = [], [], False
+    for frame in traceback:
+        if frame.get("kind") == "native":
+            if not is_native:
+                runs.append((len(python) - 1, []))
+            runs[-1][1].append(frame)
+        else:
+            python.append([frame["filename"], frame["lineno"]])
+        is_native = frame.get("kind") == "native"
+    # The innermost one has gone on to the next line since.
+    assert python[0][0] == lines[0][0] and python[1:] == lines[1:]
+    assert [behind for behind, _ in runs] == [-1] + by_c, traceback
+    for behind, frames in runs:
+        text = json.dumps(frames)
+        assert "libffi" in text
+        assert behind < 0 or "sort" in text
+
+
+@pytest.mark.versions("3.8", "3.11")
+def test_not_merged(python, start, trace):
+    """Before 3.12 the native frames up to the interpreter come first, then Python's."""
+    target = start(python, "merged.py")
+    run = trace("-p", target.pid, "--layer", "native", "-n", 128)
+    target.step()
+    told = json.loads(target.read_line())
+    report = run.finish("--group-by", "traceback", "--no-skip")
+    blocks = {s["size"]: s["traceback"] for s in report.statistics if s["size"] > 100000}
+    for block in told:
+        kinds = [frame.get("kind") for frame in blocks[block["size"]]]
+        first = kinds.index(None)
+        assert first and set(kinds[:first]) == {"native"} and set(kinds[first:]) == {None}
+        files = {f["filename"] for f in blocks[block["size"]][first:]}
+        assert program("merged.py") in files
