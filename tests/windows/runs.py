@@ -7,8 +7,8 @@ usage: runs.py [--programs churn,short,…] [--runs N] [--seconds N] [--older N]
                [--window ON/OFF | --overhead PERCENT] [--json FILE]
 (root; the tracer is build/tracer, or TRACER)
 
-The program works for `older` seconds, is traced for `seconds`, and then says what is alive of the
-time since the attach. Prints a line per run and program, and in the end a table in Markdown.
+The program works for `older` seconds, is traced for `seconds`, and then stops and says what is
+alive of the time since the attach. Prints a line per run and program, and in the end a table in Markdown.
 """
 import argparse
 import json
@@ -31,10 +31,6 @@ PROGRAMS = (
 )
 # Programs of which older blocks that are not marked as churn stay for good.
 KEEPING = set("churn bursts in_step start_up short w1 w2 service".split())
-
-
-# tracemalloc's own record of a block: it is a block, too, which tracemalloc does not count.
-OWN_BYTES = 16
 
 
 def key_of(entry):
@@ -63,15 +59,12 @@ class Run:
             limit = ["--overhead", options.overhead] if options.overhead else ["--window", options.window]
             self.before = self._say(target, signal.SIGUSR1)
             with harness.Traced(
-                TRACER, folder, "-v", *limit, "-d", options.seconds, "-p", target.pid
+                TRACER, folder, "-v", *limit, "-p", target.pid
             ) as traced:
                 target.step()
-                traced.wait(options.seconds + 120)
-                self.truth = {
-                    key: (size + OWN_BYTES * count, 2 * count)
-                    for key, (size, count) in self._say(target, signal.SIGUSR2).items()
-                }
-                self.data = traced.report().data
+                time.sleep(options.seconds)
+                self.truth = self._say(target, signal.SIGUSR1)
+                self.data = traced.finish().data
                 self.log = traced.stderr
 
     def _ready(self, target, seconds):
@@ -97,7 +90,7 @@ class Run:
                 continue
             error = abs(entry["size"] - size)
             figures["intervals"] += 1
-            # One granule for the difference in time between the last walk and the truth.
+            # Deviations are kept in eighths of a block.
             figures["right"] += error <= 1.96 * entry.get("size_error", 0) + size / 200
             figures["errors"].append((size / total, error / size))
         figures["false"] = sum(

@@ -20,6 +20,14 @@ struct sighting {
 	uint32_t stack;  /* SIGHTING_OBJECT: index of its stack in the trace */
 	uint32_t flags;  /* SIGHTING_* */
 	uint32_t domain;
+	uint64_t seen_ns; /* when a walk has shown it last */
+};
+
+/* One that has died, or whose address has been used again. */
+struct sighting_dead {
+	uint32_t stack, window, kind, flags; /* flags: the caller's */
+	uint32_t bytes, class_bytes;
+	uint64_t died_ns;
 };
 
 /* address is an object's, whose block is not known yet */

@@ -42,7 +42,16 @@ struct heap_view {
 	size_t count, shown;
 };
 
-enum { KEY_BY = 0x300, KEY_RETAINED, KEY_FREEZE, KEY_CORE, KEY_SYSROOT, KEY_TRACE, KEY_SESSION };
+enum {
+	KEY_BY = 0x300,
+	KEY_RETAINED,
+	KEY_FREEZE,
+	KEY_CORE,
+	KEY_SYSROOT,
+	KEY_TRACE,
+	KEY_SESSION,
+	KEY_VALUES
+};
 
 static const struct argp_option options[] = {
 	{"pid", 'p', "PID[,PID...]", 0,
@@ -63,6 +72,7 @@ static const struct argp_option options[] = {
 	 "by line: choose one of several sessions that trace the process: the tracer's PID", 2},
 	{"retained", KEY_RETAINED, NULL, 0, "by type: also what would be freed with the objects",
 	 2},
+	{"values", KEY_VALUES, NULL, 0, "show: also the contents of texts", 2},
 	{"freeze", KEY_FREEZE, NULL, 0, "stop the process while its memory is copied", 2},
 	{"output", 'o', "FILE", 0, "also write the copied memory to FILE, a dump", 2},
 	{0},
@@ -108,6 +118,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		return by_parse(choice, arg);
 	case KEY_RETAINED:
 		choice->retained = 1;
+		return 0;
+	case KEY_VALUES:
+		choice->values = 1;
 		return 0;
 	case KEY_FREEZE:
 		choice->freeze = 1;

@@ -68,6 +68,7 @@ struct graph {
 	struct graph_proof *proofs; /* by type */
 	uint64_t immortal, statics; /* objects that the proof leaves out */
 	int cut;                    /* 1: work ran out; references are missing */
+	int texts_hidden;           /* 1: the contents of texts are not to be told */
 	/* while it is built */
 	struct id_map found;
 	size_t capacity, type_capacity;

@@ -16,9 +16,11 @@
 
 /* Py_TPFLAGS_LONG_SUBCLASS, …: types whose objects have content that never changes */
 #define FLAG_LONG    (1ull << 24)
+#define FLAG_LIST    (1ull << 25)
 #define FLAG_TUPLE   (1ull << 26)
 #define FLAG_BYTES   (1ull << 27)
 #define FLAG_UNICODE (1ull << 28)
+#define FLAG_DICT    (1ull << 29)
 /* the word after the type: the length; of a long, its size and sign */
 #define LENGTH_AT 16u
 #define DIGIT_AT  24u
@@ -27,6 +29,9 @@
  * hash that is computed when asked for. Behind that of a str is the state, of which the bits of
  * the kind are final, and in longer ones texts that are computed when asked for.
  */
+/* The address of the items of a list, and of a dict's keys, changes only when these grow. */
+#define LIST_ITEMS_AT  24u
+#define DICT_KEYS_AT   32u
 #define CONTENT_AT     32u
 #define STR_STATE_AT   32u
 #define STR_CONTENT_AT 72u /* of any, in every version */
@@ -84,6 +89,17 @@ static uint32_t text_at(const struct heap_kinds *kinds, const uint8_t *object, u
 	return state & ascii ? STR_ASCII_AT : STR_CONTENT_AT;
 }
 
+/* Of an object that refers to its content. */
+static uint32_t pointer_print(const struct heap_type *type, const uint8_t *object, uint32_t bytes)
+{
+	uint32_t at = type->flags & FLAG_LIST ? LIST_ITEMS_AT : DICT_KEYS_AT;
+	uint64_t address = 0;
+
+	if (bytes >= at + sizeof(address))
+		memcpy(&address, object + at, sizeof(address));
+	return address ? fold(address) : 0;
+}
+
 /*
  * A hash of an object's content that never changes; 0: its type has none that is known. What is
  * behind the object in its block is never written to.
@@ -96,6 +112,8 @@ static uint32_t print_of(const struct heap_kinds *kinds, const struct heap_type 
 						   : CONTENT_AT;
 	uint64_t hash = 0, word;
 
+	if (type->flags & (FLAG_LIST | FLAG_DICT))
+		return pointer_print(type, object, bytes);
 	if (!(type->flags & (FLAG_LONG | FLAG_TUPLE | FLAG_BYTES | FLAG_UNICODE)) ||
 	    bytes < DIGIT_AT)
 		return 0;

@@ -15,6 +15,7 @@ struct heap_choice {
 	struct report_choice output;
 	enum heap_by by;
 	int retained, freeze;
+	int values;          /* --values: contents of texts are printed */
 	const char *out;     /* -o; NULL: no dump is written */
 	const char *core;    /* --core; NULL: none */
 	const char *sysroot; /* --sysroot; NULL: "/" */
@@ -69,6 +70,8 @@ int heap_holders_print(const struct heap_choice *choice, const struct heap_graph
 		       const char *what);
 int heap_show_print(const struct heap_choice *choice, const struct heap_graph *heap,
 		    const char *what);
+/* Writes the dominator tree as a profile to standard output. 0, -errno without a message. */
+int heap_pprof_write(const struct heap_graph *heap);
 /* Compares two dumps, or three. 0, or -errno after a message. */
 int heap_diff_print(const struct heap_choice *choice, char *const *dumps, size_t count);
 

@@ -88,20 +88,30 @@ static int view_answer(struct heap_choice *choice, const char *dump)
 		needs |= HEAP_PATHS;
 	if (choice->output.format == FORMAT_HEAPSNAPSHOT)
 		needs |= HEAP_PATHS;
+	if (choice->output.format == FORMAT_PPROF)
+		needs |= HEAP_RETAINED;
 	if (heap_graph_open(choice, dump, needs, &heap))
 		return EXIT_FAILED;
 	if (choice->output.format == FORMAT_HEAPSNAPSHOT)
 		return answer_end(&heap, heapsnapshot_write(heap.paths, stdout)
 						 ?: fflush(stdout) || ferror(stdout) ? -EIO
 										     : 0);
+	if (choice->output.format == FORMAT_PPROF)
+		return answer_end(&heap, heap_pprof_write(&heap));
 	return answer_end(&heap, heap_view_print(choice, &heap));
+}
+
+/* Whether the answer is a file of a whole heap rather than text. */
+static int is_file(const struct heap_choice *choice)
+{
+	return choice->output.format == FORMAT_HEAPSNAPSHOT ||
+	       choice->output.format == FORMAT_PPROF;
 }
 
 int heap_is_question(const struct heap_choice *choice)
 {
 	return choice->rest.count || choice->retained || choice->out || choice->freeze ||
-	       choice->core || choice->sysroot || choice->trace ||
-	       choice->output.format == FORMAT_HEAPSNAPSHOT ||
+	       choice->core || choice->sysroot || choice->trace || is_file(choice) ||
 	       (choice->by != BY_TYPE && choice->by != BY_CLASS);
 }
 
@@ -116,8 +126,8 @@ int heap_answer(struct heap_choice *choice)
 	if (choice->by == BY_LINE ? !choice->trace && (first || choice->core)
 				  : choice->trace != NULL)
 		return usage_error("--by line is of a process that is traced, or takes --trace");
-	if (choice->output.format == FORMAT_HEAPSNAPSHOT && choice->rest.count > 1)
-		return usage_error("the format heapsnapshot is of a whole heap");
+	if (is_file(choice) && choice->rest.count > 1)
+		return usage_error("this format is of a whole heap");
 	for (size_t i = 0; first && i < sizeof(questions) / sizeof(questions[0]); i++)
 		if (!strcmp(first, questions[i].name))
 			return question_answer(choice, i);

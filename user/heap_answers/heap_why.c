@@ -420,6 +420,7 @@ int heap_show_print(const struct heap_choice *choice, const struct heap_graph *h
 		return error_print(error_set(-ENOENT, "show takes an address"),
 				   "tracer heap holders TYPE shows some", "%s", what);
 	showing.object = chosen.object;
+	heap->graph->texts_hidden = !choice->values;
 	err = values_repr(heap->graph, heap->graph->addresses[chosen.object], &value);
 	err = err < 0 ? err : buffer_append(&value, "", 1);
 	if (err) {

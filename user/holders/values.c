@@ -102,7 +102,9 @@ int values_repr(const struct graph *graph, uint64_t address, struct buffer *out)
 	if (!strcmp(type->name, "NoneType"))
 		return buffer_append(out, "None", 4) ?: 1;
 	if (!strcmp(type->name, "str"))
-		return text_find(graph, address, &text) ? text_repr(&text, out) : 0;
+		return !graph->texts_hidden && text_find(graph, address, &text)
+			       ? text_repr(&text, out)
+			       : 0;
 	if (!strcmp(type->name, "int"))
 		return int_repr(graph, address, out);
 	return 0;

@@ -10,7 +10,7 @@
 
 /*
  * Appends the repr() of a str, an int of up to 60 bits, a bool or None at address. 1: written; 0:
- * it is another value, or longer, and nothing was appended; -ENOMEM.
+ * it is another value, longer, or a text that is hidden, and nothing was appended; -ENOMEM.
  */
 int values_repr(const struct graph *graph, uint64_t address, struct buffer *out);
 /*

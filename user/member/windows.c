@@ -21,6 +21,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/hash.h"
 #include "member/governor.h"
 #include "member/member.h"
 #include "member/probe.h"
@@ -250,6 +251,15 @@ static int is_removing(struct member *member, uint64_t now_ns)
 	return !is_text_probed(member) || windows->site > windows->first_site;
 }
 
+/* From one look to the next. */
+static uint64_t look_pause(const struct member_windows *windows)
+{
+	uint64_t targets = windows->windows.targets ? windows->windows.targets : 1;
+	uint64_t pause_ns = LOOK_SHARE * targets * windows->look_took_ns;
+
+	return pause_ns > LOOK_PAUSE_NS ? pause_ns : LOOK_PAUSE_NS;
+}
+
 void member_window_close(struct session *session, struct member *member)
 {
 	struct member_windows *windows = &member->windows;
@@ -268,12 +278,14 @@ void member_window_close(struct session *session, struct member *member)
 		window_drop(session, member);
 	windows->look_ns = clock_ns(CLOCK_MONOTONIC);
 	windows->closing_ns = windows->look_ns + CLOSING_STEP_NS;
+	/* The first look comes at a random moment, so that it tells how long blocks live. */
+	windows->look_ns -= hash_u64(windows->look_ns) % look_pause(windows);
 	/* What a window by hand costs is not measured. */
 	if (session->opts.overhead > 0)
 		return;
 	log_debug("PID %d: a window of %.1f ms", member->pid,
 		  (double)(end_ns - windows->opened_ns) / 1e6);
-	wait_begin(session, member, windows->look_ns);
+	wait_begin(session, member, clock_ns(CLOCK_MONOTONIC));
 }
 
 /* The window ends when the kernel begins to remove the breakpoints. */
@@ -335,8 +347,7 @@ static uint64_t grace_ns(const struct member_windows *windows)
 static uint64_t due_ns(const struct member *member)
 {
 	const struct member_windows *windows = &member->windows;
-	uint64_t targets = windows->windows.targets ? windows->windows.targets : 1;
-	uint64_t pause_ns = LOOK_SHARE * targets * windows->look_took_ns, look_ns;
+	uint64_t look_ns;
 
 	if (member->ended || windows->state == WINDOW_NONE)
 		return UINT64_MAX;
@@ -344,7 +355,7 @@ static uint64_t due_ns(const struct member *member)
 		return windows->opened_ns + windows->next.length_ns - grace_ns(windows);
 	if (windows->state == WINDOW_OPEN || windows->state == WINDOW_CLOSING)
 		return windows->closing_ns;
-	look_ns = windows->look_ns + (pause_ns > LOOK_PAUSE_NS ? pause_ns : LOOK_PAUSE_NS);
+	look_ns = windows->look_ns + look_pause(windows);
 	return windows->next.start_ns < look_ns ? windows->next.start_ns : look_ns;
 }
 

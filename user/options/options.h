@@ -39,9 +39,9 @@ struct report_choice {
 	/* the processes are being traced: source lines are searched in their roots */
 	int live;
 	FILE *out; /* borrowed: stdout, unless the snapshot is written there */
-	enum { FORMAT_TEXT, FORMAT_JSON, FORMAT_CSV, FORMAT_HEAPSNAPSHOT } format;
+	enum { FORMAT_TEXT, FORMAT_JSON, FORMAT_CSV, FORMAT_HEAPSNAPSHOT, FORMAT_PPROF } format;
 	int format_asked; /* --format was given */
-	int graphs;       /* set by the caller: FORMAT_HEAPSNAPSHOT is one of its formats */
+	int graphs;       /* set by the caller: the last two are among its formats */
 	int layer;        /* enum event_layer: the only layer to report; -1: all layers */
 };
 /* --layer, for commands that read snapshots; the input is an int, see struct report_choice. */

@@ -141,6 +141,8 @@ static error_t output_option(int key, char *arg, struct argp_state *state)
 			choice->format = FORMAT_CSV;
 		else if (choice->graphs && !strcmp(arg, "heapsnapshot"))
 			choice->format = FORMAT_HEAPSNAPSHOT;
+		else if (choice->graphs && !strcmp(arg, "pprof"))
+			choice->format = FORMAT_PPROF;
 		else
 			return cli_reject("--format", arg, NULL);
 		return 0;

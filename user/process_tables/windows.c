@@ -99,6 +99,8 @@ void state_window_drop(struct process_state *process, uint64_t address)
 	const struct block *known = block_at(process, address);
 	struct block old;
 
+	if (known)
+		state_window_died(process, address, known);
 	sighting_remove(process, address);
 	if (known &&
 	    blocks_take(process->blocks[EVENT_LAYER_PYTHON], known->address, known->domain, &old))
@@ -139,8 +141,10 @@ void state_window_sight(struct process_state *process, const struct block *block
 
 void state_window_gone(struct process_state *process, const struct block *block)
 {
-	if (is_windowed(process) && (block->pooled || is_large(process, block)))
-		sighting_remove(process, allocator_address(block));
+	if (!is_windowed(process) || !(block->pooled || is_large(process, block)))
+		return;
+	state_window_died(process, allocator_address(block), block);
+	sighting_remove(process, allocator_address(block));
 }
 
 void state_window_reuse(struct process_state *process, uint64_t object, uint64_t block,
@@ -186,6 +190,8 @@ static void windows_halve(struct trace_windows *windows)
 	windows->count = half;
 	for (size_t i = 0; i < windows->sightings.capacity; i++)
 		windows->sightings.slots[i].window /= 2;
+	for (size_t i = 0; i < windows->dead_count; i++)
+		windows->dead[i].window /= 2;
 }
 
 static int window_open(struct trace_windows *windows, uint64_t start_ns)
@@ -309,9 +315,12 @@ static void sighting_judge(struct process_state *process, struct sighting *sight
 	} else if (!sighting->kind) {
 		sighting->kind = kind->kind;
 		sighting->print = kind->print;
+		sighting->seen_ns = process->info.end_ns;
 	} else if (sighting->kind != kind->kind || sighting->print != kind->print) {
 		process->windows.changed++;
 		state_window_drop(process, sighting->address);
+	} else {
+		sighting->seen_ns = process->info.end_ns;
 	}
 }
 
@@ -329,7 +338,8 @@ static void object_place(struct process_state *process, const struct sighting *o
 	const struct sighting sighting = {.address = address,
 					  .kind = kind->kind,
 					  .print = kind->print,
-					  .window = object->window};
+					  .window = object->window,
+					  .seen_ns = process->info.end_ns};
 
 	/* Its reference count is about to be set. */
 	if (kind->kind == EVENT_KIND_DEAD)

@@ -23,6 +23,9 @@
 /* Further kinds count as EVENT_KIND_OTHER. */
 #define KINDS_MAX 65536u
 
+/* The last ones that died are kept, to learn how long blocks live, and who allocated older ones. */
+#define DEAD_MAX 65536u
+
 struct trace_window {
 	uint64_t start_ns, end_ns; /* end_ns 0: it is open */
 	uint64_t length_ns;        /* of all windows that it stands for */
@@ -57,6 +60,8 @@ static inline uint64_t kind_key(uint32_t kind, uint32_t bytes, uint32_t cohort)
 
 struct trace_windows {
 	struct sightings sightings;
+	struct sighting_dead *dead; /* of DEAD_MAX, a ring */
+	size_t dead_count, dead_capacity, dead_next;
 	struct identities identities;
 	/* that of blocks which the next walk shows first, 0: none yet; when each began */
 	uint32_t cohort;
@@ -111,6 +116,10 @@ void state_window_gone(struct process_state *process, const struct block *block)
 /* An object, whose block may or may not be known, begins to live. */
 void state_window_reuse(struct process_state *process, uint64_t object, uint64_t block,
 			uint32_t domain, uint32_t stack);
+/* The block that was seen at an address has died since a walk has shown it last. */
+void state_window_died(struct process_state *process, uint64_t address, const struct block *block);
+/* The size class of a block, with hooks' bytes. */
+uint32_t state_window_class(const struct block *block);
 /* The block of the table that was seen; NULL: an object whose block is not known. */
 const struct block *state_window_block(const struct process_state *process,
 				       const struct sighting *sighting);

@@ -31,7 +31,10 @@ void state_windows_free(struct trace_windows *windows)
 		      sizeof(*windows->items));
 	array_release(windows->account, &windows->fresh, &windows->fresh_capacity,
 		      sizeof(*windows->fresh));
+	array_release(windows->account, &windows->dead, &windows->dead_capacity,
+		      sizeof(*windows->dead));
 	windows->count = windows->fresh_count = 0;
+	windows->dead_count = windows->dead_next = 0;
 }
 
 void state_windows_clear(struct process_state *process, uint64_t time_ns)
@@ -78,4 +81,54 @@ int state_windows_copy(struct trace_windows *out, const struct trace_windows *fr
 	out->count = from->count;
 	out->open = from->open;
 	return 0;
+}
+
+uint32_t state_window_class(const struct block *block)
+{
+	uint64_t bytes = block->bytes + (block->hooked ? EVENT_HOOKS_BYTES : 0);
+
+	return (uint32_t)((bytes ? bytes + EVENT_BLOCK_STEP - 1 : EVENT_BLOCK_STEP) /
+			  EVENT_BLOCK_STEP * EVENT_BLOCK_STEP);
+}
+
+/*
+ * Between the last walk that has shown a block and now. If none has after its window's end, it
+ * counts as dead from that end on: the first one comes at a random moment, so that the mean is
+ * right.
+ */
+static uint64_t died_at(const struct trace_windows *windows, const struct sighting *sighting,
+			uint64_t now_ns)
+{
+	if (sighting->window >= windows->count || sighting->seen_ns >= now_ns ||
+	    sighting->seen_ns <= windows->items[sighting->window].end_ns)
+		return sighting->seen_ns;
+	return sighting->seen_ns + (now_ns - sighting->seen_ns) / 2;
+}
+
+void state_window_died(struct process_state *process, uint64_t address, const struct block *block)
+{
+	struct trace_windows *windows = &process->windows;
+	const struct sighting *sighting = sightings_find(&windows->sightings, address);
+	struct sighting_dead *dead;
+
+	if (!sighting || !sighting->kind || sighting->flags & (SIGHTING_OBJECT | SIGHTING_LARGE) ||
+	    block->domain)
+		return;
+	if (windows->dead_count < DEAD_MAX) {
+		if (array_reserve_in(windows->account, &windows->dead, &windows->dead_capacity,
+				     windows->dead_count, 1, sizeof(*windows->dead)))
+			return;
+		windows->dead_next = windows->dead_count++;
+	} else {
+		windows->dead_next = (windows->dead_next + 1) % DEAD_MAX;
+	}
+	dead = &windows->dead[windows->dead_next];
+	*dead = (struct sighting_dead){.stack = block->stack,
+				       .window = sighting->window,
+				       .kind = sighting->kind,
+				       .flags = (block->rounded ? SNAPSHOT_ROUNDED : 0) |
+						(block->inherited ? SNAPSHOT_INHERITED : 0),
+				       .bytes = (uint32_t)block->bytes,
+				       .class_bytes = state_window_class(block),
+				       .died_ns = died_at(windows, sighting, process->info.end_ns)};
 }

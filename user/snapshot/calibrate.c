@@ -24,9 +24,12 @@ struct weights weights_sum(struct calibration *calibration, size_t begin, size_t
 
 	for (size_t i = begin; i < end; i++) {
 		const struct calibrate_sighting *sighting = sighting_at(calibration, i);
+		double weight = 1 / sighting->inclusion;
 
-		weights.sum += 1 / sighting->inclusion;
-		sums[sighting->window] += 1 / sighting->inclusion;
+		weights.sum += weight;
+		weights.seen += !sighting->likeness;
+		weights.seen_sum += sighting->likeness ? 0 : weight;
+		sums[sighting->window] += weight;
 	}
 	for (size_t i = begin; i < end; i++) {
 		double *sum = &sums[sighting_at(calibration, i)->window];
@@ -70,7 +73,8 @@ static int input_check(const struct calibrate_input *input)
 		    sighting->window >= input->window_count || sighting->row >= input->row_count)
 			return error_set(-EINVAL, "sighting %zu names what does not exist", i);
 		/* The bound keeps all sums of weights finite. */
-		if (!(sighting->inclusion >= 0x1p-32 && sighting->inclusion <= 1))
+		if (!(sighting->inclusion >= 0x1p-32 &&
+		      sighting->inclusion <= (sighting->likeness ? 0x1p32 : 1)))
 			return error_set(-EINVAL,
 					 "the probability of sighting %zu is not from 2^-32 to 1",
 					 i);
@@ -241,10 +245,7 @@ static void posts_make(struct calibration *calibration)
 	}
 }
 
-/*
- * The share of all blocks that sightings stand for, without the post-strata whose blocks they
- * cannot explain.
- */
+/* The share of all blocks that sightings stand for, without post-strata that exceed these. */
 static void progress_find(struct calibration *calibration)
 {
 	double asked = calibration->input->progress;
@@ -294,8 +295,8 @@ static void shares_set(struct calibration *calibration)
 		out->span_ns += input->windows[i].span_ns;
 	}
 	for (size_t i = 0; i < calibration->post_count; i++) {
-		out->seen_blocks += calibration->posts[i].weights.sightings;
-		weight += calibration->posts[i].weights.sum;
+		out->seen_blocks += calibration->posts[i].weights.seen;
+		weight += calibration->posts[i].weights.seen_sum;
 	}
 	for (size_t i = 0; i < input->stratum_count; i++)
 		out->new_blocks += input->strata[i].new_blocks;

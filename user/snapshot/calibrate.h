@@ -82,7 +82,14 @@ struct calibrate_sighting {
 	 */
 	uint32_t alive;
 	/*
-	 * The probability that a block allocated at that moment was seen, above 0, at most 1: the
+	 * 1: it is not one of the stratum's blocks, but stands for such as were allocated when no
+	 * window was open, as one of the same age did once (short-lived blocks). Not one of the
+	 * blocks that were seen.
+	 */
+	uint32_t likeness;
+	/*
+	 * The probability that a block allocated at that moment was seen, above 0, at most 1 (of a
+	 * likeness, the inverse of the number of blocks for which it stands, at most 2^32): the
 	 * window's length divided by its span, less what traps took of the length, since the target
 	 * does less in it. A common factor does not matter (calibrate_input.progress).
 	 */

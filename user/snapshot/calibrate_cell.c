@@ -29,6 +29,13 @@ static void replicates_add(struct replicates *sum, const struct calibration *cal
 			sum->without[g] += weight;
 }
 
+/* Does it tell about all of the cell? Likenesses only do so where there is nothing else. */
+static int is_general(const struct calibration *calibration,
+		      const struct calibrate_sighting *sighting)
+{
+	return !sighting->likeness || calibration->likenesses;
+}
+
 static struct slot *slot_take(struct calibration *calibration, uint32_t row)
 {
 	if (!calibration->slot_of[row]) {
@@ -74,7 +81,8 @@ static void sighting_split(struct calibration *calibration,
 	struct slot *slot = slot_take(calibration, sighting->row);
 	double one = factor->whole / sighting->inclusion;
 
-	replicates_add(&slot->weight, calibration, sighting);
+	if (is_general(calibration, sighting))
+		replicates_add(&slot->weight, calibration, sighting);
 	slot->blocks.whole += one;
 	for (uint32_t g = 0; g < calibration->group_count; g++) {
 		double without = calibration->groups[sighting->window] == g
@@ -93,7 +101,7 @@ static void post_split(struct calibration *calibration, const struct post *post,
 		       struct parts *parts)
 {
 	double attributed = weights_explain(calibration, &post->weights, post->blocks);
-	double unsure = sqrt(fmax(0, 1 - (double)post->weights.sightings / fmax(post->blocks, 1)));
+	double unsure = sqrt(fmax(0, 1 - (double)post->weights.seen / fmax(post->blocks, 1)));
 	struct replicates weight = {0}, factor = {0};
 
 	for (size_t i = post->sightings; i < post->sightings_end; i++)
@@ -170,7 +178,7 @@ static double unseen_rows(const struct calibration *calibration, const struct pa
 			  const struct weights *weights, double total)
 {
 	double sightings = (double)weights->sightings, single = 0;
-	double known = fmin(1, sightings / fmax(total, 1));
+	double known = fmin(1, (double)weights->seen / fmax(total, 1));
 	double units = weights->windows < ENOUGH_WINDOWS ? weights->windows : sightings;
 
 	for (uint32_t i = 0; i < calibration->slot_count; i++)
@@ -291,8 +299,10 @@ void cell_estimate(struct calibration *calibration, const struct cell *cell)
 		total += calibration->posts[i].blocks;
 	for (size_t rank = cell->strata; rank < cell->strata_end; rank++)
 		old_total += (double)stratum_at(calibration, rank)->old_blocks;
+	calibration->likenesses = !weights.seen;
 	for (size_t i = cell->sightings; i < cell->dead; i++)
-		replicates_add(&parts.weight, calibration, sighting_at(calibration, i));
+		if (is_general(calibration, sighting_at(calibration, i)))
+			replicates_add(&parts.weight, calibration, sighting_at(calibration, i));
 	for (size_t i = cell->posts; i < cell->posts_end; i++)
 		if (calibration->posts[i].weights.sightings)
 			post_split(calibration, &calibration->posts[i], &parts);

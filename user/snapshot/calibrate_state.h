@@ -17,6 +17,8 @@ struct weights {
 	double square;  /* the sum of the squares of each window's sum */
 	double windows; /* with sightings; windows of little weight count less (Kish) */
 	uint64_t sightings;
+	uint64_t seen;   /* of the sightings: no likenesses */
+	double seen_sum; /* their weights */
 };
 
 /* A figure, and the same without each group of windows. */
@@ -68,6 +70,7 @@ struct calibration {
 	size_t post_count;
 	double block_weight; /* the mean weight of a sighting */
 	double progress;
+	int likenesses;     /* of the cell in work: it has no other sightings that are alive */
 	struct slot *slots; /* of the cell in work */
 	uint32_t slot_count;
 	uint32_t *slot_of; /* row -> 1 + slot; 0: none, between uses for all */

@@ -15,8 +15,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "snapshot/calibrate.h"
 #include "snapshot/windowed.h"
+#include "trace/newest.h"
 
 /* The first strata, before those of the heap's walk. */
 enum large {
@@ -28,12 +30,20 @@ enum large {
 #define LARGE_TYPE(stratum)  (1ull << 32 | (stratum))
 #define LARGE_CLASS(stratum) (1u << 16 | (stratum)) /* no size class of pools */
 
-/* A block that was seen, and is alive. */
+enum seen_use {
+	SEEN_LIKENESS,
+	SEEN_ALIVE,
+	SEEN_DEAD,
+};
+
+/* A block that was seen. */
 struct seen {
 	uint32_t stack, window, kind, class_bytes, cohort;
-	uint32_t flags; /* SNAPSHOT_* */
 	uint32_t large; /* enum large; LARGE_STRATA: it is in a pool */
+	uint32_t flags; /* SNAPSHOT_* */
+	enum seen_use use;
 	uint64_t bytes;
+	double inclusion;
 };
 
 struct job {
@@ -45,20 +55,14 @@ struct job {
 	struct calibrate_sighting *sightings;
 	struct snapshot_trace *rows;
 	size_t seen_count, stratum_count, row_count;
-	uint32_t newest; /* cohort, and all later ones */
+	struct newest newest;
+	struct id_map newest_strata; /* kind and size class -> one of the newest cohort */
+	struct id_map likes; /* stacks, kinds and size classes of which there are likenesses */
 };
 
 static uint32_t cohort_joined(const struct job *job, uint32_t cohort)
 {
-	return cohort < job->newest ? cohort : job->newest;
-}
-
-static uint32_t class_of(const struct block *block)
-{
-	uint64_t bytes = block->bytes + (block->hooked ? EVENT_HOOKS_BYTES : 0);
-
-	return (uint32_t)((bytes ? bytes + EVENT_BLOCK_STEP - 1 : EVENT_BLOCK_STEP) /
-			  EVENT_BLOCK_STEP * EVENT_BLOCK_STEP);
+	return cohort < job->newest.cohort ? cohort : job->newest.cohort;
 }
 
 static uint32_t large_of(const struct sighting *sighting, const struct block *block)
@@ -70,31 +74,126 @@ static uint32_t large_of(const struct sighting *sighting, const struct block *bl
 	return block->large ? LARGE_OBJECT : LARGE_RAW;
 }
 
-static void seen_collect(struct job *job)
+/* A window stands for the time up to the middle between it and its neighbours. */
+static void windows_fill(struct job *job)
+{
+	const struct trace_windows *windows = &job->process->windows;
+	const struct trace_process *info = &job->process->info;
+	uint64_t newest_ns = windows->cohorts_ns[job->newest.cohort], from_ns = info->start_ns,
+		 until_ns;
+
+	for (size_t i = 0; i < windows->count; i++) {
+		const struct trace_window *window = &windows->items[i];
+		uint64_t end_ns = window->end_ns ? window->end_ns : info->end_ns;
+		uint64_t length_ns = window->end_ns              ? window->length_ns
+				     : end_ns > window->start_ns ? end_ns - window->start_ns
+								 : 0;
+
+		until_ns = i + 1 < windows->count ? (end_ns + windows->items[i + 1].start_ns) / 2
+						  : info->end_ns;
+		if (i + 1 < windows->count && newest_ns > end_ns &&
+		    newest_ns <= windows->items[i + 1].start_ns)
+			until_ns = newest_ns;
+		if (until_ns < from_ns + length_ns)
+			until_ns = from_ns + length_ns;
+		job->windows[i] = (struct calibrate_window){.start_ns = window->start_ns,
+							    .end_ns = window->start_ns + length_ns,
+							    .span_ns = until_ns - from_ns};
+		from_ns = until_ns;
+	}
+}
+
+static double inclusion(const struct calibrate_window *window)
+{
+	double length_ns = (double)(window->end_ns - window->start_ns);
+
+	return window->span_ns && length_ns > 0 ? length_ns / (double)window->span_ns : 1;
+}
+
+static uint64_t like_key(const struct seen *seen)
+{
+	return hash_u64((uint64_t)seen->kind << 32 | seen->class_bytes) ^ seen->stack;
+}
+
+/* Adds a likeness of the newest cohort: a block that was seen, and lived until then. */
+static int likeness_add(struct job *job, const struct seen *seen, uint64_t died_ns)
+{
+	const struct trace_windows *windows = &job->process->windows;
+	struct seen *like = &job->seen[job->seen_count];
+
+	if (seen->large < LARGE_STRATA || !newest_is_like(windows, &job->newest, seen->window))
+		return 0;
+	*like = *seen;
+	like->use = SEEN_LIKENESS;
+	like->cohort = job->newest.cohort;
+	like->inclusion = newest_inclusion(windows, &job->newest, seen->window, died_ns);
+	job->seen_count++;
+	return id_map_put(&job->likes, like_key(seen), 0);
+}
+
+static int alive_collect(struct job *job)
 {
 	const struct sightings *sightings = &job->process->windows.sightings;
 	const struct sighting *sighting;
 	size_t cursor = 0;
+	int err = 0;
 
-	while ((sighting = sightings_next(sightings, &cursor))) {
+	while (!err && (sighting = sightings_next(sightings, &cursor))) {
 		const struct block *block = state_window_block(job->process, sighting);
+		struct seen *seen = &job->seen[job->seen_count];
 
 		/* Without memory for its traceback the snapshot has no row for it. */
 		if (!block || job->tracebacks[block->stack] == UINT32_MAX ||
 		    !(sighting->kind || sighting->flags & SIGHTING_CERTAIN))
 			continue;
-		job->seen[job->seen_count++] = (struct seen){
+		*seen = (struct seen){
 			.stack = block->stack,
 			.window = sighting->window,
 			.kind = sighting->kind,
-			.class_bytes = class_of(block),
+			.class_bytes = state_window_class(block),
+			.large = large_of(sighting, block),
 			.cohort = state_windows_cohort(job->process, sighting->address),
 			.flags = (block->rounded ? SNAPSHOT_ROUNDED : 0) |
 				 (block->inherited ? SNAPSHOT_INHERITED : 0),
-			.large = large_of(sighting, block),
+			.use = SEEN_ALIVE,
 			.bytes = block->bytes,
+			.inclusion = large_of(sighting, block) == LARGE_CERTAIN
+					     ? 1
+					     : inclusion(&job->windows[sighting->window]),
 		};
+		job->seen_count++;
+		err = likeness_add(job, seen, job->newest.walk_ns);
 	}
+	return err;
+}
+
+static int dead_collect(struct job *job)
+{
+	const struct trace_windows *windows = &job->process->windows;
+	int err = 0;
+
+	for (size_t i = 0; !err && i < windows->dead_count; i++) {
+		const struct sighting_dead *dead = &windows->dead[i];
+		struct seen *seen = &job->seen[job->seen_count];
+
+		if (job->tracebacks[dead->stack] == UINT32_MAX)
+			continue;
+		*seen = (struct seen){
+			.stack = dead->stack,
+			.window = dead->window,
+			.kind = dead->kind,
+			.class_bytes = dead->class_bytes,
+			.large = LARGE_STRATA,
+			.cohort = COHORT_OLD,
+			.flags = dead->flags,
+			.use = SEEN_DEAD,
+			.bytes = dead->bytes,
+			.inclusion = inclusion(&job->windows[dead->window]),
+		};
+		job->seen_count++;
+		err = likeness_add(job, seen, dead->died_ns);
+	}
+	return err;
 }
 
 /* Equal rows are neighbours, in an order that replays give again. */
@@ -114,6 +213,10 @@ static int seen_compare(const void *a, const void *b)
 		return x->kind < y->kind ? -1 : 1;
 	if (x->cohort != y->cohort)
 		return x->cohort < y->cohort ? -1 : 1;
+	if (x->use != y->use)
+		return x->use < y->use ? -1 : 1;
+	if (x->inclusion != y->inclusion)
+		return x->inclusion < y->inclusion ? -1 : 1;
 	return (x->window > y->window) - (x->window < y->window);
 }
 
@@ -185,12 +288,13 @@ static void large_fill(struct job *job)
 	job->stratum_count = LARGE_STRATA;
 }
 
-static void strata_fill(struct job *job)
+static int strata_fill(struct job *job)
 {
 	const struct kind_counts *heap = &job->process->windows.heap;
+	int err = 0;
 
 	large_fill(job);
-	for (size_t i = 0; i < heap->count; i++) {
+	for (size_t i = 0; !err && i < heap->count; i++) {
 		const struct kind_count *count = &heap->items[i];
 		struct calibrate_stratum *stratum = stratum_add(job, count->kind, count->bytes,
 								cohort_joined(job, count->cohort));
@@ -203,7 +307,12 @@ static void strata_fill(struct job *job)
 			stratum->new_blocks = count->live;
 			stratum->new_bytes = count->live * count->bytes;
 		}
+		if (stratum->cohort == job->newest.cohort)
+			err = id_map_put(&job->newest_strata,
+					 kind_key(count->kind, count->bytes, 0),
+					 (uint32_t)(job->stratum_count - 1));
 	}
+	return err;
 }
 
 /*
@@ -223,67 +332,39 @@ static uint32_t stratum_of(struct job *job, const struct seen *seen)
 
 	if (seen->large < LARGE_STRATA)
 		return seen->large;
+	if (seen->use == SEEN_LIKENESS)
+		return id_map_find(&job->newest_strata, kind_key(seen->kind, seen->class_bytes, 0));
 	if (found != ID_MAP_NONE)
 		return LARGE_STRATA + found;
 	if (!last || last->type != (seen->kind == EVENT_KIND_OTHER ? 0 : seen->kind) ||
 	    last->class_bytes != seen->class_bytes)
-		last = stratum_add(job, seen->kind, seen->class_bytes, job->newest);
+		last = stratum_add(job, seen->kind, seen->class_bytes, job->newest.cohort);
 	last->new_blocks++;
 	last->new_bytes += seen->class_bytes;
 	return (uint32_t)(job->stratum_count - 1);
 }
 
 /*
- * The newest cohort for the estimator begins with the last walk before the last window, and so does
- * that window's span.
+ * Of the newest cohort, sightings of lines that have likenesses are left out: these contain them.
+ * The dead ones are of the stratum of older blocks, if there are any.
  */
-static void newest_find(struct job *job)
+static int is_used(const struct job *job, const struct seen *seen)
 {
-	const struct trace_windows *windows = &job->process->windows;
-	uint64_t start_ns = windows->count ? windows->items[windows->count - 1].start_ns : 0;
-
-	for (job->newest = windows->cohort; job->newest > COHORT_FIRST; job->newest--)
-		if (windows->cohorts_ns[job->newest] <= start_ns)
-			break;
+	if (seen->use == SEEN_LIKENESS)
+		return id_map_find(&job->newest_strata,
+				   kind_key(seen->kind, seen->class_bytes, 0)) != ID_MAP_NONE;
+	if (seen->use == SEEN_DEAD)
+		return id_map_find(&job->process->windows.heap.index,
+				   kind_key(seen->kind, seen->class_bytes, COHORT_OLD)) !=
+		       ID_MAP_NONE;
+	return seen->large < LARGE_STRATA || seen->cohort < job->newest.cohort ||
+	       id_map_find(&job->likes, like_key(seen)) == ID_MAP_NONE;
 }
 
-/* A window stands for the time up to the middle between it and its neighbours. */
-static void windows_fill(struct job *job)
+static size_t sightings_fill(struct job *job)
 {
-	const struct trace_windows *windows = &job->process->windows;
-	const struct trace_process *info = &job->process->info;
-	uint64_t newest_ns = windows->cohorts_ns[job->newest], from_ns = info->start_ns, until_ns;
+	size_t count = 0;
 
-	for (size_t i = 0; i < windows->count; i++) {
-		const struct trace_window *window = &windows->items[i];
-		uint64_t end_ns = window->end_ns ? window->end_ns : info->end_ns;
-		uint64_t length_ns = window->end_ns              ? window->length_ns
-				     : end_ns > window->start_ns ? end_ns - window->start_ns
-								 : 0;
-
-		until_ns = i + 1 < windows->count ? (end_ns + windows->items[i + 1].start_ns) / 2
-						  : info->end_ns;
-		if (i + 2 == windows->count && newest_ns > end_ns &&
-		    newest_ns <= windows->items[i + 1].start_ns)
-			until_ns = newest_ns;
-		if (until_ns < from_ns + length_ns)
-			until_ns = from_ns + length_ns;
-		job->windows[i] = (struct calibrate_window){.start_ns = window->start_ns,
-							    .end_ns = window->start_ns + length_ns,
-							    .span_ns = until_ns - from_ns};
-		from_ns = until_ns;
-	}
-}
-
-static double inclusion(const struct calibrate_window *window)
-{
-	double length_ns = (double)(window->end_ns - window->start_ns);
-
-	return window->span_ns && length_ns > 0 ? length_ns / (double)window->span_ns : 1;
-}
-
-static void sightings_fill(struct job *job)
-{
 	for (size_t i = 0; i < job->seen_count; i++) {
 		const struct seen *seen = &job->seen[i];
 
@@ -292,16 +373,18 @@ static void sightings_fill(struct job *job)
 				(struct snapshot_trace){.traceback = job->tracebacks[seen->stack],
 							.flags = seen->flags,
 							.bytes = seen->bytes};
-		job->sightings[i] = (struct calibrate_sighting){
+		if (!is_used(job, seen))
+			continue;
+		job->sightings[count++] = (struct calibrate_sighting){
 			.stratum = stratum_of(job, seen),
 			.window = seen->window,
 			.row = (uint32_t)(job->row_count - 1),
-			.alive = 1,
-			.inclusion = seen->large == LARGE_CERTAIN
-					     ? 1
-					     : inclusion(&job->windows[seen->window]),
+			.alive = seen->use != SEEN_DEAD,
+			.likeness = seen->use == SEEN_LIKENESS,
+			.inclusion = seen->inclusion,
 		};
 	}
+	return count;
 }
 
 static int job_run(struct job *job, struct builder *builder)
@@ -313,14 +396,18 @@ static int job_run(struct job *job, struct builder *builder)
 	struct calibrate_result result;
 	int err;
 
-	newest_find(job);
-	seen_collect(job);
-	qsort(job->seen, job->seen_count, sizeof(*job->seen), seen_compare);
-	strata_fill(job);
+	newest_find(&job->process->windows, &job->newest);
 	windows_fill(job);
-	sightings_fill(job);
+	err = alive_collect(job);
+	if (!err)
+		err = dead_collect(job);
+	if (!err)
+		err = strata_fill(job);
+	if (err)
+		return err;
+	qsort(job->seen, job->seen_count, sizeof(*job->seen), seen_compare);
+	input.sighting_count = sightings_fill(job);
 	input.stratum_count = job->stratum_count;
-	input.sighting_count = job->seen_count;
 	input.row_count = job->row_count;
 	err = calibrate(&input, &result);
 	if (err)
@@ -335,7 +422,7 @@ int trace_windowed_add(const struct process_state *process, const uint32_t *trac
 {
 	const struct trace_windows *windows = &process->windows;
 	struct job job = {.process = process, .tracebacks = tracebacks};
-	size_t most = windows->sightings.count + 1;
+	size_t most = 2 * (windows->sightings.count + windows->dead_count) + 1;
 	int err = -ENOMEM;
 
 	job.seen = calloc(most, sizeof(*job.seen));
@@ -350,5 +437,7 @@ int trace_windowed_add(const struct process_state *process, const uint32_t *trac
 	free(job.sightings);
 	free(job.strata);
 	free(job.windows);
+	id_map_free(&job.newest_strata);
+	id_map_free(&job.likes);
 	return err;
 }

@@ -4,6 +4,7 @@ interpreter itself says of it."""
 import json
 import os
 import stat
+import subprocess
 
 import pytest
 
@@ -264,3 +265,43 @@ def test_refused(builtins, run_tracer, any_python):
         ("why", "A", "x", "-p", target.pid),
     ):
         error_line(run_tracer("heap", *wrong), 2)
+
+
+def test_values(builtins, run_tracer, any_python):
+    """The contents of texts are shown only on request."""
+    target = builtins(any_python)
+    for expression, text in (
+        ("sys.modules['__main__'].cache['1999'].name", "'1999'"),
+        ("sys.modules['__main__'].cache", "'1998'"),
+    ):
+        os.write(target.process.stdin.fileno(), (expression + "\n").encode())
+        address = target.read_line().strip()
+        show = ("show", address, "--top", 0, "-p", target.pid)
+        for form in ("text", "json"):
+            hidden = run_tracer("heap", "--format", form, *show).stdout
+            assert hidden and text not in hidden
+            assert text in run_tracer("heap", "--format", form, "--values", *show).stdout
+    os.write(target.process.stdin.fileno(), b"sys.modules['__main__'].cache['7'].i\n")
+    number = ask(run_tracer, "show", target.read_line().strip(), "-p", target.pid)
+    assert number["value"] == "7000021"
+
+
+def test_pprof(builtins, tracer, run_tracer, any_python, tmp_path):
+    """The dominator tree as stacks: each object once, below what retains it."""
+    target, dump, profile = builtins(any_python), tmp_path / "heap.dump", tmp_path / "heap.pb.gz"
+    total = ask(run_tracer, "--retained", "-o", dump, "-p", target.pid)["total"]
+    with open(profile, "wb") as file:
+        command = [tracer, "heap", "--format", "pprof", str(dump)]
+        assert subprocess.run(command, stdout=file, timeout=60).returncode == 0
+    report = run_tracer("report", "--format", "json", "--top", 0, "--group-by", "traceback", profile)
+    assert report.returncode == 0, report.stderr
+    report = json.loads(report.stdout)
+    assert sum(s["count"] for s in report["statistics"]) == total["count"]
+    assert sum(s["size"] for s in report["statistics"]) == total["size"]
+    stacks = {}
+    for entry in report["statistics"]:
+        stacks[";".join(f["function"] for f in reversed(entry["traceback"]))] = entry["count"]
+    # Texts of objects of A in the dictionary `cache`.
+    assert any(";dict;A" in stack and stack.endswith(";str") for stack in stacks), stacks
+    assert not any(";list;list;" in stack + ";" for stack in stacks)
+    error_line(run_tracer("heap", "why", "A", dump, "--format", "pprof"), 2)

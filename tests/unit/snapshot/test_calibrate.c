@@ -65,7 +65,7 @@ static void sightings_add(struct trial *trial, uint32_t stratum, uint32_t window
 	for (uint32_t i = 0; i < count; i++) {
 		assert_true(trial->input.sighting_count < SIGHTINGS);
 		trial->sightings[trial->input.sighting_count++] = (struct calibrate_sighting){
-			stratum, window, row, (uint32_t)alive, inclusion};
+			stratum, window, row, (uint32_t)alive, 0, inclusion};
 	}
 }
 
@@ -99,6 +99,35 @@ static double blocks_of(const struct trial *trial)
 	for (size_t i = 0; i < trial->result.row_count; i++)
 		sum += trial->result.rows[i].blocks;
 	return sum;
+}
+
+/*
+ * Likenesses split a cohort whose own windows showed nothing, by their weights. They are not seen
+ * blocks, and tell nothing about the other cohorts.
+ */
+static void test_likeness(void **state)
+{
+	static struct trial trial;
+	(void)state;
+
+	trial_begin(&trial);
+	uint32_t before = stratum_add(&trial, 1, 1, 6000, 0),
+		 newest = stratum_add(&trial, 1, 2, 450, 0);
+	sightings_spread(&trial, before, 0, 4);
+	for (uint32_t window = 0; window < WINDOWS; window++) {
+		sightings_add(&trial, newest, window, 0, 1, 1, 0.2);
+		sightings_add(&trial, newest, window, 1, 5, 1, 2);
+		for (size_t i = 1; i <= 6; i++)
+			trial.sightings[trial.input.sighting_count - i].likeness = 1;
+	}
+	trial_run(&trial);
+	close_to(trial.result.rows[0].blocks, 6000 + 300);
+	close_to(trial.result.rows[1].blocks, 150);
+	assert_int_equal(trial.result.seen_blocks, 4 * WINDOWS);
+	calibrate_free(&trial.result);
+	/* A real sighting stands for one block at least. */
+	trial.sightings[trial.input.sighting_count - 1].likeness = 0;
+	assert_int_equal(calibrate(&trial.input, &trial.result), -EINVAL);
 }
 
 static void test_split(void **state)
@@ -436,13 +465,13 @@ static void test_least_error(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_split),       cmocka_unit_test(test_probabilities),
-		cmocka_unit_test(test_unseen),      cmocka_unit_test(test_rare),
-		cmocka_unit_test(test_burst),       cmocka_unit_test(test_progress),
-		cmocka_unit_test(test_older),       cmocka_unit_test(test_errors),
-		cmocka_unit_test(test_sums),        cmocka_unit_test(test_refused),
-		cmocka_unit_test(test_empty),       cmocka_unit_test(test_least),
-		cmocka_unit_test(test_least_error),
+		cmocka_unit_test(test_likeness),      cmocka_unit_test(test_split),
+		cmocka_unit_test(test_probabilities), cmocka_unit_test(test_unseen),
+		cmocka_unit_test(test_rare),          cmocka_unit_test(test_burst),
+		cmocka_unit_test(test_progress),      cmocka_unit_test(test_older),
+		cmocka_unit_test(test_errors),        cmocka_unit_test(test_sums),
+		cmocka_unit_test(test_refused),       cmocka_unit_test(test_empty),
+		cmocka_unit_test(test_least),         cmocka_unit_test(test_least_error),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -3,8 +3,8 @@
 
 usage: fools.py NAME [SECONDS]    works for SECONDS, prints "ready", and goes on
 
-SIGUSR1: prints {line: [bytes, blocks]} of all blocks that are alive, forgets them, and waits for a
-line on stdin. SIGUSR2: the same of blocks since then. Small lines are left out.
+SIGUSR1: prints {line: [bytes, blocks]} of all blocks that are alive, without small lines, forgets
+them, and waits for a line on stdin.
 """
 import json
 import os
@@ -18,17 +18,19 @@ kept, recent, named = [], [], {}
 values = iter(range(10**6, 10**12))
 
 
-def say(number, _frame):
-    snapshot = tracemalloc.take_snapshot()
-    live = {}
-    for one in snapshot.statistics("lineno"):
+def live():
+    found = {}
+    for one in tracemalloc.take_snapshot().statistics("lineno"):
         if one.size >= 1000:
             frame = one.traceback[0]
-            live["%s:%d" % (frame.filename, frame.lineno)] = (one.size, one.count)
-    os.write(1, json.dumps(live).encode() + b"\n")
-    if number == signal.SIGUSR1:
-        tracemalloc.clear_traces()
-        os.read(0, 100)
+            found["%s:%d" % (frame.filename, frame.lineno)] = (one.size, one.count)
+    return json.dumps(found).encode() + b"\n"
+
+
+def say(_number, _frame):
+    os.write(1, live())
+    tracemalloc.clear_traces()
+    os.read(0, 100)
 
 
 def expire(now, life):
@@ -206,7 +208,6 @@ def main():
     work = globals()[sys.argv[1]]
     tracemalloc.start(1)
     signal.signal(signal.SIGUSR1, say)
-    signal.signal(signal.SIGUSR2, say)
     random.seed(1)
     until = time.monotonic() + float(sys.argv[2] if len(sys.argv) > 2 else 0)
     while time.monotonic() < until:

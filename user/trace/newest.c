@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "trace/newest.h"
+
+#include <math.h>
+
+#define NEWEST_PART      12u /* of the time traced */
+#define NEWEST_MIN_NS    500000000ull
+#define NEWEST_MAX_NS    5000000000ull
+#define LIKE_WINDOWS     24u /* as many at most, the last ones before that time */
+#define LIKE_WINDOWS_MIN 3u
+
+/* May a window tell how long blocks live? It is one, and has been over for as long as need be. */
+int newest_is_like(const struct trace_windows *windows, const struct newest *newest, size_t number)
+{
+	const struct trace_window *window = &windows->items[number];
+
+	return number >= newest->like_from && number < newest->like_end && window->end_ns &&
+	       window->length_ns && window->length_ns == window->end_ns - window->start_ns &&
+	       window->length_ns <= NEWEST_MIN_NS / 2;
+}
+
+/* The windows that have been over for the age of the newest cohort. */
+static void likes_find(const struct trace_windows *windows, struct newest *newest)
+{
+	uint64_t age_ns = newest->walk_ns - windows->cohorts_ns[newest->cohort];
+
+	newest->like_end = windows->count;
+	while (newest->like_end &&
+	       (!windows->items[newest->like_end - 1].end_ns ||
+		windows->items[newest->like_end - 1].end_ns + age_ns > newest->walk_ns))
+		newest->like_end--;
+	newest->like_from = newest->like_end > LIKE_WINDOWS ? newest->like_end - LIKE_WINDOWS : 0;
+	for (size_t i = newest->like_from; i < newest->like_end; i++)
+		newest->like_count += (uint32_t)newest_is_like(windows, newest, i);
+	if (newest->like_count < LIKE_WINDOWS_MIN)
+		newest->like_count = 0, newest->like_from = newest->like_end;
+}
+
+/*
+ * The newest cohort for the estimator. If there are too few windows to tell how long blocks live,
+ * it begins with the last walk before the last window, whose span begins there, too.
+ */
+void newest_find(const struct trace_windows *windows, struct newest *newest)
+{
+	uint64_t start_ns = windows->count ? windows->items[windows->count - 1].start_ns : 0;
+	uint64_t begin_ns = windows->cohorts_ns[COHORT_FIRST], age_ns;
+
+	newest->walk_ns = windows->cohort ? windows->cohorts_ns[windows->cohort] : 0;
+	age_ns = newest->walk_ns > begin_ns ? (newest->walk_ns - begin_ns) / NEWEST_PART : 0;
+	age_ns = age_ns < NEWEST_MIN_NS   ? NEWEST_MIN_NS
+		 : age_ns > NEWEST_MAX_NS ? NEWEST_MAX_NS
+					  : age_ns;
+	for (newest->cohort = windows->cohort; newest->cohort > COHORT_FIRST; newest->cohort--)
+		if (windows->cohorts_ns[newest->cohort] + age_ns <= newest->walk_ns)
+			break;
+	likes_find(windows, newest);
+	if (newest->like_count)
+		return;
+	for (newest->cohort = windows->cohort; newest->cohort > COHORT_FIRST; newest->cohort--)
+		if (windows->cohorts_ns[newest->cohort] <= start_ns)
+			break;
+}
+
+double newest_inclusion(const struct trace_windows *windows, const struct newest *newest,
+			size_t number, uint64_t died_ns)
+{
+	const struct trace_window *window = &windows->items[number];
+	uint64_t age_ns = newest->walk_ns - windows->cohorts_ns[newest->cohort];
+	double length = (double)window->length_ns, most = fmax(0, (double)age_ns - length);
+	double lived = died_ns > window->end_ns ? (double)(died_ns - window->end_ns) : 0;
+
+	return (double)newest->like_count / (1 + fmin(lived, most) / length);
+}

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Blocks that live shorter than the time between two windows are seen only if a window was open
+ * shortly before the walk. So the newest cohort begins some seconds before the walk, and is split
+ * by likeness: by what earlier windows have shown of as long a time after their end. Of blocks of
+ * one line that are allocated at a steady rate, those alive at the end of a window of length L and
+ * younger than L have all been seen, and so have those from x to L + x old at the time x after it.
+ * The sum over x up to an age A, divided by L, stands for all that are younger than A: a block that
+ * lived for D after its window counts 1 + min(D, A - L) / L times.
+ */
+#ifndef TRACER_TRACE_NEWEST_H
+#define TRACER_TRACE_NEWEST_H
+
+#include "process_tables/process_tables.h"
+
+struct newest {
+	uint32_t cohort;  /* it, and all later ones */
+	uint64_t walk_ns; /* the end of the last walk */
+	/* numbers of the windows that likenesses are from, and how many of these serve; 0: none */
+	size_t like_from, like_end;
+	uint32_t like_count;
+};
+
+/* newest is all zeros. */
+void newest_find(const struct trace_windows *windows, struct newest *newest);
+/* Are blocks of that window likenesses? It is one, and has been over for as long as need be. */
+int newest_is_like(const struct trace_windows *windows, const struct newest *newest, size_t number);
+/* The inclusion (calibrate.h) of a block of such a window, as a likeness; alive: walk_ns. */
+double newest_inclusion(const struct trace_windows *windows, const struct newest *newest,
+			size_t number, uint64_t died_ns);
+
+#endif
