@@ -26,9 +26,7 @@ import harness  # noqa: E402
 
 TRACER = os.environ.get("TRACER") or os.path.join(os.path.dirname(TESTS), "build", "tracer")
 PROGRAM = os.path.join(HERE, "programs", "fools.py")
-PROGRAMS = (
-    "churn same lifo bursts in_step start_up lines short w1 w2 w3 service".split()
-)
+PROGRAMS = "churn same lifo bursts in_step start_up lines short w1 w2 w3 service".split()
 # Programs of which older blocks that are not marked as churn stay for good.
 KEEPING = set("churn bursts in_step start_up short w1 w2 service".split())
 
@@ -41,9 +39,7 @@ def key_of(entry):
 def churning():
     with open(PROGRAM) as file:
         return {
-            "%s:%d" % (PROGRAM, number)
-            for number, text in enumerate(file, 1)
-            if "# churns" in text
+            "%s:%d" % (PROGRAM, number) for number, text in enumerate(file, 1) if "# churns" in text
         }
 
 
@@ -52,15 +48,15 @@ class Run:
 
     def __init__(self, name, options, folder):
         self.name = name
-        with harness.Target(
-            options.python, PROGRAM, name, options.older, ready=False
-        ) as target:
+        with harness.Target(options.python, PROGRAM, name, options.older, ready=False) as target:
             self._ready(target, options.older)
-            limit = ["--overhead", options.overhead] if options.overhead else ["--window", options.window]
+            limit = (
+                ["--overhead", options.overhead]
+                if options.overhead
+                else ["--window", options.window]
+            )
             self.before = self._say(target, signal.SIGUSR1)
-            with harness.Traced(
-                TRACER, folder, "-v", *limit, "-p", target.pid
-            ) as traced:
+            with harness.Traced(TRACER, folder, "-v", *limit, "-p", target.pid) as traced:
                 target.step()
                 time.sleep(options.seconds)
                 self.truth = self._say(target, signal.SIGUSR1)
@@ -126,8 +122,12 @@ class Run:
             entry = found.get(key, {"size": 0, "size_error": 0})
             print(
                 "    %-40s truth %9d estimate %9d +- %8d"
-                % (key[-40:], self.truth.get(key, (0, 0))[0], entry["size"],
-                   entry.get("size_error", 0))
+                % (
+                    key[-40:],
+                    self.truth.get(key, (0, 0))[0],
+                    entry["size"],
+                    entry.get("size_error", 0),
+                )
             )
 
 
@@ -143,10 +143,15 @@ def summary(name, runs):
     old = [run["old"] for run in runs if run["old"] is not None]
     mean = lambda key: sum(run[key] for run in runs) / len(runs)  # noqa: E731
     return "| %s | %d | %.0f | %d of %d | %.0f %% | %.0f %% | %.1f %% | %.1f %% | %s |" % (
-        name, len(runs), mean("windows"),
-        sum(run["right"] for run in runs), sum(run["intervals"] for run in runs),
-        100 * percentile(large, 0.95), 100 * percentile(small, 0.95),
-        100 * mean("false"), 100 * mean("unseen"),
+        name,
+        len(runs),
+        mean("windows"),
+        sum(run["right"] for run in runs),
+        sum(run["intervals"] for run in runs),
+        100 * percentile(large, 0.95),
+        100 * percentile(small, 0.95),
+        100 * mean("false"),
+        100 * mean("unseen"),
         "%.0f %%" % (100 * sum(old) / len(old)) if old else "–",
     )
 

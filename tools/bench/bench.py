@@ -317,7 +317,9 @@ def main():
         help="interpreter; repeatable (default: the newest with symbols, the distribution's, "
         "and in the root file systems those that have memray)",
     )
-    parser.add_argument("--only", default="speed,memory,attach,detach,replay,stats,sample,system,windows,unwind")
+    parser.add_argument(
+        "--only", default="speed,memory,attach,detach,replay,stats,sample,system,windows,unwind"
+    )
     parser.add_argument(
         "--docs", action="store_true", help="write the tables into docs/benchmarks.md"
     )
@@ -352,7 +354,10 @@ def main():
                 "budget",
                 with_table,
                 "bench-budget",
-                *next((pair for pair in chosen if pythons.is_stripped((pair[1] or "") + pair[0])), chosen[0]),
+                *next(
+                    (pair for pair in chosen if pythons.is_stripped((pair[1] or "") + pair[0])),
+                    chosen[0],
+                ),
                 options,
                 folder,
                 lambda python: bench_budget.bench(python, options.reps)

@@ -159,7 +159,11 @@ def rate_of(progress, rate):
 def noise(progress, parts):
     untraced = [part for part in parts if part.percent is None]
     return statistics.median(
-        [abs(slower(rate_of(progress, calibrated_rate), untraced, i)) for i in range(1, len(untraced) - 1)] or [0]
+        [
+            abs(slower(rate_of(progress, calibrated_rate), untraced, i))
+            for i in range(1, len(untraced) - 1)
+        ]
+        or [0]
     )
 
 

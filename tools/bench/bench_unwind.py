@@ -136,10 +136,7 @@ def attach_cpu(tracer, pid, layer, folder):
     run.wait(TIMEOUT)
     after = os.times()
     return (
-        after.children_user
-        + after.children_system
-        - before.children_user
-        - before.children_system
+        after.children_user + after.children_system - before.children_user - before.children_system
     )
 
 
@@ -164,8 +161,7 @@ def attach(tools, reps, folder):
         target.wait()
     return (
         "A session that attaches to a process with %d libraries and ends takes %.2f s of CPU time "
-        "in the native layer, %.2f s in Python's."
-        % (FILES, seconds["native"], seconds["python"])
+        "in the native layer, %.2f s in Python's." % (FILES, seconds["native"], seconds["python"])
     )
 
 

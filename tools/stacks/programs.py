@@ -101,7 +101,7 @@ def compiled(folder, source, compiler, *flags):
 
 
 def call_sites(path):
-    """"path:offset bytes=…" of each call of malloc() in descend()."""
+    """ "path:offset bytes=…" of each call of malloc() in descend()."""
     listing = subprocess.run(
         ["objdump", "-d", "--no-show-raw-insn", "-F", path], stdout=subprocess.PIPE, text=True
     ).stdout

@@ -389,9 +389,11 @@ static size_t sightings_fill(struct job *job)
 
 static int job_run(struct job *job, struct builder *builder)
 {
+	size_t windows = job->process->windows.count;
+	/* Before the first window, too, blocks may be known one by one: one without length is theirs. */
 	struct calibrate_input input = {.strata = job->strata,
 					.windows = job->windows,
-					.window_count = job->process->windows.count,
+					.window_count = windows ? windows : 1,
 					.sightings = job->sightings};
 	struct calibrate_result result;
 	int err;
@@ -412,6 +414,7 @@ static int job_run(struct job *job, struct builder *builder)
 	err = calibrate(&input, &result);
 	if (err)
 		return err;
+	result.windows = windows;
 	err = windowed_add(builder, job->rows, &result);
 	calibrate_free(&result);
 	return err;

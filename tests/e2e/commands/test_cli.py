@@ -14,7 +14,9 @@ from harness import program, wait_until
 
 
 @pytest.mark.unprivileged
-@pytest.mark.parametrize("command", ("", "trace", "report", "replay", "list", "heap", "memory", "doctor"))
+@pytest.mark.parametrize(
+    "command", ("", "trace", "report", "replay", "list", "heap", "memory", "doctor")
+)
 @pytest.mark.parametrize("option", ("--help", "--usage"))
 def test_help(run_tracer, command, option):
     done = run_tracer(*command.split(), option)

@@ -76,7 +76,9 @@ def test_gcore(start, run_tracer, any_python, tmp_path):
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     live = ask(run_tracer, "--retained", "--top", 0, "-p", target.pid)
-    core = ask(run_tracer, "--retained", "--top", 0, "--core", "%s/core.%d" % (tmp_path, target.pid))
+    core = ask(
+        run_tracer, "--retained", "--top", 0, "--core", "%s/core.%d" % (tmp_path, target.pid)
+    )
     check_proof(core)
     assert core["total"] == live["total"] and core["references"] == live["references"]
 

@@ -258,12 +258,7 @@ def test_refused(builtins, run_tracer, any_python):
     )
     assert "no object begins" in error_line(run_tracer("heap", "why", "0x10", "-p", target.pid), 1)
     assert "address" in error_line(run_tracer("heap", "show", "dict", "-p", target.pid), 1)
-    for wrong in (
-        ("diff", "a"),
-        ("why", "A"),
-        ("why",),
-        ("why", "A", "x", "-p", target.pid),
-    ):
+    for wrong in (("diff", "a"), ("why", "A"), ("why",), ("why", "A", "x", "-p", target.pid)):
         error_line(run_tracer("heap", *wrong), 2)
 
 
@@ -293,7 +288,9 @@ def test_pprof(builtins, tracer, run_tracer, any_python, tmp_path):
     with open(profile, "wb") as file:
         command = [tracer, "heap", "--format", "pprof", str(dump)]
         assert subprocess.run(command, stdout=file, timeout=60).returncode == 0
-    report = run_tracer("report", "--format", "json", "--top", 0, "--group-by", "traceback", profile)
+    report = run_tracer(
+        "report", "--format", "json", "--top", 0, "--group-by", "traceback", profile
+    )
     assert report.returncode == 0, report.stderr
     report = json.loads(report.stdout)
     assert sum(s["count"] for s in report["statistics"]) == total["count"]

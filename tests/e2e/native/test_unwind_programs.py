@@ -124,7 +124,7 @@ def test_libc(of_command, tmp_path, compiler, linking):
 def test_compiler(of_command, tmp_path):
     """The compiler proper is a child of the command."""
     source = tmp_path / "source.c"
-    source.write_text("#include <stdio.h>\nint main(void) { return puts(\"text\"); }\n")
+    source.write_text('#include <stdio.h>\nint main(void) { return puts("text"); }\n')
     report = of_command(tool("gcc"), "-O2", "-c", source, "-o", tmp_path / "object.o")
     expect_whole(report, 50)
 
@@ -136,7 +136,7 @@ def service(*command, **options):
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
-        **options
+        **options,
     )
     try:
         yield process

@@ -123,8 +123,11 @@ def test_plan_names_tables(start, run_tracer, files):
     _, _, tables = plan.partition(": unwind tables\n")
     rows = dict(re.findall(r"^  (/.*): (\d+) rows$", tables, re.M))
     assert int(rows[files[0]]) > 20 and int(rows[files[1]]) > 1
-    mapped = {line.split(maxsplit=5)[5].strip() for line in open("/proc/%d/maps" % target.pid)
-              if " r-xp " in line and "/" in line}
+    mapped = {
+        line.split(maxsplit=5)[5].strip()
+        for line in open("/proc/%d/maps" % target.pid)
+        if " r-xp " in line and "/" in line
+    }
     assert set(rows) == mapped
     assert re.search(r"^  %d of %d files have one, " % (len(rows), len(rows)), tables, re.M)
     plan = run_tracer("--dry-run", "--layer", "native", "-p", target.pid).stdout

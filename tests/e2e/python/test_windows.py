@@ -98,7 +98,8 @@ def test_overhead(tracer, tmp_path, any_python):
 
 def test_large(tracer, tmp_path, any_python):
     """Large blocks that are too many for probes all the time are traced in windows, too: dead ones
-    are recognised by malloc's heap and their content, and the interpreter's count gives the total."""
+    are recognised by malloc's heap and their content, and the interpreter's count gives the total.
+    """
     capture = tmp_path / "capture"
     with Target(any_python, LARGE) as target:
         with Traced(
@@ -204,9 +205,7 @@ def test_clear(tracer, tmp_path, any_python):
             target.step()
             after = target.expect()
             report = run.finish()
-    check(
-        report, {mark: (size - before[mark][0], 0) for mark, (size, _) in after.items()}
-    )
+    check(report, {mark: (size - before[mark][0], 0) for mark, (size, _) in after.items()})
 
 
 def test_killed(tracer, tmp_path, any_python):

@@ -122,6 +122,8 @@ static void test_certain(void **state)
 	struct event_mode_change change = {.header = header_of(EVENT_MODE_CHANGE, sizeof(change)),
 					   .mode = EVENT_MODE_WINDOWS | EVENT_MODE_LARGE |
 						   EVENT_MODE_LARGE_WINDOWS};
+	struct snapshot *snapshot;
+	uint64_t count = 0;
 
 	large_put(trace, 0);
 	large_put(trace, 1);
@@ -129,6 +131,13 @@ static void test_certain(void **state)
 	assert_int_equal(trace_feed(trace, &change, sizeof(change)), 0);
 	assert_int_equal(live(trace), 2);
 	assert_int_equal(sighted(trace, 0), 2);
+	/* They are in a snapshot that is taken before the first window. */
+	assert_int_equal(trace_snapshot(trace, 0, 0, &snapshot), 0);
+	for (size_t i = 0; i < snapshot->trace_count; i++)
+		count += snapshot->traces[i].count;
+	assert_int_equal(count, 2);
+	assert_int_equal(snapshot->meta.windows.count, 0);
+	snapshot_free(snapshot);
 	window(trace, 2 * S, 0);
 	window(trace, 2 * S, 3 * S);
 	assert_int_equal(live(trace), 2);

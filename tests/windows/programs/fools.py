@@ -117,7 +117,9 @@ def start_up():
 
 
 def make_lines(count):
-    text = "".join("def line%d(): kept.append(b'%%099d' %% next(values))\n" % i for i in range(count))
+    text = "".join(
+        "def line%d(): kept.append(b'%%099d' %% next(values))\n" % i for i in range(count)
+    )
     exec(compile(text, "lines", "exec"), globals())
     named["lines"] = [globals()["line%d" % i] for i in range(count)]
 
