@@ -65,7 +65,8 @@ struct trace_windows {
 	struct identities identities;
 	/* that of blocks which the next walk shows first, 0: none yet; when each began */
 	uint32_t cohort;
-	uint64_t cohorts_ns[COHORT_MAX + 1];
+	uint64_t *cohorts_ns; /* of COHORT_MAX + 1; NULL: no walk yet, or there is no memory */
+	size_t cohorts_capacity;
 	struct id_map pools; /* address of a pool -> number of sightings in it */
 	/* addresses that were added in the open window; no longer all of them are sightings */
 	uint64_t *fresh;
@@ -82,6 +83,11 @@ struct trace_windows {
 	uint64_t dropped;     /* there was no memory for them, or too many */
 	int open;
 };
+
+static inline uint64_t state_cohort_ns(const struct trace_windows *windows, uint32_t cohort)
+{
+	return windows->cohorts_ns ? windows->cohorts_ns[cohort] : 0;
+}
 
 struct event_census_kinds;
 struct event_census_large;

@@ -18,10 +18,13 @@ static uint32_t cohort_now(struct process_state *process)
 {
 	struct trace_windows *windows = &process->windows;
 
-	if (!windows->cohort) {
-		windows->cohort = COHORT_FIRST;
+	if (windows->cohort)
+		return windows->cohort;
+	windows->cohort = COHORT_FIRST;
+	/* Without memory for their times, all blocks are of one cohort. */
+	if (!array_reserve_in(windows->account, &windows->cohorts_ns, &windows->cohorts_capacity, 0,
+			      COHORT_MAX + 1, sizeof(*windows->cohorts_ns)))
 		windows->cohorts_ns[COHORT_FIRST] = process->info.start_ns;
-	}
 	return windows->cohort;
 }
 
@@ -193,7 +196,8 @@ void state_windows_walked(struct process_state *process, int complete, int basel
 
 		windows->heap = windows->walk;
 		windows->walk = old;
-		windows->cohorts_ns[++windows->cohort] = time_ns;
+		if (windows->cohorts_ns)
+			windows->cohorts_ns[++windows->cohort] = time_ns;
 	}
 	state_windows_uncount(&windows->walk, windows->account);
 	if (windows->cohort == COHORT_MAX)

@@ -33,7 +33,9 @@ void state_windows_free(struct trace_windows *windows)
 		      sizeof(*windows->fresh));
 	array_release(windows->account, &windows->dead, &windows->dead_capacity,
 		      sizeof(*windows->dead));
-	windows->count = windows->fresh_count = 0;
+	array_release(windows->account, &windows->cohorts_ns, &windows->cohorts_capacity,
+		      sizeof(*windows->cohorts_ns));
+	windows->count = windows->fresh_count = windows->cohort = 0;
 	windows->dead_count = windows->dead_next = 0;
 }
 
@@ -46,7 +48,6 @@ void state_windows_clear(struct process_state *process, uint64_t time_ns)
 	state_windows_account(windows, process->account);
 	windows->seen = windows->changed = windows->unchecked = windows->dropped = 0;
 	windows->open = 0;
-	windows->cohort = 0;
 	if (!open)
 		return;
 	if (array_reserve_in(windows->account, &windows->items, &windows->capacity, 0, 1,

@@ -22,7 +22,7 @@ int newest_is_like(const struct trace_windows *windows, const struct newest *new
 /* The windows that have been over for the age of the newest cohort. */
 static void likes_find(const struct trace_windows *windows, struct newest *newest)
 {
-	uint64_t age_ns = newest->walk_ns - windows->cohorts_ns[newest->cohort];
+	uint64_t age_ns = newest->walk_ns - state_cohort_ns(windows, newest->cohort);
 
 	newest->like_end = windows->count;
 	while (newest->like_end &&
@@ -43,21 +43,21 @@ static void likes_find(const struct trace_windows *windows, struct newest *newes
 void newest_find(const struct trace_windows *windows, struct newest *newest)
 {
 	uint64_t start_ns = windows->count ? windows->items[windows->count - 1].start_ns : 0;
-	uint64_t begin_ns = windows->cohorts_ns[COHORT_FIRST], age_ns;
+	uint64_t begin_ns = state_cohort_ns(windows, COHORT_FIRST), age_ns;
 
-	newest->walk_ns = windows->cohort ? windows->cohorts_ns[windows->cohort] : 0;
+	newest->walk_ns = windows->cohort ? state_cohort_ns(windows, windows->cohort) : 0;
 	age_ns = newest->walk_ns > begin_ns ? (newest->walk_ns - begin_ns) / NEWEST_PART : 0;
 	age_ns = age_ns < NEWEST_MIN_NS   ? NEWEST_MIN_NS
 		 : age_ns > NEWEST_MAX_NS ? NEWEST_MAX_NS
 					  : age_ns;
 	for (newest->cohort = windows->cohort; newest->cohort > COHORT_FIRST; newest->cohort--)
-		if (windows->cohorts_ns[newest->cohort] + age_ns <= newest->walk_ns)
+		if (state_cohort_ns(windows, newest->cohort) + age_ns <= newest->walk_ns)
 			break;
 	likes_find(windows, newest);
 	if (newest->like_count)
 		return;
 	for (newest->cohort = windows->cohort; newest->cohort > COHORT_FIRST; newest->cohort--)
-		if (windows->cohorts_ns[newest->cohort] <= start_ns)
+		if (state_cohort_ns(windows, newest->cohort) <= start_ns)
 			break;
 }
 
@@ -65,7 +65,7 @@ double newest_inclusion(const struct trace_windows *windows, const struct newest
 			size_t number, uint64_t died_ns)
 {
 	const struct trace_window *window = &windows->items[number];
-	uint64_t age_ns = newest->walk_ns - windows->cohorts_ns[newest->cohort];
+	uint64_t age_ns = newest->walk_ns - state_cohort_ns(windows, newest->cohort);
 	double length = (double)window->length_ns, most = fmax(0, (double)age_ns - length);
 	double lived = died_ns > window->end_ns ? (double)(died_ns - window->end_ns) : 0;
 

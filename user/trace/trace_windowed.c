@@ -79,7 +79,7 @@ static void windows_fill(struct job *job)
 {
 	const struct trace_windows *windows = &job->process->windows;
 	const struct trace_process *info = &job->process->info;
-	uint64_t newest_ns = windows->cohorts_ns[job->newest.cohort], from_ns = info->start_ns,
+	uint64_t newest_ns = state_cohort_ns(windows, job->newest.cohort), from_ns = info->start_ns,
 		 until_ns;
 
 	for (size_t i = 0; i < windows->count; i++) {
