@@ -65,7 +65,7 @@ int values_object(struct values *values, uint64_t class, uint64_t *value)
 
 static int frame_make(const uint64_t *items, uint64_t *value)
 {
-	if (value_which(items[1]) > SNAPSHOT_LINE_MAX)
+	if (value_which(items[1]) > UINT32_MAX)
 		return error_set(-EBADMSG, "a line number of %llu",
 				 (unsigned long long)value_which(items[1]));
 	if (value_which(items[0]) >= FILES_MAX)
@@ -111,7 +111,7 @@ static int traceback_make(struct values *values, const uint64_t *items, size_t c
 	for (size_t i = 0; i < count; i++)
 		snapshot->frames[snapshot->frame_count++] =
 			(struct snapshot_frame){.filename = (uint32_t)(value_which(items[i]) >> 32),
-						.line = items[i] & SNAPSHOT_LINE_MAX};
+						.line = (uint32_t)items[i]};
 	*value = value_make(VALUE_TRACEBACK, index);
 	return 0;
 }

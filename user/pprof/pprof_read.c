@@ -186,7 +186,7 @@ static int line_add(struct pprof_reader *reader, const Perftools__Profiles__Loca
 	uint32_t function = id_map_find(&reader->function_ids, line->function_id);
 	int err;
 
-	if (line->line < 0 || line->line > SNAPSHOT_LINE_MAX)
+	if (line->line < 0 || line->line > UINT32_MAX)
 		return pprof_corrupt("location");
 	if (function == ID_MAP_NONE)
 		return pprof_corrupt("location's function");
@@ -196,7 +196,7 @@ static int line_add(struct pprof_reader *reader, const Perftools__Profiles__Loca
 		reader->location_frames[reader->location_frame_count++] = (struct snapshot_frame){
 			.filename = reader->functions[function].filename,
 			.function = reader->functions[function].name,
-			.line = line->line & SNAPSHOT_LINE_MAX,
+			.line = (uint32_t)line->line,
 			.native = message->mapping_id &&
 				  message->mapping_id == reader->native_mapping,
 			.inlined = at + 1 < message->n_line,

@@ -12,9 +12,9 @@
 struct trace_frame {
 	uint32_t filename; /* id in trace_strings(); "<unknown>" if it could not be read */
 	uint32_t function;
-	uint32_t line : 30; /* 0: unknown */
-	uint32_t native : 1;
-	uint32_t inlined : 1; /* native code, inlined into the next frame */
+	uint32_t line; /* 0: unknown */
+	uint16_t native;
+	uint16_t inlined; /* native code, inlined into the next frame */
 };
 
 struct trace_counters {

@@ -172,7 +172,7 @@ static const struct frame_entry *frame_resolve(struct process_state *process, ui
 			  !lines_table(process, code, &table);
 	if (lines_whole) {
 		int line = lines_find(&table, frame->lasti);
-		frame->frame.line = line > 0 && line <= SNAPSHOT_LINE_MAX ? (uint32_t)line : 0;
+		frame->frame.line = line > 0 ? (uint32_t)line : 0;
 	}
 	frame->unread = !code->filename_known || !lines_whole;
 	return frame;

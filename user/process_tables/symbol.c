@@ -54,7 +54,7 @@ static int frame_take(struct strings *strings, const struct event_symbol *event,
 	    !text_valid(filename, frame->filename_bytes))
 		return -EBADMSG;
 	*at += (bytes + 7) & ~(size_t)7;
-	out->line = frame->line & SNAPSHOT_LINE_MAX;
+	out->line = frame->line;
 	out->native = 1;
 	err = strings_intern(strings, function, frame->function_bytes, &out->function);
 	return err ? err : strings_intern(strings, filename, frame->filename_bytes, &out->filename);

@@ -20,11 +20,10 @@
 struct snapshot_frame {
 	uint32_t filename; /* ids in strings */
 	uint32_t function;
-	uint32_t line : 30;   /* 0: unknown */
-	uint32_t native : 1;  /* of C, C++ or Rust; 0: of Python */
-	uint32_t inlined : 1; /* native code, inlined into the next frame */
+	uint32_t line;    /* 0: unknown */
+	uint16_t native;  /* of C, C++ or Rust; 0: of Python */
+	uint16_t inlined; /* native code, inlined into the next frame */
 };
-#define SNAPSHOT_LINE_MAX ((1 << 30) - 1)
 
 #define SNAPSHOT_TOTAL_UNKNOWN UINT32_MAX /* CPython 3.8's tracemalloc files do not have it */
 

@@ -123,7 +123,9 @@ struct trace_traceback trace_traceback_at(struct trace *trace, size_t index, uin
 		state_traceback(trace->processes[index], traceback, &trace->scratch);
 	else
 		trace->scratch = (struct traceback_frames){
-			.frames = {{trace->unknown, trace->unknown, 0}}, .count = 1, .total = 1};
+			.frames = {{.function = trace->unknown, .filename = trace->unknown}},
+			.count = 1,
+			.total = 1};
 	return (struct trace_traceback){
 		.frames = frames, .nframe = trace->scratch.count, .total = trace->scratch.total};
 }

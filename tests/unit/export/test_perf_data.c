@@ -192,7 +192,7 @@ static void work_check(struct files *files, const char *event, const uint64_t pe
 
 	record = sample_check(files, record, periods[0],
 			      "py::f:/b.py /b.py:7\npy::f:/b.py /b.py:9\npy::f:/b.py /b.py:7\n"
-			      "py::<module>:/a.py /a.py:1000000000");
+			      "py::<module>:/a.py /a.py:4000000000");
 	record = sample_check(files, record, periods[1],
 			      "py::f:/a.py /a.py:1\npy::<module>:/a.py /a.py:1");
 	record = sample_check(files, record, periods[2], "py::<unknown>:<unknown> <unknown>:0");

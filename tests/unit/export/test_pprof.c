@@ -26,7 +26,7 @@
 static void meta_fill(struct snapshot_meta *meta)
 {
 	*meta = (struct snapshot_meta){
-		.pid = 2000000000u,
+		.pid = 4000000000u,
 		.python_version = 0x030b07f0,
 		.traceback_limit = 128,
 		.name = "py\xff=x\n",

@@ -99,7 +99,7 @@ static inline struct snapshot *work_make(void)
 	assert_int_equal(builder_begin(&builder), 0);
 	assert_int_equal(snapshot_add(&builder,
 				      FRAMES({"/b.py", "f", 7}, {"/b.py", "f", 9},
-					     {"/b.py", "f", 7}, {"/a.py", "<module>", 1000000000u}),
+					     {"/b.py", "f", 7}, {"/a.py", "<module>", 4000000000u}),
 				      4, 0, 100, 3),
 			 0);
 	assert_int_equal(snapshot_add(&builder, FRAMES({"/a.py", "f", 1}, {"/a.py", "<module>", 1}),

@@ -30,8 +30,8 @@ static inline int snapshot_add(struct builder *builder, const struct frame_text 
 	for (; !err && frames[nframe].filename; nframe++) {
 		const struct frame_text *frame = &frames[nframe];
 
-		ids[nframe] = (struct snapshot_frame){.line = frame->line & SNAPSHOT_LINE_MAX,
-						      .native = frame->line >> 31};
+		ids[nframe] =
+			(struct snapshot_frame){.line = frame->line, .native = frame->line >> 31};
 		err = strings_intern(strings, frame->filename, strlen(frame->filename),
 				     &ids[nframe].filename);
 		if (!err)
