@@ -390,7 +390,7 @@ static size_t sightings_fill(struct job *job)
 static int job_run(struct job *job, struct builder *builder)
 {
 	size_t windows = job->process->windows.count;
-	/* Before the first window, too, blocks may be known one by one: one without length is theirs. */
+	/* Blocks known one by one before the first window are of one without length. */
 	struct calibrate_input input = {.strata = job->strata,
 					.windows = job->windows,
 					.window_count = windows ? windows : 1,
