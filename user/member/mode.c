@@ -380,10 +380,11 @@ static void mode_describe(const struct member *member, enum event_mode mode, uin
 	if (sample_bytes && mode != EVENT_MODE_OFF)
 		snprintf(out + at, 64 - at, " (a sample, a block for every %llu bytes)",
 			 (unsigned long long)sample_bytes);
-	else if (mode == EVENT_MODE_WINDOWS && !member->large_blocks)
-		snprintf(out + at, 64 - at, " without large blocks");
-	else if (mode == EVENT_MODE_WINDOWS && member->large_windowed)
-		snprintf(out + at, 64 - at, " of large blocks, too");
+	else if (mode == EVENT_MODE_WINDOWS)
+		snprintf(out + at, 64 - at, "%s",
+			 snapshot_large_name(!member->large_blocks    ? SNAPSHOT_LARGE_NONE
+					     : member->large_windowed ? SNAPSHOT_LARGE_WINDOWS
+								      : SNAPSHOT_LARGE_ALWAYS));
 }
 
 int member_mode_change(struct session *session, struct member *member,

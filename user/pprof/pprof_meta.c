@@ -75,9 +75,10 @@ static int change_append(struct buffer *out, const struct snapshot_meta *meta, s
 {
 	const struct snapshot_change *change = &meta->changes[index];
 
-	return buffer_printf(out, PPROF_SIGN "%s" CHANGE "%zu=%" PRIu64 " %" PRIu64 " %u %u %u\n",
+	return buffer_printf(out,
+			     PPROF_SIGN "%s" CHANGE "%zu=%" PRIu64 " %" PRIu64 " %u %u %u %u\n",
 			     prefix, index, change->since_ns, change->sample_bytes, change->mode,
-			     change->cost_permille, change->budget_permille);
+			     change->cost_permille, change->budget_permille, change->large);
 }
 
 static int fields_append(struct buffer *out, const struct snapshot_meta *meta, const char *prefix)
@@ -158,16 +159,18 @@ static int change_set(struct snapshot_meta *meta, const char *key, const char *v
 {
 	struct snapshot_change *change;
 	uint64_t index;
-	int end = 0, err = number_parse(key, key + strlen(CHANGE), SNAPSHOT_CHANGES - 1, &index);
+	int count, end = 0,
+		   err = number_parse(key, key + strlen(CHANGE), SNAPSHOT_CHANGES - 1, &index);
 
 	if (err)
 		return err;
 	change = &meta->changes[index];
+	/* The last number is missing in older files. */
+	count = sscanf(value, "%" SCNu64 " %" SCNu64 " %u %u %u%n %u%n", &change->since_ns,
+		       &change->sample_bytes, &change->mode, &change->cost_permille,
+		       &change->budget_permille, &end, &change->large, &end);
 	/* Changes come in order. */
-	if (index != meta->change_count || value[0] < '0' || value[0] > '9' ||
-	    sscanf(value, "%" SCNu64 " %" SCNu64 " %u %u %u%n", &change->since_ns,
-		   &change->sample_bytes, &change->mode, &change->cost_permille,
-		   &change->budget_permille, &end) != 5 ||
+	if (index != meta->change_count || value[0] < '0' || value[0] > '9' || count < 5 ||
 	    value[end])
 		return error_set(-EBADMSG, "the profile's line %s%s is not a change of mode",
 				 PPROF_SIGN, key);

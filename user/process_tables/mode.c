@@ -13,6 +13,22 @@ static int mode_known(uint32_t mode)
 	return mode >= EVENT_MODE_EXACT && mode <= EVENT_MODE_WINDOWS;
 }
 
+static uint32_t large_kind(uint32_t mode)
+{
+	if ((mode & EVENT_MODE_MASK) != EVENT_MODE_WINDOWS)
+		return SNAPSHOT_LARGE_ALWAYS;
+	if (!(mode & EVENT_MODE_LARGE))
+		return SNAPSHOT_LARGE_NONE;
+	return mode & EVENT_MODE_LARGE_WINDOWS ? SNAPSHOT_LARGE_WINDOWS : SNAPSHOT_LARGE_ALWAYS;
+}
+
+/* The same of the mode that the process is in. */
+static uint32_t large_kind_now(const struct trace_process *info)
+{
+	return large_kind(info->mode | (info->large_skipped ? 0 : EVENT_MODE_LARGE) |
+			  (info->large_windowed ? EVENT_MODE_LARGE_WINDOWS : 0));
+}
+
 /* Keeps the first change and the most recent ones. */
 static void change_add(struct trace_process *info, const struct snapshot_change *change)
 {
@@ -127,6 +143,7 @@ int state_mode_change(struct process_state *process, const struct event_mode_cha
 		.cost_permille = event->cost_permille,
 		.budget_permille = event->budget_permille,
 		.sample_bytes = event->sample_bytes,
+		.large = large_kind(event->mode),
 	};
 
 	if (!mode_known(mode) || event->sample_bytes > SAMPLE_MEAN_MAX ||
@@ -137,7 +154,8 @@ int state_mode_change(struct process_state *process, const struct event_mode_cha
 		return 0;
 	if (!info->change_count)
 		change_add(info, &(struct snapshot_change){.mode = info->mode,
-							   .sample_bytes = info->sample_bytes});
+							   .sample_bytes = info->sample_bytes,
+							   .large = large_kind_now(info)});
 	before_ns += info->changes[info->change_count - 1].since_ns;
 	change_add(info, &change);
 	info->off = mode == EVENT_MODE_OFF;

@@ -14,7 +14,8 @@ static void change_print(FILE *out, const struct snapshot_change *change, uint64
 {
 	char text[32];
 
-	fprintf(out, "%s %.1f-%.1f s", snapshot_mode_name(change->mode), seconds(change->since_ns),
+	fprintf(out, "%s%s %.1f-%.1f s", snapshot_mode_name(change->mode),
+		snapshot_large_name(change->large), seconds(change->since_ns),
 		seconds(until_ns > change->since_ns ? until_ns : change->since_ns));
 	if (change->sample_bytes && change->mode != EVENT_MODE_OFF)
 		fprintf(out, ", a sample of one in %s", size_text(text, change->sample_bytes));
@@ -97,8 +98,14 @@ void modes_json(FILE *out, const struct snapshot_meta *meta)
 			", \"sample_bytes\": %" PRIu64,
 			i ? ", " : "", snapshot_mode_name(change->mode), change->since_ns,
 			change->sample_bytes);
-		fprintf(out, ", \"cost\": %.3f, \"budget\": %.3f}", change->cost_permille / 1e3,
+		fprintf(out, ", \"cost\": %.3f, \"budget\": %.3f", change->cost_permille / 1e3,
 			change->budget_permille / 1e3);
+		if (change->mode == EVENT_MODE_WINDOWS)
+			fprintf(out, ", \"large_blocks\": \"%s\"",
+				change->large == SNAPSHOT_LARGE_ALWAYS    ? "always"
+				: change->large == SNAPSHOT_LARGE_WINDOWS ? "windows"
+									  : "no");
+		putc('}', out);
 	}
 	fprintf(out, "], \"modes_dropped\": %u, ", meta->changes_dropped);
 }

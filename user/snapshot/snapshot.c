@@ -72,6 +72,13 @@ const char *snapshot_mode_name(uint32_t mode)
 	return mode && mode < sizeof(names) / sizeof(names[0]) ? names[mode] : "unknown";
 }
 
+const char *snapshot_large_name(uint32_t large)
+{
+	return large == SNAPSHOT_LARGE_WINDOWS ? " of large blocks, too"
+	       : large == SNAPSHOT_LARGE_NONE  ? " without large blocks"
+					       : "";
+}
+
 static const char *const layer_names[EVENT_LAYERS] = {
 	[EVENT_LAYER_PYTHON] = "python",
 	[EVENT_LAYER_NATIVE] = "native",

@@ -127,6 +127,13 @@ struct snapshot_table {
 };
 
 /* A change of the tracing mode. */
+/* How blocks above EVENT_SMALL_BYTES are traced in windows mode. */
+enum snapshot_large {
+	SNAPSHOT_LARGE_ALWAYS, /* all the time; in other modes, too */
+	SNAPSHOT_LARGE_WINDOWS,
+	SNAPSHOT_LARGE_NONE
+};
+
 struct snapshot_change {
 	uint64_t since_ns; /* since its tracing began */
 	uint64_t sample_bytes;
@@ -136,6 +143,7 @@ struct snapshot_change {
 	 * the heap cannot be read.
 	 */
 	uint32_t cost_permille, budget_permille;
+	uint32_t large; /* enum snapshot_large */
 };
 
 /*
@@ -273,6 +281,8 @@ struct snapshot {
 
 /* The name of an enum event_mode, or "unknown". Static. */
 const char *snapshot_mode_name(uint32_t mode);
+/* What follows the mode's name: "", " of large blocks, too" or " without large blocks". Static. */
+const char *snapshot_large_name(uint32_t large);
 /* "python", "native" or "mmap". The inverse returns -1 for other names. */
 const char *event_layer_name(enum event_layer layer);
 int event_layer_find(const char *name);

@@ -226,6 +226,12 @@ static void test_report(void **state)
 	meta.changes[2] =
 		(struct snapshot_change){.since_ns = 15000000000, .mode = EVENT_MODE_GROWTH};
 	modes_print(out, &meta);
+	meta.change_count = 2;
+	meta.changes[0] = (struct snapshot_change){.mode = EVENT_MODE_WINDOWS};
+	meta.changes[1] = (struct snapshot_change){.since_ns = 15000000000,
+						   .mode = EVENT_MODE_WINDOWS,
+						   .large = SNAPSHOT_LARGE_WINDOWS};
+	modes_print(out, &meta);
 	meta.change_count = 0;
 	modes_print(out, &meta);
 	fclose(out);
@@ -237,7 +243,8 @@ static void test_report(void **state)
 		      "later frees are not seen\n"
 		      "Modes: exact 0.0-12.3 s; census 12.3-15.0 s (probes took 31.0 % of "
 		      "its CPU time, the budget is 5.0 %); growth 15.0-20.0 s\n"
-		      "Figures cover the time since 15.0 s, when growth mode began\n");
+		      "Figures cover the time since 15.0 s, when growth mode began\n"
+		      "Modes: windows 0.0-15.0 s; windows of large blocks, too 15.0-20.0 s\n");
 	free(text);
 }
 
