@@ -10,12 +10,13 @@ def add(pair, count, size):
 
 
 class Comparison:
-    """Pairs (requests, bytes). ours: all of ours; whole: of these, with a whole stack; cut: of the
+    """Pairs (requests, bytes). ours: all of ours; whole: of these, with a whole stack; busy: of
+    these, with a stack that was cut because the process's mappings were locked; cut: of the
     requests that both saw, those that perf could not unwind to the end: what it has is as ours;
     both: the others; equal: of these, those with the same frames."""
 
     def __init__(self):
-        self.ours = self.whole = self.cut = self.both = self.equal = (0, 0)
+        self.ours = self.whole = self.busy = self.cut = self.both = self.equal = (0, 0)
         self.frames = 0
         self.differences = []
 
@@ -84,6 +85,7 @@ def compare(ours, theirs):
     for (_, size), (left, right) in groups.items():
         result.ours = add(result.ours, len(left), size)
         result.whole = add(result.whole, sum(stack.whole for stack in left), size)
+        result.busy = add(result.busy, sum(stack.busy for stack in left), size)
         result.frames += sum(len(stack.frames) for stack in left)
         same = {stack.frames: stack for stack in right}
         counts = collections.Counter(stack.frames for stack in right)

@@ -12,12 +12,13 @@ import struct
 EVENT_ALLOC, EVENT_REALLOC_DONE, EVENT_STACK = 1, 4, 6
 FRAME_NATIVE = 1
 JIT = re.compile(r"/perf-\d+\.map$")
-STACK_CUT, STACK_TOTAL = 1 << 31, 0xFFFFFF
+STACK_CUT, STACK_REASON, STACK_TOTAL = 1 << 31, 24, 0xFFFFFF
+CUT_BUSY = STACK_CUT >> STACK_REASON | 9  # ABI_UNWIND_CUT_BUSY
 HEADER_BYTES, CAPTURE_HEADER_BYTES = 24, 16
 
 # frames: innermost first. Tracer only: whole; more: there are more frames, which are not reported,
-# or which belong to Python.
-Stack = collections.namedtuple("Stack", "frames whole more")
+# or which belong to Python; busy: cut because the process's mappings were locked.
+Stack = collections.namedtuple("Stack", "frames whole more busy", defaults=(False,))
 # bytes: as requested
 Request = collections.namedtuple("Request", "tid bytes stack")
 
@@ -65,7 +66,9 @@ def read_capture(path, maps):
             frames = struct.iter_unpack("<QiI", data[at + 40 : at + 40 + 16 * count])
             native = tuple(maps[tgid].place(f[0] - 1) for f in frames if f[2] == FRAME_NATIVE)
             more = (total & STACK_TOTAL) > len(native)
-            stacks[tgid, number] = Stack(native, not total & STACK_CUT, more)
+            stacks[tgid, number] = Stack(
+                native, not total & STACK_CUT, more, total >> STACK_REASON == CUT_BUSY
+            )
         elif kind in (EVENT_ALLOC, EVENT_REALLOC_DONE):
             requests.append((tgid, tid, *struct.unpack_from("<QQ", data, at + 32)))
         at += size

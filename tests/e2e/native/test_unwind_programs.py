@@ -88,7 +88,7 @@ def test_python(of_command):
 
 def test_node(of_command):
     """Its own C++, and code that it compiles at run time, which keeps frame pointers."""
-    expect_whole(of_command(tool("node"), "-e", NODE, options=("-n", "128")), 50)
+    expect_whole(of_command(tool("node"), "-e", NODE, options=("-n", "128", "-b", "256M")), 50)
 
 
 @pytest.mark.parametrize("compiler", ("gcc", "clang"))
