@@ -8,6 +8,7 @@
 
 #include "base/array.h"
 #include "base/error.h"
+#include "base/sorted.h"
 
 #define MAX_LINE 8192u      /* bytes of a line of the file */
 #define MAX_KEEP (1u << 28) /* blocks, and lines */
@@ -150,17 +151,11 @@ void block_lines_free(struct block_lines *lines)
 
 uint32_t block_lines_find(const struct block_lines *lines, uint64_t address)
 {
-	size_t low = 0, high = lines->count;
+	size_t above = SORTED_ABOVE(lines->blocks, lines->count, address, address);
+	const struct block_line *block;
 
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-
-		if (lines->blocks[middle].address <= address)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	if (!low || address - lines->blocks[low - 1].address >= lines->blocks[low - 1].bytes)
+	if (!above)
 		return BLOCK_LINES_NONE;
-	return lines->blocks[low - 1].line;
+	block = &lines->blocks[above - 1];
+	return address - block->address < block->bytes ? block->line : BLOCK_LINES_NONE;
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "base/sorted.h"
 
 void regions_free(struct regions *regions)
 {
@@ -32,17 +33,7 @@ int regions_copy(struct regions *out, const struct regions *from)
 /* Index of the first region that ends after address. */
 static size_t region_index(const struct regions *regions, uint64_t address)
 {
-	size_t low = 0, high = regions->count;
-
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-
-		if (regions->items[middle].end > address)
-			high = middle;
-		else
-			low = middle + 1;
-	}
-	return low;
+	return SORTED_ABOVE(regions->items, regions->count, end, address);
 }
 
 const struct region *regions_find(const struct regions *regions, uint64_t address)

@@ -8,23 +8,16 @@
 
 #include "base/error.h"
 #include "base/regular.h"
+#include "base/sorted.h"
 #include "core/core_notes.h"
 
 #define PAGE 4096u
 
 size_t core_map_among(const struct core_file *core, size_t count, uint64_t address)
 {
-	size_t low = 0, high = count;
+	size_t at = SORTED_ABOVE(core->maps.entries, count, end, address);
 
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-
-		if (core->maps.entries[middle].end <= address)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low < count && core->maps.entries[low].start <= address ? low : count;
+	return at < count && core->maps.entries[at].start <= address ? at : count;
 }
 
 size_t core_map_find(const struct core_file *core, uint64_t address)

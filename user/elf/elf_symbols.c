@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/sorted.h"
 #include "elf/elf_section.h"
 
 /* bytes of a name: names may overlap in the string table, each as long as the whole table */
@@ -132,16 +133,8 @@ void elf_symbols_find_keys(const uint64_t *keys, size_t count, const char *name,
 			   size_t *to)
 {
 	uint64_t first = elf_symbols_key(name, 0);
-	size_t low = 0, end;
+	size_t low = keys_from(keys, count, first), end;
 
-	for (size_t high = count; low < high;) {
-		size_t middle = low + (high - low) / 2;
-
-		if (keys[middle] < first)
-			low = middle + 1;
-		else
-			high = middle;
-	}
 	for (end = low; end < count && end - low < ELF_NAMESAKES_MAX; end++)
 		if (keys[end] >> HASH_SHIFT != first >> HASH_SHIFT)
 			break;

@@ -3,21 +3,15 @@
 
 #include <string.h>
 
+#include "base/sorted.h"
+
 const struct image_segment *image_segment(const struct image *image, uint64_t address)
 {
-	size_t low = 0, high = image->count;
+	size_t at = SORTED_ABOVE(image->segments, image->count, end, address);
 
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-
-		if (image->segments[middle].end <= address)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	if (low == image->count || image->segments[low].start > address)
+	if (at == image->count || image->segments[at].start > address)
 		return NULL;
-	return &image->segments[low];
+	return &image->segments[at];
 }
 
 const uint8_t *image_at(const struct image *image, uint64_t address, uint64_t bytes)

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "base/sorted.h"
 
 #define OBJECT_STEP  16u /* objects are as far apart, or further */
 #define HOOKS_BEFORE 16u /* bytes that the debug hooks prepend to a block */
@@ -90,18 +91,10 @@ const struct image_blocks_pool *image_blocks_pool(const struct image_blocks *blo
 	const struct heap_offsets *offsets = &blocks->image->offsets.heap;
 	uint64_t first =
 		(address & ~(uint64_t)(offsets->pool_bytes - 1)) + offsets->pool_header_size;
-	size_t low = 0, high = blocks->count;
+	size_t above = SORTED_ABOVE(blocks->pools, blocks->count, address, first);
 
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-
-		if (blocks->pools[middle].address < first)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low < blocks->count && blocks->pools[low].address == first ? &blocks->pools[low]
-									  : NULL;
+	return above && blocks->pools[above - 1].address == first ? &blocks->pools[above - 1]
+								  : NULL;
 }
 
 /* Usable bytes of the chunk whose block begins at address, if its header is one in use. */

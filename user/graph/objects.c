@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "base/sorted.h"
 #include "graph/graph.h"
 
 #define MAX_REFCOUNT UINT32_MAX /* of immortal objects in 3.12 and later */
@@ -280,13 +281,6 @@ uint32_t graph_find(const struct graph *graph, uint64_t address)
 	       (address - segment->start) / PAGE;
 	low = page[0];
 	high = page[1];
-	while (low < high) {
-		uint32_t middle = low + (high - low) / 2;
-
-		if (graph->addresses[middle] < address)
-			low = middle + 1;
-		else
-			high = middle;
-	}
+	low += (uint32_t)keys_from(graph->addresses + low, high - low, address);
 	return low < graph->count && graph->addresses[low] == address ? low : GRAPH_NONE;
 }

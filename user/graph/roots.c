@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "base/sorted.h"
 #include "graph/graph.h"
 
 #define MAX_INTERPRETERS 1024u
@@ -177,18 +178,10 @@ static uint64_t static_bytes(const struct graph *graph, uint32_t object)
 /* Words of objects that are variables of a file are theirs. */
 static int is_in_object(const struct graph *graph, uint64_t address)
 {
-	size_t low = 0, high = graph->count;
+	size_t above = keys_above(graph->addresses, graph->count, address);
 
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-
-		if (graph->addresses[middle] <= address)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low &&
-	       address - graph->addresses[low - 1] < static_bytes(graph, (uint32_t)(low - 1));
+	return above &&
+	       address - graph->addresses[above - 1] < static_bytes(graph, (uint32_t)(above - 1));
 }
 
 int graph_word_add(struct graph *graph, const struct graph_root_word *word)

@@ -18,6 +18,7 @@
 #include <stdlib.h>
 
 #include "base/array.h"
+#include "base/sorted.h"
 
 #define CODE_UNIT 2 /* bytes, 3.11+ */
 #define NO_LINE   (-1)
@@ -136,17 +137,9 @@ int lines_mark(const struct lines_table *table, struct lines_mark **marks, size_
 /* The last mark at or before the address; the entry for the address follows it. */
 static struct lines_mark mark_find(const struct lines_table *table, uint64_t address)
 {
-	size_t low = 0;
+	size_t above = SORTED_ABOVE(table->marks, table->mark_count, address, address);
 
-	for (size_t high = table->mark_count; low < high;) {
-		size_t middle = low + (high - low) / 2;
-
-		if (table->marks[middle].address <= address)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low ? table->marks[low - 1] : table_start(table);
+	return above ? table->marks[above - 1] : table_start(table);
 }
 
 int lines_find(const struct lines_table *table, int lasti)

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "base/sorted.h"
 
 void memory_account_free(struct memory_account *account)
 {
@@ -22,20 +23,13 @@ void memory_account_free(struct memory_account *account)
 static size_t map_index(struct memory_account *account, uint64_t address)
 {
 	const struct memory_map *last = &account->maps[account->last];
-	size_t low = 0, high = account->map_count;
+	size_t at;
 
 	if (account->last < account->map_count && address >= last->start && address < last->end)
 		return account->last;
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-
-		if (account->maps[middle].end <= address)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	account->last = low < account->map_count ? low : 0;
-	return low;
+	at = SORTED_ABOVE(account->maps, account->map_count, end, address);
+	account->last = at < account->map_count ? at : 0;
+	return at;
 }
 
 struct memory_map *memory_map_at(struct memory_account *account, uint64_t address)
@@ -98,19 +92,11 @@ uint64_t memory_resident(struct memory_account *account, uint64_t start, uint64_
 int memory_region_open(struct memory_account *account, uint64_t start, uint64_t end,
 		       struct memory_region *region)
 {
-	size_t low = 0, high = account->region_count;
+	size_t low = SORTED_ABOVE(account->regions, account->region_count, end, start);
 	int err;
 
 	if (start >= end)
 		return -EINVAL;
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-
-		if (account->regions[middle].end <= start)
-			low = middle + 1;
-		else
-			high = middle;
-	}
 	if (low < account->region_count && account->regions[low].start < end)
 		return -EEXIST;
 	err = array_reserve(&account->regions, &account->region_capacity, account->region_count, 1,

@@ -7,6 +7,7 @@
 
 #include "base/array.h"
 #include "base/hash.h"
+#include "base/sorted.h"
 #include "malloc/reader.h"
 
 #define FILTER_BITS  (1u << 20)
@@ -61,17 +62,9 @@ int memory_large_sort(struct memory_large *large)
 /* The last block that begins at or below an address; NULL: none. */
 static struct memory_block *block_below(const struct memory_large *large, uint64_t address)
 {
-	size_t low = 0, high = large->count;
+	size_t above = SORTED_ABOVE(large->blocks, large->count, address, address);
 
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-
-		if (large->blocks[middle].address <= address)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low ? &large->blocks[low - 1] : NULL;
+	return above ? &large->blocks[above - 1] : NULL;
 }
 
 const struct memory_block *memory_large_find(const struct memory_large *large, uint64_t address)

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "base/sorted.h"
 #include "memory/reading.h"
 
 struct python_reader {
@@ -141,17 +142,9 @@ static int is_sparse(uint64_t address, void *context)
 {
 	const struct memory_reading *reading = context;
 	uint64_t bytes = reading->runtime.offsets->heap.arena_bytes;
-	size_t low = 0, high = reading->sparse_count;
+	size_t above = SORTED_ABOVE(reading->sparse, reading->sparse_count, address, address);
 
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-
-		if (reading->sparse[middle].address <= address)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low && address - reading->sparse[low - 1].address < bytes;
+	return above && address - reading->sparse[above - 1].address < bytes;
 }
 
 int memory_pins_read(struct memory_reading *reading)

@@ -7,6 +7,7 @@
 
 #include "base/account.h"
 #include "base/array.h"
+#include "base/sorted.h"
 
 /* The cursor of entries_next(): chunk and entry. */
 #define CURSOR_BITS 9
@@ -40,31 +41,15 @@ struct perfmap_entry *entries_at(const struct entries *entries, struct entry_pos
 
 struct entry_position entries_find(const struct entries *entries, uint64_t address)
 {
-	size_t low = 0, high = entries->chunk_count;
-	struct entry_position position = {0};
+	struct entry_position position = {
+		.chunk = keys_above(entries->ends, entries->chunk_count, address)};
+	const struct entries_chunk *chunk;
 
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-
-		if (entries->ends[middle] > address)
-			high = middle;
-		else
-			low = middle + 1;
-	}
-	position.chunk = low;
-	if (low == entries->chunk_count)
+	if (position.chunk == entries->chunk_count)
 		return position;
-	high = entries->chunks[low]->count - 1;
-	low = 0;
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-
-		if (entries->chunks[position.chunk]->entries[middle].end > address)
-			high = middle;
-		else
-			low = middle + 1;
-	}
-	position.entry = low;
+	chunk = entries->chunks[position.chunk];
+	/* The last one ends above the address. */
+	position.entry = SORTED_ABOVE(chunk->entries, chunk->count - 1u, end, address);
 	return position;
 }
 

@@ -22,6 +22,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "base/sorted.h"
 #include "process_tables/process_tables.h"
 
 #define ADDRESS_BITS 56 /* bits of a user-space address */
@@ -216,17 +217,9 @@ static int range_compare(const void *a, const void *b)
 static int is_unwalked(const void *context, uint64_t address)
 {
 	const struct census *census = context;
-	size_t low = 0, high = census->walked_count;
+	size_t above = SORTED_ABOVE(census->walked, census->walked_count, start, address);
 
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-
-		if (census->walked[middle].start <= address)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return !low || address >= census->walked[low - 1].end;
+	return !above || address >= census->walked[above - 1].end;
 }
 
 void state_census_died(struct process_state *process, uint64_t address)

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/array.h"
+#include "base/sorted.h"
 #include "process/process.h"
 #include "symbols/files.h"
 #include "symbols/jit_map.h"
@@ -156,17 +157,7 @@ void modules_free(struct modules *modules)
 /* The first entry that ends above the address. */
 static size_t module_at(const struct modules *modules, uint64_t address)
 {
-	size_t low = 0;
-
-	for (size_t high = modules->count; low < high;) {
-		size_t middle = low + (high - low) / 2;
-
-		if (modules->entries[middle].end <= address)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low;
+	return SORTED_ABOVE(modules->entries, modules->count, end, address);
 }
 
 int modules_copy(struct modules **out, const struct modules *from, pid_t pid)

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/array.h"
+#include "base/sorted.h"
 
 int spans_add(struct spans *spans, const struct address_span *span)
 {
@@ -92,17 +93,9 @@ int spans_sort(struct spans *spans)
 
 const struct address_span *spans_find(const struct spans *spans, uint64_t address)
 {
-	size_t low = 0, high;
+	size_t above = SORTED_ABOVE(spans->entries, spans->count, start, address);
 
-	for (high = spans->count; low < high;) {
-		size_t middle = low + (high - low) / 2;
-
-		if (spans->entries[middle].start <= address)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low && spans->entries[low - 1].end > address ? &spans->entries[low - 1] : NULL;
+	return above && spans->entries[above - 1].end > address ? &spans->entries[above - 1] : NULL;
 }
 
 void spans_free(struct spans *spans)

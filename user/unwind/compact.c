@@ -8,6 +8,7 @@
 #include "base/array.h"
 #include "base/error.h"
 #include "base/hash.h"
+#include "base/sorted.h"
 #include "unwind/rule.h"
 #include "unwind/table_parts.h"
 
@@ -92,17 +93,7 @@ static int is_needed(const struct compact *compact, const struct unwind_code *pa
 /* Index of the first row above vaddr. */
 static size_t row_above(const struct cfi_rows *from, uint64_t vaddr)
 {
-	size_t low = 0, high = from->count;
-
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-
-		if (from->rows[middle].vaddr <= vaddr)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low;
+	return SORTED_ABOVE(from->rows, from->count, vaddr, vaddr);
 }
 
 static int part_append(struct compact *compact, const struct unwind_code *part)

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 
 #include "base/array.h"
+#include "base/sorted.h"
 #include "unwind/flow_insn.h"
 #include "unwind/rule.h"
 
@@ -136,17 +137,9 @@ static struct flow_state before(const struct flow_insn *insn, struct flow_state 
 /* Index of the instruction at an address; OUTSIDE: none begins there. */
 static uint32_t index_of(const struct flow *flow, uint64_t vaddr)
 {
-	size_t low = 0, high = flow->count;
+	size_t above = SORTED_ABOVE(flow->insns, flow->count, vaddr, vaddr);
 
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-
-		if (flow->insns[middle].vaddr < vaddr)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low < flow->count && flow->insns[low].vaddr == vaddr ? (uint32_t)low : OUTSIDE;
+	return above && flow->insns[above - 1].vaddr == vaddr ? (uint32_t)(above - 1) : OUTSIDE;
 }
 
 /* The state after an instruction from which control goes on to the next one. */

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/sorted.h"
 
 #define SHORT_JUMP_BYTES 2
 #define THUNKS_MAX       4 /* consecutive ones, at most */
@@ -103,19 +104,7 @@ size_t inline_code_window(struct inline_code *code, uint64_t vaddr, struct inlin
  */
 static size_t first_from(const void *entries, size_t stride, size_t count, uint64_t vaddr)
 {
-	size_t low = 0, high = count;
-
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-		uint64_t at;
-
-		memcpy(&at, (const uint8_t *)entries + middle * stride, sizeof(at));
-		if (at < vaddr)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low;
+	return vaddr ? sorted_above(entries, count, stride, 0, vaddr - 1) : 0;
 }
 
 size_t inline_code_start_above(const struct inline_image *image, uint64_t vaddr)
