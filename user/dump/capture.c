@@ -185,15 +185,7 @@ int capture_take(struct capture *out, const struct python_runtime *runtime,
 	err = capture_describe(&capture.image, runtime);
 	if (!err)
 		err = memory_copy(&capture, runtime, opts);
-	if (err) {
-		capture_free(&capture);
-		return err;
-	}
-	capture.elapsed_ns = clock_ns(CLOCK_MONOTONIC) - began;
-	capture.image.segments = capture.segments;
-	capture.image.heads = capture.heads;
-	*out = capture;
-	return 0;
+	return capture_end(&capture, err, began, out);
 }
 
 void capture_free(struct capture *capture)

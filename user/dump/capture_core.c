@@ -195,13 +195,5 @@ int capture_core(struct capture *out, const char *path, const char *sysroot, uin
 	if (!err && !fstat(core.fd, &stat))
 		capture.image.time_s = (uint64_t)stat.st_mtime;
 	core_close(&core);
-	if (err) {
-		capture_free(&capture);
-		return err;
-	}
-	capture.elapsed_ns = clock_ns(CLOCK_MONOTONIC) - began;
-	capture.image.segments = capture.segments;
-	capture.image.heads = capture.heads;
-	*out = capture;
-	return 0;
+	return capture_end(&capture, err, began, out);
 }

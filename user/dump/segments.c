@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/error.h"
+#include "base/clock.h"
 
 #define PAGE        4096u
 #define MAX_HEADERS 64u /* program headers of a file */
@@ -124,36 +124,29 @@ int capture_segments(struct capture *capture, const struct process_maps *maps,
 	return 0;
 }
 
-/* .data and .bss of the interpreter's file. */
-static void data_find(struct image *image, const struct python_runtime *runtime)
-{
-	uint64_t data, bss, bytes, bss_bytes;
-
-	if (elf_file_section(runtime->file, ".data", &data, &bytes))
-		return;
-	if (!elf_file_section(runtime->file, ".bss", &bss, &bss_bytes) && bss > data)
-		bytes = bss + bss_bytes - data;
-	image->data = data + runtime->bias;
-	image->data_bytes = bytes;
-}
-
 int capture_describe(struct image *image, const struct python_runtime *runtime)
 {
-	struct elf_symbol symbol;
-	int err = elf_file_symbol(runtime->file, "PyType_Type", &symbol);
+	int err = runtime_type_type(runtime, &image->type_type);
 
-	if (err == -ENOENT)
-		return error_set(
-			-ENOTSUP,
-			"%s has no symbol PyType_Type, which is needed to recognize objects",
-			elf_file_path(runtime->file));
 	if (err)
 		return err;
-	image->type_type = symbol.vaddr + runtime->bias;
 	image->offsets = *runtime->offsets;
 	image->version_hex = runtime->version_hex;
-	data_find(image, runtime);
+	runtime_data(runtime, &image->data, &image->data_bytes);
 	return runtime_read_u64(
 		runtime, runtime->target.runtime + runtime->offsets->abi.runtime_interpreters_head,
 		&image->interpreters);
+}
+
+int capture_end(struct capture *capture, int err, uint64_t began_ns, struct capture *out)
+{
+	if (err) {
+		capture_free(capture);
+		return err;
+	}
+	capture->elapsed_ns = clock_ns(CLOCK_MONOTONIC) - began_ns;
+	capture->image.segments = capture->segments;
+	capture->image.heads = capture->heads;
+	*out = *capture;
+	return 0;
 }

@@ -19,5 +19,10 @@ int capture_segments(struct capture *capture, const struct process_maps *maps,
 int capture_describe(struct image *image, const struct python_runtime *runtime);
 /* Maps memory for the segments. 0, -ENOMEM. */
 int capture_reserve(struct capture *capture);
+/*
+ * Ends what began at CLOCK_MONOTONIC's began_ns: moves the capture to *out; frees it if err is set.
+ * Returns err.
+ */
+int capture_end(struct capture *capture, int err, uint64_t began_ns, struct capture *out);
 
 #endif

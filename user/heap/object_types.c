@@ -22,7 +22,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/error.h"
 #include "base/hash.h"
 #include "process/memory.h"
 
@@ -229,35 +228,15 @@ uint32_t object_hooks_before(const uint8_t *block, uint32_t bytes)
 	return be64toh(asked) <= bytes - HOOKS_BYTES ? HOOKS_BEFORE : 0;
 }
 
-static void data_find(struct object_types *objects)
-{
-	struct elf_file *file = objects->runtime->file;
-	uint64_t data, bss, bytes, bss_bytes;
-
-	if (elf_file_section(file, ".data", &data, &bytes))
-		return;
-	if (!elf_file_section(file, ".bss", &bss, &bss_bytes) && bss > data)
-		bytes = bss + bss_bytes - data;
-	objects->data = data + objects->runtime->bias;
-	objects->data_bytes = bytes;
-}
-
 /* PyType_Type, which is its own type. */
 static int root_add(struct object_types *objects)
 {
 	const struct python_runtime *runtime = objects->runtime;
-	struct elf_symbol symbol;
 	uint64_t address, flags;
-	int err = elf_file_symbol(runtime->file, "PyType_Type", &symbol);
+	int err = runtime_type_type(runtime, &address);
 
-	if (err == -ENOENT)
-		return error_set(
-			-ENOTSUP,
-			"%s has no symbol PyType_Type, which is needed to recognize objects",
-			elf_file_path(runtime->file));
 	if (err)
 		return err;
-	address = symbol.vaddr + runtime->bias;
 	err = memory_read_u64(runtime->pid, address + objects->offsets->type_flags, &flags);
 	if (err)
 		return err;
@@ -279,7 +258,7 @@ int object_types_open(struct object_types *objects, const struct python_runtime 
 					 .no_types = calloc(NO_TYPES, sizeof(*objects->no_types))};
 	if (!objects->no_types)
 		return -ENOMEM;
-	data_find(objects);
+	runtime_data(runtime, &objects->data, &objects->data_bytes);
 	err = root_add(objects);
 	return err < 0 ? err : 0;
 }

@@ -63,6 +63,13 @@ int python_copy_find(const struct runtime_copy *copy, struct python_runtime *out
 int runtime_read(const struct python_runtime *runtime, uint64_t address, void *out, size_t bytes);
 int runtime_read_u64(const struct python_runtime *runtime, uint64_t address, uint64_t *out);
 /*
+ * The address of PyType_Type, by which objects are recognised. 0; -ENOTSUP: its file has no such
+ * symbol (error_set); -errno.
+ */
+int runtime_type_type(const struct python_runtime *runtime, uint64_t *address);
+/* .data and .bss of the interpreter's file; unchanged if it has no .data. */
+void runtime_data(const struct python_runtime *runtime, uint64_t *address, uint64_t *bytes);
+/*
  * The runtime of a forked child, which has the same addresses as its parent's. 0, -ENOMEM; the
  * caller closes it.
  */

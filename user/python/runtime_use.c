@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is done with a runtime that was found: reading its memory, sharing, closing it. */
+/* What is done with a runtime that was found: reading it, sharing, closing it. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/error.h"
 #include "python/runtime.h"
 
 int runtime_read(const struct python_runtime *runtime, uint64_t address, void *out, size_t bytes)
@@ -17,6 +18,33 @@ int runtime_read(const struct python_runtime *runtime, uint64_t address, void *o
 int runtime_read_u64(const struct python_runtime *runtime, uint64_t address, uint64_t *out)
 {
 	return runtime_read(runtime, address, out, sizeof(*out));
+}
+
+int runtime_type_type(const struct python_runtime *runtime, uint64_t *address)
+{
+	struct elf_symbol symbol;
+	int err = elf_file_symbol(runtime->file, "PyType_Type", &symbol);
+
+	if (err == -ENOENT)
+		return error_set(
+			-ENOTSUP,
+			"%s has no symbol PyType_Type, which is needed to recognize objects",
+			elf_file_path(runtime->file));
+	if (!err)
+		*address = symbol.vaddr + runtime->bias;
+	return err;
+}
+
+void runtime_data(const struct python_runtime *runtime, uint64_t *address, uint64_t *bytes)
+{
+	uint64_t data, bss, data_bytes, bss_bytes;
+
+	if (elf_file_section(runtime->file, ".data", &data, &data_bytes))
+		return;
+	if (!elf_file_section(runtime->file, ".bss", &bss, &bss_bytes) && bss > data)
+		data_bytes = bss + bss_bytes - data;
+	*address = data + runtime->bias;
+	*bytes = data_bytes;
 }
 
 /* Whether runtime->offsets is a copy rather than an entry of the table. */
