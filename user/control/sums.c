@@ -36,6 +36,17 @@ static int memory_write(int fd, const struct buffer *data)
 	return 0;
 }
 
+/* Writes the answer with its header, now complete, unless err is set; frees it. 0, err, -errno. */
+static int answer_end(int fd, int err, const void *header, size_t bytes, struct buffer *out)
+{
+	if (!err) {
+		memcpy(out->data, header, bytes);
+		err = memory_write(fd, out);
+	}
+	buffer_free(out);
+	return err;
+}
+
 static void process_describe(const struct trace_process *info, uint32_t layer, uint64_t now_ns,
 			     struct sums_process *out)
 {
@@ -128,13 +139,8 @@ int sums_write(int fd, const struct trace *trace, uint32_t layer, const struct s
 		header.processes++;
 		err = process_add(trace, i, layer, header.time_ns, &out);
 	}
-	if (!err) {
-		header.cpu_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID) - begin_ns;
-		memcpy(out.data, &header, sizeof(header));
-		err = memory_write(fd, &out);
-	}
-	buffer_free(&out);
-	return err;
+	header.cpu_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID) - begin_ns;
+	return answer_end(fd, err, &header, sizeof(header), &out);
 }
 
 static int stack_add(struct trace *trace, size_t process, uint32_t index, struct buffer *out)
@@ -185,11 +191,6 @@ int stacks_write(int fd, struct trace *trace, size_t process, uint32_t first, ui
 		err = string_add(
 			strings_get(trace_strings(trace, process), strings + header.string_count),
 			&out);
-	if (!err) {
-		header.cpu_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID) - begin_ns;
-		memcpy(out.data, &header, sizeof(header));
-		err = memory_write(fd, &out);
-	}
-	buffer_free(&out);
-	return err;
+	header.cpu_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID) - begin_ns;
+	return answer_end(fd, err, &header, sizeof(header), &out);
 }

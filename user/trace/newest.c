@@ -19,6 +19,16 @@ int newest_is_like(const struct trace_windows *windows, const struct newest *new
 	       window->length_ns <= NEWEST_MIN_NS / 2;
 }
 
+/* The last cohort that had begun at time_ns, or the first. 0: there is none. */
+static uint32_t cohort_at(const struct trace_windows *windows, uint64_t time_ns)
+{
+	uint32_t cohort = windows->cohort;
+
+	while (cohort > COHORT_FIRST && state_cohort_ns(windows, cohort) > time_ns)
+		cohort--;
+	return cohort;
+}
+
 /* The windows that have been over for the age of the newest cohort. */
 static void likes_find(const struct trace_windows *windows, struct newest *newest)
 {
@@ -45,20 +55,17 @@ void newest_find(const struct trace_windows *windows, struct newest *newest)
 	uint64_t start_ns = windows->count ? windows->items[windows->count - 1].start_ns : 0;
 	uint64_t begin_ns = state_cohort_ns(windows, COHORT_FIRST), age_ns;
 
-	newest->walk_ns = windows->cohort ? state_cohort_ns(windows, windows->cohort) : 0;
+	newest->walk_ns = state_cohort_ns(windows, windows->cohort);
 	age_ns = newest->walk_ns > begin_ns ? (newest->walk_ns - begin_ns) / NEWEST_PART : 0;
 	age_ns = age_ns < NEWEST_MIN_NS   ? NEWEST_MIN_NS
 		 : age_ns > NEWEST_MAX_NS ? NEWEST_MAX_NS
 					  : age_ns;
-	for (newest->cohort = windows->cohort; newest->cohort > COHORT_FIRST; newest->cohort--)
-		if (state_cohort_ns(windows, newest->cohort) + age_ns <= newest->walk_ns)
-			break;
+	newest->cohort =
+		cohort_at(windows, newest->walk_ns > age_ns ? newest->walk_ns - age_ns : 0);
 	likes_find(windows, newest);
 	if (newest->like_count)
 		return;
-	for (newest->cohort = windows->cohort; newest->cohort > COHORT_FIRST; newest->cohort--)
-		if (state_cohort_ns(windows, newest->cohort) <= start_ns)
-			break;
+	newest->cohort = cohort_at(windows, start_ns);
 }
 
 double newest_inclusion(const struct trace_windows *windows, const struct newest *newest,

@@ -141,23 +141,25 @@ static int alive_collect(struct job *job)
 	while (!err && (sighting = sightings_next(sightings, &cursor))) {
 		const struct block *block = state_window_block(job->process, sighting);
 		struct seen *seen = &job->seen[job->seen_count];
+		uint32_t large;
 
 		/* Without memory for its traceback the snapshot has no row for it. */
 		if (!block || job->tracebacks[block->stack] == UINT32_MAX ||
 		    !(sighting->kind || sighting->flags & SIGHTING_CERTAIN))
 			continue;
+		large = large_of(sighting, block);
 		*seen = (struct seen){
 			.stack = block->stack,
 			.window = sighting->window,
 			.kind = sighting->kind,
 			.class_bytes = state_window_class(block),
-			.large = large_of(sighting, block),
+			.large = large,
 			.cohort = state_windows_cohort(job->process, sighting->address),
 			.flags = (block->rounded ? SNAPSHOT_ROUNDED : 0) |
 				 (block->inherited ? SNAPSHOT_INHERITED : 0),
 			.use = SEEN_ALIVE,
 			.bytes = block->bytes,
-			.inclusion = large_of(sighting, block) == LARGE_CERTAIN
+			.inclusion = large == LARGE_CERTAIN
 					     ? 1
 					     : inclusion(&job->windows[sighting->window]),
 		};
