@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Bisection of arrays that are sorted by a uint64_t, mostly an address: a member of a struct, or the
- * items themselves. An index is the array's count if there is no such item.
+ * Bisection of arrays that are sorted by a uint64_t, mostly an address: a member of a struct, or
+ * the items themselves. An index is the array's count if there is no such item.
  */
 #ifndef TRACER_BASE_SORTED_H
 #define TRACER_BASE_SORTED_H
