@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which object a block of memory belongs to: as itself, or as a table or buffer that it owns. Pure. */
+/*
+ * Which object a block of memory belongs to: as itself, or as a table or buffer that it owns. Pure.
+ */
 #ifndef TRACER_GRAPH_OWNERS_H
 #define TRACER_GRAPH_OWNERS_H
 
