@@ -34,9 +34,8 @@ static int table_visit(void *context, uint64_t address)
 /* A buffer's claim is of malloc's block, with the debug hooks' bytes; a trace has the request. */
 static uint64_t claim_address(const struct graph *graph, const struct claim *claim)
 {
-	return claim->address + (image_blocks_hooks(graph->image, claim->address, claim->bytes)
-					 ? DEBUG_HOOKS
-					 : 0);
+	return claim->address +
+	       (image_blocks_hooks(graph->image, claim->address, claim->bytes) ? DEBUG_HOOKS : 0);
 }
 
 static int owner_compare(const void *a, const void *b)
@@ -91,8 +90,8 @@ void owners_free(struct owners *owners)
 
 uint32_t owners_find(const struct owners *owners, uint64_t address, uint64_t bytes)
 {
-	size_t at = address ? SORTED_ABOVE(owners->entries, owners->count, address, address - 1)
-			    : 0;
+	size_t at =
+		address ? SORTED_ABOVE(owners->entries, owners->count, address, address - 1) : 0;
 
 	if (at == owners->count || owners->entries[at].address - address >= bytes)
 		return GRAPH_NONE;

@@ -227,8 +227,7 @@ static int heap_open(const struct snapshot *snapshot, const struct holder_choice
 			  : 0;
 
 	if (err)
-		return error_print(err, "--pid PID chooses one process of several",
-				   "--by-holder");
+		return error_print(err, "--pid PID chooses one process of several", "--by-holder");
 	err = heap_graph_open(&how, choice->heap, HEAP_RETAINED | HEAP_PATHS, out);
 	if (err || out->capture.image.pid == snapshot->meta.pid)
 		return err;
