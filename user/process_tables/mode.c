@@ -163,6 +163,7 @@ int state_mode_change(struct process_state *process, const struct event_mode_cha
 		/* Without probes only heap walks find dead blocks. */
 		if (info->mode == EVENT_MODE_EXACT && info->layers & 1u << EVENT_LAYER_PYTHON)
 			info->mode = EVENT_MODE_CENSUS;
+		process->activities.gap = 1;
 		return 0;
 	}
 	unread = info->mode == EVENT_MODE_CENSUS && mode == EVENT_MODE_EXACT &&
@@ -177,6 +178,7 @@ int state_mode_change(struct process_state *process, const struct event_mode_cha
 	else if (event->sample_bytes > info->sample_bytes)
 		err = tables_thin(process, event->sample_bytes);
 	info->mode = mode;
+	process->activities.gap |= growth || windows;
 	info->layers = state_layers(event->mode);
 	info->sample_bytes = event->sample_bytes;
 	if (!err)

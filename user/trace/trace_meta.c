@@ -100,6 +100,15 @@ void state_meta(const struct trace *trace, const struct process_state *process,
 			info->end_ns - (coverage->time_ns ? coverage->time_ns : info->start_ns);
 	if (info->rss_bytes && moment_ns(trace, info) > info->rss_ns)
 		meta->rss_age_ns = moment_ns(trace, info) - info->rss_ns;
+	for (enum event_layer i = 0; i < EVENT_LAYER_TABLES; i++) {
+		if (state_activity_known(process, i))
+			meta->allocated |= 1u << i;
+		else
+			meta->allocated_gaps |= info->layers & 1u << i;
+	}
+	meta->allocated_ns = duration - (process->activities.since_ns > info->start_ns
+						 ? process->activities.since_ns - info->start_ns
+						 : 0);
 	counters_set(meta, &info->counters);
 	arrays_set(meta, trace, info);
 }

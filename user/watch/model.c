@@ -130,20 +130,34 @@ static int stacks_grow(struct watch_process *process, uint32_t count)
 	return err;
 }
 
-static int entries_take(struct watch_process *process, struct rest *rest)
+/* A layer that was traced anew has allocated less than before. */
+static void allocated_take(const struct watch_process *process, struct watch_stack *stack,
+			   uint32_t slot, double allocated)
+{
+	stack->fresh[slot] = 0;
+	if (process->counted && allocated > stack->allocated)
+		stack->fresh[slot] = (float)(allocated - stack->allocated);
+	stack->allocated = allocated;
+}
+
+static int entries_take(struct watch_process *process, uint32_t slot, struct rest *rest)
 {
 	for (size_t i = 0; i < process->stack_count; i++)
-		process->stacks[i].size = process->stacks[i].count = 0;
+		process->stacks[i].size = process->stacks[i].count =
+			process->stacks[i].fresh[slot] = 0;
 	for (uint32_t i = 0; i < process->info.entries; i++) {
 		const struct sums_entry *entry = take(rest, sizeof(*entry));
 
 		if (!entry || entry->stack >= process->stack_count ||
 		    !(entry->size >= 0 && entry->size <= SUM_MAX) ||
-		    !(entry->count >= 0 && entry->count <= SUM_MAX))
+		    !(entry->count >= 0 && entry->count <= SUM_MAX) ||
+		    !(entry->allocated >= 0 && entry->allocated <= SUM_MAX))
 			return malformed();
 		process->stacks[entry->stack].size = entry->size;
 		process->stacks[entry->stack].count = entry->count;
+		allocated_take(process, &process->stacks[entry->stack], slot, entry->allocated);
 	}
+	process->counted = 1;
 	return 0;
 }
 
@@ -161,7 +175,8 @@ static int process_take(struct watch_model *model, struct rest *rest)
 		return err;
 	process->info = *info;
 	process->seen = 1;
-	return stacks_grow(process, info->stacks) ?: entries_take(process, rest);
+	return stacks_grow(process, info->stacks)
+		       ?: entries_take(process, (model->slot + 1) % WATCH_HISTORY, rest);
 }
 
 static void history_put(struct watch_model *model)
@@ -383,10 +398,15 @@ void watch_model_restart(struct watch_model *model)
 	watch_model_mark(model, 1);
 	memset(model->times_ns, 0, sizeof(model->times_ns));
 	memset(model->totals, 0, sizeof(model->totals));
-	for (size_t i = 0; i < model->process_count; i++)
-		for (size_t j = 0; j < model->processes[i].stack_count; j++)
-			memset(model->processes[i].stacks[j].history, 0,
-			       sizeof(model->processes[i].stacks[j].history));
+	for (size_t i = 0; i < model->process_count; i++) {
+		model->processes[i].counted = 0;
+		for (size_t j = 0; j < model->processes[i].stack_count; j++) {
+			struct watch_stack *stack = &model->processes[i].stacks[j];
+
+			memset(stack->history, 0, sizeof(stack->history));
+			memset(stack->fresh, 0, sizeof(stack->fresh));
+		}
+	}
 }
 
 uint32_t watch_model_since(const struct watch_model *model, double *seconds)
@@ -408,9 +428,21 @@ uint32_t watch_model_since(const struct watch_model *model, double *seconds)
 	return oldest;
 }
 
+double watch_model_fresh(const struct watch_model *model, const struct watch_stack *stack,
+			 uint32_t since)
+{
+	double sum = 0;
+
+	for (uint32_t slot = since; slot != model->slot; slot = (slot + 1) % WATCH_HISTORY)
+		sum += (double)stack->fresh[(slot + 1) % WATCH_HISTORY];
+	return sum;
+}
+
 struct watch_total watch_model_total(const struct watch_model *model)
 {
 	struct watch_total total = {0};
+	double seconds;
+	uint32_t since = watch_model_since(model, &seconds);
 
 	for (size_t i = 0; i < model->process_count; i++) {
 		const struct watch_process *process = &model->processes[i];
@@ -427,6 +459,10 @@ struct watch_total watch_model_total(const struct watch_model *model)
 			total.size += process->stacks[j].size;
 			total.count += process->stacks[j].count;
 			total.mark_size += process->stacks[j].mark_size;
+			if (since != WATCH_NONE)
+				total.allocated +=
+					watch_model_fresh(model, &process->stacks[j], since) /
+					seconds;
 		}
 	}
 	return total;
