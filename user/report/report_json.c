@@ -121,6 +121,8 @@ static void entry_write(FILE *out, const struct report_opts *opts,
 		fprintf(out, ", \"rounded\": %.0f", entry->rounded);
 	if (report_is_of_app(opts))
 		fprintf(out, ", \"app\": %s", entry->outside ? "false" : "true");
+	if (opts->notes)
+		opts->notes->entry(opts->notes->context, out, entry);
 	putc('}', out);
 }
 
@@ -318,6 +320,8 @@ int report_json(const struct snapshot *snapshot, const struct report_opts *opts,
 	fputs(", ", out);
 	app_write(out, &statistics, opts);
 	rss_write(out, snapshot, opts);
+	if (opts->notes)
+		opts->notes->head(opts->notes->context, out);
 	entries_write(out, snapshot, &statistics, opts);
 	statistics_free(&statistics);
 	err = processes_write(out, snapshot, opts);

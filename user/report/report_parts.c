@@ -34,6 +34,7 @@ int report_layer(const struct snapshot *snapshot, const struct report_opts *opts
 		return 0;
 	out->layer = layer_of(snapshot, layer);
 	out->opts = *opts;
+	out->opts.notes = NULL;
 	if (opts->old) {
 		out->old = layer_of(opts->old, layer);
 		out->opts.old = &out->old;

@@ -187,6 +187,8 @@ static void entry_print(const struct page *page, const struct statistic *entry)
 		traceback_print(page, entry);
 	else if (!owner)
 		source_line_print(page, entry->snapshot, &frames[0], "    ");
+	if (page->opts->notes)
+		page->opts->notes->entry(page->opts->notes->context, page->out, entry);
 }
 
 /* Each estimate is rounded by itself, so the rest may come out one too small. */
@@ -402,6 +404,8 @@ static int page_print(struct page *page, const struct snapshot *snapshot,
 		err = processes_print(page->out, snapshot, opts);
 	if (err)
 		return err;
+	if (opts->notes)
+		opts->notes->head(opts->notes->context, page->out);
 	statistics_print(page, snapshot, statistics, &first_words);
 	windows_print(page->out, &snapshot->meta, "Windows");
 	if (opts->old)
