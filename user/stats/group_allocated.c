@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What entries have allocated, and the processes that hold blocks of them: passes over traces beside
- * the one that sums up live blocks.
+ * What entries have allocated, and the processes that hold blocks of them: passes over traces
+ * beside the one that sums up live blocks.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -118,11 +118,10 @@ static int holder_count(struct grouping *grouping, const struct snapshot_trace *
 {
 	struct side *side = &grouping->sides[0];
 	struct row_cursor cursor = {0};
-	uint32_t entry;
+	uint32_t entry, row = group_trace_row(grouping, side, trace);
 	int found;
 
-	while ((found = group_row_next(grouping, side, group_trace_row(grouping, side, trace), &cursor,
-				       &entry)) > 0) {
+	while ((found = group_row_next(grouping, side, row, &cursor, &entry)) > 0) {
 		if (last[entry] == trace->process)
 			continue;
 		last[entry] = trace->process;
