@@ -11,7 +11,7 @@
 #include "stats/group_entries.h"
 
 uint32_t group_trace_row(const struct grouping *grouping, const struct side *side,
-			  const struct snapshot_trace *trace)
+			 const struct snapshot_trace *trace)
 {
 	if (group_is_owner(grouping->opts->by))
 		return side->snapshot->process_count ? trace->process : 0;
@@ -19,8 +19,8 @@ uint32_t group_trace_row(const struct grouping *grouping, const struct side *sid
 }
 
 const struct snapshot_trace *group_trace_next(const struct grouping *grouping,
-					       const struct snapshot *snapshot,
-					       struct snapshot_cursor *cursor)
+					      const struct snapshot *snapshot,
+					      struct snapshot_cursor *cursor)
 {
 	if (group_is_owner(grouping->opts->by))
 		return snapshot_own_next(snapshot, cursor);
