@@ -155,7 +155,8 @@ const struct argp cli_output_argp = {.options = output_options, .parser = output
 
 static const struct argp_option report_options[] = {
 	{"group-by", KEY_GROUP_BY, "KEY", 0,
-	 "filename, lineno (default; where no line is known, the function), function or traceback",
+	 "filename, lineno (default; where no line is known, the function), function or "
+	 "traceback; or blocks by their size or (exact mode) lifetime",
 	 10},
 	{"by", KEY_BY, "OWNER", 0,
 	 "group by owner instead of lines: process, comm (command) or container", 10},
@@ -164,8 +165,9 @@ static const struct argp_option report_options[] = {
 	 "times (json and csv: also as often as it occurs, as tracemalloc counts)",
 	 10},
 	{"sort", KEY_SORT, "KEY", 0,
-	 "size (default) or allocated: by what was allocated since the trace began, with the lines "
-	 "of which nothing is alive",
+	 "size (default); allocated: by what was allocated since the trace began, with the lines "
+	 "of which nothing is alive; temporary: the same by blocks that were freed before their "
+	 "thread's next allocation (exact mode)",
 	 10},
 	{"source", KEY_SOURCE, NULL, 0,
 	 "with text, print the source line under each entry, as the file is now", 10},
@@ -187,12 +189,17 @@ static error_t option_by(struct report_choice *choice, const char *arg)
 
 static error_t option_group(struct report_choice *choice, const char *arg)
 {
-	static const char *const names[] = {"filename", "lineno", "function", "traceback"};
+	static const struct {
+		const char *name;
+		enum group_by by;
+	} names[] = {{"filename", GROUP_FILENAME}, {"lineno", GROUP_LINENO},
+		     {"function", GROUP_FUNCTION}, {"traceback", GROUP_TRACEBACK},
+		     {"size", GROUP_SIZE},         {"lifetime", GROUP_LIFETIME}};
 
 	choice->lines_asked = 1;
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-		if (!strcmp(arg, names[i])) {
-			choice->group = GROUP_FILENAME + (enum group_by)i;
+		if (!strcmp(arg, names[i].name)) {
+			choice->group = names[i].by;
 			return 0;
 		}
 	}
@@ -205,8 +212,10 @@ static error_t option_sort(struct report_choice *choice, const char *arg)
 		choice->opts.sort = SORT_SIZE;
 	else if (!strcmp(arg, "allocated"))
 		choice->opts.sort = SORT_ALLOCATED;
+	else if (!strcmp(arg, "temporary"))
+		choice->opts.sort = SORT_TEMPORARY;
 	else
-		return cli_reject("--sort", arg, "size or allocated");
+		return cli_reject("--sort", arg, "size, allocated or temporary");
 	return 0;
 }
 
