@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 """What by_line.py runs: each function keeps what it returns. Its name is the work's."""
-import asyncio
 import collections
 import functools
 import io
@@ -8,6 +7,11 @@ import itertools
 import json
 import re
 import threading
+
+try:
+    import asyncio
+except ModuleNotFoundError:  # a build without sockets: it cannot run par_async
+    asyncio = None
 
 N = 2000
 
@@ -156,6 +160,28 @@ def par_leak():
     for i in range(1500):
         kept.append(handle(i))
         churn(20)
+    return kept
+
+
+def par_threads():
+    """Eight threads that keep and drop, and drop what another has made."""
+    kept = [[] for _ in range(9)]
+    barrier = threading.Barrier(8)
+
+    def work(number):
+        own, next_one = kept[number], kept[(number + 1) % 8]
+        barrier.wait()
+        for i in range(1500):
+            own.append(handle(i))
+            churn(3)
+        barrier.wait()
+        del next_one[::2]
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
     return kept
 
 
