@@ -129,7 +129,7 @@ static void code_prove(struct proof *proof, uint64_t code)
 		     line < MAX_LINE);
 }
 
-/* The bytecode that the frame runs: the code object's own, or its thread's copy. 1; 0: unreadable. */
+/* The bytecode that the frame runs: the code object's own, or its thread's copy. 0: unreadable. */
 static int bytecode_find(struct proof *proof, uint64_t frame, uint64_t code, uint64_t *bytecode)
 {
 	const struct abi_offsets *abi = proof->abi;

@@ -8,10 +8,11 @@ import json
 import re
 import threading
 
+ABSENT = None
 try:
     import asyncio
-except ModuleNotFoundError:  # a build without sockets: it cannot run par_async
-    asyncio = None
+except ModuleNotFoundError as error:  # a build without sockets
+    ABSENT = error
 
 N = 2000
 
@@ -171,9 +172,9 @@ def par_threads():
     def work(number):
         own, next_one = kept[number], kept[(number + 1) % 8]
         barrier.wait()
-        for i in range(1500):
-            own.append(handle(i))
-            churn(3)
+        for i in range(800):
+            own.append({"id": i + 1000, "x": [i * 2.5, (i, str(i))]})
+            churn(1)
         barrier.wait()
         del next_one[::2]
 
@@ -238,6 +239,8 @@ async def serve(kept):
 
 def par_async():
     """Tasks, coroutines in coroutines, and an event loop that reads and writes."""
+    if ABSENT:
+        raise ABSENT
     kept = []
     loop = asyncio.new_event_loop()
     loop.run_until_complete(serve(kept))
