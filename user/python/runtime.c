@@ -213,18 +213,14 @@ static int build_find(struct python_runtime *runtime, int free_threaded, int py_
 	const char *const kinds[BUILD_COUNT] = {
 		[BUILD_DEBUG] = "debug", [BUILD_FREE_THREADED] = "free-threaded"};
 
-	if (free_threaded && py_debug)
-		return error_set(-ENOTSUP,
-				 "it runs a free-threaded debug build of Python %u.%u, whose "
-				 "structures are not known",
-				 runtime->version_hex >> 24, runtime->version_hex >> 16 & 255);
-	runtime->offsets = offsets_for(runtime->version_hex >> 16, build);
-	if (!runtime->offsets && build != BUILD_RELEASE)
-		return error_set(
-			-ENOTSUP, "it runs a %s build of Python %u.%u; known %s builds: %s",
-			kinds[build], runtime->version_hex >> 24, runtime->version_hex >> 16 & 255,
-			kinds[build], offsets_known(build));
-	return 0;
+	if (!free_threaded || !py_debug)
+		runtime->offsets = offsets_for(runtime->version_hex >> 16, build);
+	if (runtime->offsets || build == BUILD_RELEASE)
+		return 0;
+	return error_set(-ENOTSUP, "it runs a %s%s build of Python %u.%u; known %s builds: %s",
+			 kinds[build], free_threaded && py_debug ? " debug" : "",
+			 runtime->version_hex >> 24, runtime->version_hex >> 16 & 255, kinds[build],
+			 offsets_known(build));
 }
 
 /*
