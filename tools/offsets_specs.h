@@ -11,7 +11,7 @@
 #define ANY      0xffffu
 
 enum spec_kind {
-	OFFSET, /* of the member path within type */
+	OFFSET,   /* of the member path within type */
 	OPTIONAL, /* as OFFSET; ABI_NONE if the build has no such member */
 	SIZE,     /* of type */
 	/* of a type that stands before objects where there is a GIL; else 0 */
