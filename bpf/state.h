@@ -70,6 +70,8 @@ struct native_walk {
 	__u32 nframe;         /* limit of frames */
 	__u32 at_interpreter; /* 1: it has reached the interpreter */
 	__u32 cut;            /* EVENT_STACK_CUT: it ended before the stack's base; else 0 */
+	__u32 python_frames;  /* of the stack */
+	__u32 is_native_only; /* the interpreter's frames are frames like others */
 };
 
 #define KNOWN_RETURNS 64

@@ -4,11 +4,12 @@
 
 #include "base/error.h"
 #include "cli/cli.h"
-#include "options/options.h"
+#include "heap_answers/report_holders.h"
 
 static const struct argp_child children[] = {{&cli_report_argp, 0, NULL, 0},
 					     {&cli_pid_argp, 0, NULL, 0},
 					     {&cli_layer_argp, 0, NULL, 0},
+					     {&holder_argp, 0, NULL, 0},
 					     {0}};
 
 enum { KEY_AT = 0x500 };
@@ -25,6 +26,7 @@ static const struct argp_option options[] = {
 struct report {
 	struct report_choice choice;
 	struct pid_choice pids;
+	struct holder_choice holders;
 	struct cli_arguments files;
 };
 
@@ -40,6 +42,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		state->child_inputs[0] = &report->choice;
 		state->child_inputs[1] = &report->pids;
 		state->child_inputs[2] = &report->choice.layer;
+		state->child_inputs[3] = &report->holders;
 		return 0;
 	}
 	return cli_parse_arguments(key, state, &report->files);
@@ -55,7 +58,9 @@ static int file_report(struct report *report, const char *path)
 	/* A snapshot of tracer names its process, a file of tracemalloc does not. */
 	int named = !strcmp(snapshot->meta.mode, SNAPSHOT_TRACEMALLOC);
 	report->choice.opts.name = named ? path : NULL;
-	int status = cli_report_print(snapshot, &report->choice);
+	int status = report->holders.asked
+			     ? report_holders_print(snapshot, &report->choice, &report->holders)
+			     : cli_report_print(snapshot, &report->choice);
 	snapshot_free(snapshot);
 	return status;
 }
@@ -79,6 +84,14 @@ int cli_report(int argc, char **argv)
 	if (!status && !report.files.count) {
 		error_print(error_set(-EINVAL, "no snapshot file is named"), "tracer report FILE",
 			    "report");
+		status = EXIT_USAGE;
+	}
+	if (!status && (report.holders.asked ? report.files.count > 1
+					     : report.holders.heap || report.holders.trace ||
+						       report.holders.session)) {
+		error_print(error_set(-EINVAL, "it is of one snapshot; --heap, --trace and "
+					       "--session are of it"),
+			    "tracer report FILE --by-holder", "--by-holder");
 		status = EXIT_USAGE;
 	}
 	for (size_t i = 0; status == EXIT_DONE && i < report.files.count; i++)

@@ -103,6 +103,9 @@ const char *graph_root_name(enum graph_root root);
 /* Whether such a reference is in the target's reference count. */
 int graph_counts(const struct graph *graph, uint32_t source, uint64_t target,
 		 enum reference_kind kind);
+/* Gives the addresses of the tables that are the object's own, until visit returns not 0. */
+typedef int (*table_fn)(void *context, uint64_t address);
+int graph_tables_each(const struct graph *graph, uint32_t object, table_fn visit, void *context);
 /* The first of the words that hold an object; *count of them. NULL: none. */
 const struct graph_root_word *graph_words(const struct graph *graph, uint32_t object,
 					  size_t *count);

@@ -25,7 +25,8 @@ static uint64_t values_block(const struct graph *graph, uint64_t values)
 	return prefix ? values - *prefix : 0;
 }
 
-static uint64_t table_bytes(const struct graph *graph, uint64_t address, const struct type *type)
+/* The table that counts with the object; 0: none. */
+static uint64_t table_of(const struct graph *graph, uint64_t address, const struct type *type)
 {
 	const struct image *image = graph->image;
 	const struct object_offsets *at = &image->offsets.objects;
@@ -33,15 +34,14 @@ static uint64_t table_bytes(const struct graph *graph, uint64_t address, const s
 
 	switch (type->layout) {
 	case LAYOUT_LIST:
-		return block_bytes(graph, image_u64(image, address + at->list_items));
+		return image_u64(image, address + at->list_items);
 	case LAYOUT_SET:
 		table = image_u64(image, address + at->set_table);
-		return table == address + at->set_small ? 0 : block_bytes(graph, table);
+		return table == address + at->set_small ? 0 : table;
 	case LAYOUT_DICT:
 		values = image_u64(image, address + at->dict_values);
-		if (values)
-			return block_bytes(graph, values_block(graph, values));
-		return block_bytes(graph, image_u64(image, address + at->dict_keys));
+		return values ? values_block(graph, values)
+			      : image_u64(image, address + at->dict_keys);
 	default:
 		return 0;
 	}
@@ -85,6 +85,23 @@ int graph_tables_mark(struct graph *graph, uint64_t address, const struct type *
 	}
 }
 
+int graph_tables_each(const struct graph *graph, uint32_t object, table_fn visit, void *context)
+{
+	const struct type *type = graph_type(graph, object);
+	uint64_t address = graph->addresses[object];
+	const uint64_t tables[] = {
+		table_of(graph, address, type), instance_values(graph, address, type),
+		type->layout == LAYOUT_TYPE
+			? image_u64(graph->image,
+				    address + graph->image->offsets.objects.heaptype_keys)
+			: 0};
+	int err = 0;
+
+	for (size_t i = 0; i < sizeof(tables) / sizeof(tables[0]) && !err; i++)
+		err = tables[i] ? visit(context, tables[i]) : 0;
+	return err;
+}
+
 uint64_t graph_own_bytes(const struct graph *graph, uint64_t address, const struct type *type)
 {
 	uint64_t bytes = block_bytes(graph, address - types_head(&graph->types, type));
@@ -92,6 +109,6 @@ uint64_t graph_own_bytes(const struct graph *graph, uint64_t address, const stru
 	/* Memory of another allocator, or a variable: what every instance has. */
 	if (!bytes)
 		bytes = (type->basic_bytes + 7) / 8 * 8;
-	return bytes + table_bytes(graph, address, type) +
+	return bytes + block_bytes(graph, table_of(graph, address, type)) +
 	       block_bytes(graph, instance_values(graph, address, type));
 }

@@ -19,7 +19,7 @@
 #include "text/json.h"
 #include "text/text.h"
 
-static uint32_t *numbers_new(size_t count)
+uint32_t *numbers_new(size_t count)
 {
 	uint32_t *numbers = malloc((count + 1) * sizeof(*numbers));
 
@@ -81,7 +81,7 @@ static int is_holder(const struct paths *paths, uint32_t at)
 	return above != GRAPH_NONE && graph->addresses[above] == graph->modules;
 }
 
-static uint32_t holder_of(const struct paths *paths, uint32_t *holders, uint32_t object)
+uint32_t path_holder(const struct paths *paths, uint32_t *holders, uint32_t object)
 {
 	uint32_t at = object, found;
 
@@ -140,7 +140,7 @@ static int holding_fill(struct view *view, struct holding *holding, uint32_t *ho
 
 		if (shown != ID_MAP_NONE)
 			err = held_add(holding, shown,
-				       holder_of(view->heap->paths, holders, (uint32_t)i),
+				       path_holder(view->heap->paths, holders, (uint32_t)i),
 				       graph_bytes(graph, (uint32_t)i));
 	}
 	return err;

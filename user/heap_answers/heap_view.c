@@ -167,17 +167,25 @@ static int row_compare(const void *a, const void *b)
 void path_name(const struct heap_graph *heap, uint32_t object, FILE *out, int json)
 {
 	struct path path;
-	const char *text = "";
+	const char *text = "", *name;
+	char *last = NULL;
 
 	if (!path_read(heap->paths, object, &path)) {
 		text = (const char *)path.expression.data;
-		if (!text[0] && path.count)
-			text = (const char *)path.names.data + path.steps[path.count - 1].name;
+		if (!text[0] && path.count) {
+			const struct step *step = &path.steps[path.count - 1];
+
+			name = (const char *)path.names.data + step->name;
+			if (asprintf(&last, "%s%s%s", step->kind, name[0] ? " " : "", name) < 0)
+				last = NULL;
+			text = last ? last : step->kind;
+		}
 	}
 	if (json)
 		json_string(out, text);
 	else
 		text_print(out, text[0] ? text : "<unnamed>");
+	free(last);
 	path_free(&path);
 }
 

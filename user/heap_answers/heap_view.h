@@ -29,7 +29,14 @@ void row_add(struct row *row, const struct graph *graph, uint32_t object);
  * not known yet.
  */
 uint32_t path_start(const struct paths *paths, uint32_t *start, uint32_t object);
-/* The expression or the last name of the path to an object. */
+/* A number for each object, GRAPH_NONE in each; the caller frees. NULL: no memory. */
+uint32_t *numbers_new(size_t count);
+/*
+ * The module's variable, the module or the root that an object's path leads through. holders: by
+ * object, GRAPH_NONE: not known yet.
+ */
+uint32_t path_holder(const struct paths *paths, uint32_t *holders, uint32_t object);
+/* The expression of the path to an object, or the kind and name of its last step. */
 void path_name(const struct heap_graph *heap, uint32_t object, FILE *out, int json);
 
 /* Rows by the line that allocated the objects, and of older objects by module. 0, -ENOMEM. */

@@ -34,6 +34,7 @@ enum {
 	KEY_MINE,
 	KEY_NO_INHERITED,
 	KEY_NO_INLINE,
+	KEY_SORT,
 };
 
 static const struct argp_option filter_options[] = {
@@ -162,6 +163,10 @@ static const struct argp_option report_options[] = {
 	 "count a block for every line of its traceback, once where a recursion has it several "
 	 "times (json and csv: also as often as it occurs, as tracemalloc counts)",
 	 10},
+	{"sort", KEY_SORT, "KEY", 0,
+	 "size (default) or allocated: by what was allocated since the trace began, with the lines "
+	 "of which nothing is alive",
+	 10},
 	{"source", KEY_SOURCE, NULL, 0,
 	 "with text, print the source line under each entry, as the file is now", 10},
 	{0},
@@ -192,6 +197,17 @@ static error_t option_group(struct report_choice *choice, const char *arg)
 		}
 	}
 	return cli_reject("--group-by", arg, NULL);
+}
+
+static error_t option_sort(struct report_choice *choice, const char *arg)
+{
+	if (!strcmp(arg, "size"))
+		choice->opts.sort = SORT_SIZE;
+	else if (!strcmp(arg, "allocated"))
+		choice->opts.sort = SORT_ALLOCATED;
+	else
+		return cli_reject("--sort", arg, "size or allocated");
+	return 0;
 }
 
 /* The order of the options does not matter. */
@@ -226,6 +242,8 @@ static error_t report_option(int key, char *arg, struct argp_state *state)
 		return option_group(choice, arg);
 	case KEY_BY:
 		return option_by(choice, arg);
+	case KEY_SORT:
+		return option_sort(choice, arg);
 	case ARGP_KEY_END:
 		return options_end(choice);
 	case KEY_CUMULATIVE:

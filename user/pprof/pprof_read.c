@@ -237,7 +237,7 @@ static int location_take(struct pprof_reader *reader, const struct span *span)
 static int layers_valid(const struct snapshot_meta *meta)
 {
 	return meta->layer < EVENT_LAYERS && !(meta->layers >> EVENT_LAYERS) &&
-	       !(meta->layers & 1u << meta->layer);
+	       !(meta->layers & 1u << meta->layer) && !(meta->allocated >> EVENT_LAYER_TABLES);
 }
 
 /* The meta data of files of older versions. */

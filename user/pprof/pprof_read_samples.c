@@ -107,10 +107,10 @@ static int layer_at(const struct pprof_reader *reader, size_t position)
 {
 	const struct snapshot_meta *meta = &reader->builder.snapshot->meta;
 
-	for (int layer = 0; layer < EVENT_LAYERS; layer++)
-		if (meta->layers & 1u << layer && !--position)
-			return layer;
-	return meta->windows.count && position == 1 ? SNAPSHOT_OLDER : -1;
+	for (uint32_t layer = 0; layer < SNAPSHOT_LAYERS; layer++)
+		if (snapshot_has_beside(meta, layer) && !--position)
+			return (int)layer;
+	return -1;
 }
 
 /* Parses the deviations of an estimate. */
@@ -185,8 +185,9 @@ static int sample_add(struct pprof_reader *reader)
 			 (sample->labels[LABEL_INHERITED] > 0 ? SNAPSHOT_INHERITED : 0),
 		.bytes = (uint64_t)bytes,
 	};
-	const uint64_t mean =
-		layer == EVENT_LAYER_MMAP ? 0 : snapshot_sample_bytes(snapshot, &trace);
+	const uint64_t mean = layer == EVENT_LAYER_MMAP || layer >= (int)SNAPSHOT_ALLOCATED
+				      ? 0
+				      : snapshot_sample_bytes(snapshot, &trace);
 	if (layer < 0 || bytes < 0 || domain < 0 || !sample->nframe || !sample->value_count ||
 	    sample->value_count % PPROF_VALUES || values[0] <= 0 || domain > UINT32_MAX ||
 	    total > UINT32_MAX ||

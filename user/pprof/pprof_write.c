@@ -46,6 +46,13 @@ static const char *const texts[TEXTS] = {
 	[TEXT_INHERITED] = "inherited",
 	[TEXT_SELF_SAMPLED] = "self_sampled",
 	[TEXT_NATIVE] = PPROF_NATIVE,
+	[TEXT_ALLOC_OBJECTS] = "alloc_objects",
+	[TEXT_ALLOC_SPACE] = "alloc_space",
+	[TEXT_PYTHON_ALLOC_OBJECTS] = "python_alloc_objects",
+	[TEXT_PYTHON_ALLOC_SPACE] = "python_alloc_space",
+	[TEXT_NATIVE_ALLOC_OBJECTS] = "native_alloc_objects",
+	[TEXT_NATIVE_ALLOC_SPACE] = "native_alloc_space",
+	[TEXT_ALLOCATED] = "allocated",
 	[TEXT_NAME] = NULL /* the program */,
 };
 
@@ -85,17 +92,31 @@ int pprof_piece_write(struct pprof_writer *writer, const Profile *piece)
 	return deflate_out(writer, writer->packed.data, bytes, Z_NO_FLUSH);
 }
 
-static int header_write(struct pprof_writer *writer)
+/* The type of a value (0: number, 1: bytes); which: -1 for the first layer. */
+static int value_text(const struct snapshot_meta *meta, int which, size_t value)
 {
-	const struct snapshot_meta *meta = &writer->snapshot->meta;
 	static const int kinds[SNAPSHOT_LAYERS][PPROF_VALUES] = {
 		[EVENT_LAYER_PYTHON] = {TEXT_PYTHON_OBJECTS, TEXT_PYTHON_SPACE},
 		[EVENT_LAYER_NATIVE] = {TEXT_NATIVE_OBJECTS, TEXT_NATIVE_SPACE},
 		[EVENT_LAYER_MMAP] = {TEXT_REGIONS, TEXT_MAPPED},
 		[SNAPSHOT_OLDER] = {TEXTS + WINDOW_OLDER_OBJECTS, TEXTS + WINDOW_OLDER_SPACE},
+		[SNAPSHOT_ALLOCATED +
+			EVENT_LAYER_PYTHON] = {TEXT_PYTHON_ALLOC_OBJECTS, TEXT_PYTHON_ALLOC_SPACE},
+		[SNAPSHOT_ALLOCATED +
+			EVENT_LAYER_NATIVE] = {TEXT_NATIVE_ALLOC_OBJECTS, TEXT_NATIVE_ALLOC_SPACE},
 	};
-	static const int first[PPROF_VALUES] = {TEXT_OBJECTS, TEXT_SPACE},
-			 units[PPROF_VALUES] = {TEXT_COUNT, TEXT_BYTES};
+
+	if (which < 0)
+		return value ? TEXT_SPACE : TEXT_OBJECTS;
+	if (which == SNAPSHOT_ALLOCATED + (int)meta->layer)
+		return value ? TEXT_ALLOC_SPACE : TEXT_ALLOC_OBJECTS;
+	return kinds[which][value];
+}
+
+static int header_write(struct pprof_writer *writer)
+{
+	const struct snapshot_meta *meta = &writer->snapshot->meta;
+	static const int units[PPROF_VALUES] = {TEXT_COUNT, TEXT_BYTES};
 	ValueType values[VALUES], *types[VALUES];
 	Mapping mapping = PERFTOOLS__PROFILES__MAPPING__INIT, native,
 		*mappings[] = {&mapping, &native};
@@ -104,13 +125,11 @@ static int header_write(struct pprof_writer *writer)
 	size_t count = 0;
 
 	for (int layer = -1; layer < SNAPSHOT_LAYERS; layer++) {
-		if (layer == SNAPSHOT_OLDER ? !meta->windows.count
-					    : layer >= 0 && !(meta->layers & 1u << layer))
+		if (layer >= 0 && !snapshot_has_beside(meta, (uint32_t)layer))
 			continue;
 		for (size_t i = 0; i < PPROF_VALUES; i++, count++) {
 			perftools__profiles__value_type__init(&values[count]);
-			values[count].type =
-				text_index(writer, layer < 0 ? first[i] : kinds[layer][i]);
+			values[count].type = text_index(writer, value_text(meta, layer, i));
 			values[count].unit = text_index(writer, units[i]);
 			types[count] = &values[count];
 		}

@@ -42,6 +42,13 @@ enum {
 	TEXT_INHERITED,
 	TEXT_SELF_SAMPLED,
 	TEXT_NATIVE,
+	TEXT_ALLOC_OBJECTS,
+	TEXT_ALLOC_SPACE,
+	TEXT_PYTHON_ALLOC_OBJECTS,
+	TEXT_PYTHON_ALLOC_SPACE,
+	TEXT_NATIVE_ALLOC_OBJECTS,
+	TEXT_NATIVE_ALLOC_SPACE,
+	TEXT_ALLOCATED,
 	TEXT_NAME,
 	TEXTS
 };
@@ -89,8 +96,11 @@ static inline int64_t text_index(const struct pprof_writer *writer, int text)
  */
 static inline size_t value_count(const struct snapshot *snapshot)
 {
-	return PPROF_VALUES * (1 + (size_t)__builtin_popcount(snapshot->meta.layers) +
-			       (snapshot->meta.windows.count != 0));
+	size_t count = 1;
+
+	for (uint32_t which = 0; which < SNAPSHOT_LAYERS; which++)
+		count += snapshot_has_beside(&snapshot->meta, which) != 0;
+	return PPROF_VALUES * count;
 }
 
 /* Writes a part of the profile. 0, -ENOMEM, -EIO and other errors of outfile_write(). */

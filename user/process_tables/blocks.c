@@ -15,13 +15,6 @@ static enum event_layer layer_of(uint32_t api)
 	return (api & EVENT_API_MASK) == EVENT_API_NATIVE ? EVENT_LAYER_NATIVE : EVENT_LAYER_PYTHON;
 }
 
-int state_tables_new(struct blocks *tables[EVENT_LAYER_TABLES], struct account *account)
-{
-	int err = blocks_new(&tables[EVENT_LAYER_PYTHON], account);
-
-	return err ? err : blocks_new(&tables[EVENT_LAYER_NATIVE], account);
-}
-
 /* The heap walk reads the interpreter's own count at an unknown moment, so the range is tracked. */
 static void large_change(struct process_state *process, int by)
 {
@@ -238,6 +231,8 @@ static int event_put(struct process_state *process, const struct event_alloc *ev
 	if (layer == EVENT_LAYER_PYTHON && state_window_skips(process, &block))
 		return 0;
 	err = state_block_put(process, layer, &block);
+	if (err != -EBADMSG)
+		state_activity_count(process, layer, &block);
 	if (err)
 		return err;
 	if (layer == EVENT_LAYER_PYTHON)
@@ -405,44 +400,4 @@ int state_reuse(struct process_state *process, const struct event_alloc *event)
 	blocks_retrace(process->blocks[EVENT_LAYER_PYTHON], address, event->domain,
 		       state_stack_index(process, event->stack_id));
 	return 0;
-}
-
-/*
- * A pending realloc then ends as the realloc of an unknown block. From here on blocks may be older
- * than the table, even in a process that was traced from its start.
- */
-int state_clear(struct process_state *process)
-{
-	struct trace_process *info = &process->info;
-	struct blocks *empty[EVENT_LAYER_TABLES] = {NULL};
-	int err = state_tables_new(empty, process->account);
-
-	for (size_t layer = 0; layer < EVENT_LAYER_TABLES; layer++) {
-		struct trace_table *table = &info->tables[layer];
-
-		if (err) {
-			blocks_free(empty[layer]);
-			continue;
-		}
-		blocks_free(process->blocks[layer]);
-		process->blocks[layer] = empty[layer];
-		table->live_bytes = table->live_blocks = table->peak_bytes = 0;
-		table->frees_unknown = table->replaced = 0;
-		for (size_t i = 0; i < process->thread_count; i++)
-			if (process->threads[i].pending[layer].state == PENDING_TAKEN)
-				process->threads[i].pending[layer].state = PENDING_UNSEEN;
-	}
-	if (err)
-		return err;
-	regions_free(&process->regions);
-	state_final_free(process);
-	for (size_t i = 0; i < process->stack_count; i++)
-		process->stacks[i].waiting = 0;
-	info->large_blocks = info->rounded_blocks = 0;
-	info->counters.stacks_unknown = 0;
-	info->coverage = (struct snapshot_coverage){0};
-	state_census_free(&process->census);
-	state_windows_clear(process, info->end_ns);
-	info->from_start = 0;
-	return state_weights_clear(process);
 }

@@ -13,11 +13,19 @@
 
 struct source_roots;
 
+/* What a caller adds to a report of the first layer. JSON: members, the entry's after a comma. */
+struct report_notes {
+	void (*head)(void *context, FILE *out); /* before the entries; JSON: before "statistics" */
+	void (*entry)(void *context, FILE *out, const struct statistic *entry);
+	void *context;
+};
+
 struct report_opts {
 	enum group_by by;
 	int cumulative;
 	/* as in struct statistics_opts; the text always sets it, JSON and CSV have both figures */
 	int once;
+	enum statistics_sort sort;
 	size_t top; /* 0: all */
 	int color;  /* only for a terminal */
 	int source; /* text: print the source line under each frame, as linecache finds it */
@@ -25,8 +33,9 @@ struct report_opts {
 	const struct filters *filters;    /* NULL: all traces */
 	/* the application, to whose frames blocks are charged; NULL: the most recent frames */
 	const struct app *app;
-	const struct snapshot *old;  /* NULL: statistics; else the differences from it */
-	const char *name, *old_name; /* the files' names, for the text; NULL: not shown */
+	const struct snapshot *old;       /* NULL: statistics; else the differences from it */
+	const char *name, *old_name;      /* the files' names, for the text; NULL: not shown */
+	const struct report_notes *notes; /* NULL: none */
 };
 
 /* 0, -EINVAL and -EOVERFLOW as statistics_compute(), -ENOMEM, -EIO. */

@@ -105,11 +105,25 @@ static void once_write(FILE *out, const struct report_opts *opts, const struct s
 		fprintf(out, ",%" PRId64, statistic_count_diff(&once));
 }
 
+static void allocated_write(FILE *out, const struct report_opts *opts,
+			    const struct statistic *entry)
+{
+	const struct statistic_sums *now = &entry->allocated, *old = &entry->old_allocated;
+
+	fprintf(out, ",%" PRIu64, now->size);
+	if (opts->old)
+		fprintf(out, ",%" PRId64, report_diff(now->size, old->size));
+	fprintf(out, ",%" PRIu64, now->count);
+	if (opts->old)
+		fprintf(out, ",%" PRId64, report_diff(now->count, old->count));
+}
+
 /* The optional columns. */
 struct columns {
 	int sampled; /* standard errors */
 	int holders; /* the number of processes that hold it */
 	int rounded; /* the number of its blocks whose sizes are rounded up */
+	int allocated;
 };
 
 static int entry_write(FILE *out, const struct report_opts *opts, const struct statistic *entry,
@@ -137,6 +151,8 @@ static int entry_write(FILE *out, const struct report_opts *opts, const struct s
 		once_write(out, opts, entry);
 	if (with->rounded)
 		fprintf(out, ",%.0f", entry->rounded);
+	if (with->allocated)
+		allocated_write(out, opts, entry);
 	if (opts->by == GROUP_TRACEBACK)
 		err = frames_write(out, entry, opts->by);
 	fputs("\r\n", out);
@@ -156,9 +172,10 @@ int report_csv(const struct snapshot *snapshot, const struct report_opts *opts, 
 	if (err)
 		return err;
 	with.sampled = statistics.sampled;
+	with.allocated = statistics.allocated_known;
 	for (size_t i = 0; i < statistics.count; i++)
 		with.rounded |= statistics.entries[i].rounded > 0;
-	fprintf(out, "%s%s,size%s,count%s%s%s%s%s%s%s\r\n", columns[opts->by],
+	fprintf(out, "%s%s,size%s,count%s%s%s%s%s%s%s%s\r\n", columns[opts->by],
 		functions_shown(snapshot, opts) ? ",function" : "", opts->old ? ",size_diff" : "",
 		opts->old ? ",count_diff" : "", with.sampled ? ",size_error,count_error" : "",
 		with.sampled && opts->old ? ",size_diff_error,count_diff_error" : "",
@@ -166,7 +183,12 @@ int report_csv(const struct snapshot *snapshot, const struct report_opts *opts, 
 		!opts->cumulative ? ""
 		: opts->old       ? ",once_size,once_size_diff,once_count,once_count_diff"
 				  : ",once_size,once_count",
-		with.rounded ? ",rounded" : "", opts->by == GROUP_TRACEBACK ? ",traceback" : "");
+		with.rounded ? ",rounded" : "",
+		!with.allocated ? ""
+		: opts->old     ? ",allocated_size,allocated_size_diff,allocated_count,"
+				  "allocated_count_diff"
+				: ",allocated_size,allocated_count",
+		opts->by == GROUP_TRACEBACK ? ",traceback" : "");
 	for (size_t i = 0; !err && i < report_shown(&statistics, opts); i++)
 		err = entry_write(out, opts, &statistics.entries[i], &with);
 	statistics_free(&statistics);

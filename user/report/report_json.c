@@ -61,6 +61,21 @@ static void sums_write(FILE *out, const struct statistic *sums, int compared, in
 			diff.size, diff.count);
 }
 
+/* The members for what was allocated. */
+static void allocated_write(FILE *out, const struct statistic *sums, int compared)
+{
+	const struct statistic_sums *now = &sums->allocated, *old = &sums->old_allocated;
+
+	fprintf(out, ", \"allocated_size\": %" PRIu64, now->size);
+	if (compared)
+		fprintf(out, ", \"allocated_size_diff\": %" PRId64,
+			report_diff(now->size, old->size));
+	fprintf(out, ", \"allocated_count\": %" PRIu64, now->count);
+	if (compared)
+		fprintf(out, ", \"allocated_count_diff\": %" PRId64,
+			report_diff(now->count, old->count));
+}
+
 static void part_write(FILE *out, const char *key, const struct statistic_sums *part, int sampled)
 {
 	const struct statistic sums = report_part(part);
@@ -81,9 +96,12 @@ static void once_write(FILE *out, const struct statistic *entry, int compared, i
 }
 
 /* holders: print the number of processes that hold it. */
-static void entry_write(FILE *out, const struct report_opts *opts, const struct statistic *entry,
-			int sampled, int holders)
+static void entry_write(FILE *out, const struct report_opts *opts,
+			const struct statistics *statistics, const struct statistic *entry,
+			int holders)
 {
+	int sampled = statistics->sampled;
+
 	putc('{', out);
 	if (group_is_owner(opts->by)) {
 		owner_json(out, entry->process, opts->by);
@@ -93,6 +111,8 @@ static void entry_write(FILE *out, const struct report_opts *opts, const struct 
 		fputs(", ", out);
 	}
 	sums_write(out, entry, opts->old != NULL, sampled);
+	if (statistics->allocated_known)
+		allocated_write(out, entry, opts->old != NULL);
 	if (opts->cumulative)
 		once_write(out, entry, opts->old != NULL, sampled);
 	if (holders)
@@ -101,6 +121,8 @@ static void entry_write(FILE *out, const struct report_opts *opts, const struct 
 		fprintf(out, ", \"rounded\": %.0f", entry->rounded);
 	if (report_is_of_app(opts))
 		fprintf(out, ", \"app\": %s", entry->outside ? "false" : "true");
+	if (opts->notes)
+		opts->notes->entry(opts->notes->context, out, entry);
 	putc('}', out);
 }
 
@@ -190,6 +212,8 @@ static void total_write(FILE *out, const struct snapshot *snapshot,
 
 	fputs("\"total\": {", out);
 	sums_write(out, &total, opts->old != NULL, statistics->sampled);
+	if (statistics->allocated_known)
+		allocated_write(out, &total, opts->old != NULL);
 	if (inherited->count || snapshot_has_children(snapshot)) {
 		fputs(", ", out);
 		part_write(out, "inherited", inherited, statistics->sampled);
@@ -226,7 +250,7 @@ static void entries_write(FILE *out, const struct snapshot *snapshot,
 	fputs("\"statistics\": [", out);
 	for (size_t i = 0; i < report_shown(statistics, opts); i++) {
 		fputs(i ? ", " : "", out);
-		entry_write(out, opts, &statistics->entries[i], statistics->sampled, holders);
+		entry_write(out, opts, statistics, &statistics->entries[i], holders);
 	}
 	putc(']', out);
 }
@@ -282,6 +306,8 @@ int report_json(const struct snapshot *snapshot, const struct report_opts *opts,
 		fprintf(out, ", \"group_by\": \"%s\", \"cumulative\": %s, ", names[opts->by],
 			opts->cumulative ? "true" : "false");
 	total_write(out, snapshot, &statistics, opts);
+	if (statistics.allocated_known)
+		fprintf(out, ", \"allocated_ns\": %" PRIu64, snapshot->meta.allocated_ns);
 	fputs(", ", out);
 	lost_write(out, snapshot);
 	if (opts->old) {
@@ -294,10 +320,12 @@ int report_json(const struct snapshot *snapshot, const struct report_opts *opts,
 	fputs(", ", out);
 	app_write(out, &statistics, opts);
 	rss_write(out, snapshot, opts);
+	if (opts->notes)
+		opts->notes->head(opts->notes->context, out);
 	entries_write(out, snapshot, &statistics, opts);
 	statistics_free(&statistics);
 	err = processes_write(out, snapshot, opts);
-	for (uint32_t layer = 0; layer < SNAPSHOT_LAYERS && !err; layer++)
+	for (uint32_t layer = 0; layer <= SNAPSHOT_OLDER && !err; layer++)
 		err = layer_write(out, snapshot, opts, layer);
 	fputs("}\n", out);
 	return err ? err : report_end(out);

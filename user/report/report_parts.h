@@ -52,6 +52,10 @@ static inline int64_t statistic_size_diff(const struct statistic *entry)
 {
 	return (int64_t)(entry->size - entry->old_size);
 }
+static inline int64_t report_diff(uint64_t new, uint64_t old)
+{
+	return (int64_t)(new - old);
+}
 static inline int64_t statistic_count_diff(const struct statistic *entry)
 {
 	return (int64_t)(entry->count - entry->old_count);

@@ -18,7 +18,8 @@
 struct page {
 	FILE *out;
 	const struct report_opts *opts;
-	struct source *source; /* NULL: no source lines */
+	struct source *source;  /* NULL: no source lines */
+	int allocated, sampled; /* as in struct statistics, of the layer being printed */
 };
 
 static void frame_print(FILE *out, const struct snapshot *snapshot,
@@ -89,14 +90,34 @@ static void figures_print(FILE *out, const struct statistic *sums, int compared)
 	}
 }
 
-static void sums_print(FILE *out, const struct statistic *sums, int compared)
+/* ", allocated=1024 KiB in 12 blocks", in a comparison with the differences. */
+static void allocated_print(const struct page *page, const struct statistic *sums)
+{
+	const struct statistic_sums *now = &sums->allocated, *old = &sums->old_allocated;
+	const char *about = page->sampled ? "~" : "";
+	char text[32];
+
+	if (!page->allocated)
+		return;
+	fprintf(page->out, ", allocated=%s%s", about, size_text(text, now->size));
+	if (page->opts->old)
+		fprintf(page->out, " (%s)",
+			size_format(text, (double)report_diff(now->size, old->size), 1));
+	fprintf(page->out, " in %s%" PRIu64, about, now->count);
+	if (page->opts->old)
+		fprintf(page->out, " (%+" PRId64 ")", report_diff(now->count, old->count));
+	fputs(now->count == 1 ? " block" : " blocks", page->out);
+}
+
+static void sums_print(const struct page *page, const struct statistic *sums)
 {
 	char text[32];
 
-	figures_print(out, sums, compared);
+	figures_print(page->out, sums, page->opts->old != NULL);
 	if (sums->count)
-		fprintf(out, ", average=%s",
+		fprintf(page->out, ", average=%s",
 			size_format(text, (double)sums->size / (double)sums->count, 0));
+	allocated_print(page, sums);
 }
 
 static void source_line_print(const struct page *page, const struct snapshot *snapshot,
@@ -152,7 +173,7 @@ static void entry_print(const struct page *page, const struct statistic *entry)
 	else
 		place_print(page->out, entry, &frames[0], page->opts->by);
 	fputs(": ", page->out);
-	sums_print(page->out, entry, page->opts->old != NULL);
+	sums_print(page, entry);
 	holders_print(page->out, entry, page->opts->by);
 	if (entry->rounded > 0)
 		fprintf(page->out, ", rounded=%s%.0f",
@@ -166,6 +187,8 @@ static void entry_print(const struct page *page, const struct statistic *entry)
 		traceback_print(page, entry);
 	else if (!owner)
 		source_line_print(page, entry->snapshot, &frames[0], "    ");
+	if (page->opts->notes)
+		page->opts->notes->entry(page->opts->notes->context, page->out, entry);
 }
 
 /* Each estimate is rounded by itself, so the rest may come out one too small. */
@@ -192,6 +215,10 @@ static void entry_subtract(struct statistic *rest, const struct statistic *entry
 	subtract(&rest->count, entry->count);
 	subtract(&rest->old_size, entry->old_size);
 	subtract(&rest->old_count, entry->old_count);
+	subtract(&rest->allocated.size, entry->allocated.size);
+	subtract(&rest->allocated.count, entry->allocated.count);
+	subtract(&rest->old_allocated.size, entry->old_allocated.size);
+	subtract(&rest->old_allocated.count, entry->old_allocated.count);
 	error_subtract(&rest->error.size, entry->error.size, entry->snapshot);
 	error_subtract(&rest->error.count, entry->error.count, entry->snapshot);
 	error_subtract(&rest->old_error.size, entry->old_error.size, entry->snapshot);
@@ -210,7 +237,7 @@ static void others_print(const struct page *page, const struct statistics *stati
 		for (size_t i = 0; i < shown; i++)
 			entry_subtract(&rest, &statistics->entries[i]);
 		fputs(": ", page->out);
-		sums_print(page->out, &rest, page->opts->old != NULL);
+		sums_print(page, &rest);
 	}
 	putc('\n', page->out);
 }
@@ -238,17 +265,18 @@ static void heading_print(const struct page *page, const struct statistics *stat
 					    "processes", "commands", "containers"};
 	static const char *const singular[] = {"file", "line", "function"};
 	const struct report_opts *opts = page->opts;
-	const char *order = opts->old ? "size difference" : "size";
+	const char *what_by = opts->sort == SORT_ALLOCATED ? "allocated size" : "size";
+	const char *order = opts->old ? " difference" : "";
 	FILE *out = page->out;
 
 	fputs(opts->color ? "\033[1m" : "", out);
 	fputs(what, out);
 	if (shown < statistics->count)
-		fprintf(out, "%s %zu %s of %zu by %s", *what ? "top" : "Top", shown,
-			names[opts->by], statistics->count, order);
+		fprintf(out, "%s %zu %s of %zu by %s%s", *what ? "top" : "Top", shown,
+			names[opts->by], statistics->count, what_by, order);
 	else
-		fprintf(out, "%s %zu %s by %s", *what ? "all" : "All", statistics->count,
-			names[opts->by], order);
+		fprintf(out, "%s %zu %s by %s%s", *what ? "all" : "All", statistics->count,
+			names[opts->by], what_by, order);
 	if (filters_any(opts->filters))
 		fputs(statistics->count ? ", of the blocks that pass the filters"
 					: ": no block passes the filters",
@@ -300,7 +328,7 @@ static void outside_print(const struct page *page, const struct snapshot *snapsh
 		      page->out);
 }
 
-static void statistics_print(const struct page *page, const struct snapshot *snapshot,
+static void statistics_print(struct page *page, const struct snapshot *snapshot,
 			     const struct statistics *statistics, const struct words *words)
 {
 	const struct report_opts *opts = page->opts;
@@ -308,6 +336,8 @@ static void statistics_print(const struct page *page, const struct snapshot *sna
 	size_t shown = report_shown(statistics, opts);
 	char text[32];
 
+	page->allocated = statistics->allocated_known;
+	page->sampled = statistics->sampled;
 	heading_print(page, statistics, shown, words->heading);
 	for (size_t i = 0; i < shown; i++)
 		entry_print(page, &statistics->entries[i]);
@@ -326,6 +356,7 @@ static void statistics_print(const struct page *page, const struct snapshot *sna
 				: "=",
 			snapshot_is_estimated(&snapshot->meta) ? "~" : "",
 			size_text(text, snapshot->meta.peak_bytes));
+	allocated_print(page, &total);
 	if (statistics->parts[PART_INHERITED].count) {
 		fputs("; inherited by forked processes: ", page->out);
 		part_print(page->out, &statistics->parts[PART_INHERITED]);
@@ -360,7 +391,7 @@ static int layer_print(const struct page *page, const struct snapshot *snapshot,
 	return 0;
 }
 
-static int page_print(const struct page *page, const struct snapshot *snapshot,
+static int page_print(struct page *page, const struct snapshot *snapshot,
 		      const struct statistics *statistics)
 {
 	const struct report_opts *opts = page->opts;
@@ -373,11 +404,13 @@ static int page_print(const struct page *page, const struct snapshot *snapshot,
 		err = processes_print(page->out, snapshot, opts);
 	if (err)
 		return err;
+	if (opts->notes)
+		opts->notes->head(opts->notes->context, page->out);
 	statistics_print(page, snapshot, statistics, &first_words);
 	windows_print(page->out, &snapshot->meta, "Windows");
 	if (opts->old)
 		windows_print(page->out, &opts->old->meta, "Windows of the old one");
-	for (uint32_t layer = 0; layer < SNAPSHOT_LAYERS; layer++) {
+	for (uint32_t layer = 0; layer <= SNAPSHOT_OLDER; layer++) {
 		err = layer_print(page, snapshot, layer);
 		if (err)
 			return err;

@@ -143,6 +143,9 @@ static void meta_add(struct snapshot_meta *sum, const struct snapshot_meta *one)
 	sum->of_app |= one->of_app;
 	sum->reuse_unseen |= one->reuse_unseen;
 	sum->ends_unseen |= one->ends_unseen;
+	sum->allocated |= one->allocated;
+	sum->allocated_gaps |= one->allocated_gaps;
+	sum->allocated_ns = max(sum->allocated_ns, one->allocated_ns);
 }
 
 static void merged_set(struct snapshot *snapshot)
@@ -214,8 +217,11 @@ static int traces_add(struct remap *remap, const struct snapshot_trace *traces, 
 		if (remap->to->account && account_is_full(err)) {
 			struct snapshot_meta *meta = &remap->to->snapshot->processes[trace.process];
 
-			meta->blocks_dropped += trace.count;
-			meta->bytes_dropped += trace.count * trace.bytes;
+			if (layer >= SNAPSHOT_ALLOCATED)
+				meta->allocated_gaps |= 1u << (layer - SNAPSHOT_ALLOCATED);
+			meta->blocks_dropped += layer < SNAPSHOT_ALLOCATED ? trace.count : 0;
+			meta->bytes_dropped +=
+				layer < SNAPSHOT_ALLOCATED ? trace.count * trace.bytes : 0;
 			err = 0;
 		}
 	}

@@ -241,14 +241,28 @@ struct snapshot_meta {
 	int coverage_known;
 	struct snapshot_coverage coverage;
 	struct snapshot_ending ending;
+	/*
+	 * 1 << enum event_layer for each table of which layers[SNAPSHOT_ALLOCATED + layer] holds
+	 * all allocations; gaps: of which some are not known, in one of the processes.
+	 * allocated_ns: the time over which they were counted.
+	 */
+	uint32_t allocated, allocated_gaps;
+	uint64_t allocated_ns;
 };
 
 /*
  * Of snapshot.layers: blocks older than the trace, by likeness (snapshot/calibrate.h). They are not
  * a layer that was traced, and meta.layers does not name them.
  */
-#define SNAPSHOT_OLDER  EVENT_LAYERS
-#define SNAPSHOT_LAYERS (EVENT_LAYERS + 1)
+#define SNAPSHOT_OLDER EVENT_LAYERS
+/*
+ * And what Python's allocators and malloc have allocated since the trace began, alive or not; +
+ * enum event_layer of a table. Only the sums of a traceback and domain are known: its blocks are
+ * listed with their mean size, in two traces if that is no whole number. With sampling the counts
+ * are estimates already, and are not scaled. meta.allocated says for which layers they are known.
+ */
+#define SNAPSHOT_ALLOCATED (EVENT_LAYERS + 1)
+#define SNAPSHOT_LAYERS    (SNAPSHOT_ALLOCATED + EVENT_LAYER_TABLES)
 
 struct snapshot {
 	struct snapshot_meta meta;
@@ -335,6 +349,10 @@ int snapshot_is_unread(const struct snapshot_meta *meta);
 int snapshot_has_native_frames(const struct snapshot *snapshot);
 /* Are pools counted instead of blocks? */
 int snapshot_is_growth(const struct snapshot *snapshot);
+/* Has struct snapshot.layers this one beside the first, maybe empty? which: its index. */
+int snapshot_has_beside(const struct snapshot_meta *meta, uint32_t which);
+/* Is it known what the first layer's lines have allocated? */
+int snapshot_has_allocated(const struct snapshot *snapshot);
 /* Was the layer traced, first or not? */
 int snapshot_has_layer(const struct snapshot *snapshot, enum event_layer layer);
 /*

@@ -27,8 +27,12 @@ static inline int group_is_owner(enum group_by by)
 	return by >= GROUP_PROCESS;
 }
 
+/* SORT_ALLOCATED also lists entries of which nothing is alive. */
+enum statistics_sort { SORT_SIZE, SORT_ALLOCATED };
+
 struct statistics_opts {
 	enum group_by by;
+	enum statistics_sort sort;
 	int cumulative;
 	/* cumulative: a traceback counts once per entry, even if recursion repeats it */
 	int once;
@@ -89,6 +93,12 @@ struct statistic {
 	 * only if that option is set.
 	 */
 	struct statistic_sums once, old_once;
+	/*
+	 * What was allocated, alive or not, since the traces began; in cumulative statistics once
+	 * for each traceback. 0 unless statistics.allocated_known is set.
+	 */
+	struct statistic_sums allocated, old_allocated;
+	int held;           /* blocks of it are alive, in one of the snapshots */
 	uint32_t processes; /* of the new snapshot, that hold blocks of this entry */
 	/* the new snapshot's blocks with rounded sizes; with sampling, an estimate */
 	double rounded;
@@ -112,13 +122,17 @@ struct statistics {
 	uint64_t old_total_size, old_total_count;
 	struct statistic_error total_error, old_total_error;
 	struct statistic_sums parts[STATISTICS_PARTS], old_parts[STATISTICS_PARTS];
+	/* of the traces that passed the filters */
+	struct statistic_sums allocated, old_allocated;
+	int allocated_known;
 	/* figures are estimates, because a snapshot is sampled or windowed (snapshot/estimate.h) */
 	int sampled;
 };
 
 /*
- * statistics(): sorted by size, count, then traceback or owner, all descending. 0; -EINVAL:
- * cumulative with GROUP_TRACEBACK or owners (error_set); -EOVERFLOW: a sum exceeds INT64_MAX;
+ * statistics(): sorted by size, count, then traceback or owner, all descending (SORT_ALLOCATED: by
+ * allocated bytes first). 0; -EINVAL: cumulative with GROUP_TRACEBACK or owners, SORT_ALLOCATED
+ * without such figures (error_set); -EOVERFLOW: a sum exceeds INT64_MAX;
  * -ENOMEM. statistics_free() releases. As in CPython, cumulative statistics with a traceback limit
  * of one frame equal plain ones, although PEP 454 discourages that. Every owner has an entry, even
  * without blocks.

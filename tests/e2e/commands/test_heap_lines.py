@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """tracer heap --by line: objects by the line that allocated them, from a session's blocks."""
+import json
+
 import pytest
 
 from ctl_client import ctl  # noqa: F401
@@ -36,6 +38,31 @@ def check(answer):
     assert main["size"] < 1000 * 4000
 
 
+def check_report(done):
+    assert done.returncode == 0 and done.stderr == "", done.stderr
+    report = json.loads(done.stdout)
+    assert report["heap"]["references"]["objects"] > 10000
+    entries = {entry["traceback"][0]["lineno"]: entry for entry in report["statistics"]}
+    for mark, holder, count in (
+        ("ENTRY", "CACHE", 4000),
+        ("TEXT", "CACHE", 4000),
+        ("BIG", "KEPT", 1000),
+    ):
+        entry = entries[marked_line(NAME, mark)]
+        first = entry["holders"][0]
+        assert first["holder"] == "sys.modules['__main__'].%s" % holder, (mark, entry)
+        # Buffers of the objects and tables of their containers are held in the same way.
+        assert first["count"] >= count and first["size"] >= 0.99 * entry["held_size"], (mark, entry)
+        assert 0.99 * first["size"] <= first["only_size"] <= first["size"], (mark, entry)
+        assert entry["held_size"] == sum(h["size"] for h in entry["holders"]), (mark, entry)
+        assert entry["held_count"] == sum(h["count"] for h in entry["holders"]), (mark, entry)
+        assert 0.99 * entry["size"] <= entry["held_size"] <= 1.01 * entry["size"], (mark, entry)
+    shared = entries[marked_line(NAME, "SHARED")]["holders"][0]
+    assert shared["holder"].endswith(("FIRST", "SECOND")) and shared["size"] >= 500 * 2000
+    # Two variables hold the objects. The list that holds them is the first one's alone.
+    assert shared["only_size"] < 0.01 * shared["size"], shared
+
+
 @pytest.mark.versions("3.8", "3.12", "3.13")
 def test_by_line(start, trace, ctl, run_tracer, python, tmp_path):
     target = start(python, NAME)
@@ -50,7 +77,18 @@ def test_by_line(start, trace, ctl, run_tracer, python, tmp_path):
     check(ask(run_tracer, *BY_LINE, "--trace", blocks, dump))
     text = run_tracer("heap", *BY_LINE, "--trace", blocks, dump).stdout
     assert " of it through sys.modules['__main__'].CACHE\n" in text
+    snapshot = str(tmp_path / "now.pb.gz")
+    assert ctl(target.pid, "snapshot", snapshot)
+    by_holder = ("report", snapshot, "--by-holder", "--top", 0)
+    check_report(run_tracer(*by_holder, "--format", "json", "--session", run.pid))
     run.finish()
+    check_report(run_tracer(*by_holder, "--format", "json", "--trace", blocks, "--heap", dump))
+    text = run_tracer(*by_holder, "--trace", blocks, "--heap", dump).stdout
+    assert "    100 % through sys.modules['__main__'].KEPT, 100 % only through it\n" in text
+    assert "session" in error_line(run_tracer(*by_holder), 1)
+    for usage in (("--heap", dump), ("--group-by", "filename"), ("--format", "csv"), (snapshot,)):
+        error_line(run_tracer(*by_holder, *usage), 2)
+    error_line(run_tracer("report", snapshot, "--trace", blocks), 2)
     assert target.finish() == 0
 
 

@@ -14,6 +14,7 @@ class Entry:
 
 CACHE = {}
 KEPT = []
+FIRST, SECOND = [], []
 
 
 def fill():
@@ -21,10 +22,14 @@ def fill():
         CACHE[number] = Entry(number)  # line ENTRY
     for _ in range(1000):
         KEPT.append(bytearray(4000))  # line BIG
+    for _ in range(500):
+        both = bytearray(2000)  # line SHARED
+        FIRST.append(both)
+        SECOND.append(both)
 
 
 print("ready", flush=True)
 sys.stdin.readline()
 fill()
-print(json.dumps({"ENTRY": 4000, "TEXT": 4000, "BIG": 1000}), flush=True)
+print(json.dumps({"ENTRY": 4000, "TEXT": 4000, "BIG": 1000, "SHARED": 500}), flush=True)
 sys.stdin.readline()

@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "heap_answers/report_holders.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "heap_answers/heap_view.h"
+#include "heap_answers/line_holders.h"
+#include "text/json.h"
+#include "text/text.h"
+
+#define MAX_TEXT 3u   /* holders of a line that are printed */
+#define MAX_JSON 100u /* the same, in JSON */
+
+enum { KEY_BY_HOLDER = 0x400, KEY_HEAP, KEY_TRACE, KEY_SESSION };
+
+static const struct argp_option options[] = {
+	{"by-holder", KEY_BY_HOLDER, NULL, 0,
+	 "also print for each line what keeps its blocks alive, from the process's heap as it is "
+	 "now",
+	 12},
+	{"heap", KEY_HEAP, "DUMP", 0,
+	 "by holder: a dump that tracer heap -o has written, in place of the process; needs "
+	 "--trace",
+	 12},
+	{"trace", KEY_TRACE, "FILE", 0,
+	 "by holder: the lines of blocks that tracer ctl PID blocks has written (default: of the "
+	 "session that traces the process)",
+	 12},
+	{"session", KEY_SESSION, "PID", 0,
+	 "by holder: choose one of several sessions that trace the process: the tracer's PID", 12},
+	{0},
+};
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+	struct holder_choice *choice = state->input;
+
+	switch (key) {
+	case KEY_BY_HOLDER:
+		choice->asked = 1;
+		return 0;
+	case KEY_HEAP:
+		choice->heap = arg;
+		return 0;
+	case KEY_TRACE:
+		choice->trace = arg;
+		return 0;
+	case KEY_SESSION:
+		return cli_parse_number(arg, 1, 1 << 22, &choice->session)
+			       ? cli_reject("--session", arg, "a process id")
+			       : 0;
+	}
+	return ARGP_ERR_UNKNOWN;
+}
+
+const struct argp holder_argp = {.options = options, .parser = parse};
+
+struct notes {
+	const struct heap_graph *heap;
+	struct line_holders holders;
+	uint32_t *by_name; /* numbers of the lines, by name */
+	int json, estimated;
+};
+
+static void head_print(void *context, FILE *out)
+{
+	const struct notes *notes = context;
+
+	if (notes->json) {
+		fputs("\"heap\": ", out);
+		heap_graph_json(notes->heap);
+		fputs("}, ", out);
+		return;
+	}
+	heap_graph_head(notes->heap);
+	fputs("Beneath a line: through what its blocks were reachable when the heap was read", out);
+	fputs(notes->estimated ? ", of those that were sampled\n" : "\n", out);
+}
+
+/* The number of the line of that name; BLOCK_LINES_NONE. */
+static uint32_t line_find(const struct notes *notes, const char *name)
+{
+	const struct block_lines *lines = &notes->heap->lines;
+	size_t low = 0, high = lines->name_count;
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+		int order = strcmp(lines->names[notes->by_name[middle]], name);
+
+		if (!order)
+			return notes->by_name[middle];
+		if (order < 0)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return BLOCK_LINES_NONE;
+}
+
+static void holder_text(const struct notes *notes, const struct line_holder *holder, uint64_t bytes)
+{
+	double whole = bytes ? (double)bytes / 100 : 1;
+
+	printf("    %.0f %% ", (double)holder->bytes / whole);
+	if (holder->holder == GRAPH_NONE) {
+		puts("in no object that was found");
+		return;
+	}
+	fputs("through ", stdout);
+	path_name(notes->heap, holder->holder, stdout, 0);
+	printf(", %.0f %% only through it\n", (double)holder->only_bytes / whole);
+}
+
+static void holders_text(const struct notes *notes, const struct line_holder *holders, size_t count,
+			 uint64_t bytes)
+{
+	if (!count)
+		puts("    none of its blocks is on the heap that was read");
+	for (size_t i = 0; i < count && i < MAX_TEXT; i++)
+		holder_text(notes, &holders[i], bytes);
+	if (count > MAX_TEXT)
+		printf("    %zu other holders\n", count - MAX_TEXT);
+}
+
+static void holders_json(const struct notes *notes, const struct line_holder *holders, size_t count,
+			 uint64_t bytes)
+{
+	uint64_t blocks = 0;
+
+	for (size_t i = 0; i < count; i++)
+		blocks += holders[i].count;
+	printf(", \"held_size\": %" PRIu64 ", \"held_count\": %" PRIu64
+	       ", \"holders_total\": %zu, \"holders\": [",
+	       bytes, blocks, count);
+	for (size_t i = 0; i < count && i < MAX_JSON; i++) {
+		fputs(i ? ", {\"holder\": " : "{\"holder\": ", stdout);
+		if (holders[i].holder == GRAPH_NONE)
+			fputs("null", stdout);
+		else
+			path_name(notes->heap, holders[i].holder, stdout, 1);
+		printf(", \"size\": %" PRIu64 ", \"count\": %" PRIu64 ", \"only_size\": %" PRIu64
+		       "}",
+		       holders[i].bytes, holders[i].count, holders[i].only_bytes);
+	}
+	putchar(']');
+}
+
+static void entry_print(void *context, FILE *out, const struct statistic *entry)
+{
+	const struct notes *notes = context;
+	const struct line_holder *holders = NULL;
+	uint64_t bytes = 0;
+	size_t count = 0;
+	uint32_t line;
+	char *name;
+
+	(void)out;
+	if (asprintf(&name, "%s:%" PRIu32,
+		     strings_get(entry->snapshot->strings, entry->frame.filename),
+		     entry->frame.line) < 0)
+		return;
+	line = line_find(notes, name);
+	free(name);
+	if (line != BLOCK_LINES_NONE)
+		holders = line_holders_of(&notes->holders, line, &count);
+	for (size_t i = 0; i < count; i++)
+		bytes += holders[i].bytes;
+	(notes->json ? holders_json : holders_text)(notes, holders, count, bytes);
+}
+
+static int name_compare(const void *a, const void *b, void *context)
+{
+	const struct block_lines *lines = context;
+
+	return strcmp(lines->names[*(const uint32_t *)a], lines->names[*(const uint32_t *)b]);
+}
+
+static int notes_open(struct notes *notes, struct heap_graph *heap)
+{
+	struct block_lines *lines = &heap->lines;
+
+	notes->heap = heap;
+	notes->by_name = numbers_new(lines->name_count);
+	if (!notes->by_name)
+		return -ENOMEM;
+	for (size_t i = 0; i < lines->name_count; i++)
+		notes->by_name[i] = (uint32_t)i;
+	if (lines->name_count)
+		qsort_r(notes->by_name, lines->name_count, sizeof(*notes->by_name), name_compare,
+			lines);
+	return line_holders_read(&notes->holders, heap);
+}
+
+static int usage_check(const struct report_choice *report, const struct holder_choice *choice)
+{
+	const char *reason = NULL;
+
+	if (report->opts.by != GROUP_LINENO || report->opts.cumulative || report->app.asked)
+		reason = "it is about the lines that allocated: --group-by, --by, --cumulative, "
+			 "--app and --mine are not";
+	else if (report->format == FORMAT_CSV)
+		reason = "csv has no holders";
+	else if (choice->heap && !choice->trace)
+		reason = "--heap needs the lines of that moment: --trace";
+	if (!reason)
+		return 0;
+	error_print(error_set(-EINVAL, "%s", reason), "tracer report FILE --by-holder",
+		    "--by-holder");
+	return -EINVAL;
+}
+
+/* 0, or -errno after a message. */
+static int heap_open(const struct snapshot *snapshot, const struct holder_choice *choice,
+		     struct heap_graph *out)
+{
+	const struct heap_choice how = {.by = BY_LINE,
+					.trace = choice->trace,
+					.session = choice->session,
+					.pid = (pid_t)snapshot->meta.pid};
+	int err = !how.pid ? error_set(-EINVAL, "it is not of one process")
+		  : snapshot->meta.layer != EVENT_LAYER_PYTHON
+			  ? error_set(-EINVAL, "no Python was traced")
+			  : 0;
+
+	if (err)
+		return error_print(err, "--pid PID chooses one process of several", "--by-holder");
+	err = heap_graph_open(&how, choice->heap, HEAP_RETAINED | HEAP_PATHS, out);
+	if (err || out->capture.image.pid == snapshot->meta.pid)
+		return err;
+	err = error_set(-EINVAL, "it is of PID %u", out->capture.image.pid);
+	heap_graph_close(out);
+	return error_print(err, NULL, "%s", choice->heap);
+}
+
+int report_holders_print(const struct snapshot *snapshot, const struct report_choice *report,
+			 const struct holder_choice *choice)
+{
+	struct report_choice with = *report;
+	struct notes notes = {.json = report->format == FORMAT_JSON,
+			      .estimated = snapshot_is_estimated(&snapshot->meta)};
+	const struct report_notes beneath = {
+		.head = head_print, .entry = entry_print, .context = &notes};
+	struct heap_graph heap;
+	int err, status;
+
+	if (usage_check(report, choice))
+		return EXIT_USAGE;
+	if (heap_open(snapshot, choice, &heap))
+		return EXIT_FAILED;
+	err = notes_open(&notes, &heap);
+	with.opts.notes = &beneath;
+	status = err ? EXIT_FAILED : cli_report_print(snapshot, &with);
+	if (err)
+		error_print(err, NULL, "--by-holder");
+	line_holders_free(&notes.holders);
+	free(notes.by_name);
+	heap_graph_close(&heap);
+	return status;
+}
