@@ -42,7 +42,7 @@ int record_put_span(struct buffer *out, struct span span)
 
 static uint64_t zigzag(uint64_t number)
 {
-	return number << 1 ^ (uint64_t)((int64_t)number >> 63);
+	return number << 1 ^ (0 - (number >> 63));
 }
 
 static uint64_t zigzag_undo(uint64_t number)

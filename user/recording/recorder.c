@@ -169,7 +169,7 @@ int recorder_append(const struct recorder *recorder, const struct snapshot *snap
 	struct record_state state = {0};
 	struct buffer file = {0}, profile = {0}, payload = {0};
 	struct span dictionary, whole;
-	uint32_t flags;
+	uint32_t flags = 0;
 	int err = state_load(recorder->state, &file, &dictionary, &state);
 
 	if (!err)
@@ -179,8 +179,10 @@ int recorder_append(const struct recorder *recorder, const struct snapshot *snap
 				    (struct span){.data = profile.data, .bytes = profile.size},
 				    &payload, &flags);
 	whole = (struct span){.data = payload.data, .bytes = payload.size};
+	if (flags)
+		dictionary.bytes = 0;
 	if (!err)
-		err = record_write(recorder, whole, flags ? (struct span){0} : dictionary, flags);
+		err = record_write(recorder, whole, dictionary, flags);
 	whole.bytes = whole.bytes < RECORD_DICTIONARY ? whole.bytes : RECORD_DICTIONARY;
 	if (!err)
 		err = state_store(recorder, &state, whole);
