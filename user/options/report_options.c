@@ -423,19 +423,23 @@ int cli_layer_choose(const struct snapshot *snapshot, int layer, struct snapshot
 	return 0;
 }
 
-int cli_snapshot_load(const char *path, struct snapshot **out)
+int cli_snapshot_load(const char *path, const char *time, struct snapshot **out)
 {
-	int err = snapshot_load(path, out);
+	char note[RECORDING_NOTE_BYTES];
+	int err = snapshot_load_at(path, time, note, out);
 
 	if (err)
-		error_print(err, NULL, "%s", path);
+		error_print(err, err == -ERANGE ? "tracer timeline shows its times" : NULL, "%s",
+			    path);
+	else if (note[0])
+		log_info("%s: %s", path, note);
 	return err;
 }
 
 int cli_snapshot_pick(const char *path, const struct pid_choice *choice, struct snapshot **out)
 {
 	struct snapshot *whole;
-	int err = cli_snapshot_load(path, &whole);
+	int err = cli_snapshot_load(path, choice->at, &whole);
 
 	if (!err && choice->no_inline)
 		snapshot_inlined_drop(whole);

@@ -67,6 +67,8 @@ static int deflate_out(struct pprof_writer *writer, const void *data, size_t byt
 {
 	unsigned char chunk[32768];
 
+	if (writer->unpacked)
+		return buffer_append(writer->unpacked, data, bytes);
 	writer->zlib.next_in = (Bytef *)data;
 	writer->zlib.avail_in = (uInt)bytes;
 	for (;;) {
@@ -295,42 +297,58 @@ static uint32_t frames_longest(const struct snapshot *snapshot)
 	return longest;
 }
 
+static int profile_write(struct pprof_writer *writer)
+{
+	int err = -ENOMEM;
+
+	writer->ids = calloc(frames_longest(writer->snapshot), sizeof(*writer->ids));
+	if (!writer->ids)
+		return err;
+	err = header_write(writer);
+	if (!err)
+		err = strings_write(writer);
+	if (!err)
+		err = estimates_write(writer);
+	if (!err)
+		err = meta_write(writer);
+	if (!err)
+		err = comments_write(writer);
+	if (!err)
+		err = processes_write(writer);
+	if (!err)
+		err = pprof_samples_write(writer);
+	buffer_free(&writer->packed);
+	id_map_free(&writer->functions);
+	id_map_free(&writer->places);
+	id_map_free(&writer->locations);
+	free(writer->ids);
+	return err;
+}
+
 int pprof_write(const struct snapshot *snapshot, struct outfile *file)
 {
 	struct pprof_writer writer = {
 		.snapshot = snapshot, .file = file, .text_base = strings_count(snapshot->strings)};
 	const int gzip = 16 + MAX_WBITS;
-	int err = -ENOMEM;
+	int err;
 
 	if (deflateInit2(&writer.zlib, Z_DEFAULT_COMPRESSION, Z_DEFLATED, gzip, 8,
 			 Z_DEFAULT_STRATEGY) != Z_OK)
 		return -ENOMEM;
-	writer.ids = calloc(frames_longest(snapshot), sizeof(*writer.ids));
-	if (!writer.ids)
-		goto out;
-	err = header_write(&writer);
-	if (!err)
-		err = strings_write(&writer);
-	if (!err)
-		err = estimates_write(&writer);
-	if (!err)
-		err = meta_write(&writer);
-	if (!err)
-		err = comments_write(&writer);
-	if (!err)
-		err = processes_write(&writer);
-	if (!err)
-		err = pprof_samples_write(&writer);
+	err = profile_write(&writer);
 	if (!err)
 		err = deflate_out(&writer, NULL, 0, Z_FINISH);
-out:
 	deflateEnd(&writer.zlib);
-	buffer_free(&writer.packed);
-	id_map_free(&writer.functions);
-	id_map_free(&writer.places);
-	id_map_free(&writer.locations);
-	free(writer.ids);
 	return err;
+}
+
+int pprof_write_unpacked(const struct snapshot *snapshot, struct buffer *out)
+{
+	struct pprof_writer writer = {.snapshot = snapshot,
+				      .unpacked = out,
+				      .text_base = strings_count(snapshot->strings)};
+
+	return profile_write(&writer);
 }
 
 static int pprof_export(const struct snapshot *snapshot, const struct export_opts *opts,

@@ -76,8 +76,9 @@ struct pprof_writer {
 	const struct snapshot *snapshot;
 	struct outfile *file;
 	z_stream zlib;
-	struct buffer packed; /* the part being written */
-	uint32_t text_base;   /* index of TEXT_OBJECTS in the profile's string table */
+	struct buffer *unpacked; /* in place of the two: the profile as it is; NULL: none */
+	struct buffer packed;    /* the part being written */
+	uint32_t text_base;      /* index of TEXT_OBJECTS in the profile's string table */
 	/* the next free index; once the samples are written, that of MORE_PROCESS */
 	int64_t more_base;
 	struct id_map functions; /* file name << 32 | function -> id - 1 */
