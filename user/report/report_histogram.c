@@ -41,7 +41,7 @@ static uint32_t size_row(uint64_t bytes)
 /* The largest size of a row. */
 static uint64_t size_of_row(uint32_t row)
 {
-	return !row			     ? 0
+	return !row                          ? 0
 	       : row + SIZE_FIRST_BITS > 64u ? UINT64_MAX
 					     : 1ull << (row + SIZE_FIRST_BITS - 1);
 }
@@ -112,8 +112,7 @@ static int histogram_make(const struct snapshot *snapshot, const struct report_o
 		return error_set(-EINVAL, "sizes and lifetimes are of blocks, not of lines: they "
 					  "cannot be compared or cumulated");
 	if (opts->by == GROUP_LIFETIME && !snapshot_knows(snapshot, BESIDE_FREED))
-		return error_set(-EINVAL,
-				 "only exact mode sees how long blocks live (-m exact)");
+		return error_set(-EINVAL, "only exact mode sees how long blocks live (-m exact)");
 	*out = (struct histogram){.by = opts->by,
 				  .count = opts->by == GROUP_SIZE ? SIZE_ROWS : LIFETIMES + 1,
 				  .sampled = snapshot_is_estimated(&snapshot->meta)};
