@@ -45,7 +45,7 @@ ALLOCATOR := $(if $(SAN),,-l:libjemalloc_pic.a)
 ROOMS    := text base tables elf process core container select x86 pymalloc layouts malloc python heap \
 	graph holders waste dump memory plan native process_plan perfmap unwind symbols unwind_load events \
 	snapshot view blocks process_tables trace kernel links attach trial overhead stats remarks report \
-	export pprof pickle control watch member session perfmap_session options heap_answers cli
+	export pprof recording pickle control watch member session live perfmap_session options heap_answers cli
 SOURCES  := $(foreach room,$(ROOMS),$(wildcard user/$(room)/*.c))
 GENERATED := $(OUT)/gen/pprof/profile.pb-c.c
 OBJECTS  := $(SOURCES:%.c=$(OUT)/obj/%.o) $(GENERATED:$(OUT)/gen/%.c=$(OUT)/obj/gen/%.o)
@@ -291,7 +291,7 @@ roots:
 CORPUS := build/corpus/fuzz
 fuzz: $(FUZZERS)
 	$(Q)mkdir -p $(addprefix $(CORPUS)_,capture jit_elf native worker tracemalloc session image \
-		unwind)
+		unwind recording)
 	$(Q)for c in tests/golden/*.cap; do tail -c +17 $$c > $(CORPUS)_capture/$${c##*/}; done
 	$(Q)cp $(FUZZ_LIB)/obj/user/text/text.o $(CORPUS)_jit_elf
 	$(Q)$(CC) -shared -nostdlib -fPIC -O2 -x c -o $(CORPUS)_native/allocator.so \
@@ -301,6 +301,8 @@ fuzz: $(FUZZERS)
 	$(Q)printf _ZN4shop6BasketIiE3addEv >$(CORPUS)_worker/name
 	$(Q)$(PYTHON) tests/fuzz/corpus/corpus_tracemalloc.py $(CORPUS)_tracemalloc
 	$(Q)$(PYTHON) tests/fuzz/corpus/corpus_core.py $(CORPUS)_core
+	$(Q)tar -xzOf tests/fuzz/corpus/corpus_recording.tar.gz >$(CORPUS)_recording.rec
+	$(Q)$(PYTHON) tests/fuzz/corpus/corpus_recording.py $(CORPUS)_recording.rec $(CORPUS)_recording
 	$(Q)tar -xzf tests/fuzz/corpus/corpus_session.tar.gz -C $(CORPUS)_session
 	$(Q)tar -xzf tests/fuzz/corpus/corpus_image.tar.gz -C $(CORPUS)_image
 	$(Q)for f in $(FUZZERS); do echo "$$f"; mkdir -p build/corpus/$${f##*/}; \

@@ -71,7 +71,7 @@ static __noinline long frames_below_step(__u32 turn UNUSED, void *context)
 	}
 	if (unwind->sp > thread->shim) /* the loop's caller, which is the interpreter's */
 		return 1;
-	if (!in_interpreter(&thread->target, unwind->pc))
+	if (!in_interpreter(thread, unwind->pc))
 		native_frame_append(thread, unwind->pc);
 	return 0;
 }
@@ -97,23 +97,26 @@ __noinline int frames_below_append(struct thread_state *thread)
  */
 __noinline __u64 python_run_append(struct thread_state *thread, __u64 frame)
 {
+	struct native_walk *walk;
+	__u32 nframe, i;
 	__u64 appended;
-	__u32 i;
 
 	if (!thread)
 		return 0;
-	for (i = 0; i < WALK_LIMIT && frame; i++) {
-		if (thread->stack.nframe >= thread->native_walk.nframe)
-			return frame;
+	walk = &thread->native_walk;
+	nframe = thread->stack.nframe;
+	for (i = 0; i < WALK_LIMIT && frame && thread->stack.nframe < walk->nframe; i++) {
 		appended = frame;
 		if (frame_append(thread, frame)) {
 			loss_add(LOSS_FRAME_FAULT, 1);
-			return 0;
+			frame = 0;
+			break;
 		}
 		frame = thread->next_frame;
 		if (appended == thread->shim)
 			break;
 	}
+	walk->python_frames += thread->stack.nframe - nframe;
 	return frame;
 }
 

@@ -5,7 +5,8 @@
  *
  * It starts with a return address (the caller), and the stack and frame pointers after that return.
  * Where Python runs, the native frames end at the interpreter's own, and the thread's Python frames
- * follow, from 3.12 on with the native frames between them (merged_stack.h).
+ * follow, from 3.12 on with the native frames between them (merged_stack.h). A thread that has no
+ * Python frame is walked to its outermost frame.
  *
  * By frame pointers it follows the caller's if the caller keeps one, else that of the nearest outer
  * frame which does. Code without frame pointers uses the register for anything. So a frame is valid
@@ -81,10 +82,14 @@ static __always_inline void native_frame_append(struct thread_state *thread, __u
 	thread->stack.nframe++;
 }
 
-static __always_inline int in_interpreter(const struct abi_target *target, __u64 address)
+/* Is this an interpreter's frame, which the thread's Python frames take the place of? */
+static __always_inline int in_interpreter(const struct thread_state *thread, __u64 address)
 {
-	return address - target->interpreter_start <
-	       target->interpreter_end - target->interpreter_start;
+	const struct abi_target *target = &thread->target;
+
+	return !thread->native_walk.is_native_only &&
+	       address - target->interpreter_start <
+		       target->interpreter_end - target->interpreter_start;
 }
 
 struct native_frames_count {
@@ -102,7 +107,7 @@ static __noinline long native_frames_count_step(__u32 turn UNUSED, void *context
 		frames->cut = walk_is_complete(walk) ? 0 : EVENT_STACK_CUT;
 		return 1;
 	}
-	if (in_interpreter(&frames->thread->target, walk->caller))
+	if (in_interpreter(frames->thread, walk->caller))
 		return 1;
 	frames->count++;
 	return 0;
@@ -148,7 +153,7 @@ static __noinline long native_frames_step(__u32 turn UNUSED, void *context)
 				walk->cut = EVENT_STACK_CUT;
 			return 1;
 		}
-		walk->at_interpreter = in_interpreter(&thread->target, walk->caller);
+		walk->at_interpreter = in_interpreter(thread, walk->caller);
 		if (walk->at_interpreter)
 			return 1;
 		native_frame_append(thread, walk->caller);
@@ -170,7 +175,7 @@ static __noinline long unwind_frames_step(__u32 turn UNUSED, void *context)
 
 	if (thread->stack.nframe >= walk->nframe || unwind_step(unwind) || !unwind_is_frame(unwind))
 		return 1;
-	walk->at_interpreter = in_interpreter(&thread->target, unwind->pc);
+	walk->at_interpreter = in_interpreter(thread, unwind->pc);
 	if (walk->at_interpreter)
 		return 1;
 	native_frame_append(thread, unwind->pc);
@@ -183,7 +188,7 @@ static __noinline long unwind_count_step(__u32 turn UNUSED, void *context)
 	struct unwind_state *unwind = frames->unwind;
 
 	if (unwind_step(unwind) || !unwind_is_frame(unwind) ||
-	    in_interpreter(&frames->thread->target, unwind->pc))
+	    in_interpreter(frames->thread, unwind->pc))
 		return 1;
 	unwind->beyond++;
 	return 0;

@@ -17,6 +17,7 @@
 #define SEEN_CODES  (1u << 15)
 
 #define CODE_BYTES      200u /* of a code object, from its start: up to the bytecode in 3.11+ */
+#define CODE_BYTES_MAX  216u /* the same in free-threaded builds */
 #define FRAME_BYTES     80u  /* of a frame, from 3.11 on */
 #define FRAME_BYTES_MAX 112u /* up to 3.10 */
 #define WINDOW_WORDS    11
@@ -70,6 +71,8 @@ struct native_walk {
 	__u32 nframe;         /* limit of frames */
 	__u32 at_interpreter; /* 1: it has reached the interpreter */
 	__u32 cut;            /* EVENT_STACK_CUT: it ended before the stack's base; else 0 */
+	__u32 python_frames;  /* of the stack */
+	__u32 is_native_only; /* the interpreter's frames are frames like others */
 };
 
 #define KNOWN_RETURNS 64

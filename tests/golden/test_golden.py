@@ -29,11 +29,22 @@ def tracer(*args):
     return done.stdout
 
 
+def without_allocated(data):
+    """Older tracers did not know what was allocated."""
+    if isinstance(data, list):
+        return [without_allocated(item) for item in data]
+    if not isinstance(data, dict):
+        return data
+    return {key: without_allocated(value) for key, value in data.items() if not key.startswith("allocated_")}
+
+
 def test_older_snapshot():
     """A snapshot of an older tracer has its metadata in comments."""
     report = tracer("report", os.path.join(HERE, "older.pb.gz"), "--format", "json", "--top", "0")
     with open(os.path.join(HERE, "golden-3.13-n16.json")) as file:
-        assert json.loads(report) == json.load(file)
+        expected = json.load(file)
+    assert expected["total"]["allocated_count"]
+    assert json.loads(report) == without_allocated(expected)
 
 
 def test_every_capture_has_an_expectation():

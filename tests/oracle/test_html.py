@@ -2,6 +2,7 @@
 """The HTML report in a real browser: its sums are those of `tracer report`, its controls work, and
 names from the traced process stay text."""
 import json
+import os
 import pickle
 import shutil
 import sys
@@ -88,6 +89,30 @@ def test_sums(tracer, page, taken):
                     value, slack = bytes_of(shown[where][which])
                     assert abs(value - expected) <= slack, (where, shown[where], entry)
                 assert checked >= min(len(entries), 20)
+
+
+def test_allocated(tracer, page, taken):
+    """What was allocated is a figure where it is known, with the lines that hold nothing."""
+    snapshot = str(page.folder / "replayed.pb.gz")
+    capture = os.path.join(os.path.dirname(__file__), "..", "golden", "golden-3.13-n16.cap")
+    tracer("replay", capture, "-o", snapshot)
+    done = tracer("report", snapshot, "--sort", "allocated", "--top", "0", "--format", "json")
+    expected = {
+        "%(filename)s:%(lineno)d" % entry["traceback"][0]: entry["allocated_size"]
+        for entry in json.loads(done.stdout)["statistics"]
+    }
+    figures = "[...document.querySelectorAll('#figure option')].map((option) => option.value)"
+    with Browser() as browser:
+        browser.open(page(taken))
+        assert browser.run(figures) == ["size", "count"]
+        browser.open(page(snapshot))
+        browser.choose("view", "table")
+        browser.choose("figure", "allocated_size")
+        shown = {where: bytes_of(own) for own, _, where in rows(browser)}
+        for where, size in expected.items():
+            value, slack = shown[where]
+            assert abs(value - size) <= slack, where
+        assert sum(expected.values()) > sum(value for value, _ in shown.values()) / 1.01
 
 
 def test_names_are_text(tracer, page, taken):

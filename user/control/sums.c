@@ -83,10 +83,12 @@ static int entries_add(const struct trace *trace, size_t index, struct sums_proc
 	if (!err && process->flags & SUMS_LAYER)
 		trace_sums(trace, index, process->layer, sums);
 	for (uint32_t i = 0; !err && i < process->stacks; i++) {
-		const struct sums_entry entry = {
-			.stack = i, .size = sums[i].size, .count = sums[i].count};
+		const struct sums_entry entry = {.stack = i,
+						 .size = sums[i].size,
+						 .count = sums[i].count,
+						 .allocated = sums[i].allocated};
 
-		if (!sums[i].count)
+		if (!(sums[i].count + sums[i].allocated > 0))
 			continue;
 		process->entries++;
 		err = buffer_append(out, &entry, sizeof(entry));
@@ -105,6 +107,8 @@ static int process_add(const struct trace *trace, size_t index, uint32_t layer, 
 	process_describe(info, layer ? layer - 1 : trace_first_layer(info), now_ns, &process);
 	if (process.layer < EVENT_LAYER_TABLES)
 		process.peak_bytes = info->tables[process.layer].peak_bytes;
+	if (trace_has_allocated(trace, index, process.layer))
+		process.flags |= SUMS_ALLOCATED;
 	int err = buffer_append(out, &process, sizeof(process));
 
 	if (!err)

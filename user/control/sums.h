@@ -16,7 +16,7 @@
 
 #include "trace/trace.h"
 
-#define SUMS_MAGIC      0x31736d7573637274ull /* "trcsums1" */
+#define SUMS_MAGIC      0x32736d7573637274ull /* "trcsums2" */
 #define STACKS_AT_ONCE  4096u                 /* at most, in one answer */
 #define STRINGS_AT_ONCE 65536u
 #define SUMS_NAME_BYTES 72
@@ -32,17 +32,18 @@ struct sums_header {
 };
 
 /* sums_process.flags */
-#define SUMS_WINDOWS 1u /* blocks of windows only: not estimates of all blocks */
-#define SUMS_SAMPLED 2u
-#define SUMS_WALKED  4u /* the heap was walked, walk_ns ago; dead blocks count until a walk */
-#define SUMS_LAYER   8u /* the layer that was asked for is traced here */
+#define SUMS_WINDOWS   1u /* blocks of windows only: not estimates of all blocks */
+#define SUMS_SAMPLED   2u
+#define SUMS_WALKED    4u  /* the heap was walked, walk_ns ago; dead blocks count until a walk */
+#define SUMS_LAYER     8u  /* the layer that was asked for is traced here */
+#define SUMS_ALLOCATED 16u /* entries say what was allocated */
 
 struct sums_process {
 	uint32_t pid, mode; /* enum event_mode */
 	uint32_t layer;     /* enum event_layer, of the entries */
 	uint32_t flags;
 	uint32_t stacks;  /* stacks known by now; indices of entries are below it */
-	uint32_t entries; /* stacks that hold something */
+	uint32_t entries; /* stacks that hold something, or have allocated something */
 	uint32_t python_version, layers;
 	uint64_t start_ns; /* with pid: the same process as in an earlier answer */
 	uint64_t rss_bytes, walk_ns;
@@ -54,6 +55,7 @@ struct sums_process {
 struct sums_entry {
 	uint32_t stack, reserved;
 	double size, count; /* finite, not negative */
+	double allocated;   /* bytes since the trace began, alive or not */
 };
 
 struct stacks_header {

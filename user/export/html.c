@@ -59,18 +59,21 @@ static void stacks_write(FILE *out, const struct snapshot *snapshot,
 	fprintf(out, "%zu],\n", at);
 }
 
-/* {traceback, process, bytes, blocks} of each entry of one process. */
+/* {traceback, process, bytes, blocks, both as allocated} of each entry of one process. */
 static int traces_write(FILE *out, const struct snapshot *snapshot, size_t process, int *any)
 {
-	const struct statistics_opts how = {.by = GROUP_TRACEBACK};
+	const struct statistics_opts how = {
+		.by = GROUP_TRACEBACK,
+		.sort = snapshot_knows(snapshot, BESIDE_ALLOCATED) ? SORT_ALLOCATED : SORT_SIZE};
 	struct statistics statistics;
 	int err = statistics_compute(snapshot, &how, &statistics);
 
 	for (size_t i = 0; !err && i < statistics.count; i++) {
 		const struct statistic *entry = &statistics.entries[i];
 
-		fprintf(out, "%s%u,%zu,%" PRIu64 ",%" PRIu64, *any ? "," : "", entry->traceback,
-			process, entry->size, entry->count);
+		fprintf(out, "%s%u,%zu,%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64,
+			*any ? "," : "", entry->traceback, process, entry->size, entry->count,
+			entry->beside.allocated.size, entry->beside.allocated.count);
 		*any = 1;
 	}
 	if (!err)
@@ -98,7 +101,8 @@ static int processes_write(FILE *out, const struct snapshot *snapshot)
 
 		err = traces_write(out, &one, i, &any);
 	}
-	fputs("]", out);
+	fprintf(out, "],\n\"allocated\": %s",
+		snapshot_knows(snapshot, BESIDE_ALLOCATED) ? "true" : "false");
 	return err;
 }
 

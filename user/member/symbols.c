@@ -26,6 +26,9 @@
  */
 #define LOOK_PERIOD_NS 100000000ull
 
+/* The same for files that name code, of which most processes with a JIT write none. */
+#define JIT_PERIOD_NS 500000000ull
+
 /* CPU time for the names of one process; 100,000 addresses in CPython take 2 s. */
 #define MEMBER_SHARE_NS 10000000000ull
 
@@ -81,6 +84,20 @@ int member_symbols_begin(struct session *session, struct member *member)
 	return err == -ENOMEM ? err : 0;
 }
 
+int member_symbols_inherit(struct session *session, struct member *member,
+			   const struct member *parent)
+{
+	const struct member_symbols *from = &parent->symbols;
+	int err;
+
+	if (from->reported)
+		return modules_copy(&member->symbols.reported, from->reported, member->pid);
+	err = member_symbols_begin(session, member);
+	if (from->count && member->symbols.count)
+		modules_jit_share(member->symbols.modules[0], from->modules[from->count - 1]);
+	return err;
+}
+
 void member_symbols_end(struct member *member)
 {
 	while (member->symbols.count)
@@ -89,12 +106,57 @@ void member_symbols_end(struct member *member)
 	symbols_share_free(member->symbols.share);
 }
 
+/* The next modules to look up an address in, the most recent first. NULL after the last. */
+static const struct modules *modules_next(const struct member_symbols *names, size_t *turn)
+{
+	size_t at = (*turn)++;
+
+	if (names->reported && !at--)
+		return names->reported;
+	return at < names->count ? names->modules[names->count - 1 - at] : NULL;
+}
+
 static int is_mapped(const struct member_symbols *names, uint64_t address)
 {
 	for (size_t i = names->count; i-- > 0;)
 		if (modules_find(names->modules[i], address - 1))
 			return 1;
 	return names->reported && modules_find(names->reported, address - 1);
+}
+
+/* A file that names code is known to all modules of its process. */
+static void jit_share(struct member_symbols *names, const struct modules *from)
+{
+	for (size_t i = 0; i < names->count; i++)
+		if (names->modules[i] != from)
+			modules_jit_share(names->modules[i], from);
+	if (names->reported && names->reported != from)
+		modules_jit_share(names->reported, from);
+}
+
+static int is_without_jit(const struct member_symbols *names, uint64_t address)
+{
+	const struct modules *modules;
+	const struct module *module;
+	size_t turn = 0;
+
+	while ((modules = modules_next(names, &turn))) {
+		module = modules_find(modules, address - 1);
+		if (module)
+			return modules_jit_missing(modules, module);
+	}
+	return 0;
+}
+
+/* Its compiler may have begun to write a perf map or a jitdump since. */
+static void jit_look(struct member_symbols *names, uint64_t now)
+{
+	struct modules *modules = names->count ? names->modules[names->count - 1] : names->reported;
+
+	names->jit_looked_ns = now;
+	names->jit_wanted = 0;
+	if (modules && !modules_jit_look(modules))
+		jit_share(names, modules);
 }
 
 void member_symbols_watch(struct session *session, struct member *member, uint64_t now)
@@ -106,10 +168,14 @@ void member_symbols_watch(struct session *session, struct member *member, uint64
 	if (!is_native(member) || member->ended || member->pidfd < 0 ||
 	    now - names->looked_ns < LOOK_PERIOD_NS)
 		return;
-	while (trace_unnamed_next(session->trace, member->index, &names->watched, &address))
+	while (trace_unnamed_next(session->trace, member->index, &names->watched, &address)) {
 		missing |= !is_mapped(names, address);
-	if (missing)
-		member_symbols_look(session, member);
+		names->jit_wanted |= is_without_jit(names, address);
+	}
+	if (missing && !member_symbols_look(session, member))
+		jit_share(names, names->modules[names->count - 1]);
+	else if (names->jit_wanted && now - names->jit_looked_ns >= JIT_PERIOD_NS)
+		jit_look(names, now);
 }
 
 /* Appends a text of at most EVENT_MAX_TEXT bytes; how many there are. */
@@ -162,16 +228,6 @@ static int symbol_feed(struct session *session, struct member *member, uint64_t 
 	}
 	buffer_free(&record);
 	return err;
-}
-
-/* The next modules to look up an address in, the most recent first. NULL after the last. */
-static const struct modules *modules_next(const struct member_symbols *names, size_t *turn)
-{
-	size_t at = (*turn)++;
-
-	if (names->reported && !at--)
-		return names->reported;
-	return at < names->count ? names->modules[names->count - 1 - at] : NULL;
 }
 
 /* A wait for names. shared: other processes may lose events meanwhile. */
@@ -310,6 +366,8 @@ int member_symbols_name(struct session *session, struct member *member)
 	if ((!names->count && !names->reported) || member->ended)
 		return 0;
 	member_symbols_watch(session, member, clock_ns(CLOCK_MONOTONIC));
+	if (names->jit_wanted && member->pidfd >= 0)
+		jit_look(names, clock_ns(CLOCK_MONOTONIC));
 	err = share_need(names);
 	if (err)
 		return err;

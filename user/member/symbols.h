@@ -25,6 +25,8 @@ struct member_symbols {
 	struct symbols_share *share; /* NULL: nothing was looked up */
 	int late;                    /* some lookups timed out: they may be complete by now */
 	uint64_t looked_ns;
+	uint64_t jit_looked_ns; /* when it was last looked for files that name code */
+	int jit_wanted;         /* since then there was code that none names */
 };
 
 /*
@@ -45,6 +47,9 @@ struct names_time {
 
 /* From here on addresses can be named; it is no error if they cannot. 0, -ENOMEM. */
 int member_symbols_begin(struct session *session, struct member *member);
+/* The same for a forked child, which maps what its parent maps. */
+int member_symbols_inherit(struct session *session, struct member *member,
+			   const struct member *parent);
 /* Takes a snapshot of what is mapped. 0, -errno. */
 int member_symbols_look(struct session *session, struct member *member);
 void member_symbols_end(struct member *member);

@@ -2,6 +2,7 @@
 #include "perfmap/jitdump.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -37,6 +38,14 @@ _Static_assert(sizeof(struct file_header) == 40 && sizeof(struct record_load) ==
 		       sizeof(struct record_move) == 64 &&
 		       sizeof(struct record_move) <= JITDUMP_HEAD_BYTES,
 	       "the specification's layout");
+
+int jitdump_has_name(const char *path)
+{
+	const char *name = strrchr(path, '/');
+	int end = 0;
+
+	return name && sscanf(name, "/jit-%*u.dump%n", &end) >= 0 && end && !name[end];
+}
 
 static int range_is_bad(uint64_t address, uint64_t bytes)
 {

@@ -21,6 +21,8 @@ struct jitdump_code {
 	size_t name_bytes;
 };
 
+/* Is this the path of a jitdump: "…/jit-PID.dump"? Its writer maps a page of it executable. */
+int jitdump_has_name(const char *path);
 /* Anything but 0 ends the reading and is returned. */
 typedef int (*jitdump_code_fn)(void *context, const struct jitdump_code *code);
 

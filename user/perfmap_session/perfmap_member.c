@@ -200,16 +200,6 @@ void perfmap_member_find_open(struct perfmap_member *member, int inotify, int fr
 	closedir(directory);
 }
 
-/* "jit-PID.dump", perf's convention; its writer maps a page of it executable to be found. */
-static int is_jitdump(const struct process_map *map)
-{
-	const char *name = strrchr(map->path, '/');
-	int end = 0;
-
-	return name && map->inode && sscanf(name, "/jit-%*u.dump%n", &end) >= 0 && end &&
-	       !name[end];
-}
-
 static void jitdump_find(struct perfmap_member *member, const struct process_map *map, int inotify)
 {
 	int fd;
@@ -239,7 +229,7 @@ int perfmap_member_scan(struct perfmap_member *member, int inotify)
 	for (size_t i = 0; i < maps.count; i++) {
 		const struct process_map *map = &maps.entries[i];
 
-		if (is_jitdump(map))
+		if (map->inode && jitdump_has_name(map->path))
 			jitdump_find(member, map, inotify);
 		if (count && ranges[count - 1].end == map->start)
 			ranges[count - 1].end = map->end;

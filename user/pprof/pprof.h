@@ -12,12 +12,14 @@
  * heap profiles (snapshot/estimate.h); the sampled number follows from them and from bytes. In a
  * trace with windows (snapshot/calibrate.h) the values are estimates, too, with two more labels:
  * deviations (string, pprof_format.h) and standard_error (num, unit bytes; of the bytes). What is
- * older than the trace has two values of its own, older_objects count and older_space bytes. With
- * several processes, pid is that of the sample's process, and there are three more labels: process
- * (num, from 1), comm and container (strings). There is one Location per distinct {file name,
- * function, line, mapping}, where the mapping says whether the frame is native (pprof_format.h),
- * with the functions inlined there as its first lines, and one Function per distinct {file name,
- * function}. All of snapshot_meta is in
+ * older than the trace has two values of its own, older_objects count and older_space bytes. So
+ * has what was allocated, alive or not: alloc_objects count and alloc_space bytes, with the mean
+ * size as bytes and the label allocated (num, 1); in a sampled trace they are estimates already.
+ * With several processes, pid is that of the sample's process, and there are three more labels:
+ * process (num, from 1), comm and container (strings). There is one Location per distinct {file
+ * name, function, line, mapping}, where the mapping says whether the frame is native
+ * (pprof_format.h), with the functions inlined there as its first lines, and one Function per
+ * distinct {file name, function}. All of snapshot_meta is in
  * lines "tracer:KEY=VALUE" (pprof_format.h); the first, "tracer:snapshot=1", identifies the file as
  * ours. The comments are a report's title and its losses, for users of pprof.
  */
@@ -25,6 +27,7 @@
 #define TRACER_PPROF_PPROF_H
 
 #include "base/account.h"
+#include "base/buffer.h"
 #include "base/infile.h"
 #include "base/outfile.h"
 #include "snapshot/snapshot.h"
@@ -36,6 +39,8 @@
 #define PPROF_RATIO 400u
 
 int pprof_write(const struct snapshot *snapshot, struct outfile *file); /* 0, -errno */
+/* Appends the profile without packing it. 0, -ENOMEM and other errors of pprof_write(). */
+int pprof_write_unpacked(const struct snapshot *snapshot, struct buffer *out);
 /*
  * Reads a gzip'd file. 0; -EBADMSG corrupt, truncated, or not ours (error_set says what is wrong or
  * missing); -EFBIG unpacks to more than 4 GiB, or needs more memory than a file of its size may

@@ -3,7 +3,7 @@
 
 #include "snapshot/estimate.h"
 
-#define LABELS_MAX 12
+#define LABELS_MAX 13
 
 /* The labels of a sample; its message points to them. */
 struct labels {
@@ -185,7 +185,8 @@ static int sample_write(struct pprof_writer *writer, const struct snapshot_trace
 	int64_t values[VALUES] = {0};
 	struct labels labels = {.count = 0};
 	uint64_t size = 0, count = 0;
-	double chance = layer == EVENT_LAYER_MMAP ? 1 : estimate_chance_of(writer->snapshot, trace);
+	int whole = layer == EVENT_LAYER_MMAP || layer >= SNAPSHOT_BESIDE_FIRST;
+	double chance = whole ? 1 : estimate_chance_of(writer->snapshot, trace);
 	int err = estimate_trace_figures(chance, trace, &size, &count);
 
 	for (uint32_t i = 0, count; !err && i < traceback->nframe; i += count) {
@@ -200,6 +201,12 @@ static int sample_write(struct pprof_writer *writer, const struct snapshot_trace
 	values[position * PPROF_VALUES] = (int64_t)count;
 	values[position * PPROF_VALUES + 1] = (int64_t)size;
 	labels_set(writer, trace, &labels);
+	/* Tools join samples with the same labels, and ours are of one layer each. */
+	if (layer >= SNAPSHOT_BESIDE(BESIDE_FREED, 0))
+		label_add(&labels, text_index(writer, TEXT_LIFETIME))->str = text_index(
+			writer, TEXT_LIFETIMES + (int)(trace->flags >> SNAPSHOT_LIFETIME_SHIFT));
+	else if (layer >= SNAPSHOT_BESIDE(BESIDE_ALLOCATED, 0))
+		label_add(&labels, text_index(writer, TEXT_ALLOCATED))->num = 1;
 	sample.location_id = writer->ids;
 	sample.n_value = value_count(writer->snapshot);
 	sample.value = values;
@@ -219,8 +226,7 @@ int pprof_samples_write(struct pprof_writer *writer)
 	for (size_t i = 0; !err && i < snapshot->trace_count; i++)
 		err = sample_write(writer, &snapshot->traces[i], 0, snapshot->meta.layer);
 	for (uint32_t layer = 0; layer < SNAPSHOT_LAYERS; layer++) {
-		if (layer == SNAPSHOT_OLDER ? !snapshot->meta.windows.count
-					    : !(snapshot->meta.layers & 1u << layer))
+		if (!snapshot_has_beside(&snapshot->meta, layer))
 			continue;
 		position++;
 		for (size_t i = 0; !err && i < snapshot->layers[layer].trace_count; i++)

@@ -15,13 +15,6 @@ static enum event_layer layer_of(uint32_t api)
 	return (api & EVENT_API_MASK) == EVENT_API_NATIVE ? EVENT_LAYER_NATIVE : EVENT_LAYER_PYTHON;
 }
 
-int state_tables_new(struct blocks *tables[EVENT_LAYER_TABLES], struct account *account)
-{
-	int err = blocks_new(&tables[EVENT_LAYER_PYTHON], account);
-
-	return err ? err : blocks_new(&tables[EVENT_LAYER_NATIVE], account);
-}
-
 /* The heap walk reads the interpreter's own count at an unknown moment, so the range is tracked. */
 static void large_change(struct process_state *process, int by)
 {
@@ -217,6 +210,28 @@ const struct block *state_block_containing(const struct process_state *process,
 	return other ? other : block;
 }
 
+static void allocation_count(struct process_state *process, enum event_layer layer,
+			     const struct block *block, uint32_t tid)
+{
+	struct thread_entry *thread = block->domain ? NULL : thread_find(process, tid);
+
+	if (thread)
+		thread->newest[layer] = block->address;
+	state_activity_count(process, layer, block);
+}
+
+/* A block of the table was freed, or replaced by its realloc. */
+static void free_count(struct process_state *process, const struct event_header *header,
+		       enum event_layer layer, const struct block *block)
+{
+	struct thread_entry *thread = block->domain ? NULL : thread_find(process, header->tid);
+	int temporary = thread && thread->newest[layer] == block->address;
+
+	if (temporary)
+		thread->newest[layer] = 0;
+	state_activity_free(process, layer, block, header->time_ns, temporary);
+}
+
 /* before: the old block of a realloc, which may have kept its address. */
 static int event_put(struct process_state *process, const struct event_alloc *event,
 		     const struct pending *before)
@@ -226,7 +241,8 @@ static int event_put(struct process_state *process, const struct event_alloc *ev
 			      .epoch = process->census.epoch,
 			      .hooked = !!(event->api & EVENT_API_HOOKED),
 			      .rounded = !!(event->api & EVENT_API_ROUNDED),
-			      .domain = event->domain};
+			      .domain = event->domain,
+			      .born_ms = state_activity_ms(process, event->header.time_ns)};
 	enum event_layer layer = layer_of(event->api);
 	int err;
 
@@ -238,6 +254,8 @@ static int event_put(struct process_state *process, const struct event_alloc *ev
 	if (layer == EVENT_LAYER_PYTHON && state_window_skips(process, &block))
 		return 0;
 	err = state_block_put(process, layer, &block);
+	if (err != -EBADMSG)
+		allocation_count(process, layer, &block, event->header.tid);
 	if (err)
 		return err;
 	if (layer == EVENT_LAYER_PYTHON)
@@ -305,12 +323,14 @@ int state_free(struct process_state *process, const struct event_free *event)
 	struct trace_table *table = &process->info.tables[layer];
 	struct block old;
 
-	if (blocks_take(process->blocks[layer], event->address, event->domain, &old))
+	if (blocks_take(process->blocks[layer], event->address, event->domain, &old)) {
+		free_count(process, &event->header, layer, &old);
 		state_block_gone(process, layer, &old);
-	else if (freed_again(process, event))
+	} else if (freed_again(process, event)) {
 		return 0;
-	else
+	} else {
 		table->frees_unknown += is_expected(process, layer);
+	}
 	table->frees++;
 	block_died(process, event);
 	return 0;
@@ -358,6 +378,8 @@ int state_realloc_done(struct process_state *process, const struct event_alloc *
 	process->info.tables[layer].reallocs++;
 	if (pending.state == PENDING_UNSEEN)
 		process->info.tables[layer].frees_unknown += is_expected(process, layer);
+	else if (pending.state == PENDING_TAKEN)
+		free_count(process, &event->header, layer, &pending.block);
 	return event_put(process, event, &pending);
 }
 
@@ -405,44 +427,4 @@ int state_reuse(struct process_state *process, const struct event_alloc *event)
 	blocks_retrace(process->blocks[EVENT_LAYER_PYTHON], address, event->domain,
 		       state_stack_index(process, event->stack_id));
 	return 0;
-}
-
-/*
- * A pending realloc then ends as the realloc of an unknown block. From here on blocks may be older
- * than the table, even in a process that was traced from its start.
- */
-int state_clear(struct process_state *process)
-{
-	struct trace_process *info = &process->info;
-	struct blocks *empty[EVENT_LAYER_TABLES] = {NULL};
-	int err = state_tables_new(empty, process->account);
-
-	for (size_t layer = 0; layer < EVENT_LAYER_TABLES; layer++) {
-		struct trace_table *table = &info->tables[layer];
-
-		if (err) {
-			blocks_free(empty[layer]);
-			continue;
-		}
-		blocks_free(process->blocks[layer]);
-		process->blocks[layer] = empty[layer];
-		table->live_bytes = table->live_blocks = table->peak_bytes = 0;
-		table->frees_unknown = table->replaced = 0;
-		for (size_t i = 0; i < process->thread_count; i++)
-			if (process->threads[i].pending[layer].state == PENDING_TAKEN)
-				process->threads[i].pending[layer].state = PENDING_UNSEEN;
-	}
-	if (err)
-		return err;
-	regions_free(&process->regions);
-	state_final_free(process);
-	for (size_t i = 0; i < process->stack_count; i++)
-		process->stacks[i].waiting = 0;
-	info->large_blocks = info->rounded_blocks = 0;
-	info->counters.stacks_unknown = 0;
-	info->coverage = (struct snapshot_coverage){0};
-	state_census_free(&process->census);
-	state_windows_clear(process, info->end_ns);
-	info->from_start = 0;
-	return state_weights_clear(process);
 }

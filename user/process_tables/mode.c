@@ -41,6 +41,13 @@ static void change_add(struct trace_process *info, const struct snapshot_change 
 	info->changes[info->change_count++] = *change;
 }
 
+static void change_first(struct trace_process *info)
+{
+	change_add(info, &(struct snapshot_change){.mode = info->mode,
+						   .sample_bytes = info->sample_bytes,
+						   .large = large_kind_now(info)});
+}
+
 /*
  * Decides by a hash, so that every replay gives the same result, and each mean another one. A block
  * sampled with mean old stays with a probability that is the ratio of both sampling probabilities.
@@ -153,9 +160,7 @@ int state_mode_change(struct process_state *process, const struct event_mode_cha
 	if (info->end != TRACE_RUNNING)
 		return 0;
 	if (!info->change_count)
-		change_add(info, &(struct snapshot_change){.mode = info->mode,
-							   .sample_bytes = info->sample_bytes,
-							   .large = large_kind_now(info)});
+		change_first(info);
 	before_ns += info->changes[info->change_count - 1].since_ns;
 	change_add(info, &change);
 	info->off = mode == EVENT_MODE_OFF;
@@ -163,6 +168,7 @@ int state_mode_change(struct process_state *process, const struct event_mode_cha
 		/* Without probes only heap walks find dead blocks. */
 		if (info->mode == EVENT_MODE_EXACT && info->layers & 1u << EVENT_LAYER_PYTHON)
 			info->mode = EVENT_MODE_CENSUS;
+		process->activities.gap = 1; /* what is allocated meanwhile is not counted */
 		return 0;
 	}
 	unread = info->mode == EVENT_MODE_CENSUS && mode == EVENT_MODE_EXACT &&

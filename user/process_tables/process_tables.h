@@ -13,6 +13,7 @@
 #include "abi/events.h"
 #include "blocks/regions.h"
 #include "layouts/lines.h"
+#include "process_tables/activity.h"
 #include "process_tables/process_info.h"
 #include "process_tables/windows.h"
 #include "snapshot/snapshot.h"
@@ -75,6 +76,7 @@ struct stack_entry {
 	uint64_t waiting; /* allocations that refer to it while its record is missing */
 	uint8_t known;
 	uint8_t cut; /* 1 + enum abi_unwind_end: its native frames end early; 0: they do not */
+	uint32_t activity; /* 1 + index of the first of its activities; 0: none */
 };
 
 /* A realloc in progress. */
@@ -88,6 +90,8 @@ struct thread_entry {
 	struct pending pending[EVENT_LAYER_TABLES];
 	/* the native block that it freed last; 0 after its next native allocation */
 	uint64_t native_freed;
+	/* the block of domain 0 that it allocated last; 0: it has freed it, or there is none */
+	uint64_t newest[EVENT_LAYER_TABLES];
 	/*
 	 * The thread's last request in Python's layer. BPF may emit a record just before the
 	 * allocator acts, so a heap walk may not show the result yet.
@@ -152,6 +156,7 @@ struct process_state {
 	struct blocks *weights;
 	struct regions regions;
 	struct trace_windows windows; /* EVENT_MODE_WINDOWS */
+	struct activities activities;
 	struct id_map stack_ids, frame_ids, code_ids, symbol_ids, tids;
 	/*
 	 * address of a pool -> size of its blocks, from the last record of the pool's first block

@@ -5,6 +5,13 @@
 
 #include "base/array.h"
 
+int state_tables_new(struct blocks *tables[EVENT_LAYER_TABLES], struct account *account)
+{
+	int err = blocks_new(&tables[EVENT_LAYER_PYTHON], account);
+
+	return err ? err : blocks_new(&tables[EVENT_LAYER_NATIVE], account);
+}
+
 void state_account(struct process_state *process, struct account *account)
 {
 	process->account = process->regions.account = account;
@@ -30,6 +37,10 @@ void state_tables_free(struct process_state *process)
 	blocks_free(process->weights);
 	regions_free(&process->regions);
 	state_windows_free(&process->windows);
+	array_release(account, &process->activities.items, &process->activities.capacity,
+		      sizeof(*process->activities.items));
+	array_release(account, &process->activities.freed, &process->activities.freed_capacity,
+		      sizeof(*process->activities.freed));
 	id_map_free(&process->stack_ids);
 	id_map_free(&process->frame_ids);
 	id_map_free(&process->code_ids);
@@ -85,4 +96,45 @@ enum event_layer trace_first_layer(const struct trace_process *process)
 		if (process->layers & 1u << layer)
 			return layer;
 	return EVENT_LAYER_PYTHON;
+}
+
+/*
+ * A pending realloc then ends as the realloc of an unknown block. From here on blocks may be older
+ * than the table, even in a process that was traced from its start.
+ */
+int state_clear(struct process_state *process)
+{
+	struct trace_process *info = &process->info;
+	struct blocks *empty[EVENT_LAYER_TABLES] = {NULL};
+	int err = state_tables_new(empty, process->account);
+
+	for (size_t layer = 0; layer < EVENT_LAYER_TABLES; layer++) {
+		struct trace_table *table = &info->tables[layer];
+
+		if (err) {
+			blocks_free(empty[layer]);
+			continue;
+		}
+		blocks_free(process->blocks[layer]);
+		process->blocks[layer] = empty[layer];
+		table->live_bytes = table->live_blocks = table->peak_bytes = 0;
+		table->frees_unknown = table->replaced = 0;
+		for (size_t i = 0; i < process->thread_count; i++)
+			if (process->threads[i].pending[layer].state == PENDING_TAKEN)
+				process->threads[i].pending[layer].state = PENDING_UNSEEN;
+	}
+	if (err)
+		return err;
+	regions_free(&process->regions);
+	state_final_free(process);
+	for (size_t i = 0; i < process->stack_count; i++)
+		process->stacks[i].waiting = 0;
+	info->large_blocks = info->rounded_blocks = 0;
+	info->counters.stacks_unknown = 0;
+	info->coverage = (struct snapshot_coverage){0};
+	state_census_free(&process->census);
+	state_windows_clear(process, info->end_ns);
+	state_activity_clear(process, info->end_ns);
+	info->from_start = 0;
+	return state_weights_clear(process);
 }

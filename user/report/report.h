@@ -25,6 +25,7 @@ struct report_opts {
 	int cumulative;
 	/* as in struct statistics_opts; the text always sets it, JSON and CSV have both figures */
 	int once;
+	enum statistics_sort sort;
 	size_t top; /* 0: all */
 	int color;  /* only for a terminal */
 	int source; /* text: print the source line under each frame, as linecache finds it */

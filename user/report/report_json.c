@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One object on one line; keys are only ever added. Frames are most recent first, as in PEP 454. */
+#include "report/report_histogram.h"
 #include "report/report_parts.h"
 
 #include <inttypes.h>
@@ -61,6 +62,33 @@ static void sums_write(FILE *out, const struct statistic *sums, int compared, in
 			diff.size, diff.count);
 }
 
+static void beside_one_write(FILE *out, const char *name, const struct statistic_sums *now,
+			     const struct statistic_sums *old)
+{
+	fprintf(out, ", \"%s_size\": %" PRIu64, name, now->size);
+	if (old)
+		fprintf(out, ", \"%s_size_diff\": %" PRId64, name,
+			report_diff(now->size, old->size));
+	fprintf(out, ", \"%s_count\": %" PRIu64, name, now->count);
+	if (old)
+		fprintf(out, ", \"%s_count_diff\": %" PRId64, name,
+			report_diff(now->count, old->count));
+}
+
+/* The members for what was allocated, where it is known. */
+static void beside_write(FILE *out, const struct statistics *statistics,
+			 const struct statistic *sums, int compared)
+{
+	const struct statistic_beside *now = &sums->beside, *old = &sums->old_beside;
+
+	if (statistics->allocated_known)
+		beside_one_write(out, "allocated", &now->allocated,
+				 compared ? &old->allocated : NULL);
+	if (statistics->temporary_known)
+		beside_one_write(out, "temporary", &now->temporary,
+				 compared ? &old->temporary : NULL);
+}
+
 static void part_write(FILE *out, const char *key, const struct statistic_sums *part, int sampled)
 {
 	const struct statistic sums = report_part(part);
@@ -81,9 +109,12 @@ static void once_write(FILE *out, const struct statistic *entry, int compared, i
 }
 
 /* holders: print the number of processes that hold it. */
-static void entry_write(FILE *out, const struct report_opts *opts, const struct statistic *entry,
-			int sampled, int holders)
+static void entry_write(FILE *out, const struct report_opts *opts,
+			const struct statistics *statistics, const struct statistic *entry,
+			int holders)
 {
+	int sampled = statistics->sampled;
+
 	putc('{', out);
 	if (group_is_owner(opts->by)) {
 		owner_json(out, entry->process, opts->by);
@@ -93,6 +124,7 @@ static void entry_write(FILE *out, const struct report_opts *opts, const struct 
 		fputs(", ", out);
 	}
 	sums_write(out, entry, opts->old != NULL, sampled);
+	beside_write(out, statistics, entry, opts->old != NULL);
 	if (opts->cumulative)
 		once_write(out, entry, opts->old != NULL, sampled);
 	if (holders)
@@ -192,6 +224,7 @@ static void total_write(FILE *out, const struct snapshot *snapshot,
 
 	fputs("\"total\": {", out);
 	sums_write(out, &total, opts->old != NULL, statistics->sampled);
+	beside_write(out, statistics, &total, opts->old != NULL);
 	if (inherited->count || snapshot_has_children(snapshot)) {
 		fputs(", ", out);
 		part_write(out, "inherited", inherited, statistics->sampled);
@@ -228,7 +261,7 @@ static void entries_write(FILE *out, const struct snapshot *snapshot,
 	fputs("\"statistics\": [", out);
 	for (size_t i = 0; i < report_shown(statistics, opts); i++) {
 		fputs(i ? ", " : "", out);
-		entry_write(out, opts, &statistics->entries[i], statistics->sampled, holders);
+		entry_write(out, opts, statistics, &statistics->entries[i], holders);
 	}
 	putc(']', out);
 }
@@ -272,8 +305,11 @@ int report_json(const struct snapshot *snapshot, const struct report_opts *opts,
 {
 	static const char *const names[] = {"filename", "lineno", "function", "traceback"};
 	struct statistics statistics;
-	int err = report_statistics(snapshot, opts, &statistics);
+	int err;
 
+	if (group_is_histogram(opts->by))
+		return histogram_json(snapshot, opts, out);
+	err = report_statistics(snapshot, opts, &statistics);
 	if (err)
 		return err;
 	putc('{', out);
@@ -284,6 +320,8 @@ int report_json(const struct snapshot *snapshot, const struct report_opts *opts,
 		fprintf(out, ", \"group_by\": \"%s\", \"cumulative\": %s, ", names[opts->by],
 			opts->cumulative ? "true" : "false");
 	total_write(out, snapshot, &statistics, opts);
+	if (statistics.allocated_known)
+		fprintf(out, ", \"allocated_ns\": %" PRIu64, snapshot->meta.allocated_ns);
 	fputs(", ", out);
 	lost_write(out, snapshot);
 	if (opts->old) {
@@ -301,7 +339,7 @@ int report_json(const struct snapshot *snapshot, const struct report_opts *opts,
 	entries_write(out, snapshot, &statistics, opts);
 	statistics_free(&statistics);
 	err = processes_write(out, snapshot, opts);
-	for (uint32_t layer = 0; layer < SNAPSHOT_LAYERS && !err; layer++)
+	for (uint32_t layer = 0; layer <= SNAPSHOT_OLDER && !err; layer++)
 		err = layer_write(out, snapshot, opts, layer);
 	fputs("}\n", out);
 	return err ? err : report_end(out);

@@ -13,17 +13,11 @@ int report_statistics(const struct snapshot *snapshot, const struct report_opts 
 		.once = opts->once,
 		.filters = opts->filters,
 		.app = opts->app,
+		.sort = opts->sort,
 	};
 
 	return opts->old ? statistics_compare(snapshot, opts->old, &how, out)
 			 : statistics_compute(snapshot, &how, out);
-}
-
-/* Was the layer traced beside the first? */
-static int layer_is_beside(const struct snapshot *snapshot, uint32_t layer)
-{
-	return layer == SNAPSHOT_OLDER ? snapshot->meta.windows.count != 0
-				       : (snapshot->meta.layers & 1u << layer) != 0;
 }
 
 static struct snapshot layer_of(const struct snapshot *snapshot, uint32_t layer)
@@ -35,7 +29,8 @@ static struct snapshot layer_of(const struct snapshot *snapshot, uint32_t layer)
 int report_layer(const struct snapshot *snapshot, const struct report_opts *opts, uint32_t layer,
 		 struct report_layer *out)
 {
-	if (!layer_is_beside(snapshot, layer) || (opts->old && !layer_is_beside(opts->old, layer)))
+	if (!snapshot_has_beside(&snapshot->meta, layer) ||
+	    (opts->old && !snapshot_has_beside(&opts->old->meta, layer)))
 		return 0;
 	out->layer = layer_of(snapshot, layer);
 	out->opts = *opts;
@@ -44,6 +39,9 @@ int report_layer(const struct snapshot *snapshot, const struct report_opts *opts
 		out->old = layer_of(opts->old, layer);
 		out->opts.old = &out->old;
 	}
+	if (!snapshot_knows(&out->layer,
+			    opts->sort == SORT_TEMPORARY ? BESIDE_FREED : BESIDE_ALLOCATED))
+		out->opts.sort = SORT_SIZE;
 	return 1;
 }
 
@@ -81,7 +79,9 @@ struct statistic report_total(const struct statistics *statistics)
 				  .old_size = statistics->old_total_size,
 				  .old_count = statistics->old_total_count,
 				  .error = statistics->total_error,
-				  .old_error = statistics->old_total_error};
+				  .old_error = statistics->old_total_error,
+				  .beside = statistics->beside,
+				  .old_beside = statistics->old_beside};
 }
 
 struct statistic report_part(const struct statistic_sums *part)

@@ -8,6 +8,7 @@
 #include "remarks/modes.h"
 #include "remarks/not_seen.h"
 #include "remarks/windows.h"
+#include "report/report_histogram.h"
 #include "report/report_parts.h"
 #include "report/report_processes.h"
 #include "report/source.h"
@@ -18,7 +19,8 @@
 struct page {
 	FILE *out;
 	const struct report_opts *opts;
-	struct source *source; /* NULL: no source lines */
+	struct source *source;               /* NULL: no source lines */
+	const struct statistics *statistics; /* of the layer being printed */
 };
 
 static void frame_print(FILE *out, const struct snapshot *snapshot,
@@ -89,14 +91,15 @@ static void figures_print(FILE *out, const struct statistic *sums, int compared)
 	}
 }
 
-static void sums_print(FILE *out, const struct statistic *sums, int compared)
+static void sums_print(const struct page *page, const struct statistic *sums)
 {
 	char text[32];
 
-	figures_print(out, sums, compared);
+	figures_print(page->out, sums, page->opts->old != NULL);
 	if (sums->count)
-		fprintf(out, ", average=%s",
+		fprintf(page->out, ", average=%s",
 			size_format(text, (double)sums->size / (double)sums->count, 0));
+	report_beside_print(page->out, sums, page->statistics, page->opts->old != NULL);
 }
 
 static void source_line_print(const struct page *page, const struct snapshot *snapshot,
@@ -152,7 +155,7 @@ static void entry_print(const struct page *page, const struct statistic *entry)
 	else
 		place_print(page->out, entry, &frames[0], page->opts->by);
 	fputs(": ", page->out);
-	sums_print(page->out, entry, page->opts->old != NULL);
+	sums_print(page, entry);
 	holders_print(page->out, entry, page->opts->by);
 	if (entry->rounded > 0)
 		fprintf(page->out, ", rounded=%s%.0f",
@@ -194,6 +197,8 @@ static void entry_subtract(struct statistic *rest, const struct statistic *entry
 	subtract(&rest->count, entry->count);
 	subtract(&rest->old_size, entry->old_size);
 	subtract(&rest->old_count, entry->old_count);
+	report_beside_subtract(&rest->beside, &entry->beside);
+	report_beside_subtract(&rest->old_beside, &entry->old_beside);
 	error_subtract(&rest->error.size, entry->error.size, entry->snapshot);
 	error_subtract(&rest->error.count, entry->error.count, entry->snapshot);
 	error_subtract(&rest->old_error.size, entry->old_error.size, entry->snapshot);
@@ -212,7 +217,7 @@ static void others_print(const struct page *page, const struct statistics *stati
 		for (size_t i = 0; i < shown; i++)
 			entry_subtract(&rest, &statistics->entries[i]);
 		fputs(": ", page->out);
-		sums_print(page->out, &rest, page->opts->old != NULL);
+		sums_print(page, &rest);
 	}
 	putc('\n', page->out);
 }
@@ -240,17 +245,23 @@ static void heading_print(const struct page *page, const struct statistics *stat
 					    "processes", "commands", "containers"};
 	static const char *const singular[] = {"file", "line", "function"};
 	const struct report_opts *opts = page->opts;
-	const char *order = opts->old ? "size difference" : "size";
+	static const char *const orders[] = {
+		[SORT_SIZE] = "size",
+		[SORT_ALLOCATED] = "allocated size",
+		[SORT_TEMPORARY] = "number of temporary blocks",
+	};
+	const char *what_by = orders[opts->sort];
+	const char *order = opts->old ? " difference" : "";
 	FILE *out = page->out;
 
 	fputs(opts->color ? "\033[1m" : "", out);
 	fputs(what, out);
 	if (shown < statistics->count)
-		fprintf(out, "%s %zu %s of %zu by %s", *what ? "top" : "Top", shown,
-			names[opts->by], statistics->count, order);
+		fprintf(out, "%s %zu %s of %zu by %s%s", *what ? "top" : "Top", shown,
+			names[opts->by], statistics->count, what_by, order);
 	else
-		fprintf(out, "%s %zu %s by %s", *what ? "all" : "All", statistics->count,
-			names[opts->by], order);
+		fprintf(out, "%s %zu %s by %s%s", *what ? "all" : "All", statistics->count,
+			names[opts->by], what_by, order);
 	if (filters_any(opts->filters))
 		fputs(statistics->count ? ", of the blocks that pass the filters"
 					: ": no block passes the filters",
@@ -302,7 +313,7 @@ static void outside_print(const struct page *page, const struct snapshot *snapsh
 		      page->out);
 }
 
-static void statistics_print(const struct page *page, const struct snapshot *snapshot,
+static void statistics_print(struct page *page, const struct snapshot *snapshot,
 			     const struct statistics *statistics, const struct words *words)
 {
 	const struct report_opts *opts = page->opts;
@@ -310,6 +321,7 @@ static void statistics_print(const struct page *page, const struct snapshot *sna
 	size_t shown = report_shown(statistics, opts);
 	char text[32];
 
+	page->statistics = statistics;
 	heading_print(page, statistics, shown, words->heading);
 	for (size_t i = 0; i < shown; i++)
 		entry_print(page, &statistics->entries[i]);
@@ -328,6 +340,7 @@ static void statistics_print(const struct page *page, const struct snapshot *sna
 				: "=",
 			snapshot_is_estimated(&snapshot->meta) ? "~" : "",
 			size_text(text, snapshot->meta.peak_bytes));
+	report_beside_print(page->out, &total, statistics, opts->old != NULL);
 	if (statistics->parts[PART_INHERITED].count) {
 		fputs("; inherited by forked processes: ", page->out);
 		part_print(page->out, &statistics->parts[PART_INHERITED]);
@@ -362,7 +375,7 @@ static int layer_print(const struct page *page, const struct snapshot *snapshot,
 	return 0;
 }
 
-static int page_print(const struct page *page, const struct snapshot *snapshot,
+static int page_print(struct page *page, const struct snapshot *snapshot,
 		      const struct statistics *statistics)
 {
 	const struct report_opts *opts = page->opts;
@@ -381,7 +394,7 @@ static int page_print(const struct page *page, const struct snapshot *snapshot,
 	windows_print(page->out, &snapshot->meta, "Windows");
 	if (opts->old)
 		windows_print(page->out, &opts->old->meta, "Windows of the old one");
-	for (uint32_t layer = 0; layer < SNAPSHOT_LAYERS; layer++) {
+	for (uint32_t layer = 0; layer <= SNAPSHOT_OLDER; layer++) {
 		err = layer_print(page, snapshot, layer);
 		if (err)
 			return err;
@@ -403,6 +416,8 @@ int report_text(const struct snapshot *snapshot, const struct report_opts *opts,
 	struct statistics statistics;
 	int err;
 
+	if (group_is_histogram(opts->by))
+		return histogram_text(snapshot, opts, out);
 	how.once = 1;
 	err = report_statistics(snapshot, &how, &statistics);
 	if (err)

@@ -208,10 +208,7 @@ static int child_announce(struct session *session, const struct member *parent,
 	session->inherited += member->inherited;
 	if (parent->execd && candidate_find(session, (uint32_t)parent->pid))
 		process_mapped(session, fork->other);
-	if (parent->symbols.reported)
-		return modules_copy(&member->symbols.reported, parent->symbols.reported,
-				    member->pid);
-	return member_symbols_begin(session, member);
+	return member_symbols_inherit(session, member, parent);
 }
 
 void follow_note(struct session *session, const void *record)

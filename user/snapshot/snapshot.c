@@ -116,8 +116,8 @@ uint64_t snapshot_sample_bytes(const struct snapshot *snapshot, const struct sna
 		       : 0;
 }
 
-/* Makes the process's traces in the layer, which are contiguous, the first layer of *one. */
-static void process_part(const struct snapshot_layer *layer, size_t index, struct snapshot *one)
+/* The process's traces in the layer, which are contiguous. */
+static struct snapshot_layer process_part(const struct snapshot_layer *layer, size_t index)
 {
 	size_t start = 0, end;
 
@@ -125,8 +125,13 @@ static void process_part(const struct snapshot_layer *layer, size_t index, struc
 		start++;
 	for (end = start; end < layer->trace_count && layer->traces[end].process == index;)
 		end++;
-	one->traces = layer->traces ? layer->traces + start : NULL;
-	one->trace_count = end - start;
+	return (struct snapshot_layer){layer->traces ? layer->traces + start : NULL, end - start};
+}
+
+static void first_set(struct snapshot *snapshot, struct snapshot_layer layer)
+{
+	snapshot->traces = layer.traces;
+	snapshot->trace_count = layer.trace_count;
 }
 
 struct snapshot snapshot_of_process(const struct snapshot *snapshot, size_t index, size_t *first)
@@ -141,12 +146,14 @@ struct snapshot snapshot_of_process(const struct snapshot *snapshot, size_t inde
 	one.process_count = 0;
 	memset(one.layers, 0, sizeof(one.layers));
 	one.meta.layers = 0;
+	for (size_t i = SNAPSHOT_BESIDE_FIRST; i < SNAPSHOT_LAYERS; i++)
+		one.layers[i] = process_part(&snapshot->layers[i], index);
 	one.traces += *first;
 	one.trace_count = end - *first;
 	*first = end;
 	/* The process's first layer may differ from the merged snapshot's. */
 	if (one.meta.layer != snapshot->meta.layer)
-		process_part(&snapshot->layers[one.meta.layer], index, &one);
+		first_set(&one, process_part(&snapshot->layers[one.meta.layer], index));
 	return one;
 }
 
@@ -201,6 +208,38 @@ int snapshot_is_growth(const struct snapshot *snapshot)
 	return !strcmp(snapshot->meta.mode, "growth");
 }
 
+int snapshot_has_beside(const struct snapshot_meta *meta, uint32_t which)
+{
+	uint32_t table;
+
+	if (which < EVENT_LAYERS)
+		return meta->layers >> which & 1;
+	if (which < SNAPSHOT_BESIDE_FIRST)
+		return meta->windows.count != 0;
+	table = which - SNAPSHOT_BESIDE_FIRST;
+	return meta->beside[table / EVENT_LAYER_TABLES].known >> table % EVENT_LAYER_TABLES & 1;
+}
+
+int snapshot_knows(const struct snapshot *snapshot, enum snapshot_besides what)
+{
+	const struct snapshot_beside *beside = &snapshot->meta.beside[what];
+
+	return (beside->known & ~beside->gaps) >> snapshot->meta.layer & 1;
+}
+
+const char *snapshot_lifetime_name(enum snapshot_lifetime lifetime)
+{
+	static const char *const names[LIFETIMES] = {
+		[LIFETIME_TEMPORARY] = "temporary",      [LIFETIME_10_MS] = "below 10 ms",
+		[LIFETIME_100_MS] = "10 to 100 ms",      [LIFETIME_1_S] = "0.1 to 1 s",
+		[LIFETIME_10_S] = "1 to 10 s",           [LIFETIME_100_S] = "10 to 100 s",
+		[LIFETIME_1000_S] = "100 to 1,000 s",    [LIFETIME_10000_S] = "1,000 to 10,000 s",
+		[LIFETIME_LONGER] = "10,000 s and more",
+	};
+
+	return names[lifetime];
+}
+
 int snapshot_has_layer(const struct snapshot *snapshot, enum event_layer layer)
 {
 	return snapshot->meta.layer == layer || snapshot->meta.layers & 1u << layer;
@@ -213,14 +252,20 @@ struct snapshot snapshot_of_layer(const struct snapshot *snapshot, enum event_la
 
 	meta->layers = 0;
 	memset(only.layers, 0, sizeof(only.layers));
+	for (size_t i = 0; i < BESIDES; i++) {
+		meta->beside[i].known &= 1u << layer;
+		meta->beside[i].gaps &= 1u << layer;
+		if (meta->beside[i].known)
+			only.layers[SNAPSHOT_BESIDE(i, layer)] =
+				snapshot->layers[SNAPSHOT_BESIDE(i, layer)];
+	}
 	if (layer == EVENT_LAYER_MMAP)
 		meta->sample_bytes = 0; /* only blocks are sampled */
 	if (layer != EVENT_LAYER_NATIVE)
 		meta->self_sampled = 0;
 	if (layer == meta->layer)
 		return only;
-	only.traces = snapshot->layers[layer].traces;
-	only.trace_count = snapshot->layers[layer].trace_count;
+	first_set(&only, snapshot->layers[layer]);
 	meta->layer = layer;
 	/* Windows are of the first layer, and heap walks cover only Python's. */
 	meta->windows = (struct snapshot_windows){0};
@@ -238,10 +283,9 @@ struct snapshot snapshot_of_layer(const struct snapshot *snapshot, enum event_la
 struct snapshot snapshot_of_older(const struct snapshot *snapshot)
 {
 	struct snapshot only = snapshot_of_layer(snapshot, snapshot->meta.layer);
-	const struct snapshot_layer *older = &snapshot->layers[SNAPSHOT_OLDER];
 
-	only.traces = older->traces;
-	only.trace_count = older->trace_count;
+	first_set(&only, snapshot->layers[SNAPSHOT_OLDER]);
+	memset(only.meta.beside, 0, sizeof(only.meta.beside));
 	only.meta.peak_bytes = only.meta.rounded_blocks = 0;
 	memset(only.meta.unknown, 0, sizeof(only.meta.unknown));
 	return only;

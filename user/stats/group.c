@@ -74,6 +74,7 @@ static int entry_count(struct grouping *grouping, const struct side *side, uint3
 		once_count(grouping, side, index, row);
 	if (!side->old && !repeats)
 		entry->rounded += sums->rounded;
+	group_beside_count(entry, side, sums, repeats);
 	if (repeats && grouping->opts->once)
 		return 0;
 	if (grouping->row_estimates) {
@@ -117,24 +118,6 @@ static int row_count(struct grouping *grouping, struct side *side, uint32_t row)
 	return err;
 }
 
-static uint32_t trace_row(const struct grouping *grouping, const struct side *side,
-			  const struct snapshot_trace *trace)
-{
-	if (group_is_owner(grouping->opts->by))
-		return side->snapshot->process_count ? trace->process : 0;
-	return trace->traceback;
-}
-
-/* Owners use each process's own first layer; other groupings use the snapshot's. */
-static const struct snapshot_trace *trace_next(const struct grouping *grouping,
-					       const struct snapshot *snapshot,
-					       struct snapshot_cursor *cursor)
-{
-	if (group_is_owner(grouping->opts->by))
-		return snapshot_own_next(snapshot, cursor);
-	return cursor->trace < snapshot->trace_count ? &snapshot->traces[cursor->trace++] : NULL;
-}
-
 /* Called after the totals were checked, so this part of them cannot overflow. */
 static void trace_inherited_count(struct grouping *grouping, const struct side *side,
 				  const struct snapshot_trace *trace)
@@ -164,8 +147,8 @@ static int rows_sum(struct grouping *grouping, const struct side *side)
 	struct filter_run run;
 	int err = filter_run_begin(&run, grouping->opts->filters, snapshot);
 
-	while (!err && (trace = trace_next(grouping, snapshot, &cursor))) {
-		uint32_t at = trace_row(grouping, side, trace);
+	while (!err && (trace = group_trace_next(grouping, snapshot, &cursor))) {
+		uint32_t at = group_trace_row(grouping, side, trace);
 		struct sums *row = &grouping->rows[at];
 		int passes = filter_run_passes(&run, trace);
 
@@ -214,8 +197,11 @@ static int side_group(struct grouping *grouping, struct side *side)
 		memset(grouping->last_rows, 0, grouping->out->count * sizeof(*grouping->last_rows));
 	if (!err)
 		err = rows_sum(grouping, side);
+	if (!err)
+		err = group_beside_sum(grouping, side);
 	for (uint32_t i = 0; !err && i < count; i++)
-		if (grouping->rows[i].count || group_is_owner(grouping->opts->by))
+		if (grouping->rows[i].count || grouping->rows[i].beside.allocated.count ||
+		    group_is_owner(grouping->opts->by))
 			err = row_count(grouping, side, i);
 	free(grouping->rows);
 	free(grouping->row_estimates);
@@ -283,74 +269,27 @@ static int estimates_set(struct grouping *grouping)
 	return err;
 }
 
-/*
- * Counts the trace's process for each entry that the trace adds to. last: per entry, the last
- * process counted.
- */
-static int holder_count(struct grouping *grouping, const struct snapshot_trace *trace,
-			uint32_t *last)
-{
-	struct side *side = &grouping->sides[0];
-	struct row_cursor cursor = {0};
-	uint32_t entry;
-	int found;
-
-	while ((found = group_row_next(grouping, side, trace_row(grouping, side, trace), &cursor,
-				       &entry)) > 0) {
-		if (last[entry] == trace->process)
-			continue;
-		last[entry] = trace->process;
-		grouping->out->entries[entry].processes++;
-	}
-	return found;
-}
-
-/* Relies on traces being sorted by process. */
-static int holders_count(struct grouping *grouping)
-{
-	const struct snapshot *snapshot = grouping->sides[0].snapshot;
-	size_t count = grouping->out->count;
-	uint32_t *last = malloc((count ? count : 1) * sizeof(*last));
-	const struct snapshot_trace *trace;
-	struct snapshot_cursor cursor = {0};
-	struct filter_run run;
-	int err = last ? filter_run_begin(&run, grouping->opts->filters, snapshot) : -ENOMEM;
-
-	if (err) {
-		free(last);
-		return err;
-	}
-	memset(last, 0xff, count * sizeof(*last));
-	while (!err && (trace = trace_next(grouping, snapshot, &cursor))) {
-		int passes = filter_run_passes(&run, trace);
-
-		err = passes < 0 ? passes : passes ? holder_count(grouping, trace, last) : 0;
-	}
-	filter_run_end(&run);
-	free(last);
-	return err;
-}
-
-/* With a single process, that process holds every entry. */
-static int processes_count(struct grouping *grouping)
-{
-	if (grouping->sides[0].snapshot->process_count)
-		return holders_count(grouping);
-	for (size_t i = 0; i < grouping->out->count; i++)
-		grouping->out->entries[i].processes = grouping->out->entries[i].count != 0;
-	return 0;
-}
-
 static uint64_t distance(uint64_t a, uint64_t b)
 {
 	return a < b ? b - a : a - b;
+}
+
+static uint64_t sort_value(const struct statistic *entry, enum statistics_sort sort)
+{
+	const struct statistic_beside *now = &entry->beside, *old = &entry->old_beside;
+
+	if (sort == SORT_ALLOCATED)
+		return distance(now->allocated.size, old->allocated.size);
+	return sort == SORT_TEMPORARY ? distance(now->temporary.count, old->temporary.count) : 0;
 }
 
 /* Descending. Without an old snapshot the differences equal the sizes and counts. */
 static int entry_compare(const void *a, const void *b, void *context)
 {
 	const struct statistic *x = a, *y = b;
+	const struct grouping *grouping = context;
 	const uint64_t keys[][2] = {
+		{sort_value(x, grouping->opts->sort), sort_value(y, grouping->opts->sort)},
 		{distance(x->size, x->old_size), distance(y->size, y->old_size)},
 		{x->size, y->size},
 		{distance(x->count, x->old_count), distance(y->count, y->old_count)},
@@ -383,6 +322,23 @@ static int strings_translate(struct side *old, const struct snapshot *snapshot)
 	return 0;
 }
 
+/* Which figures beside those of live blocks are there, and the one that is sorted by? */
+static int beside_judge(const struct snapshot *snapshot, const struct snapshot *old,
+			const struct statistics_opts *opts, struct statistics *out)
+{
+	out->allocated_known = group_beside_known(snapshot, BESIDE_ALLOCATED, opts->by) &&
+			       (!old || group_beside_known(old, BESIDE_ALLOCATED, opts->by));
+	out->temporary_known = group_beside_known(snapshot, BESIDE_FREED, opts->by) &&
+			       (!old || group_beside_known(old, BESIDE_FREED, opts->by));
+	if (opts->sort == SORT_ALLOCATED && !out->allocated_known)
+		return error_set(-EINVAL, "not all allocations were counted, so lines cannot be "
+					  "sorted by them");
+	if (opts->sort == SORT_TEMPORARY && !out->temporary_known)
+		return error_set(-EINVAL,
+				 "only exact mode sees which blocks are temporary (-m exact)");
+	return 0;
+}
+
 static int group(const struct snapshot *snapshot, const struct snapshot *old,
 		 const struct statistics_opts *opts, struct statistics *out)
 {
@@ -398,6 +354,9 @@ static int group(const struct snapshot *snapshot, const struct snapshot *old,
 		return error_set(-EINVAL, "cumulative statistics cannot be grouped by %s",
 				 opts->by == GROUP_TRACEBACK ? "traceback"
 							     : "process, command or container");
+	err = beside_judge(snapshot, old, opts, &result);
+	if (err)
+		return err;
 	/*
 	 * Seeded, because the author of the file controls file names and lines and must not be able
 	 * to cause collisions.
@@ -413,7 +372,9 @@ static int group(const struct snapshot *snapshot, const struct snapshot *old,
 	if (!err)
 		err = estimates_set(&grouping);
 	if (!err)
-		err = processes_count(&grouping);
+		err = group_processes_count(&grouping);
+	if (!err)
+		group_dead_drop(&grouping);
 	id_map_free(&grouping.groups);
 	free(grouping.next);
 	free(grouping.last_rows);

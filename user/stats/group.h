@@ -20,15 +20,22 @@ enum group_by {
 	GROUP_PROCESS,
 	GROUP_COMM, /* by process name */
 	GROUP_CONTAINER,
+	/* by block, not by line: not for statistics_compute() (report/report_histogram.h) */
+	GROUP_SIZE,
+	GROUP_LIFETIME,
 };
 
 static inline int group_is_owner(enum group_by by)
 {
-	return by >= GROUP_PROCESS;
+	return by >= GROUP_PROCESS && by <= GROUP_CONTAINER;
 }
+
+/* By bytes alive, bytes allocated, temporary blocks; these two list what holds nothing, too. */
+enum statistics_sort { SORT_SIZE, SORT_ALLOCATED, SORT_TEMPORARY };
 
 struct statistics_opts {
 	enum group_by by;
+	enum statistics_sort sort;
 	int cumulative;
 	/* cumulative: a traceback counts once per entry, even if recursion repeats it */
 	int once;
@@ -55,6 +62,12 @@ struct statistic_error {
 struct statistic_sums {
 	uint64_t size, count;
 	struct statistic_error error;
+};
+
+/* Since the traces began. */
+struct statistic_beside {
+	struct statistic_sums allocated; /* alive or not */
+	struct statistic_sums temporary; /* of these, freed before their thread's next allocation */
 };
 
 #define STATISTIC_NO_FUNCTION UINT32_MAX
@@ -89,6 +102,12 @@ struct statistic {
 	 * only if that option is set.
 	 */
 	struct statistic_sums once, old_once;
+	/*
+	 * In cumulative statistics once for each traceback. 0 unless statistics.allocated_known and
+	 * temporary_known are set.
+	 */
+	struct statistic_beside beside, old_beside;
+	int held;           /* blocks of it are alive, in one of the snapshots */
 	uint32_t processes; /* of the new snapshot, that hold blocks of this entry */
 	/* the new snapshot's blocks with rounded sizes; with sampling, an estimate */
 	double rounded;
@@ -112,13 +131,17 @@ struct statistics {
 	uint64_t old_total_size, old_total_count;
 	struct statistic_error total_error, old_total_error;
 	struct statistic_sums parts[STATISTICS_PARTS], old_parts[STATISTICS_PARTS];
+	/* of the traces that passed the filters */
+	struct statistic_beside beside, old_beside;
+	int allocated_known, temporary_known;
 	/* figures are estimates, because a snapshot is sampled or windowed (snapshot/estimate.h) */
 	int sampled;
 };
 
 /*
- * statistics(): sorted by size, count, then traceback or owner, all descending. 0; -EINVAL:
- * cumulative with GROUP_TRACEBACK or owners (error_set); -EOVERFLOW: a sum exceeds INT64_MAX;
+ * statistics(): sorted by size, count, then traceback or owner, all descending (enum
+ * statistics_sort: by that first). 0; -EINVAL: cumulative with GROUP_TRACEBACK or owners, an order
+ * without such figures (error_set); -EOVERFLOW: a sum exceeds INT64_MAX;
  * -ENOMEM. statistics_free() releases. As in CPython, cumulative statistics with a traceback limit
  * of one frame equal plain ones, although PEP 454 discourages that. Every owner has an entry, even
  * without blocks.

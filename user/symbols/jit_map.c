@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/account.h"
+#include "perfmap/jitdump.h"
 #include "perfmap/table.h"
 #include "perfmap/text.h"
 #include "process/process.h"
@@ -26,7 +27,11 @@ struct jit_map {
 	ino_t inode;
 	uint32_t users;
 	off_t offset; /* read so far */
-	struct perfmap_text text;
+	int is_dump, failed;
+	union {
+		struct perfmap_text text;
+		struct jitdump dump;
+	};
 	struct account account;
 	struct perfmap_table *table;
 	struct jit_map *next;
@@ -56,17 +61,17 @@ static void map_free(struct jit_map *map)
 	free(map);
 }
 
-int jit_map_get(struct jit_map **list, struct jit_map **out, pid_t pid, struct account *account)
+/* The map of an open file, which it takes. 0, -errno. */
+static int file_get(struct jit_map **list, struct jit_map **out, int fd, int is_dump,
+		    struct account *account)
 {
 	struct jit_map *map;
 	struct stat st;
-	int fd = map_open(pid), err;
+	int err = fstat(fd, &st) ? -errno : 0;
 
-	if (fd < 0)
-		return fd;
-	err = fstat(fd, &st) ? -errno : 0;
 	for (map = *list; !err && map; map = map->next)
-		if (map->device == st.st_dev && map->inode == st.st_ino) {
+		if (map->device == st.st_dev && map->inode == st.st_ino &&
+		    map->is_dump == is_dump) {
 			close(fd);
 			map->users++;
 			*out = map;
@@ -81,12 +86,30 @@ int jit_map_get(struct jit_map **list, struct jit_map **out, pid_t pid, struct a
 		return err ? err : -ENOMEM;
 	}
 	map->fd = fd;
+	map->is_dump = is_dump;
 	map->device = st.st_dev;
 	map->inode = st.st_ino;
 	map->users = 1;
 	map->next = *list;
 	*list = *out = map;
 	return 0;
+}
+
+int jit_map_get(struct jit_map **list, struct jit_map **out, pid_t pid, struct account *account)
+{
+	int fd = map_open(pid);
+
+	return fd < 0 ? fd : file_get(list, out, fd, 0, account);
+}
+
+int jit_map_get_dump(struct jit_map **list, struct jit_map **out, int fd, struct account *account)
+{
+	return file_get(list, out, fd, 1, account);
+}
+
+void jit_map_share(struct jit_map *map)
+{
+	map->users++;
 }
 
 void jit_map_put(struct jit_map **list, struct jit_map *map)
@@ -109,6 +132,36 @@ static int entry_take(void *context, uint64_t start, uint64_t size, const char *
 	return 0;
 }
 
+/* As entry_take(). Code that has moved keeps its name. */
+static int code_take(void *context, const struct jitdump_code *code)
+{
+	const struct perfmap_entry *old, entry = {0};
+	char name[PERFMAP_NAME_MAX + 1];
+
+	if (!code->moved_from)
+		return entry_take(context, code->address, code->bytes, code->name,
+				  code->name_bytes);
+	old = perfmap_table_find(context, code->moved_from);
+	if (!old)
+		return 0;
+	/* A copy, since adding may collect names. */
+	snprintf(name, sizeof(name), "%s", perfmap_table_name(context, old));
+	perfmap_table_cut(context, code->moved_from, code->moved_from + code->bytes);
+	perfmap_table_add(context, code->address, code->bytes, name, strlen(name), &entry);
+	return 0;
+}
+
+static void restart(struct jit_map *map)
+{
+	perfmap_table_clear(map->table);
+	if (map->is_dump)
+		memset(&map->dump, 0, sizeof(map->dump));
+	else
+		memset(&map->text, 0, sizeof(map->text));
+	map->offset = 0;
+	map->failed = 0;
+}
+
 static void read_on(struct jit_map *map)
 {
 	char piece[PIECE_BYTES];
@@ -118,15 +171,16 @@ static void read_on(struct jit_map *map)
 
 	if (fstat(map->fd, &st) || st.st_size == map->offset)
 		return;
-	if (st.st_size < map->offset) { /* the file was truncated */
-		perfmap_table_clear(map->table);
-		memset(&map->text, 0, sizeof(map->text));
-		map->offset = 0;
-	}
+	if (st.st_size < map->offset) /* the file was truncated */
+		restart(map);
 	end = map->offset + LOOK_MAX < FILE_MAX ? map->offset + LOOK_MAX : FILE_MAX;
-	while (map->offset < end &&
+	while (!map->failed && map->offset < end &&
 	       (bytes = pread(map->fd, piece, sizeof(piece), map->offset)) > 0) {
-		perfmap_text_read(&map->text, piece, (size_t)bytes, entry_take, map->table);
+		if (map->is_dump)
+			map->failed = jitdump_read(&map->dump, piece, (size_t)bytes, code_take,
+						   map->table) != 0;
+		else
+			perfmap_text_read(&map->text, piece, (size_t)bytes, entry_take, map->table);
 		map->offset += bytes;
 	}
 }

@@ -11,6 +11,7 @@
 
 #include "base/array.h"
 #include "base/sorted.h"
+#include "perfmap/jitdump.h"
 #include "process/process.h"
 #include "symbols/files.h"
 #include "symbols/jit_map.h"
@@ -94,6 +95,91 @@ static int has_code_of_jit(const struct modules *modules)
 	return 0;
 }
 
+/* The index of a map that is there; jit_count: it is not. */
+static size_t jit_index(const struct modules *modules, const struct jit_map *map)
+{
+	size_t i = 0;
+
+	while (i < modules->jit_count && modules->jit[i] != map)
+		i++;
+	return i;
+}
+
+/* Takes a map of the process itself, or gives it back. What its parent wrote gives way. */
+static void jit_own_add(struct modules *modules, struct jit_map *map)
+{
+	size_t at = jit_index(modules, map);
+
+	if (at < modules->jit_own || modules->jit_own == MODULES_JIT_MAX) {
+		jit_map_put(&modules->symbols->jit_maps, map);
+		return;
+	}
+	if (at == MODULES_JIT_MAX)
+		at--;
+	if (at < modules->jit_count)
+		jit_map_put(&modules->symbols->jit_maps, modules->jit[at]);
+	else
+		modules->jit_count++;
+	memmove(&modules->jit[modules->jit_own + 1], &modules->jit[modules->jit_own],
+		(at - modules->jit_own) * sizeof(modules->jit[0]));
+	modules->jit[modules->jit_own++] = map;
+}
+
+static void jit_inherit(struct modules *modules, struct jit_map *map)
+{
+	if (modules->jit_count == MODULES_JIT_MAX || jit_index(modules, map) < modules->jit_count)
+		return;
+	jit_map_share(map);
+	modules->jit[modules->jit_count++] = map;
+}
+
+/* Most processes have no perf map, and no jitdump. */
+static void jit_find(struct modules *modules, const struct process_maps *maps)
+{
+	struct symbols *symbols = modules->symbols;
+	struct jit_map *map;
+
+	if (!jit_map_get(&symbols->jit_maps, &map, modules->pid, symbols->account))
+		jit_own_add(modules, map);
+	for (size_t i = 0; i < maps->count && modules->jit_own < MODULES_JIT_MAX; i++) {
+		const struct process_map *at = &maps->entries[i];
+		int fd = at->inode && jitdump_has_name(at->path)
+				 ? process_map_open(modules->pid, at)
+				 : -1;
+
+		if (fd >= 0 && !jit_map_get_dump(&symbols->jit_maps, &map, fd, symbols->account))
+			jit_own_add(modules, map);
+	}
+}
+
+int modules_jit_look(struct modules *modules)
+{
+	struct process_maps maps = {0};
+	int err = process_maps_read(modules->pid, &maps);
+
+	if (!err)
+		jit_find(modules, &maps);
+	process_maps_free(&maps);
+	return err ? err : modules->jit_own ? 0 : -ENOENT;
+}
+
+void modules_jit_share(struct modules *modules, const struct modules *from)
+{
+	for (size_t i = 0; i < from->jit_count; i++) {
+		if (modules->pid != from->pid || i >= from->jit_own) {
+			jit_inherit(modules, from->jit[i]);
+			continue;
+		}
+		jit_map_share(from->jit[i]);
+		jit_own_add(modules, from->jit[i]);
+	}
+}
+
+int modules_jit_missing(const struct modules *modules, const struct module *module)
+{
+	return !modules->jit_own && is_code_of_jit(module);
+}
+
 int modules_begin(struct modules **out, struct symbols *symbols, pid_t pid)
 {
 	struct modules *modules = calloc(1, sizeof(*modules));
@@ -120,14 +206,13 @@ int modules_new(struct modules **out, struct symbols *symbols, pid_t pid)
 			err = module_take(modules, modules->count, &maps.entries[i], &root);
 	if (root >= 0)
 		close(root);
+	if (!err && has_code_of_jit(modules))
+		jit_find(modules, &maps);
 	process_maps_free(&maps);
 	if (err) {
 		modules_free(modules);
 		return err;
 	}
-	if (has_code_of_jit(modules))
-		/* most processes have no perf map */
-		jit_map_get(&symbols->jit_maps, &modules->jit, pid, symbols->account);
 	*out = modules;
 	return 0;
 }
@@ -149,7 +234,8 @@ void modules_free(struct modules *modules)
 		return;
 	while (modules->count)
 		module_drop(modules, modules->count - 1);
-	jit_map_put(&modules->symbols->jit_maps, modules->jit);
+	while (modules->jit_count)
+		jit_map_put(&modules->symbols->jit_maps, modules->jit[--modules->jit_count]);
 	free(modules->entries);
 	free(modules);
 }
@@ -182,6 +268,7 @@ int modules_copy(struct modules **out, const struct modules *from, pid_t pid)
 			files_share(module->file);
 	}
 	copy->refused = from->refused;
+	modules_jit_share(copy, from);
 	if (err) {
 		modules_free(copy);
 		return err;

@@ -16,6 +16,8 @@ struct file;
 struct jit_map;
 struct process_map;
 
+#define MODULES_JIT_MAX 4 /* perf maps and jitdumps of a process */
+
 struct module {
 	uint64_t start, end; /* addresses */
 	uint64_t offset;     /* in the file */
@@ -37,7 +39,12 @@ struct modules {
 	size_t count, capacity;
 	/* entries whose file could not be opened: their addresses have no names */
 	size_t refused;
-	struct jit_map *jit; /* NULL: no code outside files, or no perf map of it */
+	/*
+	 * Files that name its code outside of files. Its own ones come before those of the process
+	 * that has forked it.
+	 */
+	struct jit_map *jit[MODULES_JIT_MAX];
+	size_t jit_count, jit_own;
 };
 
 /*
@@ -57,6 +64,15 @@ int modules_map(struct modules *modules, const struct process_map *map);
 /* The modules of a forked child, copied from its parent's. 0, -ENOMEM. */
 int modules_copy(struct modules **out, const struct modules *from, pid_t pid);
 void modules_free(struct modules *modules);
+/*
+ * Looks again for files that name the code of a process that runs: it may have begun to write one.
+ * 0; -ENOENT: there is none; -errno.
+ */
+int modules_jit_look(struct modules *modules);
+/* Takes the files that name code from a process's other modules, or from its parent's. */
+void modules_jit_share(struct modules *modules, const struct modules *from);
+/* Is this code outside of files, of which no file of the process is known that names it? */
+int modules_jit_missing(const struct modules *modules, const struct module *module);
 /* The entry that contains an address; NULL: none. */
 const struct module *modules_find(const struct modules *modules, uint64_t address);
 

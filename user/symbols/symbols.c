@@ -264,6 +264,15 @@ static void share_spend(const struct symbols_ask *ask, uint64_t began_ns)
 		ask->share->spent_ns += clock_ns(CLOCK_THREAD_CPUTIME_ID) - began_ns;
 }
 
+static const char *jit_name(const struct modules *modules, uint64_t address)
+{
+	const char *name = NULL;
+
+	for (size_t i = 0; (!name || !name[0]) && i < modules->jit_count; i++)
+		name = jit_map_find(modules->jit[i], address);
+	return name;
+}
+
 /* Code outside files, or in a file that cannot be read. */
 static int elsewhere_resolve(struct symbols *symbols, const struct modules *modules,
 			     const struct module *module, uint64_t address,
@@ -273,9 +282,9 @@ static int elsewhere_resolve(struct symbols *symbols, const struct modules *modu
 	const char *name;
 	int err;
 
-	if (modules->jit && share_is_used(ask))
+	if (modules->jit_count && share_is_used(ask))
 		return -ETIME;
-	name = modules->jit ? jit_map_find(modules->jit, address) : NULL;
+	name = jit_name(modules, address);
 	share_spend(ask, began_ns);
 	*frame = (struct symbols_frame){0};
 	if (name && name[0])

@@ -112,13 +112,16 @@ size_t trace_stack_count(const struct trace *trace, size_t process);
 /* With sampling, estimates; in a trace with windows, what the windows have shown. */
 struct trace_sum {
 	double size, count;
+	double allocated; /* bytes, since the trace began */
 };
 /*
- * Adds what is live at each stack of a running process to sums, of trace_stack_count() elements.
- * One pass over the layer's table.
+ * Adds what is live at each stack of a running process, and what it has allocated, to sums, of
+ * trace_stack_count() elements. One pass over the layer's table.
  */
 void trace_sums(const struct trace *trace, size_t process, enum event_layer layer,
 		struct trace_sum *sums);
+/* Is it known what each stack has allocated? */
+int trace_has_allocated(const struct trace *trace, size_t process, enum event_layer layer);
 /* The table of live blocks of a layer; NULL: it has none. Borrowed. */
 const struct blocks *trace_blocks(const struct trace *trace, size_t process,
 				  enum event_layer layer);

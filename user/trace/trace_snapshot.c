@@ -9,7 +9,6 @@
 
 #include "snapshot/builder.h"
 #include "snapshot/estimate.h"
-#include "snapshot/merge.h"
 #include "trace/state.h"
 #include "trace/trace_windowed.h"
 
@@ -31,6 +30,7 @@ struct snapshot_job {
 	uint8_t *unknown; /* enum snapshot_unknown of each traceback in use */
 	struct snapshot_unknowns unknowns[SNAPSHOT_UNKNOWNS + 1];
 	uint64_t blocks_omitted, bytes_omitted; /* no memory for them or for their tracebacks */
+	int allocated_omitted;
 };
 
 static int string_map(struct snapshot_job *job, uint32_t id, uint32_t *out)
@@ -86,19 +86,27 @@ static void stack_bytes_count(struct snapshot_job *job, uint32_t index, uint64_t
 		job->ends.whole_bytes += bytes;
 }
 
-static int traceback_take(struct snapshot_job *job, uint32_t index)
+/* Adds the traceback; its frames are then in the trace's scratch. */
+static int traceback_add(struct snapshot_job *job, uint32_t index)
 {
 	struct snapshot_frame frames[EVENT_MAX_FRAMES];
-	size_t known = job->builder.snapshot->traceback_count;
 	struct traceback_frames *traceback = &job->trace->scratch;
 	int err = 0;
 
 	state_traceback(job->process, index, traceback);
 	for (uint32_t i = 0; !err && i < traceback->count; i++)
 		err = frame_map(job, &traceback->frames[i], &frames[i]);
-	if (!err)
-		err = builder_traceback(&job->builder, frames, traceback->count, traceback->total,
-					&job->tracebacks[index]);
+	return err ? err
+		   : builder_traceback(&job->builder, frames, traceback->count, traceback->total,
+				       &job->tracebacks[index]);
+}
+
+static int traceback_take(struct snapshot_job *job, uint32_t index)
+{
+	size_t known = job->builder.snapshot->traceback_count;
+	const struct traceback_frames *traceback = &job->trace->scratch;
+	int err = traceback_add(job, index);
+
 	if (job->builder.snapshot->traceback_count > known) {
 		job->unread += traceback->unread;
 		job->unnamed += traceback->unnamed;
@@ -132,6 +140,28 @@ static int tracebacks_take(struct snapshot_job *job)
 			err = 0;
 	}
 	return err;
+}
+
+/*
+ * Adds what was allocated, with the tracebacks of which nothing is alive: after the others, and
+ * without a part in the figures about those. Without memory, a layer is left out.
+ */
+static int activities_add(struct snapshot_job *job)
+{
+	const struct process_state *process = job->process;
+	int err = 0;
+
+	for (uint32_t i = 0; !err && i < process->stack_count; i++)
+		if (process->stacks[i].activity && job->tracebacks[i] == UINT32_MAX)
+			err = traceback_add(job, i);
+	if (!err)
+		err = state_activities_add(process, job->tracebacks, &job->builder);
+	if (!account_is_full(err))
+		return err;
+	job->allocated_omitted = 1;
+	for (size_t i = SNAPSHOT_BESIDE_FIRST; i < SNAPSHOT_LAYERS; i++)
+		job->builder.snapshot->layers[i].trace_count = 0;
+	return 0;
 }
 
 static int trace_add(struct snapshot_job *job, enum event_layer layer,
@@ -220,7 +250,9 @@ static int layers_add(struct snapshot_job *job)
 		err = trace_windowed_add(job->process, job->tracebacks, &job->builder);
 	if (!err)
 		err = blocks_add(job, EVENT_LAYER_NATIVE);
-	return err ? err : regions_add(job);
+	if (!err)
+		err = regions_add(job);
+	return err ? err : activities_add(job);
 }
 
 static int trace_compare(const void *a, const void *b)
@@ -332,6 +364,12 @@ int state_snapshot(struct trace *trace, struct process_state *process, struct sn
 	snapshot->meta.windows = windows;
 	snapshot->meta.windows.large = windows.count && process->info.large_windowed;
 	memcpy(snapshot->meta.unknown, job.unknowns, sizeof(snapshot->meta.unknown));
+	if (job.allocated_omitted) {
+		for (size_t i = 0; i < BESIDES; i++) {
+			snapshot->meta.beside[i].gaps |= snapshot->meta.beside[i].known;
+			snapshot->meta.beside[i].known = 0;
+		}
+	}
 	snapshot->meta.blocks_dropped += job.blocks_omitted;
 	snapshot->meta.bytes_dropped += job.bytes_omitted;
 	if (snapshot->trace_count)
@@ -341,77 +379,5 @@ int state_snapshot(struct trace *trace, struct process_state *process, struct sn
 		layer_sort(&snapshot->layers[i], i == EVENT_LAYER_MMAP);
 	peaks_raise(snapshot);
 	*out = snapshot;
-	return 0;
-}
-
-int trace_snapshot(struct trace *trace, size_t index, int want_final, struct snapshot **out)
-{
-	if (!trace_process_at(trace, index))
-		return -ENOENT;
-	struct process_state *process = trace->processes[index];
-	if (!process->final || (!want_final && !process->table_kept))
-		return state_snapshot(trace, process, out);
-	int err = snapshot_copy(process->final, out);
-	if (err)
-		return err;
-	/*
-	 * Losses and coverage are often reported only at the end of the session. Their current
-	 * values describe the final state better than those from when it was taken.
-	 */
-	struct snapshot_meta now, *meta = &(*out)->meta;
-	state_meta(trace, process, &now);
-	memcpy(meta->loss, now.loss, sizeof(meta->loss));
-	meta->records_malformed = now.records_malformed;
-	meta->coverage_known = now.coverage_known;
-	meta->coverage = now.coverage;
-	meta->has_exited = now.has_exited;
-	meta->wait_status = now.wait_status;
-	return 0;
-}
-
-/* Malformed records without a process are counted once, in the merged snapshot. */
-static int processes_merge(struct trace *trace, int want_final, struct merger *merger)
-{
-	int err = 0;
-
-	for (size_t i = 0; !err && i < trace->process_count; i++) {
-		struct snapshot *one;
-
-		err = trace_snapshot(trace, i, want_final, &one);
-		if (err == -ENOENT) {
-			err = 0;
-			continue;
-		}
-		if (err)
-			break;
-		one->meta.records_malformed -= trace->orphans;
-		err = merger_add(merger, one, NULL);
-		snapshot_free(one);
-	}
-	return err;
-}
-
-int trace_snapshot_all(struct trace *trace, int want_final, struct snapshot **out)
-{
-	struct account account = {.parent = &trace->account};
-	struct merger merger;
-
-	if (trace->process_count - trace->free_count <= 1) {
-		size_t only = 0;
-
-		while (only < trace->process_count && !trace->processes[only])
-			only++;
-		return trace_snapshot(trace, only, want_final, out);
-	}
-	int err = merger_begin_in(&merger, &account);
-	if (err)
-		return err;
-	err = processes_merge(trace, want_final, &merger);
-	if (err) {
-		merger_abort(&merger);
-		return err;
-	}
-	*out = merger_finish(&merger);
-	(*out)->meta.records_malformed += trace->orphans;
 	return 0;
 }

@@ -30,6 +30,24 @@ static void regions_sum(const struct regions *regions, struct trace_sum *sums, s
 	}
 }
 
+int trace_has_allocated(const struct trace *trace, size_t index, enum event_layer layer)
+{
+	const struct process_state *process = running(trace, index);
+
+	return process && state_activity_known(process, BESIDE_ALLOCATED, layer);
+}
+
+static void activities_sum(const struct process_state *process, enum event_layer layer,
+			   struct trace_sum *sums)
+{
+	for (size_t i = 0; i < process->activities.count; i++) {
+		const struct activity *activity = &process->activities.items[i];
+
+		if (activity->layer == layer && activity->stack < process->stack_count)
+			sums[activity->stack].allocated += (double)activity->bytes;
+	}
+}
+
 void trace_sums(const struct trace *trace, size_t index, enum event_layer layer,
 		struct trace_sum *sums)
 {
@@ -54,4 +72,5 @@ void trace_sums(const struct trace *trace, size_t index, enum event_layer layer,
 		sums[block->stack].size += (double)block->bytes / chance;
 		sums[block->stack].count += 1 / chance;
 	}
+	activities_sum(process, layer, sums);
 }

@@ -66,12 +66,23 @@ static int string_keep(struct view_run *run, uint32_t id, uint32_t *out)
 	return err;
 }
 
+/*
+ * Names of code outside of files are those that its compiler has given: of JavaScript
+ * "JS:~find /app/main.js:12:5".
+ */
+static int is_of_compiler(const struct view_run *run, const struct snapshot_frame *frame)
+{
+	const char *file = strings_get(run->from->strings, frame->filename);
+
+	return file[0] == '[' || !strncmp(file, "/memfd:", strlen("/memfd:"));
+}
+
 static int name_keep(struct view_run *run, const struct snapshot_frame *frame, uint32_t *out)
 {
 	struct known *known = &run->known[frame->function];
 	int err = 0;
 
-	if (!frame->native || run->view->full_names)
+	if (!frame->native || run->view->full_names || is_of_compiler(run, frame))
 		return string_keep(run, frame->function, out);
 	if (known->as_name == NONE) {
 		short_name(strings_get(run->from->strings, frame->function), run->name, NULL);

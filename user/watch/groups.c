@@ -25,9 +25,8 @@ const char *watch_by_name(enum watch_by by)
 const char *watch_sort_name(enum watch_sort sort)
 {
 	static const char *const names[] = {
-		[WATCH_SIZE] = "size",
-		[WATCH_COUNT] = "count",
-		[WATCH_GROWTH] = "growth",
+		[WATCH_SIZE] = "size",       [WATCH_COUNT] = "count",
+		[WATCH_GROWTH] = "growth",   [WATCH_ALLOCATED] = "allocation",
 		[WATCH_DIFF] = "difference",
 	};
 
@@ -135,8 +134,9 @@ static int process_sum(struct watch_groups *groups, struct watch_model *model, u
 	for (uint32_t i = 0; !err && i < process->stack_count; i++) {
 		struct watch_stack *stack = &process->stacks[i];
 		struct watch_group *group;
+		double fresh = since == WATCH_NONE ? 0 : watch_model_fresh(model, stack, since);
 
-		if (!stack->count && !stack->mark_count &&
+		if (!stack->count && !stack->mark_count && !(fresh > 0) &&
 		    (since == WATCH_NONE || stack->history[since] <= 0))
 			continue;
 		if (stack->group == WATCH_NONE)
@@ -150,6 +150,7 @@ static int process_sum(struct watch_groups *groups, struct watch_model *model, u
 		group->mark_count += stack->mark_count;
 		if (since != WATCH_NONE)
 			group->growth += (stack->size - (double)stack->history[since]) / seconds;
+		group->allocated += fresh / seconds;
 	}
 	return err;
 }
@@ -164,6 +165,8 @@ static double sort_value(const struct watch_groups *groups, uint32_t index)
 		return group->count;
 	case WATCH_GROWTH:
 		return group->growth;
+	case WATCH_ALLOCATED:
+		return group->allocated;
 	case WATCH_DIFF:
 		diff = group->size - group->mark_size;
 		return diff < 0 ? -diff : diff;
@@ -247,7 +250,9 @@ static void rows_find(struct watch_groups *groups, const struct watch_model *mod
 		struct watch_group *group = &groups->items[i];
 
 		group->is_row = 0;
-		if (!group->count && !group->mark_count)
+		/* Lines that only throw away are in the way, unless they are asked for. */
+		if (!group->count && !group->mark_count &&
+		    (groups->sort != WATCH_ALLOCATED || !(group->allocated > 0)))
 			continue;
 		if (!group->shown)
 			group->shown =
@@ -293,7 +298,7 @@ int watch_groups_rows(struct watch_groups *groups, struct watch_model *model, si
 	for (size_t i = 0; i < groups->count; i++) {
 		struct watch_group *group = &groups->items[i];
 
-		group->size = group->count = group->growth = 0;
+		group->size = group->count = group->growth = group->allocated = 0;
 		group->mark_size = group->mark_count = 0;
 	}
 	for (uint32_t i = 0; !err && i < model->process_count; i++)

@@ -17,13 +17,14 @@ enum watch_by {
 	WATCH_BYS
 };
 
-enum watch_sort { WATCH_SIZE, WATCH_COUNT, WATCH_GROWTH, WATCH_DIFF, WATCH_SORTS };
+enum watch_sort { WATCH_SIZE, WATCH_COUNT, WATCH_GROWTH, WATCH_ALLOCATED, WATCH_DIFF, WATCH_SORTS };
 
 struct watch_group {
 	uint64_t key;
 	uint32_t process, stack; /* one of its stacks; the index may change with the version */
 	double size, count;
 	double growth;                /* bytes a second */
+	double allocated;             /* the same, of what was allocated, alive or not */
 	double mark_size, mark_count; /* at the mark */
 	float history
 		[WATCH_HISTORY]; /* oldest first; only of rows that watch_groups_rows() returned */

@@ -130,20 +130,34 @@ static int stacks_grow(struct watch_process *process, uint32_t count)
 	return err;
 }
 
-static int entries_take(struct watch_process *process, struct rest *rest)
+/* A layer that was traced anew has allocated less than before. */
+static void allocated_take(const struct watch_process *process, struct watch_stack *stack,
+			   uint32_t slot, double allocated)
+{
+	stack->fresh[slot] = 0;
+	if (process->counted && allocated > stack->allocated)
+		stack->fresh[slot] = (float)(allocated - stack->allocated);
+	stack->allocated = allocated;
+}
+
+static int entries_take(struct watch_process *process, uint32_t slot, struct rest *rest)
 {
 	for (size_t i = 0; i < process->stack_count; i++)
-		process->stacks[i].size = process->stacks[i].count = 0;
+		process->stacks[i].size = process->stacks[i].count =
+			process->stacks[i].fresh[slot] = 0;
 	for (uint32_t i = 0; i < process->info.entries; i++) {
 		const struct sums_entry *entry = take(rest, sizeof(*entry));
 
 		if (!entry || entry->stack >= process->stack_count ||
 		    !(entry->size >= 0 && entry->size <= SUM_MAX) ||
-		    !(entry->count >= 0 && entry->count <= SUM_MAX))
+		    !(entry->count >= 0 && entry->count <= SUM_MAX) ||
+		    !(entry->allocated >= 0 && entry->allocated <= SUM_MAX))
 			return malformed();
 		process->stacks[entry->stack].size = entry->size;
 		process->stacks[entry->stack].count = entry->count;
+		allocated_take(process, &process->stacks[entry->stack], slot, entry->allocated);
 	}
+	process->counted = 1;
 	return 0;
 }
 
@@ -161,7 +175,8 @@ static int process_take(struct watch_model *model, struct rest *rest)
 		return err;
 	process->info = *info;
 	process->seen = 1;
-	return stacks_grow(process, info->stacks) ?: entries_take(process, rest);
+	return stacks_grow(process, info->stacks)
+		       ?: entries_take(process, (model->slot + 1) % WATCH_HISTORY, rest);
 }
 
 static void history_put(struct watch_model *model)
@@ -383,51 +398,13 @@ void watch_model_restart(struct watch_model *model)
 	watch_model_mark(model, 1);
 	memset(model->times_ns, 0, sizeof(model->times_ns));
 	memset(model->totals, 0, sizeof(model->totals));
-	for (size_t i = 0; i < model->process_count; i++)
-		for (size_t j = 0; j < model->processes[i].stack_count; j++)
-			memset(model->processes[i].stacks[j].history, 0,
-			       sizeof(model->processes[i].stacks[j].history));
-}
-
-uint32_t watch_model_since(const struct watch_model *model, double *seconds)
-{
-	uint32_t oldest = WATCH_NONE;
-
-	for (uint32_t i = 1; i < WATCH_HISTORY; i++) {
-		uint32_t slot = (model->slot + WATCH_HISTORY - i) % WATCH_HISTORY;
-
-		if (!model->times_ns[slot])
-			break;
-		if (oldest != WATCH_NONE &&
-		    model->now.time_ns - model->times_ns[slot] > WATCH_GROWTH_NS)
-			break;
-		oldest = slot;
-	}
-	if (oldest != WATCH_NONE)
-		*seconds = (double)(model->now.time_ns - model->times_ns[oldest]) / 1e9;
-	return oldest;
-}
-
-struct watch_total watch_model_total(const struct watch_model *model)
-{
-	struct watch_total total = {0};
-
 	for (size_t i = 0; i < model->process_count; i++) {
-		const struct watch_process *process = &model->processes[i];
-		const struct sums_process *info = &process->info;
+		model->processes[i].counted = 0;
+		for (size_t j = 0; j < model->processes[i].stack_count; j++) {
+			struct watch_stack *stack = &model->processes[i].stacks[j];
 
-		total.rss_bytes += info->rss_bytes;
-		total.peak_bytes += info->peak_bytes;
-		total.new_blocks += info->new_blocks;
-		total.seen_blocks += info->seen_blocks;
-		total.flags |= info->flags;
-		if (info->flags & SUMS_WALKED && info->walk_ns > total.walk_ns)
-			total.walk_ns = info->walk_ns;
-		for (size_t j = 0; j < process->stack_count; j++) {
-			total.size += process->stacks[j].size;
-			total.count += process->stacks[j].count;
-			total.mark_size += process->stacks[j].mark_size;
+			memset(stack->history, 0, sizeof(stack->history));
+			memset(stack->fresh, 0, sizeof(stack->fresh));
 		}
 	}
-	return total;
 }

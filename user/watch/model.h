@@ -24,7 +24,9 @@ struct watch_stack {
 	uint32_t unread;        /* the most recent frame had no name yet */
 	double size, count;
 	double mark_size, mark_count;
+	double allocated;             /* bytes since the trace began */
 	float history[WATCH_HISTORY]; /* sizes, by slot */
+	float fresh[WATCH_HISTORY];   /* bytes allocated since the slot before */
 };
 
 struct watch_process {
@@ -36,7 +38,8 @@ struct watch_process {
 	uint32_t described; /* so many were read; */
 	uint32_t unread_at; /* from here on a stack without a name is looked for */
 	uint64_t retry_ns, retry_pause_ns;
-	int seen; /* in the last answer */
+	int seen;    /* in the last answer */
+	int counted; /* what it has allocated is known of the answer before, too */
 };
 
 struct watch_model {
@@ -85,8 +88,12 @@ struct watch_total {
 	double size, count, mark_size;
 	uint64_t rss_bytes, peak_bytes, new_blocks, seen_blocks;
 	uint64_t walk_ns; /* the oldest walk */
+	double allocated; /* bytes a second, as in struct watch_group */
 	uint32_t flags;   /* of any of them, as in struct sums_process */
 };
+/* What a stack has allocated since that slot. */
+double watch_model_fresh(const struct watch_model *model, const struct watch_stack *stack,
+			 uint32_t since);
 struct watch_total watch_model_total(const struct watch_model *model);
 
 #endif

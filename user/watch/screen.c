@@ -15,6 +15,7 @@
 #include "text/text.h"
 
 #define CELLS     1024 /* of one line, at most */
+#define WIDE      92   /* below it there is no rate of allocation, */
 #define NARROW    60   /* below it there are no sparklines, */
 #define NARROWER  44   /* no numbers of blocks, */
 #define NARROWEST 30   /* and no growth */
@@ -181,6 +182,8 @@ static void heads_put(const struct watch_model *model, int y, const char *name)
 		x = number_put(y, x, 11, "DIFF");
 	if (COLS >= NARROWEST)
 		x = number_put(y, x, 11, "GROWTH/s");
+	if (COLS >= WIDE)
+		x = number_put(y, x, 11, "ALLOC/s");
 	if (COLS >= NARROW) {
 		put(y, x, (int)WATCH_HISTORY, "SIZE SO FAR", 0);
 		x += (int)WATCH_HISTORY + 1;
@@ -207,6 +210,8 @@ static void row_put(const struct watch_view *view, const struct watch_model *mod
 		x = change_put(y, x, 11, group->size - group->mark_size);
 	if (COLS >= NARROWEST)
 		x = change_put(y, x, 11, group->growth);
+	if (COLS >= WIDE)
+		x = number_put(y, x, 11, size_text(number, (uint64_t)group->allocated));
 	if (COLS >= NARROW) {
 		sparkline_put(y, x, group->history);
 		x += (int)WATCH_HISTORY + 1;

@@ -47,12 +47,14 @@ static void processes_print(const struct watch_view *view, const struct watch_mo
 static void memory_print(const struct watch_model *model, const struct watch_total *total,
 			 FILE *out)
 {
-	char rss[32], size[32], peak[32], count[32];
+	char rss[32], size[32], peak[32], count[32], rate[32];
 
 	fprintf(out, "RSS %s, traced %s in %s blocks", size_text(rss, total->rss_bytes),
 		size_text(size, (uint64_t)total->size), text_count(count, (uint64_t)total->count));
 	if (model->process_count == 1 && total->peak_bytes >= total->size)
 		fprintf(out, ", peak %s", size_text(peak, total->peak_bytes));
+	if (total->flags & SUMS_ALLOCATED)
+		fprintf(out, ", %s/s allocated", size_text(rate, (uint64_t)total->allocated));
 	if (total->flags & SUMS_SAMPLED)
 		fputs(", estimates from a sample", out);
 	if (total->flags & SUMS_WINDOWS)

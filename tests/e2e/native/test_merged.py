@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from harness import program
+from harness import compiled, program
 
 
 @pytest.mark.versions("3.12", "3.13", "3.14")
@@ -57,3 +57,39 @@ def test_not_merged(python, start, trace):
         assert first and set(kinds[:first]) == {"native"} and set(kinds[first:]) == {None}
         files = {f["filename"] for f in blocks[block["size"]][first:]}
         assert program("merged.py") in files
+
+
+@pytest.fixture(scope="module")
+def frameless(tmp_path_factory):
+    """frameless.c as a library, without frame pointers and lines."""
+    path = tmp_path_factory.mktemp("frameless") / "libframeless.so"
+    return compiled(path, "frameless.c", "-O2", "-g0", "-fomit-frame-pointer", "-shared", "-fPIC")
+
+
+@pytest.mark.versions("3.8", "3.11", "3.13")
+def test_no_python_frame(python, start, trace, frameless):
+    """A thread that C code has begun, and that has called no Python function yet: the interpreter's
+    frames are like those of any library, and the stack is whole."""
+    expect_no_python_frame(start(python, "frameless.py", frameless), trace)
+
+
+def test_no_python_frame_stripped(debian_python, start, trace, frameless):
+    expect_no_python_frame(start(debian_python, "frameless.py", frameless), trace)
+
+
+def expect_no_python_frame(target, trace):
+    run = trace("-p", target.pid, "--layer", "native", "-n", 128)
+    target.step()
+    assert target.read_line() == "0"
+    report = run.finish("--group-by", "traceback", "--no-skip")
+    assert report.lost_events == 0 and not report.data["stacks"]["cut"]
+    traceback = max(report.statistics, key=lambda s: s["size"])["traceback"]
+    functions = [frame.get("function") for frame in traceback]
+    at = functions.index("allocate")
+    assert at > 0, "the interpreter's own frames are there"
+    assert functions[at : at + 3] == ["allocate", "enter", "begin"]
+    assert {frame.get("kind") for frame in traceback} == {"native"}
+    assert any(
+        "libc.so" in frame["filename"] or "pthread" in frame["filename"]
+        for frame in traceback[at + 3 :]
+    )

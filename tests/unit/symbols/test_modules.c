@@ -224,6 +224,124 @@ static void code_without_a_file_is_in_the_perf_map(void **state)
 	symbols_free(symbols);
 }
 
+static const char dump_source[] =
+	"#define _GNU_SOURCE\n#include <stdio.h>\n#include <sys/mman.h>\n#include <unistd.h>\n"
+	"#define U(...) fwrite((unsigned[]){__VA_ARGS__}, sizeof((unsigned[]){__VA_ARGS__}), 1, "
+	"file)\n"
+	"#define L(...) fwrite((long[]){__VA_ARGS__}, sizeof((long[]){__VA_ARGS__}), 1, file)\n"
+	"int main(void) {\n"
+	"	char name[64], c; long n = 1;\n"
+	"	void *at = mmap(0, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | "
+	"MAP_ANONYMOUS, -1, 0);\n"
+	"	FILE *file;\n"
+	"	snprintf(name, sizeof(name), \"/tmp/jit-%d.dump\", getpid());\n"
+	"	file = fopen(name, \"w+\");\n"
+	"	U(0x4a695444, 1, 40, 62, 0, getpid()); L(0, 0);\n"
+	"	U(0, 64); L(0); U(getpid(), getpid()); L(at, at, 0x40, 1);\n"
+	"	fwrite(\"jit one\", 8, 1, file); fflush(file);\n"
+	"	if (mmap(0, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE, fileno(file), 0) == "
+	"MAP_FAILED) return 1;\n"
+	"	if (write(1, &n, 8) != 8 || write(1, &at, 8) != 8) return 1;\n"
+	"	if (read(0, &c, 1) < 0) return 1;\n"
+	"	U(1, 64); L(0); U(getpid(), getpid()); L(at, at, at + 0x80, 0x40, 1); "
+	"fclose(file);\n"
+	"	if (write(1, &n, 8) != 8 || read(0, &c, 1) < 0) return 1;\n"
+	"	return 0; }\n";
+
+static void expect_name(struct symbols *symbols, const struct modules *modules, uint64_t address,
+			const char *name)
+{
+	struct symbols_frame frame;
+
+	assert_int_equal(symbols_resolve(symbols, modules, address, NULL, &frame, 1), 1);
+	assert_string_equal(frame.function, name);
+	assert_string_equal(frame.filename, "[anon]");
+}
+
+static void code_without_a_file_is_in_a_jitdump(void **state)
+{
+	char path[PATH_MAX], dump[64];
+	struct symbols *symbols;
+	struct program program;
+	struct modules *modules, *child;
+	uint64_t at;
+	long again;
+
+	(void)state;
+	build(path, "dump", "gcc", "c", dump_source, "-O1 -Wno-int-conversion");
+	assert_int_equal(symbols_new(&symbols), 0);
+	program_start(&program, path);
+	at = program.stack[0];
+	assert_int_equal(modules_new(&modules, symbols, program.pid), 0);
+	expect_name(symbols, modules, at + 8, "jit one");
+	expect_name(symbols, modules, at + 0x88, "[anon]");
+	assert_int_equal(write(program.in, "x", 1), 1);
+	assert_int_equal(read(program.out, &again, sizeof(again)), sizeof(again));
+	expect_name(symbols, modules, at + 8, "[anon]");
+	expect_name(symbols, modules, at + 0x88, "jit one");
+	snprintf(dump, sizeof(dump), "/tmp/jit-%d.dump", program.pid);
+	program_end(&program);
+	unlink(dump);
+	/* A forked child has its parent's code. */
+	assert_int_equal(modules_copy(&child, modules, getpid()), 0);
+	modules_free(modules);
+	expect_name(symbols, child, at + 0x88, "jit one");
+	modules_free(child);
+	symbols_free(symbols);
+}
+
+static const char late_source[] =
+	"#define _GNU_SOURCE\n#include <stdio.h>\n#include <sys/mman.h>\n#include <unistd.h>\n"
+	"int main(void) {\n"
+	"	char name[64], c; long n = 1;\n"
+	"	void *at = mmap(0, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | "
+	"MAP_ANONYMOUS, -1, 0);\n"
+	"	FILE *file;\n"
+	"	if (write(1, &n, 8) != 8 || write(1, &at, 8) != 8) return 1;\n"
+	"	if (read(0, &c, 1) < 0) return 1;\n"
+	"	snprintf(name, sizeof(name), \"/tmp/perf-%d.map\", getpid());\n"
+	"	file = fopen(name, \"w\");\n"
+	"	fprintf(file, \"%lx 40 js:late\\n\", (long)at); fclose(file);\n"
+	"	if (write(1, &n, 8) != 8 || read(0, &c, 1) < 0) return 1;\n"
+	"	return 0; }\n";
+
+static void perf_maps_may_come_late(void **state)
+{
+	char path[PATH_MAX], map[64];
+	struct symbols *symbols;
+	struct program program;
+	struct modules *modules, *other;
+	uint64_t at;
+	long again;
+
+	(void)state;
+	build(path, "late", "gcc", "c", late_source, "-O1");
+	assert_int_equal(symbols_new(&symbols), 0);
+	program_start(&program, path);
+	at = program.stack[0];
+	assert_int_equal(modules_new(&modules, symbols, program.pid), 0);
+	assert_int_equal(modules_new(&other, symbols, program.pid), 0);
+	expect_name(symbols, modules, at + 8, "[anon]");
+	assert_true(modules_jit_missing(modules, modules_find(modules, at)));
+	assert_int_equal(modules_jit_look(modules), -ENOENT);
+	assert_int_equal(write(program.in, "x", 1), 1);
+	assert_int_equal(read(program.out, &again, sizeof(again)), sizeof(again));
+	assert_int_equal(modules_jit_look(modules), 0);
+	assert_false(modules_jit_missing(modules, modules_find(modules, at)));
+	expect_name(symbols, modules, at + 8, "js:late");
+	expect_name(symbols, other, at + 8, "[anon]");
+	modules_jit_share(other, modules);
+	modules_jit_share(other, modules);
+	assert_int_equal(other->jit_count, 1);
+	expect_name(symbols, other, at + 8, "js:late");
+	snprintf(map, sizeof(map), "/tmp/perf-%d.map", program.pid);
+	program_end(&program);
+	unlink(map);
+	modules_free(modules);
+	modules_free(other);
+	symbols_free(symbols);
+}
+
 static void the_kernels_page_has_its_name(void **state)
 {
 	struct symbols *symbols;
@@ -257,6 +375,8 @@ int main(void)
 		cmocka_unit_test(processes_share_files),
 		cmocka_unit_test(few_descriptors_are_enough),
 		cmocka_unit_test(code_without_a_file_is_in_the_perf_map),
+		cmocka_unit_test(code_without_a_file_is_in_a_jitdump),
+		cmocka_unit_test(perf_maps_may_come_late),
 		cmocka_unit_test(the_kernels_page_has_its_name),
 	};
 

@@ -33,8 +33,9 @@ static void string_put(struct buffer *out, const char *text)
 	put(out, "\0\0\0\0\0\0\0", -bytes % 8);
 }
 
-/* An answer to "sums" of one process; size 0 leaves a stack out. */
-static void sums_put(struct buffer *out, uint64_t time_ns, uint32_t pid, const double sizes[STACKS])
+/* An answer to "sums" of one process; size 0 leaves a stack out, unless it has allocated. */
+static void sums_put(struct buffer *out, uint64_t time_ns, uint32_t pid, const double sizes[STACKS],
+		     const double allocated[STACKS])
 {
 	struct sums_header header = {
 		.magic = SUMS_MAGIC, .time_ns = time_ns, .processes = 1, .cost = -1};
@@ -44,12 +45,15 @@ static void sums_put(struct buffer *out, uint64_t time_ns, uint32_t pid, const d
 	out->size = 0;
 	put(out, &header, sizeof(header));
 	for (uint32_t i = 0; i < STACKS; i++)
-		process.entries += sizes[i] > 0;
+		process.entries += sizes[i] + allocated[i] > 0;
 	put(out, &process, sizeof(process));
 	for (uint32_t i = 0; i < STACKS; i++) {
-		struct sums_entry entry = {.stack = i, .size = sizes[i], .count = i + 1};
+		struct sums_entry entry = {.stack = i,
+					   .size = sizes[i],
+					   .count = sizes[i] > 0 ? i + 1 : 0,
+					   .allocated = allocated[i]};
 
-		if (sizes[i] > 0)
+		if (sizes[i] + allocated[i] > 0)
 			put(out, &entry, sizeof(entry));
 	}
 }
@@ -96,7 +100,7 @@ struct world {
 
 static void sums(struct world *world, unsigned int second, const double sizes[STACKS])
 {
-	sums_put(&world->data, second * SECOND, 10, sizes);
+	sums_put(&world->data, second * SECOND, 10, sizes, (double[STACKS]){0});
 	assert_int_equal(watch_model_sums(&world->model, world->data.data, world->data.size), 0);
 }
 
@@ -179,13 +183,45 @@ static void growth_and_marks(void **state)
 	/* a row that holds nothing any more is shown because of the mark */
 	sums(world, 4, (double[STACKS]){0, 0, 0, 250});
 	assert_row(world, 8, 1, "a.py:1 0 0 -100 -300");
-	for (int i = 0; i < 3; i++)
+	for (int i = 0; i < 4; i++)
 		press(world, 's');
 	assert_int_equal(world->view.groups.sort, WATCH_DIFF);
 	assert_row(world, 8, 0, "a.py:1 0 0 -100 -300");
 	press(world, 'u');
 	assert_int_equal(world->view.groups.sort, WATCH_SIZE);
 	assert_row(world, 8, 0, "b\\x1b.py:2 250 4 67 250");
+	assert_int_equal(world->view.groups.rows, 1);
+}
+
+static void allocated(struct world *world, unsigned int second, double live, double thrown_away)
+{
+	sums_put(&world->data, second * SECOND, 10, (double[STACKS]){0, live, 0, 0},
+		 (double[STACKS]){0, live, 0, thrown_away});
+	assert_int_equal(watch_model_sums(&world->model, world->data.data, world->data.size), 0);
+}
+
+/* What was allocated before the view began has no rate; lines that hold nothing are on demand. */
+static void allocations_have_a_rate(void **state)
+{
+	struct world *world = *state;
+
+	allocated(world, 2, 1000, 5000);
+	allocated(world, 4, 1100, 7000);
+	for (int i = 0; i < 3; i++)
+		press(world, 's');
+	assert_int_equal(world->view.groups.sort, WATCH_ALLOCATED);
+	/* since second 1: 1100 and 7000 bytes in 3 s, as the first answer had allocated 0 */
+	assert_row(world, 8, 0, "b\\x1b.py:2 0 0 -17 0");
+	assert_true(world->view.groups.items[world->rows[0]].allocated > 2333 &&
+		    world->view.groups.items[world->rows[0]].allocated < 2334);
+	assert_row(world, 8, 1, "a.py:1 1100 2 267 1100");
+	watch_model_restart(&world->model);
+	allocated(world, 5, 1100, 9000);
+	allocated(world, 6, 1100, 9001);
+	assert_row(world, 8, 0, "b\\x1b.py:2 0 0 0 0");
+	assert_true(world->view.groups.items[world->rows[0]].allocated <= 1);
+	press(world, 's');
+	assert_row(world, 8, 0, "a.py:1 1100 2 0 1100");
 	assert_int_equal(world->view.groups.rows, 1);
 }
 
@@ -251,7 +287,8 @@ static void names_come_late(void **state)
 	struct world *world = *state;
 	struct request request;
 
-	sums_put(&world->data, 2 * SECOND, 11, (double[STACKS]){0, 1000, 0, 0});
+	sums_put(&world->data, 2 * SECOND, 11, (double[STACKS]){0, 1000, 0, 0},
+		 (double[STACKS]){0});
 	assert_int_equal(watch_model_sums(&world->model, world->data.data, world->data.size), 0);
 	assert_int_equal(world->model.process_count, 1); /* the other one has ended */
 	assert_row(world, 8, 0, "(names that are being read) 1000 2 1000 1000");
@@ -294,7 +331,7 @@ static void hostile_answers(void **state)
 		const size_t at = sizeof(struct sums_header) + sizeof(struct sums_process) +
 				  offsetof(struct sums_entry, size);
 
-		sums_put(&good, 9 * SECOND, 10, (double[STACKS]){1, 2, 3, 4});
+		sums_put(&good, 9 * SECOND, 10, (double[STACKS]){1, 2, 3, 4}, (double[STACKS]){0});
 		memcpy(good.data + at, &wrong[i], sizeof(wrong[i]));
 		assert_int_equal(watch_model_sums(&world->model, good.data, good.size), -EBADMSG);
 	}
@@ -303,7 +340,8 @@ static void hostile_answers(void **state)
 		if (stacks)
 			stacks_put(&good, 10, "a.py");
 		else
-			sums_put(&good, 9 * SECOND, 10, (double[STACKS]){1, 2, 3, 4});
+			sums_put(&good, 9 * SECOND, 10, (double[STACKS]){1, 2, 3, 4},
+				 (double[STACKS]){0});
 		for (size_t bytes = 0; bytes < good.size; bytes++) {
 			void *cut = malloc(bytes);
 
@@ -340,9 +378,14 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, world_new, world_free)
 	const struct CMUnitTest tests[] = {
-		TEST(rows_are_groups_by_size), TEST(growth_and_marks), TEST(history_is_bounded),
-		TEST(filter_is_typed),         TEST(rows_open),        TEST(names_come_late),
+		TEST(rows_are_groups_by_size),
+		TEST(growth_and_marks),
+		TEST(history_is_bounded),
+		TEST(filter_is_typed),
+		TEST(rows_open),
+		TEST(names_come_late),
 		TEST(hostile_answers),
+		TEST(allocations_have_a_rate),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

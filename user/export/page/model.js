@@ -43,6 +43,10 @@ const sides = [data.snapshot, data.old]
 	.filter(Boolean)
 	.map((snapshot, side) => [snapshot, frames.add(snapshot), side]);
 const compared = sides.length > 1;
+// Of each traceback: its number, its process, and these figures.
+const FIGURES = { size: 2, count: 3, allocated_size: 4, allocated_count: 5 };
+const PARTS = 6;
+const has_allocated = sides.every(([snapshot]) => snapshot.allocated);
 
 // A tree of frames, in arrays by node; node 0 is the root. Sums are those of a node with all below
 // it: [new, old] by side. Built from the oldest frame down, or, inverted, from the most recent one.
@@ -63,9 +67,10 @@ class Tree {
 
 	addSide([snapshot, numbers, side], figure, process, inverted) {
 		const { traces, stacks, starts } = snapshot;
-		for (let i = 0; i < traces.length; i += 4) {
+		for (let i = 0; i < traces.length; i += PARTS) {
 			if (process >= 0 && traces[i + 1] !== process) continue;
-			const amount = traces[i + (figure === "size" ? 2 : 3)];
+			const amount = traces[i + FIGURES[figure]];
+			if (!amount) continue;
 			const first = starts[traces[i]], end = starts[traces[i] + 1];
 			let node = 0;
 			this.sums[side][0] += amount;
@@ -105,8 +110,8 @@ class Tree {
 
 function total(snapshot, process, figure) {
 	let sum = 0;
-	for (let i = 0; i < snapshot.traces.length; i += 4)
-		if (process < 0 || snapshot.traces[i + 1] === process) sum += snapshot.traces[i + (figure === "size" ? 2 : 3)];
+	for (let i = 0; i < snapshot.traces.length; i += PARTS)
+		if (process < 0 || snapshot.traces[i + 1] === process) sum += snapshot.traces[i + FIGURES[figure]];
 	return sum;
 }
 
@@ -128,9 +133,9 @@ function tableRows(figure, process, group) {
 	let turn = 0;
 	for (const [snapshot, numbers, side] of sides) {
 		const { traces, stacks, starts } = snapshot;
-		for (let i = 0; i < traces.length; i += 4, turn++) {
+		for (let i = 0; i < traces.length; i += PARTS, turn++) {
 			if (process >= 0 && traces[i + 1] !== process) continue;
-			const amount = traces[i + (figure === "size" ? 2 : 3)];
+			const amount = traces[i + FIGURES[figure]];
 			const first = starts[traces[i]], end = starts[traces[i] + 1];
 			row_of[numbers[stacks[first]]].own[side] += amount;
 			for (let j = first; j < end; j++) {
@@ -178,7 +183,7 @@ function sizeText(bytes) {
 }
 
 function amountText(amount, figure) {
-	return figure === "size" ? sizeText(amount)
+	return figure.endsWith("size") ? sizeText(amount)
 		: amount.toLocaleString("en") + (amount === 1 ? " block" : " blocks");
 }
 

@@ -199,6 +199,7 @@ function start() {
 		return option;
 	}));
 	if (compared) $("colors").textContent = "Red has grown, blue has shrunk. ";
+	for (const option of [...$("figure").options]) if (option.value.startsWith("alloc") && !has_allocated) option.remove();
 	$("processes").hidden = data.snapshot.processes.length < 2;
 	for (const id of ["view", "figure", "process", "group", "inverted"]) $(id).addEventListener("change", show);
 	$("controls").addEventListener("submit", (event) => event.preventDefault());

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What was allocated, alive or not, against a program that counts its own allocations."""
+import re
+
+import pytest
+
+from harness import marked_line, pprof, program, read_report
+
+SCALE = 1000
+D = 2 * SCALE  # line D allocates so many blocks of bytes(600), and drops each at once
+
+
+def of(report, mark):
+    key = program("golden.py"), marked_line("golden.py", mark)
+    for entry in report.statistics:
+        frame = entry["traceback"][0]
+        if (frame["filename"], frame["lineno"]) == key:
+            return entry["allocated_size"], entry["allocated_count"]
+    return None
+
+
+@pytest.mark.parametrize("mode", ("census", "exact"))
+def test_allocated(start, trace, tracer, any_python, mode):
+    target = start(any_python, "golden.py", SCALE)
+    run = trace("-p", target.pid, "-m", mode)
+    target.step()
+    live = target.expect()
+    report = run.finish()
+    assert of(report, "D") is None, "a line that holds nothing"
+    for mark in "ABE":  # nothing of them has died
+        assert of(report, mark) == live[mark]
+    everything = read_report(tracer, run.snapshot, "--sort", "allocated")
+    assert of(everything, "D") == (D * 633, D)
+    if mode == "exact":
+        (line,) = [
+            s
+            for s in everything.statistics
+            if s["traceback"][0]["lineno"] == marked_line("golden.py", "D")
+        ]
+        assert (line["temporary_size"], line["temporary_count"]) == (D * 633, D)
+        rows = read_report(tracer, run.snapshot, "--group-by", "lifetime").statistics
+        assert sum(row["count"] for row in rows) == report.total["allocated_count"]
+        alive = {row["lifetime"]: row["count"] for row in rows}["still alive"]
+        assert alive == report.total["count"]
+    else:
+        assert "temporary_count" not in report.total
+    size, count = of(everything, "C")
+    assert count > live["C"][1] and size > live["C"][0]
+    total = everything.total
+    assert total == report.total
+    for key in ("allocated_size", "allocated_count"):
+        assert sum(entry[key] for entry in everything.statistics) == total[key]
+
+
+def test_pprof(start, trace, any_python):
+    """As Go's heap profiles name them."""
+    target = start(any_python, "golden.py", 100)
+    run = trace("-p", target.pid)
+    target.step()
+    target.expect()
+    total = run.finish().total
+    for index, key in (("alloc_space", "allocated_size"), ("inuse_objects", "count")):
+        text = pprof("-top", "-unit=B", "-sample_index=" + index, run.snapshot)
+        assert re.search(r"% of (\d+)B? total", text).group(1) == str(total[key])

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a model adds up: over processes, and over the last refreshes. */
+#include "watch/model.h"
+
+uint32_t watch_model_since(const struct watch_model *model, double *seconds)
+{
+	uint32_t oldest = WATCH_NONE;
+
+	for (uint32_t i = 1; i < WATCH_HISTORY; i++) {
+		uint32_t slot = (model->slot + WATCH_HISTORY - i) % WATCH_HISTORY;
+
+		if (!model->times_ns[slot])
+			break;
+		if (oldest != WATCH_NONE &&
+		    model->now.time_ns - model->times_ns[slot] > WATCH_GROWTH_NS)
+			break;
+		oldest = slot;
+	}
+	if (oldest != WATCH_NONE)
+		*seconds = (double)(model->now.time_ns - model->times_ns[oldest]) / 1e9;
+	return oldest;
+}
+
+double watch_model_fresh(const struct watch_model *model, const struct watch_stack *stack,
+			 uint32_t since)
+{
+	double sum = 0;
+
+	for (uint32_t slot = since; slot != model->slot; slot = (slot + 1) % WATCH_HISTORY)
+		sum += (double)stack->fresh[(slot + 1) % WATCH_HISTORY];
+	return sum;
+}
+
+struct watch_total watch_model_total(const struct watch_model *model)
+{
+	struct watch_total total = {0};
+	double seconds;
+	uint32_t since = watch_model_since(model, &seconds);
+
+	for (size_t i = 0; i < model->process_count; i++) {
+		const struct watch_process *process = &model->processes[i];
+		const struct sums_process *info = &process->info;
+
+		total.rss_bytes += info->rss_bytes;
+		total.peak_bytes += info->peak_bytes;
+		total.new_blocks += info->new_blocks;
+		total.seen_blocks += info->seen_blocks;
+		total.flags |= info->flags;
+		if (info->flags & SUMS_WALKED && info->walk_ns > total.walk_ns)
+			total.walk_ns = info->walk_ns;
+		for (size_t j = 0; j < process->stack_count; j++) {
+			total.size += process->stacks[j].size;
+			total.count += process->stacks[j].count;
+			total.mark_size += process->stacks[j].mark_size;
+			if (since != WATCH_NONE)
+				total.allocated +=
+					watch_model_fresh(model, &process->stacks[j], since) /
+					seconds;
+		}
+	}
+	return total;
+}
