@@ -32,9 +32,11 @@ struct split {
 	struct record_state *state;
 	struct span *texts; /* the profile's strings */
 	size_t string_count, text_capacity;
-	uint32_t *strings;                 /* their numbers in the state */
-	struct id_map ids[RECORD_KINDS];   /* the profile's ids -> numbers in the state */
-	int64_t label_keys[RECORD_LABELS]; /* strings of the profile; 0: it has none */
+	uint32_t *strings;               /* their numbers in the state */
+	struct id_map ids[RECORD_KINDS]; /* the profile's ids -> numbers in the state */
+	/* strings of the profile; 0: it has none */
+	int64_t label_keys[RECORD_LABELS], allocated_key;
+	int of_allocated; /* the sample is of what was allocated */
 	struct buffer item, part, sample;
 };
 
@@ -117,8 +119,8 @@ static int table_take(struct split *split, enum rule message, enum record_kind k
 	return err ?: id_map_put(&split->ids[kind], id, number);
 }
 
-/* Does a label belong to the values? Its number, or RECORD_LABELS. */
-static int label_is_value(const struct split *split, struct span span, int64_t *value)
+/* The label's key, and its number or the string's. */
+static int64_t label_read(const struct split *split, struct span span, int64_t *value)
 {
 	struct field field;
 	int64_t key = 0, number = 0;
@@ -132,10 +134,32 @@ static int label_is_value(const struct split *split, struct span span, int64_t *
 			number = (int64_t)field.number;
 	}
 	*value = number;
+	return key;
+}
+
+/* Does a label belong to the values? Its number, or RECORD_LABELS. */
+static int label_is_value(const struct split *split, struct span span, int64_t *value)
+{
+	int64_t key = label_read(split, span, value);
+
 	for (int label = 0; label < RECORD_LABELS; label++)
 		if (key && key == split->label_keys[label])
-			return label;
+			return label == RECORD_BYTES && !split->of_allocated ? RECORD_LABELS
+									     : label;
 	return RECORD_LABELS;
+}
+
+/* Is it a sample of what was allocated? Its blocks have their mean size, which changes. */
+static int sample_is_of_allocated(const struct split *split, struct span span)
+{
+	struct field field;
+	int64_t value;
+
+	while (split->allocated_key && span.bytes && !field_take(&span, &field))
+		if (field.id == SAMPLE_LABEL && field.wire_type == 2 &&
+		    label_read(split, field.span, &value) == split->allocated_key)
+			return 1;
+	return 0;
 }
 
 static int values_take(struct split *split, struct field *field, int64_t *row, uint32_t *count)
@@ -192,11 +216,15 @@ static int label_take(struct split *split, struct span span, int64_t *row)
 								 .bytes = split->part.size});
 }
 
-/* Adds the row to that of its sample. Equal samples with deviations have rows of their own. */
+/*
+ * Adds the row to that of its sample. Equal samples with deviations have rows of their own, and so
+ * have those with a mean.
+ */
 static int row_add(struct split *split, const int64_t *row)
 {
 	struct record_state *state = split->state;
-	uint32_t deviations = state->width - RECORD_LABELS + RECORD_DEVIATIONS, number = 0;
+	uint32_t labels = state->width - RECORD_LABELS, number = 0;
+	uint32_t deviations = labels + RECORD_DEVIATIONS, mean = labels + RECORD_BYTES;
 
 	for (uint32_t twin = 0; twin < TWINS_MAX; twin++) {
 		split->item.size = 0;
@@ -215,7 +243,8 @@ static int row_add(struct split *split, const int64_t *row)
 			return err;
 		int64_t *sum = state->rows + (size_t)number * state->width;
 
-		if (record_row_lives(sum, state->width) && (sum[deviations] || row[deviations]))
+		if (record_row_lives(sum, state->width) &&
+		    (sum[deviations] || row[deviations] || sum[mean] || row[mean]))
 			continue;
 		for (uint32_t i = 0; i < state->width; i++)
 			sum[i] += row[i];
@@ -231,6 +260,7 @@ static int sample_take(struct split *split, struct span span)
 	int err = 0;
 
 	split->sample.size = 0;
+	split->of_allocated = sample_is_of_allocated(split, span);
 	while (!err && span.bytes) {
 		struct field field;
 
@@ -338,6 +368,11 @@ static int texts_mark(struct split *split, struct span profile, unsigned char *i
 	return err;
 }
 
+static int text_is(struct span text, const char *wanted)
+{
+	return text.bytes == strlen(wanted) && !memcmp(text.data, wanted, text.bytes);
+}
+
 static int strings_number(struct split *split, struct span profile)
 {
 	unsigned char *is_text = calloc(split->string_count + 1, 1);
@@ -353,9 +388,10 @@ static int strings_number(struct split *split, struct span profile)
 			continue;
 		err = items_intern(&split->state->kinds[RECORD_STRINGS], text, &split->strings[i]);
 		for (int label = 0; label < RECORD_LABELS; label++)
-			if (text.bytes == strlen(record_labels[label]) &&
-			    !memcmp(text.data, record_labels[label], text.bytes))
+			if (text_is(text, record_labels[label]))
 				split->label_keys[label] = (int64_t)i;
+		if (text_is(text, "allocated"))
+			split->allocated_key = (int64_t)i;
 	}
 	free(is_text);
 	return err;
