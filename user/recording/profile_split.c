@@ -28,6 +28,10 @@ static const unsigned char rules[][FIELDS] = {
 	[LABEL] = {[LABEL_KEY] = STRING, [LABEL_STR] = STRING, [LABEL_NUM_UNIT] = STRING},
 };
 
+/* Labels of samples whose blocks have a mean size: of what was allocated, and of what was freed. */
+enum { MEAN_ALLOCATED, MEAN_LIFETIME, MEAN_LABELS };
+static const char *const mean_labels[MEAN_LABELS] = {"allocated", "lifetime"};
+
 struct split {
 	struct record_state *state;
 	struct span *texts; /* the profile's strings */
@@ -35,8 +39,8 @@ struct split {
 	uint32_t *strings;               /* their numbers in the state */
 	struct id_map ids[RECORD_KINDS]; /* the profile's ids -> numbers in the state */
 	/* strings of the profile; 0: it has none */
-	int64_t label_keys[RECORD_LABELS], allocated_key;
-	int of_allocated; /* the sample is of what was allocated */
+	int64_t label_keys[RECORD_LABELS], mean_keys[MEAN_LABELS];
+	int of_mean; /* the sample has such a label */
 	struct buffer item, part, sample;
 };
 
@@ -144,21 +148,24 @@ static int label_is_value(const struct split *split, struct span span, int64_t *
 
 	for (int label = 0; label < RECORD_LABELS; label++)
 		if (key && key == split->label_keys[label])
-			return label == RECORD_BYTES && !split->of_allocated ? RECORD_LABELS
-									     : label;
+			return label == RECORD_BYTES && !split->of_mean ? RECORD_LABELS : label;
 	return RECORD_LABELS;
 }
 
-/* Is it a sample of what was allocated? Its blocks have their mean size, which changes. */
-static int sample_is_of_allocated(const struct split *split, struct span span)
+/* Do its blocks have a mean size, which changes from snapshot to snapshot? */
+static int sample_is_of_mean(const struct split *split, struct span span)
 {
 	struct field field;
-	int64_t value;
+	int64_t value, key;
 
-	while (split->allocated_key && span.bytes && !field_take(&span, &field))
-		if (field.id == SAMPLE_LABEL && field.wire_type == 2 &&
-		    label_read(split, field.span, &value) == split->allocated_key)
-			return 1;
+	while (span.bytes && !field_take(&span, &field)) {
+		if (field.id != SAMPLE_LABEL || field.wire_type != 2)
+			continue;
+		key = label_read(split, field.span, &value);
+		for (int label = 0; label < MEAN_LABELS; label++)
+			if (key && key == split->mean_keys[label])
+				return 1;
+	}
 	return 0;
 }
 
@@ -260,7 +267,7 @@ static int sample_take(struct split *split, struct span span)
 	int err = 0;
 
 	split->sample.size = 0;
-	split->of_allocated = sample_is_of_allocated(split, span);
+	split->of_mean = sample_is_of_mean(split, span);
 	while (!err && span.bytes) {
 		struct field field;
 
@@ -390,8 +397,9 @@ static int strings_number(struct split *split, struct span profile)
 		for (int label = 0; label < RECORD_LABELS; label++)
 			if (text_is(text, record_labels[label]))
 				split->label_keys[label] = (int64_t)i;
-		if (text_is(text, "allocated"))
-			split->allocated_key = (int64_t)i;
+		for (int label = 0; label < MEAN_LABELS; label++)
+			if (text_is(text, mean_labels[label]))
+				split->mean_keys[label] = (int64_t)i;
 	}
 	free(is_text);
 	return err;

@@ -41,7 +41,7 @@ enum record_label {
 	RECORD_ERROR,
 	RECORD_DEVIATIONS,
 	RECORD_SELF_SAMPLED,
-	RECORD_BYTES, /* of samples of what was allocated: there it is a mean */
+	RECORD_BYTES, /* of samples of what was allocated or freed: there it is a mean */
 	RECORD_LABELS
 };
 extern const char *const record_labels[RECORD_LABELS];

@@ -111,7 +111,7 @@ static int statistics_take(struct reader *reader, const struct statistics *stati
 					     .count = statistics->total_count};
 	int err = 0;
 
-	series->moments[at].total = figures_of(&total, &statistics->allocated);
+	series->moments[at].total = figures_of(&total, &statistics->beside.allocated);
 	series->allocated_known &= statistics->allocated_known;
 	series->sampled |= statistics->sampled;
 	for (size_t i = 0; !err && i < statistics->count; i++) {
@@ -121,7 +121,7 @@ static int statistics_take(struct reader *reader, const struct statistics *stati
 
 		err = line_find(reader, entry, &line);
 		if (!err)
-			line->at[at] = figures_of(&sums, &entry->allocated);
+			line->at[at] = figures_of(&sums, &entry->beside.allocated);
 	}
 	return err;
 }
