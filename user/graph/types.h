@@ -20,6 +20,7 @@
 #define TYPE_HEAP          (1ull << 9)
 #define TYPE_GC            (1ull << 14)
 #define TYPE_INT           (1ull << 24)
+#define TYPE_BYTES         (1ull << 27)
 #define TYPE_STR           (1ull << 28)
 #define TYPE_TYPE          (1ull << 31)
 
@@ -49,7 +50,9 @@ struct type {
 	uint64_t keys;    /* ht_cached_keys; 0: none */
 	uint64_t members; /* tp_members; 0: none */
 	uint64_t base;    /* tp_base */
-	int64_t dict_at;  /* tp_dictoffset */
+	/* tp_finalize: a method __del__ of the type or of one of its bases; 0: none */
+	uint64_t finalize;
+	int64_t dict_at; /* tp_dictoffset */
 	uint32_t weaklist_at;
 	uint32_t basic_bytes, item_bytes; /* tp_basicsize, tp_itemsize */
 	uint32_t layout_bytes;            /* tp_basicsize of the type that has the layout */

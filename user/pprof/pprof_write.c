@@ -48,11 +48,18 @@ static const char *const texts[TEXTS] = {
 	[TEXT_NATIVE] = PPROF_NATIVE,
 	[TEXT_ALLOC_OBJECTS] = "alloc_objects",
 	[TEXT_ALLOC_SPACE] = "alloc_space",
+	[TEXT_FREED_OBJECTS] = "freed_objects",
+	[TEXT_FREED_SPACE] = "freed_space",
 	[TEXT_PYTHON_ALLOC_OBJECTS] = "python_alloc_objects",
 	[TEXT_PYTHON_ALLOC_SPACE] = "python_alloc_space",
+	[TEXT_PYTHON_FREED_OBJECTS] = "python_freed_objects",
+	[TEXT_PYTHON_FREED_SPACE] = "python_freed_space",
 	[TEXT_NATIVE_ALLOC_OBJECTS] = "native_alloc_objects",
 	[TEXT_NATIVE_ALLOC_SPACE] = "native_alloc_space",
+	[TEXT_NATIVE_FREED_OBJECTS] = "native_freed_objects",
+	[TEXT_NATIVE_FREED_SPACE] = "native_freed_space",
 	[TEXT_ALLOCATED] = "allocated",
+	[TEXT_LIFETIME] = "lifetime",
 	[TEXT_NAME] = NULL /* the program */,
 };
 
@@ -95,22 +102,26 @@ int pprof_piece_write(struct pprof_writer *writer, const Profile *piece)
 /* The type of a value (0: number, 1: bytes); which: -1 for the first layer. */
 static int value_text(const struct snapshot_meta *meta, int which, size_t value)
 {
-	static const int kinds[SNAPSHOT_LAYERS][PPROF_VALUES] = {
+	static const int kinds[SNAPSHOT_BESIDE_FIRST][PPROF_VALUES] = {
 		[EVENT_LAYER_PYTHON] = {TEXT_PYTHON_OBJECTS, TEXT_PYTHON_SPACE},
 		[EVENT_LAYER_NATIVE] = {TEXT_NATIVE_OBJECTS, TEXT_NATIVE_SPACE},
 		[EVENT_LAYER_MMAP] = {TEXT_REGIONS, TEXT_MAPPED},
 		[SNAPSHOT_OLDER] = {TEXTS + WINDOW_OLDER_OBJECTS, TEXTS + WINDOW_OLDER_SPACE},
-		[SNAPSHOT_ALLOCATED +
-			EVENT_LAYER_PYTHON] = {TEXT_PYTHON_ALLOC_OBJECTS, TEXT_PYTHON_ALLOC_SPACE},
-		[SNAPSHOT_ALLOCATED +
-			EVENT_LAYER_NATIVE] = {TEXT_NATIVE_ALLOC_OBJECTS, TEXT_NATIVE_ALLOC_SPACE},
 	};
+
+	uint32_t beside, layer;
 
 	if (which < 0)
 		return value ? TEXT_SPACE : TEXT_OBJECTS;
-	if (which == SNAPSHOT_ALLOCATED + (int)meta->layer)
-		return value ? TEXT_ALLOC_SPACE : TEXT_ALLOC_OBJECTS;
-	return kinds[which][value];
+	if (which < SNAPSHOT_BESIDE_FIRST)
+		return kinds[which][value];
+	beside = (uint32_t)which - SNAPSHOT_BESIDE_FIRST;
+	layer = beside % EVENT_LAYER_TABLES;
+	beside /= EVENT_LAYER_TABLES;
+	return (layer == meta->layer
+			? TEXT_ALLOC_OBJECTS
+			: TEXT_PYTHON_ALLOC_OBJECTS + (int)(layer * BESIDES * PPROF_VALUES)) +
+	       (int)(beside * PPROF_VALUES + value);
 }
 
 static int header_write(struct pprof_writer *writer)
@@ -173,7 +184,11 @@ static int strings_write(struct pprof_writer *writer)
 	for (uint32_t i = 0; !err && i < writer->text_base; i++)
 		err = string_write(writer, strings_get(writer->snapshot->strings, i));
 	for (int i = 0; !err && i < TEXTS; i++)
-		err = string_write(writer, texts[i] ? texts[i] : writer->snapshot->meta.name);
+		err = string_write(writer,
+				   i >= TEXT_LIFETIMES && i <= TEXT_LIFETIMES_LAST
+					   ? snapshot_lifetime_name((uint32_t)(i - TEXT_LIFETIMES))
+				   : texts[i] ? texts[i]
+					      : writer->snapshot->meta.name);
 	writer->more_base = text_index(writer, TEXTS);
 	return err;
 }
