@@ -63,7 +63,8 @@ vpath %.c tools tools/bench $(wildcard tests/unit/*)
 .DELETE_ON_ERROR:
 .SECONDARY:
 .PHONY: all help demo test check unit golden oracle documents machines e2e e2e-all parity kills kernels \
-	unit-programs pythons soak unruly bench windows coverage stacks distros roots fuzz format lint tools man install clean
+	unit-programs pythons soak unruly bench windows coverage stacks distros roots fuzz format lint tools \
+	man install clean
 
 all: $(OUT)/tracer
 
