@@ -63,7 +63,8 @@ vpath %.c tools tools/bench $(wildcard tests/unit/*)
 .DELETE_ON_ERROR:
 .SECONDARY:
 .PHONY: all help demo test check unit golden oracle documents machines e2e e2e-all parity kills kernels \
-	pythons soak unruly bench windows coverage stacks distros roots fuzz format lint tools man install clean
+	unit-programs pythons soak unruly bench windows coverage stacks distros roots fuzz format lint tools \
+	man install clean
 
 all: $(OUT)/tracer
 
@@ -197,6 +198,8 @@ $(OUT)/fuzz/image_process: $(WORLDS)/image_process.c $(WORLDS)/image_process.h
 		-Wl,-Ttext-segment=0x70000000 -o $@ $<
 
 $(OUT)/fuzz/fuzz_image: $(OUT)/fuzz/image_process $(WORLDS)/image_honest.c
+
+unit-programs: $(UNIT)
 
 unit: $(UNIT)
 	$(Q)tests/run-unit $(UNIT)
