@@ -3,8 +3,8 @@
  * What a series of a line says about a leak: whether it grows, for how long, and what becomes of
  * the blocks that it allocates. Pure.
  *
- * A line grows if its slope is above 0 by its interval, over the whole time and over the second half
- * alone, and if what is left after each cleaning rises, too: the least of each third is more than
+ * A line grows if its slope is above 0 by its interval, over the whole time and over the second
+ * half alone, and if what is left after each cleaning rises, too: the least of each third is more than
  * that of the third before. A cache that fills and then stays, a program that warms up and what
  * rises and falls do not. It does not say that the growth is a mistake.
  */
@@ -49,7 +49,7 @@ struct evidence {
 	double survivors;
 	/* Index of the first point after which none of its blocks was freed; the last: none. */
 	size_t none_freed;
-	/* At least half of the blocks alive at the end are this old, in seconds; below 0: unknown */
+	/* at least half of the blocks alive at the end are this old, seconds; below 0: unknown */
 	double age;
 };
 

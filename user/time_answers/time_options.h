@@ -27,8 +27,8 @@ void time_choice_default(struct time_choice *choice);
 void time_choice_free(struct time_choice *choice);
 
 /*
- * Reads the recording at path at no more than `points` moments, and says on stderr what of it is not
- * whole. 0; -errno after a message. series_free() releases.
+ * Reads the recording at path at no more than `points` moments, and says on stderr what of it is
+ * not whole. 0; -errno after a message. series_free() releases.
  */
 int time_series_read(const struct time_choice *choice, const char *path, size_t points,
 		     struct series *out);
