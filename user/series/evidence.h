@@ -4,9 +4,9 @@
  * the blocks that it allocates. Pure.
  *
  * A line grows if its slope is above 0 by its interval, over the whole time and over the second
- * half alone, and if what is left after each cleaning rises, too: the least of each third is more than
- * that of the third before. A cache that fills and then stays, a program that warms up and what
- * rises and falls do not. It does not say that the growth is a mistake.
+ * half alone, and if what is left after each cleaning rises, too: the least of each third is more
+ * than that of the third before. A cache that fills and then stays, a program that warms up and
+ * what rises and falls do not. It does not say that the growth is a mistake.
  */
 #ifndef TRACER_SERIES_EVIDENCE_H
 #define TRACER_SERIES_EVIDENCE_H
