@@ -12,6 +12,7 @@
 #include "base/array.h"
 #include "base/error.h"
 #include "recording/profile_fields.h"
+#include "recording/profile_labels.h"
 
 #define TWINS_MAX 1024u /* equal samples of a snapshot */
 #define FIELDS    11
@@ -28,19 +29,14 @@ static const unsigned char rules[][FIELDS] = {
 	[LABEL] = {[LABEL_KEY] = STRING, [LABEL_STR] = STRING, [LABEL_NUM_UNIT] = STRING},
 };
 
-/* Labels of samples whose blocks have a mean size: of what was allocated, and of what was freed. */
-enum { MEAN_ALLOCATED, MEAN_LIFETIME, MEAN_LABELS };
-static const char *const mean_labels[MEAN_LABELS] = {"allocated", "lifetime"};
-
 struct split {
 	struct record_state *state;
 	struct span *texts; /* the profile's strings */
 	size_t string_count, text_capacity;
 	uint32_t *strings;               /* their numbers in the state */
 	struct id_map ids[RECORD_KINDS]; /* the profile's ids -> numbers in the state */
-	/* strings of the profile; 0: it has none */
-	int64_t label_keys[RECORD_LABELS], mean_keys[MEAN_LABELS];
-	int of_mean; /* the sample has such a label */
+	struct label_keys keys;
+	int of_mean; /* the sample's blocks have a mean size */
 	struct buffer item, part, sample;
 };
 
@@ -123,50 +119,15 @@ static int table_take(struct split *split, enum rule message, enum record_kind k
 	return err ?: id_map_put(&split->ids[kind], id, number);
 }
 
-/* The label's key, and its number or the string's. */
-static int64_t label_read(const struct split *split, struct span span, int64_t *value)
-{
-	struct field field;
-	int64_t key = 0, number = 0;
-
-	while (span.bytes && !field_take(&span, &field)) {
-		if (field.id == LABEL_KEY)
-			key = (int64_t)field.number;
-		else if (field.id == LABEL_STR && field.number < split->string_count)
-			number = split->strings[field.number];
-		else if (field.id == LABEL_NUM)
-			number = (int64_t)field.number;
-	}
-	*value = number;
-	return key;
-}
-
 /* Does a label belong to the values? Its number, or RECORD_LABELS. */
 static int label_is_value(const struct split *split, struct span span, int64_t *value)
 {
-	int64_t key = label_read(split, span, value);
+	struct label_read label = label_read(span);
 
-	for (int label = 0; label < RECORD_LABELS; label++)
-		if (key && key == split->label_keys[label])
-			return label == RECORD_BYTES && !split->of_mean ? RECORD_LABELS : label;
-	return RECORD_LABELS;
-}
-
-/* Do its blocks have a mean size, which changes from snapshot to snapshot? */
-static int sample_is_of_mean(const struct split *split, struct span span)
-{
-	struct field field;
-	int64_t value, key;
-
-	while (span.bytes && !field_take(&span, &field)) {
-		if (field.id != SAMPLE_LABEL || field.wire_type != 2)
-			continue;
-		key = label_read(split, field.span, &value);
-		for (int label = 0; label < MEAN_LABELS; label++)
-			if (key && key == split->mean_keys[label])
-				return 1;
-	}
-	return 0;
+	*value = (int64_t)label.number;
+	if (label.is_text && label.number < split->string_count)
+		*value = split->strings[label.number];
+	return label_value(&split->keys, &label, split->of_mean);
 }
 
 static int values_take(struct split *split, struct field *field, int64_t *row, uint32_t *count)
@@ -267,7 +228,7 @@ static int sample_take(struct split *split, struct span span)
 	int err = 0;
 
 	split->sample.size = 0;
-	split->of_mean = sample_is_of_mean(split, span);
+	split->of_mean = sample_is_of_mean(&split->keys, span);
 	while (!err && span.bytes) {
 		struct field field;
 
@@ -375,11 +336,6 @@ static int texts_mark(struct split *split, struct span profile, unsigned char *i
 	return err;
 }
 
-static int text_is(struct span text, const char *wanted)
-{
-	return text.bytes == strlen(wanted) && !memcmp(text.data, wanted, text.bytes);
-}
-
 static int strings_number(struct split *split, struct span profile)
 {
 	unsigned char *is_text = calloc(split->string_count + 1, 1);
@@ -394,12 +350,7 @@ static int strings_number(struct split *split, struct span profile)
 		if (is_text[i])
 			continue;
 		err = items_intern(&split->state->kinds[RECORD_STRINGS], text, &split->strings[i]);
-		for (int label = 0; label < RECORD_LABELS; label++)
-			if (text_is(text, record_labels[label]))
-				split->label_keys[label] = (int64_t)i;
-		for (int label = 0; label < MEAN_LABELS; label++)
-			if (text_is(text, mean_labels[label]))
-				split->mean_keys[label] = (int64_t)i;
+		label_keys_add(&split->keys, text, i);
 	}
 	free(is_text);
 	return err;
