@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tracer heap --retained, --by module|path|root|container|size|line: a graph's objects in groups. */
+/* tracer heap --retained, --by KEY: a graph's objects in groups. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -72,7 +72,8 @@ uint32_t path_start(const struct paths *paths, uint32_t *start, uint32_t object)
 
 /*
  * By module: the row of an object whose path leads through a module is that module's; all others
- * are in row graph->count. By path: the row of the module's variable or root. By root: rows by enum graph_root.
+ * are in row graph->count. By path: the row of the module's variable or root. By root: rows by
+ * enum graph_root.
  */
 static int rows_by_path(struct view *view)
 {
