@@ -227,11 +227,13 @@ test:
 	$(Q)tools/install-deps test
 	$(Q)$(PYTHON) tests/run-all
 
+# The tests wait more than they work: two files at a time.
+E2E_WORKERS := 2
 e2e: $(OUT)/tracer
-	$(Q)$(PYTEST) tests/e2e
+	$(Q)$(PYTEST) -n $(E2E_WORKERS) --dist loadfile tests/e2e
 
 e2e-all: $(OUT)/tracer
-	$(Q)$(PYTEST) tests/e2e --all-versions
+	$(Q)$(PYTEST) -n $(E2E_WORKERS) --dist loadfile tests/e2e --all-versions
 
 parity: $(OUT)/tracer
 	$(Q)$(PYTEST) tests/e2e/python/test_parity.py --all-versions
