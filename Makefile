@@ -270,6 +270,7 @@ stacks: $(OUT)/tracer
 # The table of all builds is part of the documents; a table of some is left in build/pythons.md.
 pythons: $(OUT)/tracer
 	$(Q)TRACER=$(abspath $(OUT)/tracer) $(PYTHON) tools/pythons_table.py \
+		$(if $(PYTHONS_RESUME),--resume) \
 		$(if $(BUILDS),--only '$(BUILDS)',--report docs/pythons.md)
 
 # MINUTES=60, SEED=1

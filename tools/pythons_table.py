@@ -2,13 +2,15 @@
 """Traces every available build of CPython and compares it with its own tracemalloc: the table
 docs/pythons.md.
 
-usage: pythons_table.py [--only REGEX] [--report FILE]
+usage: pythons_table.py [--only REGEX] [--resume] [--report FILE]
 
 Builds: the distribution's, pyenv's, those in root file systems, and the archives of pythons.PACKED.
-Absent builds are named. Last line: pythons: N passed, N failed[, N skipped].
+Absent builds are named. Results are kept in build/pythons.json. Last line: pythons: N passed, N failed[, N skipped].
 Exit status: 0, 1 if a figure exceeded its bound without a message.
 """
 import argparse
+import hashlib
+import json
 import os
 import re
 import subprocess
@@ -25,6 +27,7 @@ import harness  # noqa: E402
 import parity  # noqa: E402
 
 TRACER = os.path.abspath(os.environ.get("TRACER", os.path.join(pythons.ROOT, "build", "tracer")))
+RESULTS = os.path.join(pythons.ROOT, "build", "pythons.json")
 WORKS = ("par", "par_leak", "par_big", "par_peak", "par_threads", "par_async")
 BLOCKS, BYTES, ATTACH_MS = 0.001, 0.005, 300
 COVERAGE = 0.999
@@ -54,26 +57,59 @@ USUAL = re.compile(
 
 
 class Row:
-    """A build's cells. failed: figures that exceeded their bound without a message."""
+    """A build's cells: {name: (text, whether it is within its bound, reasons)}."""
 
-    def __init__(self, label):
-        self.label, self.cells, self.failed, self.passed = label, {}, [], 0
+    def __init__(self, label, cells=None):
+        self.label, self.cells = label, dict(cells or {})
 
-    def put(self, name, text, good, numbers):
-        """numbers: of the notes about this figure."""
-        self.cells[name] = (text if good else "**%s**" % text) + (
-            " (%s)" % ", ".join(map(str, numbers)) if numbers else ""
-        )
-        self.passed += good
-        if not good:
-            self.failed.append("%s: %s: %s" % (self.label, name, text))
+    def put(self, name, text, good, reasons):
+        self.cells[name] = (text, bool(good), list(reasons))
 
-    def refuse(self, name, number):
-        self.cells[name] = "– (%d)" % number
-        self.passed += 1
+    def refuse(self, name, reason):
+        self.put(name, "–", True, [reason])
 
-    def row(self):
-        return [self.label, *(self.cells.get(name, "–") for name in HEADER[1:])]
+    def failed(self):
+        """Figures that exceeded their bound without a message."""
+        return [
+            "%s: %s: %s" % (self.label, name, text)
+            for name, (text, good, _) in self.cells.items()
+            if not good
+        ]
+
+    def passed(self):
+        return len(self.cells) - len(self.failed())
+
+    def row(self, notes):
+        def shown_cell(text, good, reasons):
+            numbers = ", ".join(str(notes.number(reason)) for reason in reasons)
+            return (text if good else "**%s**" % text) + (" (%s)" % numbers if numbers else "")
+
+        none = ("–", True, ())
+        return [self.label, *(shown_cell(*self.cells.get(name, none)) for name in HEADER[1:])]
+
+
+class Results:
+    """The rows of this tracer's runs, in a file of the build's folder."""
+
+    def __init__(self, resume):
+        with open(TRACER, "rb") as file:
+            self.tracer = hashlib.sha256(file.read()).hexdigest()[:16]
+        self.rows = {}
+        if resume and os.path.exists(RESULTS):
+            with open(RESULTS) as file:
+                kept = json.load(file)
+            if kept["tracer"] == self.tracer:
+                self.rows = {label: Row(label, cells) for label, cells in kept["rows"].items()}
+
+    def is_good(self, label):
+        return label in self.rows and not self.rows[label].failed()
+
+    def add(self, row):
+        self.rows[row.label] = row
+        with open(RESULTS + ".new", "w") as file:
+            rows = {label: each.cells for label, each in self.rows.items()}
+            json.dump({"tracer": self.tracer, "rows": rows}, file, indent=1)
+        os.rename(RESULTS + ".new", RESULTS)
 
 
 def percent(share):
@@ -102,40 +138,35 @@ def reason(error):
     return said[1] if said else None
 
 
-def fail(row, name, error, notes):
+def fail(row, name, error):
     """Marks a missing figure: the tracer refused, or it failed for another reason."""
     why = reason(error)
     if why:
-        row.refuse(name, notes.number(shown(why)))
+        row.refuse(name, shown(why))
     else:
-        row.put(name, "failed", False, [notes.number(shown(str(error).strip().split("\n")[-1]))])
+        row.put(name, "failed", False, [shown(str(error).strip().split("\n")[-1])])
 
 
-def works(row, python, folder, notes):
+def works(row, python, folder):
     attaches = []
     for work in WORKS:
         try:
             measured = parity.Parity(TRACER, folder, python, work)
         except (AssertionError, subprocess.SubprocessError) as error:
-            fail(row, work, error, notes)
+            fail(row, work, error)
             continue
         run = measured.run
         text, good = pair(measured.blocks_off, measured.bytes_off)
-        row.put(work, text, good, [notes.number(shown(said)) for said in warnings(run)])
+        row.put(work, text, good, map(shown, warnings(run)))
         if not good:
             print("%s: %s: %s" % (row.label, work, measured.worst), file=sys.stderr)
         attaches.append(run.attach["ms"])
         if work == WORKS[0]:
             row.put("probes", str(run.attach["probes"]), True, ())
-            # The heap counts new blocks, and that of a build without the GIL is not read.
-            covered = None if python.free_threaded else run.coverage()
-            if not python.free_threaded:
-                row.put(
-                    "covered",
-                    "?" if covered is None else percent(covered),
-                    covered is not None and covered >= COVERAGE,
-                    (),
-                )
+            if not python.free_threaded:  # the heap counts new blocks, and that one is not read
+                covered = run.coverage()
+                text = "?" if covered is None else percent(covered)
+                row.put("covered", text, covered is not None and covered >= COVERAGE, ())
             row.put(
                 "rounded",
                 percent(run.report.data["not_seen"]["rounded_blocks"] / measured.blocks),
@@ -146,7 +177,7 @@ def works(row, python, folder, notes):
         row.put("attach, ms", str(min(attaches)), min(attaches) <= ATTACH_MS, ())
 
 
-def others(row, python, folder, notes):
+def others(row, python, folder):
     for name, measure in (
         ("heap", lambda: parity.heap_off(TRACER, python)),
         ("growth", lambda: parity.growth_off(TRACER, folder, python)),
@@ -154,19 +185,19 @@ def others(row, python, folder, notes):
         try:
             row.put(name, *pair(*measure()), ())
         except (AssertionError, subprocess.SubprocessError) as error:
-            fail(row, name, error, notes)
+            fail(row, name, error)
 
 
-def measure(row, python, folder, notes):
+def measure(row, python, folder):
     """All cells of a row. A build that is refused as a whole need not be able to
     run the programs."""
     why = parity.refusal(TRACER, python)
     if why:
         for name in (*WORKS, "heap", "growth"):
-            row.refuse(name, notes.number(shown(why)))
+            row.refuse(name, shown(why))
         return
-    works(row, python, folder, notes)
-    others(row, python, folder, notes)
+    works(row, python, folder)
+    others(row, python, folder)
 
 
 def builds(folder, absent):
@@ -187,31 +218,39 @@ def main():
         "--only", default="", help="builds whose names this regular expression finds"
     )
     parser.add_argument("--report", help="the table's file (default: build/pythons.md)")
+    parser.add_argument(
+        "--resume",
+        action="store_true",
+        help="repeat only builds that an earlier run of this tracer did not finish or that failed",
+    )
     options = parser.parse_args()
-    rows, absent, notes = [], [], Notes()
+    rows, absent, notes, results = [], [], Notes(), Results(options.resume)
     with tempfile.TemporaryDirectory() as folder:
         for python in builds(folder, absent):
             try:
-                if re.search(options.only, python.label):
+                if not re.search(options.only, python.label):
+                    continue
+                if not results.is_good(python.label):
                     print("pythons: " + python.label, file=sys.stderr, flush=True)
                     row = Row(python.label)
-                    rows.append(row)
-                    measure(row, python, folder, notes)
+                    measure(row, python, folder)
+                    results.add(row)
+                rows.append(results.rows[python.label])
             finally:
                 python.remove()
-    parts = [INTRODUCTION, table(HEADER, [row.row() for row in rows])]
+    parts = [INTRODUCTION, table(HEADER, [row.row(notes) for row in rows])]
     parts += [notes.text()] if notes.numbers else []
     parts += ["Absent:\n\n" + "".join("- %s\n" % shown(text) for text in absent)] if absent else []
     with open(options.report or os.path.join(pythons.ROOT, "build", "pythons.md"), "w") as file:
         file.write("\n".join(parts))
-    for text in [text for row in rows for text in row.failed]:
+    for text in [text for row in rows for text in row.failed()]:
         print("FAILED " + text)
     for text in absent:
         print("SKIPPED " + text)
-    failed = sum(len(row.failed) for row in rows)
+    failed = sum(len(row.failed()) for row in rows)
     print(
         "pythons: %d passed, %d failed, %d skipped"
-        % (sum(row.passed for row in rows), failed, len(absent))
+        % (sum(row.passed() for row in rows), failed, len(absent))
     )
     return 1 if failed else 0
 
