@@ -28,7 +28,8 @@ import parity  # noqa: E402
 
 TRACER = os.path.abspath(os.environ.get("TRACER", os.path.join(pythons.ROOT, "build", "tracer")))
 RESULTS = os.path.join(pythons.ROOT, "build", "pythons.json")
-WORKS = ("par", "par_leak", "par_big", "par_peak", "par_threads", "par_async")
+THREADS = "par_threads"
+WORKS = ("par", "par_leak", "par_big", "par_peak", THREADS, "par_async")
 BLOCKS, BYTES, ATTACH_MS = 0.001, 0.005, 300
 COVERAGE = 0.999
 
@@ -157,7 +158,12 @@ def works(row, python, folder):
             continue
         run = measured.run
         text, good = pair(measured.blocks_off, measured.bytes_off)
-        row.put(work, text, good, map(shown, warnings(run)))
+        reasons = [shown(said) for said in warnings(run)]
+        if not good and work == THREADS:
+            size, blocks = parity.noise(python, work)
+            good = measured.blocks_off <= BLOCKS + blocks and measured.bytes_off <= BYTES + size
+            reasons.append("its own tracemalloc differs as much from run to run")
+        row.put(work, text, good, reasons)
         if not good:
             print("%s: %s: %s" % (row.label, work, measured.worst), file=sys.stderr)
         attaches.append(run.attach["ms"])

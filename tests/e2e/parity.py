@@ -46,6 +46,18 @@ def by_tracemalloc(python, work):
         return {(file, line): (size, count) for file, line, size, count in json.loads(said)}
 
 
+def noise(python, work, runs=4):
+    """The largest shares of bytes and blocks by which two runs of tracemalloc differ: threads, and
+    a JIT that compiles at other moments, may allocate at other lines."""
+    told = [by_tracemalloc(python, work) for _ in range(runs)]
+    differ = [
+        [1 - share for share in harness.agreement(one, other)]
+        for i, one in enumerate(told)
+        for other in told[:i]
+    ]
+    return tuple(max(shares) for shares in zip(*differ))
+
+
 class Run:
     """Runs a program under the tracer until it waits for input again. said: its answer to the one
     line on its stdin."""
