@@ -43,9 +43,9 @@ LIBS     := $(call packages,--libs) -liberty -lm
 ALLOCATOR := $(if $(SAN),,-l:libjemalloc_pic.a)
 
 ROOMS    := text base tables elf process core container select x86 pymalloc layouts malloc python heap \
-	graph holders dump memory plan native process_plan perfmap unwind fetch symbols unwind_load events \
+	graph holders waste dump memory plan native process_plan perfmap unwind fetch symbols unwind_load events \
 	snapshot view blocks process_tables trace kernel links attach trial overhead stats remarks report \
-	export pprof pickle control watch member session perfmap_session options heap_answers cli
+	export pprof recording pickle control watch member session live perfmap_session options series heap_answers time_answers cli
 SOURCES  := $(foreach room,$(ROOMS),$(wildcard user/$(room)/*.c))
 GENERATED := $(OUT)/gen/pprof/profile.pb-c.c
 OBJECTS  := $(SOURCES:%.c=$(OUT)/obj/%.o) $(GENERATED:$(OUT)/gen/%.c=$(OUT)/obj/gen/%.o)
@@ -63,7 +63,8 @@ vpath %.c tools tools/bench $(wildcard tests/unit/*)
 .DELETE_ON_ERROR:
 .SECONDARY:
 .PHONY: all help demo test check unit golden oracle documents machines e2e e2e-all parity kills kernels \
-	pythons soak unruly bench windows coverage stacks distros roots fuzz format lint tools man install clean
+	unit-programs pythons soak unruly bench windows coverage stacks distros roots fuzz format lint tools \
+	man install clean
 
 all: $(OUT)/tracer
 
@@ -198,6 +199,8 @@ $(OUT)/fuzz/image_process: $(WORLDS)/image_process.c $(WORLDS)/image_process.h
 
 $(OUT)/fuzz/fuzz_image: $(OUT)/fuzz/image_process $(WORLDS)/image_honest.c
 
+unit-programs: $(UNIT)
+
 unit: $(UNIT)
 	$(Q)tests/run-unit $(UNIT)
 
@@ -291,7 +294,7 @@ roots:
 CORPUS := build/corpus/fuzz
 fuzz: $(FUZZERS)
 	$(Q)mkdir -p $(addprefix $(CORPUS)_,capture jit_elf native worker tracemalloc session image \
-		unwind)
+		unwind recording)
 	$(Q)for c in tests/golden/*.cap; do tail -c +17 $$c > $(CORPUS)_capture/$${c##*/}; done
 	$(Q)cp $(FUZZ_LIB)/obj/user/text/text.o $(CORPUS)_jit_elf
 	$(Q)$(CC) -shared -nostdlib -fPIC -O2 -x c -o $(CORPUS)_native/allocator.so \
@@ -301,6 +304,8 @@ fuzz: $(FUZZERS)
 	$(Q)printf _ZN4shop6BasketIiE3addEv >$(CORPUS)_worker/name
 	$(Q)$(PYTHON) tests/fuzz/corpus/corpus_tracemalloc.py $(CORPUS)_tracemalloc
 	$(Q)$(PYTHON) tests/fuzz/corpus/corpus_core.py $(CORPUS)_core
+	$(Q)tar -xzOf tests/fuzz/corpus/corpus_recording.tar.gz >$(CORPUS)_recording.rec
+	$(Q)$(PYTHON) tests/fuzz/corpus/corpus_recording.py $(CORPUS)_recording.rec $(CORPUS)_recording
 	$(Q)tar -xzf tests/fuzz/corpus/corpus_session.tar.gz -C $(CORPUS)_session
 	$(Q)tar -xzf tests/fuzz/corpus/corpus_image.tar.gz -C $(CORPUS)_image
 	$(Q)for f in $(FUZZERS); do echo "$$f"; mkdir -p build/corpus/$${f##*/}; \

@@ -17,6 +17,7 @@
 #define SEEN_CODES  (1u << 15)
 
 #define CODE_BYTES      200u /* of a code object, from its start: up to the bytecode in 3.11+ */
+#define CODE_BYTES_MAX  216u /* the same in free-threaded builds */
 #define FRAME_BYTES     80u  /* of a frame, from 3.11 on */
 #define FRAME_BYTES_MAX 112u /* up to 3.10 */
 #define WINDOW_WORDS    11

@@ -37,9 +37,10 @@ class Python:
         self.stripped = pythons.is_stripped((root or "") + path)
         self.version = pythons.version_of(path, self.prefix)
         self.debug = bool(re.search(r"python3\.\d+d$", path))
+        self.free_threaded = bool(re.search(r"python3\.\d+t(_stripped)?$", path))
         self.label = "CPython %s%s, %s%s" % (
             self.version,
-            " debug build" if self.debug else "",
+            " debug build" if self.debug else " free-threaded" if self.free_threaded else "",
             "stripped" if self.stripped else "with symbols",
             ", in " + os.path.basename(os.path.normpath(root)) if root else "",
         )

@@ -166,6 +166,16 @@ static int find_path(Dwarf_Die *type, const char *path, Dwarf_Die *member, uint6
 	}
 }
 
+/* Was it compiled with Py_GIL_DISABLED? Its objects then know the thread that owns them. */
+static int is_free_threaded(Dwarf *dwarf)
+{
+	Dwarf_Die type, member;
+	uint64_t bits, inner;
+
+	return !find_type(dwarf, "PyObject", &type) &&
+	       !find_path(&type, "ob_tid", &member, &bits, &inner);
+}
+
 static int spec_value(Dwarf *dwarf, const struct spec *spec, uint64_t *out)
 {
 	Dwarf_Die type, member, pointed;
@@ -179,14 +189,22 @@ static int spec_value(Dwarf *dwarf, const struct spec *spec, uint64_t *out)
 	}
 	if (spec->kind == ENUM)
 		return find_enumerator(dwarf, spec->path, out);
+	if (spec->kind == SIZE_WITH_GIL && is_free_threaded(dwarf)) {
+		*out = 0;
+		return 0;
+	}
 	err = find_type(dwarf, spec->type, &type);
 	if (err)
 		return err;
-	if (spec->kind == SIZE) {
+	if (spec->kind == SIZE || spec->kind == SIZE_WITH_GIL) {
 		*out = dwarf_aggregate_size(&type, &bytes) ? 0 : bytes;
 		return *out ? 0 : -ENOENT;
 	}
 	err = find_path(&type, spec->path, &member, &bits, &inner);
+	if (err == -ENOENT && spec->kind == OPTIONAL) {
+		*out = ABI_NONE;
+		return 0;
+	}
 	if (err)
 		return err;
 	if (spec->kind == POINTER) {
@@ -248,7 +266,8 @@ static int print_fields(Dwarf *dwarf, uint32_t version, const char *path)
 				spec->field);
 			return -ENOENT;
 		}
-		if (!strncmp(spec->field, "abi.", 4) && value >= ABI_NONE && spec->kind != CONST) {
+		if (!strncmp(spec->field, "abi.", 4) && value >= ABI_NONE && spec->kind != CONST &&
+		    spec->kind != OPTIONAL) {
 			fprintf(stderr, "offsets: %s: %s does not fit in 16 bits\n", path,
 				spec->field);
 			return -ERANGE;
@@ -288,6 +307,13 @@ static int is_py_debug(Dwarf *dwarf)
 	return 0;
 }
 
+static const char *build_name(Dwarf *dwarf)
+{
+	return is_free_threaded(dwarf) ? "BUILD_FREE_THREADED"
+	       : is_py_debug(dwarf)    ? "BUILD_DEBUG"
+				       : "BUILD_RELEASE";
+}
+
 static int print_file(const char *path)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC), err = -ENOEXEC;
@@ -314,8 +340,8 @@ static int print_file(const char *path)
 	lines = version < V(10)    ? "LINES_LNOTAB"
 		: version == V(10) ? "LINES_PAIRS"
 				   : "LINES_LOCATIONS";
-	printf("\t{\n\t\t.version = 0x%04x, /* 3.%u */\n\t\t.py_debug = %d,\n\t\t.lines = %s,\n",
-	       version, version & 0xff, is_py_debug(dwarf), lines);
+	printf("\t{\n\t\t.version = 0x%04x, /* 3.%u */\n\t\t.build = %s,\n\t\t.lines = %s,\n",
+	       version, version & 0xff, build_name(dwarf), lines);
 	err = print_fields(dwarf, version, path);
 	printf("\t},\n");
 out:

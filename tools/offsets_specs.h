@@ -11,8 +11,11 @@
 #define ANY      0xffffu
 
 enum spec_kind {
-	OFFSET, /* of the member path within type */
-	SIZE,   /* of type */
+	OFFSET,   /* of the member path within type */
+	OPTIONAL, /* as OFFSET; ABI_NONE if the build has no such member */
+	SIZE,     /* of type */
+	/* of a type that stands before objects where there is a GIL; else 0 */
+	SIZE_WITH_GIL,
 	/* bits between the start of the struct that holds the bit field and the bit field */
 	SHIFT,
 	ENUM,    /* value of the enumerator path; type is not used */
@@ -86,6 +89,8 @@ static const struct spec specs[] = {
 	{"abi.frame_instr", OFFSET, "_PyInterpreterFrame", "instr_ptr", V(13), ANY, 0},
 	{"abi.frame_owner", CONST, NULL, NULL, V(8), V(10), ABI_NONE},
 	{"abi.frame_owner", OFFSET, "_PyInterpreterFrame", "owner", V(11), ANY, 0},
+	{"abi.frame_copy", CONST, NULL, NULL, V(8), V(13), ABI_NONE},
+	{"abi.frame_copy", OPTIONAL, "_PyInterpreterFrame", "tlbc_index", V(14), ANY, 0},
 	{"abi.code_first_line", OFFSET, "PyCodeObject", "co_firstlineno", V(8), ANY, 0},
 	{"abi.code_filename", OFFSET, "PyCodeObject", "co_filename", V(8), ANY, 0},
 	{"abi.code_qualname", OFFSET, "PyCodeObject", "co_name", V(8), V(10), 0},
@@ -97,6 +102,9 @@ static const struct spec specs[] = {
 	{"abi.code_mark", OFFSET, "PyCodeObject", "co_version", V(12), ANY, 0},
 	{"abi.code_bytecode", CONST, NULL, NULL, V(8), V(10), ABI_NONE},
 	{"abi.code_bytecode", OFFSET, "PyCodeObject", "co_code_adaptive", V(11), ANY, 0},
+	/* Only free-threaded builds have these. */
+	{"abi.code_copies", CONST, NULL, NULL, V(8), V(13), ABI_NONE},
+	{"abi.code_copies", OPTIONAL, "PyCodeObject", "co_tlbc", V(14), ANY, 0},
 	{"abi.code_first_traceable", CONST, NULL, NULL, V(8), V(10), ABI_NONE},
 	{"abi.code_first_traceable", OFFSET, "PyCodeObject", "_co_firsttraceable", V(11), ANY, 0},
 	{"abi.object_type", OFFSET, "PyObject", "ob_type", V(8), ANY, 0},
@@ -158,7 +166,7 @@ static const struct spec specs[] = {
 	{"heap.alignment", CONST, NULL, NULL, V(8), ANY, 16},
 	{"heap.type_name", OFFSET, "PyTypeObject", "tp_name", V(8), ANY, 0},
 	{"heap.type_flags", OFFSET, "PyTypeObject", "tp_flags", V(8), ANY, 0},
-	{"heap.gc_head_bytes", SIZE, "PyGC_Head", NULL, V(8), ANY, 0},
+	{"heap.gc_head_bytes", SIZE_WITH_GIL, "PyGC_Head", NULL, V(8), ANY, 0},
 	/*
 	 * 3.14 split the reference count: its upper 16 bits are ob_flags, of which the lower 8 are
 	 * in use.

@@ -25,7 +25,7 @@ import harness  # noqa: E402
 import parity  # noqa: E402
 
 TRACER = os.path.abspath(os.environ.get("TRACER", os.path.join(pythons.ROOT, "build", "tracer")))
-WORKS = ("par", "par_leak", "par_big", "par_peak", "par_async")
+WORKS = ("par", "par_leak", "par_big", "par_peak", "par_threads", "par_async")
 BLOCKS, BYTES, ATTACH_MS = 0.001, 0.005, 300
 COVERAGE = 0.999
 
@@ -35,8 +35,8 @@ Written by `make pythons`: builds of CPython, each of which ran the same program
 with its own tracemalloc.
 
 - `par` keeps a few thousand things of every kind, `par_leak` a little of each of many requests, `par_big` large
-  blocks, `par_peak` little of much; `par_async` is an event loop with tasks and connections. Figures are percent of
-  blocks / percent of bytes that stand at another line than tracemalloc has them at.
+  blocks, `par_peak` little of much; `par_threads` is eight threads, `par_async` an event loop with tasks and
+  connections. Figures are percent of blocks / percent of bytes that stand at another line than tracemalloc has them at.
 - `heap`: how far `tracer heap` is off in blocks / in the bytes of one type's objects. `growth`: in pools / in large
   blocks' bytes, in growth mode.
 - `covered`: percent of new blocks with a traceback, `rounded`: of blocks whose size is known only as rounded up, in `par`.
@@ -96,8 +96,9 @@ def warnings(run):
 
 
 def reason(error):
-    """Why there is no figure: the tracer's own message, if it ended with one."""
-    said = re.search(r"^.*?(tracer: (?!attached).*)$", str(error), re.M)
+    """Why there is no figure: the tracer's own message, if it ended with one, or the module that
+    the build has not."""
+    said = re.search(r"^.*?(tracer: (?!attached).*|ModuleNotFoundError: .*)$", str(error), re.M)
     return said[1] if said else None
 
 
@@ -126,13 +127,15 @@ def works(row, python, folder, notes):
         attaches.append(run.attach["ms"])
         if work == WORKS[0]:
             row.put("probes", str(run.attach["probes"]), True, ())
-            covered = run.coverage()
-            row.put(
-                "covered",
-                "?" if covered is None else percent(covered),
-                covered is not None and covered >= COVERAGE,
-                (),
-            )
+            # The heap counts new blocks, and that of a build without the GIL is not read.
+            covered = None if python.free_threaded else run.coverage()
+            if not python.free_threaded:
+                row.put(
+                    "covered",
+                    "?" if covered is None else percent(covered),
+                    covered is not None and covered >= COVERAGE,
+                    (),
+                )
             row.put(
                 "rounded",
                 percent(run.report.data["not_seen"]["rounded_blocks"] / measured.blocks),

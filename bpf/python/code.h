@@ -144,15 +144,19 @@ static __always_inline int code_read(struct thread_state *thread, __u64 code,
 {
 	struct abi_target *target = &thread->target;
 	const struct abi_offsets *offsets = &target->offsets;
+	__u32 bytes = CODE_BYTES;
 	__u64 id, window;
 	int i;
 
 	known->code = 0;
 	/* Before the read, so that an allocation there during the read is noticed. */
 	known->reuse_counts = *(volatile __u32 *)reuse_count_at(code);
-	/* Up to 3.10 a code object is shorter. */
-	if (bpf_probe_read_user(thread->code, offsets->frame_lasti_scale ? 128 : CODE_BYTES,
-				(void *)code))
+	/* Up to 3.10 a code object is shorter. Without the GIL every object has a longer header. */
+	if (offsets->frame_lasti_scale)
+		bytes = 128;
+	else if (offsets->object_type > 8)
+		bytes = CODE_BYTES_MAX;
+	if (bpf_probe_read_user(thread->code, bytes, (void *)code))
 		return -1;
 	if (target->code_type && CODE_U64(thread, offsets->object_type) != target->code_type)
 		return offsets->frame_code_checked ? 1 : -1;

@@ -81,6 +81,21 @@ static __always_inline __u8 *frame_read(struct thread_state *thread, __u64 addre
 }
 
 /*
+ * The bytecode that the frame runs. Without the GIL each thread has a copy of its own, since it
+ * specializes the instructions. A copy that cannot be read gives an offset outside of all code.
+ */
+static __always_inline __u64 bytecode_find(const struct abi_offsets *offsets, const __u8 *frame,
+					   __u64 code)
+{
+	__u64 copies;
+
+	if (offsets->code_copies == ABI_NONE)
+		return code + offsets->code_bytecode;
+	copies = user_u64(code + offsets->code_copies);
+	return user_u64(copies + 8 + 8 * (__u64)(__u32)FRAME_U64(frame, offsets->frame_copy));
+}
+
+/*
  * The verifier checks functions that are not inline once, and not in every turn of the loop that
  * calls them. So they need null checks of their own.
  */
@@ -124,7 +139,7 @@ __noinline int frame_append(struct thread_state *thread, __u64 address)
 			lasti *= offsets->frame_lasti_scale;
 	} else {
 		lasti = (__s32)(FRAME_U64(frame, offsets->frame_instr) -
-				(code + offsets->code_bytecode));
+				bytecode_find(offsets, frame, code));
 		if (FRAME_U8(frame, offsets->frame_owner) != offsets->owner_generator &&
 		    lasti < known->first_traceable * 2)
 			return 0;

@@ -46,13 +46,20 @@ struct abi_offsets {
 	/* f_lasti (int) up to 3.10; prev_instr, instr_ptr (pointer) from 3.11 on */
 	__u16 frame_instr;
 	__u16 frame_owner; /* char; ABI_NONE up to 3.10 */
+	/* tlbc_index (int): which copy of the bytecode it runs; ABI_NONE if there are no copies */
+	__u16 frame_copy;
 	__u16 code_first_line;
 	__u16 code_filename;
 	__u16 code_qualname; /* co_name up to 3.10 */
 	__u16 code_lines;    /* co_lnotab, co_linetable (pointer to bytes) */
 	/* distinguishes it from earlier code objects at its address: co_version, or code_lines */
 	__u16 code_mark;
-	__u16 code_bytecode;        /* co_code_adaptive; ABI_NONE up to 3.10 */
+	__u16 code_bytecode; /* co_code_adaptive; ABI_NONE up to 3.10 */
+	/*
+	 * co_tlbc, to {number of copies, address of each copy's bytecode…} (free-threaded builds,
+	 * 3.14+); ABI_NONE: the code object has the only bytecode
+	 */
+	__u16 code_copies;
 	__u16 code_first_traceable; /* int, in code units; ABI_NONE up to 3.10 */
 	__u16 object_type;          /* ob_type */
 	__u16 bytes_size;           /* ob_size of a bytes object */
@@ -291,7 +298,7 @@ enum abi_register {
  */
 #define ABI_NATIVE_RETURNS 1u
 
-_Static_assert(sizeof(struct abi_offsets) == 60, "offsets");
+_Static_assert(sizeof(struct abi_offsets) == 64, "offsets");
 _Static_assert(__builtin_offsetof(struct abi_target, tstate_source) == 24, "target.tstate_source");
 _Static_assert(__builtin_offsetof(struct abi_target, offsets) == 224, "target.offsets");
 _Static_assert(__builtin_offsetof(struct abi_target, interpreter_start) == 288,

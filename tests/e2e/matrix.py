@@ -3,9 +3,10 @@
 
 Each version of CPython has a layout, line tables and allocators of its own, so a test that runs
 with any version can run with eight, and with a debug build. A run takes a spread of them for each
-test: the oldest, the newest, and one between, which is another one for each test and each set of
-its other parameters. So every version runs with a third of the tests, and the tests of builds run
-with every build. Container runtimes and their storage drivers are chosen likewise.
+test: the oldest, the newest, and one between, which is another one for each test. A test's other
+parameters seldom have to do with the version, so its further sets of them run with one version
+each, in turn. So every version runs with a part of the tests, and the tests of builds run with
+every build. Container runtimes and their storage drivers are chosen likewise.
 """
 import collections
 import os
@@ -14,15 +15,18 @@ import zlib
 import pythons
 
 
-def _spread(names, turn):
-    """The first, the last, and one between."""
+def _spread(names, turn, first):
+    """The first, the last, and one between for a test's first set of parameters; else one."""
+    if not first:
+        return {names[turn % len(names)]}
     between = names[1:-1]
     return {*names[:1], *names[-1:], *([between[turn % len(between)]] if between else [])}
 
 
 def _sets(items, fixture):
-    """({parameter of the fixture: item}, turn) for each test and each set of its other parameters.
-    The turn counts the sets of a test; it does not vary from run to run."""
+    """({parameter of the fixture: item}, turn, whether it is the first set) for each test and each
+    set of its other parameters. The turn counts the sets of a test; it does not vary from run to
+    run."""
     sets, turns = collections.defaultdict(dict), collections.Counter()
     for item in items:
         params = item.callspec.params if hasattr(item, "callspec") else {}
@@ -32,7 +36,7 @@ def _sets(items, fixture):
     for (file, test, _), items_of in sets.items():
         turn = zlib.crc32(os.path.basename(file).encode() + test.encode()) + turns[file, test]
         turns[file, test] += 1
-        yield items_of, turn
+        yield items_of, turn, turns[file, test] == 1
 
 
 def _of_any_version(item):
@@ -43,20 +47,20 @@ def _of_any_version(item):
 def left_out(items):
     """The items that a run without --all-versions leaves out."""
     found = pythons.unstripped()
-    for named, turn in _sets(filter(_of_any_version, items), "python"):
-        kept = _spread([name for name in named if name in found] or list(named), turn)
+    for named, turn, first in _sets(filter(_of_any_version, items), "python"):
+        kept = _spread([name for name in named if name in found] or list(named), turn, first)
         yield from (item for name, item in named.items() if name not in kept)
     if "TRACER_ROOTS" not in os.environ:  # the caller selected them
-        for named, turn in _sets(items, "root_python"):
-            kept = _spread(list(named), turn)
+        for named, turn, first in _sets(items, "root_python"):
+            kept = _spread(list(named), turn, first)
             yield from (item for name, item in named.items() if name not in kept)
     # Each container runtime, with one of its storage drivers.
-    for named, turn in _sets(items, "runtime"):
+    for named, turn, _ in _sets(items, "runtime"):
         for i, client in enumerate(("docker", "podman")):
             drivers = [name for name in named if name.startswith(client)]
             kept = drivers[(turn + i) % len(drivers)] if drivers else None
             yield from (named[name] for name in drivers if name != kept)
     # Each build, in one of the modes.
-    for named, turn in _sets((i for i in items if "cpython" in i.fixturenames), "mode"):
+    for named, turn, _ in _sets((i for i in items if "cpython" in i.fixturenames), "mode"):
         kept = list(named)[turn % len(named)]
         yield from (item for name, item in named.items() if name != kept)

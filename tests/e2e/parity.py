@@ -41,10 +41,9 @@ def by_tracemalloc(python, work):
     """{(file, line): (bytes, blocks)} of what the workload keeps."""
     with target_of(python, PROGRAM, work, "tracemalloc") as target:
         target.step()
-        return {
-            (file, line): (size, count)
-            for file, line, size, count in json.loads(target.read_line())
-        }
+        said = target.read_line()
+        assert said, target.process.stderr.read().decode().strip()
+        return {(file, line): (size, count) for file, line, size, count in json.loads(said)}
 
 
 class Run:

@@ -262,7 +262,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 	if (!size)
 		return 0;
-	offsets = offsets_for(0x0308 + *data % 8, *data >> 7);
+	offsets = offsets_for(0x0308 + *data % 8, *data >> 7 ? BUILD_DEBUG : BUILD_RELEASE);
 	if (!offsets)
 		return 0;
 	world.image.offsets = *offsets;

@@ -178,7 +178,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 	if (!size)
 		return 0;
-	runtime.offsets = offsets_for(versions[*data % 2], 0);
+	runtime.offsets = offsets_for(versions[*data % 2], BUILD_RELEASE);
 	if (!runtime.offsets)
 		abort();
 	forge(&forgery, runtime.offsets, data + 1, size - 1);

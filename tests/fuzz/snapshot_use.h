@@ -34,7 +34,7 @@ static inline void snapshot_use(const struct snapshot *snapshot)
 		snapshot_free(chosen);
 	}
 	for (int merge = 0; merge < 2; merge++) {
-		if (snapshot_select(snapshot, merge ? &filters : NULL, NULL, merge, &chosen))
+		if (snapshot_select(snapshot, NULL, merge ? &filters : NULL, NULL, merge, &chosen))
 			abort();
 		if (!merge && chosen->trace_count != snapshot->trace_count)
 			abort();

@@ -3,7 +3,7 @@
  * Open addressing with linear probing, in SEGMENTS independent arrays of struct block. The high
  * bits of a key's hash select the segment. The low 32 bits select the home slot by multiply-shift,
  * so a capacity need not be a power of two, and a full segment can grow by 1.4 instead of 2:
- * between 24 / 0.75 = 32 and 45 bytes per block. Removal shifts later entries back, so there are no
+ * between 32 / 0.75 = 43 and 60 bytes per block. Removal shifts later entries back, so there are no
  * tombstones, and a table does not degrade with churn.
  *
  * An address of 0 marks an empty slot. Hashes are seeded, because the traced process controls the

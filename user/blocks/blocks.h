@@ -26,6 +26,8 @@ struct block {
 	/* copied by fork, and not allocated or reused by the child since */
 	uint32_t inherited : 1;
 	uint32_t domain;
+	uint32_t born_ms; /* when it was allocated, since its process was first traced */
+	uint32_t reserved;
 };
 
 #define BLOCK_STACK_MAX ((1u << 31) - 1)

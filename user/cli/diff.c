@@ -61,7 +61,8 @@ int cli_diff(int argc, char **argv)
 		.doc = "What has grown and shrunk between two snapshots, as Snapshot.compare_to() "
 		       "of tracemalloc computes it; the filters apply to both. Lines are compared "
 		       "across processes; --by process identifies a process by its PID and "
-		       "command. Each file is a snapshot of tracer or a file of "
+		       "command. Each file is a snapshot of tracer, a moment of a "
+		       "recording (FILE@TIME, as --at of tracer report) or a file of "
 		       "tracemalloc.Snapshot.dump().",
 		.children = children,
 	};

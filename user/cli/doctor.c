@@ -232,7 +232,7 @@ int cli_doctor(int argc, char **argv)
 	printf("Privileges\n");
 	for (size_t i = 0; i < count; i++)
 		line_print(capabilities[i].held, capabilities[i].name, capabilities[i].why);
-	printf("CPython versions known: %s\n", offsets_known());
+	printf("CPython versions known: %s\n", offsets_known(BUILD_RELEASE));
 	status = session_try(&features);
 	/* A user who cannot run a session could not remove them. */
 	if (status == EXIT_DONE)

@@ -42,111 +42,6 @@ struct heap_view {
 	size_t count, shown;
 };
 
-enum {
-	KEY_BY = 0x300,
-	KEY_RETAINED,
-	KEY_FREEZE,
-	KEY_CORE,
-	KEY_SYSROOT,
-	KEY_TRACE,
-	KEY_SESSION,
-	KEY_VALUES
-};
-
-static const struct argp_option options[] = {
-	{"pid", 'p', "PID[,PID...]", 0,
-	 "these processes; with -c, their process ids in the container", 1},
-	{"container", 'c', "CONTAINER", 0,
-	 "the processes of a container, by name, ID or the beginning of either (repeatable)", 1},
-	{"core", KEY_CORE, "FILE", 0, "a core file instead of a process", 1},
-	{"sysroot", KEY_SYSROOT, "DIR", 0,
-	 "with --core: where the files that the process had mapped are (default: /)", 1},
-	{"by", KEY_BY, "KEY", 0,
-	 "type (default), class (pymalloc's size classes), module, root, container, size or line",
-	 2},
-	{"trace", KEY_TRACE, "FILE", 0,
-	 "by line: the lines of blocks that tracer ctl PID blocks has written (default: of the "
-	 "session that traces the process)",
-	 2},
-	{"session", KEY_SESSION, "PID", 0,
-	 "by line: choose one of several sessions that trace the process: the tracer's PID", 2},
-	{"retained", KEY_RETAINED, NULL, 0, "by type: also what would be freed with the objects",
-	 2},
-	{"values", KEY_VALUES, NULL, 0, "show: also the contents of texts", 2},
-	{"freeze", KEY_FREEZE, NULL, 0, "stop the process while its memory is copied", 2},
-	{"output", 'o', "FILE", 0, "also write the copied memory to FILE, a dump", 2},
-	{0},
-};
-
-static const struct argp_child children[] = {{&cli_output_argp, 0, NULL, 0}, {0}};
-
-static error_t by_parse(struct heap_choice *choice, const char *arg)
-{
-	static const char *const names[] = {"type",      "class", "module", "root",
-					    "container", "size",  "line"};
-
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-		if (!strcmp(arg, names[i])) {
-			choice->by = (enum heap_by)i;
-			return 0;
-		}
-	error_print(error_set(-EINVAL, "\"%s\" is not one of its values", arg),
-		    "type, class, module, root, container, size or line", "--by");
-	return CLI_REPORTED;
-}
-
-static error_t parse(int key, char *arg, struct argp_state *state)
-{
-	struct heap_choice *choice = state->input;
-	size_t count;
-	pid_t *pids;
-
-	switch (key) {
-	case ARGP_KEY_INIT:
-		state->child_inputs[0] = &choice->output;
-		return 0;
-	case 'p':
-		if (cli_parse_pids(arg, &pids, &count)) {
-			error_print(-EINVAL, "tracer list shows what can be read", "--pid");
-			return CLI_REPORTED;
-		}
-		target_set_pids(&choice->targets, pids, count);
-		return 0;
-	case 'c':
-		return -target_set_container(&choice->targets, arg);
-	case KEY_BY:
-		return by_parse(choice, arg);
-	case KEY_RETAINED:
-		choice->retained = 1;
-		return 0;
-	case KEY_VALUES:
-		choice->values = 1;
-		return 0;
-	case KEY_FREEZE:
-		choice->freeze = 1;
-		return 0;
-	case KEY_CORE:
-		choice->core = arg;
-		return 0;
-	case KEY_SESSION:
-		if (!cli_parse_number(arg, 1, 1 << 22, &choice->session))
-			return 0;
-		error_print(error_set(-EINVAL, "\"%s\" is not a process id", arg), NULL,
-			    "--session");
-		return CLI_REPORTED;
-	case KEY_TRACE:
-		choice->trace = arg;
-		return 0;
-	case KEY_SYSROOT:
-		choice->sysroot = arg;
-		return 0;
-	case 'o':
-		choice->out = arg;
-		return 0;
-	}
-	return cli_parse_arguments(key, state, &choice->rest);
-}
-
 static void sum_print(const struct heap_sum *sum)
 {
 	char size[32], average[32];
@@ -386,23 +281,12 @@ static int heaps_print(struct heap_choice *choice)
 
 int cli_heap(int argc, char **argv)
 {
-	static const struct argp argp = {
-		.options = options,
-		.parser = parse,
-		.args_doc = "-p PID\n-c CONTAINER\n--core FILE\nDUMP\nwhy TYPE|ADDR [DUMP]\n"
-			    "holders TYPE|ADDR [DUMP]\nshow ADDR [DUMP]\n"
-			    "diff OLD NEW [LATER]",
-		.doc = "Prints what is on the heap of running Pythons, by the types of their "
-		       "objects, and what keeps them alive. The heap is read from outside: no "
-		       "probe is placed, and the process is stopped only with --freeze.",
-		.children = children,
-	};
 	struct heap_choice choice = {0};
 	int status;
 
 	report_choice_default(&choice.output);
 	choice.output.graphs = 1;
-	status = cli_parse(&argp, argc, argv, 0, &choice);
+	status = cli_parse(&heap_argp, argc, argv, 0, &choice);
 	if (status) {
 		status = status < 0 ? EXIT_DONE : status;
 	} else if (choice.output.format == FORMAT_CSV) {

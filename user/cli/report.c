@@ -12,6 +12,17 @@ static const struct argp_child children[] = {{&cli_report_argp, 0, NULL, 0},
 					     {&holder_argp, 0, NULL, 0},
 					     {0}};
 
+enum { KEY_AT = 0x500 };
+
+static const struct argp_option options[] = {
+	{"at", KEY_AT, "TIME", 0,
+	 "of a recording (--record), the last snapshot until then: start, end, 90s or 1h30m after "
+	 "its beginning, -5m before its end, 02:10, 2026-11-24T02:10 (default: end); FILE@TIME is "
+	 "the same",
+	 11},
+	{0},
+};
+
 struct report {
 	struct report_choice choice;
 	struct pid_choice pids;
@@ -23,7 +34,10 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 {
 	struct report *report = state->input;
 
-	(void)arg;
+	if (key == KEY_AT) {
+		report->pids.at = arg;
+		return 0;
+	}
 	if (key == ARGP_KEY_INIT) {
 		state->child_inputs[0] = &report->choice;
 		state->child_inputs[1] = &report->pids;
@@ -54,10 +68,12 @@ static int file_report(struct report *report, const char *path)
 int cli_report(int argc, char **argv)
 {
 	static const struct argp argp = {
+		.options = options,
 		.parser = parse,
 		.args_doc = "FILE...",
 		.doc = "Statistics of snapshots, as tracemalloc computes them. FILE is a snapshot "
-		       "of tracer or a file of tracemalloc.Snapshot.dump().",
+		       "of tracer, a moment of a recording (FILE@TIME) or a file of "
+		       "tracemalloc.Snapshot.dump().",
 		.children = children,
 	};
 	struct report report = {0};

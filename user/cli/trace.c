@@ -83,6 +83,8 @@ static int reports_print(struct run *run, int at_end)
 			status = EXIT_FAILED;
 		}
 	}
+	if (at_end && record_last(&run->live.record, snapshot))
+		status = EXIT_FAILED;
 	snapshot_free(snapshot);
 	return status;
 }
@@ -134,7 +136,7 @@ static int run_confine(const struct run *run)
 		(attaches ? CALLS_ATTACH : 0) | (run->options.session.freeze ? CALLS_FREEZE : 0);
 
 	return session_confine(run->session, rights)
-		?: privileges_drop(run->output || run->capture, rights)
+		?: privileges_drop(run->output || run->capture || run->options.record, rights)
 		?: calls_limit(calls);
 }
 
@@ -240,7 +242,8 @@ static int files_open(struct run *run)
 	if (err)
 		return error_print(err, NULL, "%s", options->capture);
 	options->session.capture = run->capture;
-	return 0;
+	err = options->record ? outfile_open(&run->record, options->record) : 0;
+	return err ? error_print(err, NULL, "%s", options->record) : 0;
 }
 
 /* An empty report of active programs is printed, but is an error. */
@@ -330,6 +333,11 @@ static int run_session(struct run *run)
 	err = run->options.command.count ? run_command(run) : targets_start(run);
 	if (err)
 		return run->status ? run->status : EXIT_FAILED;
+	err = record_begin(&run->live.record, run->session, run->record, run->options.record,
+			   run->options.record_ns);
+	run->record = NULL;
+	if (err)
+		return EXIT_FAILED;
 	duration_begin(run);
 	if (!targets_waiting(&run->targets))
 		err = run_confine(run);
@@ -398,6 +406,7 @@ int cli_trace(int argc, char **argv)
 	}
 	outfile_discard(run.output);
 	outfile_discard(run.capture);
+	outfile_discard(run.record);
 	session_free(run.session);
 	live_end(&run.live); /* a client that requested the end gets its answer now */
 	targets_free(&run.targets);

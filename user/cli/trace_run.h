@@ -3,8 +3,8 @@
 #ifndef TRACER_CLI_TRACE_RUN_H
 #define TRACER_CLI_TRACE_RUN_H
 
-#include "cli/live.h"
 #include "cli/trace_view.h"
+#include "live/live.h"
 #include "options/progress.h"
 #include "options/signals.h"
 #include "options/targets.h"
@@ -15,7 +15,7 @@ struct run {
 	struct trace_options options;
 	struct session *session;
 	struct launch *launch;
-	struct outfile *output, *capture;
+	struct outfile *output, *capture, *record;
 	struct live live;
 	struct targets targets;
 	int signals; /* signals_catch() */

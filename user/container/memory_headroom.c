@@ -218,6 +218,21 @@ int memory_headroom_take(struct memory_headroom *headroom, pid_t pid, int64_t by
 	return 0;
 }
 
+int memory_headroom_left(const struct memory_headroom *headroom, uint64_t *left)
+{
+	int limited = 0;
+
+	/* The first level is the machine. */
+	for (size_t i = 1; i < headroom->level_count; i++) {
+		const struct level *level = &headroom->levels[i];
+
+		if (level->limited && (!limited || level->left < *left))
+			*left = level->left;
+		limited |= level->limited;
+	}
+	return limited;
+}
+
 int memory_headroom_is_short(const struct memory_headroom *headroom, struct memory_short *out)
 {
 	for (size_t i = 0; i < headroom->level_count; i++) {

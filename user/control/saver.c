@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The child keeps only its output file and the result pipe. It closes the probes and the target's
+ * The child keeps only its output files and the result pipe. It closes the probes and the target's
  * descriptors at once, so that they end with the session. It is killed when the session ends.
  */
 #include "control/saver.h"
@@ -25,6 +25,9 @@
 #include "trace/trace.h"
 
 #define REASON_BYTES 256
+#define FDS_MAX      3
+#define FD_FIRST     3
+#define FD_MOVED     16
 
 struct saver {
 	pid_t pid;
@@ -38,63 +41,104 @@ struct saver_end {
 	char reason[REASON_BYTES];
 };
 
-static int snapshot_save(struct trace *trace, size_t process, int fd)
-{
-	struct snapshot *snapshot;
-	struct outfile *file;
-	int err = process == SAVER_ALL ? trace_snapshot_all(trace, 1, &snapshot)
-				       : trace_snapshot(trace, process, 1, &snapshot);
+/* What a child is to write, and to which descriptors. */
+struct saver_job {
+	struct trace *trace;
+	enum saver_what what;
+	size_t process;
+	struct recorder recorder; /* SAVER_RECORD */
+	int fds[FDS_MAX];
+	int fd_count;
+};
 
-	/* Free the child's copy. Until now, pages that the session has modified exist twice. */
-	trace_free(trace);
-	if (!err)
-		err = outfile_on(&file, fd, "the snapshot's file");
+static int profile_save(const struct snapshot *snapshot, int fd)
+{
+	struct outfile *file;
+	int err = outfile_on(&file, fd, "the snapshot's file");
+
 	if (err)
 		return err;
 	err = pprof_write(snapshot, file);
 	if (!err)
-		err = outfile_commit(file);
-	else
-		outfile_discard(file);
+		return outfile_commit(file);
+	outfile_discard(file);
+	return err;
+}
+
+static int snapshot_save(const struct saver_job *job, const int *fds)
+{
+	struct recorder recorder = job->recorder;
+	struct snapshot *snapshot;
+	int err = job->process == SAVER_ALL
+			  ? trace_snapshot_all(job->trace, 1, &snapshot)
+			  : trace_snapshot(job->trace, job->process, 1, &snapshot);
+
+	/* Free the child's copy. Until now, pages that the session has modified exist twice. */
+	trace_free(job->trace);
+	if (err)
+		return err;
+	recorder.file = fds[0];
+	recorder.state = fds[1];
+	recorder.next = fds[2];
+	err = job->what == SAVER_RECORD ? recorder_append(&recorder, snapshot)
+					: profile_save(snapshot, fds[0]);
 	/*
 	 * The session renames the file afterwards without waiting for the disk. A pipe cannot be
 	 * synced.
 	 */
-	if (!err && fsync(fd) && errno != EINVAL && errno != EROFS)
+	if (!err && fsync(fds[0]) && errno != EINVAL && errno != EROFS)
 		err = -errno;
 	return err;
 }
 
-static void child_run(struct trace *trace, enum saver_what what, size_t process, int fd, int out,
-		      pid_t parent)
+/*
+ * Closes everything but the job's descriptors, which become those from FD_FIRST on, and the result
+ * pipe, the one after them. Returns the latter, or -errno.
+ */
+static int descriptors_keep(const struct saver_job *job, int *fds, int out)
+{
+	int moved[FDS_MAX + 1], count = job->fd_count + 1;
+
+	/* All move to higher numbers first, so that dup2() cannot overwrite one of them. */
+	for (int i = 0; i < count; i++) {
+		moved[i] = fcntl(i < job->fd_count ? job->fds[i] : out, F_DUPFD, FD_MOVED);
+		if (moved[i] < 0)
+			return -errno;
+	}
+	for (int i = 0; i < count; i++) {
+		if (dup2(moved[i], FD_FIRST + i) < 0)
+			return -errno;
+		if (i < job->fd_count)
+			fds[i] = FD_FIRST + i;
+	}
+	syscall(SYS_close_range, (unsigned int)(FD_FIRST + count), ~0u, 0u);
+	return FD_FIRST + job->fd_count;
+}
+
+static void child_run(const struct saver_job *job, int out, pid_t parent)
 {
 	struct saver_end end = {0};
-	int err = 0;
+	int fds[FDS_MAX] = {-1, -1, -1}, err;
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (getppid() != parent)
 		_exit(1);
 	signal(SIGPIPE, SIG_IGN);
-	/* Move both to higher numbers first, so that dup2() cannot overwrite one of them. */
-	fd = fcntl(fd, F_DUPFD, 16);
-	out = fcntl(out, F_DUPFD, 16);
-	if (fd < 0 || out < 0 || dup2(fd, 3) < 0 || dup2(out, 4) < 0)
-		err = -errno;
-	else
-		syscall(SYS_close_range, 5u, ~0u, 0u);
-	if (!err)
-		err = what == SAVER_BLOCKS ? blocks_save(trace, process, 3)
-					   : snapshot_save(trace, process, 3);
+	err = descriptors_keep(job, fds, out);
+	if (err >= 0) {
+		out = err;
+		err = job->what == SAVER_BLOCKS ? blocks_save(job->trace, job->process, fds[0])
+						: snapshot_save(job, fds);
+	}
 	if (err) {
 		end.err = err;
 		snprintf(end.reason, sizeof(end.reason), "%s", error_reason(err));
-		err = write(4, &end, sizeof(end)) == sizeof(end);
+		err = write(out, &end, sizeof(end)) == sizeof(end);
 	}
 	_exit(end.err != 0);
 }
 
-int saver_start(struct saver **out, struct trace *trace, enum saver_what what, size_t process,
-		int fd)
+static int job_start(struct saver **out, const struct saver_job *job)
 {
 	struct saver *saver = calloc(1, sizeof(*saver));
 	pid_t parent = getpid();
@@ -112,7 +156,7 @@ int saver_start(struct saver **out, struct trace *trace, enum saver_what what, s
 	saver->start_ns = clock_ns(CLOCK_MONOTONIC);
 	saver->pid = fork();
 	if (!saver->pid)
-		child_run(trace, what, process, fd, ends[1], parent);
+		child_run(job, ends[1], parent);
 	int err = saver->pid < 0 ? -errno : 0;
 	close(ends[1]);
 	if (err) {
@@ -122,6 +166,29 @@ int saver_start(struct saver **out, struct trace *trace, enum saver_what what, s
 	}
 	*out = saver;
 	return 0;
+}
+
+int saver_start(struct saver **out, struct trace *trace, enum saver_what what, size_t process,
+		int fd)
+{
+	const struct saver_job job = {
+		.trace = trace, .what = what, .process = process, .fds = {fd}, .fd_count = 1};
+
+	return job_start(out, &job);
+}
+
+int saver_record(struct saver **out, struct trace *trace, const struct recorder *recorder)
+{
+	const struct saver_job job = {
+		.trace = trace,
+		.what = SAVER_RECORD,
+		.process = SAVER_ALL,
+		.recorder = *recorder,
+		.fds = {recorder->file, recorder->state, recorder->next},
+		.fd_count = FDS_MAX,
+	};
+
+	return job_start(out, &job);
 }
 
 int saver_poll_fd(const struct saver *saver)

@@ -11,10 +11,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "recording/recorder.h"
+
 struct saver;
 struct trace;
 
-enum saver_what { SAVER_SNAPSHOT, SAVER_BLOCKS };
+enum saver_what { SAVER_SNAPSHOT, SAVER_BLOCKS, SAVER_RECORD };
 
 #define SAVER_ALL SIZE_MAX /* in place of a process index: all processes in one snapshot */
 
@@ -25,6 +27,8 @@ enum saver_what { SAVER_SNAPSHOT, SAVER_BLOCKS };
  */
 int saver_start(struct saver **out, struct trace *trace, enum saver_what what, size_t process,
 		int fd);
+/* The same for the snapshot of all processes, which is appended to a recording. */
+int saver_record(struct saver **out, struct trace *trace, const struct recorder *recorder);
 /* Readable when the child is done; for poll(). */
 int saver_poll_fd(const struct saver *saver);
 uint64_t saver_start_ns(const struct saver *saver); /* CLOCK_MONOTONIC */

@@ -131,7 +131,7 @@ static int header_check(const struct header *header, uint64_t most_bytes)
 		return error_set(-EINVAL, "it is no dump of a heap");
 	if (header->format != FORMAT || header->offsets_bytes != sizeof(struct python_offsets))
 		return error_set(-EINVAL, "it was written by another version of the tracer");
-	if (!offsets_for(header->offsets.version, header->offsets.py_debug != 0))
+	if (!offsets_for(header->offsets.version, header->offsets.build))
 		return error_set(-EINVAL, "it is of an unknown version of CPython");
 	if (header->pages > UINT32_MAX || header->memory_bytes % PAGE ||
 	    header->memory_bytes > header->pages * PAGE * SPARSE + LEAST ||
@@ -148,7 +148,7 @@ static int header_check(const struct header *header, uint64_t most_bytes)
 
 static void image_fill(struct image *image, const struct header *header)
 {
-	image->offsets = *offsets_for(header->offsets.version, header->offsets.py_debug != 0);
+	image->offsets = *offsets_for(header->offsets.version, header->offsets.build);
 	image->version_hex = header->version_hex;
 	image->pid = header->pid;
 	image->type_type = header->type_type;

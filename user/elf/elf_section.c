@@ -23,9 +23,14 @@ static int in_file(uint64_t offset, uint64_t bytes, uint64_t file_bytes)
 
 static int check_header(const Elf64_Ehdr *header, uint64_t file_bytes, int relocatable)
 {
-	if (memcmp(header->e_ident, ELFMAG, SELFMAG) || header->e_ident[EI_CLASS] != ELFCLASS64 ||
-	    header->e_ident[EI_DATA] != ELFDATA2LSB || header->e_machine != EM_X86_64)
-		return error_set(-ENOEXEC, "not an ELF file of x86-64");
+	if (memcmp(header->e_ident, ELFMAG, SELFMAG))
+		return error_set(-ENOEXEC, "not an ELF file");
+	if (header->e_ident[EI_CLASS] == ELFCLASS32)
+		return error_set(-ENOEXEC,
+				 "a program of 32 bits; only those of x86-64 are supported");
+	if (header->e_ident[EI_CLASS] != ELFCLASS64 || header->e_ident[EI_DATA] != ELFDATA2LSB ||
+	    header->e_machine != EM_X86_64)
+		return error_set(-ENOEXEC, "an ELF file of another machine than x86-64");
 	if (header->e_ident[EI_VERSION] != EV_CURRENT || header->e_version != EV_CURRENT)
 		return error_set(-ENOEXEC, "unknown version of ELF");
 	if (relocatable ? header->e_type != ET_REL
@@ -130,7 +135,7 @@ static int file_begin(Elf **out, int fd, uint64_t *file_bytes, int relocatable)
 	if (n < 0)
 		return -errno;
 	if ((size_t)n < sizeof(header))
-		return error_set(-ENOEXEC, "not an ELF file of x86-64");
+		return error_set(-ENOEXEC, "not an ELF file");
 	err = check_header(&header, (uint64_t)st.st_size, relocatable);
 	if (err)
 		return err;

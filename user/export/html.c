@@ -64,7 +64,7 @@ static int traces_write(FILE *out, const struct snapshot *snapshot, size_t proce
 {
 	const struct statistics_opts how = {
 		.by = GROUP_TRACEBACK,
-		.sort = snapshot_has_allocated(snapshot) ? SORT_ALLOCATED : SORT_SIZE};
+		.sort = snapshot_knows(snapshot, BESIDE_ALLOCATED) ? SORT_ALLOCATED : SORT_SIZE};
 	struct statistics statistics;
 	int err = statistics_compute(snapshot, &how, &statistics);
 
@@ -73,7 +73,7 @@ static int traces_write(FILE *out, const struct snapshot *snapshot, size_t proce
 
 		fprintf(out, "%s%u,%zu,%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64,
 			*any ? "," : "", entry->traceback, process, entry->size, entry->count,
-			entry->allocated.size, entry->allocated.count);
+			entry->beside.allocated.size, entry->beside.allocated.count);
 		*any = 1;
 	}
 	if (!err)
@@ -101,7 +101,8 @@ static int processes_write(FILE *out, const struct snapshot *snapshot)
 
 		err = traces_write(out, &one, i, &any);
 	}
-	fprintf(out, "],\n\"allocated\": %s", snapshot_has_allocated(snapshot) ? "true" : "false");
+	fprintf(out, "],\n\"allocated\": %s",
+		snapshot_knows(snapshot, BESIDE_ALLOCATED) ? "true" : "false");
 	return err;
 }
 

@@ -124,6 +124,11 @@ void graph_words_sort(struct graph *graph);
 int graph_edges(struct graph *graph);
 /* Marks the tables of an object: image_blocks_table(). 0, -ENOMEM. */
 int graph_tables_mark(struct graph *graph, uint64_t address, const struct type *type);
+/*
+ * Usable bytes of the live block at address, or of the one that begins in front of it with debug
+ * hooks. 0: there is none.
+ */
+uint64_t graph_block_bytes(const struct graph *graph, uint64_t address);
 /* Bytes of the object's block and of the buffers that its layout tells. */
 uint64_t graph_own_bytes(const struct graph *graph, uint64_t address, const struct type *type);
 int graph_prove(struct graph *graph);

@@ -101,6 +101,7 @@ void walk_generator(struct walk *walk);
 struct keys {
 	uint64_t address, entries, bytes;
 	uint64_t count, entry_bytes;
+	uint64_t slots;            /* of its index */
 	uint32_t key_at, value_at; /* in an entry; value_at is 0 if values are elsewhere */
 };
 /* 0; -EINVAL: the table is damaged. */

@@ -22,6 +22,7 @@ static int keys_read_old(const struct object_offsets *at, const uint8_t *bytes, 
 	out->entry_bytes = GENERAL_ENTRY;
 	out->key_at = 8;
 	out->value_at = 16;
+	out->slots = size;
 	return out->count > size ? -EINVAL : 0;
 }
 
@@ -36,7 +37,8 @@ static int keys_read_new(const struct object_offsets *at, const uint8_t *bytes, 
 	out->entry_bytes = general ? GENERAL_ENTRY : SHORT_ENTRY;
 	out->key_at = general ? 8 : 0;
 	out->value_at = general ? 16 : 8;
-	return out->count > 1ull << log2_size ? -EINVAL : 0;
+	out->slots = 1ull << log2_size;
+	return out->count > out->slots ? -EINVAL : 0;
 }
 
 int keys_read(const struct image *image, uint64_t address, struct keys *out)

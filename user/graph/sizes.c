@@ -2,8 +2,7 @@
 /* The bytes of an object: its block, and the tables that its layout tells. */
 #include "graph/graph.h"
 
-/* Bytes of the block, or of the debug hooks' block around it, that begins at address. */
-static uint64_t block_bytes(const struct graph *graph, uint64_t address)
+uint64_t graph_block_bytes(const struct graph *graph, uint64_t address)
 {
 	uint64_t bytes = address ? image_blocks_bytes(&graph->blocks, address) : 0;
 
@@ -104,11 +103,11 @@ int graph_tables_each(const struct graph *graph, uint32_t object, table_fn visit
 
 uint64_t graph_own_bytes(const struct graph *graph, uint64_t address, const struct type *type)
 {
-	uint64_t bytes = block_bytes(graph, address - types_head(&graph->types, type));
+	uint64_t bytes = graph_block_bytes(graph, address - types_head(&graph->types, type));
 
 	/* Memory of another allocator, or a variable: what every instance has. */
 	if (!bytes)
 		bytes = (type->basic_bytes + 7) / 8 * 8;
-	return bytes + block_bytes(graph, table_of(graph, address, type)) +
-	       block_bytes(graph, instance_values(graph, address, type));
+	return bytes + graph_block_bytes(graph, table_of(graph, address, type)) +
+	       graph_block_bytes(graph, instance_values(graph, address, type));
 }

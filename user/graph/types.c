@@ -160,6 +160,7 @@ static uint32_t type_add(struct types *types, uint64_t address)
 	type.dict_at = (int64_t)field(types, address, at->type_dictoffset);
 	type.weaklist_at = bounded(field(types, address, at->type_weaklist));
 	type.members = field(types, address, at->type_members);
+	type.finalize = field(types, address, at->type_finalize);
 	if (type.flags & TYPE_HEAP)
 		type.keys = field(types, address, at->heaptype_keys);
 	image_text(types->image, field(types, address, name), type.name, sizeof(type.name));

@@ -9,12 +9,15 @@
 #include "options/options.h"
 #include "select/target_set.h"
 
-enum heap_by { BY_TYPE, BY_CLASS, BY_MODULE, BY_ROOT, BY_CONTAINER, BY_SIZE, BY_LINE };
+#define HEAP_DEPTH_MAX 100u
+
+enum heap_by { BY_TYPE, BY_CLASS, BY_MODULE, BY_ROOT, BY_CONTAINER, BY_SIZE, BY_LINE, BY_PATH };
 
 struct heap_choice {
 	struct report_choice output;
 	enum heap_by by;
 	int retained, freeze;
+	uint32_t depth;      /* --depth: levels of the tree of dominators; 0: no tree */
 	int values;          /* --values: contents of texts are printed */
 	const char *out;     /* -o; NULL: no dump is written */
 	const char *core;    /* --core; NULL: none */
@@ -58,6 +61,9 @@ void heap_graph_json(const struct heap_graph *heap);
  */
 int heap_lines_open(const struct heap_choice *choice, struct block_lines *out);
 
+/* The options and arguments of tracer heap; the input is a struct heap_choice. */
+extern const struct argp heap_argp;
+
 /* Whether the answer needs a graph. */
 int heap_is_question(const struct heap_choice *choice);
 /* The answer. EXIT_DONE; EXIT_FAILED or EXIT_USAGE after a message. */
@@ -70,6 +76,11 @@ int heap_holders_print(const struct heap_choice *choice, const struct heap_graph
 		       const char *what);
 int heap_show_print(const struct heap_choice *choice, const struct heap_graph *heap,
 		    const char *what);
+int heap_waste_print(const struct heap_choice *choice, const struct heap_graph *heap,
+		     const char *what);
+int heap_cycles_print(const struct heap_choice *choice, const struct heap_graph *heap,
+		      const char *what);
+int heap_tree_print(const struct heap_choice *choice, const struct heap_graph *heap);
 /* Writes the dominator tree as a profile to standard output. 0, -errno without a message. */
 int heap_pprof_write(const struct heap_graph *heap);
 /* Compares two dumps, or three. 0, or -errno after a message. */

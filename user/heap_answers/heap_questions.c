@@ -19,7 +19,15 @@ static const struct {
 	{"why", HEAP_RETAINED | HEAP_PATHS, heap_why_print},
 	{"holders", HEAP_RETAINED, heap_holders_print},
 	{"show", HEAP_RETAINED | HEAP_PATHS, heap_show_print},
+	{"waste", HEAP_PATHS, heap_waste_print},
+	{"cycles", HEAP_PATHS, heap_cycles_print},
 };
+
+/* waste and cycles are of all objects. */
+static size_t question_words(size_t question)
+{
+	return question < 3 ? 2 : 1;
+}
 
 static int usage_error(const char *reason)
 {
@@ -61,21 +69,24 @@ static int answer_end(struct heap_graph *heap, int err)
 	return err ? EXIT_FAILED : EXIT_DONE;
 }
 
-/* tracer heap why|holders|show WHAT [DUMP] */
+/* tracer heap why|holders|show WHAT [DUMP], tracer heap waste|cycles [DUMP] */
 static int question_answer(struct heap_choice *choice, size_t question)
 {
-	const char *dump = choice->rest.count > 2 ? choice->rest.items[2] : NULL;
+	size_t words = question_words(question), count = choice->rest.count;
+	const char *dump = count > words ? choice->rest.items[words] : NULL;
 	struct heap_graph heap;
 	int chosen = process_choose(choice, dump);
 
 	if (chosen < 0)
 		return EXIT_FAILED;
-	if (choice->rest.count < 2 || choice->rest.count > 3 || !chosen)
-		return usage_error(
-			"it takes a type or an address, and one process, a dump or a core");
+	if (count < words || count > words + 1 || !chosen)
+		return usage_error(words > 1 ? "it takes a type or an address, and one process, a "
+					       "dump or a core"
+					     : "it takes one process, a dump or a core");
 	if (heap_graph_open(choice, dump, questions[question].needs, &heap))
 		return EXIT_FAILED;
-	return answer_end(&heap, questions[question].print(choice, &heap, choice->rest.items[1]));
+	return answer_end(&heap, questions[question].print(
+					 choice, &heap, words > 1 ? choice->rest.items[1] : NULL));
 }
 
 static int view_answer(struct heap_choice *choice, const char *dump)
@@ -84,9 +95,9 @@ static int view_answer(struct heap_choice *choice, const char *dump)
 	struct heap_graph heap;
 
 	if (choice->by == BY_MODULE || choice->by == BY_ROOT || choice->by == BY_CONTAINER ||
-	    choice->by == BY_LINE)
+	    choice->by == BY_LINE || choice->by == BY_PATH)
 		needs |= HEAP_PATHS;
-	if (choice->output.format == FORMAT_HEAPSNAPSHOT)
+	if (choice->output.format == FORMAT_HEAPSNAPSHOT || choice->depth)
 		needs |= HEAP_PATHS;
 	if (choice->output.format == FORMAT_PPROF)
 		needs |= HEAP_RETAINED;
@@ -98,6 +109,8 @@ static int view_answer(struct heap_choice *choice, const char *dump)
 										     : 0);
 	if (choice->output.format == FORMAT_PPROF)
 		return answer_end(&heap, heap_pprof_write(&heap));
+	if (choice->depth)
+		return answer_end(&heap, heap_tree_print(choice, &heap));
 	return answer_end(&heap, heap_view_print(choice, &heap));
 }
 
@@ -110,9 +123,9 @@ static int is_file(const struct heap_choice *choice)
 
 int heap_is_question(const struct heap_choice *choice)
 {
-	return choice->rest.count || choice->retained || choice->out || choice->freeze ||
-	       choice->core || choice->sysroot || choice->trace || is_file(choice) ||
-	       (choice->by != BY_TYPE && choice->by != BY_CLASS);
+	return choice->rest.count || choice->retained || choice->depth || choice->out ||
+	       choice->freeze || choice->core || choice->sysroot || choice->trace ||
+	       is_file(choice) || (choice->by != BY_TYPE && choice->by != BY_CLASS);
 }
 
 int heap_answer(struct heap_choice *choice)
@@ -126,6 +139,8 @@ int heap_answer(struct heap_choice *choice)
 	if (choice->by == BY_LINE ? !choice->trace && (first || choice->core)
 				  : choice->trace != NULL)
 		return usage_error("--by line is of a process that is traced, or takes --trace");
+	if (choice->depth && (!choice->retained || choice->by != BY_TYPE || is_file(choice)))
+		return usage_error("--depth is of --retained, by type");
 	if (is_file(choice) && choice->rest.count > 1)
 		return usage_error("this format is of a whole heap");
 	for (size_t i = 0; first && i < sizeof(questions) / sizeof(questions[0]); i++)
@@ -135,6 +150,8 @@ int heap_answer(struct heap_choice *choice)
 		if (choice->rest.count < 3 || choice->rest.count > 4 ||
 		    !target_set_is_empty(&choice->targets) || choice->out || choice->core)
 			return usage_error("diff takes two dumps, or three");
+		if (choice->by != BY_TYPE && choice->by != BY_MODULE && choice->by != BY_PATH)
+			return usage_error("diff is by type, module or path");
 		return heap_diff_print(choice, choice->rest.items + 1, choice->rest.count - 1)
 			       ? EXIT_FAILED
 			       : EXIT_DONE;

@@ -11,33 +11,49 @@
 #define DIGIT_BITS 30u
 #define TAG_SHIFT  3u /* of lv_tag, 3.12+ */
 
-/* A compact str: its characters are in the object. */
-struct text {
-	const uint8_t *data;
-	uint64_t length;
-	unsigned int kind; /* bytes of a character */
-};
+static int bytes_find(const struct graph *graph, uint64_t address, struct values_text *out)
+{
+	const struct abi_offsets *abi = &graph->image->offsets.abi;
 
-static int text_find(const struct graph *graph, uint64_t address, struct text *out)
+	out->kind = 1;
+	out->length = image_u64(graph->image, address + abi->bytes_size);
+	if (out->length >> 47)
+		return 0;
+	out->data = image_at(graph->image, address + abi->bytes_data, out->length);
+	return out->data != NULL;
+}
+
+int values_text(const struct graph *graph, uint64_t address, struct values_text *out)
 {
 	const struct abi_offsets *abi = &graph->image->offsets.abi;
 	uint32_t object = graph_find(graph, address);
-	uint64_t state, data;
+	uint64_t flags = object == GRAPH_NONE ? 0 : graph_type(graph, object)->flags, state, data;
 
-	if (object == GRAPH_NONE || !(graph_type(graph, object)->flags & TYPE_STR))
+	if (flags & TYPE_BYTES)
+		return bytes_find(graph, address, out);
+	if (!(flags & TYPE_STR))
 		return 0;
 	state = image_u64(graph->image, address + abi->unicode_state) >> abi->unicode_kind_shift;
 	out->kind = state & 7;
 	out->length = image_u64(graph->image, address + abi->unicode_length);
 	if (!(state >> 3 & COMPACT) || (out->kind != 1 && out->kind != 2 && out->kind != 4) ||
-	    out->length > VALUES_TEXT)
+	    out->length >> 45)
 		return 0;
 	data = address + (state >> 3 & ASCII ? abi->unicode_ascii : abi->unicode_compact);
 	out->data = image_at(graph->image, data, out->length * out->kind);
 	return out->data != NULL;
 }
 
-static uint32_t character(const struct text *text, uint64_t i)
+/* A str that is short enough to be told. */
+static int text_find(const struct graph *graph, uint64_t address, struct values_text *out)
+{
+	uint32_t object = graph_find(graph, address);
+
+	return object != GRAPH_NONE && graph_type(graph, object)->flags & TYPE_STR &&
+	       values_text(graph, address, out) && out->length <= VALUES_TEXT;
+}
+
+static uint32_t character(const struct values_text *text, uint64_t i)
 {
 	uint32_t value = 0;
 
@@ -45,7 +61,7 @@ static uint32_t character(const struct text *text, uint64_t i)
 	return value;
 }
 
-static int text_repr(const struct text *text, struct buffer *out)
+static int text_repr(const struct values_text *text, struct buffer *out)
 {
 	int err = buffer_append(out, "'", 1);
 
@@ -93,7 +109,7 @@ int values_repr(const struct graph *graph, uint64_t address, struct buffer *out)
 {
 	uint32_t object = graph_find(graph, address);
 	const struct type *type;
-	struct text text;
+	struct values_text text;
 
 	if (object == GRAPH_NONE)
 		return 0;
@@ -112,7 +128,7 @@ int values_repr(const struct graph *graph, uint64_t address, struct buffer *out)
 
 int values_identifier(const struct graph *graph, uint64_t address, struct buffer *out)
 {
-	struct text text;
+	struct values_text text;
 
 	if (!text_find(graph, address, &text) || !text.length || text.kind != 1)
 		return 0;

@@ -8,6 +8,15 @@
 
 #define VALUES_TEXT 256u /* characters of a str or bytes that are written at most */
 
+/* The characters of a compact str, or a bytes. */
+struct values_text {
+	const uint8_t *data; /* in the image */
+	uint64_t length;
+	unsigned int kind; /* bytes of a character */
+};
+/* 1: *out has it; 0: the object at address is none of these. */
+int values_text(const struct graph *graph, uint64_t address, struct values_text *out);
+
 /*
  * Appends the repr() of a str, an int of up to 60 bits, a bool or None at address. 1: written; 0:
  * it is another value, longer, or a text that is hidden, and nothing was appended; -ENOMEM.

@@ -41,10 +41,10 @@ static const uint16_t own_fields[OWN_COUNT] = {
 	[OWN_OBJECT_TYPE] = offsetof(struct abi_offsets, object_type),
 };
 
-const struct python_offsets *offsets_for(uint32_t version, int py_debug)
+const struct python_offsets *offsets_for(uint32_t version, enum python_build build)
 {
 	for (size_t i = 0; i < TABLE_COUNT; i++)
-		if (table[i].version == version && table[i].py_debug == (uint32_t)py_debug)
+		if (table[i].version == version && table[i].build == build)
 			return &table[i];
 	return NULL;
 }
@@ -84,19 +84,20 @@ const struct python_offsets *offsets_newest(void)
 	const struct python_offsets *newest = &table[0];
 
 	for (size_t i = 1; i < TABLE_COUNT; i++)
-		if (!table[i].py_debug && table[i].version > newest->version)
+		if (table[i].build == BUILD_RELEASE && table[i].version > newest->version)
 			newest = &table[i];
 	return newest;
 }
 
-const char *offsets_known(void)
+const char *offsets_known(enum python_build build)
 {
-	return OFFSETS_KNOWN;
-}
+	static const char *const known[BUILD_COUNT] = {
+		[BUILD_RELEASE] = OFFSETS_KNOWN_RELEASE,
+		[BUILD_DEBUG] = OFFSETS_KNOWN_DEBUG,
+		[BUILD_FREE_THREADED] = OFFSETS_KNOWN_FREE_THREADED,
+	};
 
-const char *offsets_known_debug(void)
-{
-	return OFFSETS_KNOWN_DEBUG;
+	return known[build];
 }
 
 int offsets_apply_debug(const uint8_t bytes[OFFSETS_DEBUG_BYTES], uint32_t version_hex,
@@ -113,9 +114,10 @@ int offsets_apply_debug(const uint8_t bytes[OFFSETS_DEBUG_BYTES], uint32_t versi
 		return error_set(-ENOTSUP,
 				 "its debug offsets are of version 0x%08llx, the file of 0x%08x",
 				 (unsigned long long)words[WORD_VERSION], version_hex);
-	if (words[WORD_FREE_THREADED])
+	if (!words[WORD_FREE_THREADED] != (offsets->build != BUILD_FREE_THREADED))
 		return error_set(-ENOTSUP,
-				 "a free-threaded build of Python, which is not supported");
+				 "its debug offsets and its file do not agree whether it is a "
+				 "free-threaded build");
 	for (size_t i = 0; i < OWN_COUNT; i++) {
 		uint16_t *field = (uint16_t *)((uint8_t *)&offsets->abi + own_fields[i]);
 		uint64_t value;

@@ -98,9 +98,17 @@ enum own_field {
 	OWN_COUNT
 };
 
+/* Builds of one version whose structures differ. */
+enum python_build {
+	BUILD_RELEASE,
+	BUILD_DEBUG,         /* with Py_DEBUG: structures have more fields */
+	BUILD_FREE_THREADED, /* with Py_GIL_DISABLED (3.13+): another object header, no pymalloc */
+	BUILD_COUNT
+};
+
 struct python_offsets {
-	uint32_t version;  /* major << 8 | minor: 0x030b */
-	uint32_t py_debug; /* 1: a build with Py_DEBUG, whose structures have more fields */
+	uint32_t version; /* major << 8 | minor: 0x030b */
+	uint32_t build;   /* enum python_build */
 	/* position of each field in _Py_DebugOffsets, in words of 8 bytes; 0: none (<= 3.12) */
 	uint8_t own[OWN_COUNT];
 	enum lines_format lines;
@@ -111,8 +119,8 @@ struct python_offsets {
 	struct object_offsets objects;
 };
 
-/* The layout of a version (major << 8 | minor), built with Py_DEBUG or not; NULL: unknown. */
-const struct python_offsets *offsets_for(uint32_t version, int py_debug);
+/* The layout of a version (major << 8 | minor) and a build; NULL: unknown. */
+const struct python_offsets *offsets_for(uint32_t version, enum python_build build);
 /* The layout of the newest known version, release build. */
 const struct python_offsets *offsets_newest(void);
 /*
@@ -120,15 +128,14 @@ const struct python_offsets *offsets_newest(void);
  * something was replaced; 0; -ENOTSUP: a pre-release that differs too much.
  */
 int offsets_apply_release(uint32_t version_hex, struct python_offsets *offsets);
-/* For messages: "3.8, 3.9, …", the known versions, and those with a known Py_DEBUG layout. */
-const char *offsets_known(void);
-const char *offsets_known_debug(void);
+/* For messages: "3.8, 3.9, …", the versions of which this build is known. */
+const char *offsets_known(enum python_build build);
 
 /*
  * Applies the interpreter's own offsets, 3.13 and later; bytes are the first of _PyRuntime
  * (_Py_DebugOffsets). Fields that differ replace those of *offsets. 1: something was replaced; 0:
- * all agreed; -ENOTSUP: free-threaded, another version than version_hex (PY_VERSION_HEX of the
- * file), or damaged.
+ * all agreed; -ENOTSUP: free-threaded and *offsets is not, or the reverse, another version than
+ * version_hex (PY_VERSION_HEX of the file), or damaged.
  */
 #define OFFSETS_DEBUG_BYTES 1024u
 int offsets_apply_debug(const uint8_t bytes[OFFSETS_DEBUG_BYTES], uint32_t version_hex,

@@ -57,6 +57,8 @@ struct pid_choice {
 	uint32_t *pids;
 	size_t count, capacity;
 	int no_inline; /* without inlined frames */
+	/* the time in a recording; NULL: the last one, or as the file's name says */
+	const char *at;
 };
 extern const struct argp cli_pid_argp;
 void pid_choice_free(struct pid_choice *choice);
@@ -75,8 +77,11 @@ int cli_report_print(const struct snapshot *snapshot, const struct report_choice
  */
 struct trace;
 void cli_dropped_print(const struct trace *trace);
-/* Reads a snapshot of any kind: 0, or -errno after an error message. */
-int cli_snapshot_load(const char *path, struct snapshot **out);
+/*
+ * Reads a snapshot of any kind (snapshot_load_at()), and says which one of a recording it is: 0, or
+ * -errno after an error message.
+ */
+int cli_snapshot_load(const char *path, const char *time, struct snapshot **out);
 /*
  * A view of the snapshot with one layer (-1: all), which borrows from it. 0; -ENOENT if it lacks
  * the layer (error_set).

@@ -10,9 +10,6 @@
 #include "base/error.h"
 #include "options/options.h"
 #include "options/source_roots.h"
-#include "pickle/snapshot_file.h"
-#include "snapshot/inlined.h"
-#include "snapshot/merge.h"
 #include "text/size.h"
 #include "trace/trace.h"
 
@@ -27,7 +24,6 @@ enum {
 	KEY_ALL_FRAMES,
 	KEY_DOMAIN,
 	KEY_NOT_DOMAIN,
-	KEY_LAYER,
 	KEY_BY,
 	KEY_PID,
 	KEY_APP,
@@ -155,7 +151,8 @@ const struct argp cli_output_argp = {.options = output_options, .parser = output
 
 static const struct argp_option report_options[] = {
 	{"group-by", KEY_GROUP_BY, "KEY", 0,
-	 "filename, lineno (default; where no line is known, the function), function or traceback",
+	 "filename, lineno (default; where no line is known, the function), function or "
+	 "traceback; or blocks by their size or (exact mode) lifetime",
 	 10},
 	{"by", KEY_BY, "OWNER", 0,
 	 "group by owner instead of lines: process, comm (command) or container", 10},
@@ -164,8 +161,9 @@ static const struct argp_option report_options[] = {
 	 "times (json and csv: also as often as it occurs, as tracemalloc counts)",
 	 10},
 	{"sort", KEY_SORT, "KEY", 0,
-	 "size (default) or allocated: by what was allocated since the trace began, with the lines "
-	 "of which nothing is alive",
+	 "size (default); allocated: by what was allocated since the trace began, with the lines "
+	 "of which nothing is alive; temporary: the same by blocks that were freed before their "
+	 "thread's next allocation (exact mode)",
 	 10},
 	{"source", KEY_SOURCE, NULL, 0,
 	 "with text, print the source line under each entry, as the file is now", 10},
@@ -187,12 +185,17 @@ static error_t option_by(struct report_choice *choice, const char *arg)
 
 static error_t option_group(struct report_choice *choice, const char *arg)
 {
-	static const char *const names[] = {"filename", "lineno", "function", "traceback"};
+	static const struct {
+		const char *name;
+		enum group_by by;
+	} names[] = {{"filename", GROUP_FILENAME}, {"lineno", GROUP_LINENO},
+		     {"function", GROUP_FUNCTION}, {"traceback", GROUP_TRACEBACK},
+		     {"size", GROUP_SIZE},         {"lifetime", GROUP_LIFETIME}};
 
 	choice->lines_asked = 1;
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-		if (!strcmp(arg, names[i])) {
-			choice->group = GROUP_FILENAME + (enum group_by)i;
+		if (!strcmp(arg, names[i].name)) {
+			choice->group = names[i].by;
 			return 0;
 		}
 	}
@@ -205,8 +208,10 @@ static error_t option_sort(struct report_choice *choice, const char *arg)
 		choice->opts.sort = SORT_SIZE;
 	else if (!strcmp(arg, "allocated"))
 		choice->opts.sort = SORT_ALLOCATED;
+	else if (!strcmp(arg, "temporary"))
+		choice->opts.sort = SORT_TEMPORARY;
 	else
-		return cli_reject("--sort", arg, "size or allocated");
+		return cli_reject("--sort", arg, "size, allocated or temporary");
 	return 0;
 }
 
@@ -377,65 +382,4 @@ int cli_report_print(const struct snapshot *snapshot, const struct report_choice
 		return EXIT_DONE;
 	error_print(err, NULL, "report");
 	return err == -EINVAL ? EXIT_USAGE : EXIT_FAILED;
-}
-
-static const struct argp_option layer_options[] = {
-	{"layer", KEY_LAYER, "LAYER", 0,
-	 "only python, native or mmap (default: all layers of the snapshot; exports other than "
-	 "pprof: its first)",
-	 10},
-	{0},
-};
-
-static error_t layer_option(int key, char *arg, struct argp_state *state)
-{
-	int *layer = state->input;
-
-	if (key == ARGP_KEY_INIT) {
-		*layer = -1;
-		return 0;
-	}
-	if (key != KEY_LAYER)
-		return ARGP_ERR_UNKNOWN;
-	*layer = event_layer_find(arg);
-	return *layer < 0 ? cli_reject("--layer", arg, "python, native or mmap") : 0;
-}
-
-const struct argp cli_layer_argp = {.options = layer_options, .parser = layer_option};
-
-int cli_layer_choose(const struct snapshot *snapshot, int layer, struct snapshot *out)
-{
-	*out = *snapshot;
-	if (layer < 0)
-		return 0;
-	if (!snapshot_has_layer(snapshot, layer))
-		return error_set(-ENOENT, "the snapshot has no %s layer", event_layer_name(layer));
-	*out = snapshot_of_layer(snapshot, layer);
-	return 0;
-}
-
-int cli_snapshot_load(const char *path, struct snapshot **out)
-{
-	int err = snapshot_load(path, out);
-
-	if (err)
-		error_print(err, NULL, "%s", path);
-	return err;
-}
-
-int cli_snapshot_pick(const char *path, const struct pid_choice *choice, struct snapshot **out)
-{
-	struct snapshot *whole;
-	int err = cli_snapshot_load(path, &whole);
-
-	if (!err && choice->no_inline)
-		snapshot_inlined_drop(whole);
-	if (err || !choice->count) {
-		if (!err)
-			*out = whole;
-		return err;
-	}
-	err = snapshot_pick(whole, choice->pids, choice->count, out);
-	snapshot_free(whole);
-	return err ? error_print(err, "tracer report --by process lists them", "%s", path) : 0;
 }

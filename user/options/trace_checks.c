@@ -86,6 +86,11 @@ int trace_options_modes(const struct trace_options *out)
 
 int trace_options_files(const struct trace_options *out)
 {
+	if (out->record_ns && !out->record)
+		return reject("--every", "it is the interval of a recording",
+			      "name its file with --record FILE");
+	if (out->record && !strcmp(out->record, "-"))
+		return reject("--record", "a recording is a file", "name one");
 	if ((out->snapshot_ns || out->keep) && (!out->output || !strcmp(out->output, "-")))
 		return reject(out->snapshot_ns ? "--snapshot-every" : "--keep",
 			      "it needs a file to write to", "name it with -o FILE");

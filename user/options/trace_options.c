@@ -30,11 +30,14 @@ enum {
 	KEY_CGROUP,
 	KEY_ALLOC,
 	KEY_DEBUGINFOD,
-	KEY_NO_LIVE
+	KEY_NO_LIVE,
+	KEY_RECORD,
+	KEY_RECORD_EVERY
 };
 
 #define KEEP_DEFAULT   3
 #define BUDGET_DEFAULT (1ull << 30)
+#define RECORD_DEFAULT 10000000000ull
 #define KEEP_MAX       1000
 
 static const struct argp_option options[] = {
@@ -101,6 +104,11 @@ static const struct argp_option options[] = {
 	 3},
 	{"keep", KEY_KEEP, "N", 0,
 	 "with --snapshot-every, keep N snapshots, including FILE (default 3)", 3},
+	{"record", KEY_RECORD, "FILE", 0,
+	 "keep a snapshot of every 10 s there, each as what has changed, for tracer timeline, "
+	 "leaks, report and diff; what is in it survives the end of tracer at any moment",
+	 3},
+	{"every", KEY_RECORD_EVERY, "SEC", 0, "with --record, a snapshot every SEC seconds", 3},
 	{"capture", KEY_CAPTURE, "FILE", 0, "keep the event stream there, for tracer replay", 3},
 	{"dry-run", KEY_DRY_RUN, NULL, 0, "print the probe plan and stop", 4},
 	{"buffer", 'b', "BYTES", 0, "ring buffer, a power of two (default 64M)", 4},
@@ -337,6 +345,11 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		return 0;
 	case KEY_EVERY:
 		return cli_take_seconds("--snapshot-every", arg, &out->snapshot_ns);
+	case KEY_RECORD:
+		out->record = arg;
+		return 0;
+	case KEY_RECORD_EVERY:
+		return cli_take_seconds("--every", arg, &out->record_ns);
 	case KEY_OVERHEAD:
 		return parse_overhead(out, arg);
 	case KEY_WINDOW:
@@ -410,6 +423,8 @@ int trace_options_parse(int argc, char **argv, struct trace_options *out)
 		return status;
 	if (out->snapshot_ns && !out->keep)
 		out->keep = KEEP_DEFAULT;
+	if (!out->record_ns)
+		out->record_ns = RECORD_DEFAULT;
 	return 0;
 }
 

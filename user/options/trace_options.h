@@ -8,12 +8,13 @@
 #include "session/session.h"
 
 struct trace_options {
-	struct target_set targets;         /* empty with a command */
-	struct cli_arguments command;      /* none with targets */
-	uint64_t duration_ns, interval_ns; /* 0: none */
-	uint64_t snapshot_ns;              /* between two snapshots; 0: only one, at the end */
-	unsigned int keep;                 /* number of snapshots kept, in FILE, FILE.1, ... */
-	const char *output, *capture;      /* borrowed */
+	struct target_set targets;             /* empty with a command */
+	struct cli_arguments command;          /* none with targets */
+	uint64_t duration_ns, interval_ns;     /* 0: none */
+	uint64_t snapshot_ns;                  /* between two snapshots; 0: only one, at the end */
+	unsigned int keep;                     /* number of snapshots kept, in FILE, FILE.1, ... */
+	uint64_t record_ns;                    /* between two snapshots of a recording */
+	const char *output, *capture, *record; /* borrowed */
 	int dry_run;
 	/* a live view, on a terminal; 0: --no-live, or the output forbids it */
 	int live;

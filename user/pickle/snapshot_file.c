@@ -2,17 +2,21 @@
 #include "pickle/snapshot_file.h"
 
 #include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 #include "base/error.h"
 #include "pickle/pickle.h"
 #include "pickle/tracemalloc.h"
 #include "pprof/pprof.h"
+#include "recording/record_file.h"
 
 static int neither(const struct infile *file)
 {
 	static const char kinds[] =
-		"neither a snapshot of tracer (a gzip'd pprof profile) nor a file of "
-		"tracemalloc.Snapshot.dump()";
+		"neither a snapshot of tracer (a gzip'd pprof profile), nor a recording, nor a "
+		"file of tracemalloc.Snapshot.dump()";
 
 	if (file->at == file->end)
 		return error_set(-EBADMSG, "the file is empty");
@@ -26,15 +30,19 @@ static int neither(const struct infile *file)
 	return error_set(-EBADMSG, "%s", kinds);
 }
 
-int snapshot_load(const char *path, struct snapshot **out)
+static int file_load(const char *path, const char *time, char *note, struct snapshot **out)
 {
 	struct infile file;
 	int err = infile_open(&file, path);
 
 	if (err)
 		return err;
-	err = infile_fill(&file, 2);
-	if (!err && file.end >= 2 && file.data[0] == 0x1f && file.data[1] == 0x8b)
+	err = infile_fill(&file, sizeof(RECORDING_MAGIC) - 1);
+	if (!err && recording_is(&file))
+		err = recording_load(&file, path, time, note, out);
+	else if (!err && time)
+		err = error_set(-EINVAL, "not a recording: it has no other times");
+	else if (!err && file.end >= 2 && file.data[0] == 0x1f && file.data[1] == 0x8b)
 		err = pprof_read(&file, out);
 	else if (!err && file.end && file.data[0] == PICKLE_PROTO)
 		err = tracemalloc_read(&file, out);
@@ -42,4 +50,30 @@ int snapshot_load(const char *path, struct snapshot **out)
 		err = neither(&file);
 	infile_close(&file);
 	return err;
+}
+
+int snapshot_load_at(const char *path, const char *time, char note[RECORDING_NOTE_BYTES],
+		     struct snapshot **out)
+{
+	const char *at = strrchr(path, '@');
+	char *name;
+	int err;
+
+	note[0] = '\0';
+	if (time || !at || !access(path, F_OK))
+		return file_load(path, time, note, out);
+	name = strndup(path, (size_t)(at - path));
+	if (!name)
+		return -ENOMEM;
+	/* If there is no such file, either, the whole name is what is missing. */
+	err = file_load(access(name, F_OK) ? path : name, at + 1, note, out);
+	free(name);
+	return err;
+}
+
+int snapshot_load(const char *path, struct snapshot **out)
+{
+	char note[RECORDING_NOTE_BYTES];
+
+	return snapshot_load_at(path, NULL, note, out);
 }

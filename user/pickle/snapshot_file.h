@@ -3,6 +3,7 @@
 #ifndef TRACER_PICKLE_SNAPSHOT_FILE_H
 #define TRACER_PICKLE_SNAPSHOT_FILE_H
 
+#include "recording/recording_load.h"
 #include "snapshot/snapshot.h"
 
 /*
@@ -11,5 +12,14 @@
  * -errno. The caller frees the snapshot with snapshot_free().
  */
 int snapshot_load(const char *path, struct snapshot **out);
+
+/*
+ * The same, and a recording (recording_load.h), of which it loads one snapshot: that of a time, or
+ * without one (NULL) the last. Unless a file has that name, path may also be FILE@TIME. note is set
+ * for a recording, otherwise "". Further errors: -EINVAL: not a time, or not of a recording;
+ * -ERANGE: the recording begins later.
+ */
+int snapshot_load_at(const char *path, const char *time, char note[RECORDING_NOTE_BYTES],
+		     struct snapshot **out);
 
 #endif

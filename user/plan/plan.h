@@ -93,6 +93,8 @@ struct plan_opts {
 	int large_blocks;
 	int public_only; /* the public functions, not their implementations */
 	int no_reuse;    /* no probe where objects begin to live */
+	/* the file is a build without the GIL: its small blocks are mimalloc's */
+	int free_threaded;
 };
 int plan_python(struct elf_file *file, const struct plan_opts *opts, struct plan *out);
 /*

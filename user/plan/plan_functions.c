@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "abi/events.h"
+#include "plan/plan_slots.h"
 #include "plan/plan_symbol.h"
 #include "pymalloc/hooks.h"
 
@@ -14,16 +15,17 @@
 /* The largest span from the first to the last of three functions of one source file. */
 #define OBJECT_CODE_MAX (64u << 10)
 
+const char *const plan_function_names[FUNCTIONS] = {"Malloc", "Calloc", "Realloc", "Free"};
+
 static const struct allocator_function {
-	const char *name;
 	enum abi_op op;
 	unsigned arguments;
 	int with_return;
 } functions[FUNCTIONS] = {
-	{"Malloc", ABI_OP_MALLOC, 1, 1},
-	{"Calloc", ABI_OP_CALLOC, 2, 1},
-	{"Realloc", ABI_OP_REALLOC, 2, 1},
-	{"Free", ABI_OP_FREE, 1, 0},
+	{ABI_OP_MALLOC, 1, 1},
+	{ABI_OP_CALLOC, 2, 1},
+	{ABI_OP_REALLOC, 2, 1},
+	{ABI_OP_FREE, 1, 0},
 };
 
 static const struct domain {
@@ -35,6 +37,11 @@ static const struct domain {
   /* The debugging hooks run before the implementations and enlarge every block. */
 	raw_hooks = {NULL, "_PyMem_DebugRaw", EVENT_API_RAW},
   obj_hooks = {NULL, "_PyMem_Debug", EVENT_API_OBJ};
+
+/* Without the GIL. */
+static const struct domain free_threaded[] = {{"PyMem_Raw", "_PyMem_Raw", EVENT_API_RAW},
+					      {"PyMem_", "_PyMem_Mi", EVENT_API_MEM},
+					      {"PyObject_", "_PyObject_Mi", EVENT_API_OBJ}};
 
 /* vaddrs: the functions' addresses; NULL: look up their symbols. */
 static int add_domain(struct plan *plan, struct elf_file *file, const struct domain *domain,
@@ -57,7 +64,8 @@ static int add_domain(struct plan *plan, struct elf_file *file, const struct dom
 		if (plan->mode == EVENT_MODE_CENSUS && in_census)
 			continue;
 		snprintf(name, sizeof(name), "%s%s",
-			 implementation ? domain->implementation : domain->public, function->name);
+			 implementation ? domain->implementation : domain->public,
+			 plan_function_names[i]);
 		for (unsigned a = 0; a < 3; a++)
 			spec.arguments[a] = a < function->arguments ? registers[a + implementation]
 								    : ABI_REG_COUNT;
@@ -79,7 +87,7 @@ static bool has_implementations(struct plan *plan, struct elf_file *file,
 		struct elf_symbol symbol;
 
 		snprintf(names[i], PLAN_NAME_SIZE, "%s%s", domain->implementation,
-			 functions[i].name);
+			 plan_function_names[i]);
 		why[i] = plan_function_find(file, names[i], &symbol);
 		found += !why[i];
 		clones += why[i] && strcmp(why[i], "no such symbol") != 0;
@@ -181,6 +189,31 @@ int plan_functions_add(struct plan *plan, struct elf_file *file, const struct pl
 	return err;
 }
 
+int plan_slot_functions_add(struct plan *plan, struct elf_file *file)
+{
+	size_t missing = plan->missing_count,
+	       count = sizeof(free_threaded) / sizeof(*free_threaded);
+	size_t found = 0;
+	int err = 0;
+
+	for (size_t i = 0; i < count && !err; i++) {
+		const struct domain *domain = &free_threaded[i];
+		uint64_t vaddrs[FUNCTIONS];
+
+		err = plan_slots_find(file, domain->public, vaddrs);
+		found += !err;
+		if (!err || err == -ENOENT)
+			err = add_domain(plan, file, domain, !err, err ? NULL : vaddrs);
+	}
+	if (err)
+		return err;
+	snprintf(plan->level, sizeof(plan->level), "raw, mem, obj: %s",
+		 found == count ? "the functions that their slots hold at the start"
+				: "public functions (inlined copies are not seen)");
+	plan->complete = found == count && plan->missing_count == missing && !plan->missing_dropped;
+	return 0;
+}
+
 /* A large request reaches the raw allocator, and only its caller tells it from a raw request. */
 void plan_object_code_find(struct plan *plan, struct elf_file *file)
 {
@@ -189,7 +222,7 @@ void plan_object_code_find(struct plan *plan, struct elf_file *file)
 	uint64_t start = UINT64_MAX, end = 0;
 
 	for (size_t i = 0; i < FUNCTIONS; i++) {
-		snprintf(name, sizeof(name), "%s%s", obj.implementation, functions[i].name);
+		snprintf(name, sizeof(name), "%s%s", obj.implementation, plan_function_names[i]);
 		if (functions[i].op == ABI_OP_FREE || plan_function_find(file, name, &symbol))
 			continue;
 		if (symbol.vaddr < start)

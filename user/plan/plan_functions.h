@@ -12,6 +12,7 @@
 #include "plan/plan.h"
 
 #define PLAN_FUNCTIONS 4 /* of a domain: malloc, calloc, realloc, free */
+extern const char *const plan_function_names[PLAN_FUNCTIONS]; /* "Malloc" … */
 
 /* The domains of which all four implementations have a symbol. */
 struct plan_named {
@@ -26,6 +27,12 @@ struct plan_named plan_functions_named(struct plan *plan, struct elf_file *file)
  */
 int plan_functions_add(struct plan *plan, struct elf_file *file, const struct plan_opts *opts,
 		       struct plan_named named);
+/*
+ * The same for a build without the GIL, whose allocators are mimalloc's: the sites are in the
+ * functions that the slots hold when the interpreter starts (plan_slots.h). Otherwise in the public
+ * functions. 0 or -ENOMEM.
+ */
+int plan_slot_functions_add(struct plan *plan, struct elf_file *file);
 /*
  * Adds the sites in the debugging hooks, which see the sizes that the program asked for. The hooks
  * are found by their symbols, otherwise by the code of PyMem_SetupDebugHooks(). Where they are not

@@ -27,6 +27,7 @@
 #define TRACER_PPROF_PPROF_H
 
 #include "base/account.h"
+#include "base/buffer.h"
 #include "base/infile.h"
 #include "base/outfile.h"
 #include "snapshot/snapshot.h"
@@ -38,6 +39,8 @@
 #define PPROF_RATIO 400u
 
 int pprof_write(const struct snapshot *snapshot, struct outfile *file); /* 0, -errno */
+/* Appends the profile without packing it. 0, -ENOMEM and other errors of pprof_write(). */
+int pprof_write_unpacked(const struct snapshot *snapshot, struct buffer *out);
 /*
  * Reads a gzip'd file. 0; -EBADMSG corrupt, truncated, or not ours (error_set says what is wrong or
  * missing); -EFBIG unpacks to more than 4 GiB, or needs more memory than a file of its size may

@@ -236,8 +236,12 @@ static int location_take(struct pprof_reader *reader, const struct span *span)
 
 static int layers_valid(const struct snapshot_meta *meta)
 {
+	uint32_t tables = 0;
+
+	for (size_t i = 0; i < BESIDES; i++)
+		tables |= meta->beside[i].known;
 	return meta->layer < EVENT_LAYERS && !(meta->layers >> EVENT_LAYERS) &&
-	       !(meta->layers & 1u << meta->layer) && !(meta->allocated >> EVENT_LAYER_TABLES);
+	       !(meta->layers & 1u << meta->layer) && !(tables >> EVENT_LAYER_TABLES);
 }
 
 /* The meta data of files of older versions. */

@@ -40,9 +40,9 @@ static int sample_value(struct pprof_reader *reader, uint64_t value)
  */
 static enum label label_of(struct pprof_reader *reader, uint64_t key)
 {
-	static const char *const names[LABELS] = {"bytes",        "domain",        "total_nframe",
-						  "process",      "rounded",       "inherited",
-						  "self_sampled", PPROF_DEVIATIONS};
+	static const char *const names[LABELS] = {"bytes",        "domain",         "total_nframe",
+						  "process",      "rounded",        "inherited",
+						  "self_sampled", PPROF_DEVIATIONS, "lifetime"};
 	struct span text = {0};
 
 	for (enum label i = 0; i <= LABELS; i++)
@@ -87,7 +87,8 @@ static int sample_label(struct pprof_reader *reader, struct span *span)
 	enum label label = label_of(reader, key);
 	if (label != LABELS && reader->sample.labels[label] < 0)
 		reader->sample.labels[label] =
-			(int64_t)(label == LABEL_DEVIATIONS ? string : number);
+			(int64_t)(label == LABEL_DEVIATIONS || label == LABEL_LIFETIME ? string
+										       : number);
 	return 0;
 }
 
@@ -156,6 +157,25 @@ static int estimate_find(struct pprof_reader *reader, int64_t string, struct sna
 	return err ? err : id_map_put(&reader->estimates, (uint64_t)string, trace->estimate);
 }
 
+/* Sets the lifetime of freed blocks, by the index of the string that names it. */
+static int lifetime_find(struct pprof_reader *reader, int64_t string, struct snapshot_trace *trace)
+{
+	struct span text = {0};
+	int err = string < 0 ? 0 : pprof_string_get(reader, (uint64_t)string, &text);
+
+	if (err || string < 0)
+		return err;
+	for (uint32_t i = 0; i < LIFETIMES; i++) {
+		const char *name = snapshot_lifetime_name(i);
+
+		if (text.bytes == strlen(name) && !memcmp(text.data, name, text.bytes)) {
+			trace->flags |= (i << SNAPSHOT_LIFETIME_SHIFT) & 0xf0u;
+			return 0;
+		}
+	}
+	return pprof_corrupt("lifetime");
+}
+
 static int64_t zero_of(int64_t label)
 {
 	return label == -1 ? 0 : label;
@@ -185,7 +205,7 @@ static int sample_add(struct pprof_reader *reader)
 			 (sample->labels[LABEL_INHERITED] > 0 ? SNAPSHOT_INHERITED : 0),
 		.bytes = (uint64_t)bytes,
 	};
-	const uint64_t mean = layer == EVENT_LAYER_MMAP || layer >= (int)SNAPSHOT_ALLOCATED
+	const uint64_t mean = layer == EVENT_LAYER_MMAP || layer >= (int)SNAPSHOT_BESIDE_FIRST
 				      ? 0
 				      : snapshot_sample_bytes(snapshot, &trace);
 	if (layer < 0 || bytes < 0 || domain < 0 || !sample->nframe || !sample->value_count ||
@@ -205,6 +225,8 @@ static int sample_add(struct pprof_reader *reader)
 	if (!err)
 		err = estimate_find(reader, sample->labels[LABEL_DEVIATIONS], &trace);
 	if (!err)
+		err = lifetime_find(reader, sample->labels[LABEL_LIFETIME], &trace);
+	if (!err)
 		err = position ? builder_layer(&reader->builder, (uint32_t)layer, &trace)
 			       : builder_trace(&reader->builder, &trace);
 	return err == -EOVERFLOW ? pprof_corrupt("sum of sizes") : err;
@@ -220,7 +242,7 @@ int pprof_sample_take(struct pprof_reader *reader, struct field *field)
 	if (field->id != FIELD_SAMPLE || field->wire_type != 2)
 		return 0;
 	err = span_check(&field->span);
-	reader->sample = (struct sample){.labels = {-1, -1, -1, -1, -1, -1, -1, -1}};
+	reader->sample = (struct sample){.labels = {-1, -1, -1, -1, -1, -1, -1, -1, -1}};
 	while (!err && field->span.bytes) {
 		err = field_take(&field->span, &part);
 		if (!err && part.id == LOCATION)

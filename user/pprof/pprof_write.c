@@ -48,11 +48,18 @@ static const char *const texts[TEXTS] = {
 	[TEXT_NATIVE] = PPROF_NATIVE,
 	[TEXT_ALLOC_OBJECTS] = "alloc_objects",
 	[TEXT_ALLOC_SPACE] = "alloc_space",
+	[TEXT_FREED_OBJECTS] = "freed_objects",
+	[TEXT_FREED_SPACE] = "freed_space",
 	[TEXT_PYTHON_ALLOC_OBJECTS] = "python_alloc_objects",
 	[TEXT_PYTHON_ALLOC_SPACE] = "python_alloc_space",
+	[TEXT_PYTHON_FREED_OBJECTS] = "python_freed_objects",
+	[TEXT_PYTHON_FREED_SPACE] = "python_freed_space",
 	[TEXT_NATIVE_ALLOC_OBJECTS] = "native_alloc_objects",
 	[TEXT_NATIVE_ALLOC_SPACE] = "native_alloc_space",
+	[TEXT_NATIVE_FREED_OBJECTS] = "native_freed_objects",
+	[TEXT_NATIVE_FREED_SPACE] = "native_freed_space",
 	[TEXT_ALLOCATED] = "allocated",
+	[TEXT_LIFETIME] = "lifetime",
 	[TEXT_NAME] = NULL /* the program */,
 };
 
@@ -60,6 +67,8 @@ static int deflate_out(struct pprof_writer *writer, const void *data, size_t byt
 {
 	unsigned char chunk[32768];
 
+	if (writer->unpacked)
+		return buffer_append(writer->unpacked, data, bytes);
 	writer->zlib.next_in = (Bytef *)data;
 	writer->zlib.avail_in = (uInt)bytes;
 	for (;;) {
@@ -93,22 +102,26 @@ int pprof_piece_write(struct pprof_writer *writer, const Profile *piece)
 /* The type of a value (0: number, 1: bytes); which: -1 for the first layer. */
 static int value_text(const struct snapshot_meta *meta, int which, size_t value)
 {
-	static const int kinds[SNAPSHOT_LAYERS][PPROF_VALUES] = {
+	static const int kinds[SNAPSHOT_BESIDE_FIRST][PPROF_VALUES] = {
 		[EVENT_LAYER_PYTHON] = {TEXT_PYTHON_OBJECTS, TEXT_PYTHON_SPACE},
 		[EVENT_LAYER_NATIVE] = {TEXT_NATIVE_OBJECTS, TEXT_NATIVE_SPACE},
 		[EVENT_LAYER_MMAP] = {TEXT_REGIONS, TEXT_MAPPED},
 		[SNAPSHOT_OLDER] = {TEXTS + WINDOW_OLDER_OBJECTS, TEXTS + WINDOW_OLDER_SPACE},
-		[SNAPSHOT_ALLOCATED +
-			EVENT_LAYER_PYTHON] = {TEXT_PYTHON_ALLOC_OBJECTS, TEXT_PYTHON_ALLOC_SPACE},
-		[SNAPSHOT_ALLOCATED +
-			EVENT_LAYER_NATIVE] = {TEXT_NATIVE_ALLOC_OBJECTS, TEXT_NATIVE_ALLOC_SPACE},
 	};
+
+	uint32_t beside, layer;
 
 	if (which < 0)
 		return value ? TEXT_SPACE : TEXT_OBJECTS;
-	if (which == SNAPSHOT_ALLOCATED + (int)meta->layer)
-		return value ? TEXT_ALLOC_SPACE : TEXT_ALLOC_OBJECTS;
-	return kinds[which][value];
+	if (which < SNAPSHOT_BESIDE_FIRST)
+		return kinds[which][value];
+	beside = (uint32_t)which - SNAPSHOT_BESIDE_FIRST;
+	layer = beside % EVENT_LAYER_TABLES;
+	beside /= EVENT_LAYER_TABLES;
+	return (layer == meta->layer
+			? TEXT_ALLOC_OBJECTS
+			: TEXT_PYTHON_ALLOC_OBJECTS + (int)(layer * BESIDES * PPROF_VALUES)) +
+	       (int)(beside * PPROF_VALUES + value);
 }
 
 static int header_write(struct pprof_writer *writer)
@@ -171,7 +184,11 @@ static int strings_write(struct pprof_writer *writer)
 	for (uint32_t i = 0; !err && i < writer->text_base; i++)
 		err = string_write(writer, strings_get(writer->snapshot->strings, i));
 	for (int i = 0; !err && i < TEXTS; i++)
-		err = string_write(writer, texts[i] ? texts[i] : writer->snapshot->meta.name);
+		err = string_write(writer,
+				   i >= TEXT_LIFETIMES && i <= TEXT_LIFETIMES_LAST
+					   ? snapshot_lifetime_name((uint32_t)(i - TEXT_LIFETIMES))
+				   : texts[i] ? texts[i]
+					      : writer->snapshot->meta.name);
 	writer->more_base = text_index(writer, TEXTS);
 	return err;
 }
@@ -280,42 +297,58 @@ static uint32_t frames_longest(const struct snapshot *snapshot)
 	return longest;
 }
 
+static int profile_write(struct pprof_writer *writer)
+{
+	int err = -ENOMEM;
+
+	writer->ids = calloc(frames_longest(writer->snapshot), sizeof(*writer->ids));
+	if (!writer->ids)
+		return err;
+	err = header_write(writer);
+	if (!err)
+		err = strings_write(writer);
+	if (!err)
+		err = estimates_write(writer);
+	if (!err)
+		err = meta_write(writer);
+	if (!err)
+		err = comments_write(writer);
+	if (!err)
+		err = processes_write(writer);
+	if (!err)
+		err = pprof_samples_write(writer);
+	buffer_free(&writer->packed);
+	id_map_free(&writer->functions);
+	id_map_free(&writer->places);
+	id_map_free(&writer->locations);
+	free(writer->ids);
+	return err;
+}
+
 int pprof_write(const struct snapshot *snapshot, struct outfile *file)
 {
 	struct pprof_writer writer = {
 		.snapshot = snapshot, .file = file, .text_base = strings_count(snapshot->strings)};
 	const int gzip = 16 + MAX_WBITS;
-	int err = -ENOMEM;
+	int err;
 
 	if (deflateInit2(&writer.zlib, Z_DEFAULT_COMPRESSION, Z_DEFLATED, gzip, 8,
 			 Z_DEFAULT_STRATEGY) != Z_OK)
 		return -ENOMEM;
-	writer.ids = calloc(frames_longest(snapshot), sizeof(*writer.ids));
-	if (!writer.ids)
-		goto out;
-	err = header_write(&writer);
-	if (!err)
-		err = strings_write(&writer);
-	if (!err)
-		err = estimates_write(&writer);
-	if (!err)
-		err = meta_write(&writer);
-	if (!err)
-		err = comments_write(&writer);
-	if (!err)
-		err = processes_write(&writer);
-	if (!err)
-		err = pprof_samples_write(&writer);
+	err = profile_write(&writer);
 	if (!err)
 		err = deflate_out(&writer, NULL, 0, Z_FINISH);
-out:
 	deflateEnd(&writer.zlib);
-	buffer_free(&writer.packed);
-	id_map_free(&writer.functions);
-	id_map_free(&writer.places);
-	id_map_free(&writer.locations);
-	free(writer.ids);
 	return err;
+}
+
+int pprof_write_unpacked(const struct snapshot *snapshot, struct buffer *out)
+{
+	struct pprof_writer writer = {.snapshot = snapshot,
+				      .unpacked = out,
+				      .text_base = strings_count(snapshot->strings)};
+
+	return profile_write(&writer);
 }
 
 static int pprof_export(const struct snapshot *snapshot, const struct export_opts *opts,

@@ -185,7 +185,7 @@ static int sample_write(struct pprof_writer *writer, const struct snapshot_trace
 	int64_t values[VALUES] = {0};
 	struct labels labels = {.count = 0};
 	uint64_t size = 0, count = 0;
-	int whole = layer == EVENT_LAYER_MMAP || layer >= SNAPSHOT_ALLOCATED;
+	int whole = layer == EVENT_LAYER_MMAP || layer >= SNAPSHOT_BESIDE_FIRST;
 	double chance = whole ? 1 : estimate_chance_of(writer->snapshot, trace);
 	int err = estimate_trace_figures(chance, trace, &size, &count);
 
@@ -202,7 +202,10 @@ static int sample_write(struct pprof_writer *writer, const struct snapshot_trace
 	values[position * PPROF_VALUES + 1] = (int64_t)size;
 	labels_set(writer, trace, &labels);
 	/* Tools join samples with the same labels, and ours are of one layer each. */
-	if (layer >= SNAPSHOT_ALLOCATED)
+	if (layer >= SNAPSHOT_BESIDE(BESIDE_FREED, 0))
+		label_add(&labels, text_index(writer, TEXT_LIFETIME))->str = text_index(
+			writer, TEXT_LIFETIMES + (int)(trace->flags >> SNAPSHOT_LIFETIME_SHIFT));
+	else if (layer >= SNAPSHOT_BESIDE(BESIDE_ALLOCATED, 0))
 		label_add(&labels, text_index(writer, TEXT_ALLOCATED))->num = 1;
 	sample.location_id = writer->ids;
 	sample.n_value = value_count(writer->snapshot);

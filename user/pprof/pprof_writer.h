@@ -42,13 +42,22 @@ enum {
 	TEXT_INHERITED,
 	TEXT_SELF_SAMPLED,
 	TEXT_NATIVE,
-	TEXT_ALLOC_OBJECTS,
+	TEXT_ALLOC_OBJECTS, /* from here on in the order of enum snapshot_besides */
 	TEXT_ALLOC_SPACE,
-	TEXT_PYTHON_ALLOC_OBJECTS,
+	TEXT_FREED_OBJECTS,
+	TEXT_FREED_SPACE,
+	TEXT_PYTHON_ALLOC_OBJECTS, /* the same by enum event_layer */
 	TEXT_PYTHON_ALLOC_SPACE,
+	TEXT_PYTHON_FREED_OBJECTS,
+	TEXT_PYTHON_FREED_SPACE,
 	TEXT_NATIVE_ALLOC_OBJECTS,
 	TEXT_NATIVE_ALLOC_SPACE,
+	TEXT_NATIVE_FREED_OBJECTS,
+	TEXT_NATIVE_FREED_SPACE,
 	TEXT_ALLOCATED,
+	TEXT_LIFETIME,
+	TEXT_LIFETIMES,
+	TEXT_LIFETIMES_LAST = TEXT_LIFETIMES + LIFETIMES - 1,
 	TEXT_NAME,
 	TEXTS
 };
@@ -67,8 +76,9 @@ struct pprof_writer {
 	const struct snapshot *snapshot;
 	struct outfile *file;
 	z_stream zlib;
-	struct buffer packed; /* the part being written */
-	uint32_t text_base;   /* index of TEXT_OBJECTS in the profile's string table */
+	struct buffer *unpacked; /* in place of the two: the profile as it is; NULL: none */
+	struct buffer packed;    /* the part being written */
+	uint32_t text_base;      /* index of TEXT_OBJECTS in the profile's string table */
 	/* the next free index; once the samples are written, that of MORE_PROCESS */
 	int64_t more_base;
 	struct id_map functions; /* file name << 32 | function -> id - 1 */

@@ -54,6 +54,7 @@ int plan_runtime(struct python_runtime *runtime, const struct plan_opts *opts,
 	if (opts->mode == EVENT_MODE_CENSUS || opts->mode == EVENT_MODE_GROWTH)
 		unreadable = heap_find(runtime);
 	possible.pool_bytes = runtime->offsets->heap.pool_bytes;
+	possible.free_threaded = runtime->offsets->build == BUILD_FREE_THREADED;
 	/*
 	 * Growth mode is requested because the other modes cost too much, so there is no fallback.
 	 */

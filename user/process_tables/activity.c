@@ -27,13 +27,21 @@ static struct activity *activity_find(struct process_state *process, enum event_
 	return &activities->items[activities->count - 1];
 }
 
+/* What the block stands for. */
+static uint64_t units_of(const struct process_state *process, enum event_layer layer,
+			 const struct block *block)
+{
+	double chance = state_chance(process, layer, block);
+
+	return chance < 1 ? (uint64_t)(ACTIVITY_UNIT / chance + 0.5) : ACTIVITY_UNIT;
+}
+
 void state_activity_count(struct process_state *process, enum event_layer layer,
 			  const struct block *block)
 {
 	struct activities *activities = &process->activities;
 	struct activity *activity = activity_find(process, layer, block);
-	double chance = state_chance(process, layer, block);
-	uint64_t units = chance < 1 ? (uint64_t)(ACTIVITY_UNIT / chance + 0.5) : ACTIVITY_UNIT;
+	uint64_t units = units_of(process, layer, block);
 	uint64_t bytes = state_bytes(process, layer, block);
 
 	if (!activity || bytes > TRACE_BYTES_MAX - activities->bytes ||
@@ -41,26 +49,96 @@ void state_activity_count(struct process_state *process, enum event_layer layer,
 		activities->gap = 1;
 		return;
 	}
+	if (layer == EVENT_LAYER_PYTHON && process->info.mode != EVENT_MODE_EXACT)
+		activities->unfreed = 1;
 	activity->units += units;
 	activity->bytes += bytes;
 	activities->units += units;
 	activities->bytes += bytes;
 }
 
-int state_activity_known(const struct process_state *process, enum event_layer layer)
+static enum snapshot_lifetime lifetime_of(uint64_t ms)
+{
+	enum snapshot_lifetime lifetime = LIFETIME_10_MS;
+
+	for (uint64_t below = 10; ms >= below && lifetime < LIFETIME_LONGER; below *= 10)
+		lifetime++;
+	return lifetime;
+}
+
+/* NULL: no memory. */
+static struct activity_freed *freed_find(struct process_state *process, struct activity *activity,
+					 enum snapshot_lifetime lifetime)
+{
+	struct activities *activities = &process->activities;
+
+	for (uint32_t i = activity->freed; i; i = activities->freed[i - 1].next)
+		if (activities->freed[i - 1].lifetime == lifetime)
+			return &activities->freed[i - 1];
+	if (array_reserve_in(process->account, &activities->freed, &activities->freed_capacity,
+			     activities->freed_count, 1, sizeof(*activities->freed)))
+		return NULL;
+	activities->freed[activities->freed_count++] =
+		(struct activity_freed){.lifetime = lifetime, .next = activity->freed};
+	activity->freed = (uint32_t)activities->freed_count;
+	return &activities->freed[activities->freed_count - 1];
+}
+
+void state_activity_free(struct process_state *process, enum event_layer layer,
+			 const struct block *block, uint64_t time_ns, int temporary)
+{
+	struct activities *activities = &process->activities;
+	uint64_t ms = state_activity_ms(process, time_ns), bytes, units;
+	enum snapshot_lifetime lifetime = LIFETIME_TEMPORARY;
+	struct activity *activity;
+	struct activity_freed *freed;
+
+	if (block->inherited) /* the parent has allocated it */
+		return;
+	activity = activity_find(process, layer, block);
+	if (!temporary)
+		lifetime = lifetime_of(ms > block->born_ms ? ms - block->born_ms : 0);
+	freed = activity ? freed_find(process, activity, lifetime) : NULL;
+	bytes = state_bytes(process, layer, block);
+	units = units_of(process, layer, block);
+	if (!freed || bytes > TRACE_BYTES_MAX - activities->freed_bytes ||
+	    units > TRACE_BYTES_MAX - activities->freed_units) {
+		activities->unfreed = 1;
+		return;
+	}
+	freed->units += units;
+	freed->bytes += bytes;
+	activities->freed_units += units;
+	activities->freed_bytes += bytes;
+}
+
+int state_activity_known(const struct process_state *process, enum snapshot_besides what,
+			 enum event_layer layer)
 {
 	const struct trace_process *info = &process->info;
+	int known = layer < EVENT_LAYER_TABLES && info->layers & 1u << layer &&
+		    !process->activities.gap && !info->off &&
+		    (info->mode == EVENT_MODE_EXACT || info->mode == EVENT_MODE_CENSUS);
 
-	return layer < EVENT_LAYER_TABLES && info->layers & 1u << layer &&
-	       !process->activities.gap && !info->off &&
-	       (info->mode == EVENT_MODE_EXACT || info->mode == EVENT_MODE_CENSUS);
+	if (what == BESIDE_ALLOCATED || !known || layer == EVENT_LAYER_NATIVE)
+		return known;
+	return info->mode == EVENT_MODE_EXACT && !process->activities.unfreed;
+}
+
+uint32_t state_activity_ms(const struct process_state *process, uint64_t time_ns)
+{
+	uint64_t start_ns = process->info.start_ns;
+	uint64_t ms = time_ns > start_ns ? (time_ns - start_ns) / 1000000 : 0;
+
+	return ms < UINT32_MAX ? (uint32_t)ms : UINT32_MAX;
 }
 
 /* Only the sums are known: two sizes that differ by 1 add up to them. */
 static int sums_add(struct builder *builder, uint32_t layer, const struct snapshot_trace *like,
-		    uint64_t count, uint64_t bytes)
+		    uint64_t units, uint64_t bytes)
 {
 	struct snapshot_trace trace = *like;
+	uint64_t count = (units + ACTIVITY_UNIT / 2) / ACTIVITY_UNIT;
 	uint64_t larger = count ? bytes % count : 0;
 	int err = 0;
 
@@ -71,6 +149,22 @@ static int sums_add(struct builder *builder, uint32_t layer, const struct snapsh
 	trace.bytes++;
 	trace.count = larger;
 	return err || !larger ? err : builder_layer(builder, layer, &trace);
+}
+
+static int freed_add(const struct process_state *process, const struct activity *activity,
+		     const struct snapshot_trace *like, struct builder *builder)
+{
+	uint32_t layer = SNAPSHOT_BESIDE(BESIDE_FREED, activity->layer);
+	int err = 0;
+
+	for (uint32_t i = activity->freed; !err && i; i = process->activities.freed[i - 1].next) {
+		const struct activity_freed *freed = &process->activities.freed[i - 1];
+		struct snapshot_trace trace = *like;
+
+		trace.flags = (freed->lifetime << SNAPSHOT_LIFETIME_SHIFT) & 0xf0u;
+		err = sums_add(builder, layer, &trace, freed->units, freed->bytes);
+	}
+	return err;
 }
 
 int state_activities_add(const struct process_state *process, const uint32_t *tracebacks,
@@ -86,10 +180,11 @@ int state_activities_add(const struct process_state *process, const uint32_t *tr
 
 		if (trace.traceback == UINT32_MAX)
 			return -EDQUOT;
-		if (state_activity_known(process, activity->layer))
-			err = sums_add(builder, SNAPSHOT_ALLOCATED + activity->layer, &trace,
-				       (activity->units + ACTIVITY_UNIT / 2) / ACTIVITY_UNIT,
-				       activity->bytes);
+		if (state_activity_known(process, BESIDE_ALLOCATED, activity->layer))
+			err = sums_add(builder, SNAPSHOT_BESIDE(BESIDE_ALLOCATED, activity->layer),
+				       &trace, activity->units, activity->bytes);
+		if (!err && state_activity_known(process, BESIDE_FREED, activity->layer))
+			err = freed_add(process, activity, &trace, builder);
 	}
 	return err;
 }
@@ -100,6 +195,8 @@ void state_activity_clear(struct process_state *process, uint64_t time_ns)
 
 	array_release(process->account, &activities->items, &activities->capacity,
 		      sizeof(*activities->items));
+	array_release(process->account, &activities->freed, &activities->freed_capacity,
+		      sizeof(*activities->freed));
 	*activities = (struct activities){.since_ns = time_ns};
 	for (size_t i = 0; i < process->stack_count; i++)
 		process->stacks[i].activity = 0;

@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "blocks/blocks.h"
+#include "snapshot/snapshot.h"
 
 /* Counts are multiples of 1 / ACTIVITY_UNIT, because a sampled block stands for several. */
 #define ACTIVITY_UNIT 256u
@@ -20,12 +21,25 @@ struct activity {
 	uint32_t stack, domain;
 	uint32_t next; /* 1 + index of another one of the same stack; 0: none */
 	uint32_t layer;
+	uint32_t freed; /* 1 + index of the first of its lifetimes; 0: none */
+};
+
+/* Those of them that were freed after such a time. */
+struct activity_freed {
+	uint64_t units, bytes;
+	uint32_t lifetime; /* enum snapshot_lifetime */
+	uint32_t next;     /* 1 + index; 0: none */
 };
 
 struct activities {
 	struct activity *items;
 	size_t count, capacity;
+	struct activity_freed *freed;
+	size_t freed_count, freed_capacity;
 	uint64_t units, bytes; /* the sums of all */
+	uint64_t freed_units, freed_bytes;
+	/* some of Python's frees are not seen: blocks were allocated in census mode */
+	int unfreed;
 	/* allocations are missing: there was no memory, or probes were not always on */
 	int gap;
 	uint64_t since_ns; /* when the counts began, CLOCK_MONOTONIC; 0: with the trace */
@@ -34,11 +48,17 @@ struct activities {
 struct builder;
 struct process_state;
 
+/* Such a time for struct block.born_ms. */
+uint32_t state_activity_ms(const struct process_state *process, uint64_t time_ns);
 /* Counts the allocation of a block. */
 void state_activity_count(struct process_state *process, enum event_layer layer,
 			  const struct block *block);
+/* A block was freed, at time_ns; temporary: before its thread's next allocation. */
+void state_activity_free(struct process_state *process, enum event_layer layer,
+			 const struct block *block, uint64_t time_ns, int temporary);
 /* Are the counts of a layer complete? */
-int state_activity_known(const struct process_state *process, enum event_layer layer);
+int state_activity_known(const struct process_state *process, enum snapshot_besides what,
+			 enum event_layer layer);
 /*
  * Adds what is known of both layers to a snapshot. tracebacks: by stack, the snapshot's. 0; errors
  * of builder_layer().

@@ -210,6 +210,28 @@ const struct block *state_block_containing(const struct process_state *process,
 	return other ? other : block;
 }
 
+static void allocation_count(struct process_state *process, enum event_layer layer,
+			     const struct block *block, uint32_t tid)
+{
+	struct thread_entry *thread = block->domain ? NULL : thread_find(process, tid);
+
+	if (thread)
+		thread->newest[layer] = block->address;
+	state_activity_count(process, layer, block);
+}
+
+/* A block of the table was freed, or replaced by its realloc. */
+static void free_count(struct process_state *process, const struct event_header *header,
+		       enum event_layer layer, const struct block *block)
+{
+	struct thread_entry *thread = block->domain ? NULL : thread_find(process, header->tid);
+	int temporary = thread && thread->newest[layer] == block->address;
+
+	if (temporary)
+		thread->newest[layer] = 0;
+	state_activity_free(process, layer, block, header->time_ns, temporary);
+}
+
 /* before: the old block of a realloc, which may have kept its address. */
 static int event_put(struct process_state *process, const struct event_alloc *event,
 		     const struct pending *before)
@@ -219,7 +241,8 @@ static int event_put(struct process_state *process, const struct event_alloc *ev
 			      .epoch = process->census.epoch,
 			      .hooked = !!(event->api & EVENT_API_HOOKED),
 			      .rounded = !!(event->api & EVENT_API_ROUNDED),
-			      .domain = event->domain};
+			      .domain = event->domain,
+			      .born_ms = state_activity_ms(process, event->header.time_ns)};
 	enum event_layer layer = layer_of(event->api);
 	int err;
 
@@ -232,7 +255,7 @@ static int event_put(struct process_state *process, const struct event_alloc *ev
 		return 0;
 	err = state_block_put(process, layer, &block);
 	if (err != -EBADMSG)
-		state_activity_count(process, layer, &block);
+		allocation_count(process, layer, &block, event->header.tid);
 	if (err)
 		return err;
 	if (layer == EVENT_LAYER_PYTHON)
@@ -300,12 +323,14 @@ int state_free(struct process_state *process, const struct event_free *event)
 	struct trace_table *table = &process->info.tables[layer];
 	struct block old;
 
-	if (blocks_take(process->blocks[layer], event->address, event->domain, &old))
+	if (blocks_take(process->blocks[layer], event->address, event->domain, &old)) {
+		free_count(process, &event->header, layer, &old);
 		state_block_gone(process, layer, &old);
-	else if (freed_again(process, event))
+	} else if (freed_again(process, event)) {
 		return 0;
-	else
+	} else {
 		table->frees_unknown += is_expected(process, layer);
+	}
 	table->frees++;
 	block_died(process, event);
 	return 0;
@@ -353,6 +378,8 @@ int state_realloc_done(struct process_state *process, const struct event_alloc *
 	process->info.tables[layer].reallocs++;
 	if (pending.state == PENDING_UNSEEN)
 		process->info.tables[layer].frees_unknown += is_expected(process, layer);
+	else if (pending.state == PENDING_TAKEN)
+		free_count(process, &event->header, layer, &pending.block);
 	return event_put(process, event, &pending);
 }
 

@@ -90,6 +90,8 @@ struct thread_entry {
 	struct pending pending[EVENT_LAYER_TABLES];
 	/* the native block that it freed last; 0 after its next native allocation */
 	uint64_t native_freed;
+	/* the block of domain 0 that it allocated last; 0: it has freed it, or there is none */
+	uint64_t newest[EVENT_LAYER_TABLES];
 	/*
 	 * The thread's last request in Python's layer. BPF may emit a record just before the
 	 * allocator acts, so a heap walk may not show the result yet.

@@ -118,7 +118,8 @@ int state_stack(struct process_state *process, const struct event_stack *event)
 static int lines_table(struct process_state *process, struct code_entry *code,
 		       struct lines_table *out)
 {
-	const struct python_offsets *offsets = offsets_for(process->info.python_version >> 16, 0);
+	const struct python_offsets *offsets =
+		offsets_for(process->info.python_version >> 16, BUILD_RELEASE);
 	struct lines_mark *marks;
 	size_t count;
 	int err;

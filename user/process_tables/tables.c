@@ -39,6 +39,8 @@ void state_tables_free(struct process_state *process)
 	state_windows_free(&process->windows);
 	array_release(account, &process->activities.items, &process->activities.capacity,
 		      sizeof(*process->activities.items));
+	array_release(account, &process->activities.freed, &process->activities.freed_capacity,
+		      sizeof(*process->activities.freed));
 	id_map_free(&process->stack_ids);
 	id_map_free(&process->frame_ids);
 	id_map_free(&process->code_ids);

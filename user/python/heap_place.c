@@ -191,15 +191,25 @@ static void head_add(const struct heap_offsets *offsets, uint64_t state, struct 
 					   .raw_blocks = state + offsets->mgmt_raw_blocks};
 }
 
+static int pymalloc_check(const struct python_runtime *runtime)
+{
+	return runtime->offsets->build == BUILD_FREE_THREADED
+		       ? error_set(-ENOTSUP,
+				   "without the GIL its heap is mimalloc's, which is not read")
+		       : 0;
+}
+
 int heap_place_heads(const struct python_runtime *runtime,
 		     struct heap_head heads[HEAP_INTERPRETERS], uint32_t *count)
 {
 	const struct heap_offsets *offsets = &runtime->offsets->heap;
 	uint64_t interps[HEAP_INTERPRETERS], state;
 	uint32_t interp_count, offset;
-	int err;
+	int err = pymalloc_check(runtime);
 
 	*count = 0;
+	if (err)
+		return err;
 	if (!offsets->interp_obmalloc) {
 		err = heap_symbols_find(runtime, heads);
 		*count = !err;
@@ -235,8 +245,11 @@ int heap_describe(const struct python_runtime *runtime, struct abi_heap *out)
 	const struct heap_offsets *offsets = &runtime->offsets->heap;
 	uint32_t offset = offsets->interp_obmalloc;
 	struct heap_head head = {0};
-	int err = offset ? offset_describe(runtime, &offset) : heap_symbols_find(runtime, &head);
+	int err = pymalloc_check(runtime);
 
+	if (!err)
+		err = offset ? offset_describe(runtime, &offset)
+			     : heap_symbols_find(runtime, &head);
 	if (err)
 		return err;
 	*out = (struct abi_heap){

@@ -129,20 +129,36 @@ static void code_prove(struct proof *proof, uint64_t code)
 		     line < MAX_LINE);
 }
 
+/* The bytecode that the frame runs: the code object's own, or its thread's copy. 0: unreadable. */
+static int bytecode_find(struct proof *proof, uint64_t frame, uint64_t code, uint64_t *bytecode)
+{
+	const struct abi_offsets *abi = proof->abi;
+	uint64_t copies;
+	int32_t copy;
+
+	*bytecode = code + abi->code_bytecode;
+	if (abi->code_copies == ABI_NONE)
+		return 1;
+	return get(proof, frame + abi->frame_copy, &copy, sizeof(copy)) && copy >= 0 &&
+	       get_u64(proof, code + abi->code_copies, &copies) &&
+	       get_u64(proof, copies + sizeof(uint64_t) * (1 + (uint64_t)copy), bytecode);
+}
+
 /* Whether the frame points to an instruction of its code, or to the one before the first. */
 static int is_instruction(struct proof *proof, uint64_t frame, uint64_t code)
 {
 	const struct abi_offsets *abi = proof->abi;
+	uint64_t instr, bytecode;
 	int64_t units;
-	uint64_t instr;
 	int32_t lasti;
 
 	if (abi->frame_lasti_scale)
 		return get(proof, frame + abi->frame_instr, &lasti, sizeof(lasti)) && lasti >= -1;
+	if (!bytecode_find(proof, frame, code, &bytecode))
+		return 0;
 	return get_u64(proof, frame + abi->frame_instr, &instr) &&
 	       get(proof, code + abi->bytes_size, &units, sizeof(units)) && units > 0 &&
-	       units < INT32_MAX && instr + 2 >= code + abi->code_bytecode &&
-	       instr < code + abi->code_bytecode + 2 * (uint64_t)units;
+	       units < INT32_MAX && instr + 2 >= bytecode && instr < bytecode + 2 * (uint64_t)units;
 }
 
 /* 1: the frame of a Python function, whose code was checked. */
@@ -279,7 +295,7 @@ int layout_refuse(struct python_runtime *runtime, uint64_t vaddr)
 
 	if (runtime->version_hex >> 16 < newest->version)
 		return error_set(-ENOTSUP, "it runs Python %u.%u; known versions: %s", major, minor,
-				 offsets_known());
+				 offsets_known(BUILD_RELEASE));
 	err = layout_offsets_read(runtime, vaddr, bytes);
 	offsets.version = runtime->version_hex >> 16;
 	if (!err)
@@ -293,6 +309,6 @@ int layout_refuse(struct python_runtime *runtime, uint64_t vaddr)
 	if (err < 0)
 		snprintf(why, sizeof(why), "%s", error_reason(err));
 	return error_set(-ENOTSUP, "it runs Python %u.%u; known versions: %s; read as %u.%u: %s",
-			 major, minor, offsets_known(), newest->version >> 8, newest->version & 255,
-			 why);
+			 major, minor, offsets_known(BUILD_RELEASE), newest->version >> 8,
+			 newest->version & 255, why);
 }

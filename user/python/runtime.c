@@ -189,18 +189,38 @@ static int runtime_search(struct search *search, struct elf_file **file,
 		return 0;
 	if (search->pypy)
 		return error_set(-ENOTSUP, "it runs PyPy; only CPython %s is supported",
-				 offsets_known());
+				 offsets_known(BUILD_RELEASE));
 	if (search->hidden)
 		return hidden_refuse(search);
 	if (search->old && search->old_major)
 		return error_set(-ENOTSUP, "it runs Python %u.%u; known versions: %s",
-				 search->old_major, search->old_minor, offsets_known());
+				 search->old_major, search->old_minor,
+				 offsets_known(BUILD_RELEASE));
 	if (search->old)
 		return error_set(-ENOTSUP, "it runs a Python before 3.8; known versions: %s",
-				 offsets_known());
+				 offsets_known(BUILD_RELEASE));
 	if (search->denied)
 		return error_set(search->denied, "its files may not be opened");
 	return error_set(-ENOENT, "no Python runtime in this process");
+}
+
+/* Sets runtime->offsets. It stays NULL for a release build of an unknown version. 0; -ENOTSUP. */
+static int build_find(struct python_runtime *runtime, int free_threaded, int py_debug)
+{
+	enum python_build build = free_threaded ? BUILD_FREE_THREADED
+				  : py_debug    ? BUILD_DEBUG
+						: BUILD_RELEASE;
+	const char *const kinds[BUILD_COUNT] = {
+		[BUILD_DEBUG] = "debug", [BUILD_FREE_THREADED] = "free-threaded"};
+
+	if (!free_threaded || !py_debug)
+		runtime->offsets = offsets_for(runtime->version_hex >> 16, build);
+	if (runtime->offsets || build == BUILD_RELEASE)
+		return 0;
+	return error_set(-ENOTSUP, "it runs a %s%s build of Python %u.%u; known %s builds: %s",
+			 kinds[build], free_threaded && py_debug ? " debug" : "",
+			 runtime->version_hex >> 24, runtime->version_hex >> 16 & 255, kinds[build],
+			 offsets_known(build));
 }
 
 /*
@@ -212,14 +232,20 @@ static int version_find(struct python_runtime *runtime, uint64_t vaddr)
 {
 	struct elf_symbol symbol;
 	unsigned int major = 0, minor = 0;
-	char build = 0;
-	uint32_t hex;
-	int py_debug, err = signs_version(runtime->file, &major, &minor, &build);
+	char letter = 0;
+	uint32_t hex, constant;
+	int err = signs_version(runtime->file, &major, &minor, &letter);
+	int free_threaded = letter == 't', own = 0;
 
+	if (!signs_own_version(runtime->file, vaddr, &hex, &own))
+		free_threaded = own;
+	else
+		hex = 0;
 	if (elf_file_symbol(runtime->file, "Py_Version", &symbol) == 0 &&
-	    elf_file_read(runtime->file, symbol.vaddr, &hex, sizeof(hex)) == sizeof(hex))
-		runtime->version_hex = hex;
-	else if (!signs_own_version(runtime->file, vaddr, &hex))
+	    elf_file_read(runtime->file, symbol.vaddr, &constant, sizeof(constant)) ==
+		    sizeof(constant))
+		runtime->version_hex = constant;
+	else if (hex)
 		runtime->version_hex = hex;
 	else if (!err)
 		runtime->version_hex = major << 24 | minor << 16;
@@ -230,18 +256,9 @@ static int version_find(struct python_runtime *runtime, uint64_t vaddr)
 			"version",
 			elf_file_path(runtime->file));
 	/* _Py_NegativeRefcount exists only with Py_REF_DEBUG. */
-	py_debug = build == 'd' ||
-		   elf_file_symbol(runtime->file, "_Py_NegativeRefcount", &symbol) == 0;
-	runtime->offsets = offsets_for(runtime->version_hex >> 16, py_debug);
-	if (!runtime->offsets && py_debug)
-		return error_set(-ENOTSUP,
-				 "it runs a debug build of Python %u.%u; known debug builds: %s",
-				 runtime->version_hex >> 24, runtime->version_hex >> 16 & 255,
-				 offsets_known_debug());
-	if (build == 't')
-		return error_set(-ENOTSUP,
-				 "a free-threaded build of Python, which is not supported");
-	return 0;
+	return build_find(runtime, free_threaded,
+			  letter == 'd' ||
+				  !elf_file_symbol(runtime->file, "_Py_NegativeRefcount", &symbol));
 }
 
 /* Applies the differences between the table and this release and build. */

@@ -46,7 +46,7 @@ struct python_runtime {
  * is chosen. The process may be at its first instruction: its memory need not be initialised (GOT
  * slots may be unrelocated; the DTV is then used only if the module id is known). files, if not
  * NULL, caches what is known of files. 0; -ENOENT: no Python runtime in this process; -ENOTSUP:
- * recognised but not supported (a version not in the table, a free-threaded or debug build, PyPy:
+ * recognised but not supported (a version not in the table, a debug build of an unknown one, PyPy:
  * error_set says which, what is known and the remedy); -ENOEXEC; -ESRCH; -EPERM.
  */
 int python_runtime_find(pid_t pid, struct runtime_files *files, struct python_runtime *out);

@@ -50,8 +50,8 @@ void runtime_data(const struct python_runtime *runtime, uint64_t *address, uint6
 /* Whether runtime->offsets is a copy rather than an entry of the table. */
 static int offsets_are_own(const struct python_runtime *runtime)
 {
-	return runtime->offsets && runtime->offsets != offsets_for(runtime->offsets->version,
-								   (int)runtime->offsets->py_debug);
+	return runtime->offsets &&
+	       runtime->offsets != offsets_for(runtime->offsets->version, runtime->offsets->build);
 }
 
 int python_runtime_inherit(const struct python_runtime *parent, pid_t pid,

@@ -24,14 +24,15 @@ int signs_runtime(struct elf_file *file, uint64_t *vaddr)
 		       : 0;
 }
 
-int signs_own_version(struct elf_file *file, uint64_t vaddr, uint32_t *hex)
+int signs_own_version(struct elf_file *file, uint64_t vaddr, uint32_t *hex, int *free_threaded)
 {
-	uint64_t words[2];
+	uint64_t words[3];
 
 	if (elf_file_read(file, vaddr, words, sizeof(words)) != (int)sizeof(words) ||
 	    memcmp(&words[0], "xdebugpy", sizeof(words[0])) || !words[1] || words[1] > UINT32_MAX)
 		return -ENOENT;
 	*hex = (uint32_t)words[1];
+	*free_threaded = words[2] != 0;
 	return 0;
 }
 

@@ -12,8 +12,11 @@
  * still has it in its own section from 3.11 on. 0; -ENOENT: none.
  */
 int signs_runtime(struct elf_file *file, uint64_t *vaddr);
-/* PY_VERSION_HEX from the start of _PyRuntime at vaddr, 3.13 and later. 0; -ENOENT. */
-int signs_own_version(struct elf_file *file, uint64_t vaddr, uint32_t *hex);
+/*
+ * PY_VERSION_HEX from the start of _PyRuntime at vaddr, 3.13 and later, and whether it is a
+ * free-threaded build. 0; -ENOENT.
+ */
+int signs_own_version(struct elf_file *file, uint64_t vaddr, uint32_t *hex, int *free_threaded);
 /*
  * Whether it contains a CPython from before _PyRuntime (2.7 to 3.6), or PyPy, which exports the
  * same function.

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "report/report_histogram.h"
 #include "report/report_parts.h"
 #include "text/utf8.h"
 
@@ -105,11 +106,9 @@ static void once_write(FILE *out, const struct report_opts *opts, const struct s
 		fprintf(out, ",%" PRId64, statistic_count_diff(&once));
 }
 
-static void allocated_write(FILE *out, const struct report_opts *opts,
-			    const struct statistic *entry)
+static void beside_write(FILE *out, const struct report_opts *opts,
+			 const struct statistic_sums *now, const struct statistic_sums *old)
 {
-	const struct statistic_sums *now = &entry->allocated, *old = &entry->old_allocated;
-
 	fprintf(out, ",%" PRIu64, now->size);
 	if (opts->old)
 		fprintf(out, ",%" PRId64, report_diff(now->size, old->size));
@@ -118,12 +117,21 @@ static void allocated_write(FILE *out, const struct report_opts *opts,
 		fprintf(out, ",%" PRId64, report_diff(now->count, old->count));
 }
 
+static void beside_heads_write(FILE *out, const struct report_opts *opts, const char *name)
+{
+	if (opts->old)
+		fprintf(out, ",%s_size,%s_size_diff,%s_count,%s_count_diff", name, name, name,
+			name);
+	else
+		fprintf(out, ",%s_size,%s_count", name, name);
+}
+
 /* The optional columns. */
 struct columns {
 	int sampled; /* standard errors */
 	int holders; /* the number of processes that hold it */
 	int rounded; /* the number of its blocks whose sizes are rounded up */
-	int allocated;
+	int allocated, temporary;
 };
 
 static int entry_write(FILE *out, const struct report_opts *opts, const struct statistic *entry,
@@ -152,7 +160,9 @@ static int entry_write(FILE *out, const struct report_opts *opts, const struct s
 	if (with->rounded)
 		fprintf(out, ",%.0f", entry->rounded);
 	if (with->allocated)
-		allocated_write(out, opts, entry);
+		beside_write(out, opts, &entry->beside.allocated, &entry->old_beside.allocated);
+	if (with->temporary)
+		beside_write(out, opts, &entry->beside.temporary, &entry->old_beside.temporary);
 	if (opts->by == GROUP_TRACEBACK)
 		err = frames_write(out, entry, opts->by);
 	fputs("\r\n", out);
@@ -167,15 +177,19 @@ int report_csv(const struct snapshot *snapshot, const struct report_opts *opts, 
 					      "container"};
 	struct columns with = {.holders = snapshot->process_count || group_is_owner(opts->by)};
 	struct statistics statistics;
-	int err = report_statistics(snapshot, opts, &statistics);
+	int err;
 
+	if (group_is_histogram(opts->by))
+		return histogram_csv(snapshot, opts, out);
+	err = report_statistics(snapshot, opts, &statistics);
 	if (err)
 		return err;
 	with.sampled = statistics.sampled;
 	with.allocated = statistics.allocated_known;
+	with.temporary = statistics.temporary_known;
 	for (size_t i = 0; i < statistics.count; i++)
 		with.rounded |= statistics.entries[i].rounded > 0;
-	fprintf(out, "%s%s,size%s,count%s%s%s%s%s%s%s%s\r\n", columns[opts->by],
+	fprintf(out, "%s%s,size%s,count%s%s%s%s%s%s", columns[opts->by],
 		functions_shown(snapshot, opts) ? ",function" : "", opts->old ? ",size_diff" : "",
 		opts->old ? ",count_diff" : "", with.sampled ? ",size_error,count_error" : "",
 		with.sampled && opts->old ? ",size_diff_error,count_diff_error" : "",
@@ -183,12 +197,12 @@ int report_csv(const struct snapshot *snapshot, const struct report_opts *opts, 
 		!opts->cumulative ? ""
 		: opts->old       ? ",once_size,once_size_diff,once_count,once_count_diff"
 				  : ",once_size,once_count",
-		with.rounded ? ",rounded" : "",
-		!with.allocated ? ""
-		: opts->old     ? ",allocated_size,allocated_size_diff,allocated_count,"
-				  "allocated_count_diff"
-				: ",allocated_size,allocated_count",
-		opts->by == GROUP_TRACEBACK ? ",traceback" : "");
+		with.rounded ? ",rounded" : "");
+	if (with.allocated)
+		beside_heads_write(out, opts, "allocated");
+	if (with.temporary)
+		beside_heads_write(out, opts, "temporary");
+	fputs(opts->by == GROUP_TRACEBACK ? ",traceback\r\n" : "\r\n", out);
 	for (size_t i = 0; !err && i < report_shown(&statistics, opts); i++)
 		err = entry_write(out, opts, &statistics.entries[i], &with);
 	statistics_free(&statistics);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One object on one line; keys are only ever added. Frames are most recent first, as in PEP 454. */
+#include "report/report_histogram.h"
 #include "report/report_parts.h"
 
 #include <inttypes.h>
@@ -61,19 +62,31 @@ static void sums_write(FILE *out, const struct statistic *sums, int compared, in
 			diff.size, diff.count);
 }
 
-/* The members for what was allocated. */
-static void allocated_write(FILE *out, const struct statistic *sums, int compared)
+static void beside_one_write(FILE *out, const char *name, const struct statistic_sums *now,
+			     const struct statistic_sums *old)
 {
-	const struct statistic_sums *now = &sums->allocated, *old = &sums->old_allocated;
-
-	fprintf(out, ", \"allocated_size\": %" PRIu64, now->size);
-	if (compared)
-		fprintf(out, ", \"allocated_size_diff\": %" PRId64,
+	fprintf(out, ", \"%s_size\": %" PRIu64, name, now->size);
+	if (old)
+		fprintf(out, ", \"%s_size_diff\": %" PRId64, name,
 			report_diff(now->size, old->size));
-	fprintf(out, ", \"allocated_count\": %" PRIu64, now->count);
-	if (compared)
-		fprintf(out, ", \"allocated_count_diff\": %" PRId64,
+	fprintf(out, ", \"%s_count\": %" PRIu64, name, now->count);
+	if (old)
+		fprintf(out, ", \"%s_count_diff\": %" PRId64, name,
 			report_diff(now->count, old->count));
+}
+
+/* The members for what was allocated, where it is known. */
+static void beside_write(FILE *out, const struct statistics *statistics,
+			 const struct statistic *sums, int compared)
+{
+	const struct statistic_beside *now = &sums->beside, *old = &sums->old_beside;
+
+	if (statistics->allocated_known)
+		beside_one_write(out, "allocated", &now->allocated,
+				 compared ? &old->allocated : NULL);
+	if (statistics->temporary_known)
+		beside_one_write(out, "temporary", &now->temporary,
+				 compared ? &old->temporary : NULL);
 }
 
 static void part_write(FILE *out, const char *key, const struct statistic_sums *part, int sampled)
@@ -111,8 +124,7 @@ static void entry_write(FILE *out, const struct report_opts *opts,
 		fputs(", ", out);
 	}
 	sums_write(out, entry, opts->old != NULL, sampled);
-	if (statistics->allocated_known)
-		allocated_write(out, entry, opts->old != NULL);
+	beside_write(out, statistics, entry, opts->old != NULL);
 	if (opts->cumulative)
 		once_write(out, entry, opts->old != NULL, sampled);
 	if (holders)
@@ -212,8 +224,7 @@ static void total_write(FILE *out, const struct snapshot *snapshot,
 
 	fputs("\"total\": {", out);
 	sums_write(out, &total, opts->old != NULL, statistics->sampled);
-	if (statistics->allocated_known)
-		allocated_write(out, &total, opts->old != NULL);
+	beside_write(out, statistics, &total, opts->old != NULL);
 	if (inherited->count || snapshot_has_children(snapshot)) {
 		fputs(", ", out);
 		part_write(out, "inherited", inherited, statistics->sampled);
@@ -294,8 +305,11 @@ int report_json(const struct snapshot *snapshot, const struct report_opts *opts,
 {
 	static const char *const names[] = {"filename", "lineno", "function", "traceback"};
 	struct statistics statistics;
-	int err = report_statistics(snapshot, opts, &statistics);
+	int err;
 
+	if (group_is_histogram(opts->by))
+		return histogram_json(snapshot, opts, out);
+	err = report_statistics(snapshot, opts, &statistics);
 	if (err)
 		return err;
 	putc('{', out);

@@ -39,7 +39,8 @@ int report_layer(const struct snapshot *snapshot, const struct report_opts *opts
 		out->old = layer_of(opts->old, layer);
 		out->opts.old = &out->old;
 	}
-	if (!snapshot_has_allocated(&out->layer))
+	if (!snapshot_knows(&out->layer,
+			    opts->sort == SORT_TEMPORARY ? BESIDE_FREED : BESIDE_ALLOCATED))
 		out->opts.sort = SORT_SIZE;
 	return 1;
 }
@@ -79,8 +80,8 @@ struct statistic report_total(const struct statistics *statistics)
 				  .old_count = statistics->old_total_count,
 				  .error = statistics->total_error,
 				  .old_error = statistics->old_total_error,
-				  .allocated = statistics->allocated,
-				  .old_allocated = statistics->old_allocated};
+				  .beside = statistics->beside,
+				  .old_beside = statistics->old_beside};
 }
 
 struct statistic report_part(const struct statistic_sums *part)

@@ -8,6 +8,7 @@
 #include "remarks/modes.h"
 #include "remarks/not_seen.h"
 #include "remarks/windows.h"
+#include "report/report_histogram.h"
 #include "report/report_parts.h"
 #include "report/report_processes.h"
 #include "report/source.h"
@@ -18,8 +19,8 @@
 struct page {
 	FILE *out;
 	const struct report_opts *opts;
-	struct source *source;  /* NULL: no source lines */
-	int allocated, sampled; /* as in struct statistics, of the layer being printed */
+	struct source *source;               /* NULL: no source lines */
+	const struct statistics *statistics; /* of the layer being printed */
 };
 
 static void frame_print(FILE *out, const struct snapshot *snapshot,
@@ -90,25 +91,6 @@ static void figures_print(FILE *out, const struct statistic *sums, int compared)
 	}
 }
 
-/* ", allocated=1024 KiB in 12 blocks", in a comparison with the differences. */
-static void allocated_print(const struct page *page, const struct statistic *sums)
-{
-	const struct statistic_sums *now = &sums->allocated, *old = &sums->old_allocated;
-	const char *about = page->sampled ? "~" : "";
-	char text[32];
-
-	if (!page->allocated)
-		return;
-	fprintf(page->out, ", allocated=%s%s", about, size_text(text, now->size));
-	if (page->opts->old)
-		fprintf(page->out, " (%s)",
-			size_format(text, (double)report_diff(now->size, old->size), 1));
-	fprintf(page->out, " in %s%" PRIu64, about, now->count);
-	if (page->opts->old)
-		fprintf(page->out, " (%+" PRId64 ")", report_diff(now->count, old->count));
-	fputs(now->count == 1 ? " block" : " blocks", page->out);
-}
-
 static void sums_print(const struct page *page, const struct statistic *sums)
 {
 	char text[32];
@@ -117,7 +99,7 @@ static void sums_print(const struct page *page, const struct statistic *sums)
 	if (sums->count)
 		fprintf(page->out, ", average=%s",
 			size_format(text, (double)sums->size / (double)sums->count, 0));
-	allocated_print(page, sums);
+	report_beside_print(page->out, sums, page->statistics, page->opts->old != NULL);
 }
 
 static void source_line_print(const struct page *page, const struct snapshot *snapshot,
@@ -215,10 +197,8 @@ static void entry_subtract(struct statistic *rest, const struct statistic *entry
 	subtract(&rest->count, entry->count);
 	subtract(&rest->old_size, entry->old_size);
 	subtract(&rest->old_count, entry->old_count);
-	subtract(&rest->allocated.size, entry->allocated.size);
-	subtract(&rest->allocated.count, entry->allocated.count);
-	subtract(&rest->old_allocated.size, entry->old_allocated.size);
-	subtract(&rest->old_allocated.count, entry->old_allocated.count);
+	report_beside_subtract(&rest->beside, &entry->beside);
+	report_beside_subtract(&rest->old_beside, &entry->old_beside);
 	error_subtract(&rest->error.size, entry->error.size, entry->snapshot);
 	error_subtract(&rest->error.count, entry->error.count, entry->snapshot);
 	error_subtract(&rest->old_error.size, entry->old_error.size, entry->snapshot);
@@ -265,7 +245,12 @@ static void heading_print(const struct page *page, const struct statistics *stat
 					    "processes", "commands", "containers"};
 	static const char *const singular[] = {"file", "line", "function"};
 	const struct report_opts *opts = page->opts;
-	const char *what_by = opts->sort == SORT_ALLOCATED ? "allocated size" : "size";
+	static const char *const orders[] = {
+		[SORT_SIZE] = "size",
+		[SORT_ALLOCATED] = "allocated size",
+		[SORT_TEMPORARY] = "number of temporary blocks",
+	};
+	const char *what_by = orders[opts->sort];
 	const char *order = opts->old ? " difference" : "";
 	FILE *out = page->out;
 
@@ -336,8 +321,7 @@ static void statistics_print(struct page *page, const struct snapshot *snapshot,
 	size_t shown = report_shown(statistics, opts);
 	char text[32];
 
-	page->allocated = statistics->allocated_known;
-	page->sampled = statistics->sampled;
+	page->statistics = statistics;
 	heading_print(page, statistics, shown, words->heading);
 	for (size_t i = 0; i < shown; i++)
 		entry_print(page, &statistics->entries[i]);
@@ -356,7 +340,7 @@ static void statistics_print(struct page *page, const struct snapshot *snapshot,
 				: "=",
 			snapshot_is_estimated(&snapshot->meta) ? "~" : "",
 			size_text(text, snapshot->meta.peak_bytes));
-	allocated_print(page, &total);
+	report_beside_print(page->out, &total, statistics, opts->old != NULL);
 	if (statistics->parts[PART_INHERITED].count) {
 		fputs("; inherited by forked processes: ", page->out);
 		part_print(page->out, &statistics->parts[PART_INHERITED]);
@@ -432,6 +416,8 @@ int report_text(const struct snapshot *snapshot, const struct report_opts *opts,
 	struct statistics statistics;
 	int err;
 
+	if (group_is_histogram(opts->by))
+		return histogram_text(snapshot, opts, out);
 	how.once = 1;
 	err = report_statistics(snapshot, &how, &statistics);
 	if (err)

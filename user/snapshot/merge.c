@@ -143,8 +143,10 @@ static void meta_add(struct snapshot_meta *sum, const struct snapshot_meta *one)
 	sum->of_app |= one->of_app;
 	sum->reuse_unseen |= one->reuse_unseen;
 	sum->ends_unseen |= one->ends_unseen;
-	sum->allocated |= one->allocated;
-	sum->allocated_gaps |= one->allocated_gaps;
+	for (size_t i = 0; i < BESIDES; i++) {
+		sum->beside[i].known |= one->beside[i].known;
+		sum->beside[i].gaps |= one->beside[i].gaps;
+	}
 	sum->allocated_ns = max(sum->allocated_ns, one->allocated_ns);
 }
 
@@ -196,6 +198,19 @@ static int processes_add(struct merger *merger, const struct snapshot *part,
 	return err;
 }
 
+/* There is no memory for a trace. */
+static void dropped_count(struct snapshot_meta *meta, uint32_t layer,
+			  const struct snapshot_trace *trace)
+{
+	if (layer < SNAPSHOT_BESIDE_FIRST) {
+		meta->blocks_dropped += trace->count;
+		meta->bytes_dropped += trace->count * trace->bytes;
+		return;
+	}
+	layer -= SNAPSHOT_BESIDE_FIRST;
+	meta->beside[layer / EVENT_LAYER_TABLES].gaps |= 1u << layer % EVENT_LAYER_TABLES;
+}
+
 /*
  * The native layer may be the first of one process and beside Python's in another. In the merged
  * snapshot traces are grouped by layer.
@@ -217,11 +232,7 @@ static int traces_add(struct remap *remap, const struct snapshot_trace *traces, 
 		if (remap->to->account && account_is_full(err)) {
 			struct snapshot_meta *meta = &remap->to->snapshot->processes[trace.process];
 
-			if (layer >= SNAPSHOT_ALLOCATED)
-				meta->allocated_gaps |= 1u << (layer - SNAPSHOT_ALLOCATED);
-			meta->blocks_dropped += layer < SNAPSHOT_ALLOCATED ? trace.count : 0;
-			meta->bytes_dropped +=
-				layer < SNAPSHOT_ALLOCATED ? trace.count * trace.bytes : 0;
+			dropped_count(meta, layer, &trace);
 			err = 0;
 		}
 	}

@@ -146,7 +146,7 @@ struct snapshot snapshot_of_process(const struct snapshot *snapshot, size_t inde
 	one.process_count = 0;
 	memset(one.layers, 0, sizeof(one.layers));
 	one.meta.layers = 0;
-	for (size_t i = SNAPSHOT_ALLOCATED; i < SNAPSHOT_LAYERS; i++)
+	for (size_t i = SNAPSHOT_BESIDE_FIRST; i < SNAPSHOT_LAYERS; i++)
 		one.layers[i] = process_part(&snapshot->layers[i], index);
 	one.traces += *first;
 	one.trace_count = end - *first;
@@ -210,16 +210,34 @@ int snapshot_is_growth(const struct snapshot *snapshot)
 
 int snapshot_has_beside(const struct snapshot_meta *meta, uint32_t which)
 {
-	if (which == SNAPSHOT_OLDER)
+	uint32_t table;
+
+	if (which < EVENT_LAYERS)
+		return meta->layers >> which & 1;
+	if (which < SNAPSHOT_BESIDE_FIRST)
 		return meta->windows.count != 0;
-	return which < EVENT_LAYERS ? meta->layers >> which & 1
-				    : meta->allocated >> (which - SNAPSHOT_ALLOCATED) & 1;
+	table = which - SNAPSHOT_BESIDE_FIRST;
+	return meta->beside[table / EVENT_LAYER_TABLES].known >> table % EVENT_LAYER_TABLES & 1;
 }
 
-int snapshot_has_allocated(const struct snapshot *snapshot)
+int snapshot_knows(const struct snapshot *snapshot, enum snapshot_besides what)
 {
-	return (snapshot->meta.allocated & ~snapshot->meta.allocated_gaps) >> snapshot->meta.layer &
-	       1;
+	const struct snapshot_beside *beside = &snapshot->meta.beside[what];
+
+	return (beside->known & ~beside->gaps) >> snapshot->meta.layer & 1;
+}
+
+const char *snapshot_lifetime_name(enum snapshot_lifetime lifetime)
+{
+	static const char *const names[LIFETIMES] = {
+		[LIFETIME_TEMPORARY] = "temporary",      [LIFETIME_10_MS] = "below 10 ms",
+		[LIFETIME_100_MS] = "10 to 100 ms",      [LIFETIME_1_S] = "0.1 to 1 s",
+		[LIFETIME_10_S] = "1 to 10 s",           [LIFETIME_100_S] = "10 to 100 s",
+		[LIFETIME_1000_S] = "100 to 1,000 s",    [LIFETIME_10000_S] = "1,000 to 10,000 s",
+		[LIFETIME_LONGER] = "10,000 s and more",
+	};
+
+	return names[lifetime];
 }
 
 int snapshot_has_layer(const struct snapshot *snapshot, enum event_layer layer)
@@ -234,11 +252,13 @@ struct snapshot snapshot_of_layer(const struct snapshot *snapshot, enum event_la
 
 	meta->layers = 0;
 	memset(only.layers, 0, sizeof(only.layers));
-	meta->allocated &= 1u << layer;
-	meta->allocated_gaps &= 1u << layer;
-	if (meta->allocated)
-		only.layers[SNAPSHOT_ALLOCATED + layer] =
-			snapshot->layers[SNAPSHOT_ALLOCATED + layer];
+	for (size_t i = 0; i < BESIDES; i++) {
+		meta->beside[i].known &= 1u << layer;
+		meta->beside[i].gaps &= 1u << layer;
+		if (meta->beside[i].known)
+			only.layers[SNAPSHOT_BESIDE(i, layer)] =
+				snapshot->layers[SNAPSHOT_BESIDE(i, layer)];
+	}
 	if (layer == EVENT_LAYER_MMAP)
 		meta->sample_bytes = 0; /* only blocks are sampled */
 	if (layer != EVENT_LAYER_NATIVE)
@@ -265,7 +285,7 @@ struct snapshot snapshot_of_older(const struct snapshot *snapshot)
 	struct snapshot only = snapshot_of_layer(snapshot, snapshot->meta.layer);
 
 	first_set(&only, snapshot->layers[SNAPSHOT_OLDER]);
-	only.meta.allocated = 0;
+	memset(only.meta.beside, 0, sizeof(only.meta.beside));
 	only.meta.peak_bytes = only.meta.rounded_blocks = 0;
 	memset(only.meta.unknown, 0, sizeof(only.meta.unknown));
 	return only;

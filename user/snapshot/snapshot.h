@@ -40,6 +40,8 @@ struct snapshot_traceback {
 /* bytes is the size class; the requested size is unknown, up to 15 bytes less */
 #define SNAPSHOT_ROUNDED   1u
 #define SNAPSHOT_INHERITED 2u /* inherited from the parent by fork */
+/* with BESIDE_FREED: enum snapshot_lifetime, in bits of its own */
+#define SNAPSHOT_LIFETIME_SHIFT 4u
 
 struct snapshot_trace {
 	uint32_t traceback;
@@ -174,6 +176,36 @@ enum snapshot_unknown {
 
 #define SNAPSHOT_CHANGES 16u
 
+/* What tables tell of tracebacks besides the blocks that are alive. */
+enum snapshot_besides {
+	BESIDE_ALLOCATED, /* what was allocated since the trace began, alive or not */
+	BESIDE_FREED,     /* the part of it that was freed again, by lifetime */
+	BESIDES
+};
+
+/* Each a set of 1 << enum event_layer. */
+struct snapshot_beside {
+	uint32_t known; /* snapshot.layers[SNAPSHOT_BESIDE()] holds all of it; */
+	uint32_t gaps;  /* some of it is not known, in one of the processes */
+};
+
+/*
+ * Lifetimes of freed blocks: before their thread's next allocation, or so long, in decades. Times
+ * are known to 1 to 10 ms.
+ */
+enum snapshot_lifetime {
+	LIFETIME_TEMPORARY,
+	LIFETIME_10_MS, /* below */
+	LIFETIME_100_MS,
+	LIFETIME_1_S,
+	LIFETIME_10_S,
+	LIFETIME_100_S,
+	LIFETIME_1000_S,
+	LIFETIME_10000_S,
+	LIFETIME_LONGER,
+	LIFETIMES
+};
+
 struct snapshot_meta {
 	uint32_t pid;       /* 0: several processes */
 	uint32_t ns_pid;    /* in its innermost PID namespace; 0: unknown */
@@ -241,13 +273,8 @@ struct snapshot_meta {
 	int coverage_known;
 	struct snapshot_coverage coverage;
 	struct snapshot_ending ending;
-	/*
-	 * 1 << enum event_layer for each table of which layers[SNAPSHOT_ALLOCATED + layer] holds
-	 * all allocations; gaps: of which some are not known, in one of the processes.
-	 * allocated_ns: the time over which they were counted.
-	 */
-	uint32_t allocated, allocated_gaps;
-	uint64_t allocated_ns;
+	struct snapshot_beside beside[BESIDES];
+	uint64_t allocated_ns; /* the time over which BESIDE_ALLOCATED and BESIDE_FREED count */
 };
 
 /*
@@ -256,13 +283,13 @@ struct snapshot_meta {
  */
 #define SNAPSHOT_OLDER EVENT_LAYERS
 /*
- * And what Python's allocators and malloc have allocated since the trace began, alive or not; +
- * enum event_layer of a table. Only the sums of a traceback and domain are known: its blocks are
- * listed with their mean size, in two traces if that is no whole number. With sampling the counts
- * are estimates already, and are not scaled. meta.allocated says for which layers they are known.
+ * And enum snapshot_besides of a table, where meta.beside says that it is known. Only the sums of a
+ * traceback and domain are known: its blocks are listed with their mean size, in two traces if that
+ * is no whole number. With sampling the counts are estimates already, and are not scaled.
  */
-#define SNAPSHOT_ALLOCATED (EVENT_LAYERS + 1)
-#define SNAPSHOT_LAYERS    (SNAPSHOT_ALLOCATED + EVENT_LAYER_TABLES)
+#define SNAPSHOT_BESIDE_FIRST        (EVENT_LAYERS + 1)
+#define SNAPSHOT_BESIDE(what, layer) (SNAPSHOT_BESIDE_FIRST + (what)*EVENT_LAYER_TABLES + (layer))
+#define SNAPSHOT_LAYERS              SNAPSHOT_BESIDE(BESIDES, 0)
 
 struct snapshot {
 	struct snapshot_meta meta;
@@ -351,8 +378,10 @@ int snapshot_has_native_frames(const struct snapshot *snapshot);
 int snapshot_is_growth(const struct snapshot *snapshot);
 /* Has struct snapshot.layers this one beside the first, maybe empty? which: its index. */
 int snapshot_has_beside(const struct snapshot_meta *meta, uint32_t which);
-/* Is it known what the first layer's lines have allocated? */
-int snapshot_has_allocated(const struct snapshot *snapshot);
+/* Is it known, of the first layer and of all processes? */
+int snapshot_knows(const struct snapshot *snapshot, enum snapshot_besides what);
+/* "temporary", "below 10 ms", … Static. */
+const char *snapshot_lifetime_name(enum snapshot_lifetime lifetime);
 /* Was the layer traced, first or not? */
 int snapshot_has_layer(const struct snapshot *snapshot, enum event_layer layer);
 /*

@@ -74,7 +74,7 @@ static int entry_count(struct grouping *grouping, const struct side *side, uint3
 		once_count(grouping, side, index, row);
 	if (!side->old && !repeats)
 		entry->rounded += sums->rounded;
-	group_allocated_count(entry, side, sums, repeats);
+	group_beside_count(entry, side, sums, repeats);
 	if (repeats && grouping->opts->once)
 		return 0;
 	if (grouping->row_estimates) {
@@ -198,9 +198,9 @@ static int side_group(struct grouping *grouping, struct side *side)
 	if (!err)
 		err = rows_sum(grouping, side);
 	if (!err)
-		err = group_allocated_sum(grouping, side);
+		err = group_beside_sum(grouping, side);
 	for (uint32_t i = 0; !err && i < count; i++)
-		if (grouping->rows[i].count || grouping->rows[i].allocated.count ||
+		if (grouping->rows[i].count || grouping->rows[i].beside.allocated.count ||
 		    group_is_owner(grouping->opts->by))
 			err = row_count(grouping, side, i);
 	free(grouping->rows);
@@ -274,15 +274,22 @@ static uint64_t distance(uint64_t a, uint64_t b)
 	return a < b ? b - a : a - b;
 }
 
+static uint64_t sort_value(const struct statistic *entry, enum statistics_sort sort)
+{
+	const struct statistic_beside *now = &entry->beside, *old = &entry->old_beside;
+
+	if (sort == SORT_ALLOCATED)
+		return distance(now->allocated.size, old->allocated.size);
+	return sort == SORT_TEMPORARY ? distance(now->temporary.count, old->temporary.count) : 0;
+}
+
 /* Descending. Without an old snapshot the differences equal the sizes and counts. */
 static int entry_compare(const void *a, const void *b, void *context)
 {
 	const struct statistic *x = a, *y = b;
 	const struct grouping *grouping = context;
-	int allocated = grouping->opts->sort == SORT_ALLOCATED;
 	const uint64_t keys[][2] = {
-		{allocated ? distance(x->allocated.size, x->old_allocated.size) : 0,
-		 allocated ? distance(y->allocated.size, y->old_allocated.size) : 0},
+		{sort_value(x, grouping->opts->sort), sort_value(y, grouping->opts->sort)},
 		{distance(x->size, x->old_size), distance(y->size, y->old_size)},
 		{x->size, y->size},
 		{distance(x->count, x->old_count), distance(y->count, y->old_count)},
@@ -315,6 +322,23 @@ static int strings_translate(struct side *old, const struct snapshot *snapshot)
 	return 0;
 }
 
+/* Which figures beside those of live blocks are there, and the one that is sorted by? */
+static int beside_judge(const struct snapshot *snapshot, const struct snapshot *old,
+			const struct statistics_opts *opts, struct statistics *out)
+{
+	out->allocated_known = group_beside_known(snapshot, BESIDE_ALLOCATED, opts->by) &&
+			       (!old || group_beside_known(old, BESIDE_ALLOCATED, opts->by));
+	out->temporary_known = group_beside_known(snapshot, BESIDE_FREED, opts->by) &&
+			       (!old || group_beside_known(old, BESIDE_FREED, opts->by));
+	if (opts->sort == SORT_ALLOCATED && !out->allocated_known)
+		return error_set(-EINVAL, "not all allocations were counted, so lines cannot be "
+					  "sorted by them");
+	if (opts->sort == SORT_TEMPORARY && !out->temporary_known)
+		return error_set(-EINVAL,
+				 "only exact mode sees which blocks are temporary (-m exact)");
+	return 0;
+}
+
 static int group(const struct snapshot *snapshot, const struct snapshot *old,
 		 const struct statistics_opts *opts, struct statistics *out)
 {
@@ -330,11 +354,9 @@ static int group(const struct snapshot *snapshot, const struct snapshot *old,
 		return error_set(-EINVAL, "cumulative statistics cannot be grouped by %s",
 				 opts->by == GROUP_TRACEBACK ? "traceback"
 							     : "process, command or container");
-	result.allocated_known = group_allocated_known(snapshot, opts->by) &&
-				 (!old || group_allocated_known(old, opts->by));
-	if (opts->sort == SORT_ALLOCATED && !result.allocated_known)
-		return error_set(-EINVAL, "not all allocations were counted, so lines cannot be "
-					  "sorted by them");
+	err = beside_judge(snapshot, old, opts, &result);
+	if (err)
+		return err;
 	/*
 	 * Seeded, because the author of the file controls file names and lines and must not be able
 	 * to cause collisions.

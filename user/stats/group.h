@@ -20,15 +20,18 @@ enum group_by {
 	GROUP_PROCESS,
 	GROUP_COMM, /* by process name */
 	GROUP_CONTAINER,
+	/* by block, not by line: not for statistics_compute() (report/report_histogram.h) */
+	GROUP_SIZE,
+	GROUP_LIFETIME,
 };
 
 static inline int group_is_owner(enum group_by by)
 {
-	return by >= GROUP_PROCESS;
+	return by >= GROUP_PROCESS && by <= GROUP_CONTAINER;
 }
 
-/* SORT_ALLOCATED also lists entries of which nothing is alive. */
-enum statistics_sort { SORT_SIZE, SORT_ALLOCATED };
+/* By bytes alive, bytes allocated, temporary blocks; these two list what holds nothing, too. */
+enum statistics_sort { SORT_SIZE, SORT_ALLOCATED, SORT_TEMPORARY };
 
 struct statistics_opts {
 	enum group_by by;
@@ -59,6 +62,12 @@ struct statistic_error {
 struct statistic_sums {
 	uint64_t size, count;
 	struct statistic_error error;
+};
+
+/* Since the traces began. */
+struct statistic_beside {
+	struct statistic_sums allocated; /* alive or not */
+	struct statistic_sums temporary; /* of these, freed before their thread's next allocation */
 };
 
 #define STATISTIC_NO_FUNCTION UINT32_MAX
@@ -94,10 +103,10 @@ struct statistic {
 	 */
 	struct statistic_sums once, old_once;
 	/*
-	 * What was allocated, alive or not, since the traces began; in cumulative statistics once
-	 * for each traceback. 0 unless statistics.allocated_known is set.
+	 * In cumulative statistics once for each traceback. 0 unless statistics.allocated_known and
+	 * temporary_known are set.
 	 */
-	struct statistic_sums allocated, old_allocated;
+	struct statistic_beside beside, old_beside;
 	int held;           /* blocks of it are alive, in one of the snapshots */
 	uint32_t processes; /* of the new snapshot, that hold blocks of this entry */
 	/* the new snapshot's blocks with rounded sizes; with sampling, an estimate */
@@ -123,15 +132,15 @@ struct statistics {
 	struct statistic_error total_error, old_total_error;
 	struct statistic_sums parts[STATISTICS_PARTS], old_parts[STATISTICS_PARTS];
 	/* of the traces that passed the filters */
-	struct statistic_sums allocated, old_allocated;
-	int allocated_known;
+	struct statistic_beside beside, old_beside;
+	int allocated_known, temporary_known;
 	/* figures are estimates, because a snapshot is sampled or windowed (snapshot/estimate.h) */
 	int sampled;
 };
 
 /*
- * statistics(): sorted by size, count, then traceback or owner, all descending (SORT_ALLOCATED: by
- * allocated bytes first). 0; -EINVAL: cumulative with GROUP_TRACEBACK or owners, SORT_ALLOCATED
+ * statistics(): sorted by size, count, then traceback or owner, all descending (enum
+ * statistics_sort: by that first). 0; -EINVAL: cumulative with GROUP_TRACEBACK or owners, an order
  * without such figures (error_set); -EOVERFLOW: a sum exceeds INT64_MAX;
  * -ENOMEM. statistics_free() releases. As in CPython, cumulative statistics with a traceback limit
  * of one frame equal plain ones, although PEP 454 discourages that. Every owner has an entry, even

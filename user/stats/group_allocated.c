@@ -27,10 +27,11 @@ const struct snapshot_trace *group_trace_next(const struct grouping *grouping,
 	return cursor->trace < snapshot->trace_count ? &snapshot->traces[cursor->trace++] : NULL;
 }
 
-int group_allocated_known(const struct snapshot *snapshot, enum group_by by)
+int group_beside_known(const struct snapshot *snapshot, enum snapshot_besides what,
+		       enum group_by by)
 {
-	return snapshot_has_allocated(snapshot) &&
-	       (!group_is_owner(by) || !snapshot->meta.allocated_gaps);
+	return snapshot_knows(snapshot, what) &&
+	       (!group_is_owner(by) || !snapshot->meta.beside[what].gaps);
 }
 
 /* Of owners, the traces of each process's own first layer count. */
@@ -42,58 +43,79 @@ static int is_counted(const struct grouping *grouping, const struct snapshot *sn
 		       : snapshot->meta.layer == layer;
 }
 
-static int layer_sum(struct grouping *grouping, const struct side *side, struct filter_run *run,
-		     enum event_layer which)
+/* Of what was freed, only temporary blocks are summed up. */
+static struct statistic_sums *beside_sums(struct statistic_beside *beside,
+					  enum snapshot_besides what)
 {
-	const struct snapshot_layer *layer = &side->snapshot->layers[SNAPSHOT_ALLOCATED + which];
-	struct statistic_sums *total =
-		side->old ? &grouping->out->old_allocated : &grouping->out->allocated;
+	return what == BESIDE_FREED ? &beside->temporary : &beside->allocated;
+}
+
+static int total_add(struct statistic_sums *total, const struct snapshot_trace *trace)
+{
+	/* Sizes are limited by the snapshot's builder. */
+	total->size += trace->bytes * trace->count;
+	if (__builtin_add_overflow(total->count, trace->count, &total->count) ||
+	    total->count > INT64_MAX || total->size > INT64_MAX)
+		return error_set(-EOVERFLOW, "the sums exceed 2^63");
+	return 0;
+}
+
+/* No row exceeds the total. */
+static int layer_sum(struct grouping *grouping, const struct side *side, struct filter_run *run,
+		     enum snapshot_besides what, enum event_layer which)
+{
+	const struct snapshot_layer *layer = &side->snapshot->layers[SNAPSHOT_BESIDE(what, which)];
+	int temporary = what == BESIDE_FREED;
 
 	for (size_t i = 0; i < layer->trace_count; i++) {
 		const struct snapshot_trace *trace = &layer->traces[i];
-		struct statistic_sums *row;
-		int passes = filter_run_passes(run, trace);
+		struct sums *row;
+		int err, passes = filter_run_passes(run, trace);
 
 		if (passes < 0)
 			return passes;
-		if (!passes || !is_counted(grouping, side->snapshot, trace, which))
+		if (!passes || !is_counted(grouping, side->snapshot, trace, which) ||
+		    (temporary && trace->flags >> SNAPSHOT_LIFETIME_SHIFT != LIFETIME_TEMPORARY))
 			continue;
-		/* Neither row exceeds the total. Sizes are limited by the snapshot's builder. */
-		total->size += trace->bytes * trace->count;
-		if (__builtin_add_overflow(total->count, trace->count, &total->count) ||
-		    total->count > INT64_MAX || total->size > INT64_MAX)
-			return error_set(-EOVERFLOW, "the sums exceed 2^63");
-		row = &grouping->rows[group_trace_row(grouping, side, trace)].allocated;
-		row->size += trace->bytes * trace->count;
-		row->count += trace->count;
+		row = &grouping->rows[group_trace_row(grouping, side, trace)];
+		err = total_add(
+			beside_sums(side->old ? &grouping->out->old_beside : &grouping->out->beside,
+				    what),
+			trace);
+		if (err)
+			return err;
+		total_add(beside_sums(&row->beside, what), trace);
 	}
 	return 0;
 }
 
-int group_allocated_sum(struct grouping *grouping, const struct side *side)
+int group_beside_sum(struct grouping *grouping, const struct side *side)
 {
 	struct filter_run run;
-	int err;
+	int err = filter_run_begin(&run, grouping->opts->filters, side->snapshot);
 
-	if (!grouping->out->allocated_known)
-		return 0;
-	err = filter_run_begin(&run, grouping->opts->filters, side->snapshot);
-	for (enum event_layer layer = 0; !err && layer < EVENT_LAYER_TABLES; layer++)
-		err = layer_sum(grouping, side, &run, layer);
+	for (enum event_layer layer = 0; !err && layer < EVENT_LAYER_TABLES; layer++) {
+		if (grouping->out->allocated_known)
+			err = layer_sum(grouping, side, &run, BESIDE_ALLOCATED, layer);
+		if (!err && grouping->out->temporary_known)
+			err = layer_sum(grouping, side, &run, BESIDE_FREED, layer);
+	}
 	filter_run_end(&run);
 	return err;
 }
 
-void group_allocated_count(struct statistic *entry, const struct side *side,
-			   const struct sums *sums, int repeats)
+void group_beside_count(struct statistic *entry, const struct side *side, const struct sums *sums,
+			int repeats)
 {
-	struct statistic_sums *allocated = side->old ? &entry->old_allocated : &entry->allocated;
+	struct statistic_beside *out = side->old ? &entry->old_beside : &entry->beside;
 
 	entry->held |= sums->count != 0;
 	if (repeats)
 		return;
-	allocated->size += sums->allocated.size;
-	allocated->count += sums->allocated.count;
+	out->allocated.size += sums->beside.allocated.size;
+	out->allocated.count += sums->beside.allocated.count;
+	out->temporary.size += sums->beside.temporary.size;
+	out->temporary.count += sums->beside.temporary.count;
 }
 
 void group_dead_drop(struct grouping *grouping)
@@ -101,7 +123,7 @@ void group_dead_drop(struct grouping *grouping)
 	struct statistics *out = grouping->out;
 	size_t kept = 0;
 
-	if (grouping->opts->sort == SORT_ALLOCATED || group_is_owner(grouping->opts->by))
+	if (grouping->opts->sort != SORT_SIZE || group_is_owner(grouping->opts->by))
 		return;
 	for (size_t i = 0; i < out->count; i++)
 		if (out->entries[i].held)

@@ -10,7 +10,7 @@
 struct sums {
 	uint64_t size, count;
 	double rounded;
-	struct statistic_sums allocated;
+	struct statistic_beside beside;
 };
 
 /* One of the snapshots being grouped. */
@@ -65,13 +65,14 @@ uint32_t group_trace_row(const struct grouping *grouping, const struct side *sid
 const struct snapshot_trace *group_trace_next(const struct grouping *grouping,
 					      const struct snapshot *snapshot,
 					      struct snapshot_cursor *cursor);
-/* Is it known what entries have allocated? */
-int group_allocated_known(const struct snapshot *snapshot, enum group_by by);
-/* Sums up what each row of the side has allocated. 0, -EOVERFLOW, -ENOMEM. */
-int group_allocated_sum(struct grouping *grouping, const struct side *side);
+/* Is it known of every process? */
+int group_beside_known(const struct snapshot *snapshot, enum snapshot_besides what,
+		       enum group_by by);
+/* Sums up struct sums.beside of each row of the side. 0, -EOVERFLOW, -ENOMEM. */
+int group_beside_sum(struct grouping *grouping, const struct side *side);
 /* Adds a row to an entry; repeats: it was added already, and counts once. */
-void group_allocated_count(struct statistic *entry, const struct side *side,
-			   const struct sums *sums, int repeats);
+void group_beside_count(struct statistic *entry, const struct side *side, const struct sums *sums,
+			int repeats);
 /* Drops the entries that hold nothing, unless they are asked for or are owners. */
 void group_dead_drop(struct grouping *grouping);
 /* Sets the number of processes that hold blocks of each entry. 0, -ENOMEM. */

@@ -50,17 +50,18 @@ static void counters_set(struct snapshot_meta *meta, const struct trace_counters
 	meta->walks_dropped = counters->walks_dropped;
 }
 
-static void allocated_set(struct snapshot_meta *meta, const struct process_state *process)
+static void beside_set(struct snapshot_meta *meta, const struct process_state *process)
 {
 	const struct trace_process *info = &process->info;
 	uint64_t since_ns = process->activities.since_ns;
 
-	for (enum event_layer i = 0; i < EVENT_LAYER_TABLES; i++) {
-		if (state_activity_known(process, i))
-			meta->allocated |= 1u << i;
-		else
-			meta->allocated_gaps |= info->layers & 1u << i;
-	}
+	for (enum snapshot_besides what = 0; what < BESIDES; what++)
+		for (enum event_layer i = 0; i < EVENT_LAYER_TABLES; i++) {
+			if (state_activity_known(process, what, i))
+				meta->beside[what].known |= 1u << i;
+			else
+				meta->beside[what].gaps |= info->layers & 1u << i;
+		}
 	meta->allocated_ns = meta->duration_ns;
 	if (since_ns > info->start_ns && since_ns - info->start_ns < meta->duration_ns)
 		meta->allocated_ns -= since_ns - info->start_ns;
@@ -116,7 +117,7 @@ void state_meta(const struct trace *trace, const struct process_state *process,
 			info->end_ns - (coverage->time_ns ? coverage->time_ns : info->start_ns);
 	if (info->rss_bytes && moment_ns(trace, info) > info->rss_ns)
 		meta->rss_age_ns = moment_ns(trace, info) - info->rss_ns;
-	allocated_set(meta, process);
+	beside_set(meta, process);
 	counters_set(meta, &info->counters);
 	arrays_set(meta, trace, info);
 }

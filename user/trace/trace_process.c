@@ -88,7 +88,7 @@ static int process_new(struct trace *trace, struct process_state **out)
 /* 0: unknown version. */
 static uint32_t pool_bytes(uint32_t python_version)
 {
-	const struct python_offsets *offsets = offsets_for(python_version >> 16, 0);
+	const struct python_offsets *offsets = offsets_for(python_version >> 16, BUILD_RELEASE);
 
 	return offsets ? offsets->heap.pool_bytes : 0;
 }

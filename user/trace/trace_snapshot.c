@@ -151,9 +151,6 @@ static int activities_add(struct snapshot_job *job)
 	const struct process_state *process = job->process;
 	int err = 0;
 
-	if (!state_activity_known(process, EVENT_LAYER_PYTHON) &&
-	    !state_activity_known(process, EVENT_LAYER_NATIVE))
-		return 0;
 	for (uint32_t i = 0; !err && i < process->stack_count; i++)
 		if (process->stacks[i].activity && job->tracebacks[i] == UINT32_MAX)
 			err = traceback_add(job, i);
@@ -162,7 +159,7 @@ static int activities_add(struct snapshot_job *job)
 	if (!account_is_full(err))
 		return err;
 	job->allocated_omitted = 1;
-	for (size_t i = SNAPSHOT_ALLOCATED; i < SNAPSHOT_LAYERS; i++)
+	for (size_t i = SNAPSHOT_BESIDE_FIRST; i < SNAPSHOT_LAYERS; i++)
 		job->builder.snapshot->layers[i].trace_count = 0;
 	return 0;
 }
@@ -368,8 +365,10 @@ int state_snapshot(struct trace *trace, struct process_state *process, struct sn
 	snapshot->meta.windows.large = windows.count && process->info.large_windowed;
 	memcpy(snapshot->meta.unknown, job.unknowns, sizeof(snapshot->meta.unknown));
 	if (job.allocated_omitted) {
-		snapshot->meta.allocated_gaps |= snapshot->meta.allocated;
-		snapshot->meta.allocated = 0;
+		for (size_t i = 0; i < BESIDES; i++) {
+			snapshot->meta.beside[i].gaps |= snapshot->meta.beside[i].known;
+			snapshot->meta.beside[i].known = 0;
+		}
 	}
 	snapshot->meta.blocks_dropped += job.blocks_omitted;
 	snapshot->meta.bytes_dropped += job.bytes_omitted;

@@ -34,7 +34,7 @@ int trace_has_allocated(const struct trace *trace, size_t index, enum event_laye
 {
 	const struct process_state *process = running(trace, index);
 
-	return process && state_activity_known(process, layer);
+	return process && state_activity_known(process, BESIDE_ALLOCATED, layer);
 }
 
 static void activities_sum(const struct process_state *process, enum event_layer layer,

@@ -124,6 +124,8 @@ class Scene:
             "layers.pb.gz",
             "--capture",
             "events.cap",
+            "--record",
+            "shop.rec",
         )
         shutil.copy(self.path("layers.pb.gz"), self.path("snap.pb.gz"))
         shutil.copy(self.path("layers.pb.gz"), self.path("new.pb.gz"))

@@ -61,8 +61,8 @@ def test_text(finished):
     )
     assert re.match(r"(All \d+ lines|Top 10 lines of \d+) by size$", lines[1])
     assert re.match(
-        r"  %s:\d+: size=\d+ KiB, count=%d, average=\d+ B$"
-        % (re.escape(program("golden.py")), live["A"][1]),
+        r"  %s:\d+: size=\d+ KiB, count=%d, average=\d+ B, allocated=\d+ KiB in %d blocks$"
+        % (re.escape(program("golden.py")), live["A"][1], live["A"][1]),
         lines[2],
     )
     assert [line for line in lines if line.startswith("Total: size=")]
@@ -82,7 +82,13 @@ def test_json(finished, run_tracer):
         and data["cumulative"] is False
     )
     assert data["lost_events"] == 0
-    assert list(data["statistics"][0]) == ["traceback", "size", "count"]
+    assert list(data["statistics"][0]) == [
+        "traceback",
+        "size",
+        "count",
+        "allocated_size",
+        "allocated_count",
+    ]
     assert [(s["size"], s["count"]) for s in data["statistics"]] == [live["A"]]
     whole = run.report().data
     assert (
@@ -167,7 +173,9 @@ def test_app(framework, run_tracer, tmp_path):
     run, path, library = framework("--app", "--top", "4")
     assert ", at the most recent frame of the application\n" in run.stdout
     assert re.search(r"\nWithout a frame of the application: size=.*, count=\d+", run.stdout)
-    assert re.search(r"\n  %s:4: size=.* average=\d+ B\n" % re.escape(path), run.stdout)
+    assert re.search(
+        r"\n  %s:4: size=.* average=\d+ B, allocated=.* blocks?\n" % re.escape(path), run.stdout
+    )
     plain, report = run.report(), run.report("--app")
     assert {
         line: found[0] >= 300 for line, found in lines_of(report, path).items() if line != 2

@@ -22,7 +22,7 @@ def add_version(tmp_path):
         table = str(tmp_path / "table.inc")
         with open(TABLE) as file:
             text = file.read()
-        entry = r"\t\{\n\t\t\.version = 0x%04x,[^\n]*\n\t\t\.py_debug = 0,\n.*?\t\},\n" % (
+        entry = r"\t\{\n\t\t\.version = 0x%04x,[^\n]*\n\t\t\.build = BUILD_RELEASE,\n.*?\t\},\n" % (
             0x300 + int(version.split(".")[1])
         )
         cut, count = re.subn(entry, "", text, flags=re.S)

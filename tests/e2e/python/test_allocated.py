@@ -31,6 +31,19 @@ def test_allocated(start, trace, tracer, any_python, mode):
         assert of(report, mark) == live[mark]
     everything = read_report(tracer, run.snapshot, "--sort", "allocated")
     assert of(everything, "D") == (D * 633, D)
+    if mode == "exact":
+        (line,) = [
+            s
+            for s in everything.statistics
+            if s["traceback"][0]["lineno"] == marked_line("golden.py", "D")
+        ]
+        assert (line["temporary_size"], line["temporary_count"]) == (D * 633, D)
+        rows = read_report(tracer, run.snapshot, "--group-by", "lifetime").statistics
+        assert sum(row["count"] for row in rows) == report.total["allocated_count"]
+        alive = {row["lifetime"]: row["count"] for row in rows}["still alive"]
+        assert alive == report.total["count"]
+    else:
+        assert "temporary_count" not in report.total
     size, count = of(everything, "C")
     assert count > live["C"][1] and size > live["C"][0]
     total = everything.total

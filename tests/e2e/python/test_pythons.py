@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Builds by other distributors, one for each cause of wrong lines that was found, compared with
 their own tracemalloc. All builds and all programs: make pythons."""
+import os
+
 import pytest
 
+import harness
 import interpreters
 import parity
 import pythons
@@ -47,6 +50,61 @@ def test_lines(tracer, tmp_path, packed, name, work):
     assert measured.bytes_off <= pythons_table.BYTES, measured.worst
     assert measured.run.coverage() >= pythons_table.COVERAGE
     assert "warnings" not in measured.run.report.data
+
+
+def test_free_threaded(tracer, tmp_path, packed):
+    """Eight threads that run at once, in a build without the GIL. Its heap is not read, so that the
+    mode is exact."""
+    measured = parity.Parity(
+        tracer, tmp_path, packed("nogil314:python3.14t_stripped"), "par_threads"
+    )
+    assert measured.blocks_off <= pythons_table.BLOCKS, measured.worst
+    assert measured.bytes_off <= pythons_table.BYTES, measured.worst
+    assert measured.run.report.data["mode"] == "exact"
+    assert "mimalloc" in measured.run.stderr
+
+
+def test_gil_is_switched_on(tracer, tmp_path, packed):
+    """An extension module that needs the GIL is imported while the process is traced."""
+    python = packed("nogil314:python3.14t")
+    harness.compiled(os.path.join(python.host_folder, "gil_on.so"), "gil_on.c", "-shared", "-fPIC")
+    measured = parity.Parity(tracer, tmp_path, python, "par_gil")
+    assert measured.blocks > 2400
+    assert measured.blocks_off <= pythons_table.BLOCKS, measured.worst
+
+
+def test_with_and_without_gil(tracer, tmp_path, packed, any_python):
+    """A process of each kind in one session: each has its own structures and its own mode."""
+    pythons_of = (
+        packed("nogil314:python3.14t"),
+        interpreters.Python(any_python.path, str(tmp_path)),
+    )
+    wanted = [parity.by_tracemalloc(python, "par_big") for python in pythons_of]
+    targets = [parity.target_of(python, parity.PROGRAM, "par_big") for python in pythons_of]
+    with targets[0], targets[1]:
+        pids = [target.pid for target in targets]
+        with harness.Traced(
+            tracer, tmp_path, "-p", "%d,%d" % tuple(pids), "-n", 1, attached=2
+        ) as run:
+            for target in targets:
+                target.step()
+                target.read_until("done")
+                target.wait_reading()
+            lines = run.finish().lines()
+    for python, theirs in zip(pythons_of, wanted):
+        work = os.path.join(python.folder, parity.WORK)
+        ours = {key: pair for key, pair in lines.items() if key[0] == work}
+        theirs = {key: pair for key, pair in theirs.items() if key[0] == work}
+        assert ours == theirs
+
+
+@pytest.mark.parametrize("arguments", (("-m", "growth"), ("heap",)))
+def test_refused_without_gil(packed, run_tracer, arguments):
+    """What reads pymalloc's heap is refused, with the reason."""
+    with parity.target_of(packed("nogil314:python3.14t"), "idle.py") as target:
+        done = run_tracer(*arguments, "-p", target.pid)
+    assert done.returncode == 1
+    assert "without the GIL its heap is mimalloc's, which is not read" in done.stderr
 
 
 @pytest.mark.unprivileged

@@ -103,7 +103,7 @@ def test_large(tracer, tmp_path, any_python):
     capture = tmp_path / "capture"
     with Target(any_python, LARGE) as target:
         with Traced(
-            tracer, tmp_path, "-v", "--overhead", 25, "--capture", capture, "-p", target.pid
+            tracer, tmp_path, "-v", "--overhead", 10, "--capture", capture, "-p", target.pid
         ) as run:
             target.step()
             wait_until(lambda: "then windows of large blocks, too" in run.stderr, "it is")
@@ -127,7 +127,7 @@ def test_large_renewed(tracer, tmp_path, any_python):
     """Large buffers that die between windows, and whose memory others have then, are not added up:
     there are never more than the interpreter counts."""
     with Target(any_python, "renewed_large.py") as target:
-        with Traced(tracer, tmp_path, "-v", "--overhead", 25, "-p", target.pid) as run:
+        with Traced(tracer, tmp_path, "-v", "--overhead", 10, "-p", target.pid) as run:
             target.step()
             wait_until(lambda: "then windows of large blocks, too" in run.stderr, "it is")
             wait_windows(run, 2)

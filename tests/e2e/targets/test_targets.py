@@ -3,6 +3,7 @@
 import os
 import re
 import secrets
+import subprocess
 
 import pytest
 
@@ -48,6 +49,24 @@ def test_cgroup(tmp_path, trace, run_tracer, start, any_python, kind):
             other.kill()
             for path in sorted(folders, reverse=True):
                 wait_until(lambda path=path: removed(path), "the cgroup is empty")
+
+
+PAUSES_32 = ".globl _start\n_start: mov $29, %eax\nint $0x80\njmp _start\n"
+
+
+@pytest.mark.parametrize("command", ((), ("--layer", "native"), ("heap",)))
+def test_32_bits(tmp_path, run_tracer, command):
+    """A program of 32 bits is refused by name."""
+    path = str(tmp_path / "program")
+    subprocess.run(
+        ["as", "--32", "-o", path + ".o", "-"], input=PAUSES_32.encode(), check=True, timeout=60
+    )
+    subprocess.run(["ld", "-m", "elf_i386", "-o", path, path + ".o"], check=True, timeout=60)
+    with subprocess.Popen([path]) as process:
+        wait_until(lambda: os.readlink("/proc/%d/exe" % process.pid) == path, "it runs")
+        line = error_line(run_tracer(*command, "-p", process.pid), 1)
+        process.kill()
+    assert line.endswith("a program of 32 bits; only those of x86-64 are supported\n")
 
 
 def test_cgroup_is_none(tmp_path, run_tracer):

@@ -2,12 +2,12 @@
 """Features of the native layer: malloc's callers, commands, late libraries, the whole machine."""
 import re
 import subprocess
-import time
 
 import harness
 from guest import check
 
 STEPS = 4  # of native.c
+LATE_ROUNDS = 4
 BRIEFS = 10
 SLEEPERS = 10  # with this many processes the tracer reports that it has attached to all
 LIMIT = 600
@@ -54,18 +54,24 @@ def late_library(machine):
 
     say("loaded")
 
-    def seen():
-        """Runs one more round: probes become active milliseconds after the library is mapped."""
-        say("done")
-        time.sleep(0.1)
-        reports = run.printed_reports()[-1:]
-        return any(report.line("late_user.c", "LATE")[1] for report in reports)
+    def reported():
+        """The line's size and number of blocks in the second report from now on: it has all that
+        is done."""
+        reports = len(run.printed_reports()) + 2
+        harness.wait_until(lambda: len(run.printed_reports()) >= reports, "two more reports")
+        return run.printed_reports()[-1].line("late_user.c", "LATE")
 
-    harness.wait_until(seen, "the library's blocks are in a report")
-    say("done")
-    size, count = run.finish().line("late_user.c", "LATE")
-    right = count % 5 == 0 and count > 5 and size == 100 * count
-    assert right, "%d blocks, %d bytes" % (count, size)
+    # Probes become active milliseconds after the library is mapped, one after the other.
+    before = (0, 0)
+    while not before[1]:
+        say("done")
+        before = reported()
+    for _ in range(LATE_ROUNDS):
+        say("done")
+    after = run.finish().line("late_user.c", "LATE")
+    kept = LATE_ROUNDS * 5
+    wanted = (before[0] + 100 * kept, before[1] + kept)
+    assert after == wanted, "%s blocks, not %s" % (after, wanted)
     assert target.finish() == 0, "the target was harmed: status %s" % target.process.returncode
 
 

@@ -16,6 +16,7 @@
 #include "abi/events.h"
 #include "elf/elf_file.h"
 #include "plan/plan.h"
+#include "plan/plan_slots.h"
 #include "python_plans.h"
 #include "pythons.h"
 
@@ -115,6 +116,47 @@ static void test_pyenv(void **state)
 	print_message("%d versions, %d of them probed where requests end\n", seen, ends);
 }
 
+/* The slots hold the implementations, which have symbols here. */
+static void test_slots(void **state)
+{
+	static const char *const domains[] = {"PyMem_Raw", "PyMem_", "PyObject_"};
+	static const char *const wanted[] = {"_PyMem_Raw", "_PyObject_", "_PyObject_"};
+	char path[PATH_MAX];
+	int seen = 0;
+
+	(void)state;
+	for (unsigned int minor = 8; minor <= 13; minor++) {
+		struct elf_file *file;
+		int fd;
+
+		if (!libpython_path(minor, path))
+			continue;
+		fd = open(path, O_RDONLY | O_CLOEXEC);
+		assert_int_equal(elf_file_open(&file, fd, path, NULL), 0);
+		for (size_t i = 0; i < 3; i++) {
+			uint64_t vaddrs[PLAN_FUNCTIONS];
+
+			if (plan_slots_find(file, domains[i], vaddrs))
+				fail_msg("%s: %s", path, domains[i]);
+			for (size_t k = 0; k < PLAN_FUNCTIONS; k++) {
+				struct elf_symbol symbol;
+				char name[64];
+
+				snprintf(name, sizeof(name), "%s%s", wanted[i],
+					 plan_function_names[k]);
+				assert_int_equal(elf_file_symbol(file, name, &symbol), 0);
+				assert_int_equal(vaddrs[k], symbol.vaddr);
+			}
+		}
+		elf_file_close(file);
+		seen++;
+	}
+	if (!seen) {
+		print_message("no pyenv with shared libraries\n");
+		skip();
+	}
+}
+
 /* Any other interpreter on PATH, stripped or not: every function of raw and obj has its site. */
 static void test_path(void **state)
 {
@@ -149,6 +191,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_pyenv),
+		cmocka_unit_test(test_slots),
 		cmocka_unit_test(test_path),
 	};
 

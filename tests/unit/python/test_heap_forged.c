@@ -62,7 +62,7 @@ static void free_list(const struct forgery *forgery, const unsigned int *numbers
 static int forge(void **state)
 {
 	struct forgery *forgery = calloc(1, sizeof(*forgery));
-	const struct python_offsets *offsets = offsets_for(0x030d, 0);
+	const struct python_offsets *offsets = offsets_for(0x030d, BUILD_RELEASE);
 	const struct heap_offsets *heap = &offsets->heap;
 
 	forgery->heap = heap;

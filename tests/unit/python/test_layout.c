@@ -154,7 +154,7 @@ VERSION_TESTS(check_version)
  */
 static void test_liar(void **state)
 {
-	const struct python_offsets *offsets = offsets_for(0x030d, 0);
+	const struct python_offsets *offsets = offsets_for(0x030d, BUILD_RELEASE);
 	struct python_runtime runtime = {.pid = getpid(), .offsets = offsets};
 	uint8_t *memory = calloc(STATES, 65536);
 
@@ -182,7 +182,7 @@ static void test_liar(void **state)
 /* The lists of pools of an interpreter that has not used any, and variations. */
 static void test_heap_state(void **state)
 {
-	const struct heap_offsets *heap = &offsets_for(0x030e, 0)->heap;
+	const struct heap_offsets *heap = &offsets_for(0x030e, BUILD_RELEASE)->heap;
 	const uint64_t address = 0x7f0000001000;
 	uint64_t words[WORDS], other[WORDS];
 

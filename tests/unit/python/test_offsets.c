@@ -13,19 +13,20 @@
 #include "base/error.h"
 #include "layouts/offsets.h"
 
-static unsigned int count_known(int py_debug, const char *known)
+static unsigned int count_known(enum python_build build)
 {
+	const char *known = offsets_known(build);
 	unsigned int count = 0;
 
 	for (unsigned int minor = 0; minor < 256; minor++) {
-		const struct python_offsets *offsets = offsets_for(0x0300 | minor, py_debug);
+		const struct python_offsets *offsets = offsets_for(0x0300 | minor, build);
 		char text[16];
 
 		snprintf(text, sizeof(text), "3.%u", minor);
 		if (!offsets)
 			continue;
 		assert_int_equal(offsets->version, 0x0300 | minor);
-		assert_int_equal(offsets->py_debug, py_debug);
+		assert_int_equal(offsets->build, build);
 		assert_non_null(strstr(known, text));
 		count++;
 	}
@@ -35,13 +36,14 @@ static unsigned int count_known(int py_debug, const char *known)
 static void test_known(void **state)
 {
 	(void)state;
-	assert_int_equal(count_known(0, offsets_known()), 8);
-	assert_int_equal(count_known(1, offsets_known_debug()), 4);
-	assert_null(offsets_for(0x0307, 0));
-	assert_null(offsets_for(0x0310, 0));
-	assert_null(offsets_for(0x030c, 1));
-	assert_null(offsets_for(0x0207, 0));
-	assert_null(offsets_for(0, 0));
+	assert_int_equal(count_known(BUILD_RELEASE), 8);
+	assert_int_equal(count_known(BUILD_DEBUG), 4);
+	assert_int_equal(count_known(BUILD_FREE_THREADED), 3);
+	assert_null(offsets_for(0x0307, BUILD_RELEASE));
+	assert_null(offsets_for(0x0310, BUILD_RELEASE));
+	assert_null(offsets_for(0x030c, BUILD_DEBUG));
+	assert_null(offsets_for(0x0207, BUILD_RELEASE));
+	assert_null(offsets_for(0, BUILD_RELEASE));
 }
 
 /* Values taken with a debugger from running interpreters, independent of the generator. */
@@ -63,7 +65,7 @@ static void test_values(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(facts) / sizeof(facts[0]); i++) {
-		const struct python_offsets *offsets = offsets_for(facts[i].version, 0);
+		const struct python_offsets *offsets = offsets_for(facts[i].version, BUILD_RELEASE);
 
 		assert_non_null(offsets);
 		assert_int_equal(offsets->gil_tstate, facts[i].gil);
@@ -87,13 +89,44 @@ static void test_tags(void **state)
 {
 	(void)state;
 	for (uint32_t version = 0x0308; version <= 0x030d; version++) {
-		assert_int_equal(offsets_for(version, 0)->abi.frame_code_tagged, 0);
-		assert_int_equal(offsets_for(version, 0)->heap.count_flags, 0);
+		assert_int_equal(offsets_for(version, BUILD_RELEASE)->abi.frame_code_tagged, 0);
+		assert_int_equal(offsets_for(version, BUILD_RELEASE)->heap.count_flags, 0);
 	}
-	assert_int_equal(offsets_for(0x030e, 0)->abi.frame_code_tagged, 1);
-	assert_int_equal(offsets_for(0x030e, 0)->heap.count_flags, 255);
-	assert_int_equal(offsets_for(0x030e, 0)->abi.owner_skip, 3);
-	assert_int_equal(offsets_for(0x030e, 0)->abi.code_bytecode, 208);
+	assert_int_equal(offsets_for(0x030e, BUILD_RELEASE)->abi.frame_code_tagged, 1);
+	assert_int_equal(offsets_for(0x030e, BUILD_RELEASE)->heap.count_flags, 255);
+	assert_int_equal(offsets_for(0x030e, BUILD_RELEASE)->abi.owner_skip, 3);
+	assert_int_equal(offsets_for(0x030e, BUILD_RELEASE)->abi.code_bytecode, 208);
+}
+
+/*
+ * Without the GIL an object's header has 16 bytes more, and from 3.14 on each thread has a copy of
+ * the bytecode. Values printed by an interpreter's own _Py_DebugOffsets, and by its headers.
+ */
+static void test_free_threaded(void **state)
+{
+	const struct {
+		uint32_t version, object_type, first_line, filename, lines, bytecode, owner, copies,
+			copy;
+	} facts[] = {
+		{0x030d, 24, 84, 128, 152, 216, 70, ABI_NONE, ABI_NONE},
+		{0x030e, 24, 84, 128, 152, 232, 78, 224, 72},
+		{0x030f, 24, 84, 128, 152, 232, 78, 224, 72},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(facts) / sizeof(facts[0]); i++) {
+		const struct abi_offsets *abi =
+			&offsets_for(facts[i].version, BUILD_FREE_THREADED)->abi;
+
+		assert_int_equal(abi->object_type, facts[i].object_type);
+		assert_int_equal(abi->code_first_line, facts[i].first_line);
+		assert_int_equal(abi->code_filename, facts[i].filename);
+		assert_int_equal(abi->code_lines, facts[i].lines);
+		assert_int_equal(abi->code_bytecode, facts[i].bytecode);
+		assert_int_equal(abi->frame_owner, facts[i].owner);
+		assert_int_equal(abi->code_copies, facts[i].copies);
+		assert_int_equal(abi->frame_copy, facts[i].copy);
+	}
 }
 
 enum { COOKIE, VERSION, FREE_THREADED, WORDS = OFFSETS_DEBUG_BYTES / 8 };
@@ -123,7 +156,7 @@ static uint32_t layout_hex(const struct layout *layout)
 
 static void debug_make(const struct layout *layout, uint64_t words[WORDS])
 {
-	const struct abi_offsets *abi = &offsets_for(layout->version, 0)->abi;
+	const struct abi_offsets *abi = &offsets_for(layout->version, BUILD_RELEASE)->abi;
 
 	/* Fields that are not read may contain any value. */
 	memset(words, 0xff, WORDS * sizeof(words[0]));
@@ -151,7 +184,7 @@ static void debug_make(const struct layout *layout, uint64_t words[WORDS])
 static int debug_apply(const struct layout *layout, const uint64_t words[WORDS],
 		       struct python_offsets *offsets)
 {
-	*offsets = *offsets_for(layout->version, 0);
+	*offsets = *offsets_for(layout->version, BUILD_RELEASE);
 	return offsets_apply_debug((const uint8_t *)words, layout_hex(layout), offsets);
 }
 
@@ -159,7 +192,7 @@ static void test_debug(void **state)
 {
 	(void)state;
 	for (size_t i = 0; i < LAYOUTS; i++) {
-		const struct python_offsets *known = offsets_for(layouts[i].version, 0);
+		const struct python_offsets *known = offsets_for(layouts[i].version, BUILD_RELEASE);
 		struct python_offsets offsets;
 		uint64_t words[WORDS];
 
@@ -204,7 +237,7 @@ static void test_debug_refused(void **state)
 static void test_debug_unknown(void **state)
 {
 	const uint32_t versions[] = {0x030c00f0, 0x030f00f0, 0x031000f0, 0};
-	struct python_offsets offsets = *offsets_for(0x030e, 0);
+	struct python_offsets offsets = *offsets_for(0x030e, BUILD_RELEASE);
 	uint64_t words[WORDS];
 
 	(void)state;
@@ -214,7 +247,7 @@ static void test_debug_unknown(void **state)
 		assert_int_equal(offsets_apply_debug((const uint8_t *)words, versions[i], &offsets),
 				 -ENOTSUP);
 	}
-	offsets = *offsets_for(0x030c, 0);
+	offsets = *offsets_for(0x030c, BUILD_RELEASE);
 	words[VERSION] = 0x030c00f0;
 	assert_int_equal(offsets_apply_debug((const uint8_t *)words, 0x030c00f0, &offsets),
 			 -ENOTSUP);
@@ -231,7 +264,8 @@ static void release_check(char *line)
 	char *rest, *name = strtok_r(line, " \n", &rest);
 	uint32_t hex = (uint32_t)strtoul(strtok_r(NULL, " ", &rest), NULL, 16);
 	int py_debug = atoi(strtok_r(NULL, " \n", &rest));
-	const struct python_offsets *entry = offsets_for(hex >> 16, py_debug);
+	const struct python_offsets *entry =
+		offsets_for(hex >> 16, py_debug ? BUILD_DEBUG : BUILD_RELEASE);
 	struct python_offsets offsets;
 	uint32_t obmalloc;
 	int others = 0, err;
@@ -276,8 +310,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_known),         cmocka_unit_test(test_values),
 		cmocka_unit_test(test_tags),          cmocka_unit_test(test_debug),
-		cmocka_unit_test(test_debug_refused), cmocka_unit_test(test_debug_unknown),
-		cmocka_unit_test(test_releases),
+		cmocka_unit_test(test_free_threaded), cmocka_unit_test(test_debug_refused),
+		cmocka_unit_test(test_debug_unknown), cmocka_unit_test(test_releases),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

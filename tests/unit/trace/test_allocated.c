@@ -16,6 +16,7 @@
 #include "pickle/snapshot_file.h"
 #include "pprof/pprof.h"
 #include "records.h"
+#include "report/report.h"
 #include "snapshots.h"
 #include "stats/group.h"
 
@@ -68,11 +69,12 @@ static void check(const struct snapshot *snapshot, const char *expected)
 
 		fprintf(out, "%s %lu/%lu, %lu/%lu alive; ",
 			strings_get(snapshot->strings, entry->frame.filename),
-			(unsigned long)entry->allocated.size, (unsigned long)entry->allocated.count,
-			(unsigned long)entry->size, (unsigned long)entry->count);
+			(unsigned long)entry->beside.allocated.size,
+			(unsigned long)entry->beside.allocated.count, (unsigned long)entry->size,
+			(unsigned long)entry->count);
 	}
-	fprintf(out, "total %lu/%lu", (unsigned long)statistics.allocated.size,
-		(unsigned long)statistics.allocated.count);
+	fprintf(out, "total %lu/%lu", (unsigned long)statistics.beside.allocated.size,
+		(unsigned long)statistics.beside.allocated.count);
 	fclose(out);
 	statistics_free(&statistics);
 	assert_string_equal(text, expected);
@@ -98,7 +100,7 @@ static void check_now(struct trace *trace, const char *expected)
 static int is_known(struct trace *trace)
 {
 	struct snapshot *snapshot = taken(trace);
-	int known = snapshot_has_allocated(snapshot);
+	int known = snapshot_knows(snapshot, BESIDE_ALLOCATED);
 
 	snapshot_free(snapshot);
 	return known;
@@ -151,8 +153,8 @@ static void dead_lines_are_on_demand(void **state)
 	snapshot = taken(trace);
 	assert_int_equal(statistics_compute(snapshot, &how, &statistics), 0);
 	assert_int_equal(statistics.count, 1);
-	assert_int_equal(statistics.entries[0].allocated.size, 100);
-	assert_int_equal(statistics.allocated.size, 131);
+	assert_int_equal(statistics.entries[0].beside.allocated.size, 100);
+	assert_int_equal(statistics.beside.allocated.size, 131);
 	statistics_free(&statistics);
 	snapshot_free(snapshot);
 }
@@ -206,8 +208,10 @@ static void samples_are_scaled(void **state)
 	back = again(snapshot);
 	snapshot_free(snapshot);
 	assert_int_equal(statistics_compute(back, &how, &statistics), 0);
-	assert_true(statistics.allocated.count >= 525 && statistics.allocated.count <= 526);
-	assert_true(statistics.allocated.size >= 52500 && statistics.allocated.size <= 52600);
+	assert_true(statistics.beside.allocated.count >= 525 &&
+		    statistics.beside.allocated.count <= 526);
+	assert_true(statistics.beside.allocated.size >= 52500 &&
+		    statistics.beside.allocated.size <= 52600);
 	statistics_free(&statistics);
 	snapshot_free(back);
 }
@@ -233,6 +237,123 @@ static void gaps_are_not_figures(void **state)
 	snapshot_free(snapshot);
 }
 
+/* At a time since the process began to be traced, by a thread. */
+static void put_at(struct trace *trace, uint32_t tid, uint64_t ms, uint64_t address, uint64_t stack)
+{
+	struct event_alloc event = {.header = header_of(EVENT_ALLOC, sizeof(event)),
+				    .address = address,
+				    .bytes = 10,
+				    .stack_id = stack,
+				    .api = EVENT_API_OBJ};
+
+	event.header.tid = tid;
+	event.header.time_ns = 1 + ms * 1000000;
+	assert_int_equal(trace_feed(trace, &event, sizeof(event)), 0);
+}
+
+static void free_at(struct trace *trace, uint32_t tid, uint64_t ms, uint64_t address)
+{
+	struct event_free event = {.header = header_of(EVENT_FREE, sizeof(event)),
+				   .address = address};
+
+	event.header.tid = tid;
+	event.header.time_ns = 1 + ms * 1000000;
+	assert_int_equal(trace_feed(trace, &event, sizeof(event)), 0);
+}
+
+static void check_report(const struct snapshot *snapshot, const struct report_opts *opts,
+			 const char *expected)
+{
+	char *text = NULL;
+	size_t bytes;
+	FILE *out = open_memstream(&text, &bytes);
+
+	assert_int_equal(report_csv(snapshot, opts, out), 0);
+	fclose(out);
+	assert_string_equal(text, expected);
+	free(text);
+}
+
+/* Freed by its own thread, before the next allocation of that thread; in between others may act. */
+static void temporary_blocks(void **state)
+{
+	const struct report_opts how = {.by = GROUP_FILENAME, .sort = SORT_TEMPORARY};
+	struct trace *trace = *state;
+	struct snapshot *snapshot, *back;
+
+	put_at(trace, 1, 0, 0x1000, 1);
+	put_at(trace, 2, 0, 0x2000, 2);
+	free_at(trace, 1, 0, 0x1000); /* temporary */
+	put_at(trace, 1, 0, 0x3000, 1);
+	free_at(trace, 2, 0, 0x3000); /* by another thread */
+	put_at(trace, 1, 0, 0x4000, 1);
+	put_at(trace, 1, 0, 0x5000, 1);
+	free_at(trace, 1, 0, 0x4000); /* after the next allocation */
+	free_at(trace, 1, 0, 0x5000); /* temporary: frees between do not count */
+	put_at(trace, 1, 0, 0x6000, 3);
+	feed_take(trace, EVENT_REALLOC, 1, 0x6000); /* temporary: it is replaced at once */
+	feed_put(trace, EVENT_REALLOC_DONE, 1, 0x6000, 20, 3);
+	snapshot = taken(trace);
+	back = again(snapshot);
+	check_report(back, &how,
+		     "filename,lineno,size,count,allocated_size,allocated_count,temporary_size,"
+		     "temporary_count\r\n"
+		     "line1.py,0,0,0,40,4,20,2\r\n"
+		     "line3.py,0,20,1,30,2,10,1\r\n"
+		     "line2.py,0,10,1,10,1,0,0\r\n");
+	snapshot_free(back);
+	snapshot_free(snapshot);
+}
+
+static void lifetimes(void **state)
+{
+	const struct report_opts how = {.by = GROUP_LIFETIME}, sizes = {.by = GROUP_SIZE};
+	static const uint64_t ages[] = {0, 9, 10, 99, 100, 5000, 50000, 500000, 5000000, 50000000};
+	struct trace *trace = *state;
+	struct snapshot *snapshot, *back;
+
+	for (size_t i = 0; i < sizeof(ages) / sizeof(ages[0]); i++) {
+		put_at(trace, 1, 7, 0x1000, 1);
+		put_at(trace, 1, 7, 0x2000, 2);
+		free_at(trace, 1, 7 + ages[i], 0x1000);
+		free_at(trace, 1, 7 + ages[i], 0x2000);
+	}
+	put_at(trace, 1, 8, 0x3000, 3);
+	feed_alloc(trace, 0x4000, 0, 3);
+	feed_alloc(trace, 0x5000, 16, 3);
+	feed_alloc(trace, 0x6000, 17, 3);
+	feed_alloc(trace, 0x7000, 3ull << 20, 3);
+	snapshot = taken(trace);
+	back = again(snapshot);
+	check_report(back, &how,
+		     "lifetime,size,count\r\n\"temporary\",100,10\r\n\"below 10 ms\",20,2\r\n"
+		     "\"10 to 100 ms\",20,2\r\n\"0.1 to 1 s\",10,1\r\n\"1 to 10 s\",10,1\r\n"
+		     "\"10 to 100 s\",10,1\r\n\"100 to 1,000 s\",10,1\r\n"
+		     "\"1,000 to 10,000 s\",10,1\r\n\"10,000 s and more\",10,1\r\n"
+		     "\"still alive\",3145771,5\r\n");
+	check_report(back, &sizes,
+		     "up_to,size,count\r\n0,0,1\r\n16,26,2\r\n32,17,1\r\n4194304,3145728,1\r\n");
+	snapshot_free(back);
+	snapshot_free(snapshot);
+}
+
+/* Census mode sees no frees: neither temporary blocks nor lifetimes are known. */
+static void census_knows_no_lifetimes(void **state)
+{
+	const struct report_opts how = {.by = GROUP_LIFETIME}, sort = {.sort = SORT_TEMPORARY};
+	struct trace *trace = *state;
+	struct snapshot *snapshot;
+
+	assert_int_equal(feed_mode(trace, EVENT_MODE_CENSUS | EVENT_MODE_PYTHON, 0), 0);
+	put_at(trace, 1, 0, 0x1000, 1);
+	snapshot = taken(trace);
+	assert_true(snapshot_knows(snapshot, BESIDE_ALLOCATED));
+	assert_false(snapshot_knows(snapshot, BESIDE_FREED));
+	assert_int_equal(report_csv(snapshot, &how, stdout), -EINVAL);
+	assert_int_equal(report_csv(snapshot, &sort, stdout), -EINVAL);
+	snapshot_free(snapshot);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, trace_set, trace_end)
@@ -243,6 +364,9 @@ int main(void)
 		TEST(clearing_begins_anew),
 		TEST(samples_are_scaled),
 		TEST(gaps_are_not_figures),
+		TEST(temporary_blocks),
+		TEST(lifetimes),
+		TEST(census_knows_no_lifetimes),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

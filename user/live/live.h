@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a session does besides tracing: it answers clients (tracer ctl), and writes snapshots at an
- * interval.
+ * What a session does besides tracing: it answers clients (tracer ctl), writes snapshots at an
+ * interval, and records (record.h).
  */
-#ifndef TRACER_CLI_LIVE_H
-#define TRACER_CLI_LIVE_H
+#ifndef TRACER_LIVE_LIVE_H
+#define TRACER_LIVE_LIVE_H
 
 #include <poll.h>
 #include <stddef.h>
@@ -13,9 +13,10 @@
 #include "base/outfile.h"
 #include "control/control.h"
 #include "control/saver.h"
+#include "live/record.h"
 #include "session/session.h"
 
-#define LIVE_POLLS (CONTROL_POLLS + 1)
+#define LIVE_POLLS (CONTROL_POLLS + 2)
 
 struct live_opts {
 	uint64_t every_ns;          /* 0: no snapshots */
@@ -31,6 +32,7 @@ struct live {
 	struct saver *saver;     /* writes the current snapshot */
 	struct outfile *saving;
 	uint64_t next_ns;
+	struct record record; /* begun by the caller */
 };
 
 /*

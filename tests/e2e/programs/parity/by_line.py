@@ -7,11 +7,12 @@ and waits again. The lines of this file itself count for nothing. Beside every k
 are made and dropped (by_line_work.py), so that what CPython takes again from its free lists belongs to another line than the one
 that asked for its block. What was on these lists before tracemalloc does not know: they are emptied first.
 """
+import _tracemalloc
+import collections
 import gc
 import json
 import os
 import sys
-import tracemalloc
 
 import by_line_work
 
@@ -23,12 +24,18 @@ work = getattr(by_line_work, sys.argv[1])
 os.write(1, b"ready\n")
 os.read(0, 100)
 if sys.argv[2:]:
-    tracemalloc.start(1)
+    _tracemalloc.start(1)
 kept = work()
 said = "done"
 if sys.argv[2:]:
-    rows = [(s.traceback[0], s) for s in tracemalloc.take_snapshot().statistics("lineno")]
-    own = (__file__, tracemalloc.__file__)
-    said = json.dumps([[f.filename, f.lineno, s.size, s.count] for f, s in rows if f.filename not in own])
+    # Not tracemalloc itself, which some builds lack the modules for.
+    traces = _tracemalloc._get_traces()
+    _tracemalloc.stop()
+    lines = collections.defaultdict(lambda: [0, 0])
+    for trace in traces:
+        (line,) = trace[2]
+        lines[line][0] += trace[1]
+        lines[line][1] += 1
+    said = json.dumps([[*line, *sums] for line, sums in lines.items() if line[0] != __file__])
 os.write(1, said.encode() + b"\n")
 os.read(0, 100)

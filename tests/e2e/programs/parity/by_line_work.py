@@ -1,13 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """What by_line.py runs: each function keeps what it returns. Its name is the work's."""
-import asyncio
 import collections
 import functools
+import importlib
 import io
 import itertools
 import json
 import re
+import sys
 import threading
+
+ABSENT = None
+try:
+    import asyncio
+except ModuleNotFoundError as error:  # a build without sockets
+    ABSENT = error
 
 N = 2000
 
@@ -159,6 +166,38 @@ def par_leak():
     return kept
 
 
+def par_threads():
+    """Eight threads that keep and drop, and drop what another has made."""
+    kept = [[] for _ in range(9)]
+    barrier = threading.Barrier(8)
+
+    def work(number):
+        own, next_one = kept[number], kept[(number + 1) % 8]
+        barrier.wait()
+        for i in range(800):
+            own.append({"id": i + 1000, "x": [i * 2.5, (i, str(i))]})
+            churn(1)
+        barrier.wait()
+        del next_one[::2]
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return kept
+
+
+def par_gil():
+    """The GIL is switched on while the program runs."""
+    assert not sys._is_gil_enabled()
+    kept = [handle(i) for i in range(300)]
+    importlib.import_module("gil_on")
+    assert sys._is_gil_enabled()
+    kept.append([handle(i) for i in range(300)])
+    return kept
+
+
 def par_big():
     """Large blocks: some are kept, twenty times as many come and go."""
     kept = [bytearray(900) for i in range(1000)]
@@ -212,6 +251,8 @@ async def serve(kept):
 
 def par_async():
     """Tasks, coroutines in coroutines, and an event loop that reads and writes."""
+    if ABSENT:
+        raise ABSENT
     kept = []
     loop = asyncio.new_event_loop()
     loop.run_until_complete(serve(kept))

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/live.h"
+#include "live/live.h"
 
 #include <time.h>
 #include <unistd.h>
@@ -62,6 +62,9 @@ size_t live_poll_fds(const struct live *live, struct pollfd *fds)
 
 	if (live->saver)
 		fds[count++] = (struct pollfd){.fd = saver_poll_fd(live->saver), .events = POLLIN};
+	if (record_poll_fd(&live->record) >= 0)
+		fds[count++] =
+			(struct pollfd){.fd = record_poll_fd(&live->record), .events = POLLIN};
 	return count;
 }
 
@@ -123,6 +126,7 @@ int live_step(struct live *live)
 	} else if (live->opts.every_ns && now_ns >= live->next_ns) {
 		saver_begin(live, now_ns);
 	}
+	record_step(&live->record);
 	return live->control ? control_serve(live->control) : 0;
 }
 
@@ -135,11 +139,13 @@ void live_finish(struct live *live)
 {
 	if (live->saver)
 		saver_end(live);
+	record_wait(&live->record);
 }
 
 void live_end(struct live *live)
 {
 	saver_free(live->saver);
 	outfile_discard(live->saving);
+	record_end(&live->record);
 	control_free(live->control);
 }

@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* tracer heap cycles: what only the collector can free, by the types in a cycle. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "heap_answers/heap_view.h"
+#include "text/json.h"
+#include "text/size.h"
+#include "text/text.h"
+#include "waste/cycles.h"
+
+#define MAX_NAMES 6u /* types of a cycle that are printed */
+
+/* The types of an entry, or those of them with a finalizer. Returns how many there are. */
+static uint32_t types_print(const struct graph *graph, const struct cycles *cycles,
+			    const struct cycle *cycle, int finalized, int json)
+{
+	uint32_t count = 0;
+
+	for (uint32_t i = 0; i < cycle->type_count; i++) {
+		const struct type *type =
+			&graph->types.entries[cycles->types[cycle->first_type + i]];
+
+		if (finalized && !type->finalize)
+			continue;
+		if (!json && count++ >= MAX_NAMES)
+			continue;
+		if (json) {
+			fputs(count++ ? ", " : "", stdout);
+			json_string(stdout, type->name);
+		} else {
+			fputs(count > 1 ? ", " : "", stdout);
+			type_text(graph, type);
+		}
+	}
+	if (!json && count > MAX_NAMES)
+		printf(" and %u others", count - MAX_NAMES);
+	return count;
+}
+
+static void cycle_text(const struct heap_graph *heap, const struct cycles *cycles,
+		       const struct cycle *cycle)
+{
+	char size[32];
+
+	printf("  %" PRIu64 " cycle%s of ", cycle->cycles, cycle->cycles == 1 ? "" : "s");
+	types_print(heap->graph, cycles, cycle, 0, 0);
+	printf(": size=%s, count=%" PRIu64, size_text(size, cycle->bytes), cycle->count);
+	if (cycle->garbage)
+		printf(", garbage=%" PRIu64, cycle->garbage);
+	if (cycle->finalized) {
+		fputs(", with __del__: ", stdout);
+		types_print(heap->graph, cycles, cycle, 1, 0);
+	}
+	fputs("\n    for example ", stdout);
+	path_name(heap, cycle->example, stdout, 0);
+	printf(" at 0x%" PRIx64 ", a cycle of %u objects\n", heap->graph->addresses[cycle->example],
+	       cycle->largest);
+}
+
+static void sums_json(const struct cycle *cycle)
+{
+	printf("{\"cycles\": %" PRIu64 ", \"size\": %" PRIu64 ", \"count\": %" PRIu64
+	       ", \"finalized_count\": %" PRIu64 ", \"garbage\": %" PRIu64,
+	       cycle->cycles, cycle->bytes, cycle->count, cycle->finalized, cycle->garbage);
+}
+
+static void cycle_json(const struct heap_graph *heap, const struct cycles *cycles,
+		       const struct cycle *cycle)
+{
+	sums_json(cycle);
+	fputs(", \"types\": [", stdout);
+	types_print(heap->graph, cycles, cycle, 0, 1);
+	fputs("], \"finalized\": [", stdout);
+	types_print(heap->graph, cycles, cycle, 1, 1);
+	printf("], \"address\": %" PRIu64 ", \"largest\": %u, \"example\": ",
+	       heap->graph->addresses[cycle->example], cycle->largest);
+	path_name(heap, cycle->example, stdout, 1);
+	putchar('}');
+}
+
+static void head_print(const struct heap_graph *heap, const struct cycles *cycles, size_t shown,
+		       int json)
+{
+	const struct cycle *total = &cycles->total;
+	char size[32];
+
+	if (json) {
+		heap_graph_json(heap);
+		fputs(", \"total\": ", stdout);
+		sums_json(total);
+		printf("}, \"statistics_total\": %zu, \"statistics\": [", cycles->count);
+		return;
+	}
+	heap_graph_head(heap);
+	printf("Cycles: %" PRIu64 ", size=%s, count=%" PRIu64 "; objects with __del__: %" PRIu64
+	       "; garbage that the collector has not freed: %" PRIu64 " cycles\n",
+	       total->cycles, size_text(size, total->bytes), total->count, total->finalized,
+	       total->garbage);
+	printf("By the types in a cycle: %zu of %zu\n", shown, cycles->count);
+}
+
+int heap_cycles_print(const struct heap_choice *choice, const struct heap_graph *heap,
+		      const char *what)
+{
+	int json = choice->output.format == FORMAT_JSON;
+	size_t top = choice->output.opts.top, shown;
+	struct cycles cycles;
+	int err = cycles_find(&cycles, heap->paths);
+
+	(void)what;
+	if (!err) {
+		shown = top && top < cycles.count ? top : cycles.count;
+		head_print(heap, &cycles, shown, json);
+		for (size_t i = 0; i < shown; i++) {
+			if (json && i)
+				fputs(", ", stdout);
+			(json ? cycle_json : cycle_text)(heap, &cycles, &cycles.entries[i]);
+		}
+		if (json)
+			puts("]}");
+		err = fflush(stdout) || ferror(stdout) ? -EIO : 0;
+	}
+	cycles_free(&cycles);
+	return err;
+}

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which part of which snapshot: the layer, the file, its processes. */
+#include <errno.h>
+
+#include "base/error.h"
+#include "options/options.h"
+#include "pickle/snapshot_file.h"
+#include "snapshot/inlined.h"
+#include "snapshot/merge.h"
+
+enum { KEY_LAYER = 0x1a0 };
+
+static const struct argp_option layer_options[] = {
+	{"layer", KEY_LAYER, "LAYER", 0,
+	 "only python, native or mmap (default: all layers of the snapshot; exports other than "
+	 "pprof: its first)",
+	 10},
+	{0},
+};
+
+static error_t layer_option(int key, char *arg, struct argp_state *state)
+{
+	int *layer = state->input;
+
+	if (key == ARGP_KEY_INIT) {
+		*layer = -1;
+		return 0;
+	}
+	if (key != KEY_LAYER)
+		return ARGP_ERR_UNKNOWN;
+	*layer = event_layer_find(arg);
+	return *layer < 0 ? cli_reject("--layer", arg, "python, native or mmap") : 0;
+}
+
+const struct argp cli_layer_argp = {.options = layer_options, .parser = layer_option};
+
+int cli_layer_choose(const struct snapshot *snapshot, int layer, struct snapshot *out)
+{
+	*out = *snapshot;
+	if (layer < 0)
+		return 0;
+	if (!snapshot_has_layer(snapshot, layer))
+		return error_set(-ENOENT, "the snapshot has no %s layer", event_layer_name(layer));
+	*out = snapshot_of_layer(snapshot, layer);
+	return 0;
+}
+
+int cli_snapshot_load(const char *path, const char *time, struct snapshot **out)
+{
+	char note[RECORDING_NOTE_BYTES];
+	int err = snapshot_load_at(path, time, note, out);
+
+	if (err)
+		error_print(err, err == -ERANGE ? "tracer timeline shows its times" : NULL, "%s",
+			    path);
+	else if (note[0])
+		log_info("%s: %s", path, note);
+	return err;
+}
+
+int cli_snapshot_pick(const char *path, const struct pid_choice *choice, struct snapshot **out)
+{
+	struct snapshot *whole;
+	int err = cli_snapshot_load(path, choice->at, &whole);
+
+	if (!err && choice->no_inline)
+		snapshot_inlined_drop(whole);
+	if (err || !choice->count) {
+		if (!err)
+			*out = whole;
+		return err;
+	}
+	err = snapshot_pick(whole, choice->pids, choice->count, out);
+	snapshot_free(whole);
+	return err ? error_print(err, "tracer report --by process lists them", "%s", path) : 0;
+}

@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Sizes are grouped by powers of two from 16 bytes on; lifetimes as the tables count them (enum
+ * snapshot_lifetime), followed by the blocks that are still alive.
+ */
+#include "report/report_histogram.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "base/error.h"
+#include "remarks/contradictions.h"
+#include "remarks/not_seen.h"
+#include "report/report_parts.h"
+#include "snapshot/estimate.h"
+#include "text/size.h"
+
+#define SIZE_FIRST_BITS 4u /* the smallest row but that of empty blocks: up to 16 bytes */
+#define SIZE_ROWS       (64u - SIZE_FIRST_BITS + 2)
+#define ROWS_MAX        SIZE_ROWS
+#define BAR             30.0
+
+_Static_assert(LIFETIMES + 1 <= ROWS_MAX, "rows");
+
+struct histogram {
+	struct estimate rows[ROWS_MAX];
+	struct statistic_sums sums[ROWS_MAX], total;
+	uint32_t count;
+	enum group_by by;
+	int sampled;
+};
+
+static uint32_t size_row(uint64_t bytes)
+{
+	uint32_t bits = bytes > 1 ? 64u - (uint32_t)__builtin_clzll(bytes - 1) : 0;
+
+	return !bytes ? 0 : bits <= SIZE_FIRST_BITS ? 1 : bits - SIZE_FIRST_BITS + 1;
+}
+
+/* The largest size of a row. */
+static uint64_t size_of_row(uint32_t row)
+{
+	return !row                          ? 0
+	       : row + SIZE_FIRST_BITS > 64u ? UINT64_MAX
+					     : 1ull << (row + SIZE_FIRST_BITS - 1);
+}
+
+static int live_sum(struct histogram *histogram, const struct snapshot *snapshot,
+		    struct filter_run *run)
+{
+	for (size_t i = 0; i < snapshot->trace_count; i++) {
+		const struct snapshot_trace *trace = &snapshot->traces[i];
+		int passes = filter_run_passes(run, trace);
+		uint32_t row = histogram->by == GROUP_SIZE ? size_row(trace->bytes) : LIFETIMES;
+
+		if (passes < 0)
+			return passes;
+		/* Lifetimes are those of blocks that the process has allocated itself. */
+		if (passes && (histogram->by == GROUP_SIZE || !(trace->flags & SNAPSHOT_INHERITED)))
+			estimate_add_trace(&histogram->rows[row], snapshot, trace);
+	}
+	return 0;
+}
+
+static int freed_sum(struct histogram *histogram, const struct snapshot *snapshot,
+		     struct filter_run *run)
+{
+	const struct snapshot_layer *layer =
+		&snapshot->layers[SNAPSHOT_BESIDE(BESIDE_FREED, snapshot->meta.layer)];
+
+	for (size_t i = 0; i < layer->trace_count; i++) {
+		const struct snapshot_trace *trace = &layer->traces[i];
+		int passes = filter_run_passes(run, trace);
+		uint32_t row = trace->flags >> SNAPSHOT_LIFETIME_SHIFT;
+
+		if (passes < 0)
+			return passes;
+		if (passes && row < LIFETIMES)
+			estimate_add_sampled(&histogram->rows[row], 1, trace->bytes, trace->count);
+	}
+	return 0;
+}
+
+static int sums_set(struct histogram *histogram)
+{
+	struct estimate total = {0};
+	int err = 0;
+
+	for (uint32_t i = 0; i < histogram->count; i++)
+		estimate_join(&total, &histogram->rows[i]);
+	for (uint32_t i = 0; !err && i <= histogram->count; i++) {
+		struct statistic_sums *sums =
+			i < histogram->count ? &histogram->sums[i] : &histogram->total;
+		const struct estimate *row = i < histogram->count ? &histogram->rows[i] : &total;
+
+		err = estimate_round(row->size, &sums->size)
+			      ?: estimate_round(row->count, &sums->count);
+		sums->error.size = estimate_size_error(row);
+		sums->error.count = estimate_count_error(row);
+	}
+	return err;
+}
+
+static int histogram_make(const struct snapshot *snapshot, const struct report_opts *opts,
+			  struct histogram *out)
+{
+	struct filter_run run;
+	int err;
+
+	if (opts->old || opts->cumulative)
+		return error_set(-EINVAL, "sizes and lifetimes are of blocks, not of lines: they "
+					  "cannot be compared or cumulated");
+	if (opts->by == GROUP_LIFETIME && !snapshot_knows(snapshot, BESIDE_FREED))
+		return error_set(-EINVAL, "only exact mode sees how long blocks live (-m exact)");
+	*out = (struct histogram){.by = opts->by,
+				  .count = opts->by == GROUP_SIZE ? SIZE_ROWS : LIFETIMES + 1,
+				  .sampled = snapshot_is_estimated(&snapshot->meta)};
+	err = filter_run_begin(&run, opts->filters, snapshot);
+	if (!err)
+		err = live_sum(out, snapshot, &run);
+	if (!err && opts->by == GROUP_LIFETIME)
+		err = freed_sum(out, snapshot, &run);
+	filter_run_end(&run);
+	return err ? err : sums_set(out);
+}
+
+/* "129 to 256 B", "8192 B to 16.0 KiB", "temporary". */
+static const char *row_name(const struct histogram *histogram, uint32_t row, char name[64])
+{
+	uint64_t high = size_of_row(row), low = row > 1 ? high / 2 : 0;
+	char size[SIZE_TEXT_MAX], from[SIZE_TEXT_MAX];
+
+	if (histogram->by == GROUP_LIFETIME)
+		snprintf(name, 64, "%s",
+			 row < LIFETIMES ? snapshot_lifetime_name(row) : "still alive");
+	else if (!high)
+		snprintf(name, 64, "0 B");
+	else if (high <= 8192)
+		snprintf(name, 64, "%" PRIu64 " to %" PRIu64 " B", low + 1, high);
+	else
+		snprintf(name, 64, "%s to %s", size_text(from, low), size_text(size, high));
+	return name;
+}
+
+static void figures_print(FILE *out, const struct statistic_sums *sums, int sampled)
+{
+	const char *about = sampled ? "~" : "";
+	char size[SIZE_TEXT_MAX];
+
+	fprintf(out, "size=%s%s, count=%s%" PRIu64, about, size_text(size, sums->size), about,
+		sums->count);
+}
+
+int histogram_text(const struct snapshot *snapshot, const struct report_opts *opts, FILE *out)
+{
+	struct not_seen_opts remarks = {
+		.title = "Not seen", .color = opts->color, .whole = report_is_whole(opts)};
+	struct histogram histogram;
+	int err = histogram_make(snapshot, opts, &histogram);
+	char name[64];
+
+	if (err)
+		return err;
+	contradictions_print(out, snapshot);
+	report_titles_print(out, snapshot, opts);
+	fputs(opts->by == GROUP_SIZE ? "Blocks by size"
+				     : "Blocks allocated since the trace began, by lifetime",
+	      out);
+	fputs(filters_any(opts->filters) ? ", of those that pass the filters\n" : "\n", out);
+	for (uint32_t i = 0; i < histogram.count; i++) {
+		const struct statistic_sums *sums = &histogram.sums[i];
+		double share = (double)sums->count / (double)histogram.total.count;
+
+		if (!sums->count)
+			continue;
+		fprintf(out, "  %s: ", row_name(&histogram, i, name));
+		figures_print(out, sums, histogram.sampled);
+		fprintf(out, " (%.1f %% of the blocks) ", 100 * share);
+		for (int bar = 0; bar < (int)(BAR * share + 0.5); bar++)
+			putc('#', out);
+		putc('\n', out);
+	}
+	fputs("Total: ", out);
+	figures_print(out, &histogram.total, histogram.sampled);
+	putc('\n', out);
+	not_seen_print(out, snapshot, &remarks);
+	return report_end(out);
+}
+
+static void sums_json(FILE *out, const struct histogram *histogram,
+		      const struct statistic_sums *sums)
+{
+	fprintf(out, "\"size\": %" PRIu64 ", \"count\": %" PRIu64, sums->size, sums->count);
+	if (histogram->sampled)
+		fprintf(out, ", \"size_error\": %" PRIu64 ", \"count_error\": %" PRIu64,
+			sums->error.size, sums->error.count);
+}
+
+int histogram_json(const struct snapshot *snapshot, const struct report_opts *opts, FILE *out)
+{
+	struct histogram histogram;
+	int err = histogram_make(snapshot, opts, &histogram), any = 0;
+	char name[64];
+
+	if (err)
+		return err;
+	fprintf(out, "{\"group_by\": \"%s\", \"total\": {",
+		opts->by == GROUP_SIZE ? "size" : "lifetime");
+	sums_json(out, &histogram, &histogram.total);
+	fprintf(out, "}, \"lost_events\": %" PRIu64 ", ", snapshot_lost_events(snapshot));
+	report_json_meta(snapshot, out);
+	fputs(", \"statistics\": [", out);
+	for (uint32_t i = 0; i < histogram.count; i++) {
+		if (!histogram.sums[i].count)
+			continue;
+		fputs(any++ ? ", {" : "{", out);
+		if (opts->by == GROUP_SIZE)
+			fprintf(out, "\"up_to\": %" PRIu64 ", ", size_of_row(i));
+		else
+			fprintf(out, "\"lifetime\": \"%s\", ", row_name(&histogram, i, name));
+		sums_json(out, &histogram, &histogram.sums[i]);
+		putc('}', out);
+	}
+	fputs("]}\n", out);
+	return report_end(out);
+}
+
+int histogram_csv(const struct snapshot *snapshot, const struct report_opts *opts, FILE *out)
+{
+	struct histogram histogram;
+	int err = histogram_make(snapshot, opts, &histogram);
+	char name[64];
+
+	if (err)
+		return err;
+	fprintf(out, "%s,size,count%s\r\n", opts->by == GROUP_SIZE ? "up_to" : "lifetime",
+		histogram.sampled ? ",size_error,count_error" : "");
+	for (uint32_t i = 0; i < histogram.count; i++) {
+		const struct statistic_sums *sums = &histogram.sums[i];
+
+		if (!sums->count)
+			continue;
+		if (opts->by == GROUP_SIZE)
+			fprintf(out, "%" PRIu64, size_of_row(i));
+		else
+			fprintf(out, "\"%s\"", row_name(&histogram, i, name));
+		fprintf(out, ",%" PRIu64 ",%" PRIu64, sums->size, sums->count);
+		if (histogram.sampled)
+			fprintf(out, ",%" PRIu64 ",%" PRIu64, sums->error.size, sums->error.count);
+		fputs("\r\n", out);
+	}
+	return report_end(out);
+}
