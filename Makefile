@@ -45,7 +45,7 @@ ALLOCATOR := $(if $(SAN),,-l:libjemalloc_pic.a)
 ROOMS    := text base tables elf process core container select x86 pymalloc layouts malloc python heap \
 	graph holders waste dump memory plan native process_plan perfmap unwind symbols unwind_load events \
 	snapshot view blocks process_tables trace kernel links attach trial overhead stats remarks report \
-	export pprof recording pickle control watch member session live perfmap_session options heap_answers cli
+	export pprof recording pickle control watch member session live perfmap_session options series heap_answers time_answers cli
 SOURCES  := $(foreach room,$(ROOMS),$(wildcard user/$(room)/*.c))
 GENERATED := $(OUT)/gen/pprof/profile.pb-c.c
 OBJECTS  := $(SOURCES:%.c=$(OUT)/obj/%.o) $(GENERATED:$(OUT)/gen/%.c=$(OUT)/obj/gen/%.o)
@@ -63,7 +63,8 @@ vpath %.c tools tools/bench $(wildcard tests/unit/*)
 .DELETE_ON_ERROR:
 .SECONDARY:
 .PHONY: all help demo test check unit golden oracle documents machines e2e e2e-all parity kills kernels \
-	pythons soak unruly bench windows coverage stacks distros roots fuzz format lint tools man install clean
+	unit-programs pythons soak unruly bench windows coverage stacks distros roots fuzz format lint tools \
+	man install clean
 
 all: $(OUT)/tracer
 
@@ -197,6 +198,8 @@ $(OUT)/fuzz/image_process: $(WORLDS)/image_process.c $(WORLDS)/image_process.h
 		-Wl,-Ttext-segment=0x70000000 -o $@ $<
 
 $(OUT)/fuzz/fuzz_image: $(OUT)/fuzz/image_process $(WORLDS)/image_honest.c
+
+unit-programs: $(UNIT)
 
 unit: $(UNIT)
 	$(Q)tests/run-unit $(UNIT)

@@ -28,7 +28,9 @@ struct span items_get(const struct items *items, size_t number)
 {
 	uint32_t begin = number ? items->ends[number - 1] : 0;
 
-	return (struct span){.data = items->bytes + begin, .bytes = items->ends[number] - begin};
+	/* Without a byte in all of them there is no array. */
+	return (struct span){.data = items->bytes ? items->bytes + begin : NULL,
+			     .bytes = items->ends[number] - begin};
 }
 
 /* Names come from targets: the seed keeps them from choosing collisions. */
@@ -56,7 +58,8 @@ static uint32_t item_find(const struct items *items, struct span item, uint64_t 
 		if (number == ID_MAP_NONE)
 			return number;
 		known = items_get(items, number);
-		if (known.bytes == item.bytes && !memcmp(known.data, item.data, item.bytes))
+		if (known.bytes == item.bytes &&
+		    (!item.bytes || !memcmp(known.data, item.data, item.bytes)))
 			return number;
 	}
 }

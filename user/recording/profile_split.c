@@ -12,6 +12,7 @@
 #include "base/array.h"
 #include "base/error.h"
 #include "recording/profile_fields.h"
+#include "recording/profile_labels.h"
 
 #define TWINS_MAX 1024u /* equal samples of a snapshot */
 #define FIELDS    11
@@ -32,9 +33,10 @@ struct split {
 	struct record_state *state;
 	struct span *texts; /* the profile's strings */
 	size_t string_count, text_capacity;
-	uint32_t *strings;                 /* their numbers in the state */
-	struct id_map ids[RECORD_KINDS];   /* the profile's ids -> numbers in the state */
-	int64_t label_keys[RECORD_LABELS]; /* strings of the profile; 0: it has none */
+	uint32_t *strings;               /* their numbers in the state */
+	struct id_map ids[RECORD_KINDS]; /* the profile's ids -> numbers in the state */
+	struct label_keys keys;
+	int of_mean; /* the sample's blocks have a mean size */
 	struct buffer item, part, sample;
 };
 
@@ -120,22 +122,12 @@ static int table_take(struct split *split, enum rule message, enum record_kind k
 /* Does a label belong to the values? Its number, or RECORD_LABELS. */
 static int label_is_value(const struct split *split, struct span span, int64_t *value)
 {
-	struct field field;
-	int64_t key = 0, number = 0;
+	struct label_read label = label_read(span);
 
-	while (span.bytes && !field_take(&span, &field)) {
-		if (field.id == LABEL_KEY)
-			key = (int64_t)field.number;
-		else if (field.id == LABEL_STR && field.number < split->string_count)
-			number = split->strings[field.number];
-		else if (field.id == LABEL_NUM)
-			number = (int64_t)field.number;
-	}
-	*value = number;
-	for (int label = 0; label < RECORD_LABELS; label++)
-		if (key && key == split->label_keys[label])
-			return label;
-	return RECORD_LABELS;
+	*value = (int64_t)label.number;
+	if (label.is_text && label.number < split->string_count)
+		*value = split->strings[label.number];
+	return label_value(&split->keys, &label, split->of_mean);
 }
 
 static int values_take(struct split *split, struct field *field, int64_t *row, uint32_t *count)
@@ -192,11 +184,15 @@ static int label_take(struct split *split, struct span span, int64_t *row)
 								 .bytes = split->part.size});
 }
 
-/* Adds the row to that of its sample. Equal samples with deviations have rows of their own. */
+/*
+ * Adds the row to that of its sample. Equal samples with deviations have rows of their own, and so
+ * have those with a mean.
+ */
 static int row_add(struct split *split, const int64_t *row)
 {
 	struct record_state *state = split->state;
-	uint32_t deviations = state->width - RECORD_LABELS + RECORD_DEVIATIONS, number = 0;
+	uint32_t labels = state->width - RECORD_LABELS, number = 0;
+	uint32_t deviations = labels + RECORD_DEVIATIONS, mean = labels + RECORD_BYTES;
 
 	for (uint32_t twin = 0; twin < TWINS_MAX; twin++) {
 		split->item.size = 0;
@@ -215,7 +211,8 @@ static int row_add(struct split *split, const int64_t *row)
 			return err;
 		int64_t *sum = state->rows + (size_t)number * state->width;
 
-		if (record_row_lives(sum, state->width) && (sum[deviations] || row[deviations]))
+		if (record_row_lives(sum, state->width) &&
+		    (sum[deviations] || row[deviations] || sum[mean] || row[mean]))
 			continue;
 		for (uint32_t i = 0; i < state->width; i++)
 			sum[i] += row[i];
@@ -231,6 +228,7 @@ static int sample_take(struct split *split, struct span span)
 	int err = 0;
 
 	split->sample.size = 0;
+	split->of_mean = sample_is_of_mean(&split->keys, span);
 	while (!err && span.bytes) {
 		struct field field;
 
@@ -352,10 +350,7 @@ static int strings_number(struct split *split, struct span profile)
 		if (is_text[i])
 			continue;
 		err = items_intern(&split->state->kinds[RECORD_STRINGS], text, &split->strings[i]);
-		for (int label = 0; label < RECORD_LABELS; label++)
-			if (text.bytes == strlen(record_labels[label]) &&
-			    !memcmp(text.data, record_labels[label], text.bytes))
-				split->label_keys[label] = (int64_t)i;
+		label_keys_add(&split->keys, text, i);
 	}
 	free(is_text);
 	return err;

@@ -12,6 +12,7 @@ const char *const record_labels[RECORD_LABELS] = {
 	[RECORD_ERROR] = "standard_error",
 	[RECORD_DEVIATIONS] = "deviations",
 	[RECORD_SELF_SAMPLED] = "self_sampled",
+	[RECORD_BYTES] = "bytes",
 };
 
 void record_state_free(struct record_state *state)

@@ -6,7 +6,7 @@
  * Strings, mappings, functions, locations and samples are numbered in the order in which the
  * recording first had them, and keep their numbers. An item is the serialised message without its
  * id, in which references are such numbers (an id is the number + 1). A sample has a row of values:
- * those of its message, and three labels that change from snapshot to snapshot. All zeros: the
+ * those of its message, and labels that change from snapshot to snapshot. All zeros: the
  * snapshot does not have it.
  *
  * A payload describes a state, or what has changed since the one before:
@@ -37,7 +37,13 @@ enum record_kind {
 };
 
 /* The labels that are values, after those of the sample. */
-enum record_label { RECORD_ERROR, RECORD_DEVIATIONS, RECORD_SELF_SAMPLED, RECORD_LABELS };
+enum record_label {
+	RECORD_ERROR,
+	RECORD_DEVIATIONS,
+	RECORD_SELF_SAMPLED,
+	RECORD_BYTES, /* of samples of what was allocated or freed: there it is a mean */
+	RECORD_LABELS
+};
 extern const char *const record_labels[RECORD_LABELS];
 
 #define RECORD_WIDTH_MAX 64u

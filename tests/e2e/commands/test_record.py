@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """--record: a snapshot every so often, of which each one can be read again."""
 import glob
+import json
 import os
 import signal
 
 import pytest
 
-from harness import error_line, read_report, wait_until
+from harness import error_line, marked_line, program, read_report, wait_until
 
 
 @pytest.fixture
@@ -42,6 +43,14 @@ def test_killed(start, trace, tracer, any_python, path, run_tracer):
     done = run_tracer("diff", path + "@start", path, "--format", "json", "--top", 0)
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("of the recording") == 2
+    text = run_tracer("timeline", path, "--format", "json", "--top", 0, "--points", 1000).stdout
+    series = json.loads(text)
+    assert series["total"]["size"][0] == first.total["size"]
+    assert series["total"]["size"][-1] == read_report(tracer, path).total["size"]
+    line = {"filename": program("phases.py"), "lineno": marked_line("phases.py", "G")}
+    (cache,) = [entry for entry in series["lines"] if entry["traceback"] == [line]]
+    # It grew, and shrank.
+    assert cache["size"][-1] == seen[2]["G"][0] < max(cache["size"]) == seen[0]["G"][0]
     changed = read_report(tracer, path).total["size"] - first.total["size"]
     assert '"size_diff": %d' % changed in done.stdout
 

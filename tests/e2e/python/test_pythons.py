@@ -64,6 +64,15 @@ def test_free_threaded(tracer, tmp_path, packed):
     assert "mimalloc" in measured.run.stderr
 
 
+def test_gil_is_switched_on(tracer, tmp_path, packed):
+    """An extension module that needs the GIL is imported while the process is traced."""
+    python = packed("nogil314:python3.14t")
+    harness.compiled(os.path.join(python.host_folder, "gil_on.so"), "gil_on.c", "-shared", "-fPIC")
+    measured = parity.Parity(tracer, tmp_path, python, "par_gil")
+    assert measured.blocks > 2400
+    assert measured.blocks_off <= pythons_table.BLOCKS, measured.worst
+
+
 def test_with_and_without_gil(tracer, tmp_path, packed, any_python):
     """A process of each kind in one session: each has its own structures and its own mode."""
     pythons_of = (

@@ -2,10 +2,12 @@
 """What by_line.py runs: each function keeps what it returns. Its name is the work's."""
 import collections
 import functools
+import importlib
 import io
 import itertools
 import json
 import re
+import sys
 import threading
 
 ABSENT = None
@@ -183,6 +185,16 @@ def par_threads():
         thread.start()
     for thread in threads:
         thread.join()
+    return kept
+
+
+def par_gil():
+    """The GIL is switched on while the program runs."""
+    assert not sys._is_gil_enabled()
+    kept = [handle(i) for i in range(300)]
+    importlib.import_module("gil_on")
+    assert sys._is_gil_enabled()
+    kept.append([handle(i) for i in range(300)])
     return kept
 
 

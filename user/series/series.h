@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A recording as series: the figures of the whole, and of each line, at each moment.
+ */
+#ifndef TRACER_SERIES_SERIES_H
+#define TRACER_SERIES_SERIES_H
+
+#include "recording/recording.h"
+#include "stats/group.h"
+#include "view/view.h"
+
+struct series_opts {
+	struct statistics_opts statistics; /* by GROUP_FILENAME, GROUP_LINENO or GROUP_FUNCTION */
+	const struct view_choice *view;    /* NULL: tracebacks as they are */
+	int layer;                         /* enum event_layer; -1: the first one */
+	/* at most so many moments, evenly spread, among them the first and the last; at least 2 */
+	size_t moments;
+};
+
+/* Figures at one moment; all 0 where there is nothing. */
+struct series_figures {
+	uint64_t size, count;
+	/* since the trace began, alive or not; 0 unless series.allocated_known */
+	uint64_t allocated_size, allocated_count;
+};
+
+struct series_line {
+	char *filename, *function; /* owned; function is "" where it does not count */
+	uint32_t line;             /* 0: unknown, or grouped by file or function */
+	int native;
+	struct series_figures *at; /* owned, one for each moment */
+};
+
+struct series_moment {
+	struct recording_moment time;
+	struct series_figures total;
+	uint64_t rss_bytes; /* 0: unknown */
+};
+
+struct series {
+	struct series_moment *moments;
+	size_t moment_count;
+	size_t snapshots; /* in the recording: at least moment_count */
+	struct series_line *lines;
+	size_t line_count;
+	int allocated_known; /* at all moments */
+	int sampled;         /* figures are estimates, at one moment at least */
+	struct snapshot *last;
+	char damage[160]; /* recording_damage() */
+};
+
+/*
+ * Reads a recording. 0; -EBADMSG: none, or without a snapshot (error_set); -ENOENT: a snapshot
+ * lacks the layer (error_set); errors of recording_next(), recording_snapshot() and
+ * statistics_compute(). series_free() releases.
+ */
+int series_read(const char *path, const struct series_opts *opts, struct series *out);
+void series_free(struct series *series); /* also valid when zero-initialised */
+
+/* The seconds from the first moment to that one. */
+double series_seconds(const struct series *series, size_t moment);
+
+#endif

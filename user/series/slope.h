@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The slope of a series that outliers cannot bend: Theil's and Sen's, the median of the slopes
+ * between all pairs of points. Its interval is Sen's (1968), by the variance of Kendall's statistic
+ * without ties; it supposes that the points scatter around a line, each by itself. Pure.
+ */
+#ifndef TRACER_SERIES_SLOPE_H
+#define TRACER_SERIES_SLOPE_H
+
+#include <stddef.h>
+
+#define SLOPE_POINTS_MAX 1000u /* 499,500 pairs: 4 MB */
+
+struct slope {
+	/* units of y for one of x; the interval has 95 % */
+	double median, low, high;
+	/*
+	 * 0: fewer than 4 points, for which there is no interval: low and high are the smallest and
+	 * the largest slope
+	 */
+	int has_interval;
+};
+
+/*
+ * x rises from point to point. 0; -EINVAL: fewer than 2 points, more than SLOPE_POINTS_MAX, or x
+ * does not rise; -ENOMEM.
+ */
+int slope_find(const double *x, const double *y, size_t count, struct slope *out);
+
+#endif
