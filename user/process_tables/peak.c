@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The table at its peak, by stack and domain, without a copy of it at each new peak: every peak has
- * a number, and an activity keeps what it held at the peak of that number only when it first changes
- * after it. One that has not changed since still holds it.
+ * a number, and an activity keeps what it held at the peak of that number only when it first
+ * changes after it. One that has not changed since still holds it.
  */
 #include <string.h>
 
