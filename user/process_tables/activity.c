@@ -131,9 +131,8 @@ uint32_t state_activity_ms(const struct process_state *process, uint64_t time_ns
 	return ms < UINT32_MAX ? (uint32_t)ms : UINT32_MAX;
 }
 
-/* Only the sums are known: two sizes that differ by 1 add up to them. */
-static int sums_add(struct builder *builder, uint32_t layer, const struct snapshot_trace *like,
-		    uint64_t units, uint64_t bytes)
+int state_sums_add(struct builder *builder, uint32_t layer, const struct snapshot_trace *like,
+		   uint64_t units, uint64_t bytes)
 {
 	struct snapshot_trace trace = *like;
 	uint64_t count = (units + ACTIVITY_UNIT / 2) / ACTIVITY_UNIT;
@@ -160,7 +159,7 @@ static int freed_add(const struct process_state *process, const struct activity 
 		struct snapshot_trace trace = *like;
 
 		trace.flags = (freed->lifetime << SNAPSHOT_LIFETIME_SHIFT) & 0xf0u;
-		err = sums_add(builder, layer, &trace, freed->units, freed->bytes);
+		err = state_sums_add(builder, layer, &trace, freed->units, freed->bytes);
 	}
 	return err;
 }
@@ -171,8 +170,8 @@ static int peak_add(const struct process_state *process, const struct activity *
 	uint64_t units, bytes;
 
 	state_peak_of(process, activity, &units, &bytes);
-	return sums_add(builder, SNAPSHOT_BESIDE(BESIDE_PEAK, activity->layer), trace, units,
-			bytes);
+	return state_sums_add(builder, SNAPSHOT_BESIDE(BESIDE_PEAK, activity->layer), trace, units,
+			      bytes);
 }
 
 int state_activities_add(const struct process_state *process, const uint32_t *tracebacks,
@@ -189,8 +188,9 @@ int state_activities_add(const struct process_state *process, const uint32_t *tr
 		if (trace.traceback == UINT32_MAX)
 			return -EDQUOT;
 		if (state_activity_known(process, BESIDE_ALLOCATED, activity->layer))
-			err = sums_add(builder, SNAPSHOT_BESIDE(BESIDE_ALLOCATED, activity->layer),
-				       &trace, activity->units, activity->bytes);
+			err = state_sums_add(builder,
+					     SNAPSHOT_BESIDE(BESIDE_ALLOCATED, activity->layer),
+					     &trace, activity->units, activity->bytes);
 		if (!err && state_activity_known(process, BESIDE_FREED, activity->layer))
 			err = freed_add(process, activity, &trace, builder);
 		if (!err && state_activity_known(process, BESIDE_PEAK, activity->layer))

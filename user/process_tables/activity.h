@@ -67,6 +67,12 @@ void state_live_change(struct process_state *process, enum event_layer layer,
 void state_live_reset(struct process_state *process, enum event_layer layer);
 /* What the table holds now is its peak. */
 void state_peak_now(struct process_state *process, enum event_layer layer);
+/*
+ * Adds blocks of which only the sums are known: two sizes that differ by 1 add up to them. 0;
+ * errors of builder_layer().
+ */
+int state_sums_add(struct builder *builder, uint32_t layer, const struct snapshot_trace *like,
+		   uint64_t units, uint64_t bytes);
 /* What was alive at the peak. */
 void state_peak_of(const struct process_state *process, const struct activity *activity,
 		   uint64_t *units, uint64_t *bytes);

@@ -114,7 +114,7 @@ static struct thread_entry *thread_find(struct process_state *process, uint32_t 
 		if (err)
 			return NULL;
 		index = (uint32_t)process->thread_count++;
-		process->threads[index] = (struct thread_entry){0};
+		process->threads[index] = (struct thread_entry){.tid = tid};
 	}
 	process->last_tid = tid;
 	process->last_thread = index;
@@ -244,6 +244,7 @@ static int event_put(struct process_state *process, const struct event_alloc *ev
 			      .hooked = !!(event->api & EVENT_API_HOOKED),
 			      .rounded = !!(event->api & EVENT_API_ROUNDED),
 			      .domain = event->domain,
+			      .thread = event->header.tid,
 			      .born_ms = state_activity_ms(process, event->header.time_ns)};
 	enum event_layer layer = layer_of(event->api);
 	int err;
@@ -401,13 +402,13 @@ int state_realloc_fail(struct process_state *process, const struct event_free *e
 }
 
 static void retrace(struct process_state *process, uint64_t address, uint32_t domain,
-		    uint32_t stack)
+		    uint32_t stack, uint32_t tid)
 {
 	struct blocks *blocks = process->blocks[EVENT_LAYER_PYTHON];
 	struct block block = *blocks_find(blocks, address, domain);
 
 	state_live_change(process, EVENT_LAYER_PYTHON, &block, 1);
-	blocks_retrace(blocks, address, domain, stack);
+	blocks_retrace(blocks, address, domain, stack, tid);
 	block.stack = stack & BLOCK_STACK_MAX;
 	state_live_change(process, EVENT_LAYER_PYTHON, &block, 0);
 }
@@ -438,6 +439,7 @@ int state_reuse(struct process_state *process, const struct event_alloc *event)
 	if (!address)
 		return 0;
 	process->info.counters.reuses++;
-	retrace(process, address, event->domain, state_stack_index(process, event->stack_id));
+	retrace(process, address, event->domain, state_stack_index(process, event->stack_id),
+		event->header.tid);
 	return 0;
 }

@@ -18,7 +18,7 @@ static void peak_print(FILE *out, const struct snapshot *snapshot)
 
 	if (snapshot->process_count)
 		fputs(", each process at its own peak", out);
-	else
+	else if (meta->layer < EVENT_LAYER_TABLES) /* a file may say anything */
 		fprintf(out, ", at the peak after %.1f s",
 			(double)meta->peak_after_ns[meta->layer] / 1e9);
 	if (!strcmp(meta->mode, "census"))

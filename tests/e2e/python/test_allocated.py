@@ -76,6 +76,21 @@ def test_peak(start, trace, tracer, run_tracer, any_python, tmp_path, mode):
         assert peak.total["size"] == report.data["peak_size"]
 
 
+@pytest.mark.parametrize("mode", ("census", "exact"))
+def test_threads(start, trace, tracer, any_python, mode):
+    target = start(any_python, "thread_owners.py")
+    run = trace("-p", target.pid, "-m", mode)
+    target.step()
+    live = target.expect()
+    whole = run.finish()
+    line = "*/thread_owners.py:%d" % marked_line("thread_owners.py", "K")
+    rows = read_report(tracer, run.snapshot, "--by", "thread", "--include", line).statistics
+    owners = {"%(thread)s %(tid)d" % row: (row["size"], row["count"]) for row in rows}
+    assert owners == live
+    report = read_report(tracer, run.snapshot, "--by", "thread")
+    assert report.total == {key: whole.total[key] for key in ("size", "count")}
+
+
 def test_pprof(start, trace, any_python):
     """As Go's heap profiles name them."""
     target = start(any_python, "golden.py", 100)

@@ -430,10 +430,64 @@ static void peak_of_a_child(void **state)
 	snapshot_free(snapshot);
 }
 
+static void feed_name(struct trace *trace, uint32_t tid, const char *name)
+{
+	struct event_thread event = {.header = header_of(EVENT_THREAD, sizeof(event))};
+
+	event.header.tid = tid;
+	snprintf(event.name, sizeof(event.name), "%s", name);
+	assert_int_equal(trace_feed(trace, &event, sizeof(event)), 0);
+}
+
+/* By the thread that has allocated, or taken from a free list, whoever frees. */
+static void threads_own_blocks(void **state)
+{
+	const struct report_opts how = {.by = GROUP_THREAD};
+	struct event_alloc reuse = {.header = header_of(EVENT_REUSE, sizeof(reuse)),
+				    .address = 0x4000,
+				    .stack_id = 2,
+				    .api = EVENT_API_OBJ};
+	struct trace *trace = *state;
+	struct snapshot *snapshot, *back;
+	size_t cursor = 0;
+	uint32_t tid;
+
+	put_at(trace, 1, 0, 0x1000, 1);
+	put_at(trace, 2, 0, 0x2000, 1);
+	put_at(trace, 2, 0, 0x3000, 2);
+	put_at(trace, 3, 0, 0x4000, 1);
+	put_at(trace, 1, 0, 0x5000, 1);
+	free_at(trace, 2, 0, 0x5000);
+	reuse.header.tid = 2;
+	assert_int_equal(trace_feed(trace, &reuse, sizeof(reuse)), 0);
+	feed_name(trace, 2, "work,er");
+	feed_name(trace, 9, "nobody");
+	assert_int_equal(trace_thread_nameless(trace, 0, &cursor, &tid), 1);
+	assert_int_equal(tid, 1);
+	assert_int_equal(trace_thread_nameless(trace, 0, &cursor, &tid), 1);
+	assert_int_equal(tid, 3);
+	assert_int_equal(trace_thread_nameless(trace, 0, &cursor, &tid), 0);
+	snapshot = taken(trace);
+	back = again(snapshot);
+	assert_int_equal(back->meta.sole_thread[EVENT_LAYER_PYTHON], 0);
+	check_report(back, &how,
+		     "tid,pid,thread,size,count\r\n2,1000,\"work,er\",30,3\r\n1,1000,,10,1\r\n");
+	snapshot_free(back);
+	snapshot_free(snapshot);
+	free_at(trace, 2, 0, 0x1000);
+	snapshot = taken(trace);
+	back = again(snapshot);
+	assert_int_equal(back->meta.sole_thread[EVENT_LAYER_PYTHON], 2);
+	check_report(back, &how, "tid,pid,thread,size,count\r\n2,1000,\"work,er\",30,3\r\n");
+	snapshot_free(back);
+	snapshot_free(snapshot);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, trace_set, trace_end)
 	const struct CMUnitTest tests[] = {
+		TEST(threads_own_blocks),
 		TEST(peaks),
 		TEST(peaks_know_who_held_a_block),
 		TEST(peak_of_a_child),
