@@ -9,9 +9,10 @@
 #include "graph/image.h"
 #include "tables/id_map.h"
 
-#define TYPES_NAME 128
-#define TYPES_NONE UINT32_MAX
-#define TYPES_MAX  (1u << 20) /* objects of further types count as no objects */
+#define TYPES_NAME      128
+#define TYPES_FULL_NAME (2 * TYPES_NAME)
+#define TYPES_NONE      UINT32_MAX
+#define TYPES_MAX       (1u << 20) /* objects of further types count as no objects */
 
 /* Py_TPFLAGS_* */
 #define TYPE_INLINE_VALUES (1ull << 2) /* 3.13+ */
@@ -76,6 +77,11 @@ void types_free(struct types *types);
 uint32_t types_find(struct types *types, uint64_t address);
 /* Bytes in front of an object of the type: the collector's head, managed pointers. */
 uint32_t types_head(const struct types *types, const struct type *type);
+/*
+ * The name with the module and the classes around it: "shop.Session.User"; of a builtin type its
+ * name alone.
+ */
+void types_full_name(const struct types *types, const struct type *type, char out[TYPES_FULL_NAME]);
 /*
  * The name of the member (a slot, a field) at the offset in objects of the type, from the type's
  * own tables and those of its bases. 1: *out has it; 0.

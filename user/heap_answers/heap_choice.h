@@ -11,7 +11,7 @@
 
 #define HEAP_DEPTH_MAX 100u
 
-enum heap_by { BY_TYPE, BY_CLASS, BY_MODULE, BY_ROOT, BY_CONTAINER, BY_SIZE, BY_LINE };
+enum heap_by { BY_TYPE, BY_CLASS, BY_MODULE, BY_ROOT, BY_CONTAINER, BY_SIZE, BY_LINE, BY_PATH };
 
 struct heap_choice {
 	struct report_choice output;

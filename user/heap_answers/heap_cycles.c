@@ -31,7 +31,7 @@ static uint32_t types_print(const struct graph *graph, const struct cycles *cycl
 			json_string(stdout, type->name);
 		} else {
 			fputs(count > 1 ? ", " : "", stdout);
-			text_print(stdout, type->name);
+			type_text(graph, type);
 		}
 	}
 	if (!json && count > MAX_NAMES)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tracer heap diff OLD NEW [LATER]: what came between two dumps, by type, and what has stayed. */
+/* tracer heap diff OLD NEW [LATER]: what came between two dumps, and what has stayed. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -8,14 +8,15 @@
 
 #include "base/array.h"
 #include "base/error.h"
-#include "heap_answers/heap_choice.h"
+#include "heap_answers/heap_view.h"
 #include "tables/strings.h"
 #include "text/json.h"
 #include "text/size.h"
 #include "text/text.h"
 
-struct row {
-	uint32_t name; /* in names */
+struct change {
+	uint32_t name;       /* in names */
+	uint32_t short_name; /* of a type: without its module */
 	uint64_t old_bytes, old_count, bytes, count;
 	/* of the later dump: objects that the new one has, too, and the old one has not */
 	uint64_t stayed_bytes, stayed_count;
@@ -26,30 +27,82 @@ struct difference {
 	struct heap_graph *heaps; /* old, new, and later if there is one */
 	int later;
 	struct strings *names;
-	struct row *rows; /* by name; sorted for the output */
+	struct change *rows; /* by name; sorted for the output */
 	size_t count, capacity;
+	/* of the current dump, GRAPH_NONE: not known yet */
+	uint32_t *named; /* names by type, or by the object that a path is named after */
+	uint32_t *start; /* path_start() or path_holder() of each object */
 };
 
-/* The row of an object's type: types of one name are one row. */
-static int row_of(struct difference *difference, const struct graph *graph, uint32_t object,
-		  struct row **out)
+static int text_intern(struct difference *difference, const char *text, uint32_t *id)
 {
-	const char *name = graph_type(graph, object)->name;
-	uint32_t id;
-	int err = strings_intern(difference->names, name, strlen(name), &id);
+	return strings_intern(difference->names, text, strlen(text), id);
+}
+
+/* The name of a module, or of a module's variable or a root; "": no module. */
+static int path_intern(struct difference *difference, const struct heap_graph *heap, uint32_t at,
+		       uint32_t *id)
+{
+	struct buffer label = {0};
+	int err = 0;
+
+	if (difference->choice->by == BY_MODULE && heap->paths->parent[at] == GRAPH_NONE)
+		return text_intern(difference, "", id);
+	err = path_label(heap, at, &label) ?: text_intern(difference, (const char *)label.data, id);
+	buffer_free(&label);
+	return err;
+}
+
+static int type_intern(struct difference *difference, const struct graph *graph, uint32_t type,
+		       uint32_t *id)
+{
+	char name[TYPES_FULL_NAME];
+
+	types_full_name(&graph->types, &graph->types.entries[type], name);
+	return text_intern(difference, name, id);
+}
+
+/* The name of the row of an object. */
+static int name_find(struct difference *difference, const struct heap_graph *heap, uint32_t object,
+		     uint32_t *id)
+{
+	const struct graph *graph = heap->graph;
+	enum heap_by by = difference->choice->by;
+	uint32_t at = by == BY_TYPE     ? graph->type_of[object]
+		      : by == BY_MODULE ? path_start(heap->paths, difference->start, object)
+					: path_holder(heap->paths, difference->start, object);
+	int err = 0;
+
+	if (difference->named[at] == GRAPH_NONE)
+		err = by == BY_TYPE ? type_intern(difference, graph, at, &difference->named[at])
+				    : path_intern(difference, heap, at, &difference->named[at]);
+	*id = difference->named[at];
+	return err;
+}
+
+/* Types, modules and paths of one name are one row. */
+static int row_of(struct difference *difference, const struct heap_graph *heap, uint32_t object,
+		  struct change **out)
+{
+	uint32_t id, short_id = 0;
+	int err = name_find(difference, heap, object, &id);
 
 	if (!err && id >= difference->count) {
 		size_t more = id + 1 - difference->count;
 
 		err = array_reserve(&difference->rows, &difference->capacity, difference->count,
-				    more, sizeof(struct row));
+				    more, sizeof(struct change));
 		if (err)
 			return err;
-		memset(difference->rows + difference->count, 0, more * sizeof(struct row));
+		memset(difference->rows + difference->count, 0, more * sizeof(struct change));
 		difference->count = id + 1;
 	}
+	if (!err && !difference->rows[id].short_name)
+		err = text_intern(difference, graph_type(heap->graph, object)->name, &short_id);
 	if (err)
 		return err;
+	if (!difference->rows[id].short_name)
+		difference->rows[id].short_name = short_id;
 	difference->rows[id].name = id;
 	*out = &difference->rows[id];
 	return 0;
@@ -73,33 +126,46 @@ static int has_stayed(const struct difference *difference, const struct graph *l
 	       has_object(difference->heaps[1].graph, address, type);
 }
 
+/* number: of the dump, 0 is the oldest. */
+static int dump_add(struct difference *difference, size_t number)
+{
+	const struct heap_graph *heap = &difference->heaps[number];
+	const struct graph *graph = heap->graph;
+	int err = 0;
+
+	for (size_t i = 0; i < graph->count && !err; i++) {
+		uint64_t bytes = graph_bytes(graph, (uint32_t)i);
+		struct change *row;
+
+		err = row_of(difference, heap, (uint32_t)i, &row);
+		if (err || (number == 2 && !has_stayed(difference, graph, (uint32_t)i)))
+			continue;
+		*(number == 0   ? &row->old_bytes
+		  : number == 1 ? &row->bytes
+				: &row->stayed_bytes) += bytes;
+		++*(number == 0 ? &row->old_count : number == 1 ? &row->count : &row->stayed_count);
+	}
+	return err;
+}
+
 static int rows_fill(struct difference *difference)
 {
 	size_t heaps = difference->later ? 3 : 2;
 	int err = 0;
 
-	for (size_t i = 0; i < heaps; i++) {
+	for (size_t i = 0; i < heaps && !err; i++) {
 		const struct graph *graph = difference->heaps[i].graph;
 
-		for (size_t j = 0; j < graph->count && !err; j++) {
-			uint64_t bytes = graph_bytes(graph, (uint32_t)j);
-			struct row *row;
-
-			err = row_of(difference, graph, (uint32_t)j, &row);
-			if (err)
-				return err;
-			if (i == 2 && !has_stayed(difference, graph, (uint32_t)j))
-				continue;
-			*(i == 0   ? &row->old_bytes
-			  : i == 1 ? &row->bytes
-				   : &row->stayed_bytes) += bytes;
-			++*(i == 0 ? &row->old_count : i == 1 ? &row->count : &row->stayed_count);
-		}
+		difference->named = numbers_new(graph->count + graph->types.count);
+		difference->start = numbers_new(graph->count);
+		err = difference->named && difference->start ? dump_add(difference, i) : -ENOMEM;
+		free(difference->named);
+		free(difference->start);
 	}
-	return 0;
+	return err;
 }
 
-static uint64_t row_weight(const struct row *row)
+static uint64_t row_weight(const struct change *row)
 {
 	uint64_t grown = row->bytes > row->old_bytes ? row->bytes - row->old_bytes
 						     : row->old_bytes - row->bytes;
@@ -109,7 +175,7 @@ static uint64_t row_weight(const struct row *row)
 
 static int row_compare(const void *a, const void *b)
 {
-	const struct row *x = a, *y = b;
+	const struct change *x = a, *y = b;
 
 	if (!x->stayed_bytes != !y->stayed_bytes)
 		return x->stayed_bytes ? -1 : 1;
@@ -118,14 +184,15 @@ static int row_compare(const void *a, const void *b)
 	return x->name < y->name ? -1 : x->name > y->name;
 }
 
-static void row_text(const struct difference *difference, const struct row *row)
+static void row_text(const struct difference *difference, const struct change *row)
 {
 	uint64_t grown = row->bytes > row->old_bytes ? row->bytes - row->old_bytes
 						     : row->old_bytes - row->bytes;
+	const char *name = strings_get(difference->names, row->name);
 	char size[32], change[32], stayed[32];
 
 	fputs("  ", stdout);
-	text_print(stdout, strings_get(difference->names, row->name));
+	text_print(stdout, name[0] ? name : "<no module>");
 	printf(": size=%s (%s%s), count=%" PRIu64 " (%+" PRId64 ")", size_text(size, row->bytes),
 	       row->bytes < row->old_bytes ? "-" : "+", size_text(change, grown), row->count,
 	       (int64_t)(row->count - row->old_count));
@@ -135,10 +202,24 @@ static void row_text(const struct difference *difference, const struct row *row)
 	putchar('\n');
 }
 
-static void row_json(const struct difference *difference, const struct row *row, int first)
+static void row_json(const struct difference *difference, const struct change *row, int first)
 {
-	printf("%s{\"type\": ", first ? "" : ", ");
-	json_string(stdout, strings_get(difference->names, row->name));
+	const char *name = strings_get(difference->names, row->name);
+	enum heap_by by = difference->choice->by;
+
+	fputs(first ? "{" : ", {", stdout);
+	if (by == BY_TYPE) {
+		fputs("\"type\": ", stdout);
+		json_string(stdout, strings_get(difference->names, row->short_name));
+	}
+	fputs(by == BY_TYPE     ? ", \"type_name\": "
+	      : by == BY_MODULE ? "\"module\": "
+				: "\"path\": ",
+	      stdout);
+	if (by == BY_MODULE && !name[0])
+		fputs("null", stdout);
+	else
+		json_string(stdout, name);
 	printf(", \"size\": %" PRIu64 ", \"size_diff\": %" PRId64 ", \"count\": %" PRIu64
 	       ", \"count_diff\": %" PRId64,
 	       row->bytes, (int64_t)(row->bytes - row->old_bytes), row->count,
@@ -153,19 +234,22 @@ static int difference_write(struct difference *difference)
 {
 	int json = difference->choice->output.format == FORMAT_JSON;
 	size_t top = difference->choice->output.opts.top, shown, kept = 0;
+	const char *by = difference->choice->by == BY_TYPE     ? "type"
+			 : difference->choice->by == BY_MODULE ? "module"
+							       : "path";
 
 	for (size_t i = 0; i < difference->count; i++)
 		if (row_weight(&difference->rows[i]))
 			difference->rows[kept++] = difference->rows[i];
 	if (kept)
-		qsort(difference->rows, kept, sizeof(struct row), row_compare);
+		qsort(difference->rows, kept, sizeof(struct change), row_compare);
 	shown = top && top < kept ? top : kept;
 	if (json) {
 		heap_graph_json(&difference->heaps[1]);
-		fputs(", \"by\": \"type\", \"statistics\": [", stdout);
+		printf(", \"by\": \"%s\", \"statistics\": [", by);
 	} else {
 		heap_graph_head(&difference->heaps[1]);
-		printf("%zu of %zu types that have changed%s\n", shown, kept,
+		printf("%zu of %zu %ss that have changed%s\n", shown, kept, by,
 		       difference->later ? "; stayed: what came and is there later, too" : "");
 	}
 	for (size_t i = 0; i < shown; i++)
@@ -186,7 +270,8 @@ int heap_diff_print(const struct heap_choice *choice, char *const *dumps, size_t
 	int err = 0;
 
 	while (opened < count && !err) {
-		err = heap_graph_open(choice, dumps[opened], 0, &heaps[opened]);
+		err = heap_graph_open(choice, dumps[opened], choice->by == BY_TYPE ? 0 : HEAP_PATHS,
+				      &heaps[opened]);
 		opened += !err;
 	}
 	if (!err) {

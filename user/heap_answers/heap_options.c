@@ -27,7 +27,8 @@ static const struct argp_option options[] = {
 	{"sysroot", KEY_SYSROOT, "DIR", 0,
 	 "with --core: where the files that the process had mapped are (default: /)", 1},
 	{"by", KEY_BY, "KEY", 0,
-	 "type (default), class (pymalloc's size classes), module, root, container, size or line",
+	 "type (default), class (pymalloc's size classes), module, path (the module's variable or "
+	 "the root), root, container, size or line; diff: type, module or path",
 	 2},
 	{"trace", KEY_TRACE, "FILE", 0,
 	 "by line: the lines of blocks that tracer ctl PID blocks has written (default: of the "
@@ -50,7 +51,7 @@ static const struct argp_child children[] = {{&cli_output_argp, 0, NULL, 0}, {0}
 static error_t by_parse(struct heap_choice *choice, const char *arg)
 {
 	static const char *const names[] = {"type",      "class", "module", "root",
-					    "container", "size",  "line"};
+					    "container", "size",  "line",   "path"};
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
 		if (!strcmp(arg, names[i])) {
@@ -58,7 +59,7 @@ static error_t by_parse(struct heap_choice *choice, const char *arg)
 			return 0;
 		}
 	error_print(error_set(-EINVAL, "\"%s\" is not one of its values", arg),
-		    "type, class, module, root, container, size or line", "--by");
+		    "type, class, module, path, root, container, size or line", "--by");
 	return CLI_REPORTED;
 }
 

@@ -95,7 +95,7 @@ static int view_answer(struct heap_choice *choice, const char *dump)
 	struct heap_graph heap;
 
 	if (choice->by == BY_MODULE || choice->by == BY_ROOT || choice->by == BY_CONTAINER ||
-	    choice->by == BY_LINE)
+	    choice->by == BY_LINE || choice->by == BY_PATH)
 		needs |= HEAP_PATHS;
 	if (choice->output.format == FORMAT_HEAPSNAPSHOT || choice->depth)
 		needs |= HEAP_PATHS;
@@ -150,6 +150,8 @@ int heap_answer(struct heap_choice *choice)
 		if (choice->rest.count < 3 || choice->rest.count > 4 ||
 		    !target_set_is_empty(&choice->targets) || choice->out || choice->core)
 			return usage_error("diff takes two dumps, or three");
+		if (choice->by != BY_TYPE && choice->by != BY_MODULE && choice->by != BY_PATH)
+			return usage_error("diff is by type, module or path");
 		return heap_diff_print(choice, choice->rest.items + 1, choice->rest.count - 1)
 			       ? EXIT_FAILED
 			       : EXIT_DONE;

@@ -183,7 +183,7 @@ static void sums_text(const struct tree *tree, const struct node *node)
 	char retained[32], size[32];
 
 	fputs(" -> ", stdout);
-	text_print(stdout, graph_type(tree->heap->graph, node->example)->name);
+	type_text(tree->heap->graph, graph_type(tree->heap->graph, node->example));
 	printf(": retained=%s, retained count=%" PRIu64 ", size=%s, count=%" PRIu64 "\n",
 	       size_text(retained, node->retained_bytes), node->retained_count,
 	       size_text(size, node->bytes), node->count);
@@ -191,8 +191,8 @@ static void sums_text(const struct tree *tree, const struct node *node)
 
 static void sums_json(const struct tree *tree, const struct node *node)
 {
-	fputs(", \"type\": ", stdout);
-	json_string(stdout, graph_type(tree->heap->graph, node->example)->name);
+	fputs(", ", stdout);
+	type_json(tree->heap->graph, graph_type(tree->heap->graph, node->example));
 	printf(", \"address\": %" PRIu64 ", \"retained_size\": %" PRIu64
 	       ", \"retained_count\": %" PRIu64 ", \"size\": %" PRIu64 ", \"count\": %" PRIu64,
 	       tree->heap->graph->addresses[node->example], node->retained_bytes,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tracer heap --retained, --by module|root|container|size|line: a graph's objects in groups. */
+/* tracer heap --retained, --by KEY: a graph's objects in groups. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -15,7 +15,7 @@
 static const char *const by_names[] = {
 	[BY_TYPE] = "type", [BY_CLASS] = "class",         [BY_MODULE] = "module",
 	[BY_ROOT] = "root", [BY_CONTAINER] = "container", [BY_SIZE] = "size",
-	[BY_LINE] = "line",
+	[BY_LINE] = "line", [BY_PATH] = "path",
 };
 
 int view_reserve(struct view *view, size_t count)
@@ -72,7 +72,8 @@ uint32_t path_start(const struct paths *paths, uint32_t *start, uint32_t object)
 
 /*
  * By module: the row of an object whose path leads through a module is that module's; all others
- * are in row graph->count. By root: rows by enum graph_root.
+ * are in row graph->count. By path: the row of the module's variable or root. By root: rows by
+ * enum graph_root.
  */
 static int rows_by_path(struct view *view)
 {
@@ -88,9 +89,10 @@ static int rows_by_path(struct view *view)
 	}
 	memset(start, 0xff, (graph->count + 1) * sizeof(*start));
 	for (size_t i = 0; i < graph->count; i++) {
-		uint32_t from = path_start(paths, start, (uint32_t)i);
+		uint32_t from = (view->choice->by == BY_PATH ? path_holder : path_start)(
+			paths, start, (uint32_t)i);
 		int module = paths->parent[from] != GRAPH_NONE;
-		size_t row = module ? from : graph->count;
+		size_t row = module || view->choice->by == BY_PATH ? from : graph->count;
 
 		if (view->choice->by == BY_ROOT)
 			row = module ? ROOT_MODULES : graph->root[from];
@@ -164,29 +166,53 @@ static int row_compare(const void *a, const void *b)
 	return x->key < y->key ? -1 : x->key > y->key;
 }
 
+int path_label(const struct heap_graph *heap, uint32_t object, struct buffer *out)
+{
+	const struct step *step;
+	const char *name;
+	struct path path;
+	int err = path_read(heap->paths, object, &path);
+
+	if (!err && path.expression.data[0]) {
+		err = buffer_append(out, path.expression.data, path.expression.size);
+	} else if (!err && path.count) {
+		step = &path.steps[path.count - 1];
+		name = (const char *)path.names.data + step->name;
+		err = buffer_printf(out, "%s%s%s", step->kind, name[0] ? " " : "", name);
+	}
+	path_free(&path);
+	return err ?: buffer_append(out, "", 1);
+}
+
 void path_name(const struct heap_graph *heap, uint32_t object, FILE *out, int json)
 {
-	struct path path;
-	const char *text = "", *name;
-	char *last = NULL;
+	struct buffer label = {0};
+	const char *text = path_label(heap, object, &label) ? "" : (const char *)label.data;
 
-	if (!path_read(heap->paths, object, &path)) {
-		text = (const char *)path.expression.data;
-		if (!text[0] && path.count) {
-			const struct step *step = &path.steps[path.count - 1];
-
-			name = (const char *)path.names.data + step->name;
-			if (asprintf(&last, "%s%s%s", step->kind, name[0] ? " " : "", name) < 0)
-				last = NULL;
-			text = last ? last : step->kind;
-		}
-	}
 	if (json)
 		json_string(out, text);
 	else
 		text_print(out, text[0] ? text : "<unnamed>");
-	free(last);
-	path_free(&path);
+	buffer_free(&label);
+}
+
+void type_text(const struct graph *graph, const struct type *type)
+{
+	char name[TYPES_FULL_NAME];
+
+	types_full_name(&graph->types, type, name);
+	text_print(stdout, name);
+}
+
+void type_json(const struct graph *graph, const struct type *type)
+{
+	char name[TYPES_FULL_NAME];
+
+	types_full_name(&graph->types, type, name);
+	fputs("\"type\": ", stdout);
+	json_string(stdout, type->name);
+	fputs(", \"type_name\": ", stdout);
+	json_string(stdout, name);
 }
 
 static void key_print(const struct view *view, const struct row *row, int json)
@@ -214,6 +240,7 @@ static void key_print(const struct view *view, const struct row *row, int json)
 			fputs(graph_root_name((enum graph_root)row->key), stdout);
 		return;
 	case BY_CONTAINER:
+	case BY_PATH:
 		path_name(heap, (uint32_t)row->key, stdout, json);
 		return;
 	case BY_SIZE:
@@ -224,9 +251,9 @@ static void key_print(const struct view *view, const struct row *row, int json)
 		return;
 	default:
 		if (json)
-			json_string(stdout, graph->types.entries[row->key].name);
+			type_json(graph, &graph->types.entries[row->key]);
 		else
-			text_print(stdout, graph->types.entries[row->key].name);
+			type_text(graph, &graph->types.entries[row->key]);
 	}
 }
 
@@ -236,10 +263,11 @@ static void row_text(const struct view *view, const struct row *row)
 
 	fputs("  ", stdout);
 	key_print(view, row, 0);
-	if (view->choice->by == BY_CONTAINER)
-		printf(" (%s at 0x%" PRIx64 ")",
-		       graph_type(view->heap->graph, (uint32_t)row->key)->name,
-		       view->heap->graph->addresses[row->key]);
+	if (view->choice->by == BY_CONTAINER) {
+		fputs(" (", stdout);
+		type_text(view->heap->graph, graph_type(view->heap->graph, (uint32_t)row->key));
+		printf(" at 0x%" PRIx64 ")", view->heap->graph->addresses[row->key]);
+	}
 	if (row->retained_count) {
 		printf(": retained=%s, retained count=%" PRIu64,
 		       size_text(size, row->retained_bytes), row->retained_count);
@@ -288,7 +316,7 @@ static void view_json(const struct view *view)
 
 		/* An entry's size is its sum of bytes. */
 		fputs(i ? ", {" : "{", stdout);
-		if (view->choice->by != BY_LINE)
+		if (view->choice->by != BY_LINE && view->choice->by != BY_TYPE)
 			printf("\"%s\": ",
 			       view->choice->by == BY_SIZE ? "from" : by_names[view->choice->by]);
 		key_print(view, row, 1);
@@ -296,8 +324,8 @@ static void view_json(const struct view *view)
 			printf(", \"type_address\": %" PRIu64 ", \"exact\": %" PRIu64,
 			       graph->types.entries[row->key].address, row->exact);
 		if (view->choice->by == BY_CONTAINER) {
-			fputs(", \"type\": ", stdout);
-			json_string(stdout, graph_type(graph, (uint32_t)row->key)->name);
+			fputs(", ", stdout);
+			type_json(graph, graph_type(graph, (uint32_t)row->key));
 			printf(", \"address\": %" PRIu64, graph->addresses[row->key]);
 		}
 		printf(", \"size\": %" PRIu64 ", \"count\": %" PRIu64, row->bytes, row->count);

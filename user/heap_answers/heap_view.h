@@ -36,8 +36,14 @@ uint32_t *numbers_new(size_t count);
  * object, GRAPH_NONE: not known yet.
  */
 uint32_t path_holder(const struct paths *paths, uint32_t *holders, uint32_t object);
+/* The same, appended to out and NUL-terminated; "" if nothing is known. 0, -ENOMEM. */
+int path_label(const struct heap_graph *heap, uint32_t object, struct buffer *out);
 /* The expression of the path to an object, or the kind and name of its last step. */
 void path_name(const struct heap_graph *heap, uint32_t object, FILE *out, int json);
+
+/* A type with its module. JSON: "type": "User", "type_name": "shop.Session.User" */
+void type_text(const struct graph *graph, const struct type *type);
+void type_json(const struct graph *graph, const struct type *type);
 
 /* Rows by the line that allocated the objects, and of older objects by module. 0, -ENOMEM. */
 int view_by_line(struct view *view);

@@ -81,7 +81,7 @@ static void sums_text(const struct graph *graph, const struct sums *sums)
 		const struct sum *sum = &sums->entries[i];
 
 		printf("  %s ", waste_kind_name(sum->kind));
-		text_print(stdout, graph->types.entries[sum->type].name);
+		type_text(graph, &graph->types.entries[sum->type]);
 		printf(": size=%s, count=%" PRIu64, size_text(size, sum->bytes), sum->count);
 		if (sum->kind == WASTE_DUPLICATE)
 			printf(" of %" PRIu64 " contents", sum->groups);
@@ -123,7 +123,7 @@ static void waste_text(const struct heap_graph *heap, const struct waste *waste,
 	char size[32], worst[32];
 
 	printf("  %s ", waste_kind_name(waste->kind));
-	text_print(stdout, graph->types.entries[waste->type].name);
+	type_text(graph, &graph->types.entries[waste->type]);
 	printf(": size=%s, count=%" PRIu64 ", for example ", size_text(size, waste->bytes),
 	       waste->count);
 	path_name(heap, waste->example, stdout, 0);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tracer heap why, holders and show. */
+/* tracer heap why and holders. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -7,51 +7,11 @@
 #include <string.h>
 
 #include "base/array.h"
-#include "base/error.h"
-#include "heap_answers/heap_choice.h"
-#include "holders/values.h"
+#include "heap_answers/heap_chosen.h"
+#include "heap_answers/heap_view.h"
 #include "text/json.h"
 #include "text/size.h"
 #include "text/text.h"
-
-/* The objects that an argument means: all of a type, or one. */
-struct chosen {
-	const struct graph *graph;
-	const char *type; /* NULL: the object */
-	uint32_t object;
-};
-
-static int is_chosen(void *context, uint32_t object)
-{
-	const struct chosen *chosen = context;
-
-	if (!chosen->type)
-		return object == chosen->object;
-	return !strcmp(graph_type(chosen->graph, object)->name, chosen->type);
-}
-
-/* 0; -ENOENT after a message: there is no such object. */
-static int choose(const struct heap_graph *heap, const char *what, struct chosen *out)
-{
-	const struct graph *graph = heap->graph;
-	char *end;
-	uint64_t address = strtoull(what, &end, 0);
-
-	*out = (struct chosen){.graph = graph, .object = GRAPH_NONE};
-	if (what[0] >= '0' && what[0] <= '9' && !*end) {
-		out->object = graph_find(graph, address);
-		if (out->object != GRAPH_NONE)
-			return 0;
-		return error_print(error_set(-ENOENT, "no object begins at this address"), NULL,
-				   "%s", what);
-	}
-	out->type = what;
-	for (size_t i = 0; i < graph->count; i++)
-		if (is_chosen(out, (uint32_t)i))
-			return 0;
-	return error_print(error_set(-ENOENT, "no object has a type of this name"),
-			   "tracer heap -p PID --top 0 lists the types", "%s", what);
-}
 
 static void steps_text(const struct heap_graph *heap, const struct path *path)
 {
@@ -67,7 +27,7 @@ static void steps_text(const struct heap_graph *heap, const struct path *path)
 			text_print(stdout, name);
 		}
 		fputs(" -> ", stdout);
-		text_print(stdout, graph_type(graph, step->object)->name);
+		type_text(graph, graph_type(graph, step->object));
 		printf(" at 0x%" PRIx64 "\n", graph->addresses[step->object]);
 	}
 	if (path->cut)
@@ -84,8 +44,8 @@ static void steps_json(const struct heap_graph *heap, const struct path *path)
 
 		printf("%s{\"kind\": \"%s\", \"name\": ", i ? ", " : "", step->kind);
 		json_string(stdout, (const char *)path->names.data + step->name);
-		fputs(", \"type\": ", stdout);
-		json_string(stdout, graph_type(graph, step->object)->name);
+		fputs(", ", stdout);
+		type_json(graph, graph_type(graph, step->object));
 		printf(", \"address\": %" PRIu64 "}", graph->addresses[step->object]);
 	}
 	printf("], \"cut\": %s", path->cut ? "true" : "false");
@@ -130,10 +90,11 @@ int heap_why_print(const struct heap_choice *choice, const struct heap_graph *he
 	size_t top = choice->output.opts.top, count = 0, shown;
 	struct path_group *groups = NULL;
 	struct chosen chosen;
-	int err = choose(heap, what, &chosen);
+	int err = chosen_find(heap, what, &chosen);
 
 	if (!err)
 		err = paths_group(heap->paths, heap->retained, is_chosen, &chosen, &groups, &count);
+	chosen_free(&chosen);
 	if (err)
 		return err;
 	shown = top && top < count ? top : count;
@@ -234,15 +195,15 @@ static int holder_print(const struct graph *graph, const struct holder *holder, 
 	}
 	text = has_key(holder) ? (const char *)name.data : "";
 	if (json) {
-		printf("%s{\"type\": ", first ? "" : ", ");
-		json_string(stdout, graph->types.entries[holder->type].name);
+		fputs(first ? "{" : ", {", stdout);
+		type_json(graph, &graph->types.entries[holder->type]);
 		printf(", \"kind\": \"%s\", \"name\": ", kind);
 		json_string(stdout, text);
 		printf(", \"count\": %" PRIu64 ", \"address\": %" PRIu64 "}", holder->count,
 		       graph->addresses[holder->example]);
 	} else {
 		printf("  %" PRIu64 " by ", holder->count);
-		text_print(stdout, graph->types.entries[holder->type].name);
+		type_text(graph, &graph->types.entries[holder->type]);
 		printf(", %s%s", kind, text[0] ? " " : "");
 		text_print(stdout, text);
 		printf(", for example at 0x%" PRIx64 "\n", graph->addresses[holder->example]);
@@ -278,10 +239,12 @@ int heap_holders_print(const struct heap_choice *choice, const struct heap_graph
 		       const char *what)
 {
 	struct holding holding = {.graph = heap->graph};
-	int err = choose(heap, what, &holding.chosen);
+	int err = chosen_find(heap, what, &holding.chosen);
 
-	if (err)
+	if (err) {
+		chosen_free(&holding.chosen);
 		return err;
+	}
 	graph_work_begin(heap->graph);
 	for (size_t i = 0; i < heap->graph->count && !holding.err; i++) {
 		holding.source = (uint32_t)i;
@@ -290,153 +253,8 @@ int heap_holders_print(const struct heap_choice *choice, const struct heap_graph
 	if (holding.count)
 		qsort(holding.holders, holding.count, sizeof(struct holder), holder_compare);
 	err = holding.err ?: holders_write(choice, heap, &holding, what);
+	chosen_free(&holding.chosen);
 	free(holding.holders);
 	id_map_free(&holding.found);
 	return err;
-}
-
-struct showing {
-	const struct heap_choice *choice;
-	const struct heap_graph *heap;
-	uint32_t object, source;
-	uint64_t shown, total;
-	int inwards, json, err;
-};
-
-static void reference_show(void *context, uint64_t target, enum reference_kind kind, uint64_t slot)
-{
-	struct showing *showing = context;
-	const struct graph *graph = showing->heap->graph;
-	uint64_t top = showing->choice->output.opts.top;
-	uint32_t other = showing->inwards ? showing->source : graph_find(graph, target);
-	struct buffer name = {0};
-	const char *kind_name;
-
-	if (showing->err || (showing->inwards && target != graph->addresses[showing->object]))
-		return;
-	showing->total++;
-	if (top && showing->shown == top)
-		return;
-	showing->err = reference_name(graph, showing->source, kind, slot, &kind_name, &name)
-			       ?: buffer_append(&name, "", 1);
-	if (!showing->err && showing->json) {
-		printf("%s{\"kind\": \"%s\", \"name\": ", showing->shown ? ", " : "", kind_name);
-		json_string(stdout, (const char *)name.data);
-		fputs(", \"type\": ", stdout);
-		json_string(stdout, graph_type(graph, other)->name);
-		printf(", \"address\": %" PRIu64 "}", graph->addresses[other]);
-	} else if (!showing->err) {
-		printf("    %s ", kind_name);
-		text_print(stdout, (const char *)name.data);
-		printf("%s", showing->inwards ? " of " : " -> ");
-		text_print(stdout, graph_type(graph, other)->name);
-		printf(" at 0x%" PRIx64 "\n", graph->addresses[other]);
-	}
-	showing->shown++;
-	buffer_free(&name);
-}
-
-static void direction_show(struct showing *showing, int inwards)
-{
-	struct graph *graph = showing->heap->graph;
-
-	showing->inwards = inwards;
-	showing->shown = showing->total = 0;
-	graph_work_begin(graph);
-	if (showing->json)
-		printf(", \"%s\": [", inwards ? "references_in" : "references_out");
-	else
-		puts(inwards ? "  is held by" : "  holds");
-	if (!inwards) {
-		showing->source = showing->object;
-		graph_references(graph, showing->object, reference_show, showing);
-	}
-	for (uint32_t i = graph->in_start[showing->object];
-	     inwards && i < graph->in_start[showing->object + 1]; i++) {
-		/* An object with several references is several times in the list. */
-		if (i > graph->in_start[showing->object] && graph->in[i] == graph->in[i - 1])
-			continue;
-		showing->source = graph->in[i];
-		graph_references(graph, showing->source, reference_show, showing);
-	}
-	if (showing->json)
-		printf("], \"%s\": %" PRIu64,
-		       inwards ? "references_in_total" : "references_out_total", showing->total);
-	else if (showing->shown < showing->total)
-		printf("    %" PRIu64 " others\n", showing->total - showing->shown);
-}
-
-static void object_text(const struct heap_graph *heap, uint32_t object, const char *value)
-{
-	const struct graph *graph = heap->graph;
-	uint64_t count = graph_refcount(graph, graph->addresses[object]);
-	char size[32], retained[32];
-
-	text_print(stdout, graph_type(graph, object)->name);
-	printf(" at 0x%" PRIx64 "%s", graph->addresses[object], value[0] ? ": " : "");
-	text_print(stdout, value);
-	printf("\n  size=%s, retained=%s, ", size_text(size, graph_bytes(graph, object)),
-	       size_text(retained, heap->retained->bytes[object]));
-	if (count == UINT64_MAX)
-		puts("immortal");
-	else
-		printf("reference count=%" PRIu64 ", found=%u\n", count, graph->held[object]);
-}
-
-static void object_json(const struct heap_graph *heap, uint32_t object, const char *value)
-{
-	const struct graph *graph = heap->graph;
-	uint64_t count = graph_refcount(graph, graph->addresses[object]);
-
-	heap_graph_json(heap);
-	fputs(", \"type\": ", stdout);
-	json_string(stdout, graph_type(graph, object)->name);
-	printf(", \"address\": %" PRIu64 ", \"size\": %" PRIu64 ", \"retained_size\": %" PRIu64
-	       ", \"refcount\": ",
-	       graph->addresses[object], graph_bytes(graph, object), heap->retained->bytes[object]);
-	if (count == UINT64_MAX)
-		fputs("null", stdout);
-	else
-		printf("%" PRIu64, count);
-	printf(", \"found\": %u, \"value\": ", graph->held[object]);
-	if (value[0])
-		json_string(stdout, value);
-	else
-		fputs("null", stdout);
-}
-
-int heap_show_print(const struct heap_choice *choice, const struct heap_graph *heap,
-		    const char *what)
-{
-	struct showing showing = {
-		.choice = choice, .heap = heap, .json = choice->output.format == FORMAT_JSON};
-	struct buffer value = {0};
-	struct chosen chosen;
-	int err = choose(heap, what, &chosen);
-
-	if (err)
-		return err;
-	if (chosen.type)
-		return error_print(error_set(-ENOENT, "show takes an address"),
-				   "tracer heap holders TYPE shows some", "%s", what);
-	showing.object = chosen.object;
-	heap->graph->texts_hidden = !choice->values;
-	err = values_repr(heap->graph, heap->graph->addresses[chosen.object], &value);
-	err = err < 0 ? err : buffer_append(&value, "", 1);
-	if (err) {
-		buffer_free(&value);
-		return err;
-	}
-	if (showing.json) {
-		object_json(heap, chosen.object, (const char *)value.data);
-	} else {
-		heap_graph_head(heap);
-		object_text(heap, chosen.object, (const char *)value.data);
-	}
-	buffer_free(&value);
-	direction_show(&showing, 0);
-	direction_show(&showing, 1);
-	if (showing.json)
-		puts("}");
-	return showing.err ?: fflush(stdout) || ferror(stdout) ? -EIO : 0;
 }

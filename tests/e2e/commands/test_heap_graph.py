@@ -126,7 +126,16 @@ def test_holders_and_show(builtins, run_tracer, any_python):
     holders = ask(run_tracer, "holders", "D", "--top", 0, "-p", target.pid)["holders"]
     assert {h["type"] for h in holders} <= {"A", "dict"}
     assert sum(h["count"] for h in holders) == COUNT // 5
-    (path, *_) = ask(run_tracer, "why", "S", "-p", target.pid)["paths"]
+    (path, *_) = ask(run_tracer, "why", "__main__.S", "-p", target.pid)["paths"]
+    types = ask(run_tracer, "--retained", "--top", 0, "-p", target.pid)["statistics"]
+    names = {t["type_name"] for t in types}
+    assert names >= {
+        "__main__.D",
+        "__main__.NT",
+        "__main__.Outer.Inner",
+        "collections.deque",
+        "str",
+    }
     address = path["steps"][-1]["address"]
     shown = ask(run_tracer, "show", address, "--top", 0, "-p", target.pid)
     assert shown["type"] == "S" and shown["refcount"] == shown["found"] == 1
@@ -153,6 +162,7 @@ def test_dump(builtins, run_tracer, any_python, tmp_path):
     assert ask(run_tracer, "holders", "D", dump)["holders"]
 
 
+KEPT = "sys.modules['__main__'].kept"
 GROW = (
     "sys.modules['__main__'].__dict__.setdefault('kept', []).extend("
     "sys.modules['__main__'].A(i) for i in range(%d)) or "
@@ -173,8 +183,21 @@ def test_diff(builtins, run_tracer, any_python, tmp_path):
     rows = {r["type"]: r for r in ask(run_tracer, "diff", *dumps[:2], "--top", 0)["statistics"]}
     assert (rows["A"]["count_diff"], rows["S"]["count_diff"]) == (500, 300)
     assert rows["A"]["size_diff"] > 0 and "stayed_count" not in rows["A"]
+    assert rows["A"]["type_name"] == "__main__.A"
     rows = {r["type"]: r for r in ask(run_tracer, "diff", *dumps, "--top", 0)["statistics"]}
     assert rows["A"]["stayed_count"] == 500 and rows["S"]["stayed_count"] == 0
+    everything = {}
+    for by, main, count in (("module", "sys.modules['__main__']", 800), ("path", KEPT, 500)):
+        answer = ask(run_tracer, "diff", "--by", by, *dumps, "--top", 0)
+        assert answer["by"] == by
+        rows = {r[by]: r for r in answer["statistics"]}
+        assert len(rows) == len(answer["statistics"])
+        # Instances, their names, and the tables that hold them.
+        assert rows[main]["count_diff"] >= count and rows[main]["stayed_count"] >= 500, rows[main]
+        everything[by] = sum(r["size_diff"] for r in answer["statistics"])
+    assert everything["module"] == everything["path"]
+    text = run_tracer("heap", "diff", "--by", "path", *dumps[:2]).stdout
+    assert "\n  %s: size=" % KEPT in text
 
 
 def test_heapsnapshot(builtins, run_tracer, any_python, tmp_path):

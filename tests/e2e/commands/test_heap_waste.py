@@ -107,7 +107,7 @@ def test_waste_and_cycles(wasteful, run_tracer, python, tmp_path):
     text = run_tracer("heap", "waste", "--values", dump).stdout
     assert "30 characters: 'the same text, many times over'\n" in text
     text = run_tracer("heap", "cycles", "--top", 0, dump).stdout
-    assert ", garbage=10, with __del__: Watched\n" in text
+    assert ", garbage=10, with __del__: __main__.Watched\n" in text
     text = run_tracer("heap", "--retained", "--depth", 2, dump).stdout
     assert "\n    attribute empty_dicts -> list: retained=" in text
     for usage in (

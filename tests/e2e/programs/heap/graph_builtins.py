@@ -93,6 +93,9 @@ dd = collections.defaultdict(list); [dd[i % 50].append(str(i)) for i in range(N 
 ctr = collections.Counter(str(i) for i in range(N // 10)); cm = collections.ChainMap({}, {1: [2]})
 big = [None] * 5000; bigt = tuple(str(i) for i in range(3000)); bigs = "x" * 100000; bigd = {i: str(i) for i in range(5000)}
 deleted = {i: [i] for i in range(1000)}; [deleted.pop(i) for i in range(0, 1000, 2)]
+class Outer:
+    class Inner: pass
+inner = [Outer.Inner() for i in range(3)]
 comp = re.compile("a(b)c"); matches = [comp.match("abc") for _ in range(N // 20)]
 log = logging.getLogger("x"); lock = threading.Lock(); ev = threading.Event()
 sio = [io.StringIO(str(i)) for i in range(20)] + [io.BytesIO(b"x" * i) for i in range(20)]

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The objects that an argument of tracer heap means: those of a type, or one. */
+#ifndef TRACER_HEAP_ANSWERS_HEAP_CHOSEN_H
+#define TRACER_HEAP_ANSWERS_HEAP_CHOSEN_H
+
+#include "heap_answers/heap_choice.h"
+
+struct chosen {
+	const struct graph *graph;
+	uint8_t *types; /* by type: whether it is meant; NULL: the object */
+	uint32_t object;
+};
+
+/*
+ * what: an address, or a type's name, with its module or without. 0; -ENOENT after a message: there
+ * is no such object; -ENOMEM. The caller frees with chosen_free(), also after a failure.
+ */
+int chosen_find(const struct heap_graph *heap, const char *what, struct chosen *out);
+void chosen_free(struct chosen *chosen);
+/* Whether an object is meant; context is the struct chosen. */
+int is_chosen(void *context, uint32_t object);
+
+#endif
