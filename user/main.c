@@ -16,6 +16,7 @@ static const struct {
 	{"report", cli_report, "report FILE...", "statistics of a snapshot, ours or tracemalloc's"},
 	{"diff", cli_diff, "diff OLD NEW", "what has grown and shrunk between two snapshots"},
 	{"timeline", cli_timeline, "timeline FILE", "a recording over time"},
+	{"leaks", cli_leaks, "leaks FILE|-p PID", "which lines grow, and how sure that is"},
 	{"filter", cli_filter, "filter FILE -o OUT", "the snapshot of some files, lines, domains"},
 	{"export", cli_export, "export FILE --format KIND -o OUT", "a snapshot in another format"},
 	{"replay", cli_replay, "replay CAPTURE", "tables from a recorded event stream, no root"},
