@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The compiler of unwind tables. The input is an ELF file; or, after a zero byte, an .eh_frame and
- * code that are put into one; or, after a byte of 1, a .debug_frame and code; or, after another byte, a packed table. Whatever table results, its
- * arrays are consistent, and it survives packing.
+ * code that are put into one; or, after a byte of 1, a .debug_frame and code; or, after another
+ * byte, a packed table. Whatever table results, its arrays are consistent, and it survives packing.
  */
 #include <elf.h>
 #include <stdlib.h>

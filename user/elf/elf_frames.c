@@ -2,8 +2,8 @@
 /*
  * An entry is {length, id, …}; the length excludes the length field. An entry with id 0 is a CIE:
  * it is shared by others, and its augmentation gives the encoding of their addresses. In an FDE the
- * id is the distance back to its CIE, and the first address follows. In .debug_frame the id of a CIE
- * is all ones, and that of an FDE the offset of its CIE in the section.
+ * id is the distance back to its CIE, and the first address follows. In .debug_frame the id of a
+ * CIE is all ones, and that of an FDE the offset of its CIE in the section.
  */
 #include "elf/elf_frames.h"
 

@@ -13,7 +13,8 @@ BASE = 0x1000  # address of the .eh_frame in the file that fuzz_unwind makes
 def section(path, name):
     """The content of a section, and its address."""
     with tempfile.NamedTemporaryFile() as out:
-        subprocess.run(["objcopy", "-O", "binary", "-j", name, path, out.name], check=True)
+        dump = "--dump-section=%s=%s" % (name, out.name)
+        subprocess.run(["objcopy", dump, path, os.devnull], check=True)
         content = out.read()
     for line in subprocess.run(
         ["readelf", "-SW", path], stdout=subprocess.PIPE, check=True, text=True
