@@ -330,6 +330,10 @@ install: all
 	install -D -m 755 $(OUT)/tracer $(DESTDIR)$(PREFIX)/sbin/tracer
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/doc/tracer README.md
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/doc/tracer/docs $(wildcard docs/*.md)
+	install -D -m 644 completions/tracer.bash \
+		$(DESTDIR)$(PREFIX)/share/bash-completion/completions/tracer
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/zsh/site-functions completions/_tracer
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d completions/tracer.fish
 	for page in $(MAN); do [ ! -e $$page ] || \
 		install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/man/man1 $$page || exit 1; done
 

@@ -49,6 +49,11 @@ int main(int argc, char **argv)
 		usage_print(stdout);
 		return EXIT_DONE;
 	}
+	if (!strcmp(argv[1], "--print-commands")) {
+		for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
+			printf("%s\t%s\n", commands[i].name, commands[i].help);
+		return EXIT_DONE;
+	}
 	if (!strcmp(argv[1], "--version") || !strcmp(argv[1], "-V")) {
 		printf("tracer %s\n", TRACER_VERSION);
 		return EXIT_DONE;
