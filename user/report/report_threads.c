@@ -97,16 +97,17 @@ static int sole_sum(struct thread_rows *rows, const struct snapshot *snapshot,
 		const struct snapshot_trace *trace = &snapshot->traces[i];
 		const struct snapshot_meta *process = snapshot_process(snapshot, trace->process);
 		uint32_t tid = process->sole_thread[snapshot->meta.layer];
+		const char *name = process->sole_thread_name[snapshot->meta.layer];
 		uint64_t size, count;
 		int passes = tid ? filter_run_passes(run, trace) : 0;
 
-		if (passes > 0)
-			err = estimate_trace_figures(estimate_chance_of(snapshot, trace), trace,
-						     &size, &count)
-				      ?: row_add(rows, tid, process->sole_thread_name[snapshot->meta.layer],
-						 process->pid, size, count);
-		else
-			err = passes;
+		err = passes < 0 ? passes : 0;
+		if (passes <= 0)
+			continue;
+		err = estimate_trace_figures(estimate_chance_of(snapshot, trace), trace, &size,
+					     &count);
+		if (!err)
+			err = row_add(rows, tid, name, process->pid, size, count);
 	}
 	return err;
 }

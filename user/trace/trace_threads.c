@@ -107,9 +107,9 @@ static void sole_set(const struct process_state *process, enum event_layer layer
 static int layer_add(const struct process_state *process, enum event_layer layer,
 		     const uint32_t *tracebacks, struct builder *builder)
 {
-	struct thread_sums sums = {.account = builder->account,
-				   .index = {.account = builder->account,
-					     .seed = process->tids.seed}};
+	struct thread_sums sums = {
+		.account = builder->account,
+		.index = {.account = builder->account, .seed = process->tids.seed}};
 	int err = table_sum(process, layer, &sums), sole = sums.count != 0;
 
 	for (size_t i = 0; i < sums.count; i++)
