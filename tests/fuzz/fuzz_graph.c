@@ -58,7 +58,7 @@ static const char *const names[TYPE_COUNT] = {
 	"array.array",
 	"A",
 	"B",
-	"float",
+	"greenlet.greenlet",
 	"bytearray",
 };
 
