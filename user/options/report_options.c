@@ -318,7 +318,7 @@ void report_choice_beside(struct report_choice *choice, const char *snapshot)
 void report_choice_default(struct report_choice *choice)
 {
 	memset(choice, 0, sizeof(*choice));
-	choice->layer = -1;
+	choice->layer.layer = -1;
 	choice->opts.by = choice->group = GROUP_LINENO;
 	choice->opts.top = 10;
 	out_set(choice, stdout);
@@ -354,10 +354,10 @@ int cli_report_print(const struct snapshot *snapshot, const struct report_choice
 	struct snapshot chosen, old;
 	struct shown shown = {0}, shown_old = {0};
 	struct source_roots roots = {0};
-	int err = cli_layer_choose(snapshot, choice->layer, &chosen);
+	int err = cli_layer_choose(snapshot, &choice->layer, &chosen);
 
 	if (!err && opts.old)
-		err = cli_layer_choose(opts.old, choice->layer, &old);
+		err = cli_layer_choose(opts.old, &choice->layer, &old);
 	if (!err)
 		err = view_apply(&choice->view, &chosen, &shown);
 	if (!err && opts.old)

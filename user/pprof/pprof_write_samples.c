@@ -202,7 +202,9 @@ static int sample_write(struct pprof_writer *writer, const struct snapshot_trace
 	values[position * PPROF_VALUES + 1] = (int64_t)size;
 	labels_set(writer, trace, &labels);
 	/* Tools join samples with the same labels, and ours are of one layer each. */
-	if (layer >= SNAPSHOT_BESIDE(BESIDE_FREED, 0))
+	if (layer >= SNAPSHOT_BESIDE(BESIDE_PEAK, 0))
+		label_add(&labels, text_index(writer, TEXT_AT_PEAK))->num = 1;
+	else if (layer >= SNAPSHOT_BESIDE(BESIDE_FREED, 0))
 		label_add(&labels, text_index(writer, TEXT_LIFETIME))->str = text_index(
 			writer, TEXT_LIFETIMES + (int)(trace->flags >> SNAPSHOT_LIFETIME_SHIFT));
 	else if (layer >= SNAPSHOT_BESIDE(BESIDE_ALLOCATED, 0))

@@ -291,6 +291,23 @@ struct snapshot snapshot_of_older(const struct snapshot *snapshot)
 	return only;
 }
 
+struct snapshot snapshot_at_peak(const struct snapshot *snapshot)
+{
+	struct snapshot only = snapshot_of_layer(snapshot, snapshot->meta.layer);
+
+	first_set(&only, snapshot->layers[SNAPSHOT_BESIDE(BESIDE_PEAK, snapshot->meta.layer)]);
+	memset(only.layers, 0, sizeof(only.layers));
+	memset(only.meta.beside, 0, sizeof(only.meta.beside));
+	memset(only.meta.unknown, 0, sizeof(only.meta.unknown));
+	only.meta.rounded_blocks = 0;
+	/* What is listed is scaled already. */
+	only.meta.at_peak = 1 + snapshot_is_estimated(&only.meta);
+	only.meta.sample_bytes = 0;
+	only.meta.self_sampled = 0;
+	only.meta.windows = (struct snapshot_windows){0};
+	return only;
+}
+
 static int array_copy(void *out, const void *from, size_t count, size_t size)
 {
 	void *copy = NULL;

@@ -180,6 +180,7 @@ enum snapshot_unknown {
 enum snapshot_besides {
 	BESIDE_ALLOCATED, /* what was allocated since the trace began, alive or not */
 	BESIDE_FREED,     /* the part of it that was freed again, by lifetime */
+	BESIDE_PEAK,      /* what was alive when most bytes were */
 	BESIDES
 };
 
@@ -274,6 +275,9 @@ struct snapshot_meta {
 	struct snapshot_coverage coverage;
 	struct snapshot_ending ending;
 	struct snapshot_beside beside[BESIDES];
+	/* after the begin of its tracing: when a table was at its peak. Several processes: 0 */
+	uint64_t peak_after_ns[EVENT_LAYER_TABLES];
+	int at_peak; /* traces are those of BESIDE_PEAK (snapshot_at_peak()); 2: estimates */
 	uint64_t allocated_ns; /* the time over which BESIDE_ALLOCATED and BESIDE_FREED count */
 };
 
@@ -389,6 +393,11 @@ int snapshot_has_layer(const struct snapshot *snapshot, enum event_layer layer);
  * itself.
  */
 struct snapshot snapshot_of_layer(const struct snapshot *snapshot, enum event_layer layer);
+/*
+ * The first layer at its peak, as a snapshot of its own, which borrows everything but the structure
+ * itself. snapshot_knows(BESIDE_PEAK).
+ */
+struct snapshot snapshot_at_peak(const struct snapshot *snapshot);
 /* The same with the blocks older than the trace, by likeness. */
 struct snapshot snapshot_of_older(const struct snapshot *snapshot);
 

@@ -115,7 +115,7 @@ static int record_valid(const void *record, size_t size)
 static int peaks_reset(struct process_state *process)
 {
 	for (size_t i = 0; i < EVENT_LAYER_TABLES; i++)
-		process->info.tables[i].peak_bytes = process->info.tables[i].live_bytes;
+		state_peak_now(process, i);
 	return 0;
 }
 
