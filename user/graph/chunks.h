@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The chunks of glibc's malloc in an image, without its variables. A heap's chunks follow each other
- * from its start on: where it can be followed, its chunks are known exactly. Elsewhere a block has a
- * chunk if the words in front of it look like a header, and those behind it, too. Pure.
+ * The chunks of glibc's malloc in an image, without its variables. A heap's chunks follow each
+ * other from its start on: where it can be followed, they are known exactly. Elsewhere a block has
+ * a chunk if the words in front of it look like a header, and those behind it, too. Pure.
  */
 #ifndef TRACER_GRAPH_CHUNKS_H
 #define TRACER_GRAPH_CHUNKS_H
