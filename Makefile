@@ -43,9 +43,9 @@ LIBS     := $(call packages,--libs) -liberty -lm
 ALLOCATOR := $(if $(SAN),,-l:libjemalloc_pic.a)
 
 ROOMS    := text base tables elf process core container select x86 pymalloc layouts malloc python heap \
-	graph holders waste dump memory plan native process_plan perfmap unwind symbols unwind_load events \
+	graph holders waste dump memory plan native process_plan perfmap unwind fetch symbols unwind_load events \
 	snapshot view blocks process_tables trace kernel links attach trial overhead stats remarks report \
-	export pprof recording pickle control watch member session live perfmap_session options series heap_answers time_answers cli
+	export pprof recording pickle control watch member session live perfmap_session options series heap_answers memory_answers time_answers cli
 SOURCES  := $(foreach room,$(ROOMS),$(wildcard user/$(room)/*.c))
 GENERATED := $(OUT)/gen/pprof/profile.pb-c.c
 OBJECTS  := $(SOURCES:%.c=$(OUT)/obj/%.o) $(GENERATED:$(OUT)/gen/%.c=$(OUT)/obj/gen/%.o)
@@ -333,6 +333,10 @@ install: all
 	install -D -m 755 $(OUT)/tracer $(DESTDIR)$(PREFIX)/sbin/tracer
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/doc/tracer README.md
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/doc/tracer/docs $(wildcard docs/*.md)
+	install -D -m 644 completions/tracer.bash \
+		$(DESTDIR)$(PREFIX)/share/bash-completion/completions/tracer
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/zsh/site-functions completions/_tracer
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d completions/tracer.fish
 	for page in $(MAN); do [ ! -e $$page ] || \
 		install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/man/man1 $$page || exit 1; done
 

@@ -16,6 +16,7 @@ static const struct {
 	{"report", cli_report, "report FILE...", "statistics of a snapshot, ours or tracemalloc's"},
 	{"diff", cli_diff, "diff OLD NEW", "what has grown and shrunk between two snapshots"},
 	{"timeline", cli_timeline, "timeline FILE", "a recording over time"},
+	{"leaks", cli_leaks, "leaks FILE|-p PID", "which lines grow, and how sure that is"},
 	{"filter", cli_filter, "filter FILE -o OUT", "the snapshot of some files, lines, domains"},
 	{"export", cli_export, "export FILE --format KIND -o OUT", "a snapshot in another format"},
 	{"replay", cli_replay, "replay CAPTURE", "tables from a recorded event stream, no root"},
@@ -46,6 +47,11 @@ int main(int argc, char **argv)
 	}
 	if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help")) {
 		usage_print(stdout);
+		return EXIT_DONE;
+	}
+	if (!strcmp(argv[1], "--print-commands")) {
+		for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
+			printf("%s\t%s\n", commands[i].name, commands[i].help);
 		return EXIT_DONE;
 	}
 	if (!strcmp(argv[1], "--version") || !strcmp(argv[1], "-V")) {

@@ -104,6 +104,13 @@ struct event_rss {
 	__u64 bytes; /* resident, as /proc/PID/statm has it */
 };
 
+/* The name of the thread in the header, as /proc/PID/task/TID/comm has it, NUL-terminated. */
+#define EVENT_THREAD_NAME 16
+struct event_thread {
+	struct event_header header;
+	char name[EVENT_THREAD_NAME];
+};
+
 /* Names of the loss counters; one __u64 each in struct event_loss and in the BPF map `loss`. */
 enum event_loss_kind {
 	LOSS_ALLOC = 0,        /* allocations dropped: ring buffer full */
@@ -138,6 +145,7 @@ _Static_assert(__builtin_offsetof(struct event_target, parent) == EVENT_TARGET_M
 _Static_assert(sizeof(struct event_target) == 192, "target");
 _Static_assert(sizeof(struct event_mode_change) == 48, "mode_change");
 _Static_assert(sizeof(struct event_rss) == 32, "rss");
+_Static_assert(sizeof(struct event_thread) == 40, "thread");
 _Static_assert(sizeof(struct event_loss) == 24 + 8 * LOSS_COUNT, "loss");
 
 #endif

@@ -76,6 +76,7 @@ enum event_type {
 	EVENT_CENSUS_KINDS = 271,
 	/* struct event_census_large: what is in large blocks that were seen in windows */
 	EVENT_CENSUS_LARGE = 280,
+	EVENT_THREAD = 281, /* struct event_thread: the name of a thread */
 };
 
 struct event_header {

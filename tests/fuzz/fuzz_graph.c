@@ -2,14 +2,17 @@
 /*
  * An image with a type of every layout, pools and malloc's chunks, whose objects and tables are
  * arbitrary words: addresses in the image, and small numbers. The graph of it is made, its retained
- * sizes, and the path to every object.
+ * sizes, the path to every object, what it wastes, and its cycles.
  */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "graph/owners.h"
 #include "holders/paths.h"
 #include "holders/values.h"
+#include "waste/cycles.h"
+#include "waste/waste.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -18,7 +21,7 @@ enum {
 	NAMES = 0x20000000,
 	HEAP = 0x30000000,
 	CHUNKS = 0x40000000,
-	TYPE_BYTES = 1024,
+	TYPE_SIZE = 1024,
 	TYPE_COUNT = 28,
 	DATA_BYTES = 64 << 10,
 	NAME_BYTES = 4096,
@@ -55,7 +58,7 @@ static const char *const names[TYPE_COUNT] = {
 	"array.array",
 	"A",
 	"B",
-	"float",
+	"greenlet.greenlet",
 	"bytearray",
 };
 
@@ -95,7 +98,7 @@ static uint64_t word(struct world *world)
 	case 3:
 		return CHUNKS + (value >> 3) * 16u % CHUNK_BYTES;
 	case 4:
-		return TYPES + (value >> 3) % TYPE_COUNT * TYPE_BYTES;
+		return TYPES + (value >> 3) % TYPE_COUNT * TYPE_SIZE;
 	case 5:
 		return (uint64_t)take(world, 4) << 32 | take(world, 4);
 	default:
@@ -110,7 +113,7 @@ static void types_make(struct world *world)
 	uint32_t name = offsets->heap.type_name, text = 0;
 
 	for (uint32_t i = 0; i < TYPE_COUNT; i++) {
-		uint8_t *type = world->types + i * TYPE_BYTES;
+		uint8_t *type = world->types + i * TYPE_SIZE;
 
 		put(type, 1000);
 		put(type + offsets->abi.object_type, TYPES);
@@ -121,6 +124,7 @@ static void types_make(struct world *world)
 		put(type + name + 16, take(world, 1) & 8);
 		put(type + offsets->heap.type_flags, (i == 0   ? TYPE_TYPE
 						      : i == 3 ? TYPE_STR
+						      : i == 4 ? TYPE_BYTES
 							       : 0) |
 							     (take(world, 2) & 0x421cu) |
 							     (i >= 24 ? TYPE_HEAP : 0));
@@ -128,7 +132,7 @@ static void types_make(struct world *world)
 		put(type + at->type_dict, word(world));
 		put(type + at->type_members, word(world));
 		put(type + at->type_dictoffset, take(world, 1));
-		if (i >= 24 && at->heaptype_keys < TYPE_BYTES - 8)
+		if (i >= 24 && at->heaptype_keys < TYPE_SIZE - 8)
 			put(type + at->heaptype_keys, word(world));
 	}
 }
@@ -152,7 +156,7 @@ static void pool_make(struct world *world, uint32_t pool)
 			continue;
 		put(at + offset, 1 + take(world, 1) % 4);
 		put(at + offset + world->image.offsets.abi.object_type,
-		    TYPES + take(world, 1) % TYPE_COUNT * TYPE_BYTES);
+		    TYPES + take(world, 1) % TYPE_COUNT * TYPE_SIZE);
 	}
 	memcpy(bytes + heap->pool_count, &value, 4);
 	value = block / 16 - 1;
@@ -219,6 +223,49 @@ static int any(void *context, uint32_t object)
 	return 1;
 }
 
+/* A table's waste is in its object's bytes; an object is in one cycle at most. */
+static void waste_use(const struct paths *paths)
+{
+	struct waste_list list;
+	struct cycles cycles;
+	uint64_t objects = 0;
+
+	if (waste_find(&list, paths) || cycles_find(&cycles, paths))
+		abort();
+	for (size_t i = 0; i < list.count; i++)
+		if (!list.entries[i].count || list.entries[i].example >= paths->graph->count)
+			abort();
+	for (size_t i = 0; i < cycles.count; i++) {
+		objects += cycles.entries[i].count;
+		if (cycles.entries[i].garbage > cycles.entries[i].cycles ||
+		    cycles.entries[i].finalized > cycles.entries[i].count)
+			abort();
+	}
+	if (objects != cycles.total.count || objects > paths->graph->count)
+		abort();
+	waste_free(&list);
+	cycles_free(&cycles);
+}
+
+static void names_use(const struct graph *graph)
+{
+	struct owners owners;
+
+	for (size_t i = 0; i < graph->types.count; i++) {
+		char name[TYPES_FULL_NAME];
+
+		types_full_name(&graph->types, &graph->types.entries[i], name);
+		if (strlen(name) < strlen(graph->types.entries[i].name) && !strchr(name, '.'))
+			abort();
+	}
+	if (owners_read(&owners, graph))
+		abort();
+	for (uint32_t i = 0; i < graph->count; i++)
+		if (owners_find(&owners, graph->addresses[i], 16) == GRAPH_NONE)
+			abort();
+	owners_free(&owners);
+}
+
 static void graph_use(struct graph *graph)
 {
 	struct retained *retained;
@@ -249,6 +296,8 @@ static void graph_use(struct graph *graph)
 	if (all != top || graph->proof.exact > graph->proof.all_found ||
 	    graph->proof.all_found > graph->proof.objects)
 		abort();
+	waste_use(paths);
+	names_use(graph);
 	free(groups);
 	paths_free(paths);
 	retained_free(retained);

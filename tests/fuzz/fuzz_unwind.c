@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The compiler of unwind tables. The input is an ELF file; or, after a zero byte, an .eh_frame and
- * code that are put into one; or, after another byte, a packed table. Whatever table results, its
- * arrays are consistent, and it survives packing.
+ * code that are put into one; or, after a byte of 1, a .debug_frame and code; or, after another
+ * byte, a packed table. Whatever table results, its arrays are consistent, and it survives packing.
  */
 #include <elf.h>
 #include <stdlib.h>
@@ -23,7 +23,9 @@ const char *__lsan_default_suppressions(void)
 	return "leak:libelf.so\n";
 }
 
-static const char names[] = "\0.eh_frame\0.shstrtab";
+static const char names[] = "\0.eh_frame\0.shstrtab\0.debug_frame";
+
+#define DEBUG_NAME (sizeof("\0.eh_frame\0.shstrtab") - 1 + 1)
 
 /* An ELF file with .eh_frame and code, each half of the input, at the same addresses as offsets. */
 struct wrapped {
@@ -33,7 +35,7 @@ struct wrapped {
 	char names[sizeof(names)];
 };
 
-static void wrapped_set(struct wrapped *file, size_t size)
+static void wrapped_set(struct wrapped *file, size_t size, int is_debug)
 {
 	memcpy(file->header.e_ident, ELFMAG, SELFMAG);
 	file->header.e_ident[EI_CLASS] = ELFCLASS64;
@@ -56,7 +58,7 @@ static void wrapped_set(struct wrapped *file, size_t size)
 				     .p_filesz = size,
 				     .p_memsz = size,
 				     .p_align = 1};
-	file->sections[1] = (Elf64_Shdr){.sh_name = 1,
+	file->sections[1] = (Elf64_Shdr){.sh_name = is_debug ? DEBUG_NAME : 1,
 					 .sh_type = SHT_PROGBITS,
 					 .sh_flags = SHF_ALLOC,
 					 .sh_addr = CODE_VADDR,
@@ -80,10 +82,12 @@ static int file_make(const uint8_t *data, size_t size)
 
 	if (fd < 0)
 		abort();
-	if (size && !data[0]) {
+	if (size && data[0] <= 1) {
+		int is_debug = data[0];
+
 		data++;
 		size--;
-		wrapped_set(&wrapped, size);
+		wrapped_set(&wrapped, size, is_debug);
 		if (write(fd, &wrapped, sizeof(wrapped)) != sizeof(wrapped))
 			abort();
 		offset = CODE_VADDR;
@@ -127,7 +131,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 	if (!size)
 		return 0;
-	if (data[0] && data[0] != ELFMAG0) {
+	if (data[0] > 1 && data[0] != ELFMAG0) {
 		if (!unwind_table_unpack(&table, data + 1, size - 1)) {
 			table_check(table);
 			unwind_table_free(table);

@@ -18,6 +18,7 @@ int cli_list(int argc, char **argv);
 int cli_heap(int argc, char **argv);
 int cli_memory(int argc, char **argv);
 int cli_perfmap(int argc, char **argv);
+int cli_leaks(int argc, char **argv);
 int cli_timeline(int argc, char **argv);
 int cli_ctl(int argc, char **argv);
 int cli_doctor(int argc, char **argv);

@@ -17,7 +17,7 @@ enum { KEY_FORMAT = 0x400, KEY_PYTHON, KEY_WEIGHT, KEY_SOURCE, KEY_NO_SOURCE };
 struct export
 {
 	struct filter_choice filter;
-	int layer; /* as in struct report_choice */
+	struct layer_choice layer;
 	struct pid_choice pids;
 	struct app app;
 	struct view_choice view;
@@ -210,7 +210,7 @@ static int file_read(const struct export *export, const char *path, struct expor
 		log_info("%s: native blocks are those that the process has sampled itself: their "
 			 "figures are estimates, whose errors %s files do not record",
 			 path, export->exporter->name);
-	err = cli_layer_choose(*snapshot, export->layer, &file->chosen);
+	err = cli_layer_choose(*snapshot, &export->layer, &file->chosen);
 	if (!err)
 		err = view_apply(&export->view, &file->chosen, &file->shown);
 	if (err)

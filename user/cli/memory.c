@@ -5,9 +5,9 @@
 
 #include "base/error.h"
 #include "cli/cli.h"
-#include "cli/memory_print.h"
 #include "kernel/calls.h"
 #include "kernel/privileges.h"
+#include "memory_answers/memory_print.h"
 #include "options/options.h"
 #include "options/targets.h"
 

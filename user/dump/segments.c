@@ -85,6 +85,10 @@ static int map_wanted(const struct process_maps *maps, size_t i, enum image_kind
 	return map->writable;
 }
 
+/*
+ * Adjacent maps of anonymous memory are one segment: the kernel divides a heap where a part of it
+ * has other properties, such as madvise(MADV_HUGEPAGE).
+ */
 static void segment_add(struct capture *capture, uint64_t start, uint64_t end, enum image_kind kind,
 			const char *file)
 {
@@ -92,6 +96,12 @@ static void segment_add(struct capture *capture, uint64_t start, uint64_t end, e
 
 	if (start >= end)
 		return;
+	if (kind == IMAGE_HEAP && capture->image.count && segment[-1].kind == IMAGE_HEAP &&
+	    segment[-1].end == start) {
+		segment[-1].end = end;
+		capture->memory_bytes += end - start;
+		return;
+	}
 	*segment = (struct image_segment){.start = start, .end = end, .kind = kind};
 	if (kind == IMAGE_DATA || kind == IMAGE_CONSTANT)
 		snprintf(segment->file, sizeof(segment->file), "%s", file);

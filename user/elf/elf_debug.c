@@ -107,14 +107,14 @@ static int open_by_build_id(struct elf_debug *out, const struct debug_dir *dir,
  * Opens what debuginfod clients (debuginfod-find, gdb) have fetched: debuginfod_find_debuginfo(3),
  * "CACHE".
  */
-static int open_fetched(struct elf_debug *out, const char *build_id)
+static int open_fetched(struct elf_debug *out, const char *build_id, int common)
 {
 	static const struct {
 		const char *variable, *below;
 	} caches[] = {{"DEBUGINFOD_CACHE_PATH", ""},
 		      {"XDG_CACHE_HOME", "/debuginfod_client"},
 		      {"HOME", "/.cache/debuginfod_client"}};
-	const struct debug_dir ours = {.root = -1};
+	const struct debug_dir ours = {.root = -1, .common = common};
 	int err = -ENOENT;
 
 	if (strlen(build_id) < 4)
@@ -251,7 +251,7 @@ int elf_debug_open(struct elf_debug *out, Elf *elf, const char *build_id, const 
 	if (err)
 		err = open_by_link(out, &dir, elf, build_id, path);
 	if (err && !root)
-		err = open_fetched(out, build_id);
+		err = open_fetched(out, build_id, 0);
 	return err ? -ENOENT : 0;
 }
 
@@ -286,12 +286,34 @@ static int read_alternate_link(Elf *elf, const char **name, char build_id[ELF_BU
 	return 0;
 }
 
+int elf_debug_alternate_id(Elf *elf, char build_id[ELF_BUILD_ID_HEX_MAX])
+{
+	const char *name;
+
+	return read_alternate_link(elf, &name, build_id);
+}
+
+static int open_below_dwz(struct elf_debug *out, const struct debug_dir *dir, const char *link,
+			  const char *build_id)
+{
+	const char *below = strstr(link, DWZ);
+	char *name;
+	int err;
+
+	if (!below || strstr(below, "/../"))
+		return -ENOENT;
+	if (asprintf(&name, "%s%s", dir->base, below) < 0)
+		return -ENOENT;
+	err = open_same(out, dir, name, build_id);
+	free(name);
+	return err;
+}
+
 int elf_debug_open_alternate(struct elf_debug *out, Elf *elf, const char *base, int root)
 {
 	const struct debug_dir dir = {.common = 1, .root = root, .base = base ? base : DEBUG_ROOT};
 	char build_id[ELF_BUILD_ID_HEX_MAX];
-	const char *link, *below;
-	char *name;
+	const char *link;
 	int err;
 
 	if (read_alternate_link(elf, &link, build_id))
@@ -301,12 +323,9 @@ int elf_debug_open_alternate(struct elf_debug *out, Elf *elf, const char *base, 
 	 * Distributions install it as /usr/lib/debug/.dwz/NAME and reference it by this path or by
 	 * a relative one.
 	 */
-	below = strstr(link, DWZ);
-	if (!err || !below || strstr(below, "/../"))
-		return err ? -ENOENT : 0;
-	if (asprintf(&name, "%s%s", dir.base, below) < 0)
-		return -ENOENT;
-	err = open_same(out, &dir, name, build_id);
-	free(name);
+	if (err)
+		err = open_below_dwz(out, &dir, link, build_id);
+	if (err && !base && root < 0)
+		err = open_fetched(out, build_id, 1);
 	return err ? -ENOENT : 0;
 }

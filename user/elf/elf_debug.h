@@ -5,6 +5,8 @@
 
 #include <gelf.h>
 
+#include "elf/elf_section.h"
+
 struct elf_debug {
 	int fd;
 	Elf *elf;
@@ -28,11 +30,13 @@ int elf_debug_open_in(struct elf_debug *out, Elf *elf, const char *build_id, con
 		      int root);
 /*
  * The file with the part that several debug files share (dwz), named by .gnu_debugaltlink of elf:
- * by its build id, then as ROOT/.dwz/NAME, with the same build id. base: ROOT, NULL for
- * usr/lib/debug; root: a descriptor as above, -1 for our own root. 0, close with elf_debug_close();
- * -ENOENT.
+ * by its build id, then as ROOT/.dwz/NAME, with the same build id, and in the cache of debuginfod's
+ * clients. base: ROOT, NULL for usr/lib/debug; root: a descriptor as above, -1 for our own root. 0,
+ * close with elf_debug_close(); -ENOENT.
  */
 int elf_debug_open_alternate(struct elf_debug *out, Elf *elf, const char *base, int root);
+/* The build id of that file, in hex. 0; -ENOENT: there is no such link. */
+int elf_debug_alternate_id(Elf *elf, char build_id[ELF_BUILD_ID_HEX_MAX]);
 void elf_debug_close(struct elf_debug *debug);
 
 #endif

@@ -13,6 +13,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "elf/elf_section.h"
+
 struct elf_file;
 
 struct elf_symbol {
@@ -67,6 +69,16 @@ int elf_file_debug_fd(struct elf_file *file);
  * -ENOENT: no DWARF.
  */
 int elf_file_dwarf(struct elf_file *file, int *fd, int *alternate_fd);
+/*
+ * Is its DWARF, or the common part of it, on no path of this machine? 1, and the build id of what
+ * is missing, in hex; 0.
+ */
+int elf_file_lacks_debug(struct elf_file *file, char build_id[ELF_BUILD_ID_HEX_MAX]);
+/*
+ * Takes an open debug file that was fetched for it, which it then owns. What elf_file_dwarf() and
+ * look-ups of symbols returned before may change. 0; -ENOENT: it is another file's.
+ */
+int elf_file_take_debug(struct elf_file *file, int fd);
 
 /*
  * Defined symbol of that name, .dynsym first, then .symtab, then the debug file. 0; -ENOENT;

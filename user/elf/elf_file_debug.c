@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
+#include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/error.h"
@@ -92,6 +94,48 @@ int elf_file_dwarf(struct elf_file *file, int *fd, int *alternate_fd)
 		return file->dwarf_err;
 	*fd = file->dwarf_fd;
 	*alternate_fd = file->alternate_fd;
+	return 0;
+}
+
+int elf_file_lacks_debug(struct elf_file *file, char build_id[ELF_BUILD_ID_HEX_MAX])
+{
+	int fd, alternate_fd;
+
+	if (elf_file_dwarf(file, &fd, &alternate_fd)) {
+		snprintf(build_id, ELF_BUILD_ID_HEX_MAX, "%s", file->build_id);
+		return build_id[0] && file->debug_err;
+	}
+	return alternate_fd < 0 &&
+	       !elf_debug_alternate_id(fd == file->fd ? file->elf : file->debug.elf, build_id);
+}
+
+static int is_of(const struct elf_file *file, Elf *elf)
+{
+	char build_id[ELF_BUILD_ID_HEX_MAX];
+
+	elf_section_build_id(elf, build_id);
+	return build_id[0] && !strcmp(build_id, file->build_id);
+}
+
+int elf_file_take_debug(struct elf_file *file, int fd)
+{
+	struct elf_debug debug = {.fd = fd};
+	uint64_t bytes;
+	int err = elf_section_begin(&debug.elf, fd, &bytes);
+
+	if (err) {
+		close(fd);
+		return -ENOENT;
+	}
+	if (!is_of(file, debug.elf) || !file->debug_err) {
+		elf_debug_close(&debug);
+		/* A common part lies in the cache of debuginfod's clients, where it is found. */
+		file->dwarf_err = file->debug_err ? file->dwarf_err : 1;
+		return file->debug_err ? -ENOENT : 0;
+	}
+	file->debug = debug;
+	file->debug_err = 0;
+	file->dwarf_err = 1;
 	return 0;
 }
 

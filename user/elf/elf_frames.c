@@ -2,7 +2,8 @@
 /*
  * An entry is {length, id, …}; the length excludes the length field. An entry with id 0 is a CIE:
  * it is shared by others, and its augmentation gives the encoding of their addresses. In an FDE the
- * id is the distance back to its CIE, and the first address follows.
+ * id is the distance back to its CIE, and the first address follows. In .debug_frame the id of a
+ * CIE is all ones, and that of an FDE the offset of its CIE in the section.
  */
 #include "elf/elf_frames.h"
 
@@ -13,6 +14,9 @@
 #define SECTION_MAX   (64u << 20)
 #define FUNCTIONS_MAX (1u << 20)
 #define LONG_LENGTH   UINT32_MAX /* a 64-bit length follows; no linker emits these */
+#define COMMON_ID     0u
+#define DEBUG_ID      UINT32_MAX /* of a CIE in .debug_frame */
+#define ADDRESS_BYTES 8
 
 enum encoding {
 	ENCODING_ABSOLUTE = 0x00,
@@ -59,6 +63,14 @@ static void common_augment(struct elf_frame_common *common, const uint8_t *lette
 	}
 }
 
+/* What DWARF 4 has added: the sizes of addresses and of segment selectors. 1: they are as usual. */
+static int sizes_take(struct elf_reader *reader)
+{
+	uint64_t address = elf_take_byte(reader), selector = elf_take_byte(reader);
+
+	return address == ADDRESS_BYTES && !selector;
+}
+
 /* reader.at is after the id of the CIE, reader.end its end. Encoding UNKNOWN: it is damaged. */
 static struct elf_frame_common common_decode(struct elf_reader reader)
 {
@@ -69,7 +81,8 @@ static struct elf_frame_common common_decode(struct elf_reader reader)
 
 	while (elf_take_byte(&reader))
 		;
-	if (reader.failed || (version != 1 && version != 3) || (*letters && *letters != 'z'))
+	if (reader.failed || (version != 1 && version != 3 && version != 4) ||
+	    (*letters && *letters != 'z') || (version == 4 && !sizes_take(&reader)))
 		return unknown;
 	common.code_align = elf_take_uleb(&reader);
 	common.data_align = elf_take_sleb(&reader);
@@ -116,7 +129,7 @@ static void common_find(struct elf_frames_cursor *cursor, size_t at)
 	if (length < 8 || length > cursor->size - reader.at)
 		return;
 	reader.end = reader.at + length;
-	if (!elf_take(&reader, 4))
+	if (elf_take(&reader, 4) == (cursor->is_debug ? DEBUG_ID : COMMON_ID))
 		cursor->common = common_decode(reader);
 }
 
@@ -140,13 +153,22 @@ static int frame_decode(const struct elf_frames_cursor *cursor, struct elf_reade
 	return 1;
 }
 
+/* Where the CIE of an entry with this id is. 1; 0: it is a CIE itself, or damaged. */
+static int common_place(const struct elf_frames_cursor *cursor, uint64_t id, size_t body,
+			size_t *at)
+{
+	*at = cursor->is_debug ? id : body - id;
+	return cursor->is_debug ? id != DEBUG_ID && id < cursor->size
+				: id != COMMON_ID && id <= body;
+}
+
 int elf_frames_next(struct elf_frames_cursor *cursor, struct elf_frame *out)
 {
 	while (cursor->size - cursor->at >= 8) {
 		struct elf_reader reader = {
 			.bytes = cursor->bytes, .at = cursor->at, .end = cursor->size};
 		uint64_t length = elf_take(&reader, 4), id;
-		size_t body = reader.at;
+		size_t body = reader.at, common;
 
 		cursor->at = body;
 		/* The terminator of one object file; more may follow. */
@@ -156,9 +178,9 @@ int elf_frames_next(struct elf_frames_cursor *cursor, struct elf_frame *out)
 			break;
 		reader.end = cursor->at = body + length;
 		id = elf_take(&reader, 4);
-		if (!id || id > body)
+		if (!common_place(cursor, id, body, &common))
 			continue;
-		common_find(cursor, body - id);
+		common_find(cursor, common);
 		if (frame_decode(cursor, reader, out))
 			return 1;
 	}

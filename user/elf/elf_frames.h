@@ -3,6 +3,8 @@
  * The entries of a file's .eh_frame (Linux Standard Base, "Exception Frames"), which stripped files
  * have too: where its functions are, and how their frames are unwound. Linkers sort the start
  * addresses into .eh_frame_hdr, which is faster to read but missing in statically linked programs.
+ * Programs that are compiled without it may have .debug_frame (DWARF 5, 6.4.1), which is nearly the
+ * same.
  */
 #ifndef TRACER_ELF_ELF_FRAMES_H
 #define TRACER_ELF_ELF_FRAMES_H
@@ -31,11 +33,12 @@ struct elf_frame {
 	size_t code, code_end;
 };
 
-/* Where reading is. Set bytes, size and vaddr of the section, the rest to 0. */
+/* Where reading is. Set bytes, size and vaddr of the section, and is_debug, the rest to 0. */
 struct elf_frames_cursor {
 	const uint8_t *bytes;
 	size_t size;
 	uint64_t vaddr;
+	int is_debug; /* it is .debug_frame */
 	size_t at;
 	size_t common_at; /* of the entry that common is of; 0: none yet */
 	struct elf_frame_common common;

@@ -13,13 +13,6 @@
 #define HOOKS_BEFORE 16u /* bytes that the debug hooks prepend to a block */
 #define HOOKS_BYTES  24u /* bytes that they add in total */
 
-/* glibc's struct malloc_chunk: the size, with three flags, is in front of the block. */
-#define CHUNK_FLAGS   7u
-#define CHUNK_IN_USE  1u /* of the chunk before */
-#define CHUNK_MAPPED  2u
-#define CHUNK_MINIMUM 32u
-#define CHUNK_HEADER  16u
-
 static int pool_add(const struct heap_pool *pool, void *context)
 {
 	struct image_blocks *blocks = context;
@@ -62,6 +55,9 @@ int image_blocks_read(struct image_blocks *blocks, const struct image *image)
 	int err;
 
 	*blocks = (struct image_blocks){.image = image};
+	err = chunks_read(&blocks->chunks, image);
+	if (err)
+		return err;
 	err = heap_walk_source(&source, &image->offsets.heap, image->heads, image->head_count,
 			       pool_add, blocks, &blocks->walk);
 	if (err)
@@ -81,6 +77,7 @@ int image_blocks_read(struct image_blocks *blocks, const struct image *image)
 void image_blocks_free(struct image_blocks *blocks)
 {
 	free(blocks->pools);
+	chunks_free(&blocks->chunks);
 	id_map_free(&blocks->chunk_tables);
 	memset(blocks, 0, sizeof(*blocks));
 }
@@ -95,29 +92,6 @@ const struct image_blocks_pool *image_blocks_pool(const struct image_blocks *blo
 
 	return above && blocks->pools[above - 1].address == first ? &blocks->pools[above - 1]
 								  : NULL;
-}
-
-/* Usable bytes of the chunk whose block begins at address, if its header is one in use. */
-static uint64_t chunk_bytes(const struct image *image, uint64_t address)
-{
-	const struct image_segment *segment = image_segment(image, address);
-	uint64_t size, flags, next;
-
-	if (!segment || segment->kind != IMAGE_HEAP || address & 15 ||
-	    address - segment->start < CHUNK_HEADER)
-		return 0;
-	size = word_at(segment->bytes + (address - 8 - segment->start));
-	flags = size & CHUNK_FLAGS;
-	size &= ~(uint64_t)CHUNK_FLAGS;
-	if (size < CHUNK_MINIMUM || size & 15 || size > segment->end - address + CHUNK_HEADER)
-		return 0;
-	if (flags & CHUNK_MAPPED)
-		return (address & 4095) == CHUNK_HEADER && !(size & 4095) ? size - CHUNK_HEADER : 0;
-	if (size + 8 > segment->end - address + CHUNK_HEADER)
-		return 0;
-	next = word_at(segment->bytes + (address + size - 8 - segment->start));
-	return next & CHUNK_IN_USE && (next & ~(uint64_t)CHUNK_FLAGS) >= CHUNK_HEADER ? size - 8
-										      : 0;
 }
 
 /* The number of the live block that begins at address in its pool; -1: there is none. */
@@ -136,7 +110,7 @@ uint64_t image_blocks_bytes(const struct image_blocks *blocks, uint64_t address)
 	const struct image_blocks_pool *pool = image_blocks_pool(blocks, address);
 
 	if (!pool)
-		return chunk_bytes(blocks->image, address);
+		return chunks_bytes(&blocks->chunks, address);
 	return block_number(pool, address) < 0 ? 0 : pool->block_bytes;
 }
 

@@ -5,7 +5,7 @@
 #ifndef TRACER_GRAPH_IMAGE_BLOCKS_H
 #define TRACER_GRAPH_IMAGE_BLOCKS_H
 
-#include "graph/image.h"
+#include "graph/chunks.h"
 #include "tables/id_map.h"
 
 #define BLOCKS_PER_POOL 1024u /* a block is at least 16 bytes, a pool at most 16 KiB */
@@ -24,6 +24,7 @@ struct image_blocks {
 	struct image_blocks_pool *pools; /* by address */
 	size_t count, capacity;
 	struct heap_walk walk;
+	struct chunks chunks;
 	struct id_map chunk_tables; /* the same for glibc's blocks, by address */
 };
 

@@ -9,9 +9,11 @@
 
 #define OBJECT_HEADER 16u
 #define MAX_BUFFERS   (1u << 20) /* of one object */
-#define MAX_LEVELS    3u         /* of buffers that lead to buffers */
-#define DEQUE_BLOCK   64u        /* items of a block of collections.deque */
-#define LRU_PREVIOUS  16u        /* of functools' links; the next one is owned */
+#define MAX_STACK     (1u << 24) /* bytes of a greenlet's */
+#define STACK_HEADER  24u
+#define MAX_LEVELS    3u  /* of buffers that lead to buffers */
+#define DEQUE_BLOCK   64u /* items of a block of collections.deque */
+#define LRU_PREVIOUS  16u /* of functools' links; the next one is owned */
 #define LRU_NEXT      24u
 
 int walk_works(struct walk *walk, uint64_t steps)
@@ -119,12 +121,38 @@ static int is_borrowed(const struct walk *walk, uint64_t offset, uint64_t word)
 	}
 }
 
+/*
+ * A suspended greenlet has a stack of frames of its own from 3.11 on, in a _PyStackChunk, which is
+ * a mapping: {previous, size, top, words}. How much of it is in use is in the frames.
+ */
+static void frames_read(struct walk *walk, uint64_t chunk)
+{
+	struct references *references = walk->references;
+	uint64_t size = image_u64(references->image, chunk + 8);
+	const uint8_t *bytes;
+
+	if (chunk & 4095 || size < 4096 || size & 4095 || size > MAX_STACK)
+		return;
+	bytes = image_at(references->image, chunk, size);
+	if (!bytes || !walk_works(walk, size / 8))
+		return;
+	for (uint64_t at = STACK_HEADER; at < size; at += 8) {
+		uint64_t word = word_at(bytes + at);
+
+		if (word >= 4096 && !(word >> 47) &&
+		    references->is_object(references->context, word & ~7ull))
+			walk_give(walk, word & ~7ull, REFERENCE_MAYBE, at);
+	}
+}
+
 static void words_read(struct walk *walk, uint64_t base, uint64_t from, uint64_t end,
 		       struct pending *pending)
 {
 	struct references *references = walk->references;
 	const uint8_t *bytes = image_at(references->image, base + from, end - from);
-	enum reference_kind kind = base ? REFERENCE_WORD : REFERENCE_BUFFER;
+	enum reference_kind kind = base                                    ? REFERENCE_WORD
+				   : walk->type->layout == LAYOUT_GREENLET ? REFERENCE_MAYBE
+									   : REFERENCE_BUFFER;
 
 	if (!bytes || !walk_works(walk, (end - from) / 8))
 		return;
@@ -137,6 +165,8 @@ static void words_read(struct walk *walk, uint64_t base, uint64_t from, uint64_t
 			walk_give(walk, word, REFERENCE_DICT, 0);
 		else if (references->is_object(references->context, word))
 			walk_give(walk, word, kind, at);
+		else if (kind == REFERENCE_MAYBE && !(word & 4095))
+			frames_read(walk, word);
 		else if (pending)
 			buffer_note(walk, pending, word);
 	}
@@ -312,6 +342,7 @@ static uint64_t words_start(struct walk *walk)
 	case LAYOUT_OPAQUE:
 	case LAYOUT_LRU_CACHE:
 	case LAYOUT_LRU_LINK:
+	case LAYOUT_GREENLET:
 		return OBJECT_HEADER;
 	case LAYOUT_DEQUE:
 		if (walk_deque(walk, 0))

@@ -74,6 +74,7 @@ static const struct {
 	{"re.Pattern", LAYOUT_OPAQUE},
 	{"functools._lru_cache_wrapper", LAYOUT_LRU_CACHE},
 	{"functools._lru_list_elem", LAYOUT_LRU_LINK},
+	{"greenlet.greenlet", LAYOUT_GREENLET},
 };
 
 static uint64_t field(const struct types *types, uint64_t address, uint32_t offset)

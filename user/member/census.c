@@ -13,8 +13,15 @@
 #include "member/member.h"
 #include "member/mode.h"
 #include "member/state.h"
+#include "process/threads.h"
+
+/* Their names, at one time. */
+#define THREADS_AT_ONCE 256u
 #include "member/symbols.h"
+#include "process/threads.h"
 #include "remarks/contradictions.h"
+
+#define THREADS_AT_ONCE 256u /* names that are read at a time */
 
 int session_is_beyond(const struct session *session, uint64_t time_ns)
 {
@@ -113,6 +120,32 @@ void member_reconcile(struct session *session, struct member *member, int baseli
 		log_info("PID %d: its heap could not be read: %s", member->pid, error_reason(err));
 }
 
+/* A thread that has ended by now keeps its number only. */
+static void threads_name(struct session *session, struct member *member, uint64_t time_ns)
+{
+	uint32_t tid;
+	size_t process;
+
+	if (trace_process_find(session->trace, (uint32_t)member->pid, &process))
+		return;
+	for (uint32_t left = THREADS_AT_ONCE; left; left--) {
+		struct event_thread record = {
+			.header = {.type = EVENT_THREAD,
+				   .size = sizeof(record),
+				   .time_ns = time_ns,
+				   .tgid = (uint32_t)member->pid},
+		};
+
+		if (!trace_thread_nameless(session->trace, process, &member->thread_cursor, &tid)) {
+			member->thread_cursor = 0; /* all of them again at the next time */
+			break;
+		}
+		record.header.tid = tid;
+		if (!thread_name(member->pid, (pid_t)tid, record.name))
+			session_feed(session, &record, sizeof(record));
+	}
+}
+
 void member_rss_read(struct session *session, struct member *member, uint64_t time_ns)
 {
 	struct event_rss record = {
@@ -129,4 +162,5 @@ void member_rss_read(struct session *session, struct member *member, uint64_t ti
 		return;
 	record.bytes = bytes;
 	session_feed(session, &record, sizeof(record));
+	threads_name(session, member, time_ns);
 }

@@ -45,6 +45,7 @@ struct member {
 	int reuse_unseen, ends_unseen;      /* as in struct plan */
 	int heap_unreadable;                /* its heap is never walked */
 	uint64_t rss_ns;                    /* when its RSS was last read */
+	size_t thread_cursor;               /* where threads without a name are looked for */
 	int baseline_due;                   /* the next walk is a baseline: its blocks are older */
 	uint64_t census_ns, census_cost_ns; /* when the last walk ended, and its duration */
 	int off;                            /* its probes are out; mode is the previous one */

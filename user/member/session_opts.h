@@ -35,6 +35,7 @@ struct session_opts {
 	void *wanted_context;
 	int everywhere; /* all processes are traced: probes are placed in files */
 	struct plan_target_opts plan;
+	const char *debuginfod;  /* servers of debug files; borrowed, NULL: none is asked */
 	struct outfile *capture; /* every record is also written there; borrowed, NULL: none */
 };
 

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "options/options.h"
+#include "options/print_options.h"
 #include "pprof/pprof.h"
 
 int cli_parse_number(const char *text, uint64_t low, uint64_t high, uint64_t *number)
@@ -163,6 +164,10 @@ int cli_parse(const struct argp *argp, int argc, char **argv, unsigned flags, vo
 		}
 		if ((flags & ARGP_IN_ORDER) && argv[i][0] != '-')
 			break;
+	}
+	if (argc == 2 && !strcmp(argv[1], PRINT_OPTIONS)) {
+		options_print(argp, stdout);
+		return -1;
 	}
 	struct argp_child children[] = {{argp, 0, NULL, 0}, {0}};
 	struct argp root = {.parser = root_parse, .children = children};

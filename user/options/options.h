@@ -18,6 +18,11 @@
 
 enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
 
+struct layer_choice {
+	int layer; /* enum event_layer: the only layer to report; -1: all layers */
+	int at_peak;
+};
+
 /*
  * argp children with a struct report_choice as input: the options of every command that prints a
  * report (--group-by, --cumulative, --source, the filters, the application and the output), and of
@@ -42,9 +47,9 @@ struct report_choice {
 	enum { FORMAT_TEXT, FORMAT_JSON, FORMAT_CSV, FORMAT_HEAPSNAPSHOT, FORMAT_PPROF } format;
 	int format_asked; /* --format was given */
 	int graphs;       /* set by the caller: the last two are among its formats */
-	int layer;        /* enum event_layer: the only layer to report; -1: all layers */
+	struct layer_choice layer;
 };
-/* --layer, for commands that read snapshots; the input is an int, see struct report_choice. */
+/* --layer and --at-peak, for commands that read snapshots; the input is a struct layer_choice. */
 extern const struct argp cli_layer_argp;
 extern const struct argp cli_report_argp, cli_output_argp, cli_filter_argp, cli_app_argp;
 /* --alloc-wrapper, --no-skip, --full-names; the input is a zeroed struct view_choice. */
@@ -83,10 +88,11 @@ void cli_dropped_print(const struct trace *trace);
  */
 int cli_snapshot_load(const char *path, const char *time, struct snapshot **out);
 /*
- * A view of the snapshot with one layer (-1: all), which borrows from it. 0; -ENOENT if it lacks
- * the layer (error_set).
+ * A view of the snapshot with one layer, or at its peak, which borrows from it. 0; -ENOENT if it
+ * lacks that (error_set).
  */
-int cli_layer_choose(const struct snapshot *snapshot, int layer, struct snapshot *out);
+int cli_layer_choose(const struct snapshot *snapshot, const struct layer_choice *choice,
+		     struct snapshot *out);
 /* cli_snapshot_load(), reduced to the chosen processes, if there are any, and frames. */
 int cli_snapshot_pick(const char *path, const struct pid_choice *choice, struct snapshot **out);
 /* Writes a snapshot's file and commits it. 0, -errno. */

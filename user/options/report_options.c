@@ -155,7 +155,7 @@ static const struct argp_option report_options[] = {
 	 "traceback; or blocks by their size or (exact mode) lifetime",
 	 10},
 	{"by", KEY_BY, "OWNER", 0,
-	 "group by owner instead of lines: process, comm (command) or container", 10},
+	 "group by owner instead of lines: process, comm (command), container or thread", 10},
 	{"cumulative", KEY_CUMULATIVE, NULL, 0,
 	 "count a block for every line of its traceback, once where a recursion has it several "
 	 "times (json and csv: also as often as it occurs, as tracemalloc counts)",
@@ -172,11 +172,17 @@ static const struct argp_option report_options[] = {
 
 static error_t option_by(struct report_choice *choice, const char *arg)
 {
-	static const char *const names[] = {"process", "comm", "container"};
+	static const struct {
+		const char *name;
+		enum group_by by;
+	} names[] = {{"process", GROUP_PROCESS},
+		     {"comm", GROUP_COMM},
+		     {"container", GROUP_CONTAINER},
+		     {"thread", GROUP_THREAD}};
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-		if (!strcmp(arg, names[i])) {
-			choice->opts.by = GROUP_PROCESS + (enum group_by)i;
+		if (!strcmp(arg, names[i].name)) {
+			choice->opts.by = names[i].by;
 			return 0;
 		}
 	}
@@ -218,17 +224,16 @@ static error_t option_sort(struct report_choice *choice, const char *arg)
 /* The order of the options does not matter. */
 static error_t options_end(struct report_choice *choice)
 {
-	if (!group_is_owner(choice->opts.by)) {
+	if (choice->opts.by < GROUP_PROCESS) {
 		choice->opts.by = choice->group;
 		return 0;
 	}
 	if (!choice->lines_asked && !choice->app.asked)
 		return 0;
-	error_print(
-		error_set(-EINVAL,
-			  "it groups by whole processes; --group-by, --cumulative, --source, --app "
-			  "and --mine are about lines"),
-		"drop it, or drop the others", "--by");
+	error_print(error_set(-EINVAL,
+			      "it groups by whole processes or threads; --group-by, --cumulative, "
+			      "--source, --app and --mine are about lines"),
+		    "drop it, or drop the others", "--by");
 	return CLI_REPORTED;
 }
 
@@ -318,7 +323,7 @@ void report_choice_beside(struct report_choice *choice, const char *snapshot)
 void report_choice_default(struct report_choice *choice)
 {
 	memset(choice, 0, sizeof(*choice));
-	choice->layer = -1;
+	choice->layer.layer = -1;
 	choice->opts.by = choice->group = GROUP_LINENO;
 	choice->opts.top = 10;
 	out_set(choice, stdout);
@@ -354,10 +359,10 @@ int cli_report_print(const struct snapshot *snapshot, const struct report_choice
 	struct snapshot chosen, old;
 	struct shown shown = {0}, shown_old = {0};
 	struct source_roots roots = {0};
-	int err = cli_layer_choose(snapshot, choice->layer, &chosen);
+	int err = cli_layer_choose(snapshot, &choice->layer, &chosen);
 
 	if (!err && opts.old)
-		err = cli_layer_choose(opts.old, choice->layer, &old);
+		err = cli_layer_choose(opts.old, &choice->layer, &old);
 	if (!err)
 		err = view_apply(&choice->view, &chosen, &shown);
 	if (!err && opts.old)

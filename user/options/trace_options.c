@@ -29,6 +29,7 @@ enum {
 	KEY_COMM,
 	KEY_CGROUP,
 	KEY_ALLOC,
+	KEY_DEBUGINFOD,
 	KEY_NO_LIVE,
 	KEY_RECORD,
 	KEY_RECORD_EVERY
@@ -125,6 +126,10 @@ static const struct argp_option options[] = {
 	 "posix_memalign, free, ...); ARGS, such as size=2,count=1 or addr=2, number its arguments "
 	 "from 1; return-probe probes its return instead of its ret instructions: it must not "
 	 "throw, nor return on another stack (repeatable)",
+	 4},
+	{"debuginfod", KEY_DEBUGINFOD, "URLS", OPTION_ARG_OPTIONAL,
+	 "fetch debug files that this machine lacks from debuginfod servers (URLS, default "
+	 "$DEBUGINFOD_URLS): they learn which programs run here",
 	 4},
 	{"freeze", KEY_FREEZE, NULL, 0,
 	 "stop the target while its heap is read for a report, for exact figures (the report says "
@@ -230,6 +235,19 @@ static error_t parse_alloc(struct trace_options *out, const char *arg)
 		return CLI_REPORTED;
 	}
 	out->alloc_count++;
+	return 0;
+}
+
+static error_t parse_debuginfod(struct trace_options *out, const char *arg)
+{
+	const char *urls = arg ? arg : getenv("DEBUGINFOD_URLS");
+
+	if (!urls || !urls[strspn(urls, " ")]) {
+		error_print(-EINVAL, "give a server, --debuginfod=URL, or set DEBUGINFOD_URLS",
+			    "--debuginfod");
+		return CLI_REPORTED;
+	}
+	out->session.debuginfod = urls;
 	return 0;
 }
 
@@ -347,6 +365,8 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		return parse_backend(out, arg);
 	case KEY_ALLOC:
 		return parse_alloc(out, arg);
+	case KEY_DEBUGINFOD:
+		return parse_debuginfod(out, arg);
 	}
 	return parse_flag(out, key) ? 0 : cli_parse_arguments(key, state, &out->command);
 }

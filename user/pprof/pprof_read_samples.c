@@ -42,7 +42,8 @@ static enum label label_of(struct pprof_reader *reader, uint64_t key)
 {
 	static const char *const names[LABELS] = {"bytes",        "domain",         "total_nframe",
 						  "process",      "rounded",        "inherited",
-						  "self_sampled", PPROF_DEVIATIONS, "lifetime"};
+						  "self_sampled", PPROF_DEVIATIONS, "lifetime",
+						  "thread",       "thread_name"};
 	struct span text = {0};
 
 	for (enum label i = 0; i <= LABELS; i++)
@@ -59,6 +60,11 @@ static enum label label_of(struct pprof_reader *reader, uint64_t key)
 		}
 	}
 	return LABELS;
+}
+
+static int label_is_text(enum label label)
+{
+	return label == LABEL_DEVIATIONS || label == LABEL_LIFETIME || label == LABEL_THREAD_NAME;
 }
 
 static int sample_label(struct pprof_reader *reader, struct span *span)
@@ -86,9 +92,7 @@ static int sample_label(struct pprof_reader *reader, struct span *span)
 		return err;
 	enum label label = label_of(reader, key);
 	if (label != LABELS && reader->sample.labels[label] < 0)
-		reader->sample.labels[label] =
-			(int64_t)(label == LABEL_DEVIATIONS || label == LABEL_LIFETIME ? string
-										       : number);
+		reader->sample.labels[label] = (int64_t)(label_is_text(label) ? string : number);
 	return 0;
 }
 
@@ -176,6 +180,29 @@ static int lifetime_find(struct pprof_reader *reader, int64_t string, struct sna
 	return pprof_corrupt("lifetime");
 }
 
+/* The thread of a sample, and its name, by the index of its string. */
+static int thread_find(struct pprof_reader *reader, const struct sample *sample,
+		       struct snapshot_trace *trace)
+{
+	int64_t tid = sample->labels[LABEL_THREAD], string = sample->labels[LABEL_THREAD_NAME];
+	char name[EVENT_THREAD_NAME] = "";
+	struct span text = {0};
+	int err;
+
+	if (tid <= 0)
+		return 0;
+	if (tid > UINT32_MAX)
+		return pprof_corrupt("thread");
+	trace->thread = (uint32_t)tid;
+	err = string < 0 ? 0 : pprof_string_get(reader, (uint64_t)string, &text);
+	if (err || string < 0)
+		return err;
+	if (text.bytes >= sizeof(name))
+		return pprof_corrupt("name of a thread");
+	memcpy(name, text.data, text.bytes);
+	return name[0] ? builder_thread(&reader->builder, trace->thread, name) : 0;
+}
+
 static int64_t zero_of(int64_t label)
 {
 	return label == -1 ? 0 : label;
@@ -227,6 +254,8 @@ static int sample_add(struct pprof_reader *reader)
 	if (!err)
 		err = lifetime_find(reader, sample->labels[LABEL_LIFETIME], &trace);
 	if (!err)
+		err = thread_find(reader, sample, &trace);
+	if (!err)
 		err = position ? builder_layer(&reader->builder, (uint32_t)layer, &trace)
 			       : builder_trace(&reader->builder, &trace);
 	return err == -EOVERFLOW ? pprof_corrupt("sum of sizes") : err;
@@ -242,7 +271,7 @@ int pprof_sample_take(struct pprof_reader *reader, struct field *field)
 	if (field->id != FIELD_SAMPLE || field->wire_type != 2)
 		return 0;
 	err = span_check(&field->span);
-	reader->sample = (struct sample){.labels = {-1, -1, -1, -1, -1, -1, -1, -1, -1}};
+	reader->sample = (struct sample){.labels = {-1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1}};
 	while (!err && field->span.bytes) {
 		err = field_take(&field->span, &part);
 		if (!err && part.id == LOCATION)

@@ -50,15 +50,30 @@ static const char *const texts[TEXTS] = {
 	[TEXT_ALLOC_SPACE] = "alloc_space",
 	[TEXT_FREED_OBJECTS] = "freed_objects",
 	[TEXT_FREED_SPACE] = "freed_space",
+	[TEXT_PEAK_OBJECTS] = "peak_objects",
+	[TEXT_PEAK_SPACE] = "peak_space",
+	[TEXT_THREAD_OBJECTS] = "thread_objects",
+	[TEXT_THREAD_SPACE] = "thread_space",
 	[TEXT_PYTHON_ALLOC_OBJECTS] = "python_alloc_objects",
 	[TEXT_PYTHON_ALLOC_SPACE] = "python_alloc_space",
 	[TEXT_PYTHON_FREED_OBJECTS] = "python_freed_objects",
 	[TEXT_PYTHON_FREED_SPACE] = "python_freed_space",
+	[TEXT_PYTHON_PEAK_OBJECTS] = "python_peak_objects",
+	[TEXT_PYTHON_PEAK_SPACE] = "python_peak_space",
+	[TEXT_PYTHON_THREAD_OBJECTS] = "python_thread_objects",
+	[TEXT_PYTHON_THREAD_SPACE] = "python_thread_space",
 	[TEXT_NATIVE_ALLOC_OBJECTS] = "native_alloc_objects",
 	[TEXT_NATIVE_ALLOC_SPACE] = "native_alloc_space",
 	[TEXT_NATIVE_FREED_OBJECTS] = "native_freed_objects",
 	[TEXT_NATIVE_FREED_SPACE] = "native_freed_space",
+	[TEXT_NATIVE_PEAK_OBJECTS] = "native_peak_objects",
+	[TEXT_NATIVE_PEAK_SPACE] = "native_peak_space",
+	[TEXT_NATIVE_THREAD_OBJECTS] = "native_thread_objects",
+	[TEXT_NATIVE_THREAD_SPACE] = "native_thread_space",
 	[TEXT_ALLOCATED] = "allocated",
+	[TEXT_AT_PEAK] = "at_peak",
+	[TEXT_THREAD] = "thread",
+	[TEXT_THREAD_NAME] = "thread_name",
 	[TEXT_LIFETIME] = "lifetime",
 	[TEXT_NAME] = NULL /* the program */,
 };
@@ -272,6 +287,21 @@ static int comments_write(struct pprof_writer *writer)
 	return err;
 }
 
+static int threads_write(struct pprof_writer *writer)
+{
+	const struct snapshot *snapshot = writer->snapshot;
+	int err = 0;
+
+	writer->thread_base = writer->more_base;
+	for (size_t i = 0; !err && i < snapshot->thread_count; i++) {
+		err = string_write(writer, snapshot->threads[i].name)
+			      ?: id_map_put(&writer->threads, snapshot->threads[i].tid,
+					    (uint32_t)i);
+		writer->more_base++;
+	}
+	return err;
+}
+
 static int processes_write(struct pprof_writer *writer)
 {
 	const struct snapshot *snapshot = writer->snapshot;
@@ -314,10 +344,13 @@ static int profile_write(struct pprof_writer *writer)
 	if (!err)
 		err = comments_write(writer);
 	if (!err)
+		err = threads_write(writer);
+	if (!err)
 		err = processes_write(writer);
 	if (!err)
 		err = pprof_samples_write(writer);
 	buffer_free(&writer->packed);
+	id_map_free(&writer->threads);
 	id_map_free(&writer->functions);
 	id_map_free(&writer->places);
 	id_map_free(&writer->locations);

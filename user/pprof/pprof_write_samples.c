@@ -3,7 +3,7 @@
 
 #include "snapshot/estimate.h"
 
-#define LABELS_MAX 13
+#define LABELS_MAX 14
 
 /* The labels of a sample; its message points to them. */
 struct labels {
@@ -174,6 +174,28 @@ static void labels_set(const struct pprof_writer *writer, const struct snapshot_
 	label_text(labels, more + MORE_CONTAINER, process->container, names + 1);
 }
 
+/* Tools join samples with the same labels, and ours are of one layer each. */
+static void beside_labels_set(const struct pprof_writer *writer, const struct snapshot_trace *trace,
+			      uint32_t layer, struct labels *labels)
+{
+	uint32_t name;
+
+	if (layer >= SNAPSHOT_BESIDE(BESIDE_THREAD, 0)) {
+		label_add(labels, text_index(writer, TEXT_THREAD))->num = trace->thread;
+		name = id_map_find(&writer->threads, trace->thread);
+		if (name != ID_MAP_NONE)
+			label_add(labels, text_index(writer, TEXT_THREAD_NAME))->str =
+				writer->thread_base + name;
+	} else if (layer >= SNAPSHOT_BESIDE(BESIDE_PEAK, 0)) {
+		label_add(labels, text_index(writer, TEXT_AT_PEAK))->num = 1;
+	} else if (layer >= SNAPSHOT_BESIDE(BESIDE_FREED, 0)) {
+		label_add(labels, text_index(writer, TEXT_LIFETIME))->str = text_index(
+			writer, TEXT_LIFETIMES + (int)(trace->flags >> SNAPSHOT_LIFETIME_SHIFT));
+	} else if (layer >= SNAPSHOT_BESIDE(BESIDE_ALLOCATED, 0)) {
+		label_add(labels, text_index(writer, TEXT_ALLOCATED))->num = 1;
+	}
+}
+
 /* position: the index of the layer among those of the file; the first layer is 0. */
 static int sample_write(struct pprof_writer *writer, const struct snapshot_trace *trace,
 			unsigned int position, uint32_t layer)
@@ -201,12 +223,7 @@ static int sample_write(struct pprof_writer *writer, const struct snapshot_trace
 	values[position * PPROF_VALUES] = (int64_t)count;
 	values[position * PPROF_VALUES + 1] = (int64_t)size;
 	labels_set(writer, trace, &labels);
-	/* Tools join samples with the same labels, and ours are of one layer each. */
-	if (layer >= SNAPSHOT_BESIDE(BESIDE_FREED, 0))
-		label_add(&labels, text_index(writer, TEXT_LIFETIME))->str = text_index(
-			writer, TEXT_LIFETIMES + (int)(trace->flags >> SNAPSHOT_LIFETIME_SHIFT));
-	else if (layer >= SNAPSHOT_BESIDE(BESIDE_ALLOCATED, 0))
-		label_add(&labels, text_index(writer, TEXT_ALLOCATED))->num = 1;
+	beside_labels_set(writer, trace, layer, &labels);
 	sample.location_id = writer->ids;
 	sample.n_value = value_count(writer->snapshot);
 	sample.value = values;

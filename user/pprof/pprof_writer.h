@@ -46,15 +46,30 @@ enum {
 	TEXT_ALLOC_SPACE,
 	TEXT_FREED_OBJECTS,
 	TEXT_FREED_SPACE,
+	TEXT_PEAK_OBJECTS,
+	TEXT_PEAK_SPACE,
+	TEXT_THREAD_OBJECTS,
+	TEXT_THREAD_SPACE,
 	TEXT_PYTHON_ALLOC_OBJECTS, /* the same by enum event_layer */
 	TEXT_PYTHON_ALLOC_SPACE,
 	TEXT_PYTHON_FREED_OBJECTS,
 	TEXT_PYTHON_FREED_SPACE,
+	TEXT_PYTHON_PEAK_OBJECTS,
+	TEXT_PYTHON_PEAK_SPACE,
+	TEXT_PYTHON_THREAD_OBJECTS,
+	TEXT_PYTHON_THREAD_SPACE,
 	TEXT_NATIVE_ALLOC_OBJECTS,
 	TEXT_NATIVE_ALLOC_SPACE,
 	TEXT_NATIVE_FREED_OBJECTS,
 	TEXT_NATIVE_FREED_SPACE,
+	TEXT_NATIVE_PEAK_OBJECTS,
+	TEXT_NATIVE_PEAK_SPACE,
+	TEXT_NATIVE_THREAD_OBJECTS,
+	TEXT_NATIVE_THREAD_SPACE,
 	TEXT_ALLOCATED,
+	TEXT_AT_PEAK,
+	TEXT_THREAD,
+	TEXT_THREAD_NAME,
 	TEXT_LIFETIME,
 	TEXT_LIFETIMES,
 	TEXT_LIFETIMES_LAST = TEXT_LIFETIMES + LIFETIMES - 1,
@@ -81,6 +96,8 @@ struct pprof_writer {
 	uint32_t text_base;      /* index of TEXT_OBJECTS in the profile's string table */
 	/* the next free index; once the samples are written, that of MORE_PROCESS */
 	int64_t more_base;
+	int64_t thread_base;     /* the first of the threads' names */
+	struct id_map threads;   /* number -> index in the snapshot's */
 	struct id_map functions; /* file name << 32 | function -> id - 1 */
 	/* function id - 1 << 32 | native << 31 | line -> number of a frame */
 	struct id_map places;

@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 /*
@@ -69,6 +70,18 @@ long thread_call(pid_t pid, pid_t tid)
 	if (directory >= 0)
 		close(directory);
 	return call;
+}
+
+int thread_name(pid_t pid, pid_t tid, char name[16])
+{
+	int directory = task_open(pid), err;
+
+	if (directory < 0)
+		return -ESRCH;
+	err = file_read(directory, tid, "comm", name, 16);
+	close(directory);
+	name[strcspn(name, "\n")] = '\0';
+	return err;
 }
 
 unsigned long thread_runs(pid_t pid, pid_t tid)

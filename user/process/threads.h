@@ -16,6 +16,8 @@ int threads_visit(pid_t pid, int (*visit)(pid_t tid, void *context), void *conte
  * -ESRCH.
  */
 long thread_call(pid_t pid, pid_t tid);
+/* Its name, which may be empty. 0; -ESRCH, -errno. */
+int thread_name(pid_t pid, pid_t tid, char name[16]);
 /* How often it has been scheduled so far; 0: unknown. */
 unsigned long thread_runs(pid_t pid, pid_t tid);
 

@@ -5,9 +5,8 @@
 #include "process_tables/process_tables.h"
 #include "snapshot/builder.h"
 
-/* NULL: no memory. Borrowed until the next call. */
-static struct activity *activity_find(struct process_state *process, enum event_layer layer,
-				      const struct block *block)
+struct activity *state_activity_of(struct process_state *process, enum event_layer layer,
+				   const struct block *block)
 {
 	struct activities *activities = &process->activities;
 	uint32_t *first = &process->stacks[block->stack].activity;
@@ -27,9 +26,8 @@ static struct activity *activity_find(struct process_state *process, enum event_
 	return &activities->items[activities->count - 1];
 }
 
-/* What the block stands for. */
-static uint64_t units_of(const struct process_state *process, enum event_layer layer,
-			 const struct block *block)
+uint64_t state_activity_units(const struct process_state *process, enum event_layer layer,
+			      const struct block *block)
 {
 	double chance = state_chance(process, layer, block);
 
@@ -40,8 +38,8 @@ void state_activity_count(struct process_state *process, enum event_layer layer,
 			  const struct block *block)
 {
 	struct activities *activities = &process->activities;
-	struct activity *activity = activity_find(process, layer, block);
-	uint64_t units = units_of(process, layer, block);
+	struct activity *activity = state_activity_of(process, layer, block);
+	uint64_t units = state_activity_units(process, layer, block);
 	uint64_t bytes = state_bytes(process, layer, block);
 
 	if (!activity || bytes > TRACE_BYTES_MAX - activities->bytes ||
@@ -95,12 +93,12 @@ void state_activity_free(struct process_state *process, enum event_layer layer,
 
 	if (block->inherited) /* the parent has allocated it */
 		return;
-	activity = activity_find(process, layer, block);
+	activity = state_activity_of(process, layer, block);
 	if (!temporary)
 		lifetime = lifetime_of(ms > block->born_ms ? ms - block->born_ms : 0);
 	freed = activity ? freed_find(process, activity, lifetime) : NULL;
 	bytes = state_bytes(process, layer, block);
-	units = units_of(process, layer, block);
+	units = state_activity_units(process, layer, block);
 	if (!freed || bytes > TRACE_BYTES_MAX - activities->freed_bytes ||
 	    units > TRACE_BYTES_MAX - activities->freed_units) {
 		activities->unfreed = 1;
@@ -120,7 +118,7 @@ int state_activity_known(const struct process_state *process, enum snapshot_besi
 		    !process->activities.gap && !info->off &&
 		    (info->mode == EVENT_MODE_EXACT || info->mode == EVENT_MODE_CENSUS);
 
-	if (what == BESIDE_ALLOCATED || !known || layer == EVENT_LAYER_NATIVE)
+	if (what != BESIDE_FREED || !known || layer == EVENT_LAYER_NATIVE)
 		return known;
 	return info->mode == EVENT_MODE_EXACT && !process->activities.unfreed;
 }
@@ -133,9 +131,8 @@ uint32_t state_activity_ms(const struct process_state *process, uint64_t time_ns
 	return ms < UINT32_MAX ? (uint32_t)ms : UINT32_MAX;
 }
 
-/* Only the sums are known: two sizes that differ by 1 add up to them. */
-static int sums_add(struct builder *builder, uint32_t layer, const struct snapshot_trace *like,
-		    uint64_t units, uint64_t bytes)
+int state_sums_add(struct builder *builder, uint32_t layer, const struct snapshot_trace *like,
+		   uint64_t units, uint64_t bytes)
 {
 	struct snapshot_trace trace = *like;
 	uint64_t count = (units + ACTIVITY_UNIT / 2) / ACTIVITY_UNIT;
@@ -162,9 +159,19 @@ static int freed_add(const struct process_state *process, const struct activity 
 		struct snapshot_trace trace = *like;
 
 		trace.flags = (freed->lifetime << SNAPSHOT_LIFETIME_SHIFT) & 0xf0u;
-		err = sums_add(builder, layer, &trace, freed->units, freed->bytes);
+		err = state_sums_add(builder, layer, &trace, freed->units, freed->bytes);
 	}
 	return err;
+}
+
+static int peak_add(const struct process_state *process, const struct activity *activity,
+		    const struct snapshot_trace *trace, struct builder *builder)
+{
+	uint64_t units, bytes;
+
+	state_peak_of(process, activity, &units, &bytes);
+	return state_sums_add(builder, SNAPSHOT_BESIDE(BESIDE_PEAK, activity->layer), trace, units,
+			      bytes);
 }
 
 int state_activities_add(const struct process_state *process, const uint32_t *tracebacks,
@@ -181,10 +188,13 @@ int state_activities_add(const struct process_state *process, const uint32_t *tr
 		if (trace.traceback == UINT32_MAX)
 			return -EDQUOT;
 		if (state_activity_known(process, BESIDE_ALLOCATED, activity->layer))
-			err = sums_add(builder, SNAPSHOT_BESIDE(BESIDE_ALLOCATED, activity->layer),
-				       &trace, activity->units, activity->bytes);
+			err = state_sums_add(builder,
+					     SNAPSHOT_BESIDE(BESIDE_ALLOCATED, activity->layer),
+					     &trace, activity->units, activity->bytes);
 		if (!err && state_activity_known(process, BESIDE_FREED, activity->layer))
 			err = freed_add(process, activity, &trace, builder);
+		if (!err && state_activity_known(process, BESIDE_PEAK, activity->layer))
+			err = peak_add(process, activity, &trace, builder);
 	}
 	return err;
 }

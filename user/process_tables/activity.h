@@ -22,6 +22,9 @@ struct activity {
 	uint32_t next; /* 1 + index of another one of the same stack; 0: none */
 	uint32_t layer;
 	uint32_t freed; /* 1 + index of the first of its lifetimes; 0: none */
+	uint64_t live_units, live_bytes;
+	uint64_t peak_units, peak_bytes; /* alive at the peak of that number (peak.c) */
+	uint64_t peak;
 };
 
 /* Those of them that were freed after such a time. */
@@ -38,6 +41,9 @@ struct activities {
 	size_t freed_count, freed_capacity;
 	uint64_t units, bytes; /* the sums of all */
 	uint64_t freed_units, freed_bytes;
+	struct {
+		uint64_t number, time_ns; /* of the last peak */
+	} peaks[EVENT_LAYER_TABLES];
 	/* some of Python's frees are not seen: blocks were allocated in census mode */
 	int unfreed;
 	/* allocations are missing: there was no memory, or probes were not always on */
@@ -48,6 +54,30 @@ struct activities {
 struct builder;
 struct process_state;
 
+/* That of a block's stack and domain, made if it is new. NULL: no memory. Borrowed for now. */
+struct activity *state_activity_of(struct process_state *process, enum event_layer layer,
+				   const struct block *block);
+/* What the block stands for. */
+uint64_t state_activity_units(const struct process_state *process, enum event_layer layer,
+			      const struct block *block);
+/* A block has come to the table, or is gone from it. */
+void state_live_change(struct process_state *process, enum event_layer layer,
+		       const struct block *block, int gone);
+/* The table is emptied, to be filled again. */
+void state_live_reset(struct process_state *process, enum event_layer layer);
+/* What the table holds now is its peak. */
+void state_peak_now(struct process_state *process, enum event_layer layer);
+/*
+ * Adds blocks of which only the sums are known: two sizes that differ by 1 add up to them. 0;
+ * errors of builder_layer().
+ */
+int state_sums_add(struct builder *builder, uint32_t layer, const struct snapshot_trace *like,
+		   uint64_t units, uint64_t bytes);
+/* What was alive at the peak. */
+void state_peak_of(const struct process_state *process, const struct activity *activity,
+		   uint64_t *units, uint64_t *bytes);
+/* A forked child holds what its parent does. 0, -ENOMEM, -EDQUOT. */
+int state_live_inherit(struct process_state *child, const struct process_state *parent);
 /* Such a time for struct block.born_ms. */
 uint32_t state_activity_ms(const struct process_state *process, uint64_t time_ns);
 /* Counts the allocation of a block. */

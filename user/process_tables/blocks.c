@@ -33,6 +33,7 @@ void state_block_gone(struct process_state *process, enum event_layer layer,
 {
 	struct block weight;
 
+	state_live_change(process, layer, block, 1);
 	process->info.tables[layer].live_bytes -= state_bytes(process, layer, block);
 	if (layer == EVENT_LAYER_NATIVE && process->weights)
 		blocks_take(process->weights, block->address, block->domain, &weight);
@@ -64,10 +65,11 @@ int state_block_put(struct process_state *process, enum event_layer layer,
 	}
 	table->live_bytes += bytes;
 	table->live_blocks++;
+	state_live_change(process, layer, block, 0);
 	large_change(process, block->large);
 	info->rounded_blocks += block->rounded;
 	if (!needs_walk && table->live_bytes > table->peak_bytes)
-		table->peak_bytes = table->live_bytes;
+		state_peak_now(process, layer);
 	return 0;
 }
 
@@ -112,7 +114,7 @@ static struct thread_entry *thread_find(struct process_state *process, uint32_t 
 		if (err)
 			return NULL;
 		index = (uint32_t)process->thread_count++;
-		process->threads[index] = (struct thread_entry){0};
+		process->threads[index] = (struct thread_entry){.tid = tid};
 	}
 	process->last_tid = tid;
 	process->last_thread = index;
@@ -242,6 +244,7 @@ static int event_put(struct process_state *process, const struct event_alloc *ev
 			      .hooked = !!(event->api & EVENT_API_HOOKED),
 			      .rounded = !!(event->api & EVENT_API_ROUNDED),
 			      .domain = event->domain,
+			      .thread = event->header.tid,
 			      .born_ms = state_activity_ms(process, event->header.time_ns)};
 	enum event_layer layer = layer_of(event->api);
 	int err;
@@ -398,6 +401,18 @@ int state_realloc_fail(struct process_state *process, const struct event_free *e
 	return state_block_put(process, layer, &pending.block);
 }
 
+static void retrace(struct process_state *process, uint64_t address, uint32_t domain,
+		    uint32_t stack, uint32_t tid)
+{
+	struct blocks *blocks = process->blocks[EVENT_LAYER_PYTHON];
+	struct block block = *blocks_find(blocks, address, domain);
+
+	state_live_change(process, EVENT_LAYER_PYTHON, &block, 1);
+	blocks_retrace(blocks, address, domain, stack, tid);
+	block.stack = stack & BLOCK_STACK_MAX;
+	state_live_change(process, EVENT_LAYER_PYTHON, &block, 0);
+}
+
 /*
  * The block of an object starts at the object, 16 bytes before it (the garbage collector's head),
  * or 32 bytes before it (two more pointers that some types have). Between heap walks the table
@@ -424,7 +439,7 @@ int state_reuse(struct process_state *process, const struct event_alloc *event)
 	if (!address)
 		return 0;
 	process->info.counters.reuses++;
-	blocks_retrace(process->blocks[EVENT_LAYER_PYTHON], address, event->domain,
-		       state_stack_index(process, event->stack_id));
+	retrace(process, address, event->domain, state_stack_index(process, event->stack_id),
+		event->header.tid);
 	return 0;
 }

@@ -355,7 +355,7 @@ int state_census_done(struct process_state *process, const struct event_census *
 		blocks_sweep(process->blocks[EVENT_LAYER_PYTHON], census->epoch, block_swept,
 			     process);
 	if (state_needs_walk(info) && table->live_bytes > table->peak_bytes)
-		table->peak_bytes = table->live_bytes;
+		state_peak_now(process, EVENT_LAYER_PYTHON);
 	if (event->baseline)
 		census->old_large = event->large_blocks > info->large_blocks
 					    ? event->large_blocks - info->large_blocks

@@ -71,7 +71,7 @@ static int stacks_copy(struct process_state *child, const struct process_state *
 	child->frame_count = parent->frame_count;
 	/* Late records belong to the parent, because ids are per process. */
 	for (size_t i = 0; i < child->stack_count; i++)
-		child->stacks[i].waiting = child->stacks[i].activity = 0;
+		child->stacks[i].waiting = 0;
 	return 0;
 }
 
@@ -130,6 +130,8 @@ static int tables_copy(struct process_state *child, const struct process_state *
 		err = id_map_copy(&child->pools, &parent->pools);
 	if (!err)
 		err = stacks_copy(child, parent);
+	if (!err)
+		err = state_live_inherit(child, parent);
 	if (!err)
 		err = symbols_copy(child, parent);
 	if (!err)

@@ -72,6 +72,7 @@ static int table_thin(struct process_state *process, enum event_layer layer, uin
 	if (err)
 		return err;
 	process->blocks[layer] = fewer;
+	state_live_reset(process, layer);
 	table->live_bytes = table->live_blocks = 0;
 	while (!err && (block = blocks_next(all, &cursor))) {
 		if (block_stays(block, old, mean))
@@ -112,6 +113,7 @@ static int large_drop(struct process_state *process)
 	if (err)
 		return err;
 	process->blocks[EVENT_LAYER_PYTHON] = fewer;
+	state_live_reset(process, EVENT_LAYER_PYTHON);
 	table->live_bytes = table->live_blocks = 0;
 	process->info.large_blocks = process->info.rounded_blocks = 0;
 	while (!err && (block = blocks_next(all, &cursor)))

@@ -87,6 +87,8 @@ struct pending {
 };
 
 struct thread_entry {
+	uint32_t tid;
+	char name[EVENT_THREAD_NAME]; /* "": not known yet */
 	struct pending pending[EVENT_LAYER_TABLES];
 	/* the native block that it freed last; 0 after its next native allocation */
 	uint64_t native_freed;

@@ -83,6 +83,8 @@ int state_self_sampled(struct process_state *process, uint64_t time_ns)
 	process->blocks[EVENT_LAYER_NATIVE] = empty;
 	process->weights = weights;
 	*table = (struct trace_table){0};
+	state_live_reset(process, EVENT_LAYER_NATIVE);
+	state_peak_now(process, EVENT_LAYER_NATIVE);
 	threads_forget(process);
 	if (info->self_sampled)
 		return 0;

@@ -8,7 +8,7 @@
 #include "report/report_parts.h"
 #include "text/utf8.h"
 
-static void field_write(FILE *out, const char *text)
+void report_csv_field(FILE *out, const char *text)
 {
 	if (!strpbrk(text, "\",\r\n")) {
 		fputs(text, out);
@@ -30,7 +30,7 @@ static int filename_write(FILE *out, const char *text)
 	if (!bytes)
 		return -ENOMEM;
 	utf8_fsencode(bytes, text);
-	field_write(out, bytes);
+	report_csv_field(out, bytes);
 	free(bytes);
 	return 0;
 }
@@ -47,7 +47,7 @@ static int frames_write(FILE *out, const struct statistic *entry, enum group_by 
 	int err = fclose(memory) ? -ENOMEM : 0;
 	if (!err) {
 		putc(',', out);
-		field_write(out, text);
+		report_csv_field(out, text);
 	}
 	free(text);
 	return err;

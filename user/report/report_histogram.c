@@ -13,6 +13,7 @@
 #include "remarks/contradictions.h"
 #include "remarks/not_seen.h"
 #include "report/report_parts.h"
+#include "report/report_threads.h"
 #include "snapshot/estimate.h"
 #include "text/size.h"
 
@@ -157,9 +158,12 @@ int histogram_text(const struct snapshot *snapshot, const struct report_opts *op
 	struct not_seen_opts remarks = {
 		.title = "Not seen", .color = opts->color, .whole = report_is_whole(opts)};
 	struct histogram histogram;
-	int err = histogram_make(snapshot, opts, &histogram);
+	int err;
 	char name[64];
 
+	if (opts->by == GROUP_THREAD)
+		return threads_text(snapshot, opts, out);
+	err = histogram_make(snapshot, opts, &histogram);
 	if (err)
 		return err;
 	contradictions_print(out, snapshot);
@@ -200,9 +204,12 @@ static void sums_json(FILE *out, const struct histogram *histogram,
 int histogram_json(const struct snapshot *snapshot, const struct report_opts *opts, FILE *out)
 {
 	struct histogram histogram;
-	int err = histogram_make(snapshot, opts, &histogram), any = 0;
+	int err, any = 0;
 	char name[64];
 
+	if (opts->by == GROUP_THREAD)
+		return threads_json(snapshot, opts, out);
+	err = histogram_make(snapshot, opts, &histogram);
 	if (err)
 		return err;
 	fprintf(out, "{\"group_by\": \"%s\", \"total\": {",
@@ -229,9 +236,12 @@ int histogram_json(const struct snapshot *snapshot, const struct report_opts *op
 int histogram_csv(const struct snapshot *snapshot, const struct report_opts *opts, FILE *out)
 {
 	struct histogram histogram;
-	int err = histogram_make(snapshot, opts, &histogram);
+	int err;
 	char name[64];
 
+	if (opts->by == GROUP_THREAD)
+		return threads_csv(snapshot, opts, out);
+	err = histogram_make(snapshot, opts, &histogram);
 	if (err)
 		return err;
 	fprintf(out, "%s,size,count%s\r\n", opts->by == GROUP_SIZE ? "up_to" : "lifetime",

@@ -232,6 +232,23 @@ static void total_write(FILE *out, const struct snapshot *snapshot,
 	putc('}', out);
 }
 
+/* What was alive at the peak, of the whole snapshot. */
+static void peak_write(FILE *out, const struct snapshot *snapshot)
+{
+	struct statistic_sums sums = {0};
+	struct snapshot peak;
+
+	if (!snapshot_knows(snapshot, BESIDE_PEAK))
+		return;
+	peak = snapshot_at_peak(snapshot);
+	for (size_t i = 0; i < peak.trace_count; i++) {
+		sums.size += peak.traces[i].bytes * peak.traces[i].count;
+		sums.count += peak.traces[i].count;
+	}
+	fputs(", ", out);
+	part_write(out, "peak", &sums, 0);
+}
+
 /*
  * The blocks without a frame of the application; "outside_cut": those of them whose traceback was
  * cut.
@@ -320,6 +337,7 @@ int report_json(const struct snapshot *snapshot, const struct report_opts *opts,
 		fprintf(out, ", \"group_by\": \"%s\", \"cumulative\": %s, ", names[opts->by],
 			opts->cumulative ? "true" : "false");
 	total_write(out, snapshot, &statistics, opts);
+	peak_write(out, snapshot);
 	if (statistics.allocated_known)
 		fprintf(out, ", \"allocated_ns\": %" PRIu64, snapshot->meta.allocated_ns);
 	fputs(", ", out);

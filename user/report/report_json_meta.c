@@ -186,6 +186,9 @@ static void meta_write(FILE *out, const struct snapshot_meta *meta, int of_sever
 		fprintf(out, "%" PRIu64 ", ", meta->peak_bytes);
 	else
 		fputs("null, ", out);
+	if (meta->at_peak)
+		fprintf(out, "\"at_peak\": true, \"peak_after_ns\": %" PRIu64 ", ",
+			meta->layer < EVENT_LAYER_TABLES ? meta->peak_after_ns[meta->layer] : 0);
 	if (!strcmp(meta->mode, "growth"))
 		fprintf(out, "\"pool_size\": %u, \"large_blocks_traced\": %s, ", meta->pool_bytes,
 			meta->large_skipped ? "false" : "true");

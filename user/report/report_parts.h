@@ -53,6 +53,8 @@ struct statistic_error report_error_diff(const struct statistic *entry);
 /* report_title_print(), and in a comparison the title of the older snapshot. */
 void report_titles_print(FILE *out, const struct snapshot *snapshot,
 			 const struct report_opts *opts);
+/* A text as a field of CSV, quoted if need be. */
+void report_csv_field(FILE *out, const char *text);
 /* Flushes: 0, -EIO. */
 int report_end(FILE *out);
 

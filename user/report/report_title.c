@@ -11,6 +11,23 @@
 #include "text/size.h"
 #include "text/text.h"
 
+/* Which moment the figures show, and how it is known. */
+static void peak_print(FILE *out, const struct snapshot *snapshot)
+{
+	const struct snapshot_meta *meta = &snapshot->meta;
+
+	if (snapshot->process_count)
+		fputs(", each process at its own peak", out);
+	else if (meta->layer < EVENT_LAYER_TABLES) /* a file may say anything */
+		fprintf(out, ", at the peak after %.1f s",
+			(double)meta->peak_after_ns[meta->layer] / 1e9);
+	if (!strcmp(meta->mode, "census"))
+		fputs(", of the moments of heap walks", out);
+	if (meta->at_peak > 1)
+		fputs(", estimates", out);
+	fputs("; the sizes of a traceback's blocks are their mean", out);
+}
+
 static void origin_print(FILE *out, const struct snapshot *snapshot)
 {
 	const struct snapshot_meta *meta = &snapshot->meta;
@@ -44,6 +61,10 @@ static void origin_print(FILE *out, const struct snapshot *snapshot)
 			snapshot->process_count ? "some processes themselves"
 						: "the process itself");
 	fprintf(out, "%.1f s", (double)meta->duration_ns / 1e9);
+	if (meta->at_peak) {
+		peak_print(out, snapshot);
+		return;
+	}
 	/* The table of processes says how each of several ended. */
 	if (!snapshot->process_count && meta->has_exited && WIFSIGNALED((int)meta->wait_status)) {
 		fprintf(out, ", %s", process_state(state, meta));

@@ -53,6 +53,14 @@ static int has_grown(const struct evidence_point *points, size_t count, const st
 	       points[count - 1].count - points[0].count >= GROWTH_BLOCKS;
 }
 
+/* May it have replaced blocks older than the trace, in the second half? */
+static int may_replace(const struct evidence_point *points, size_t count)
+{
+	const struct evidence_point *half = &points[count / 2], *last = &points[count - 1];
+
+	return 2 * (last->old_gone - half->old_gone) >= last->count - half->count;
+}
+
 static void judge(const struct evidence_point *points, size_t count, struct evidence *out)
 {
 	out->verdict = EVIDENCE_UNCLEAR;
@@ -65,6 +73,8 @@ static void judge(const struct evidence_point *points, size_t count, struct evid
 		out->doubt = DOUBT_NOISE;
 	else if (!floor_rises(points, count))
 		out->doubt = DOUBT_FALLS;
+	else if (may_replace(points, count))
+		out->doubt = DOUBT_OLD;
 	else if (out->second.median < out->first.median / 2)
 		out->doubt = DOUBT_SLOWS;
 	else
@@ -84,6 +94,8 @@ static void fates_set(const struct evidence_point *points, size_t count, struct 
 	const struct evidence_point *last = &points[count - 1];
 	double acquired = last->acquired - points[0].acquired, more = last->count - points[0].count;
 
+	out->acquired = acquired > 0 ? acquired : 0;
+	out->freed = freed_since(&points[0], last);
 	if (acquired > 0)
 		out->survivors = more <= 0 ? 0 : more >= acquired ? 1 : more / acquired;
 	while (out->none_freed && freed_since(&points[out->none_freed - 1], last) <= 0)

@@ -6,7 +6,8 @@
  * A line grows if its slope is above 0 by its interval, over the whole time and over the second
  * half alone, and if what is left after each cleaning rises, too: the least of each third is more
  * than that of the third before. A cache that fills and then stays, a program that warms up and
- * what rises and falls do not. It does not say that the growth is a mistake.
+ * what rises and falls do not; nor does what may only replace blocks older than the trace, which
+ * belong to no line. It does not say that the growth is a mistake.
  */
 #ifndef TRACER_SERIES_EVIDENCE_H
 #define TRACER_SERIES_EVIDENCE_H
@@ -24,6 +25,7 @@ struct evidence_point {
 	double size;     /* bytes alive */
 	double count;    /* blocks alive */
 	double acquired; /* blocks allocated until then, alive or not */
+	double old_gone; /* blocks of any line, older than the trace, that were freed until then */
 };
 
 enum evidence_verdict { EVIDENCE_STEADY, EVIDENCE_UNCLEAR, EVIDENCE_GROWS };
@@ -34,6 +36,11 @@ enum evidence_doubt {
 	DOUBT_FEW,   /* fewer than EVIDENCE_POINTS */
 	DOUBT_NOISE, /* the interval of the whole or of the second half includes 0 */
 	DOUBT_FALLS, /* what is left after a cleaning does not rise */
+	/*
+	 * in the second half at least half as many blocks older than the trace were freed as it
+	 * gained: it may have replaced them, as a cache does that was full before the trace
+	 */
+	DOUBT_OLD,
 	DOUBT_SLOWS, /* the second half grows at less than half the rate of the first */
 };
 
@@ -47,6 +54,8 @@ struct evidence {
 	 * now, from 0 to 1; below 0: unknown, or nothing was allocated.
 	 */
 	double survivors;
+	/* Blocks that were allocated and freed since the first point; unknown: 0. */
+	double acquired, freed;
 	/* Index of the first point after which none of its blocks was freed; the last: none. */
 	size_t none_freed;
 	/* at least half of the blocks alive at the end are this old, seconds; below 0: unknown */

@@ -150,6 +150,17 @@ static int snapshot_take(struct reader *reader, const struct snapshot *snapshot)
 	return err;
 }
 
+static int64_t old_gone(const struct snapshot_meta *meta)
+{
+	const struct snapshot_coverage *coverage = &meta->coverage;
+	int64_t gone = (int64_t)meta->frees_unknown, large;
+
+	if (!meta->coverage_known)
+		return gone;
+	large = (int64_t)coverage->large_seen - (int64_t)coverage->large_new;
+	return (large > gone ? large : gone) - (int64_t)coverage->old_blocks;
+}
+
 static int moment_take(struct reader *reader, const struct recording *recording,
 		       const struct recording_moment *time)
 {
@@ -160,7 +171,9 @@ static int moment_take(struct reader *reader, const struct recording *recording,
 	if (err)
 		return err;
 	series->moments[series->moment_count] =
-		(struct series_moment){.time = *time, .rss_bytes = snapshot->meta.rss_bytes};
+		(struct series_moment){.time = *time,
+				       .rss_bytes = snapshot->meta.rss_bytes,
+				       .old_gone = old_gone(&snapshot->meta)};
 	snapshot_free(series->last);
 	series->last = snapshot;
 	err = snapshot_take(reader, snapshot);

@@ -35,6 +35,11 @@ struct series_moment {
 	struct recording_moment time;
 	struct series_figures total;
 	uint64_t rss_bytes; /* 0: unknown */
+	/*
+	 * Blocks older than the trace that are gone: its differences count. Small ones by heap
+	 * walks, others by frees of blocks that are not in the table.
+	 */
+	int64_t old_gone;
 };
 
 struct series {

@@ -35,6 +35,15 @@ static void interval_set(const double *slopes, size_t pairs, size_t points, stru
 	out->has_interval = points >= INTERVAL_POINTS;
 }
 
+/* Most lines of a recording never change. */
+static int all_equal(const double *values, size_t count)
+{
+	for (size_t i = 1; i < count; i++)
+		if (values[i] > values[0] || values[i] < values[0])
+			return 0;
+	return 1;
+}
+
 int slope_find(const double *x, const double *y, size_t count, struct slope *out)
 {
 	size_t pairs = count * (count - 1) / 2, at = 0;
@@ -45,6 +54,9 @@ int slope_find(const double *x, const double *y, size_t count, struct slope *out
 	for (size_t i = 1; i < count; i++)
 		if (!(x[i] > x[i - 1]))
 			return -EINVAL;
+	*out = (struct slope){.has_interval = count >= INTERVAL_POINTS};
+	if (all_equal(y, count))
+		return 0;
 	slopes = malloc(pairs * sizeof(*slopes));
 	if (!slopes)
 		return -ENOMEM;

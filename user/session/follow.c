@@ -322,17 +322,23 @@ void follow_step(struct session *session)
 	}
 }
 
+/* The processes for names are forked here, while this one is small and may use the network. */
+static int names_new(struct session *session)
+{
+	const char *servers = session->opts.debuginfod;
+	int early = session->opts.watch != ABI_WATCH_NONE && execd_layers(&session->opts);
+	int err = early || servers
+			  ? symbols_new_in(&session->symbols, trace_account(session->trace))
+			  : 0;
+
+	return !err && servers ? symbols_fetch_from(session->symbols, servers) : err;
+}
+
 int follow_new(struct session *session)
 {
-	int err;
+	int err = names_new(session);
 
-	if (session->opts.watch == ABI_WATCH_NONE)
-		return 0;
-	/* The worker is forked here, while this process is small. */
-	err = execd_layers(&session->opts)
-		      ? symbols_new_in(&session->symbols, trace_account(session->trace))
-		      : 0;
-	if (err)
+	if (err || session->opts.watch == ABI_WATCH_NONE)
 		return err;
 	err = map_watch_open(&session->maps);
 	/* Without it, candidates are inspected periodically. */

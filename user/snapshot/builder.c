@@ -276,6 +276,36 @@ int builder_trace(struct builder *builder, const struct snapshot_trace *trace)
 	return 0;
 }
 
+static uint64_t thread_hash(const struct snapshot *snapshot, uint32_t item)
+{
+	return hash_u64(snapshot->threads[item].tid);
+}
+
+int builder_thread(struct builder *builder, uint32_t tid, const char *name)
+{
+	struct snapshot *snapshot = builder->snapshot;
+	struct builder_index *index = &builder->thread_index;
+	int err = index_reserve(builder, index, snapshot->thread_count, thread_hash);
+
+	if (!err)
+		err = array_reserve_in(builder->account, &snapshot->threads,
+				       &builder->thread_capacity, snapshot->thread_count, 1,
+				       sizeof(*snapshot->threads));
+	if (err)
+		return err;
+	size_t i = hash_u64(tid) & (index->capacity - 1);
+	for (; index->slots[i]; i = (i + 1) & (index->capacity - 1))
+		if (snapshot->threads[index->slots[i] - 1].tid == tid)
+			return 0;
+	struct snapshot_thread *thread = &snapshot->threads[snapshot->thread_count];
+
+	thread->tid = tid;
+	memset(thread->name, 0, sizeof(thread->name));
+	memcpy(thread->name, name, strnlen(name, sizeof(thread->name) - 1));
+	index->slots[i] = (uint32_t)++snapshot->thread_count;
+	return 0;
+}
+
 int builder_process(struct builder *builder, struct snapshot_meta **meta)
 {
 	struct snapshot *snapshot = builder->snapshot;
@@ -340,6 +370,7 @@ static void index_free(struct builder *builder)
 	free(builder->traceback_index.slots);
 	free(builder->trace_index.slots);
 	free(builder->estimate_index.slots);
+	free(builder->thread_index.slots);
 }
 
 struct snapshot *builder_finish(struct builder *builder)

@@ -19,8 +19,8 @@ struct builder {
 	struct account *account;   /* used by this builder only, borrowed; NULL: none */
 	struct snapshot *snapshot; /* owned until builder_finish() */
 	size_t frame_capacity, traceback_capacity, trace_capacity, layer_capacity[SNAPSHOT_LAYERS],
-		process_capacity, estimate_capacity;
-	struct builder_index traceback_index, trace_index, estimate_index;
+		process_capacity, estimate_capacity, thread_capacity;
+	struct builder_index traceback_index, trace_index, estimate_index, thread_index;
 	uint64_t total_bytes, layer_bytes[SNAPSHOT_LAYERS];
 };
 
@@ -58,6 +58,8 @@ int builder_layer(struct builder *builder, uint32_t layer, const struct snapshot
  * kept.
  */
 int builder_append(struct builder *builder, const struct snapshot_trace *trace);
+/* Names a thread, unless it has a name already. 0, -ENOMEM. */
+int builder_thread(struct builder *builder, uint32_t tid, const char *name);
 /*
  * Adds a process that traces may refer to. *meta is borrowed until the next call. 0; -EFBIG: too
  * many; -ENOMEM.

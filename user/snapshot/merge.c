@@ -163,6 +163,9 @@ static void merged_set(struct snapshot *snapshot)
 	merged->has_exited = 0;
 	merged->wait_status = 0;
 	merged->peak_bytes = merged->native.peak_bytes = 0;
+	memset(merged->peak_after_ns, 0, sizeof(merged->peak_after_ns));
+	memset(merged->sole_thread, 0, sizeof(merged->sole_thread));
+	memset(merged->sole_thread_name, 0, sizeof(merged->sole_thread_name));
 	/* These stay per process. */
 	merged->change_count = merged->changes_dropped = 0;
 	memset(merged->changes, 0, sizeof(merged->changes));

@@ -27,7 +27,11 @@ int remap_begin(struct remap *remap, const struct snapshot *from, struct builder
 	remap->strings = indices_new(strings_count(from->strings));
 	remap->tracebacks = indices_new(from->traceback_count);
 	remap->frames = calloc(longest, sizeof(*remap->frames));
-	return remap->strings && remap->tracebacks && remap->frames ? 0 : -ENOMEM;
+	int err = remap->strings && remap->tracebacks && remap->frames ? 0 : -ENOMEM;
+
+	for (size_t i = 0; !err && i < from->thread_count; i++)
+		err = builder_thread(to, from->threads[i].tid, from->threads[i].name);
+	return err;
 }
 
 static int string_remap(struct remap *remap, uint32_t *id)

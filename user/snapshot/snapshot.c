@@ -21,6 +21,7 @@ void snapshot_free(struct snapshot *snapshot)
 	free(snapshot->tracebacks);
 	free(snapshot->traces);
 	free(snapshot->estimates);
+	free(snapshot->threads);
 	for (size_t i = 0; i < SNAPSHOT_LAYERS; i++)
 		free(snapshot->layers[i].traces);
 	free(snapshot->processes);
@@ -34,6 +35,7 @@ size_t snapshot_memory(const struct snapshot *snapshot)
 		       snapshot->traceback_count * sizeof(*snapshot->tracebacks) +
 		       snapshot->trace_count * sizeof(*snapshot->traces) +
 		       snapshot->estimate_count * sizeof(*snapshot->estimates) +
+		       snapshot->thread_count * sizeof(*snapshot->threads) +
 		       snapshot->process_count * sizeof(*snapshot->processes);
 
 	for (size_t i = 0; i < SNAPSHOT_LAYERS; i++)
@@ -56,6 +58,7 @@ void snapshot_fit(struct snapshot *snapshot)
 	items_fit(&snapshot->tracebacks, snapshot->traceback_count, sizeof(*snapshot->tracebacks));
 	items_fit(&snapshot->traces, snapshot->trace_count, sizeof(*snapshot->traces));
 	items_fit(&snapshot->estimates, snapshot->estimate_count, sizeof(*snapshot->estimates));
+	items_fit(&snapshot->threads, snapshot->thread_count, sizeof(*snapshot->threads));
 	for (size_t i = 0; i < SNAPSHOT_LAYERS; i++)
 		items_fit(&snapshot->layers[i].traces, snapshot->layers[i].trace_count,
 			  sizeof(*snapshot->layers[i].traces));
@@ -291,6 +294,23 @@ struct snapshot snapshot_of_older(const struct snapshot *snapshot)
 	return only;
 }
 
+struct snapshot snapshot_at_peak(const struct snapshot *snapshot)
+{
+	struct snapshot only = snapshot_of_layer(snapshot, snapshot->meta.layer);
+
+	first_set(&only, snapshot->layers[SNAPSHOT_BESIDE(BESIDE_PEAK, snapshot->meta.layer)]);
+	memset(only.layers, 0, sizeof(only.layers));
+	memset(only.meta.beside, 0, sizeof(only.meta.beside));
+	memset(only.meta.unknown, 0, sizeof(only.meta.unknown));
+	only.meta.rounded_blocks = 0;
+	/* What is listed is scaled already. */
+	only.meta.at_peak = 1 + snapshot_is_estimated(&only.meta);
+	only.meta.sample_bytes = 0;
+	only.meta.self_sampled = 0;
+	only.meta.windows = (struct snapshot_windows){0};
+	return only;
+}
+
 static int array_copy(void *out, const void *from, size_t count, size_t size)
 {
 	void *copy = NULL;
@@ -326,6 +346,9 @@ int snapshot_copy(const struct snapshot *snapshot, struct snapshot **out)
 	if (!err)
 		err = array_copy(&copy->estimates, snapshot->estimates, snapshot->estimate_count,
 				 sizeof(*copy->estimates));
+	if (!err)
+		err = array_copy(&copy->threads, snapshot->threads, snapshot->thread_count,
+				 sizeof(*copy->threads));
 	for (size_t i = 0; i < SNAPSHOT_LAYERS && !err; i++) {
 		err = array_copy(&copy->layers[i].traces, snapshot->layers[i].traces,
 				 snapshot->layers[i].trace_count, sizeof(*copy->traces));
@@ -342,6 +365,7 @@ int snapshot_copy(const struct snapshot *snapshot, struct snapshot **out)
 	copy->traceback_count = snapshot->traceback_count;
 	copy->trace_count = snapshot->trace_count;
 	copy->estimate_count = snapshot->estimate_count;
+	copy->thread_count = snapshot->thread_count;
 	copy->process_count = snapshot->process_count;
 	*out = copy;
 	return 0;

@@ -50,7 +50,8 @@ struct snapshot_trace {
 	uint32_t flags : 8;
 	/* count is estimated from windows: 1 + its index in estimates; otherwise 0 */
 	uint32_t estimate : 24;
-	uint64_t bytes; /* of each block */
+	uint32_t thread; /* with BESIDE_THREAD: its number; else 0 */
+	uint64_t bytes;  /* of each block */
 	/* number of equal blocks (tracemalloc's files list them individually) */
 	uint64_t count;
 	/*
@@ -60,6 +61,12 @@ struct snapshot_trace {
 	uint64_t weight;
 };
 #define SNAPSHOT_ESTIMATES_MAX ((1u << 24) - 1)
+
+/* The name of a thread; numbers are those of the initial PID namespace. */
+struct snapshot_thread {
+	uint32_t tid;
+	char name[EVENT_THREAD_NAME]; /* not empty, NUL-terminated */
+};
 
 /* The deviations of an estimated count (snapshot/calibrate.h), finite. */
 struct snapshot_estimate {
@@ -180,6 +187,8 @@ enum snapshot_unknown {
 enum snapshot_besides {
 	BESIDE_ALLOCATED, /* what was allocated since the trace began, alive or not */
 	BESIDE_FREED,     /* the part of it that was freed again, by lifetime */
+	BESIDE_PEAK,      /* what was alive when most bytes were */
+	BESIDE_THREAD,    /* what is alive, by the thread that has allocated it */
 	BESIDES
 };
 
@@ -274,6 +283,15 @@ struct snapshot_meta {
 	struct snapshot_coverage coverage;
 	struct snapshot_ending ending;
 	struct snapshot_beside beside[BESIDES];
+	/* after the begin of its tracing: when a table was at its peak. Several processes: 0 */
+	uint64_t peak_after_ns[EVENT_LAYER_TABLES];
+	/*
+	 * By table: the thread that has allocated all that is alive, so that BESIDE_THREAD does not
+	 * list it; 0: there are several, or it is not known.
+	 */
+	uint32_t sole_thread[EVENT_LAYER_TABLES];
+	char sole_thread_name[EVENT_LAYER_TABLES][EVENT_THREAD_NAME]; /* "": not known */
+	int at_peak; /* traces are those of BESIDE_PEAK (snapshot_at_peak()); 2: estimates */
 	uint64_t allocated_ns; /* the time over which BESIDE_ALLOCATED and BESIDE_FREED count */
 };
 
@@ -302,6 +320,8 @@ struct snapshot {
 	size_t trace_count;
 	struct snapshot_estimate *estimates; /* of traces of all layers */
 	size_t estimate_count;
+	struct snapshot_thread *threads; /* those whose names are known */
+	size_t thread_count;
 	/*
 	 * Layers besides the first, by enum event_layer. In mapped memory, bytes is the size of
 	 * each range mapped since the trace began. Memory of one layer lies mostly inside blocks of
@@ -389,6 +409,11 @@ int snapshot_has_layer(const struct snapshot *snapshot, enum event_layer layer);
  * itself.
  */
 struct snapshot snapshot_of_layer(const struct snapshot *snapshot, enum event_layer layer);
+/*
+ * The first layer at its peak, as a snapshot of its own, which borrows everything but the structure
+ * itself. snapshot_knows(BESIDE_PEAK).
+ */
+struct snapshot snapshot_at_peak(const struct snapshot *snapshot);
 /* The same with the blocks older than the trace, by likeness. */
 struct snapshot snapshot_of_older(const struct snapshot *snapshot);
 

@@ -23,6 +23,7 @@ enum group_by {
 	/* by block, not by line: not for statistics_compute() (report/report_histogram.h) */
 	GROUP_SIZE,
 	GROUP_LIFETIME,
+	GROUP_THREAD, /* the same by thread (report/report_threads.h) */
 };
 
 static inline int group_is_owner(enum group_by by)

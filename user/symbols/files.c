@@ -147,6 +147,23 @@ int files_get(struct files *files, struct file **out, pid_t pid, const struct pr
 	return 0;
 }
 
+struct file *files_find(const struct files *files, uint32_t number)
+{
+	for (size_t i = 0; i < BUCKETS; i++)
+		for (struct file *file = files->buckets[i]; file; file = file->next)
+			if (file->number == number)
+				return file;
+	return NULL;
+}
+
+void files_renew(struct files *files, struct file *file)
+{
+	file->number = ++files->last_number;
+	file->dwarf = FILE_DWARF_UNKNOWN;
+	file->tables = FILE_TABLES_UNKNOWN;
+	file->tables_generation = 0;
+}
+
 void files_share(struct file *file)
 {
 	file->users++;

@@ -52,6 +52,10 @@ struct file {
 	} tables;
 	uint64_t tables_generation, tables_ns;
 
+	/* For fetched.c: is its debug file asked for? */
+	enum { FILE_FETCH_UNKNOWN, FILE_FETCH_ASKED, FILE_FETCH_DONE } fetch;
+	uint32_t fetches; /* questions */
+
 	struct file *next; /* with the same hash */
 };
 
@@ -67,6 +71,10 @@ void files_free(struct files *files);
  */
 int files_get(struct files *files, struct file **out, pid_t pid, const struct process_map *map,
 	      int root);
+/* The file with that number; NULL: it is not held any more. */
+struct file *files_find(const struct files *files, uint32_t number);
+/* Its debug file has come: it gets another number, and the workers read it again. */
+void files_renew(struct files *files, struct file *file);
 /* Adds a user to a file that is in use. */
 void files_share(struct file *file);
 void files_put(struct files *files, struct file *file);

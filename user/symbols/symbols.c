@@ -9,6 +9,8 @@
 
 #include "base/account.h"
 #include "base/clock.h"
+#include "fetch/fetch.h"
+#include "symbols/fetched.h"
 #include "symbols/lookup.h"
 #include "symbols/symbols_state.h"
 #include "text/text.h"
@@ -59,6 +61,11 @@ int symbols_new_in(struct symbols **out, struct account *account)
 	return err;
 }
 
+int symbols_fetch_from(struct symbols *symbols, const char *urls)
+{
+	return fetch_new(&symbols->fetch, urls);
+}
+
 int symbols_share_new(struct symbols_share **out, uint64_t max_ns)
 {
 	struct symbols_share *share = calloc(1, sizeof(*share));
@@ -95,6 +102,7 @@ void symbols_free(struct symbols *symbols)
 		return;
 	worker_free(symbols->dwarf.worker);
 	worker_free(symbols->tables.worker);
+	fetch_free(symbols->fetch);
 	asked_end(symbols);
 	files_free(symbols->files);
 	strings_free(symbols->strings);
@@ -102,17 +110,19 @@ void symbols_free(struct symbols *symbols)
 	free(symbols);
 }
 
-/* Clears all cached names. 0; on failure nothing has changed. */
+/* Clears all cached names. 0; on failure their texts are still there. */
 static int names_forget(struct symbols *symbols)
 {
 	struct strings *strings;
-	int err = strings_new_in(&strings, &symbols->names);
+	int err;
 
+	/* First, since there may be no room for anything new. */
+	cache_free(&symbols->cache);
+	err = strings_new_in(&strings, &symbols->names);
 	if (err)
 		return err;
 	strings_free(symbols->strings);
 	symbols->strings = strings;
-	cache_free(&symbols->cache);
 	return 0;
 }
 
@@ -316,6 +326,9 @@ static int file_resolve(struct symbols *symbols, const struct module *module, ui
 		return 0;
 	if (share_is_used(ask))
 		return -ETIME;
+	err = fetched_wait(symbols, module->file, ask->until_ns);
+	if (err)
+		return err;
 	began_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID);
 	err = offset_resolve(symbols, module, offset, ask);
 	share_spend(ask, began_ns);
@@ -327,7 +340,8 @@ int symbols_prepare(struct symbols *symbols, const struct modules *modules, uint
 {
 	const struct module *module = modules_find(modules, --address);
 
-	if (!module || !module->file || file_read(module->file))
+	if (!module || !module->file || file_read(module->file) ||
+	    fetched_wait(symbols, module->file, 0))
 		return 0;
 	return file_resolve(symbols, module, module_offset(module, address), ask);
 }
@@ -404,7 +418,8 @@ int symbols_resolve_plain(struct symbols *symbols, const struct modules *modules
 	*frame = (struct symbols_frame){0};
 	offset = module_offset(module, address);
 	if (module->file &&
-	    (module->file->tables != FILE_TABLES_UNKNOWN || module->file == symbols->asked.file) &&
+	    (module->file->tables != FILE_TABLES_UNKNOWN || module->file == symbols->asked.file ||
+	     module->file->fetch == FILE_FETCH_ASKED) &&
 	    !elf_file_vaddr(module->file->elf, offset, &vaddr) &&
 	    plain_name(symbols, module->file, vaddr, symbol))
 		symbols->plain_gave_up = 1;

@@ -64,6 +64,11 @@ int symbols_new(struct symbols **out);
 int symbols_new_in(struct symbols **out, struct account *account);
 void symbols_free(struct symbols *symbols); /* free all modules first */
 /*
+ * From now on debug files that are on no path of this machine are fetched from debuginfod servers,
+ * as in $DEBUGINFOD_URLS. Forks a process that may use the network. 0; errors as fetch_new().
+ */
+int symbols_fetch_from(struct symbols *symbols, const char *urls);
+/*
  * CPU time limit for one process's names, ours and the worker's. Slow files of one process do not
  * delay the names of others beyond it.
  */

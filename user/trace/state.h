@@ -4,6 +4,7 @@
 #define TRACER_TRACE_STATE_H
 
 #include "process_tables/process_tables.h"
+#include "snapshot/builder.h"
 #include "trace/trace.h"
 
 /* ended processes may keep 1/4 of the processes' share of the budget, whatever others request */
@@ -62,6 +63,14 @@ int state_index_new(struct trace *trace, size_t *index);
  * none is large. 0, -ENOMEM; -ENOENT: no process has ended.
  */
 int state_evict(struct trace *trace);
+/* EVENT_THREAD. 0. */
+int state_thread_name(struct process_state *process, const struct event_thread *event);
+/*
+ * Adds what is alive by thread, and the threads' names. tracebacks: by stack, the snapshot's. 0;
+ * errors of the builder.
+ */
+int state_threads_add(const struct process_state *process, const uint32_t *tracebacks,
+		      struct builder *builder);
 /* The meta data of a snapshot taken now. */
 void state_meta(const struct trace *trace, const struct process_state *process,
 		struct snapshot_meta *meta);

@@ -95,6 +95,8 @@ static size_t record_bytes(uint32_t type)
 		return sizeof(struct event_map);
 	case EVENT_RSS:
 		return sizeof(struct event_rss);
+	case EVENT_THREAD:
+		return sizeof(struct event_thread);
 	case EVENT_MODE_CHANGE:
 		return sizeof(struct event_mode_change);
 	default:
@@ -115,7 +117,7 @@ static int record_valid(const void *record, size_t size)
 static int peaks_reset(struct process_state *process)
 {
 	for (size_t i = 0; i < EVENT_LAYER_TABLES; i++)
-		process->info.tables[i].peak_bytes = process->info.tables[i].live_bytes;
+		state_peak_now(process, i);
 	return 0;
 }
 
@@ -214,6 +216,8 @@ static int process_feed(struct trace *trace, struct process_state *process, cons
 		return peaks_reset(process);
 	case EVENT_RSS:
 		return rss_set(process, record);
+	case EVENT_THREAD:
+		return state_thread_name(process, record);
 	case EVENT_MODE_CHANGE:
 		return state_mode_change(process, record);
 	case EVENT_MAP:

@@ -133,6 +133,11 @@ const struct blocks *trace_blocks(const struct trace *trace, size_t process,
 const struct block *trace_block_containing(const struct trace *trace, size_t process,
 					   enum event_layer layer, uint64_t address);
 /*
+ * The next thread without a name, of those that have allocated. *cursor starts at 0; a later call
+ * may continue with it. 1; 0: none.
+ */
+int trace_thread_nameless(const struct trace *trace, size_t process, size_t *cursor, uint32_t *tid);
+/*
  * The next native address without a name. *cursor starts at 0; a later call may continue with it.
  * 1; 0: none.
  */

@@ -10,7 +10,7 @@
 #include "base/array.h"
 #include "trace/state.h"
 
-#define SMALL_SHARE 1024u /* of the memory for ended processes; smaller ones are evicted last */
+#define SMALL_SHARE 640u /* of the memory for ended processes; smaller ones are evicted last */
 
 static void process_drop(struct trace *trace, struct process_state *process, size_t index)
 {

@@ -62,6 +62,10 @@ static void beside_set(struct snapshot_meta *meta, const struct process_state *p
 			else
 				meta->beside[what].gaps |= info->layers & 1u << i;
 		}
+	for (size_t i = 0; i < EVENT_LAYER_TABLES; i++)
+		if (process->activities.peaks[i].time_ns > info->start_ns)
+			meta->peak_after_ns[i] =
+				process->activities.peaks[i].time_ns - info->start_ns;
 	meta->allocated_ns = meta->duration_ns;
 	if (since_ns > info->start_ns && since_ns - info->start_ns < meta->duration_ns)
 		meta->allocated_ns -= since_ns - info->start_ns;

@@ -156,6 +156,8 @@ static int activities_add(struct snapshot_job *job)
 			err = traceback_add(job, i);
 	if (!err)
 		err = state_activities_add(process, job->tracebacks, &job->builder);
+	if (!err)
+		err = state_threads_add(process, job->tracebacks, &job->builder);
 	if (!account_is_full(err))
 		return err;
 	job->allocated_omitted = 1;
@@ -265,7 +267,9 @@ static int trace_compare(const void *a, const void *b)
 		return x->domain < y->domain ? -1 : 1;
 	if (x->bytes != y->bytes)
 		return x->bytes < y->bytes ? -1 : 1;
-	return x->flags < y->flags ? -1 : x->flags > y->flags;
+	if (x->flags != y->flags)
+		return x->flags < y->flags ? -1 : 1;
+	return x->thread < y->thread ? -1 : x->thread > y->thread;
 }
 
 static void trace_join(struct snapshot_trace *trace, const struct snapshot_trace *equal)
@@ -358,11 +362,14 @@ int state_snapshot(struct trace *trace, struct process_state *process, struct sn
 	process->info.counters.frames_unnamed = job.unnamed;
 	process->info.counters.frames_slow = job.slow;
 	struct snapshot *snapshot = builder_finish(&job.builder);
-	const struct snapshot_windows windows = snapshot->meta.windows;
+	const struct snapshot_meta built = snapshot->meta;
 	state_meta(trace, process, &snapshot->meta);
 	snapshot->meta.stack_ends = job.ends;
-	snapshot->meta.windows = windows;
-	snapshot->meta.windows.large = windows.count && process->info.large_windowed;
+	memcpy(snapshot->meta.sole_thread, built.sole_thread, sizeof(built.sole_thread));
+	memcpy(snapshot->meta.sole_thread_name, built.sole_thread_name,
+	       sizeof(built.sole_thread_name));
+	snapshot->meta.windows = built.windows;
+	snapshot->meta.windows.large = built.windows.count && process->info.large_windowed;
 	memcpy(snapshot->meta.unknown, job.unknowns, sizeof(snapshot->meta.unknown));
 	if (job.allocated_omitted) {
 		for (size_t i = 0; i < BESIDES; i++) {

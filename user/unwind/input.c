@@ -3,7 +3,7 @@
  * .eh_frame is found by its section, or, in a file whose section headers were removed, by the
  * segment PT_GNU_EH_FRAME, as the run-time unwinder finds it: that begins with {version, encodings
  * of the next three fields, address of .eh_frame, …} (Linux Standard Base, "The .eh_frame_hdr
- * section").
+ * section"). Code that it does not describe may be described by .debug_frame.
  */
 #include "unwind/input.h"
 
@@ -125,65 +125,143 @@ static uint64_t header_find(Elf *elf, int fd)
 	return 0;
 }
 
-static uint8_t *section_read(Elf *elf, int fd, uint64_t *vaddr, size_t *size)
+/* A section of entries within the file. */
+struct part {
+	uint64_t vaddr, offset;
+	size_t size; /* 0: there is none */
+};
+
+static struct part frames_find(Elf *elf, int fd)
 {
+	struct part part = {0};
+	uint64_t bytes;
 	GElf_Shdr header;
-	uint64_t offset, bytes;
 
 	if (elf_section_by_name(elf, ".eh_frame", &header)) {
-		*vaddr = header.sh_addr;
-		offset = header.sh_offset;
+		part.vaddr = header.sh_addr;
+		part.offset = header.sh_offset;
 		bytes = header.sh_type == SHT_NOBITS ? 0 : header.sh_size;
 	} else {
-		*vaddr = header_find(elf, fd);
-		bytes = *vaddr ? segment_bytes(elf, *vaddr, &offset) : 0;
+		part.vaddr = header_find(elf, fd);
+		bytes = part.vaddr ? segment_bytes(elf, part.vaddr, &part.offset) : 0;
 	}
-	*size = bytes < SECTION_MAX ? bytes : SECTION_MAX;
-	return *size ? bytes_read(fd, offset, *size) : NULL;
+	part.size = bytes < SECTION_MAX ? bytes : SECTION_MAX;
+	return part;
 }
 
+/* Its addresses are never relative, so it needs none. One that is packed is not read. */
+static struct part debug_frames_find(Elf *elf)
+{
+	struct part part = {0};
+	GElf_Shdr header;
+
+	if (!elf_section_by_name(elf, ".debug_frame", &header) || header.sh_type == SHT_NOBITS ||
+	    header.sh_flags & SHF_COMPRESSED)
+		return part;
+	part.offset = header.sh_offset;
+	part.size = header.sh_size < SECTION_MAX ? header.sh_size : SECTION_MAX;
+	return part;
+}
+
+/* Appends a section's bytes. A section that is not in the file is none. 0, -ENOMEM. */
+static int section_append(struct unwind_input *input, int fd, struct part *part)
+{
+	uint8_t *bytes = part->size ? bytes_read(fd, part->offset, part->size) : NULL, *both;
+
+	if (!bytes) {
+		part->size = 0;
+		return 0;
+	}
+	if (!input->section) {
+		input->section = bytes;
+		input->section_size = part->size;
+		return 0;
+	}
+	both = realloc(input->section, input->section_size + part->size);
+	if (both) {
+		input->section = both;
+		memcpy(both + input->section_size, bytes, part->size);
+		input->section_size += part->size;
+	}
+	free(bytes);
+	return both ? 0 : -ENOMEM;
+}
+
+/* Of entries at one address, those of .eh_frame come first: the table takes the first. */
 static int frame_compare(const void *a, const void *b)
 {
 	const struct elf_frame *left = a, *right = b;
 
-	return left->vaddr < right->vaddr ? -1 : left->vaddr > right->vaddr;
+	if (left->vaddr != right->vaddr)
+		return left->vaddr < right->vaddr ? -1 : 1;
+	return left->code < right->code ? -1 : left->code > right->code;
 }
 
-/* Decodes the entries; linkers leave them nearly in order. */
-static int frames_decode(struct unwind_input *input, size_t size)
+/* Decodes the next entry of the sections, of which the first has `first` bytes. 1; 0: none. */
+static int frame_next(struct elf_frames_cursor cursors[2], size_t first, struct elf_frame *out)
 {
-	const struct elf_frames_cursor begin = {
-		.bytes = input->section, .size = size, .vaddr = input->section_vaddr};
-	struct elf_frames_cursor cursor = begin;
+	if (elf_frames_next(&cursors[0], out))
+		return 1;
+	if (!elf_frames_next(&cursors[1], out))
+		return 0;
+	out->code += first;
+	out->code_end += first;
+	out->common.code += first;
+	out->common.code_end += first;
+	return 1;
+}
+
+/* Decodes the entries; linkers leave them nearly in order. first: bytes of .eh_frame. */
+static int frames_decode(struct unwind_input *input, size_t first)
+{
+	const struct elf_frames_cursor begin[2] = {
+		{.bytes = input->section, .size = first, .vaddr = input->section_vaddr},
+		{.bytes = input->section + first,
+		 .size = input->section_size - first,
+		 .is_debug = 1},
+	};
+	struct elf_frames_cursor cursors[2] = {begin[0], begin[1]};
 	struct elf_frame frame;
 	size_t count = 0;
 
-	while (count < UNWIND_FUNCTIONS_MAX && elf_frames_next(&cursor, &frame))
+	while (count < UNWIND_FUNCTIONS_MAX && frame_next(cursors, first, &frame))
 		count++;
 	if (!count)
 		return error_set(-ENOENT, "an .eh_frame without an entry");
 	input->frames = malloc(count * sizeof(*input->frames));
 	if (!input->frames)
 		return -ENOMEM;
-	cursor = begin;
-	while (input->frame_count < count && elf_frames_next(&cursor, &frame))
+	memcpy(cursors, begin, sizeof(cursors));
+	while (input->frame_count < count && frame_next(cursors, first, &frame))
 		input->frames[input->frame_count++] = frame;
 	qsort(input->frames, count, sizeof(*input->frames), frame_compare);
 	return 0;
+}
+
+static int frames_read(struct unwind_input *input, Elf *elf, int fd)
+{
+	struct part frames = frames_find(elf, fd), debug = debug_frames_find(elf);
+	int err = section_append(input, fd, &frames);
+
+	input->section_vaddr = frames.vaddr;
+	if (!err)
+		err = section_append(input, fd, &debug);
+	if (err)
+		return err;
+	return input->section ? frames_decode(input, frames.size)
+			      : error_set(-ENOENT, "no .eh_frame, and no .debug_frame");
 }
 
 int unwind_input_read(struct unwind_input *out, int fd)
 {
 	struct unwind_input input = {0};
 	uint64_t file_bytes;
-	size_t size;
 	Elf *elf;
 	int err = elf_section_begin(&elf, fd, &file_bytes);
 
 	if (err)
 		return err;
-	input.section = section_read(elf, fd, &input.section_vaddr, &size);
-	err = input.section ? frames_decode(&input, size) : error_set(-ENOENT, "no .eh_frame");
+	err = frames_read(&input, elf, fd);
 	if (!err)
 		err = codes_read(&input.codes, elf, fd, file_bytes);
 	elf_end(elf);

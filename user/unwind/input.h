@@ -10,15 +10,16 @@
 
 struct unwind_input {
 	struct unwind_codes codes; /* ascending by offset, without overlap in the file */
-	uint8_t *section;          /* .eh_frame */
-	uint64_t section_vaddr;
+	uint8_t *section;          /* .eh_frame, then .debug_frame */
+	size_t section_size;
+	uint64_t section_vaddr;   /* of .eh_frame */
 	struct elf_frame *frames; /* its entries, ascending by vaddr */
 	size_t frame_count;
 };
 
 /*
- * Reads a file; fd stays the caller's. 0: unwind_input_free(); -ENOENT: it has no .eh_frame with an
- * entry; -E2BIG, -ENOEXEC (error_set); -ENOMEM; -errno.
+ * Reads a file; fd stays the caller's. 0: unwind_input_free(); -ENOENT: it has no .eh_frame and
+ * no .debug_frame with an entry; -E2BIG, -ENOEXEC (error_set); -ENOMEM; -errno.
  */
 int unwind_input_read(struct unwind_input *out, int fd);
 void unwind_input_free(struct unwind_input *input);

@@ -126,6 +126,8 @@ class Scene:
             "events.cap",
             "--record",
             "shop.rec",
+            "--every",
+            "0.02",
         )
         shutil.copy(self.path("layers.pb.gz"), self.path("snap.pb.gz"))
         shutil.copy(self.path("layers.pb.gz"), self.path("new.pb.gz"))
@@ -189,6 +191,9 @@ class Scene:
 
     def shorten(self, args):
         """Shortens sessions that would last until Ctrl-C or for a long time."""
+        if "--record" in args:  # a shortened recording has one snapshot
+            at = args.index("--record") + 1
+            args = [*args[:at], "other.rec", *args[at + 1 :]]
         if "-d" in args:
             return [
                 SECONDS if before == "-d" else word for before, word in zip([None, *args], args)

@@ -77,6 +77,23 @@ def test_references_stripped(builtins, run_tracer, debian_python):
     assert check_paths(run_tracer, target, ("A", "S", "generator", "cell")) >= 4
 
 
+@pytest.mark.versions("3.8", "3.13")
+def test_malloc(start, run_tracer, python, debian_python):
+    """The heap of malloc may be large, and of several maps."""
+    for which in (python, debian_python):
+        target = start(which, "graph_malloc.py", ready=False)
+        address = target.read_line().strip()
+        target.read_until("ready")
+        target.wait_reading()
+        answer = ask(run_tracer, "--retained", "--top", 0, "-p", target.pid)
+        check_proof(answer)
+        by_type = {entry["type"]: entry for entry in answer["statistics"]}
+        assert by_type["member_descriptor"]["size"] < 128 * by_type["member_descriptor"]["count"]
+        shown = ask(run_tracer, "show", address, "-p", target.pid)
+        assert shown["references_out_total"] == 200000
+        assert target.finish() == 0
+
+
 @pytest.mark.versions("3.8", "3.11", "3.13")
 def test_known_sizes(start, run_tracer, python):
     target = start(python, "graph_known.py", ready=False)

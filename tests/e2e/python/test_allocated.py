@@ -52,6 +52,45 @@ def test_allocated(start, trace, tracer, any_python, mode):
         assert sum(entry[key] for entry in everything.statistics) == total[key]
 
 
+@pytest.mark.parametrize("mode", ("census", "exact"))
+def test_peak(start, trace, tracer, run_tracer, any_python, tmp_path, mode):
+    """The program's cache is dropped before the report; at the peak it was there."""
+    target = start(any_python, "phases.py")
+    run = trace("-p", target.pid, "-m", mode)
+    target.step()
+    grown = target.expect()["G"]
+    if mode == "census":  # which knows heap walks, as one is made for each snapshot
+        run_tracer("ctl", target.pid, "snapshot", tmp_path / "grown.pb.gz")
+    target.step()
+    target.expect()
+    target.step()
+    left = target.expect()
+    report = run.finish()
+    peak = read_report(tracer, run.snapshot, "--at-peak")
+    assert report.marked("phases.py", left) == left
+    assert peak.line("phases.py", "G") == tuple(grown)
+    assert peak.line("phases.py", "L") == (0, 0)
+    assert peak.data["at_peak"] and "at_peak" not in report.data
+    assert report.data["peak"] == {key: peak.total[key] for key in ("size", "count")}
+    if mode == "exact":
+        assert peak.total["size"] == report.data["peak_size"]
+
+
+@pytest.mark.parametrize("mode", ("census", "exact"))
+def test_threads(start, trace, tracer, any_python, mode):
+    target = start(any_python, "thread_owners.py")
+    run = trace("-p", target.pid, "-m", mode)
+    target.step()
+    live = target.expect()
+    whole = run.finish()
+    line = "*/thread_owners.py:%d" % marked_line("thread_owners.py", "K")
+    rows = read_report(tracer, run.snapshot, "--by", "thread", "--include", line).statistics
+    owners = {"%(thread)s %(tid)d" % row: (row["size"], row["count"]) for row in rows}
+    assert owners == live
+    report = read_report(tracer, run.snapshot, "--by", "thread")
+    assert report.total == {key: whole.total[key] for key in ("size", "count")}
+
+
 def test_pprof(start, trace, any_python):
     """As Go's heap profiles name them."""
     target = start(any_python, "golden.py", 100)

@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "place.h"
 #include "pprof/pprof.h"
+#include "recording/record_state.h"
 #include "recording/recording.h"
 #include "recordings.h"
 #include "stats/group.h"
@@ -219,6 +220,27 @@ static void test_size(void **state)
 	assert_true(recorded * 10 <= whole);
 }
 
+/* Items without a byte, as no tracer writes them: the sanitizers watch. */
+static void test_empty_items(void **state)
+{
+	/* 6 values, no header; an empty string, no tables, a sample of one number; its row */
+	static const unsigned char bytes[] = {6, 0, 1, 0, 0, 0, 0, 1, 1, 0, 1, 0, 2, 2, 0, 0, 0, 0};
+	static const unsigned char none[] = {6, 0, 1, 0, 0, 0, 0, 0, 0};
+	const struct span payloads[] = {{none, sizeof(none)}, {bytes, sizeof(bytes)}};
+
+	(void)state;
+	for (size_t i = 0; i < 2; i++) {
+		struct record_state state_of = {0};
+		struct buffer profile = {0};
+
+		assert_int_equal(record_state_apply(&state_of, payloads[i]), 0);
+		assert_int_equal(state_of.live, i);
+		assert_int_equal(record_profile(&state_of, &profile), 0);
+		record_state_free(&state_of);
+		buffer_free(&profile);
+	}
+}
+
 static void test_refused(void **state)
 {
 	struct place *place = *state;
@@ -248,6 +270,7 @@ int main(void)
 						place_teardown),
 		cmocka_unit_test_setup_teardown(test_damaged_bytes, place_setup, place_teardown),
 		cmocka_unit_test_setup_teardown(test_size, place_setup, place_teardown),
+		cmocka_unit_test(test_empty_items),
 		cmocka_unit_test_setup_teardown(test_refused, place_setup, place_teardown),
 	};
 

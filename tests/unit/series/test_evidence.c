@@ -207,6 +207,26 @@ static void test_verdicts(void **state)
 	assert_int_equal(evidence_of(leaks, 2).doubt, DOUBT_FEW);
 }
 
+/* A cache that was full before the trace: what replaces its entries looks like growth. */
+static void test_replacement(void **state)
+{
+	struct evidence_point points[POINTS];
+	struct evidence evidence;
+
+	(void)state;
+	for (int i = 0; i < POINTS; i++)
+		points[i] = (struct evidence_point){
+			.seconds = i, .size = 1000.0 * i, .count = 10.0 * i, .old_gone = 9.0 * i};
+	assert_int_equal(evidence_find(points, POINTS, 0, &evidence), 0);
+	assert_int_equal(evidence.verdict, EVIDENCE_UNCLEAR);
+	assert_int_equal(evidence.doubt, DOUBT_OLD);
+	/* Once all of them are gone, growth is growth. */
+	for (int i = POINTS / 3; i < POINTS; i++)
+		points[i].old_gone = 9.0 * POINTS / 3;
+	assert_int_equal(evidence_find(points, POINTS, 0, &evidence), 0);
+	assert_int_equal(evidence.verdict, EVIDENCE_GROWS);
+}
+
 /* What becomes of the blocks: all stay; all are freed; the oldest are freed. */
 static void test_fates(void **state)
 {
@@ -229,6 +249,8 @@ static void test_fates(void **state)
 	}
 	assert_int_equal(evidence_find(points, 20, 1, &evidence), 0);
 	near(evidence.survivors, 14.0 / 24, 1e-9);
+	near(evidence.acquired, 24, 1e-9);
+	near(evidence.freed, 10, 1e-9);
 	assert_int_equal(evidence.none_freed, 12);
 	for (int i = 0; i < 20; i++) {
 		points[i].count = 50;
@@ -247,7 +269,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_line),     cmocka_unit_test(test_interval),
 		cmocka_unit_test(test_outliers), cmocka_unit_test(test_confidence),
-		cmocka_unit_test(test_verdicts), cmocka_unit_test(test_fates),
+		cmocka_unit_test(test_verdicts), cmocka_unit_test(test_replacement),
+		cmocka_unit_test(test_fates),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

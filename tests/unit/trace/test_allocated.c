@@ -354,10 +354,143 @@ static void census_knows_no_lifetimes(void **state)
 	snapshot_free(snapshot);
 }
 
+static void check_peak(struct trace *trace, const char *expected)
+{
+	const struct report_opts how = {.by = GROUP_FILENAME};
+	struct snapshot *snapshot = taken(trace), *back = again(snapshot), peak;
+
+	assert_true(snapshot_knows(back, BESIDE_PEAK));
+	peak = snapshot_at_peak(back);
+	check_report(&peak, &how, expected);
+	snapshot_free(back);
+	snapshot_free(snapshot);
+}
+
+/* The table as it was when most bytes were alive, whatever came and went before and since. */
+static void peaks(void **state)
+{
+	struct trace *trace = *state;
+
+	feed_alloc(trace, 0x1000, 100, 1);
+	feed_alloc(trace, 0x2000, 50, 2);
+	feed_free(trace, 0x1000);
+	feed_alloc(trace, 0x3000, 60, 3); /* 110: no peak */
+	check_peak(trace, "filename,lineno,size,count\r\nline1.py,0,100,1\r\nline2.py,0,50,1\r\n");
+	feed_alloc(trace, 0x4000, 41, 3); /* 151 */
+	feed_alloc(trace, 0x5000, 5, 1);  /* 156 */
+	feed_free(trace, 0x3000);
+	feed_free(trace, 0x2000);
+	feed_free(trace, 0x4000);
+	feed_alloc(trace, 0x6000, 7, 2);
+	check_peak(trace, "filename,lineno,size,count\r\nline3.py,0,101,2\r\nline2.py,0,50,1\r\n"
+			  "line1.py,0,5,1\r\n");
+	feed_alloc(trace, 0x7000, 1000, 2);
+	check_peak(trace, "filename,lineno,size,count\r\nline2.py,0,1007,2\r\nline1.py,0,5,1\r\n");
+}
+
+/* An object from a free list moves its block to another line, also at the peak before it. */
+static void peaks_know_who_held_a_block(void **state)
+{
+	struct event_alloc reuse = {.header = header_of(EVENT_REUSE, sizeof(reuse)),
+				    .address = 0x1000,
+				    .stack_id = 2,
+				    .api = EVENT_API_OBJ};
+	struct trace *trace = *state;
+
+	feed_alloc(trace, 0x1000, 100, 1);
+	assert_int_equal(trace_feed(trace, &reuse, sizeof(reuse)), 0);
+	check_peak(trace, "filename,lineno,size,count\r\nline1.py,0,100,1\r\n");
+	feed_alloc(trace, 0x2000, 1, 3);
+	feed_free(trace, 0x1000);
+	check_peak(trace, "filename,lineno,size,count\r\nline2.py,0,100,1\r\nline3.py,0,1,1\r\n");
+}
+
+/* A child begins with what its parent holds: that is its peak until it holds more. */
+static void peak_of_a_child(void **state)
+{
+	struct event_target child = {.header = header_of(EVENT_PROCESS, sizeof(child)),
+				     .python_version = 0x030d0000,
+				     .nframe = 16,
+				     .mode = 1,
+				     .parent = TGID,
+				     .name = "child"};
+	struct trace *trace = *state;
+	struct snapshot *snapshot, peak;
+	const struct report_opts how = {.by = GROUP_FILENAME};
+
+	feed_alloc(trace, 0x1000, 100, 1);
+	feed_alloc(trace, 0x2000, 10, 2);
+	feed_free(trace, 0x1000);
+	child.header.tgid = child.header.tid = TGID + 1;
+	assert_int_equal(trace_feed(trace, &child, sizeof(child)), 0);
+	assert_int_equal(trace_snapshot(trace, 1, 0, &snapshot), 0);
+	peak = snapshot_at_peak(snapshot);
+	check_report(&peak, &how, "filename,lineno,size,count\r\nline2.py,0,10,1\r\n");
+	check(snapshot, "line2.py 0/0, 10/1 alive; total 0/0");
+	snapshot_free(snapshot);
+}
+
+static void feed_name(struct trace *trace, uint32_t tid, const char *name)
+{
+	struct event_thread event = {.header = header_of(EVENT_THREAD, sizeof(event))};
+
+	event.header.tid = tid;
+	snprintf(event.name, sizeof(event.name), "%s", name);
+	assert_int_equal(trace_feed(trace, &event, sizeof(event)), 0);
+}
+
+/* By the thread that has allocated, or taken from a free list, whoever frees. */
+static void threads_own_blocks(void **state)
+{
+	const struct report_opts how = {.by = GROUP_THREAD};
+	struct event_alloc reuse = {.header = header_of(EVENT_REUSE, sizeof(reuse)),
+				    .address = 0x4000,
+				    .stack_id = 2,
+				    .api = EVENT_API_OBJ};
+	struct trace *trace = *state;
+	struct snapshot *snapshot, *back;
+	size_t cursor = 0;
+	uint32_t tid;
+
+	put_at(trace, 1, 0, 0x1000, 1);
+	put_at(trace, 2, 0, 0x2000, 1);
+	put_at(trace, 2, 0, 0x3000, 2);
+	put_at(trace, 3, 0, 0x4000, 1);
+	put_at(trace, 1, 0, 0x5000, 1);
+	free_at(trace, 2, 0, 0x5000);
+	reuse.header.tid = 2;
+	assert_int_equal(trace_feed(trace, &reuse, sizeof(reuse)), 0);
+	feed_name(trace, 2, "work,er");
+	feed_name(trace, 9, "nobody");
+	assert_int_equal(trace_thread_nameless(trace, 0, &cursor, &tid), 1);
+	assert_int_equal(tid, 1);
+	assert_int_equal(trace_thread_nameless(trace, 0, &cursor, &tid), 1);
+	assert_int_equal(tid, 3);
+	assert_int_equal(trace_thread_nameless(trace, 0, &cursor, &tid), 0);
+	snapshot = taken(trace);
+	back = again(snapshot);
+	assert_int_equal(back->meta.sole_thread[EVENT_LAYER_PYTHON], 0);
+	check_report(back, &how,
+		     "tid,pid,thread,size,count\r\n2,1000,\"work,er\",30,3\r\n1,1000,,10,1\r\n");
+	snapshot_free(back);
+	snapshot_free(snapshot);
+	free_at(trace, 2, 0, 0x1000);
+	snapshot = taken(trace);
+	back = again(snapshot);
+	assert_int_equal(back->meta.sole_thread[EVENT_LAYER_PYTHON], 2);
+	check_report(back, &how, "tid,pid,thread,size,count\r\n2,1000,\"work,er\",30,3\r\n");
+	snapshot_free(back);
+	snapshot_free(snapshot);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, trace_set, trace_end)
 	const struct CMUnitTest tests[] = {
+		TEST(threads_own_blocks),
+		TEST(peaks),
+		TEST(peaks_know_who_held_a_block),
+		TEST(peak_of_a_child),
 		TEST(dead_blocks_and_reallocs_count),
 		TEST(dead_lines_are_on_demand),
 		TEST(files_hold_them),

@@ -2,7 +2,9 @@
 /*
  * The tables of real files against libdw: for each return address of a call that Capstone decodes,
  * the table's rule and libdw's own expressions are evaluated with the same registers and the same
- * stack, and give the same CFA and the same rbp. Between functions there is no row.
+ * stack, and give the same CFA and the same rbp. Between functions there is no row. The rows that
+ * tables are made of are compared in the same way at every instruction: both are constant from one
+ * row to the next, so at the begin of each row of either. With arguments: for these files.
  */
 #include <dwarf.h>
 #include <elfutils/libdw.h>
@@ -21,6 +23,7 @@
 #include <capstone/capstone.h>
 
 #include "base/hash.h"
+#include "unwind/cfi.h"
 #include "unwind/input.h"
 #include "unwind/table.h"
 #include "unwind_find.h"
@@ -43,7 +46,8 @@ struct checked {
 	Dwarf_CFI *cfi;
 	csh capstone;
 	cs_insn *insn;
-	size_t calls, odd, gaps;
+	struct cfi_rows all;
+	size_t calls, odd, gaps, rows, odd_rows;
 };
 
 /* What the word of the stack at an address holds. */
@@ -137,25 +141,66 @@ static struct caller rule_caller(const struct abi_unwind_rule *rule)
 	return caller;
 }
 
-static void return_check(struct checked *checked, const struct unwind_code *part, uint64_t vaddr)
+/* Returns where the rule of libdw ends. *known: it is expressed, or an end. */
+static uint64_t rule_check(struct checked *checked, const struct abi_unwind_rule *rule,
+			   uint64_t vaddr, int *known)
 {
-	const struct abi_unwind_rule *rule =
-		unwind_table_find(checked->table, part->offset + (vaddr - part->vaddr));
 	struct caller ours = rule_caller(rule), theirs;
 	Dwarf_Frame *frame;
+	Dwarf_Addr end;
 
 	assert_int_equal(dwarf_cfi_addrframe(checked->cfi, vaddr, &frame), 0);
 	theirs = libdw_caller(frame);
+	dwarf_frame_info(frame, NULL, &end, NULL);
 	free(frame);
 	if (ours.known != theirs.known || ours.end != theirs.end || ours.signal != theirs.signal ||
 	    (ours.known && (ours.cfa != theirs.cfa || ours.rbp != theirs.rbp)))
 		fail_msg("0x%lx: known %d/%d end %d/%d signal %d/%d cfa %lx/%lx rbp %lx/%lx", vaddr,
 			 ours.known, theirs.known, ours.end, theirs.end, ours.signal, theirs.signal,
 			 ours.cfa, theirs.cfa, ours.rbp, theirs.rbp);
+	*known = ours.known || ours.end || ours.signal;
+	return end;
+}
+
+static void return_check(struct checked *checked, const struct unwind_code *part, uint64_t vaddr)
+{
+	const struct abi_unwind_rule *rule =
+		unwind_table_find(checked->table, part->offset + (vaddr - part->vaddr));
+	int known;
+
+	rule_check(checked, rule, vaddr, &known);
 	/* Code that is covered but not expressed is told from code that is not covered. */
 	assert_true(rule != &checked->table->rules[0]);
 	checked->calls++;
-	checked->odd += !ours.known && !ours.end && !ours.signal;
+	checked->odd += !known;
+}
+
+/* The rows from start to end, which one function covers. */
+static void rows_check(struct checked *checked, uint64_t start, uint64_t end)
+{
+	const struct cfi_rows *all = &checked->all;
+	size_t low = 0, high = all->count;
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+
+		if (all->rows[middle].vaddr <= start)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	assert_true(low);
+	while (start < end) {
+		uint64_t next = low < all->count ? all->rows[low].vaddr : end, theirs;
+		int known;
+
+		theirs = rule_check(checked, &all->rows[low - 1].rule, start, &known);
+		checked->rows++;
+		checked->odd_rows += !known;
+		assert_true(theirs > start);
+		low += next <= theirs;
+		start = next <= theirs ? next : theirs;
+	}
 }
 
 static const struct unwind_code *part_of(const struct checked *checked, uint64_t vaddr)
@@ -224,6 +269,10 @@ static void file_check(const char *path)
 	assert_true(fd >= 0);
 	assert_int_equal(unwind_table_build(&checked.table, fd), 0);
 	assert_int_equal(unwind_input_read(&checked.input, fd), 0);
+	assert_int_equal(cfi_rows_read(&checked.all, checked.input.section,
+				       checked.input.section_vaddr, checked.input.frames,
+				       checked.input.frame_count),
+			 0);
 	elf_version(EV_CURRENT);
 	elf = elf_begin(fd, ELF_C_READ, NULL);
 	checked.cfi = dwarf_getcfi_elf(elf);
@@ -236,13 +285,17 @@ static void file_check(const char *path)
 		uint64_t next = is_last ? UINT64_MAX : checked.input.frames[i + 1].vaddr;
 		uint64_t end = function_end(&checked, start, next);
 
-		if (start < end)
+		if (start < end) {
 			function_check(&checked, start, end);
+			rows_check(&checked, start, end);
+		}
 		if (!is_last && next > end && next - end > UNWIND_PADDING_MAX)
 			gap_check(&checked, end, next);
 	}
-	print_message("%s: %zu calls, of these not expressed: %zu; %zu gaps\n", path, checked.calls,
-		      checked.odd, checked.gaps);
+	print_message("%s: %zu calls, of these not expressed: %zu; %zu rows, of these not "
+		      "expressed: %zu; %zu gaps\n",
+		      path, checked.calls, checked.odd, checked.rows, checked.odd_rows,
+		      checked.gaps);
 	assert_int_equal(checked.table->origin.cut, 0);
 	assert_true(checked.calls > 100);
 	assert_true(checked.odd * 1000 <= checked.calls);
@@ -250,6 +303,7 @@ static void file_check(const char *path)
 	cs_close(&checked.capstone);
 	dwarf_cfi_end(checked.cfi);
 	elf_end(elf);
+	cfi_rows_free(&checked.all);
 	unwind_input_free(&checked.input);
 	unwind_table_free(checked.table);
 	close(fd);
@@ -305,7 +359,7 @@ static void cc1_agrees(void **state)
 	first_check((const char *const[]){"/usr/lib/gcc/x86_64-linux-gnu/*/cc1", NULL});
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(own_table_agrees), cmocka_unit_test(libc_agrees),
@@ -313,5 +367,7 @@ int main(void)
 		cmocka_unit_test(node_agrees),      cmocka_unit_test(cc1_agrees),
 	};
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	for (int i = 1; i < argc; i++)
+		file_check(argv[i]);
+	return argc > 1 ? 0 : cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -148,6 +148,36 @@ static void compiled_functions(void **state)
 	}
 }
 
+/* Without .eh_frame, as both compilers write it on demand. */
+static void debug_frames(void **state)
+{
+	static const char *const compilers[] = {"gcc", "clang"};
+	char path[PATH_MAX + 32];
+	uint64_t vaddr, bytes;
+	struct built built;
+
+	(void)state;
+	for (size_t i = 0; i < 2; i++) {
+		need(compilers[i]);
+		snprintf(path, sizeof(path), "%s/in.c", folder);
+		text_write(path, c_source);
+		assert_int_equal(run("cd %s && %s -shared -nostdlib -fPIC -O2 -g "
+				     "-fomit-frame-pointer -fno-asynchronous-unwind-tables "
+				     "-Wl,--no-ld-generated-unwind-info -o out in.c",
+				     folder, compilers[i]),
+				 0);
+		snprintf(path, sizeof(path), "%s/out", folder);
+		built_open(&built, open(path, O_RDONLY | O_CLOEXEC));
+		assert_int_equal(elf_file_section(built.file, ".eh_frame", &vaddr, &bytes),
+				 -ENOENT);
+		check(&built, "in_aligned", ABI_UNWIND_RBP, 16, -2);
+		check(&built, "in_sized", ABI_UNWIND_RBP, 16, -2);
+		assert_int_equal(rule_before(&built, "in_flat").kind, ABI_UNWIND_RSP);
+		assert_int_equal(built.table->origin.derived, 0);
+		built_close(&built);
+	}
+}
+
 static void rows_of_all_pages(void **state)
 {
 	struct built built;
@@ -268,6 +298,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(each_kind_has_its_rule),
 		cmocka_unit_test(compiled_functions),
+		cmocka_unit_test(debug_frames),
 		cmocka_unit_test(rows_of_all_pages),
 		cmocka_unit_test(a_file_without_any),
 		cmocka_unit_test(large_body_without_entries),

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Prints what `tracer memory` has read, on stdout. */
-#ifndef TRACER_CLI_MEMORY_PRINT_H
-#define TRACER_CLI_MEMORY_PRINT_H
+#ifndef TRACER_MEMORY_ANSWERS_MEMORY_PRINT_H
+#define TRACER_MEMORY_ANSWERS_MEMORY_PRINT_H
 
 #include "container/memory_usage.h"
 #include "memory/memory.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/memory_print.h"
+#include "memory_answers/memory_print.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""tracer leaks: lines that grow, with the rate, and lines that do not."""
+import json
+import os
+
+import pytest
+
+from harness import error_line, marked_line, memory_cgroup, program, wait_until, write_text
+
+
+def snapshots(run_tracer, path):
+    done = run_tracer("timeline", path, "--format", "json")
+    return json.loads(done.stdout)["snapshots"] if done.returncode == 0 else 0
+
+
+def recorded(trace, run_tracer, target, path, full=True):
+    """Records grows.py. full: until most of the recording is of the time after its cache was full.
+    Returns how many bytes a second it leaks."""
+    run = trace("-p", target.pid, "--record", path, "--every", 0.1, output=False)
+    wait_until(lambda: snapshots(run_tracer, path) > 2, "it is recorded")
+    target.read_until("full")
+    enough = 2 * snapshots(run_tracer, path) + 12 if full else 10
+    wait_until(lambda: snapshots(run_tracer, path) > enough, "there is enough of it")
+    target.step()
+    rate = int(target.read_line())
+    run.interrupt()
+    assert run.wait() == 0, run.stderr
+    return rate
+
+
+def judged(run_tracer, path):
+    """The answer, and its entries of grows.py by their marks."""
+    done = run_tracer("leaks", path, "--format", "json", "--top", 0)
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout)
+    lines = {
+        (entry["traceback"][0]["filename"], entry["traceback"][0]["lineno"]): entry
+        for entry in answer["lines"]
+    }
+    name = program("grows.py")
+    return answer, {mark: lines[name, marked_line("grows.py", mark)] for mark in "LCW"}
+
+
+def test_verdicts(start, trace, run_tracer, any_python, tmp_path):
+    """The line that leaks is the first, with its rate. A cache that fills and stays, and a list
+    that grows and shrinks, do not grow."""
+    path = tmp_path / "grows.rec"
+    rate = recorded(trace, run_tracer, start(any_python, "grows.py"), path)
+    answer, lines = judged(run_tracer, path)
+    leak = lines["L"]
+    assert answer["lines"][0] == leak
+    assert leak["verdict"] == "grows" and "doubt" not in leak
+    assert abs(leak["slope"] - rate) < rate / 10
+    assert leak["slope_low"] <= leak["slope"] <= leak["slope_high"] < 2 * rate
+    assert leak["freed_count"] == 0 and leak["survivors"] == 1
+    assert leak["allocated_count"] > 0.8 * rate * answer["duration"] / 1000
+    assert leak["age"] > answer["duration"] / 4
+    assert leak["none_freed_since"] < answer["duration"] / 2
+    for mark in "CW":
+        assert lines[mark]["verdict"] != "grows", lines[mark]
+        assert lines[mark]["survivors"] < 0.9
+    text = run_tracer("leaks", path).stdout
+    first = "  %s:%d: +" % (program("grows.py"), marked_line("grows.py", "L"))
+    assert "\n%s" % first in text and ": 100 % stay; none was freed since 2" in text
+
+
+LEAKS = ("cache", "listener", "cycle", "growing", "extension")
+OTHERS = ("warms_up", "fragments", "oscillates", "bounded", "churns")
+
+
+def test_ten_programs(start, trace, run_tracer, any_python, tmp_path):
+    """Of ten programs, the lines that leak are the ones that grow, and no other."""
+    path = tmp_path / "ten.rec"
+    targets = [start(any_python, "ten_leaks.py", name) for name in LEAKS + OTHERS]
+    pids = ",".join(str(target.pid) for target in targets)
+    run = trace("-p", pids, "--record", path, "--every", 0.05, output=False)
+    for target in targets:
+        target.step()
+    for target in targets:
+        target.read_until("full")
+    enough = 2 * snapshots(run_tracer, path) + 16
+    wait_until(lambda: snapshots(run_tracer, path) > enough, "there is enough of it")
+    run.interrupt()
+    assert run.wait() == 0, run.stderr
+    done = run_tracer("leaks", path, "--format", "json", "--top", 0, "--include", "*ten_leaks.py")
+    assert done.returncode == 0, done.stderr
+    name = program("ten_leaks.py")
+    marks = {"cycle": "del", **{leak: leak for leak in LEAKS if leak != "cycle"}}
+    leaking = {marked_line("ten_leaks.py", mark) for mark in marks.values()}
+    grown = [
+        entry["traceback"][0]
+        for entry in json.loads(done.stdout)["lines"]
+        if entry["verdict"] == "grows"
+    ]
+    assert {frame["filename"] for frame in grown} == {name}
+    assert leaking <= {frame["lineno"] for frame in grown}
+    others = {marked_line("ten_leaks.py", mark) for mark in OTHERS}
+    assert not others & {frame["lineno"] for frame in grown}
+
+
+def test_limit(start, trace, run_tracer, any_python, tmp_path):
+    """What is left of the cgroup's limit, and when it is reached."""
+    path, limit = tmp_path / "grows.rec", 128 << 20
+    with memory_cgroup(limit) as folder:
+        into = ("sh", "-c", 'echo $$ >"$0"/cgroup.procs && exec "$@"', folder)
+        target = start(any_python, "grows.py", prefix=into)
+        recorded(trace, run_tracer, target, path, full=False)
+        target.kill()
+    answer = judged(run_tracer, path)[0]
+    assert 0 < answer["limit"]["left"] < limit
+    assert answer["rss"]["slope"] > 0
+    assert answer["limit"]["seconds_low"] <= answer["limit"]["seconds"]
+    assert answer["limit"]["seconds"] <= answer["limit"]["seconds_high"]
+    assert "; reached in " in run_tracer("leaks", path).stdout
+
+
+def test_of_a_process(start, run_tracer, any_python, tmp_path):
+    """Without a recording it makes one, which it removes."""
+    target = start(any_python, "grows.py")
+    env = dict(os.environ, TMPDIR=str(tmp_path))
+    done = run_tracer("leaks", "-p", target.pid, "-d", 1, "--format", "json", env=env)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["snapshots"] > 2
+    assert not os.listdir(tmp_path), "left behind"
+
+
+@pytest.mark.unprivileged
+@pytest.mark.parametrize(
+    "options, said",
+    (((), "tracer leaks FILE"), (("x", "-p", "1"), "a process"), (("x", "-d", "1"), "--duration")),
+)
+def test_refused(run_tracer, options, said):
+    assert said in error_line(run_tracer("leaks", *options), 2)
+
+
+@pytest.mark.unprivileged
+def test_no_recording(run_tracer, tmp_path):
+    write_text(tmp_path / "x", "x")
+    assert "not a recording" in error_line(run_tracer("leaks", tmp_path / "x"), 1)

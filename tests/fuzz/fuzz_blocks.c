@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A list of blocks and their lines: what is read is sorted and in range, every block is found at
+ * its address, and what is written of it again is read as the same.
+ */
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "blocks/block_lines.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void check(const struct block_lines *lines)
+{
+	for (size_t i = 0; i < lines->count; i++) {
+		const struct block_line *block = &lines->blocks[i];
+		uint32_t found = block_lines_find(lines, block->address);
+
+		if (block->line >= lines->name_count ||
+		    block->address + block->bytes < block->address)
+			abort();
+		if (i && block->address < block[-1].address)
+			abort();
+		/* Of several at one address, any may be found. */
+		if (block->bytes && found == BLOCK_LINES_NONE &&
+		    (i + 1 == lines->count || block[1].address != block->address))
+			abort();
+		if (found != BLOCK_LINES_NONE && found >= lines->name_count)
+			abort();
+	}
+	for (size_t i = 0; i < lines->name_count; i++)
+		if (!strrchr(lines->names[i], ':'))
+			abort();
+}
+
+/* The file name and the number of FILE:LINE. */
+static void line_write(FILE *out, uint32_t number, const char *name)
+{
+	size_t length = (size_t)(strrchr(name, ':') - name);
+	char *file = strndup(name, length);
+
+	if (!file)
+		abort();
+	block_lines_line(out, number, file, (uint32_t)strtoul(name + length + 1, NULL, 10));
+	free(file);
+}
+
+static void again(const struct block_lines *lines)
+{
+	struct block_lines other = {0};
+	char *text = NULL;
+	size_t bytes;
+	FILE *file = open_memstream(&text, &bytes);
+
+	if (!file)
+		abort();
+	block_lines_head(file, lines->pid);
+	for (size_t i = 0; i < lines->name_count; i++)
+		line_write(file, (uint32_t)i, lines->names[i]);
+	for (size_t i = 0; i < lines->count; i++)
+		block_lines_block(file, lines->blocks[i].address, lines->blocks[i].bytes,
+				  lines->blocks[i].line);
+	fclose(file);
+	file = fmemopen(text, bytes, "r");
+	if (!file || block_lines_read(&other, file) || other.pid != lines->pid ||
+	    other.count != lines->count || other.name_count != lines->name_count)
+		abort();
+	for (size_t i = 0; i < lines->name_count; i++)
+		if (strcmp(lines->names[i], other.names[i]))
+			abort();
+	fclose(file);
+	free(text);
+	block_lines_free(&other);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	static const char head[] = "tracer blocks 1 4711\n";
+	struct block_lines lines = {0};
+	char *text;
+	FILE *file;
+
+	/* Most inputs begin well, so that what follows is reached. */
+	if (!size)
+		return 0;
+	text = malloc(sizeof(head) + size);
+	if (!text)
+		abort();
+	memcpy(text, head, sizeof(head) - 1);
+	memcpy(text + sizeof(head) - 1, data + 1, size - 1);
+	file = *data & 1  ? fmemopen(text, sizeof(head) - 1 + size - 1, "r")
+	       : size > 1 ? fmemopen(text + sizeof(head) - 1, size - 1, "r")
+			  : NULL;
+	if (file && !block_lines_read(&lines, file)) {
+		check(&lines);
+		again(&lines);
+	}
+	if (file)
+		fclose(file);
+	block_lines_free(&lines);
+	free(text);
+	return 0;
+}

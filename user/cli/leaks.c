@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * tracer leaks: which lines of a recording grow. Of a process, it makes the recording first: in a
+ * process of its own, which is tracer -p PID --record with a file that is removed afterwards.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "cli/cli.h"
+#include "time_answers/leaks.h"
+#include "time_answers/time_options.h"
+
+#define POINTS    120
+#define SNAPSHOTS 40 /* of a process */
+#define SECONDS   "60"
+
+struct leaks_command {
+	struct time_choice choice;
+	struct cli_arguments files;
+	const char *pid, *duration; /* borrowed */
+	uint64_t duration_ns;
+};
+
+static const struct argp_option options[] = {
+	{"pid", 'p', "PID", 0, "trace this process first", 1},
+	{"duration", 'd', "SEC", 0, "for SEC seconds (default 60), with 40 snapshots", 1},
+	{0},
+};
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+	struct leaks_command *command = state->input;
+	uint64_t pid;
+
+	switch (key) {
+	case ARGP_KEY_INIT:
+		state->child_inputs[0] = &command->choice;
+		return 0;
+	case 'p':
+		if (cli_parse_number(arg, 1, 1 << 22, &pid))
+			return cli_reject("--pid", arg, "a process id");
+		command->pid = arg;
+		return 0;
+	case 'd':
+		command->duration = arg;
+		return cli_take_seconds("--duration", arg, &command->duration_ns);
+	}
+	return cli_parse_arguments(key, state, &command->files);
+}
+
+/* The exit status. */
+static int recording_judge(const struct leaks_command *command, const char *path, const char *name)
+{
+	const struct time_choice *choice = &command->choice;
+	struct leaks leaks;
+	struct series series;
+	int err = time_series_read(choice, path, POINTS, &series), status;
+
+	if (err)
+		return EXIT_FAILED;
+	err = leaks_find(&series, &leaks);
+	if (err) {
+		error_print(err, "record for longer", "%s", name);
+		series_free(&series);
+		return EXIT_FAILED;
+	}
+	leaks.name = name;
+	leaks.by = choice->group;
+	leaks.top = choice->top;
+	status = time_write(choice, choice->format == TIME_JSON ? leaks_json : leaks_text, &leaks);
+	leaks_free(&leaks);
+	series_free(&series);
+	return status;
+}
+
+/* Does not return. Its report is not wanted. */
+static void child_trace(const struct leaks_command *command, const char *path)
+{
+	const char *layer = command->choice.layer < 0
+				    ? NULL
+				    : event_layer_name((enum event_layer)command->choice.layer);
+	char every[32];
+	const char *argv[] = {"trace",    "-p",  command->pid, "-d",  command->duration,
+			      "--record", path,  "--every",    every, "--no-live",
+			      "--layer",  layer, NULL};
+	int argc = layer ? 12 : 10, null = open("/dev/null", O_WRONLY | O_CLOEXEC);
+
+	argv[argc] = NULL;
+	snprintf(every, sizeof(every), "%.3f",
+		 (double)command->duration_ns / 1e9 / SNAPSHOTS + 0.001);
+	if (null >= 0)
+		dup2(null, STDOUT_FILENO);
+	exit(cli_trace(argc, (char **)argv));
+}
+
+/* Ctrl-C ends the trace, and what was recorded until then is judged. The exit status. */
+static int process_record(const struct leaks_command *command, const char *path)
+{
+	void (*before)(int) = signal(SIGINT, SIG_IGN);
+	pid_t child;
+	int status;
+
+	fflush(stdout);
+	child = fork();
+	if (!child) {
+		signal(SIGINT, SIG_DFL);
+		child_trace(command, path);
+	}
+	while (child > 0 && waitpid(child, &status, 0) < 0 && errno == EINTR)
+		;
+	signal(SIGINT, before);
+	if (child < 0) {
+		error_print(-errno, NULL, "leaks");
+		return EXIT_FAILED;
+	}
+	return WIFEXITED(status) ? WEXITSTATUS(status) : EXIT_FAILED;
+}
+
+static int process_judge(struct leaks_command *command)
+{
+	const char *place = getenv("TMPDIR");
+	char *directory, *path, name[32];
+	int status = EXIT_FAILED;
+
+	if (!command->duration) {
+		command->duration = SECONDS;
+		cli_parse_seconds(SECONDS, &command->duration_ns);
+	}
+	if (asprintf(&directory, "%s/tracer-leaks.XXXXXX", place ? place : "/tmp") < 0)
+		return status;
+	if (!mkdtemp(directory) || asprintf(&path, "%s/recording", directory) < 0) {
+		error_print(-errno, "TMPDIR=DIRECTORY names another place", "%s", directory);
+		free(directory);
+		return status;
+	}
+	status = process_record(command, path);
+	snprintf(name, sizeof(name), "PID %s", command->pid);
+	if (status == EXIT_DONE)
+		status = recording_judge(command, path, name);
+	unlink(path);
+	rmdir(directory);
+	free(path);
+	free(directory);
+	return status;
+}
+
+static int leaks_run(struct leaks_command *command)
+{
+	const char *why = NULL;
+
+	if (command->pid ? command->files.count : command->files.count != 1)
+		why = "one recording is judged, or a process";
+	else if (command->duration && !command->pid)
+		why = "--duration is for a process";
+	if (why) {
+		error_print(error_set(-EINVAL, "%s", why),
+			    "tracer leaks FILE, or tracer leaks -p PID", "leaks");
+		return EXIT_USAGE;
+	}
+	return command->pid
+		       ? process_judge(command)
+		       : recording_judge(command, command->files.items[0], command->files.items[0]);
+}
+
+int cli_leaks(int argc, char **argv)
+{
+	static const struct argp_child children[] = {{&time_argp, 0, NULL, 0}, {0}};
+	static const struct argp argp = {
+		.options = options,
+		.parser = parse,
+		.args_doc = "FILE\n-p PID",
+		.doc = "Which lines grow over the whole of a recording (tracer --record FILE), and "
+		       "what becomes of the blocks that they allocate. Growth is the robust slope "
+		       "of Theil and Sen, with its interval.",
+		.children = children,
+	};
+	struct leaks_command command = {0};
+	int status;
+
+	time_choice_default(&command.choice);
+	status = cli_parse(&argp, argc, argv, 0, &command);
+	if (!status)
+		status = leaks_run(&command);
+	time_choice_free(&command.choice);
+	return status < 0 ? EXIT_DONE : status;
+}

@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "report/report_threads.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "base/array.h"
+#include "base/error.h"
+#include "remarks/contradictions.h"
+#include "remarks/not_seen.h"
+#include "report/report_parts.h"
+#include "snapshot/estimate.h"
+#include "tables/id_map.h"
+#include "text/json.h"
+#include "text/size.h"
+#include "text/text.h"
+
+struct thread_row {
+	uint32_t tid, pid;
+	const char *name; /* "": not known */
+	uint64_t size, count;
+};
+
+struct thread_rows {
+	struct thread_row *items;
+	size_t count, capacity;
+	struct id_map index; /* by number */
+	uint64_t size, blocks;
+};
+
+static int row_get(struct thread_rows *rows, uint32_t tid, struct thread_row **out)
+{
+	uint32_t at = id_map_find(&rows->index, tid);
+	int err = 0;
+
+	if (at == ID_MAP_NONE) {
+		at = (uint32_t)rows->count;
+		err = array_reserve(&rows->items, &rows->capacity, rows->count, 1,
+				    sizeof(*rows->items));
+		if (!err)
+			err = id_map_put(&rows->index, tid, at);
+		if (err)
+			return err;
+		rows->items[rows->count++] = (struct thread_row){.tid = tid, .name = ""};
+	}
+	*out = &rows->items[at];
+	return 0;
+}
+
+/* name: "" if it is not known, or is looked up later. */
+static int row_add(struct thread_rows *rows, uint32_t tid, const char *name, uint32_t pid,
+		   uint64_t size, uint64_t count)
+{
+	struct thread_row *row;
+	int err = row_get(rows, tid, &row);
+
+	if (err)
+		return err;
+	/* Sums of bytes are limited by the snapshot's builder. */
+	row->pid = pid;
+	row->name = name;
+	row->size += size;
+	row->count += count;
+	rows->size += size;
+	rows->blocks += count;
+	return 0;
+}
+
+static int traces_sum(struct thread_rows *rows, const struct snapshot *snapshot,
+		      struct filter_run *run)
+{
+	const struct snapshot_layer *layer =
+		&snapshot->layers[SNAPSHOT_BESIDE(BESIDE_THREAD, snapshot->meta.layer)];
+	int err = 0;
+
+	for (size_t i = 0; !err && i < layer->trace_count; i++) {
+		const struct snapshot_trace *trace = &layer->traces[i];
+		int passes = filter_run_passes(run, trace);
+
+		err = passes < 0 ? passes
+		      : passes   ? row_add(rows, trace->thread, "",
+					   snapshot_process(snapshot, trace->process)->pid,
+					   trace->bytes * trace->count, trace->count)
+				 : 0;
+	}
+	return err;
+}
+
+/* The blocks of processes in which one thread has allocated all. */
+static int sole_sum(struct thread_rows *rows, const struct snapshot *snapshot,
+		    struct filter_run *run)
+{
+	int err = 0;
+
+	for (size_t i = 0; !err && i < snapshot->trace_count; i++) {
+		const struct snapshot_trace *trace = &snapshot->traces[i];
+		const struct snapshot_meta *process = snapshot_process(snapshot, trace->process);
+		uint32_t tid = process->sole_thread[snapshot->meta.layer];
+		const char *name = process->sole_thread_name[snapshot->meta.layer];
+		uint64_t size, count;
+		int passes = tid ? filter_run_passes(run, trace) : 0;
+
+		err = passes < 0 ? passes : 0;
+		if (passes <= 0)
+			continue;
+		err = estimate_trace_figures(estimate_chance_of(snapshot, trace), trace, &size,
+					     &count);
+		if (!err)
+			err = row_add(rows, tid, name, process->pid, size, count);
+	}
+	return err;
+}
+
+static int row_compare(const void *a, const void *b)
+{
+	const struct thread_row *x = a, *y = b;
+
+	if (x->size != y->size)
+		return x->size < y->size ? 1 : -1;
+	if (x->count != y->count)
+		return x->count < y->count ? 1 : -1;
+	return x->tid < y->tid ? -1 : x->tid > y->tid;
+}
+
+static void rows_free(struct thread_rows *rows)
+{
+	free(rows->items);
+	id_map_free(&rows->index);
+}
+
+static int rows_make(const struct snapshot *snapshot, const struct report_opts *opts,
+		     struct thread_rows *out)
+{
+	struct filter_run run;
+	int err;
+
+	if (opts->old)
+		return error_set(-EINVAL, "threads of two snapshots cannot be compared");
+	if (!snapshot_knows(snapshot, BESIDE_THREAD))
+		return error_set(-EINVAL, "the snapshot does not know threads: only exact and "
+					  "census mode see them");
+	*out = (struct thread_rows){.index.seed = (uintptr_t)out};
+	err = filter_run_begin(&run, opts->filters, snapshot);
+	if (!err)
+		err = traces_sum(out, snapshot, &run) ?: sole_sum(out, snapshot, &run);
+	filter_run_end(&run);
+	for (size_t i = 0; !err && i < snapshot->thread_count; i++) {
+		uint32_t at = id_map_find(&out->index, snapshot->threads[i].tid);
+
+		if (at != ID_MAP_NONE && !out->items[at].name[0])
+			out->items[at].name = snapshot->threads[i].name;
+	}
+	if (err)
+		rows_free(out);
+	else if (out->count)
+		qsort(out->items, out->count, sizeof(*out->items), row_compare);
+	return err;
+}
+
+static size_t rows_shown(const struct thread_rows *rows, const struct report_opts *opts)
+{
+	return opts->top && opts->top < rows->count ? opts->top : rows->count;
+}
+
+static void figures_print(FILE *out, uint64_t size, uint64_t count, int sampled)
+{
+	const char *about = sampled ? "~" : "";
+	char text[SIZE_TEXT_MAX];
+
+	fprintf(out, "size=%s%s, count=%s%" PRIu64, about, size_text(text, size), about, count);
+}
+
+int threads_text(const struct snapshot *snapshot, const struct report_opts *opts, FILE *out)
+{
+	struct not_seen_opts remarks = {
+		.title = "Not seen", .color = opts->color, .whole = report_is_whole(opts)};
+	int sampled = snapshot_is_estimated(&snapshot->meta);
+	struct thread_rows rows;
+	int err = rows_make(snapshot, opts, &rows);
+	size_t shown;
+
+	if (err)
+		return err;
+	shown = rows_shown(&rows, opts);
+	contradictions_print(out, snapshot);
+	report_titles_print(out, snapshot, opts);
+	if (shown < rows.count)
+		fprintf(out, "Top %zu threads of %zu by size\n", shown, rows.count);
+	else
+		fprintf(out, "All %zu threads by size\n", rows.count);
+	for (size_t i = 0; i < shown; i++) {
+		const struct thread_row *row = &rows.items[i];
+
+		fputs("  ", out);
+		text_print(out, row->name[0] ? row->name : "(name not known)");
+		fprintf(out, " (TID %u", row->tid);
+		if (snapshot->process_count)
+			fprintf(out, ", PID %u", row->pid);
+		fputs("): ", out);
+		figures_print(out, row->size, row->count, sampled);
+		putc('\n', out);
+	}
+	fputs("Total: ", out);
+	figures_print(out, rows.size, rows.blocks, sampled);
+	putc('\n', out);
+	not_seen_print(out, snapshot, &remarks);
+	rows_free(&rows);
+	return report_end(out);
+}
+
+int threads_json(const struct snapshot *snapshot, const struct report_opts *opts, FILE *out)
+{
+	struct thread_rows rows;
+	int err = rows_make(snapshot, opts, &rows);
+
+	if (err)
+		return err;
+	fprintf(out,
+		"{\"by\": \"thread\", \"total\": {\"size\": %" PRIu64 ", \"count\": %" PRIu64
+		"}, \"lost_events\": %" PRIu64 ", ",
+		rows.size, rows.blocks, snapshot_lost_events(snapshot));
+	report_json_meta(snapshot, out);
+	fputs(", \"statistics\": [", out);
+	for (size_t i = 0; i < rows_shown(&rows, opts); i++) {
+		const struct thread_row *row = &rows.items[i];
+
+		fprintf(out, "%s{\"tid\": %u, \"pid\": %u, ", i ? ", " : "", row->tid, row->pid);
+		json_member(out, "thread", row->name);
+		fprintf(out, ", \"size\": %" PRIu64 ", \"count\": %" PRIu64 "}", row->size,
+			row->count);
+	}
+	fputs("]}\n", out);
+	rows_free(&rows);
+	return report_end(out);
+}
+
+int threads_csv(const struct snapshot *snapshot, const struct report_opts *opts, FILE *out)
+{
+	struct thread_rows rows;
+	int err = rows_make(snapshot, opts, &rows);
+
+	if (err)
+		return err;
+	fputs("tid,pid,thread,size,count\r\n", out);
+	for (size_t i = 0; i < rows_shown(&rows, opts); i++) {
+		const struct thread_row *row = &rows.items[i];
+
+		fprintf(out, "%u,%u,", row->tid, row->pid);
+		report_csv_field(out, row->name);
+		fprintf(out, ",%" PRIu64 ",%" PRIu64 "\r\n", row->size, row->count);
+	}
+	rows_free(&rows);
+	return report_end(out);
+}

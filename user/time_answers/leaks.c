@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "time_answers/leaks.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/error.h"
+#include "time_answers/line_name.h"
+
+void leaks_free(struct leaks *leaks)
+{
+	free(leaks->lines);
+	free(leaks->order);
+	leaks->lines = NULL;
+	leaks->order = NULL;
+}
+
+/* A figure of the whole, of the moments at which it is known. */
+typedef int (*whole_fn)(const struct series_moment *moment, double *value);
+
+static int total_of(const struct series_moment *moment, double *value)
+{
+	*value = (double)moment->total.size;
+	return 1;
+}
+
+static int rss_of(const struct series_moment *moment, double *value)
+{
+	*value = (double)moment->rss_bytes;
+	return moment->rss_bytes != 0;
+}
+
+/* What was taken of the limit: the more, the less is left. */
+static int taken_of(const struct series_moment *moment, double *value)
+{
+	*value = -(double)moment->time.memory_left;
+	return moment->time.memory_left != UINT64_MAX;
+}
+
+/* 1; 0: not known at all moments; -ENOMEM. */
+static int whole_slope(const struct series *series, whole_fn whole, struct slope *out)
+{
+	size_t count = series->moment_count;
+	double *values = malloc(2 * count * sizeof(*values));
+	int known = 1, err = 0;
+
+	if (!values)
+		return -ENOMEM;
+	for (size_t i = 0; known && i < count; i++) {
+		values[i] = series_seconds(series, i);
+		known = whole(&series->moments[i], &values[count + i]);
+	}
+	if (known)
+		err = slope_find(values, values + count, count, out);
+	free(values);
+	return err ? err : known;
+}
+
+static int limit_find(const struct series *series, struct leaks_limit *limit)
+{
+	struct slope slope;
+	int known = whole_slope(series, taken_of, &slope);
+
+	if (known <= 0)
+		return known;
+	limit->known = 1;
+	limit->left = series->moments[series->moment_count - 1].time.memory_left;
+	limit->is_reached = slope.has_interval && slope.low > 0;
+	if (limit->is_reached) {
+		limit->seconds = (double)limit->left / slope.median;
+		limit->soonest = (double)limit->left / slope.high;
+		limit->latest = (double)limit->left / slope.low;
+	}
+	return 0;
+}
+
+static int lines_judge(const struct series *series, struct leaks *out)
+{
+	size_t count = series->moment_count;
+	struct evidence_point *points = calloc(count, sizeof(*points));
+	int err = points ? 0 : -ENOMEM;
+
+	for (size_t i = 0; !err && i < series->line_count; i++) {
+		for (size_t at = 0; at < count; at++) {
+			const struct series_figures *figures = &series->lines[i].at[at];
+
+			points[at] = (struct evidence_point){
+				.seconds = series_seconds(series, at),
+				.size = (double)figures->size,
+				.count = (double)figures->count,
+				.acquired = (double)figures->allocated_count,
+				.old_gone = (double)series->moments[at].old_gone};
+		}
+		err = evidence_find(points, count, series->allocated_known, &out->lines[i]);
+		out->verdicts[out->lines[i].verdict]++;
+	}
+	free(points);
+	return err;
+}
+
+/* By verdict, then by what is sure of the slope. */
+static double line_rank(const struct series *series, size_t line, const void *context)
+{
+	const struct leaks *leaks = context;
+	const struct evidence *evidence = &leaks->lines[line];
+	double sure =
+		evidence->verdict == EVIDENCE_GROWS ? evidence->slope.low : evidence->slope.median;
+
+	(void)series;
+	/* From 0 to 1, in the same order. */
+	sure = sure > 0 ? sure / (sure + 1) : 0;
+	return evidence->verdict + sure;
+}
+
+int leaks_find(const struct series *series, struct leaks *out)
+{
+	int known, err;
+
+	*out = (struct leaks){.series = series};
+	if (series->moment_count < 2)
+		return error_set(-EINVAL, "the recording has one snapshot: growth needs more");
+	out->lines = calloc(series->line_count + 1, sizeof(*out->lines));
+	err = out->lines ? lines_judge(series, out) : -ENOMEM;
+	if (!err)
+		err = limit_find(series, &out->limit);
+	known = err ? err : whole_slope(series, total_of, &out->total);
+	if (known >= 0)
+		known = whole_slope(series, rss_of, &out->rss);
+	out->rss_known = known > 0;
+	err = known < 0 ? known : 0;
+	if (!err)
+		out->order = lines_rank(series, line_rank, out);
+	if (!err && !out->order)
+		err = -ENOMEM;
+	if (err)
+		leaks_free(out);
+	return err;
+}

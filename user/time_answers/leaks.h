@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which lines of a recording grow, with the evidence: as text, as JSON (docs/json.md). */
+#ifndef TRACER_TIME_ANSWERS_LEAKS_H
+#define TRACER_TIME_ANSWERS_LEAKS_H
+
+#include <stdio.h>
+
+#include "series/evidence.h"
+#include "series/series.h"
+
+/* When a cgroup reaches its limit if it goes on as it did. */
+struct leaks_limit {
+	int known;      /* of all moments */
+	uint64_t left;  /* bytes, at the last moment */
+	int is_reached; /* it comes nearer, by the interval of the slope: */
+	double seconds, soonest, latest;
+};
+
+struct leaks {
+	const struct series *series; /* borrowed */
+	const char *name;            /* of the file; borrowed */
+	enum group_by by;
+	size_t top;
+	struct evidence *lines; /* of each line of the series */
+	size_t *order;          /* those that grow first, the surest first; then the unclear ones */
+	size_t verdicts[EVIDENCE_GROWS + 1]; /* number of lines, by verdict */
+	struct slope total, rss;
+	int rss_known; /* at all moments */
+	struct leaks_limit limit;
+};
+
+/* 0; -EINVAL: the series has fewer than 2 moments (error_set); -ENOMEM. leaks_free() releases. */
+int leaks_find(const struct series *series, struct leaks *out);
+void leaks_free(struct leaks *leaks);
+
+/* 0; of the type time_print_fn. */
+int leaks_text(const void *leaks, FILE *out);
+int leaks_json(const void *leaks, FILE *out);
+
+#endif
