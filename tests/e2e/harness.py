@@ -431,6 +431,11 @@ class Traced:
         self.kill()
 
 
+def alive(figures):
+    """A statistic or total without what was allocated and is not alive any more."""
+    return {name: value for name, value in figures.items() if not name.startswith("allocated_")}
+
+
 def agreement(ours, theirs):
     """Shares of bytes and of blocks on which two {key: (bytes, blocks)} agree, each from 0 to 1."""
     shares = []

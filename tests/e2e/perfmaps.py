@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads perf maps, and runs a tracer that writes them."""
+import fcntl
 import os
 import re
 import shutil
 import subprocess
+import tempfile
 
 import pytest
 
@@ -52,15 +54,19 @@ def map_of(pid):
 
 @pytest.fixture(autouse=True)
 def clean():
-    """Map files are named after process IDs, and process IDs are reused."""
-    before = set(os.listdir("/tmp"))
-    yield
-    for name in set(os.listdir("/tmp")) - before:
-        if re.fullmatch(r"perf-\d+\.map|jit-\d+\.dump", name):
-            path = os.path.join("/tmp", name)
-            shutil.rmtree(path) if os.path.isdir(path) and not os.path.islink(path) else os.unlink(
-                path
-            )
+    """Map files are named after process IDs, and process IDs are reused. One test at a time has
+    files there."""
+    with open(os.path.join(tempfile.gettempdir(), "tracer-tests-perfmaps.lock"), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        before = set(os.listdir("/tmp"))
+        yield
+        for name in set(os.listdir("/tmp")) - before:
+            if re.fullmatch(r"perf-\d+\.map|jit-\d+\.dump", name):
+                path = os.path.join("/tmp", name)
+                remove = (
+                    shutil.rmtree if os.path.isdir(path) and not os.path.islink(path) else os.unlink
+                )
+                remove(path)
 
 
 class Api:

@@ -3,6 +3,7 @@
 import re
 
 from harness import program, wait_until
+from perfmaps import clean  # noqa: F401
 from truth import tool
 
 OPTIONS = "--perf-basic-prof --interpreted-frames-native-stack"

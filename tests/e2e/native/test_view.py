@@ -139,7 +139,7 @@ def test_postgres(tracer, trace, tmp_path):
         if not os.path.exists(os.path.join(POSTGRES, name)):
             pytest.skip("PostgreSQL 15 is not installed")
     data = str(tmp_path / "data")
-    for path in (tmp_path, *tmp_path.parents[:2]):
+    for path in (tmp_path, *tmp_path.parents[:3]):
         path.chmod(0o755)
     os.mkdir(data)
     subprocess.run(["chown", user, data], check=True)

@@ -36,7 +36,8 @@ def started(make, folder):
 
 @pytest.fixture(scope="module", params=RUNTIMES)
 def runtime(request, tmp_path_factory, any_python):
-    with started(RUNTIMES[request.param], tmp_path_factory.mktemp(request.param)) as runtime:
+    # A short name: podman refuses long ones.
+    with started(RUNTIMES[request.param], tmp_path_factory.mktemp("r")) as runtime:
         runtime.kind = request.param.split("-")[0]
         runtime.load([any_python.path])
         yield runtime
