@@ -12,11 +12,13 @@ the skip names it.
 With --all-versions (make e2e-all) each test runs with every version.
 """
 import ctypes
+import fcntl
 import os
 import platform
 import re
 import shutil
 import subprocess
+import tempfile
 
 import pytest
 
@@ -90,6 +92,24 @@ def pytest_collection_modifyitems(config, items):
     for item in items:
         if why and not item.get_closest_marker("unprivileged"):
             item.add_marker(pytest.mark.skip(reason=why))
+
+
+def _locked(how):
+    with open(os.path.join(tempfile.gettempdir(), "tracer-tests-machine.lock"), "w") as lock:
+        fcntl.flock(lock, how)
+        yield
+
+
+@pytest.fixture
+def whole_machine():
+    """For a test that traces all processes, those of a test beside it, too."""
+    yield from _locked(fcntl.LOCK_EX)
+
+
+@pytest.fixture
+def undisturbed():
+    """For a test that looks for probes in its target's text: no other test traces all processes."""
+    yield from _locked(fcntl.LOCK_SH)
 
 
 @pytest.fixture(scope="session")

@@ -16,6 +16,8 @@ import pytest
 from harness import Target, Traced, wait_until
 from procfs import code_of, links_holder, text_differs
 
+pytestmark = pytest.mark.usefixtures("undisturbed")
+
 SLOW = 300  # seconds, for a busy kernel and machine
 SETTLED = 1.5  # seconds after the attach in which --overhead changes the mode
 WORK = 0.05  # seconds after the first code byte changes, while the kernel is still at work

@@ -12,6 +12,8 @@ import pytest
 from harness import environment, wait_until
 from procfs import comm, links_holder, text_differs
 
+pytestmark = pytest.mark.usefixtures("undisturbed")
+
 LITTLE, FEW, MORE = (
     128,
     600,

@@ -10,7 +10,7 @@ import tracemalloc
 
 import pytest
 
-from harness import compiled, environment, program, read_report
+from harness import compiled, environment, program, read_report, wait_until
 
 # Reading all of them to the end takes minutes.
 SOON = 30
@@ -46,14 +46,19 @@ def test_names_do_not_hold_the_end(start, trace, slow_program, tmp_path):
     slow = start(slow_program, None)
     native = compiled(tmp_path / "native", "native.c")
     honest = start(native, None, env=environment(GLIBC_TUNABLES="glibc.malloc.tcache_count=0"))
-    run = trace("-p", "%d,%d" % (slow.pid, honest.pid), "--layer", "native", attached=2)
+    pids = "%d,%d" % (slow.pid, honest.pid)
+    printing = ("-i", "0.5", "--format", "json", "--top", 0)
+    run = trace("-p", pids, "--layer", "native", *printing, attached=2)
     slow.step()
     slow.expect()
     honest.step()
     live = honest.expect()
     # Names are looked up during the trace, one process at a time. Only a few of the slow ones are
     # looked up.
-    time.sleep(3)
+    wait_until(
+        lambda: any(r.line("native.c", "MALLOC")[1] for r in run.printed_reports()[-1:]),
+        "the honest process's names are known",
+    )
     run.interrupt()
     assert run.wait(SOON) == 0, run.stderr
     report = read_report(run.tracer, run.snapshot, "--pid", honest.pid)
@@ -187,6 +192,7 @@ COMMANDS = (
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: " ".join(command))
+@pytest.mark.usefixtures("whole_machine")
 def test_ctrl_c_ends_looking(tracer, start, any_python, sparse_files, command):
     """Ctrl-C ends the command at any stage: the program has mapped files that take most of a minute
     to read to the end."""

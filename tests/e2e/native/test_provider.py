@@ -183,6 +183,7 @@ def test_fork(start, trace, producer):
     assert 0 < child["size"] and child["inherited"]["size"] == 0
 
 
+@pytest.mark.usefixtures("whole_machine")
 def test_everywhere(trace, start, producer, tmp_path):
     """-a: a producer that runs, and one that begins later; another program is traced by malloc."""
     plain = compiled(tmp_path / "native", "native.c")

@@ -11,6 +11,8 @@ import pytest
 from harness import TIMEOUT, Target, Traced, error_line, program, read_report, wait_until
 from procfs import links_holder, probed_offsets, text_differs
 
+pytestmark = pytest.mark.usefixtures("undisturbed")
+
 NAME, LARGE = "steady.py", "steady_large.py"
 # Of the totals, which the heap's own counts give; of each line, whose share is estimated from the
 # windows of a few seconds. The lines that keep nothing get at most TEMPORARY of all.

@@ -15,6 +15,8 @@ import pytest
 from cgroups import hierarchy, removed
 from harness import compiled, environment, wait_until
 
+pytestmark = pytest.mark.usefixtures("whole_machine")
+
 
 def attached_pids(run):
     return {int(pid) for pid in re.findall(r"^tracer: attached to PID (\d+)", run.stderr, re.M)}

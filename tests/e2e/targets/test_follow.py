@@ -11,6 +11,8 @@ import pytest
 from harness import Interpreter, environment, program, read_report, wait_reading, wait_until
 from test_lifecycle import probed_bytes
 
+pytestmark = pytest.mark.usefixtures("undisturbed")
+
 
 @pytest.fixture
 def own_python(interpreters, libpython, tmp_path):

@@ -10,6 +10,8 @@ import pytest
 
 from harness import program, wait_until
 
+pytestmark = pytest.mark.usefixtures("undisturbed")
+
 # --- the attach -----------------------------------------------------------------------------------
 
 

@@ -11,6 +11,8 @@ import pytest
 from harness import TIMEOUT, environment, error_line, memory_cgroup, program, wait_until
 from procfs import text_differs
 
+pytestmark = pytest.mark.usefixtures("undisturbed")
+
 REFUSE = (sys.executable, program("refuse.py"))
 
 
