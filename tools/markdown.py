@@ -28,5 +28,6 @@ def shown(reason):
     """A reason without the parts that differ from run to run, and with Markdown's characters
     escaped."""
     text = re.sub(r"\bPID \d+", "PID N", reason)
+    text = re.sub(r"\b[\d.]+ ms\b", "N ms", text)
     text = text.replace("|", "/").replace("*", "\\*").replace("<", "\\<")
     return text if len(text) <= 300 else text[:297] + "..."

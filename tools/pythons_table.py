@@ -162,7 +162,9 @@ def works(row, python, folder):
         if not good and work == THREADS:
             size, blocks = parity.noise(python, work)
             good = measured.blocks_off <= BLOCKS + blocks and measured.bytes_off <= BYTES + size
-            reasons.append("its own tracemalloc differs as much from run to run")
+            reasons.append(
+                "from run to run its own tracemalloc differs by up to %s" % pair(blocks, size)[0]
+            )
         row.put(work, text, good, reasons)
         if not good:
             print("%s: %s: %s" % (row.label, work, measured.worst), file=sys.stderr)
