@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "abi/events.h"
+#include "machine/function_entry.h"
 #include "plan/plan.h"
-#include "x86/function_entry.h"
 
 static void check(int holds)
 {

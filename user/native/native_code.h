@@ -14,7 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "x86/insn.h"
+#include "machine/insn.h"
 
 /*
  * Does code jump to or call a known function? target: its address or, if slot, the address of the

@@ -8,8 +8,8 @@
 #define TRACER_NATIVE_NATIVE_ENDS_H
 
 #include "elf/elf_file.h"
+#include "machine/insn.h"
 #include "plan/plan.h"
-#include "x86/insn.h"
 
 #define NATIVE_ENDS_MAX 128 /* for all functions of a file */
 

@@ -9,11 +9,11 @@
 #include "abi/events.h"
 #include "base/error.h"
 #include "elf/elf_file.h"
+#include "machine/function_entry.h"
 #include "native/native_code.h"
 #include "native/native_ends.h"
 #include "plan/function_option.h"
 #include "plan/plan_symbol.h"
-#include "x86/function_entry.h"
 
 #define STUB_BYTES 16 /* of the procedure linkage table */
 #define CALLS_WHY  "; no return probe: it calls another allocator"

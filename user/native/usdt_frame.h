@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 #include "abi/usdt.h"
-#include "x86/insn.h"
+#include "machine/insn.h"
 
 #define USDT_FRAME_CODE 4096u /* bytes */
 

@@ -14,9 +14,9 @@
 
 #include "base/error.h"
 #include "elf/elf_file.h"
+#include "machine/function_entry.h"
 #include "plan/function_option.h"
 #include "plan/plan_symbol.h"
-#include "x86/function_entry.h"
 
 #define NO_ARGUMENT ABI_REG_COUNT
 

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "x86/insn.h"
+#include "machine/insn.h"
 
 #define STEPS_MAX 4096u /* instructions; the farthest site takes about 500 */
 #define QUEUE_MAX 1024u /* pending paths */

@@ -8,7 +8,7 @@
 
 #include "base/array.h"
 #include "elf/elf_file.h"
-#include "x86/x86.h"
+#include "machine/x86.h"
 
 #define LONGEST      15 /* bytes of an x86 instruction */
 #define PATH_LONGEST 64 /* instructions followed on a path */

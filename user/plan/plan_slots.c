@@ -11,9 +11,9 @@
 #include <errno.h>
 #include <stdio.h>
 
+#include "machine/insn.h"
+#include "machine/value.h"
 #include "plan/plan_symbol.h"
-#include "x86/insn.h"
-#include "x86/value.h"
 
 #define CODE_BYTES   512u /* of a public function that are inspected */
 #define SECTIONS_MAX 256u

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/array.h"
-#include "x86/function_entry.h"
+#include "machine/function_entry.h"
 
 #define MAX_CLONE 8 /* clones of a function that are tried: NAME.lto_priv.0 to .7 */
 

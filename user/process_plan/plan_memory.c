@@ -8,9 +8,9 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "machine/insn.h"
 #include "plan/plan_symbol.h"
 #include "process/process.h"
-#include "x86/insn.h"
 
 #define NO_DEBUG "/dev/null" /* the functions are exported */
 

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "x86/code.h"
+#include "machine/code.h"
 
 #define WORD         sizeof(uint64_t)
 #define OPERANDS_MAX 6 /* bytes */

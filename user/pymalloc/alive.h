@@ -12,8 +12,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "machine/insn.h"
 #include "pymalloc/sites.h"
-#include "x86/insn.h"
 
 #define INLINE_DEAD 0xcc /* int3: overwrites code that does not run */
 

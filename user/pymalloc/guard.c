@@ -4,7 +4,7 @@
 #include <errno.h>
 
 #include "abi/target.h"
-#include "x86/value.h"
+#include "machine/value.h"
 
 #define ENTRY_MAX 12 /* instructions of _Py_NewReference before it reads the flag */
 #define TEST_MAX  16 /* from reading the flag to the branch */

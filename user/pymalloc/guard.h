@@ -14,8 +14,8 @@
 
 #include <stdint.h>
 
-#include "x86/code.h"
-#include "x86/value.h"
+#include "machine/code.h"
+#include "machine/value.h"
 
 #define INLINE_GUARD_ANY    UINT64_MAX
 #define INLINE_GUARD_TRACER 0 /* instead of a callee: the function that the flag holds */

@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-#include "x86/code.h"
+#include "machine/code.h"
 
 #define INLINE_CLASS_BITS 4  /* low bits of a size less one that its size class drops */
 #define INLINE_CLASS_NEAR 12 /* instructions between the making of a size class and its use */

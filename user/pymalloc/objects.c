@@ -14,9 +14,9 @@
 
 #include "abi/events.h"
 #include "abi/target.h"
+#include "machine/x86.h"
 #include "pymalloc/guard.h"
 #include "pymalloc/search.h"
-#include "x86/x86.h"
 
 #define CALLEES 8
 /* bytes from loading the address of a structure to reading the flag in it */

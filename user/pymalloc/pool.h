@@ -3,7 +3,7 @@
 #ifndef TRACER_PYMALLOC_POOL_H
 #define TRACER_PYMALLOC_POOL_H
 
-#include "x86/code.h"
+#include "machine/code.h"
 
 struct inline_new_pool {
 	uint64_t site; /* the instruction to probe */

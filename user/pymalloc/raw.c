@@ -7,9 +7,9 @@
 #include <string.h>
 
 #include "abi/events.h"
+#include "machine/x86.h"
 #include "pymalloc/match.h"
 #include "pymalloc/search.h"
-#include "x86/x86.h"
 
 static const struct inline_import *import_of(const struct inline_image *image, uint64_t slot)
 {

@@ -8,10 +8,10 @@
 #include <stdlib.h>
 
 #include "abi/events.h"
+#include "machine/function_entry.h"
+#include "machine/x86.h"
 #include "pymalloc/pool.h"
 #include "pymalloc/search.h"
-#include "x86/function_entry.h"
-#include "x86/x86.h"
 
 #define NEW_POOLS 64 /* instructions where a pool is taken into use, in all functions */
 

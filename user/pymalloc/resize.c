@@ -4,8 +4,8 @@
  * size with three times the size of the block's class.
  */
 #include "abi/target.h"
+#include "machine/value.h"
 #include "pymalloc/match.h"
-#include "x86/value.h"
 
 #define MOVE_MAX 24 /* instructions followed on the path that moves the block */
 /* instructions from the branch of a realloc to where the size becomes the requested one */

@@ -3,8 +3,8 @@
 #ifndef TRACER_PYMALLOC_SEARCH_H
 #define TRACER_PYMALLOC_SEARCH_H
 
+#include "machine/code.h"
 #include "pymalloc/sites.h"
-#include "x86/code.h"
 
 #define INLINE_REFILLS   16
 #define INLINE_NO_REFILL "the function called when the pool is empty is unknown"

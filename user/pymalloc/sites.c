@@ -12,9 +12,9 @@
 
 #include "abi/events.h"
 #include "base/error.h"
+#include "machine/x86.h"
 #include "pymalloc/match.h"
 #include "pymalloc/search.h"
-#include "x86/x86.h"
 
 #define SITES_MAX 4096
 

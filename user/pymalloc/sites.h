@@ -24,8 +24,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "x86/image.h"
-#include "x86/site.h"
+#include "machine/image.h"
+#include "machine/site.h"
 
 #define INLINE_LARGE_MAX ABI_OBJECT_CODES
 

@@ -17,8 +17,8 @@
 #include <string.h>
 
 #include "abi/target.h"
+#include "machine/value.h"
 #include "pymalloc/match.h"
-#include "x86/value.h"
 
 #define PATH_INSNS_MAX 96  /* instructions followed back */
 #define PATHS_MAX      4   /* paths that join at one instruction */

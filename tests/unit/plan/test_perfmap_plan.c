@@ -8,8 +8,8 @@
 
 #include <errno.h>
 
+#include "machine/function_entry.h"
 #include "plan/perfmap_plan.h"
-#include "x86/function_entry.h"
 
 /* Real code of 3.13.0 and of Debian's 3.13 (LTO), and what a compiler makes of a size_t. */
 static void test_width(void **state)

@@ -11,8 +11,8 @@
 #include <string.h>
 
 #include "function_plans.h"
+#include "machine/function_entry.h"
 #include "plan/plan.h"
-#include "x86/function_entry.h"
 
 /* Every way to lose %rdi. The push that follows must not be taken as the site. */
 static void test_lost_argument(void **state)

@@ -3,8 +3,8 @@
  * An instruction as the analysis of inlined allocators needs it: its effect on registers, or
  * unknown.
  */
-#ifndef TRACER_X86_INSN_H
-#define TRACER_X86_INSN_H
+#ifndef TRACER_MACHINE_INSN_H
+#define TRACER_MACHINE_INSN_H
 
 #include <capstone/capstone.h>
 #include <stddef.h>

@@ -7,14 +7,14 @@
  * An instruction counts only if decoding from the function's start reaches it: a probe in the
  * middle of an instruction would destroy the program.
  */
-#ifndef TRACER_X86_CODE_H
-#define TRACER_X86_CODE_H
+#ifndef TRACER_MACHINE_CODE_H
+#define TRACER_MACHINE_CODE_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-#include "x86/image.h"
-#include "x86/insn.h"
+#include "machine/image.h"
+#include "machine/insn.h"
 
 #define INLINE_FUNCTION_MAX (1u << 20) /* bytes of a function that are decoded, at most */
 #define INLINE_NO_SOURCE    UINT32_MAX

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "x86/value.h"
+#include "machine/value.h"
 
 void inline_state_init(struct inline_state *state)
 {

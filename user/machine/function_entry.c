@@ -19,8 +19,8 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "x86/function_entry.h"
-#include "x86/x86.h"
+#include "machine/function_entry.h"
+#include "machine/x86.h"
 
 #define ARGUMENTS 3
 

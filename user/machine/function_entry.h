@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Where a function is probed at its entry. Pure: takes machine code, returns a probe site. */
-#ifndef TRACER_X86_FUNCTION_ENTRY_H
-#define TRACER_X86_FUNCTION_ENTRY_H
+#ifndef TRACER_MACHINE_FUNCTION_ENTRY_H
+#define TRACER_MACHINE_FUNCTION_ENTRY_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-#include "x86/site.h"
+#include "machine/site.h"
 
 #define FUNCTION_MAX_CODE 4096 /* bytes of a function that are decoded, at most */
 

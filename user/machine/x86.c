@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "x86/x86.h"
+#include "machine/x86.h"
 
 #include "abi/target.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The code of a file that is searched, and what the file says about it. */
-#ifndef TRACER_X86_IMAGE_H
-#define TRACER_X86_IMAGE_H
+#ifndef TRACER_MACHINE_IMAGE_H
+#define TRACER_MACHINE_IMAGE_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -2,8 +2,8 @@
 /*
  * Properties of x86-64 instructions that the planner and the analysis of inlined allocators need.
  */
-#ifndef TRACER_X86_X86_H
-#define TRACER_X86_X86_H
+#ifndef TRACER_MACHINE_X86_H
+#define TRACER_MACHINE_X86_H
 
 #include <capstone/capstone.h>
 #include <stdbool.h>

@@ -4,13 +4,13 @@
  * reads. A value is "a value first seen at some point, plus a constant", a constant, or the content
  * of a memory location plus a constant. Internal to the analysis.
  */
-#ifndef TRACER_X86_VALUE_H
-#define TRACER_X86_VALUE_H
+#ifndef TRACER_MACHINE_VALUE_H
+#define TRACER_MACHINE_VALUE_H
 
 #include <stdint.h>
 
 #include "abi/target.h"
-#include "x86/insn.h"
+#include "machine/insn.h"
 
 #define INLINE_CONSTANT 0
 #define INLINE_UNKNOWN  1

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "x86/insn.h"
+#include "machine/insn.h"
 
 #include <errno.h>
 #include <stdio.h>
 
 #include "abi/target.h"
 #include "base/error.h"
-#include "x86/x86.h"
+#include "machine/x86.h"
 
 /* What a called function may change (System V ABI): rax, rcx, rdx, rsi, rdi, r8 to r11. */
 #define CALL_CLOBBERS                                                                              \

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "x86/code.h"
+#include "machine/code.h"
 
 #include <errno.h>
 #include <stddef.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A requested probe, and the instruction that it is placed on. */
-#ifndef TRACER_X86_SITE_H
-#define TRACER_X86_SITE_H
+#ifndef TRACER_MACHINE_SITE_H
+#define TRACER_MACHINE_SITE_H
 
 #include <stdint.h>
 
