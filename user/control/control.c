@@ -232,7 +232,7 @@ static int view_answer(struct control *control, struct client *client,
 	if (opts->facts)
 		opts->facts(opts->context, &facts);
 	err = request->kind == REQUEST_SUMS
-		      ? sums_write(fd, opts->trace, request->layer, &facts)
+		      ? sums_write(fd, opts->trace, request, &facts)
 		      : stacks_write(fd, opts->trace, process, request->first, request->strings);
 	close(fd);
 	return err;

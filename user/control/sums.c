@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -97,9 +98,48 @@ static int entries_add(const struct trace *trace, size_t index, struct sums_proc
 	return err;
 }
 
-static int process_add(const struct trace *trace, size_t index, uint32_t layer, uint64_t now_ns,
+struct thread_entries {
+	struct sums_process *process;
+	struct buffer *out;
+};
+
+static int thread_entry_add(void *context, const struct trace_thread_sum *sum)
+{
+	struct thread_entries *entries = context;
+	const struct sums_entry entry = {
+		.stack = sum->stack, .thread = sum->tid, .size = sum->size, .count = sum->count};
+
+	if (sum->stack >= entries->process->stacks)
+		return 0;
+	entries->process->entries++;
+	return buffer_append(entries->out, &entry, sizeof(entry));
+}
+
+/* By stack and thread. -ENODATA: the threads are not known; nothing was added. */
+static int threads_add(const struct trace *trace, size_t index, struct sums_process *process,
 		       struct buffer *out)
 {
+	struct thread_entries entries = {.process = process, .out = out};
+	struct sums_thread thread = {0};
+	const char *name;
+	size_t cursor = 0;
+	int err = trace_thread_sums(trace, index, process->layer, thread_entry_add, &entries);
+
+	if (err)
+		return err;
+	process->flags |= SUMS_THREADS;
+	while (!err && trace_thread_named(trace, index, &cursor, &thread.tid, &name)) {
+		snprintf(thread.name, sizeof(thread.name), "%s", name);
+		process->threads++;
+		err = buffer_append(out, &thread, sizeof(thread));
+	}
+	return err;
+}
+
+static int process_add(const struct trace *trace, size_t index, const struct request *request,
+		       uint64_t now_ns, struct buffer *out)
+{
+	uint32_t layer = request->layer;
 	const struct trace_process *info = trace_process_at(trace, index);
 	struct sums_process process = {.stacks = (uint32_t)trace_stack_count(trace, index)};
 	size_t at = out->size;
@@ -107,18 +147,21 @@ static int process_add(const struct trace *trace, size_t index, uint32_t layer, 
 	process_describe(info, layer ? layer - 1 : trace_first_layer(info), now_ns, &process);
 	if (process.layer < EVENT_LAYER_TABLES)
 		process.peak_bytes = info->tables[process.layer].peak_bytes;
-	if (trace_has_allocated(trace, index, process.layer))
-		process.flags |= SUMS_ALLOCATED;
 	int err = buffer_append(out, &process, sizeof(process));
 
 	if (!err)
+		err = request->threads ? threads_add(trace, index, &process, out) : -ENODATA;
+	if (!request->threads && trace_has_allocated(trace, index, process.layer))
+		process.flags |= SUMS_ALLOCATED;
+	if (err == -ENODATA)
 		err = entries_add(trace, index, &process, out);
 	if (!err)
 		memcpy(out->data + at, &process, sizeof(process));
 	return err;
 }
 
-int sums_write(int fd, const struct trace *trace, uint32_t layer, const struct sums_facts *facts)
+int sums_write(int fd, const struct trace *trace, const struct request *request,
+	       const struct sums_facts *facts)
 {
 	const struct event_loss *loss = trace_loss(trace);
 	uint64_t begin_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID), counts[LOSS_COUNT];
@@ -141,7 +184,7 @@ int sums_write(int fd, const struct trace *trace, uint32_t layer, const struct s
 			continue;
 		}
 		header.processes++;
-		err = process_add(trace, i, layer, header.time_ns, &out);
+		err = process_add(trace, i, request, header.time_ns, &out);
 	}
 	header.cpu_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID) - begin_ns;
 	return answer_end(fd, err, &header, sizeof(header), &out);

@@ -5,7 +5,8 @@
  * without waiting for anyone. The structures are those of this build on both sides; SUMS_MAGIC
  * changes with them. Each is followed by its parts without padding; all sizes are multiples of 8.
  *
- *   sums:    sums_header, then for each running process sums_process and its sums_entry
+ *   sums:    sums_header, then for each running process sums_process, its sums_entry and its
+ *            sums_thread
  *   stacks:  stacks_header, then for each stack stacks_entry and its stacks_frame; then for each
  *            string its number of bytes (uint64_t), and these padded with NULs to a multiple of 8
  */
@@ -14,9 +15,10 @@
 
 #include <stdint.h>
 
+#include "control/request.h"
 #include "trace/trace.h"
 
-#define SUMS_MAGIC      0x32736d7573637274ull /* "trcsums2" */
+#define SUMS_MAGIC      0x33736d7573637274ull /* "trcsums3" */
 #define STACKS_AT_ONCE  4096u                 /* at most, in one answer */
 #define STRINGS_AT_ONCE 65536u
 #define SUMS_NAME_BYTES 72
@@ -37,6 +39,7 @@ struct sums_header {
 #define SUMS_WALKED    4u  /* the heap was walked, walk_ns ago; dead blocks count until a walk */
 #define SUMS_LAYER     8u  /* the layer that was asked for is traced here */
 #define SUMS_ALLOCATED 16u /* entries say what was allocated */
+#define SUMS_THREADS   32u /* entries are by stack and thread */
 
 struct sums_process {
 	uint32_t pid, mode; /* enum event_mode */
@@ -45,17 +48,24 @@ struct sums_process {
 	uint32_t stacks;  /* stacks known by now; indices of entries are below it */
 	uint32_t entries; /* stacks that hold something, or have allocated something */
 	uint32_t python_version, layers;
-	uint64_t start_ns; /* with pid: the same process as in an earlier answer */
+	uint32_t threads, reserved; /* threads whose names are known; 0 without SUMS_THREADS */
+	uint64_t start_ns;          /* with pid: the same process as in an earlier answer */
 	uint64_t rss_bytes, walk_ns;
 	uint64_t new_blocks, seen_blocks; /* as in struct snapshot_coverage */
 	uint64_t peak_bytes;
 	char name[SUMS_NAME_BYTES], container[SUMS_NAME_BYTES]; /* with NUL */
 };
 
+/* With SUMS_THREADS there may be several of one stack and thread: they add up. */
 struct sums_entry {
-	uint32_t stack, reserved;
-	double size, count; /* finite, not negative */
-	double allocated;   /* bytes since the trace began, alive or not */
+	uint32_t stack, thread; /* thread: its number; 0: not known, or without SUMS_THREADS */
+	double size, count;     /* finite, not negative */
+	double allocated;       /* bytes since the trace began, alive or not */
+};
+
+struct sums_thread {
+	uint32_t tid, reserved;
+	char name[EVENT_THREAD_NAME]; /* with NUL */
 };
 
 struct stacks_header {
@@ -82,8 +92,9 @@ struct sums_facts {
 	uint64_t records;
 };
 
-/* layer: as in struct request. 0; -EINVAL: fd is no memfd (error_set); -ENOMEM, -errno. */
-int sums_write(int fd, const struct trace *trace, uint32_t layer, const struct sums_facts *facts);
+/* 0; -EINVAL: fd is no memfd (error_set); -ENOMEM, -errno. */
+int sums_write(int fd, const struct trace *trace, const struct request *request,
+	       const struct sums_facts *facts);
 /* The stacks of a process from first on, and its strings from strings on. Errors as above. */
 int stacks_write(int fd, struct trace *trace, size_t process, uint32_t first, uint32_t strings);
 

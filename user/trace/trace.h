@@ -120,6 +120,23 @@ struct trace_sum {
  */
 void trace_sums(const struct trace *trace, size_t process, enum event_layer layer,
 		struct trace_sum *sums);
+/* What a thread's blocks of one stack are; several of one stack and thread add up. */
+struct trace_thread_sum {
+	uint32_t stack, tid;
+	double size, count;
+};
+/*
+ * The same by stack and thread: one call for each. 0, -ENOMEM, what add() returns; -ENODATA: it is
+ * not known which thread has allocated a block of that layer.
+ */
+int trace_thread_sums(const struct trace *trace, size_t process, enum event_layer layer,
+		      int (*add)(void *context, const struct trace_thread_sum *sum), void *context);
+/*
+ * The next thread whose name is known. *cursor starts at 0. 1; 0: there is none. *name: borrowed
+ * until the next record.
+ */
+int trace_thread_named(const struct trace *trace, size_t process, size_t *cursor, uint32_t *tid,
+		       const char **name);
 /* Is it known what each stack has allocated? */
 int trace_has_allocated(const struct trace *trace, size_t process, enum event_layer layer);
 /* The table of live blocks of a layer; NULL: it has none. Borrowed. */

@@ -50,6 +50,24 @@ int trace_thread_nameless(const struct trace *trace, size_t index, size_t *curso
 	return 0;
 }
 
+int trace_thread_named(const struct trace *trace, size_t index, size_t *cursor, uint32_t *tid,
+		       const char **name)
+{
+	const struct process_state *process =
+		trace_process_at(trace, index) ? trace->processes[index] : NULL;
+
+	while (process && !process->table_kept && *cursor < process->thread_count) {
+		const struct thread_entry *thread = &process->threads[(*cursor)++];
+
+		if (!thread->name[0])
+			continue;
+		*tid = thread->tid;
+		*name = thread->name;
+		return 1;
+	}
+	return 0;
+}
+
 static int sum_find(struct thread_sums *sums, const struct block *block, struct thread_sum **out)
 {
 	uint64_t key = ((uint64_t)block->stack << 32 | block->thread) + hash_u64(block->domain);
@@ -90,6 +108,32 @@ static int table_sum(const struct process_state *process, enum event_layer layer
 		sum->units += state_activity_units(process, layer, block);
 		sum->bytes += state_bytes(process, layer, block);
 	}
+	return err;
+}
+
+int trace_thread_sums(const struct trace *trace, size_t index, enum event_layer layer,
+		      int (*add)(void *context, const struct trace_thread_sum *sum), void *context)
+{
+	const struct process_state *process =
+		trace_process_at(trace, index) ? trace->processes[index] : NULL;
+	struct thread_sums sums = {0};
+	int err;
+
+	if (!process || process->table_kept || !state_activity_known(process, BESIDE_THREAD, layer))
+		return -ENODATA;
+	sums.index.seed = process->tids.seed;
+	err = table_sum(process, layer, &sums);
+	for (size_t i = 0; !err && i < sums.count; i++) {
+		const struct thread_sum *sum = &sums.items[i];
+
+		err = add(context,
+			  &(struct trace_thread_sum){.stack = sum->stack,
+						     .tid = sum->tid,
+						     .size = (double)sum->bytes,
+						     .count = (double)sum->units / ACTIVITY_UNIT});
+	}
+	id_map_free(&sums.index);
+	array_release(NULL, &sums.items, &sums.capacity, sizeof(*sums.items));
 	return err;
 }
 

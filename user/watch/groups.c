@@ -17,6 +17,7 @@ const char *watch_by_name(enum watch_by by)
 		[WATCH_LINE] = "line",       [WATCH_FUNCTION] = "function",
 		[WATCH_FILE] = "file",       [WATCH_TRACEBACK] = "traceback",
 		[WATCH_PROCESS] = "process", [WATCH_CONTAINER] = "container",
+		[WATCH_THREAD] = "thread",
 	};
 
 	return names[by];
@@ -43,8 +44,8 @@ void watch_groups_free(struct watch_groups *groups)
 static void groups_forget(struct watch_groups *groups, struct watch_model *model)
 {
 	for (size_t i = 0; i < model->process_count; i++)
-		for (size_t j = 0; j < model->processes[i].stack_count; j++)
-			model->processes[i].stacks[j].group = WATCH_NONE;
+		for (size_t j = 0; j < model->processes[i].sum_count; j++)
+			model->processes[i].sums[j].group = WATCH_NONE;
 	id_map_free(&groups->keys);
 	groups->keys = (struct id_map){.seed = model->pids.seed};
 	groups->count = 0;
@@ -86,13 +87,16 @@ static uint64_t frame_hash(const struct stacks_frame *frame, enum watch_by by, u
 	return hash;
 }
 
-static uint64_t stack_key(const struct watch_groups *groups, const struct watch_model *model,
-			  const struct watch_process *process, const struct watch_stack *stack)
+static uint64_t sum_key(const struct watch_groups *groups, const struct watch_model *model,
+			const struct watch_process *process, const struct watch_sum *sum)
 {
+	const struct watch_stack *stack = &process->stacks[sum->stack];
 	uint64_t hash = mix(model->pids.seed, groups->by);
 	uint32_t frames = groups->by == WATCH_TRACEBACK ? stack->nframe : 1;
 
-	if (groups->by == WATCH_PROCESS)
+	if (groups->by == WATCH_THREAD)
+		hash = mix(hash, sum->thread);
+	if (groups->by == WATCH_PROCESS || groups->by == WATCH_THREAD)
 		return mix(mix(hash, process->info.pid), process->info.start_ns);
 	if (groups->by == WATCH_CONTAINER)
 		return text_hash(hash, process->info.container);
@@ -107,7 +111,7 @@ static int group_get(struct watch_groups *groups, const struct watch_model *mode
 		     uint32_t index, uint32_t *out)
 {
 	const struct watch_process *of = &model->processes[process];
-	uint64_t key = stack_key(groups, model, of, &of->stacks[index]);
+	uint64_t key = sum_key(groups, model, of, &of->sums[index]);
 	int err;
 
 	*out = id_map_find(&groups->keys, key);
@@ -120,7 +124,7 @@ static int group_get(struct watch_groups *groups, const struct watch_model *mode
 	if (err)
 		return err;
 	*out = (uint32_t)groups->count++;
-	groups->items[*out] = (struct watch_group){.key = key, .process = process, .stack = index};
+	groups->items[*out] = (struct watch_group){.key = key, .process = process, .sum = index};
 	return 0;
 }
 
@@ -131,25 +135,25 @@ static int process_sum(struct watch_groups *groups, struct watch_model *model, u
 	struct watch_process *process = &model->processes[index];
 	int err = 0;
 
-	for (uint32_t i = 0; !err && i < process->stack_count; i++) {
-		struct watch_stack *stack = &process->stacks[i];
+	for (uint32_t i = 0; !err && i < process->sum_count; i++) {
+		struct watch_sum *sum = &process->sums[i];
 		struct watch_group *group;
-		double fresh = since == WATCH_NONE ? 0 : watch_model_fresh(model, stack, since);
+		double fresh = since == WATCH_NONE ? 0 : watch_model_fresh(model, sum, since);
 
-		if (!stack->count && !stack->mark_count && !(fresh > 0) &&
-		    (since == WATCH_NONE || stack->history[since] <= 0))
+		if (!sum->count && !sum->mark_count && !(fresh > 0) &&
+		    (since == WATCH_NONE || sum->history[since] <= 0))
 			continue;
-		if (stack->group == WATCH_NONE)
-			err = group_get(groups, model, index, i, &stack->group);
+		if (sum->group == WATCH_NONE)
+			err = group_get(groups, model, index, i, &sum->group);
 		if (err)
 			break;
-		group = &groups->items[stack->group];
-		group->size += stack->size;
-		group->count += stack->count;
-		group->mark_size += stack->mark_size;
-		group->mark_count += stack->mark_count;
+		group = &groups->items[sum->group];
+		group->size += sum->size;
+		group->count += sum->count;
+		group->mark_size += sum->mark_size;
+		group->mark_count += sum->mark_count;
 		if (since != WATCH_NONE)
-			group->growth += (stack->size - (double)stack->history[since]) / seconds;
+			group->growth += (sum->size - (double)sum->history[since]) / seconds;
 		group->allocated += fresh / seconds;
 	}
 	return err;
@@ -274,14 +278,14 @@ static void histories_sum(struct watch_groups *groups, const struct watch_model 
 		memset(groups->items[rows[i]].history, 0, sizeof(groups->items[0].history));
 	}
 	for (size_t i = 0; i < model->process_count; i++)
-		for (size_t j = 0; j < model->processes[i].stack_count; j++) {
-			const struct watch_stack *stack = &model->processes[i].stacks[j];
+		for (size_t j = 0; j < model->processes[i].sum_count; j++) {
+			const struct watch_sum *sum = &model->processes[i].sums[j];
 
-			if (stack->group == WATCH_NONE || !groups->items[stack->group].is_row)
+			if (sum->group == WATCH_NONE || !groups->items[sum->group].is_row)
 				continue;
 			for (uint32_t k = 0; k < WATCH_HISTORY; k++)
-				groups->items[stack->group].history[k] +=
-					stack->history[(model->slot + 1 + k) % WATCH_HISTORY];
+				groups->items[sum->group].history[k] +=
+					sum->history[(model->slot + 1 + k) % WATCH_HISTORY];
 		}
 }
 
@@ -342,13 +346,37 @@ static void owner_label(const struct watch_groups *groups, const struct sums_pro
 	putc(')', out);
 }
 
+static void thread_label(const struct watch_model *model, const struct watch_process *process,
+			 uint32_t tid, FILE *out)
+{
+	const char *name = watch_model_thread(process, tid);
+
+	if (tid) {
+		text_print(out, name ? name : "(name not known)");
+		fprintf(out, " (TID %u", tid);
+	} else {
+		fputs("(thread not known", out);
+	}
+	if (model->process_count > 1) {
+		fputs(", ", out);
+		text_print(out, process->info.name);
+		fprintf(out, ", PID %u", process->info.pid);
+	}
+	putc(')', out);
+}
+
 void watch_group_label(const struct watch_groups *groups, const struct watch_model *model,
 		       const struct watch_group *group, FILE *out)
 {
 	const struct watch_process *process = &model->processes[group->process];
-	const struct watch_stack *stack = &process->stacks[group->stack];
+	const struct watch_sum *sum = &process->sums[group->sum];
+	const struct watch_stack *stack = &process->stacks[sum->stack];
 	const struct stacks_frame *frame = &model->frames[stack->first];
 
+	if (groups->by == WATCH_THREAD) {
+		thread_label(model, process, sum->thread, out);
+		return;
+	}
 	if (groups->by == WATCH_PROCESS || groups->by == WATCH_CONTAINER) {
 		owner_label(groups, &process->info, out);
 		return;

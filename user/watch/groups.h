@@ -14,6 +14,7 @@ enum watch_by {
 	WATCH_TRACEBACK,
 	WATCH_PROCESS,
 	WATCH_CONTAINER,
+	WATCH_THREAD, /* of a model whose sums are by thread */
 	WATCH_BYS
 };
 
@@ -21,7 +22,7 @@ enum watch_sort { WATCH_SIZE, WATCH_COUNT, WATCH_GROWTH, WATCH_ALLOCATED, WATCH_
 
 struct watch_group {
 	uint64_t key;
-	uint32_t process, stack; /* one of its stacks; the index may change with the version */
+	uint32_t process, sum; /* one of its sums; the indices may change with the version */
 	double size, count;
 	double growth;                /* bytes a second */
 	double allocated;             /* the same, of what was allocated, alive or not */

@@ -9,22 +9,17 @@
 #include "base/array.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "watch/model_sums.h"
 
 #define RETRY_NS     2000000000ull
 #define RETRY_MAX_NS 64000000000ull
-#define SUM_MAX      0x1p59 /* as of a session: more than any memory, and a float holds it */
-#define RESERVED     2u     /* the first stacks of a process have no frames (process_tables.h) */
+#define RESERVED     2u /* the first stacks of a process have no frames (process_tables.h) */
 
 /* What of an answer is not read yet. */
 struct rest {
 	const unsigned char *at;
 	size_t bytes;
 };
-
-static int malformed(void)
-{
-	return error_set(-EBADMSG, "the session's answer is malformed: is it another version?");
-}
 
 /* The next part of that size; NULL: there is less. */
 static const void *take(struct rest *rest, size_t bytes)
@@ -48,6 +43,8 @@ static void process_free(struct watch_process *process)
 {
 	free(process->strings);
 	free(process->stacks);
+	free(process->threads);
+	watch_sums_forget(process);
 }
 
 void watch_model_end(struct watch_model *model)
@@ -126,57 +123,32 @@ static int stacks_grow(struct watch_process *process, uint32_t count)
 				count - process->stack_count, sizeof(*process->stacks));
 
 	for (; !err && process->stack_count < count; process->stack_count++)
-		process->stacks[process->stack_count] = (struct watch_stack){.group = WATCH_NONE};
+		process->stacks[process->stack_count] = (struct watch_stack){0};
 	return err;
-}
-
-/* A layer that was traced anew has allocated less than before. */
-static void allocated_take(const struct watch_process *process, struct watch_stack *stack,
-			   uint32_t slot, double allocated)
-{
-	stack->fresh[slot] = 0;
-	if (process->counted && allocated > stack->allocated)
-		stack->fresh[slot] = (float)(allocated - stack->allocated);
-	stack->allocated = allocated;
-}
-
-static int entries_take(struct watch_process *process, uint32_t slot, struct rest *rest)
-{
-	for (size_t i = 0; i < process->stack_count; i++)
-		process->stacks[i].size = process->stacks[i].count =
-			process->stacks[i].fresh[slot] = 0;
-	for (uint32_t i = 0; i < process->info.entries; i++) {
-		const struct sums_entry *entry = take(rest, sizeof(*entry));
-
-		if (!entry || entry->stack >= process->stack_count ||
-		    !(entry->size >= 0 && entry->size <= SUM_MAX) ||
-		    !(entry->count >= 0 && entry->count <= SUM_MAX) ||
-		    !(entry->allocated >= 0 && entry->allocated <= SUM_MAX))
-			return malformed();
-		process->stacks[entry->stack].size = entry->size;
-		process->stacks[entry->stack].count = entry->count;
-		allocated_take(process, &process->stacks[entry->stack], slot, entry->allocated);
-	}
-	process->counted = 1;
-	return 0;
 }
 
 static int process_take(struct watch_model *model, struct rest *rest)
 {
 	const struct sums_process *info = take(rest, sizeof(*info));
+	const struct sums_entry *entries;
+	const struct sums_thread *threads;
 	struct watch_process *process;
 
 	if (!info || info->stacks > WATCH_STACKS || info->layer >= EVENT_LAYERS ||
 	    info->name[SUMS_NAME_BYTES - 1] || info->container[SUMS_NAME_BYTES - 1])
-		return malformed();
+		return watch_malformed();
 	int err = process_get(model, info, &process);
 
 	if (err)
 		return err;
 	process->info = *info;
 	process->seen = 1;
-	return stacks_grow(process, info->stacks)
-		       ?: entries_take(process, (model->slot + 1) % WATCH_HISTORY, rest);
+	entries = take(rest, (size_t)info->entries * sizeof(*entries));
+	threads = take(rest, (size_t)info->threads * sizeof(*threads));
+	if (!entries || !threads)
+		return watch_malformed();
+	return stacks_grow(process, info->stacks) ?: watch_threads_take(process, threads)
+		       ?: watch_sums_take(model, process, entries);
 }
 
 static void history_put(struct watch_model *model)
@@ -188,11 +160,11 @@ static void history_put(struct watch_model *model)
 	for (size_t i = 0; i < model->process_count; i++) {
 		struct watch_process *process = &model->processes[i];
 
-		for (size_t j = 0; j < process->stack_count; j++) {
-			struct watch_stack *stack = &process->stacks[j];
+		for (size_t j = 0; j < process->sum_count; j++) {
+			struct watch_sum *sum = &process->sums[j];
 
-			stack->history[model->slot] = (float)stack->size;
-			total += stack->size;
+			sum->history[model->slot] = (float)sum->size;
+			total += sum->size;
 		}
 	}
 	model->totals[model->slot] = (float)total;
@@ -205,7 +177,7 @@ int watch_model_sums(struct watch_model *model, const void *data, size_t bytes)
 	int err = 0;
 
 	if (!header || header->magic != SUMS_MAGIC || header->processes > bytes)
-		return malformed();
+		return watch_malformed();
 	for (size_t i = 0; i < model->process_count; i++)
 		model->processes[i].seen = 0;
 	for (uint64_t i = 0; !err && i < header->processes; i++)
@@ -230,7 +202,7 @@ static int strings_take(struct watch_model *model, struct watch_process *process
 		int err;
 
 		if (!text)
-			return malformed();
+			return watch_malformed();
 		err = array_reserve(&process->strings, &process->string_capacity,
 				    process->string_count, 1, sizeof(*process->strings));
 		if (!err)
@@ -267,11 +239,12 @@ static int frames_take(struct watch_model *model, struct watch_process *process,
 		*frame = frames[i];
 		if (frame->filename >= process->string_count ||
 		    frame->function >= process->string_count)
-			return malformed();
+			return watch_malformed();
 		frame->filename = process->strings[frame->filename];
 		frame->function = process->strings[frame->function];
 	}
-	stack->group = WATCH_NONE;
+	if (!model->threads && index < process->sum_count)
+		process->sums[index].group = WATCH_NONE; /* by thread its text does not matter */
 	stack->unread = index >= RESERVED &&
 			strings_get(model->strings, model->frames[stack->first].filename)[0] == '<';
 	return 0;
@@ -285,7 +258,7 @@ static int stacks_skip(const struct stacks_header *header, struct rest *rest)
 
 		if (!entry || !entry->nframe || entry->nframe > EVENT_MAX_FRAMES ||
 		    !take(rest, entry->nframe * sizeof(struct stacks_frame)))
-			return malformed();
+			return watch_malformed();
 	}
 	return 0;
 }
@@ -298,7 +271,7 @@ int watch_model_stacks(struct watch_model *model, const void *data, size_t bytes
 	int err;
 
 	if (!header || header->magic != SUMS_MAGIC || header->count > STACKS_AT_ONCE)
-		return malformed();
+		return watch_malformed();
 	process = process_find(model, header->pid, header->start_ns);
 	if (!process)
 		return 0;
@@ -309,7 +282,7 @@ int watch_model_stacks(struct watch_model *model, const void *data, size_t bytes
 	if (err || process->string_count < header->strings) /* more strings come first */
 		return err;
 	if (header->first > process->described || header->count > WATCH_STACKS - header->first)
-		return malformed();
+		return watch_malformed();
 	err = stacks_grow(process, header->first + header->count);
 	for (uint32_t i = 0; !err && i < header->count; i++) {
 		const struct stacks_entry *entry = take(&rest, sizeof(*entry));
@@ -367,44 +340,4 @@ int watch_model_missing(struct watch_model *model, uint64_t now_ns, struct reque
 		return 1;
 	}
 	return 0;
-}
-
-size_t watch_model_unnamed(const struct watch_model *model)
-{
-	size_t count = 0;
-
-	for (size_t i = 0; i < model->process_count; i++)
-		for (size_t j = model->processes[i].described; j < model->processes[i].stack_count;
-		     j++)
-			count += model->processes[i].stacks[j].count > 0;
-	return count;
-}
-
-void watch_model_mark(struct watch_model *model, int off)
-{
-	model->mark_ns = off ? 0 : model->now.time_ns;
-	model->lost = 0;
-	for (size_t i = 0; i < model->process_count; i++)
-		for (size_t j = 0; j < model->processes[i].stack_count; j++) {
-			struct watch_stack *stack = &model->processes[i].stacks[j];
-
-			stack->mark_size = off ? 0 : stack->size;
-			stack->mark_count = off ? 0 : stack->count;
-		}
-}
-
-void watch_model_restart(struct watch_model *model)
-{
-	watch_model_mark(model, 1);
-	memset(model->times_ns, 0, sizeof(model->times_ns));
-	memset(model->totals, 0, sizeof(model->totals));
-	for (size_t i = 0; i < model->process_count; i++) {
-		model->processes[i].counted = 0;
-		for (size_t j = 0; j < model->processes[i].stack_count; j++) {
-			struct watch_stack *stack = &model->processes[i].stacks[j];
-
-			memset(stack->history, 0, sizeof(stack->history));
-			memset(stack->fresh, 0, sizeof(stack->fresh));
-		}
-	}
 }

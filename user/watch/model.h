@@ -20,8 +20,13 @@
 /* Its text is known when nframe is not 0. */
 struct watch_stack {
 	uint32_t first, nframe; /* in watch_model.frames, most recent first */
-	uint32_t group;         /* of the present grouping (groups.h); WATCH_NONE: not looked up */
 	uint32_t unread;        /* the most recent frame had no name yet */
+};
+
+/* What a stack holds, or with watch_model.threads what the blocks of one thread are there. */
+struct watch_sum {
+	uint32_t stack, thread; /* thread: its number; 0: not known, or not asked for */
+	uint32_t group;         /* of the present grouping (groups.h); WATCH_NONE: not looked up */
 	double size, count;
 	double mark_size, mark_count;
 	double allocated;             /* bytes since the trace began */
@@ -35,8 +40,13 @@ struct watch_process {
 	size_t string_count, string_capacity;
 	struct watch_stack *stacks; /* info.stacks of them */
 	size_t stack_count, stack_capacity;
-	uint32_t described; /* so many were read; */
-	uint32_t unread_at; /* from here on a stack without a name is looked for */
+	/* without threads one for each stack, at its index; else found by sum_keys */
+	struct watch_sum *sums;
+	size_t sum_count, sum_capacity;
+	struct id_map sum_keys;
+	struct sums_thread *threads; /* those with a name, by number, in the last answer */
+	uint32_t described;          /* so many were read; */
+	uint32_t unread_at;          /* from here on a stack without a name is looked for */
 	uint64_t retry_ns, retry_pause_ns;
 	int seen;    /* in the last answer */
 	int counted; /* what it has allocated is known of the answer before, too */
@@ -45,6 +55,7 @@ struct watch_process {
 struct watch_model {
 	struct sums_header now, before; /* the last answer, and the one before it */
 	int answers;                    /* 0: none yet; 1; 2: before is valid, too */
+	int threads;                    /* sums are by stack and thread */
 	struct watch_process *processes;
 	size_t process_count, process_capacity;
 	struct id_map pids; /* -> index in processes */
@@ -76,8 +87,13 @@ int watch_model_missing(struct watch_model *model, uint64_t now_ns, struct reque
 size_t watch_model_unnamed(const struct watch_model *model);
 /* Marks the present figures; differences count from here. off: forgets the mark. */
 void watch_model_mark(struct watch_model *model, int off);
-/* The next answers are of another layer: forgets the history and the mark, and keeps all names. */
-void watch_model_restart(struct watch_model *model);
+/*
+ * The next answers are of another layer, or threads, by thread or no longer so: forgets all sums,
+ * their history and the mark, and keeps all names.
+ */
+void watch_model_restart(struct watch_model *model, int threads);
+/* Its name in the last answer; NULL: not known. */
+const char *watch_model_thread(const struct watch_process *process, uint32_t tid);
 /*
  * The slot to measure growth from: the oldest within WATCH_GROWTH_NS; *seconds is the time since.
  * WATCH_NONE: there is only one refresh.
@@ -91,8 +107,8 @@ struct watch_total {
 	double allocated; /* bytes a second, as in struct watch_group */
 	uint32_t flags;   /* of any of them, as in struct sums_process */
 };
-/* What a stack has allocated since that slot. */
-double watch_model_fresh(const struct watch_model *model, const struct watch_stack *stack,
+/* What has been allocated there since that slot. */
+double watch_model_fresh(const struct watch_model *model, const struct watch_sum *sum,
 			 uint32_t since);
 struct watch_total watch_model_total(const struct watch_model *model);
 

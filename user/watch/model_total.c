@@ -21,14 +21,14 @@ uint32_t watch_model_since(const struct watch_model *model, double *seconds)
 	return oldest;
 }
 
-double watch_model_fresh(const struct watch_model *model, const struct watch_stack *stack,
+double watch_model_fresh(const struct watch_model *model, const struct watch_sum *sum,
 			 uint32_t since)
 {
-	double sum = 0;
+	double fresh = 0;
 
 	for (uint32_t slot = since; slot != model->slot; slot = (slot + 1) % WATCH_HISTORY)
-		sum += (double)stack->fresh[(slot + 1) % WATCH_HISTORY];
-	return sum;
+		fresh += (double)sum->fresh[(slot + 1) % WATCH_HISTORY];
+	return fresh;
 }
 
 struct watch_total watch_model_total(const struct watch_model *model)
@@ -48,13 +48,13 @@ struct watch_total watch_model_total(const struct watch_model *model)
 		total.flags |= info->flags;
 		if (info->flags & SUMS_WALKED && info->walk_ns > total.walk_ns)
 			total.walk_ns = info->walk_ns;
-		for (size_t j = 0; j < process->stack_count; j++) {
-			total.size += process->stacks[j].size;
-			total.count += process->stacks[j].count;
-			total.mark_size += process->stacks[j].mark_size;
+		for (size_t j = 0; j < process->sum_count; j++) {
+			total.size += process->sums[j].size;
+			total.count += process->sums[j].count;
+			total.mark_size += process->sums[j].mark_size;
 			if (since != WATCH_NONE)
 				total.allocated +=
-					watch_model_fresh(model, &process->stacks[j], since) /
+					watch_model_fresh(model, &process->sums[j], since) /
 					seconds;
 		}
 	}

@@ -169,6 +169,16 @@ static int change_put(int y, int x, int width, double bytes)
 	return x;
 }
 
+/* Is there a column of what is allocated? Some process must tell it. */
+static int has_rates(const struct watch_model *model)
+{
+	uint32_t flags = 0;
+
+	for (size_t i = 0; i < model->process_count; i++)
+		flags |= model->processes[i].info.flags;
+	return COLS >= WIDE && flags & SUMS_ALLOCATED;
+}
+
 static void heads_put(const struct watch_model *model, int y, const char *name)
 {
 	int x;
@@ -182,7 +192,7 @@ static void heads_put(const struct watch_model *model, int y, const char *name)
 		x = number_put(y, x, 11, "DIFF");
 	if (COLS >= NARROWEST)
 		x = number_put(y, x, 11, "GROWTH/s");
-	if (COLS >= WIDE)
+	if (has_rates(model))
 		x = number_put(y, x, 11, "ALLOC/s");
 	if (COLS >= NARROW) {
 		put(y, x, (int)WATCH_HISTORY, "SIZE SO FAR", 0);
@@ -210,7 +220,7 @@ static void row_put(const struct watch_view *view, const struct watch_model *mod
 		x = change_put(y, x, 11, group->size - group->mark_size);
 	if (COLS >= NARROWEST)
 		x = change_put(y, x, 11, group->growth);
-	if (COLS >= WIDE)
+	if (has_rates(model))
 		x = number_put(y, x, 11, size_text(number, (uint64_t)group->allocated));
 	if (COLS >= NARROW) {
 		sparkline_put(y, x, group->history);

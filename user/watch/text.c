@@ -129,21 +129,20 @@ static void around_print(const char *filename, uint32_t line, struct source *sou
 	buffer_free(&text);
 }
 
-static int stack_compare(const void *a, const void *b)
-{
-	const struct watch_stack *x = *(const struct watch_stack *const *)a,
-				 *y = *(const struct watch_stack *const *)b;
+struct held {
+	const struct watch_sum *sum;
+	const struct watch_stack *stack;
+};
 
-	return (x->size < y->size) - (x->size > y->size);
-}
-
-static void stack_print(const struct watch_model *model, const struct watch_stack *stack,
+static void stack_print(const struct watch_model *model, const struct held *held,
 			struct source *source, FILE *out)
 {
+	const struct watch_stack *stack = held->stack;
 	char size[32], count[32];
 
-	fprintf(out, "\n%s in %s blocks\n", size_text(size, (uint64_t)stack->size),
-		text_count(count, (uint64_t)stack->count));
+	fprintf(out, "\n%s in %s block%s\n", size_text(size, (uint64_t)held->sum->size),
+		text_count(count, (uint64_t)held->sum->count),
+		(uint64_t)held->sum->count == 1 ? "" : "s");
 	for (uint32_t i = 0; i < stack->nframe; i++) {
 		const struct stacks_frame *frame = &model->frames[stack->first + i];
 
@@ -156,40 +155,48 @@ static void stack_print(const struct watch_model *model, const struct watch_stac
 	}
 }
 
-/* The stacks of a group that hold something. Caller frees; NULL: none, or no memory. */
-static const struct watch_stack **stacks_of(const struct watch_model *model, uint32_t group,
-					    size_t *count)
+static int held_compare(const void *a, const void *b)
 {
-	const struct watch_stack **stacks = NULL;
+	const struct held *x = a, *y = b;
+
+	return (x->sum->size < y->sum->size) - (x->sum->size > y->sum->size);
+}
+
+/* The stacks of a group that hold something. Caller frees; NULL: none, or no memory. */
+static struct held *held_by(const struct watch_model *model, uint32_t group, size_t *count)
+{
+	struct held *held = NULL;
 
 	for (int fill = 0; fill < 2; fill++) {
 		size_t found = 0;
 
 		for (size_t i = 0; i < model->process_count; i++)
-			for (size_t j = 0; j < model->processes[i].stack_count; j++) {
-				const struct watch_stack *stack = &model->processes[i].stacks[j];
+			for (size_t j = 0; j < model->processes[i].sum_count; j++) {
+				const struct watch_sum *sum = &model->processes[i].sums[j];
+				const struct watch_stack *stack =
+					&model->processes[i].stacks[sum->stack];
 
-				if (stack->group != group || !stack->count || !stack->nframe)
+				if (sum->group != group || !sum->count || !stack->nframe)
 					continue;
 				if (fill)
-					stacks[found] = stack;
+					held[found] = (struct held){sum, stack};
 				found++;
 			}
 		if (!fill) {
 			*count = found;
-			stacks = calloc(found + 1, sizeof(*stacks));
+			held = calloc(found + 1, sizeof(*held));
 		}
-		if (!stacks)
+		if (!held)
 			return NULL;
 	}
-	return stacks;
+	return held;
 }
 
 void watch_detail(const struct watch_view *view, const struct watch_model *model,
 		  struct source *source, FILE *out)
 {
 	uint32_t group = id_map_find(&view->groups.keys, view->open_key);
-	const struct watch_stack **stacks;
+	struct held *held;
 	size_t count = 0;
 
 	if (group == ID_MAP_NONE) {
@@ -198,20 +205,20 @@ void watch_detail(const struct watch_view *view, const struct watch_model *model
 	}
 	watch_group_label(&view->groups, model, &view->groups.items[group], out);
 	putc('\n', out);
-	stacks = stacks_of(model, group, &count);
-	if (stacks && count) {
-		const struct stacks_frame *frame = &model->frames[stacks[0]->first];
+	held = held_by(model, group, &count);
+	if (held && count) {
+		const struct stacks_frame *frame = &model->frames[held[0].stack->first];
 
-		qsort(stacks, count, sizeof(*stacks), stack_compare);
+		qsort(held, count, sizeof(*held), held_compare);
 		if (view->groups.by == WATCH_LINE && source && frame->line)
 			around_print(strings_get(model->strings, frame->filename), frame->line,
 				     source, out);
-		fprintf(out, "\n%zu tracebacks", count);
+		fprintf(out, "\n%zu traceback%s", count, count == 1 ? "" : "s");
 		if (count > TRACEBACKS)
 			fprintf(out, ", the largest %u", TRACEBACKS);
 		fputs(":\n", out);
 	}
-	for (size_t i = 0; stacks && i < count && i < TRACEBACKS; i++)
-		stack_print(model, stacks[i], source, out);
-	free(stacks);
+	for (size_t i = 0; held && i < count && i < TRACEBACKS; i++)
+		stack_print(model, &held[i], source, out);
+	free(held);
 }

@@ -14,9 +14,10 @@ const char *watch_help(void)
 	return "up, down, j, k, PgUp, PgDn, Home, End   move\n"
 	       "Enter     open the row: its tracebacks, and the source around\n"
 	       "Esc       close what is open\n"
-	       "s         sort by size, count, growth, difference\n"
-	       "g         group by line, function, file, traceback, process, container\n"
-	       "1 to 6    the same directly\n"
+	       "s         sort by size, count, growth, allocation, difference\n"
+	       "g         group by line, function, file, traceback, process, container,\n"
+	       "          thread\n"
+	       "1 to 7    the same directly\n"
 	       "/         filter: only rows with this text\n"
 	       "m         mark: the column DIFF shows what has changed since\n"
 	       "u         remove the mark\n"
@@ -26,6 +27,8 @@ const char *watch_help(void)
 	       "h, ?      this page\n"
 	       "q         quit\n"
 	       "\n"
+	       "By thread: what a thread has allocated and is alive; changing to it and back\n"
+	       "begins with a new history, without the mark.\n"
 	       "SIZE and COUNT are live blocks. GROWTH/s is bytes a second over the last 10 s.\n"
 	       "In census mode blocks that died count until the next heap walk; the header says\n"
 	       "how old the last one is. Refreshes are further apart where they would take more\n"
@@ -84,22 +87,23 @@ static int move_key(int key, size_t page, size_t count, size_t *at)
 	return 1;
 }
 
-static enum watch_action by_change(struct watch_view *view, struct watch_model *model,
-				   enum watch_by by)
+/* Sums by thread are asked for only while they are shown. */
+static void by_change(struct watch_view *view, struct watch_model *model, enum watch_by by)
 {
+	if ((by == WATCH_THREAD) != model->threads)
+		watch_model_restart(model, by == WATCH_THREAD);
 	watch_groups_by(&view->groups, model, by);
 	view->cursor = view->top = 0;
-	return WATCH_DRAW;
 }
 
 static enum watch_action layer_change(struct watch_view *view, struct watch_model *model)
 {
 	view->layer = (view->layer + 1) % (EVENT_LAYERS + 1);
 	view->cursor = view->top = 0;
-	watch_model_restart(model);
+	watch_model_restart(model, model->threads);
 	snprintf(view->message, sizeof(view->message), "layer: %s",
 		 view->layer ? event_layer_name(view->layer - 1) : "each process's first");
-	return WATCH_LAYER;
+	return WATCH_ASK;
 }
 
 /* Keys that change what the rows are. 1: done. */
@@ -143,12 +147,10 @@ static int rows_key(struct watch_view *view, struct watch_model *model, int key)
 
 static enum watch_action row_open(struct watch_view *view, const uint32_t *rows, size_t count)
 {
-	size_t at = view->cursor - view->top;
-
-	if (view->cursor < view->top || at >= count)
+	if (view->cursor >= count)
 		return WATCH_DRAW;
 	view->opened = 1;
-	view->open_key = view->groups.items[rows[at]].key;
+	view->open_key = view->groups.items[rows[view->cursor]].key;
 	view->open_top = 0;
 	return WATCH_OPEN;
 }
@@ -165,7 +167,7 @@ static int opened_key(struct watch_view *view, int key)
 enum watch_action watch_view_key(struct watch_view *view, struct watch_model *model, int key,
 				 const uint32_t *rows, size_t count)
 {
-	int done;
+	int done, threads = model->threads;
 
 	view->message[0] = '\0';
 	if (view->prompting) {
@@ -195,5 +197,5 @@ enum watch_action watch_view_key(struct watch_view *view, struct watch_model *mo
 	}
 	if (!rows_key(view, model, key))
 		move_key(key, view->page, view->groups.rows, &view->cursor);
-	return WATCH_DRAW;
+	return model->threads == threads ? WATCH_DRAW : WATCH_ASK;
 }

@@ -9,11 +9,11 @@ struct source;
 
 /* What the loop has to do for a key. */
 enum watch_action {
-	WATCH_DRAW,  /* only draw again */
-	WATCH_QUIT,  /* end the view */
-	WATCH_SAVE,  /* write a snapshot */
-	WATCH_LAYER, /* view.layer has changed */
-	WATCH_OPEN,  /* a row was opened or closed */
+	WATCH_DRAW, /* only draw again */
+	WATCH_QUIT, /* end the view */
+	WATCH_SAVE, /* write a snapshot */
+	WATCH_ASK,  /* view.layer or model.threads has changed: other sums are wanted */
+	WATCH_OPEN, /* a row was opened or closed */
 };
 
 struct watch_view {
@@ -34,7 +34,7 @@ struct watch_view {
 	int ends_session; /* quitting also ends the session */
 };
 
-/* key: as ncurses' getch() returns it. rows: on the screen, from view.top on. */
+/* key: as ncurses' getch() returns it. rows: the first ones of all. */
 enum watch_action watch_view_key(struct watch_view *view, struct watch_model *model, int key,
 				 const uint32_t *rows, size_t count);
 /* The lines of a row that was opened: its source, its tracebacks. Escaped. */

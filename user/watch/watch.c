@@ -36,7 +36,8 @@ struct watch {
 	int memory;  /* the memfd that the session writes to */
 	int signals; /* signalfd: the user or the system wants the end */
 	enum request_kind asked;
-	int asking; /* an answer is awaited */
+	int asking; /* an answer is awaited; */
+	int stale;  /* other sums than those are wanted by now */
 	struct buffer answer, data;
 	uint32_t *rows;
 	size_t row_count, row_capacity;
@@ -161,6 +162,7 @@ static int request_begin(struct watch *watch, const struct request *request, int
 	int err = ask_begin(watch->opts->session, request, passed, &watch->answer);
 
 	watch->asked = request->kind;
+	watch->stale = 0;
 	watch->asking = !err;
 	watch->begun_ns = clock_ns(CLOCK_MONOTONIC);
 	watch->cpu_ns = clock_ns(CLOCK_PROCESS_CPUTIME_ID);
@@ -197,13 +199,14 @@ static int save_begin(struct watch *watch)
 static int requests_step(struct watch *watch)
 {
 	uint64_t now = clock_ns(CLOCK_MONOTONIC);
-	struct request request = {.kind = REQUEST_SUMS, .layer = watch->view.layer};
+	struct request request = {
+		.kind = REQUEST_SUMS, .layer = watch->view.layer, .threads = watch->model.threads};
 
 	if (watch->asking)
 		return 0;
 	if (watch->save_wanted)
 		return save_begin(watch);
-	if (now >= watch->next_ns && !watch->view.paused)
+	if (now >= watch->next_ns && (!watch->view.paused || !watch->next_ns))
 		return request_begin(watch, &request, watch->memory);
 	if (now >= watch->names_ns && watch_model_missing(&watch->model, now, &request))
 		return request_begin(watch, &request, watch->memory);
@@ -249,6 +252,8 @@ static uint64_t cost_ns(const struct watch *watch)
 
 static int sums_done(struct watch *watch)
 {
+	if (watch->stale)
+		return 0;
 	int err = data_read(watch)
 			  ?: watch_model_sums(&watch->model, watch->data.data, watch->data.size);
 	uint64_t pause_ns;
@@ -331,8 +336,9 @@ static int keys_step(struct watch *watch)
 		case WATCH_SAVE:
 			watch->save_wanted = 1;
 			break;
-		case WATCH_LAYER:
+		case WATCH_ASK:
 			watch->next_ns = 0;
+			watch->stale = 1;
 			break;
 		case WATCH_OPEN:
 			source_open(watch);

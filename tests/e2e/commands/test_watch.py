@@ -136,7 +136,7 @@ def test_keys(tracer, start, screen, any_python):
     assert re.search(r"phases\.py:\d+ in <module>$", text, re.M)
     view.press("Escape")
     view.press("h")
-    view.wait("sort by size, count, growth, difference")
+    view.wait("sort by size, count, growth, allocation, difference")
     view.press("x", "s")
     view.wait("sorted by count")
     view.press("q")
@@ -184,6 +184,33 @@ def test_join(tracer, start, trace, screen, run_tracer, any_python, tmp_path):
     view.wait(where)
     run.finish()
     view.wait("^tracer: the session has ended")
+
+
+def test_threads(tracer, start, screen, any_python):
+    """By thread: each with its name; opened, what it holds is what the program says."""
+    target = start(any_python, "thread_owners.py")
+    view = screen(120, 40)
+    view.run(tracer, "-p", target.pid)
+    view.wait("^by line, sorted by size")
+    target.step()
+    live = target.expect()
+    view.press("7")
+    for name, (size, count) in live.items():
+        view.wait(r"%s \(TID %s\)$" % tuple(name.split()))
+        view.press("/", *name.split()[0], "Enter")
+        view.wait("1 rows of .*filter: " + name.split()[0])
+        view.press("Enter")
+        view.wait(
+            r"^%s in %d blocks\n  .*thread_owners.py:%d in work$"
+            % (re.escape(size_text(size)), count, marked_line("thread_owners.py", "K"))
+        )
+        view.press("Escape", "/", *len(name.split()[0]) * ["BSpace"], "Enter")
+    view.press("p")
+    view.wait("PAUSED")
+    view.press("1")  # what is asked for anew comes in a pause, too
+    view.wait(r"thread_owners.py:%d$" % marked_line("thread_owners.py", "K"))
+    view.press("q")
+    view.wait("^Total: size=")
 
 
 def test_stop(tracer, start, screen, any_python):

@@ -30,6 +30,7 @@ static void test_requests(void **state)
 		struct request asked = {.kind = i,
 					.pid = 4194304,
 					.address = i == REQUEST_LOOKUP ? INT64_MAX : 0,
+					.threads = i == REQUEST_SUMS,
 					.all = i == REQUEST_SNAPSHOT};
 		char text[REQUEST_BYTES];
 		size_t size = request_print(text, &asked);
@@ -42,6 +43,7 @@ static void test_requests(void **state)
 		assert_int_equal(request.pid, asked.pid);
 		assert_true(request.address == asked.address);
 		assert_int_equal(request.all, asked.all);
+		assert_int_equal(request.threads, asked.threads);
 	}
 	assert_int_equal(parse(" {\"more\": [1, {}], \"request\": \"stop\"}\r", &request), 0);
 	assert_int_equal(request.kind, REQUEST_STOP);

@@ -215,7 +215,7 @@ static void allocations_have_a_rate(void **state)
 	assert_true(world->view.groups.items[world->rows[0]].allocated > 2333 &&
 		    world->view.groups.items[world->rows[0]].allocated < 2334);
 	assert_row(world, 8, 1, "a.py:1 1100 2 267 1100");
-	watch_model_restart(&world->model);
+	watch_model_restart(&world->model, 0);
 	allocated(world, 5, 1100, 9000);
 	allocated(world, 6, 1100, 9001);
 	assert_row(world, 8, 0, "b\\x1b.py:2 0 0 0 0");
@@ -223,6 +223,92 @@ static void allocations_have_a_rate(void **state)
 	press(world, 's');
 	assert_row(world, 8, 0, "a.py:1 1100 2 0 1100");
 	assert_int_equal(world->view.groups.rows, 1);
+}
+
+/* An answer by thread: two threads at stack 1, one of them at stack 3, too; only 21 has a name. */
+static void threads_put(struct buffer *out, uint64_t time_ns, double size)
+{
+	const struct sums_entry entries[] = {
+		{.stack = 1, .thread = 21, .size = size, .count = 1},
+		{.stack = 1, .thread = 22, .size = 30, .count = 2},
+		{.stack = 3, .thread = 21, .size = 5, .count = 1},
+		{.stack = 3, .thread = 21, .size = 6, .count = 1}, /* of another domain */
+	};
+	const struct sums_thread name = {.tid = 21, .name = "worker\x1b"};
+	struct sums_header header = {
+		.magic = SUMS_MAGIC, .time_ns = time_ns, .processes = 1, .cost = -1};
+	struct sums_process process = {.pid = 10,
+				       .start_ns = 7,
+				       .stacks = STACKS,
+				       .entries = 4,
+				       .threads = 1,
+				       .flags = SUMS_THREADS,
+				       .name = "web"};
+
+	out->size = 0;
+	put(out, &header, sizeof(header));
+	put(out, &process, sizeof(process));
+	put(out, entries, sizeof(entries));
+	put(out, &name, sizeof(name));
+}
+
+static void threads_are_rows(void **state)
+{
+	struct world *world = *state;
+	char *text = NULL;
+	size_t bytes = 0;
+	FILE *out;
+
+	/* who asked by stack is not answered by thread */
+	threads_put(&world->data, 2 * SECOND, 100);
+	assert_int_equal(watch_model_sums(&world->model, world->data.data, world->data.size),
+			 -EBADMSG);
+	press(world, 'm');
+	assert_int_equal(press(world, '7'), WATCH_ASK);
+	assert_int_equal(world->model.threads, 1);
+	assert_int_equal(world->model.mark_ns, 0);
+	for (unsigned int i = 0; i < 3; i++) {
+		threads_put(&world->data, (2 + i) * SECOND, 100 + 10 * i);
+		assert_int_equal(
+			watch_model_sums(&world->model, world->data.data, world->data.size), 0);
+	}
+	assert_row(world, 8, 0, "worker\\x1b (TID 21) 131 3 10 131");
+	assert_row(world, 8, 1, "(name not known) (TID 22) 30 2 0 30");
+	press(world, '\n');
+	out = open_memstream(&text, &bytes);
+	watch_detail(&world->view, &world->model, NULL, out);
+	fclose(out);
+	assert_string_equal(text, "worker\\x1b (TID 21)\n\n2 tracebacks:\n\n120 B in 1 block\n"
+				  "  a.py:1 in f\n\n11 B in 2 blocks\n"
+				  "  b\\x1b.py:2 in g\n  a.py:1 in f\n");
+	free(text);
+	press(world, 27);
+	/* a session that does not know threads */
+	sums(world, 5, (double[STACKS]){0, 7, 0, 0});
+	assert_row(world, 8, 0, "(thread not known) 7 2 2 7");
+	assert_int_equal(press(world, '1'), WATCH_ASK);
+	sums(world, 6, (double[STACKS]){0, 7, 0, 0});
+	assert_row(world, 8, 0, "a.py:1 7 2 0 7");
+}
+
+/* Threads that came and went are forgotten, those that hold something are not. */
+static void ended_threads_are_forgotten(void **state)
+{
+	struct world *world = *state;
+	struct sums_entry *entry;
+
+	press(world, '7');
+	for (uint32_t i = 0; i < 18000; i += 3) {
+		threads_put(&world->data, (2 + i) * SECOND, 100);
+		entry = (void *)(world->data.data + sizeof(struct sums_header) +
+				 sizeof(struct sums_process));
+		for (uint32_t j = 1; j < 4; j++)
+			entry[j].thread = 100 + i + j;
+		assert_int_equal(
+			watch_model_sums(&world->model, world->data.data, world->data.size), 0);
+	}
+	assert_true(world->model.processes[0].sum_count < 4500);
+	assert_row(world, 8, 0, "worker\\x1b (TID 21) 100 1 0 100");
 }
 
 /* After more refreshes than are remembered, growth is that of the last ten seconds. */
@@ -237,7 +323,7 @@ static void history_is_bounded(void **state)
 	assert_true(group->history[WATCH_HISTORY - 1] == 9900);
 	assert_true(group->history[0] == 9900 - 100 * (WATCH_HISTORY - 1));
 	/* another layer has no history yet */
-	watch_model_restart(&world->model);
+	watch_model_restart(&world->model, 0);
 	sums(world, 100, (double[STACKS]){0, 5, 0, 0});
 	assert_row(world, 8, 0, "a.py:1 5 2 0 5");
 }
@@ -271,10 +357,11 @@ static void rows_open(void **state)
 	FILE *out = open_memstream(&text, &bytes);
 
 	press(world, KEY_DOWN);
+	world->view.top = 1; /* scrolled: the row under the cursor is opened all the same */
 	assert_int_equal(press(world, '\n'), WATCH_OPEN);
 	watch_detail(&world->view, &world->model, NULL, out);
 	fclose(out);
-	assert_string_equal(text, "b\\x1b.py:2\n\n1 tracebacks:\n\n50 B in 4 blocks\n"
+	assert_string_equal(text, "b\\x1b.py:2\n\n1 traceback:\n\n50 B in 4 blocks\n"
 				  "  b\\x1b.py:2 in g\n  a.py:1 in f\n");
 	free(text);
 	assert_int_equal(press(world, 27), WATCH_OPEN);
@@ -335,10 +422,16 @@ static void hostile_answers(void **state)
 		memcpy(good.data + at, &wrong[i], sizeof(wrong[i]));
 		assert_int_equal(watch_model_sums(&world->model, good.data, good.size), -EBADMSG);
 	}
-	for (int stacks = 0; stacks < 2; stacks++) {
+	for (int kind = 0; kind < 3; kind++) {
+		int stacks = kind == 1;
+
 		good.size = 0;
+		if (kind == 2)
+			press(world, '7');
 		if (stacks)
 			stacks_put(&good, 10, "a.py");
+		else if (kind == 2)
+			threads_put(&good, 9 * SECOND, 1);
 		else
 			sums_put(&good, 9 * SECOND, 10, (double[STACKS]){1, 2, 3, 4},
 				 (double[STACKS]){0});
@@ -386,6 +479,8 @@ int main(void)
 		TEST(names_come_late),
 		TEST(hostile_answers),
 		TEST(allocations_have_a_rate),
+		TEST(threads_are_rows),
+		TEST(ended_threads_are_forgotten),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "watch/model_sums.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/array.h"
+#include "base/error.h"
+
+#define SUMS_SPARE 4096u
+#define SUM_MAX    0x1p59 /* as of a session: more than any memory, and a float holds it */
+
+int watch_malformed(void)
+{
+	return error_set(-EBADMSG, "the session's answer is malformed: is it another version?");
+}
+
+void watch_sums_forget(struct watch_process *process)
+{
+	free(process->sums);
+	process->sums = NULL;
+	process->sum_count = process->sum_capacity = 0;
+	id_map_free(&process->sum_keys);
+}
+
+static int sum_add(struct watch_process *process, uint32_t stack, uint32_t thread)
+{
+	int err = array_reserve(&process->sums, &process->sum_capacity, process->sum_count, 1,
+				sizeof(*process->sums));
+
+	if (!err)
+		process->sums[process->sum_count++] =
+			(struct watch_sum){.stack = stack, .thread = thread, .group = WATCH_NONE};
+	return err;
+}
+
+static uint64_t key_of(uint32_t stack, uint32_t thread)
+{
+	return (uint64_t)stack << 32 | thread;
+}
+
+/* That of an entry; without threads there is one for each stack. 0, -ENOMEM. */
+static int sum_get(struct watch_model *model, struct watch_process *process,
+		   const struct sums_entry *entry, struct watch_sum **out)
+{
+	uint64_t key = key_of(entry->stack, entry->thread);
+	uint32_t at = entry->stack;
+	int err = 0;
+
+	if (model->threads) {
+		process->sum_keys.seed = model->pids.seed;
+		at = id_map_find(&process->sum_keys, key);
+	}
+	if (at == ID_MAP_NONE) {
+		at = (uint32_t)process->sum_count;
+		err = id_map_put(&process->sum_keys, key, at)
+			      ?: sum_add(process, entry->stack, entry->thread);
+	}
+	if (!err)
+		*out = &process->sums[at];
+	return err;
+}
+
+/* A layer that was traced anew has allocated less than before. */
+static void allocated_take(const struct watch_process *process, struct watch_sum *sum,
+			   uint32_t slot, double allocated)
+{
+	if (process->counted && allocated > sum->allocated)
+		sum->fresh[slot] = (float)(allocated - sum->allocated);
+	sum->allocated = allocated;
+}
+
+static int is_empty(const struct watch_sum *sum)
+{
+	float most = 0;
+
+	for (uint32_t i = 0; i < WATCH_HISTORY; i++)
+		most = sum->history[i] > most ? sum->history[i] : most;
+	return !(sum->count > 0) && !(sum->mark_count > 0) && !(most > 0);
+}
+
+/* Threads come and go: forgets what holds nothing once that is most. 0, -ENOMEM. */
+static int sums_shrink(struct watch_model *model, struct watch_process *process)
+{
+	size_t kept = 0;
+	int err = 0;
+
+	if (!model->threads || process->sum_count < SUMS_SPARE + 2ul * process->info.entries)
+		return 0;
+	id_map_free(&process->sum_keys);
+	process->sum_keys = (struct id_map){.seed = model->pids.seed};
+	for (size_t i = 0; !err && i < process->sum_count; i++) {
+		struct watch_sum sum = process->sums[i];
+
+		if (is_empty(&sum))
+			continue;
+		sum.group = WATCH_NONE;
+		err = id_map_put(&process->sum_keys, key_of(sum.stack, sum.thread), (uint32_t)kept);
+		process->sums[kept++] = sum;
+	}
+	process->sum_count = kept;
+	model->version++;
+	return err;
+}
+
+static int is_figure(double value)
+{
+	return value >= 0 && value <= SUM_MAX;
+}
+
+int watch_sums_take(struct watch_model *model, struct watch_process *process,
+		    const struct sums_entry *entries)
+{
+	uint32_t slot = (model->slot + 1) % WATCH_HISTORY;
+	int err = sums_shrink(model, process);
+
+	while (!err && !model->threads && process->sum_count < process->stack_count)
+		err = sum_add(process, (uint32_t)process->sum_count, 0);
+	for (size_t i = 0; i < process->sum_count; i++)
+		process->sums[i].size = process->sums[i].count = process->sums[i].fresh[slot] = 0;
+	for (uint32_t i = 0; !err && i < process->info.entries; i++) {
+		const struct sums_entry *entry = &entries[i];
+		struct watch_sum *sum;
+
+		if (entry->stack >= process->stack_count ||
+		    (entry->thread && !(model->threads && process->info.flags & SUMS_THREADS)) ||
+		    !is_figure(entry->size) || !is_figure(entry->count) ||
+		    !is_figure(entry->allocated))
+			return watch_malformed();
+		err = sum_get(model, process, entry, &sum);
+		if (err)
+			break;
+		sum->size += entry->size;
+		sum->count += entry->count;
+		allocated_take(process, sum, slot, entry->allocated);
+	}
+	process->counted = 1;
+	return err;
+}
+
+static int thread_compare(const void *a, const void *b)
+{
+	const struct sums_thread *x = a, *y = b;
+
+	return (x->tid > y->tid) - (x->tid < y->tid);
+}
+
+int watch_threads_take(struct watch_process *process, const struct sums_thread *threads)
+{
+	size_t count = process->info.threads;
+
+	for (size_t i = 0; i < count; i++)
+		if (threads[i].name[sizeof(threads[i].name) - 1])
+			return watch_malformed();
+	free(process->threads);
+	process->threads = NULL;
+	process->info.threads = 0;
+	if (!count)
+		return 0;
+	process->threads = calloc(count, sizeof(*threads));
+	if (!process->threads)
+		return -ENOMEM;
+	memcpy(process->threads, threads, count * sizeof(*threads));
+	qsort(process->threads, count, sizeof(*threads), thread_compare);
+	process->info.threads = (uint32_t)count;
+	return 0;
+}
+
+const char *watch_model_thread(const struct watch_process *process, uint32_t tid)
+{
+	const struct sums_thread key = {.tid = tid}, *found = NULL;
+
+	if (process->threads)
+		found = bsearch(&key, process->threads, process->info.threads, sizeof(key),
+				thread_compare);
+	return found ? found->name : NULL;
+}
+
+size_t watch_model_unnamed(const struct watch_model *model)
+{
+	size_t count = 0;
+
+	for (size_t i = 0; i < model->process_count; i++) {
+		const struct watch_process *process = &model->processes[i];
+
+		for (size_t j = model->threads ? 0 : process->described; j < process->sum_count;
+		     j++)
+			count += process->sums[j].stack >= process->described &&
+				 process->sums[j].count > 0;
+	}
+	return count;
+}
+
+void watch_model_mark(struct watch_model *model, int off)
+{
+	model->mark_ns = off ? 0 : model->now.time_ns;
+	model->lost = 0;
+	for (size_t i = 0; i < model->process_count; i++)
+		for (size_t j = 0; j < model->processes[i].sum_count; j++) {
+			struct watch_sum *sum = &model->processes[i].sums[j];
+
+			sum->mark_size = off ? 0 : sum->size;
+			sum->mark_count = off ? 0 : sum->count;
+		}
+}
+
+void watch_model_restart(struct watch_model *model, int threads)
+{
+	watch_model_mark(model, 1);
+	model->threads = threads;
+	memset(model->times_ns, 0, sizeof(model->times_ns));
+	memset(model->totals, 0, sizeof(model->totals));
+	for (size_t i = 0; i < model->process_count; i++) {
+		model->processes[i].counted = 0;
+		watch_sums_forget(&model->processes[i]);
+	}
+	model->version++;
+}

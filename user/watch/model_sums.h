@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The figures of a model. Included by the files of the model only. */
+#ifndef TRACER_WATCH_MODEL_SUMS_H
+#define TRACER_WATCH_MODEL_SUMS_H
+
+#include "watch/model.h"
+
+int watch_malformed(void); /* -EBADMSG, error_set() */
+/*
+ * Takes the entries of a process's answer, process->info.entries of them. Its stacks have been
+ * added. 0; -EBADMSG, -ENOMEM.
+ */
+int watch_sums_take(struct watch_model *model, struct watch_process *process,
+		    const struct sums_entry *entries);
+/* The names, process->info.threads of them. Errors as above. */
+int watch_threads_take(struct watch_process *process, const struct sums_thread *threads);
+void watch_sums_forget(struct watch_process *process);
+
+#endif
