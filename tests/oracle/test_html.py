@@ -115,6 +115,47 @@ def test_allocated(tracer, page, taken):
         assert sum(expected.values()) > sum(value for value, _ in shown.values()) / 1.01
 
 
+def test_threads(tracer, page, taken):
+    """Threads are rows, and one can be chosen, with the sums that `report --by thread` has. Where
+    one thread has allocated all there is no such choice."""
+    path = os.path.join(os.path.dirname(__file__), "..", "unit", "data", "snapshots", "threads.pb.gz")
+    done = tracer("report", path, "--by", "thread", "--top", "0", "--format", "json")
+    expected = {
+        "%(thread)s (TID %(tid)d)" % entry: (entry["size"], entry["count"])
+        for entry in json.loads(done.stdout)["statistics"]
+    }
+    assert len(expected) == 5
+    threads = "[...document.querySelectorAll('#thread option')].map((option) => option.text)"
+    with Browser() as browser:
+        browser.open(page(path))
+        browser.choose("view", "table")
+        browser.choose("group", "thread")
+        for at, figure in enumerate(("size", "count")):
+            browser.choose("figure", figure)
+            shown = {where: own for own, where in rows(browser)}
+            assert shown.keys() == expected.keys()
+            for where, figures in expected.items():
+                if figure == "count":
+                    assert shown[where] == "%d blocks" % figures[at]
+                else:
+                    value, slack = bytes_of(shown[where])
+                    assert abs(value - figures[at]) <= slack, where
+        browser.choose("group", "line")
+        for at, name in enumerate(browser.run(threads)[1:]):
+            browser.choose("thread", str(at))
+            assert browser.run("document.getElementById('totals').textContent").endswith(
+                "in %d blocks" % expected[name][1]
+            )
+            own = [int(own.split()[0].replace(",", "")) for own, _, _ in rows(browser)]
+            assert sum(own) == expected[name][1]
+        browser.choose("figure", "allocated_size")
+        assert browser.run("document.getElementById('threads').hidden")
+        assert not browser.errors
+        browser.open(page(taken))
+        assert browser.run("document.getElementById('threads').hidden")
+        assert browser.run("document.querySelector('#group [value=thread]')") is None
+
+
 def test_names_are_text(tracer, page, taken):
     """A name that is markup is shown as it is, and runs nothing. The page's policy refuses what a
     hostile name could add, and the page needs nothing that it refuses."""

@@ -14,6 +14,7 @@
 #include "base/buffer.h"
 #include "export/exporter.h"
 #include "export/frame_table.h"
+#include "export/html_threads.h"
 #include "remarks/not_seen.h"
 #include "report/report.h"
 #include "report/source.h"
@@ -140,6 +141,9 @@ static int snapshot_write(FILE *out, const struct snapshot *snapshot,
 	strings_write(out, snapshot->strings);
 	stacks_write(out, snapshot, table);
 	err = processes_write(out, snapshot);
+	fputs(",\n", out);
+	if (!err)
+		err = html_threads_write(out, snapshot);
 	putc('}', out);
 	free(title);
 	return err;

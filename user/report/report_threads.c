@@ -11,6 +11,7 @@
 #include "remarks/not_seen.h"
 #include "report/report_parts.h"
 #include "snapshot/estimate.h"
+#include "stats/thread_shares.h"
 #include "tables/id_map.h"
 #include "text/json.h"
 #include "text/size.h"
@@ -23,6 +24,7 @@ struct thread_row {
 };
 
 struct thread_rows {
+	const struct snapshot *snapshot;
 	struct thread_row *items;
 	size_t count, capacity;
 	struct id_map index; /* by number */
@@ -48,68 +50,23 @@ static int row_get(struct thread_rows *rows, uint32_t tid, struct thread_row **o
 	return 0;
 }
 
-/* name: "" if it is not known, or is looked up later. */
-static int row_add(struct thread_rows *rows, uint32_t tid, const char *name, uint32_t pid,
-		   uint64_t size, uint64_t count)
+/* The name may be looked up later. */
+static int row_add(void *context, const struct thread_share *share)
 {
+	struct thread_rows *rows = context;
 	struct thread_row *row;
-	int err = row_get(rows, tid, &row);
+	int err = row_get(rows, share->tid, &row);
 
 	if (err)
 		return err;
 	/* Sums of bytes are limited by the snapshot's builder. */
-	row->pid = pid;
-	row->name = name;
-	row->size += size;
-	row->count += count;
-	rows->size += size;
-	rows->blocks += count;
+	row->pid = snapshot_process(rows->snapshot, share->trace->process)->pid;
+	row->name = share->name;
+	row->size += share->size;
+	row->count += share->count;
+	rows->size += share->size;
+	rows->blocks += share->count;
 	return 0;
-}
-
-static int traces_sum(struct thread_rows *rows, const struct snapshot *snapshot,
-		      struct filter_run *run)
-{
-	const struct snapshot_layer *layer =
-		&snapshot->layers[SNAPSHOT_BESIDE(BESIDE_THREAD, snapshot->meta.layer)];
-	int err = 0;
-
-	for (size_t i = 0; !err && i < layer->trace_count; i++) {
-		const struct snapshot_trace *trace = &layer->traces[i];
-		int passes = filter_run_passes(run, trace);
-
-		err = passes < 0 ? passes
-		      : passes   ? row_add(rows, trace->thread, "",
-					   snapshot_process(snapshot, trace->process)->pid,
-					   trace->bytes * trace->count, trace->count)
-				 : 0;
-	}
-	return err;
-}
-
-/* The blocks of processes in which one thread has allocated all. */
-static int sole_sum(struct thread_rows *rows, const struct snapshot *snapshot,
-		    struct filter_run *run)
-{
-	int err = 0;
-
-	for (size_t i = 0; !err && i < snapshot->trace_count; i++) {
-		const struct snapshot_trace *trace = &snapshot->traces[i];
-		const struct snapshot_meta *process = snapshot_process(snapshot, trace->process);
-		uint32_t tid = process->sole_thread[snapshot->meta.layer];
-		const char *name = process->sole_thread_name[snapshot->meta.layer];
-		uint64_t size, count;
-		int passes = tid ? filter_run_passes(run, trace) : 0;
-
-		err = passes < 0 ? passes : 0;
-		if (passes <= 0)
-			continue;
-		err = estimate_trace_figures(estimate_chance_of(snapshot, trace), trace, &size,
-					     &count);
-		if (!err)
-			err = row_add(rows, tid, name, process->pid, size, count);
-	}
-	return err;
 }
 
 static int row_compare(const void *a, const void *b)
@@ -137,13 +94,10 @@ static int rows_make(const struct snapshot *snapshot, const struct report_opts *
 
 	if (opts->old)
 		return error_set(-EINVAL, "threads of two snapshots cannot be compared");
-	if (!snapshot_knows(snapshot, BESIDE_THREAD))
-		return error_set(-EINVAL, "the snapshot does not know threads: only exact and "
-					  "census mode see them");
-	*out = (struct thread_rows){.index.seed = (uintptr_t)out};
+	*out = (struct thread_rows){.snapshot = snapshot, .index.seed = (uintptr_t)out};
 	err = filter_run_begin(&run, opts->filters, snapshot);
 	if (!err)
-		err = traces_sum(out, snapshot, &run) ?: sole_sum(out, snapshot, &run);
+		err = thread_shares_visit(snapshot, &run, row_add, out);
 	filter_run_end(&run);
 	for (size_t i = 0; !err && i < snapshot->thread_count; i++) {
 		uint32_t at = id_map_find(&out->index, snapshot->threads[i].tid);

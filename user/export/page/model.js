@@ -46,12 +46,34 @@ const compared = sides.length > 1;
 // Of each traceback: its number, its process, and these figures.
 const FIGURES = { size: 2, count: 3, allocated_size: 4, allocated_count: 5 };
 const PARTS = 6;
+// Of what is alive by thread: the traceback, the process, the thread, and these.
+const THREAD_FIGURES = { size: 3, count: 4 };
+const THREAD_PARTS = 5;
+const ALL = -1, EACH = -2;
+// The threads of both snapshots, by their texts.
+const threads = [...new Set(sides.flatMap(([snapshot]) => snapshot.threads))];
+const thread_numbers = new Map(threads.map((text, index) => [text, index]));
 const has_allocated = sides.every(([snapshot]) => snapshot.allocated);
+
+// Calls visit(traceback, amount, thread) for what is chosen, {figure, process, thread}. A thread of
+// ALL adds all up, EACH tells each one's.
+function each(snapshot, { figure, process, thread }, visit) {
+	const whole = thread === ALL;
+	const list = whole ? snapshot.traces : snapshot.by_thread;
+	const at = (whole ? FIGURES : THREAD_FIGURES)[figure], parts = whole ? PARTS : THREAD_PARTS;
+	if (at === undefined) return; // it is not known by thread what was allocated
+	const numbers = whole ? [] : snapshot.threads.map((text) => thread_numbers.get(text));
+	for (let i = 0; i < list.length; i += parts) {
+		if (process >= 0 && list[i + 1] !== process) continue;
+		const of = whole ? ALL : numbers[list[i + 2]];
+		if (list[i + at] && (thread < 0 || of === thread)) visit(list[i], list[i + at], of);
+	}
+}
 
 // A tree of frames, in arrays by node; node 0 is the root. Sums are those of a node with all below
 // it: [new, old] by side. Built from the oldest frame down, or, inverted, from the most recent one.
 class Tree {
-	constructor(figure, process, inverted) {
+	constructor(chosen, inverted) {
 		this.frame = [-1];
 		this.parent = [-1];
 		this.children = [[]];
@@ -60,18 +82,15 @@ class Tree {
 		this.depth = [0];
 		this.deepest = 0;
 		this.places = new Map();
-		for (const side of sides) this.addSide(side, figure, process, inverted);
+		for (const side of sides) this.addSide(side, chosen, inverted);
 		for (const list of this.children) list.sort((a, b) => this.weight(b) - this.weight(a));
 		this.places = null;
 	}
 
-	addSide([snapshot, numbers, side], figure, process, inverted) {
-		const { traces, stacks, starts } = snapshot;
-		for (let i = 0; i < traces.length; i += PARTS) {
-			if (process >= 0 && traces[i + 1] !== process) continue;
-			const amount = traces[i + FIGURES[figure]];
-			if (!amount) continue;
-			const first = starts[traces[i]], end = starts[traces[i] + 1];
+	addSide([snapshot, numbers, side], chosen, inverted) {
+		const { stacks, starts } = snapshot;
+		each(snapshot, chosen, (traceback, amount) => {
+			const first = starts[traceback], end = starts[traceback + 1];
 			let node = 0;
 			this.sums[side][0] += amount;
 			for (let j = first; j < end; j++) {
@@ -79,7 +98,7 @@ class Tree {
 				this.sums[side][node] += amount;
 			}
 			this.own[side][node] += amount;
-		}
+		});
 	}
 
 	child(parent, frame) {
@@ -108,16 +127,16 @@ class Tree {
 	}
 }
 
-function total(snapshot, process, figure) {
+function total(snapshot, chosen) {
 	let sum = 0;
-	for (let i = 0; i < snapshot.traces.length; i += PARTS)
-		if (process < 0 || snapshot.traces[i + 1] === process) sum += snapshot.traces[i + FIGURES[figure]];
+	each(snapshot, chosen, (_, amount) => (sum += amount));
 	return sum;
 }
 
 // Rows of a table: own and cumulative sums by line, function or file, as `tracer report` has them.
 // A traceback counts once in a row's cumulative sum, however often recursion repeats its frames.
-function tableRows(figure, process, group) {
+function tableRows(chosen, group) {
+	if (group === "thread") return threadRows(chosen);
 	const rows = new Map();
 	const row_of = frames.list.map((frame) => {
 		const key = group === "file" ? frame.file
@@ -132,11 +151,9 @@ function tableRows(figure, process, group) {
 	});
 	let turn = 0;
 	for (const [snapshot, numbers, side] of sides) {
-		const { traces, stacks, starts } = snapshot;
-		for (let i = 0; i < traces.length; i += PARTS, turn++) {
-			if (process >= 0 && traces[i + 1] !== process) continue;
-			const amount = traces[i + FIGURES[figure]];
-			const first = starts[traces[i]], end = starts[traces[i] + 1];
+		const { stacks, starts } = snapshot;
+		each(snapshot, chosen, (traceback, amount) => {
+			const first = starts[traceback], end = starts[traceback + 1];
 			row_of[numbers[stacks[first]]].own[side] += amount;
 			for (let j = first; j < end; j++) {
 				const row = row_of[numbers[stacks[j]]];
@@ -144,9 +161,21 @@ function tableRows(figure, process, group) {
 				row.last = turn;
 				row.all[side] += amount;
 			}
-		}
+			turn++;
+		});
 	}
 	return [...rows.values()];
+}
+
+function threadRows(chosen) {
+	const rows = threads.map((text) => ({ frame: { file: text, name: "", line: 0 }, own: [0, 0], all: [0, 0] }));
+	const which = chosen.thread === ALL ? EACH : chosen.thread;
+	for (const [snapshot, , side] of sides)
+		each(snapshot, { ...chosen, thread: which }, (_, amount, thread) => {
+			rows[thread].own[side] += amount;
+			rows[thread].all[side] += amount;
+		});
+	return rows;
 }
 
 // Where a function has no name (files of tracemalloc), its file and line are shown, by the end of

@@ -12,10 +12,20 @@ function element(tag, text, class_name) {
 
 const trees = new Map();
 
+// What is shown of the snapshots. By thread only what is alive is known.
+function chosenNow() {
+	const figure = $("figure").value;
+	return {
+		figure,
+		process: Number($("process").value),
+		thread: figure in THREAD_FIGURES ? Number($("thread").value) : ALL,
+	};
+}
+
 function treeNow(inverted) {
-	const figure = $("figure").value, process = Number($("process").value);
-	const key = [figure, process, inverted].join();
-	if (!trees.has(key)) trees.set(key, new Tree(figure, process, inverted));
+	const chosen = chosenNow();
+	const key = [...Object.values(chosen), inverted].join();
+	if (!trees.has(key)) trees.set(key, new Tree(chosen, inverted));
 	return trees.get(key);
 }
 
@@ -57,7 +67,8 @@ let sorted_by = 0;
 function columns() {
 	const figure = $("figure").value;
 	const amount = (title, value) => ({ title, value, text: (row) => amountText(value(row), figure) });
-	const list = [amount("Own", (row) => row.own[0]), amount("With callees", (row) => row.all[0])];
+	const list = [amount("Own", (row) => row.own[0])];
+	if ($("group").value !== "thread") list.push(amount("With callees", (row) => row.all[0]));
 	if (compared)
 		list.push({
 			title: "Own, change",
@@ -89,7 +100,7 @@ function tableShow() {
 		cell.append(button);
 		return cell;
 	}), element("th", "Where"));
-	const rows = tableRows($("figure").value, Number($("process").value), $("group").value)
+	const rows = tableRows(chosenNow(), $("group").value)
 		.filter((row) => (row.all[0] || row.all[1]) && (!pattern || pattern.test(rowName(row.frame))))
 		.sort((a, b) => list[sorted_by].value(b) - list[sorted_by].value(a));
 	body.replaceChildren(...rows.slice(0, ROWS_MAX).map((row) => {
@@ -97,7 +108,9 @@ function tableShow() {
 		line.append(...list.map((column) => element("td", column.text(row))), element("td", rowName(row.frame)));
 		return line;
 	}));
-	$("more").textContent = rows.length > ROWS_MAX ? `${rows.length - ROWS_MAX} more rows: search narrows them` : "";
+	$("more").textContent = rows.length > ROWS_MAX ? `${rows.length - ROWS_MAX} more rows: search narrows them`
+		: $("group").value === "thread" && !($("figure").value in THREAD_FIGURES) ? "Only of what is alive the thread is known."
+		: "";
 }
 
 // --- the tree ------------------------------------------------------------------------------------
@@ -162,8 +175,8 @@ function searchShow() {
 }
 
 function totalsText() {
-	const process = Number($("process").value);
-	const totals = ["size", "count"].map((figure) => sides.map(([snapshot]) => total(snapshot, process, figure)));
+	const totals = ["size", "count"].map((figure) =>
+		sides.map(([snapshot]) => total(snapshot, { ...chosenNow(), figure })));
 	const texts = ["size", "count"].map((figure, i) => amountText(totals[i][0], figure) +
 		(compared ? ` (${differenceText(totals[i][0] - totals[i][1], figure)})` : ""));
 	return texts.join(" in ") + (compared ? ", compared with " + shown(data.old.name) : "");
@@ -175,6 +188,7 @@ function show() {
 	$("graph").hidden = !drawn;
 	$("sheet").hidden = view !== "table";
 	$("groups").hidden = view !== "table";
+	$("threads").hidden = threads.length < 2 || !(figure in THREAD_FIGURES);
 	$("outline").hidden = view !== "tree";
 	$("notes").hidden = view !== "notes";
 	$("detail").hidden = !(drawn || view === "tree");
@@ -187,21 +201,26 @@ function show() {
 	$("totals").textContent = totalsText();
 }
 
+// "all", and each text by its index.
+function optionsPut(select, texts) {
+	select.append(...["all", ...texts].map((text, index) => {
+		const option = element("option", shown(text));
+		option.value = index - 1;
+		return option;
+	}));
+}
+
 function start() {
 	document.title = shown(data.snapshot.name) + " - tracer";
 	$("title").textContent = shown(data.snapshot.title);
 	$("notes").querySelector("pre").textContent = shown(data.notes.join("\u0001")).replaceAll("\\u0001", "\n");
-	const all = element("option", "all");
-	all.value = "-1";
-	$("process").append(all, ...data.snapshot.processes.map((name, index) => {
-		const option = element("option", shown(name));
-		option.value = index;
-		return option;
-	}));
+	optionsPut($("process"), data.snapshot.processes);
+	optionsPut($("thread"), threads);
+	if (threads.length < 2) $("group").querySelector("[value=thread]").remove();
 	if (compared) $("colors").textContent = "Red has grown, blue has shrunk. ";
 	for (const option of [...$("figure").options]) if (option.value.startsWith("alloc") && !has_allocated) option.remove();
 	$("processes").hidden = data.snapshot.processes.length < 2;
-	for (const id of ["view", "figure", "process", "group", "inverted"]) $(id).addEventListener("change", show);
+	for (const id of ["view", "figure", "process", "thread", "group", "inverted"]) $(id).addEventListener("change", show);
 	$("controls").addEventListener("submit", (event) => event.preventDefault());
 	$("search").addEventListener("input", () => {
 		searchShow();
