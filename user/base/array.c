@@ -9,19 +9,22 @@
 
 #include "base/account.h"
 
-#define HUGE_BYTES (2u << 20)
-
-/*
- * Uses huge pages for arrays that are large from the start: filling them otherwise faults every 4
- * KiB. A kernel without huge pages ignores the advice.
- */
-static void huge_advise(char *data, size_t bytes)
+void huge_advise(void *data, size_t bytes)
 {
 	uintptr_t first = ((uintptr_t)data + HUGE_BYTES - 1) & ~(uintptr_t)(HUGE_BYTES - 1);
 	uintptr_t end = ((uintptr_t)data + bytes) & ~(uintptr_t)(HUGE_BYTES - 1);
 
 	if (end > first)
 		madvise((void *)first, end - first, MADV_HUGEPAGE);
+}
+
+void *array_new(size_t count, size_t size)
+{
+	void *data = calloc(count + 1, size);
+
+	if (data && count * size >= 2 * HUGE_BYTES)
+		huge_advise(data, count * size);
+	return data;
 }
 
 int array_reserve_in(struct account *account, void *array, size_t *capacity, size_t count,

@@ -9,6 +9,8 @@
 
 #include <stddef.h>
 
+#define HUGE_BYTES (2u << 20) /* of a huge page */
+
 struct account;
 
 /*
@@ -20,6 +22,13 @@ int array_reserve(void *array, size_t *capacity, size_t count, size_t extra, siz
 /* The same, charged to an account: also -EDQUOT. array_release() gives it back. */
 int array_reserve_in(struct account *account, void *array, size_t *capacity, size_t count,
 		     size_t extra, size_t size);
+/* A zeroed array of fixed size, in huge pages if it is large. NULL: no memory. free() frees it. */
+void *array_new(size_t count, size_t size);
+/*
+ * Asks for huge pages for all of them that are within bytes at data, which are to be filled: a
+ * fault for every 4 KiB takes longer than the filling. A kernel without huge pages ignores it.
+ */
+void huge_advise(void *data, size_t bytes);
 /* Shrinks the capacity to count; if that fails, the array is unchanged. */
 void array_fit(struct account *account, void *array, size_t *capacity, size_t count, size_t size);
 /* Frees the array; leaves NULL and a capacity of 0. */

@@ -10,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "dump/resident.h"
@@ -19,7 +20,7 @@
 #include "process/pagemap.h"
 
 #define PAGE  4096u
-#define PIECE ((uint64_t)RESIDENT_PAGES * PAGE) /* bytes copied by one call */
+#define PIECE ((uint64_t)RESIDENT_PAGES * PAGE) /* bytes asked about by one call */
 
 /* Pages that cannot be read stay zero, and are counted. 0, -ESRCH, -EPERM. */
 static int piece_copy(struct capture *capture, pid_t pid, uint64_t address, uint8_t *to,
@@ -51,6 +52,23 @@ static void piece_pages(int pagemap, const struct image_segment *segment, uint64
 		resident_read(pagemap, segment->start + from, pages, exists);
 }
 
+/*
+ * How many pages the next piece has. Pieces end where huge pages of the copy do: those that are
+ * copied as a whole are filled with one fault.
+ */
+static uint32_t piece_length(const struct image_segment *segment, uint64_t from, uint8_t *to)
+{
+	uint64_t bytes = segment->end - segment->start - from;
+	uint64_t most = HUGE_BYTES - (uintptr_t)to % HUGE_BYTES;
+
+	return (uint32_t)((bytes < most ? bytes : most) / PAGE);
+}
+
+static int is_whole(const uint8_t *exists, uint32_t pages)
+{
+	return pages == HUGE_BYTES / PAGE && !memchr(exists, 0, pages);
+}
+
 static uint32_t pages_left(const struct image_segment *segment, uint64_t from)
 {
 	uint64_t pages = (segment->end - segment->start - from) / PAGE;
@@ -59,37 +77,43 @@ static uint32_t pages_left(const struct image_segment *segment, uint64_t from)
 }
 
 static int piece_read(struct capture *capture, pid_t pid, int pagemap,
-		      const struct image_segment *segment, uint64_t from, uint8_t *to)
+		      const struct image_segment *segment, uint64_t from, uint32_t pages,
+		      uint8_t *to)
 {
 	uint8_t exists[RESIDENT_PAGES];
-	uint32_t pages = pages_left(segment, from), end;
+	uint32_t end;
 	int err = 0;
 
 	piece_pages(pagemap, segment, from, pages, exists);
+	if (is_whole(exists, pages))
+		huge_advise(to, HUGE_BYTES);
 	for (uint32_t page = 0; page < pages && !err; page = end) {
 		for (end = page + 1; end < pages && exists[end] == exists[page]; end++)
 			;
 		if (exists[page])
 			err = piece_copy(capture, pid, segment->start + from + page * PAGE,
-					 to + from + page * PAGE, (uint64_t)(end - page) * PAGE);
+					 to + page * PAGE, (uint64_t)(end - page) * PAGE);
 	}
 	return err;
 }
 
 static int segments_copy(struct capture *capture, pid_t pid, int pagemap)
 {
-	uint64_t at = 0;
+	uint8_t *to = capture->memory;
 	int err = 0;
 
 	for (size_t i = 0; i < capture->image.count && !err; i++) {
 		struct image_segment *segment = &capture->segments[i];
 		uint64_t bytes = segment->end - segment->start;
 
-		segment->bytes = capture->memory + at;
-		for (uint64_t done = 0; done < bytes && !err; done += PIECE)
-			err = piece_read(capture, pid, pagemap, segment, done,
-					 capture->memory + at);
-		at += bytes;
+		segment->bytes = to;
+		for (uint64_t done = 0; done < bytes && !err;) {
+			uint32_t pages = piece_length(segment, done, to + done);
+
+			err = piece_read(capture, pid, pagemap, segment, done, pages, to + done);
+			done += (uint64_t)pages * PAGE;
+		}
+		to += bytes;
 	}
 	return err;
 }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/error.h"
 
 #define WORK_FACTOR    4u         /* steps for each word of the image, in each pass */
@@ -113,8 +114,7 @@ static void interned_find(struct graph *graph)
 struct edging {
 	struct graph *graph;
 	uint32_t source;
-	uint64_t edges;
-	int fills; /* 0: edges are counted, 1: they are stored */
+	size_t edges, capacity;
 	int err;
 };
 
@@ -143,59 +143,55 @@ static void edge_visit(void *context, uint64_t target, enum reference_kind kind,
 					       .address = graph->addresses[edging->source],
 					       .slot = slot};
 
-		if (!edging->fills)
-			edging->err = graph_word_add(graph, &word);
+		edging->err = graph_word_add(graph, &word);
 		return;
 	}
 	if (!graph_counts(graph, edging->source, target, kind))
 		return;
-	if (!edging->fills && graph->held[object] < UINT32_MAX)
+	if (graph->held[object] < UINT32_MAX)
 		graph->held[object]++;
 	if (object == edging->source)
 		return;
-	if (edging->fills) {
-		graph->out[graph->out_start[edging->source]++] = object;
-		graph->in[graph->in_start[object]++] = edging->source;
-	} else {
-		graph->out_start[edging->source]++;
-		graph->in_start[object]++;
-		edging->edges++;
-	}
+	edging->err = array_reserve(&graph->out, &edging->capacity, edging->edges, 1,
+				    sizeof(*graph->out));
+	if (!edging->err)
+		graph->out[edging->edges++] = object;
 }
 
-static int pass(struct edging *edging)
+/* The edges of all objects, one object's after the other's. */
+static int edges_find(struct edging *edging)
 {
 	struct graph *graph = edging->graph;
 
 	graph_work_begin(graph);
 	for (size_t i = 0; i < graph->count && !edging->err; i++) {
+		graph->out_start[i] = (uint32_t)edging->edges;
 		edging->source = (uint32_t)i;
 		references_each(&graph->references, graph->addresses[i],
 				graph_type(graph, (uint32_t)i), edge_visit, edging);
-		if (edging->edges >= GRAPH_NONE)
-			return -E2BIG;
 	}
+	graph->out_start[graph->count] = (uint32_t)edging->edges;
 	graph->cut |= !graph->references.work;
-	return edging->err;
+	return edging->err == -EOVERFLOW ? -E2BIG : edging->err;
 }
 
-/* Counts become positions, at which the second pass stores and advances. */
-static void counts_to_starts(uint32_t *starts, size_t count)
+static void edges_turn(struct graph *graph, size_t edges)
 {
-	uint32_t sum = 0;
+	uint32_t *start = graph->in_start, sum = 0;
 
-	for (size_t i = 0; i <= count; i++) {
-		uint32_t here = i < count ? starts[i] : 0;
+	for (size_t i = 0; i < edges; i++)
+		start[graph->out[i]]++;
+	for (size_t i = 0; i <= graph->count; i++) {
+		uint32_t here = start[i];
 
-		starts[i] = sum;
+		start[i] = sum;
 		sum += here;
 	}
-}
-
-static void starts_restore(uint32_t *starts, size_t count)
-{
-	memmove(starts + 1, starts, count * sizeof(*starts));
-	starts[0] = 0;
+	for (size_t i = 0; i < graph->count; i++)
+		for (uint32_t at = graph->out_start[i]; at < graph->out_start[i + 1]; at++)
+			graph->in[start[graph->out[at]]++] = (uint32_t)i;
+	memmove(start + 1, start, graph->count * sizeof(*start));
+	start[0] = 0;
 }
 
 int graph_edges(struct graph *graph)
@@ -203,24 +199,20 @@ int graph_edges(struct graph *graph)
 	struct edging edging = {.graph = graph};
 	int err;
 
-	graph->out_start = calloc(graph->count + 1, sizeof(uint32_t));
-	graph->in_start = calloc(graph->count + 1, sizeof(uint32_t));
+	graph->out_start = array_new(graph->count + 1, sizeof(uint32_t));
+	graph->in_start = array_new(graph->count + 1, sizeof(uint32_t));
 	if (!graph->out_start || !graph->in_start)
 		return -ENOMEM;
-	err = pass(&edging);
+	err = array_reserve(&graph->out, &edging.capacity, 0, graph->count, sizeof(uint32_t))
+		      ?: edges_find(&edging);
 	if (err)
 		return err;
-	graph->out = malloc((edging.edges + 1) * sizeof(uint32_t));
-	graph->in = malloc((edging.edges + 1) * sizeof(uint32_t));
-	if (!graph->out || !graph->in)
+	array_fit(NULL, &graph->out, &edging.capacity, edging.edges, sizeof(*graph->out));
+	graph->in = array_new(edging.edges, sizeof(uint32_t));
+	if (!graph->in)
 		return -ENOMEM;
-	counts_to_starts(graph->out_start, graph->count);
-	counts_to_starts(graph->in_start, graph->count);
-	edging.fills = 1;
-	err = pass(&edging);
-	starts_restore(graph->out_start, graph->count);
-	starts_restore(graph->in_start, graph->count);
-	return err;
+	edges_turn(graph, edging.edges);
+	return 0;
 }
 
 static int bytes_find(struct graph *graph)
@@ -265,9 +257,9 @@ static int graph_build(struct graph *graph)
 		err = graph_index(graph);
 	if (err)
 		return err;
-	graph->bytes = calloc(graph->count + 1, sizeof(uint32_t));
-	graph->held = calloc(graph->count + 1, sizeof(uint32_t));
-	graph->root = calloc(graph->count + 1, 1);
+	graph->bytes = array_new(graph->count + 1, sizeof(uint32_t));
+	graph->held = array_new(graph->count + 1, sizeof(uint32_t));
+	graph->root = array_new(graph->count + 1, 1);
 	graph->proofs = calloc(graph->types.count + 1, sizeof(*graph->proofs));
 	if (!graph->bytes || !graph->held || !graph->root || !graph->proofs)
 		return -ENOMEM;

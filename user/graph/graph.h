@@ -72,6 +72,7 @@ struct graph {
 	/* while it is built */
 	struct id_map found;
 	size_t capacity, type_capacity;
+	size_t in_pools; /* objects of pools: the first ones, by address */
 	uint32_t *pages;
 	uint32_t *page_start; /* of each segment in pages */
 };

@@ -48,6 +48,34 @@ static int pool_compare(const void *a, const void *b)
 	return x->address < y->address ? -1 : x->address > y->address;
 }
 
+/* The tables of segments without a pool are not made: their size may be absurd. */
+static int pools_place(struct image_blocks *blocks)
+{
+	const struct image *image = blocks->image;
+	uint64_t bytes = image->offsets.heap.pool_bytes;
+
+	blocks->pool_at = calloc(image->count + 1, sizeof(*blocks->pool_at));
+	if (!blocks->pool_at)
+		return -ENOMEM;
+	for (size_t i = 0; i < blocks->count; i++) {
+		const struct image_segment *segment =
+			image_segment(image, blocks->pools[i].address);
+		uint32_t **table;
+
+		if (!segment)
+			continue;
+		table = &blocks->pool_at[segment - image->segments];
+		if (!*table)
+			*table = calloc((segment->end - segment->start) / bytes + 2,
+					sizeof(**table));
+		if (!*table)
+			return -ENOMEM;
+		(*table)[blocks->pools[i].address / bytes - segment->start / bytes] =
+			(uint32_t)i + 1;
+	}
+	return 0;
+}
+
 int image_blocks_read(struct image_blocks *blocks, const struct image *image)
 {
 	struct memory_reader source = {.read = image_read, .context = (void *)image};
@@ -71,11 +99,14 @@ int image_blocks_read(struct image_blocks *blocks, const struct image *image)
 		if (!kept || blocks->pools[kept - 1].address != blocks->pools[i].address)
 			blocks->pools[kept++] = blocks->pools[i];
 	blocks->count = kept;
-	return 0;
+	return pools_place(blocks);
 }
 
 void image_blocks_free(struct image_blocks *blocks)
 {
+	for (size_t i = 0; blocks->pool_at && i < blocks->image->count; i++)
+		free(blocks->pool_at[i]);
+	free(blocks->pool_at);
 	free(blocks->pools);
 	chunks_free(&blocks->chunks);
 	id_map_free(&blocks->chunk_tables);
@@ -85,13 +116,9 @@ void image_blocks_free(struct image_blocks *blocks)
 const struct image_blocks_pool *image_blocks_pool(const struct image_blocks *blocks,
 						  uint64_t address)
 {
-	const struct heap_offsets *offsets = &blocks->image->offsets.heap;
-	uint64_t first =
-		(address & ~(uint64_t)(offsets->pool_bytes - 1)) + offsets->pool_header_size;
-	size_t above = SORTED_ABOVE(blocks->pools, blocks->count, address, first);
+	const struct image_segment *segment = image_segment(blocks->image, address);
 
-	return above && blocks->pools[above - 1].address == first ? &blocks->pools[above - 1]
-								  : NULL;
+	return segment ? image_blocks_pool_in(blocks, segment, address) : NULL;
 }
 
 /* The number of the live block that begins at address in its pool; -1: there is none. */
@@ -144,6 +171,30 @@ int image_blocks_object(const struct image_blocks_pool *pool, uint64_t address, 
 	if (mark)
 		((struct image_blocks_pool *)pool)->objects[step / 64] |= 1ull << step % 64;
 	return pool->objects[step / 64] >> step % 64 & 1;
+}
+
+void image_blocks_number(struct image_blocks *blocks, const uint64_t *addresses, size_t count)
+{
+	for (size_t i = 0; i < blocks->count; i++) {
+		struct image_blocks_pool *pool = &blocks->pools[i];
+		uint16_t sum = 0;
+
+		pool->first = (uint32_t)keys_from(addresses, count, pool->address);
+		for (size_t word = 0; word < BLOCKS_PER_POOL / 64; word++) {
+			pool->before[word] = sum;
+			sum += (uint16_t)__builtin_popcountll(pool->objects[word]);
+		}
+	}
+}
+
+uint32_t image_blocks_object_number(const struct image_blocks_pool *pool, uint64_t address)
+{
+	uint64_t step = (address - pool->address) / OBJECT_STEP, word;
+
+	if (!image_blocks_object(pool, address, 0))
+		return UINT32_MAX;
+	word = pool->objects[step / 64] & ((1ull << step % 64) - 1);
+	return pool->first + pool->before[step / 64] + (uint32_t)__builtin_popcountll(word);
 }
 
 int image_blocks_is_table(const struct image_blocks *blocks, uint64_t address)

@@ -16,6 +16,9 @@ struct image_blocks_pool {
 	uint64_t live[BLOCKS_PER_POOL / 64]; /* by block number */
 	/* beginnings of objects, by steps of 16 bytes from the first block on */
 	uint64_t objects[BLOCKS_PER_POOL / 64];
+	/* of image_blocks_number(): the first object's, and those before each word of `objects` */
+	uint32_t first;
+	uint16_t before[BLOCKS_PER_POOL / 64];
 	uint64_t tables[BLOCKS_PER_POOL / 64]; /* of live: tables of objects with a known layout */
 };
 
@@ -23,6 +26,8 @@ struct image_blocks {
 	const struct image *image;
 	struct image_blocks_pool *pools; /* by address */
 	size_t count, capacity;
+	/* by segment: the number of the pool, plus 1, for each step of a pool's size; 0: none */
+	uint32_t **pool_at;
 	struct heap_walk walk;
 	struct chunks chunks;
 	struct id_map chunk_tables; /* the same for glibc's blocks, by address */
@@ -35,6 +40,17 @@ void image_blocks_free(struct image_blocks *blocks);
 /* The pool whose memory covers address; NULL: none. */
 const struct image_blocks_pool *image_blocks_pool(const struct image_blocks *blocks,
 						  uint64_t address);
+/* The same, of an address in a segment of the image. */
+static inline const struct image_blocks_pool *
+image_blocks_pool_in(const struct image_blocks *blocks, const struct image_segment *segment,
+		     uint64_t address)
+{
+	const uint32_t *pools = blocks->pool_at[segment - blocks->image->segments];
+	int shift = __builtin_ctz(blocks->image->offsets.heap.pool_bytes);
+	uint32_t number = pools ? pools[(address >> shift) - (segment->start >> shift)] : 0;
+
+	return number ? &blocks->pools[number - 1] : NULL;
+}
 /*
  * The usable bytes of the live block that begins at address: of a pool, or of glibc's malloc, whose
  * header must be plausible. 0: there is none.
@@ -56,6 +72,13 @@ int image_blocks_table(struct image_blocks *blocks, uint64_t address);
  * that.
  */
 int image_blocks_object(const struct image_blocks_pool *pool, uint64_t address, int mark);
+/*
+ * Numbers the objects of all pools by the sorted addresses of all objects, once no object is added
+ * any more.
+ */
+void image_blocks_number(struct image_blocks *blocks, const uint64_t *addresses, size_t count);
+/* The number of the object that begins at address in the pool; UINT32_MAX: none. */
+uint32_t image_blocks_object_number(const struct image_blocks_pool *pool, uint64_t address);
 int image_blocks_is_table(const struct image_blocks *blocks, uint64_t address);
 
 #endif

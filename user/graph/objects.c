@@ -39,7 +39,10 @@ static uint32_t type_at(struct graph *graph, uint64_t address)
 	return types_find(&graph->types, word_at(object + graph->image->offsets.abi.object_type));
 }
 
-/* Objects in pools are marked there: a table of all of them would take longer to search. */
+/*
+ * Objects in pools are marked there: a table of all of them would take longer to search. One that
+ * cannot be marked is where no object is.
+ */
 static int object_put(struct graph *graph, uint64_t address, uint32_t type)
 {
 	const struct image_blocks_pool *pool = image_blocks_pool(&graph->blocks, address);
@@ -47,11 +50,13 @@ static int object_put(struct graph *graph, uint64_t address, uint32_t type)
 
 	if (graph->count == GRAPH_NONE - 1)
 		return -E2BIG;
+	if (pool && !image_blocks_object(pool, address, 1))
+		return 0;
 	err = array_reserve(&graph->addresses, &graph->capacity, graph->count, 1, sizeof(uint64_t));
 	if (!err)
 		err = array_reserve(&graph->type_of, &graph->type_capacity, graph->count, 1,
 				    sizeof(uint32_t));
-	if (!err && (!pool || !image_blocks_object(pool, address, 1)))
+	if (!err && !pool)
 		err = id_map_put(&graph->found, address, (uint32_t)graph->count);
 	if (err)
 		return err;
@@ -80,9 +85,22 @@ static int block_visit(struct graph *graph, uint64_t block, uint32_t bytes)
 	return 0;
 }
 
+/* Room for an object in every live block, so that arrays of millions do not move. */
+static int objects_reserve(struct graph *graph)
+{
+	size_t blocks = 0;
+
+	for (size_t i = 0; i < graph->blocks.count; i++)
+		for (size_t word = 0; word < BLOCKS_PER_POOL / 64; word++)
+			blocks += (size_t)__builtin_popcountll(graph->blocks.pools[i].live[word]);
+	return array_reserve(&graph->addresses, &graph->capacity, 0, blocks, sizeof(uint64_t))
+		       ?: array_reserve(&graph->type_of, &graph->type_capacity, 0, blocks,
+					sizeof(uint32_t));
+}
+
 static int pools_visit(struct graph *graph)
 {
-	int err = 0;
+	int err = objects_reserve(graph);
 
 	for (size_t i = 0; i < graph->blocks.count && !err; i++) {
 		const struct image_blocks_pool *pool = &graph->blocks.pools[i];
@@ -179,6 +197,7 @@ int graph_discover(struct graph *graph)
 
 	if (err)
 		return err;
+	graph->in_pools = graph->count;
 	graph->references.is_object = found_is_object;
 	graph->references.context = graph;
 	graph->references.discovers = 1;
@@ -210,20 +229,28 @@ static int sortable_compare(const void *a, const void *b)
 	return x->address < y->address ? -1 : x->address > y->address;
 }
 
+/* Those in pools are in order already: the others are sorted, and merged from the end on. */
 static int objects_sort(struct graph *graph)
 {
-	struct sortable *all = calloc(graph->count + 1, sizeof(*all));
+	size_t pooled = graph->in_pools, others = graph->count - pooled, to = graph->count;
+	struct sortable *sorted = calloc(others + 1, sizeof(*sorted));
 
-	if (!all)
+	if (!sorted)
 		return -ENOMEM;
-	for (size_t i = 0; i < graph->count; i++)
-		all[i] = (struct sortable){graph->addresses[i], graph->type_of[i]};
-	qsort(all, graph->count, sizeof(*all), sortable_compare);
-	for (size_t i = 0; i < graph->count; i++) {
-		graph->addresses[i] = all[i].address;
-		graph->type_of[i] = all[i].type;
+	for (size_t i = 0; i < others; i++)
+		sorted[i] =
+			(struct sortable){graph->addresses[pooled + i], graph->type_of[pooled + i]};
+	qsort(sorted, others, sizeof(*sorted), sortable_compare);
+	while (others) {
+		int other = !pooled || sorted[others - 1].address > graph->addresses[pooled - 1];
+
+		to--;
+		others -= other ? 1 : 0;
+		pooled -= other ? 0 : 1;
+		graph->addresses[to] = other ? sorted[others].address : graph->addresses[pooled];
+		graph->type_of[to] = other ? sorted[others].type : graph->type_of[pooled];
 	}
-	free(all);
+	free(sorted);
 	return 0;
 }
 
@@ -266,17 +293,24 @@ int graph_index(struct graph *graph)
 	int err = objects_sort(graph);
 
 	id_map_free(&graph->found);
-	return err ?: pages_make(graph);
+	if (err)
+		return err;
+	image_blocks_number(&graph->blocks, graph->addresses, graph->count);
+	return pages_make(graph);
 }
 
 uint32_t graph_find(const struct graph *graph, uint64_t address)
 {
 	const struct image_segment *segment = image_segment(graph->image, address);
+	const struct image_blocks_pool *pool;
 	const uint32_t *page;
 	uint32_t low, high;
 
 	if (!segment)
 		return GRAPH_NONE;
+	pool = image_blocks_pool_in(&graph->blocks, segment, address);
+	if (pool)
+		return image_blocks_object_number(pool, address);
 	page = graph->pages + graph->page_start[segment - graph->image->segments] +
 	       (address - segment->start) / PAGE;
 	low = page[0];

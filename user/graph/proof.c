@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/array.h"
 #include "graph/graph.h"
 
 #define MAX_INTERPRETER_BYTES (1u << 24)
@@ -143,8 +144,8 @@ static void reach(const struct graph *graph, uint32_t object, uint8_t *reached, 
 /* What no root reaches is garbage: one object of each part of it is marked. */
 static int garbage_find(struct graph *graph)
 {
-	uint8_t *reached = calloc(graph->count + 1, 1);
-	uint32_t *stack = malloc((graph->count + 1) * sizeof(*stack));
+	uint8_t *reached = array_new(graph->count + 1, 1);
+	uint32_t *stack = array_new(graph->count + 1, sizeof(*stack));
 	int err = reached && stack ? 0 : -ENOMEM;
 
 	for (size_t i = 0; i < graph->count && !err; i++)

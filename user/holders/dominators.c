@@ -8,14 +8,23 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "base/array.h"
+
+/*
+ * Arrays share memory where their times do not overlap: a node leaves the bucket of its
+ * semidominator when its dominator is stored, and its own bucket is empty for good before it gets
+ * into one. A node's parent becomes its ancestor when it is linked: all nodes above `linked` are.
+ */
 struct search {
 	const struct flow *flow;
-	uint32_t *number; /* by node */
+	uint32_t *number; /* by node; 0: not reached */
 	uint32_t *node;   /* count for the root of all roots */
-	uint32_t *parent, *semi, *label, *ancestor, *bucket, *next, *dominator;
-	uint32_t *stack, *edge; /* edge: by node, the next to follow */
-	uint32_t count;
+	uint32_t *parent, *semi, *label;
+	uint32_t *bucket; /* its first node; of a node in a bucket the next one; its dominator */
+	uint32_t *stack;
+	uint32_t count, linked;
 };
 
 static void visit(struct search *search, uint32_t node, uint32_t parent, uint32_t *depth)
@@ -26,10 +35,11 @@ static void visit(struct search *search, uint32_t node, uint32_t parent, uint32_
 	search->node[number] = node;
 	search->parent[number] = parent;
 	search->semi[number] = search->label[number] = number;
-	search->edge[node] = search->flow->out_start[node];
+	search->bucket[number] = search->flow->out_start[node];
 	search->stack[(*depth)++] = node;
 }
 
+/* Until the search has ended, a node's bucket has the edge to follow next. */
 static void depth_first(struct search *search)
 {
 	const struct flow *flow = search->flow;
@@ -44,13 +54,14 @@ static void depth_first(struct search *search)
 		visit(search, root, 1, &depth);
 		while (depth) {
 			uint32_t from = search->stack[depth - 1];
-			uint32_t edge = search->edge[from];
+			uint32_t *next = &search->bucket[search->number[from]], edge = *next;
 
 			if (edge == flow->out_start[from + 1]) {
+				*next = 0;
 				depth--;
 				continue;
 			}
-			search->edge[from]++;
+			++*next;
 			if (!search->number[flow->out[edge]])
 				visit(search, flow->out[edge], search->number[from], &depth);
 		}
@@ -62,20 +73,20 @@ static void compress(struct search *search, uint32_t from)
 {
 	uint32_t depth = 0;
 
-	for (uint32_t at = from; search->ancestor[search->ancestor[at]]; at = search->ancestor[at])
+	for (uint32_t at = from; search->parent[at] > search->linked; at = search->parent[at])
 		search->stack[depth++] = at;
 	while (depth) {
-		uint32_t at = search->stack[--depth], above = search->ancestor[at];
+		uint32_t at = search->stack[--depth], above = search->parent[at];
 
 		if (search->semi[search->label[above]] < search->semi[search->label[at]])
 			search->label[at] = search->label[above];
-		search->ancestor[at] = search->ancestor[above];
+		search->parent[at] = search->parent[above];
 	}
 }
 
 static uint32_t evaluate(struct search *search, uint32_t number)
 {
-	if (search->ancestor[number])
+	if (number > search->linked)
 		compress(search, number);
 	return search->label[number];
 }
@@ -98,57 +109,61 @@ static void semi_find(struct search *search, uint32_t number)
 	}
 }
 
+static void bucket_empty(struct search *search, uint32_t of)
+{
+	for (uint32_t at = search->bucket[of], next; at; at = next) {
+		uint32_t least = evaluate(search, at);
+
+		next = search->bucket[at];
+		search->bucket[at] = search->semi[least] < search->semi[at] ? least : of;
+	}
+	search->bucket[of] = 0;
+}
+
 static void dominators_compute(struct search *search)
 {
+	search->linked = search->count;
 	for (uint32_t number = search->count; number > 1; number--) {
 		uint32_t parent = search->parent[number], semi;
 
 		semi_find(search, number);
 		semi = search->semi[number];
-		search->next[number] = search->bucket[semi];
+		search->bucket[number] = search->bucket[semi];
 		search->bucket[semi] = number;
-		search->ancestor[number] = parent;
-		for (uint32_t at = search->bucket[parent]; at; at = search->next[at]) {
-			uint32_t least = evaluate(search, at);
-
-			search->dominator[at] =
-				search->semi[least] < search->semi[at] ? least : parent;
-		}
-		search->bucket[parent] = 0;
+		search->linked = number - 1;
+		bucket_empty(search, parent);
 	}
 	for (uint32_t number = 2; number <= search->count; number++)
-		if (search->dominator[number] != search->semi[number])
-			search->dominator[number] = search->dominator[search->dominator[number]];
+		if (search->bucket[number] != search->semi[number])
+			search->bucket[number] = search->bucket[search->bucket[number]];
 }
 
-static void search_store(const struct search *search, uint32_t *idom, uint32_t *order)
+static void search_store(const struct search *search, uint32_t *idom)
 {
 	for (uint32_t i = 0; i < search->flow->count; i++)
-		idom[i] = search->number[i] ? search->node[search->dominator[search->number[i]]]
+		idom[i] = search->number[i] ? search->node[search->bucket[search->number[i]]]
 					    : DOMINATORS_NONE;
-	for (uint32_t number = 2; number <= search->count; number++)
-		order[number - 2] = search->node[number];
 }
 
 int dominators_find(const struct flow *flow, uint32_t *idom, uint32_t *order, uint32_t *reached)
 {
-	enum { ARRAYS = 11 };
+	enum { ARRAYS = 5 };
 	size_t each = (size_t)flow->count + 2;
-	uint32_t *memory = calloc(each * ARRAYS, sizeof(uint32_t));
-	struct search search = {.flow = flow};
-	uint32_t **const arrays[ARRAYS] = {&search.number, &search.node,  &search.parent,
-					   &search.semi,   &search.label, &search.ancestor,
-					   &search.bucket, &search.next,  &search.dominator,
-					   &search.stack,  &search.edge};
+	uint32_t *memory = array_new(each * ARRAYS, sizeof(uint32_t));
+	struct search search = {.flow = flow, .number = idom, .node = order};
+	uint32_t **const arrays[ARRAYS] = {&search.parent, &search.semi, &search.label,
+					   &search.bucket, &search.stack};
 
 	if (!memory)
 		return -ENOMEM;
 	for (size_t i = 0; i < ARRAYS; i++)
 		*arrays[i] = memory + i * each;
+	memset(idom, 0, flow->count * sizeof(*idom));
 	depth_first(&search);
 	dominators_compute(&search);
-	search_store(&search, idom, order);
+	search_store(&search, idom);
 	*reached = search.count - 1;
+	memmove(order, order + 2, *reached * sizeof(*order));
 	free(memory);
 	return 0;
 }

@@ -20,8 +20,8 @@ struct flow {
 
 /*
  * idom: count entries for the immediate dominators; count stands for the root of all roots, which
- * dominates what no single node does. order: count entries; the reachable nodes, each after its
- * dominator. Returns their number in *reached. 0, -ENOMEM.
+ * dominates what no single node does. order: room for count + 2 entries; the reachable nodes, each
+ * after its dominator. Returns their number in *reached. 0, -ENOMEM. Memory: 20 bytes a node.
  */
 int dominators_find(const struct flow *flow, uint32_t *idom, uint32_t *order, uint32_t *reached);
 

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/array.h"
 #include "holders/dominators.h"
 
 static void sums_find(struct retained *retained, const uint32_t *order, uint32_t reached)
@@ -77,6 +78,37 @@ static void types_sum(struct retained *retained, uint32_t *open, uint32_t *next,
 	}
 }
 
+static int sums_and_children(struct retained *retained, const uint32_t *order, uint32_t reached)
+{
+	size_t count = retained->graph->count;
+
+	retained->bytes = array_new(count, sizeof(uint64_t));
+	retained->counts = array_new(count, sizeof(uint32_t));
+	retained->child_start = array_new(count + 2, sizeof(uint32_t));
+	retained->children = array_new(count, sizeof(uint32_t));
+	if (!retained->bytes || !retained->counts || !retained->child_start || !retained->children)
+		return -ENOMEM;
+	sums_find(retained, order, reached);
+	children_find(retained);
+	return 0;
+}
+
+/* Uses order as the stack. */
+static int types_fill(struct retained *retained, uint32_t *order)
+{
+	const struct graph *graph = retained->graph;
+	uint32_t *open = calloc(graph->types.count + 1, sizeof(uint32_t));
+	uint32_t *next = array_new(graph->count + 2, sizeof(uint32_t));
+
+	retained->types = calloc(graph->types.count + 1, sizeof(*retained->types));
+	if (open && next && retained->types)
+		types_sum(retained, open, next, order);
+	free(open);
+	free(next);
+	return open && next && retained->types ? 0 : -ENOMEM;
+}
+
+/* Each step allocates what it needs: the dominators take as much as the rest. */
 static int retained_fill(struct retained *retained)
 {
 	const struct graph *graph = retained->graph;
@@ -87,41 +119,27 @@ static int retained_fill(struct retained *retained)
 			    .in_start = graph->in_start,
 			    .in = graph->in,
 			    .is_root = graph->root};
-	uint32_t *order = malloc((count + 2) * sizeof(uint32_t)), reached = 0;
-	uint32_t *open = calloc(graph->types.count + 1, sizeof(uint32_t));
-	uint32_t *next = malloc((count + 2) * sizeof(uint32_t));
-	int err = order && open && next ? dominators_find(&flow, retained->idom, order, &reached)
-					: -ENOMEM;
+	uint32_t *order = array_new(count + 2, sizeof(uint32_t)), reached = 0;
+	int err = -ENOMEM;
 
-	if (!err) {
-		sums_find(retained, order, reached);
-		children_find(retained);
-		types_sum(retained, open, next, order);
-	}
+	retained->idom = array_new(count, sizeof(uint32_t));
+	if (order && retained->idom)
+		err = dominators_find(&flow, retained->idom, order, &reached)
+			      ?: sums_and_children(retained, order, reached)
+			      ?: types_fill(retained, order);
 	free(order);
-	free(open);
-	free(next);
 	return err;
 }
 
 int retained_new(struct retained **out, const struct graph *graph)
 {
 	struct retained *retained = calloc(1, sizeof(*retained));
-	size_t count = graph->count;
-	int err = -ENOMEM;
+	int err;
 
 	if (!retained)
 		return -ENOMEM;
 	retained->graph = graph;
-	retained->idom = malloc((count + 1) * sizeof(uint32_t));
-	retained->child_start = calloc(count + 2, sizeof(uint32_t));
-	retained->children = malloc((count + 1) * sizeof(uint32_t));
-	retained->bytes = malloc((count + 1) * sizeof(uint64_t));
-	retained->counts = malloc((count + 1) * sizeof(uint32_t));
-	retained->types = calloc(graph->types.count + 1, sizeof(*retained->types));
-	if (retained->idom && retained->child_start && retained->children && retained->bytes &&
-	    retained->counts && retained->types)
-		err = retained_fill(retained);
+	err = retained_fill(retained);
 	if (err) {
 		retained_free(retained);
 		return err;
