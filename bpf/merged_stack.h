@@ -2,11 +2,15 @@
 /*
  * Native and Python frames in the order of their calls, where C code called Python that called C.
  *
- * From 3.12 on each call of the evaluation loop has an entry frame, the C-stack shim, in its own
- * native frame. The Python frames up to the shim are those that this call executes; what they call
- * lies below the shim on the stack, and what called the loop lies above it. So a native frame goes
- * before a run of Python frames if its stack pointer is not above the run's shim. The interpreter's
- * own frames are left out.
+ * A run is what one call of the evaluation loop executes: one frame up to 3.10, the frames up to
+ * the first entry frame from 3.11 on. What a run calls lies below the native frame of its call of
+ * the loop, what called the loop lies above it. That native frame is known by
+ *
+ * - a variable in it: the C-stack shim, which is the entry frame itself (3.12+), or the _PyCFrame,
+ *   of which there is a list (3.10, 3.11);
+ * - its code (3.8, 3.9).
+ *
+ * The native frames up to it go before the run. The interpreter's own frames are left out.
  */
 #ifndef TRACER_BPF_MERGED_STACK_H
 #define TRACER_BPF_MERGED_STACK_H
@@ -15,17 +19,19 @@
 
 #define FRAMES_BELOW_MAX 512 /* native frames inspected of one run */
 /* Calls of the evaluation loop; frames of further ones are not merged. */
-#define RUNS_MAX 64
+#define RUNS_MAX EVENT_MAX_FRAMES
 
-struct shim_search {
+#define CALL_BY_CODE 1 /* thread->loop_call: the next frame in the loop's code */
+
+struct run_search {
 	struct thread_state *thread;
 	__u64 frame; /* the next one */
-	__u64 shim;
+	__u64 end;
 };
 
-static __noinline long shim_search_step(__u32 turn UNUSED, void *context)
+static __noinline long run_search_step(__u32 turn UNUSED, void *context)
 {
-	struct shim_search *search = context;
+	struct run_search *search = context;
 	struct thread_state *thread = search->thread;
 	const struct abi_offsets *offsets = &thread->target.offsets;
 	__u8 *frame = search->frame ? frame_read(thread, search->frame) : NULL;
@@ -33,8 +39,8 @@ static __noinline long shim_search_step(__u32 turn UNUSED, void *context)
 	if (!frame)
 		return 1;
 	thread->above = search->frame;
-	if (FRAME_U8(frame, offsets->frame_owner) >= offsets->owner_skip) {
-		search->shim = search->frame;
+	if (FRAME_U8(frame, offsets->frame_entry) >= offsets->entry_from) {
+		search->end = search->frame;
 		return 1;
 	}
 	search->frame = FRAME_U64(frame, offsets->frame_previous);
@@ -42,18 +48,53 @@ static __noinline long shim_search_step(__u32 turn UNUSED, void *context)
 }
 
 /*
- * The shim of the evaluation loop's call that executes the frame; 0: none was found. The frames up
- * to it are then in the window, if it holds so many.
+ * The last frame of the run that begins with this one; 0: none was found. The frames up to it are
+ * then in the window, if it holds so many.
  */
-__noinline __u64 shim_find(struct thread_state *thread, __u64 frame)
+__noinline __u64 run_end_find(struct thread_state *thread, __u64 frame)
 {
-	struct shim_search search = {.thread = thread, .frame = frame};
+	struct run_search search = {.thread = thread, .frame = frame};
 
 	if (!thread)
 		return 0;
-	loop_run(WALK_LIMIT, shim_search_step, &search);
+	if (!thread->target.offsets.entry_from)
+		return frame;
+	loop_run(WALK_LIMIT, run_search_step, &search);
 	thread->above = frame; /* the walk has still to begin */
-	return search.shim;
+	return search.end;
+}
+
+/* The thread's first _PyCFrame, where there are such. */
+static __always_inline void loop_calls_begin(struct thread_state *thread)
+{
+	const struct abi_offsets *offsets = &thread->target.offsets;
+
+	thread->cframe = 0;
+	if (offsets->cframe_previous != ABI_NONE)
+		thread->cframe = user_u64(thread->tstate + offsets->tstate_cframe);
+}
+
+/* Sets thread->loop_call, for the run that ends with thread->run_end; 0: not known. */
+static __always_inline void loop_call_find(struct thread_state *thread)
+{
+	const struct abi_offsets *offsets = &thread->target.offsets;
+
+	if (offsets->cframe_previous != ABI_NONE) {
+		thread->loop_call = thread->cframe;
+		if (thread->cframe)
+			thread->cframe = user_u64(thread->cframe + offsets->cframe_previous);
+	} else {
+		thread->loop_call = offsets->entry_from ? thread->run_end : CALL_BY_CODE;
+	}
+}
+
+static __always_inline int in_loop_code(const struct thread_state *thread, __u64 address)
+{
+	const struct abi_code *code = thread->target.loop_code;
+
+	/* A call may be the last instruction. */
+	return address - 1 - code[0].start < code[0].bytes ||
+	       address - 1 - code[1].start < code[1].bytes;
 }
 
 static __noinline long frames_below_step(__u32 turn UNUSED, void *context)
@@ -69,31 +110,58 @@ static __noinline long frames_below_step(__u32 turn UNUSED, void *context)
 		thread->native_walk.at_interpreter = 0;
 		return 1;
 	}
-	if (unwind->sp > thread->shim) /* the loop's caller, which is the interpreter's */
+	if (thread->loop_call == CALL_BY_CODE) {
+		if (in_loop_code(thread, unwind->pc))
+			return 1;
+	} else if (unwind->sp > thread->loop_call) { /* the loop's caller, the interpreter's */
 		return 1;
+	}
 	if (!in_interpreter(thread, unwind->pc))
 		native_frame_append(thread, unwind->pc);
 	return 0;
 }
 
-/* Appends the native frames that lie below thread->shim, but for the interpreter's. */
-__noinline int frames_below_append(struct thread_state *thread)
+/*
+ * The loop's code was not met up to the stack's end: which of the frames the run has called is not
+ * known.
+ */
+static __always_inline void frames_drop(struct thread_state *thread, __u32 nframe, __u64 id)
+{
+	thread->stack.nframe = nframe;
+	thread->stack.stack_id = id;
+	thread->native_walk.cut = 0;
+	thread->native_walk.at_interpreter = 0;
+}
+
+/* Appends the native frames up to thread->loop_call, but for the interpreter's. */
+__noinline int frames_below_append(struct thread_state *thread, int is_first)
 {
 	struct task_struct *task = (void *)bpf_get_current_task_btf();
 	struct unwind_frames frames = {.thread = thread, .unwind = unwinds_get(task)};
+	__u32 nframe;
+	__u64 id;
 
 	if (!has_loop || !thread || !frames.unwind)
 		return 0;
 	/* Another stack, or a structure of the heap. */
-	if (frames.unwind->sp > thread->shim || thread->shim >= frames.unwind->top)
+	if (thread->loop_call != CALL_BY_CODE &&
+	    (frames.unwind->sp > thread->loop_call || thread->loop_call >= frames.unwind->top))
 		return 0;
+	if (thread->loop_call == CALL_BY_CODE && is_first &&
+	    in_loop_code(thread, frames.unwind->pc))
+		return 0;
+	nframe = thread->stack.nframe;
+	id = thread->stack.stack_id;
 	bpf_loop(FRAMES_BELOW_MAX, frames_below_step, &frames, 0);
+	if (thread->loop_call == CALL_BY_CODE && !in_loop_code(thread, frames.unwind->pc) &&
+	    thread->stack.nframe < thread->native_walk.nframe)
+		frames_drop(thread, nframe, id);
 	return 0;
 }
 
 /*
- * Appends Python frames from `frame` on up to thread->shim (0: all), up to the limit. Returns the
- * frame after the last one; 0: there is none.
+ * Appends Python frames from `frame` on up to thread->run_end (0: all), up to the limit. Returns
+ * the frame after the last one; 0: there is none.
  */
 __noinline __u64 python_run_append(struct thread_state *thread, __u64 frame)
 {
@@ -113,7 +181,7 @@ __noinline __u64 python_run_append(struct thread_state *thread, __u64 frame)
 			break;
 		}
 		frame = thread->next_frame;
-		if (appended == thread->shim)
+		if (appended == thread->run_end)
 			break;
 	}
 	walk->python_frames += thread->stack.nframe - nframe;
@@ -138,22 +206,24 @@ __noinline __u64 merged_frames(struct thread_state *thread)
 {
 	struct native_walk *walk;
 	__u64 frame;
-	int i;
+	__u32 i;
 
 	if (!thread)
 		return 0;
 	walk = &thread->native_walk;
 	frame = python_first_frame(thread);
+	loop_calls_begin(thread);
 	for (i = 0; i < RUNS_MAX && frame && walk->at_interpreter; i++) {
-		thread->shim = shim_find(thread, frame);
-		if (!thread->shim)
+		thread->run_end = run_end_find(thread, frame);
+		if (!thread->run_end)
 			break;
-		frames_below_append(thread);
+		loop_call_find(thread);
+		frames_below_append(thread, !i);
 		frame = python_run_append(thread, frame);
 		if (thread->stack.nframe >= walk->nframe)
 			return frame;
 	}
-	thread->shim = 0;
+	thread->run_end = 0;
 	frame = frame ? python_run_append(thread, frame) : 0;
 	/* The same frames may be a whole stack's, once a table is loaded. */
 	if (walk->cut)

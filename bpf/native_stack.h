@@ -5,13 +5,12 @@
 
 #include "merged_stack.h"
 
-#define OWNER_SKIP_NONE 255
-
-/* Are Python's and native frames merged? They are since shims exist. */
+/* Are Python's and native frames merged? Where calls of the evaluation loop are told. */
 static __always_inline int is_merged(const struct abi_target *target)
 {
-	return target->runtime && target->offsets.frame_owner != ABI_NONE &&
-	       target->offsets.owner_skip != OWNER_SKIP_NONE;
+	return target->runtime &&
+	       (target->offsets.entry_from || target->offsets.cframe_previous != ABI_NONE ||
+		target->loop_code[0].bytes);
 }
 
 /* Appends the native frames up to the interpreter's. 1: by tables; 0: by frame pointers. */

@@ -75,7 +75,7 @@ struct native_walk {
 	__u32 is_native_only; /* the interpreter's frames are frames like others */
 };
 
-#define KNOWN_RETURNS 64
+#define KNOWN_RETURNS 32
 
 struct thread_state {
 	/*
@@ -111,7 +111,9 @@ struct thread_state {
 	__u64 sample_gap;   /* bytes up to the next mark */
 	struct known_code known[KNOWN_CODES]; /* by address: a direct-mapped cache */
 	__u64 next_frame;                     /* of the walk in progress */
-	__u64 shim;                           /* ends the run of frames in progress; 0: none */
+	__u64 run_end;                        /* last frame of the run in progress; 0: none */
+	__u64 loop_call;                      /* the run's place on the stack: merged_stack.h */
+	__u64 cframe;                         /* of the next run's call of the evaluation loop */
 	__u64 above;                          /* the previous frame of the walk */
 	__u64 lowest;                         /* lowest frame in a walk's first window */
 	__u32 windows;                        /* number of windows that the walk has copied */

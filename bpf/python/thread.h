@@ -99,7 +99,7 @@ static __always_inline int frame_first(struct abi_target *target, __u64 tstate, 
 
 	if (!tstate)
 		return -1;
-	if (target->offsets.tstate_cframe != ABI_NONE) {
+	if (target->offsets.tstate_frame == ABI_NONE) {
 		at = user_pointer(tstate + target->offsets.tstate_cframe);
 		if (at == UNREADABLE)
 			return -1;

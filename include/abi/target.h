@@ -41,6 +41,11 @@ struct abi_offsets {
 	__u16 tstate_frame;
 	__u16 tstate_cframe;
 	__u16 cframe_current_frame;
+	/*
+	 * A _PyCFrame is a variable of a call of the evaluation loop (3.10, 3.11; ABI_NONE for
+	 * others); previous: that of the call before.
+	 */
+	__u16 cframe_previous;
 	__u16 frame_code;     /* f_code, f_executable */
 	__u16 frame_previous; /* f_back, previous */
 	/* f_lasti (int) up to 3.10; prev_instr, instr_ptr (pointer) from 3.11 on */
@@ -48,6 +53,11 @@ struct abi_offsets {
 	__u16 frame_owner; /* char; ABI_NONE up to 3.10 */
 	/* tlbc_index (int): which copy of the bytecode it runs; ABI_NONE if there are no copies */
 	__u16 frame_copy;
+	/*
+	 * A call of the evaluation loop executes the frames up to the first one of which this byte
+	 * is >= entry_from: owner of a C-stack shim (3.12+), is_entry (3.11), any frame up to 3.10
+	 */
+	__u16 frame_entry;
 	__u16 code_first_line;
 	__u16 code_filename;
 	__u16 code_qualname; /* co_name up to 3.10 */
@@ -75,11 +85,12 @@ struct abi_offsets {
 	__u8 owner_generator; /* value of owner for a generator's frame (3.11+) */
 	/* frames with owner >= this are no Python frames (3.12+); 255: none */
 	__u8 owner_skip;
+	__u8 entry_from;
 	__u8 frame_code_tagged;  /* 1: the low bits of frame_code are a tag (3.14+) */
 	__u8 frame_code_checked; /* 1: frame_code may be no code object: check its type (3.13+) */
 	/* 1: a code object has a number that is unique in the process (co_version, 3.12+) */
 	__u8 code_versioned;
-	__u8 pad;
+	__u8 pad[4];
 };
 
 /*
@@ -102,6 +113,7 @@ struct abi_heap {
 };
 
 #define ABI_OBJECT_CODES 4
+#define ABI_LOOP_CODES   2
 
 struct abi_code {
 	__u64 start, bytes; /* an address; 0 bytes: none */
@@ -142,6 +154,11 @@ struct abi_target {
 	 * follow there. Addresses; 0, 0: none.
 	 */
 	__u64 interpreter_start, interpreter_end;
+	/*
+	 * Code of the evaluation loop and of its cold part: 3.8, 3.9, where nothing else tells its
+	 * calls. Addresses; 0 bytes: not known.
+	 */
+	struct abi_code loop_code[ABI_LOOP_CODES];
 	__u64 ended;   /* 1: a thread has begun to report the process's end. Written by BPF */
 	__u64 partial; /* 1: some sites where Python's allocators return a block have no probe */
 	__u64 paused;  /* enum abi_paused */
@@ -298,11 +315,11 @@ enum abi_register {
  */
 #define ABI_NATIVE_RETURNS 1u
 
-_Static_assert(sizeof(struct abi_offsets) == 64, "offsets");
+_Static_assert(sizeof(struct abi_offsets) == 72, "offsets");
 _Static_assert(__builtin_offsetof(struct abi_target, tstate_source) == 24, "target.tstate_source");
 _Static_assert(__builtin_offsetof(struct abi_target, offsets) == 224, "target.offsets");
-_Static_assert(__builtin_offsetof(struct abi_target, interpreter_start) == 288,
+_Static_assert(__builtin_offsetof(struct abi_target, interpreter_start) == 296,
 	       "target.interpreter_start");
-_Static_assert(sizeof(struct abi_target) == 328, "target");
+_Static_assert(sizeof(struct abi_target) == 368, "target");
 
 #endif

@@ -29,6 +29,14 @@ static inline size_t sorted_above(const void *items, size_t count, size_t size, 
 	return low;
 }
 
+/* For qsort(). */
+static inline int key_compare(const void *a, const void *b)
+{
+	const uint64_t *left = a, *right = b;
+
+	return *left < *right ? -1 : *left > *right;
+}
+
 /* The index of the first key above `key`, or not below it. */
 static inline size_t keys_above(const uint64_t *keys, size_t count, uint64_t key)
 {

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/sorted.h"
 #include "elf/elf_frames.h"
 #include "pymalloc/alive.h"
 
@@ -159,13 +160,6 @@ static int dead_remove(struct elf_file *file, struct loaded *loaded)
 	return err;
 }
 
-static int start_compare(const void *a, const void *b)
-{
-	const uint64_t *left = a, *right = b;
-
-	return *left < *right ? -1 : *left > *right;
-}
-
 /* A statically linked program has no such table, but has .eh_frame. */
 static int frames_load(struct elf_file *file, struct loaded *loaded)
 {
@@ -219,7 +213,7 @@ static int starts_load(struct elf_file *file, struct loaded *loaded)
 		err = frames_load(file, loaded);
 	if (err)
 		return err;
-	qsort(loaded->starts, loaded->image.start_count, sizeof(*loaded->starts), start_compare);
+	qsort(loaded->starts, loaded->image.start_count, sizeof(*loaded->starts), key_compare);
 	loaded->image.starts = loaded->starts;
 	return loaded->image.start_count ? 0 : -ENOENT;
 }

@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -29,6 +28,7 @@
 #include "process_plan/plan_target.h"
 #include "python/heap_place.h"
 #include "session/execd.h"
+#include "session/interpreter.h"
 #include "symbols/symbols.h"
 #include "trial/seccomp.h"
 
@@ -108,20 +108,6 @@ static void attached_print(struct session *session, const struct member *member,
 		log_debug("not probed: %s: %s", plan->missing[i].symbol, plan->missing[i].why);
 }
 
-/* The range where the interpreter is mapped as code: native frames of a traceback end there. */
-static void interpreter_find(struct member *member)
-{
-	struct abi_target *target = &member->runtime.target;
-	uint64_t start = target->interpreter_start, end = target->interpreter_end;
-	struct stat file;
-
-	if (!member->runtime.version_hex || fstat(elf_file_fd(member->runtime.file), &file))
-		return;
-	process_code_range(member->pid, &file, &start, &end);
-	target->interpreter_start = start;
-	target->interpreter_end = end;
-}
-
 static void target_describe(struct session *session, struct member *member, const struct plan *plan)
 {
 	struct abi_target *target = &member->runtime.target;
@@ -134,10 +120,7 @@ static void target_describe(struct session *session, struct member *member, cons
 	if (member->layers & 1u << EVENT_LAYER_PYTHON &&
 	    heap_describe(&member->runtime, &target->heap))
 		log_debug("PID %d: %s", member->pid, error_reason(-ENOTSUP));
-	for (size_t i = 0; i < ABI_OBJECT_CODES && plan->object_code[i].bytes; i++)
-		target->object_code[i] =
-			(struct abi_code){plan->object_code[i].start + member->runtime.bias,
-					  plan->object_code[i].bytes};
+	interpreter_codes_place(member, target->object_code, plan->object_code, ABI_OBJECT_CODES);
 }
 
 /* Walks Python's heap for blocks that are older than the trace. */

@@ -55,7 +55,7 @@ static void test_values(void **state)
 	} facts[] = {
 		{0x0308, 1368, 24, ABI_NONE, 32, 24, 104, ABI_NONE, 40, 112, 120, 176},
 		{0x0309, 568, 24, ABI_NONE, 32, 24, 104, ABI_NONE, 40, 112, 120, 176},
-		{0x030a, 568, 24, ABI_NONE, 32, 24, 96, ABI_NONE, 40, 112, 120, 176},
+		{0x030a, 568, 24, 48, 32, 24, 96, ABI_NONE, 40, 112, 120, 176},
 		{0x030b, 576, ABI_NONE, 56, 32, 48, 56, 69, 72, 128, 136, 152},
 		{0x030c, 0, ABI_NONE, 56, 0, 8, 56, 70, 68, 128, 136, 136},
 		{0x030d, 0, 72, ABI_NONE, 0, 8, 56, 70, 68, 128, 136, 152},
@@ -81,6 +81,27 @@ static void test_values(void **state)
 		assert_int_equal(offsets->abi.tstate_thread_id, facts[i].thread);
 		/* The 88 bytes that form a code object's id must lie within it. */
 		assert_true(offsets->abi.code_lines + 8 >= 88);
+	}
+}
+
+/* What tells a call of the evaluation loop, by CPython's headers. */
+static void test_calls(void **state)
+{
+	const struct {
+		uint32_t version, cframe_previous, frame_entry, entry_from;
+	} facts[] = {
+		{0x0308, ABI_NONE, 0, 0},  {0x0309, ABI_NONE, 0, 0},  {0x030a, 8, 0, 0},
+		{0x030b, 16, 68, 1},       {0x030c, ABI_NONE, 70, 3}, {0x030d, ABI_NONE, 70, 3},
+		{0x030e, ABI_NONE, 74, 3}, {0x030f, ABI_NONE, 74, 3},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(facts) / sizeof(facts[0]); i++) {
+		const struct abi_offsets *abi = &offsets_for(facts[i].version, BUILD_RELEASE)->abi;
+
+		assert_int_equal(abi->cframe_previous, facts[i].cframe_previous);
+		assert_int_equal(abi->frame_entry, facts[i].frame_entry);
+		assert_int_equal(abi->entry_from, facts[i].entry_from);
 	}
 }
 
@@ -309,9 +330,10 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_known),         cmocka_unit_test(test_values),
-		cmocka_unit_test(test_tags),          cmocka_unit_test(test_debug),
-		cmocka_unit_test(test_free_threaded), cmocka_unit_test(test_debug_refused),
-		cmocka_unit_test(test_debug_unknown), cmocka_unit_test(test_releases),
+		cmocka_unit_test(test_calls),         cmocka_unit_test(test_tags),
+		cmocka_unit_test(test_debug),         cmocka_unit_test(test_free_threaded),
+		cmocka_unit_test(test_debug_refused), cmocka_unit_test(test_debug_unknown),
+		cmocka_unit_test(test_releases),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
