@@ -4,19 +4,25 @@
 which was on in the program from its start.
 
 usage: runs.py [--programs churn,short,…] [--runs N] [--seconds N] [--older N] [--python PATH]
-               [--window ON/OFF | --overhead PERCENT] [--json FILE]
+               [--window ON/OFF | --overhead PERCENT] [--json FILE] [--keep FOLDER]
+       runs.py --judge FOLDER [--programs churn,short,…] [--json FILE]
 (root; the tracer is build/tracer, or TRACER)
 
 The program works for `older` seconds, is traced for `seconds`, and then stops and says what is
-alive of the time since the attach. Prints a line per run and program, and in the end a table in Markdown.
+alive of the time since the attach. Prints a line per run and program, and in the end a table in
+Markdown. --keep leaves the capture and the truth of each run in a folder; --judge replays those of
+a folder instead, so that a change of the estimates is judged by the same runs in seconds.
 """
 import argparse
+import glob
 import json
 import os
 import signal
+import subprocess
 import sys
 import tempfile
 import time
+import tracemalloc
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TESTS = os.path.dirname(HERE)
@@ -26,14 +32,31 @@ import harness  # noqa: E402
 
 TRACER = os.environ.get("TRACER") or os.path.join(os.path.dirname(TESTS), "build", "tracer")
 PROGRAM = os.path.join(HERE, "programs", "fools.py")
-PROGRAMS = "churn same lifo bursts in_step start_up lines short w1 w2 w3 service".split()
+PROGRAMS = "steady churn same lifo bursts in_step start_up lines short w1 w2 w3 service".split()
+# As in the programs, which say what for.
+TRACE_BYTES = 16
 # Programs of which older blocks that are not marked as churn stay for good.
-KEEPING = set("churn bursts in_step start_up short w1 w2 service".split())
+KEEPING = set("steady churn bursts in_step start_up short w1 w2 service".split())
 
 
 def key_of(entry):
     frame = entry["traceback"][0]
     return "%s:%d" % (frame["filename"], frame["lineno"])
+
+
+def traces_of_tracemalloc(snapshot):
+    """By line, the number of blocks that tracemalloc keeps beside those of the program."""
+    counts = {}
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "traces.pickle")
+        version = "%d.%d" % sys.version_info[:2]
+        how = ["--format=tracemalloc", "--python=" + version, "-o", path]
+        subprocess.run([TRACER, "export", snapshot, *how], check=True)
+        for _domain, size, traceback, *_total in tracemalloc.Snapshot.load(path).traces._traces:
+            if size == TRACE_BYTES:
+                key = "%s:%d" % traceback[0]
+                counts[key] = counts.get(key, 0) + 1
+    return counts
 
 
 def churning():
@@ -46,35 +69,17 @@ def churning():
 class Run:
     """One trace of a program: the truth, and what the report says."""
 
-    def __init__(self, name, options, folder):
-        self.name = name
-        with harness.Target(options.python, PROGRAM, name, options.older, ready=False) as target:
-            self._ready(target, options.older)
-            limit = (
-                ["--overhead", options.overhead]
-                if options.overhead
-                else ["--window", options.window]
-            )
-            self.before = self._say(target, signal.SIGUSR1)
-            with harness.Traced(TRACER, folder, "-v", *limit, "-p", target.pid) as traced:
-                target.step()
-                time.sleep(options.seconds)
-                self.truth = self._say(target, signal.SIGUSR1)
-                self.data = traced.finish().data
-                self.log = traced.stderr
-
-    def _ready(self, target, seconds):
-        line = target.read_line(seconds + 60)
-        assert line == "ready", target.process.stderr.read().decode()
-
-    def _say(self, target, number):
-        os.kill(target.pid, number)
-        return json.loads(target.read_line(120))
+    def __init__(self, name, before, truth, snapshot):
+        self.name, self.before, self.truth = name, before, truth
+        self.data = harness.read_report(TRACER, snapshot).data
+        self.found = {key_of(entry): entry for entry in self.data["statistics"]}
+        for key, count in traces_of_tracemalloc(snapshot).items():
+            self.found[key]["size"] -= count * TRACE_BYTES
 
     def judge(self):
         """Figures of the run; shares are of all new bytes."""
         total = sum(size for size, _ in self.truth.values())
-        found = {key_of(entry): entry for entry in self.data["statistics"]}
+        found = self.found
         figures = {"total": total, "intervals": 0, "right": 0, "missing": 0, "errors": []}
         for key, (size, _) in self.truth.items():
             if size < total / 100:
@@ -113,7 +118,7 @@ class Run:
         return right / total
 
     def print_lines(self):
-        found = {key_of(entry): entry for entry in self.data["statistics"]}
+        found = self.found
         lines = sorted(
             set(self.truth) | set(found),
             key=lambda k: -max(self.truth.get(k, (0, 0))[0], found.get(k, {}).get("size", 0)),
@@ -129,6 +134,49 @@ class Run:
                     entry.get("size_error", 0),
                 )
             )
+
+
+class RealRun(Run):
+    def __init__(self, name, options, folder, capture=None):
+        with harness.Target(options.python, PROGRAM, name, options.older, ready=False) as target:
+            self._ready(target, options.older)
+            limit = (
+                ["--no-follow", "--overhead", options.overhead]
+                if options.overhead
+                else ["--no-follow", "--window", options.window]
+            )
+            if capture:
+                limit += ["--capture", capture + ".cap"]
+            os.kill(target.pid, signal.SIGUSR1)
+            before = json.loads(target.read_line(120))
+            with harness.Traced(TRACER, folder, "-v", *limit, "-p", target.pid) as traced:
+                target.step()
+                time.sleep(options.seconds)
+                os.kill(target.pid, signal.SIGUSR1)
+                target.wait_reading()
+                traced.finish()
+                truth = json.loads(target.read_line(120))
+                super().__init__(name, before, truth, traced.snapshot)
+        if capture:
+            with open(capture + ".json", "w") as file:
+                json.dump({"program": name, "before": before, "truth": truth}, file)
+
+    def _ready(self, target, seconds):
+        line = target.read_line(seconds + 60)
+        assert line == "ready", target.process.stderr.read().decode()
+
+
+class ReplayedRun(Run):
+    def __init__(self, path):
+        with open(path) as file:
+            kept = json.load(file)
+        capture = path[: -len("json")] + "cap"
+        with tempfile.TemporaryDirectory() as folder:
+            snapshot = os.path.join(folder, "snap.pb.gz")
+            subprocess.run(
+                [TRACER, "replay", "-o", snapshot, capture], stdout=subprocess.DEVNULL, check=True
+            )
+            super().__init__(kept["program"], kept["before"], kept["truth"], snapshot)
 
 
 def percentile(values, share):
@@ -160,6 +208,18 @@ HEAD = """| program | runs | windows | 95 % intervals right | error of lines >= 
 |---|---|---|---|---|---|---|---|---|"""
 
 
+def real(name, options):
+    for number in range(options.runs):
+        keep = options.keep and os.path.join(options.keep, "%s-%d" % (name, number + 1))
+        with tempfile.TemporaryDirectory() as folder:
+            yield RealRun(name, options, folder, keep)
+
+
+def replayed(folder, name):
+    for path in sorted(glob.glob(os.path.join(glob.escape(folder), name + "-*.json"))):
+        yield ReplayedRun(path)
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--programs", default=",".join(PROGRAMS))
@@ -171,22 +231,23 @@ def main():
     parser.add_argument("--overhead", type=float)
     parser.add_argument("--lines", action="store_true", help="print the lines of each run")
     parser.add_argument("--json", help="append the figures of each run to that file")
+    parser.add_argument("--keep", help="leave captures and truths in that folder")
+    parser.add_argument("--judge", help="replay the runs of that folder instead")
     options = parser.parse_args()
     rows = []
     for name in options.programs.split(","):
         runs = []
-        for count in range(options.runs):
-            with tempfile.TemporaryDirectory() as folder:
-                run = Run(name, options, folder)
+        for run in replayed(options.judge, name) if options.judge else real(name, options):
             figures = run.judge()
             runs.append(figures)
-            print("%s %d: %s" % (name, count + 1, json.dumps(figures)), flush=True)
+            print("%s %d: %s" % (name, len(runs), json.dumps(figures)), flush=True)
             if options.lines:
                 run.print_lines()
             if options.json:
                 with open(options.json, "a") as file:
                     file.write(json.dumps({"program": name, **figures}) + "\n")
-        rows.append(summary(name, runs))
+        if runs:
+            rows.append(summary(name, runs))
     print("\n" + HEAD)
     print("\n".join(rows))
 

@@ -3,9 +3,11 @@
 
 usage: fools.py NAME [SECONDS]    works for SECONDS, prints "ready", and goes on
 
-SIGUSR1: prints {line: [bytes, blocks]} of all blocks that are alive, without small lines, forgets
-them, and waits for a line on stdin.
+SIGUSR1: a child prints {line: [bytes, blocks]} of all blocks that are alive; the program forgets
+them, and waits for a line on stdin. Blocks of TRACE_BYTES are left out: tracemalloc has one of its
+own for each block that it knows, at the same line, and does not know it itself.
 """
+import _tracemalloc
 import json
 import os
 import random
@@ -14,23 +16,39 @@ import sys
 import time
 import tracemalloc
 
-kept, recent, named = [], [], {}
+kept, recent, named, moments = [], [], {}, {}
+# sizeof(trace_t), which tracemalloc allocates by PyMem_RawMalloc()
+TRACE_BYTES = 16
 values = iter(range(10**6, 10**12))
 
 
 def live():
     found = {}
-    for one in tracemalloc.take_snapshot().statistics("lineno"):
-        if one.size >= 1000:
-            frame = one.traceback[0]
-            found["%s:%d" % (frame.filename, frame.lineno)] = (one.size, one.count)
+    for _domain, size, traceback, *_total in _tracemalloc._get_traces():
+        if size != TRACE_BYTES:
+            key = "%s:%d" % traceback[0]
+            known = found.get(key, (0, 0))
+            found[key] = (known[0] + size, known[1] + 1)
     return json.dumps(found).encode() + b"\n"
 
 
 def say(_number, _frame):
-    os.write(1, live())
+    """A child does it, so that the heap stays as it is."""
+    child = os.fork()
+    if not child:
+        text = live()
+        while text:
+            text = text[os.write(1, text) :]
+        os._exit(0)
     tracemalloc.clear_traces()
     os.read(0, 100)
+    os.waitpid(child, 0)
+    moments["traced"] = time.monotonic()
+
+
+def traced_for():
+    """Seconds since the tracer has attached."""
+    return time.monotonic() - moments.get("traced", time.monotonic())
 
 
 def expire(now, life):
@@ -40,6 +58,27 @@ def expire(now, life):
 
 def rest(seconds):
     time.sleep(seconds)
+
+
+def steady():
+    """Lines of three types, at steady rates."""
+    for _ in range(10):
+        number, at = next(values), random.random()
+        if at < 0.40:
+            kept.append(b"%099d" % number)
+        elif at < 0.60:
+            kept.append(b"%098d" % number)
+        elif at < 0.75:
+            kept.append("%099d" % number)
+        elif at < 0.85:
+            kept.append("%098d" % number)
+        elif at < 0.92:
+            kept.append((at, number))
+        elif at < 0.97:
+            kept.append([b"%099d" % number, at])
+        else:
+            kept.append(b"%097d" % number)
+    rest(0.005)
 
 
 def churn():
@@ -87,13 +126,14 @@ def lifo():
 
 
 def bursts():
-    """300 ms of leaks once a minute, besides a steady one."""
+    """300 ms of leaks once a minute, the first time after 10 s, besides a steady one."""
     for _ in range(4):
         kept.append(b"%099d" % next(values))
-    if time.monotonic() % 60 < 0.3:
+    if 10 <= traced_for() % 60 < 10.3:
         for _ in range(100):
             kept.append(b"%099d" % next(values))
-    rest(0.005)
+    else:
+        rest(0.005)
 
 
 def in_step():
@@ -108,9 +148,9 @@ def in_step():
 
 
 def start_up():
-    """Everything in the first second, and a little later."""
-    if len(kept) < 100000:
-        kept.extend([b"%099d" % next(values) for _ in range(1000)])
+    """Everything in the first second of the trace, and a little before and later."""
+    if "traced" in moments and traced_for() < 1 and len(named) < 50:
+        named[len(named)] = [b"%099d" % next(values) for _ in range(1000)]
     else:
         kept.append(b"%099d" % next(values))
         rest(0.005)
