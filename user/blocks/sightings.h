@@ -23,13 +23,6 @@ struct sighting {
 	uint64_t seen_ns; /* when a walk has shown it last */
 };
 
-/* One that has died, or whose address has been used again. */
-struct sighting_dead {
-	uint32_t stack, window, kind, flags; /* flags: the caller's */
-	uint32_t bytes, class_bytes;
-	uint64_t died_ns;
-};
-
 /* address is an object's, whose block is not known yet */
 #define SIGHTING_OBJECT 1u
 /* it is a block of malloc's, in no pool */

@@ -190,8 +190,8 @@ static void windows_halve(struct trace_windows *windows)
 	windows->count = half;
 	for (size_t i = 0; i < windows->sightings.capacity; i++)
 		windows->sightings.slots[i].window /= 2;
-	for (size_t i = 0; i < windows->dead_count; i++)
-		windows->dead[i].window /= 2;
+	for (size_t i = 0; i < windows->deaths.count; i++)
+		windows->deaths.items[i].window /= 2;
 }
 
 static int window_open(struct trace_windows *windows, uint64_t start_ns)

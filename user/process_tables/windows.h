@@ -14,6 +14,7 @@
 #define TRACER_PROCESS_TABLES_WINDOWS_H
 
 #include "blocks/blocks.h"
+#include "blocks/deaths.h"
 #include "blocks/identities.h"
 #include "blocks/sightings.h"
 #include "tables/id_map.h"
@@ -22,9 +23,6 @@
 #define WINDOWS_MAX 8192u
 /* Further kinds count as EVENT_KIND_OTHER. */
 #define KINDS_MAX 65536u
-
-/* The last ones that died are kept, to learn how long blocks live, and who allocated older ones. */
-#define DEAD_MAX 65536u
 
 struct trace_window {
 	uint64_t start_ns, end_ns; /* end_ns 0: it is open */
@@ -60,8 +58,7 @@ static inline uint64_t kind_key(uint32_t kind, uint32_t bytes, uint32_t cohort)
 
 struct trace_windows {
 	struct sightings sightings;
-	struct sighting_dead *dead; /* of DEAD_MAX, a ring */
-	size_t dead_count, dead_capacity, dead_next;
+	struct deaths deaths;
 	struct identities identities;
 	/* that of blocks which the next walk shows first, 0: none yet; when each began */
 	uint32_t cohort;

@@ -16,6 +16,7 @@ void state_windows_uncount(struct kind_counts *counts, struct account *account)
 void state_windows_account(struct trace_windows *windows, struct account *account)
 {
 	windows->account = windows->sightings.account = windows->pools.account = account;
+	windows->deaths.account = account;
 	windows->heap.index.account = windows->walk.index.account = account;
 	windows->identities.account = windows->identities.index.account = account;
 }
@@ -23,6 +24,7 @@ void state_windows_account(struct trace_windows *windows, struct account *accoun
 void state_windows_free(struct trace_windows *windows)
 {
 	sightings_free(&windows->sightings);
+	deaths_free(&windows->deaths);
 	identities_free(&windows->identities);
 	id_map_free(&windows->pools);
 	state_windows_uncount(&windows->heap, windows->account);
@@ -31,12 +33,9 @@ void state_windows_free(struct trace_windows *windows)
 		      sizeof(*windows->items));
 	array_release(windows->account, &windows->fresh, &windows->fresh_capacity,
 		      sizeof(*windows->fresh));
-	array_release(windows->account, &windows->dead, &windows->dead_capacity,
-		      sizeof(*windows->dead));
 	array_release(windows->account, &windows->cohorts_ns, &windows->cohorts_capacity,
 		      sizeof(*windows->cohorts_ns));
 	windows->count = windows->fresh_count = windows->cohort = 0;
-	windows->dead_count = windows->dead_next = 0;
 }
 
 void state_windows_clear(struct process_state *process, uint64_t time_ns)
@@ -110,26 +109,17 @@ void state_window_died(struct process_state *process, uint64_t address, const st
 {
 	struct trace_windows *windows = &process->windows;
 	const struct sighting *sighting = sightings_find(&windows->sightings, address);
-	struct sighting_dead *dead;
 
 	if (!sighting || !sighting->kind || sighting->flags & (SIGHTING_OBJECT | SIGHTING_LARGE) ||
 	    block->domain)
 		return;
-	if (windows->dead_count < DEAD_MAX) {
-		if (array_reserve_in(windows->account, &windows->dead, &windows->dead_capacity,
-				     windows->dead_count, 1, sizeof(*windows->dead)))
-			return;
-		windows->dead_next = windows->dead_count++;
-	} else {
-		windows->dead_next = (windows->dead_next + 1) % DEAD_MAX;
-	}
-	dead = &windows->dead[windows->dead_next];
-	*dead = (struct sighting_dead){.stack = block->stack,
-				       .window = sighting->window,
-				       .kind = sighting->kind,
-				       .flags = (block->rounded ? SNAPSHOT_ROUNDED : 0) |
-						(block->inherited ? SNAPSHOT_INHERITED : 0),
-				       .bytes = (uint32_t)block->bytes,
-				       .class_bytes = state_window_class(block),
-				       .died_ns = died_at(windows, sighting, process->info.end_ns)};
+	deaths_add(&windows->deaths,
+		   &(struct death){.stack = block->stack,
+				   .window = sighting->window,
+				   .kind = sighting->kind,
+				   .flags = (block->rounded ? SNAPSHOT_ROUNDED : 0) |
+					    (block->inherited ? SNAPSHOT_INHERITED : 0),
+				   .bytes = (uint32_t)block->bytes,
+				   .class_bytes = state_window_class(block),
+				   .died_ns = died_at(windows, sighting, process->info.end_ns)});
 }

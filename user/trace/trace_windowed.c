@@ -174,8 +174,8 @@ static int dead_collect(struct job *job)
 	const struct trace_windows *windows = &job->process->windows;
 	int err = 0;
 
-	for (size_t i = 0; !err && i < windows->dead_count; i++) {
-		const struct sighting_dead *dead = &windows->dead[i];
+	for (size_t i = 0; !err && i < windows->deaths.count; i++) {
+		const struct death *dead = &windows->deaths.items[i];
 		struct seen *seen = &job->seen[job->seen_count];
 
 		if (job->tracebacks[dead->stack] == UINT32_MAX)
@@ -427,7 +427,7 @@ int trace_windowed_add(const struct process_state *process, const uint32_t *trac
 {
 	const struct trace_windows *windows = &process->windows;
 	struct job job = {.process = process, .tracebacks = tracebacks};
-	size_t most = 2 * (windows->sightings.count + windows->dead_count) + 1;
+	size_t most = 2 * (windows->sightings.count + windows->deaths.count) + 1;
 	int err = -ENOMEM;
 
 	job.seen = calloc(most, sizeof(*job.seen));

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The last blocks seen in windows that died, or whose addresses were used again: a ring. They tell
+ * how long blocks live, who allocated those that are older than the trace, and how often an address
+ * is given to a block that cannot be told from the one before.
+ */
+#ifndef TRACER_BLOCKS_DEATHS_H
+#define TRACER_BLOCKS_DEATHS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define DEATHS_MAX  65536u
+#define DEATHS_NONE UINT32_MAX
+
+struct death {
+	uint32_t stack, window, kind, flags; /* flags: the caller's */
+	uint32_t bytes, class_bytes;
+	uint64_t died_ns;
+};
+
+struct account;
+
+/* Zero-initialise; account may be set before the first one. */
+struct deaths {
+	struct death *items;
+	size_t count, capacity, last; /* last: where the newest one is */
+	struct account *account;      /* borrowed; NULL: none */
+};
+
+/* Adds one, in the place of the oldest if there are too many. Its place; DEATHS_NONE: no memory. */
+uint32_t deaths_add(struct deaths *deaths, const struct death *death);
+/* Leaves the empty ring. */
+void deaths_free(struct deaths *deaths);
+
+#endif
