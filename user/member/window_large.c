@@ -45,21 +45,31 @@ int member_large_possible(const struct member *member)
 	return elsewhere ? error_set(-ENOTSUP, "a part of malloc's heap cannot be found") : 0;
 }
 
-static size_t blocks_read(struct session *session, const struct member *member,
-			  struct reader *reader, const uint64_t *addresses, const uint8_t *states,
-			  size_t count, uint64_t used, uint64_t until_ns)
-{
-	struct member_look look = {session, member};
-	const struct heap_kinds_opts opts = {
-		.until_ns = until_ns, .record = member_look_feed, .context = &look};
-	size_t done = 0;
-	int err = heap_large_read(&member->runtime, reader, addresses, states, count, used, &opts,
-				  &done);
+/* What to read. */
+struct large_blocks {
+	const uint64_t *addresses;
+	const uint8_t *states; /* NULL: not known */
+	size_t count;
+	uint64_t used; /* as in struct event_census_large */
+	uint64_t until_ns;
+	int fresh; /* as in struct member_look */
+};
 
-	if (err && err != -ESRCH)
+/* Returns how many were read, of which those after an error were not. */
+static size_t blocks_read(struct session *session, const struct member *member,
+			  struct reader *reader, const struct large_blocks *blocks)
+{
+	struct member_look look = {session, member, blocks->fresh};
+	const struct heap_kinds_opts opts = {
+		.until_ns = blocks->until_ns, .record = member_look_feed, .context = &look};
+	size_t done = 0;
+	int err = heap_large_read(&member->runtime, reader, blocks->addresses, blocks->states,
+				  blocks->count, blocks->used, &opts, &done);
+
+	if (err && err != -ESRCH && err != -ECANCELED)
 		log_debug("PID %d: large blocks could not be read: %s", member->pid,
 			  error_reason(err));
-	return done;
+	return err ? 0 : done;
 }
 
 /* The blocks to look at; 0: there are none. The caller frees *addresses. */
@@ -78,17 +88,22 @@ static size_t sighted_take(struct session *session, const struct member *member,
 	return count;
 }
 
-void member_large_fresh(struct session *session, const struct member *member)
+int member_large_fresh(struct session *session, const struct member *member)
 {
 	uint64_t until_ns = clock_ns(CLOCK_MONOTONIC) + LOOK_LAST_NS, *addresses;
-	size_t count = sighted_take(session, member, 1, &addresses);
+	size_t count = sighted_take(session, member, 1, &addresses), done = 0;
 	struct reader *reader;
 
 	if (count && !reader_new(&reader, member->pid)) {
-		blocks_read(session, member, reader, addresses, NULL, count, 0, until_ns);
+		done = blocks_read(session, member, reader,
+				   &(struct large_blocks){.addresses = addresses,
+							  .count = count,
+							  .until_ns = until_ns,
+							  .fresh = 1});
 		reader_free(reader);
 	}
 	free(addresses);
+	return done == count;
 }
 
 void member_large_look(struct session *session, struct member *member)
@@ -103,8 +118,10 @@ void member_large_look(struct session *session, struct member *member)
 	if (first == count)
 		first = 0;
 	if (count && !reader_new(&reader, member->pid)) {
-		done = blocks_read(session, member, reader, addresses + first, NULL, count - first,
-				   0, until_ns);
+		done = blocks_read(session, member, reader,
+				   &(struct large_blocks){.addresses = addresses + first,
+							  .count = count - first,
+							  .until_ns = until_ns});
 		windows->large_from = first + done < count ? addresses[first + done] : 0;
 		reader_free(reader);
 	}
@@ -125,8 +142,13 @@ void member_large_ask(struct session *session, const struct member *member)
 		if (!err)
 			err = glibc_walk(glibc, NULL, NULL, &totals);
 		if (!err)
-			blocks_read(session, member, glibc->reader, addresses, states, count,
-				    totals.counts[GLIBC_USED] + glibc->mmaps.count, UINT64_MAX);
+			blocks_read(session, member, glibc->reader,
+				    &(struct large_blocks){.addresses = addresses,
+							   .states = states,
+							   .count = count,
+							   .used = totals.counts[GLIBC_USED] +
+								   glibc->mmaps.count,
+							   .until_ns = UINT64_MAX});
 		glibc_close(glibc);
 	}
 	if (err && err != -ESRCH)

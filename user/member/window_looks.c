@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads the pools that hold blocks seen in windows. */
+/* Reads the pools that hold blocks seen in windows, and the target's text. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -9,51 +9,113 @@
 #include "member/member.h"
 #include "member/state.h"
 #include "member/windows.h"
+#include "process/memory.h"
 
 #define LOOK_STRETCH_NS 10000000ull
 #define LOOK_LAST_NS    20000000ull /* within a window, which is that much longer then */
+#define BREAKPOINT      0xcc
+
+static int is_site_of_windows(const struct member *member, const struct plan_site *site)
+{
+	return plan_site_is_pooled(site) ||
+	       (member->large_windowed && plan_site_is_passed_on(site));
+}
+
+static int is_breakpoint(const struct member *member, const struct plan_site *site)
+{
+	uint8_t byte;
+
+	return !memory_read(member->pid, site->vaddr + member->runtime.bias, &byte, sizeof(byte)) &&
+	       byte == BREAKPOINT;
+}
+
+int member_window_is_probed(struct member *member)
+{
+	struct member_windows *windows = &member->windows;
+	const struct plan *plan = &windows->plan.python;
+
+	for (; windows->site < plan->count; windows->site++)
+		if (is_site_of_windows(member, &plan->sites[windows->site]) &&
+		    is_breakpoint(member, &plan->sites[windows->site]))
+			return 1;
+	return 0;
+}
+
+/*
+ * A link is of sites of one kind, and the kernel removes them in the order of the plan. So the
+ * first one of each kind is gone before any other. A bit for each kind whose first site has a
+ * breakpoint.
+ */
+uint64_t member_window_marks(const struct member *member)
+{
+	const struct plan *plan = &member->windows.plan.python;
+	uint64_t kinds = 0, marks = 0;
+
+	for (size_t i = 0; i < plan->count; i++) {
+		const struct plan_site *site = &plan->sites[i];
+		uint64_t kind = 1ull << (site->op * 2u + !!site->with_return) % 64;
+
+		if (kinds & kind || !is_site_of_windows(member, site))
+			continue;
+		kinds |= kind;
+		marks |= is_breakpoint(member, site) ? kind : 0;
+	}
+	return marks;
+}
+
+int member_window_is_whole(const struct member *member)
+{
+	return member_window_marks(member) == member->windows.marks;
+}
 
 int member_look_feed(void *context, const void *record, size_t size)
 {
 	const struct member_look *look = context;
 
+	if (look->fresh && !member_window_is_whole(look->member))
+		return -ECANCELED;
 	return look->member->ended ? -ESRCH : session_feed(look->session, record, size);
 }
 
 /* Reads pools until a time; returns how many of them. */
-static size_t pools_read(struct session *session, const struct member *member,
-			 const uint64_t *pools, size_t count, uint64_t until_ns)
+static size_t pools_read(const struct member_look *look, const uint64_t *pools, size_t count,
+			 uint64_t until_ns)
 {
-	struct member_look look = {session, member};
+	const struct member *member = look->member;
 	const struct heap_kinds_opts opts = {
-		.until_ns = until_ns, .record = member_look_feed, .context = &look};
+		.until_ns = until_ns, .record = member_look_feed, .context = (void *)look};
 	size_t done = 0;
 	int err;
 
-	session_pull(session);
+	session_pull(look->session);
 	if (!count || member->ended)
 		return 0;
 	err = heap_kinds_read(&member->runtime, pools, count, &opts, &done);
-	if (err && err != -ESRCH)
+	if (err && err != -ESRCH && err != -ECANCELED)
 		log_debug("PID %d: pools could not be read: %s", member->pid, error_reason(err));
 	return done;
 }
 
-void member_look_fresh(struct session *session, const struct member *member)
+void member_look_fresh(struct session *session, struct member *member)
 {
-	uint64_t *pools;
-	size_t count;
+	const struct member_look look = {session, member, 1};
+	uint64_t began_ns = clock_ns(CLOCK_MONOTONIC), *pools;
+	size_t count, done;
+	int all;
 
 	session_pull(session);
 	if (trace_sighted_pools(session->trace, member->index, 1, &pools, &count))
 		return;
-	pools_read(session, member, pools, count, clock_ns(CLOCK_MONOTONIC) + LOOK_LAST_NS);
+	done = pools_read(&look, pools, count, began_ns + LOOK_LAST_NS);
 	free(pools);
-	member_large_fresh(session, member);
+	all = member_large_fresh(session, member);
+	if (done == count && all && member_window_is_whole(member))
+		member->windows.checked_ns = began_ns;
 }
 
 void member_look_all(struct session *session, struct member *member)
 {
+	const struct member_look look = {session, member, 0};
 	struct member_windows *windows = &member->windows;
 	uint64_t began_ns = clock_ns(CLOCK_MONOTONIC), *pools;
 	size_t count, first = 0, done;
@@ -64,8 +126,7 @@ void member_look_all(struct session *session, struct member *member)
 		first++;
 	if (first == count)
 		first = 0;
-	done = pools_read(session, member, pools + first, count - first,
-			  began_ns + LOOK_STRETCH_NS);
+	done = pools_read(&look, pools + first, count - first, began_ns + LOOK_STRETCH_NS);
 	windows->look_from = first + done < count ? pools[first + done] : 0;
 	free(pools);
 	member_large_look(session, member);

@@ -6,8 +6,9 @@
  *   begin     all are in place: EVENT_WINDOW, and BPF reports
  *   dropped   another process closes the links. The kernel waits for a grace period of RCU before
  *             it removes the first breakpoint: until then the window goes on
- *   end       the first breakpoint is gone: the pools with new blocks are read; BPF ignores the
- *             probes again; EVENT_WINDOW
+ *   end       the first breakpoint is gone: BPF ignores the probes again; EVENT_WINDOW. From here
+ *             on an address may have been given to a block that no probe has shown. So the window's
+ *             last moment is that of the last look at new blocks before
  *   closing   the kernel removes the others
  *
  * The CPU time from placing to the end of closing that is not the target's own is the loss.
@@ -26,7 +27,6 @@
 #include "member/member.h"
 #include "member/probe.h"
 #include "member/state.h"
-#include "process/memory.h"
 
 #define LOOK_PAUSE_NS   250000000ull
 #define LOOK_SHARE      100u       /* looks take at most 1/100 of the time */
@@ -34,9 +34,8 @@
 #define CLOSING_MAX_NS  2000000000ull
 #define FOREIGN_NS      100000000ull /* closing, if other tracers' breakpoints are there, too */
 #define GRACE_NS        15000000ull  /* the links are closed so long before the end */
-#define GRACE_STEP_NS   2000000ull
+#define GRACE_STEP_NS   4000000ull   /* between two looks at new blocks from then on */
 #define GRACE_MAX_NS    40000000ull
-#define BREAKPOINT      0xcc
 #define FAILURES        5u /* in a row until windows are given up */
 
 int member_windows_possible(const struct session *session, const struct member *member,
@@ -67,32 +66,6 @@ int session_windows_open(const struct session *session)
 {
 	for (size_t i = 0; i < session->count; i++)
 		if (session->members[i]->windows.state == WINDOW_OPEN)
-			return 1;
-	return 0;
-}
-
-static int is_site_of_windows(const struct member *member, const struct plan_site *site)
-{
-	return plan_site_is_pooled(site) ||
-	       (member->large_windowed && plan_site_is_passed_on(site));
-}
-
-/*
- * Are the probes of windows in the target's text still? Goes on from the site where it
- * stopped: sites that were clear stay so.
- */
-static int is_text_probed(struct member *member)
-{
-	struct member_windows *windows = &member->windows;
-	const struct plan *plan = &windows->plan.python;
-	uint8_t byte;
-
-	for (; windows->site < plan->count; windows->site++)
-		if (is_site_of_windows(member, &plan->sites[windows->site]) &&
-		    !memory_read(member->pid,
-				 plan->sites[windows->site].vaddr + member->runtime.bias, &byte,
-				 sizeof(byte)) &&
-		    byte == BREAKPOINT)
 			return 1;
 	return 0;
 }
@@ -206,10 +179,11 @@ static void window_open(struct session *session, struct member *member)
 	int err;
 
 	windows->site = 0;
-	windows->foreign = is_text_probed(member);
-	windows->dropped_ns = 0;
+	windows->foreign = member_window_is_probed(member);
+	windows->dropped_ns = windows->checked_ns = 0;
 	windows->placing = member_window_mark(session, member);
 	err = member_probe(session, member, &windows->plan, member_window_groups(member));
+	windows->marks = member_window_marks(member);
 	session_pull(session);
 	windows->opened_ns = clock_ns(CLOCK_MONOTONIC);
 	if (!err)
@@ -235,20 +209,8 @@ static void window_drop(struct session *session, struct member *member)
 
 	attach_drop(session->attach, member->pid, member_window_groups(member), 0);
 	windows->site = 0;
-	is_text_probed(member);
-	windows->first_site = windows->site;
 	windows->dropped_ns = clock_ns(CLOCK_MONOTONIC);
 	windows->closing_ns = windows->dropped_ns + GRACE_STEP_NS;
-}
-
-/* Has the kernel begun to remove the breakpoints? */
-static int is_removing(struct member *member, uint64_t now_ns)
-{
-	struct member_windows *windows = &member->windows;
-
-	if (windows->foreign || now_ns - windows->dropped_ns >= GRACE_MAX_NS)
-		return 1;
-	return !is_text_probed(member) || windows->site > windows->first_site;
 }
 
 /* From one look to the next. */
@@ -270,7 +232,7 @@ void member_window_close(struct session *session, struct member *member)
 	windows->state = WINDOW_CLOSING;
 	member_look_fresh(session, member);
 	windows->end = member_window_mark(session, member);
-	end_ns = windows->end.time_ns;
+	end_ns = windows->checked_ns ? windows->checked_ns : windows->end.time_ns;
 	pause_set(session, member, 1);
 	session_pull(session);
 	window_feed(session, member, windows->opened_ns, end_ns);
@@ -291,22 +253,27 @@ void member_window_close(struct session *session, struct member *member)
 /* The window ends when the kernel begins to remove the breakpoints. */
 static void window_ending(struct session *session, struct member *member, uint64_t now_ns)
 {
-	if (is_removing(member, now_ns))
+	struct member_windows *windows = &member->windows;
+
+	if (windows->foreign || now_ns - windows->dropped_ns >= GRACE_MAX_NS ||
+	    !member_window_is_whole(member)) {
 		member_window_close(session, member);
-	else
-		member->windows.closing_ns = now_ns + GRACE_STEP_NS;
+		return;
+	}
+	member_look_fresh(session, member);
+	windows->closing_ns = clock_ns(CLOCK_MONOTONIC) + GRACE_STEP_NS;
 }
 
 /* Is the kernel done? Then the next window is chosen. */
 static void closing_look(struct session *session, struct member *member, uint64_t now_ns)
 {
 	struct member_windows *windows = &member->windows;
+	uint64_t since_ns = now_ns - windows->end.time_ns;
 	struct window_mark now;
 
 	windows->closing_ns = now_ns + CLOSING_STEP_NS;
-	if (windows->foreign
-		    ? now_ns - windows->end.time_ns < FOREIGN_NS
-		    : now_ns - windows->end.time_ns < CLOSING_MAX_NS && is_text_probed(member))
+	if (windows->foreign ? since_ns < FOREIGN_NS
+			     : since_ns < CLOSING_MAX_NS && member_window_is_probed(member))
 		return;
 	now = member_window_mark(session, member);
 	/* The first one is what census mode has seen, which was no window. */

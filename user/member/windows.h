@@ -37,7 +37,8 @@ struct member_windows {
 	uint64_t dropped_ns;     /* when its links were given to be closed; 0: not yet */
 	uint64_t closing_ns;     /* when it is looked whether the kernel is done, or begins */
 	size_t site;             /* of the plan: those before are clear of breakpoints */
-	size_t first_site;       /* as site was before the kernel began to remove */
+	uint64_t marks;          /* the kinds of sites that had breakpoints when it began */
+	uint64_t checked_ns;     /* the open window: all blocks from before that were looked at */
 	int foreign;             /* there were breakpoints before ours were placed */
 	/* the end of the last one, placing, the beginning, the end */
 	struct window_mark after, placing, begin, end;
@@ -87,17 +88,25 @@ void session_windows_due(struct session *session, uint64_t now_ns);
 uint64_t session_windows_left_ns(const struct session *session, uint64_t now_ns);
 /*
  * The parts of windows.c:
+ * - member_window_is_probed(): are probes of windows in the target's text? From
+ *   member_windows.site on, which is moved: sites that were clear stay so.
+ * - member_window_is_whole(): are all probes in place still that were when the window began? marks
+ *   is what member_window_marks() returned then.
  * - member_look_fresh(): within a window, reads the pools with blocks that no walk has shown: those
- *   that it does not show are dropped at the window's end.
+ *   that it does not show are dropped at the window's end. What is found after the first probe has
+ *   gone may be another block, and is dropped.
  * - member_look_all(): between windows, reads all pools in turn, as many as there is time for.
  * - member_window_mark(): this moment, of which only the time is valid without --overhead.
  * - member_window_judge(): the kernel has removed the probes by now: tells the policy what the last
  *   window has cost.
  */
-void member_look_fresh(struct session *session, const struct member *member);
+int member_window_is_probed(struct member *member);
+uint64_t member_window_marks(const struct member *member);
+int member_window_is_whole(const struct member *member);
+void member_look_fresh(struct session *session, struct member *member);
 void member_look_all(struct session *session, struct member *member);
-/* The same for large blocks: fresh is within a window. */
-void member_large_fresh(struct session *session, const struct member *member);
+/* The same for large blocks: fresh is within a window; returns whether all of them were read. */
+int member_large_fresh(struct session *session, const struct member *member);
 void member_large_look(struct session *session, struct member *member);
 /* Asks malloc's heap which large blocks are still allocated: reads all of it. */
 void member_large_ask(struct session *session, const struct member *member);
@@ -105,6 +114,7 @@ void member_large_ask(struct session *session, const struct member *member);
 struct member_look {
 	struct session *session;
 	const struct member *member;
+	int fresh; /* -ECANCELED unless the window is whole */
 };
 int member_look_feed(void *look, const void *record, size_t size);
 struct window_mark member_window_mark(const struct session *session, const struct member *member);

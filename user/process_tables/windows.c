@@ -297,6 +297,15 @@ int state_window_in_progress(const struct process_state *process, uint64_t addre
 	return 0;
 }
 
+/* Looks within a window, which may be after its last moment, do not count as later ones. */
+static uint64_t first_seen_ns(const struct process_state *process)
+{
+	const struct trace_windows *windows = &process->windows;
+
+	return windows->open && windows->count ? windows->items[windows->count - 1].start_ns
+					       : process->info.end_ns;
+}
+
 /* A walk has shown this at the address of a sighting. */
 static void sighting_judge(struct process_state *process, struct sighting *sighting,
 			   uint32_t block_bytes, const struct event_census_kind *kind)
@@ -315,7 +324,7 @@ static void sighting_judge(struct process_state *process, struct sighting *sight
 	} else if (!sighting->kind) {
 		sighting->kind = kind->kind;
 		sighting->print = kind->print;
-		sighting->seen_ns = process->info.end_ns;
+		sighting->seen_ns = first_seen_ns(process);
 	} else if (sighting->kind != kind->kind || sighting->print != kind->print) {
 		process->windows.changed++;
 		state_window_drop(process, sighting->address);
@@ -339,7 +348,7 @@ static void object_place(struct process_state *process, const struct sighting *o
 					  .kind = kind->kind,
 					  .print = kind->print,
 					  .window = object->window,
-					  .seen_ns = process->info.end_ns};
+					  .seen_ns = first_seen_ns(process)};
 
 	/* Its reference count is about to be set. */
 	if (kind->kind == EVENT_KIND_DEAD)

@@ -82,6 +82,21 @@ def test_distribution(tracer, tmp_path):
     check(report, live)
 
 
+def test_last_in_window(tracer, tmp_path, any_python):
+    """While a window's probes are removed, the addresses of its last blocks are given to others,
+    which no probe shows: these must not be taken for them."""
+    name = "handed_on.py"
+    with Target(any_python, name) as target:
+        with Traced(tracer, tmp_path, "-v", "--window", "40/200", "-p", target.pid) as run:
+            target.step()
+            wait_windows(run, 20)
+            target.step()
+            kept = target.expect()["A"][0]
+            report = run.finish()
+    assert report.line(name, "T")[0] <= 0.02 * kept, report.lines()
+    assert report.line(name, "A")[0] == pytest.approx(kept, rel=TOTAL), report.lines()
+
+
 def test_overhead(tracer, tmp_path, any_python):
     """--overhead chooses the windows, after census mode has proved too expensive."""
     with Target(any_python, NAME) as target:
