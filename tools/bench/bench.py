@@ -21,6 +21,7 @@ import time
 sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 import bench_budget  # noqa: E402
+import bench_heap  # noqa: E402
 import bench_page  # noqa: E402
 import bench_sample  # noqa: E402
 import bench_stats  # noqa: E402
@@ -301,6 +302,12 @@ def with_table(name, path, root, options, folder, bench):
         bench_page.replace(name, text)
 
 
+def with_heap_table(python, options):
+    text = bench_heap.bench(TRACER, python, min(options.reps, 3))
+    if options.docs:
+        bench_page.replace("bench-heap", text)
+
+
 def main():
     parser = argparse.ArgumentParser(description="what tracing costs, next to other ways")
     parser.add_argument("--reps", type=int, default=5, help="repetitions (default 5)")
@@ -318,7 +325,8 @@ def main():
         "and in the root file systems those that have memray)",
     )
     parser.add_argument(
-        "--only", default="speed,memory,attach,detach,replay,stats,sample,system,windows,unwind"
+        "--only",
+        default="speed,memory,attach,detach,replay,stats,sample,system,windows,unwind,heap",
     )
     parser.add_argument(
         "--docs", action="store_true", help="write the tables into docs/benchmarks.md"
@@ -385,6 +393,8 @@ def main():
         if "unwind" in only:
             attempt("unwind", bench_unwind.bench, TOOLS, options)
         python = chosen[0][0]
+        if "heap" in only:
+            attempt("heap", with_heap_table, python, options)
         print("\nCPython %s" % pythons.version_of(python))
         if "replay" in only:
             attempt("replay", bench_replay, python, options.reps, folder)

@@ -173,11 +173,12 @@ void heap_graph_json(const struct heap_graph *heap)
 	printf("{\"pid\": %u, \"name\": ", image->pid);
 	json_string(stdout, image->name);
 	printf(", \"python_version\": \"%s\", \"references\": {\"objects\": %" PRIu64
-	       ", \"exact\": %" PRIu64 ", \"all_found\": %" PRIu64 "}, \"immortal\": %" PRIu64
-	       ", \"static\": %" PRIu64 ", \"pools_unreadable\": %" PRIu64
-	       ", \"bytes_lost\": %" PRIu64 ", \"frozen_ns\": %" PRIu64 ", \"cut\": %s",
+	       ", \"exact\": %" PRIu64 ", \"all_found\": %" PRIu64
+	       "}, \"edges\": %u, \"immortal\": %" PRIu64 ", \"static\": %" PRIu64
+	       ", \"pools_unreadable\": %" PRIu64 ", \"bytes_lost\": %" PRIu64
+	       ", \"frozen_ns\": %" PRIu64 ", \"cut\": %s",
 	       version_text(version, image->version_hex), graph->proof.objects, graph->proof.exact,
-	       graph->proof.all_found, graph->immortal, graph->statics,
-	       graph->blocks.walk.pools_unreadable, image->bytes_lost, image->frozen_ns,
-	       graph->cut ? "true" : "false");
+	       graph->proof.all_found, graph->out_start[graph->count], graph->immortal,
+	       graph->statics, graph->blocks.walk.pools_unreadable, image->bytes_lost,
+	       image->frozen_ns, graph->cut ? "true" : "false");
 }

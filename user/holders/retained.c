@@ -49,32 +49,33 @@ static void children_find(struct retained *retained)
 
 /*
  * Goes down the tree of dominators. open counts, by type, the objects on the way to the current
- * one; next holds, by object, the child to go to.
+ * one, `at`; stack holds their places among children.
  */
-static void types_sum(struct retained *retained, uint32_t *open, uint32_t *next, uint32_t *stack)
+static void types_sum(struct retained *retained, uint32_t *open, uint32_t *stack)
 {
 	const struct graph *graph = retained->graph;
-	size_t count = graph->count, depth = 0;
+	uint32_t at = (uint32_t)graph->count, place = retained->child_start[at];
+	size_t depth = 0;
 
-	for (size_t i = 0; i <= count; i++)
-		next[i] = retained->child_start[i];
-	stack[depth++] = (uint32_t)count;
-	while (depth) {
-		uint32_t at = stack[depth - 1], child, type;
+	for (;;) {
+		uint32_t type;
 
-		if (next[at] == retained->child_start[at + 1]) {
-			depth--;
-			if (at < count)
-				open[graph->type_of[at]]--;
+		if (place == retained->child_start[at + 1]) {
+			if (!depth)
+				return;
+			open[graph->type_of[at]]--;
+			place = stack[--depth] + 1;
+			at = depth ? retained->children[stack[depth - 1]] : (uint32_t)graph->count;
 			continue;
 		}
-		child = retained->children[next[at]++];
-		type = graph->type_of[child];
+		at = retained->children[place];
+		type = graph->type_of[at];
 		if (!open[type]++) {
-			retained->types[type].bytes += retained->bytes[child];
-			retained->types[type].count += retained->counts[child];
+			retained->types[type].bytes += retained->bytes[at];
+			retained->types[type].count += retained->counts[at];
 		}
-		stack[depth++] = child;
+		stack[depth++] = place;
+		place = retained->child_start[at];
 	}
 }
 
@@ -98,14 +99,15 @@ static int types_fill(struct retained *retained, uint32_t *order)
 {
 	const struct graph *graph = retained->graph;
 	uint32_t *open = calloc(graph->types.count + 1, sizeof(uint32_t));
-	uint32_t *next = array_new(graph->count + 2, sizeof(uint32_t));
+	int err;
 
 	retained->types = calloc(graph->types.count + 1, sizeof(*retained->types));
-	if (open && next && retained->types)
-		types_sum(retained, open, next, order);
+	err = open && retained->types ? 0 : -ENOMEM;
+
+	if (!err)
+		types_sum(retained, open, order);
 	free(open);
-	free(next);
-	return open && next && retained->types ? 0 : -ENOMEM;
+	return err;
 }
 
 /* Each step allocates what it needs: the dominators take as much as the rest. */
