@@ -18,7 +18,6 @@
 #define NODE_FIELDS 6u
 
 enum node_type {
-	NODE_ARRAY = 1,
 	NODE_STRING = 2,
 	NODE_OBJECT = 3,
 	NODE_CODE = 4,
@@ -70,23 +69,16 @@ static uint32_t string_of(struct writer *writer, const char *text)
 	return id;
 }
 
+/* No node is an array: DevTools charges those to the object that holds them. */
 static enum node_type node_type(const struct type *type)
 {
 	if (type->flags & TYPE_STR)
 		return NODE_STRING;
 	if (type->flags & TYPE_INT)
 		return NODE_NUMBER;
-	switch (type->layout) {
-	case LAYOUT_LIST:
-	case LAYOUT_TUPLE:
-	case LAYOUT_SET:
-	case LAYOUT_DEQUE:
-		return NODE_ARRAY;
-	case LAYOUT_CODE:
+	if (type->layout == LAYOUT_CODE)
 		return NODE_CODE;
-	default:
-		return strcmp(type->name, "function") ? NODE_OBJECT : NODE_CLOSURE;
-	}
+	return strcmp(type->name, "function") ? NODE_OBJECT : NODE_CLOSURE;
 }
 
 /* Whether the name of a reference is one of the program's, not a value that it holds. */

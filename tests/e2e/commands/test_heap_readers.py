@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Chrome's heap snapshots of tracer heap, in programs that others use to read them: retained sizes
+of all containers, whose order by address is that of the nodes' numbers, are held against ours."""
+import json
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from harness import ROOT
+
+sys.path.append(os.path.join(ROOT, "tests", "oracle"))
+from browser import Browser  # noqa: E402
+
+COUNT = 500
+PIECE = 1 << 20  # characters sent to the browser at once
+DEVTOOLS = "devtools://devtools/bundled/"
+WORKER = DEVTOOLS + "entrypoints/heap_snapshot_worker/heap_snapshot_worker.js"
+CONTAINERS = ("dict", "list", "tuple", "set", "frozenset")
+
+# The Memory panel's own reader: what it does with a file that is loaded into it.
+READ = """(async () => {
+	const worker = await import('%s');
+	const loader = new worker.HeapSnapshotLoader.HeapSnapshotLoader({sendEvent() {}});
+	for (const piece of window.pieces) loader.write(piece);
+	loader.close();
+	await loader.parsingComplete;
+	const channel = new MessageChannel();
+	new worker.HeapSnapshot.SecondaryInitManager(channel.port2);
+	const snapshot = await loader.buildSnapshot(channel.port1);
+	const rows = [];
+	for (let i = 0; i < snapshot.nodeCount; i++) {
+		const node = snapshot.createNode(i * snapshot.nodeFieldCount);
+		rows.push([node.id(), node.name(), node.selfSize(), node.retainedSize()]);
+	}
+	return JSON.stringify(rows);
+})()""" % WORKER
+
+MEMLAB = """
+require('@memlab/heap-analysis').getFullHeapFromFile(process.argv[2]).then(heap => {
+	const rows = [];
+	heap.nodes.forEach(node => rows.push([node.id, node.name, node.self_size, node.retainedSize]));
+	require('fs').writeFileSync(process.argv[3], JSON.stringify(rows));
+});
+"""
+
+
+@pytest.fixture
+def dumped(start, run_tracer, any_python, tmp_path):
+    """(path of a heap snapshot, what tracer says of each container)"""
+    target = start(any_python, "graph_builtins.py", COUNT)
+    target.wait_reading()
+    dump, path = str(tmp_path / "heap.dump"), str(tmp_path / "heap.heapsnapshot")
+    done = run_tracer("heap", "--by", "root", "-o", dump, "-p", target.pid)
+    assert done.returncode == 0, done.stderr
+    target.kill()
+    with open(path, "w") as file:
+        file.write(run_tracer("heap", "--format", "heapsnapshot", dump).stdout)
+    done = run_tracer("heap", "--by", "container", "--top", 0, "--format", "json", dump)
+    return path, json.loads(done.stdout)["statistics"]
+
+
+def check(rows, containers):
+    """rows: [id, name, size, retained size] of each node."""
+    compared = 0
+    for kind in CONTAINERS:
+        ours = sorted((c["address"], c) for c in containers if c["type"] == kind)
+        theirs = sorted(row for row in rows if row[1] == kind)
+        assert len(ours) == len(theirs), kind
+        for (_, container), (_, _, size, retained) in zip(ours, theirs):
+            assert (container["size"], container["retained_size"]) == (size, retained), container
+            compared += 1
+    assert compared > 10000
+
+
+def test_chromium(dumped):
+    if not shutil.which("chromium"):
+        pytest.skip("chromium is not installed")
+    path, containers = dumped
+    with open(path) as file:
+        text = file.read()
+    with Browser() as browser:
+        browser.session = None
+        page = browser.call("Target.createTarget", url=DEVTOOLS + "devtools_app.html")["targetId"]
+        browser.session = browser.call("Target.attachToTarget", targetId=page, flatten=True)[
+            "sessionId"
+        ]
+        browser.run("window.pieces = []; 0")
+        for at in range(0, len(text), PIECE):
+            browser.run("window.pieces.push(%s)" % json.dumps(text[at : at + PIECE]))
+        answer = browser.call(
+            "Runtime.evaluate", expression=READ, awaitPromise=True, returnByValue=True
+        )
+    assert "exceptionDetails" not in answer, answer
+    check(json.loads(answer["result"]["value"]), containers)
+
+
+def test_memlab(dumped, tmp_path):
+    modules = os.environ.get("MEMLAB", os.path.join(ROOT, "build", "memlab", "node_modules"))
+    if not os.path.exists(os.path.join(modules, "@memlab", "heap-analysis")):
+        pytest.skip("MemLab is not installed (make heaps installs it)")
+    path, containers = dumped
+    script, out = tmp_path / "memlab.js", tmp_path / "rows.json"
+    script.write_text(MEMLAB)
+    subprocess.run(
+        ["node", str(script), path, str(out)],
+        env={**os.environ, "NODE_PATH": modules, "HOME": str(tmp_path)},
+        stdout=subprocess.DEVNULL,
+        check=True,
+        timeout=300,
+    )
+    check(json.loads(out.read_text()), containers)
