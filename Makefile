@@ -63,7 +63,7 @@ vpath %.c tools tools/bench $(wildcard tests/unit/*)
 .DELETE_ON_ERROR:
 .SECONDARY:
 .PHONY: all help demo test check unit golden oracle documents machines e2e e2e-all parity kills kernels \
-	unit-programs pythons soak unruly bench windows coverage stacks distros roots fuzz format lint tools \
+	unit-programs pythons soak unruly bench windows coverage stacks heaps distros roots fuzz format lint tools \
 	man install clean
 
 all: $(OUT)/tracer
@@ -89,6 +89,8 @@ help:
 	@echo 'make bench      cost as ratios to untraced, beside tracemalloc and other tools (root)'
 	@echo 'make coverage   the share of new blocks with a traceback, for every CPython found (root)'
 	@echo 'make stacks     native stacks beside those of perf, of the same requests (root)'
+	@echo 'make heaps      the heaps of real programs, into docs/heap.md, and heap snapshots in MemLab and'
+	@echo '                Chromium (root); HEAPS="--only flask" picks'
 	@echo 'make distros    make demo and the unit tests in fresh Debians (root); DISTROS="trixie"'
 	@echo 'make roots      root file systems with CPython 3.13 to 3.15 for the tests, below'
 	@echo '                build/roots (root); a part of make test'
@@ -263,6 +265,17 @@ coverage: $(OUT)/tracer
 	$(Q)TRACER=$(abspath $(OUT)/tracer) $(PYTHON) tools/bench/coverage_table.py $(COVERAGE)
 
 # STACKS='--only "redis|cc1"'; the table of all programs is written into the documents.
+# MemLab is in no Debian package. Its download of a browser is not needed.
+build/memlab/node_modules/@memlab/heap-analysis:
+	@mkdir -p build/memlab
+	$(Q)cd build/memlab && npm install --silent --no-audit --no-fund --ignore-scripts \
+		@memlab/heap-analysis@2
+
+heaps: $(OUT)/tracer build/memlab/node_modules/@memlab/heap-analysis
+	$(Q)$(PYTEST) tests/e2e/commands/test_heap_readers.py
+	$(Q)TRACER=$(abspath $(OUT)/tracer) $(PYTHON) tools/heaps/heaps_table.py \
+		$(if $(HEAPS),$(HEAPS),--docs)
+
 stacks: $(OUT)/tracer
 	$(Q)TRACER=$(abspath $(OUT)/tracer) $(PYTHON) tools/stacks/stacks_table.py \
 		$(if $(STACKS),$(STACKS),--docs)
