@@ -280,6 +280,9 @@ __noinline int thread_refresh(void)
 		loss_add(LOSS_THREAD_STATE, 1);
 		return -1;
 	}
+	/* A request may have returned when its function had no probe. */
+	if (thread->target.window != target->window)
+		thread->native.sp = thread->outer_sp = 0;
 	thread->target = *target;
 	thread->ids = thread_ids();
 	thread->target_version = version;
@@ -312,6 +315,8 @@ static __always_inline struct thread_state *thread_in_layer(enum event_layer lay
 {
 	struct thread_state *thread = thread_current();
 
+	if (layer == EVENT_LAYER_NATIVE && thread && thread->target.paused == ABI_PAUSED_NATIVE)
+		return NULL;
 	return thread && thread->target.layers & 1u << layer ? thread : NULL;
 }
 

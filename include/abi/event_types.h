@@ -77,6 +77,8 @@ enum event_type {
 	/* struct event_census_large: what is in large blocks that were seen in windows */
 	EVENT_CENSUS_LARGE = 280,
 	EVENT_THREAD = 281, /* struct event_thread: the name of a thread */
+	/* struct event_census_chunks: the blocks of malloc's that are allocated */
+	EVENT_CENSUS_CHUNKS = 282,
 };
 
 struct event_header {

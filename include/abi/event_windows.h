@@ -10,8 +10,9 @@
 
 /*
  * A window begins (end_ns 0) or ends. Allocations from pymalloc's pools that are reported in
- * between are all of that time; others are incomplete, and are not kept. A change to
- * EVENT_MODE_WINDOWS begins a window, too: blocks that are in the table then were seen in it.
+ * between are all of that time; others are incomplete, and are not kept. So it is with those of
+ * malloc's where Python's layer is not traced. A change to EVENT_MODE_WINDOWS begins a window, too:
+ * blocks that are in the table then were seen in it.
  */
 struct event_window {
 	struct event_header header;
@@ -63,6 +64,29 @@ struct event_census_large {
 	struct event_large_block blocks[];
 };
 
+/*
+ * The blocks of malloc's that are allocated, for a process whose native layer is traced in windows.
+ * A walk is some such records in a row, the chunks of all of them in order of address.
+ */
+#define EVENT_CHUNKS_MAX   1024u
+#define EVENT_CHUNK_UNIT   16u /* all sizes and addresses are multiples of it */
+#define EVENT_CHUNK_HEADER 16u /* from a chunk's beginning to what malloc() returned */
+#define EVENT_CHUNKS_FIRST 1u  /* the walk begins */
+#define EVENT_CHUNKS_LAST  2u  /* it is complete */
+struct event_chunk {
+	__u64 address; /* as malloc() returned it */
+	__u32 units;   /* of the chunk, with its header */
+	__u32 unread;  /* 1: units that could not be read, whatever is in them */
+};
+struct event_census_chunks {
+	struct event_header header;
+	__u32 flags; /* EVENT_CHUNKS_* */
+	__u32 count; /* at most EVENT_CHUNKS_MAX */
+	struct event_chunk chunks[];
+};
+
+_Static_assert(sizeof(struct event_chunk) == 16, "chunk");
+_Static_assert(sizeof(struct event_census_chunks) == 32, "census_chunks");
 _Static_assert(sizeof(struct event_window) == 40, "window");
 _Static_assert(sizeof(struct event_large_block) == 24, "large_block");
 _Static_assert(sizeof(struct event_census_kinds) == 48, "census_kinds");

@@ -161,7 +161,8 @@ struct abi_target {
 	struct abi_code loop_code[ABI_LOOP_CODES];
 	__u64 ended;   /* 1: a thread has begun to report the process's end. Written by BPF */
 	__u64 partial; /* 1: some sites where Python's allocators return a block have no probe */
-	__u64 paused;  /* enum abi_paused */
+	__u32 paused;  /* enum abi_paused */
+	__u32 window;  /* number of the native layer's window */
 };
 
 enum abi_paused {
@@ -170,6 +171,8 @@ enum abi_paused {
 	ABI_PAUSED_POOLS = 1,
 	/* and large blocks have probes in windows only: the return of a request may have none */
 	ABI_PAUSED_LARGE = 2,
+	/* between windows of the native layer: its blocks are not reported */
+	ABI_PAUSED_NATIVE = 3,
 };
 
 /*

@@ -29,6 +29,8 @@ struct sighting {
 #define SIGHTING_LARGE 2u
 /* its allocation was seen while all of its kind were: it stands for itself only */
 #define SIGHTING_CERTAIN 4u
+/* of the native layer: print has the units of its chunk, 0 until a walk has shown it */
+#define SIGHTING_NATIVE 8u
 
 /* More than that are not kept, since walks would take too long. */
 #define SIGHTINGS_MAX (1u << 20)

@@ -75,6 +75,7 @@ static void contradiction_log(struct session *session, struct member *member)
 int member_census(struct session *session, struct member *member, int baseline, int freeze)
 {
 	struct walk walk = {.session = session, .member = member};
+	const int native = member->mode == EVENT_MODE_WINDOWS && member_is_native(member);
 	struct census_opts opts = {.baseline = baseline || member->baseline_due,
 				   .freeze = freeze,
 				   .types = !baseline && member->mode != EVENT_MODE_GROWTH,
@@ -88,11 +89,11 @@ int member_census(struct session *session, struct member *member, int baseline, 
 	/* A walk takes longer than a window may. */
 	member_window_close(session, member);
 	start = clock_ns(CLOCK_MONOTONIC);
-	if (member->heap_unreadable || member->ended ||
+	if ((member->heap_unreadable && !native) || member->ended ||
 	    trace_process_at(session->trace, member->index)->end != TRACE_RUNNING)
 		return 0;
 	session->walk = 1;
-	err = census_take(&member->runtime, &opts);
+	err = native ? member_native_walk(session, member) : census_take(&member->runtime, &opts);
 	member_large_ask(session, member);
 	if (!err)
 		member->baseline_due = 0;
@@ -102,7 +103,7 @@ int member_census(struct session *session, struct member *member, int baseline, 
 	if (session_is_beyond(session, member->census_ns))
 		session->limit_ns = member->census_ns;
 	/* What census mode has recorded so far relies on a heap that cannot be read. */
-	if (err == -ENOTSUP && !opts.baseline &&
+	if (err == -ENOTSUP && !opts.baseline && !native &&
 	    (member->mode == EVENT_MODE_CENSUS || member->mode == EVENT_MODE_WINDOWS) &&
 	    !member->off) {
 		member_mode_fall_back(session, member);

@@ -104,7 +104,7 @@ static int is_busy(struct member *member)
 }
 
 void member_begin_early(const struct session *session, struct member *member,
-			const struct plan *plan)
+			const struct plan_target *plan)
 {
 	struct member_governor *state = &member->governor;
 

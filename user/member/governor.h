@@ -16,7 +16,7 @@
 
 struct session;
 struct member;
-struct plan;
+struct plan_target;
 
 struct member_governor {
 	struct governor governor;
@@ -43,7 +43,7 @@ int session_governor_begin(struct session *session);
  */
 void member_busy_begin(const struct session *session, struct member *member);
 void member_begin_early(const struct session *session, struct member *member,
-			const struct plan *plan);
+			const struct plan_target *plan);
 /* A process has come under trace. 0, -errno. */
 int member_governor_begin(struct session *session, struct member *member);
 /* Measures at most once a period, and changes the modes of processes that cost too much. */

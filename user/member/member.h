@@ -53,6 +53,12 @@ struct member {
 	struct member_windows windows;
 };
 
+/* Are its windows, if there are any, those of the native layer? */
+static inline int member_is_native(const struct member *member)
+{
+	return !(member->layers & 1u << EVENT_LAYER_PYTHON);
+}
+
 int members_begin(struct session *session);
 void members_free(struct session *session);
 /* How many have not ended. */

@@ -30,8 +30,9 @@ enum event_mode member_plan_mode(enum event_mode mode)
 void member_mode_take(struct member *member, enum event_mode mode)
 {
 	member->mode = mode;
-	member->runtime.target.paused =
-		mode == EVENT_MODE_WINDOWS ? ABI_PAUSED_POOLS : ABI_PAUSED_NO;
+	member->runtime.target.paused = mode != EVENT_MODE_WINDOWS ? ABI_PAUSED_NO
+					: member_is_native(member) ? ABI_PAUSED_NATIVE
+								   : ABI_PAUSED_POOLS;
 	member->large_windowed = 0;
 	if (mode == EVENT_MODE_WINDOWS)
 		member->large_blocks = 1;
@@ -104,7 +105,7 @@ static int plan_begin(struct change *change)
 
 	opts.python.mode = member_plan_mode(change->step->mode);
 	err = plan_target(change->member->pid, &opts, &change->session->plans, &change->plan);
-	if (err)
+	if (err || member_is_native(change->member))
 		return err;
 	return change->plan.python.mode == opts.python.mode
 		       ? 0
@@ -112,9 +113,9 @@ static int plan_begin(struct change *change)
 }
 
 /*
- * From census to windows: what is in the table was seen in a window that has lasted since census
- * mode began. The probes that only windows have are removed before the plan for the windows is
- * made, which takes a while.
+ * From census to windows, or from exact natively: what is in the table was seen in a window that
+ * has lasted since that mode began. The probes that only windows have are removed before the plan
+ * for the windows is made, which takes a while.
  */
 static int windows_take(struct change *change)
 {
@@ -132,7 +133,7 @@ static int windows_take(struct change *change)
 	member_windows_take(session, member);
 	err = plan_begin(change);
 	if (!err)
-		err = member_windows_possible(session, member, &change->plan.python);
+		err = member_windows_possible(session, member, &change->plan);
 	if (!err)
 		member_windows_begin(session, member, &change->plan);
 	return err;
@@ -225,7 +226,7 @@ static int change_replan(struct change *change)
 		probes_drop(change);
 	err = plan_begin(change);
 	if (!err && change->step->mode == EVENT_MODE_WINDOWS)
-		err = member_windows_possible(session, member, &change->plan.python);
+		err = member_windows_possible(session, member, &change->plan);
 	if (err)
 		return err;
 	probes_drop(change);
@@ -242,8 +243,10 @@ static int change_replan(struct change *change)
 		err = member_probe(session, member, &change->plan, PROBES & member_groups(member));
 	if (!err)
 		err = member_provider_begin(session, member, &change->plan);
-	if (err || !(member->layers & 1u << EVENT_LAYER_PYTHON))
+	if (err)
 		return err;
+	if (member_is_native(member) && member->mode != EVENT_MODE_WINDOWS)
+		return 0;
 	/* A walk of a large heap takes longer than a trial step may: it follows later. */
 	member->baseline_due = 1;
 	member->census_ns = clock_ns(CLOCK_MONOTONIC);
@@ -327,7 +330,8 @@ static int change_make(struct change *change)
 	member_windows_end(change->session, member);
 	if (to == EVENT_MODE_OFF)
 		return change_off(change);
-	if (!member->off && from == EVENT_MODE_CENSUS && to == EVENT_MODE_WINDOWS)
+	if (!member->off && to == EVENT_MODE_WINDOWS &&
+	    from == (member_is_native(member) ? EVENT_MODE_EXACT : EVENT_MODE_CENSUS))
 		return windows_take(change);
 	if (!member->off && from != to && is_in_place(from) && is_in_place(to))
 		return to == EVENT_MODE_EXACT ? frees_restore(change) : frees_remove(change);

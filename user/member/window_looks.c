@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "heap/heap_kinds.h"
 #include "member/member.h"
+#include "member/probe.h"
 #include "member/state.h"
 #include "member/windows.h"
 #include "process/memory.h"
@@ -15,28 +16,19 @@
 #define LOOK_LAST_NS    20000000ull /* within a window, which is that much longer then */
 #define BREAKPOINT      0xcc
 
-static int is_site_of_windows(const struct member *member, const struct plan_site *site)
-{
-	return plan_site_is_pooled(site) ||
-	       (member->large_windowed && plan_site_is_passed_on(site));
-}
-
-static int is_breakpoint(const struct member *member, const struct plan_site *site)
+static int is_breakpoint(const struct member *member, uint64_t address)
 {
 	uint8_t byte;
 
-	return !memory_read(member->pid, site->vaddr + member->runtime.bias, &byte, sizeof(byte)) &&
-	       byte == BREAKPOINT;
+	return !memory_read(member->pid, address, &byte, sizeof(byte)) && byte == BREAKPOINT;
 }
 
 int member_window_is_probed(struct member *member)
 {
 	struct member_windows *windows = &member->windows;
-	const struct plan *plan = &windows->plan.python;
 
-	for (; windows->site < plan->count; windows->site++)
-		if (is_site_of_windows(member, &plan->sites[windows->site]) &&
-		    is_breakpoint(member, &plan->sites[windows->site]))
+	for (; windows->site < windows->text.count; windows->site++)
+		if (is_breakpoint(member, windows->text.places[windows->site].address))
 			return 1;
 	return 0;
 }
@@ -48,17 +40,16 @@ int member_window_is_probed(struct member *member)
  */
 uint64_t member_window_marks(const struct member *member)
 {
-	const struct plan *plan = &member->windows.plan.python;
+	const struct plan_text *text = &member->windows.text;
 	uint64_t kinds = 0, marks = 0;
 
-	for (size_t i = 0; i < plan->count; i++) {
-		const struct plan_site *site = &plan->sites[i];
-		uint64_t kind = 1ull << (site->op * 2u + !!site->with_return) % 64;
+	for (size_t i = 0; i < text->count; i++) {
+		uint64_t kind = 1ull << text->places[i].kind % 64;
 
-		if (kinds & kind || !is_site_of_windows(member, site))
+		if (kinds & kind)
 			continue;
 		kinds |= kind;
-		marks |= is_breakpoint(member, site) ? kind : 0;
+		marks |= is_breakpoint(member, text->places[i].address) ? kind : 0;
 	}
 	return marks;
 }
@@ -66,6 +57,40 @@ uint64_t member_window_marks(const struct member *member)
 int member_window_is_whole(const struct member *member)
 {
 	return member_window_marks(member) == member->windows.marks;
+}
+
+static int is_site_of_windows(const void *context, const struct plan_site *site)
+{
+	const struct member *member = context;
+
+	if (member_is_native(member))
+		return (site->cookie >> 8 & 0xff) == EVENT_API_NATIVE;
+	return plan_site_is_pooled(site) ||
+	       (member->large_windowed && plan_site_is_passed_on(site));
+}
+
+struct text_find {
+	struct member *member;
+	struct process_maps maps;
+};
+
+static int text_add(void *context, const struct plan *plan, const struct elf_file *file)
+{
+	struct text_find *find = context;
+
+	return plan_text_add(&find->member->windows.text, &find->maps, plan, file,
+			     is_site_of_windows, find->member);
+}
+
+void member_text_find(struct member *member)
+{
+	struct text_find find = {.member = member};
+
+	plan_text_free(&member->windows.text);
+	if (process_maps_read(member->pid, &find.maps))
+		return;
+	member_plans_each(member, &member->windows.plan, text_add, &find);
+	process_maps_free(&find.maps);
 }
 
 int member_look_feed(void *context, const void *record, size_t size)
@@ -104,6 +129,9 @@ void member_look_fresh(struct session *session, struct member *member)
 	int all;
 
 	session_pull(session);
+	/* Its records say for certain what has been allocated. */
+	if (member_is_native(member))
+		return;
 	if (trace_sighted_pools(session->trace, member->index, 1, &pools, &count))
 		return;
 	done = pools_read(&look, pools, count, began_ns + LOOK_LAST_NS);
@@ -120,6 +148,10 @@ void member_look_all(struct session *session, struct member *member)
 	uint64_t began_ns = clock_ns(CLOCK_MONOTONIC), *pools;
 	size_t count, first = 0, done;
 
+	if (member_is_native(member)) {
+		member_native_walk(session, member);
+		return;
+	}
 	if (trace_sighted_pools(session->trace, member->index, 0, &pools, &count))
 		return;
 	while (first < count && pools[first] < windows->look_from)

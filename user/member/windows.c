@@ -18,11 +18,13 @@
 #include "member/windows.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <time.h>
 
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/hash.h"
+#include "malloc/glibc.h"
 #include "member/governor.h"
 #include "member/member.h"
 #include "member/probe.h"
@@ -39,21 +41,25 @@
 #define FAILURES        5u /* in a row until windows are given up */
 
 int member_windows_possible(const struct session *session, const struct member *member,
-			    const struct plan *plan)
+			    const struct plan_target *plan)
 {
 	if (attach_is_by_events(session->attach))
 		return error_set(-ENOTSUP, "this kernel removes probes one by one, which takes "
 					   "seconds");
-	if (!(member->layers & 1u << EVENT_LAYER_PYTHON) || member->heap_unreadable)
+	if (member_is_native(member))
+		return member_native_possible(session, member, plan);
+	if (member->heap_unreadable)
 		return error_set(-ENOTSUP, "it has no Python heap that can be read");
-	for (size_t i = 0; i < plan->count; i++)
-		if (plan->sites[i].op == ABI_OP_POOL)
+	for (size_t i = 0; i < plan->python.count; i++)
+		if (plan->python.sites[i].op == ABI_OP_POOL)
 			return 0;
 	return error_set(-ENOTSUP, "the probes of small and of large blocks cannot be told apart");
 }
 
 unsigned int member_window_groups(const struct member *member)
 {
+	if (member_is_native(member))
+		return ATTACH_MALLOC;
 	return ATTACH_POOLED | (member->large_windowed ? ATTACH_PASSED_ON : 0);
 }
 
@@ -84,13 +90,20 @@ static int window_feed(struct session *session, const struct member *member, uin
 	return member->ended ? -ESRCH : session_feed(session, &record, sizeof(record));
 }
 
+/* How BPF treats its probes between windows. */
+static uint32_t member_paused(const struct member *member)
+{
+	return member_is_native(member) ? ABI_PAUSED_NATIVE
+	       : member->large_windowed ? ABI_PAUSED_LARGE
+					: ABI_PAUSED_POOLS;
+}
+
 static int pause_set(struct session *session, struct member *member, int paused)
 {
 	if (member->ended)
 		return -ESRCH;
-	member->runtime.target.paused = !paused                  ? ABI_PAUSED_NO
-					: member->large_windowed ? ABI_PAUSED_LARGE
-								 : ABI_PAUSED_POOLS;
+	member->runtime.target.paused = paused ? member_paused(member) : ABI_PAUSED_NO;
+	member->runtime.target.window += !paused;
 	return attach_target(session->attach, member->pid, &member->runtime.target);
 }
 
@@ -121,7 +134,7 @@ void member_windows_begin(struct session *session, struct member *member, struct
 {
 	struct member_windows *windows = &member->windows;
 
-	plan_target_free(&windows->plan);
+	member_windows_free(member);
 	*windows = (struct member_windows){
 		.windows = {.budget = session->opts.overhead,
 			    .on_ns = session->opts.window_on_ns,
@@ -132,8 +145,10 @@ void member_windows_begin(struct session *session, struct member *member, struct
 		.look_ns = clock_ns(CLOCK_MONOTONIC),
 	};
 	*plan = (struct plan_target){0};
-	/* These are the cache's, and have no site of a window. */
-	windows->plan.native_count = 0;
+	/* These are the cache's, and are in place all the time. */
+	if (!member_is_native(member))
+		windows->plan.native_count = 0;
+	member_text_find(member);
 	windows->after = windows->end = member_window_mark(session, member);
 	if (session->opts.overhead > 0)
 		windows->state = WINDOW_CLOSING;
@@ -145,12 +160,28 @@ void member_windows_again(struct session *session, struct member *member)
 {
 	struct member_windows *windows = &member->windows;
 
+	member_text_find(member);
 	windows->refused = 0;
 	windows->windows.base = 0;
 	windows->opened_ns = 0;
 	windows->end = member_window_mark(session, member);
 	windows->closing_ns = windows->end.time_ns;
 	windows->state = WINDOW_CLOSING;
+}
+
+void member_windows_extend(struct session *session, struct member *member, struct plan_target *plan)
+{
+	struct plan_target *old = &member->windows.plan;
+
+	if (member->windows.state == WINDOW_NONE || !member_is_native(member))
+		return;
+	member_window_close(session, member);
+	free(old->native);
+	old->native = plan->native;
+	old->native_count = plan->native_count;
+	plan->native = NULL;
+	plan->native_count = 0;
+	member_text_find(member);
 }
 
 void member_windows_take(struct session *session, struct member *member)
@@ -173,11 +204,26 @@ static void window_fail(struct session *session, struct member *member, int err)
 	windows->refused |= windows->failed == FAILURES && session->opts.overhead > 0;
 }
 
+/*
+ * Where windows follow closely, no look was due since the last one: what it has shown must be asked
+ * for before the next one shows more.
+ */
+static void native_look(struct session *session, struct member *member)
+{
+	struct member_windows *windows = &member->windows;
+	uint64_t since_ns = clock_ns(CLOCK_MONOTONIC) - windows->walked_ns;
+
+	if (member_is_native(member) && windows->walked_ns < windows->end.time_ns &&
+	    since_ns > LOOK_SHARE * windows->look_took_ns)
+		member_native_walk(session, member);
+}
+
 static void window_open(struct session *session, struct member *member)
 {
 	struct member_windows *windows = &member->windows;
 	int err;
 
+	native_look(session, member);
 	windows->site = 0;
 	windows->foreign = member_window_is_probed(member);
 	windows->dropped_ns = windows->checked_ns = 0;
@@ -294,12 +340,14 @@ void member_windows_end(struct session *session, struct member *member)
 void member_windows_free(struct member *member)
 {
 	plan_target_free(&member->windows.plan);
+	plan_text_free(&member->windows.text);
+	glibc_close(member->windows.glibc);
 	member->windows = (struct member_windows){0};
 }
 
 int member_window_inherited(struct session *session, struct member *child)
 {
-	child->runtime.target.paused = child->large_windowed ? ABI_PAUSED_LARGE : ABI_PAUSED_POOLS;
+	child->runtime.target.paused = member_paused(child);
 	return window_feed(session, child, 0, clock_ns(CLOCK_MONOTONIC));
 }
 

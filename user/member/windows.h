@@ -2,8 +2,9 @@
 /*
  * The windows of a member in EVENT_MODE_WINDOWS: places and removes the probes of small blocks,
  * and of large ones if these are traced in windows, too; reads the pools and the large blocks that
- * were seen in windows. Included by user/member/ and user/session/
- * only.
+ * were seen in windows. Where Python's layer is not traced, they are those of the native layer:
+ * malloc's probes are in place in windows, and all of malloc's heap is read. Included by
+ * user/member/ and user/session/ only.
  */
 #ifndef TRACER_MEMBER_WINDOWS_H
 #define TRACER_MEMBER_WINDOWS_H
@@ -12,7 +13,9 @@
 
 #include "overhead/windows.h"
 #include "process_plan/plan_target.h"
+#include "process_plan/plan_text.h"
 
+struct glibc;
 struct session;
 struct member;
 
@@ -33,10 +36,11 @@ struct member_windows {
 	struct windows windows;
 	struct windows_next next;
 	struct plan_target plan; /* with the sites; owned while state is not WINDOW_NONE */
+	struct plan_text text;   /* where these sites are */
 	uint64_t opened_ns;      /* when the open or last one began; 0: there was none */
 	uint64_t dropped_ns;     /* when its links were given to be closed; 0: not yet */
 	uint64_t closing_ns;     /* when it is looked whether the kernel is done, or begins */
-	size_t site;             /* of the plan: those before are clear of breakpoints */
+	size_t site;             /* of text: those before are clear of breakpoints */
 	uint64_t marks;          /* the kinds of sites that had breakpoints when it began */
 	uint64_t checked_ns;     /* the open window: all blocks from before that were looked at */
 	int foreign;             /* there were breakpoints before ours were placed */
@@ -46,6 +50,8 @@ struct member_windows {
 	double inside_share; /* the same, in the last window */
 	uint64_t look_ns;    /* when the pools were last read */
 	uint64_t look_took_ns;
+	struct glibc *glibc; /* native: malloc's heap; NULL: not found yet */
+	uint64_t walked_ns;  /* when malloc's heap was last walked; 0: never */
 	/* address of the pool, and of the large block, from which to read on */
 	uint64_t look_from, large_from;
 	unsigned int failed; /* windows without probes in a row, since these could not be placed */
@@ -56,7 +62,10 @@ struct member_windows {
  * Can a member with this plan be traced in windows? 0; -ENOTSUP with its reason.
  */
 int member_windows_possible(const struct session *session, const struct member *member,
-			    const struct plan *plan);
+			    const struct plan_target *plan);
+/* The same for the native layer: malloc is glibc's, whose heap can be read. */
+int member_native_possible(const struct session *session, const struct member *member,
+			   const struct plan_target *plan);
 /*
  * Can large blocks be traced in windows, too? Then malloc's heap can be asked which of them are
  * still allocated. 0; -ENOTSUP and other errors of glibc_open(), with the reason.
@@ -76,6 +85,12 @@ void member_windows_begin(struct session *session, struct member *member, struct
 void member_windows_take(struct session *session, struct member *member);
 /* The other probes are fewer now: the next window is chosen anew. */
 void member_windows_again(struct session *session, struct member *member);
+/*
+ * The member has mapped other files, with the allocators that plan lists: windows of the native
+ * layer have their probes, too, from the next one on. May take over plan's list.
+ */
+void member_windows_extend(struct session *session, struct member *member,
+			   struct plan_target *plan);
 /* Ends an open window, before a walk or another mode. */
 void member_window_close(struct session *session, struct member *member);
 /* The member leaves the mode. */
@@ -96,10 +111,13 @@ uint64_t session_windows_left_ns(const struct session *session, uint64_t now_ns)
  *   that it does not show are dropped at the window's end. What is found after the first probe has
  *   gone may be another block, and is dropped.
  * - member_look_all(): between windows, reads all pools in turn, as many as there is time for.
+ * - member_text_find(): notes where the sites of windows are in the target's text; those that are
+ *   not found are taken for clear.
  * - member_window_mark(): this moment, of which only the time is valid without --overhead.
  * - member_window_judge(): the kernel has removed the probes by now: tells the policy what the last
  *   window has cost.
  */
+void member_text_find(struct member *member);
 int member_window_is_probed(struct member *member);
 uint64_t member_window_marks(const struct member *member);
 int member_window_is_whole(const struct member *member);
@@ -108,6 +126,11 @@ void member_look_all(struct session *session, struct member *member);
 /* The same for large blocks: fresh is within a window; returns whether all of them were read. */
 int member_large_fresh(struct session *session, const struct member *member);
 void member_large_look(struct session *session, struct member *member);
+/*
+ * The windows are those of the native layer: walks malloc's heap. The first walk says which blocks
+ * are older than the trace. 0, -errno.
+ */
+int member_native_walk(struct session *session, struct member *member);
 /* Asks malloc's heap which large blocks are still allocated: reads all of it. */
 void member_large_ask(struct session *session, const struct member *member);
 /* Feeds a record of a look: heap_kinds_opts.record, with a struct member_look. */

@@ -83,11 +83,13 @@ static const struct argp_option options[] = {
 	{"overhead", KEY_OVERHEAD, "PERCENT", 0,
 	 "keep the cost of tracing below this share of the target's CPU time by narrowing the "
 	 "mode: exact, census, windows (census in parts of the time; figures are then estimates), "
-	 "growth, off (without Python: sparser samples); the report says which mode ran when",
+	 "growth, off (without Python: exact, windows or sparser samples, off); the report says "
+	 "which mode ran when",
 	 2},
 	{"window", KEY_WINDOW, "ON/OFF", 0,
-	 "trace small blocks of Python only in windows of ON milliseconds, OFF apart on average, "
-	 "at random moments; figures are then estimates",
+	 "trace small blocks of Python, or without Python all blocks of glibc's malloc, only in "
+	 "windows of ON milliseconds, OFF apart on average, at random moments; figures are then "
+	 "estimates",
 	 2},
 	{"layer", KEY_LAYER, "LAYER", 0,
 	 "python: Python's allocators; native: malloc and related functions; mmap: mapped memory; "

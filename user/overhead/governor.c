@@ -54,6 +54,17 @@ uint64_t governor_wait(const struct governor *governor, uint64_t now_ns)
 	return left_ns > GOVERNOR_SHORT_NS ? (uint64_t)left_ns : GOVERNOR_SHORT_NS;
 }
 
+/* A sample has all traps: it is no step below windows, but what is left where these fail. */
+static size_t step_below(const struct governor *governor)
+{
+	size_t step = governor->step + 1;
+
+	while (governor->steps[governor->step].mode == EVENT_MODE_WINDOWS &&
+	       step + 1 < governor->count && governor->steps[step].sample_bytes)
+		step++;
+	return step;
+}
+
 void governor_narrow(struct governor *governor, uint64_t now_ns)
 {
 	if (governor->step + 1 >= governor->count)
@@ -61,7 +72,19 @@ void governor_narrow(struct governor *governor, uint64_t now_ns)
 	/* The step up was too expensive: the next try comes later. */
 	if (governor->tried && governor->hold_ns < GOVERNOR_HOLD_MAX_NS)
 		governor->hold_ns *= 2;
-	step_set(governor, governor->step + 1, now_ns);
+	step_set(governor, step_below(governor), now_ns);
+}
+
+/* Likewise, where there are windows, samples are no step up. */
+static size_t step_above(const struct governor *governor)
+{
+	size_t above = governor->step - 1;
+
+	for (size_t i = 0; i < above; i++)
+		if (governor->steps[i].mode == EVENT_MODE_WINDOWS &&
+		    governor->steps[above].sample_bytes)
+			return i;
+	return above;
 }
 
 static void widen(struct governor *governor, uint64_t now_ns)
@@ -69,7 +92,7 @@ static void widen(struct governor *governor, uint64_t now_ns)
 	/* The last step up has held. */
 	if (governor->tried)
 		governor->hold_ns = GOVERNOR_HOLD_NS;
-	step_set(governor, governor->step - 1, now_ns);
+	step_set(governor, step_above(governor), now_ns);
 }
 
 int governor_begin_early(struct governor *governor, double rate)
@@ -152,11 +175,13 @@ void governor_plan(struct governor *governor, double budget, const struct govern
 	step_add(governor, first->mode, first->sample_bytes);
 	if (heap && first->mode == EVENT_MODE_EXACT)
 		step_add(governor, EVENT_MODE_CENSUS, first->sample_bytes);
-	if (heap && first->mode != EVENT_MODE_GROWTH && first->mode != EVENT_MODE_WINDOWS &&
+	if (first->mode != EVENT_MODE_GROWTH && first->mode != EVENT_MODE_WINDOWS &&
 	    !first->sample_bytes) {
 		step_add(governor, EVENT_MODE_WINDOWS, 0);
-		step_add(governor, EVENT_MODE_WINDOWS, 0);
-		governor->steps[governor->count - 1].small_only = 1;
+		if (heap) {
+			step_add(governor, EVENT_MODE_WINDOWS, 0);
+			governor->steps[governor->count - 1].small_only = 1;
+		}
 	}
 	if (heap && first->mode != EVENT_MODE_GROWTH)
 		step_add(governor, EVENT_MODE_GROWTH, 0);

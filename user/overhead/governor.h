@@ -93,9 +93,9 @@ void governor_refuse(struct governor *governor);
 
 /*
  * Makes the steps of a process that is traced in the mode of first. heap: it has a Python heap that
- * can be walked, and the steps are exact, census, windows, windows without
- * large blocks (neither with a sample), growth, off,
- * beginning with that mode. Otherwise samples replace those between.
+ * can be walked, and the steps are exact, census, windows, windows of large blocks, too (neither
+ * with a sample), growth, off, beginning with that mode. Otherwise windows (of the native layer;
+ * not with a sample) are followed by samples, for processes in which windows are not possible.
  */
 void governor_plan(struct governor *governor, double budget, const struct governor_step *first,
 		   int heap);

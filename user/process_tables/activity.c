@@ -47,7 +47,8 @@ void state_activity_count(struct process_state *process, enum event_layer layer,
 		activities->gap = 1;
 		return;
 	}
-	if (layer == EVENT_LAYER_PYTHON && process->info.mode != EVENT_MODE_EXACT)
+	if (process->info.mode != EVENT_MODE_EXACT &&
+	    (layer == EVENT_LAYER_PYTHON || layer == state_walked_layer(&process->info)))
 		activities->unfreed = 1;
 	activity->units += units;
 	activity->bytes += bytes;

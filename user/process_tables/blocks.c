@@ -40,7 +40,7 @@ void state_block_gone(struct process_state *process, enum event_layer layer,
 	process->info.tables[layer].live_blocks--;
 	large_change(process, -(int)block->large);
 	process->info.rounded_blocks -= block->rounded;
-	if (layer == EVENT_LAYER_PYTHON)
+	if (layer == state_window_layer(&process->info))
 		state_window_gone(process, block);
 }
 
@@ -49,7 +49,7 @@ int state_block_put(struct process_state *process, enum event_layer layer,
 {
 	struct trace_process *info = &process->info;
 	struct trace_table *table = &info->tables[layer];
-	int needs_walk = layer == EVENT_LAYER_PYTHON && state_needs_walk(info);
+	int needs_walk = layer == state_walked_layer(info);
 	uint64_t bytes = state_bytes(process, layer, block);
 	struct block old;
 
@@ -61,7 +61,8 @@ int state_block_put(struct process_state *process, enum event_layer layer,
 	if (replaced) {
 		state_block_gone(process, layer, &old);
 		/* Where heap walks find deaths, others are often replaced without a free. */
-		table->replaced += !needs_walk || (!old.pooled && !info->large_windowed);
+		table->replaced += !needs_walk || (layer == EVENT_LAYER_PYTHON && !old.pooled &&
+						   !info->large_windowed);
 	}
 	table->live_bytes += bytes;
 	table->live_blocks++;
@@ -254,14 +255,14 @@ static int event_put(struct process_state *process, const struct event_alloc *ev
 	block.stack = state_stack_index(process, event->stack_id) & BLOCK_STACK_MAX;
 	location_set(&block, event->api & EVENT_API_MASK,
 		     before->state != PENDING_NONE && before->block.large);
-	if (layer == EVENT_LAYER_PYTHON && state_window_skips(process, &block))
+	if (layer == state_window_layer(&process->info) && state_window_skips(process, &block))
 		return 0;
 	err = state_block_put(process, layer, &block);
 	if (err != -EBADMSG)
 		allocation_count(process, layer, &block, event->header.tid);
 	if (err)
 		return err;
-	if (layer == EVENT_LAYER_PYTHON)
+	if (layer == state_window_layer(&process->info))
 		state_window_sight(process, &block);
 	if (!event->domain)
 		thread_did(process, &event->header, layer, event->address, 0);
@@ -317,7 +318,10 @@ static int freed_again(struct process_state *process, const struct event_free *e
 /* Should the table have a block that is freed? Not if its allocation was between two windows. */
 static int is_expected(const struct process_state *process, enum event_layer layer)
 {
-	return layer != EVENT_LAYER_PYTHON || !process->info.large_windowed;
+	const struct trace_process *info = &process->info;
+
+	return layer == EVENT_LAYER_PYTHON ? !info->large_windowed
+					   : layer != state_walked_layer(info);
 }
 
 int state_free(struct process_state *process, const struct event_free *event)

@@ -202,11 +202,28 @@ struct traceback_frames {
 	uint32_t unread, unnamed;
 };
 
-/* Do dead blocks stay in Python's table until a heap walk removes them? */
+/*
+ * Do dead blocks stay in Python's table until a heap walk removes them? In windows without Python's
+ * layer it is the native table.
+ */
 static inline int state_needs_walk(const struct trace_process *info)
 {
 	return info->mode == EVENT_MODE_CENSUS || info->mode == EVENT_MODE_GROWTH ||
 	       info->mode == EVENT_MODE_WINDOWS;
+}
+
+/* The layer of which that holds; EVENT_LAYERS: none. */
+static inline enum event_layer state_walked_layer(const struct trace_process *info)
+{
+	if (info->layers & 1u << EVENT_LAYER_PYTHON)
+		return state_needs_walk(info) ? EVENT_LAYER_PYTHON : EVENT_LAYERS;
+	return info->mode == EVENT_MODE_WINDOWS ? EVENT_LAYER_NATIVE : EVENT_LAYERS;
+}
+
+/* The layer whose blocks are seen in windows only, in EVENT_MODE_WINDOWS. */
+static inline enum event_layer state_window_layer(const struct trace_process *info)
+{
+	return info->layers & 1u << EVENT_LAYER_PYTHON ? EVENT_LAYER_PYTHON : EVENT_LAYER_NATIVE;
 }
 
 /* Creates an empty table for each layer that has one. 0, -ENOMEM. */

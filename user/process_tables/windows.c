@@ -22,16 +22,27 @@ static uint64_t pool_of(const struct process_state *process, uint64_t address)
 	return bytes ? address / bytes * bytes : 0;
 }
 
+static int is_native(const struct process_state *process)
+{
+	return state_window_layer(&process->info) == EVENT_LAYER_NATIVE;
+}
+
 /* Is it a block of malloc's that is traced in windows only? */
 static int is_large(const struct process_state *process, const struct block *block)
 {
-	return process->info.large_windowed && !block->pooled && !block->domain;
+	return (process->info.large_windowed || is_native(process)) && !block->pooled &&
+	       !block->domain;
+}
+
+static struct blocks *windowed_blocks(const struct process_state *process)
+{
+	return process->blocks[state_window_layer(&process->info)];
 }
 
 /* The block of the table that the allocator has at address; NULL: none. */
 static const struct block *block_at(const struct process_state *process, uint64_t address)
 {
-	const struct blocks *blocks = process->blocks[EVENT_LAYER_PYTHON];
+	const struct blocks *blocks = windowed_blocks(process);
 	const struct block *block = blocks_find(blocks, address, 0);
 
 	if (!block || block->hooked)
@@ -67,7 +78,7 @@ static int sighting_add(struct process_state *process, const struct sighting *si
 	struct sightings *sightings = &process->windows.sightings;
 	struct trace_windows *windows = &process->windows;
 	int known = sightings_find(sightings, sighting->address) != NULL;
-	int is_pooled = !(sighting->flags & SIGHTING_LARGE);
+	int is_pooled = !(sighting->flags & (SIGHTING_LARGE | SIGHTING_NATIVE));
 	int is_known = sighting->kind || sighting->flags & SIGHTING_CERTAIN;
 	int err = is_known ? 0
 			   : array_reserve_in(windows->account, &windows->fresh,
@@ -88,7 +99,7 @@ static int sighting_add(struct process_state *process, const struct sighting *si
 static void sighting_remove(struct process_state *process, uint64_t address)
 {
 	const struct sighting *known = sightings_find(&process->windows.sightings, address);
-	int is_pooled = known && !(known->flags & SIGHTING_LARGE);
+	int is_pooled = known && !(known->flags & (SIGHTING_LARGE | SIGHTING_NATIVE));
 
 	if (sightings_remove(&process->windows.sightings, address) && is_pooled)
 		pool_count(process, address, -1);
@@ -102,9 +113,8 @@ void state_window_drop(struct process_state *process, uint64_t address)
 	if (known)
 		state_window_died(process, address, known);
 	sighting_remove(process, address);
-	if (known &&
-	    blocks_take(process->blocks[EVENT_LAYER_PYTHON], known->address, known->domain, &old))
-		state_block_gone(process, EVENT_LAYER_PYTHON, &old);
+	if (known && blocks_take(windowed_blocks(process), known->address, known->domain, &old))
+		state_block_gone(process, state_window_layer(&process->info), &old);
 }
 
 static uint32_t window_now(const struct process_state *process)
@@ -122,12 +132,26 @@ int state_window_skips(struct process_state *process, const struct block *block)
 	return 1;
 }
 
+/* What is known of a block that is seen now. */
+static struct sighting sighting_new(const struct process_state *process, const struct block *block)
+{
+	struct sighting sighting = {.address = allocator_address(block),
+				    .window = window_now(process),
+				    .flags = block->pooled ? 0 : SIGHTING_LARGE};
+
+	if (!is_native(process))
+		return sighting;
+	/* Its record comes after the allocation, and needs no walk in the window. */
+	sighting.flags = SIGHTING_NATIVE;
+	sighting.kind = EVENT_KIND_OTHER;
+	sighting.seen_ns = process->info.end_ns;
+	return sighting;
+}
+
 void state_window_sight(struct process_state *process, const struct block *block)
 {
 	struct trace_windows *windows = &process->windows;
-	const struct sighting sighting = {.address = allocator_address(block),
-					  .window = window_now(process),
-					  .flags = block->pooled ? 0 : SIGHTING_LARGE};
+	const struct sighting sighting = sighting_new(process, block);
 
 	if (!is_windowed(process) || block->domain || !(block->pooled || is_large(process, block)))
 		return;
@@ -251,17 +275,16 @@ int state_window(struct process_state *process, const struct event_window *event
 
 int state_windows_begin(struct process_state *process, uint64_t start_ns)
 {
-	struct blocks *blocks = process->blocks[EVENT_LAYER_PYTHON];
+	struct blocks *blocks = windowed_blocks(process);
 	struct trace_windows *windows = &process->windows;
 	const struct block *block;
 	size_t cursor = 0;
 	int err = windows->open ? 0 : window_open(windows, start_ns);
 
 	while (!err && (block = blocks_next(blocks, &cursor))) {
-		const struct sighting sighting = {.address = allocator_address(block),
-						  .window = window_now(process)};
+		const struct sighting sighting = sighting_new(process, block);
 
-		if (!block->pooled || block->domain)
+		if (!(block->pooled || is_native(process)) || block->domain)
 			continue;
 		windows->seen++;
 		err = sighting_add(process, &sighting);

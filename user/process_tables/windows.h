@@ -9,20 +9,24 @@
  * From then on it stays as long as every walk shows the same kind and content at its address.
  * Blocks that malloc serves are traced all the time, as in census mode, or with
  * EVENT_MODE_LARGE_WINDOWS like those of pools. Extension modules' blocks are traced all the time.
+ *
+ * Where Python's layer is not traced, the windows are those of the native layer. Its records say
+ * for certain that a block has been allocated. From then on it stays as long as every walk of
+ * malloc's heap shows an allocated chunk of the same size at its address (process_walks/).
  */
 #ifndef TRACER_PROCESS_TABLES_WINDOWS_H
 #define TRACER_PROCESS_TABLES_WINDOWS_H
 
 #include "blocks/blocks.h"
+#include "blocks/chunk_table.h"
 #include "blocks/deaths.h"
 #include "blocks/identities.h"
+#include "blocks/kind_counts.h"
 #include "blocks/sightings.h"
 #include "tables/id_map.h"
 
 /* When there are as many, two neighbours each become one. */
 #define WINDOWS_MAX 8192u
-/* Further kinds count as EVENT_KIND_OTHER. */
-#define KINDS_MAX 65536u
 
 struct trace_window {
 	uint64_t start_ns, end_ns; /* end_ns 0: it is open */
@@ -38,28 +42,11 @@ struct trace_window {
  */
 #define COHORT_MAX 48u
 
-/* Blocks on the heap of one kind, size class and cohort. */
-struct kind_count {
-	uint32_t kind, bytes, cohort;
-	uint64_t live;
-};
-
-/* By kind, size class and cohort; index finds the item (kind_key()). */
-struct kind_counts {
-	struct id_map index;
-	struct kind_count *items;
-	size_t count, capacity;
-};
-
-static inline uint64_t kind_key(uint32_t kind, uint32_t bytes, uint32_t cohort)
-{
-	return (uint64_t)kind << 32 | bytes << 8 | cohort;
-}
-
 struct trace_windows {
 	struct sightings sightings;
 	struct deaths deaths;
 	struct identities identities;
+	struct chunk_table chunks; /* of the native layer: malloc's */
 	/* that of blocks which the next walk shows first, 0: none yet; when each began */
 	uint32_t cohort;
 	uint64_t *cohorts_ns; /* of COHORT_MAX + 1; NULL: no walk yet, or there is no memory */
@@ -87,7 +74,6 @@ static inline uint64_t state_cohort_ns(const struct trace_windows *windows, uint
 }
 
 struct event_census_kinds;
-struct event_census_large;
 struct event_window;
 struct process_state;
 struct builder;
@@ -95,8 +81,6 @@ struct builder;
 /* EVENT_WINDOW; EVENT_CENSUS_KINDS. 0, -EBADMSG, -ENOMEM, -EDQUOT. */
 int state_window(struct process_state *process, const struct event_window *event);
 int state_census_kinds(struct process_state *process, const struct event_census_kinds *event);
-/* EVENT_CENSUS_LARGE, the same for blocks of malloc's. */
-int state_census_large(struct process_state *process, const struct event_census_large *event);
 /*
  * The mode is now EVENT_MODE_WINDOWS: begins a window at start_ns, in which every block of the
  * table was seen. 0; -ENOMEM, -EDQUOT.
@@ -121,8 +105,9 @@ void state_window_reuse(struct process_state *process, uint64_t object, uint64_t
 			uint32_t domain, uint32_t stack);
 /* The block that was seen at an address has died since a walk has shown it last. */
 void state_window_died(struct process_state *process, uint64_t address, const struct block *block);
-/* The size class of a block, with hooks' bytes. */
-uint32_t state_window_class(const struct block *block);
+/* The kind and the size class of a block that was seen: what heap walks count it by. */
+void state_window_place(const struct sighting *sighting, const struct block *block, uint32_t *kind,
+			uint32_t *class_bytes);
 /* The block of the table that was seen; NULL: an object whose block is not known. */
 const struct block *state_window_block(const struct process_state *process,
 				       const struct sighting *sighting);
@@ -142,6 +127,8 @@ void state_windows_walked(struct process_state *process, int complete, int basel
 void state_windows_look(struct process_state *process, const struct event_census_kinds *event);
 /* The allocator has given the address to another block. */
 void state_windows_another(struct process_state *process, uint64_t address);
+/* The cohort of what the next walk shows first. */
+uint32_t state_windows_cohort_now(struct process_state *process);
 /* The cohort of the block at an address; 0: no walk has shown it. */
 uint32_t state_windows_cohort(const struct process_state *process, uint64_t address);
 
@@ -151,7 +138,5 @@ int state_windows_copy(struct trace_windows *out, const struct trace_windows *fr
 void state_windows_clear(struct process_state *process, uint64_t time_ns);
 void state_windows_account(struct trace_windows *windows, struct account *account);
 void state_windows_free(struct trace_windows *windows);
-/* Empties counts. */
-void state_windows_uncount(struct kind_counts *counts, struct account *account);
 
 #endif

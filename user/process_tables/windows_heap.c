@@ -13,8 +13,7 @@
 /* So many of the newest cohorts are not joined. */
 #define COHORT_RECENT 16u
 
-/* The cohort of what the next walk shows first. */
-static uint32_t cohort_now(struct process_state *process)
+uint32_t state_windows_cohort_now(struct process_state *process)
 {
 	struct trace_windows *windows = &process->windows;
 
@@ -28,29 +27,9 @@ static uint32_t cohort_now(struct process_state *process)
 	return windows->cohort;
 }
 
-static struct kind_count *count_of(struct trace_windows *windows, struct kind_counts *counts,
-				   const struct kind_count *like)
-{
-	uint64_t key = kind_key(like->kind, like->bytes, like->cohort);
-	uint32_t known = id_map_find(&counts->index, key);
-	struct kind_count other = *like;
-
-	if (known != ID_MAP_NONE)
-		return &counts->items[known];
-	other.kind = EVENT_KIND_OTHER;
-	if (counts->count >= KINDS_MAX && like->kind != EVENT_KIND_OTHER)
-		return count_of(windows, counts, &other);
-	if (array_reserve_in(windows->account, &counts->items, &counts->capacity, counts->count, 1,
-			     sizeof(*counts->items)) ||
-	    id_map_put(&counts->index, key, (uint32_t)counts->count))
-		return NULL;
-	counts->items[counts->count] = *like;
-	return &counts->items[counts->count++];
-}
-
 void state_windows_walk(struct process_state *process)
 {
-	state_windows_uncount(&process->windows.walk, process->windows.account);
+	kind_counts_free(&process->windows.walk);
 	identities_walk(&process->windows.identities);
 }
 
@@ -58,7 +37,7 @@ void state_windows_walk(struct process_state *process)
 static uint32_t cohort_of(struct process_state *process, struct identity_pool *pool, uint32_t i,
 			  uint64_t address, const struct event_census_kind *kind, int fresh)
 {
-	uint32_t now = cohort_now(process);
+	uint32_t now = state_windows_cohort_now(process);
 
 	/* Without memory for it, or where no walk was before, the address has to tell. */
 	if ((!pool || fresh) && address_set_has(&process->census.old, address))
@@ -82,7 +61,8 @@ void state_windows_count(struct process_state *process, const struct event_censu
 
 	for (uint32_t i = 0; i < event->count; i++) {
 		const struct event_census_kind *kind = &event->kinds[i];
-		struct kind_count like = {.kind = kind->kind, .bytes = event->block_bytes}, *count;
+		struct kind_count like = {
+			.kind = kind->kind, .bytes = event->block_bytes, .live = 1};
 
 		if (kind->kind == EVENT_KIND_FREE) {
 			if (pool)
@@ -92,10 +72,8 @@ void state_windows_count(struct process_state *process, const struct event_censu
 		like.cohort =
 			cohort_of(process, pool, i,
 				  event->address + (uint64_t)i * event->block_bytes, kind, fresh);
-		count = count_of(&process->windows, &process->windows.walk, &like);
-		if (!count)
+		if (kind_counts_add(&process->windows.walk, &like))
 			return;
-		count->live++;
 	}
 }
 
@@ -122,6 +100,7 @@ void state_windows_another(struct process_state *process, uint64_t address)
 {
 	uint32_t *block = block_find(process, address);
 
+	chunk_table_another(&process->windows.chunks, address);
 	if (block)
 		*block = 0;
 }
@@ -130,7 +109,8 @@ uint32_t state_windows_cohort(const struct process_state *process, uint64_t addr
 {
 	const uint32_t *block = block_find(process, address);
 
-	return block ? identity_cohort(*block) : 0;
+	return block ? identity_cohort(*block)
+		     : chunk_table_cohort(&process->windows.chunks, address);
 }
 
 /* Joins the older cohorts in pairs, and counts anew. */
@@ -152,16 +132,14 @@ static void cohorts_join(struct trace_windows *windows)
 	}
 	windows->cohort = to - 1;
 	identities_renumber(&windows->identities, map);
+	chunk_table_renumber(&windows->chunks, map);
 	for (size_t i = 0; i < windows->heap.count; i++) {
-		struct kind_count like = windows->heap.items[i], *count;
+		struct kind_count like = windows->heap.items[i];
 
 		like.cohort = map[like.cohort];
-		like.live = 0;
-		count = count_of(windows, &joined, &like);
-		if (count)
-			count->live += windows->heap.items[i].live;
+		kind_counts_add(&joined, &like);
 	}
-	state_windows_uncount(&windows->heap, windows->account);
+	kind_counts_free(&windows->heap);
 	windows->heap = joined;
 }
 
@@ -199,7 +177,7 @@ void state_windows_walked(struct process_state *process, int complete, int basel
 		if (windows->cohorts_ns)
 			windows->cohorts_ns[++windows->cohort] = time_ns;
 	}
-	state_windows_uncount(&windows->walk, windows->account);
+	kind_counts_free(&windows->walk);
 	if (windows->cohort == COHORT_MAX)
 		cohorts_join(windows);
 }

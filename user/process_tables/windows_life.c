@@ -6,19 +6,13 @@
 #include "base/array.h"
 #include "process_tables/process_tables.h"
 
-void state_windows_uncount(struct kind_counts *counts, struct account *account)
-{
-	id_map_free(&counts->index);
-	array_release(account, &counts->items, &counts->capacity, sizeof(*counts->items));
-	*counts = (struct kind_counts){.index.account = account};
-}
-
 void state_windows_account(struct trace_windows *windows, struct account *account)
 {
 	windows->account = windows->sightings.account = windows->pools.account = account;
 	windows->deaths.account = account;
 	windows->heap.index.account = windows->walk.index.account = account;
 	windows->identities.account = windows->identities.index.account = account;
+	windows->chunks.account = account;
 }
 
 void state_windows_free(struct trace_windows *windows)
@@ -27,8 +21,9 @@ void state_windows_free(struct trace_windows *windows)
 	deaths_free(&windows->deaths);
 	identities_free(&windows->identities);
 	id_map_free(&windows->pools);
-	state_windows_uncount(&windows->heap, windows->account);
-	state_windows_uncount(&windows->walk, windows->account);
+	chunk_table_free(&windows->chunks);
+	kind_counts_free(&windows->heap);
+	kind_counts_free(&windows->walk);
 	array_release(windows->account, &windows->items, &windows->capacity,
 		      sizeof(*windows->items));
 	array_release(windows->account, &windows->fresh, &windows->fresh_capacity,
@@ -63,6 +58,8 @@ int state_windows_copy(struct trace_windows *out, const struct trace_windows *fr
 
 	if (!err)
 		err = id_map_copy(&out->pools, &from->pools);
+	if (!err)
+		err = chunk_table_copy(&out->chunks, &from->chunks);
 	if (!err && from->count)
 		err = array_reserve_in(out->account, &out->items, &out->capacity, 0, from->count,
 				       sizeof(*out->items));
@@ -83,12 +80,18 @@ int state_windows_copy(struct trace_windows *out, const struct trace_windows *fr
 	return 0;
 }
 
-uint32_t state_window_class(const struct block *block)
+void state_window_place(const struct sighting *sighting, const struct block *block, uint32_t *kind,
+			uint32_t *class_bytes)
 {
 	uint64_t bytes = block->bytes + (block->hooked ? EVENT_HOOKS_BYTES : 0);
+	uint32_t units = sighting->print ? sighting->print : chunk_units(block->bytes);
+	int native = sighting->flags & SIGHTING_NATIVE;
 
-	return (uint32_t)((bytes ? bytes + EVENT_BLOCK_STEP - 1 : EVENT_BLOCK_STEP) /
-			  EVENT_BLOCK_STEP * EVENT_BLOCK_STEP);
+	*kind = native ? chunk_kind(units) : sighting->kind;
+	*class_bytes =
+		native ? chunk_class(units)
+		       : (uint32_t)((bytes ? bytes + EVENT_BLOCK_STEP - 1 : EVENT_BLOCK_STEP) /
+				    EVENT_BLOCK_STEP * EVENT_BLOCK_STEP);
 }
 
 /*
@@ -111,15 +114,18 @@ void state_window_died(struct process_state *process, uint64_t address, const st
 	const struct sighting *sighting = sightings_find(&windows->sightings, address);
 
 	if (!sighting || !sighting->kind || sighting->flags & (SIGHTING_OBJECT | SIGHTING_LARGE) ||
-	    block->domain)
+	    block->domain || block->bytes > UINT32_MAX)
 		return;
-	deaths_add(&windows->deaths,
-		   &(struct death){.stack = block->stack,
-				   .window = sighting->window,
-				   .kind = sighting->kind,
-				   .flags = (block->rounded ? SNAPSHOT_ROUNDED : 0) |
-					    (block->inherited ? SNAPSHOT_INHERITED : 0),
-				   .bytes = (uint32_t)block->bytes,
-				   .class_bytes = state_window_class(block),
-				   .died_ns = died_at(windows, sighting, process->info.end_ns)});
+	/* How long it would have lived after its window is not known. */
+	if (windows->open && sighting->flags & SIGHTING_NATIVE &&
+	    sighting->window + 1 == windows->count)
+		return;
+	struct death death = {.stack = block->stack,
+			      .window = sighting->window,
+			      .flags = (block->rounded ? SNAPSHOT_ROUNDED : 0) |
+				       (block->inherited ? SNAPSHOT_INHERITED : 0),
+			      .bytes = (uint32_t)block->bytes,
+			      .died_ns = died_at(windows, sighting, process->info.end_ns)};
+	state_window_place(sighting, block, &death.kind, &death.class_bytes);
+	deaths_add(&windows->deaths, &death);
 }

@@ -74,6 +74,8 @@ static void older_print(FILE *out, const struct snapshot *snapshot)
 			size_text(text, meta->coverage.old_bytes),
 			meta->windows.count ? "in the statistics: attributed by likeness, apart"
 					    : "in the report");
+	} else if (meta->windows.count) {
+		fputs("blocks from before the attach are attributed by likeness, apart", out);
 	} else {
 		fprintf(out, "%s from before the attach are not in the report (not measured)",
 			snapshot->meta.layer == EVENT_LAYER_MMAP ? "regions" : units(snapshot));
@@ -324,7 +326,7 @@ static void well_print(FILE *out, const struct snapshot *snapshot, const struct 
 	if (!meta->from_start && meta->coverage_known) {
 		fprintf(out, " %s blocks", text_count(text, counts->old_blocks));
 		fprintf(out, " (%s) older than the trace;", size_text(text, counts->old_bytes));
-	} else if (!meta->from_start) {
+	} else if (!meta->from_start && !meta->windows.count) {
 		fputs(" blocks older than the trace (not measured);", out);
 	}
 	fputs(" no event lost", out);

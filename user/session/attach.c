@@ -130,7 +130,9 @@ static int member_baseline(struct session *session, struct member *member, int f
 
 	if (!(member->layers & 1u << EVENT_LAYER_PYTHON)) {
 		member->heap_unreadable = 1;
-		return 0;
+		return from_start || member->mode != EVENT_MODE_WINDOWS
+			       ? 0
+			       : member_census(session, member, 1, 0);
 	}
 	if (from_start)
 		return 0;
@@ -333,15 +335,15 @@ static void measures_begin(struct session *session, struct member *member, int f
 }
 
 /* See member_begin_early(). --window: a process without what that needs is traced all the time. */
-static void windows_choose(struct session *session, struct member *member, const struct plan *plan,
-			   int from_start)
+static void windows_choose(struct session *session, struct member *member,
+			   const struct plan_target *plan, int from_start)
 {
+	enum event_mode usual = member_is_native(member) ? EVENT_MODE_EXACT : EVENT_MODE_CENSUS;
 	int err;
 
 	if (!from_start)
 		member_begin_early(session, member, plan);
-	if (!session->opts.window_on_ns || !(member->layers & 1u << EVENT_LAYER_PYTHON) ||
-	    member->mode != EVENT_MODE_CENSUS)
+	if (!session->opts.window_on_ns || member->mode != usual)
 		return;
 	err = member_windows_possible(session, member, plan);
 	if (err)
@@ -388,7 +390,7 @@ static int program_add(struct session *session, pid_t pid, int from_start)
 	member->runtime = target.runtime;
 	target.runtime = (struct python_runtime){0};
 	member_planned(member, &target);
-	windows_choose(session, member, &target.python, from_start);
+	windows_choose(session, member, &target, from_start);
 	err = seccomp_allows(session, pid, &target);
 	if (!err && !from_start)
 		session_cost_prepare(session);

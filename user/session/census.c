@@ -67,7 +67,9 @@ static int census_is_due(const struct session *session, const struct member *mem
 
 	if (pause < CENSUS_PAUSE_NS)
 		pause = CENSUS_PAUSE_NS;
+	/* malloc's heap is read between windows (member_look_all()). */
 	return now - member->census_ns >= pause && !member_window_busy(member) &&
+	       !member->heap_unreadable &&
 	       !session_is_beyond(session, now + member->census_cost_ns);
 }
 

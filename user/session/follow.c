@@ -291,7 +291,9 @@ static void member_extend(struct session *session, struct member *member)
 		err = seccomp_check(&session->seccomp, &session->features, member->pid,
 				    target.native[i].plan);
 	if (!err)
-		err = member_probe(session, member, &target, ATTACH_ALL);
+		err = member_probe(session, member, &target, member_groups(member));
+	if (!err)
+		member_windows_extend(session, member, &target);
 	if (!err)
 		err = member_provider_begin(session, member, &target);
 	free(target.native);

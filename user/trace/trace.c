@@ -11,6 +11,7 @@
 #include <sys/random.h>
 
 #include "base/array.h"
+#include "process_walks/malloc_walks.h"
 #include "trace/state.h"
 
 #define SNAPSHOT_SHARE 4u /* of the budget, set aside for building snapshots */
@@ -21,10 +22,10 @@ static int is_variable(uint32_t type)
 {
 	return type == EVENT_STACK || type == EVENT_CODE || type == EVENT_CODE_LINES ||
 	       type == EVENT_CENSUS_POOL || type == EVENT_CENSUS_SIZES ||
-	       type == EVENT_CENSUS_KINDS || type == EVENT_CENSUS_LARGE || type == EVENT_CENSUS ||
-	       type == EVENT_CENSUS_DONE || type == EVENT_PROCESS || type == EVENT_SYMBOL ||
-	       type == EVENT_EXIT || type == EVENT_EXEC || type == EVENT_FORK ||
-	       type == EVENT_FINALIZE;
+	       type == EVENT_CENSUS_KINDS || type == EVENT_CENSUS_LARGE ||
+	       type == EVENT_CENSUS_CHUNKS || type == EVENT_CENSUS || type == EVENT_CENSUS_DONE ||
+	       type == EVENT_PROCESS || type == EVENT_SYMBOL || type == EVENT_EXIT ||
+	       type == EVENT_EXEC || type == EVENT_FORK || type == EVENT_FINALIZE;
 }
 
 /* record_bytes() of heap walks and windows. */
@@ -44,6 +45,8 @@ static size_t census_bytes(uint32_t type)
 		return sizeof(struct event_census_kinds);
 	case EVENT_CENSUS_LARGE:
 		return sizeof(struct event_census_large);
+	case EVENT_CENSUS_CHUNKS:
+		return sizeof(struct event_census_chunks);
 	case EVENT_WINDOW:
 		return sizeof(struct event_window);
 	default:
@@ -163,6 +166,8 @@ static int census_feed(struct process_state *process, const void *record)
 		return state_census_kinds(process, record);
 	case EVENT_CENSUS_LARGE:
 		return state_census_large(process, record);
+	case EVENT_CENSUS_CHUNKS:
+		return state_census_chunks(process, record);
 	case EVENT_WINDOW:
 		return state_window(process, record);
 	default: /* EVENT_FORK: the child is traced only after its own EVENT_PROCESS */

@@ -186,8 +186,10 @@ static int trace_add(struct snapshot_job *job, enum event_layer layer,
 static int is_estimated(const struct process_state *process, enum event_layer layer,
 			const struct block *block)
 {
-	return process->info.mode == EVENT_MODE_WINDOWS && layer == EVENT_LAYER_PYTHON &&
-	       (block->pooled || process->info.large_windowed) && !block->domain;
+	return process->info.mode == EVENT_MODE_WINDOWS &&
+	       layer == state_window_layer(&process->info) &&
+	       (block->pooled || process->info.large_windowed || layer == EVENT_LAYER_NATIVE) &&
+	       !block->domain;
 }
 
 static int blocks_add(struct snapshot_job *job, enum event_layer layer)

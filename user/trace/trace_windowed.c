@@ -151,8 +151,6 @@ static int alive_collect(struct job *job)
 		*seen = (struct seen){
 			.stack = block->stack,
 			.window = sighting->window,
-			.kind = sighting->kind,
-			.class_bytes = state_window_class(block),
 			.large = large,
 			.cohort = state_windows_cohort(job->process, sighting->address),
 			.flags = (block->rounded ? SNAPSHOT_ROUNDED : 0) |
@@ -163,6 +161,7 @@ static int alive_collect(struct job *job)
 					     ? 1
 					     : inclusion(&job->windows[sighting->window]),
 		};
+		state_window_place(sighting, block, &seen->kind, &seen->class_bytes);
 		job->seen_count++;
 		err = likeness_add(job, seen, job->newest.walk_ns);
 	}
@@ -293,21 +292,22 @@ static void large_fill(struct job *job)
 static int strata_fill(struct job *job)
 {
 	const struct kind_counts *heap = &job->process->windows.heap;
-	int err = 0;
+	int native = state_window_layer(&job->process->info) == EVENT_LAYER_NATIVE, err = 0;
 
 	large_fill(job);
 	for (size_t i = 0; !err && i < heap->count; i++) {
 		const struct kind_count *count = &heap->items[i];
 		struct calibrate_stratum *stratum = stratum_add(job, count->kind, count->bytes,
 								cohort_joined(job, count->cohort));
+		uint64_t bytes = native ? chunk_kind_bytes(count->kind) : count->bytes;
 
 		if (count->cohort == COHORT_OLD) {
 			stratum->cohort = 0;
 			stratum->old_blocks = count->live;
-			stratum->old_bytes = count->live * count->bytes;
+			stratum->old_bytes = count->live * bytes;
 		} else {
 			stratum->new_blocks = count->live;
-			stratum->new_bytes = count->live * count->bytes;
+			stratum->new_bytes = count->live * bytes;
 		}
 		if (stratum->cohort == job->newest.cohort)
 			err = id_map_put(&job->newest_strata,

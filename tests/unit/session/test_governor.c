@@ -249,7 +249,17 @@ static void test_samples(void **state)
 	(void)state;
 
 	run_begin(&run, EVENT_MODE_EXACT, 0);
-	for (;;) {
+	/* Windows first; where they are possible, and too expensive, so is a sample. */
+	assert_int_equal(periods_until_change(&run, 0.3, 100), OVER);
+	assert_int_equal(mode_of(&run), EVENT_MODE_WINDOWS);
+	governor_narrow(&run.governor, run.now_ns);
+	assert_int_equal(mode_of(&run), EVENT_MODE_OFF);
+	run_begin(&run, EVENT_MODE_EXACT, 0);
+	assert_int_equal(periods_until_change(&run, 0.3, 100), OVER);
+	governor_refuse(&run.governor);
+	assert_int_equal(run.governor.steps[run.governor.step].sample_bytes, 64 << 10);
+	last = 64 << 10;
+	for (steps = 1;;) {
 		assert_int_equal(periods_until_change(&run, 0.3, 100), OVER);
 		if (mode_of(&run) == EVENT_MODE_OFF)
 			break;

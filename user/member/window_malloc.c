@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reads large blocks that were seen in windows. In a window and between two only their headers and
- * first words are read; heap walks ask malloc's heap about each of them.
+ * Reads malloc's heap. Of Python's large blocks that were seen in windows, only the headers and
+ * first words are read in a window and between two; heap walks ask malloc's heap about each of
+ * them. Where the windows are those of the native layer, all of the heap is read each time.
  */
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "heap/heap_chunks.h"
 #include "heap/heap_large.h"
 #include "malloc/reader.h"
 #include "malloc/states.h"
@@ -156,4 +159,88 @@ void member_large_ask(struct session *session, const struct member *member)
 			  error_reason(err));
 	free(states);
 	free(addresses);
+}
+
+/* C++'s operators get their blocks from malloc. */
+static int is_operator(const char *symbol)
+{
+	return !strncmp(symbol, "_Zn", 3) || !strncmp(symbol, "_Zd", 3);
+}
+
+static const char *file_name(const struct plan_file *file)
+{
+	const char *path = elf_file_path(file->file), *slash = strrchr(path, '/');
+
+	return slash ? slash + 1 : path;
+}
+
+/* Does the file hand out memory of its own? */
+static int is_allocator(const struct plan_file *file)
+{
+	for (size_t i = 0; i < file->plan->count; i++)
+		if (!is_operator(file->plan->sites[i].symbol))
+			return strncmp(file_name(file), "libc.so.6", 9) != 0;
+	return 0;
+}
+
+int member_native_possible(const struct session *session, const struct member *member,
+			   const struct plan_target *plan)
+{
+	struct glibc *glibc;
+	int err;
+
+	if (!(member->layers & 1u << EVENT_LAYER_NATIVE))
+		return error_set(-ENOTSUP, "it has no heap that can be read");
+	if (plan_native_is_self_sampled(plan->native, plan->native_count))
+		return error_set(-ENOTSUP, "it samples its blocks itself");
+	if (session->opts.plan.native.alloc_count)
+		return error_set(-ENOTSUP, "blocks of --alloc are in no heap that can be read");
+	for (size_t i = 0; i < plan->native_count; i++)
+		if (is_allocator(&plan->native[i]))
+			return error_set(-ENOTSUP,
+					 "%s allocates memory, and only the heap of glibc's malloc "
+					 "can be read",
+					 file_name(&plan->native[i]));
+	err = member_glibc_open(member, &glibc);
+	/* It has not begun to allocate. */
+	if (err == -ENODATA)
+		return 0;
+	if (err == -ENOENT)
+		return error_set(-ENOTSUP, "its malloc is not glibc's");
+	if (err)
+		return err;
+	err = heap_chunks_possible(glibc);
+	glibc_close(glibc);
+	return err;
+}
+
+/* Finding the heap takes longer than reading a small one: it is done once. */
+int member_native_walk(struct session *session, struct member *member)
+{
+	struct member_windows *windows = &member->windows;
+	struct member_look look = {.session = session, .member = member};
+	const struct heap_chunks_opts opts = {.record = member_look_feed, .context = &look};
+	uint64_t began_ns;
+	int err;
+
+	session_pull(session);
+	began_ns = clock_ns(CLOCK_PROCESS_CPUTIME_ID);
+	err = member->ended ? -ESRCH : 0;
+	if (!err && !windows->glibc)
+		err = member_glibc_open(member, &windows->glibc);
+	if (!err)
+		err = heap_chunks_read(windows->glibc, &opts);
+	if (err) {
+		glibc_close(windows->glibc);
+		windows->glibc = NULL;
+	}
+	windows->walked_ns = windows->look_ns = clock_ns(CLOCK_MONOTONIC);
+	windows->look_took_ns = clock_ns(CLOCK_PROCESS_CPUTIME_ID) - began_ns;
+	if (err && err != -ESRCH)
+		log_debug("PID %d: malloc's heap could not be read: %s", member->pid,
+			  error_reason(err));
+	else
+		log_debug("PID %d: malloc's heap was read in %.1f ms", member->pid,
+			  (double)windows->look_took_ns / 1e6);
+	return err == -ENODATA ? 0 : err;
 }

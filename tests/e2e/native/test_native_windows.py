@@ -1,0 +1,264 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Windows of malloc's probes: estimates against what a program itself reports, and no probe is left
+where it was placed. No test here checks a duration."""
+import os
+import signal
+import subprocess
+
+import pytest
+
+from harness import TIMEOUT, Target, Traced, compiled, environment, read_report, wait_until
+from procfs import text_differs
+from truth import library
+
+pytestmark = pytest.mark.usefixtures("undisturbed")
+
+NAME = "steady_native.c"
+# Of all lines, whose totals are those of the heap; of each, in the windows of a few seconds; of the
+# lines that keep nothing.
+TOTAL, SHARE, TEMPORARY = 0.08, 0.35, 0.05
+NATIVE = ("--layer", "native")
+HEAP_READ = "malloc's heap was read"
+
+
+@pytest.fixture
+def steady(tmp_path):
+    return compiled(tmp_path / "steady_native", NAME)
+
+
+def windows(run):
+    return run.stderr.count(": a window of")
+
+
+def wait_windows(run, count):
+    seen = windows(run)
+    wait_until(lambda: windows(run) >= seen + count, "%d windows are over" % count)
+
+
+def wait_clean(pid):
+    wait_until(lambda: not text_differs(pid), "no probe is in the text of PID %d" % pid)
+
+
+def check(report, live):
+    sizes = {mark: report.line(NAME, mark)[0] for mark in "ABCT"}
+    truth = {mark: size for mark, (size, _) in live.items()}
+    total, unseen = sum(truth.values()), report.data["windows"]["unseen"]["size"]
+    assert sum(sizes.values()) + unseen == pytest.approx(total, rel=TOTAL), (sizes, truth)
+    assert sizes["T"] <= TEMPORARY * total, (sizes, truth)
+    for mark in truth:
+        assert sizes[mark] == pytest.approx(truth[mark], rel=SHARE), (mark, sizes, truth)
+
+
+def test_by_hand(tracer, tmp_path, steady):
+    """Two lines keep blocks of one size; older blocks are of that size, too, and are apart."""
+    capture = tmp_path / "capture"
+    with Target(steady, None) as target:
+        args = (*NATIVE, "-v", "--window", "40/200", "--capture", capture, "-p", target.pid)
+        with Traced(tracer, tmp_path, *args) as run:
+            target.step()
+            wait_windows(run, 25)
+            target.step()
+            live = target.expect()
+            report = run.finish()
+        wait_clean(target.pid)
+    assert report.data["mode"] == "windows"
+    assert report.data["windows"]["count"] >= 25
+    check(report, live)
+    # 20,000 of line A's size, and of 2,000 those whose place windows have not seen taken.
+    assert 19900 <= report.data["older"]["total"]["count"] <= 22300
+    assert "by likeness" in run.stdout and "not measured" not in run.stdout
+    replayed = tmp_path / "replayed.pb.gz"
+    done = subprocess.run(
+        [tracer, "replay", capture, "-o", replayed], stdout=subprocess.PIPE, timeout=TIMEOUT
+    )
+    assert done.returncode == 0
+    assert read_report(tracer, replayed).lines() == report.lines()
+
+
+def test_overhead(tracer, tmp_path, steady):
+    """--overhead begins in windows, or comes to them from exact mode."""
+    with Target(steady, None) as target:
+        with Traced(
+            tracer, tmp_path, *NATIVE, "-v", "-v", "--overhead", 20, "-p", target.pid
+        ) as run:
+            target.step()
+            wait_until(lambda: "exact, then windows" in run.stderr, "it is traced in windows")
+            wait_windows(run, 4)
+            target.step()
+            live = target.expect()
+            report = run.finish()
+        wait_clean(target.pid)
+    assert [change["mode"] for change in report.data["modes"]] == ["exact", "windows"]
+    check(report, live)
+
+
+def test_command(tracer, tmp_path, steady):
+    """A program that is traced from its start has no older blocks."""
+    with Traced(
+        tracer,
+        tmp_path,
+        *NATIVE,
+        "-vv",
+        "--window",
+        "40/100",
+        "--",
+        steady,
+        "young",
+        stdin=subprocess.PIPE,
+    ) as run:
+        wait_until(lambda: "ready" in run.stdout, "it is ready")
+        run.step()
+        wait_windows(run, 15)
+        run.step()
+        live = run.expect()
+        # Nothing reads its heap when it ends.
+        read = run.stderr.count(HEAP_READ)
+        wait_until(lambda: run.stderr.count(HEAP_READ) > read + 1, "its heap has been read")
+        run.step()
+        assert run.wait() == 0
+        report = run.report()
+    assert report.data["mode"] == "windows"
+    assert "older" not in report.data or not report.data["older"]["total"]["count"]
+    assert report.line(NAME, "A")[0] == pytest.approx(live["A"][0], rel=SHARE)
+
+
+@pytest.mark.parametrize("name", ["libjemalloc.so.2", "libmimalloc.so.2*"])
+def test_other_allocator(tracer, tmp_path, steady, name):
+    """Its heap is not read: it is traced all the time, and by name."""
+    env = environment(LD_PRELOAD=library(name))
+    with Target(steady, None, env=env) as target:
+        with Traced(tracer, tmp_path, *NATIVE, "--window", "40/200", "-p", target.pid) as run:
+            target.step()
+            target.step()
+            live = target.expect()
+            report = run.finish()
+    assert name.split(".")[0] in run.stderr and "not in windows" in run.stderr
+    assert report.data["mode"] == "exact"
+    assert report.marked(NAME, live) == live
+
+
+def test_forks(tracer, tmp_path, steady):
+    """It forks in windows and between; its children allocate and end."""
+    with Target(steady, None, "fork") as target:
+        with Traced(tracer, tmp_path, *NATIVE, "-v", "--window", "30/30", "-p", target.pid) as run:
+            target.step()
+            wait_windows(run, 25)
+            target.step()
+            live = target.expect()
+            report = run.finish()
+        wait_clean(target.pid)
+    # Children that have ended had copies of these blocks.
+    assert report.line(NAME, "A")[0] >= live["A"][0] * (1 - SHARE)
+
+
+def test_execs(tracer, tmp_path, steady):
+    """It calls exec: the report has what it had, and its next program has no probe at the end."""
+    with Target(steady, None, "exec") as target:
+        with Traced(tracer, tmp_path, *NATIVE, "-v", "--window", "30/20", "-p", target.pid) as run:
+            target.step()
+            wait_windows(run, 10)
+            target.step()
+            target.read_until("ready")
+            run.finish()
+        wait_clean(target.pid)
+
+
+@pytest.mark.parametrize("end", [signal.SIGKILL, None])
+def test_ends(tracer, tmp_path, steady, end):
+    with Target(steady, None) as target:
+        with Traced(tracer, tmp_path, *NATIVE, "-v", "--window", "30/10", "-p", target.pid) as run:
+            target.step()
+            wait_windows(run, 8)
+            if end:
+                os.kill(target.pid, end)
+            else:
+                target.step()
+                target.expect()
+                target.finish()
+            assert run.wait() == 0, run.stderr
+            report = run.report()
+    assert report.line(NAME, "A")[0] > 0
+
+
+def test_stopped(tracer, tmp_path, steady):
+    """The target is stopped for several windows, and goes on."""
+    with Target(steady, None) as target:
+        with Traced(tracer, tmp_path, *NATIVE, "-v", "--window", "20/40", "-p", target.pid) as run:
+            target.step()
+            wait_windows(run, 5)
+            os.kill(target.pid, signal.SIGSTOP)
+            wait_windows(run, 10)
+            os.kill(target.pid, signal.SIGCONT)
+            wait_windows(run, 30)
+            target.step()
+            live = target.expect()
+            report = run.finish()
+        wait_clean(target.pid)
+    assert report.line(NAME, "A")[0] == pytest.approx(live["A"][0], rel=SHARE)
+
+
+def test_clear(tracer, tmp_path, steady):
+    """ctl clear between windows: what is alive then is older."""
+    with Target(steady, None) as target:
+        with Traced(tracer, tmp_path, *NATIVE, "-v", "--window", "20/60", "-p", target.pid) as run:
+            target.step()
+            wait_windows(run, 10)
+            target.step()
+            target.expect()
+            done = subprocess.run(
+                [tracer, "ctl", str(target.pid), "clear"], timeout=TIMEOUT, stdout=subprocess.PIPE
+            )
+            assert done.returncode == 0
+            wait_windows(run, 10)
+            report = run.finish()
+        wait_clean(target.pid)
+    assert report.data["total"]["count"] == 0, report.data["total"]
+
+
+def test_killed(tracer, tmp_path, steady):
+    """SIGKILL of the tracer, in a window or between two."""
+    with Target(steady, None) as target:
+        target.step()
+        for count in range(3):
+            with Traced(
+                tracer, tmp_path, *NATIVE, "-v", "--window", "30/10", "-p", target.pid
+            ) as run:
+                wait_windows(run, 1 + count)
+                run.kill()
+            wait_clean(target.pid)
+        target.step()
+        target.expect()
+
+
+def test_beside_another(tracer, tmp_path, steady):
+    """Another tracer's probes are at the same places: the end of windows leaves them."""
+    (tmp_path / "a").mkdir(), (tmp_path / "b").mkdir()
+    with Target(steady, None) as target:
+        with Traced(tracer, tmp_path / "a", *NATIVE, "-p", target.pid) as one:
+            probes = text_differs(target.pid)
+            args = (*NATIVE, "-v", "--window", "20/30", "-p", target.pid)
+            with Traced(tracer, tmp_path / "b", *args) as two:
+                target.step()
+                wait_windows(two, 10)
+                target.step()
+                live = target.expect()
+                two.finish()
+            wait_until(lambda: text_differs(target.pid) == probes, "only the other's are left")
+            report = one.finish()
+        wait_clean(target.pid)
+    assert report.marked(NAME, live) == live
+
+
+def test_threads(tracer, tmp_path):
+    """Eight threads, each with an arena and a cache of its own."""
+    program = compiled(tmp_path / "allocator", "allocator.c")
+    with Target(program, None, 8, 4000, env=environment()) as target:
+        target.expect()
+        with Traced(tracer, tmp_path, *NATIVE, "-v", "--window", "30/30", "-p", target.pid) as run:
+            wait_windows(run, 5)
+            target.step()
+            target.expect()
+            wait_windows(run, 5)
+            report = run.finish()
+        wait_clean(target.pid)
+    assert report.data["mode"] == "windows"

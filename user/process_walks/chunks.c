@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The first walk says which blocks are older than the trace: all that were not seen. The others say
+ * which of those that were seen are still allocated, and count all of them by size and by the walk
+ * that has shown them first.
+ */
+#include <errno.h>
+
+#include "base/array.h"
+#include "process_tables/process_tables.h"
+#include "process_walks/malloc_walks.h"
+
+#define SLACK_UNITS 512u /* that malloc may give beyond a request: alignment, rests */
+
+/* The cohort of a block that no walk has shown before. */
+static uint32_t cohort_new(struct process_state *process, const struct sighting *sighting)
+{
+	int is_old = !process->windows.chunks.known && !process->info.from_start && !sighting;
+	uint32_t now = state_windows_cohort_now(process);
+
+	return is_old ? COHORT_OLD : now;
+}
+
+static int chunk_show(struct process_state *process, const struct event_chunk *shown)
+{
+	struct sighting *sighting = sightings_find(&process->windows.sightings, shown->address);
+	struct chunk *chunk;
+	int err;
+
+	if (shown->address % EVENT_CHUNK_UNIT || !shown->units)
+		return -EBADMSG;
+	if (shown->unread)
+		return chunk_table_unread(&process->windows.chunks, shown->address, shown->units);
+	err = chunk_table_show(&process->windows.chunks, shown->address, shown->units, &chunk);
+	if (!err && !chunk->cohort)
+		chunk->cohort = cohort_new(process, sighting);
+	return err;
+}
+
+/* May a block that was seen be in a chunk of that size? */
+static int is_same(const struct sighting *sighting, const struct block *block, uint32_t units)
+{
+	uint32_t least = chunk_units(block->bytes);
+
+	if (sighting->print)
+		return sighting->print == units;
+	return units >= least && units - least <= SLACK_UNITS;
+}
+
+/* Drops what was seen and is not allocated any more. */
+static int sightings_judge(struct process_state *process)
+{
+	struct trace_windows *windows = &process->windows;
+	const struct sighting *next;
+	size_t cursor = 0;
+	int err = 0;
+
+	windows->fresh_count = 0;
+	while (!err && (next = sightings_next(&windows->sightings, &cursor))) {
+		struct sighting *sighting = sightings_find(&windows->sightings, next->address);
+		const struct chunk *chunk = chunk_table_find(&windows->chunks, next->address);
+		const struct block *block = state_window_block(process, sighting);
+
+		if (chunk && block && is_same(sighting, block, chunk->units)) {
+			sighting->print = chunk->units;
+			sighting->seen_ns = process->info.end_ns;
+			continue;
+		}
+		if (!chunk && chunk_table_is_unread(&windows->chunks, next->address))
+			continue;
+		windows->changed += chunk != NULL;
+		err = array_reserve_in(windows->account, &windows->fresh, &windows->fresh_capacity,
+				       windows->fresh_count, 1, sizeof(*windows->fresh));
+		if (!err)
+			windows->fresh[windows->fresh_count++] = next->address;
+	}
+	for (size_t i = 0; i < windows->fresh_count; i++)
+		state_window_drop(process, windows->fresh[i]);
+	windows->fresh_count = 0;
+	return err;
+}
+
+static int walk_end(struct process_state *process, uint64_t time_ns)
+{
+	struct trace_windows *windows = &process->windows;
+	int err;
+
+	chunk_table_end(&windows->chunks);
+	err = sightings_judge(process);
+	kind_counts_free(&windows->walk);
+	if (!err)
+		err = chunk_table_count(&windows->chunks, &windows->walk);
+	if (!err)
+		state_windows_walked(process, 1, 0, time_ns);
+	return err;
+}
+
+static int is_wanted(const struct process_state *process)
+{
+	const struct trace_process *info = &process->info;
+
+	return info->mode == EVENT_MODE_WINDOWS && info->end == TRACE_RUNNING &&
+	       state_window_layer(info) == EVENT_LAYER_NATIVE && !process->windows.open;
+}
+
+int state_census_chunks(struct process_state *process, const struct event_census_chunks *event)
+{
+	struct chunk_table *chunks = &process->windows.chunks;
+	int err = 0;
+
+	if (event->count > EVENT_CHUNKS_MAX ||
+	    event->header.size != sizeof(*event) + event->count * sizeof(event->chunks[0]))
+		return -EBADMSG;
+	if (!is_wanted(process))
+		return 0;
+	if (event->flags & EVENT_CHUNKS_FIRST)
+		chunk_table_begin(chunks);
+	for (uint32_t i = 0; !err && i < event->count; i++)
+		err = chunk_show(process, &event->chunks[i]);
+	if (!err && chunks->walking && event->flags & EVENT_CHUNKS_LAST)
+		err = walk_end(process, event->header.time_ns);
+	if (err)
+		chunk_table_abandon(chunks);
+	return err;
+}
