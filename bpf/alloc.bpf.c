@@ -18,9 +18,6 @@
 
 char LICENSE[] SEC("license") = "GPL";
 
-#define EFLAGS_CARRY 0x01
-#define EFLAGS_ZERO  0x40
-
 /*
  * Offsets in struct pool_header, the same in every version. A pool's blocks are of one size class,
  * a multiple of 16 bytes.
@@ -47,14 +44,15 @@ static __always_inline __u64 pool_first_free(__u64 pool)
 }
 
 /* Does the function that has this stack pointer at its entry return to the object allocator? */
-static __always_inline int is_object_code(const struct abi_target *target, __u64 sp)
+static __always_inline int is_object_code(struct pt_regs *regs UNUSED,
+					  const struct abi_target *target, __u64 sp)
 {
 	__u64 to;
 	int found = 0;
 
 	if (!target->object_code[0].bytes)
 		return 0;
-	to = user_u64(sp);
+	to = RETURN_IS_PUSHED ? user_u64(sp) : REG_CALLER(regs);
 	for (int i = 0; i < ABI_OBJECT_CODES; i++)
 		found |= to - target->object_code[i].start < target->object_code[i].bytes;
 	return found;
@@ -102,11 +100,11 @@ static __always_inline int request_begin(struct pt_regs *regs, void *context, __
 	thread->python.api = cookie >> 8 & 0xff;
 	if (!thread->pool_bits && addend(cookie))
 		thread->python.api |= EVENT_API_HOOKED;
-	else if (thread->python.api == EVENT_API_RAW && is_object_code(target, sp))
+	else if (thread->python.api == EVENT_API_RAW && is_object_code(regs, target, sp))
 		thread->python.api = EVENT_API_LARGE;
 	thread->last_free = 0;
 	/* At a call instruction the return address is not on the stack yet. */
-	request_start(&thread->python, sp, sp == regs->rsp, 0);
+	request_start(&thread->python, sp, sp == REG_SP(regs), 0);
 	/* The realloc of a block outside the sample is traced as an allocation. */
 	if (thread->python.old_address &&
 	    !free_output(thread, EVENT_REALLOC, thread->python.old_address, 0, thread->python.api))
@@ -120,7 +118,7 @@ static __always_inline int request_end(struct pt_regs *regs, __u64 address)
 	__u32 rounded = 0;
 
 	/* The return has popped the return address. */
-	if (!thread || !thread->python.sp || regs->rsp != thread->python.sp + 8)
+	if (!thread || !thread->python.sp || REG_SP(regs) != thread->python.sp + RETURN_BYTES)
 		return 0;
 	thread->python.sp = 0;
 	/*
@@ -149,22 +147,22 @@ SEC("uprobe")
 int request_session(struct pt_regs *regs)
 {
 	if (session_is_return(regs))
-		return request_end(regs, regs->rax);
-	return request_begin(regs, regs, regs->rsp);
+		return request_end(regs, REG_RESULT(regs));
+	return request_begin(regs, regs, REG_SP(regs));
 }
 
 /* The same on kernels without sessions. */
 SEC("uprobe")
 int request_entry(struct pt_regs *regs)
 {
-	request_begin(regs, regs, regs->rsp);
+	request_begin(regs, regs, REG_SP(regs));
 	return 0;
 }
 
 SEC("uprobe")
 int request_return(struct pt_regs *regs)
 {
-	return request_end(regs, regs->rax);
+	return request_end(regs, REG_RESULT(regs));
 }
 
 /*
@@ -220,14 +218,14 @@ static __always_inline void pool_use(struct pt_regs *regs, struct thread_state *
 	__u64 bytes = argument(regs, cookie, 1) + addend(cookie);
 	__u32 api = cookie >> 8 & 0xff;
 
-	if (regs->eflags & EFLAGS_ZERO) {
+	if (REG_IS_EQUAL(regs)) {
 		thread->refill_bytes = bytes;
 		/*
 		 * A copy that makes pools itself also allocates arenas. Those are not requests of
 		 * the program: they are nested in this one.
 		 */
 		if ((cookie >> 32 & 0xff) != ABI_REG_COUNT)
-			request_start(&thread->python, regs->rsp, 0, 0);
+			request_start(&thread->python, REG_SP(regs), 0, 0);
 		return;
 	}
 	address = pool_first_free(pool);
@@ -249,7 +247,7 @@ static __always_inline void pool_use_first(struct pt_regs *regs, struct thread_s
 	__u64 class_bytes = (bytes + EVENT_BLOCK_STEP - 1) & ~(EVENT_BLOCK_STEP - 1ull);
 	__u64 address = pool + EVENT_POOL_HEADER_BYTES;
 
-	if (thread->python.sp != regs->rsp)
+	if (thread->python.sp != REG_SP(regs))
 		return;
 	thread->python.sp = 0;
 	if (!bytes)
@@ -266,8 +264,7 @@ static __always_inline void pool_use_first(struct pt_regs *regs, struct thread_s
  */
 static __always_inline int block_stays(const struct pt_regs *regs, __u64 cookie)
 {
-	return addend(cookie) ? !(regs->eflags & (EFLAGS_CARRY | EFLAGS_ZERO))
-			      : !!(regs->eflags & EFLAGS_CARRY);
+	return addend(cookie) ? !(REG_IS_BELOW(regs) | REG_IS_EQUAL(regs)) : REG_IS_BELOW(regs);
 }
 
 /* Is the operation one of blocks in pymalloc's pools only? */
@@ -294,7 +291,7 @@ int inline_site(struct pt_regs *regs)
 		return 0;
 	switch (cookie & 0xff) {
 	case ABI_OP_POOL:
-		if (!request_is_nested(thread, &thread->python, regs->rsp))
+		if (!request_is_nested(thread, &thread->python, REG_SP(regs)))
 			pool_use(regs, thread, cookie);
 		break;
 	case ABI_OP_FIRST_BLOCK:
@@ -302,7 +299,7 @@ int inline_site(struct pt_regs *regs)
 		break;
 	case ABI_OP_RESIZE:
 		if (block_stays(regs, cookie) &&
-		    !request_is_nested(thread, &thread->python, regs->rsp)) {
+		    !request_is_nested(thread, &thread->python, REG_SP(regs))) {
 			__u64 block = argument(regs, cookie, 0);
 			__u32 api = cookie >> 8 & 0xff;
 
@@ -329,7 +326,7 @@ int inline_site(struct pt_regs *regs)
 		break;
 	default:
 		/* The call will push the return address. */
-		request_begin(regs, regs, regs->rsp - 8);
+		request_begin(regs, regs, REG_SP(regs) - RETURN_BYTES);
 	}
 	return 0;
 }
@@ -339,7 +336,7 @@ SEC("uprobe")
 int request_once(struct pt_regs *regs)
 {
 	struct thread_state *thread = thread_in_layer(EVENT_LAYER_PYTHON);
-	__u64 cookie, sp = regs->rsp;
+	__u64 cookie, sp = REG_SP(regs);
 	__u32 api;
 
 	if (!thread)

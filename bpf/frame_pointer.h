@@ -11,20 +11,10 @@
 /* a thread's stack begins below its thread-local variables, which end at the fs base */
 #define THREAD_BASE_BYTES 8192
 
-/* Does a call end with these 8 bytes? E8 rel32, or FF /2 in its forms of 2, 3, 4, 6, 7 bytes. */
-static __always_inline int is_call_end(const __u8 code[8])
-{
-	return code[3] == 0xe8 || (code[6] == 0xff && (code[7] & 0x38) == 0x10) ||
-	       (code[5] == 0xff && (code[6] & 0x38) == 0x10) ||
-	       (code[4] == 0xff && (code[5] & 0x38) == 0x10) ||
-	       (code[2] == 0xff && (code[3] & 0x38) == 0x10) ||
-	       (code[1] == 0xff && (code[2] & 0x38) == 0x10);
-}
-
 /* Does the instruction before this address call? 0 if it cannot be read. */
 static __noinline int is_call_before(__u64 address)
 {
-	__u8 code[8];
+	__u8 code[CALL_BYTES];
 
 	return !bpf_probe_read_user(code, sizeof(code), (void *)(address - sizeof(code))) &&
 	       is_call_end(code);

@@ -14,6 +14,8 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
 
+#include "machine.h"
+
 #define UNUSED __attribute__((unused))
 
 /* The offset, bounded to max and to a multiple of step in a way that the verifier recognises. */
@@ -32,9 +34,17 @@ typedef struct {
 	int counter;
 } atomic_t;
 
+#ifdef __TARGET_ARCH_arm64
+struct thread_struct {
+	struct {
+		unsigned long tp_value;
+	} uw;
+};
+#else
 struct thread_struct {
 	unsigned long fsbase;
 };
+#endif
 
 struct signal_struct {
 	atomic_t live;

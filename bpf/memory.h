@@ -92,7 +92,8 @@ static __always_inline int break_output(struct pt_regs *regs, struct thread_stat
 	record->protection = PROT_READWRITE;
 	record->address = now > before ? before : now;
 	record->bytes = now > before ? now - before : before - now;
-	return map_output(thread, now > before ? EVENT_MAP : EVENT_UNMAP, regs->rsp, regs->rbp);
+	return map_output(thread, now > before ? EVENT_MAP : EVENT_UNMAP, REG_SP(regs),
+			  REG_FRAME(regs));
 }
 
 /*
@@ -104,7 +105,7 @@ int mapping(struct pt_regs *regs)
 {
 	struct abi_target *target = target_current();
 	struct thread_state *thread = target ? thread_in_layer(EVENT_LAYER_MMAP) : NULL;
-	__u64 op = bpf_get_attach_cookie(regs) & 0xff, result = regs->rax;
+	__u64 op = bpf_get_attach_cookie(regs) & 0xff, result = REG_RESULT(regs);
 	struct event_map *record;
 	int waits = 0;
 
@@ -112,32 +113,32 @@ int mapping(struct pt_regs *regs)
 		return 0;
 	record = &thread->map;
 	*record = (struct event_map){0};
-	record->address = regs->rdi;
-	record->bytes = whole_pages(regs->rsi);
+	record->address = REG_CALL_1(regs);
+	record->bytes = whole_pages(REG_CALL_2(regs));
 	switch (op) {
 	case ABI_OP_MUNMAP:
 		/* Of the errors that make munmap fail, this is the one that programs cause. */
 		if (!(record->address & PAGE_MASK))
-			waits = map_output(thread, EVENT_UNMAP, regs->rsp, regs->rbp);
+			waits = map_output(thread, EVENT_UNMAP, REG_SP(regs), REG_FRAME(regs));
 		break;
 	case ABI_OP_MMAP:
 		record->address = result;
-		record->protection = (__u32)regs->rdx;
-		if (regs->r10 & MAP_ANONYMOUS)
-			waits = map_output(thread, EVENT_MAP, regs->rsp, regs->rbp);
-		else if (regs->r10 & MAP_FIXED)
-			waits = map_output(thread, EVENT_UNMAP, regs->rsp, regs->rbp);
+		record->protection = (__u32)REG_CALL_3(regs);
+		if (REG_CALL_4(regs) & MAP_ANONYMOUS)
+			waits = map_output(thread, EVENT_MAP, REG_SP(regs), REG_FRAME(regs));
+		else if (REG_CALL_4(regs) & MAP_FIXED)
+			waits = map_output(thread, EVENT_UNMAP, REG_SP(regs), REG_FRAME(regs));
 		break;
 	case ABI_OP_MREMAP:
 		record->old_address = record->address;
 		record->old_bytes = record->bytes;
 		record->address = result;
-		record->bytes = whole_pages(regs->rdx);
-		waits = map_output(thread, EVENT_REMAP, regs->rsp, regs->rbp);
+		record->bytes = whole_pages(REG_CALL_3(regs));
+		waits = map_output(thread, EVENT_REMAP, REG_SP(regs), REG_FRAME(regs));
 		break;
 	case ABI_OP_MPROTECT:
-		record->protection = (__u32)regs->rdx;
-		waits = map_output(thread, EVENT_PROTECT, regs->rsp, regs->rbp);
+		record->protection = (__u32)REG_CALL_3(regs);
+		waits = map_output(thread, EVENT_PROTECT, REG_SP(regs), REG_FRAME(regs));
 		break;
 	case ABI_OP_BRK:
 		waits = break_output(regs, thread, target, result);

@@ -24,7 +24,7 @@
 static __always_inline int native_output(struct pt_regs *regs, struct thread_state *thread,
 					 __u32 type, __u64 address, __u64 bytes)
 {
-	__u64 sp = thread->native.sp, caller = regs->rip;
+	__u64 sp = thread->native.sp, caller = REG_PC(regs);
 
 	/*
 	 * Otherwise the compiler merges the two loads into one of a computed address, which the
@@ -32,9 +32,9 @@ static __always_inline int native_output(struct pt_regs *regs, struct thread_sta
 	 */
 	asm volatile("" : "+r"(caller));
 	/* At a ret instruction the return address has not been popped yet. */
-	if (regs->rsp == sp)
+	if (RETURN_IS_PUSHED ? REG_SP(regs) == sp : !thread->native.by_return)
 		caller = thread->native.caller;
-	thread->native_walk.frame = regs->rbp;
+	thread->native_walk.frame = REG_FRAME(regs);
 	thread->native_walk.below = sp;
 	if (thread->outer_sp - sp < OUTER_BYTES_MAX) {
 		thread->native_walk.frame = thread->outer_frame;
@@ -67,9 +67,9 @@ static __always_inline int native_is_nested(struct pt_regs *regs, struct thread_
 {
 	struct request *request = &thread->native;
 
-	if (!request_is_nested(thread, request, regs->rsp))
+	if (!request_is_nested(thread, request, REG_SP(regs)))
 		return 0;
-	*wanted = request->sp == regs->rsp && request->caller;
+	*wanted = request->sp == REG_SP(regs) && request->caller;
 	if (*wanted) {
 		request->caller = 0;
 		request->by_return = 1;
@@ -88,15 +88,15 @@ static __always_inline int native_begin(struct pt_regs *regs, int by_return)
 	if (!thread)
 		return 1;
 	if (by_return ? native_is_nested(regs, thread, &wanted)
-		      : request_is_nested(thread, &thread->native, regs->rsp))
+		      : request_is_nested(thread, &thread->native, REG_SP(regs)))
 		return !wanted;
 	cookie = bpf_get_attach_cookie(regs);
 	request = &thread->native;
 	request->old_address = 0;
 	request->op = cookie & 0xff;
 	if (thread->target.layers & 1u << EVENT_LAYER_MMAP) {
-		request->from = user_u64(regs->rsp);
-		request->frame = regs->rbp;
+		request->from = REG_CALLER(regs);
+		request->frame = REG_FRAME(regs);
 	}
 	switch (request->op) {
 	case ABI_OP_MALLOC:
@@ -122,7 +122,7 @@ static __always_inline int native_begin(struct pt_regs *regs, int by_return)
 	default:
 		return 1;
 	}
-	request_start(request, regs->rsp, by_return, by_return ? 0 : user_u64(regs->rsp));
+	request_start(request, REG_SP(regs), by_return, by_return ? 0 : REG_CALLER(regs));
 	request->throws = !by_return && !(cookie >> 40 & ABI_NATIVE_RETURNS);
 	/* The realloc of a block outside the sample is traced as an allocation. */
 	if (request->old_address &&
@@ -179,7 +179,7 @@ int native_session(struct pt_regs *regs)
 	if (!session_is_return(regs))
 		return native_begin(regs, 1);
 	/* The return has popped the return address. */
-	if (native_end(regs, regs->rsp - 8, regs->rax))
+	if (native_end(regs, REG_SP(regs) - RETURN_BYTES, REG_RESULT(regs)))
 		walk_begin(regs, &session_walks);
 	return 0;
 }
@@ -195,7 +195,7 @@ int native_entry(struct pt_regs *regs)
 SEC("uprobe")
 int native_return(struct pt_regs *regs)
 {
-	if (native_end(regs, regs->rsp - 8, regs->rax))
+	if (native_end(regs, REG_SP(regs) - RETURN_BYTES, REG_RESULT(regs)))
 		walk_begin(regs, &walks);
 	return 0;
 }
@@ -219,16 +219,16 @@ int native_once(struct pt_regs *regs)
 	switch (cookie & 0xff) {
 	case ABI_OP_FREE:
 		address = argument(regs, cookie, 0);
-		if (address && !request_is_nested(thread, &thread->native, regs->rsp))
+		if (address && !request_is_nested(thread, &thread->native, REG_SP(regs)))
 			free_output(thread, EVENT_FREE, address, 0, EVENT_API_NATIVE);
 		break;
 	case ABI_OP_CALLER:
 		/* operator new[] calls operator new. */
-		if (!request_is_nested(thread, &thread->native, regs->rsp) &&
-		    thread->outer_sp - regs->rsp - 1 >= OUTER_BYTES_MAX) {
-			thread->outer_sp = regs->rsp;
-			thread->outer_frame = regs->rbp;
-			thread->outer_caller = user_u64(regs->rsp);
+		if (!request_is_nested(thread, &thread->native, REG_SP(regs)) &&
+		    thread->outer_sp - REG_SP(regs) - 1 >= OUTER_BYTES_MAX) {
+			thread->outer_sp = REG_SP(regs);
+			thread->outer_frame = REG_FRAME(regs);
+			thread->outer_caller = REG_CALLER(regs);
 		}
 		break;
 	case ABI_OP_END:
@@ -236,7 +236,7 @@ int native_once(struct pt_regs *regs)
 		 * If a function with a return probe has jumped here, its return reports the end.
 		 */
 		if (thread->native.caller)
-			waits = native_end(regs, regs->rsp, argument(regs, cookie, 0));
+			waits = native_end(regs, REG_SP(regs), argument(regs, cookie, 0));
 		break;
 	default:
 		native_begin(regs, 0);

@@ -49,11 +49,11 @@ __noinline int native_step(struct thread_state *thread)
 	if (walk->frame & 7 || walk->frame <= walk->below ||
 	    walk->frame - walk->below > STACK_BYTES_MAX ||
 	    bpf_probe_read_user(pair, sizeof(pair), (void *)walk->frame) ||
-	    !follows_call(thread, pair[1]))
+	    !follows_call(thread, CODE_ADDRESS(pair[1])))
 		return -1;
 	walk->below = walk->frame;
 	walk->frame = pair[0];
-	walk->caller = pair[1];
+	walk->caller = CODE_ADDRESS(pair[1]);
 	return 0;
 }
 
@@ -68,7 +68,7 @@ static __always_inline int walk_is_complete(const struct native_walk *walk)
 
 	return !walk->frame ||
 	       BPF_CORE_READ(task, mm, start_stack) - walk->below < MAIN_BASE_BYTES ||
-	       task->thread.fsbase - walk->below < THREAD_BASE_BYTES;
+	       THREAD_POINTER(task) - walk->below < THREAD_BASE_BYTES;
 }
 
 static __always_inline void native_frame_append(struct thread_state *thread, __u64 address)
@@ -202,8 +202,8 @@ static __always_inline __u32 unwind_why(const struct unwind_state *unwind)
 /* Begins a walk at walk->caller. 1; 0: it ends at once. */
 static __noinline int unwind_start(struct thread_state *thread, struct unwind_state *unwind)
 {
-	unwind_begin(unwind, thread, thread->native_walk.caller, thread->native_walk.below + 8,
-		     thread->native_walk.frame);
+	unwind_begin(unwind, thread, thread->native_walk.caller,
+		     thread->native_walk.below + RETURN_BYTES, thread->native_walk.frame);
 	return unwind_is_frame(unwind);
 }
 

@@ -133,7 +133,7 @@ int map_call(struct pt_regs *regs)
 	case ABI_OP_MAP_COPY:
 		return text_output(EVENT_MAP_COPY, 0, 0, argument(regs, cookie, 0));
 	case ABI_OP_MAP_JIT:
-		return jit_output(regs->rip + ((__s64)cookie >> 8));
+		return jit_output(REG_PC(regs) + ((__s64)cookie >> 8));
 	default:
 		return call_output(cookie & 0xff, (__s32)argument(regs, cookie, 0));
 	}
@@ -144,7 +144,7 @@ int map_return(struct pt_regs *regs)
 {
 	if (!is_target())
 		return 0;
-	return call_output(bpf_get_attach_cookie(regs) & 0xff, (__s32)regs->rax);
+	return call_output(bpf_get_attach_cookie(regs) & 0xff, (__s32)REG_RESULT(regs));
 }
 
 SEC("raw_tp/sched_process_exit")

@@ -23,7 +23,7 @@
  */
 static __always_inline int session_is_return(struct pt_regs *regs)
 {
-	return bpf_get_func_ip(regs) != regs->rip;
+	return bpf_get_func_ip(regs) != REG_PC(regs);
 }
 
 /* No allocator calls another one deeper in the stack than this. */
@@ -64,7 +64,7 @@ __noinline int request_state(struct thread_state *thread, struct request *reques
 	if (!thread || !request)
 		return REQUEST_LEFT;
 	address = request->by_return ? trampoline_find(thread) : request->caller;
-	if (address && user_u64(request->sp) != address)
+	if (RETURN_IS_PUSHED && address && user_u64(request->sp) != address)
 		return request->throws ? REQUEST_THREW : REQUEST_LEFT;
 	if (sp > request->sp || request->sp - sp > NESTED_BYTES_MAX ||
 	    (__u32)bpf_jiffies64() - request->tick > REQUEST_TICKS_MAX)

@@ -21,12 +21,7 @@
 
 #define UNWIND_BELOW 56 /* bytes of a frame below its return address, where rbp may be saved */
 
-#define RETURNS_MAX  64     /* return probes in progress on a thread; the kernel allows as many */
-#define SYSCALL_CODE 0x050f /* the instruction's bytes, as a little-endian number */
-
-/* Offsets in struct ucontext, the kernel's ABI. */
-#define UCONTEXT_RBP 120
-#define UCONTEXT_RSP 160 /* rip is the next word */
+#define RETURNS_MAX 64 /* return probes in progress on a thread; the kernel allows as many */
 
 /* Copies the stack around this address into the window. 0; -1: it is not resident. */
 static __noinline int window_move(struct unwind_state *unwind, __u64 address)
@@ -67,7 +62,7 @@ static __always_inline int stack_word(struct unwind_state *unwind, __u64 address
 static __always_inline void stack_top_find(struct unwind_state *unwind)
 {
 	struct task_struct *task = (void *)bpf_get_current_task_btf();
-	__u64 fsbase = task->thread.fsbase;
+	__u64 fsbase = THREAD_POINTER(task);
 
 	unwind->top = fsbase > unwind->sp ? fsbase : task->mm->start_stack;
 	/* Deeper than that is no stack. */
@@ -90,7 +85,7 @@ static __always_inline int is_at_base(const struct unwind_state *unwind)
 	struct task_struct *task = (void *)bpf_get_current_task_btf();
 
 	return task->mm->start_stack - unwind->sp < MAIN_BASE_BYTES ||
-	       task->thread.fsbase - unwind->sp < THREAD_BASE_BYTES;
+	       THREAD_POINTER(task) - unwind->sp < THREAD_BASE_BYTES;
 }
 
 /*
@@ -120,8 +115,8 @@ static __noinline int signal_step(struct unwind_state *unwind)
 	__u64 registers[2];
 	__u16 code = 0;
 
-	if (bpf_probe_read_user(&unwind->bp, 8, (void *)(unwind->sp + UCONTEXT_RBP)) ||
-	    bpf_probe_read_user(registers, sizeof(registers), (void *)(unwind->sp + UCONTEXT_RSP)))
+	if (bpf_probe_read_user(&unwind->bp, 8, (void *)(unwind->sp + SIGNAL_FRAME)) ||
+	    bpf_probe_read_user(registers, sizeof(registers), (void *)(unwind->sp + SIGNAL_SP)))
 		return unwind_cut(unwind, ABI_UNWIND_CUT_READ);
 	unwind->sp = registers[0];
 	unwind->pc = registers[1];
@@ -131,26 +126,38 @@ static __noinline int signal_step(struct unwind_state *unwind)
 	 * return address: one byte behind.
 	 */
 	bpf_probe_read_user(&code, sizeof(code), (void *)(unwind->pc - sizeof(code)));
-	unwind->is_interrupted = code != SYSCALL_CODE;
+	unwind->is_interrupted = !SIGNAL_GOES_ON(code);
 	unwind->pc += unwind->is_interrupted;
 	return 0;
 }
 
-/* The caller's frame begins at cfa; its rbp is at *bp_at (0: unchanged). 0, -1. */
-static __always_inline int frame_leave(struct unwind_state *unwind, __u64 cfa, __u64 bp_at)
+/* Where the return address is, if the caller's frame pointer is at bp_at. */
+static __always_inline __u64 return_at(__u64 cfa UNUSED, __u64 bp_at UNUSED)
+{
+	return RETURN_IS_PUSHED ? cfa - 8 : bp_at + 8;
+}
+
+/*
+ * The caller's frame begins at cfa; the return address is at *pc_at, its rbp at *bp_at (0:
+ * unchanged). 0, -1.
+ */
+static __always_inline int frame_leave(struct unwind_state *unwind, __u64 cfa, __u64 pc_at,
+				       __u64 bp_at)
 {
 	__u64 real;
 
 	if (cfa & 7 || cfa <= unwind->sp || cfa > unwind->top ||
-	    (bp_at && (bp_at < unwind->sp || bp_at >= cfa)))
+	    (bp_at && (bp_at < unwind->sp || bp_at >= cfa)) ||
+	    (!RETURN_IS_PUSHED && (pc_at < unwind->sp || pc_at >= cfa)))
 		return unwind_cut(unwind, ABI_UNWIND_CUT_BOUNDS);
-	if (stack_word(unwind, cfa - 8, &unwind->pc))
+	if (stack_word(unwind, pc_at, &unwind->pc))
 		return unwind_cut(unwind, ABI_UNWIND_CUT_READ);
+	unwind->pc = CODE_ADDRESS(unwind->pc);
 	if (bp_at && stack_word(unwind, bp_at, &unwind->bp))
 		return unwind_cut(unwind, ABI_UNWIND_CUT_READ);
 	unwind->sp = cfa;
 	if (unwind->trampoline && unwind->pc == unwind->trampoline) {
-		real = return_find(cfa - 8);
+		real = return_find(cfa - RETURN_BYTES);
 		if (!real)
 			return unwind_cut(unwind, ABI_UNWIND_CUT_RETURN);
 		unwind->pc = real;
@@ -169,7 +176,7 @@ static __noinline int frame_pointer_step(struct unwind_state *unwind)
 	if (frame & 7 || frame < unwind->sp || frame - unwind->sp > STACK_BYTES_MAX)
 		return unwind_cut(unwind, ABI_UNWIND_CUT_FRAME);
 	unwind->is_guess = 1;
-	return frame_leave(unwind, frame + 16, frame);
+	return frame_leave(unwind, frame + 16, frame + 8, frame);
 }
 
 /* A step by unwind->rule. 0, -1. */
@@ -193,9 +200,11 @@ static __noinline int rule_step(struct unwind_state *unwind)
 				  rule.kind == ABI_UNWIND_END ? UNWIND_WHOLE : ABI_UNWIND_CUT_RULE);
 	}
 	at = rule.rbp ? cfa + rule.rbp * 8 : 0;
+	if (rule.flags & ABI_UNWIND_RETURN_ALONE)
+		return frame_leave(unwind, cfa, at, 0);
 	if (rule.flags & ABI_UNWIND_RBP_AT_RBP)
 		at = unwind->bp;
-	return frame_leave(unwind, cfa, at);
+	return frame_leave(unwind, cfa, return_at(cfa, at), at);
 }
 
 /* A step that is not by a rule, or not by a plain one. 0, -1. */
@@ -220,14 +229,19 @@ static __noinline int special_step(struct unwind_state *unwind)
 static __always_inline int unwind_step(struct unwind_state *unwind)
 {
 	struct abi_unwind_rule rule = unwind->rule;
-	__u64 cfa;
+	__u64 cfa, bp_at;
 
+	/* Where no call pushes, a frame record may be anywhere in its frame: sp is not known. */
+	if (!RETURN_IS_PUSHED && unwind->is_guess &&
+	    (rule.kind == ABI_UNWIND_RSP || rule.kind == ABI_UNWIND_AT_RSP))
+		return unwind_cut(unwind, ABI_UNWIND_CUT_FRAME);
 	unwind->is_guess = 0;
 	if (unwind->is_interrupted | unwind->found | rule.flags ||
 	    rule.kind - ABI_UNWIND_RSP > ABI_UNWIND_RBP - ABI_UNWIND_RSP)
 		return special_step(unwind);
 	cfa = (rule.kind == ABI_UNWIND_RSP ? unwind->sp : unwind->bp) + rule.cfa;
-	return frame_leave(unwind, cfa, rule.rbp ? cfa + rule.rbp * 8 : 0);
+	bp_at = rule.rbp ? cfa + rule.rbp * 8 : 0;
+	return frame_leave(unwind, cfa, return_at(cfa, bp_at), bp_at);
 }
 
 /* As unwind_is_frame(), for code that is not in the cache. */

@@ -304,12 +304,9 @@ static __noinline int code_recognize(struct unwind_state *unwind, int found)
 	if (unwind->is_interrupted || found == ABI_UNWIND_CUT_CODE + 1 ||
 	    bpf_probe_read_user(code, sizeof(unwind->code), (void *)unwind->pc))
 		return found;
-	/* mov $15, %rax; syscall, or mov $15, %eax; syscall */
-	if ((code[0] == 0x0f0000000fc0c748 && (code[1] & 0xff) == 0x05) ||
-	    (code[0] & 0xffffffffffffff) == 0x050f0000000fb8)
+	if (IS_SIGNAL_RETURN(code))
 		kind = ABI_UNWIND_SIGNAL;
-	/* mov %rbx, %rsp; mov (%rsp), %rdi; test %rdi, %rdi */
-	else if (code[0] == 0x48243c8b48dc8948 && (code[1] & 0xffff) == 0xff85)
+	else if (IS_CONTEXT_END(code))
 		kind = ABI_UNWIND_END;
 	if (!kind)
 		return found;

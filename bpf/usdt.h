@@ -43,7 +43,7 @@ static __noinline __u64 usdt_argument(struct pt_regs *regs,
 		value += saved_register(regs, argument->base) +
 			 (saved_register(regs, argument->index) << (argument->scale & 3));
 		if (argument->kind == ABI_USDT_THREAD)
-			value += task->thread.fsbase;
+			value += THREAD_POINTER(task);
 		/* Bytes beyond those that are read are shifted out below. */
 		if (bpf_probe_read_user(&value, bytes, (void *)value))
 			return 0;
@@ -138,10 +138,10 @@ int provider(struct pt_regs *regs)
 	thread->block.address = address;
 	thread->block.bytes = usdt_argument(regs, &spec->arguments[1]);
 	thread->weighted_bytes = usdt_argument(regs, &spec->arguments[2]);
-	thread->native_walk.frame = regs->rbp;
-	thread->native_walk.below = regs->rsp - 1;
+	thread->native_walk.frame = REG_FRAME(regs);
+	thread->native_walk.below = REG_SP(regs) - 1;
 	/* A return address is behind its call: as if the probe were one. */
-	thread->native_walk.caller = regs->rip + 1;
+	thread->native_walk.caller = REG_PC(regs) + 1;
 	producer_skip(thread, spec);
 	thread->walked = WALKED_WEIGHTED;
 	walk_begin(regs, &walks);

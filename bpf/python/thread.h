@@ -29,7 +29,7 @@ static __noinline long tstate_search_step(__u32 turn UNUSED, void *context)
 		search->interp = user_u64(search->interp + offsets->interp_next);
 		return 0;
 	}
-	if (user_u64(tstate + offsets->tstate_thread_id) == search->fsbase)
+	if (IS_THREAD_ID(user_u64(tstate + offsets->tstate_thread_id), search->fsbase))
 		return 1;
 	search->tstate = user_u64(tstate + offsets->tstate_next);
 	return 0;
@@ -53,7 +53,8 @@ __noinline __u64 tstate_match(struct abi_target *target, __u64 fsbase)
 		user_u64_called(target->runtime + target->offsets.runtime_interpreters_head);
 	loop_run(THREADS_LIMIT, tstate_search_step, &search);
 	/* The search may have ended at its limit, in the middle of the lists. */
-	return user_u64_called(search.tstate + target->offsets.tstate_thread_id) == fsbase
+	return IS_THREAD_ID(user_u64_called(search.tstate + target->offsets.tstate_thread_id),
+			    fsbase)
 		       ? search.tstate
 		       : 0;
 }
@@ -65,7 +66,7 @@ __noinline __u64 tstate_match(struct abi_target *target, __u64 fsbase)
  */
 static __always_inline __u64 tls_block(__u64 fsbase, __u64 module)
 {
-	__u64 vector = user_u64(fsbase + 8), block;
+	__u64 vector = user_u64(fsbase + THREAD_VECTOR_OFFSET), block;
 
 	if (module > user_u64(vector - 16))
 		return 0;
@@ -122,7 +123,7 @@ static __always_inline int frame_find(struct thread_state *thread, struct abi_ta
 				      int gil_held, __u64 *frame)
 {
 	struct task_struct *task = (void *)bpf_get_current_task_btf();
-	__u64 fsbase = task->thread.fsbase;
+	__u64 fsbase = THREAD_POINTER(task);
 	__u64 tstate = 0, slot;
 
 	if (thread->tstate_space != target->space_id) {
@@ -134,7 +135,7 @@ static __always_inline int frame_find(struct thread_state *thread, struct abi_ta
 	if (slot)
 		tstate = user_u64(slot);
 	if ((gil_held || target->tstate_source != ABI_TSTATE_SLOT ||
-	     tstate_thread_id(target, tstate) == fsbase) &&
+	     IS_THREAD_ID(tstate_thread_id(target, tstate), fsbase)) &&
 	    !frame_first(target, tstate, frame)) {
 		if (thread->tstate != tstate) {
 			thread->tstate = tstate;

@@ -36,7 +36,7 @@ struct abi_offsets {
 	__u16 interp_next;
 	__u16 interp_threads_head;
 	__u16 tstate_next;
-	__u16 tstate_thread_id; /* pthread_self(), which is the fs base on x86-64 */
+	__u16 tstate_thread_id; /* pthread_self(): the fs base; arm64: below tpidr_el0 */
 	/* PyFrameObject* or _PyInterpreterFrame*; ABI_NONE where cframe leads to it */
 	__u16 tstate_frame;
 	__u16 tstate_cframe;
@@ -284,7 +284,7 @@ enum abi_op {
 	ABI_OP_MAP_JIT = 38,
 };
 
-/* General purpose registers, in the order of their x86 encoding. */
+/* General purpose registers: those of x86-64, and of arm64, in the order of their encoding. */
 enum abi_register {
 	ABI_REG_AX = 0,
 	ABI_REG_CX,
@@ -302,8 +302,63 @@ enum abi_register {
 	ABI_REG_R13,
 	ABI_REG_R14,
 	ABI_REG_R15,
-	ABI_REG_COUNT
+
+	ABI_REG_X0 = 0,
+	ABI_REG_X1,
+	ABI_REG_X2,
+	ABI_REG_X3,
+	ABI_REG_X4,
+	ABI_REG_X5,
+	ABI_REG_X6,
+	ABI_REG_X7,
+	ABI_REG_X8,
+	ABI_REG_X9,
+	ABI_REG_X10,
+	ABI_REG_X11,
+	ABI_REG_X12,
+	ABI_REG_X13,
+	ABI_REG_X14,
+	ABI_REG_X15,
+	ABI_REG_X16,
+	ABI_REG_X17,
+	ABI_REG_X18,
+	ABI_REG_X19,
+	ABI_REG_X20,
+	ABI_REG_X21,
+	ABI_REG_X22,
+	ABI_REG_X23,
+	ABI_REG_X24,
+	ABI_REG_X25,
+	ABI_REG_X26,
+	ABI_REG_X27,
+	ABI_REG_X28,
+	ABI_REG_X29,
+	ABI_REG_X30,
+	ABI_REG_XSP,
+
+	ABI_REG_COUNT /* none of them */
 };
+
+/* How the machine that the tracer is built for passes arguments. */
+#if defined(__aarch64__) || defined(__TARGET_ARCH_arm64)
+#define ABI_ARGUMENT_1 ABI_REG_X0
+#define ABI_ARGUMENT_2 ABI_REG_X1
+#define ABI_ARGUMENT_3 ABI_REG_X2
+#define ABI_ARGUMENT_4 ABI_REG_X3
+#define ABI_ARGUMENT_5 ABI_REG_X4
+#define ABI_ARGUMENT_6 ABI_REG_X5
+#define ABI_RESULT     ABI_REG_X0
+#define ABI_STACK      ABI_REG_XSP
+#else
+#define ABI_ARGUMENT_1 ABI_REG_DI
+#define ABI_ARGUMENT_2 ABI_REG_SI
+#define ABI_ARGUMENT_3 ABI_REG_DX
+#define ABI_ARGUMENT_4 ABI_REG_CX
+#define ABI_ARGUMENT_5 ABI_REG_R8
+#define ABI_ARGUMENT_6 ABI_REG_R9
+#define ABI_RESULT     ABI_REG_AX
+#define ABI_STACK      ABI_REG_SP
+#endif
 
 #define ABI_COOKIE(op, api, r0, r1, r2)                                                            \
 	((__u64)(op) | (__u64)(api) << 8 | (__u64)(r0) << 16 | (__u64)(r1) << 24 |                 \

@@ -31,7 +31,7 @@ struct abi_unwind_row {
 
 /*
  * How the canonical frame address (CFA) is found: the caller's rsp. The return address is at
- * CFA - 8 in all of them.
+ * CFA - 8 in all of them (x86-64).
  */
 enum abi_unwind_kind {
 	ABI_UNWIND_NONE = 0,   /* not covered by a table, or by a rule that has no kind */
@@ -44,14 +44,21 @@ enum abi_unwind_kind {
 	ABI_UNWIND_FRAME = 7,  /* a body of code without information: it may keep frame pointers */
 };
 
+/*
+ * On arm64 rsp and rbp are sp and x29, and the return address is in the word after that of x29,
+ * where functions store the pair.
+ */
+
 /* flags: the caller's rbp is *rbp (functions that realign their stack), and rbp is 0 */
 #define ABI_UNWIND_RBP_AT_RBP 1u
+/* arm64: x29 is unchanged, and rbp says where the return address is */
+#define ABI_UNWIND_RETURN_ALONE 2u
 
 struct abi_unwind_rule {
 	__s32 cfa;  /* bytes */
 	__s16 rbp;  /* the caller's rbp is at CFA + 8 * rbp; 0: it is unchanged */
 	__u8 kind;  /* enum abi_unwind_kind */
-	__u8 flags; /* ABI_UNWIND_RBP_AT_RBP */
+	__u8 flags; /* ABI_UNWIND_RBP_AT_RBP, ABI_UNWIND_RETURN_ALONE */
 };
 
 /* cfa of ABI_UNWIND_AT_*. */
