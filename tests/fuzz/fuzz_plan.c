@@ -49,7 +49,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 	data++, bytes--;
 
 	memset(&site, 0xa5, sizeof(site));
-	if (function_entry_site(spec, data, bytes, vaddr, &site)) {
+	if (function_entry_site(&machine_x86, spec, data, bytes, vaddr, &site)) {
 		check(!bytes);
 		return 0;
 	}

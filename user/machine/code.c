@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/sorted.h"
+#include "machine/machine.h"
 
 #define SHORT_JUMP_BYTES 2
 #define THUNKS_MAX       4 /* consecutive ones, at most */
@@ -65,7 +66,7 @@ int inline_code_open(struct inline_code *code, const struct inline_image *image)
 
 	memset(code, 0, sizeof(*code));
 	code->image = image;
-	err = inline_decoder_open(&code->decoder);
+	err = inline_decoder_open(&code->decoder, &machine_x86);
 	return err ? err : jumps_find(code);
 }
 

@@ -11,7 +11,6 @@
  * Along the path each argument has a set of registers that hold it: a full move adds one, a write
  * removes one. The first emulated instruction that every argument reaches is the site.
  */
-#include <capstone/capstone.h>
 #include <errno.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -20,13 +19,14 @@
 
 #include "base/error.h"
 #include "machine/function_entry.h"
-#include "machine/x86.h"
+#include "machine/machine.h"
 
 #define ARGUMENTS 3
 
 struct scan {
-	csh capstone;
-	cs_insn *insn;
+	const struct machine *machine;
+	struct inline_decoder decoder;
+	cs_insn *insn; /* the decoder's */
 	const uint8_t *code;
 	size_t bytes;
 	uint64_t vaddr;
@@ -37,43 +37,14 @@ struct scan {
 
 static bool decode(struct scan *scan, size_t offset)
 {
-	const uint8_t *code = scan->code + offset;
-	size_t left = scan->bytes - offset;
-	uint64_t address = scan->vaddr + offset;
-
-	return cs_disasm_iter(scan->capstone, &code, &left, &address, scan->insn);
-}
-
-static bool in_group(const struct scan *scan, unsigned group)
-{
-	return cs_insn_group(scan->capstone, scan->insn, group);
+	return inline_decode_one(&scan->decoder, scan->code + offset, scan->bytes - offset,
+				 scan->vaddr + offset) > 0;
 }
 
 /* Can control continue elsewhere than at the next instruction, or is that up to the kernel? */
 static bool ends_path(const struct scan *scan)
 {
-	static const unsigned groups[] = {CS_GRP_JUMP, CS_GRP_CALL, CS_GRP_RET,
-					  CS_GRP_INT,  CS_GRP_IRET, CS_GRP_BRANCH_RELATIVE};
-
-	for (size_t i = 0; i < sizeof(groups) / sizeof(groups[0]); i++)
-		if (in_group(scan, groups[i]))
-			return true;
-	switch (scan->insn->id) {
-	case X86_INS_XABORT:
-	case X86_INS_SYSCALL:
-	case X86_INS_SYSENTER:
-	case X86_INS_HLT:
-	case X86_INS_UD0:
-	case X86_INS_UD2:
-#if CS_API_MAJOR < 5 /* named UD1 from then on */
-	case X86_INS_UD2B:
-#else
-	case X86_INS_UD1:
-#endif
-		return true;
-	default:
-		return false;
-	}
+	return scan->machine->leaves(scan->decoder.capstone, scan->insn);
 }
 
 /*
@@ -86,16 +57,15 @@ static size_t first_jump_target(struct scan *scan)
 	size_t first = SIZE_MAX;
 
 	for (size_t offset = 0; offset < scan->bytes;) {
+		uint64_t target;
+
 		if (!decode(scan, offset)) {
-			offset++;
+			offset += scan->machine->insn_step;
 			continue;
 		}
-		const cs_x86 *x86 = &scan->insn->detail->x86;
-		uint64_t target = (uint64_t)x86->operands[0].imm - scan->vaddr;
-
-		if (x86->op_count == 1 && x86->operands[0].type == X86_OP_IMM && ends_path(scan) &&
-		    target && target < first)
-			first = target;
+		if (scan->machine->target(scan->decoder.capstone, scan->insn, &target) &&
+		    target != scan->vaddr && target - scan->vaddr < first)
+			first = target - scan->vaddr;
 		offset += scan->insn->size;
 	}
 	return first;
@@ -104,26 +74,26 @@ static size_t first_jump_target(struct scan *scan)
 /* Applies the decoded instruction. Returns the first argument that it destroys, or ARGUMENTS. */
 static int step(struct scan *scan)
 {
-	const cs_x86 *x86 = &scan->insn->detail->x86;
-	uint32_t written = x86_registers_written(scan->capstone, scan->insn), source = 0, copy = 0;
+	const struct machine *machine = scan->machine;
+	uint32_t written = machine->registers_written(scan->decoder.capstone, scan->insn);
+	uint32_t source = 0, copy = 0, to, from;
 	int lost = ARGUMENTS;
 
-	/* A 32-bit move would truncate a 64-bit argument. */
-	if (scan->insn->id == X86_INS_MOV && x86->op_count == 2 &&
-	    x86->operands[0].type == X86_OP_REG && x86->operands[1].type == X86_OP_REG &&
-	    x86->operands[0].size == 8 && x86->operands[1].size == 8) {
-		source = 1u << x86_register_of(x86->operands[1].reg);
-		copy = 1u << x86_register_of(x86->operands[0].reg);
+	if (machine->copies(scan->insn, &to, &from)) {
+		source = 1u << from;
+		copy = 1u << to;
 	}
 	for (int i = ARGUMENTS - 1; i >= 0; i--) {
 		uint32_t before = scan->holders[i];
 
 		scan->holders[i] = (before & ~written) | (before & source ? copy : 0);
-		scan->holders[i] &= (1u << ABI_REG_COUNT) - 1;
 		if (before && !scan->holders[i])
 			lost = i;
 	}
-	scan->stack_moved |= written >> ABI_REG_SP & 1;
+	scan->stack_moved |= written >> machine->stack_pointer & 1;
+	/* Once it is stored or signed, a return probe can no longer replace it. */
+	scan->stack_moved |= machine->link_register < ABI_REG_COUNT &&
+			     machine->register_use(scan->insn, machine->link_register);
 	return lost;
 }
 
@@ -177,7 +147,7 @@ static bool find_emulated(struct scan *scan, size_t *offset, char *why, size_t s
 			append(why, size, "the code at +%zu cannot be decoded", *offset);
 			return false;
 		}
-		if (x86_is_emulated(scan->insn->bytes, scan->insn->size))
+		if (scan->machine->is_emulated(scan->insn->bytes, scan->insn->size))
 			return true;
 		if (ends_path(scan)) {
 			append(why, size, "no emulated instruction up to %s at +%zu",
@@ -222,9 +192,10 @@ static void describe_emulated(const struct scan *scan, size_t offset, char *why,
 
 		if (holder == ABI_REG_COUNT)
 			continue;
-		append(why, size, "%s %s %s%%%s", separator, argument_name(scan->spec->op, i),
+		append(why, size, "%s %s %s%s%s", separator, argument_name(scan->spec->op, i),
 		       holder == scan->spec->arguments[i] ? "still in " : "in ",
-		       x86_register_name(holder));
+		       scan->machine->arch == CS_ARCH_X86 ? "%" : "",
+		       scan->machine->register_name(holder));
 		separator = ",";
 	}
 }
@@ -261,83 +232,49 @@ static void fill_site(struct scan *scan, struct plan_site *site)
 	site->op = spec->op;
 	site->with_return = spec->with_return == 1;
 
-	/* Last: in this syntax the decoder's operands are in the opposite order, too. */
-	cs_option(scan->capstone, CS_OPT_SYNTAX, CS_OPT_SYNTAX_ATT);
-	if (decode(scan, offset))
-		append(site->instruction, sizeof(site->instruction), "%s%s%s", scan->insn->mnemonic,
-		       scan->insn->op_str[0] ? " " : "", scan->insn->op_str);
-	else
-		append(site->instruction, sizeof(site->instruction), "(bad)");
+	inline_disassemble(&scan->decoder, scan->code + offset, scan->bytes - offset, site->vaddr,
+			   site->instruction, sizeof(site->instruction));
 }
 
-int function_entry_site(const struct probe_spec *spec, const uint8_t *code, size_t bytes,
-			uint64_t vaddr, struct plan_site *site)
+int function_entry_site(const struct machine *machine, const struct probe_spec *spec,
+			const uint8_t *code, size_t bytes, uint64_t vaddr, struct plan_site *site)
 {
-	struct scan scan = {.code = code, .bytes = bytes, .vaddr = vaddr, .spec = spec};
-	int err = 0;
+	struct scan scan = {
+		.machine = machine, .code = code, .bytes = bytes, .vaddr = vaddr, .spec = spec};
+	int err;
 
 	if (!bytes)
 		return error_set(-EINVAL, "%s has no code", spec->symbol);
 	if (scan.bytes > FUNCTION_MAX_CODE)
 		scan.bytes = FUNCTION_MAX_CODE;
-	if (cs_open(CS_ARCH_X86, CS_MODE_64, &scan.capstone) != CS_ERR_OK)
-		return error_set(-ENOMEM, "no memory for the instruction decoder");
-	cs_option(scan.capstone, CS_OPT_DETAIL, CS_OPT_ON);
-	scan.insn = cs_malloc(scan.capstone);
-	if (!scan.insn) {
-		err = error_set(-ENOMEM, "no memory for the instruction decoder");
-		goto out;
-	}
+	err = inline_decoder_open(&scan.decoder, machine);
+	if (err)
+		return err;
+	scan.insn = scan.decoder.insn;
 	fill_site(&scan, site);
-	cs_free(scan.insn, 1);
-out:
-	cs_close(&scan.capstone);
-	return err;
+	inline_decoder_close(&scan.decoder);
+	return 0;
 }
 
-/*
- * How the decoded instruction uses a register: it reads 8 or 4 bytes; 0 it does not use it; -1 it
- * overwrites it.
- */
-static int register_use(const struct scan *scan, uint32_t reg)
+int function_argument_is_32(const struct machine *machine, const uint8_t *code, size_t bytes,
+			    uint32_t reg)
 {
-	const cs_x86 *x86 = &scan->insn->detail->x86;
+	struct scan scan = {.machine = machine, .code = code, .bytes = bytes};
+	struct inline_insn insn;
 	int use = 0;
 
-	for (int i = 0; i < x86->op_count; i++) {
-		const cs_x86_op *op = &x86->operands[i];
-
-		if (op->type == X86_OP_MEM &&
-		    (x86_register_of(op->mem.base) == reg || x86_register_of(op->mem.index) == reg))
-			return 8;
-		if (op->type == X86_OP_REG && x86_register_of(op->reg) == reg) {
-			if (op->access & CS_AC_READ)
-				return op->size == 8 ? 8 : 4;
-			use = -1;
-		}
-	}
-	return use;
-}
-
-int function_argument_is_32(const uint8_t *code, size_t bytes, uint32_t reg)
-{
-	struct scan scan = {.code = code, .bytes = bytes};
-	int use = 0;
-
-	if (cs_open(CS_ARCH_X86, CS_MODE_64, &scan.capstone) != CS_ERR_OK)
+	if (inline_decoder_open(&scan.decoder, machine))
 		return 0;
-	cs_option(scan.capstone, CS_OPT_DETAIL, CS_OPT_ON);
-	scan.insn = cs_malloc(scan.capstone);
-	for (size_t offset = 0; scan.insn && !use && offset < bytes && decode(&scan, offset);
-	     offset += scan.insn->size) {
+	scan.insn = scan.decoder.insn;
+	for (size_t offset = 0;
+	     !use && offset < bytes &&
+	     inline_decode(&scan.decoder, code + offset, bytes - offset, offset, &insn);
+	     offset += insn.bytes) {
 		/* Registers are unchanged after a conditional branch. */
-		if (ends_path(&scan) &&
-		    (scan.insn->id == X86_INS_JMP || !in_group(&scan, CS_GRP_JUMP)))
+		if (ends_path(&scan) && insn.op != INLINE_BRANCH)
 			break;
-		use = register_use(&scan, reg);
+		use = machine->register_use(scan.insn, reg);
 	}
-	if (scan.insn)
-		cs_free(scan.insn, 1);
-	cs_close(&scan.capstone);
+	inline_decoder_close(&scan.decoder);
 	return use == 4;
 }

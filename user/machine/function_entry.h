@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "machine/machine.h"
 #include "machine/site.h"
 
 #define FUNCTION_MAX_CODE 4096 /* bytes of a function that are decoded, at most */
@@ -16,13 +17,14 @@
  * a site, at worst the entry. 0; -EINVAL code is empty; -ENOMEM. In the cookie, the register of an
  * argument that the spec lacks is ABI_REG_COUNT; a 32-bit argument is the low half of its register.
  */
-int function_entry_site(const struct probe_spec *spec, const uint8_t *code, size_t bytes,
-			uint64_t vaddr, struct plan_site *site);
+int function_entry_site(const struct machine *machine, const struct probe_spec *spec,
+			const uint8_t *code, size_t bytes, uint64_t vaddr, struct plan_site *site);
 
 /*
  * Does the code that runs first in a function read only the lower half of this argument's register
  * (enum abi_register)? Then it is an int, and the upper half is undefined. 0 also when unknown.
  */
-int function_argument_is_32(const uint8_t *code, size_t bytes, uint32_t reg);
+int function_argument_is_32(const struct machine *machine, const uint8_t *code, size_t bytes,
+			    uint32_t reg);
 
 #endif

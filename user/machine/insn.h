@@ -63,15 +63,24 @@ struct inline_insn {
 	uint8_t emulated;       /* the kernel emulates it when it is probed */
 };
 
+struct machine;
+
 struct inline_decoder {
+	const struct machine *machine;
 	csh capstone;
 	cs_insn *insn;
 };
 
 /* 0 or -ENOMEM; inline_decoder_close() releases, and accepts a zeroed decoder. */
-int inline_decoder_open(struct inline_decoder *decoder);
+int inline_decoder_open(struct inline_decoder *decoder, const struct machine *machine);
 void inline_decoder_close(struct inline_decoder *decoder);
 
+/*
+ * Decodes the first instruction of code, which is at vaddr, into decoder->insn only. Returns its
+ * length; 0: not an instruction.
+ */
+size_t inline_decode_one(struct inline_decoder *decoder, const uint8_t *code, size_t bytes,
+			 uint64_t vaddr);
 /*
  * Decodes the first instruction of code, which is at vaddr. Returns its length; 0: not an
  * instruction.

@@ -13,6 +13,12 @@ void inline_state_forget(struct inline_state *state, uint8_t reg)
 	state->of[reg] = (struct inline_value){state->next++, 0};
 }
 
+/* The content of memory at a constant address and an offset. */
+static struct inline_value held_at(const struct inline_value *base, int64_t offset)
+{
+	return (struct inline_value){INLINE_HELD | ((uint64_t)base->addend + (uint64_t)offset), 0};
+}
+
 void inline_state_step(struct inline_state *state, const struct inline_insn *insn)
 {
 	struct inline_value result = {.base = INLINE_UNKNOWN};
@@ -21,6 +27,8 @@ void inline_state_step(struct inline_state *state, const struct inline_insn *ins
 		result = (struct inline_value){INLINE_CONSTANT, insn->value};
 	else if (insn->op == INLINE_LOAD && insn->base == ABI_REG_COUNT)
 		result = (struct inline_value){INLINE_HELD | (uint64_t)insn->value, 0};
+	else if (insn->op == INLINE_LOAD && state->of[insn->base].base == INLINE_CONSTANT)
+		result = held_at(&state->of[insn->base], insn->value);
 	else if ((insn->op == INLINE_COPY || insn->op == INLINE_ADD) && insn->src < ABI_REG_COUNT)
 		result = state->of[insn->src];
 	if (insn->op == INLINE_ADD)
@@ -30,6 +38,13 @@ void inline_state_step(struct inline_state *state, const struct inline_insn *ins
 			inline_state_forget(state, (uint8_t)r);
 	if (insn->dst < ABI_REG_COUNT && result.base != INLINE_UNKNOWN)
 		state->of[insn->dst] = result;
+}
+
+uint64_t inline_state_slot(const struct inline_state *state, uint8_t reg)
+{
+	if (reg >= ABI_REG_COUNT || !(state->of[reg].base & INLINE_HELD) || state->of[reg].addend)
+		return 0;
+	return state->of[reg].base & ~INLINE_HELD;
 }
 
 static int reads_memory(const struct inline_insn *insn)

@@ -44,6 +44,8 @@ void inline_state_init(struct inline_state *state);
 void inline_state_step(struct inline_state *state, const struct inline_insn *insn);
 /* Makes the register unknown. */
 void inline_state_forget(struct inline_state *state, uint8_t reg);
+/* The address of the slot whose content the register holds; 0: it holds something else. */
+uint64_t inline_state_slot(const struct inline_state *state, uint8_t reg);
 /* The memory that the instruction reads, executed next. 0: it reads none, or an unknown address. */
 int inline_state_reads(const struct inline_state *state, const struct inline_insn *insn,
 		       struct inline_address *out);

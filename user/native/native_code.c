@@ -2,21 +2,17 @@
 #include "native/native_code.h"
 
 #include "abi/target.h"
+#include "machine/machine.h"
+#include "machine/value.h"
 
 #define JUMP_INSNS_MAX 12 /* instructions before the jump of a function that only jumps */
-#define STUB_INSNS_MAX 2  /* endbr64, jmp */
+#define STUB_INSNS_MAX 5  /* endbr64, jmp; bti, adrp, ldr, add, br */
 
 /* Does the decoded instruction leave memory and the stack pointer unchanged? */
 static int is_harmless(const struct inline_decoder *decoder, const struct inline_insn *insn)
 {
-	const cs_x86 *x86 = &decoder->insn->detail->x86;
-
-	if (insn->op >= INLINE_BRANCH || insn->written >> ABI_REG_SP & 1)
-		return 0;
-	for (int i = 0; i < x86->op_count; i++)
-		if (x86->operands[i].type == X86_OP_MEM && x86->operands[i].access & CS_AC_WRITE)
-			return 0;
-	return 1;
+	return insn->op < INLINE_BRANCH && !(insn->written >> ABI_STACK & 1) &&
+	       !decoder->machine->stores(decoder->insn);
 }
 
 static int is_known(const struct native_code *code, const struct inline_insn *insn)
@@ -70,15 +66,18 @@ int native_calls_known(const struct native_code *code)
 uint64_t native_stub_slot(struct inline_decoder *decoder, const uint8_t *bytes, size_t count,
 			  uint64_t vaddr)
 {
+	struct inline_state state;
 	struct inline_insn insn;
 	size_t at = 0, length;
 
+	inline_state_init(&state);
 	for (int i = 0; i < STUB_INSNS_MAX; i++, at += length) {
 		length = inline_decode(decoder, bytes + at, count - at, vaddr + at, &insn);
 		if (!length || (insn.op != INLINE_JUMP_SLOT && !is_harmless(decoder, &insn)))
 			return 0;
 		if (insn.op == INLINE_JUMP_SLOT)
-			return insn.target;
+			return insn.target ?: inline_state_slot(&state, insn.src);
+		inline_state_step(&state, &insn);
 	}
 	return 0;
 }

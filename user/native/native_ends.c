@@ -13,6 +13,7 @@
 
 #include "abi/events.h"
 #include "abi/target.h"
+#include "machine/machine.h"
 #include "native/native_code.h"
 #include "plan/plan_symbol.h"
 
@@ -143,7 +144,7 @@ static int insn_follow(struct walk *walk, uint64_t *vaddr)
 	int bytes = elf_file_read(walk->file, *vaddr, code, sizeof(code)), err = 0;
 	size_t length =
 		bytes > 0 ? inline_decode(walk->decoder, code, (size_t)bytes, *vaddr, &insn) : 0;
-	int returns = length && (code[0] == 0xc3 || (code[0] == 0xf3 && code[1] == 0xc3));
+	int returns = length && walk->decoder->machine->is_return(walk->decoder->insn);
 	uint64_t next = *vaddr + length;
 
 	if (!length)
@@ -208,7 +209,7 @@ static int end_add(struct plan *plan, struct elf_file *file, struct inline_decod
 			return 0;
 	*site = (struct plan_site){.vaddr = vaddr,
 				   .op = ABI_OP_END,
-				   .cookie = ABI_COOKIE(ABI_OP_END, EVENT_API_NATIVE, ABI_REG_AX,
+				   .cookie = ABI_COOKIE(ABI_OP_END, EVENT_API_NATIVE, ABI_RESULT,
 							ABI_REG_COUNT, ABI_REG_COUNT)};
 	if (elf_file_offset(file, vaddr, &site->offset))
 		return -ENOENT;

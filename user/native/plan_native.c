@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "elf/elf_file.h"
 #include "machine/function_entry.h"
+#include "machine/machine.h"
 #include "native/native_code.h"
 #include "native/native_ends.h"
 #include "plan/function_option.h"
@@ -327,7 +328,7 @@ int plan_native(struct elf_file *file, const struct plan_native_opts *opts, stru
 		plan_missing_add(&planner.plan, "(other functions)",
 				 error_reason(planner.unreadable));
 	if (!err)
-		err = inline_decoder_open(&planner.decoder);
+		err = inline_decoder_open(&planner.decoder, machine_own());
 	if (!err)
 		err = sites_find(&planner);
 	inline_decoder_close(&planner.decoder);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "native/plan_provider.h"
+#include "machine/machine.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -179,7 +180,7 @@ static void provider_take(struct planner *planner, struct plan *plan)
 int plan_provider(struct elf_file *file, struct plan *plan)
 {
 	struct planner planner = {.file = file};
-	int err = inline_decoder_open(&planner.decoder);
+	int err = inline_decoder_open(&planner.decoder, machine_own());
 
 	if (err)
 		return err;

@@ -16,6 +16,8 @@
 #define NAME_MAX_BYTES 128 /* of a variable's name, with its NUL */
 #define SHORT          8   /* bytes of a register's name, with its NUL */
 
+#ifdef __x86_64__
+
 #define AT(field) ((uint8_t)offsetof(struct pt_regs, field))
 
 struct parser {
@@ -235,3 +237,14 @@ int usdt_arguments_parse(const char *text, size_t count, const struct usdt_symbo
 		       ? 0
 		       : error_set(-EINVAL, "it has %zu arguments instead of %zu", found, count);
 }
+
+#else
+
+int usdt_arguments_parse(const char *text, size_t count, const struct usdt_symbols *symbols,
+			 struct abi_usdt *out)
+{
+	(void)text, (void)count, (void)symbols, (void)out;
+	return error_set(-ENOTSUP, "its arguments are understood on x86-64 only");
+}
+
+#endif

@@ -56,7 +56,7 @@ static int stack_move(struct frame *frame, const cs_insn *insn, const struct inl
 		return 0;
 	default:
 		/* A call returns to where it was. */
-		return decoded->op < INLINE_BRANCH && decoded->written >> ABI_REG_SP & 1 ? -1 : 0;
+		return decoded->op < INLINE_BRANCH && decoded->written >> ABI_STACK & 1 ? -1 : 0;
 	}
 }
 

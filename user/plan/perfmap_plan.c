@@ -24,7 +24,7 @@ static const struct probe_spec python[] = {
 	{"PyUnstable_WritePerfMapEntry",
 	 ABI_OP_MAP_WRITE,
 	 0,
-	 {ABI_REG_DI, ABI_REG_SI, ABI_REG_DX},
+	 {ABI_ARGUMENT_1, ABI_ARGUMENT_2, ABI_ARGUMENT_3},
 	 0},
 	{"PyUnstable_PerfMapState_Init",
 	 ABI_OP_MAP_INIT,
@@ -39,17 +39,17 @@ static const struct probe_spec python[] = {
 	{"PyUnstable_CopyPerfMapFile",
 	 ABI_OP_MAP_COPY,
 	 0,
-	 {ABI_REG_DI, NO_ARGUMENT, NO_ARGUMENT},
+	 {ABI_ARGUMENT_1, NO_ARGUMENT, NO_ARGUMENT},
 	 0},
 	{"PyUnstable_PerfTrampoline_CompileCode",
 	 ABI_OP_MAP_COMPILE,
 	 0,
-	 {ABI_REG_DI, NO_ARGUMENT, NO_ARGUMENT},
+	 {ABI_ARGUMENT_1, NO_ARGUMENT, NO_ARGUMENT},
 	 0},
 	{"PyUnstable_PerfTrampoline_SetPersistAfterFork",
 	 ABI_OP_MAP_PERSIST,
 	 0,
-	 {ABI_REG_DI, NO_ARGUMENT, NO_ARGUMENT},
+	 {ABI_ARGUMENT_1, NO_ARGUMENT, NO_ARGUMENT},
 	 0},
 };
 
@@ -123,7 +123,8 @@ static int write_plan(struct elf_file *file, const struct probe_spec *spec,
 		return err;
 	site = &plan->sites.sites[plan->sites.count - 1];
 	bytes = elf_file_read(file, site->vaddr - site->in_function, code, sizeof(code));
-	if (bytes > 0 && function_argument_is_32(code, (size_t)bytes, spec->arguments[1]))
+	if (bytes > 0 &&
+	    function_argument_is_32(machine_own(), code, (size_t)bytes, spec->arguments[1]))
 		site->cookie |= ABI_MAP_BYTES_32 << 8;
 	return 0;
 }

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "machine/insn.h"
+#include "machine/machine.h"
 
 #define STEPS_MAX 4096u /* instructions; the farthest site takes about 500 */
 #define QUEUE_MAX 1024u /* pending paths */
@@ -325,7 +326,7 @@ int plan_ends_unknown(struct elf_file *file, const struct plan_site *sites, size
 	if (!walk)
 		return -ENOMEM;
 	walk->file = file;
-	err = inline_decoder_open(&walk->decoder);
+	err = inline_decoder_open(&walk->decoder, machine_own());
 	if (!err)
 		err = ends_load(walk, sites, count);
 	for (size_t i = 0; i < PLAN_ENDS && !err; i++) {

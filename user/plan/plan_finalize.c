@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "plan/plan_finalize.h"
 
-#include <capstone/capstone.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/array.h"
 #include "elf/elf_file.h"
-#include "machine/x86.h"
+#include "machine/machine.h"
 
 #define LONGEST      15 /* bytes of an x86 instruction */
 #define PATH_LONGEST 64 /* instructions followed on a path */
@@ -17,79 +16,46 @@
 struct path {
 	plan_read_fn read;
 	void *context;
-	csh capstone;
-	cs_insn *insn; /* the decoded instruction */
+	const struct machine *machine;
+	struct inline_decoder decoder;
+	struct inline_insn insn; /* the decoded instruction */
 };
 
 static bool decode(struct path *path, uint64_t vaddr)
 {
 	uint8_t bytes[LONGEST];
-	const uint8_t *code = bytes;
 	int got = path->read(path->context, vaddr, bytes, sizeof(bytes));
-	size_t left = got > 0 ? (size_t)got : 0;
 
-	return left && cs_disasm_iter(path->capstone, &code, &left, &vaddr, path->insn);
-}
-
-/* The target of a direct jump; 0: the jump is indirect. */
-static uint64_t target_of(const struct path *path)
-{
-	const cs_x86 *x86 = &path->insn->detail->x86;
-
-	return x86->op_count == 1 && x86->operands[0].type == X86_OP_IMM
-		       ? (uint64_t)x86->operands[0].imm
-		       : 0;
+	return got > 0 && inline_decode(&path->decoder, bytes, (size_t)got, vaddr, &path->insn) > 0;
 }
 
 /* Does the code at vaddr return before it calls anything? */
 static bool is_return(struct path *path, uint64_t vaddr)
 {
 	for (int i = 0; i < RETURN_MAX && decode(path, vaddr); i++) {
-		if (cs_insn_group(path->capstone, path->insn, CS_GRP_RET))
+		if (path->machine->is_return(path->decoder.insn))
 			return true;
-		if (cs_insn_group(path->capstone, path->insn, CS_GRP_CALL))
-			return false;
-		if (!cs_insn_group(path->capstone, path->insn, CS_GRP_JUMP))
-			vaddr += path->insn->size;
-		else if (path->insn->id == X86_INS_JMP)
-			vaddr = target_of(path);
+		if (path->insn.op == INLINE_JUMP)
+			vaddr = path->insn.target;
+		else if (path->insn.op < INLINE_BRANCH)
+			vaddr += path->insn.bytes;
 		else
 			return false;
 	}
 	return false;
 }
 
-/* Can the decoded instruction be probed? The listed ones can, whatever their operands. */
-static bool may_be_probed(const struct path *path)
-{
-	switch (path->insn->id) {
-	case X86_INS_MOV:
-	case X86_INS_LEA:
-	case X86_INS_SUB:
-	case X86_INS_ADD:
-	case X86_INS_TEST:
-	case X86_INS_CMP:
-	case X86_INS_XOR:
-		return path->insn->detail->x86.prefix[0] == 0;
-	default:
-		return x86_is_emulated(path->insn->bytes, path->insn->size);
-	}
-}
-
 /* The address of the instruction that runs after the decoded one; 0: unknown, or the path ends. */
 static uint64_t next_of(struct path *path, uint64_t vaddr)
 {
-	uint64_t behind = vaddr + path->insn->size, target;
+	uint64_t behind = vaddr + path->insn.bytes, target = path->insn.target;
 
-	if (cs_insn_group(path->capstone, path->insn, CS_GRP_CALL) ||
-	    cs_insn_group(path->capstone, path->insn, CS_GRP_RET) ||
-	    cs_insn_group(path->capstone, path->insn, CS_GRP_INT))
-		return 0;
-	if (!cs_insn_group(path->capstone, path->insn, CS_GRP_JUMP))
+	if (path->insn.op < INLINE_BRANCH)
 		return behind;
-	target = target_of(path);
-	if (!target || path->insn->id == X86_INS_JMP)
+	if (path->insn.op == INLINE_JUMP)
 		return target;
+	if (path->insn.op != INLINE_BRANCH)
+		return 0;
 	if (is_return(path, target))
 		return behind;
 	return is_return(path, behind) ? target : 0;
@@ -97,10 +63,12 @@ static uint64_t next_of(struct path *path, uint64_t vaddr)
 
 static void piece_fill(const struct path *path, struct plan_piece *piece)
 {
-	piece->vaddr = path->insn->address;
-	piece->emulated = x86_is_emulated(path->insn->bytes, path->insn->size);
-	snprintf(piece->instruction, sizeof(piece->instruction), "%.15s%s%.40s",
-		 path->insn->mnemonic, path->insn->op_str[0] ? " " : "", path->insn->op_str);
+	const cs_insn *insn = path->decoder.insn;
+
+	piece->vaddr = path->insn.vaddr;
+	piece->emulated = path->insn.emulated;
+	snprintf(piece->instruction, sizeof(piece->instruction), "%.15s%s%.40s", insn->mnemonic,
+		 insn->op_str[0] ? " " : "", insn->op_str);
 }
 
 static size_t path_follow(struct path *path, uint64_t vaddr, struct plan_piece *pieces,
@@ -109,7 +77,7 @@ static size_t path_follow(struct path *path, uint64_t vaddr, struct plan_piece *
 	size_t count = 0;
 
 	for (int i = 0; i < PATH_LONGEST && vaddr && count < capacity && decode(path, vaddr); i++) {
-		if (may_be_probed(path))
+		if (path->machine->may_be_probed(path->decoder.insn))
 			piece_fill(path, &pieces[count++]);
 		vaddr = next_of(path, vaddr);
 	}
@@ -119,18 +87,12 @@ static size_t path_follow(struct path *path, uint64_t vaddr, struct plan_piece *
 size_t plan_finalize_path(plan_read_fn read, void *context, uint64_t vaddr,
 			  struct plan_piece *pieces, size_t capacity)
 {
-	struct path path = {.read = read, .context = context};
+	struct path path = {.read = read, .context = context, .machine = machine_own()};
 	size_t count = 0;
 
-	if (cs_open(CS_ARCH_X86, CS_MODE_64, &path.capstone) != CS_ERR_OK)
-		return 0;
-	cs_option(path.capstone, CS_OPT_DETAIL, CS_OPT_ON);
-	path.insn = cs_malloc(path.capstone);
-	if (path.insn) {
+	if (!inline_decoder_open(&path.decoder, path.machine))
 		count = path_follow(&path, vaddr, pieces, capacity);
-		cs_free(path.insn, 1);
-	}
-	cs_close(&path.capstone);
+	inline_decoder_close(&path.decoder);
 	return count;
 }
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "abi/events.h"
+#include "machine/machine.h"
 #include "plan/plan_slots.h"
 #include "plan/plan_symbol.h"
 #include "pymalloc/hooks.h"
@@ -48,7 +49,7 @@ static int add_domain(struct plan *plan, struct elf_file *file, const struct dom
 		      bool implementation, const uint64_t *vaddrs)
 {
 	/* The first argument of an implementation is the slot's context. */
-	static const uint32_t registers[] = {ABI_REG_DI, ABI_REG_SI, ABI_REG_DX};
+	static const uint32_t registers[] = {ABI_ARGUMENT_1, ABI_ARGUMENT_2, ABI_ARGUMENT_3};
 	int err = 0;
 
 	for (size_t i = 0; i < FUNCTIONS && !err; i++) {
@@ -129,7 +130,10 @@ int plan_hooks_add(struct plan *plan, struct elf_file *file)
 	_Static_assert(HOOKS_FUNCTIONS == FUNCTIONS && HOOKS_FREE == 3,
 		       "in the order of functions[]");
 	if (!named) {
-		err = elf_file_symbol(file, "PyMem_SetupDebugHooks", &setup);
+		/* The code that is understood is x86-64's. */
+		err = machine_own() == &machine_x86
+			      ? elf_file_symbol(file, "PyMem_SetupDebugHooks", &setup)
+			      : -ENOENT;
 		if (!err)
 			err = hooks_find(hooks_read, file, setup.vaddr, setup.size, &hooks);
 		if (err == -ENOMEM)

@@ -12,6 +12,7 @@
 #include <stdio.h>
 
 #include "machine/insn.h"
+#include "machine/machine.h"
 #include "machine/value.h"
 #include "plan/plan_symbol.h"
 
@@ -77,7 +78,7 @@ int plan_slots_find(struct elf_file *file, const char *public, uint64_t vaddrs[P
 {
 	struct inline_decoder decoder = {0};
 	uint64_t first = 0, word;
-	int err = inline_decoder_open(&decoder);
+	int err = inline_decoder_open(&decoder, machine_own());
 
 	for (size_t i = 0; i < PLAN_FUNCTIONS && !err; i++) {
 		char name[PLAN_NAME_SIZE];

@@ -13,8 +13,9 @@
 
 uint32_t plan_argument_register(unsigned argument)
 {
-	static const uint32_t registers[] = {ABI_REG_COUNT, ABI_REG_DI, ABI_REG_SI, ABI_REG_DX,
-					     ABI_REG_CX,    ABI_REG_R8, ABI_REG_R9};
+	static const uint32_t registers[] = {ABI_REG_COUNT,  ABI_ARGUMENT_1, ABI_ARGUMENT_2,
+					     ABI_ARGUMENT_3, ABI_ARGUMENT_4, ABI_ARGUMENT_5,
+					     ABI_ARGUMENT_6};
 
 	return argument < sizeof(registers) / sizeof(registers[0]) ? registers[argument]
 								   : ABI_REG_COUNT;
@@ -119,7 +120,7 @@ static int fill_site(struct plan *plan, struct elf_file *file, const struct prob
 		return -ENOENT;
 	}
 	memset(site, 0, sizeof(*site));
-	err = function_entry_site(spec, code, (size_t)bytes, vaddr, site);
+	err = function_entry_site(machine_own(), spec, code, (size_t)bytes, vaddr, site);
 	if (err)
 		return err;
 	if (elf_file_offset(file, site->vaddr, &site->offset)) {

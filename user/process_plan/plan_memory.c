@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "machine/insn.h"
+#include "machine/machine.h"
 #include "plan/plan_symbol.h"
 #include "process/process.h"
 
@@ -16,8 +17,8 @@
 
 #define CODE_MAX 512 /* bytes of a function that are inspected */
 
-#define RESULT    (1u << ABI_REG_AX)
-#define ARGUMENTS (1u << ABI_REG_DI | 1u << ABI_REG_SI | 1u << ABI_REG_DX)
+#define RESULT    (1u << ABI_RESULT)
+#define ARGUMENTS (1u << ABI_ARGUMENT_1 | 1u << ABI_ARGUMENT_2 | 1u << ABI_ARGUMENT_3)
 
 static const struct libc_function {
 	const char *name;
@@ -67,11 +68,6 @@ static void site_choose(struct inline_decoder *decoder, const uint8_t *code, siz
 	snprintf(site->why, sizeof(site->why), "after a system call");
 }
 
-static int is_syscall(const uint8_t *code, size_t length)
-{
-	return length == 2 && code[0] == 0x0f && code[1] == 0x05;
-}
-
 /* Adds one site for each system call in the function's code. */
 static void syscalls_add(struct inline_decoder *decoder, struct plan *plan, struct elf_file *libc,
 			 const struct libc_function *function, uint64_t vaddr, const uint8_t *code,
@@ -86,7 +82,7 @@ static void syscalls_add(struct inline_decoder *decoder, struct plan *plan, stru
 		length = inline_decode(decoder, code + at, bytes - at, vaddr + at, &insn);
 		if (!length)
 			break;
-		if (!is_syscall(code + at, length) || at + length == bytes)
+		if (!decoder->machine->is_syscall(decoder->insn) || at + length == bytes)
 			continue;
 		*site = (struct plan_site){.op = function->op,
 					   .cookie = ABI_COOKIE(function->op, EVENT_API_RAW,
@@ -137,7 +133,7 @@ int plan_memory(struct elf_file *libc, struct plan *out)
 {
 	struct plan plan = {.mode = EVENT_MODE_GROWTH, .capacity = SITES_MAX + 1};
 	struct inline_decoder decoder = {0};
-	int err = inline_decoder_open(&decoder);
+	int err = inline_decoder_open(&decoder, machine_own());
 
 	plan.sites = calloc(plan.capacity, sizeof(*plan.sites));
 	if (!plan.sites)

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "machine/code.h"
+#include "machine/machine.h"
 
 #define WORD         sizeof(uint64_t)
 #define OPERANDS_MAX 6 /* bytes */
@@ -140,7 +141,7 @@ int inline_alive_open(struct inline_alive *alive, const struct inline_image *ima
 	alive->pending = calloc(image->start_count + 1, sizeof(*alive->pending));
 	if (!alive->reached || !alive->pending)
 		return -ENOMEM;
-	if (inline_decoder_open(&alive->decoder))
+	if (inline_decoder_open(&alive->decoder, machine_own()))
 		return -ENOMEM;
 	code_search(alive, text->vaddr, old->vaddr);
 	code_search(alive, old->vaddr + old->bytes, text->vaddr + text->bytes);

@@ -20,7 +20,7 @@
 
 #include "abi/target.h"
 #include "base/error.h"
-#include "machine/x86.h"
+#include "machine/x86_decode.h"
 
 #define MAX_FUNCTIONS 64u
 #define MAX_DEPTH     2u

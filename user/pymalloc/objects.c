@@ -14,7 +14,7 @@
 
 #include "abi/events.h"
 #include "abi/target.h"
-#include "machine/x86.h"
+#include "machine/machine.h"
 #include "pymalloc/guard.h"
 #include "pymalloc/search.h"
 
@@ -105,7 +105,7 @@ static int object_add(struct inline_search *search, const struct inline_guard *g
 		ABI_COOKIE(ABI_OP_REUSE, EVENT_API_OBJ, guard->reg, ABI_REG_COUNT, ABI_REG_COUNT) |
 		ABI_COOKIE_ADDEND(guard->addend);
 	snprintf(site.why, sizeof(site.why), "object is %s%+lld, begins to live",
-		 x86_register_name(guard->reg), (long long)guard->addend);
+		 search->code.decoder.machine->register_name(guard->reg), (long long)guard->addend);
 	search->out->found[INLINE_OBJECT]++;
 	return inline_site_add(search, &site);
 }

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "abi/events.h"
-#include "machine/x86.h"
+#include "machine/machine.h"
 #include "pymalloc/match.h"
 #include "pymalloc/search.h"
 
@@ -98,7 +98,7 @@ static int raw_add(struct inline_search *search, uint64_t vaddr, size_t bytes, e
 	site = (struct plan_site){.vaddr = match.site, .op = ABI_OP_END};
 	site.cookie = ABI_COOKIE(ABI_OP_END, api, match.reg, ABI_REG_COUNT, ABI_REG_COUNT);
 	snprintf(site.why, sizeof(site.why), "after the call, block in %s",
-		 x86_register_name(match.reg));
+		 search->code.decoder.machine->register_name(match.reg));
 	return inline_site_add(search, &site);
 }
 

@@ -9,7 +9,7 @@
 
 #include "abi/events.h"
 #include "machine/function_entry.h"
-#include "machine/x86.h"
+#include "machine/machine.h"
 #include "pymalloc/pool.h"
 #include "pymalloc/search.h"
 
@@ -36,7 +36,7 @@ int inline_refills_add(struct inline_search *search)
 				"called when a pool is empty, but not a function of this file");
 			continue;
 		}
-		err = function_entry_site(&spec, text->code + offset,
+		err = function_entry_site(search->code.decoder.machine, &spec, text->code + offset,
 					  text->bytes - offset < FUNCTION_MAX_CODE
 						  ? text->bytes - offset
 						  : FUNCTION_MAX_CODE,
@@ -68,7 +68,7 @@ static void new_pool_fill(struct inline_search *search, const struct inline_new_
 			inline_code_window(&search->code, found->site, &insn, 1) && insn.emulated,
 	};
 	snprintf(site->why, sizeof(site->why), "a pool is taken into use, in %s",
-		 x86_register_name(found->reg));
+		 search->code.decoder.machine->register_name(found->reg));
 	inline_disassemble(&search->code.decoder, text->code + offset, text->bytes - offset,
 			   found->site, site->instruction, sizeof(site->instruction));
 }
@@ -97,7 +97,7 @@ static int first_add(struct inline_search *search, const struct inline_new_pool 
 	site.cookie = ABI_COOKIE(ABI_OP_FIRST_BLOCK, EVENT_API_OBJ, found->reg, ABI_REG_COUNT,
 				 ABI_REG_COUNT);
 	snprintf(site.why, sizeof(site.why), "pool in %s, gives its first block",
-		 x86_register_name(found->reg));
+		 search->code.decoder.machine->register_name(found->reg));
 	search->out->found[INLINE_FIRST]++;
 	return inline_site_add(search, &site);
 }

@@ -12,7 +12,7 @@
 
 #include "abi/events.h"
 #include "base/error.h"
-#include "machine/x86.h"
+#include "machine/machine.h"
 #include "pymalloc/match.h"
 #include "pymalloc/search.h"
 
@@ -80,10 +80,11 @@ static int pool_add(struct inline_search *search, const struct inline_match *mat
 		snprintf(site.why, sizeof(site.why),
 			 reg < ABI_REG_COUNT ? "pool in %s, size is %s%+lld"
 					     : "pool in %s, size is%.0s %lld",
-			 x86_register_name(match->reg), x86_register_name(reg), (long long)addend);
+			 search->code.decoder.machine->register_name(match->reg),
+			 search->code.decoder.machine->register_name(reg), (long long)addend);
 	} else {
 		snprintf(site.why, sizeof(site.why), "pool in %s, size rounded to its class",
-			 x86_register_name(match->reg));
+			 search->code.decoder.machine->register_name(match->reg));
 	}
 	site.cookie = ABI_COOKIE(ABI_OP_POOL, EVENT_API_OBJ, match->reg, reg, ABI_REG_COUNT) |
 		      ABI_COOKIE_ADDEND(addend);
@@ -124,7 +125,8 @@ static int free_add(struct inline_search *search, const struct inline_match *mat
 		site.op = ABI_OP_POOL_FREE;
 	site.cookie = ABI_COOKIE(site.op, EVENT_API_OBJ, match->reg, ABI_REG_COUNT, ABI_REG_COUNT);
 	snprintf(site.why, sizeof(site.why), "%s in %s, a block goes back to its pool",
-		 match->through_pool ? "pool" : "block", x86_register_name(match->reg));
+		 match->through_pool ? "pool" : "block",
+		 search->code.decoder.machine->register_name(match->reg));
 	search->out->found[INLINE_POOL_FREE]++;
 	return inline_site_add(search, &site);
 }
@@ -146,7 +148,8 @@ static int resize_add(struct inline_search *search, const struct inline_match *m
 		ABI_COOKIE(ABI_OP_RESIZE, EVENT_API_OBJ, reg, match->size_reg, ABI_REG_COUNT) |
 		ABI_COOKIE_ADDEND(match->above);
 	snprintf(site.why, sizeof(site.why), "block in %s may be resized in place, size in %s",
-		 x86_register_name(reg), x86_register_name(match->size_reg));
+		 search->code.decoder.machine->register_name(reg),
+		 search->code.decoder.machine->register_name(match->size_reg));
 	search->out->found[INLINE_RESIZE]++;
 	return inline_site_add(search, &site);
 }
@@ -256,7 +259,14 @@ int inline_sites_find(const struct inline_image *image, struct inline_sites *out
 {
 	struct inline_sites sites = {0};
 	struct inline_search search = {.out = &sites};
-	int err = inline_code_open(&search.code, image);
+	int err;
+
+	/* The shapes are those of x86-64. */
+	if (machine_own() != &machine_x86) {
+		*out = sites;
+		return 0;
+	}
+	err = inline_code_open(&search.code, image);
 
 	if (!err)
 		err = pools_find(&search);

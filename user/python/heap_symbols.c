@@ -22,6 +22,7 @@
 #include <stdlib.h>
 
 #include "base/error.h"
+#include "machine/machine.h"
 
 #define FUNCTION         "_Py_GetAllocatedBlocks"
 #define MAX_CODE_BYTES   1024u
@@ -259,7 +260,9 @@ int heap_symbols_decode(const uint8_t *code, size_t bytes, uint64_t vaddr, struc
 		return error_set(-ENOMEM, "no memory for the instruction decoder");
 	}
 	cs_option(decoding->capstone, CS_OPT_DETAIL, CS_OPT_ON);
-	err = bytes > MAX_CODE_BYTES ? -ENOTSUP : decode(decoding, code, bytes, vaddr, out);
+	err = bytes > MAX_CODE_BYTES || machine_own() != &machine_x86
+		      ? -ENOTSUP
+		      : decode(decoding, code, bytes, vaddr, out);
 	if (decoding->insns)
 		cs_free(decoding->insns, decoding->count);
 	cs_close(&decoding->capstone);

@@ -11,6 +11,7 @@
 #include "base/sorted.h"
 #include "elf/elf_frames.h"
 #include "machine/insn.h"
+#include "machine/machine.h"
 
 #define FUNCTION "_PyEval_EvalFrameDefault"
 
@@ -43,7 +44,7 @@ static void cold_find(struct search *search, const uint8_t *code)
 	struct inline_insn insn;
 	size_t length;
 
-	if (inline_decoder_open(&decoder))
+	if (inline_decoder_open(&decoder, machine_own()))
 		return;
 	for (uint64_t at = 0; at < bytes; at += length) {
 		length = inline_decode(&decoder, code + at, bytes - at, start + at, &insn);

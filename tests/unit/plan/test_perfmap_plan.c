@@ -22,12 +22,13 @@ static void test_width(void **state)
 	static const uint8_t unknown[] = {0xe9, 0, 0, 0, 0, 0x89, 0xf5};
 	(void)state;
 
-	assert_true(function_argument_is_32(shared, sizeof(shared), ABI_REG_SI));
-	assert_false(function_argument_is_32(shared, sizeof(shared), ABI_REG_DX));
-	assert_true(function_argument_is_32(branch_first, sizeof(branch_first), ABI_REG_SI));
-	assert_false(function_argument_is_32(whole, sizeof(whole), ABI_REG_SI));
-	assert_false(function_argument_is_32(unknown, sizeof(unknown), ABI_REG_SI));
-	assert_false(function_argument_is_32(shared, 0, ABI_REG_SI));
+	assert_true(function_argument_is_32(&machine_x86, shared, sizeof(shared), ABI_REG_SI));
+	assert_false(function_argument_is_32(&machine_x86, shared, sizeof(shared), ABI_REG_DX));
+	assert_true(function_argument_is_32(&machine_x86, branch_first, sizeof(branch_first),
+					    ABI_REG_SI));
+	assert_false(function_argument_is_32(&machine_x86, whole, sizeof(whole), ABI_REG_SI));
+	assert_false(function_argument_is_32(&machine_x86, unknown, sizeof(unknown), ABI_REG_SI));
+	assert_false(function_argument_is_32(&machine_x86, shared, 0, ABI_REG_SI));
 }
 
 static void test_symbol_option(void **state)

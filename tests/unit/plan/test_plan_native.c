@@ -17,6 +17,7 @@
 #include "abi/events.h"
 #include "base/error.h"
 #include "elf/elf_file.h"
+#include "machine/machine.h"
 #include "native/native_code.h"
 #include "native/plan_native.h"
 #include "native_plans.h"
@@ -226,7 +227,7 @@ static void test_cut(void **state)
 	struct native_code code = {.decoder = &decoder, .vaddr = VADDR, .known = known_never};
 	(void)state;
 
-	assert_int_equal(inline_decoder_open(&decoder), 0);
+	assert_int_equal(inline_decoder_open(&decoder, &machine_x86), 0);
 	for (size_t bytes = 0; bytes <= sizeof(jump); bytes++) {
 		code.bytes = jump;
 		code.count = bytes;

@@ -207,11 +207,13 @@ static void test_bounds(void **state)
 	assert_int_equal(site.emulated, 0);
 	free(code);
 
-	assert_int_equal(function_entry_site(&free_public, (const uint8_t *)"", 0, VADDR, &site),
+	assert_int_equal(function_entry_site(&machine_x86, &free_public, (const uint8_t *)"", 0,
+					     VADDR, &site),
 			 -EINVAL);
 	/* An address that wraps: test %rdi,%rdi; je */
-	assert_int_equal(function_entry_site(&free_public, (const uint8_t *)"\x48\x85\xff\x74\x05",
-					     5, UINT64_MAX - 1, &site),
+	assert_int_equal(function_entry_site(&machine_x86, &free_public,
+					     (const uint8_t *)"\x48\x85\xff\x74\x05", 5,
+					     UINT64_MAX - 1, &site),
 			 0);
 	assert_int_equal(site.in_function, 3);
 	assert_int_equal(site.vaddr, 1);

@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "assembly.h"
+#include "machine/machine.h"
 #include "native/usdt_frame.h"
 
 #define NOT ABI_USDT_NOT_SAVED
@@ -51,7 +52,7 @@ static void test_frames(void **state)
 	struct inline_decoder decoder;
 	(void)state;
 
-	assert_int_equal(inline_decoder_open(&decoder), 0);
+	assert_int_equal(inline_decoder_open(&decoder, &machine_x86), 0);
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		struct elf_file *file = assembly_open(
 			"",

@@ -40,7 +40,7 @@ static inline struct plan_site plan(const struct probe_spec *spec, const void *c
 	assert_non_null(copy);
 	memcpy(copy, code, bytes);
 	memset(&site, 0xa5, sizeof(site));
-	assert_int_equal(function_entry_site(spec, copy, bytes, VADDR, &site), 0);
+	assert_int_equal(function_entry_site(&machine_x86, spec, copy, bytes, VADDR, &site), 0);
 	free(copy);
 	assert_int_equal(site.vaddr, VADDR + site.in_function);
 	assert_int_equal(site.op, spec->op);
