@@ -15,6 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/arch.h"
 #include "base/error.h"
 #include "core/core_notes.h"
 
@@ -34,9 +35,9 @@ static int header_check(int fd, uint64_t file_bytes)
 
 	if (pread(fd, &header, sizeof(header), 0) != (ssize_t)sizeof(header) ||
 	    memcmp(header.e_ident, ELFMAG, SELFMAG) || header.e_ident[EI_CLASS] != ELFCLASS64 ||
-	    header.e_ident[EI_DATA] != ELFDATA2LSB || header.e_machine != EM_X86_64 ||
+	    header.e_ident[EI_DATA] != ELFDATA2LSB || header.e_machine != ARCH_ELF ||
 	    header.e_type != ET_CORE)
-		return error_set(-EINVAL, "it is no core file of x86-64");
+		return error_set(-EINVAL, "it is no core file of " ARCH_NAME);
 	/* libelf would allocate whatever the first section says. */
 	if (header.e_shoff && !header.e_shnum)
 		return corrupt("it has sections without a number");

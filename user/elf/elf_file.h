@@ -123,13 +123,13 @@ int elf_file_tls(struct elf_file *file, uint64_t *block_bytes);
  */
 int elf_file_is_executable(const struct elf_file *file);
 /*
- * vaddr of the GOT slot whose relocation is R_X86_64_DTPMOD64 for the file's own TLS block (the
- * module id that __tls_get_addr takes). 0 or -ENOENT.
+ * vaddr of the GOT slot whose relocation is ARCH_MODULE (base/arch.h) for the file's own TLS block
+ * (the module id that __tls_get_addr takes). 0 or -ENOENT.
  */
 int elf_file_dtpmod_slot(struct elf_file *file, uint64_t *vaddr);
 /*
  * vaddrs of the GOT slots that the dynamic linker fills with the address of the named function of
- * another file (R_X86_64_JUMP_SLOT, R_X86_64_GLOB_DAT). Returns their number, at most capacity.
+ * another file (ARCH_SLOT, ARCH_ADDRESS). Returns their number, at most capacity.
  */
 size_t elf_file_import_slots(struct elf_file *file, const char *name, uint64_t *vaddrs,
 			     size_t capacity);

@@ -2,6 +2,7 @@
 /* What the dynamic linker stores in the file's data: TLS module ids, imports, pointers. */
 #include <errno.h>
 
+#include "base/arch.h"
 #include "elf/elf_file_state.h"
 #include "elf/elf_section.h"
 
@@ -31,7 +32,7 @@ int elf_file_dtpmod_slot(struct elf_file *file, uint64_t *vaddr)
 	elf_file_load_table(file, ELF_FROM_DYNSYM);
 	while ((data = elf_imports_relocations(file->elf, &section, &left))) {
 		for (int i = 0; gelf_getrela(data, i, &relocation); i++) {
-			if (GELF_R_TYPE(relocation.r_info) != R_X86_64_DTPMOD64 ||
+			if (GELF_R_TYPE(relocation.r_info) != ARCH_MODULE ||
 			    !names_own_block(&file->tables[ELF_FROM_DYNSYM],
 					     GELF_R_SYM(relocation.r_info)))
 				continue;
@@ -76,8 +77,8 @@ static int relocation_value(struct elf_file *file, const GElf_Rela *relocation, 
 	uint64_t type = GELF_R_TYPE(relocation->r_info), index = GELF_R_SYM(relocation->r_info);
 	GElf_Sym symbol = {.st_value = 0};
 
-	if (type != R_X86_64_RELATIVE && (!index || !names_own_block(dynsym, index) ||
-					  !gelf_getsym(dynsym->symbols, (int)index, &symbol)))
+	if (type != ARCH_RELATIVE && (!index || !names_own_block(dynsym, index) ||
+				      !gelf_getsym(dynsym->symbols, (int)index, &symbol)))
 		return -ENOENT;
 	*value = symbol.st_value + (uint64_t)relocation->r_addend;
 	return 0;

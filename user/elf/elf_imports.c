@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/arch.h"
 #include "base/array.h"
 #include "base/error.h"
 #include "elf/elf_section.h"
@@ -18,9 +19,8 @@ static const char *import_name(const struct elf_symbols *dynsym, const GElf_Rela
 	uint64_t type = GELF_R_TYPE(relocation->r_info), index = GELF_R_SYM(relocation->r_info);
 	GElf_Sym symbol;
 
-	if ((type != R_X86_64_JUMP_SLOT && type != R_X86_64_GLOB_DAT) || !dynsym->symbols ||
-	    !index || index >= dynsym->count ||
-	    !gelf_getsym(dynsym->symbols, (int)index, &symbol) ||
+	if ((type != ARCH_SLOT && type != ARCH_ADDRESS) || !dynsym->symbols || !index ||
+	    index >= dynsym->count || !gelf_getsym(dynsym->symbols, (int)index, &symbol) ||
 	    symbol.st_name >= dynsym->string_bytes)
 		return NULL;
 	return dynsym->strings + symbol.st_name;

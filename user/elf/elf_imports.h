@@ -34,7 +34,7 @@ struct elf_imports {
 Elf_Data *elf_imports_relocations(Elf *elf, Elf_Scn **section, uint64_t *left);
 
 /*
- * Loads R_X86_64_JUMP_SLOT and R_X86_64_GLOB_DAT of all sections; dynsym must be loaded. 0;
+ * Loads ARCH_SLOT and ARCH_ADDRESS (base/arch.h) of all sections; dynsym must be loaded. 0;
  * -ENOEXEC: too many (error_set); -ENOMEM.
  */
 int elf_imports_load(struct elf_imports *imports, Elf *elf, const struct elf_symbols *dynsym);

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/arch.h"
 #include "base/error.h"
 
 /* look-ups scan all segments; the kernel accepts few more */
@@ -27,10 +28,10 @@ static int check_header(const Elf64_Ehdr *header, uint64_t file_bytes, int reloc
 		return error_set(-ENOEXEC, "not an ELF file");
 	if (header->e_ident[EI_CLASS] == ELFCLASS32)
 		return error_set(-ENOEXEC,
-				 "a program of 32 bits; only those of x86-64 are supported");
+				 "a program of 32 bits; only those of " ARCH_NAME " are supported");
 	if (header->e_ident[EI_CLASS] != ELFCLASS64 || header->e_ident[EI_DATA] != ELFDATA2LSB ||
-	    header->e_machine != EM_X86_64)
-		return error_set(-ENOEXEC, "an ELF file of another machine than x86-64");
+	    header->e_machine != ARCH_ELF)
+		return error_set(-ENOEXEC, "an ELF file of another machine than " ARCH_NAME);
 	if (header->e_ident[EI_VERSION] != EV_CURRENT || header->e_version != EV_CURRENT)
 		return error_set(-ENOEXEC, "unknown version of ELF");
 	if (relocatable ? header->e_type != ET_REL

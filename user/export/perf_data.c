@@ -24,6 +24,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/arch.h"
 #include "base/buffer.h"
 #include "base/error.h"
 #include "export/exporter.h"
@@ -253,7 +254,7 @@ static int features_write(const struct writer *writer, uint64_t offset)
 		size_t start = body.size;
 
 		err = i == 0   ? build_id_append(&body, writer)
-		      : i == 1 ? string_append(&body, "x86_64")
+		      : i == 1 ? string_append(&body, ARCH_UNAME)
 			       : event_desc_append(&body, writer);
 		sections[i] = (struct file_section){.offset = offset + sizeof(sections) + start,
 						    .size = body.size - start};

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/arch.h"
 #include "base/buffer.h"
 #include "base/error.h"
 #include "base/hash.h"
@@ -248,7 +249,7 @@ static int elf_write(Elf *elf, struct content *content)
 		return error_set(-EIO, "%s", elf_errmsg(-1));
 	header->e_ident[EI_DATA] = ELFDATA2LSB;
 	header->e_type = ET_DYN;
-	header->e_machine = EM_X86_64;
+	header->e_machine = ARCH_ELF;
 	header->e_version = EV_CURRENT;
 	header->e_shstrndx = SHSTRTAB;
 	int err = sections_add(elf, content);

@@ -2,7 +2,6 @@
 #include "kernel/calls.h"
 
 #include <errno.h>
-#include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <sched.h>
@@ -16,6 +15,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/arch.h"
 #include "base/array.h"
 #include "base/error.h"
 
@@ -29,38 +29,45 @@
 /* clang-format off */
 static const uint16_t allowed[] = {
 	/* files */
-	SYS_read, SYS_write, SYS_readv, SYS_writev, SYS_pread64, SYS_pwrite64, SYS_lseek, SYS_open,
-	SYS_openat, SYS_openat2, SYS_close, SYS_close_range, SYS_stat, SYS_lstat, SYS_fstat,
-	SYS_newfstatat, SYS_statx, SYS_statfs, SYS_fstatfs, SYS_access, SYS_faccessat,
-	SYS_faccessat2, SYS_readlink, SYS_readlinkat, SYS_getdents64, SYS_getcwd, SYS_fcntl,
-	SYS_dup, SYS_dup2, SYS_dup3, SYS_ftruncate, SYS_fsync, SYS_fdatasync, SYS_fadvise64,
-	SYS_fallocate, SYS_rename, SYS_renameat, SYS_renameat2, SYS_unlink, SYS_unlinkat,
+	SYS_read, SYS_write, SYS_readv, SYS_writev, SYS_pread64, SYS_pwrite64, SYS_lseek,
+	SYS_openat, SYS_openat2, SYS_close, SYS_close_range, SYS_fstat,
+	SYS_newfstatat, SYS_statx, SYS_statfs, SYS_fstatfs, SYS_faccessat,
+	SYS_faccessat2, SYS_readlinkat, SYS_getdents64, SYS_getcwd, SYS_fcntl,
+	SYS_dup, SYS_dup3, SYS_ftruncate, SYS_fsync, SYS_fdatasync, SYS_fadvise64,
+	SYS_fallocate, SYS_renameat, SYS_renameat2, SYS_unlinkat,
 	SYS_linkat, SYS_fchmod, SYS_fsetxattr, SYS_name_to_handle_at, SYS_flock, SYS_umask,
 	/* waiting */
-	SYS_poll, SYS_ppoll, SYS_select, SYS_pselect6, SYS_epoll_create1, SYS_epoll_ctl,
-	SYS_epoll_wait, SYS_epoll_pwait, SYS_eventfd2, SYS_pipe, SYS_pipe2, SYS_signalfd4,
+	SYS_ppoll, SYS_pselect6, SYS_epoll_create1, SYS_epoll_ctl,
+	SYS_epoll_pwait, SYS_eventfd2, SYS_pipe2, SYS_signalfd4,
 	SYS_timerfd_create, SYS_timerfd_settime, SYS_inotify_init1, SYS_inotify_add_watch,
 	SYS_inotify_rm_watch, SYS_nanosleep, SYS_clock_nanosleep, SYS_clock_gettime,
-	SYS_clock_getres, SYS_gettimeofday, SYS_time, SYS_setitimer, SYS_restart_syscall,
+	SYS_clock_getres, SYS_gettimeofday, SYS_setitimer, SYS_restart_syscall,
 	/* memory */
 	SYS_brk, SYS_memfd_create, SYS_munmap, SYS_mremap, SYS_madvise, SYS_process_vm_readv,
 	/* processes and threads */
-	SYS_getpid, SYS_gettid, SYS_getppid, SYS_getpgrp, SYS_getuid, SYS_geteuid, SYS_getgid,
+	SYS_getpid, SYS_gettid, SYS_getppid, SYS_getuid, SYS_geteuid, SYS_getgid,
 	SYS_getegid, SYS_getresuid, SYS_getresgid, SYS_sched_yield, SYS_sched_getaffinity,
 	SYS_sched_setaffinity, SYS_getcpu, SYS_getrandom, SYS_uname, SYS_sysinfo, SYS_prlimit64,
 	SYS_getrlimit, SYS_setrlimit, SYS_getrusage, SYS_times, SYS_rt_sigaction,
 	SYS_rt_sigprocmask, SYS_rt_sigreturn, SYS_rt_sigtimedwait, SYS_rt_sigpending,
 	SYS_rt_sigsuspend, SYS_sigaltstack, SYS_kill, SYS_tgkill, SYS_tkill, SYS_pidfd_open,
-	SYS_pidfd_send_signal, SYS_wait4, SYS_waitid, SYS_fork, SYS_vfork, SYS_futex,
+	SYS_pidfd_send_signal, SYS_wait4, SYS_waitid, SYS_futex,
 	SYS_set_robust_list, SYS_get_robust_list, SYS_rseq, SYS_set_tid_address, SYS_membarrier,
-	SYS_arch_prctl, SYS_prctl, SYS_seccomp, SYS_capget, SYS_capset, SYS_setsid, SYS_exit,
+	SYS_prctl, SYS_seccomp, SYS_capget, SYS_capset, SYS_setsid, SYS_exit,
 	SYS_exit_group,
 	/* tracer ctl, and the Docker daemon's socket */
 	SYS_connect, SYS_accept, SYS_accept4, SYS_sendto, SYS_recvfrom, SYS_sendmsg, SYS_recvmsg,
 	SYS_shutdown, SYS_getsockopt, SYS_setsockopt, SYS_getsockname, SYS_getpeername,
 	SYS_socketpair,
+#ifdef __x86_64__
+	/* calls that newer machines do without */
+	SYS_open, SYS_stat, SYS_lstat, SYS_access, SYS_readlink, SYS_dup2, SYS_rename, SYS_unlink,
+	SYS_poll, SYS_select, SYS_epoll_wait, SYS_pipe, SYS_time, SYS_getpgrp, SYS_fork, SYS_vfork,
+	SYS_arch_prctl,
+	SYS_URETPROBE_NR, SYS_UPROBE_NR,
+#endif
 	/* probes */
-	SYS_bpf, SYS_ioctl, SYS_URETPROBE_NR, SYS_UPROBE_NR,
+	SYS_bpf, SYS_ioctl,
 };
 /* clang-format on */
 
@@ -135,7 +142,7 @@ static int code_make(struct code *code, unsigned int wants, uint32_t refused)
 {
 	int err = put_load(code, offsetof(struct seccomp_data, arch))
 		  ?: put(code, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K,
-							    AUDIT_ARCH_X86_64, 1, 0))
+							    ARCH_AUDIT, 1, 0))
 		  ?: put_return(code, SECCOMP_RET_KILL_PROCESS)
 		  ?: put_load(code, offsetof(struct seccomp_data, nr));
 

@@ -24,7 +24,6 @@
 #include <sys/ptrace.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
-#include <sys/user.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -32,6 +31,7 @@
 #include "base/array.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "process/registers.h"
 #include "process/threads.h"
 
 #define PATIENCE_NS 500000000ull
@@ -41,7 +41,6 @@
 
 #define STOP_MAX_NS 10000000000ull
 #define POLL_MS     1 /* polling interval for the parent and for the threads left asleep */
-#define CODE_64     0x33
 
 struct stopped {
 	pid_t tid;
@@ -85,9 +84,11 @@ static int thread_known(const struct holder *holder, pid_t tid)
 static int is_restarted(long call)
 {
 	static const long calls[] = {
-		SYS_futex,    SYS_poll,   SYS_ppoll,         SYS_select,
-		SYS_pselect6, SYS_pause,  SYS_nanosleep,     SYS_clock_nanosleep,
-		SYS_wait4,    SYS_waitid, SYS_rt_sigsuspend, SYS_restart_syscall};
+#ifdef SYS_poll /* a machine without the older calls */
+		SYS_poll,  SYS_select, SYS_pause,
+#endif
+		SYS_futex, SYS_ppoll,  SYS_pselect6,      SYS_nanosleep,      SYS_clock_nanosleep,
+		SYS_wait4, SYS_waitid, SYS_rt_sigsuspend, SYS_restart_syscall};
 
 	for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++)
 		if (calls[i] == call)
@@ -103,20 +104,16 @@ static int is_restarted(long call)
 static void call_resume(pid_t tid)
 {
 	static const long calls[] = {
-		SYS_epoll_wait, SYS_epoll_pwait, 441 /* epoll_pwait2 */, SYS_rt_sigtimedwait,
-		SYS_semop,      SYS_semtimedop,  SYS_io_getevents,       333 /* io_pgetevents */};
-	struct user_regs_struct registers;
+#ifdef SYS_epoll_wait
+		SYS_epoll_wait,
+#endif
+		SYS_epoll_pwait, 441 /* epoll_pwait2 */, SYS_rt_sigtimedwait, SYS_semop,
+		SYS_semtimedop,  SYS_io_getevents,       SYS_io_pgetevents};
+	long call = registers_interrupted_call(tid);
 
-	if (ptrace(PTRACE_GETREGS, tid, NULL, &registers) || registers.cs != CODE_64 ||
-	    (long long)registers.rax != -EINTR)
-		return;
-	for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
-		if ((long)registers.orig_rax != calls[i])
-			continue;
-		registers.rax = registers.orig_rax;
-		registers.rip -= 2; /* length of the syscall instruction */
-		ptrace(PTRACE_SETREGS, tid, NULL, &registers);
-	}
+	for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++)
+		if (call == calls[i])
+			registers_repeat_call(tid);
 }
 
 /* 0: stopped; -ESRCH: it has ended; -ETIMEDOUT. */

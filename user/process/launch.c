@@ -31,13 +31,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ptrace.h>
-#include <sys/user.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/error.h"
 #include "process/process.h"
+#include "process/registers.h"
 
 #define SYSCALL_STOP (SIGTRAP | 0x80) /* PTRACE_O_TRACESYSGOOD */
 #define AUXV_MAX     64
@@ -54,28 +54,6 @@ struct launch {
 	uint64_t entry;
 	uint64_t loader_start, loader_end;
 };
-
-static void set_debug_register(pid_t pid, int number, uint64_t value)
-{
-	size_t offset = offsetof(struct user, u_debugreg) + (size_t)number * sizeof(value);
-
-	ptrace(PTRACE_POKEUSER, pid, (void *)offset, (void *)value);
-}
-
-/*
- * Debug register 7 enables the breakpoint: bit 0 for the address in register 0; kind and length 0
- * mean execution.
- */
-static void set_breakpoint(pid_t pid, uint64_t address)
-{
-	set_debug_register(pid, 0, address);
-	set_debug_register(pid, 7, 1);
-}
-
-static void clear_breakpoint(pid_t pid)
-{
-	set_debug_register(pid, 7, 0);
-}
 
 /* The loader's base address (0: none) and the program's entry point. */
 static int read_auxv(pid_t pid, uint64_t *loader, uint64_t *entry)
@@ -144,7 +122,7 @@ static int begin_stepping(struct launch *launch)
 		return err;
 	if (!launch->loader_end)
 		return 1;
-	set_breakpoint(launch->pid, launch->entry);
+	registers_break_at(launch->pid, launch->entry);
 	launch->stepping = 1;
 	return 0;
 }
@@ -152,13 +130,13 @@ static int begin_stepping(struct launch *launch)
 /* Does this stop of a stepped child mean that its libraries are mapped? */
 static int has_left_loader(const struct launch *launch, int signal)
 {
-	struct user_regs_struct registers;
+	uint64_t pc;
 
-	if (ptrace(PTRACE_GETREGS, launch->pid, NULL, &registers))
+	if (registers_pc(launch->pid, &pc))
 		return 0;
 	if (signal == SYSCALL_STOP)
-		return registers.rip < launch->loader_start || registers.rip >= launch->loader_end;
-	return signal == SIGTRAP && registers.rip == launch->entry;
+		return pc < launch->loader_start || pc >= launch->loader_end;
+	return signal == SIGTRAP && pc == launch->entry;
 }
 
 /*
@@ -270,7 +248,7 @@ static int follow(struct launch *launch, launch_ready_fn ready, void *context)
 		if (!at_ready)
 			continue;
 
-		clear_breakpoint(launch->pid);
+		registers_break_at(launch->pid, 0);
 		launch->stepping = 0;
 		launch->polling = 1;
 		err = ready(launch->pid, 0, context);

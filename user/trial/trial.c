@@ -23,10 +23,16 @@ static const uint64_t sizes[TRIAL_BLOCKS] = {1000, 2000, 3000};
  * The probed function: it returns a "block" of the given size. Its first instruction is one that
  * the kernel emulates.
  */
+#ifdef __aarch64__ /* gcc has no naked functions there */
+void *block_give(size_t bytes) __asm__("trial_block_give");
+__asm__(".text; .type trial_block_give,%function; trial_block_give: b 1f;"
+	"1: add x0, x0, #0x10, lsl #12; ret; .size trial_block_give, 12");
+#else
 __attribute__((naked, noinline)) static void *block_give(size_t bytes __attribute__((unused)))
 {
 	asm volatile("nop; leaq 0x10000(%rdi), %rax; ret");
 }
+#endif
 
 /* The blocks that were reported. */
 struct trial_run {
@@ -55,7 +61,7 @@ static int probe_place(struct trial_run *run)
 {
 	struct plan_site site = {
 		.symbol = "block_give",
-		.cookie = ABI_COOKIE(ABI_OP_MALLOC, EVENT_API_NATIVE, ABI_REG_DI, ABI_REG_COUNT,
+		.cookie = ABI_COOKIE(ABI_OP_MALLOC, EVENT_API_NATIVE, ABI_ARGUMENT_1, ABI_REG_COUNT,
 				     ABI_REG_COUNT),
 		.op = ABI_OP_MALLOC,
 		.with_return = 1,

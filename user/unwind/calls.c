@@ -49,6 +49,20 @@ static size_t call_bytes(const struct unwind_codes *codes, const uint8_t *code, 
 	}
 }
 
+/* The same of arm64's instructions, which have four bytes: bl, blr, svc. */
+static size_t call_bytes_arm64(const uint8_t *code, size_t left, uint64_t vaddr)
+{
+	uint32_t word;
+
+	if (left < sizeof(word) || vaddr % sizeof(word))
+		return 0;
+	memcpy(&word, code, sizeof(word));
+	return (word & 0xfc000000) == 0x94000000 || (word & 0xfefff000) == 0xd63f0000 ||
+			       (word & 0xffe0001f) == 0xd4000001
+		       ? sizeof(word)
+		       : 0;
+}
+
 int unwind_calls_within(const struct unwind_codes *codes, const struct unwind_code *part,
 			uint64_t start, uint64_t end)
 {
@@ -56,7 +70,9 @@ int unwind_calls_within(const struct unwind_codes *codes, const struct unwind_co
 	size_t size = end - start;
 
 	for (size_t at = 0; at + 1 < size; at++) {
-		size_t bytes = call_bytes(codes, code + at, size - at, start + at);
+		size_t bytes = codes->is_arm64
+				       ? call_bytes_arm64(code + at, size - at, start + at)
+				       : call_bytes(codes, code + at, size - at, start + at);
 
 		if (bytes && bytes <= size - at)
 			return 1;

@@ -22,6 +22,7 @@ struct unwind_code {
 struct unwind_codes {
 	struct unwind_code parts[UNWIND_CODE_MAX];
 	size_t count;
+	int is_arm64;
 };
 
 /*

@@ -36,6 +36,9 @@ enum cfi_op {
 	OP_VAL_OFFSET = 0x14,
 	OP_VAL_OFFSET_SF = 0x15,
 	OP_VAL_EXPRESSION = 0x16,
+	/* the address is signed with another modifier, or with none; arm64 */
+	OP_NEGATE_RA_STATE_WITH_PC = 0x2c,
+	OP_NEGATE_RA_STATE = 0x2d,
 	OP_GNU_ARGS_SIZE = 0x2e,
 	OP_GNU_NEGATIVE_OFFSET = 0x2f,
 };
@@ -53,9 +56,9 @@ static const struct abi_unwind_rule none;
 
 static void register_set(struct run *run, uint64_t reg, struct cfi_saved saved)
 {
-	if (reg == CFI_RBP)
+	if (reg == run->state.registers.frame)
 		run->state.rbp = saved;
-	else if (reg == CFI_RA)
+	else if (reg == run->state.registers.ra)
 		run->state.ra = saved;
 }
 
@@ -68,7 +71,8 @@ static void register_at(struct run *run, uint64_t reg, uint64_t factored)
 
 static void register_restore(struct run *run, uint64_t reg)
 {
-	register_set(run, reg, reg == CFI_RBP ? run->initial.rbp : run->initial.ra);
+	register_set(run, reg,
+		     reg == run->state.registers.frame ? run->initial.rbp : run->initial.ra);
 }
 
 static void cfa_define(struct run *run, uint64_t reg, uint64_t offset)
@@ -169,7 +173,8 @@ static int register_run(struct run *run, uint8_t op, uint64_t reg)
 	case OP_VAL_EXPRESSION:
 		expression = expression_take(run, &bytes);
 		register_set(run, reg,
-			     op == OP_EXPRESSION ? cfi_saved_at(expression, bytes) : other);
+			     op == OP_EXPRESSION ? cfi_saved_at(&run->state, expression, bytes)
+						 : other);
 		return 1;
 	default:
 		return 0;
@@ -182,6 +187,10 @@ static int state_run(struct run *run, uint8_t op)
 	switch (op) {
 	case OP_NOP:
 		return 1;
+	case OP_NEGATE_RA_STATE:
+	case OP_NEGATE_RA_STATE_WITH_PC:
+		/* Where it is signed, it is masked when it is read. */
+		return run->state.registers.ra == CFI_RA_ARM64;
 	case OP_GNU_ARGS_SIZE:
 		elf_take_uleb(&run->reader);
 		return 1;
@@ -272,7 +281,11 @@ static int run_begin(struct run *run)
 	const struct elf_frame_common *common = &run->frame->common;
 	uint64_t end;
 
-	if (common->return_register != CFI_RA || !run->frame->bytes ||
+	const struct cfi_registers x86 = {CFI_RBP_X86, CFI_RSP_X86, CFI_RA_X86},
+				   arm64 = {29, 31, CFI_RA_ARM64};
+	int is_arm64 = common->return_register == CFI_RA_ARM64;
+
+	if ((common->return_register != CFI_RA_X86 && !is_arm64) || !run->frame->bytes ||
 	    run->frame->bytes > UINT64_MAX - run->frame->vaddr ||
 	    common->code_end - common->code > CFI_COMMON_BYTES_MAX)
 		return -1;
@@ -280,7 +293,7 @@ static int run_begin(struct run *run)
 	run->reader.end = common->code_end;
 	run->reader.failed = 0;
 	run->depth = 0;
-	run->state = (struct cfi_state){.ra.kind = CFI_OTHER};
+	run->state = (struct cfi_state){.ra.kind = CFI_OTHER, .registers = is_arm64 ? arm64 : x86};
 	run->initial = run->state;
 	if (row_run(run, &end))
 		return -1;

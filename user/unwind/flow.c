@@ -220,8 +220,9 @@ static struct abi_unwind_rule state_rule(struct flow_state state)
 {
 	struct cfi_state cfi = {
 		.cfa = CFI_CFA_REGISTER,
-		.cfa_register = state.by_rbp ? CFI_RBP : CFI_RSP,
+		.cfa_register = state.by_rbp ? CFI_RBP_X86 : CFI_RSP_X86,
 		.cfa_offset = state.cfa,
+		.registers = {CFI_RBP_X86, CFI_RSP_X86, CFI_RA_X86},
 		.ra = {.kind = CFI_AT_CFA, .offset = -8},
 		.rbp = {.kind = state.rbp_saved ? CFI_AT_CFA : CFI_SAME, .offset = state.rbp}};
 	struct abi_unwind_rule nothing = {0}, rule;
@@ -354,7 +355,8 @@ int unwind_flow_add(struct cfi_rows *rows, const struct unwind_codes *codes, uin
 	*derived = 0;
 	for (size_t i = 0; i < codes->count; i++)
 		bytes += ranges_visit(&flow, rows, codes, &codes->parts[i], 0);
-	if (!bytes || bytes > FLOW_BYTES_MAX)
+	/* The code that is understood is x86-64's. */
+	if (!bytes || bytes > FLOW_BYTES_MAX || codes->is_arm64)
 		return 0;
 	if (cs_open(CS_ARCH_X86, CS_MODE_64, &flow.capstone) == CS_ERR_OK) {
 		cs_option(flow.capstone, CS_OPT_DETAIL, CS_OPT_ON);

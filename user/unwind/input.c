@@ -73,8 +73,10 @@ static int codes_check(struct unwind_codes *codes, uint64_t file_bytes)
 static int codes_read(struct unwind_codes *codes, Elf *elf, int fd, uint64_t file_bytes)
 {
 	GElf_Phdr segment;
+	GElf_Ehdr header;
 	int err;
 
+	codes->is_arm64 = gelf_getehdr(elf, &header) && header.e_machine == EM_AARCH64;
 	for (int i = 0; gelf_getphdr(elf, i, &segment); i++)
 		if (segment.p_type == PT_LOAD && segment.p_flags & PF_X && segment.p_filesz &&
 		    codes->count < UNWIND_CODE_MAX)

@@ -29,10 +29,12 @@ void cfi_state_set_cfa(struct cfi_state *state, const uint8_t *expression, size_
 		state->cfa = CFI_CFA_OTHER;
 }
 
-struct cfi_saved cfi_saved_at(const uint8_t *expression, size_t bytes)
+struct cfi_saved cfi_saved_at(const struct cfi_state *state, const uint8_t *expression,
+			      size_t bytes)
 {
 	struct elf_reader reader = {.bytes = expression, .end = bytes};
-	int is_rbp = elf_take_byte(&reader) == OP_BREG0 + CFI_RBP && !elf_take_sleb(&reader);
+	int is_rbp = elf_take_byte(&reader) == OP_BREG0 + state->registers.frame &&
+		     !elf_take_sleb(&reader);
 
 	is_rbp &= !reader.failed && reader.at == reader.end;
 	return (struct cfi_saved){.kind = is_rbp ? CFI_AT_RBP : CFI_OTHER};
@@ -49,14 +51,15 @@ static int cfa_set(struct abi_unwind_rule *rule, const struct cfi_state *state)
 	int is_at = state->cfa == CFI_CFA_AT;
 	uint64_t reg = is_at ? state->at_register : state->cfa_register;
 
-	if (state->cfa == CFI_CFA_OTHER || (reg != CFI_RSP && reg != CFI_RBP))
+	if (state->cfa == CFI_CFA_OTHER ||
+	    (reg != state->registers.stack && reg != state->registers.frame))
 		return 0;
 	if (is_at) {
-		rule->kind = reg == CFI_RSP ? ABI_UNWIND_AT_RSP : ABI_UNWIND_AT_RBP;
+		rule->kind = reg == state->registers.stack ? ABI_UNWIND_AT_RSP : ABI_UNWIND_AT_RBP;
 		rule->cfa = ABI_UNWIND_CFA_AT(state->at_offset, state->at_addend);
 		return fits_s16(state->at_offset) && fits_s16(state->at_addend);
 	}
-	rule->kind = reg == CFI_RSP ? ABI_UNWIND_RSP : ABI_UNWIND_RBP;
+	rule->kind = reg == state->registers.stack ? ABI_UNWIND_RSP : ABI_UNWIND_RBP;
 	rule->cfa = (int32_t)state->cfa_offset;
 	return state->cfa_offset == rule->cfa;
 }
@@ -79,12 +82,30 @@ static int rbp_set(struct abi_unwind_rule *rule, struct cfi_saved rbp)
 	}
 }
 
+/*
+ * The return address is a register that the function may have stored: beside the frame pointer, or
+ * alone. 0: elsewhere, or not stored, as in a leaf function.
+ */
+static int link_set(struct abi_unwind_rule *rule, const struct cfi_state *state)
+{
+	struct cfi_saved at = state->rbp;
+
+	if (state->ra.kind != CFI_AT_CFA)
+		return 0;
+	if (at.kind == CFI_AT_CFA)
+		return state->ra.offset == at.offset + 8 && rbp_set(rule, at);
+	rule->flags = ABI_UNWIND_RETURN_ALONE;
+	return (at.kind == CFI_SAME || at.kind == CFI_UNDEFINED) && rbp_set(rule, state->ra);
+}
+
 struct abi_unwind_rule cfi_state_rule(const struct cfi_state *state)
 {
 	struct abi_unwind_rule rule = {0};
 
 	if (state->ra.kind == CFI_UNDEFINED)
 		return (struct abi_unwind_rule){.kind = ABI_UNWIND_END};
+	if (state->registers.ra == CFI_RA_ARM64)
+		return cfa_set(&rule, state) && link_set(&rule, state) ? rule : UNWIND_RULE_ODD;
 	if (state->ra.kind != CFI_AT_CFA || state->ra.offset != -8 || !cfa_set(&rule, state) ||
 	    !rbp_set(&rule, state->rbp))
 		return UNWIND_RULE_ODD;

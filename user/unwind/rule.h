@@ -8,10 +8,15 @@
 
 #include "abi/unwind.h"
 
-/* numbers of registers in the psABI's DWARF */
-#define CFI_RBP 6
-#define CFI_RSP 7
-#define CFI_RA  16 /* the return address */
+/* Numbers of registers in the DWARF of a machine's ABI. */
+struct cfi_registers {
+	uint8_t frame, stack, ra; /* rbp, rsp, the return address; x29, sp, x30 */
+};
+
+#define CFI_RBP_X86  6
+#define CFI_RSP_X86  7
+#define CFI_RA_X86   16
+#define CFI_RA_ARM64 30
 
 /*
  * A rule without a kind that is not rule 0: the address is covered, but no kind can express how
@@ -31,11 +36,13 @@ struct cfi_state {
 	uint64_t cfa_register, at_register;
 	int64_t cfa_offset, at_offset, at_addend;
 	struct cfi_saved rbp, ra;
+	struct cfi_registers registers;
 };
 
 /* Recognise a DWARF expression without evaluating it. */
 void cfi_state_set_cfa(struct cfi_state *state, const uint8_t *expression, size_t bytes);
-struct cfi_saved cfi_saved_at(const uint8_t *expression, size_t bytes);
+struct cfi_saved cfi_saved_at(const struct cfi_state *state, const uint8_t *expression,
+			      size_t bytes);
 
 /* UNWIND_RULE_ODD if no kind expresses it. */
 struct abi_unwind_rule cfi_state_rule(const struct cfi_state *state);
