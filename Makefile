@@ -1,14 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 # `make help` lists the targets. Switches: SAN=1 (ASan + UBSan), V=1 (show commands), CC=clang,
-# O=-O0, WERROR=1.
+# O=-O0, WERROR=1, ARCH=arm64 (cross compiles, with the libraries of tools/make-sysroot).
 
+ARCH_OWN := $(patsubst aarch64,arm64,$(shell uname -m))
+ARCH     ?= $(ARCH_OWN)
+CROSS    := $(filter-out $(ARCH_OWN),$(ARCH))
+ARCH_BPF := $(if $(filter arm64,$(ARCH)),arm64,x86)
+SYSROOT  := $(if $(CROSS),build/sysroot/$(ARCH))
+CROSS_PREFIX := $(if $(CROSS),$(patsubst arm64,aarch64,$(ARCH))-linux-gnu-)
 ifeq ($(origin CC),default)
-CC       := gcc
+CC       := $(CROSS_PREFIX)gcc
 endif
 CLANG    ?= clang
 # The machine's own include folders. For BPF, clang leaves out those of the machine's architecture.
-HEADERS  := $(shell $(CLANG) -v -E -x c /dev/null 2>&1 | \
-	sed -n '/^\#include <\.\.\.>/,/^End/s|^ \(/[^ ]*\)$$|-idirafter \1|p')
+HEADERS  := $(if $(CROSS),-idirafter $(SYSROOT)/usr/include/$(CROSS_PREFIX:%-=%) \
+	-idirafter $(SYSROOT)/usr/include,$(shell $(CLANG) -v -E -x c /dev/null 2>&1 | \
+	sed -n '/^\#include <\.\.\.>/,/^End/s|^ \(/[^ ]*\)$$|-idirafter \1|p'))
 # Newer protobuf-c's protoc-c warns that protoc should be used.
 PROTOC   ?= $(if $(shell command -v protoc),protoc,protoc-c)
 BPFTOOL  ?= $(shell command -v bpftool || echo /usr/sbin/bpftool)
@@ -18,7 +25,7 @@ PREFIX   ?= /usr/local
 VERSION  := 0.1.0
 O        ?= -O2
 # Variants build side by side: build/ for the usual one, build/san, build/clang …
-VARIANT  := $(if $(SAN),san-)$(if $(findstring clang,$(CC)),clang-)
+VARIANT  := $(CROSS:%=%-)$(if $(SAN),san-)$(if $(findstring clang,$(CC)),clang-)
 OUT      := build$(if $(VARIANT),/$(VARIANT:%-=%))
 Q        := $(if $(V),,@)
 say       = $(if $(V),,@printf '  %-7s %s\n' $(1) $(2);)
@@ -27,15 +34,17 @@ PACKAGES := libbpf libelf libdw capstone libprotobuf-c zlib liblzma jansson libc
 SANITIZE := -fsanitize=address,undefined
 CFLAGS   ?= $(O) -g
 # The packages that are missing. The build reports them; a target that installs them does not.
+PKG_CONFIG := $(if $(CROSS),PKG_CONFIG_SYSROOT_DIR=$(abspath $(SYSROOT)) \
+	PKG_CONFIG_LIBDIR=$(abspath $(SYSROOT))/usr/lib/$(CROSS_PREFIX:%-=%)/pkgconfig) pkg-config
 MISSING  := $(if $(shell command -v pkg-config),$(shell for p in $(PACKAGES); do \
-	pkg-config --exists $$p || echo $$p; done),pkg-config)
-packages  = $(if $(MISSING),,$(shell pkg-config $(1) $(PACKAGES)))
+	$(PKG_CONFIG) --exists $$p || echo $$p; done),pkg-config)
+packages  = $(if $(MISSING),,$(shell $(PKG_CONFIG) $(1) $(PACKAGES)))
 # Other compilers warn about code that ours accepts: warnings are errors for developers only.
 WARNINGS := -Wall -Wextra $(if $(WERROR),-Werror)
-CFLAGS_ALL := -std=gnu11 $(WARNINGS) -D_GNU_SOURCE -DTRACER_VERSION='"$(VERSION)"' \
+CFLAGS_ALL := $(SYSROOT:%=--sysroot=$(abspath %)) -std=gnu11 $(WARNINGS) -D_GNU_SOURCE -DTRACER_VERSION='"$(VERSION)"' \
 	-Iuser -Iinclude -I$(OUT)/gen $(call packages,--cflags) \
 	$(if $(SAN),$(SANITIZE) -fno-sanitize-recover=undefined -fno-omit-frame-pointer) $(CFLAGS)
-LDFLAGS_ALL := $(if $(SAN),$(SANITIZE)) $(LDFLAGS)
+LDFLAGS_ALL := $(SYSROOT:%=--sysroot=$(abspath %)) $(if $(SAN),$(SANITIZE)) $(LDFLAGS)
 LIBS     := $(call packages,--libs) -liberty -lm
 
 # A session that probes the libc of every process would probe the tracer's, too, so the tracer has
@@ -119,7 +128,8 @@ $(OUT)/libtracer.a: $(OBJECTS)
 
 $(OUT)/flags:
 	@[ -z '$(MISSING)' ] || { \
-		echo 'make: missing: $(MISSING); on Debian run: sudo tools/install-deps build' >&2; exit 1; }
+		echo 'make: missing: $(MISSING); on Debian run: sudo tools/install-deps \
+$(if $(CROSS),$(ARCH) && sudo tools/make-sysroot $(ARCH) $(SYSROOT),build)' >&2; exit 1; }
 	@mkdir -p $(@D)
 	@printf '%s\n' '$(subst ','\'',$(FLAGS))' >$@
 
@@ -147,7 +157,7 @@ $(OUT)/obj/user/export/html.o: $(OUT)/gen/page/page.h
 $(OUT)/gen/bpf/%.o: bpf/%.bpf.c $(wildcard bpf/*.h bpf/*/*.h) \
 		$(wildcard include/abi/*.h) $(OUT)/flags
 	@mkdir -p $(@D)
-	$(call say,BPF,$<)$(CLANG) -g -O2 -target bpf -mcpu=v3 -D__TARGET_ARCH_x86 \
+	$(call say,BPF,$<)$(CLANG) -g -O2 -target bpf -mcpu=v3 -D__TARGET_ARCH_$(ARCH_BPF) \
 		$(WARNINGS) -Ibpf -Iinclude $(HEADERS) -c -o $@ $<
 
 $(OUT)/gen/attach/%.skel.h: $(OUT)/gen/bpf/%.o
