@@ -112,6 +112,13 @@ static int plan_begin(struct change *change)
 		       : error_set(-ENOTSUP, "%s", change->plan.python.mode_why);
 }
 
+static int windows_plan(struct change *change)
+{
+	int err = plan_begin(change);
+
+	return err ? err : member_windows_possible(change->session, change->member, &change->plan);
+}
+
 /*
  * From census to windows, or from exact natively: what is in the table was seen in a window that
  * has lasted since that mode began. The probes that only windows have are removed before the plan
@@ -121,8 +128,13 @@ static int windows_take(struct change *change)
 {
 	struct session *session = change->session;
 	struct member *member = change->member;
-	int err;
+	int err = 0;
 
+	/* Native plans are cached. If another allocator rules windows out, nothing has changed. */
+	if (member_is_native(member))
+		err = windows_plan(change);
+	if (err)
+		return err;
 	session_pull(session);
 	member->large_blocks = 1;
 	member->large_windowed = 0;
@@ -131,9 +143,8 @@ static int windows_take(struct change *change)
 		return err;
 	member->mode = EVENT_MODE_WINDOWS;
 	member_windows_take(session, member);
-	err = plan_begin(change);
-	if (!err)
-		err = member_windows_possible(session, member, &change->plan);
+	if (!member_is_native(member))
+		err = windows_plan(change);
 	if (!err)
 		member_windows_begin(session, member, &change->plan);
 	return err;

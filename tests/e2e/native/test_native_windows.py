@@ -262,3 +262,15 @@ def test_threads(tracer, tmp_path):
             report = run.finish()
         wait_clean(target.pid)
     assert report.data["mode"] == "windows"
+
+
+def test_other_allocator_overhead(tracer, tmp_path, steady):
+    """With --overhead samples follow exact mode: no table is lost for windows that do not come."""
+    env = environment(LD_PRELOAD=library("libjemalloc.so.2"))
+    with Target(steady, None, env=env) as target:
+        with Traced(tracer, tmp_path, *NATIVE, "-v", "--overhead", 5, "-p", target.pid) as run:
+            target.step()
+            wait_until(lambda: "exact, then exact (a sample" in run.stderr, "it is sampled")
+            report = run.finish()
+    assert "not in windows mode: libjemalloc.so.2 allocates memory" in run.stderr
+    assert {change["mode"] for change in report.data["modes"]} <= {"exact", "off"}
