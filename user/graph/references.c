@@ -13,6 +13,7 @@
 #define STACK_HEADER  24u
 #define MAX_LEVELS    3u  /* of buffers that lead to buffers */
 #define DEQUE_BLOCK   64u /* items of a block of collections.deque */
+#define CYTHON_SELF   24u /* PyCFunctionObject's m_self */
 #define LRU_PREVIOUS  16u /* of functools' links; the next one is owned */
 #define LRU_NEXT      24u
 
@@ -116,6 +117,8 @@ static int is_borrowed(const struct walk *walk, uint64_t offset, uint64_t word)
 		return offset == walk->at->code_weaklist;
 	case LAYOUT_VIEW:
 		return offset == walk->at->view_object;
+	case LAYOUT_CYTHON:
+		return offset == CYTHON_SELF && word == walk->object;
 	default:
 		return 0;
 	}
@@ -342,6 +345,7 @@ static uint64_t words_start(struct walk *walk)
 	case LAYOUT_OPAQUE:
 	case LAYOUT_LRU_CACHE:
 	case LAYOUT_LRU_LINK:
+	case LAYOUT_CYTHON:
 	case LAYOUT_GREENLET:
 		return OBJECT_HEADER;
 	case LAYOUT_DEQUE:

@@ -82,6 +82,14 @@ static uint64_t field(const struct types *types, uint64_t address, uint32_t offs
 	return image_u64(types->image, address + offset);
 }
 
+/* Each version of Cython from 3.0 on has a module of its own for the type of its functions. */
+static int is_cython(const char *name)
+{
+	const char *last = strrchr(name, '.');
+
+	return !strcmp(last ? last + 1 : name, "cython_function_or_method");
+}
+
 static int named_layout(const struct types *types, uint64_t address, enum types_layout *out)
 {
 	const struct image *image = types->image;
@@ -93,6 +101,10 @@ static int named_layout(const struct types *types, uint64_t address, enum types_
 			*out = extensions[i].layout;
 			return 1;
 		}
+	if (is_cython(name)) {
+		*out = LAYOUT_CYTHON;
+		return 1;
+	}
 	if (address - image->data >= image->data_bytes)
 		return 0;
 	for (size_t i = 0; i < sizeof(layouts) / sizeof(layouts[0]); i++)

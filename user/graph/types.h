@@ -44,6 +44,7 @@ enum types_layout {
 	LAYOUT_DEQUE,
 	LAYOUT_LRU_CACHE, /* functools.lru_cache: its links are borrowed */
 	LAYOUT_LRU_LINK,
+	LAYOUT_CYTHON,   /* words; its m_self is itself, borrowed */
 	LAYOUT_GREENLET, /* words; its buffers are saved stacks, whose words may borrow */
 };
 

@@ -117,6 +117,28 @@ def test_known_sizes(start, run_tracer, python):
     assert ring["retained_size"] >= by_type["Ring"]["size"]
 
 
+BORROWED = """
+import ctypes, sys
+class cython_function_or_method:
+    __slots__ = ("ml", "self")
+kept = cython_function_or_method()
+kept.self = kept
+ctypes.pythonapi.Py_DecRef(ctypes.py_object(kept))
+print(id(kept), flush=True)
+sys.stdin.read()
+"""
+
+
+def test_borrowed_self(run_tracer, debian_python):
+    """Functions of Cython refer to themselves without a count."""
+    command = [debian_python.path, "-c", BORROWED]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as target:
+        address = target.stdout.readline().decode().strip()
+        shown = ask(run_tracer, "show", address, "-p", target.pid)
+        assert shown["refcount"] == shown["found"] == 1, shown
+        target.kill()
+
+
 def test_groups(builtins, run_tracer, any_python):
     target = builtins(any_python)
     total = None
