@@ -90,7 +90,10 @@ static int structures_find(struct glibc *glibc, const struct process_map *libc,
 	}
 	if (err == -EEXIST)
 		return error_set(-ENOTSUP, "several structures of its libc could be main_arena");
-	return err == -ENOENT ? -ENODATA : err;
+	if (err == -ENOENT)
+		return error_set(-ENODATA, "malloc of its libc has no heap: another one is used, "
+					   "of which only the size is known");
+	return err;
 }
 
 static int glibc_new(struct glibc **out, pid_t pid, unsigned int minor)

@@ -7,6 +7,7 @@ import io
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import time
@@ -266,6 +267,23 @@ def test_other_allocator(run_tracer, heaps):
         check_tree(tree)
         name = "mapped by " + os.path.basename(os.path.realpath(library))
         assert find(tree, name)["size"] > 0.5 * tree["size"], [c["name"] for c in tree["children"]]
+
+
+@pytest.mark.unprivileged
+def test_own_allocator(run_tracer, tmp_path):
+    """A program that is linked with jemalloc: its libc's malloc has nothing."""
+    server = shutil.which("redis-server")
+    if not server:
+        pytest.skip("redis-server is not installed")
+    socket = str(tmp_path / "socket")
+    command = [server, "--port", "0", "--unixsocket", socket, "--save", ""]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, cwd=tmp_path) as process:
+        wait_until(lambda: os.path.exists(socket), "it listens")
+        tree = read(run_tracer, process.pid)
+        process.kill()
+    check_tree(tree)
+    assert any(child["name"].startswith("mapped by libjemalloc") for child in tree["children"])
+    assert "another one is used" in tree["malloc_refused"]
 
 
 @pytest.mark.unprivileged
