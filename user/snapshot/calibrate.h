@@ -29,8 +29,7 @@
  * jackknife). Each row has the deviations of these replicates from its estimate, so the error of
  * any sum of rows (a line, a file) is that of the summed deviations, whatever rows have in common
  * (calibrate_variance()). A further deviation is for rows that no window has shown: their share is
- * that of the rows which only one group has shown, and one part in n + 1 of n sightings, or of n
- * windows if these are fewer than a dozen.
+ * that of the rows which only one group has shown, and one part in n + 1 of n windows.
  *
  * Blocks older than the trace are split like the new ones of their type and size class: by
  * likeness. Their deviations contain the sampling error of the split only; that older blocks had

@@ -171,21 +171,19 @@ static int slot_is_single(const struct calibration *calibration, const struct sl
 
 /*
  * The share of the cell that rows may hold which no window has shown: that of the rows which only
- * one group has shown (Good and Turing), and one sighting more than there are, or with few windows
- * one window more.
+ * one group has shown (Good and Turing), and one window more than there are: a line may have worked
+ * between two windows only.
  */
 static double unseen_rows(const struct calibration *calibration, const struct parts *parts,
 			  const struct weights *weights, double total)
 {
-	double sightings = (double)weights->sightings, single = 0;
-	double known = fmin(1, (double)weights->seen / fmax(total, 1));
-	double units = weights->windows < ENOUGH_WINDOWS ? weights->windows : sightings;
+	double single = 0, known = fmin(1, (double)weights->seen / fmax(total, 1));
 
 	for (uint32_t i = 0; i < calibration->slot_count; i++)
 		if (slot_is_single(calibration, &calibration->slots[i]))
 			single += calibration->slots[i].weight.whole;
 	single = parts->weight.whole > 0 ? single / parts->weight.whole : 1;
-	return (1 - known) * fmin(1, single + 1 / (units + 1));
+	return (1 - known) * fmin(1, single + 1 / (weights->windows + 1));
 }
 
 static void new_estimate(struct calibration *calibration, const struct parts *parts, double unseen)

@@ -180,6 +180,19 @@ static void test_bursts(void **state)
 	assert_true(fabs(runs.bias) < 0.05);
 }
 
+/* A burst that is too small for its stratum to show that windows have missed it. */
+static void test_small_burst(void **state)
+{
+	struct stream stream = {.end = MINUTE};
+	uint64_t seed = 11;
+	(void)state;
+
+	steady_add(&stream, &seed, 20, 20.1, 6000, NEVER, 1, 0);
+	steady_add(&stream, &seed, 0, MINUTE, 400, NEVER, 0, 0);
+	struct runs runs = judge(&stream, &windows);
+	covered_check(&runs, 1);
+}
+
 static void test_start_up(void **state)
 {
 	struct stream stream = {.end = MINUTE};
@@ -365,7 +378,7 @@ int main(void)
 		cmocka_unit_test(test_bursts),         cmocka_unit_test(test_start_up),
 		cmocka_unit_test(test_in_step),        cmocka_unit_test(test_many_lines),
 		cmocka_unit_test(test_short_lived),    cmocka_unit_test(test_types),
-		cmocka_unit_test(test_captured),
+		cmocka_unit_test(test_captured),       cmocka_unit_test(test_small_burst),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
