@@ -133,7 +133,12 @@ int plan_memory(struct elf_file *libc, struct plan *out)
 {
 	struct plan plan = {.mode = EVENT_MODE_GROWTH, .capacity = SITES_MAX + 1};
 	struct inline_decoder decoder = {0};
-	int err = inline_decoder_open(&decoder, machine_own());
+	int err;
+
+	/* Elsewhere the result of a system call replaces its first argument. */
+	if (machine_own() != &machine_x86)
+		return error_set(-ENOTSUP, "the mmap layer is traced on x86-64 only");
+	err = inline_decoder_open(&decoder, machine_own());
 
 	plan.sites = calloc(plan.capacity, sizeof(*plan.sites));
 	if (!plan.sites)
