@@ -35,7 +35,7 @@ def without_allocated(data):
         return [without_allocated(item) for item in data]
     if not isinstance(data, dict):
         return data
-    return {key: without_allocated(value) for key, value in data.items() if not key.startswith(("allocated_", "temporary_")) and key != "peak"}
+    return {key: without_allocated(value) for key, value in data.items() if not key.startswith(("allocated_", "temporary_", "short_lived_")) and key != "peak"}
 
 
 def test_older_snapshot():

@@ -156,6 +156,25 @@ def test_threads(tracer, page, taken):
         assert browser.run("document.querySelector('#group [value=thread]')") is None
 
 
+def test_cut(page):
+    """Tracebacks that were cut do not look as if their oldest frame had no caller."""
+    path = str(page.folder / "cut.pickle")
+    stacks = (((("b.py", 2), ("a.py", 1)), 2), ((("c.py", 3),), 9))
+    traces = tuple((0, 1000, frames, total) for frames, total in stacks)
+    with open(path, "wb") as file:
+        pickle.dump(tracemalloc.Snapshot(traces, 2), file, pickle.HIGHEST_PROTOCOL)
+    outline = "[...document.querySelectorAll('#outline > ul > li')].map((item) => item.textContent)"
+    with Browser() as browser:
+        browser.open(page(path))
+        browser.choose("view", "tree")
+        assert set(browser.run(outline)) == {
+            "a.py:1 1000 B (50.0 %)",
+            "(callers that were not kept) 1000 B (50.0 %)",
+        }
+        browser.choose("inverted", True)
+        assert set(browser.run(outline)) == {"b.py:2 1000 B (50.0 %)", "c.py:3 1000 B (50.0 %)"}
+
+
 def test_names_are_text(tracer, page, taken):
     """A name that is markup is shown as it is, and runs nothing. The page's policy refuses what a
     hostile name could add, and the page needs nothing that it refuses."""

@@ -60,6 +60,22 @@ static void stacks_write(FILE *out, const struct snapshot *snapshot,
 	fprintf(out, "%zu],\n", at);
 }
 
+/* The numbers of the tracebacks whose oldest frames were not kept. */
+static void cut_write(FILE *out, const struct snapshot *snapshot)
+{
+	int any = 0;
+
+	fputs("\"cut\": [", out);
+	for (size_t i = 0; i < snapshot->traceback_count; i++) {
+		const struct snapshot_traceback *traceback = &snapshot->tracebacks[i];
+
+		if (traceback->total != SNAPSHOT_TOTAL_UNKNOWN &&
+		    traceback->total > traceback->nframe)
+			fprintf(out, "%s%zu", any++ ? "," : "", i);
+	}
+	fputs("],\n", out);
+}
+
 /* {traceback, process, bytes, blocks, both as allocated} of each entry of one process. */
 static int traces_write(FILE *out, const struct snapshot *snapshot, size_t process, int *any)
 {
@@ -140,6 +156,7 @@ static int snapshot_write(FILE *out, const struct snapshot *snapshot,
 	fputs(",\n", out);
 	strings_write(out, snapshot->strings);
 	stacks_write(out, snapshot, table);
+	cut_write(out, snapshot);
 	err = processes_write(out, snapshot);
 	fputs(",\n", out);
 	if (!err)

@@ -163,7 +163,7 @@ static const struct argp_option report_options[] = {
 	{"sort", KEY_SORT, "KEY", 0,
 	 "size (default); allocated: by what was allocated since the trace began, with the lines "
 	 "of which nothing is alive; temporary: the same by blocks that were freed before their "
-	 "thread's next allocation (exact mode)",
+	 "thread's next allocation (exact mode), or were gone at the next heap walk (census mode)",
 	 10},
 	{"source", KEY_SOURCE, NULL, 0,
 	 "with text, print the source line under each entry, as the file is now", 10},

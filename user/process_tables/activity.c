@@ -50,6 +50,8 @@ void state_activity_count(struct process_state *process, enum event_layer layer,
 	if (process->info.mode != EVENT_MODE_EXACT &&
 	    (layer == EVENT_LAYER_PYTHON || layer == state_walked_layer(&process->info)))
 		activities->unfreed = 1;
+	if (layer == EVENT_LAYER_PYTHON && process->info.mode != EVENT_MODE_CENSUS)
+		activities->unwalked = 1;
 	activity->units += units;
 	activity->bytes += bytes;
 	activities->units += units;
@@ -83,32 +85,46 @@ static struct activity_freed *freed_find(struct process_state *process, struct a
 	return &activities->freed[activities->freed_count - 1];
 }
 
-void state_activity_free(struct process_state *process, enum event_layer layer,
-			 const struct block *block, uint64_t time_ns, int temporary)
+static void freed_count(struct process_state *process, enum event_layer layer,
+			const struct block *block, enum snapshot_lifetime lifetime)
 {
 	struct activities *activities = &process->activities;
-	uint64_t ms = state_activity_ms(process, time_ns), bytes, units;
-	enum snapshot_lifetime lifetime = LIFETIME_TEMPORARY;
-	struct activity *activity;
-	struct activity_freed *freed;
+	struct activity *activity = state_activity_of(process, layer, block);
+	struct activity_freed *freed = activity ? freed_find(process, activity, lifetime) : NULL;
+	uint64_t bytes = state_bytes(process, layer, block);
+	uint64_t units = state_activity_units(process, layer, block);
 
-	if (block->inherited) /* the parent has allocated it */
-		return;
-	activity = state_activity_of(process, layer, block);
-	if (!temporary)
-		lifetime = lifetime_of(ms > block->born_ms ? ms - block->born_ms : 0);
-	freed = activity ? freed_find(process, activity, lifetime) : NULL;
-	bytes = state_bytes(process, layer, block);
-	units = state_activity_units(process, layer, block);
 	if (!freed || bytes > TRACE_BYTES_MAX - activities->freed_bytes ||
 	    units > TRACE_BYTES_MAX - activities->freed_units) {
-		activities->unfreed = 1;
+		activities->unfreed = activities->unwalked = 1;
 		return;
 	}
 	freed->units += units;
 	freed->bytes += bytes;
 	activities->freed_units += units;
 	activities->freed_bytes += bytes;
+}
+
+void state_activity_free(struct process_state *process, enum event_layer layer,
+			 const struct block *block, uint64_t time_ns, int temporary)
+{
+	uint64_t ms = state_activity_ms(process, time_ns);
+	enum snapshot_lifetime lifetime = LIFETIME_TEMPORARY;
+
+	if (block->inherited) /* the parent has allocated it */
+		return;
+	if (!temporary)
+		lifetime = lifetime_of(ms > block->born_ms ? ms - block->born_ms : 0);
+	freed_count(process, layer, block, lifetime);
+}
+
+void state_activity_gone(struct process_state *process, enum event_layer layer,
+			 const struct block *block)
+{
+	/* In the walk's own millisecond: it may have been there, and is not counted. */
+	if (layer == EVENT_LAYER_PYTHON && process->info.mode == EVENT_MODE_CENSUS &&
+	    !block->inherited && block->born_ms > process->census.walked_ms)
+		freed_count(process, layer, block, LIFETIME_WALK);
 }
 
 int state_activity_known(const struct process_state *process, enum snapshot_besides what,
@@ -121,7 +137,8 @@ int state_activity_known(const struct process_state *process, enum snapshot_besi
 
 	if (what != BESIDE_FREED || !known || layer == EVENT_LAYER_NATIVE)
 		return known;
-	return info->mode == EVENT_MODE_EXACT && !process->activities.unfreed;
+	return info->mode == EVENT_MODE_EXACT ? !process->activities.unfreed
+					      : !process->activities.unwalked;
 }
 
 uint32_t state_activity_ms(const struct process_state *process, uint64_t time_ns)
@@ -153,12 +170,16 @@ static int freed_add(const struct process_state *process, const struct activity 
 		     const struct snapshot_trace *like, struct builder *builder)
 {
 	uint32_t layer = SNAPSHOT_BESIDE(BESIDE_FREED, activity->layer);
+	int by_walk =
+		activity->layer == EVENT_LAYER_PYTHON && process->info.mode == EVENT_MODE_CENSUS;
 	int err = 0;
 
 	for (uint32_t i = activity->freed; !err && i; i = process->activities.freed[i - 1].next) {
 		const struct activity_freed *freed = &process->activities.freed[i - 1];
 		struct snapshot_trace trace = *like;
 
+		if ((freed->lifetime == LIFETIME_WALK) != by_walk)
+			continue;
 		trace.flags = (freed->lifetime << SNAPSHOT_LIFETIME_SHIFT) & 0xf0u;
 		err = state_sums_add(builder, layer, &trace, freed->units, freed->bytes);
 	}

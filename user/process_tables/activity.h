@@ -46,6 +46,7 @@ struct activities {
 	} peaks[EVENT_LAYER_TABLES];
 	/* some of Python's frees are not seen: blocks were allocated in census mode */
 	int unfreed;
+	int unwalked; /* some blocks were allocated in another mode than census */
 	/* allocations are missing: there was no memory, or probes were not always on */
 	int gap;
 	uint64_t since_ns; /* when the counts began, CLOCK_MONOTONIC; 0: with the trace */
@@ -86,6 +87,9 @@ void state_activity_count(struct process_state *process, enum event_layer layer,
 /* A block was freed, at time_ns; temporary: before its thread's next allocation. */
 void state_activity_free(struct process_state *process, enum event_layer layer,
 			 const struct block *block, uint64_t time_ns, int temporary);
+/* A block is gone. Of Python's in census mode, counts those that did not live to a heap walk. */
+void state_activity_gone(struct process_state *process, enum event_layer layer,
+			 const struct block *block);
 /* Are the counts of a layer complete? */
 int state_activity_known(const struct process_state *process, enum snapshot_besides what,
 			 enum event_layer layer);

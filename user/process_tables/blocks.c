@@ -34,6 +34,7 @@ void state_block_gone(struct process_state *process, enum event_layer layer,
 	struct block weight;
 
 	state_live_change(process, layer, block, 1);
+	state_activity_gone(process, layer, block);
 	process->info.tables[layer].live_bytes -= state_bytes(process, layer, block);
 	if (layer == EVENT_LAYER_NATIVE && process->weights)
 		blocks_take(process->weights, block->address, block->domain, &weight);

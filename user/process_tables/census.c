@@ -86,6 +86,7 @@ int state_census(struct process_state *process, const struct event_census *event
 	census->epoch ^= 1;
 	census->running = 1;
 	census->id = event->id;
+	census->begun_ms = state_activity_ms(process, event->header.time_ns);
 	for (size_t i = 0; i < process->thread_count; i++)
 		process->threads[i].in_flight = 0;
 	return 0;
@@ -354,6 +355,7 @@ int state_census_done(struct process_state *process, const struct event_census *
 	else
 		blocks_sweep(process->blocks[EVENT_LAYER_PYTHON], census->epoch, block_swept,
 			     process);
+	census->walked_ms = census->begun_ms;
 	if (state_needs_walk(info) && table->live_bytes > table->peak_bytes)
 		state_peak_now(process, EVENT_LAYER_PYTHON);
 	if (event->baseline)

@@ -134,6 +134,8 @@ struct census {
 	struct snapshot_coverage counts; /* of this walk */
 	uint64_t id;                     /* of the current walk */
 	uint64_t old_large;              /* large blocks allocated before tracing */
+	/* when this walk and the last whole one began, since the process was first traced */
+	uint32_t begun_ms, walked_ms;
 	/* minimum and maximum of the table's large blocks during the walk */
 	uint64_t large_low, large_high;
 	unsigned int epoch : 1, running : 1;

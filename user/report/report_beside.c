@@ -5,6 +5,11 @@
 #include "report/report_parts.h"
 #include "text/size.h"
 
+const char *report_temporary_key(const struct statistics *statistics)
+{
+	return statistics->temporary_by_walk ? "short_lived" : "temporary";
+}
+
 void report_beside_print(FILE *out, const struct statistic *sums,
 			 const struct statistics *statistics, int compared)
 {
@@ -27,7 +32,8 @@ void report_beside_print(FILE *out, const struct statistic *sums,
 	old = &sums->old_beside.temporary;
 	if (!now->count && !old->count)
 		return;
-	fprintf(out, ", temporary=%s%" PRIu64, about, now->count);
+	fprintf(out, ", %s=%s%" PRIu64, statistics->temporary_by_walk ? "short-lived" : "temporary",
+		about, now->count);
 	if (compared)
 		fprintf(out, " (%+" PRId64 ")", report_diff(now->count, old->count));
 }

@@ -201,7 +201,7 @@ int report_csv(const struct snapshot *snapshot, const struct report_opts *opts, 
 	if (with.allocated)
 		beside_heads_write(out, opts, "allocated");
 	if (with.temporary)
-		beside_heads_write(out, opts, "temporary");
+		beside_heads_write(out, opts, report_temporary_key(&statistics));
 	fputs(opts->by == GROUP_TRACEBACK ? ",traceback\r\n" : "\r\n", out);
 	for (size_t i = 0; !err && i < report_shown(&statistics, opts); i++)
 		err = entry_write(out, opts, &statistics.entries[i], &with);

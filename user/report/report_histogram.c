@@ -112,7 +112,8 @@ static int histogram_make(const struct snapshot *snapshot, const struct report_o
 	if (opts->old || opts->cumulative)
 		return error_set(-EINVAL, "sizes and lifetimes are of blocks, not of lines: they "
 					  "cannot be compared or cumulated");
-	if (opts->by == GROUP_LIFETIME && !snapshot_knows(snapshot, BESIDE_FREED))
+	if (opts->by == GROUP_LIFETIME &&
+	    (!snapshot_knows(snapshot, BESIDE_FREED) || snapshot_frees_by_walk(snapshot)))
 		return error_set(-EINVAL, "only exact mode sees how long blocks live (-m exact)");
 	*out = (struct histogram){.by = opts->by,
 				  .count = opts->by == GROUP_SIZE ? SIZE_ROWS : LIFETIMES + 1,

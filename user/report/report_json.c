@@ -85,7 +85,7 @@ static void beside_write(FILE *out, const struct statistics *statistics,
 		beside_one_write(out, "allocated", &now->allocated,
 				 compared ? &old->allocated : NULL);
 	if (statistics->temporary_known)
-		beside_one_write(out, "temporary", &now->temporary,
+		beside_one_write(out, report_temporary_key(statistics), &now->temporary,
 				 compared ? &old->temporary : NULL);
 }
 

@@ -40,6 +40,8 @@ struct statistic report_part(const struct statistic_sums *part);
 struct statistic report_once(const struct statistic *entry);
 /* The totals, in the form of an entry. */
 struct statistic report_total(const struct statistics *statistics);
+/* What files call temporary blocks, or those of which a walk told that they were gone. Static. */
+const char *report_temporary_key(const struct statistics *statistics);
 /*
  * What was allocated, of an entry or the totals, where statistics say that it is known:
  * ", allocated=1024 KiB in 12 blocks, temporary=3", in a comparison with the differences.

@@ -250,7 +250,9 @@ static void heading_print(const struct page *page, const struct statistics *stat
 		[SORT_ALLOCATED] = "allocated size",
 		[SORT_TEMPORARY] = "number of temporary blocks",
 	};
-	const char *what_by = orders[opts->sort];
+	const char *what_by = opts->sort == SORT_TEMPORARY && statistics->temporary_by_walk
+				      ? "number of short-lived blocks"
+				      : orders[opts->sort];
 	const char *order = opts->old ? " difference" : "";
 	FILE *out = page->out;
 

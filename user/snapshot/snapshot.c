@@ -211,6 +211,16 @@ int snapshot_is_growth(const struct snapshot *snapshot)
 	return !strcmp(snapshot->meta.mode, "growth");
 }
 
+int snapshot_frees_by_walk(const struct snapshot *snapshot)
+{
+	size_t count = snapshot_process_count(snapshot);
+
+	for (size_t i = 0; snapshot->meta.layer == EVENT_LAYER_PYTHON && i < count; i++)
+		if (!strcmp(snapshot_process(snapshot, i)->mode, "census"))
+			return 1;
+	return 0;
+}
+
 int snapshot_has_beside(const struct snapshot_meta *meta, uint32_t which)
 {
 	uint32_t table;
@@ -237,7 +247,7 @@ const char *snapshot_lifetime_name(enum snapshot_lifetime lifetime)
 		[LIFETIME_100_MS] = "10 to 100 ms",      [LIFETIME_1_S] = "0.1 to 1 s",
 		[LIFETIME_10_S] = "1 to 10 s",           [LIFETIME_100_S] = "10 to 100 s",
 		[LIFETIME_1000_S] = "100 to 1,000 s",    [LIFETIME_10000_S] = "1,000 to 10,000 s",
-		[LIFETIME_LONGER] = "10,000 s and more",
+		[LIFETIME_LONGER] = "10,000 s and more", [LIFETIME_WALK] = "short-lived",
 	};
 
 	return names[lifetime];

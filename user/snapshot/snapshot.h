@@ -212,6 +212,8 @@ enum snapshot_lifetime {
 	LIFETIME_1000_S,
 	LIFETIME_10000_S,
 	LIFETIME_LONGER,
+	/* gone at the next heap walk: in census mode the only one, and of these blocks alone */
+	LIFETIME_WALK,
 	LIFETIMES
 };
 
@@ -396,6 +398,8 @@ int snapshot_is_unread(const struct snapshot_meta *meta);
 int snapshot_has_native_frames(const struct snapshot *snapshot);
 /* Are pools counted instead of blocks? */
 int snapshot_is_growth(const struct snapshot *snapshot);
+/* Is of its freed blocks only known which did not live to the next heap walk (LIFETIME_WALK)? */
+int snapshot_frees_by_walk(const struct snapshot *snapshot);
 /* Has struct snapshot.layers this one beside the first, maybe empty? which: its index. */
 int snapshot_has_beside(const struct snapshot_meta *meta, uint32_t which);
 /* Is it known, of the first layer and of all processes? */

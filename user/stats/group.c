@@ -330,12 +330,18 @@ static int beside_judge(const struct snapshot *snapshot, const struct snapshot *
 			       (!old || group_beside_known(old, BESIDE_ALLOCATED, opts->by));
 	out->temporary_known = group_beside_known(snapshot, BESIDE_FREED, opts->by) &&
 			       (!old || group_beside_known(old, BESIDE_FREED, opts->by));
+	out->temporary_by_walk = snapshot_frees_by_walk(snapshot);
+	/* two rules do not compare */
+	if (old && out->temporary_by_walk != snapshot_frees_by_walk(old))
+		out->temporary_known = 0;
 	if (opts->sort == SORT_ALLOCATED && !out->allocated_known)
 		return error_set(-EINVAL, "not all allocations were counted, so lines cannot be "
 					  "sorted by them");
 	if (opts->sort == SORT_TEMPORARY && !out->temporary_known)
 		return error_set(-EINVAL,
-				 "only exact mode sees which blocks are temporary (-m exact)");
+				 "it is not known which blocks are temporary: only exact mode sees "
+				 "that (-m exact), and census mode which did not live to a heap "
+				 "walk");
 	return 0;
 }
 

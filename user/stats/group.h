@@ -135,6 +135,8 @@ struct statistics {
 	/* of the traces that passed the filters */
 	struct statistic_beside beside, old_beside;
 	int allocated_known, temporary_known;
+	/* those are counted that did not live to the next heap walk: "short-lived" */
+	int temporary_by_walk;
 	/* figures are estimates, because a snapshot is sampled or windowed (snapshot/estimate.h) */
 	int sampled;
 };

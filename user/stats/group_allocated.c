@@ -43,6 +43,13 @@ static int is_counted(const struct grouping *grouping, const struct snapshot *sn
 		       : snapshot->meta.layer == layer;
 }
 
+static int is_temporary(const struct snapshot_trace *trace)
+{
+	uint32_t lifetime = trace->flags >> SNAPSHOT_LIFETIME_SHIFT;
+
+	return lifetime == LIFETIME_TEMPORARY || lifetime == LIFETIME_WALK;
+}
+
 /* Of what was freed, only temporary blocks are summed up. */
 static struct statistic_sums *beside_sums(struct statistic_beside *beside,
 					  enum snapshot_besides what)
@@ -75,7 +82,7 @@ static int layer_sum(struct grouping *grouping, const struct side *side, struct 
 		if (passes < 0)
 			return passes;
 		if (!passes || !is_counted(grouping, side->snapshot, trace, which) ||
-		    (temporary && trace->flags >> SNAPSHOT_LIFETIME_SHIFT != LIFETIME_TEMPORARY))
+		    (temporary && !is_temporary(trace)))
 			continue;
 		row = &grouping->rows[group_trace_row(grouping, side, trace)];
 		err = total_add(

@@ -31,12 +31,14 @@ def test_allocated(start, trace, tracer, any_python, mode):
         assert of(report, mark) == live[mark]
     everything = read_report(tracer, run.snapshot, "--sort", "allocated")
     assert of(everything, "D") == (D * 633, D)
+    lines = {
+        mark: entry
+        for mark in "AD"
+        for entry in everything.statistics
+        if entry["traceback"][0]["lineno"] == marked_line("golden.py", mark)
+    }
+    line = lines["D"]
     if mode == "exact":
-        (line,) = [
-            s
-            for s in everything.statistics
-            if s["traceback"][0]["lineno"] == marked_line("golden.py", "D")
-        ]
         assert (line["temporary_size"], line["temporary_count"]) == (D * 633, D)
         rows = read_report(tracer, run.snapshot, "--group-by", "lifetime").statistics
         assert sum(row["count"] for row in rows) == report.total["allocated_count"]
@@ -44,6 +46,10 @@ def test_allocated(start, trace, tracer, any_python, mode):
         assert alive == report.total["count"]
     else:
         assert "temporary_count" not in report.total
+        # Those of the tick in which a walk begins are not counted.
+        assert D / 2 < line["short_lived_count"] <= D
+        assert line["short_lived_size"] == 633 * line["short_lived_count"]
+        assert lines["A"]["short_lived_count"] == 0
     size, count = of(everything, "C")
     assert count > live["C"][1] and size > live["C"][0]
     total = everything.total

@@ -38,6 +38,8 @@ class Frames {
 }
 
 const frames = new Frames();
+// Stands for the callers of tracebacks that were cut.
+const CUT = frames.number("", "(callers that were not kept)", 0);
 // [snapshot, the numbers of its frames, 0: the snapshot, 1: the older one]
 const sides = [data.snapshot, data.old]
 	.filter(Boolean)
@@ -89,14 +91,19 @@ class Tree {
 
 	addSide([snapshot, numbers, side], chosen, inverted) {
 		const { stacks, starts } = snapshot;
+		const cut = new Set(snapshot.cut);
 		each(snapshot, chosen, (traceback, amount) => {
 			const first = starts[traceback], end = starts[traceback + 1];
 			let node = 0;
-			this.sums[side][0] += amount;
-			for (let j = first; j < end; j++) {
-				node = this.child(node, numbers[stacks[inverted ? j : first + end - 1 - j]]);
+			const down = (frame) => {
+				node = this.child(node, frame);
 				this.sums[side][node] += amount;
-			}
+			};
+			this.sums[side][0] += amount;
+			if (!inverted && cut.has(traceback)) down(CUT);
+			for (let j = first; j < end; j++)
+				down(numbers[stacks[inverted ? j : first + end - 1 - j]]);
+			if (inverted && cut.has(traceback)) down(CUT);
 			this.own[side][node] += amount;
 		});
 	}

@@ -85,6 +85,13 @@ function rowName(frame) {
 		: place(frame));
 }
 
+// A path that may break after each of its folders.
+function pathCell(text) {
+	const cell = element("td");
+	for (const part of text.split(/(?<=\/)/)) cell.append(part, element("wbr"));
+	return cell;
+}
+
 function tableShow() {
 	const list = columns(), pattern = patternNow();
 	const head = $("sheet").querySelector("thead tr"), body = $("sheet").querySelector("tbody");
@@ -105,7 +112,7 @@ function tableShow() {
 		.sort((a, b) => list[sorted_by].value(b) - list[sorted_by].value(a));
 	body.replaceChildren(...rows.slice(0, ROWS_MAX).map((row) => {
 		const line = element("tr");
-		line.append(...list.map((column) => element("td", column.text(row))), element("td", rowName(row.frame)));
+		line.append(...list.map((column) => element("td", column.text(row))), pathCell(rowName(row.frame)));
 		return line;
 	}));
 	$("more").textContent = rows.length > ROWS_MAX ? `${rows.length - ROWS_MAX} more rows: search narrows them`
@@ -188,6 +195,8 @@ function show() {
 	$("graph").hidden = !drawn;
 	$("sheet").hidden = view !== "table";
 	$("groups").hidden = view !== "table";
+	$("turned").hidden = !(drawn || view === "tree");
+	$("reset").hidden = !drawn;
 	$("threads").hidden = threads.length < 2 || !(figure in THREAD_FIGURES);
 	$("outline").hidden = view !== "tree";
 	$("notes").hidden = view !== "notes";
