@@ -50,6 +50,7 @@
 #define IS_CONTEXT_END(code)   0
 /* A leaf function's return address is in the link register only: nothing goes on at a signal. */
 #define SIGNAL_GOES_ON(before) 0
+#define SIGNAL_IN_ROWS         0
 
 #define CALL_BYTES 4 /* that tell a call, before its return address */
 
@@ -92,8 +93,10 @@ static __always_inline int is_call_end(const __u8 code[CALL_BYTES])
 	 ((code)[0] & 0xffffffffffffff) == 0x050f0000000fb8)
 /* mov %rbx, %rsp; mov (%rsp), %rdi; test %rdi, %rdi */
 #define IS_CONTEXT_END(code)   ((code)[0] == 0x48243c8b48dc8948 && ((code)[1] & 0xffff) == 0xff85)
-/* Tables describe calls and system calls only: is the instruction before a system call? */
+/* Tables of calls describe system calls, too: is the instruction before a system call? */
 #define SIGNAL_GOES_ON(before) ((before) == 0x050f)
+/* 1: elsewhere, a table of all rows tells where the return address is */
+#define SIGNAL_IN_ROWS         1
 
 #define CALL_BYTES 8
 

@@ -21,7 +21,9 @@
 
 #define UNWIND_BELOW 56 /* bytes of a frame below its return address, where rbp may be saved */
 
-#define RETURNS_MAX 64 /* return probes in progress on a thread; the kernel allows as many */
+#define RETURNS_MAX 64  /* return probes in progress on a thread; the kernel allows as many */
+#define RED_ZONE    128 /* bytes below the stack pointer that a function may use */
+#define STUB_BYTES  16
 
 /* Copies the stack around this address into the window. 0; -1: it is not resident. */
 static __noinline int window_move(struct unwind_state *unwind, __u64 address)
@@ -122,8 +124,8 @@ static __noinline int signal_step(struct unwind_state *unwind)
 	unwind->pc = registers[1];
 	stack_top_find(unwind);
 	/*
-	 * Tables describe calls and system calls only. As a frame, the address is told like a
-	 * return address: one byte behind.
+	 * Elsewhere than at a system call the row is in the file's table of all rows. As a frame,
+	 * the address is told like a return address: one byte behind.
 	 */
 	bpf_probe_read_user(&code, sizeof(code), (void *)(unwind->pc - sizeof(code)));
 	unwind->is_interrupted = !SIGNAL_GOES_ON(code);
@@ -138,16 +140,16 @@ static __always_inline __u64 return_at(__u64 cfa UNUSED, __u64 bp_at UNUSED)
 }
 
 /*
- * The caller's frame begins at cfa; the return address is at *pc_at, its rbp at *bp_at (0:
+ * The caller's frame begins at cfa; the return address is at *pc_at, its rbp at *bp_at >= low (0:
  * unchanged). 0, -1.
  */
 static __always_inline int frame_leave(struct unwind_state *unwind, __u64 cfa, __u64 pc_at,
-				       __u64 bp_at)
+				       __u64 bp_at, __u64 low)
 {
 	__u64 real;
 
 	if (cfa & 7 || cfa <= unwind->sp || cfa > unwind->top ||
-	    (bp_at && (bp_at < unwind->sp || bp_at >= cfa)) ||
+	    (bp_at && (bp_at < low || bp_at >= cfa)) ||
 	    (!RETURN_IS_PUSHED && (pc_at < unwind->sp || pc_at >= cfa)))
 		return unwind_cut(unwind, ABI_UNWIND_CUT_BOUNDS);
 	if (stack_word(unwind, pc_at, &unwind->pc))
@@ -176,14 +178,14 @@ static __noinline int frame_pointer_step(struct unwind_state *unwind)
 	if (frame & 7 || frame < unwind->sp || frame - unwind->sp > STACK_BYTES_MAX)
 		return unwind_cut(unwind, ABI_UNWIND_CUT_FRAME);
 	unwind->is_guess = 1;
-	return frame_leave(unwind, frame + 16, frame + 8, frame);
+	return frame_leave(unwind, frame + 16, frame + 8, frame, unwind->sp);
 }
 
 /* A step by unwind->rule. 0, -1. */
 static __noinline int rule_step(struct unwind_state *unwind)
 {
 	struct abi_unwind_rule rule = unwind->rule;
-	__u64 from, cfa, at;
+	__u64 from, cfa, at, low = unwind->sp;
 
 	from = rule.kind == ABI_UNWIND_RSP || rule.kind == ABI_UNWIND_AT_RSP ? unwind->sp
 									     : unwind->bp;
@@ -195,22 +197,30 @@ static __noinline int rule_step(struct unwind_state *unwind)
 		    bpf_probe_read_user(&cfa, sizeof(cfa), (void *)at))
 			return unwind_cut(unwind, ABI_UNWIND_CUT_READ);
 		cfa += (__s16)(rule.cfa >> 16);
+	} else if (rule.kind == ABI_UNWIND_STUB) {
+		at = (unwind->pc - 1) & (STUB_BYTES - 1);
+		cfa = unwind->sp + (at >= (__u32)rule.cfa ? 16 : 8);
 	} else {
 		return unwind_cut(unwind,
 				  rule.kind == ABI_UNWIND_END ? UNWIND_WHOLE : ABI_UNWIND_CUT_RULE);
 	}
 	at = rule.rbp ? cfa + rule.rbp * 8 : 0;
 	if (rule.flags & ABI_UNWIND_RETURN_ALONE)
-		return frame_leave(unwind, cfa, at, 0);
+		return frame_leave(unwind, cfa, at, 0, low);
 	if (rule.flags & ABI_UNWIND_RBP_AT_RBP)
 		at = unwind->bp;
-	return frame_leave(unwind, cfa, return_at(cfa, at), at);
+	/* An epilogue has taken rbp off the stack, and its row need not say so: it is there yet. */
+	if (unwind->is_interrupted)
+		low -= RED_ZONE;
+	unwind->is_guess = unwind->is_interrupted;
+	unwind->is_interrupted = 0;
+	return frame_leave(unwind, cfa, return_at(cfa, at), at, low);
 }
 
 /* A step that is not by a rule, or not by a plain one. 0, -1. */
 static __noinline int special_step(struct unwind_state *unwind)
 {
-	if (unwind->is_interrupted)
+	if (unwind->is_interrupted && (unwind->found || !SIGNAL_IN_ROWS))
 		return unwind_cut(unwind, ABI_UNWIND_CUT_SIGNAL);
 	if (unwind->found == UNWIND_BY_FRAME)
 		return frame_pointer_step(unwind);
@@ -241,7 +251,7 @@ static __always_inline int unwind_step(struct unwind_state *unwind)
 		return special_step(unwind);
 	cfa = (rule.kind == ABI_UNWIND_RSP ? unwind->sp : unwind->bp) + rule.cfa;
 	bp_at = rule.rbp ? cfa + rule.rbp * 8 : 0;
-	return frame_leave(unwind, cfa, return_at(cfa, bp_at), bp_at);
+	return frame_leave(unwind, cfa, return_at(cfa, bp_at), bp_at, unwind->sp);
 }
 
 /* As unwind_is_frame(), for code that is not in the cache. */
@@ -256,7 +266,8 @@ static __noinline int frame_look_up(struct unwind_state *unwind)
 		unwind->end = ABI_UNWIND_CUT_FRAME;
 		return 0;
 	}
-	if (unwind->found == ABI_UNWIND_CUT_ROW + 1 && is_at_base(unwind)) {
+	if (unwind->found == ABI_UNWIND_CUT_ROW + 1 && !unwind->is_interrupted &&
+	    is_at_base(unwind)) {
 		unwind->found = 0;
 		unwind->rule.kind = ABI_UNWIND_END;
 	}

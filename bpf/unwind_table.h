@@ -146,7 +146,8 @@ static __noinline long mapping_note(struct task_struct *task UNUSED, struct vm_a
 	wanted->key.inode = inode->i_ino;
 	wanted->key.device = inode->i_sb->s_dev;
 	wanted->key.changed_ns = inode_changed_ns(inode);
-	wanted->key.pad = 0;
+	wanted->key.rows = SIGNAL_IN_ROWS && unwind->is_interrupted ? ABI_UNWIND_ROWS_ALL
+								    : ABI_UNWIND_ROWS_CALLS;
 	return 0;
 }
 

@@ -6,7 +6,8 @@
  * A table describes one file. Its addresses are *file offsets* (those of the bytes, not p_vaddr): a
  * mapping's address - start + offset in the file is then all that a lookup needs. A return address
  * is looked up as address - 1, which lies in the calling instruction. Only rows in which a call or
- * a syscall instruction ends or begins are kept, so a lookup of another address has no meaning.
+ * a syscall instruction ends or begins are kept, so a lookup of another address has no meaning. A
+ * file whose code a signal has interrupted anywhere gets a second table, of all its rows.
  *
  * Rows are sorted by offset. A row is valid up to the next one. Pages of 64 KiB index them: the
  * rows of page p, counted from the table's first page, are rows[pages[p]] to
@@ -42,6 +43,9 @@ enum abi_unwind_kind {
 	ABI_UNWIND_END = 5,    /* the outermost frame: it has no return address */
 	ABI_UNWIND_SIGNAL = 6, /* the kernel's frame of a signal: rsp points to a struct ucontext */
 	ABI_UNWIND_FRAME = 7,  /* a body of code without information: it may keep frame pointers */
+	/* CFA = rsp + 8, from byte cfa of a stub of 16 bytes on rsp + 16 (a PLT's) */
+	ABI_UNWIND_STUB = 8,
+	ABI_UNWIND_KIND_COUNT
 };
 
 /*
@@ -75,7 +79,12 @@ struct abi_unwind_key {
 	__u64 inode;
 	__u64 changed_ns;
 	__u32 device; /* dev_t of the kernel: major << 20 | minor */
-	__u32 pad;
+	__u32 rows;   /* enum abi_unwind_rows, of the table */
+};
+
+enum abi_unwind_rows {
+	ABI_UNWIND_ROWS_CALLS = 0,
+	ABI_UNWIND_ROWS_ALL = 1, /* for interrupted code */
 };
 
 /* Limits of BPF's maps, all files together. */
@@ -110,7 +119,8 @@ enum abi_unwind_end {
 	ABI_UNWIND_CUT_CODE = 4,   /* the return address is in no executable mapping */
 	ABI_UNWIND_CUT_READ = 5,   /* a word of the stack is not resident */
 	ABI_UNWIND_CUT_BOUNDS = 6, /* the next frame is outside of the stack */
-	ABI_UNWIND_CUT_SIGNAL = 7, /* code that a signal interrupted at no call */
+	/* code that a signal interrupted at no call, and no table of all rows describes it (yet) */
+	ABI_UNWIND_CUT_SIGNAL = 7,
 	ABI_UNWIND_CUT_RETURN =
 		8,               /* the return address is a return probe's, the real one unknown */
 	ABI_UNWIND_CUT_BUSY = 9, /* the process's mappings were locked */

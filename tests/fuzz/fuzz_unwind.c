@@ -139,7 +139,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		return 0;
 	}
 	fd = file_make(data, size);
-	if (!unwind_table_build(&table, fd)) {
+	for (uint32_t rows = ABI_UNWIND_ROWS_CALLS; rows <= ABI_UNWIND_ROWS_ALL; rows++) {
+		if (unwind_table_build(&table, fd, rows))
+			continue;
 		table_check(table);
 		unwind_table_free(table);
 	}

@@ -346,12 +346,12 @@ static int bytes_write(int fd, const char *bytes, size_t size)
 	return 0;
 }
 
-static int question_unwind(const int fds[WORKER_FILES_MAX])
+static int question_unwind(uint32_t rows, const int fds[WORKER_FILES_MAX])
 {
 	struct unwind_table *table;
 	const void *bytes;
 	size_t size;
-	int err = unwind_table_build(&table, fds[0]);
+	int err = unwind_table_build(&table, fds[0], rows);
 
 	if (!err) {
 		bytes = unwind_table_pack(table, &size);
@@ -368,7 +368,7 @@ static int question_answer(struct child *child, const int fds[WORKER_FILES_MAX])
 	case WORKER_SYMBOL:
 		return question_symbol(child);
 	case WORKER_UNWIND:
-		return question_unwind(fds);
+		return question_unwind(question_of(child)->rows, fds);
 	default:
 		return question_frames(child);
 	}

@@ -27,7 +27,9 @@ struct worker_question {
 	uint32_t file;
 	uint64_t vaddr;
 	uint64_t tables_max; /* WORKER_OPEN_TABLES */
-	char symbol[];       /* with its NUL */
+	uint32_t rows;       /* WORKER_UNWIND: enum abi_unwind_rows */
+	uint32_t pad;
+	char symbol[]; /* with its NUL */
 };
 
 /*

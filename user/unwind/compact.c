@@ -29,6 +29,7 @@ struct compact {
 	uint32_t *buckets;             /* index of a rule; 0: empty */
 	uint32_t rule_count;
 	uint32_t odd;
+	uint32_t which; /* enum abi_unwind_rows */
 };
 
 static uint64_t rule_hash(struct abi_unwind_rule rule)
@@ -79,11 +80,11 @@ static int place_append(struct compact *compact, uint64_t offset, struct abi_unw
 	return 0;
 }
 
-/* Can a return address lie in the row, or is it needed to tell where no row is? */
+/* Can a frame's address lie in the row, or is it needed to tell where no row is? */
 static int is_needed(const struct compact *compact, const struct unwind_code *part,
 		     struct abi_unwind_rule rule, uint64_t start, uint64_t end)
 {
-	if (rule.kind == ABI_UNWIND_SIGNAL)
+	if (compact->which == ABI_UNWIND_ROWS_ALL || rule.kind == ABI_UNWIND_SIGNAL)
 		return 1;
 	if (unwind_rule_equal(rule, compact->rules[0]) && end - start > UNWIND_PADDING_MAX)
 		return 1;
@@ -185,9 +186,10 @@ static int table_make(struct unwind_table **out, const struct compact *compact,
 }
 
 int unwind_compact(struct unwind_table **out, const struct cfi_rows *rows,
-		   const struct unwind_codes *codes, const struct unwind_origin *origin)
+		   const struct unwind_codes *codes, uint32_t which,
+		   const struct unwind_origin *origin)
 {
-	struct compact compact = {.from = rows, .codes = codes, .rule_count = 1};
+	struct compact compact = {.from = rows, .codes = codes, .which = which, .rule_count = 1};
 	int err = 0;
 
 	compact.rules = calloc(ABI_UNWIND_RULES_MAX, sizeof(*compact.rules));

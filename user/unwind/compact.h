@@ -8,10 +8,12 @@
 #include "unwind/table.h"
 
 /*
- * origin is copied, with odd set. codes: the parts ascend by offset and do not overlap in the file.
+ * which: enum abi_unwind_rows. origin is copied, with odd set. codes: the parts ascend by offset
+ * and do not overlap in the file.
  * 0: the caller frees *out; -ENOENT: no row is left; -E2BIG; -ENOMEM.
  */
 int unwind_compact(struct unwind_table **out, const struct cfi_rows *rows,
-		   const struct unwind_codes *codes, const struct unwind_origin *origin);
+		   const struct unwind_codes *codes, uint32_t which,
+		   const struct unwind_origin *origin);
 
 #endif

@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Compilers emit CFA = rsp + N and CFA = rbp + N. Functions that realign their stack save the CFA
- * and use *(rbp - N), with the caller's rbp at *rbp; some assembly saves it at *(rsp + N).
+ * and use *(rbp - N), with the caller's rbp at *rbp; some assembly saves it at *(rsp + N). Linkers
+ * describe the stubs of a PLT, of 16 bytes each, by one expression: each pushes a number.
  */
 #include "unwind/rule.h"
+
+#include <string.h>
 
 #include "elf/elf_reader.h"
 
@@ -12,10 +15,32 @@
 #define OP_PLUS_UCONST 0x23
 #define OP_BREG0       0x70 /* register 0 + a signed number */
 
+/* rsp + 8 + (((rip & 15) >= N) << 3), with N as a literal. */
+static const uint8_t stub[] = {0x77, 8, 0x80, 0, 0x3f, 0x1a, 0x30, 0x2a, 0x33, 0x24, 0x22};
+
+#define STUB_LITERAL 6 /* its index */
+#define OP_LIT0      0x30
+
+static int stub_set(struct cfi_state *state, const uint8_t *expression, size_t bytes)
+{
+	unsigned literal =
+		bytes == sizeof(stub) ? expression[STUB_LITERAL] - (unsigned)OP_LIT0 : 16u;
+
+	if (literal >= 16 || memcmp(expression, stub, STUB_LITERAL) != 0 ||
+	    memcmp(expression + STUB_LITERAL + 1, stub + STUB_LITERAL + 1,
+		   sizeof(stub) - STUB_LITERAL - 1) != 0)
+		return 0;
+	state->cfa = CFI_CFA_STUB;
+	state->cfa_offset = literal;
+	return 1;
+}
+
 void cfi_state_set_cfa(struct cfi_state *state, const uint8_t *expression, size_t bytes)
 {
 	struct elf_reader reader = {.bytes = expression, .end = bytes};
 
+	if (state->registers.ra == CFI_RA_X86 && stub_set(state, expression, bytes))
+		return;
 	state->at_register = (uint64_t)elf_take_byte(&reader) - OP_BREG0;
 	state->at_offset = elf_take_sleb(&reader);
 	state->at_addend = 0;
@@ -51,6 +76,11 @@ static int cfa_set(struct abi_unwind_rule *rule, const struct cfi_state *state)
 	int is_at = state->cfa == CFI_CFA_AT;
 	uint64_t reg = is_at ? state->at_register : state->cfa_register;
 
+	if (state->cfa == CFI_CFA_STUB) {
+		rule->kind = ABI_UNWIND_STUB;
+		rule->cfa = (int32_t)state->cfa_offset;
+		return 1;
+	}
 	if (state->cfa == CFI_CFA_OTHER ||
 	    (reg != state->registers.stack && reg != state->registers.frame))
 		return 0;

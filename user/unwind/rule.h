@@ -31,8 +31,11 @@ struct cfi_saved {
 };
 
 struct cfi_state {
-	/* register + offset; what is at another register + offset, + addend; or something else */
-	enum { CFI_CFA_OTHER, CFI_CFA_REGISTER, CFI_CFA_AT } cfa;
+	/*
+	 * register + offset; what is at another register + offset, + addend; rsp + 8, or 16 from
+	 * byte cfa_offset of a stub on; or something else
+	 */
+	enum { CFI_CFA_OTHER, CFI_CFA_REGISTER, CFI_CFA_AT, CFI_CFA_STUB } cfa;
 	uint64_t cfa_register, at_register;
 	int64_t cfa_offset, at_offset, at_addend;
 	struct cfi_saved rbp, ra;

@@ -12,7 +12,7 @@
 #include "unwind/input.h"
 #include "unwind/table_parts.h"
 
-int unwind_table_build(struct unwind_table **out, int fd)
+int unwind_table_build(struct unwind_table **out, int fd, uint32_t which)
 {
 	uint64_t begin_ns = clock_ns(CLOCK_PROCESS_CPUTIME_ID);
 	struct unwind_origin origin;
@@ -27,10 +27,10 @@ int unwind_table_build(struct unwind_table **out, int fd)
 	origin = (struct unwind_origin){.functions = (uint32_t)input.frame_count,
 					.cut = rows.cut,
 					.rows = (uint32_t)rows.count};
-	if (!err)
+	if (!err && which == ABI_UNWIND_ROWS_CALLS)
 		err = unwind_flow_add(&rows, &input.codes, &origin.derived);
 	if (!err)
-		err = unwind_compact(out, &rows, &input.codes, &origin);
+		err = unwind_compact(out, &rows, &input.codes, which, &origin);
 	if (!err)
 		(*out)->origin.took_ns = clock_ns(CLOCK_PROCESS_CPUTIME_ID) - begin_ns;
 	cfi_rows_free(&rows);
@@ -142,7 +142,7 @@ static int table_is_valid(const struct unwind_table *table)
 		if (!page_is_valid(table, i))
 			return 0;
 	for (uint32_t i = 0; i < table->rule_count; i++)
-		if (table->rules[i].kind > ABI_UNWIND_FRAME ||
+		if (table->rules[i].kind >= ABI_UNWIND_KIND_COUNT ||
 		    table->rules[i].flags & ~ABI_UNWIND_RBP_AT_RBP)
 			return 0;
 	return 1;

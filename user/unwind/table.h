@@ -3,9 +3,9 @@
  * The unwind table of an ELF file, in the form that the walk in the kernel reads (abi/unwind.h):
  * compiled from .eh_frame. Only rows in which a call or a system call lies are kept (a seventh to a
  * hundredth of all): any frame but an interrupted one is at a return address. So a lookup of
- * another address has no meaning. Code between functions that no entry covers has no row, except
- * for padding (UNWIND_PADDING_MAX), and for a large body of such code (UNWIND_BODY_MIN), which no
- * compiler has made: its row says that it may keep frame pointers.
+ * another address has no meaning, except in a table of all rows. Code between functions that no
+ * entry covers has no row, except for padding (UNWIND_PADDING_MAX), and for a large body of such
+ * code (UNWIND_BODY_MIN), which no compiler has made: its row says that it may keep frame pointers.
  */
 #ifndef TRACER_UNWIND_TABLE_H
 #define TRACER_UNWIND_TABLE_H
@@ -49,14 +49,15 @@ struct unwind_table {
 };
 
 /*
- * Compiles the table of a file. fd stays the caller's. 0: unwind_table_free() frees it; -ENOENT:
+ * Compiles the table of a file. rows: enum abi_unwind_rows; a table of all rows has none that are
+ * derived from code. fd stays the caller's. 0: unwind_table_free() frees it; -ENOENT:
  * the file has no .eh_frame with an entry; -E2BIG, -ENOEXEC (error_set says why); -ENOMEM; -errno.
  *
  * Takes about 0.2 us a row of .eh_frame, and time and memory in proportion to the file whatever it
  * holds: up to 3 GiB of memory at all limits. Call it in a process that may be killed
  * (symbols/worker.h).
  */
-int unwind_table_build(struct unwind_table **out, int fd);
+int unwind_table_build(struct unwind_table **out, int fd, uint32_t rows);
 void unwind_table_free(struct unwind_table *table);
 /* Bytes that the pages, rows and rules take in BPF maps. */
 size_t unwind_table_bytes(const struct unwind_table *table);

@@ -40,7 +40,8 @@ struct unwind_loader {
 
 static uint64_t key_hash(const struct abi_unwind_key *key)
 {
-	return hash_u64(key->inode ^ hash_u64(key->changed_ns ^ hash_u64(key->device)));
+	return hash_u64(key->inode ^ hash_u64(key->changed_ns ^
+					      hash_u64(key->device | (uint64_t)key->rows << 32)));
 }
 
 static void table_dropped(void *context, const struct abi_unwind_key *key)
@@ -237,7 +238,8 @@ static int table_make(struct unwind_loader *loader, struct wanted *wanted, uint6
 		err = loader->table_fd < 0 ? -errno : 0;
 	}
 	if (!err)
-		err = worker_unwind(loader->worker, wanted->fd, loader->table_fd, until_ns);
+		err = worker_unwind(loader->worker, wanted->fd, loader->table_fd, wanted->key.rows,
+				    until_ns);
 	if (err)
 		return err;
 	err = unwind_loader_read(loader->table_fd, &table);

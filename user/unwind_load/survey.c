@@ -37,7 +37,8 @@ static int table_make(struct worker *worker, pid_t pid, const struct process_map
 	int err = file < 0 ? file : fd < 0 ? -errno : 0;
 
 	if (!err)
-		err = worker_unwind(worker, file, fd, clock_ns(CLOCK_MONOTONIC) + FILE_NS);
+		err = worker_unwind(worker, file, fd, ABI_UNWIND_ROWS_CALLS,
+				    clock_ns(CLOCK_MONOTONIC) + FILE_NS);
 	if (!err)
 		err = unwind_loader_read(fd, out);
 	if (file >= 0)

@@ -30,11 +30,11 @@ def files(tmp_path_factory):
     return compiled(folder / PROGRAM, source, *FLAGS), library
 
 
-def code_maps(pid):
+def code_maps(pid, name="/" + PROGRAM):
     with open("/proc/%d/maps" % pid) as file:
         fields = [line.split() for line in file]
     for field in fields:
-        if "x" in field[1] and field[-1].endswith("/" + PROGRAM):
+        if "x" in field[1] and field[-1].endswith(name):
             start, end = (int(text, 16) for text in field[0].split("-"))
             yield start, end, int(field[2], 16)
 
@@ -167,9 +167,9 @@ def test_library_is_loaded_late(start, trace, files, tmp_path):
         assert any(stack == true[: len(stack)] for true in first)
 
 
-def test_interrupted_code(start, trace, files):
-    """A signal that interrupts code at no call: the frames up to it are right, and the stack is
-    counted as cut there."""
+def test_interrupted_loop(start, trace, files):
+    """A signal that interrupts a loop at no call: until the file's table of all rows is loaded the
+    frames up to it are right, and the stack is counted as cut there."""
     truth, seen, stacks = run_scenes(start, trace, files, "interrupts")
     assert sum(truth.values()) == sum(seen.values()) >= 20
     (true,) = truth
@@ -178,3 +178,46 @@ def test_interrupted_code(start, trace, files):
     if stacks["cut"]:
         assert set(stacks["reasons"]) == {"interrupted by a signal"}
         assert list(stacks["files"]) == [files[0]]
+
+
+def read_interrupted(target, maps):
+    """{stack: blocks}, by libgcc's unwinder. A stack is a name for each of the program's own frames,
+    else "", without the handler's: it makes another call there."""
+    told = collections.Counter()
+    for line in iter(target.read_line, "end"):
+        stack = []
+        for text in line.split()[2:]:
+            # An interrupted address is the frame's own, the others are return addresses.
+            address = int(text.lstrip("@"), 16) - (not text.startswith("@"))
+            own = [begin for begin in maps if begin[0] <= address < begin[1]]
+            stack += ["[interrupted+0x%x]" % (address - b + offset) for b, _, offset in own] or [""]
+        told[tuple(stack)] += 1
+    return told
+
+
+@pytest.mark.parametrize("flags", (("-fomit-frame-pointer",), ("-fno-omit-frame-pointer",)))
+def test_interrupted_anywhere(start, trace, tmp_path, flags):
+    """A signal's handler allocates, whatever instruction the signal has interrupted."""
+    path = compiled(tmp_path / "interrupted", "interrupted.c", "-O2", "-g0", "-s", *flags)
+    target = start(path, None)
+    maps = list(code_maps(target.pid, "/interrupted"))
+    run = trace("-p", target.pid, "--layer", "native", "-n", 128)
+    target.step()
+    first = read_interrupted(target, maps)
+    time.sleep(1)  # the tables of all rows are being loaded
+    target.step()
+    second = read_interrupted(target, maps)
+    report = run.finish("--group-by", "traceback", "--no-skip")
+    seen = collections.Counter()
+    for entry in report.statistics:
+        frames = [frame for frame in entry["traceback"] if not frame.get("inlined")]
+        names = [frame.get("function", "") for frame in frames]
+        if names[0].startswith("[interrupted+"):
+            own = (name if name.startswith("[interrupted+") else "" for name in names[1:])
+            seen[tuple(own)] += entry["count"]
+    assert report.lost_events == 0 and sum(second.values()) == 300
+    assert set(report.data["stacks"].get("reasons", ())) <= {"interrupted by a signal"}
+    prefixes = {stack[:i] for stack in first + second for i in range(len(stack) + 1)}
+    wrong = [stack for stack in seen if stack not in prefixes]
+    assert not wrong, wrong[:3]
+    assert sum((second - seen).values()) <= 3, (second - seen, seen - second)

@@ -25,6 +25,7 @@
 #include "base/hash.h"
 #include "unwind/cfi.h"
 #include "unwind/input.h"
+#include "unwind/rule.h"
 #include "unwind/table.h"
 #include "unwind_find.h"
 
@@ -42,7 +43,7 @@ struct caller {
 
 struct checked {
 	struct unwind_input input;
-	struct unwind_table *table;
+	struct unwind_table *table, *full; /* full: of all rows */
 	Dwarf_CFI *cfi;
 	csh capstone;
 	cs_insn *insn;
@@ -54,6 +55,27 @@ struct checked {
 static uint64_t word(uint64_t address)
 {
 	return hash_u64(address);
+}
+
+static uint64_t rip;
+
+/* Of two values: those in the expression of a PLT. */
+static int operation_of_two(uint8_t atom, uint64_t stack[], size_t *depth)
+{
+	uint64_t right = stack[*depth - 1], *left = &stack[*depth - 2];
+
+	if (atom == DW_OP_and)
+		*left &= right;
+	else if (atom == DW_OP_ge)
+		*left = (int64_t)*left >= (int64_t)right;
+	else if (atom == DW_OP_shl)
+		*left <<= right;
+	else if (atom == DW_OP_plus)
+		*left += right;
+	else
+		return 0;
+	(*depth)--;
+	return 1;
 }
 
 /* 0: unknown operation or register. */
@@ -69,19 +91,23 @@ static int operation(const Dwarf_Op *op, uint64_t cfa, uint64_t stack[], size_t 
 		stack[*depth - 1] += op->number;
 	else if (op->atom == DW_OP_deref && *depth)
 		stack[*depth - 1] = word(stack[*depth - 1]);
+	else if (op->atom >= DW_OP_lit0 && op->atom <= DW_OP_lit31)
+		stack[(*depth)++] = op->atom - DW_OP_lit0;
+	else if (reg == REG_RA)
+		stack[(*depth)++] = rip + offset;
 	else if (reg == REG_RSP || reg == REG_RBP)
 		stack[(*depth)++] = (reg == REG_RSP ? RSP : RBP) + offset;
 	else
-		return 0;
+		return *depth >= 2 && operation_of_two(op->atom, stack, depth);
 	return 1;
 }
 
 static int expression(const Dwarf_Op *ops, size_t count, uint64_t cfa, uint64_t *value)
 {
-	uint64_t stack[8];
+	uint64_t stack[16];
 	size_t depth = 0;
 
-	if (!count || count > 4)
+	if (!count || count > 12)
 		return 0;
 	for (size_t i = 0; i < count; i++)
 		if (!operation(&ops[i], cfa, stack, &depth))
@@ -129,7 +155,9 @@ static struct caller rule_caller(const struct abi_unwind_rule *rule)
 		caller.known = 0;
 		return caller;
 	}
-	if (rule->kind == ABI_UNWIND_RSP || rule->kind == ABI_UNWIND_RBP)
+	if (rule->kind == ABI_UNWIND_STUB)
+		caller.cfa = RSP + ((rip & 15) >= (uint64_t)rule->cfa ? 16 : 8);
+	else if (rule->kind == ABI_UNWIND_RSP || rule->kind == ABI_UNWIND_RBP)
 		caller.cfa = base + (uint64_t)(int64_t)rule->cfa;
 	else
 		caller.cfa = word(base + (uint64_t)(int64_t)(int16_t)rule->cfa) +
@@ -145,10 +173,12 @@ static struct caller rule_caller(const struct abi_unwind_rule *rule)
 static uint64_t rule_check(struct checked *checked, const struct abi_unwind_rule *rule,
 			   uint64_t vaddr, int *known)
 {
-	struct caller ours = rule_caller(rule), theirs;
+	struct caller ours, theirs;
 	Dwarf_Frame *frame;
 	Dwarf_Addr end;
 
+	rip = vaddr;
+	ours = rule_caller(rule);
 	assert_int_equal(dwarf_cfi_addrframe(checked->cfi, vaddr, &frame), 0);
 	theirs = libdw_caller(frame);
 	dwarf_frame_info(frame, NULL, &end, NULL);
@@ -175,10 +205,20 @@ static void return_check(struct checked *checked, const struct unwind_code *part
 	checked->odd += !known;
 }
 
+static const struct unwind_code *part_of(const struct checked *checked, uint64_t vaddr)
+{
+	for (size_t i = 0; i < checked->input.codes.count; i++)
+		if (vaddr - checked->input.codes.parts[i].vaddr <
+		    checked->input.codes.parts[i].size)
+			return &checked->input.codes.parts[i];
+	return NULL;
+}
+
 /* The rows from start to end, which one function covers. */
 static void rows_check(struct checked *checked, uint64_t start, uint64_t end)
 {
 	const struct cfi_rows *all = &checked->all;
+	const struct unwind_code *part = part_of(checked, start);
 	size_t low = 0, high = all->count;
 
 	while (low < high) {
@@ -195,21 +235,19 @@ static void rows_check(struct checked *checked, uint64_t start, uint64_t end)
 		int known;
 
 		theirs = rule_check(checked, &all->rows[low - 1].rule, start, &known);
+		assert_true(unwind_rule_equal(
+			*unwind_table_find(checked->full, part->offset + start - part->vaddr),
+			all->rows[low - 1].rule));
+		/* One row for all stubs: each of their bytes. */
+		if (all->rows[low - 1].rule.kind == ABI_UNWIND_STUB && next > start + 1 &&
+		    theirs > start + 1)
+			next = start + 1;
 		checked->rows++;
 		checked->odd_rows += !known;
 		assert_true(theirs > start);
-		low += next <= theirs;
+		low += next <= theirs && low < all->count && next == all->rows[low].vaddr;
 		start = next <= theirs ? next : theirs;
 	}
-}
-
-static const struct unwind_code *part_of(const struct checked *checked, uint64_t vaddr)
-{
-	for (size_t i = 0; i < checked->input.codes.count; i++)
-		if (vaddr - checked->input.codes.parts[i].vaddr <
-		    checked->input.codes.parts[i].size)
-			return &checked->input.codes.parts[i];
-	return NULL;
 }
 
 /* Compares all calls from start to end. */
@@ -267,7 +305,8 @@ static void file_check(const char *path)
 	Elf *elf;
 
 	assert_true(fd >= 0);
-	assert_int_equal(unwind_table_build(&checked.table, fd), 0);
+	assert_int_equal(unwind_table_build(&checked.table, fd, ABI_UNWIND_ROWS_CALLS), 0);
+	assert_int_equal(unwind_table_build(&checked.full, fd, ABI_UNWIND_ROWS_ALL), 0);
 	assert_int_equal(unwind_input_read(&checked.input, fd), 0);
 	assert_int_equal(cfi_rows_read(&checked.all, checked.input.section,
 				       checked.input.section_vaddr, checked.input.frames,
@@ -306,6 +345,7 @@ static void file_check(const char *path)
 	cfi_rows_free(&checked.all);
 	unwind_input_free(&checked.input);
 	unwind_table_free(checked.table);
+	unwind_table_free(checked.full);
 	close(fd);
 }
 

@@ -45,7 +45,7 @@ struct built {
 static void built_open(struct built *built, int fd)
 {
 	assert_true(fd >= 0);
-	assert_int_equal(unwind_table_build(&built->table, fd), 0);
+	assert_int_equal(unwind_table_build(&built->table, fd, ABI_UNWIND_ROWS_CALLS), 0);
 	assert_int_equal(elf_file_open(&built->file, fd, "/built", "/nonexistent"), 0);
 }
 
@@ -53,7 +53,9 @@ static void built_open(struct built *built, int fd)
 static void built_assemble(struct built *built, const char *name)
 {
 	built->file = assembly_open("-Wa,-Itests/unit/data/assembly", ".include \"%s.s\"\n", name);
-	assert_int_equal(unwind_table_build(&built->table, elf_file_fd(built->file)), 0);
+	assert_int_equal(
+		unwind_table_build(&built->table, elf_file_fd(built->file), ABI_UNWIND_ROWS_CALLS),
+		0);
 }
 
 static void built_close(struct built *built)
@@ -252,10 +254,10 @@ static void a_file_without_any(void **state)
 			 0);
 	snprintf(path, sizeof(path), "%s/none", folder);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
-	assert_int_equal(unwind_table_build(&table, fd), -ENOENT);
+	assert_int_equal(unwind_table_build(&table, fd, ABI_UNWIND_ROWS_CALLS), -ENOENT);
 	close(fd);
 	fd = open(folder, O_RDONLY | O_CLOEXEC);
-	assert_true(unwind_table_build(&table, fd) < 0);
+	assert_true(unwind_table_build(&table, fd, ABI_UNWIND_ROWS_CALLS) < 0);
 	close(fd);
 }
 
