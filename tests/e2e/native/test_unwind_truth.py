@@ -181,8 +181,8 @@ def test_interrupted_loop(start, trace, files):
 
 
 def read_interrupted(target, maps):
-    """{stack: blocks}, by libgcc's unwinder. A stack is a name for each of the program's own frames,
-    else "", without the handler's: it makes another call there."""
+    """{stack: blocks}, by libgcc's unwinder. A stack is a name for each of the program's own
+    frames, else "", without the handler's: it makes another call there."""
     told = collections.Counter()
     for line in iter(target.read_line, "end"):
         stack = []
@@ -216,7 +216,8 @@ def test_interrupted_anywhere(start, trace, tmp_path, flags):
             own = (name if name.startswith("[interrupted+") else "" for name in names[1:])
             seen[tuple(own)] += entry["count"]
     assert report.lost_events == 0 and sum(second.values()) == 300
-    assert set(report.data["stacks"].get("reasons", ())) <= {"interrupted by a signal"}
+    stacks = report.data["stacks"]
+    assert set(stacks.get("reasons", ())) <= {"interrupted by a signal"}, stacks
     prefixes = {stack[:i] for stack in first + second for i in range(len(stack) + 1)}
     wrong = [stack for stack in seen if stack not in prefixes]
     assert not wrong, wrong[:3]
