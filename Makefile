@@ -64,10 +64,10 @@ UNIT     := $(patsubst %.c,$(OUT)/tests/%,$(notdir $(wildcard tests/unit/*/test_
 PYTEST   := TRACER=$(abspath $(OUT)/tracer) $(PYTHON) -m pytest -q -rs -p no:cacheprovider
 TOOLS    := $(patsubst %.c,$(OUT)/tools/%,$(notdir $(wildcard tools/*.c tools/bench/*.c)))
 MAN      := $(patsubst docs/man/%.md,$(OUT)/man/%,$(wildcard docs/man/*.1.md))
-FUZZERS  := $(patsubst tests/fuzz/%.c,$(OUT)/fuzz/%,$(or $(FUZZ:%=tests/fuzz/fuzz_%.c),\
-	$(wildcard tests/fuzz/fuzz_*.c)))
+FUZZERS  := $(addprefix $(OUT)/fuzz/,$(or $(FUZZ:%=fuzz_%),\
+	$(basename $(notdir $(wildcard tests/fuzz/fuzz_*.c tests/fuzz/*/fuzz_*.c)))))
 
-vpath %.c tools tools/bench $(wildcard tests/unit/*)
+vpath %.c tools tools/bench $(wildcard tests/unit/*) tests/fuzz tests/fuzz/heaps
 
 .DELETE_ON_ERROR:
 .SECONDARY:
@@ -197,7 +197,7 @@ $(FUZZ_LIB)/made: $(SOURCES)
 # kernel by a simulated world.
 WORLDS := tests/fuzz/worlds
 $(OUT)/fuzz/fuzz_session: $(wildcard $(WORLDS)/session_world*.c)
-$(OUT)/fuzz/%: tests/fuzz/%.c $(FUZZ_LIB)/made
+$(OUT)/fuzz/%: %.c $(FUZZ_LIB)/made
 	@mkdir -p $(@D)
 	$(call say,FUZZ,$@)clang $(CFLAGS_ALL) -Itests/fuzz -I$(WORLDS) -I$(FUZZ_LIB)/gen \
 		-fsanitize=fuzzer $(SANITIZE) -Wl,-z,muldefs -o $@ $(filter tests/fuzz/%,$^) \

@@ -83,6 +83,23 @@ static int find_enumerator(Dwarf *dwarf, const char *name, uint64_t *out)
 	return -ENOENT;
 }
 
+/* The kind of a spec in a build without the GIL. */
+static enum spec_kind plain_kind(enum spec_kind kind)
+{
+	switch (kind) {
+	case NOGIL_OFFSET:
+		return OFFSET;
+	case NOGIL_OPTIONAL:
+		return OPTIONAL;
+	case NOGIL_SIZE:
+		return SIZE;
+	case NOGIL_CONST:
+		return CONST;
+	default:
+		return kind;
+	}
+}
+
 /* The type of a member, without qualifiers and typedefs. */
 static int member_type(Dwarf_Die *member, Dwarf_Die *out)
 {
@@ -179,40 +196,41 @@ static int is_free_threaded(Dwarf *dwarf)
 static int spec_value(Dwarf *dwarf, const struct spec *spec, uint64_t *out)
 {
 	Dwarf_Die type, member, pointed;
+	enum spec_kind kind = plain_kind(spec->kind);
 	uint64_t bits, inner;
 	Dwarf_Word bytes;
 	int err;
 
-	if (spec->kind == CONST) {
+	if (kind == CONST) {
 		*out = spec->value;
 		return 0;
 	}
-	if (spec->kind == ENUM)
+	if (kind == ENUM)
 		return find_enumerator(dwarf, spec->path, out);
-	if (spec->kind == SIZE_WITH_GIL && is_free_threaded(dwarf)) {
+	if (kind == SIZE_WITH_GIL && is_free_threaded(dwarf)) {
 		*out = 0;
 		return 0;
 	}
 	err = find_type(dwarf, spec->type, &type);
 	if (err)
 		return err;
-	if (spec->kind == SIZE || spec->kind == SIZE_WITH_GIL) {
+	if (kind == SIZE || kind == SIZE_WITH_GIL) {
 		*out = dwarf_aggregate_size(&type, &bytes) ? 0 : bytes;
 		return *out ? 0 : -ENOENT;
 	}
 	err = find_path(&type, spec->path, &member, &bits, &inner);
-	if (err == -ENOENT && spec->kind == OPTIONAL) {
+	if (err == -ENOENT && kind == OPTIONAL) {
 		*out = ABI_NONE;
 		return 0;
 	}
 	if (err)
 		return err;
-	if (spec->kind == POINTER) {
+	if (kind == POINTER) {
 		err = member_type(&member, &pointed);
 		*out = !err && dwarf_tag(&pointed) == DW_TAG_pointer_type;
 		return err;
 	}
-	*out = spec->kind == SHIFT ? inner : spec->kind == WORD ? bits / 64 : bits / 8;
+	*out = kind == SHIFT ? inner : kind == WORD ? bits / 64 : bits / 8;
 	return 0;
 }
 
@@ -251,6 +269,7 @@ static uint32_t find_version(Dwarf *dwarf, const char *path)
 
 static int print_fields(Dwarf *dwarf, uint32_t version, const char *path)
 {
+	int nogil = is_free_threaded(dwarf);
 	const char *last = "";
 
 	for (size_t i = 0; i < sizeof(specs) / sizeof(specs[0]); i++) {
@@ -260,6 +279,8 @@ static int print_fields(Dwarf *dwarf, uint32_t version, const char *path)
 		if (version < spec->first || version > spec->last || !strcmp(spec->field, last))
 			continue;
 		last = spec->field;
+		if (plain_kind(spec->kind) != spec->kind && !nogil)
+			continue;
 		if (spec_value(dwarf, spec, &value)) {
 			fprintf(stderr, "offsets: %s: no %s %s in its DWARF, needed for %s\n", path,
 				spec->type ? spec->type : "", spec->path ? spec->path : "",

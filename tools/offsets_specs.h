@@ -18,7 +18,12 @@ enum spec_kind {
 	SIZE_WITH_GIL,
 	/* bits between the start of the struct that holds the bit field and the bit field */
 	SHIFT,
-	ENUM,    /* value of the enumerator path; type is not used */
+	ENUM, /* value of the enumerator path; type is not used */
+	/* as OFFSET, OPTIONAL, SIZE and CONST; nothing in builds with the GIL */
+	NOGIL_OFFSET,
+	NOGIL_OPTIONAL,
+	NOGIL_SIZE,
+	NOGIL_CONST,
 	POINTER, /* 1 when the member is a pointer, else 0 */
 	WORD,    /* of the member path within type, in words of 8 bytes */
 	CONST,   /* a macro of CPython's, which DWARF does not keep: value */
@@ -284,6 +289,64 @@ static const struct spec specs[] = {
 	{"objects.interp_bytes", SIZE, "PyInterpreterState", NULL, V(8), ANY, 0},
 	{"objects.tstate_bytes", SIZE, "PyThreadState", NULL, V(8), V(12), 0},
 	{"objects.tstate_bytes", SIZE, "_PyThreadStateImpl", NULL, V(13), ANY, 0},
+
+	/* Without the GIL. */
+	{"free_threaded.tstate_heaps", NOGIL_OFFSET, "_PyThreadStateImpl", "mimalloc.heaps", V(13),
+	 ANY, 0},
+	{"free_threaded.tstate_queue", NOGIL_OFFSET, "_PyThreadStateImpl", "mem_free_queue", V(13),
+	 ANY, 0},
+	{"free_threaded.interp_queue", NOGIL_OFFSET, "PyInterpreterState", "mem_free_queue.head",
+	 V(13), ANY, 0},
+	{"free_threaded.heap_bytes", NOGIL_SIZE, "mi_heap_s", NULL, V(13), ANY, 0},
+	{"free_threaded.heap_queues", NOGIL_OFFSET, "mi_heap_s", "pages", V(13), ANY, 0},
+	{"free_threaded.heap_delayed", NOGIL_OFFSET, "mi_heap_s", "thread_delayed_free", V(13), ANY,
+	 0},
+	{"free_threaded.queue_bytes", NOGIL_SIZE, "mi_page_queue_s", NULL, V(13), ANY, 0},
+	/* MI_BIN_FULL + 1 */
+	{"free_threaded.queue_count", NOGIL_CONST, NULL, NULL, V(13), ANY, 75},
+	{"free_threaded.tld_abandoned", NOGIL_OFFSET, "mi_tld_s", "segments.abandoned", V(13), ANY,
+	 0},
+	{"free_threaded.abandoned_bytes", NOGIL_SIZE, "mi_abandoned_pool_s", NULL, V(13), ANY, 0},
+	{"free_threaded.abandoned_visited", NOGIL_OFFSET, "mi_abandoned_pool_s",
+	 "abandoned_visited", V(13), ANY, 0},
+	{"free_threaded.abandoned_list", NOGIL_OFFSET, "mi_abandoned_pool_s", "abandoned", V(13),
+	 ANY, 0},
+	{"free_threaded.segment_bytes", NOGIL_SIZE, "mi_segment_s", NULL, V(13), ANY, 0},
+	{"free_threaded.segment_cookie", NOGIL_OFFSET, "mi_segment_s", "cookie", V(13), ANY, 0},
+	{"free_threaded.segment_next", NOGIL_OFFSET, "mi_segment_s", "abandoned_next", V(13), ANY,
+	 0},
+	{"free_threaded.segment_info", NOGIL_OFFSET, "mi_segment_s", "segment_info_slices", V(13),
+	 ANY, 0},
+	{"free_threaded.segment_kind", NOGIL_OFFSET, "mi_segment_s", "kind", V(13), ANY, 0},
+	{"free_threaded.segment_entries", NOGIL_OFFSET, "mi_segment_s", "slice_entries", V(13), ANY,
+	 0},
+	{"free_threaded.segment_count", NOGIL_OFFSET, "mi_segment_s", "segment_slices", V(13), ANY,
+	 0},
+	{"free_threaded.segment_slices", NOGIL_OFFSET, "mi_segment_s", "slices", V(13), ANY, 0},
+	{"free_threaded.page_bytes", NOGIL_SIZE, "mi_page_s", NULL, V(13), ANY, 0},
+	{"free_threaded.page_slices", NOGIL_OFFSET, "mi_page_s", "slice_count", V(13), ANY, 0},
+	{"free_threaded.page_slice_offset", NOGIL_OFFSET, "mi_page_s", "slice_offset", V(13), ANY,
+	 0},
+	{"free_threaded.page_capacity", NOGIL_OFFSET, "mi_page_s", "capacity", V(13), ANY, 0},
+	{"free_threaded.page_reserved", NOGIL_OFFSET, "mi_page_s", "reserved", V(13), ANY, 0},
+	{"free_threaded.page_free", NOGIL_OFFSET, "mi_page_s", "free", V(13), ANY, 0},
+	{"free_threaded.page_used", NOGIL_OFFSET, "mi_page_s", "used", V(13), ANY, 0},
+	{"free_threaded.page_block", NOGIL_OFFSET, "mi_page_s", "xblock_size", V(13), ANY, 0},
+	{"free_threaded.page_local", NOGIL_OFFSET, "mi_page_s", "local_free", V(13), ANY, 0},
+	{"free_threaded.page_thread", NOGIL_OFFSET, "mi_page_s", "xthread_free", V(13), ANY, 0},
+	{"free_threaded.page_next", NOGIL_OFFSET, "mi_page_s", "next", V(13), ANY, 0},
+	{"free_threaded.object_thread", NOGIL_OFFSET, "PyObject", "ob_tid", V(13), ANY, 0},
+	{"free_threaded.object_bits", NOGIL_OFFSET, "PyObject", "ob_gc_bits", V(13), ANY, 0},
+	{"free_threaded.object_local", NOGIL_OFFSET, "PyObject", "ob_ref_local", V(13), ANY, 0},
+	{"free_threaded.object_shared", NOGIL_OFFSET, "PyObject", "ob_ref_shared", V(13), ANY, 0},
+	{"free_threaded.tstate_counts", NOGIL_OPTIONAL, "_PyThreadStateImpl", "refcounts.values",
+	 V(13), ANY, 0},
+	{"free_threaded.tstate_counts_size", NOGIL_OPTIONAL, "_PyThreadStateImpl", "refcounts.size",
+	 V(13), ANY, 0},
+	{"free_threaded.interp_ids", NOGIL_OPTIONAL, "PyInterpreterState", "unique_ids.table",
+	 V(13), ANY, 0},
+	{"free_threaded.interp_ids_size", NOGIL_OPTIONAL, "PyInterpreterState", "unique_ids.size",
+	 V(13), ANY, 0},
 };
 
 #endif

@@ -171,10 +171,9 @@ def works(row, python, folder):
         attaches.append(run.attach["ms"])
         if work == WORKS[0]:
             row.put("probes", str(run.attach["probes"]), True, ())
-            if not python.free_threaded:  # the heap counts new blocks, and that one is not read
-                covered = run.coverage()
-                text = "?" if covered is None else percent(covered)
-                row.put("covered", text, covered is not None and covered >= COVERAGE, ())
+            covered = run.coverage()
+            text = "?" if covered is None else percent(covered)
+            row.put("covered", text, covered is not None and covered >= COVERAGE, ())
             row.put(
                 "rounded",
                 percent(run.report.data["not_seen"]["rounded_blocks"] / measured.blocks),

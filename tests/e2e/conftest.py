@@ -25,6 +25,7 @@ import pytest
 import harness
 import matrix
 import pythons
+from interpreters import packed as packed_python
 
 
 def pytest_addoption(parser):
@@ -192,6 +193,24 @@ def libpython():
         return path
 
     return find
+
+
+@pytest.fixture
+def packed(tmp_path):
+    """packed(name): the interpreters.Python of that name."""
+    builds = {pythons.packed_name(each): each for each in pythons.PACKED}
+    made = []
+
+    def make(name):
+        try:
+            made.append(packed_python(builds[name], str(tmp_path)))
+        except LookupError as error:
+            pytest.skip("%s: %s" % (name, error))
+        return made[-1]
+
+    yield make
+    for python in made:
+        python.remove()
 
 
 @pytest.fixture

@@ -120,7 +120,8 @@ def heap_off(tracer, python):
         assert done.returncode == 0, done.stderr.decode()
     heap = json.loads(done.stdout)
     node = sum(s["size"] for s in heap["statistics"] if s["type"] == "Node")
-    return off(heap["total"]["count"] + heap["raw_blocks"], int(said)), off(
+    # Without the GIL, large blocks are on this heap, too, and the number is that of before the wait.
+    return off(heap["total"]["count"] + (heap["raw_blocks"] or 0), int(said)), off(
         node, block_bytes(48, hooks_bytes(python)) * OBJECTS
     )
 

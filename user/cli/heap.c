@@ -79,11 +79,11 @@ static void view_text(const struct heap_view *view)
 	printf(" (PID %d), CPython %s, heap read in %.1f ms\n", view->info->pid,
 	       version_text(version, view->version), (double)walk->elapsed_ns / 1e6);
 	if (view->shown < view->count)
-		printf("Top %zu %s of %zu by size, in bytes of pymalloc's size classes\n",
-		       view->shown, names, view->count);
+		printf("Top %zu %s of %zu", view->shown, names, view->count);
 	else
-		printf("All %zu %s by size, in bytes of pymalloc's size classes\n", view->count,
-		       names);
+		printf("All %zu %s", view->count, names);
+	printf(" by size, in bytes of %s's size classes\n",
+	       walk->is_mimalloc ? "mimalloc" : "pymalloc");
 	for (size_t i = 0; i < view->shown; i++)
 		row_text(view, &view->rows[i]);
 	for (size_t i = view->shown; i < view->count; i++) {
@@ -102,9 +102,13 @@ static void view_text(const struct heap_view *view)
 	}
 	fputs("Total: ", stdout);
 	sum_print(&total);
-	printf("Not seen:\n  blocks that are not on this heap, most of them of more than 512 "
-	       "bytes: %" PRIu64 "\n",
-	       walk->raw_blocks);
+	puts("Not seen:");
+	if (walk->is_mimalloc)
+		puts("  blocks of malloc, which extensions use; nobody counts them");
+	else
+		printf("  blocks that are not on this heap, most of them of more than 512 bytes: "
+		       "%" PRIu64 "\n",
+		       walk->raw_blocks);
 	printf("  pools that could not be read: %" PRIu64 " of %" PRIu64 "\n",
 	       walk->pools_unreadable, walk->pools + walk->pools_unreadable);
 }
@@ -131,11 +135,14 @@ static void view_json(const struct heap_view *view)
 	sum_json(", ", "objects", &types->objects);
 	sum_json(", ", "dead", &types->dead);
 	sum_json(", ", "no_object", &types->others);
-	printf(", \"raw_blocks\": %" PRIu64 ", \"arenas\": %" PRIu64 ", \"pools\": %" PRIu64
-	       ", \"pools_unreadable\": %" PRIu64 ", \"elapsed_ns\": %" PRIu64
-	       ", \"statistics\": [",
-	       walk->raw_blocks, walk->arenas, walk->pools, walk->pools_unreadable,
-	       walk->elapsed_ns);
+	fputs(", \"raw_blocks\": ", stdout);
+	if (walk->is_mimalloc)
+		fputs("null", stdout);
+	else
+		printf("%" PRIu64, walk->raw_blocks);
+	printf(", \"arenas\": %" PRIu64 ", \"pools\": %" PRIu64 ", \"pools_unreadable\": %" PRIu64
+	       ", \"elapsed_ns\": %" PRIu64 ", \"statistics\": [",
+	       walk->arenas, walk->pools, walk->pools_unreadable, walk->elapsed_ns);
 	for (size_t i = 0; i < view->shown; i++) {
 		const struct heap_row *row = &view->rows[i];
 
@@ -165,7 +172,7 @@ static int row_compare(const void *a, const void *b)
 static int view_print(struct heap_view *view)
 {
 	const struct heap_types *types = view->types;
-	size_t capacity = types->count > HEAP_CLASSES ? types->count : HEAP_CLASSES,
+	size_t capacity = types->count + types->class_count + 1,
 	       top = view->choice->output.opts.top;
 
 	view->rows = calloc(capacity, sizeof(*view->rows));
@@ -174,10 +181,9 @@ static int view_print(struct heap_view *view)
 	for (size_t i = 0; view->choice->by == BY_TYPE && i < types->count; i++)
 		view->rows[view->count++] = (struct heap_row){
 			types->types[i].name, types->types[i].address, types->types[i].sum};
-	for (size_t i = 0; view->choice->by == BY_CLASS && i < HEAP_CLASSES; i++)
-		if (types->classes[i].blocks)
-			view->rows[view->count++] = (struct heap_row){
-				"", (i + 1) * HEAP_CLASS_BYTES, types->classes[i]};
+	for (size_t i = 0; view->choice->by == BY_CLASS && i < types->class_count; i++)
+		view->rows[view->count++] =
+			(struct heap_row){"", types->classes[i].block_bytes, types->classes[i].sum};
 	qsort(view->rows, view->count, sizeof(*view->rows), row_compare);
 	view->shown = top && top < view->count ? top : view->count;
 	if (view->choice->output.format == FORMAT_JSON)

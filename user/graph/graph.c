@@ -7,6 +7,7 @@
 
 #include "base/array.h"
 #include "base/error.h"
+#include "layouts/refcount.h"
 
 #define WORK_FACTOR    4u         /* steps for each word of the image, in each pass */
 #define WORK_MINIMUM   (1u << 20) /* steps */
@@ -20,13 +21,13 @@ const struct type *graph_type(const struct graph *graph, uint32_t object)
 uint64_t graph_refcount(const struct graph *graph, uint64_t address)
 {
 	const struct python_offsets *offsets = &graph->image->offsets;
-	uint64_t count = image_u64(graph->image, address);
+	const uint8_t *object = image_at(graph->image, address, refcount_header(offsets));
+	int64_t count = object ? refcount_read(offsets, object) : 0;
 
-	count &= ~((uint64_t)offsets->heap.count_flags << 48);
-	/* From 3.12 on the lower half is negative in an immortal object. */
-	if (offsets->version >= 0x030c && (int32_t)(uint32_t)count < 0)
+	if (count == REFCOUNT_IMMORTAL)
 		return UINT64_MAX;
-	return count;
+	count += graph_thread_counts(graph, address);
+	return count < 0 ? 0 : (uint64_t)count;
 }
 
 struct filter {
@@ -264,6 +265,9 @@ static int graph_build(struct graph *graph)
 	if (!graph->bytes || !graph->held || !graph->root || !graph->proofs)
 		return -ENOMEM;
 	interned_find(graph);
+	err = graph_thread_counts_read(graph);
+	if (err)
+		return err;
 	graph_work_begin(graph);
 	err = bytes_find(graph) ?: graph_roots(graph) ?: graph_edges(graph);
 	if (err)
@@ -297,6 +301,7 @@ void graph_free(struct graph *graph)
 	types_free(&graph->types);
 	references_free(&graph->references);
 	id_map_free(&graph->found);
+	id_map_free(&graph->thread_counts);
 	free(graph->addresses);
 	free(graph->type_of);
 	free(graph->bytes);

@@ -64,6 +64,8 @@ struct graph {
 	/* address of the dictionary of interned strings, whose references do not count; 0: none */
 	uint64_t interned;
 	uint64_t modules; /* address of the dictionary sys.modules; 0: not found */
+	/* address of an object to the references that threads count for themselves (3.14t+) */
+	struct id_map thread_counts;
 	struct graph_proof proof;
 	struct graph_proof *proofs; /* by type */
 	uint64_t immortal, statics; /* objects that the proof leaves out */
@@ -133,5 +135,8 @@ uint64_t graph_block_bytes(const struct graph *graph, uint64_t address);
 /* Bytes of the object's block and of the buffers that its layout tells. */
 uint64_t graph_own_bytes(const struct graph *graph, uint64_t address, const struct type *type);
 int graph_prove(struct graph *graph);
+/* Reads what threads count for themselves, without the GIL. 0, -ENOMEM. */
+int graph_thread_counts_read(struct graph *graph);
+int32_t graph_thread_counts(const struct graph *graph, uint64_t address);
 
 #endif

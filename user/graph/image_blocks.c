@@ -11,6 +11,7 @@
 
 #define OBJECT_STEP  16u /* objects are as far apart, or further */
 #define HOOKS_BEFORE 16u /* bytes that the debug hooks prepend to a block */
+#define STEP_BYTES   16384u
 #define HOOKS_BYTES  24u /* bytes that they add in total */
 
 static int pool_add(const struct heap_pool *pool, void *context)
@@ -23,10 +24,13 @@ static int pool_add(const struct heap_pool *pool, void *context)
 	if (array_reserve(&blocks->pools, &blocks->capacity, blocks->count, 1, sizeof(*added)))
 		return 1;
 	added = &blocks->pools[blocks->count++];
-	*added = (struct image_blocks_pool){
-		.address = pool->address, .block_bytes = pool->block_bytes, .count = pool->count};
+	*added = (struct image_blocks_pool){.start = pool->start,
+					    .end = pool->end,
+					    .address = pool->address,
+					    .block_bytes = pool->block_bytes,
+					    .count = pool->count};
 	for (uint32_t i = 0; i < pool->count && i < BLOCKS_PER_POOL; i++)
-		if (!pool->free[i])
+		if (heap_pool_live(pool, i))
 			added->live[i / 64] |= 1ull << i % 64;
 	return 0;
 }
@@ -45,33 +49,39 @@ static int pool_compare(const void *a, const void *b)
 {
 	const struct image_blocks_pool *x = a, *y = b;
 
-	return x->address < y->address ? -1 : x->address > y->address;
+	return x->start < y->start ? -1 : x->start > y->start;
 }
 
 /* The tables of segments without a pool are not made: their size may be absurd. */
 static int pools_place(struct image_blocks *blocks)
 {
 	const struct image *image = blocks->image;
-	uint64_t bytes = image->offsets.heap.pool_bytes;
+	uint32_t pool_bytes = image->offsets.heap.pool_bytes;
 
+	/* Without the GIL a piece of a page is about as large, and not aligned. */
+	blocks->step_shift = __builtin_ctz(pool_bytes ? pool_bytes : STEP_BYTES);
 	blocks->pool_at = calloc(image->count + 1, sizeof(*blocks->pool_at));
 	if (!blocks->pool_at)
 		return -ENOMEM;
 	for (size_t i = 0; i < blocks->count; i++) {
-		const struct image_segment *segment =
-			image_segment(image, blocks->pools[i].address);
+		const struct image_blocks_pool *pool = &blocks->pools[i];
+		const struct image_segment *segment = image_segment(image, pool->start);
+		int shift = blocks->step_shift;
+		uint64_t first, last;
 		uint32_t **table;
 
-		if (!segment)
+		if (!segment || pool->end <= pool->start)
 			continue;
+		first = segment->start >> shift;
+		last = ((pool->end < segment->end ? pool->end : segment->end) - 1) >> shift;
 		table = &blocks->pool_at[segment - image->segments];
 		if (!*table)
-			*table = calloc((segment->end - segment->start) / bytes + 2,
-					sizeof(**table));
+			*table = calloc((segment->end >> shift) - first + 1, sizeof(**table));
 		if (!*table)
 			return -ENOMEM;
-		(*table)[blocks->pools[i].address / bytes - segment->start / bytes] =
-			(uint32_t)i + 1;
+		for (uint64_t step = pool->start >> shift; step <= last; step++)
+			if (!(*table)[step - first])
+				(*table)[step - first] = (uint32_t)i + 1;
 	}
 	return 0;
 }
@@ -86,8 +96,8 @@ int image_blocks_read(struct image_blocks *blocks, const struct image *image)
 	err = chunks_read(&blocks->chunks, image);
 	if (err)
 		return err;
-	err = heap_walk_source(&source, &image->offsets.heap, image->heads, image->head_count,
-			       pool_add, blocks, &blocks->walk);
+	err = heap_walk_source(&source, &image->offsets, image->heads, image->head_count, pool_add,
+			       blocks, &blocks->walk);
 	if (err)
 		return err;
 	if (blocks->walk.pools != blocks->count)
@@ -96,7 +106,7 @@ int image_blocks_read(struct image_blocks *blocks, const struct image *image)
 		qsort(blocks->pools, blocks->count, sizeof(*blocks->pools), pool_compare);
 	/* A forged heap may have an arena twice. */
 	for (size_t i = 0; i < blocks->count; i++)
-		if (!kept || blocks->pools[kept - 1].address != blocks->pools[i].address)
+		if (!kept || blocks->pools[kept - 1].end <= blocks->pools[i].start)
 			blocks->pools[kept++] = blocks->pools[i];
 	blocks->count = kept;
 	return pools_place(blocks);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The blocks of an image: pymalloc's, exactly, and glibc's, by the header in front of each. Pure.
+ * The blocks of an image: pymalloc's or mimalloc's, exactly, and glibc's, by the header in front of
+ * each. Pure.
  */
 #ifndef TRACER_GRAPH_IMAGE_BLOCKS_H
 #define TRACER_GRAPH_IMAGE_BLOCKS_H
@@ -8,11 +9,14 @@
 #include "graph/chunks.h"
 #include "tables/id_map.h"
 
-#define BLOCKS_PER_POOL 1024u /* a block is at least 16 bytes, a pool at most 16 KiB */
+/* A pool has at most 16 KiB, unless it is one block; without the GIL it is a piece of a page. */
+#define BLOCKS_PER_POOL 1024u
 
 struct image_blocks_pool {
-	uint64_t address; /* of its first block */
-	uint32_t block_bytes, count;
+	uint64_t start, end; /* of its memory */
+	uint64_t address;    /* of its first block */
+	uint64_t block_bytes;
+	uint32_t count;
 	uint64_t live[BLOCKS_PER_POOL / 64]; /* by block number */
 	/* beginnings of objects, by steps of 16 bytes from the first block on */
 	uint64_t objects[BLOCKS_PER_POOL / 64];
@@ -24,10 +28,11 @@ struct image_blocks_pool {
 
 struct image_blocks {
 	const struct image *image;
-	struct image_blocks_pool *pools; /* by address */
+	struct image_blocks_pool *pools; /* by start */
 	size_t count, capacity;
-	/* by segment: the number of the pool, plus 1, for each step of a pool's size; 0: none */
+	/* by segment: the number, plus 1, of the first pool in each step of memory; 0: none */
 	uint32_t **pool_at;
+	int step_shift;
 	struct heap_walk walk;
 	struct chunks chunks;
 	struct id_map chunk_tables; /* the same for glibc's blocks, by address */
@@ -45,11 +50,15 @@ static inline const struct image_blocks_pool *
 image_blocks_pool_in(const struct image_blocks *blocks, const struct image_segment *segment,
 		     uint64_t address)
 {
-	const uint32_t *pools = blocks->pool_at[segment - blocks->image->segments];
-	int shift = __builtin_ctz(blocks->image->offsets.heap.pool_bytes);
-	uint32_t number = pools ? pools[(address >> shift) - (segment->start >> shift)] : 0;
+	const uint32_t *table = blocks->pool_at[segment - blocks->image->segments];
+	int shift = blocks->step_shift;
+	size_t i = table ? table[(address >> shift) - (segment->start >> shift)] : 0;
 
-	return number ? &blocks->pools[number - 1] : NULL;
+	/* A step holds one of pymalloc's pools, or a few pieces of mimalloc's pages. */
+	for (; i && i <= blocks->count && blocks->pools[i - 1].start <= address; i++)
+		if (address < blocks->pools[i - 1].end)
+			return &blocks->pools[i - 1];
+	return NULL;
 }
 /*
  * The usable bytes of the live block that begins at address: of a pool, or of glibc's malloc, whose

@@ -10,33 +10,21 @@
 #include "base/array.h"
 #include "base/sorted.h"
 #include "graph/graph.h"
+#include "layouts/refcount.h"
 
-#define MAX_REFCOUNT UINT32_MAX /* of immortal objects in 3.12 and later */
-#define PREHEADER    16u
-#define PAGE         4096u
-#define LIST_FLAGS   3u /* in the collector's links */
-
-/*
- * Could it be a reference count? In an executable that is not position-independent, static objects
- * such as None have addresses as small as a count, and a list's items may be {None, a type}.
- */
-static int count_plausible(const struct graph *graph, uint64_t count)
-{
-	const struct image *image = graph->image;
-
-	count &= ~((uint64_t)image->offsets.heap.count_flags << 48);
-	return count && count <= MAX_REFCOUNT &&
-	       (count & 7 || count - image->data >= image->data_bytes);
-}
+#define PREHEADER  16u
+#define PAGE       4096u
+#define LIST_FLAGS 3u /* in the collector's links */
 
 /* The type of the object that begins at address, by its contents; TYPES_NONE: there is none. */
 static uint32_t type_at(struct graph *graph, uint64_t address)
 {
-	const uint8_t *object = image_at(graph->image, address, 16);
+	const struct image *image = graph->image;
+	const uint8_t *object = image_at(image, address, refcount_header(&image->offsets));
 
-	if (!object || !count_plausible(graph, word_at(object)))
+	if (!object || !refcount_plausible(&image->offsets, object, image->data, image->data_bytes))
 		return TYPES_NONE;
-	return types_find(&graph->types, word_at(object + graph->image->offsets.abi.object_type));
+	return types_find(&graph->types, word_at(object + image->offsets.abi.object_type));
 }
 
 /*
@@ -66,7 +54,7 @@ static int object_put(struct graph *graph, uint64_t address, uint32_t type)
 }
 
 /* An object in a live block of a pool. */
-static int block_visit(struct graph *graph, uint64_t block, uint32_t bytes)
+static int block_visit(struct graph *graph, uint64_t block, uint64_t bytes)
 {
 	uint32_t head = graph->image->offsets.heap.gc_head_bytes;
 	const uint32_t offsets[] = {0, head, head + PREHEADER, PREHEADER};
@@ -75,7 +63,7 @@ static int block_visit(struct graph *graph, uint64_t block, uint32_t bytes)
 	for (size_t i = 0; i < sizeof(offsets) / sizeof(offsets[0]); i++) {
 		uint32_t type;
 
-		if (offsets[i] + 16 > bytes)
+		if (offsets[i] + refcount_header(&graph->image->offsets) > bytes)
 			continue;
 		type = type_at(graph, block + offsets[i]);
 		if (type != TYPES_NONE &&
@@ -179,7 +167,7 @@ static void neighbours_follow(struct discovery *discovery, uint64_t object, cons
 	const struct graph *graph = discovery->graph;
 	uint32_t head = graph->image->offsets.heap.gc_head_bytes;
 
-	if (!(type->flags & TYPE_GC))
+	if (!(type->flags & TYPE_GC) || !head)
 		return;
 	for (unsigned int i = 0; i < 2; i++) {
 		uint64_t link = image_u64(graph->image, object - head + i * 8);

@@ -7,15 +7,15 @@
 
 #include "base/array.h"
 
-#define OBJECT_HEADER 16u
-#define MAX_BUFFERS   (1u << 20) /* of one object */
-#define MAX_STACK     (1u << 24) /* bytes of a greenlet's */
-#define STACK_HEADER  24u
-#define MAX_LEVELS    3u  /* of buffers that lead to buffers */
-#define DEQUE_BLOCK   64u /* items of a block of collections.deque */
-#define CYTHON_SELF   24u /* PyCFunctionObject's m_self */
-#define LRU_PREVIOUS  16u /* of functools' links; the next one is owned */
-#define LRU_NEXT      24u
+#define MAX_BUFFERS  (1u << 20) /* of one object */
+#define MAX_STACK    (1u << 24) /* bytes of a greenlet's */
+#define STACK_HEADER 24u
+#define MAX_LEVELS   3u  /* of buffers that lead to buffers */
+#define DEQUE_BLOCK  64u /* items of a block of collections.deque */
+/* behind the object's header */
+#define CYTHON_SELF  8u /* PyCFunctionObject's m_self */
+#define LRU_PREVIOUS 0u /* of functools' links; the next one is owned */
+#define LRU_NEXT     8u
 
 int walk_works(struct walk *walk, uint64_t steps)
 {
@@ -110,6 +110,7 @@ static int is_borrowed(const struct walk *walk, uint64_t offset, uint64_t word)
 	switch (walk->type->layout) {
 	case LAYOUT_LRU_LINK:
 	case LAYOUT_LRU_CACHE:
+		offset -= walk_header(walk);
 		return offset == LRU_PREVIOUS || (offset == LRU_NEXT && is_lru_cache(walk, word));
 	case LAYOUT_MODULE:
 		return offset == walk->at->module_def;
@@ -118,7 +119,7 @@ static int is_borrowed(const struct walk *walk, uint64_t offset, uint64_t word)
 	case LAYOUT_VIEW:
 		return offset == walk->at->view_object;
 	case LAYOUT_CYTHON:
-		return offset == CYTHON_SELF && word == walk->object;
+		return offset - walk_header(walk) == CYTHON_SELF && word == walk->object;
 	default:
 		return 0;
 	}
@@ -248,16 +249,16 @@ static void walk_set(struct walk *walk)
 static int walk_deque(struct walk *walk, int gives)
 {
 	const struct image *image = walk->references->image;
-	const uint8_t *deque = image_at(image, walk->object, 56);
+	const uint8_t *deque = image_at(image, walk->object + walk_header(walk), 40);
 	uint64_t size, block, right, index, last, seen = 0;
 
 	if (!deque)
 		return -EINVAL;
-	size = word_at(deque + 16);
-	block = word_at(deque + 24);
-	right = word_at(deque + 32);
-	index = word_at(deque + 40);
-	last = word_at(deque + 48);
+	size = word_at(deque);
+	block = word_at(deque + 8);
+	right = word_at(deque + 16);
+	index = word_at(deque + 24);
+	last = word_at(deque + 32);
 	while (seen < size && index < DEQUE_BLOCK) {
 		const uint8_t *bytes = image_at(image, block, (DEQUE_BLOCK + 2) * 8);
 		uint64_t end = block == right ? last + 1 : DEQUE_BLOCK;
@@ -285,7 +286,7 @@ static void walk_code(struct walk *walk)
 	uint32_t end = image->offsets.abi.code_bytecode;
 	uint64_t cached;
 
-	walk_words(walk, OBJECT_HEADER, end == ABI_NONE ? walk->type->basic_bytes : end, 0);
+	walk_words(walk, walk_header(walk), end == ABI_NONE ? walk->type->basic_bytes : end, 0);
 	if (walk->at->code_cached == ABI_NONE)
 		return;
 	/* _PyCoCached: {_co_code, _co_varnames, _co_cellvars, _co_freevars} */
@@ -347,10 +348,10 @@ static uint64_t words_start(struct walk *walk)
 	case LAYOUT_LRU_LINK:
 	case LAYOUT_CYTHON:
 	case LAYOUT_GREENLET:
-		return OBJECT_HEADER;
+		return walk_header(walk);
 	case LAYOUT_DEQUE:
 		if (walk_deque(walk, 0))
-			return OBJECT_HEADER;
+			return walk_header(walk);
 		walk_deque(walk, 1);
 		return walk->type->layout_bytes;
 	default:

@@ -11,6 +11,7 @@
 
 #include "graph/image_blocks.h"
 #include "graph/types.h"
+#include "layouts/refcount.h"
 
 enum reference_kind {
 	REFERENCE_TYPE,      /* an object to its type, which is on the heap */
@@ -76,6 +77,11 @@ struct walk {
 	void *context;
 };
 
+/* Bytes of an object's header. */
+static inline uint32_t walk_header(const struct walk *walk)
+{
+	return refcount_header(&walk->references->image->offsets);
+}
 /* Takes steps off the work that is left; 0: there is none. */
 int walk_works(struct walk *walk, uint64_t steps);
 static inline void walk_give(struct walk *walk, uint64_t target, enum reference_kind kind,

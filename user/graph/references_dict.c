@@ -122,7 +122,9 @@ static void values_of_instance(struct walk *walk, uint64_t values, uint64_t dict
 static void managed_dict(struct walk *walk)
 {
 	const struct image *image = walk->references->image;
-	uint64_t word = image_u64(image, walk->object - 24), inside;
+	/* Without the GIL no collector's head is between the object and the pointer. */
+	uint32_t before = image->offsets.heap.gc_head_bytes + 8;
+	uint64_t word = image_u64(image, walk->object - before), inside;
 	uint32_t minor = image->offsets.version & 0xff;
 
 	if (minor <= 11) {

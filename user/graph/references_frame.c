@@ -4,10 +4,9 @@
 
 #include "graph/references.h"
 
-#define OBJECT_HEADER 16u
-#define MAX_SLOTS     65536u /* variables, or stack, of one frame */
-#define TAG_MASK      7u     /* of a tagged reference, 3.14+ */
-#define TAG_BORROWED  1u     /* it has no count of its own */
+#define MAX_SLOTS    65536u /* variables, or stack, of one frame */
+#define TAG_MASK     7u     /* of a tagged reference, 3.14+ */
+#define TAG_BORROWED 1u     /* it has no count of its own */
 
 static int32_t i32_at(const struct image *image, uint64_t address)
 {
@@ -93,7 +92,7 @@ static void old_frame(struct walk *walk)
 	uint64_t slots = walk->object + at->frame_locals, height, top;
 
 	/* f_gen is borrowed; numbers follow, and the blocks, which are not initialised. */
-	for (uint32_t offset = OBJECT_HEADER + 8; offset < at->frame_generator; offset += 8)
+	for (uint32_t offset = walk_header(walk) + 8; offset < at->frame_generator; offset += 8)
 		if (offset != at->frame_stack_base && offset != at->frame_stack_top)
 			walk_field(walk, offset);
 	if (stack < slots || (stack - slots) / 8 > MAX_SLOTS)
@@ -123,7 +122,7 @@ void walk_frame(struct walk *walk)
 		old_frame(walk);
 		return;
 	}
-	for (uint32_t offset = OBJECT_HEADER; offset < at->frame_locals; offset += 8)
+	for (uint32_t offset = walk_header(walk); offset < at->frame_locals; offset += 8)
 		if (offset != at->frame_inner)
 			walk_field(walk, offset);
 	inner = image_u64(walk->references->image, walk->object + at->frame_inner);
@@ -139,10 +138,10 @@ void walk_generator(struct walk *walk)
 	const uint8_t *state;
 
 	if (at->generator_frame == ABI_NONE) {
-		walk_words(walk, OBJECT_HEADER, walk->type->basic_bytes, 0);
+		walk_words(walk, walk_header(walk), walk->type->basic_bytes, 0);
 		return;
 	}
-	walk_words(walk, OBJECT_HEADER, at->generator_frame, 0);
+	walk_words(walk, walk_header(walk), at->generator_frame, 0);
 	state = image_at(image, walk->object + at->generator_state, 1);
 	if (state)
 		inner_frame(walk, walk->object + at->generator_frame,

@@ -24,6 +24,15 @@ static uint64_t values_block(const struct graph *graph, uint64_t values)
 	return prefix ? values - *prefix : 0;
 }
 
+/* The block of a list's items: without the GIL their number comes first. */
+static uint64_t items_block(const struct graph *graph, uint64_t address)
+{
+	const struct python_offsets *offsets = &graph->image->offsets;
+	uint64_t items = image_u64(graph->image, address + offsets->objects.list_items);
+
+	return items && offsets->build == BUILD_FREE_THREADED ? items - 8 : items;
+}
+
 /* The table that counts with the object; 0: none. */
 static uint64_t table_of(const struct graph *graph, uint64_t address, const struct type *type)
 {
@@ -33,7 +42,7 @@ static uint64_t table_of(const struct graph *graph, uint64_t address, const stru
 
 	switch (type->layout) {
 	case LAYOUT_LIST:
-		return image_u64(image, address + at->list_items);
+		return items_block(graph, address);
 	case LAYOUT_SET:
 		table = image_u64(image, address + at->set_table);
 		return table == address + at->set_small ? 0 : table;
@@ -70,7 +79,7 @@ int graph_tables_mark(struct graph *graph, uint64_t address, const struct type *
 
 	switch (type->layout) {
 	case LAYOUT_LIST:
-		return image_blocks_table(blocks, image_u64(image, address + at->list_items));
+		return image_blocks_table(blocks, items_block(graph, address));
 	case LAYOUT_SET:
 		return image_blocks_table(blocks, image_u64(image, address + at->set_table));
 	case LAYOUT_DICT:

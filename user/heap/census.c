@@ -22,7 +22,7 @@
 struct walk {
 	const struct census_opts *opts;
 	struct event_header header;
-	uint64_t id, pools;
+	uint64_t id, pools, large;
 	struct heap_sizes *sizes; /* NULL: not requested, or types cannot be read */
 	/* NULL: likewise; the record has HEAP_KINDS_BYTES bytes */
 	struct heap_kinds *kinds;
@@ -47,7 +47,7 @@ static int sizes_record(const struct heap_pool *pool, struct walk *walk)
 	record->block_bytes = pool->block_bytes;
 	record->count = pool->count;
 	for (uint32_t i = 0; i < pool->count; i++) {
-		if (pool->free[i])
+		if (!heap_pool_live(pool, i))
 			continue;
 		record->bytes[i] = (uint16_t)heap_sizes_of(
 			walk->sizes, pool->content + (size_t)i * pool->block_bytes,
@@ -74,24 +74,54 @@ static void kinds_begin(struct walk *walk, const struct python_runtime *runtime)
 		heap_kinds_new(&walk->kinds, runtime);
 }
 
-static int pool_record(const struct heap_pool *pool, void *context)
+/*
+ * Blocks of 8 bytes, which exist without the GIL, are kept like those of an unreadable pool: what a
+ * walk says of blocks is in steps of 16.
+ */
+static struct heap_pool pool_in_steps(const struct heap_pool *pool)
 {
+	struct heap_pool kept = *pool;
+	uint64_t end = pool->address + pool->count * pool->block_bytes;
+
+	if (pool->block_bytes % EVENT_BLOCK_STEP == 0)
+		return kept;
+	kept.block_bytes = 0;
+	kept.content = NULL;
+	kept.address = pool->address / EVENT_BLOCK_STEP * EVENT_BLOCK_STEP;
+	kept.count = (uint32_t)((end - kept.address + EVENT_BLOCK_STEP - 1) / EVENT_BLOCK_STEP);
+	return kept;
+}
+
+/* Large blocks of mimalloc: as with pymalloc, only their number is told. */
+static void large_count(struct walk *walk, const struct heap_pool *pool)
+{
+	for (uint32_t i = 0; i < pool->count; i++)
+		walk->large += (unsigned int)heap_pool_live(pool, i);
+}
+
+static int pool_record(const struct heap_pool *found, void *context)
+{
+	struct heap_pool in_steps = pool_in_steps(found), *pool = &in_steps;
 	struct walk *walk = context;
 	_Alignas(struct event_census_pool)
 		uint8_t capacity[sizeof(struct event_census_pool) + EVENT_POOL_BLOCKS / 8];
 	struct event_census_pool *record = (void *)capacity;
 	size_t words = (pool->count + 63) / 64;
 
+	if (pool->block_bytes > EVENT_SMALL_BYTES) {
+		large_count(walk, pool);
+		return 0;
+	}
 	memset(capacity, 0, sizeof(*record) + words * sizeof(record->live[0]));
 	record->header = walk->header;
 	record->header.type = EVENT_CENSUS_POOL;
 	record->header.size = sizeof(*record) + words * sizeof(record->live[0]);
 	record->id = walk->id;
 	record->address = pool->address;
-	record->block_bytes = pool->block_bytes;
+	record->block_bytes = (uint32_t)pool->block_bytes;
 	record->count = pool->count;
-	for (uint32_t i = 0; i < pool->count; i++)
-		record->live[i / 64] |= (uint64_t)!pool->free[i] << i % 64;
+	for (uint32_t i = 0; pool->block_bytes && i < pool->count; i++)
+		record->live[i / 64] |= (uint64_t)heap_pool_live(pool, i) << i % 64;
 	walk->err = walk->opts->record(walk->opts->context, record, record->header.size);
 	if (!walk->err && walk->sizes && pool->content && walk->pools % walk->sized_every == 0)
 		walk->err = sizes_record(pool, walk);
@@ -142,7 +172,7 @@ static int walk_take(const struct python_runtime *runtime, const struct census_o
 		err = walk.err;
 	if (heap.arenas_lost)
 		record->failed = EVENT_CENSUS_PARTIAL;
-	record->large_blocks = heap.raw_blocks;
+	record->large_blocks = heap.raw_blocks + walk.large;
 	record->pools_unreadable = heap.pools_unreadable;
 	record->elapsed_ns = heap.elapsed_ns;
 	return err;

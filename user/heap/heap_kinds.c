@@ -157,7 +157,7 @@ void heap_kinds_record(struct heap_kinds *kinds, const struct heap_pool *pool, u
 	out->count = count;
 	memset(out->kinds, 0, count * sizeof(out->kinds[0]));
 	for (uint32_t i = 0; i < count; i++)
-		if (!pool->free[i])
+		if (heap_pool_live(pool, i))
 			out->kinds[i] =
 				heap_kinds_of(kinds, pool->content + (size_t)i * pool->block_bytes,
 					      pool->block_bytes);

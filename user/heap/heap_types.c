@@ -5,7 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/error.h"
+#include "base/sorted.h"
 #include "heap/object_types.h"
 #include "process/memory.h"
 
@@ -13,10 +15,37 @@
 #define MAX_LOOKS       32768u     /* reads of types when only sizes are needed: 30 ms */
 #define MAX_SIZED_TYPES 4096u      /* when only sizes are needed: it is a sample */
 
-static void sum_add(struct heap_sum *sum, uint32_t bytes)
+static void sum_add(struct heap_sum *sum, uint64_t bytes)
 {
 	sum->blocks++;
 	sum->bytes += bytes;
+}
+
+/*
+ * Adds a block to its class. pymalloc has 32 classes and mimalloc some hundred; the largest blocks
+ * have sizes of their own. 0, -ENOMEM.
+ */
+static int class_add(struct heap_types *types, size_t *capacity, uint64_t bytes)
+{
+	size_t at = SORTED_ABOVE(types->classes, types->class_count, block_bytes, bytes);
+	int err;
+
+	if (at && types->classes[at - 1].block_bytes == bytes) {
+		sum_add(&types->classes[at - 1].sum, bytes);
+		return 0;
+	}
+	if (types->class_count == HEAP_CLASSES) {
+		sum_add(&types->classes[HEAP_CLASSES - 1].sum, bytes);
+		return 0;
+	}
+	err = array_reserve(&types->classes, capacity, types->class_count, 1,
+			    sizeof(*types->classes));
+	if (err)
+		return err;
+	memmove(types->classes + at + 1, types->classes + at,
+		(types->class_count++ - at) * sizeof(*types->classes));
+	types->classes[at] = (struct heap_class){.block_bytes = bytes, .sum = {1, bytes}};
+	return 0;
 }
 
 /* Blocks that want() refuses are left out; NULL: none. */
@@ -24,23 +53,28 @@ struct types_walk {
 	struct object_types objects;
 	heap_want_fn want;
 	void *context;
+	size_t class_capacity;
 };
 
-static int block_visit(uint64_t address, uint32_t bytes, const uint8_t *content, void *context)
+static int block_visit(uint64_t address, uint64_t block_bytes, const uint8_t *content,
+		       void *context)
 {
 	struct types_walk *walk = context;
 	struct object_types *objects = &walk->objects;
 	struct heap_types *out = objects->out;
+	uint32_t bytes = block_bytes < HEAP_CONTENT ? (uint32_t)block_bytes : HEAP_CONTENT;
 	uint32_t before = object_hooks_before(content, bytes);
 	int type;
 
 	if (walk->want && !walk->want(address, walk->context))
 		return 0;
 	type = object_types_find(objects, content + before, bytes - before, 0);
-	sum_add(&out->classes[(bytes - 1) / HEAP_CLASS_BYTES % HEAP_CLASSES], bytes);
+	objects->err = class_add(out, &walk->class_capacity, block_bytes);
+	if (objects->err)
+		return 1;
 	if (type >= 0) {
-		sum_add(&out->objects, bytes);
-		sum_add(&out->types[type].sum, bytes);
+		sum_add(&out->objects, block_bytes);
+		sum_add(&out->types[type].sum, block_bytes);
 		return 0;
 	}
 	if (type == -ENOENT)
@@ -49,7 +83,7 @@ static int block_visit(uint64_t address, uint32_t bytes, const uint8_t *content,
 		objects->err = type;
 		return 1;
 	}
-	sum_add(type >= 0 ? &out->dead : &out->others, bytes);
+	sum_add(type >= 0 ? &out->dead : &out->others, block_bytes);
 	return 0;
 }
 
@@ -134,6 +168,7 @@ int heap_types_read_some(const struct python_runtime *runtime, heap_want_fn want
 void heap_types_free(struct heap_types *types)
 {
 	free(types->types);
+	free(types->classes);
 	memset(types, 0, sizeof(*types));
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which live blocks of pymalloc's heap are objects, and of which type, judged by the blocks'
+ * Which live blocks of the heap are objects, and of which type, judged by the blocks'
  * contents. Needs no probes and no history; the target is only read.
  */
 #ifndef TRACER_HEAP_HEAP_TYPES_H
@@ -27,8 +27,13 @@ struct heap_type {
 	char name[HEAP_TYPE_NAME]; /* tp_name, truncated; "" if it cannot be read */
 };
 
-#define HEAP_CLASSES     32u
-#define HEAP_CLASS_BYTES 16u /* class i holds blocks of (i + 1) * 16 bytes */
+/* The blocks of one size. */
+struct heap_class {
+	uint64_t block_bytes;
+	struct heap_sum sum;
+};
+
+#define HEAP_CLASSES 1024u /* larger blocks of further sizes are counted in the last one */
 
 struct heap_types {
 	struct heap_type *types; /* those with objects, sorted by bytes, descending */
@@ -36,7 +41,8 @@ struct heap_types {
 	struct heap_sum objects; /* of all types */
 	struct heap_sum dead;    /* objects with a reference count of 0, kept on free lists */
 	struct heap_sum others; /* blocks that are no objects: keys of dicts, items of lists, … */
-	struct heap_sum classes[HEAP_CLASSES];
+	struct heap_class *classes; /* by block_bytes */
+	size_t class_count;
 	struct heap_walk walk; /* walk.blocks is the sum of objects, dead and others */
 };
 

@@ -23,6 +23,7 @@
 #include <string.h>
 
 #include "base/hash.h"
+#include "layouts/refcount.h"
 #include "process/memory.h"
 
 /* Py_TPFLAGS_MANAGED_WEAKREF, _MANAGED_DICT; not used up to 3.10 */
@@ -32,7 +33,6 @@
 #define FLAG_UNICODE       (1ull << 28) /* the size of a str depends on its text */
 #define FLAG_INLINE_VALUES (1ull << 2)  /* attributes follow the object, 3.13+ */
 #define PREHEADER_BYTES    16u
-#define MAX_REFCOUNT       UINT32_MAX /* of immortal objects in 3.12 and later */
 #define MAX_METATYPES      8u
 #define MAX_TYPE_BYTES     256u       /* that are read of a type */
 #define MAX_INSTANCE       4096u      /* bytes; larger than any block of a pool */
@@ -130,7 +130,7 @@ static int type_look(struct object_types *objects, uint64_t address, unsigned in
 	err = memory_read(objects->runtime->pid, address, bytes, flags_at + 8);
 	if (err)
 		return err == -EFAULT ? -ENOENT : err;
-	if (!u64_at(bytes))
+	if (!refcount_plausible(objects->runtime->offsets, bytes, 0, 0))
 		return -ENOENT;
 	metatype = type_find(objects, u64_at(bytes + objects->runtime->offsets->abi.object_type),
 			     metatypes - 1);
@@ -166,26 +166,29 @@ static int type_find(struct object_types *objects, uint64_t address, unsigned in
 	return type;
 }
 
-/*
- * Could it be a reference count? In an executable that is not position-independent, static objects
- * such as None have addresses as small as a count, and a list's items may be {None, a type}.
- */
-static int count_plausible(const struct object_types *objects, uint64_t count)
-{
-	count &= ~((uint64_t)objects->offsets->count_flags << 48);
-	return count && count <= MAX_REFCOUNT &&
-	       (count & 7 || count - objects->data >= objects->data_bytes);
-}
-
 uint32_t object_types_offset(const struct object_types *objects, uint64_t flags)
 {
 	return (flags & FLAG_HAVE_GC ? objects->offsets->gc_head_bytes : 0) +
 	       (flags & FLAG_PREHEADER ? PREHEADER_BYTES : 0);
 }
 
+/*
+ * A count of 0; _gc_next is NULL while the collector does not track the object. Without the GIL it
+ * has no head.
+ */
+static int is_dead(const struct object_types *objects, const uint8_t *object, uint32_t offset)
+{
+	uint32_t head = objects->offsets->gc_head_bytes;
+
+	if (!head)
+		return !refcount_read(objects->runtime->offsets, object);
+	return !u64_at(object) && !(offset && u64_at(object - head));
+}
+
 /* The type of the object in a block; -ENOENT: there is none; -errno. */
 int object_types_find(struct object_types *objects, const uint8_t *block, uint32_t bytes, int dead)
 {
+	const struct python_offsets *python = objects->runtime->offsets;
 	uint32_t head = objects->offsets->gc_head_bytes;
 	const uint32_t offsets[] = {0, head, head + PREHEADER_BYTES};
 
@@ -193,11 +196,10 @@ int object_types_find(struct object_types *objects, const uint8_t *block, uint32
 		const uint8_t *object = block + offsets[i];
 		int type;
 
-		if (offsets[i] + 16 > bytes)
+		if (offsets[i] + refcount_header(python) > bytes)
 			break;
-		/* _gc_next is NULL while the collector does not track the object. */
-		if (dead ? u64_at(object) || (offsets[i] && u64_at(object - head))
-			 : !count_plausible(objects, u64_at(object)))
+		if (dead ? !is_dead(objects, object, offsets[i])
+			 : !refcount_plausible(python, object, objects->data, objects->data_bytes))
 			continue;
 		type = type_find(objects,
 				 u64_at(object + objects->runtime->offsets->abi.object_type),

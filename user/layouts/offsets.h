@@ -38,6 +38,29 @@ struct heap_offsets {
 };
 
 /*
+ * Builds without the GIL: mimalloc's structures, which hold their heap, what waits there for other
+ * threads, and the parts of a reference count. 0 in other builds.
+ */
+struct free_threaded_offsets {
+	/* of a thread's state: its heaps, blocks to be freed once no other thread reads them */
+	uint32_t tstate_heaps, tstate_queue, interp_queue;
+	uint32_t heap_bytes, heap_queues, heap_delayed;              /* mi_heap_t */
+	uint32_t queue_bytes, queue_count;                           /* mi_page_queue_t */
+	uint32_t tld_abandoned;                                      /* mi_tld_t */
+	uint32_t abandoned_bytes, abandoned_visited, abandoned_list; /* mi_abandoned_pool_t */
+	/* mi_segment_t; slices: its pages */
+	uint32_t segment_bytes, segment_cookie, segment_next, segment_info, segment_kind,
+		segment_entries, segment_count, segment_slices;
+	uint32_t page_bytes, page_slices, page_slice_offset, page_capacity, page_reserved,
+		page_free, page_used, page_block, page_local, page_thread,
+		page_next; /* mi_page_t */
+	/* PyObject */
+	uint32_t object_thread, object_bits, object_local, object_shared;
+	/* per-thread counts of objects with a number (3.14+; ABI_NONE: none), and these objects */
+	uint32_t tstate_counts, tstate_counts_size, interp_ids, interp_ids_size;
+};
+
+/*
  * Which words of an object are references, for user/graph/. Offsets in bytes within the structure
  * that the prefix names; ABI_NONE: the version has no such field. Other words of these objects, and
  * those of other types, need no entry: they are inspected word by word.
@@ -117,6 +140,7 @@ struct python_offsets {
 	struct abi_offsets abi;
 	struct heap_offsets heap;
 	struct object_offsets objects;
+	struct free_threaded_offsets free_threaded;
 };
 
 /* The layout of a version (major << 8 | minor) and a build; NULL: unknown. */

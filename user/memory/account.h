@@ -15,7 +15,8 @@
 #define MEMORY_PAGE 4096u
 
 enum memory_kind {
-	MEMORY_PY_LIVE,       /* blocks of pymalloc that are in use */
+	MEMORY_PY_LIVE,       /* blocks of pymalloc or mimalloc that are in use */
+	MEMORY_PY_WAITING,    /* of these, what is freed once no thread reads it any more */
 	MEMORY_PY_PINNED,     /* free blocks in pools that have blocks in use */
 	MEMORY_PY_HEADERS,    /* headers of pools, and what is left over at their ends */
 	MEMORY_PY_FREE_POOLS, /* and parts of arenas that were never used */

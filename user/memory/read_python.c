@@ -14,8 +14,9 @@
 struct python_reader {
 	struct memory_reading *reading;
 	struct memory_region region; /* of the arena; account NULL: none */
-	uint64_t arena;
+	uint64_t arena, arena_bytes;
 	uint64_t live; /* bytes of the arena's blocks in use */
+	int has_pages; /* the arena is a segment of mimalloc's */
 	int skip, err;
 };
 
@@ -36,48 +37,59 @@ static void sparse_add(struct python_reader *reader)
 
 static void arena_end(struct python_reader *reader)
 {
-	uint64_t bytes = reader->reading->runtime.offsets->heap.arena_bytes;
-
 	if (reader->region.account) {
 		memory_region_take(&reader->region, reader->region.end, MEMORY_PY_FREE_POOLS, 0);
-		if (reader->live <= bytes / SPARSE_SHARE)
+		/* mimalloc gives back each page without blocks. */
+		if (!reader->has_pages && reader->live <= reader->arena_bytes / SPARSE_SHARE)
 			sparse_add(reader);
 	}
 	reader->region.account = NULL;
 	reader->live = 0;
 }
 
-static void arena_begin(struct python_reader *reader, uint64_t arena)
+static void arena_begin(struct python_reader *reader, const struct heap_pool *pool)
 {
-	uint64_t bytes = reader->reading->runtime.offsets->heap.arena_bytes;
 	int err;
 
 	arena_end(reader);
-	reader->arena = arena;
-	err = memory_region_open(&reader->reading->account, arena, arena + bytes, &reader->region);
+	reader->arena = pool->arena;
+	reader->arena_bytes = pool->arena_bytes;
+	reader->has_pages = pool->arena_head != 0;
+	err = memory_region_open(&reader->reading->account, pool->arena,
+				 pool->arena + pool->arena_bytes, &reader->region);
 	/* An arena that overlaps another is a contradiction; what it has stays "other". */
 	reader->skip = err != 0;
 	if (err == -ENOMEM)
 		reader->err = err;
+	if (!err && pool->arena_head)
+		memory_region_take(&reader->region, pool->arena + pool->arena_head,
+				   MEMORY_PY_HEADERS, 0);
+}
+
+static enum memory_kind block_kind(const struct heap_pool *pool, uint32_t block)
+{
+	if (block >= pool->count || pool->state[block] == HEAP_BLOCK_FREE)
+		return MEMORY_PY_PINNED;
+	return pool->state[block] == HEAP_BLOCK_LIVE ? MEMORY_PY_LIVE : MEMORY_PY_WAITING;
 }
 
 /* Takes blocks in runs of the same state. */
-static void blocks_take(struct python_reader *reader, const struct heap_pool *pool, uint64_t end)
+static void blocks_take(struct python_reader *reader, const struct heap_pool *pool)
 {
-	uint32_t capacity = (uint32_t)((end - pool->address) / pool->block_bytes), i = 0;
+	uint32_t capacity = (uint32_t)((pool->end - pool->address) / pool->block_bytes), i = 0;
 	struct memory_region *region = &reader->region;
 
 	while (i < capacity) {
-		int is_free = i >= pool->count || pool->free[i];
+		enum memory_kind kind = block_kind(pool, i);
 		uint32_t first = i;
 
-		while (i < capacity && (i >= pool->count || pool->free[i]) == is_free)
+		while (i < capacity && block_kind(pool, i) == kind)
 			i++;
-		reader->live += is_free ? 0 : (uint64_t)(i - first) * pool->block_bytes;
-		memory_region_take(region, pool->address + (uint64_t)i * pool->block_bytes,
-				   is_free ? MEMORY_PY_PINNED : MEMORY_PY_LIVE, i - first);
+		reader->live += kind == MEMORY_PY_PINNED ? 0 : (i - first) * pool->block_bytes;
+		memory_region_take(region, pool->address + (uint64_t)i * pool->block_bytes, kind,
+				   i - first);
 	}
-	memory_region_take(region, end, MEMORY_PY_HEADERS, 0);
+	memory_region_take(region, pool->end, MEMORY_PY_HEADERS, 0);
 }
 
 static int blocks_search(struct python_reader *reader, const struct heap_pool *pool)
@@ -86,31 +98,29 @@ static int blocks_search(struct python_reader *reader, const struct heap_pool *p
 	int err = 0;
 
 	for (uint32_t i = 0; i < pool->count && !err && large->count; i++)
-		if (!pool->free[i])
-			err = memory_large_search(large,
-						  pool->content + (size_t)i * pool->block_bytes,
-						  pool->block_bytes);
+		if (heap_pool_live(pool, i))
+			err = memory_large_search(large, pool->content + i * pool->block_bytes,
+						  pool->content_bytes < pool->block_bytes
+							  ? pool->content_bytes
+							  : pool->block_bytes);
 	return err;
 }
 
 static int pool_visit(const struct heap_pool *pool, void *context)
 {
 	struct python_reader *reader = context;
-	const struct heap_offsets *offsets = &reader->reading->runtime.offsets->heap;
-	uint64_t start = pool->address - offsets->pool_header_size;
-	uint64_t end = start + offsets->pool_bytes;
 
 	if (pool->arena != reader->arena || (!reader->region.account && !reader->skip))
-		arena_begin(reader, pool->arena);
+		arena_begin(reader, pool);
 	if (reader->skip || reader->err)
 		return reader->err;
-	memory_region_take(&reader->region, start, MEMORY_PY_FREE_POOLS, 0);
+	memory_region_take(&reader->region, pool->start, MEMORY_PY_FREE_POOLS, 0);
 	if (!pool->block_bytes) {
-		memory_region_take(&reader->region, end, MEMORY_PY_UNREAD, 1);
+		memory_region_take(&reader->region, pool->end, MEMORY_PY_UNREAD, 1);
 		return 0;
 	}
 	memory_region_take(&reader->region, pool->address, MEMORY_PY_HEADERS, 1);
-	blocks_take(reader, pool, end);
+	blocks_take(reader, pool);
 	reader->err = blocks_search(reader, pool);
 	return reader->err;
 }

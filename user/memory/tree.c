@@ -18,6 +18,7 @@ struct kind_name {
 
 static const struct kind_name kind_names[MEMORY_KINDS] = {
 	[MEMORY_PY_LIVE] = {NULL, "live blocks"},
+	[MEMORY_PY_WAITING] = {NULL, "to be freed once no thread reads them"},
 	[MEMORY_PY_PINNED] = {NULL, "free blocks in pools in use"},
 	[MEMORY_PY_HEADERS] = {NULL, "pool headers"},
 	[MEMORY_PY_FREE_POOLS] = {NULL, "free pools"},

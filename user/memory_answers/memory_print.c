@@ -267,10 +267,14 @@ void memory_print_json(const struct memory_report *report, const struct memory_u
 	       totals->page_tables, totals->swap, totals->hugetlb, totals->anonymous_huge,
 	       totals->pages_unknown);
 	if (report->python_version)
-		printf(", \"python_version\": \"%s\", \"large_blocks\": %" PRIu64
-		       ", \"raw_blocks\": %" PRIu64 ", \"pools_unreadable\": %" PRIu64,
-		       version_text(version, report->python_version), report->large_blocks,
-		       report->heap.raw_blocks, report->heap.pools_unreadable);
+		printf(", \"python_version\": \"%s\", \"large_blocks\": %" PRIu64,
+		       version_text(version, report->python_version), report->large_blocks);
+	if (report->python_version && report->heap.is_mimalloc)
+		fputs(", \"raw_blocks\": null", stdout);
+	else if (report->python_version)
+		printf(", \"raw_blocks\": %" PRIu64, report->heap.raw_blocks);
+	if (report->python_version)
+		printf(", \"pools_unreadable\": %" PRIu64, report->heap.pools_unreadable);
 	if (report->pins.arenas)
 		pins_json(&report->pins);
 	if (report->glibc_minor)

@@ -42,6 +42,18 @@ static int names_check(struct elf_file *file)
 		elf_file_path(file));
 }
 
+/*
+ * Modes that leave out probes need the heap as the process ends, too, which only BPF could read
+ * then.
+ */
+static int heap_mode_check(const struct python_runtime *runtime)
+{
+	if (runtime->offsets->build == BUILD_FREE_THREADED)
+		return error_set(-ENOTSUP, "without the GIL it is mimalloc's, which is read from "
+					   "outside only, not as the process ends");
+	return heap_find(runtime);
+}
+
 int plan_runtime(struct python_runtime *runtime, const struct plan_opts *opts,
 		 struct plan_cache *cache, struct plan *plan)
 {
@@ -52,7 +64,7 @@ int plan_runtime(struct python_runtime *runtime, const struct plan_opts *opts,
 	if (err)
 		return err;
 	if (opts->mode == EVENT_MODE_CENSUS || opts->mode == EVENT_MODE_GROWTH)
-		unreadable = heap_find(runtime);
+		unreadable = heap_mode_check(runtime);
 	possible.pool_bytes = runtime->offsets->heap.pool_bytes;
 	possible.free_threaded = runtime->offsets->build == BUILD_FREE_THREADED;
 	/*

@@ -134,12 +134,12 @@ static void seen_add(struct census *census, uint32_t bytes)
 	census->counts.seen_bytes += bytes;
 }
 
-/* The pool could not be read: keeps its blocks. */
+/* The pool could not be read: keeps its blocks, of which some may be in the middle of a step. */
 static void pool_keep(struct process_state *process, const struct event_census_pool *event)
 {
-	for (uint32_t i = 0; i < event->count; i++)
-		blocks_keep(process->blocks[EVENT_LAYER_PYTHON],
-			    event->address + (uint64_t)i * EVENT_BLOCK_STEP, process->census.epoch);
+	for (uint64_t at = 0; at < (uint64_t)event->count * EVENT_BLOCK_STEP; at += 8)
+		blocks_keep(process->blocks[EVENT_LAYER_PYTHON], event->address + at,
+			    process->census.epoch);
 }
 
 /* The walk showed a block, or in growth mode a pool. */

@@ -11,60 +11,24 @@
  * and there are exactly ref.count of them. A pool that violates this was read during a change, or
  * is not a pool: it is read again, and counted as unreadable if that does not help.
  */
-#include "python/heap.h"
-
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "abi/events.h"
-#include "base/clock.h"
 #include "base/error.h"
-#include "process/memory.h"
 #include "python/heap_place.h"
+#include "python/heap_walker.h"
 
 #define MAX_POOL_BYTES  16384u
 #define MAX_BLOCK_BYTES 512u /* SMALL_REQUEST_THRESHOLD */
 #define TRIES           3
 #define ARENAS_PIECE    1024u /* arena objects copied at once */
 
-struct heap_walker {
-	const struct memory_reader *source;
-	const struct heap_offsets *offsets;
-	heap_pool_fn visit;
-	void *context;
-	struct heap_walk *walk;
-	uint8_t *arena; /* arena_bytes */
-	uint64_t arena_address;
-	int stop;
-};
-
-static int read_bytes(const struct heap_walker *walker, uint64_t address, void *out, size_t bytes)
-{
-	return walker->source->read(walker->source->context, address, out, bytes);
-}
-
-static uint32_t u32_at(const uint8_t *bytes)
-{
-	uint32_t value;
-
-	memcpy(&value, bytes, sizeof(value));
-	return value;
-}
-
-static uint64_t u64_at(const uint8_t *bytes)
-{
-	uint64_t value;
-
-	memcpy(&value, bytes, sizeof(value));
-	return value;
-}
-
 /* Result of pool_check(); blocks are numbered from the header on. */
 struct pool_state {
 	uint32_t block_bytes, carved;
-	uint8_t free[MAX_POOL_BYTES / EVENT_BLOCK_STEP]; /* by number */
+	uint8_t free[MAX_POOL_BYTES / EVENT_BLOCK_STEP]; /* enum heap_block, by number */
 };
 
 /*
@@ -107,18 +71,27 @@ static int pool_check(const struct heap_offsets *offsets, const uint8_t *pool, u
 	return state->carved - free_count == count ? 1 : -EAGAIN;
 }
 
+static struct heap_pool pool_begin(const struct heap_walker *walker, uint64_t address)
+{
+	return (struct heap_pool){.arena = walker->arena_address,
+				  .arena_bytes = walker->offsets->arena_bytes,
+				  .start = address,
+				  .end = address + walker->offsets->pool_bytes,
+				  .address = address + walker->offsets->pool_header_size};
+}
+
 static void pool_visit(struct heap_walker *walker, const uint8_t *bytes, uint64_t address,
 		       const struct pool_state *state)
 {
 	uint32_t header = walker->offsets->pool_header_size;
-	struct heap_pool pool = {.arena = walker->arena_address,
-				 .address = address + header,
-				 .block_bytes = state->block_bytes,
-				 .count = state->carved,
-				 .free = state->free,
-				 .content = bytes + header};
+	struct heap_pool pool = pool_begin(walker, address);
 	uint32_t live = u32_at(bytes + walker->offsets->pool_count);
 
+	pool.block_bytes = state->block_bytes;
+	pool.count = state->carved;
+	pool.state = state->free;
+	pool.content = bytes + header;
+	pool.content_bytes = pool.count * pool.block_bytes;
 	walker->walk->pools++;
 	walker->walk->blocks += live;
 	walker->walk->bytes += (uint64_t)live * state->block_bytes;
@@ -129,17 +102,15 @@ static void pool_give_up(struct heap_walker *walker, uint64_t address)
 {
 	static const uint8_t none[MAX_POOL_BYTES / EVENT_BLOCK_STEP];
 	uint32_t header = walker->offsets->pool_header_size;
-	struct heap_pool pool = {.arena = walker->arena_address,
-				 .address = address + header,
-				 .count = (walker->offsets->pool_bytes - header) / EVENT_BLOCK_STEP,
-				 .free = none};
+	struct heap_pool pool = pool_begin(walker, address);
 
+	pool.count = (walker->offsets->pool_bytes - header) / EVENT_BLOCK_STEP;
+	pool.state = none;
 	walker->walk->pools_unreadable++;
 	walker->stop = walker->visit(&pool, walker->context);
 }
 
-/* pool: bytes that were read with the arena; NULL: they could not be read. 0, -ESRCH, -EPERM. */
-static int pool_read(struct heap_walker *walker, const uint8_t *pool, uint64_t address)
+int heap_pool_read(struct heap_walker *walker, const uint8_t *pool, uint64_t address)
 {
 	uint8_t again[MAX_POOL_BYTES];
 	struct pool_state state;
@@ -148,7 +119,8 @@ static int pool_read(struct heap_walker *walker, const uint8_t *pool, uint64_t a
 		int got;
 
 		if (!pool || i) {
-			int err = read_bytes(walker, address, again, walker->offsets->pool_bytes);
+			int err = heap_read_bytes(walker, address, again,
+						  walker->offsets->pool_bytes);
 
 			if (err == -ESRCH || err == -EPERM)
 				return err;
@@ -179,13 +151,14 @@ static int arena_read(struct heap_walker *walker, uint64_t address, uint64_t poo
 		pool_address = end;
 	if (pool + offsets->pool_bytes > pool_address)
 		return 0;
-	err = read_bytes(walker, address, walker->arena, pool_address - address);
+	err = heap_read_bytes(walker, address, walker->arena, pool_address - address);
 	if (err == -ESRCH || err == -EPERM)
 		return err;
 	complete = !err;
 	for (; pool + offsets->pool_bytes <= pool_address && !walker->stop;
 	     pool += offsets->pool_bytes) {
-		err = pool_read(walker, complete ? walker->arena + (pool - address) : NULL, pool);
+		err = heap_pool_read(walker, complete ? walker->arena + (pool - address) : NULL,
+				     pool);
 		if (err)
 			return err;
 	}
@@ -204,10 +177,10 @@ static int arena_plausible(const struct heap_offsets *offsets, uint64_t address,
 static int array_find(const struct heap_walker *walker, const struct heap_head *head,
 		      uint64_t *array, uint32_t *count)
 {
-	int err = read_bytes(walker, head->arenas, array, sizeof(*array));
+	int err = heap_read_bytes(walker, head->arenas, array, sizeof(*array));
 
 	if (!err)
-		err = read_bytes(walker, head->maxarenas, count, sizeof(*count));
+		err = heap_read_bytes(walker, head->maxarenas, count, sizeof(*count));
 	if (!err && *count > HEAP_ARENAS)
 		return error_set(-ENOTSUP, "its heap claims to have %u arenas", *count);
 	if (!err && !*array)
@@ -235,9 +208,10 @@ static int arenas_read(const struct heap_walker *walker, const struct heap_head 
 		if (err || first >= count)
 			return err;
 		*objects = count - first < ARENAS_PIECE ? count - first : ARENAS_PIECE;
-		err = read_bytes(walker, array + first * size, piece, *objects * size);
+		err = heap_read_bytes(walker, array + first * size, piece, *objects * size);
 		if (!err)
-			err = read_bytes(walker, head->arenas, &array_after, sizeof(array_after));
+			err = heap_read_bytes(walker, head->arenas, &array_after,
+					      sizeof(array_after));
 		if (!err && array != array_after)
 			err = -EFAULT;
 	}
@@ -248,7 +222,7 @@ static int raw_read(const struct heap_walker *walker, const struct heap_head *he
 		    uint64_t blocks_before)
 {
 	uint64_t count, here = walker->walk->blocks - blocks_before;
-	int err = read_bytes(walker, head->raw_blocks, &count, sizeof(count));
+	int err = heap_read_bytes(walker, head->raw_blocks, &count, sizeof(count));
 
 	if (err)
 		return err;
@@ -321,12 +295,8 @@ static int head_is_gone(const struct python_runtime *runtime, const struct heap_
 	return !count;
 }
 
-/*
- * runtime: heads of interpreters that have ended meanwhile are skipped; NULL: the heap is a copy,
- * which does not change.
- */
-static int heads_read(struct heap_walker *walker, const struct python_runtime *runtime,
-		      const struct heap_head *heads, uint32_t count)
+int heap_arenas_read(struct heap_walker *walker, const struct python_runtime *runtime,
+		     const struct heap_head *heads, uint32_t count)
 {
 	int err = 0;
 
@@ -344,104 +314,4 @@ static int heads_read(struct heap_walker *walker, const struct python_runtime *r
 		err = error_set(-ENODATA, "it has no pymalloc heap: not started yet, or "
 					  "PYTHONMALLOC=malloc");
 	return err;
-}
-
-int heap_walk_source(const struct memory_reader *source, const struct heap_offsets *offsets,
-		     const struct heap_head *heads, uint32_t count, heap_pool_fn visit,
-		     void *context, struct heap_walk *out)
-{
-	struct heap_walk walk = {0};
-	struct heap_walker walker = {.source = source,
-				     .offsets = offsets,
-				     .visit = visit,
-				     .context = context,
-				     .walk = &walk};
-	uint64_t began = clock_ns(CLOCK_MONOTONIC);
-	int err = heads_read(&walker, NULL, heads, count);
-
-	walk.elapsed_ns = clock_ns(CLOCK_MONOTONIC) - began;
-	if (!err)
-		*out = walk;
-	return err;
-}
-
-static int process_read(void *context, uint64_t address, void *out, size_t bytes)
-{
-	return runtime_read(context, address, out, bytes);
-}
-
-int heap_heads(const struct python_runtime *runtime, struct heap_head heads[HEAP_INTERPRETERS],
-	       uint32_t *count)
-{
-	uint64_t interpreters;
-	int err = runtime_read_u64(
-		runtime, runtime->target.runtime + runtime->offsets->abi.runtime_interpreters_head,
-		&interpreters);
-
-	if (err)
-		return err;
-	if (!interpreters)
-		return error_set(-EAGAIN, "its interpreter has not been started yet");
-	return heap_place_heads(runtime, heads, count);
-}
-
-int heap_read_pools(const struct python_runtime *runtime, heap_pool_fn visit, void *context,
-		    struct heap_walk *out)
-{
-	struct heap_head heads[HEAP_INTERPRETERS];
-	struct heap_walk walk = {0};
-	struct memory_reader source = {process_read, (void *)runtime};
-	const struct heap_offsets *offsets = &runtime->offsets->heap;
-	struct heap_walker walker = {&source, offsets, visit, context, .walk = &walk};
-	uint64_t began = clock_ns(CLOCK_MONOTONIC);
-	uint32_t count;
-	int err = heap_heads(runtime, heads, &count) ?: heads_read(&walker, runtime, heads, count);
-
-	walk.elapsed_ns = clock_ns(CLOCK_MONOTONIC) - began;
-	*out = err ? *out : walk;
-	return err;
-}
-
-int heap_read_pool(const struct python_runtime *runtime, uint64_t address, heap_pool_fn visit,
-		   void *context)
-{
-	const struct heap_offsets *offsets = &runtime->offsets->heap;
-	struct heap_walk walk = {0};
-	struct memory_reader source = {process_read, (void *)runtime};
-	struct heap_walker walker = {&source, offsets, visit, context, .walk = &walk};
-	struct heap_pool none = {address + offsets->pool_header_size, EVENT_BLOCK_STEP, .count = 0};
-	uint8_t bytes[MAX_POOL_BYTES];
-	int err = runtime_read(runtime, address, bytes, offsets->pool_bytes);
-
-	err = err == -EFAULT ? 0 : err ?: pool_read(&walker, bytes, address);
-	if (err || walk.pools || walk.pools_unreadable)
-		return err ?: walker.stop;
-	return visit(&none, context);
-}
-
-struct block_visitor {
-	heap_block_fn visit;
-	void *context;
-};
-static int blocks_visit(const struct heap_pool *pool, void *context)
-{
-	const struct block_visitor *visitor = context;
-	uint32_t at = 0;
-	int stop = 0;
-
-	if (!visitor->visit || !pool->block_bytes)
-		return 0;
-	for (uint32_t i = 0; i < pool->count && !stop; i++, at += pool->block_bytes)
-		if (!pool->free[i])
-			stop = visitor->visit(pool->address + at, pool->block_bytes,
-					      pool->content + at, visitor->context);
-	return stop;
-}
-
-int heap_read(const struct python_runtime *runtime, heap_block_fn visit, void *context,
-	      struct heap_walk *out)
-{
-	struct block_visitor visitor = {.visit = visit, .context = context};
-
-	return heap_read_pools(runtime, blocks_visit, &visitor, out);
 }

@@ -34,7 +34,9 @@ int heap_find(const struct python_runtime *runtime)
 
 	/* -EFAULT: its library is not loaded yet. */
 	if (err == -EFAULT || (!err && !interpreters))
-		return heap_describe(runtime, &described);
+		return runtime->offsets->build == BUILD_FREE_THREADED
+			       ? 0
+			       : heap_describe(runtime, &described);
 	if (!err)
 		err = heap_read_pools(runtime, pool_try, &trial, &walk);
 	if (!err && trial.bad > trial.good)

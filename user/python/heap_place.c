@@ -191,12 +191,16 @@ static void head_add(const struct heap_offsets *offsets, uint64_t state, struct 
 					   .raw_blocks = state + offsets->mgmt_raw_blocks};
 }
 
-static int pymalloc_check(const struct python_runtime *runtime)
+/* Without the GIL the threads of an interpreter lead to its heap (heap_segments_find.c). */
+static int interpreters_give(const struct python_runtime *runtime, struct heap_head *heads,
+			     uint32_t *count)
 {
-	return runtime->offsets->build == BUILD_FREE_THREADED
-		       ? error_set(-ENOTSUP,
-				   "without the GIL its heap is mimalloc's, which is not read")
-		       : 0;
+	uint64_t interps[HEAP_INTERPRETERS];
+	int err = interpreters_read(runtime, interps, count);
+
+	for (uint32_t i = 0; i < *count; i++)
+		heads[i] = (struct heap_head){.arenas = interps[i]};
+	return err;
 }
 
 int heap_place_heads(const struct python_runtime *runtime,
@@ -205,11 +209,11 @@ int heap_place_heads(const struct python_runtime *runtime,
 	const struct heap_offsets *offsets = &runtime->offsets->heap;
 	uint64_t interps[HEAP_INTERPRETERS], state;
 	uint32_t interp_count, offset;
-	int err = pymalloc_check(runtime);
+	int err;
 
 	*count = 0;
-	if (err)
-		return err;
+	if (runtime->offsets->build == BUILD_FREE_THREADED)
+		return interpreters_give(runtime, heads, count);
 	if (!offsets->interp_obmalloc) {
 		err = heap_symbols_find(runtime, heads);
 		*count = !err;
@@ -245,11 +249,12 @@ int heap_describe(const struct python_runtime *runtime, struct abi_heap *out)
 	const struct heap_offsets *offsets = &runtime->offsets->heap;
 	uint32_t offset = offsets->interp_obmalloc;
 	struct heap_head head = {0};
-	int err = pymalloc_check(runtime);
+	int err;
 
-	if (!err)
-		err = offset ? offset_describe(runtime, &offset)
-			     : heap_symbols_find(runtime, &head);
+	if (runtime->offsets->build == BUILD_FREE_THREADED)
+		return error_set(-ENOTSUP, "without the GIL its heap is mimalloc's, which is only "
+					   "read from outside");
+	err = offset ? offset_describe(runtime, &offset) : heap_symbols_find(runtime, &head);
 	if (err)
 		return err;
 	*out = (struct abi_heap){

@@ -13,9 +13,9 @@
 
 /* Addresses of a heap's variables: in the target, or vaddrs of the file where noted. */
 struct heap_head {
-	uint64_t arenas, maxarenas;
-	uint64_t raw_blocks; /* count of blocks passed to the raw allocator */
-	int raw_is_total;    /* 3.8: the count includes pymalloc's blocks */
+	uint64_t arenas, maxarenas; /* without the GIL arenas is an interpreter's state */
+	uint64_t raw_blocks;        /* count of blocks passed to the raw allocator */
+	int raw_is_total;           /* 3.8: the count includes pymalloc's blocks */
 };
 
 /*

@@ -16,8 +16,8 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "layouts/signs.h"
 #include "python/layout.h"
-#include "python/signs.h"
 #include "python/tstate.h"
 
 #define FIRST_WITH_OWN 0x030d      /* first version with _Py_DebugOffsets */

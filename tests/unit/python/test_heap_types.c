@@ -54,10 +54,12 @@ static void check_sums(const struct heap_types *types, int changing)
 		sum_plus(&objects, &types->types[i].sum);
 	}
 	assert_memory_equal(&objects, &types->objects, sizeof(objects));
-	for (size_t i = 0; i < HEAP_CLASSES; i++) {
-		assert_int_equal(types->classes[i].bytes,
-				 types->classes[i].blocks * (i + 1) * HEAP_CLASS_BYTES);
-		sum_plus(&classes, &types->classes[i]);
+	for (size_t i = 0; i < types->class_count; i++) {
+		const struct heap_class *class = &types->classes[i];
+
+		assert_true(!i || class->block_bytes > class[-1].block_bytes);
+		assert_int_equal(class->sum.bytes, class->sum.blocks * class->block_bytes);
+		sum_plus(&classes, &class->sum);
 	}
 	assert_int_equal(classes.blocks, walk->blocks);
 	assert_int_equal(classes.bytes, walk->bytes);

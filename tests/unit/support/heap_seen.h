@@ -12,7 +12,7 @@ struct seen {
 	uint64_t stop_after;
 };
 
-static inline int see(uint64_t address, uint32_t bytes, const uint8_t *content, void *context)
+static inline int see(uint64_t address, uint64_t bytes, const uint8_t *content, void *context)
 {
 	struct seen *seen = context;
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "python/signs.h"
+#include "layouts/signs.h"
 
 #include <errno.h>
 #include <stdlib.h>

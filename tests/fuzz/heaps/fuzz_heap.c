@@ -122,7 +122,7 @@ static void unforge(const struct forgery *forgery)
 	free(forgery->cpython);
 }
 
-static int block_see(uint64_t address, uint32_t bytes, const uint8_t *content, void *context)
+static int block_see(uint64_t address, uint64_t bytes, const uint8_t *content, void *context)
 {
 	uint64_t *blocks = context;
 	volatile uint8_t last = content[bytes - 1];

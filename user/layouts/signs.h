@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Recognises CPython and its version in a file: by symbols, sections, names, constants. */
-#ifndef TRACER_PYTHON_SIGNS_H
-#define TRACER_PYTHON_SIGNS_H
+#ifndef TRACER_LAYOUTS_SIGNS_H
+#define TRACER_LAYOUTS_SIGNS_H
 
 #include <stdint.h>
 
