@@ -85,7 +85,7 @@ static void check(const struct random_graph *graph)
 	struct flow flow = {graph->count,    graph->out_start, graph->out,
 			    graph->in_start, graph->in,        graph->root};
 	uint8_t all[NODES], without[NODES][NODES];
-	uint32_t idom[NODES], order[NODES], reached, seen = 0;
+	uint32_t idom[NODES], order[NODES + 2], reached, seen = 0;
 
 	assert_int_equal(dominators_find(&flow, idom, order, &reached), 0);
 	reach(graph, NODES, all);
@@ -127,7 +127,7 @@ static void test_deep(void **unused)
 {
 	enum { DEEP = 1000000 };
 	uint32_t *start = calloc(DEEP + 1, 4), *out = calloc(DEEP, 4), *back = calloc(DEEP + 1, 4),
-		 *in = calloc(DEEP, 4), *idom = calloc(DEEP, 4), *order = calloc(DEEP, 4), reached;
+		 *in = calloc(DEEP, 4), *idom = calloc(DEEP, 4), *order = calloc(DEEP + 2, 4), reached;
 	uint8_t *root = calloc(DEEP, 1);
 	struct flow flow = {DEEP, start, out, back, in, root};
 

@@ -81,7 +81,7 @@ static inline uint64_t frame_top(const struct python_runtime *runtime, uint64_t 
 {
 	const struct abi_offsets *offsets = &runtime->target.offsets;
 
-	if (offsets->tstate_cframe == ABI_NONE)
+	if (offsets->tstate_frame != ABI_NONE)
 		return word(runtime, tstate + offsets->tstate_frame);
 	return word(runtime,
 		    word(runtime, tstate + offsets->tstate_cframe) + offsets->cframe_current_frame);
