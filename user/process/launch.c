@@ -13,8 +13,9 @@
  * Anything that is not mapped by then may be loaded later: the child runs on, and ready() is called
  * every 10 ms.
  *
- * If the machine grants no breakpoint, the first two conditions must suffice. The child's memory is
- * never written.
+ * Some virtual machines grant breakpoints that stop nothing: each child tries one before its exec.
+ * Without, it is stepped by single instructions behind each mprotect() of its loader, by which
+ * relocated data becomes read-only, until it leaves the loader. The child's memory is never written.
  *
  * While the child is traced it is killed with the tracer (EXITKILL): otherwise a stop would last
  * for ever.
@@ -31,6 +32,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ptrace.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -42,14 +44,17 @@
 #define SYSCALL_STOP (SIGTRAP | 0x80) /* PTRACE_O_TRACESYSGOOD */
 #define AUXV_MAX     64
 #define POLL_NS      10000000 /* between two calls of ready() for a child that runs */
+#define STEPS_MAX    50000    /* single instructions after a loader's mprotect() */
 
 struct launch {
 	pid_t pid;
 	int ended;
 	int wait_status;
+	int breaks; /* breakpoints stop the child */
 
 	/* Of the program that was exec'd last: */
 	int stepping; /* its loader is at work */
+	int single;   /* so many single instructions are left; 0: it is stepped by system calls */
 	int polling;  /* ready() is called while it runs */
 	uint64_t entry;
 	uint64_t loader_start, loader_end;
@@ -134,9 +139,32 @@ static int has_left_loader(const struct launch *launch, int signal)
 
 	if (registers_pc(launch->pid, &pc))
 		return 0;
-	if (signal == SYSCALL_STOP)
+	if (signal == SYSCALL_STOP || (signal == SIGTRAP && launch->single))
 		return pc < launch->loader_start || pc >= launch->loader_end;
 	return signal == SIGTRAP && pc == launch->entry;
+}
+
+/* Chooses how a stepped child goes on after a stop. */
+static void step_choose(struct launch *launch, int signal)
+{
+	struct __ptrace_syscall_info info;
+
+	if (signal == SIGTRAP && launch->single)
+		launch->single--;
+	else if (signal == SYSCALL_STOP && !launch->breaks &&
+		 ptrace(PTRACE_GET_SYSCALL_INFO, launch->pid, (void *)sizeof(info), &info) > 0 &&
+		 info.op == PTRACE_SYSCALL_INFO_ENTRY && info.entry.nr == SYS_mprotect)
+		launch->single = STEPS_MAX;
+}
+
+/* Notes the end of the child, if the status tells it. */
+static int has_ended(struct launch *launch, int status)
+{
+	if (WIFSTOPPED(status))
+		return 0;
+	launch->ended = 1;
+	launch->wait_status = status;
+	return 1;
 }
 
 /*
@@ -186,11 +214,8 @@ static int stop_running(struct launch *launch)
 		while (waitpid(launch->pid, &status, __WALL) < 0)
 			if (errno != EINTR)
 				return -errno;
-		if (WIFEXITED(status) || WIFSIGNALED(status)) {
-			launch->ended = 1;
-			launch->wait_status = status;
+		if (has_ended(launch, status))
 			return 0;
-		}
 		signal = status >> 16 ? 0 : WSTOPSIG(status);
 		if (signal == SIGSTOP)
 			return 0;
@@ -211,8 +236,10 @@ static int follow(struct launch *launch, launch_ready_fn ready, void *context)
 	for (;;) {
 		int status, stop, event, at_ready = 0, err;
 
-		if (ptrace(launch->stepping ? PTRACE_SYSCALL : PTRACE_CONT, launch->pid, NULL,
-			   (void *)(intptr_t)signal) &&
+		if (ptrace(!launch->stepping ? PTRACE_CONT
+			   : launch->single  ? PTRACE_SINGLESTEP
+					     : PTRACE_SYSCALL,
+			   launch->pid, NULL, (void *)(intptr_t)signal) &&
 		    errno != ESRCH)
 			return -errno;
 		err = wait_stop(launch, ready, context, &status);
@@ -220,19 +247,19 @@ static int follow(struct launch *launch, launch_ready_fn ready, void *context)
 			return err;
 		if (err)
 			return stop_running(launch);
-		if (WIFEXITED(status) || WIFSIGNALED(status)) {
-			launch->ended = 1;
-			launch->wait_status = status;
+		if (has_ended(launch, status))
 			return -ECHILD;
-		}
 		stop = WSTOPSIG(status);
 		event = status >> 16;
 		signal = 0;
 		if (event == PTRACE_EVENT_EXEC) {
-			launch->stepping = launch->polling = 0;
+			launch->stepping = launch->single = launch->polling = 0;
 			at_ready = begin_stepping(launch);
 		} else if (launch->stepping && !event && has_left_loader(launch, stop))
 			at_ready = 1;
+		else if (launch->stepping && !event &&
+			 (stop == SYSCALL_STOP || (stop == SIGTRAP && launch->single)))
+			step_choose(launch, stop);
 		else if (!event && stop != SYSCALL_STOP) {
 			siginfo_t info;
 
@@ -257,6 +284,12 @@ static int follow(struct launch *launch, launch_ready_fn ready, void *context)
 	}
 }
 
+/* The child calls this between two stops: a breakpoint here must stop it, too. */
+static __attribute__((noinline)) void trial_reached(void)
+{
+	__asm__ volatile("");
+}
+
 static void run_child(char *const argv[], int report)
 {
 	sigset_t none;
@@ -269,6 +302,8 @@ static void run_child(char *const argv[], int report)
 	sigprocmask(SIG_SETMASK, &none, NULL);
 	if (!ptrace(PTRACE_TRACEME, 0, NULL, NULL)) {
 		raise(SIGSTOP);
+		trial_reached();
+		raise(SIGSTOP);
 		execvp(argv[0], argv);
 	}
 	err = errno;
@@ -277,13 +312,41 @@ static void run_child(char *const argv[], int report)
 	_exit(127);
 }
 
+/* Waits until the child stops: the signal; -ECHILD: it has ended; -errno. */
+static int stop_await(struct launch *launch)
+{
+	int status;
+
+	while (waitpid(launch->pid, &status, __WALL) < 0)
+		if (errno != EINTR)
+			return -errno;
+	return has_ended(launch, status) ? -ECHILD : WSTOPSIG(status);
+}
+
+/* From the child's first stop to its second, in which it is before its exec. 0; as stop_await(). */
+static int breakpoint_try(struct launch *launch)
+{
+	for (;;) {
+		int signal;
+
+		registers_break_at(launch->pid,
+				   launch->breaks ? 0 : (uint64_t)(uintptr_t)trial_reached);
+		if (ptrace(PTRACE_CONT, launch->pid, NULL, NULL))
+			return -errno;
+		signal = stop_await(launch);
+		if (signal != SIGTRAP)
+			return signal < 0 ? signal : 0;
+		launch->breaks = 1;
+	}
+}
+
 /*
  * Forks. On success the child is stopped before its exec, and *report yields the errno of a failed
  * exec, or nothing.
  */
 static int start_child(struct launch *launch, char *const argv[], int *report)
 {
-	int fds[2], status;
+	int fds[2], signal;
 
 	if (pipe2(fds, O_CLOEXEC))
 		return -errno;
@@ -300,18 +363,13 @@ static int start_child(struct launch *launch, char *const argv[], int *report)
 	close(fds[1]);
 	*report = fds[0];
 
-	while (waitpid(launch->pid, &status, __WALL) < 0)
-		if (errno != EINTR)
-			return -errno;
-	if (!WIFSTOPPED(status)) {
-		launch->ended = 1;
-		launch->wait_status = status;
-		return -ECHILD;
-	}
+	signal = stop_await(launch);
+	if (signal < 0)
+		return signal;
 	if (ptrace(PTRACE_SETOPTIONS, launch->pid, NULL,
 		   (void *)(PTRACE_O_EXITKILL | PTRACE_O_TRACEEXEC | PTRACE_O_TRACESYSGOOD)))
 		return -errno;
-	return 0;
+	return breakpoint_try(launch);
 }
 
 /* Kills the child after an error. */
