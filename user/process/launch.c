@@ -15,7 +15,7 @@
  *
  * Some virtual machines grant breakpoints that stop nothing: each child tries one before its exec.
  * Without, it is stepped by single instructions behind each mprotect() of its loader, by which
- * relocated data becomes read-only, until it leaves the loader. The child's memory is never written.
+ * relocated data becomes read-only, until it leaves the loader. The child is never written to.
  *
  * While the child is traced it is killed with the tracer (EXITKILL): otherwise a stop would last
  * for ever.
