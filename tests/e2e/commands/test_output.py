@@ -88,6 +88,8 @@ def test_json(finished, run_tracer):
         "count",
         "allocated_size",
         "allocated_count",
+        "short_lived_size",
+        "short_lived_count",
     ]
     assert [(s["size"], s["count"]) for s in data["statistics"]] == [live["A"]]
     whole = run.report().data
@@ -174,7 +176,7 @@ def test_app(framework, run_tracer, tmp_path):
     assert ", at the most recent frame of the application\n" in run.stdout
     assert re.search(r"\nWithout a frame of the application: size=.*, count=\d+", run.stdout)
     assert re.search(
-        r"\n  %s:4: size=.* average=\d+ B, allocated=.* blocks?\n" % re.escape(path), run.stdout
+        r"\n  %s:4: size=.* average=\d+ B, allocated=.* blocks?(, short-lived=\d+)?\n" % re.escape(path), run.stdout
     )
     plain, report = run.report(), run.report("--app")
     assert {

@@ -92,7 +92,7 @@ def test_widens(tracer, tmp_path, any_python):
 def test_stays(tracer, tmp_path, any_python):
     """An idle program costs nothing: the trace stays in the requested mode, and later figures are
     exact."""
-    with Target(any_python, "golden.py") as target:
+    with Target(any_python, "golden.py", 10) as target:
         with Traced(
             tracer, tmp_path, "-m", "exact", "--overhead", 5, "-v", "-p", target.pid
         ) as run:
@@ -101,7 +101,7 @@ def test_stays(tracer, tmp_path, any_python):
             live = target.expect()
             target.wait_reading()
             report = run.finish()
-    assert "modes" not in report.data
+    assert "modes" not in report.data, report.data["modes"]
     assert report.data["mode"] == "exact"
     assert report.marked("golden.py", live) == live
 
