@@ -38,7 +38,7 @@ http {
 """
 
 
-def expect_whole(report, stacks_min):
+def expect_whole(report, stacks_min, late=0):
     stacks = report.data["stacks"]
     print(stacks)  # shown by pytest -rP
     assert report.lost_events == 0
@@ -51,6 +51,10 @@ def expect_whole(report, stacks_min):
     # kernel does not tell which file an address is in. On a busy machine that takes longer.
     locked = stacks["reasons"].get("mappings locked", 0)
     assert locked <= 0.1 * stacks["whole"], stacks
+    # The table of a library that is mapped late takes some time, more on a slow machine.
+    waited = stacks["reasons"].get("no table", 0) if late else 0
+    assert waited <= late * stacks["whole"], stacks
+    locked += waited
     assert stacks["whole"] >= 0.99 * (stacks["whole"] + stacks["cut"] - locked), stacks
 
 
@@ -83,7 +87,7 @@ def test_python(of_command):
     path = "/usr/bin/python3"
     if not os.path.exists(path):
         pytest.skip("this machine has no " + path)
-    expect_whole(of_command(path, "-c", PYTHON, options=("-n", "128")), 20)
+    expect_whole(of_command(path, "-c", PYTHON, options=("-n", "128")), 20, late=0.2)
 
 
 def test_node(of_command):
