@@ -13,10 +13,6 @@
 #include "member/member.h"
 #include "member/mode.h"
 #include "member/state.h"
-#include "process/threads.h"
-
-/* Their names, at one time. */
-#define THREADS_AT_ONCE 256u
 #include "member/symbols.h"
 #include "process/threads.h"
 #include "remarks/contradictions.h"
