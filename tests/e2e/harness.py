@@ -433,7 +433,8 @@ class Traced:
 
 def alive(figures):
     """A statistic or total without what was allocated and is not alive any more."""
-    return {name: value for name, value in figures.items() if not name.startswith("allocated_")}
+    gone = ("allocated_", "short_lived_")
+    return {name: value for name, value in figures.items() if not name.startswith(gone)}
 
 
 def agreement(ours, theirs):

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Targets selected by cgroup or by command name, and wrong names."""
+import errno
 import os
 import re
 import secrets
@@ -62,7 +63,12 @@ def test_32_bits(tmp_path, run_tracer, command):
         ["as", "--32", "-o", path + ".o", "-"], input=PAUSES_32.encode(), check=True, timeout=60
     )
     subprocess.run(["ld", "-m", "elf_i386", "-o", path, path + ".o"], check=True, timeout=60)
-    with subprocess.Popen([path]) as process:
+    try:
+        process = subprocess.Popen([path])
+    except OSError as error:
+        assert error.errno == errno.ENOEXEC
+        pytest.skip("this machine runs no program of 32 bits")
+    with process:
         wait_until(lambda: os.readlink("/proc/%d/exe" % process.pid) == path, "it runs")
         line = error_line(run_tracer(*command, "-p", process.pid), 1)
         process.kill()
