@@ -24,7 +24,7 @@ static int registers_read(pid_t tid, struct user_pt_regs *out)
 
 int registers_pc(pid_t tid, uint64_t *pc)
 {
-	struct user_pt_regs registers;
+	struct user_pt_regs registers = {0};
 	int err = registers_read(tid, &registers);
 
 	if (!err)

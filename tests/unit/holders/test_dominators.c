@@ -127,7 +127,8 @@ static void test_deep(void **unused)
 {
 	enum { DEEP = 1000000 };
 	uint32_t *start = calloc(DEEP + 1, 4), *out = calloc(DEEP, 4), *back = calloc(DEEP + 1, 4),
-		 *in = calloc(DEEP, 4), *idom = calloc(DEEP, 4), *order = calloc(DEEP + 2, 4), reached;
+		 *in = calloc(DEEP, 4), *idom = calloc(DEEP, 4), *order = calloc(DEEP + 2, 4),
+		 reached;
 	uint8_t *root = calloc(DEEP, 1);
 	struct flow flow = {DEEP, start, out, back, in, root};
 
