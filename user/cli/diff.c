@@ -41,6 +41,7 @@ static int diff_run(struct diff *diff)
 			    "tracer diff OLD NEW", "diff");
 		return EXIT_USAGE;
 	}
+	diff->pids.layer = &diff->choice.layer;
 	if (!cli_snapshot_pick(diff->files.items[0], &diff->pids, &old) &&
 	    !cli_snapshot_pick(diff->files.items[1], &diff->pids, &new)) {
 		diff->choice.opts.old = old;

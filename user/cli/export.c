@@ -291,6 +291,7 @@ static int command_run(const struct argp *argp, int argc, char **argv,
 	struct export export = {.command = argv[0], .exporter = exporter, .opts.app = &export.app};
 	int status = cli_parse(argp, argc, argv, 0, &export);
 
+	export.pids.layer = &export.layer;
 	if (!status)
 		status = export_run(&export);
 	filters_free(&export.filter.filters);

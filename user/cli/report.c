@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "cli/cli.h"
 #include "heap_answers/report_holders.h"
+#include "recording/recording_load.h"
 
 static const struct argp_child children[] = {{&cli_report_argp, 0, NULL, 0},
 					     {&cli_pid_argp, 0, NULL, 0},
@@ -12,13 +13,17 @@ static const struct argp_child children[] = {{&cli_report_argp, 0, NULL, 0},
 					     {&holder_argp, 0, NULL, 0},
 					     {0}};
 
-enum { KEY_AT = 0x500 };
+enum { KEY_AT = 0x500, KEY_PEAK_OF };
 
 static const struct argp_option options[] = {
 	{"at", KEY_AT, "TIME", 0,
 	 "of a recording (--record), the last snapshot until then: start, end, 90s or 1h30m after "
 	 "its beginning, -5m before its end, 02:10, 2026-11-24T02:10 (default: end); FILE@TIME is "
 	 "the same",
+	 11},
+	{"peak-of", KEY_PEAK_OF, "RANGE", 0,
+	 "of a recording, the snapshot with the highest total in a range of such times: T1..T2, "
+	 "T1.., ..T2 or .. for all of it; FILE@RANGE is the same",
 	 11},
 	{0},
 };
@@ -30,14 +35,30 @@ struct report {
 	struct cli_arguments files;
 };
 
+/* --at, --peak-of. 0, or what a parser is to return. */
+static error_t time_set(struct report *report, int key, const char *arg)
+{
+	int is_range = recording_is_range(arg);
+
+	if (is_range && key == KEY_AT)
+		return cli_reject("--at", arg, "name one time; --peak-of takes a range");
+	if (!is_range && key == KEY_PEAK_OF)
+		return cli_reject("--peak-of", arg, "name a range, such as 1h..2h");
+	if (report->pids.at) {
+		error_print(error_set(-EINVAL, "one moment of a recording is reported"),
+			    "name one time or one range", "--%s", key == KEY_AT ? "at" : "peak-of");
+		return CLI_REPORTED;
+	}
+	report->pids.at = arg;
+	return 0;
+}
+
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
 	struct report *report = state->input;
 
-	if (key == KEY_AT) {
-		report->pids.at = arg;
-		return 0;
-	}
+	if (key == KEY_AT || key == KEY_PEAK_OF)
+		return time_set(report, key, arg);
 	if (key == ARGP_KEY_INIT) {
 		state->child_inputs[0] = &report->choice;
 		state->child_inputs[1] = &report->pids;
@@ -53,6 +74,7 @@ static int file_report(struct report *report, const char *path)
 {
 	struct snapshot *snapshot;
 
+	report->pids.layer = &report->choice.layer;
 	if (cli_snapshot_pick(path, &report->pids, &snapshot))
 		return EXIT_FAILED;
 	/* A snapshot of tracer names its process, a file of tracemalloc does not. */
@@ -72,7 +94,7 @@ int cli_report(int argc, char **argv)
 		.parser = parse,
 		.args_doc = "FILE...",
 		.doc = "Statistics of snapshots, as tracemalloc computes them. FILE is a snapshot "
-		       "of tracer, a moment of a recording (FILE@TIME) or a file of "
+		       "of tracer, a moment of a recording (FILE@TIME, FILE@T1..T2) or a file of "
 		       "tracemalloc.Snapshot.dump().",
 		.children = children,
 	};

@@ -62,8 +62,10 @@ struct pid_choice {
 	uint32_t *pids;
 	size_t count, capacity;
 	int no_inline; /* without inlined frames */
-	/* the time in a recording; NULL: the last one, or as the file's name says */
+	/* the time or range in a recording; NULL: the last one, or as the file's name says */
 	const char *at;
+	/* of a range: the layer whose totals are compared; borrowed; NULL: the first one */
+	const struct layer_choice *layer;
 };
 extern const struct argp cli_pid_argp;
 void pid_choice_free(struct pid_choice *choice);
@@ -86,7 +88,7 @@ void cli_dropped_print(const struct trace *trace);
  * Reads a snapshot of any kind (snapshot_load_at()), and says which one of a recording it is: 0, or
  * -errno after an error message.
  */
-int cli_snapshot_load(const char *path, const char *time, struct snapshot **out);
+int cli_snapshot_load(const char *path, const struct pid_choice *choice, struct snapshot **out);
 /*
  * A view of the snapshot with one layer, or at its peak, which borrows from it. 0; -ENOENT if it
  * lacks that (error_set).

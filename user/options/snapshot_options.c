@@ -58,10 +58,14 @@ int cli_layer_choose(const struct snapshot *snapshot, const struct layer_choice 
 	return 0;
 }
 
-int cli_snapshot_load(const char *path, const char *time, struct snapshot **out)
+int cli_snapshot_load(const char *path, const struct pid_choice *choice, struct snapshot **out)
 {
+	const struct recording_choice moment = {.time = choice->at,
+						.layer = choice->layer ? choice->layer->layer : -1,
+						.pids = choice->pids,
+						.pid_count = choice->count};
 	char note[RECORDING_NOTE_BYTES];
-	int err = snapshot_load_at(path, time, note, out);
+	int err = snapshot_load_at(path, &moment, note, out);
 
 	if (err)
 		error_print(err, err == -ERANGE ? "tracer timeline shows its times" : NULL, "%s",
@@ -74,7 +78,7 @@ int cli_snapshot_load(const char *path, const char *time, struct snapshot **out)
 int cli_snapshot_pick(const char *path, const struct pid_choice *choice, struct snapshot **out)
 {
 	struct snapshot *whole;
-	int err = cli_snapshot_load(path, choice->at, &whole);
+	int err = cli_snapshot_load(path, choice, &whole);
 
 	if (!err && choice->no_inline)
 		snapshot_inlined_drop(whole);

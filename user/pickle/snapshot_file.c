@@ -30,7 +30,8 @@ static int neither(const struct infile *file)
 	return error_set(-EBADMSG, "%s", kinds);
 }
 
-static int file_load(const char *path, const char *time, char *note, struct snapshot **out)
+static int file_load(const char *path, const struct recording_choice *choice, char *note,
+		     struct snapshot **out)
 {
 	struct infile file;
 	int err = infile_open(&file, path);
@@ -39,8 +40,8 @@ static int file_load(const char *path, const char *time, char *note, struct snap
 		return err;
 	err = infile_fill(&file, sizeof(RECORDING_MAGIC) - 1);
 	if (!err && recording_is(&file))
-		err = recording_load(&file, path, time, note, out);
-	else if (!err && time)
+		err = recording_load(&file, path, choice, note, out);
+	else if (!err && choice->time)
 		err = error_set(-EINVAL, "not a recording: it has no other times");
 	else if (!err && file.end >= 2 && file.data[0] == 0x1f && file.data[1] == 0x8b)
 		err = pprof_read(&file, out);
@@ -52,28 +53,31 @@ static int file_load(const char *path, const char *time, char *note, struct snap
 	return err;
 }
 
-int snapshot_load_at(const char *path, const char *time, char note[RECORDING_NOTE_BYTES],
-		     struct snapshot **out)
+int snapshot_load_at(const char *path, const struct recording_choice *choice,
+		     char note[RECORDING_NOTE_BYTES], struct snapshot **out)
 {
+	struct recording_choice named = *choice;
 	const char *at = strrchr(path, '@');
 	char *name;
 	int err;
 
 	note[0] = '\0';
-	if (time || !at || !access(path, F_OK))
-		return file_load(path, time, note, out);
+	if (choice->time || !at || !access(path, F_OK))
+		return file_load(path, choice, note, out);
 	name = strndup(path, (size_t)(at - path));
 	if (!name)
 		return -ENOMEM;
 	/* If there is no such file, either, the whole name is what is missing. */
-	err = file_load(access(name, F_OK) ? path : name, at + 1, note, out);
+	named.time = at + 1;
+	err = file_load(access(name, F_OK) ? path : name, &named, note, out);
 	free(name);
 	return err;
 }
 
 int snapshot_load(const char *path, struct snapshot **out)
 {
+	const struct recording_choice last = {.layer = -1};
 	char note[RECORDING_NOTE_BYTES];
 
-	return snapshot_load_at(path, NULL, note, out);
+	return snapshot_load_at(path, &last, note, out);
 }

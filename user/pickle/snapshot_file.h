@@ -14,12 +14,12 @@
 int snapshot_load(const char *path, struct snapshot **out);
 
 /*
- * The same, and a recording (recording_load.h), of which it loads one snapshot: that of a time, or
- * without one (NULL) the last. Unless a file has that name, path may also be FILE@TIME. note is set
- * for a recording, otherwise "". Further errors: -EINVAL: not a time, or not of a recording;
- * -ERANGE: the recording begins later.
+ * The same, and a recording (recording_load.h), of which it loads one snapshot. Unless a file has
+ * that name or the choice has a time, path may also be FILE@TIME or FILE@T1..T2. note is set for a
+ * recording, otherwise "". Further errors: -EINVAL: not a time, or not of a recording; -ERANGE: the
+ * recording begins later, or has no snapshot in the range.
  */
-int snapshot_load_at(const char *path, const char *time, char note[RECORDING_NOTE_BYTES],
-		     struct snapshot **out);
+int snapshot_load_at(const char *path, const struct recording_choice *choice,
+		     char note[RECORDING_NOTE_BYTES], struct snapshot **out);
 
 #endif

@@ -5,6 +5,8 @@
 #include <stdio.h>
 
 #include "base/error.h"
+#include "snapshot/merge.h"
+#include "stats/group.h"
 
 /* The last snapshot until then is read. *count: how many there are until then. */
 static int advance(struct recording *recording, uint64_t until_ns, int data,
@@ -56,44 +58,164 @@ static int until_find(const char *path, const char *text, uint64_t *until_ns)
 	return err ?: recording_time_resolve(&time, begin_realtime_ns, last_ns, until_ns);
 }
 
-static void note_set(char *note, const struct recording_moment *moment, const char *damage)
+static void note_set(char *note, const struct recording_moment *moment, const char *range,
+		     const char *damage)
 {
 	char since[RECORDING_DURATION_BYTES], clock[RECORDING_DURATION_BYTES];
 
 	snprintf(note, RECORDING_NOTE_BYTES,
-		 "snapshot %zu of the recording, of %s, %s after it began%s%s", moment->index + 1,
+		 "snapshot %zu of the recording, of %s, %s after it began%s%s%s", moment->index + 1,
 		 recording_clock_text(clock, moment->realtime_ns),
-		 recording_duration_text(since, moment->since_ns), damage[0] ? "; " : "", damage);
+		 recording_duration_text(since, moment->since_ns), range, damage[0] ? "; " : "",
+		 damage);
 }
 
-int recording_load(struct infile *file, const char *path, const char *time,
-		   char note[RECORDING_NOTE_BYTES], struct snapshot **out)
+/* The last snapshot until a time. *count: 0 if there is none. */
+static int time_load(struct recording *recording, const char *path, const char *time,
+		     struct recording_moment *moment, size_t *count, struct snapshot **out)
 {
-	struct recording_moment moment;
-	struct recording *recording;
 	uint64_t until_ns;
-	size_t count = 0;
-	int err = recording_new(&recording, file), more;
+	int err = until_find(path, time, &until_ns), more;
+
+	/* "start" is the first one, whenever it was. */
+	if (!err && time && !until_ns) {
+		more = recording_next(recording, UINT64_MAX, 1, moment);
+		*count = more > 0;
+		err = more < 0 ? more : 0;
+	} else if (!err) {
+		err = advance(recording, until_ns, 1, moment, count);
+	}
+	return err || !*count ? err : recording_snapshot(recording, out);
+}
+
+static int total_add(const struct snapshot *snapshot, uint64_t *bytes)
+{
+	const struct statistics_opts opts = {.by = GROUP_FILENAME};
+	struct statistics statistics;
+	int err = statistics_compute(snapshot, &opts, &statistics);
 
 	if (err)
 		return err;
-	err = until_find(path, time, &until_ns);
-	/* "start" is the first one, whenever it was. */
-	if (!err && time && !until_ns) {
-		more = recording_next(recording, UINT64_MAX, 1, &moment);
-		count = more > 0;
-		err = more < 0 ? more : 0;
-	} else if (!err) {
-		err = advance(recording, until_ns, 1, &moment, &count);
+	*bytes += statistics.total_size;
+	statistics_free(&statistics);
+	return 0;
+}
+
+/* What a snapshot holds in a layer, or each of its processes in its first one. */
+static int layer_weigh(const struct snapshot *snapshot, int layer, uint64_t *bytes)
+{
+	size_t count = snapshot_process_count(snapshot), first = 0;
+	struct snapshot one;
+	int err = 0;
+
+	if (layer >= 0) {
+		one = snapshot_of_layer(snapshot, (enum event_layer)layer);
+		return snapshot_has_layer(snapshot, (enum event_layer)layer)
+			       ? total_add(&one, bytes)
+			       : 0;
 	}
+	for (size_t i = 0; !err && i < count; i++) {
+		one = snapshot_of_process(snapshot, i, &first);
+		err = total_add(&one, bytes);
+	}
+	return err;
+}
+
+/* The bytes that a snapshot's chosen processes hold; 0 if one of them is not in it. */
+static int weigh(const struct snapshot *snapshot, const struct recording_choice *choice,
+		 uint64_t *bytes)
+{
+	struct snapshot *picked;
+	int err;
+
+	*bytes = 0;
+	if (!choice->pid_count)
+		return layer_weigh(snapshot, choice->layer, bytes);
+	err = snapshot_pick(snapshot, choice->pids, choice->pid_count, &picked);
+	if (err)
+		return err == -ESRCH ? 0 : err;
+	err = layer_weigh(picked, choice->layer, bytes);
+	snapshot_free(picked);
+	return err;
+}
+
+/* Takes the snapshot that was advanced to in place of *best if it holds more. */
+static int heavier_take(const struct recording *recording, const struct recording_choice *choice,
+			uint64_t *most, struct snapshot **best)
+{
+	struct snapshot *snapshot;
+	uint64_t bytes;
+	int err = recording_snapshot(recording, &snapshot);
+
+	if (err)
+		return err;
+	err = weigh(snapshot, choice, &bytes);
+	if (err || (*best && bytes <= *most)) {
+		snapshot_free(snapshot);
+		return err;
+	}
+	snapshot_free(*best);
+	*best = snapshot;
+	*most = bytes;
+	return 1;
+}
+
+/* The snapshot with the highest total in a range; *count: how many are in it. */
+static int range_load(struct recording *recording, const char *path,
+		      const struct recording_choice *choice, struct recording_moment *moment,
+		      size_t *count, struct snapshot **out)
+{
+	uint64_t begin_realtime_ns, last_ns, from_ns, until_ns, most = 0;
+	struct snapshot *best = NULL;
+	struct recording_moment at;
+	int err = bounds_read(path, &begin_realtime_ns, &last_ns), more = 0;
+
+	if (!err)
+		err = recording_range_resolve(choice->time, begin_realtime_ns, last_ns, &from_ns,
+					      &until_ns);
+	while (!err && (more = recording_next(recording, until_ns, 1, &at)) > 0) {
+		if (at.since_ns < from_ns)
+			continue;
+		++*count;
+		err = heavier_take(recording, choice, &most, &best);
+		if (err > 0)
+			*moment = at;
+		err = err < 0 ? err : 0;
+	}
+	err = err ?: more;
+	if (err)
+		snapshot_free(best);
+	else
+		*out = best;
+	return err;
+}
+
+int recording_load(struct infile *file, const char *path, const struct recording_choice *choice,
+		   char note[RECORDING_NOTE_BYTES], struct snapshot **out)
+{
+	int by_range = choice->time && recording_is_range(choice->time);
+	struct recording_moment moment;
+	struct recording *recording;
+	char range[64] = "";
+	size_t count = 0;
+	int err = recording_new(&recording, file);
+
+	if (err)
+		return err;
+	if (by_range)
+		err = range_load(recording, path, choice, &moment, &count, out);
+	else
+		err = time_load(recording, path, choice->time, &moment, &count, out);
 	if (!err && !count)
 		err = recording_damage(recording)[0]
 			      ? error_set(-EBADMSG, "%s", recording_damage(recording))
-			      : error_set(-ERANGE, "the recording's first snapshot is later");
+		      : by_range ? error_set(-ERANGE, "the recording has no snapshot in that range")
+				 : error_set(-ERANGE, "the recording's first snapshot is later");
+	if (!err && by_range)
+		snprintf(range, sizeof(range), ", with the highest total of the %zu in the range",
+			 count);
 	if (!err)
-		err = recording_snapshot(recording, out);
-	if (!err)
-		note_set(note, &moment, recording_damage(recording));
+		note_set(note, &moment, range, recording_damage(recording));
 	recording_free(recording);
 	return err;
 }

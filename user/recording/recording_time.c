@@ -148,6 +148,48 @@ int recording_time_resolve(const struct recording_time *time, uint64_t begin_rea
 	return error_set(-ERANGE, "the recording begins later");
 }
 
+int recording_is_range(const char *text)
+{
+	return strstr(text, RECORDING_RANGE) != NULL;
+}
+
+/* One end of a range; without a text, that of the recording. */
+static int range_end(const char *text, size_t bytes, struct recording_time *out)
+{
+	char end[48];
+
+	if (!bytes)
+		return 0;
+	if (bytes >= sizeof(end))
+		return error_set(-EINVAL, "\"%.40s...\" is too long for a time", text);
+	memcpy(end, text, bytes);
+	end[bytes] = '\0';
+	return recording_time_parse(end, out);
+}
+
+int recording_range_resolve(const char *text, uint64_t begin_realtime_ns, uint64_t last_ns,
+			    uint64_t *from_ns, uint64_t *until_ns)
+{
+	struct recording_time from = {.kind = RECORDING_START}, until = {.kind = RECORDING_END};
+	const char *dots = strstr(text, RECORDING_RANGE);
+	int err;
+
+	if (!dots)
+		return error_set(-EINVAL, "\"%.80s\" is not a range: T1..T2, with two times", text);
+	err = range_end(text, (size_t)(dots - text), &from);
+	if (!err)
+		err = range_end(dots + 2, strlen(dots + 2), &until);
+	if (!err && recording_time_resolve(&from, begin_realtime_ns, last_ns, from_ns))
+		*from_ns = 0; /* it begins before the recording */
+	if (!err && from.kind == RECORDING_END)
+		*from_ns = last_ns;
+	if (!err)
+		err = recording_time_resolve(&until, begin_realtime_ns, last_ns, until_ns);
+	if (!err && *from_ns > *until_ns)
+		err = error_set(-EINVAL, "the range %.80s ends before it begins", text);
+	return err;
+}
+
 char *recording_duration_text(char text[RECORDING_DURATION_BYTES], uint64_t ns)
 {
 	uint64_t seconds = ns / SECOND_NS;

@@ -21,7 +21,7 @@ import harness
 # {pattern: why such a command is not run here}. A pattern that matches no command is an error.
 NOT_RUN = {
     r"^sudo make demo\b": "installs packages; tests/machines/distros.py runs it in fresh Debians",
-    r" ctl PID watch\b": "needs a terminal; tests/e2e/commands/test_watch.py has one",
+    r" ctl PID watch\b": "needs a terminal; tests/e2e/watch/test_watch.py has one",
     r" -c web-1\b": "needs a container runtime; tests/e2e/targets/test_containers.py and test_runtimes.py have real ones",
     r" --core core\.": "needs a core file; test_heap_core.py has the kernel's",
 }

@@ -55,6 +55,39 @@ def test_killed(start, trace, tracer, any_python, path, run_tracer):
     assert '"size_diff": %d' % changed in done.stdout
 
 
+def test_peak_of(start, trace, tracer, run_tracer, any_python, path):
+    """The program's cache grows and shrinks again: the highest moment of a range, as the series of
+    all totals has it."""
+    target = start(any_python, "phases.py")
+    run = trace("-p", target.pid, "--record", path, "--every", 0.1, output=False)
+    target.step()
+    grown = target.expect()
+    target.wait_reading()
+    recorded(tracer, path, grown)
+    target.step()
+    target.expect()
+    target.step()
+    left = target.expect()
+    target.wait_reading()
+    recorded(tracer, path, left)
+    run.interrupt()
+    assert run.wait() == 0, run.stderr
+    text = run_tracer("timeline", path, "--format", "json", "--points", 1000).stdout
+    series = json.loads(text)
+    totals = series["total"]["size"]
+    peak = read_report(tracer, path, "--peak-of", "..")
+    assert peak.total["size"] == max(totals)
+    assert peak.line("phases.py", "G") == tuple(grown["G"]) and not peak.line("phases.py", "L")[0]
+    # The end of the recording alone.
+    assert read_report(tracer, path, "--peak-of", "end..").marked("phases.py", left) == left
+    assert read_report(tracer, path + "@..").data == peak.data
+    said = run_tracer("report", path, "--peak-of", "start..end").stderr
+    assert "with the highest total of the %d in the range" % len(totals) in said
+    for options in (("--at", "1s..2s"), ("--peak-of", "1s"), ("--peak-of", "..", "--at", "1s")):
+        error_line(run_tracer("report", path, *options), 2)
+    assert "ends before" in error_line(run_tracer("report", path, "--peak-of", "2s..1s"), 1)
+
+
 def test_last(start, trace, tracer, any_python, path):
     """The last snapshot is that of -o, whatever the interval."""
     target = start(any_python, "phases.py")
