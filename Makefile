@@ -51,7 +51,7 @@ LIBS     := $(call packages,--libs) -liberty -lm
 # another allocator. Sanitizers have an allocator of their own.
 ALLOCATOR := $(if $(SAN),,-l:libjemalloc_pic.a)
 
-ROOMS    := text base tables elf process core container select machine pymalloc layouts malloc python heap \
+ROOMS    := text base tables elf process core container select machine pymalloc layouts malloc python recover heap \
 	graph holders waste dump memory plan native process_plan perfmap unwind fetch symbols unwind_load events \
 	snapshot view blocks process_tables process_walks trace kernel links attach trial overhead stats remarks report \
 	export pprof recording pickle control watch member session live perfmap_session options series heap_answers memory_answers time_answers cli

@@ -275,6 +275,7 @@ void core_close(struct core_file *core)
 	free(core->contents);
 	free(core->sysroot);
 	free(core->absent);
+	free(core->texts);
 	if (core->last_fd >= 0)
 		close(core->last_fd);
 	if (core->fd >= 0)

@@ -22,6 +22,13 @@ struct core_content {
 	int guessed;     /* 1: only the list of files has it, which does not say what is code */
 };
 
+/* A text that is known to have been at an address, whose file is not at hand. */
+#define CORE_TEXT 64u
+struct core_text {
+	uint64_t address;
+	char text[CORE_TEXT];
+};
+
 struct core_file {
 	int fd;
 	uint64_t disk_bytes; /* that the core takes on the disk */
@@ -37,6 +44,8 @@ struct core_file {
 	int absent_err;
 	/* private */
 	size_t capacity;
+	struct core_text *texts; /* by address */
+	size_t text_count, text_capacity;
 	uint64_t entry, random; /* addresses in the executable and on the stack; 0: not known */
 	char *sysroot;
 	const struct process_map *last; /* whose file is open as last_fd */
@@ -60,6 +69,11 @@ size_t core_map_find(const struct core_file *core, uint64_t address);
  * -ENOENT: it is not there; -ESTALE: it is another file now; -errno (error_set).
  */
 int core_map_open(struct core_file *core, const struct process_map *map);
+/*
+ * Adds a text, cut at CORE_TEXT - 1 bytes. core_read() gives it where neither the core nor a file
+ * has the memory, with zeros in the rest of its pages. 0, -ENOMEM.
+ */
+int core_put(struct core_file *core, uint64_t address, const char *text);
 /*
  * Reads exactly bytes at address. 0; -EFAULT: it was not mapped, or is neither in the core nor in a
  * file that is at hand.

@@ -2,10 +2,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/openat2.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/error.h"
 #include "base/regular.h"
 #include "base/sorted.h"
@@ -120,6 +122,53 @@ static int mapped_read(struct core_file *core, const struct process_map *map, ui
 	return file_read(core->last_fd, map->offset + from, out, bytes);
 }
 
+int core_put(struct core_file *core, uint64_t address, const char *text)
+{
+	size_t at = SORTED_ABOVE(core->texts, core->text_count, address, address);
+	int err = array_reserve(&core->texts, &core->text_capacity, core->text_count, 1,
+				sizeof(*core->texts));
+
+	if (err)
+		return err;
+	if (at && core->texts[at - 1].address == address) {
+		at--;
+	} else {
+		memmove(&core->texts[at + 1], &core->texts[at],
+			(core->text_count - at) * sizeof(*core->texts));
+		core->text_count++;
+	}
+	core->texts[at].address = address;
+	snprintf(core->texts[at].text, CORE_TEXT, "%s", text);
+	return 0;
+}
+
+/* Whether the page has a part of a text. */
+static int page_has_text(const struct core_file *core, uint64_t page)
+{
+	size_t at = SORTED_ABOVE(core->texts, core->text_count, address, page - CORE_TEXT);
+
+	return at < core->text_count && core->texts[at].address < page + PAGE;
+}
+
+/* Reads texts, and zeros around them. 0; -EFAULT: not all of the pages have one. */
+static int texts_read(const struct core_file *core, uint64_t address, uint8_t *out, size_t bytes)
+{
+	size_t at = SORTED_ABOVE(core->texts, core->text_count, address, address - CORE_TEXT);
+
+	for (uint64_t page = address & ~(uint64_t)(PAGE - 1); page < address + bytes; page += PAGE)
+		if (!page_has_text(core, page))
+			return -EFAULT;
+	memset(out, 0, bytes);
+	for (; at < core->text_count && core->texts[at].address < address + bytes; at++)
+		for (size_t i = 0; core->texts[at].text[i]; i++) {
+			uint64_t into = core->texts[at].address + i - address;
+
+			if (into < bytes)
+				out[into] = (uint8_t)core->texts[at].text[i];
+		}
+	return 0;
+}
+
 /* The part of a map that comes from one place: *bytes is cut to it. */
 static int part_read(struct core_file *core, size_t number, uint64_t from, uint8_t *out,
 		     uint64_t *bytes)
@@ -135,7 +184,9 @@ static int part_read(struct core_file *core, size_t number, uint64_t from, uint8
 	/* What the core was to have differs from the file. */
 	if (from < content->meant || !map->inode)
 		return -EFAULT;
-	return mapped_read(core, map, from, out, *bytes);
+	return mapped_read(core, map, from, out, *bytes)
+		       ? texts_read(core, map->start + from, out, *bytes)
+		       : 0;
 }
 
 int core_read(struct core_file *core, uint64_t address, void *out, size_t bytes)

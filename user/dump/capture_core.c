@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "core/core_file.h"
 #include "dump/segments.h"
+#include "recover/recover.h"
 
 #define PAGE   4096u
 #define PIECE  (1u << 20)   /* bytes read at once */
@@ -21,6 +22,11 @@
 static int read_core(void *context, uint64_t address, void *out, size_t bytes)
 {
 	return core_read(context, address, out, bytes);
+}
+
+static int put_core(void *context, uint64_t address, const char *text)
+{
+	return core_put(context, address, text);
 }
 
 static int open_map(void *context, const struct process_map *map)
@@ -118,7 +124,6 @@ static int runtime_capture(struct capture *capture, struct core_file *core,
 {
 	int err = capture_describe(&capture->image, runtime);
 
-	maps_settle(core);
 	if (!err)
 		err = capture_segments(capture, &core->maps, &runtime->copy->memory);
 	if (!err)
@@ -154,6 +159,22 @@ static int error_explain(const struct core_file *core, int err)
 	return error_set(err, "%s", why);
 }
 
+/* What the interpreter's file would tell is sought in the core if that file is not at hand. */
+static int runtime_find(struct core_file *core, const struct runtime_copy *copy,
+			struct python_runtime *out)
+{
+	char why[256];
+	int err = python_copy_find(copy, out);
+
+	maps_settle(core);
+	if (!err || err == -ENOMEM || !core->absent)
+		return err;
+	snprintf(why, sizeof(why), "%s", error_reason(err));
+	if (!python_copy_recover(copy, out))
+		return 0;
+	return error_set(err, "%s", why);
+}
+
 static int core_capture(struct capture *capture, struct core_file *core, uint64_t most)
 {
 	const struct runtime_copy copy = {
@@ -162,6 +183,7 @@ static int core_capture(struct capture *capture, struct core_file *core, uint64_
 				      ? core->maps.entries[core->executable].path
 				      : "",
 		.open = open_map,
+		.put = put_core,
 		.memory = {read_core, core},
 	};
 	struct python_runtime runtime = {0};
@@ -170,7 +192,7 @@ static int core_capture(struct capture *capture, struct core_file *core, uint64_
 	capture->heads = calloc(HEAP_INTERPRETERS, sizeof(*capture->heads));
 	if (!capture->heads)
 		return -ENOMEM;
-	err = python_copy_find(&copy, &runtime);
+	err = runtime_find(core, &copy, &runtime);
 	if (!err)
 		err = runtime_capture(capture, core, &runtime, most);
 	python_runtime_close(&runtime);
@@ -192,6 +214,8 @@ int capture_core(struct capture *out, const char *path, const char *sysroot, uin
 	err = core_capture(&capture, &core, most_bytes);
 	capture.image.pid = core.pid;
 	memcpy(capture.image.name, core.name, sizeof(capture.image.name));
+	if (core.absent)
+		snprintf(capture.image.absent, sizeof(capture.image.absent), "%s", core.absent);
 	if (!err && !fstat(core.fd, &stat))
 		capture.image.time_s = (uint64_t)stat.st_mtime;
 	core_close(&core);

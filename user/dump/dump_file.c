@@ -15,7 +15,7 @@
 #include "base/infile.h"
 
 #define MAGIC     "trcrheap"
-#define FORMAT    1u
+#define FORMAT    2u
 #define PAGE      4096u
 #define SPARSE    64u          /* memory may be so much larger than its pages, */
 #define LEAST     (1ull << 30) /* and so many bytes more */
@@ -27,7 +27,7 @@ struct header {
 	uint64_t memory_bytes, pages;
 	uint32_t version_hex, pid;
 	uint64_t type_type, data, data_bytes, interpreters, frozen_ns, bytes_lost, time_s;
-	char name[64];
+	char name[64], absent[IMAGE_NAME];
 	struct python_offsets offsets;
 };
 
@@ -93,6 +93,7 @@ int dump_write(struct outfile *file, const struct capture *capture)
 
 	memcpy(header.magic, MAGIC, sizeof(header.magic));
 	memcpy(header.name, image->name, sizeof(header.name));
+	memcpy(header.absent, image->absent, sizeof(header.absent));
 	err = outfile_write(file, &header, sizeof(header));
 	if (!err)
 		err = outfile_write(file, image->heads, image->head_count * sizeof(*image->heads));
@@ -162,6 +163,8 @@ static void image_fill(struct image *image, const struct header *header)
 	image->time_s = header->time_s;
 	memcpy(image->name, header->name, sizeof(image->name));
 	image->name[sizeof(image->name) - 1] = 0;
+	memcpy(image->absent, header->absent, sizeof(image->absent));
+	image->absent[sizeof(image->absent) - 1] = 0;
 }
 
 /* Segments must be in order, and together as large as the memory. */

@@ -47,6 +47,7 @@ struct image {
 	uint64_t resident_bytes; /* of its segments, without pages that were never written to */
 	uint64_t bytes_lost;     /* of memory that is mapped and could not be copied */
 	uint64_t time_s;         /* of the copying, since 1970 */
+	char absent[IMAGE_NAME]; /* a mapped file whose constants are missing, cut; "": none */
 };
 
 /* The segment that covers address; NULL: none. */

@@ -42,6 +42,23 @@ static int module_read(const struct image *image, const struct type *type, char 
 	return 0;
 }
 
+void types_heap_name(const struct types *types, struct type *type)
+{
+	const struct image *image = types->image;
+	char module[TYPES_NAME], name[TYPES_NAME], full[TYPES_FULL_NAME];
+
+	if (!ascii_read(image,
+			image_u64(image, type->address + image->offsets.objects.heaptype_name),
+			name))
+		return;
+	if (module_read(image, type, module) && strcmp(module, "builtins"))
+		snprintf(full, sizeof(full), "%s.%s", module, name);
+	else
+		snprintf(full, sizeof(full), "%s", name);
+	full[TYPES_NAME - 1] = 0;
+	memcpy(type->name, full, TYPES_NAME);
+}
+
 void types_full_name(const struct types *types, const struct type *type, char out[TYPES_FULL_NAME])
 {
 	const struct image *image = types->image;

@@ -177,6 +177,8 @@ static uint32_t type_add(struct types *types, uint64_t address)
 	if (type.flags & TYPE_HEAP)
 		type.keys = field(types, address, at->heaptype_keys);
 	image_text(types->image, field(types, address, name), type.name, sizeof(type.name));
+	if (!type.name[0] && type.flags & TYPE_HEAP)
+		types_heap_name(types, &type);
 	layout_find(types, &type);
 	types->entries[types->count] = type;
 	return (uint32_t)types->count++;

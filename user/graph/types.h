@@ -85,6 +85,11 @@ uint32_t types_head(const struct types *types, const struct type *type);
  */
 void types_full_name(const struct types *types, const struct type *type, char out[TYPES_FULL_NAME]);
 /*
+ * Sets the name of a type that an extension made, with its module, from its own str; unchanged if
+ * there is none.
+ */
+void types_heap_name(const struct types *types, struct type *type);
+/*
  * The name of the member (a slot, a field) at the offset in objects of the type, from the type's
  * own tables and those of its bases. 1: *out has it; 0.
  */

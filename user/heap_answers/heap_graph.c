@@ -162,6 +162,11 @@ void heap_graph_head(const struct heap_graph *heap)
 	if (image->bytes_lost)
 		printf("Not seen: %" PRIu64 " bytes of memory that could not be copied\n",
 		       image->bytes_lost);
+	if (image->absent[0]) {
+		fputs("Not seen: constants of ", stdout);
+		text_print(stdout, image->absent);
+		puts(", which is not at hand: names of types are recovered, or missing");
+	}
 }
 
 void heap_graph_json(const struct heap_graph *heap)
@@ -181,4 +186,8 @@ void heap_graph_json(const struct heap_graph *heap)
 	       graph->proof.all_found, graph->out_start[graph->count], graph->immortal,
 	       graph->statics, graph->blocks.walk.pools_unreadable, image->bytes_lost,
 	       image->frozen_ns, graph->cut ? "true" : "false");
+	if (image->absent[0]) {
+		fputs(", \"file_absent\": ", stdout);
+		json_string(stdout, image->absent);
+	}
 }

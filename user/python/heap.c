@@ -221,8 +221,10 @@ static int arenas_read(const struct heap_walker *walker, const struct heap_head 
 static int raw_read(const struct heap_walker *walker, const struct heap_head *head,
 		    uint64_t blocks_before)
 {
-	uint64_t count, here = walker->walk->blocks - blocks_before;
-	int err = heap_read_bytes(walker, head->raw_blocks, &count, sizeof(count));
+	uint64_t count = 0, here = walker->walk->blocks - blocks_before;
+	int err = head->raw_blocks
+			  ? heap_read_bytes(walker, head->raw_blocks, &count, sizeof(count))
+			  : 0;
 
 	if (err)
 		return err;

@@ -14,7 +14,7 @@
 /* Addresses of a heap's variables: in the target, or vaddrs of the file where noted. */
 struct heap_head {
 	uint64_t arenas, maxarenas; /* without the GIL arenas is an interpreter's state */
-	uint64_t raw_blocks;        /* count of blocks passed to the raw allocator */
+	uint64_t raw_blocks;        /* count of blocks passed to the raw allocator; 0: not known */
 	int raw_is_total;           /* 3.8: the count includes pymalloc's blocks */
 };
 

@@ -22,14 +22,27 @@ struct runtime_copy {
 	const struct process_maps *maps; /* each file has an inode number of its own */
 	const char *executable;          /* its path; "": not known */
 	int (*open)(void *context, const struct process_map *map); /* as process_map_open() */
-	struct memory_reader memory;                               /* also the context of open() */
+	/*
+	 * Adds a text to memory that the copy does not have; reading the rest of its page gives
+	 * zeros then. 0, -ENOMEM.
+	 */
+	int (*put)(void *context, uint64_t address, const char *text);
+	struct memory_reader memory; /* also the context of open() and put() */
+};
+
+/* Addresses that a file would tell, found in a copy without it (user/recover/). */
+struct runtime_found {
+	uint64_t type_type, data, data_bytes;
+	uint64_t arenas, maxarenas; /* variables of pymalloc, up to 3.11 */
 };
 
 struct python_runtime {
 	pid_t pid;
 	const struct runtime_copy *copy; /* what is read instead of the process; NULL: none */
-	struct elf_file *file; /* the executable or libpython that holds the runtime; owned */
-	uint64_t bias;         /* address in the target = vaddr in the file + bias */
+	/* the executable or libpython that holds the runtime; owned. NULL: `found` is known */
+	struct elf_file *file;
+	struct runtime_found found;
+	uint64_t bias; /* address in the target = vaddr in the file + bias */
 	/* PY_VERSION_HEX; the lower 16 bits are 0 if only the minor version is known */
 	uint32_t version_hex;
 	/* a copy or a table entry; valid as long as the runtime */

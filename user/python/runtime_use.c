@@ -23,8 +23,13 @@ int runtime_read_u64(const struct python_runtime *runtime, uint64_t address, uin
 int runtime_type_type(const struct python_runtime *runtime, uint64_t *address)
 {
 	struct elf_symbol symbol;
-	int err = elf_file_symbol(runtime->file, "PyType_Type", &symbol);
+	int err;
 
+	if (!runtime->file) {
+		*address = runtime->found.type_type;
+		return 0;
+	}
+	err = elf_file_symbol(runtime->file, "PyType_Type", &symbol);
 	if (err == -ENOENT)
 		return error_set(
 			-ENOTSUP,
@@ -39,6 +44,11 @@ void runtime_data(const struct python_runtime *runtime, uint64_t *address, uint6
 {
 	uint64_t data, bss, data_bytes, bss_bytes;
 
+	if (!runtime->file) {
+		*address = runtime->found.data;
+		*bytes = runtime->found.data_bytes;
+		return;
+	}
 	if (elf_file_section(runtime->file, ".data", &data, &data_bytes))
 		return;
 	if (!elf_file_section(runtime->file, ".bss", &bss, &bss_bytes) && bss > data)

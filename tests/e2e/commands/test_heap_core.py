@@ -89,21 +89,90 @@ def test_core_files(dumping, run_tracer, any_python, tmp_path):
     with open("/proc/%d/maps" % target.pid) as file:
         mapped = {line.split(None, 5)[5].strip() for line in file if " /" in line}
     core = core_of(target, tmp_path)
-    empty = tmp_path / "empty"
-    empty.mkdir()
-    line = error_line(run_tracer("heap", "--core", core, "--sysroot", str(empty)), 1)
-    assert core in line and "cannot be opened" in line and "--sysroot" in line
     for path in mapped:
         copy = copies / path[1:]
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, copy)
     answer = ask(run_tracer, "--by", "root", "--core", core, "--sysroot", str(copies))
     check_proof(answer)
+    assert "file_absent" not in answer
     for path in mapped:
         if b"PyType_Type" in (copies / path[1:]).read_bytes():
             shutil.copyfile("/bin/true", copies / path[1:])
-    line = error_line(run_tracer("heap", "--core", core, "--sysroot", str(copies)), 1)
-    assert "another file now" in line
+    other = ask(run_tracer, "--by", "root", "--core", core, "--sysroot", str(copies))
+    assert other["file_absent"] in mapped and other["total"] == answer["total"]
+
+
+# What the files alone tell: their own types, and those that nothing in memory names.
+NAMED = ("A", "S", "D", "dict", "list", "tuple", "set", "str", "int", "function", "code", "cell")
+NAMED += ("generator", "module", "type", "frame", "method", "builtin_function_or_method")
+
+
+def check_alone(run_tracer, core, folder):
+    """A core without any of the files that were mapped answers as with them."""
+    empty = folder / "empty"
+    empty.mkdir(exist_ok=True)
+    options = ("--retained", "--top", 0, "--core", core)
+    known = ask(run_tracer, *options)
+    alone = ask(run_tracer, *options, "--sysroot", str(empty))
+    assert alone["total"] == known["total"]
+    assert known["python_version"].startswith(alone["python_version"])
+    check_proof(alone)
+    assert alone["references"]["all_found"] == known["references"]["all_found"]
+    assert alone["bytes_lost"] and "python" in alone["file_absent"]
+    types = {s["type"]: s for s in alone["statistics"]}
+    for entry in known["statistics"]:
+        if entry["type"] in NAMED:
+            assert (entry["count"], entry["size"]) == (
+                types[entry["type"]]["count"],
+                types[entry["type"]]["size"],
+            ), entry
+    unnamed = sum(s["count"] for s in alone["statistics"] if not s["type"])
+    assert unnamed < 0.02 * alone["total"]["count"]
+    why = ("why", "S", "--core", core)
+    steps = ask(run_tracer, *why)["paths"][0]["steps"]
+    assert ask(run_tracer, *why, "--sysroot", str(empty))["paths"][0]["steps"] == steps
+    text = run_tracer("heap", *options, "--sysroot", str(empty)).stdout
+    assert "Not seen: constants of " + alone["file_absent"] in text
+
+
+@pytest.mark.versions()
+def test_core_alone(dumping, run_tracer, python, tmp_path):
+    """The executable and all libraries are gone: layout and names come from the core."""
+    core = core_of(dumping(python, "graph_builtins.py", COUNT), tmp_path)
+    check_alone(run_tracer, core, tmp_path)
+    dump, empty = str(tmp_path / "heap.dump"), str(tmp_path / "empty")
+    options = ("--by", "root", "--core", core, "--sysroot", empty)
+    kept = ask(run_tracer, *options, "-o", dump)
+    os.unlink(core)
+    assert ask(run_tracer, "--by", "root", dump) == kept
+
+
+def test_gcore_alone(start, run_tracer, any_python, tmp_path):
+    if not shutil.which("gcore"):
+        pytest.skip("no gcore (Debian: gdb)")
+    target = start(any_python, "graph_builtins.py", COUNT)
+    target.wait_reading()
+    command = ["gcore", "-o", str(tmp_path / "core"), str(target.pid)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    check_alone(run_tracer, "%s/core.%d" % (tmp_path, target.pid), tmp_path)
+
+
+def test_core_of_others_alone(run_tracer, tmp_path, dumping):
+    """Of a program without Python nothing is recovered, and the line says what is missing."""
+    sleep = subprocess.Popen([shutil.which("sleep"), "60"], cwd=tmp_path)
+    sleep_command = os.path.realpath(shutil.which("sleep"))
+    while os.readlink("/proc/%d/exe" % sleep.pid) != sleep_command:
+        pass
+    os.kill(sleep.pid, signal.SIGABRT)
+    sleep.wait(60)
+    found = [entry.path for entry in os.scandir(tmp_path) if entry.name.startswith("core")]
+    if not found:
+        pytest.skip("the kernel puts core files elsewhere")
+    (tmp_path / "empty").mkdir()
+    line = error_line(run_tracer("heap", "--core", found[0], "--sysroot", tmp_path / "empty"), 1)
+    assert found[0] in line and "cannot be opened" in line and "--sysroot" in line
 
 
 def test_core_cut(dumping, run_tracer, any_python, tmp_path):

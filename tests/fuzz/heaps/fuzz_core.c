@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "core/core_file.h"
+#include "recover/recover.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -37,6 +38,34 @@ static void core_use(struct core_file *core, size_t size)
 	core_read(core, UINT64_MAX - 8, bytes, 100);
 }
 
+static int read_core(void *context, uint64_t address, void *out, size_t bytes)
+{
+	return core_read(context, address, out, bytes);
+}
+
+static int put_core(void *context, uint64_t address, const char *text)
+{
+	char found[CORE_TEXT] = "";
+
+	if (core_put(context, address, text))
+		abort();
+	core_read(context, address, found, sizeof(found));
+	return 0;
+}
+
+/* The interpreter is sought as without its file. */
+static void core_recover(struct core_file *core)
+{
+	const struct runtime_copy copy = {.maps = &core->maps,
+					  .executable = "",
+					  .put = put_core,
+					  .memory = {read_core, core}};
+	struct python_runtime runtime = {0};
+
+	if (!python_copy_recover(&copy, &runtime))
+		python_runtime_close(&runtime);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct core_file core;
@@ -49,6 +78,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		return 0;
 	}
 	core_use(&core, size);
+	core_recover(&core);
 	core_close(&core);
 	return 0;
 }

@@ -196,6 +196,38 @@ static void memory_comes_from_the_core_and_the_file(void **state)
 	close(fd);
 }
 
+/* Texts that are known of a file's constants are read where the file is not at hand. */
+static void texts_stand_for_a_file(void **state)
+{
+	struct core_image core;
+	struct core_file file;
+	char long_text[2 * CORE_TEXT], read[PAGE], zeros[PAGE] = "";
+
+	(void)state;
+	memset(long_text, 'x', sizeof(long_text));
+	long_text[sizeof(long_text) - 1] = 0;
+	core_fill(&core, "/nothing/is/here");
+	assert_int_equal(bytes_open(&file, &core, CORE_BYTES, NULL), 0);
+	assert_int_equal(core_put(&file, BASE + 2 * PAGE - 4, "set"), 0);
+	assert_int_equal(core_put(&file, BASE + PAGE + 100, long_text), 0);
+	assert_int_equal(core_put(&file, BASE + PAGE + 16, "tuple"), 0);
+	assert_int_equal(core_put(&file, BASE + PAGE + 16, "dict"), 0);
+	assert_int_equal(core_read(&file, BASE + PAGE, read, PAGE), 0);
+	assert_memory_equal(read + 16, "dict\0", 6);
+	assert_memory_equal(read + 100, long_text, CORE_TEXT - 1);
+	assert_int_equal(read[100 + CORE_TEXT - 1], 0);
+	assert_memory_equal(read, zeros, 16);
+	assert_memory_equal(read + PAGE - 4, "set", 4);
+	assert_int_equal(core_read(&file, BASE + PAGE + 18, read, 2), 0);
+	assert_memory_equal(read, "ct", 2);
+	/* What the core has, and pages without a text, are not replaced. */
+	assert_int_equal(core_put(&file, BASE + 8, "type"), 0);
+	assert_int_equal(core_read(&file, BASE + 8, read, 4), 0);
+	assert_memory_equal(read, "aaaa", 4);
+	assert_int_equal(core_read(&file, BASE + 3 * PAGE, read, 8), -EFAULT);
+	core_close(&file);
+}
+
 /* What the core was to have is not taken from the file: it was written to since. */
 static void short_cores_have_what_is_left(void **state)
 {
@@ -308,6 +340,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(maps_and_notes_are_read),
 		cmocka_unit_test(memory_comes_from_the_core_and_the_file),
+		cmocka_unit_test(texts_stand_for_a_file),
 		cmocka_unit_test(short_cores_have_what_is_left),
 		cmocka_unit_test(maps_that_only_the_notes_have_are_added),
 		cmocka_unit_test(segments_that_lie_are_refused),
