@@ -91,6 +91,8 @@ struct event_code_lines {
 
 /* The debug information took too long to read. A later record may have more frames. */
 #define EVENT_SYMBOL_SLOW 1u
+/* One more struct event_symbol_frame follows: its file name is that of the mapped file. */
+#define EVENT_SYMBOL_FILE 2u
 
 /*
  * Made by the session from the files that the process has mapped. If an address has several frames,
@@ -101,7 +103,7 @@ struct event_symbol {
 	struct event_header header;
 	__u64 address;
 	__u32 count; /* of struct event_symbol_frame; 0: it has no name */
-	__u32 flags; /* EVENT_SYMBOL_SLOW */
+	__u32 flags; /* EVENT_SYMBOL_SLOW, EVENT_SYMBOL_FILE */
 	__u8 data[];
 };
 

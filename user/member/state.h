@@ -12,6 +12,7 @@
 #include "member/cost.h"
 #include "member/session_opts.h"
 #include "member/symbols.h"
+#include "symbols/symbols.h"
 #include "trace/trace.h"
 #include "trial/hit_cost.h"
 #include "trial/seccomp.h"
@@ -79,6 +80,10 @@ struct session {
  * 0; the trace's error where its account is full.
  */
 int session_feed(struct session *session, const void *record, size_t size);
+/* Feeds EVENT_SYMBOL. file: the mapped one, NULL: the outermost frame names it. */
+int session_feed_symbol(struct session *session, const struct member *member, uint64_t address,
+			const struct symbols_frame *frames, uint32_t count, const char *file,
+			int slow);
 /* Drains the ring buffer; its records go through session_feed(). context is the session. */
 void session_pull(void *context);
 

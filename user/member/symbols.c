@@ -12,7 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/buffer.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/interrupt.h"
@@ -178,56 +177,24 @@ void member_symbols_watch(struct session *session, struct member *member, uint64
 		jit_look(names, now);
 }
 
-/* Appends a text of at most EVENT_MAX_TEXT bytes; how many there are. */
-static int text_append(struct buffer *record, const char *text, uint16_t *bytes)
+/* The file that is mapped at the address, if the outermost frame names another one; NULL. */
+static const char *file_beside(const struct member_symbols *names, uint64_t address,
+			       const struct symbols_frame *frames, uint32_t count)
 {
-	size_t size = strnlen(text, EVENT_MAX_TEXT);
+	const struct modules *modules;
+	const char *file = NULL;
+	size_t turn = 0;
 
-	*bytes = (uint16_t)size;
-	return buffer_append(record, text, size);
-}
-
-static int frame_append(struct buffer *record, const struct symbols_frame *frame)
-{
-	static const char zeros[8];
-	struct event_symbol_frame head = {.line = frame->line};
-	size_t at = record->size;
-	int err = buffer_append(record, &head, sizeof(head));
-
-	if (!err)
-		err = text_append(record, frame->function, &head.function_bytes);
-	if (!err)
-		err = text_append(record, frame->filename, &head.filename_bytes);
-	if (!err)
-		err = buffer_append(record, zeros, -record->size & 7);
-	if (!err)
-		memcpy(record->data + at, &head, sizeof(head));
-	return err;
+	while (count && !file && (modules = modules_next(names, &turn)))
+		file = symbols_file(modules, address);
+	return file && strcmp(file, frames[count - 1].filename) != 0 ? file : NULL;
 }
 
 static int symbol_feed(struct session *session, struct member *member, uint64_t address,
 		       const struct symbols_frame *frames, uint32_t count, int slow)
 {
-	struct event_symbol head = {
-		.header = {.type = EVENT_SYMBOL,
-			   .time_ns = trace_process_at(session->trace, member->index)->end_ns,
-			   .tgid = member->pid,
-			   .tid = member->pid},
-		.address = address,
-		.count = count,
-		.flags = slow ? EVENT_SYMBOL_SLOW : 0,
-	};
-	struct buffer record = {0};
-	int err = buffer_append(&record, &head, sizeof(head));
-
-	for (uint32_t i = 0; i < count && !err; i++)
-		err = frame_append(&record, &frames[i]);
-	if (!err) {
-		((struct event_header *)record.data)->size = (uint32_t)record.size;
-		err = session_feed(session, record.data, record.size);
-	}
-	buffer_free(&record);
-	return err;
+	return session_feed_symbol(session, member, address, frames, count,
+				   file_beside(&member->symbols, address, frames, count), slow);
 }
 
 /* A wait for names. shared: other processes may lose events meanwhile. */

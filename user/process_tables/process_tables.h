@@ -58,6 +58,7 @@ struct frame_entry {
 struct symbol_entry {
 	uint64_t address;
 	size_t first;   /* in symbol_frames */
+	uint32_t file;  /* string: the mapped file, if it is known */
 	uint32_t count; /* 0: no name */
 	uint8_t known;  /* an EVENT_SYMBOL was received and is final */
 	uint8_t named;  /* the record names the function */
@@ -252,7 +253,7 @@ uint32_t state_symbol_frames(struct process_state *process, uint32_t symbol, uin
 			     struct traceback_frames *out);
 void state_traceback(struct process_state *process, uint32_t traceback,
 		     struct traceback_frames *out);
-/* The file of the outermost native frame of a stack; "": it has none. Borrowed. */
+/* The mapped file of the outermost native frame of a stack; "": it has none. Borrowed. */
 const char *state_native_file(const struct process_state *process, uint32_t traceback);
 /* Why the most recent frame of a traceback is <unknown>; SNAPSHOT_UNKNOWNS: it is known. */
 enum snapshot_unknown state_unknown(struct process_state *process, uint32_t traceback);

@@ -226,10 +226,7 @@ const char *state_native_file(const struct process_state *process, uint32_t trac
 	}
 	if (!symbol)
 		return "";
-	return strings_get(
-		process->strings,
-		symbol->count ? process->symbol_frames[symbol->first + symbol->count - 1].filename
-			      : process->unknown);
+	return strings_get(process->strings, symbol->count ? symbol->file : process->unknown);
 }
 
 enum snapshot_unknown state_unknown(struct process_state *process, uint32_t traceback)

@@ -298,3 +298,10 @@ const struct module *modules_find(const struct modules *modules, uint64_t addres
 		       ? &modules->entries[low]
 		       : NULL;
 }
+
+const char *symbols_file(const struct modules *modules, uint64_t address)
+{
+	const struct module *module = modules_find(modules, address - 1);
+
+	return module ? module->path : NULL;
+}

@@ -97,6 +97,11 @@ struct symbols_ask {
 int symbols_resolve(struct symbols *symbols, const struct modules *modules, uint64_t address,
 		    const struct symbols_ask *ask, struct symbols_frame frames[], size_t capacity);
 /*
+ * The file that is mapped at a return address, or its "[...]"; NULL: the address is in no module.
+ * Borrowed from the modules.
+ */
+const char *symbols_file(const struct modules *modules, uint64_t address);
+/*
  * Resolves an address ahead of time. Addresses outside files are skipped, since a JIT may name its
  * code later. 0; -EAGAIN, -ETIME, -ENOMEM.
  */

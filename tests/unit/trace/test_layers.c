@@ -190,7 +190,7 @@ static void test_names(void **state)
 	}
 	assert_int_equal(trace_unnamed_next(trace, 0, &cursor, &address), 0);
 	assert_int_equal(feed_symbol(trace, 0x400100, inlined, 2, "a.c"), 0);
-	assert_int_equal(feed_symbol(trace, 0x400300, last, 1, "b.c"), 0);
+	assert_int_equal(feed_symbol_of(trace, 0x400300, last, 1, "b.c", "/b.so", 0), 0);
 	cursor = 0;
 	assert_int_equal(trace_unnamed_next(trace, 0, &cursor, &address), 1);
 	assert_int_equal(address, 0x400200);
@@ -207,6 +207,8 @@ static void test_names(void **state)
 	assert_int_equal(snapshot->meta.layer, EVENT_LAYER_NATIVE);
 	assert_int_equal(snapshot->meta.frames_unnamed, 1);
 	assert_int_equal(stack_ends_cut_count(&snapshot->meta.stack_ends), 1);
+	/* The file that was mapped, not the source that the frame is of. */
+	assert_string_equal(snapshot->meta.stack_ends.files[0].path, "/b.so");
 	assert_int_equal(snapshot->meta.stack_ends.cut_bytes, snapshot->traces[0].bytes);
 	assert_int_equal(snapshot->meta.stack_ends.whole_bytes, 0);
 	snapshot_free(snapshot);

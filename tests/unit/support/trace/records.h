@@ -112,30 +112,45 @@ static inline int feed_native_stack(struct trace *trace, uint64_t stack_id,
 	return err;
 }
 
-static inline int feed_symbol_flags(struct trace *trace, uint64_t address,
-				    const char *const *functions, uint32_t count,
-				    const char *filename, uint32_t flags)
+/* Appends a frame to a record of `size` bytes; returns its size. */
+static inline size_t symbol_frame_put(unsigned char *data, size_t size, uint32_t line,
+				      const char *function, const char *filename)
+{
+	struct event_symbol_frame *frame = (void *)(data + size);
+
+	frame->line = line;
+	frame->function_bytes = (uint16_t)strlen(function);
+	frame->filename_bytes = (uint16_t)strlen(filename);
+	memcpy(frame->data, function, frame->function_bytes);
+	memcpy(frame->data + frame->function_bytes, filename, frame->filename_bytes);
+	return size + (sizeof(*frame) + frame->function_bytes + frame->filename_bytes + 7) / 8 * 8;
+}
+
+/* mapped: the mapped file, NULL: filename is it. */
+static inline int feed_symbol_of(struct trace *trace, uint64_t address,
+				 const char *const *functions, uint32_t count, const char *filename,
+				 const char *mapped, uint32_t flags)
 {
 	unsigned char data[4096] = {0};
 	struct event_symbol *event = (void *)data;
 	size_t size = sizeof(*event);
 
-	for (uint32_t i = 0; i < count; i++) {
-		struct event_symbol_frame *frame = (void *)(data + size);
-
-		frame->line = i + 1;
-		frame->function_bytes = (uint16_t)strlen(functions[i]);
-		frame->filename_bytes = (uint16_t)strlen(filename);
-		memcpy(frame->data, functions[i], frame->function_bytes);
-		memcpy(frame->data + frame->function_bytes, filename, frame->filename_bytes);
-		size += (sizeof(*frame) + frame->function_bytes + frame->filename_bytes + 7) / 8 *
-			8;
-	}
+	for (uint32_t i = 0; i < count; i++)
+		size = symbol_frame_put(data, size, i + 1, functions[i], filename);
+	if (mapped)
+		size = symbol_frame_put(data, size, 0, "", mapped);
 	event->header = header_of(EVENT_SYMBOL, size);
 	event->address = address;
 	event->count = count;
-	event->flags = flags;
+	event->flags = flags | (mapped ? EVENT_SYMBOL_FILE : 0);
 	return trace_feed(trace, event, size);
+}
+
+static inline int feed_symbol_flags(struct trace *trace, uint64_t address,
+				    const char *const *functions, uint32_t count,
+				    const char *filename, uint32_t flags)
+{
+	return feed_symbol_of(trace, address, functions, count, filename, NULL, flags);
 }
 
 /* Names the address: count functions FUNCTION, FUNCTION, ... at lines 1, 2, ... of FILENAME. */
