@@ -31,6 +31,7 @@ enum {
 	KEY_NO_INHERITED,
 	KEY_NO_INLINE,
 	KEY_SORT,
+	KEY_TEMPORARY,
 };
 
 static const struct argp_option filter_options[] = {
@@ -165,6 +166,11 @@ static const struct argp_option report_options[] = {
 	 "of which nothing is alive; temporary: the same by blocks that were freed before their "
 	 "thread's next allocation (exact mode), or were gone at the next heap walk (census mode)",
 	 10},
+	{"temporary", KEY_TEMPORARY, "N", 0,
+	 "call a block temporary if its thread frees it before it allocates another one (0, the "
+	 "default; heaptrack's rule), or with at most one other allocation in between (1; memray's "
+	 "--temporary-allocations); exact mode",
+	 10},
 	{"source", KEY_SOURCE, NULL, 0,
 	 "with text, print the source line under each entry, as the file is now", 10},
 	{0},
@@ -221,6 +227,16 @@ static error_t option_sort(struct report_choice *choice, const char *arg)
 	return 0;
 }
 
+static error_t option_temporary(struct report_choice *choice, const char *arg)
+{
+	uint64_t others;
+
+	if (cli_parse_number(arg, 0, 1, &others))
+		return cli_reject("--temporary", arg, "0 or 1");
+	choice->opts.temporary_others = (uint32_t)others;
+	return 0;
+}
+
 /* The order of the options does not matter. */
 static error_t options_end(struct report_choice *choice)
 {
@@ -254,6 +270,8 @@ static error_t report_option(int key, char *arg, struct argp_state *state)
 		return option_by(choice, arg);
 	case KEY_SORT:
 		return option_sort(choice, arg);
+	case KEY_TEMPORARY:
+		return option_temporary(choice, arg);
 	case ARGP_KEY_END:
 		return options_end(choice);
 	case KEY_CUMULATIVE:

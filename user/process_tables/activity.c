@@ -106,15 +106,18 @@ static void freed_count(struct process_state *process, enum event_layer layer,
 }
 
 void state_activity_free(struct process_state *process, enum event_layer layer,
-			 const struct block *block, uint64_t time_ns, int temporary)
+			 const struct block *block, uint64_t time_ns, uint32_t later)
 {
+	static const enum snapshot_lifetime soon[RECENT_BLOCKS] = {LIFETIME_TEMPORARY,
+								   LIFETIME_ONE_OTHER};
 	uint64_t ms = state_activity_ms(process, time_ns);
-	enum snapshot_lifetime lifetime = LIFETIME_TEMPORARY;
+	enum snapshot_lifetime lifetime;
 
 	if (block->inherited) /* the parent has allocated it */
 		return;
-	if (!temporary)
-		lifetime = lifetime_of(ms > block->born_ms ? ms - block->born_ms : 0);
+	lifetime = later < RECENT_BLOCKS
+			   ? soon[later]
+			   : lifetime_of(ms > block->born_ms ? ms - block->born_ms : 0);
 	freed_count(process, layer, block, lifetime);
 }
 

@@ -84,9 +84,9 @@ uint32_t state_activity_ms(const struct process_state *process, uint64_t time_ns
 /* Counts the allocation of a block. */
 void state_activity_count(struct process_state *process, enum event_layer layer,
 			  const struct block *block);
-/* A block was freed, at time_ns; temporary: before its thread's next allocation. */
+/* A block was freed, at time_ns, so many allocations of its thread later (recent_take()). */
 void state_activity_free(struct process_state *process, enum event_layer layer,
-			 const struct block *block, uint64_t time_ns, int temporary);
+			 const struct block *block, uint64_t time_ns, uint32_t later);
 /* A block is gone. Of Python's in census mode, counts those that did not live to a heap walk. */
 void state_activity_gone(struct process_state *process, enum event_layer layer,
 			 const struct block *block);

@@ -220,7 +220,7 @@ static void allocation_count(struct process_state *process, enum event_layer lay
 	struct thread_entry *thread = block->domain ? NULL : thread_find(process, tid);
 
 	if (thread)
-		thread->newest[layer] = block->address;
+		recent_put(&thread->recent[layer], block->address);
 	state_activity_count(process, layer, block);
 }
 
@@ -229,11 +229,10 @@ static void free_count(struct process_state *process, const struct event_header 
 		       enum event_layer layer, const struct block *block)
 {
 	struct thread_entry *thread = block->domain ? NULL : thread_find(process, header->tid);
-	int temporary = thread && thread->newest[layer] == block->address;
+	uint32_t later =
+		thread ? recent_take(&thread->recent[layer], block->address) : RECENT_BLOCKS;
 
-	if (temporary)
-		thread->newest[layer] = 0;
-	state_activity_free(process, layer, block, header->time_ns, temporary);
+	state_activity_free(process, layer, block, header->time_ns, later);
 }
 
 /* before: the old block of a realloc, which may have kept its address. */

@@ -11,6 +11,7 @@
 #define TRACER_PROCESS_TABLES_PROCESS_TABLES_H
 
 #include "abi/events.h"
+#include "blocks/recent.h"
 #include "blocks/regions.h"
 #include "layouts/lines.h"
 #include "process_tables/activity.h"
@@ -93,8 +94,7 @@ struct thread_entry {
 	struct pending pending[EVENT_LAYER_TABLES];
 	/* the native block that it freed last; 0 after its next native allocation */
 	uint64_t native_freed;
-	/* the block of domain 0 that it allocated last; 0: it has freed it, or there is none */
-	uint64_t newest[EVENT_LAYER_TABLES];
+	struct recent recent[EVENT_LAYER_TABLES]; /* blocks of domain 0 */
 	/*
 	 * The thread's last request in Python's layer. BPF may emit a record just before the
 	 * allocator acts, so a heap walk may not show the result yet.

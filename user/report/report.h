@@ -26,8 +26,9 @@ struct report_opts {
 	/* as in struct statistics_opts; the text always sets it, JSON and CSV have both figures */
 	int once;
 	enum statistics_sort sort;
-	size_t top; /* 0: all */
-	int color;  /* only for a terminal */
+	uint32_t temporary_others; /* as in struct statistics_opts; of the first layer */
+	size_t top;                /* 0: all */
+	int color;                 /* only for a terminal */
 	int source; /* text: print the source line under each frame, as linecache finds it */
 	const struct source_roots *roots; /* where source files are searched; NULL: in our root */
 	const struct filters *filters;    /* NULL: all traces */

@@ -14,6 +14,7 @@ int report_statistics(const struct snapshot *snapshot, const struct report_opts 
 		.filters = opts->filters,
 		.app = opts->app,
 		.sort = opts->sort,
+		.temporary_others = opts->temporary_others,
 	};
 
 	return opts->old ? statistics_compare(snapshot, opts->old, &how, out)
@@ -42,6 +43,8 @@ int report_layer(const struct snapshot *snapshot, const struct report_opts *opts
 	if (!snapshot_knows(&out->layer,
 			    opts->sort == SORT_TEMPORARY ? BESIDE_FREED : BESIDE_ALLOCATED))
 		out->opts.sort = SORT_SIZE;
+	if (!snapshot_knows(&out->layer, BESIDE_FREED))
+		out->opts.temporary_others = 0;
 	return 1;
 }
 

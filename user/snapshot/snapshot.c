@@ -243,11 +243,17 @@ int snapshot_knows(const struct snapshot *snapshot, enum snapshot_besides what)
 const char *snapshot_lifetime_name(enum snapshot_lifetime lifetime)
 {
 	static const char *const names[LIFETIMES] = {
-		[LIFETIME_TEMPORARY] = "temporary",      [LIFETIME_10_MS] = "below 10 ms",
-		[LIFETIME_100_MS] = "10 to 100 ms",      [LIFETIME_1_S] = "0.1 to 1 s",
-		[LIFETIME_10_S] = "1 to 10 s",           [LIFETIME_100_S] = "10 to 100 s",
-		[LIFETIME_1000_S] = "100 to 1,000 s",    [LIFETIME_10000_S] = "1,000 to 10,000 s",
-		[LIFETIME_LONGER] = "10,000 s and more", [LIFETIME_WALK] = "short-lived",
+		[LIFETIME_TEMPORARY] = "temporary",
+		[LIFETIME_ONE_OTHER] = "one allocation later",
+		[LIFETIME_10_MS] = "below 10 ms",
+		[LIFETIME_100_MS] = "10 to 100 ms",
+		[LIFETIME_1_S] = "0.1 to 1 s",
+		[LIFETIME_10_S] = "1 to 10 s",
+		[LIFETIME_100_S] = "10 to 100 s",
+		[LIFETIME_1000_S] = "100 to 1,000 s",
+		[LIFETIME_10000_S] = "1,000 to 10,000 s",
+		[LIFETIME_LONGER] = "10,000 s and more",
+		[LIFETIME_WALK] = "short-lived",
 	};
 
 	return names[lifetime];

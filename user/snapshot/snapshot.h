@@ -199,11 +199,12 @@ struct snapshot_beside {
 };
 
 /*
- * Lifetimes of freed blocks: before their thread's next allocation, or so long, in decades. Times
- * are known to 1 to 10 ms.
+ * Lifetimes of freed blocks: before their thread's next allocation, after that but before the one
+ * that follows, or so long, in decades. Times are known to 1 to 10 ms.
  */
 enum snapshot_lifetime {
 	LIFETIME_TEMPORARY,
+	LIFETIME_ONE_OTHER,
 	LIFETIME_10_MS, /* below */
 	LIFETIME_100_MS,
 	LIFETIME_1_S,

@@ -334,6 +334,9 @@ static int beside_judge(const struct snapshot *snapshot, const struct snapshot *
 	/* two rules do not compare */
 	if (old && out->temporary_by_walk != snapshot_frees_by_walk(old))
 		out->temporary_known = 0;
+	if (opts->temporary_others && (!out->temporary_known || out->temporary_by_walk))
+		return error_set(-EINVAL, "only exact mode sees what a thread allocates before it "
+					  "frees a block (-m exact)");
 	if (opts->sort == SORT_ALLOCATED && !out->allocated_known)
 		return error_set(-EINVAL, "not all allocations were counted, so lines cannot be "
 					  "sorted by them");

@@ -37,6 +37,8 @@ enum statistics_sort { SORT_SIZE, SORT_ALLOCATED, SORT_TEMPORARY };
 struct statistics_opts {
 	enum group_by by;
 	enum statistics_sort sort;
+	/* temporary blocks: so many other allocations may come before their free; 0 or 1 */
+	uint32_t temporary_others;
 	int cumulative;
 	/* cumulative: a traceback counts once per entry, even if recursion repeats it */
 	int once;
@@ -68,7 +70,8 @@ struct statistic_sums {
 /* Since the traces began. */
 struct statistic_beside {
 	struct statistic_sums allocated; /* alive or not */
-	struct statistic_sums temporary; /* of these, freed before their thread's next allocation */
+	/* of these, freed before their thread's next allocation (or statistics_opts says else) */
+	struct statistic_sums temporary;
 };
 
 #define STATISTIC_NO_FUNCTION UINT32_MAX
@@ -144,10 +147,10 @@ struct statistics {
 /*
  * statistics(): sorted by size, count, then traceback or owner, all descending (enum
  * statistics_sort: by that first). 0; -EINVAL: cumulative with GROUP_TRACEBACK or owners, an order
- * without such figures (error_set); -EOVERFLOW: a sum exceeds INT64_MAX;
- * -ENOMEM. statistics_free() releases. As in CPython, cumulative statistics with a traceback limit
- * of one frame equal plain ones, although PEP 454 discourages that. Every owner has an entry, even
- * without blocks.
+ * without such figures, temporary_others without lifetimes (error_set); -EOVERFLOW: a sum exceeds
+ * INT64_MAX; -ENOMEM. statistics_free() releases. As in CPython, cumulative statistics with a
+ * traceback limit of one frame equal plain ones, although PEP 454 discourages that. Every owner has
+ * an entry, even without blocks.
  */
 int statistics_compute(const struct snapshot *snapshot, const struct statistics_opts *opts,
 		       struct statistics *out);

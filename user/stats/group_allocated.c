@@ -43,11 +43,12 @@ static int is_counted(const struct grouping *grouping, const struct snapshot *sn
 		       : snapshot->meta.layer == layer;
 }
 
-static int is_temporary(const struct snapshot_trace *trace)
+static int is_temporary(const struct grouping *grouping, const struct snapshot_trace *trace)
 {
 	uint32_t lifetime = trace->flags >> SNAPSHOT_LIFETIME_SHIFT;
 
-	return lifetime == LIFETIME_TEMPORARY || lifetime == LIFETIME_WALK;
+	return lifetime == LIFETIME_TEMPORARY || lifetime == LIFETIME_WALK ||
+	       (lifetime == LIFETIME_ONE_OTHER && grouping->opts->temporary_others);
 }
 
 /* Of what was freed, only temporary blocks are summed up. */
@@ -82,7 +83,7 @@ static int layer_sum(struct grouping *grouping, const struct side *side, struct 
 		if (passes < 0)
 			return passes;
 		if (!passes || !is_counted(grouping, side->snapshot, trace, which) ||
-		    (temporary && !is_temporary(trace)))
+		    (temporary && !is_temporary(grouping, trace)))
 			continue;
 		row = &grouping->rows[group_trace_row(grouping, side, trace)];
 		err = total_add(

@@ -279,6 +279,8 @@ static void check_report(const struct snapshot *snapshot, const struct report_op
 static void temporary_blocks(void **state)
 {
 	const struct report_opts how = {.by = GROUP_FILENAME, .sort = SORT_TEMPORARY};
+	const struct report_opts one = {
+		.by = GROUP_FILENAME, .sort = SORT_TEMPORARY, .temporary_others = 1};
 	struct trace *trace = *state;
 	struct snapshot *snapshot, *back;
 
@@ -289,7 +291,7 @@ static void temporary_blocks(void **state)
 	free_at(trace, 2, 0, 0x3000); /* by another thread */
 	put_at(trace, 1, 0, 0x4000, 1);
 	put_at(trace, 1, 0, 0x5000, 1);
-	free_at(trace, 1, 0, 0x4000); /* after the next allocation */
+	free_at(trace, 1, 0, 0x4000); /* one allocation later */
 	free_at(trace, 1, 0, 0x5000); /* temporary: frees between do not count */
 	put_at(trace, 1, 0, 0x6000, 3);
 	feed_take(trace, EVENT_REALLOC, 1, 0x6000); /* temporary: it is replaced at once */
@@ -302,6 +304,28 @@ static void temporary_blocks(void **state)
 		     "line1.py,0,0,0,40,4,20,2\r\n"
 		     "line3.py,0,20,1,30,2,10,1\r\n"
 		     "line2.py,0,10,1,10,1,0,0\r\n");
+	check_report(back, &one,
+		     "filename,lineno,size,count,allocated_size,allocated_count,temporary_size,"
+		     "temporary_count\r\n"
+		     "line1.py,0,0,0,40,4,30,3\r\n"
+		     "line3.py,0,20,1,30,2,10,1\r\n"
+		     "line2.py,0,10,1,10,1,0,0\r\n");
+	snapshot_free(back);
+	snapshot_free(snapshot);
+	/* Two later: not temporary by either rule. */
+	put_at(trace, 4, 0, 0x8000, 2);
+	put_at(trace, 4, 0, 0x9000, 2);
+	put_at(trace, 4, 0, 0xa000, 2);
+	free_at(trace, 4, 0, 0xa000);
+	free_at(trace, 4, 0, 0x8000);
+	snapshot = taken(trace);
+	back = again(snapshot);
+	check_report(back, &one,
+		     "filename,lineno,size,count,allocated_size,allocated_count,temporary_size,"
+		     "temporary_count\r\n"
+		     "line1.py,0,0,0,40,4,30,3\r\n"
+		     "line2.py,0,20,2,40,4,10,1\r\n"
+		     "line3.py,0,20,1,30,2,10,1\r\n");
 	snapshot_free(back);
 	snapshot_free(snapshot);
 }
@@ -316,8 +340,10 @@ static void lifetimes(void **state)
 	for (size_t i = 0; i < sizeof(ages) / sizeof(ages[0]); i++) {
 		put_at(trace, 1, 7, 0x1000, 1);
 		put_at(trace, 1, 7, 0x2000, 2);
+		put_at(trace, 1, 7, 0x2800, 2);
 		free_at(trace, 1, 7 + ages[i], 0x1000);
 		free_at(trace, 1, 7 + ages[i], 0x2000);
+		free_at(trace, 1, 7 + ages[i], 0x2800);
 	}
 	put_at(trace, 1, 8, 0x3000, 3);
 	feed_alloc(trace, 0x4000, 0, 3);
@@ -326,12 +352,14 @@ static void lifetimes(void **state)
 	feed_alloc(trace, 0x7000, 3ull << 20, 3);
 	snapshot = taken(trace);
 	back = again(snapshot);
-	check_report(back, &how,
-		     "lifetime,size,count\r\n\"temporary\",100,10\r\n\"below 10 ms\",20,2\r\n"
-		     "\"10 to 100 ms\",20,2\r\n\"0.1 to 1 s\",10,1\r\n\"1 to 10 s\",10,1\r\n"
-		     "\"10 to 100 s\",10,1\r\n\"100 to 1,000 s\",10,1\r\n"
-		     "\"1,000 to 10,000 s\",10,1\r\n\"10,000 s and more\",10,1\r\n"
-		     "\"still alive\",3145771,5\r\n");
+	check_report(
+		back, &how,
+		"lifetime,size,count\r\n\"temporary\",100,10\r\n\"one allocation later\",100,10\r\n"
+		"\"below 10 ms\",20,2\r\n"
+		"\"10 to 100 ms\",20,2\r\n\"0.1 to 1 s\",10,1\r\n\"1 to 10 s\",10,1\r\n"
+		"\"10 to 100 s\",10,1\r\n\"100 to 1,000 s\",10,1\r\n"
+		"\"1,000 to 10,000 s\",10,1\r\n\"10,000 s and more\",10,1\r\n"
+		"\"still alive\",3145771,5\r\n");
 	check_report(back, &sizes,
 		     "up_to,size,count\r\n0,0,1\r\n16,26,2\r\n32,17,1\r\n4194304,3145728,1\r\n");
 	snapshot_free(back);
@@ -365,6 +393,7 @@ static void census_knows_the_short_lived(void **state)
 {
 	const struct report_opts how = {.by = GROUP_LIFETIME};
 	const struct report_opts sort = {.by = GROUP_FILENAME, .sort = SORT_TEMPORARY};
+	const struct report_opts one = {.by = GROUP_FILENAME, .temporary_others = 1};
 	struct trace *trace = *state;
 	struct snapshot *snapshot, *back;
 
@@ -381,6 +410,7 @@ static void census_knows_the_short_lived(void **state)
 	snapshot = taken(trace);
 	back = again(snapshot);
 	assert_int_equal(report_csv(back, &how, stdout), -EINVAL);
+	assert_int_equal(report_csv(back, &one, stdout), -EINVAL);
 	check_report(back, &sort,
 		     "filename,lineno,size,count,allocated_size,allocated_count,short_lived_size,"
 		     "short_lived_count\r\n"
