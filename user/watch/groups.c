@@ -392,7 +392,8 @@ void watch_group_label(const struct watch_groups *groups, const struct watch_mod
 		shown.line = groups->by == WATCH_TRACEBACK ? frame->line : 0;
 		watch_frame_label(model, &shown, out);
 		if (groups->by == WATCH_TRACEBACK && stack->nframe > 1)
-			fprintf(out, " and %u callers", stack->nframe - 1);
+			fprintf(out, " and %u caller%s", stack->nframe - 1,
+				stack->nframe == 2 ? "" : "s");
 		return;
 	}
 	text_put(out, model, frame->filename);

@@ -99,7 +99,7 @@ void watch_header(const struct watch_view *view, const struct watch_model *model
 	trust_print(model, &total, now_ns, out);
 	fprintf(out, "\nby %s, sorted by %s", watch_by_name(view->groups.by),
 		watch_sort_name(view->groups.sort));
-	fprintf(out, ", %zu rows of %s", view->groups.rows,
+	fprintf(out, ", %zu row%s of %s", view->groups.rows, view->groups.rows == 1 ? "" : "s",
 		size_text(size, (uint64_t)view->groups.rows_size));
 	if (view->groups.filter[0])
 		fputs(", filter: ", out), text_print(out, view->groups.filter);

@@ -198,7 +198,7 @@ def test_threads(tracer, start, screen, any_python):
     for name, (size, count) in live.items():
         view.wait(r"%s \(TID %s\)$" % tuple(name.split()))
         view.press("/", *name.split()[0], "Enter")
-        view.wait("1 rows of .*filter: " + name.split()[0])
+        view.wait(", 1 row of .*filter: " + name.split()[0])
         view.press("Enter")
         view.wait(
             r"^%s in %d blocks\n  .*thread_owners.py:%d in work$"
