@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "cli/cli.h"
+#include "heap/heap_guard.h"
 #include "heap/heap_types.h"
 #include "heap_answers/heap_choice.h"
 #include "kernel/calls.h"
@@ -24,6 +25,7 @@
 struct heap_process {
 	struct process_info info;
 	struct python_runtime runtime;
+	struct swap_guard guard; /* open if runtime.guard is set */
 };
 
 /* A row of the output; rows are sorted by bytes, the largest first. */
@@ -38,6 +40,7 @@ struct heap_view {
 	const struct heap_types *types;
 	const struct process_info *info;
 	uint32_t version;
+	uint64_t bytes_swapped;
 	struct heap_row *rows;
 	size_t count, shown;
 };
@@ -72,7 +75,7 @@ static void view_text(const struct heap_view *view)
 	const struct heap_types *types = view->types;
 	const struct heap_walk *walk = &types->walk;
 	struct heap_sum total = {walk->blocks, walk->bytes}, rest = {0};
-	char version[VERSION_TEXT];
+	char version[VERSION_TEXT], swapped[SIZE_TEXT_MAX];
 
 	fputs("tracer: ", stdout);
 	text_print(stdout, view->info->name);
@@ -111,6 +114,9 @@ static void view_text(const struct heap_view *view)
 		       walk->raw_blocks);
 	printf("  pools that could not be read: %" PRIu64 " of %" PRIu64 "\n",
 	       walk->pools_unreadable, walk->pools + walk->pools_unreadable);
+	if (view->bytes_swapped)
+		printf("  on swap, which were not read: %s\n",
+		       size_text(swapped, view->bytes_swapped));
 }
 
 static void sum_json(const char *before, const char *key, const struct heap_sum *sum)
@@ -141,8 +147,9 @@ static void view_json(const struct heap_view *view)
 	else
 		printf("%" PRIu64, walk->raw_blocks);
 	printf(", \"arenas\": %" PRIu64 ", \"pools\": %" PRIu64 ", \"pools_unreadable\": %" PRIu64
-	       ", \"elapsed_ns\": %" PRIu64 ", \"statistics\": [",
-	       walk->arenas, walk->pools, walk->pools_unreadable, walk->elapsed_ns);
+	       ", \"bytes_swapped\": %" PRIu64 ", \"elapsed_ns\": %" PRIu64 ", \"statistics\": [",
+	       walk->arenas, walk->pools, walk->pools_unreadable, view->bytes_swapped,
+	       walk->elapsed_ns);
 	for (size_t i = 0; i < view->shown; i++) {
 		const struct heap_row *row = &view->rows[i];
 
@@ -205,6 +212,7 @@ static int heap_print(const struct heap_process *process, const struct heap_choi
 
 	if (err)
 		return err;
+	view.bytes_swapped = process->runtime.guard ? process->runtime.guard->bytes : 0;
 	err = view_print(&view);
 	heap_types_free(&types);
 	return err;
@@ -239,7 +247,18 @@ static int processes_find(const struct target_set *set, const pid_t *pids, size_
 	return status;
 }
 
-static int processes_print(const struct heap_process *processes, size_t count,
+static int process_print(struct heap_process *process, const struct heap_choice *choice)
+{
+	int err = choice->no_swap_in ? heap_guard(&process->runtime, &process->guard) : 0;
+
+	err = err ?: heap_print(process, choice);
+	if (process->runtime.guard)
+		swap_guard_close(&process->guard);
+	process->runtime.guard = NULL;
+	return err;
+}
+
+static int processes_print(struct heap_process *processes, size_t count,
 			   const struct heap_choice *choice)
 {
 	int status = 0, err;
@@ -247,7 +266,7 @@ static int processes_print(const struct heap_process *processes, size_t count,
 	for (size_t i = 0; i < count; i++) {
 		if (i && choice->output.format == FORMAT_TEXT)
 			putchar('\n');
-		err = heap_print(&processes[i], choice);
+		err = process_print(&processes[i], choice);
 		if (!err)
 			continue;
 		pid_error_print(processes[i].info.pid, err);

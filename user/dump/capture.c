@@ -42,14 +42,35 @@ static int piece_copy(struct capture *capture, pid_t pid, uint64_t address, uint
 	return 0;
 }
 
-/* Which pages of a piece are copied: all of a file's, and those that exist of other memory. */
-static void piece_pages(int pagemap, const struct image_segment *segment, uint64_t from,
-			uint32_t pages, uint8_t exists[RESIDENT_PAGES])
+/* The copying of a process. */
+struct copying {
+	pid_t pid;
+	int pagemap;
+	int skip_swapped; /* pages that are swapped out are not copied */
+};
+
+/*
+ * Which pages of a piece are copied: all of a file's, and those that exist of other memory, unless
+ * they are swapped out and shall stay there. Returns the number of these.
+ */
+static uint32_t piece_pages(const struct copying *copying, const struct image_segment *segment,
+			    uint64_t from, uint32_t pages, uint8_t exists[RESIDENT_PAGES])
 {
-	if (segment->kind == IMAGE_DATA || segment->kind == IMAGE_CONSTANT)
+	int is_file = segment->kind == IMAGE_DATA || segment->kind == IMAGE_CONSTANT;
+	uint32_t skipped = 0;
+
+	if (is_file && !copying->skip_swapped) {
 		memset(exists, 1, pages);
-	else
-		resident_read(pagemap, segment->start + from, pages, exists);
+		return 0;
+	}
+	resident_read(copying->pagemap, segment->start + from, pages, exists);
+	for (uint32_t page = 0; page < pages; page++) {
+		int skip = exists[page] == RESIDENT_SWAP && copying->skip_swapped;
+
+		skipped += (uint32_t)skip;
+		exists[page] = !skip && (is_file || exists[page] != RESIDENT_NOT);
+	}
+	return skipped;
 }
 
 /*
@@ -81,7 +102,7 @@ static uint32_t pages_left(const struct image_segment *segment, uint64_t from)
 	return pages < RESIDENT_PAGES ? (uint32_t)pages : RESIDENT_PAGES;
 }
 
-static int piece_read(struct capture *capture, pid_t pid, int pagemap,
+static int piece_read(struct capture *capture, const struct copying *copying,
 		      const struct image_segment *segment, uint64_t from, uint32_t pages,
 		      uint8_t *to)
 {
@@ -89,20 +110,21 @@ static int piece_read(struct capture *capture, pid_t pid, int pagemap,
 	uint32_t end;
 	int err = 0;
 
-	piece_pages(pagemap, segment, from, pages, exists);
+	capture->image.bytes_swapped +=
+		(uint64_t)piece_pages(copying, segment, from, pages, exists) * PAGE;
 	if (is_dense(exists, pages))
 		huge_advise(to, HUGE_BYTES);
 	for (uint32_t page = 0; page < pages && !err; page = end) {
 		for (end = page + 1; end < pages && exists[end] == exists[page]; end++)
 			;
 		if (exists[page])
-			err = piece_copy(capture, pid, segment->start + from + page * PAGE,
+			err = piece_copy(capture, copying->pid, segment->start + from + page * PAGE,
 					 to + page * PAGE, (uint64_t)(end - page) * PAGE);
 	}
 	return err;
 }
 
-static int segments_copy(struct capture *capture, pid_t pid, int pagemap)
+static int segments_copy(struct capture *capture, const struct copying *copying)
 {
 	uint8_t *to = capture->memory;
 	int err = 0;
@@ -115,7 +137,7 @@ static int segments_copy(struct capture *capture, pid_t pid, int pagemap)
 		for (uint64_t done = 0; done < bytes && !err;) {
 			uint32_t pages = piece_length(segment, done, to + done);
 
-			err = piece_read(capture, pid, pagemap, segment, done, pages, to + done);
+			err = piece_read(capture, copying, segment, done, pages, to + done);
 			done += (uint64_t)pages * PAGE;
 		}
 		to += bytes;
@@ -123,7 +145,7 @@ static int segments_copy(struct capture *capture, pid_t pid, int pagemap)
 	return err;
 }
 
-static uint64_t resident_count(const struct capture *capture, int pagemap)
+static uint64_t resident_count(const struct capture *capture, const struct copying *copying)
 {
 	uint8_t exists[RESIDENT_PAGES];
 	uint64_t bytes = 0;
@@ -134,7 +156,7 @@ static uint64_t resident_count(const struct capture *capture, int pagemap)
 		for (uint64_t done = 0; done < segment->end - segment->start; done += PIECE) {
 			uint32_t pages = pages_left(segment, done);
 
-			piece_pages(pagemap, segment, done, pages, exists);
+			piece_pages(copying, segment, done, pages, exists);
 			for (uint32_t page = 0; page < pages; page++)
 				bytes += exists[page] ? PAGE : 0;
 		}
@@ -142,9 +164,9 @@ static uint64_t resident_count(const struct capture *capture, int pagemap)
 	return bytes;
 }
 
-static int memory_map(struct capture *capture, int pagemap, uint64_t most)
+static int memory_map(struct capture *capture, const struct copying *copying, uint64_t most)
 {
-	capture->image.resident_bytes = resident_count(capture, pagemap);
+	capture->image.resident_bytes = resident_count(capture, copying);
 	if (most && capture->image.resident_bytes > most)
 		return error_set(-EDQUOT,
 				 "its memory of %" PRIu64 " MiB is more than the %" PRIu64
@@ -174,25 +196,25 @@ static int memory_copy(struct capture *capture, const struct python_runtime *run
 {
 	struct process_maps maps = {0};
 	struct memory_reader memory = {process_read, (void *)runtime};
+	struct copying copying = {.pid = runtime->pid, .skip_swapped = runtime->guard != NULL};
 	struct freeze *freeze = NULL;
 	int err = opts->freeze ? freeze_begin(&freeze, runtime->pid) : 0;
-	int pagemap;
 
 	if (err)
 		return err;
-	pagemap = pagemap_open(runtime->pid);
+	copying.pagemap = pagemap_open(runtime->pid);
 	err = process_maps_read(runtime->pid, &maps);
 	if (!err)
 		err = capture_segments(capture, &maps, &memory);
 	if (!err)
-		err = memory_map(capture, pagemap, opts->most_bytes);
+		err = memory_map(capture, &copying, opts->most_bytes);
 	if (!err)
 		err = heap_heads(runtime, capture->heads, &capture->image.head_count);
 	if (!err)
-		err = segments_copy(capture, runtime->pid, pagemap);
+		err = segments_copy(capture, &copying);
 	capture->image.frozen_ns = freeze_end(freeze);
-	if (pagemap >= 0)
-		close(pagemap);
+	if (copying.pagemap >= 0)
+		close(copying.pagemap);
 	process_maps_free(&maps);
 	return err;
 }

@@ -15,7 +15,7 @@
 #include "base/infile.h"
 
 #define MAGIC     "trcrheap"
-#define FORMAT    2u
+#define FORMAT    3u
 #define PAGE      4096u
 #define SPARSE    64u          /* memory may be so much larger than its pages, */
 #define LEAST     (1ull << 30) /* and so many bytes more */
@@ -26,7 +26,8 @@ struct header {
 	uint32_t format, offsets_bytes, head_count, segment_count;
 	uint64_t memory_bytes, pages;
 	uint32_t version_hex, pid;
-	uint64_t type_type, data, data_bytes, interpreters, frozen_ns, bytes_lost, time_s;
+	uint64_t type_type, data, data_bytes, interpreters, frozen_ns, bytes_lost, time_s,
+		bytes_swapped;
 	char name[64], absent[IMAGE_NAME];
 	struct python_offsets offsets;
 };
@@ -88,6 +89,7 @@ int dump_write(struct outfile *file, const struct capture *capture)
 				.frozen_ns = image->frozen_ns,
 				.bytes_lost = image->bytes_lost,
 				.time_s = image->time_s,
+				.bytes_swapped = image->bytes_swapped,
 				.offsets = image->offsets};
 	int err;
 
@@ -160,6 +162,7 @@ static void image_fill(struct image *image, const struct header *header)
 	image->frozen_ns = header->frozen_ns;
 	image->resident_bytes = header->pages * PAGE;
 	image->bytes_lost = header->bytes_lost;
+	image->bytes_swapped = header->bytes_swapped;
 	image->time_s = header->time_s;
 	memcpy(image->name, header->name, sizeof(image->name));
 	image->name[sizeof(image->name) - 1] = 0;

@@ -10,10 +10,13 @@
 
 #define RESIDENT_PAGES 1024u /* at most, of one question */
 
+/* 0: it was never written to. */
+enum resident { RESIDENT_NOT, RESIDENT_MEMORY, RESIDENT_SWAP };
+
 /*
- * fd: pagemap_open()'s. exists[i]: 1 if page i of `pages` from address on is in memory or in swap.
- * All are 1 if it cannot be read.
+ * fd: pagemap_open()'s. what[i]: enum resident of page i of `pages` from address on. All are in
+ * memory if it cannot be read.
  */
-void resident_read(int fd, uint64_t address, uint32_t pages, uint8_t exists[RESIDENT_PAGES]);
+void resident_read(int fd, uint64_t address, uint32_t pages, uint8_t what[RESIDENT_PAGES]);
 
 #endif

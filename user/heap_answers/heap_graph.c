@@ -11,12 +11,14 @@
 #include "container/memory_headroom.h"
 #include "dump/capture_core.h"
 #include "dump/dump_file.h"
+#include "heap/heap_guard.h"
 #include "heap_answers/heap_choice.h"
 #include "kernel/calls.h"
 #include "kernel/privileges.h"
 #include "layouts/version.h"
 #include "options/targets.h"
 #include "text/json.h"
+#include "text/size.h"
 #include "text/text.h"
 
 /* A copy may take a part of the memory that is available; the graph takes about as much again. */
@@ -40,15 +42,20 @@ static int process_capture(const struct heap_choice *choice, struct capture *out
 {
 	struct capture_opts opts = {.freeze = choice->freeze, .most_bytes = memory_most()};
 	struct python_runtime runtime = {0};
+	struct swap_guard guard;
 	struct process_info info;
 	int err = python_process_find(choice->pid, NULL, &info, &runtime);
 
+	if (!err && choice->no_swap_in && (err = heap_guard(&runtime, &guard)))
+		python_runtime_close(&runtime);
 	if (err)
 		return err;
 	err = privileges_drop(choice->out != NULL, 0)
 		      ?: calls_limit(choice->freeze ? CALLS_FREEZE : 0);
 	if (!err)
 		err = capture_take(out, &runtime, &info, &opts);
+	if (runtime.guard)
+		swap_guard_close(&guard);
 	python_runtime_close(&runtime);
 	return err;
 }
@@ -141,7 +148,7 @@ void heap_graph_head(const struct heap_graph *heap)
 {
 	const struct image *image = &heap->capture.image;
 	const struct graph *graph = heap->graph;
-	char version[VERSION_TEXT], count[32];
+	char version[VERSION_TEXT], count[32], bytes[32];
 
 	fputs("tracer: ", stdout);
 	text_print(stdout, image->name);
@@ -162,6 +169,9 @@ void heap_graph_head(const struct heap_graph *heap)
 	if (image->bytes_lost)
 		printf("Not seen: %" PRIu64 " bytes of memory that could not be copied\n",
 		       image->bytes_lost);
+	if (image->bytes_swapped)
+		printf("Not seen: %s on swap, which were not read\n",
+		       size_text(bytes, image->bytes_swapped));
 	if (image->absent[0]) {
 		fputs("Not seen: constants of ", stdout);
 		text_print(stdout, image->absent);
@@ -181,11 +191,11 @@ void heap_graph_json(const struct heap_graph *heap)
 	       ", \"exact\": %" PRIu64 ", \"all_found\": %" PRIu64
 	       "}, \"edges\": %u, \"immortal\": %" PRIu64 ", \"static\": %" PRIu64
 	       ", \"pools_unreadable\": %" PRIu64 ", \"bytes_lost\": %" PRIu64
-	       ", \"frozen_ns\": %" PRIu64 ", \"cut\": %s",
+	       ", \"bytes_swapped\": %" PRIu64 ", \"frozen_ns\": %" PRIu64 ", \"cut\": %s",
 	       version_text(version, image->version_hex), graph->proof.objects, graph->proof.exact,
 	       graph->proof.all_found, graph->out_start[graph->count], graph->immortal,
 	       graph->statics, graph->blocks.walk.pools_unreadable, image->bytes_lost,
-	       image->frozen_ns, graph->cut ? "true" : "false");
+	       image->bytes_swapped, image->frozen_ns, graph->cut ? "true" : "false");
 	if (image->absent[0]) {
 		fputs(", \"file_absent\": ", stdout);
 		json_string(stdout, image->absent);

@@ -10,6 +10,7 @@ enum {
 	KEY_BY = 0x300,
 	KEY_RETAINED,
 	KEY_FREEZE,
+	KEY_NO_SWAP_IN,
 	KEY_CORE,
 	KEY_SYSROOT,
 	KEY_TRACE,
@@ -42,6 +43,8 @@ static const struct argp_option options[] = {
 	 "with --retained: N levels of what retains what, as a tree; --top is of each level", 2},
 	{"values", KEY_VALUES, NULL, 0, "show, waste: also the contents of texts", 2},
 	{"freeze", KEY_FREEZE, NULL, 0, "stop the process while its memory is copied", 2},
+	{"no-swap-in", KEY_NO_SWAP_IN, NULL, 0,
+	 "leave out memory that is swapped out, and say how much", 2},
 	{"output", 'o', "FILE", 0, "also write the copied memory to FILE, a dump", 2},
 	{0},
 };
@@ -104,6 +107,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		return 0;
 	case KEY_FREEZE:
 		choice->freeze = 1;
+		return 0;
+	case KEY_NO_SWAP_IN:
+		choice->no_swap_in = 1;
 		return 0;
 	case KEY_CORE:
 		choice->core = arg;

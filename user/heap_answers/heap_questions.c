@@ -133,6 +133,8 @@ int heap_answer(struct heap_choice *choice)
 	const char *first = choice->rest.count ? choice->rest.items[0] : NULL;
 	int chosen;
 
+	if (choice->no_swap_in && target_set_is_empty(&choice->targets))
+		return usage_error("--no-swap-in is of a running process");
 	if (choice->core ? choice->freeze : choice->sysroot != NULL)
 		return usage_error(choice->core ? "a core is not stopped: --freeze is of a process"
 						: "--sysroot is of a core");

@@ -65,7 +65,10 @@ static int arena_add(struct look *look, uint64_t address, uint64_t *next)
 	if (arena.top % GLIBC_ALIGNMENT)
 		return contradiction(glibc, "an arena's top chunk is not aligned");
 	/* A new main arena's top is in its bins, with a size of 0. */
-	if (reader_u64(glibc->reader, arena.top + 8, &arena.top_bytes))
+	err = reader_u64(glibc->reader, arena.top + 8, &arena.top_bytes);
+	if (err == -ENODATA)
+		return error_set(err, "the end of an arena is swapped out");
+	if (err)
 		return contradiction(glibc, "an arena's top chunk cannot be read");
 	arena.top_bytes &= ~(uint64_t)GLIBC_SIZE_BITS;
 	err = array_reserve(&glibc->arenas, &look->arena_capacity, glibc->arena_count, 1,

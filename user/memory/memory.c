@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "heap/heap_guard.h"
 #include "memory/reading.h"
 #include "process/freeze.h"
 
@@ -64,7 +65,7 @@ static int process_check(pid_t pid, struct process_info *info)
 	return 0;
 }
 
-int memory_open(struct memory_reading **out, pid_t pid)
+int memory_open(struct memory_reading **out, pid_t pid, int no_swap_in)
 {
 	struct memory_reading *reading = calloc(1, sizeof(*reading));
 	int err;
@@ -78,6 +79,8 @@ int memory_open(struct memory_reading **out, pid_t pid)
 		err = smaps_open(&reading->files, pid);
 	if (!err)
 		err = python_find(reading);
+	if (!err && reading->has_python && no_swap_in)
+		err = heap_guard(&reading->runtime, &reading->guard);
 	if (!err)
 		err = glibc_find(reading);
 	if (err) {
@@ -92,6 +95,8 @@ void memory_close(struct memory_reading *reading)
 {
 	if (!reading)
 		return;
+	if (reading->runtime.guard)
+		swap_guard_close(&reading->guard);
 	if (reading->has_python)
 		python_runtime_close(&reading->runtime);
 	glibc_close(reading->glibc);
@@ -138,6 +143,8 @@ static int parts_read(struct memory_reading *reading)
 		err = part_end(memory_python_read(reading) ?: memory_pins_read(reading),
 			       report->python_reason);
 	}
+	if (reading->runtime.guard)
+		report->bytes_swapped = reading->guard.bytes;
 	if (!err && !malloc_missing)
 		err = memory_malloc_read(reading);
 	process_maps_free(&maps);

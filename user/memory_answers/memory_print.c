@@ -136,6 +136,9 @@ static void not_seen_text(const struct memory_report *report)
 	if (report->chunks.swapped)
 		printf("  reads left out that would have swapped pages in: %" PRIu64 "\n",
 		       report->chunks.swapped);
+	if (report->bytes_swapped)
+		printf("  Python's heap on swap, which was not read: %s\n",
+		       size_text(text, report->bytes_swapped));
 	if (report->totals.pages_unknown)
 		printf("  maps that are too large to look at page by page: %s\n",
 		       size_text(text, report->totals.pages_unknown));
@@ -214,8 +217,9 @@ static void malloc_json(const struct memory_report *report)
 		printf(", \"mapped_blocks_counted\": %" PRIu64
 		       ", \"mapped_bytes_counted\": %" PRIu64,
 		       report->mmaps.count, report->mmaps.bytes);
-	printf(", \"lists_cut\": %" PRIu64 ", \"reads_swapped\": %" PRIu64, report->chunks.cut,
-	       report->chunks.swapped);
+	printf(", \"lists_cut\": %" PRIu64 ", \"reads_swapped\": %" PRIu64
+	       ", \"bytes_swapped\": %" PRIu64,
+	       report->chunks.cut, report->chunks.swapped, report->bytes_swapped);
 }
 
 static void pins_json(const struct memory_pins *pins)

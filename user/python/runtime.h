@@ -13,6 +13,7 @@
 #include "layouts/offsets.h"
 #include "process/memory.h"
 #include "process/process.h"
+#include "process/swap_guard.h"
 #include "python/runtime_files.h"
 
 #define RUNTIME_OTHER_BYTES 128 /* longer paths are cut */
@@ -39,6 +40,8 @@ struct runtime_found {
 struct python_runtime {
 	pid_t pid;
 	const struct runtime_copy *copy; /* what is read instead of the process; NULL: none */
+	/* Memory that is swapped out reads as not mapped; borrowed. NULL: it is swapped in. */
+	struct swap_guard *guard;
 	/* the executable or libpython that holds the runtime; owned. NULL: `found` is known */
 	struct elf_file *file;
 	struct runtime_found found;

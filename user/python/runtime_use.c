@@ -10,7 +10,10 @@
 int runtime_read(const struct python_runtime *runtime, uint64_t address, void *out, size_t bytes)
 {
 	const struct runtime_copy *copy = runtime->copy;
+	int err = runtime->guard ? swap_guard_check(runtime->guard, address, bytes) : 0;
 
+	if (err)
+		return err;
 	return copy ? copy->memory.read(copy->memory.context, address, out, bytes)
 		    : memory_read(runtime->pid, address, out, bytes);
 }
