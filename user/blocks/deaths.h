@@ -16,7 +16,11 @@
 struct death {
 	uint32_t stack, window, kind, flags; /* flags: the caller's */
 	uint32_t bytes, class_bytes;
+	uint32_t print;    /* as in sightings.h */
+	uint32_t hidden;   /* reused_ns, and a look has found there what was there before */
+	uint64_t shown_ns; /* as in sightings.h */
 	uint64_t died_ns;
+	uint64_t reused_ns; /* a window has shown its address allocated again; 0: none has */
 };
 
 struct account;

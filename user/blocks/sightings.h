@@ -20,7 +20,10 @@ struct sighting {
 	uint32_t stack;  /* SIGHTING_OBJECT: index of its stack in the trace */
 	uint32_t flags;  /* SIGHTING_* */
 	uint32_t domain;
-	uint64_t seen_ns; /* when a walk has shown it last */
+	/* until a walk has shown it: 1 + place in deaths of the block that it follows; 0: none */
+	uint32_t follows;
+	uint64_t shown_ns; /* when a walk has shown it first */
+	uint64_t seen_ns;  /* when a walk has shown it last */
 };
 
 /* address is an object's, whose block is not known yet */

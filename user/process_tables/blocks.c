@@ -60,6 +60,7 @@ int state_block_put(struct process_state *process, enum event_layer layer,
 	if (replaced < 0)
 		return replaced;
 	if (replaced) {
+		state_window_reused(process, layer, &old);
 		state_block_gone(process, layer, &old);
 		/* Where heap walks find deaths, others are often replaced without a free. */
 		table->replaced += !needs_walk || (layer == EVENT_LAYER_PYTHON && !old.pooled &&

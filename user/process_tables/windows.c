@@ -15,7 +15,7 @@ static uint64_t allocator_address(const struct block *block)
 	return block->address - (block->hooked ? EVENT_HOOKS_BEFORE : 0);
 }
 
-static uint64_t pool_of(const struct process_state *process, uint64_t address)
+uint64_t state_window_pool(const struct process_state *process, uint64_t address)
 {
 	uint64_t bytes = process->info.pool_bytes;
 
@@ -39,8 +39,7 @@ static struct blocks *windowed_blocks(const struct process_state *process)
 	return process->blocks[state_window_layer(&process->info)];
 }
 
-/* The block of the table that the allocator has at address; NULL: none. */
-static const struct block *block_at(const struct process_state *process, uint64_t address)
+const struct block *state_window_block_at(const struct process_state *process, uint64_t address)
 {
 	const struct blocks *blocks = windowed_blocks(process);
 	const struct block *block = blocks_find(blocks, address, 0);
@@ -56,13 +55,15 @@ static const struct block *block_at(const struct process_state *process, uint64_
 const struct block *state_window_block(const struct process_state *process,
 				       const struct sighting *sighting)
 {
-	return sighting->flags & SIGHTING_OBJECT ? NULL : block_at(process, sighting->address);
+	return sighting->flags & SIGHTING_OBJECT
+		       ? NULL
+		       : state_window_block_at(process, sighting->address);
 }
 
 static int pool_count(struct process_state *process, uint64_t address, int by)
 {
 	struct id_map *pools = &process->windows.pools;
-	uint64_t pool = pool_of(process, address);
+	uint64_t pool = state_window_pool(process, address);
 	uint32_t known = id_map_find(pools, pool), count = known == ID_MAP_NONE ? 0 : known;
 
 	count += (uint32_t)by;
@@ -73,7 +74,7 @@ static int pool_count(struct process_state *process, uint64_t address, int by)
 	return id_map_put(pools, pool, count);
 }
 
-static int sighting_add(struct process_state *process, const struct sighting *sighting)
+int state_sighting_add(struct process_state *process, const struct sighting *sighting)
 {
 	struct sightings *sightings = &process->windows.sightings;
 	struct trace_windows *windows = &process->windows;
@@ -96,7 +97,7 @@ static int sighting_add(struct process_state *process, const struct sighting *si
 	return err;
 }
 
-static void sighting_remove(struct process_state *process, uint64_t address)
+void state_sighting_remove(struct process_state *process, uint64_t address)
 {
 	const struct sighting *known = sightings_find(&process->windows.sightings, address);
 	int is_pooled = known && !(known->flags & (SIGHTING_LARGE | SIGHTING_NATIVE));
@@ -107,12 +108,12 @@ static void sighting_remove(struct process_state *process, uint64_t address)
 
 void state_window_drop(struct process_state *process, uint64_t address)
 {
-	const struct block *known = block_at(process, address);
+	const struct block *known = state_window_block_at(process, address);
 	struct block old;
 
 	if (known)
 		state_window_died(process, address, known);
-	sighting_remove(process, address);
+	state_sighting_remove(process, address);
 	if (known && blocks_take(windowed_blocks(process), known->address, known->domain, &old))
 		state_block_gone(process, state_window_layer(&process->info), &old);
 }
@@ -151,16 +152,27 @@ static struct sighting sighting_new(const struct process_state *process, const s
 void state_window_sight(struct process_state *process, const struct block *block)
 {
 	struct trace_windows *windows = &process->windows;
-	const struct sighting sighting = sighting_new(process, block);
+	struct sighting sighting = sighting_new(process, block);
 
 	if (!is_windowed(process) || block->domain || !(block->pooled || is_large(process, block)))
 		return;
+	sighting.follows = windows->follows;
+	windows->follows = 0;
 	windows->seen++;
 	state_windows_another(process, sighting.address);
-	if (!sighting_add(process, &sighting))
+	if (!state_sighting_add(process, &sighting))
 		return;
 	windows->dropped++;
 	state_window_drop(process, sighting.address);
+}
+
+void state_window_reused(struct process_state *process, enum event_layer layer,
+			 const struct block *block)
+{
+	if (!is_windowed(process) || layer != state_window_layer(&process->info) || !block->pooled)
+		return;
+	process->windows.follows = state_window_follow(process, allocator_address(block), block);
+	state_sighting_remove(process, allocator_address(block));
 }
 
 void state_window_gone(struct process_state *process, const struct block *block)
@@ -168,7 +180,7 @@ void state_window_gone(struct process_state *process, const struct block *block)
 	if (!is_windowed(process) || !(block->pooled || is_large(process, block)))
 		return;
 	state_window_died(process, allocator_address(block), block);
-	sighting_remove(process, allocator_address(block));
+	state_sighting_remove(process, allocator_address(block));
 }
 
 void state_window_reuse(struct process_state *process, uint64_t object, uint64_t block,
@@ -192,9 +204,10 @@ void state_window_reuse(struct process_state *process, uint64_t object, uint64_t
 			return;
 		sighting = (struct sighting){.address = allocator_address(known),
 					     .window = window_now(process)};
+		sighting.follows = state_window_follow(process, sighting.address, known);
 		state_windows_another(process, sighting.address);
 	}
-	if (sighting_add(process, &sighting))
+	if (state_sighting_add(process, &sighting))
 		windows->dropped++;
 }
 
@@ -287,7 +300,7 @@ int state_windows_begin(struct process_state *process, uint64_t start_ns)
 		if (!(block->pooled || is_native(process)) || block->domain)
 			continue;
 		windows->seen++;
-		err = sighting_add(process, &sighting);
+		err = state_sighting_add(process, &sighting);
 	}
 	/* The blocks that are left over cannot be followed: begin with none. */
 	return account_is_full(err) ? state_clear(process) : err;
@@ -306,7 +319,7 @@ int state_windows_large_begin(struct process_state *process)
 						  .flags = SIGHTING_LARGE | SIGHTING_CERTAIN};
 
 		if (is_large(process, block))
-			err = sighting_add(process, &sighting);
+			err = state_sighting_add(process, &sighting);
 	}
 	/* Blocks that cannot be followed must not stay: begin with none. */
 	return account_is_full(err) ? state_clear(process) : err;
@@ -317,121 +330,5 @@ int state_window_in_progress(const struct process_state *process, uint64_t addre
 	for (size_t i = 0; i < process->thread_count; i++)
 		if (!process->threads[i].last_freed && process->threads[i].last_address == address)
 			return 1;
-	return 0;
-}
-
-/* Looks within a window, which may be after its last moment, do not count as later ones. */
-static uint64_t first_seen_ns(const struct process_state *process)
-{
-	const struct trace_windows *windows = &process->windows;
-
-	return windows->open && windows->count ? windows->items[windows->count - 1].start_ns
-					       : process->info.end_ns;
-}
-
-/* A walk has shown this at the address of a sighting. */
-static void sighting_judge(struct process_state *process, struct sighting *sighting,
-			   uint32_t block_bytes, const struct event_census_kind *kind)
-{
-	const struct block *block = block_at(process, sighting->address);
-	uint64_t bytes = block ? block->bytes + (block->hooked ? EVENT_HOOKS_BYTES : 0) : 0;
-
-	if (!sighting->kind &&
-	    (kind->kind == EVENT_KIND_DEAD ||
-	     (process->windows.open &&
-	      state_window_in_progress(process, block ? block->address : sighting->address))))
-		return;
-	if (!block || kind->kind == EVENT_KIND_FREE || bytes > block_bytes ||
-	    bytes + EVENT_BLOCK_STEP <= block_bytes) {
-		state_window_drop(process, sighting->address);
-	} else if (!sighting->kind) {
-		sighting->kind = kind->kind;
-		sighting->print = kind->print;
-		sighting->seen_ns = first_seen_ns(process);
-	} else if (sighting->kind != kind->kind || sighting->print != kind->print) {
-		process->windows.changed++;
-		state_window_drop(process, sighting->address);
-	} else {
-		sighting->seen_ns = process->info.end_ns;
-	}
-}
-
-/* An object from a free list: its block is the one that contains it. */
-static void object_place(struct process_state *process, const struct sighting *object,
-			 uint64_t address, uint32_t block_bytes,
-			 const struct event_census_kind *kind)
-{
-	const struct block block = {.address = address,
-				    .bytes = block_bytes,
-				    .epoch = process->census.epoch,
-				    .pooled = 1,
-				    .rounded = 1,
-				    .stack = object->stack & BLOCK_STACK_MAX};
-	const struct sighting sighting = {.address = address,
-					  .kind = kind->kind,
-					  .print = kind->print,
-					  .window = object->window,
-					  .seen_ns = first_seen_ns(process)};
-
-	/* Its reference count is about to be set. */
-	if (kind->kind == EVENT_KIND_DEAD)
-		return;
-	sighting_remove(process, object->address);
-	if (kind->kind < EVENT_KIND_FIRST || block_at(process, address))
-		return;
-	state_windows_another(process, address);
-	if (state_block_put(process, EVENT_LAYER_PYTHON, &block) ||
-	    sighting_add(process, &sighting)) {
-		process->windows.dropped++;
-		state_window_drop(process, address);
-	}
-}
-
-/* What was seen at one of the addresses of a pool where a block or an object may begin. */
-static void address_judge(struct process_state *process, const struct event_census_kinds *event,
-			  uint64_t offset)
-{
-	struct sighting *found =
-		sightings_find(&process->windows.sightings, event->address + offset);
-	uint64_t number = offset / event->block_bytes, within = offset % event->block_bytes;
-	uint64_t address = event->address + offset - within;
-	struct sighting object;
-
-	if (!found)
-		return;
-	if (found->flags & SIGHTING_OBJECT) {
-		object = *found;
-		if (number < event->count && within <= 2 * EVENT_BLOCK_STEP)
-			object_place(process, &object, address, event->block_bytes,
-				     &event->kinds[number]);
-		else
-			sighting_remove(process, object.address);
-	} else if (number >= event->count || within) {
-		state_window_drop(process, event->address + offset);
-	} else {
-		sighting_judge(process, found, event->block_bytes, &event->kinds[number]);
-	}
-}
-
-int state_census_kinds(struct process_state *process, const struct event_census_kinds *event)
-{
-	uint64_t pool = pool_of(process, event->address), end;
-
-	if (event->count > EVENT_POOL_BLOCKS || event->block_bytes > EVENT_SMALL_BYTES ||
-	    event->block_bytes % EVENT_BLOCK_STEP || event->address % EVENT_BLOCK_STEP ||
-	    (event->count && !event->block_bytes) || event->address > UINT64_MAX / 2 ||
-	    event->header.size != sizeof(*event) + event->count * sizeof(event->kinds[0]))
-		return -EBADMSG;
-	if (!is_windowed(process) || !pool || !event->block_bytes)
-		return 0;
-	if (process->census.running && process->census.id == event->id)
-		state_windows_count(process, event);
-	else
-		state_windows_look(process, event);
-	if (id_map_find(&process->windows.pools, pool) == ID_MAP_NONE)
-		return 0;
-	end = pool + process->info.pool_bytes;
-	for (uint64_t at = event->address; at < end; at += EVENT_BLOCK_STEP)
-		address_judge(process, event, at - event->address);
 	return 0;
 }

@@ -65,6 +65,7 @@ struct trace_windows {
 	uint64_t changed;     /* of these: another block was at the address */
 	uint64_t unchecked;   /* no walk has shown them in their window */
 	uint64_t dropped;     /* there was no memory for them, or too many */
+	uint32_t follows;     /* of the block that is being added, as in struct sighting */
 	int open;
 };
 
@@ -78,9 +79,8 @@ struct event_window;
 struct process_state;
 struct builder;
 
-/* EVENT_WINDOW; EVENT_CENSUS_KINDS. 0, -EBADMSG, -ENOMEM, -EDQUOT. */
+/* EVENT_WINDOW. 0, -EBADMSG, -ENOMEM, -EDQUOT. */
 int state_window(struct process_state *process, const struct event_window *event);
-int state_census_kinds(struct process_state *process, const struct event_census_kinds *event);
 /*
  * The mode is now EVENT_MODE_WINDOWS: begins a window at start_ns, in which every block of the
  * table was seen. 0; -ENOMEM, -EDQUOT.
@@ -105,12 +105,31 @@ void state_window_reuse(struct process_state *process, uint64_t object, uint64_t
 			uint32_t domain, uint32_t stack);
 /* The block that was seen at an address has died since a walk has shown it last. */
 void state_window_died(struct process_state *process, uint64_t address, const struct block *block);
+/*
+ * The allocator has given the address of a block of the table to another one, in a window. Would
+ * looks between windows have noticed? The first look at the new block says so
+ * (state_window_shown()).
+ */
+void state_window_reused(struct process_state *process, enum event_layer layer,
+			 const struct block *block);
+/* The same, for an address: what the new block has as sighting.follows. */
+uint32_t state_window_follow(struct process_state *process, uint64_t address,
+			     const struct block *block);
+/* A look has shown a block that was seen for the first time. */
+void state_window_shown(struct process_state *process, struct sighting *sighting);
 /* The kind and the size class of a block that was seen: what heap walks count it by. */
 void state_window_place(const struct sighting *sighting, const struct block *block, uint32_t *kind,
 			uint32_t *class_bytes);
 /* The block of the table that was seen; NULL: an object whose block is not known. */
 const struct block *state_window_block(const struct process_state *process,
 				       const struct sighting *sighting);
+/* The block of the table that the allocator has at an address; NULL: none. */
+const struct block *state_window_block_at(const struct process_state *process, uint64_t address);
+/* The pool that contains an address; 0: the size of pools is not known. */
+uint64_t state_window_pool(const struct process_state *process, uint64_t address);
+/* 0; -ENOMEM, -EDQUOT: nothing is known of the address then. */
+int state_sighting_add(struct process_state *process, const struct sighting *sighting);
+void state_sighting_remove(struct process_state *process, uint64_t address);
 /* Removes what was seen at an address: the block there, if it is known, or the object. */
 void state_window_drop(struct process_state *process, uint64_t address);
 /* Is it the last block of a thread, which may not have taken or filled it yet? */

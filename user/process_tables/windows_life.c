@@ -108,6 +108,23 @@ static uint64_t died_at(const struct trace_windows *windows, const struct sighti
 	return sighting->seen_ns + (now_ns - sighting->seen_ns) / 2;
 }
 
+static struct death death_of(const struct process_state *process, const struct sighting *sighting,
+			     const struct block *block)
+{
+	const struct trace_windows *windows = &process->windows;
+	struct death death = {.stack = block->stack,
+			      .window = sighting->window,
+			      .flags = (block->rounded ? SNAPSHOT_ROUNDED : 0) |
+				       (block->inherited ? SNAPSHOT_INHERITED : 0),
+			      .bytes = (uint32_t)block->bytes,
+			      .print = sighting->print,
+			      .shown_ns = sighting->shown_ns,
+			      .died_ns = died_at(windows, sighting, process->info.end_ns)};
+
+	state_window_place(sighting, block, &death.kind, &death.class_bytes);
+	return death;
+}
+
 void state_window_died(struct process_state *process, uint64_t address, const struct block *block)
 {
 	struct trace_windows *windows = &process->windows;
@@ -120,12 +137,39 @@ void state_window_died(struct process_state *process, uint64_t address, const st
 	if (windows->open && sighting->flags & SIGHTING_NATIVE &&
 	    sighting->window + 1 == windows->count)
 		return;
-	struct death death = {.stack = block->stack,
-			      .window = sighting->window,
-			      .flags = (block->rounded ? SNAPSHOT_ROUNDED : 0) |
-				       (block->inherited ? SNAPSHOT_INHERITED : 0),
-			      .bytes = (uint32_t)block->bytes,
-			      .died_ns = died_at(windows, sighting, process->info.end_ns)};
-	state_window_place(sighting, block, &death.kind, &death.class_bytes);
+	const struct death death = death_of(process, sighting, block);
 	deaths_add(&windows->deaths, &death);
+}
+
+uint32_t state_window_follow(struct process_state *process, uint64_t address,
+			     const struct block *block)
+{
+	struct trace_windows *windows = &process->windows;
+	const struct sighting *sighting = sightings_find(&windows->sightings, address);
+	uint32_t place;
+
+	if (!windows->open || !sighting || sighting->flags || block->domain ||
+	    block->bytes > UINT32_MAX)
+		return 0;
+	/* No look came between the two: the one before is what looks may take the new one for. */
+	if (!sighting->kind)
+		return sighting->follows;
+	struct death death = death_of(process, sighting, block);
+	death.reused_ns = process->info.end_ns;
+	place = deaths_add(&windows->deaths, &death);
+	return place != DEATHS_NONE ? place + 1 : 0;
+}
+
+void state_window_shown(struct process_state *process, struct sighting *sighting)
+{
+	const struct deaths *deaths = &process->windows.deaths;
+	struct death *death;
+
+	if (sighting->follows && sighting->follows <= deaths->count) {
+		death = &deaths->items[sighting->follows - 1];
+		death->hidden = death->reused_ns && death->kind == sighting->kind &&
+				death->print == sighting->print;
+	}
+	sighting->follows = 0;
+	sighting->shown_ns = process->info.end_ns;
 }

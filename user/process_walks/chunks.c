@@ -8,7 +8,7 @@
 
 #include "base/array.h"
 #include "process_tables/process_tables.h"
-#include "process_walks/malloc_walks.h"
+#include "process_walks/process_walks.h"
 
 #define SLACK_UNITS 512u /* that malloc may give beyond a request: alignment, rests */
 

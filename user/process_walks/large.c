@@ -3,7 +3,7 @@
 #include <errno.h>
 
 #include "process_tables/process_tables.h"
-#include "process_walks/malloc_walks.h"
+#include "process_walks/process_walks.h"
 
 static void large_judge(struct process_state *process, const struct event_large_block *look)
 {

@@ -15,7 +15,6 @@
 /* With a probability of 95 % at most so many are expected of what was never seen. */
 #define LIMIT_NONE      3
 #define PROGRESS_ROUNDS 4
-#define NORMAL_95       1.959964
 
 struct weights weights_sum(struct calibration *calibration, size_t begin, size_t end)
 {
@@ -24,10 +23,12 @@ struct weights weights_sum(struct calibration *calibration, size_t begin, size_t
 
 	for (size_t i = begin; i < end; i++) {
 		const struct calibrate_sighting *sighting = sighting_at(calibration, i);
-		double weight = 1 / sighting->inclusion;
+		double weight = weight_of(sighting, -1);
 
 		weights.sum += weight;
-		weights.seen += !sighting->likeness;
+		weights.seen += sighting->likeness   ? 0
+				: sighting->discount ? (double)sighting->discount->whole
+						     : 1;
 		weights.seen_sum += sighting->likeness ? 0 : weight;
 		sums[sighting->window] += weight;
 	}
@@ -78,6 +79,10 @@ static int input_check(const struct calibrate_input *input)
 			return error_set(-EINVAL,
 					 "the probability of sighting %zu is not from 2^-32 to 1",
 					 i);
+		if (sighting->discount &&
+		    !(sighting->discount->whole >= 0x1p-32f && sighting->discount->whole <= 1))
+			return error_set(-EINVAL,
+					 "the discount of sighting %zu is not from 2^-32 to 1", i);
 	}
 	return 0;
 }
@@ -165,25 +170,6 @@ static void sightings_order(struct calibration *calibration)
 								       ->stratum]] == i)
 			cell->dead += (size_t)(sighting_at(calibration, at++)->alive != 0);
 		cell->sightings_end = at;
-	}
-}
-
-/*
- * Divides the windows into groups: of each CALIBRATE_GROUPS windows in a row, each is in another
- * group, in random order, so that no period of the program coincides with that of the groups.
- */
-static void windows_group(struct calibration *calibration)
-{
-	size_t count = calibration->input->window_count;
-	uint8_t *groups = calibration->groups;
-
-	calibration->group_count = count < CALIBRATE_GROUPS ? (uint32_t)count : CALIBRATE_GROUPS;
-	for (size_t i = 0; i < count; i++) {
-		size_t begin = i - i % CALIBRATE_GROUPS,
-		       other = begin + hash_u64(i + 1) % (i - begin + 1);
-
-		groups[i] = groups[other];
-		groups[other] = (uint8_t)(i - begin);
 	}
 }
 
@@ -288,19 +274,20 @@ static void shares_set(struct calibration *calibration)
 {
 	const struct calibrate_input *input = calibration->input;
 	struct calibrate_result *out = &calibration->out;
-	double weight = 0;
+	double weight = 0, seen = 0;
 
 	for (size_t i = 0; i < input->window_count; i++) {
 		out->on_ns += input->windows[i].end_ns - input->windows[i].start_ns;
 		out->span_ns += input->windows[i].span_ns;
 	}
 	for (size_t i = 0; i < calibration->post_count; i++) {
-		out->seen_blocks += calibration->posts[i].weights.seen;
+		seen += calibration->posts[i].weights.seen;
 		weight += calibration->posts[i].weights.seen_sum;
 	}
+	out->seen_blocks = (uint64_t)llround(seen);
 	for (size_t i = 0; i < input->stratum_count; i++)
 		out->new_blocks += input->strata[i].new_blocks;
-	calibration->block_weight = out->seen_blocks ? weight / (double)out->seen_blocks : 0;
+	calibration->block_weight = seen > 0 ? weight / seen : 0;
 	out->windows = input->window_count;
 	out->time_share = out->span_ns ? fmin(1, (double)out->on_ns / (double)out->span_ns) : 0;
 	out->blocks_share =
@@ -392,7 +379,7 @@ int calibrate(const struct calibrate_input *input, struct calibrate_result *out)
 	if (!err)
 		err = calibration_begin(&calibration, input);
 	if (!err) {
-		windows_group(&calibration);
+		calibration.group_count = calibrate_groups(input->window_count, calibration.groups);
 		strata_arrange(&calibration);
 		shares_set(&calibration);
 		progress_find(&calibration);
@@ -417,34 +404,4 @@ void calibrate_free(struct calibrate_result *result)
 	free(result->old_rows);
 	free(result->strata);
 	*result = (struct calibrate_result){0};
-}
-
-double calibrate_student(uint32_t degrees)
-{
-	static const double quantiles[] = {4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306,
-					   2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131};
-	uint32_t count = sizeof(quantiles) / sizeof(quantiles[0]);
-
-	return quantiles[degrees < 2           ? 0
-			 : degrees - 2 < count ? degrees - 2
-					       : count - 1] /
-	       NORMAL_95;
-}
-
-double calibrate_variance(const float deviations[CALIBRATE_DEVIATIONS])
-{
-	double variance = 0, fourth = 0, unseen = (double)deviations[CALIBRATE_GROUPS];
-
-	for (uint32_t i = 0; i < CALIBRATE_GROUPS; i++) {
-		double square = (double)deviations[i] * (double)deviations[i];
-
-		variance += square;
-		fourth += square * square;
-	}
-	/*
-	 * Satterthwaite: the variance of the variance, from the fourth moment of normal deviations.
-	 */
-	double degrees = fourth > 0 ? 3 * variance * variance / fourth - 1 : CALIBRATE_GROUPS;
-	double widening = calibrate_student((uint32_t)fmin(degrees, CALIBRATE_GROUPS));
-	return variance * widening * widening + unseen * unseen;
 }

@@ -6,8 +6,9 @@
  * totals of strata are known, and only their split among rows (tracebacks and sizes) is estimated.
  * Pure.
  *
- * A sighting stands for 1 / inclusion blocks (Horvitz-Thompson). In a stratum with N new blocks, a
- * row with the weight y of all weights Y holds N * y / Y (a ratio estimate, post-stratification).
+ * A sighting stands for 1 / inclusion blocks (Horvitz-Thompson), times its discount. In a stratum
+ * with N new blocks, a row with the weight y of all weights Y holds N * y / Y (a ratio estimate,
+ * post-stratification).
  * - With few windows such a ratio is biased. So cohorts in a row are joined until they have a dozen
  *   windows, except for the newest cohort. Types with so few blocks that windows may well miss all
  *   of them are joined with the others of their size class.
@@ -71,6 +72,14 @@ struct calibrate_window {
 	uint64_t span_ns;
 };
 
+/*
+ * How probable it is that a block which seems to be alive is still the one that was seen: with all
+ * windows, and without each group of them (calibrate_groups()). whole: at least 2^-32.
+ */
+struct calibrate_discount {
+	float whole, without[CALIBRATE_GROUPS];
+};
+
 struct calibrate_sighting {
 	uint32_t stratum, window; /* indices */
 	/* What blocks are split by: the caller's number of {traceback, bytes, domain, flags}. */
@@ -93,6 +102,7 @@ struct calibrate_sighting {
 	 * does less in it. A common factor does not matter (calibrate_input.progress).
 	 */
 	double inclusion;
+	const struct calibrate_discount *discount; /* NULL: it is certain */
 };
 
 struct calibrate_input {
@@ -138,6 +148,11 @@ struct calibrate_result {
 	double time_share, blocks_share;  /* the parts of these that windows have shown */
 };
 
+/*
+ * Divides the windows into random groups, by window; of CALIBRATE_GROUPS windows in a row each is
+ * in another one. Always the same for the same count. Returns how many groups there are.
+ */
+uint32_t calibrate_groups(size_t window_count, uint8_t *groups);
 /*
  * 0; -EINVAL: an index or a probability out of range, a row count above 2^32 - 1 (error_set);
  * -ENOMEM. *out is the caller's to calibrate_free(), untouched on failure. Time: sightings *

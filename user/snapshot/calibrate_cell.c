@@ -21,12 +21,10 @@ struct parts {
 static void replicates_add(struct replicates *sum, const struct calibration *calibration,
 			   const struct calibrate_sighting *sighting)
 {
-	double weight = 1 / sighting->inclusion;
-
-	sum->whole += weight;
+	sum->whole += weight_of(sighting, -1);
 	for (uint32_t g = 0; g < calibration->group_count; g++)
 		if (calibration->groups[sighting->window] != g)
-			sum->without[g] += weight;
+			sum->without[g] += weight_of(sighting, (int)g);
 }
 
 /* Does it tell about all of the cell? Likenesses only do so where there is nothing else. */
@@ -79,7 +77,7 @@ static void sighting_split(struct calibration *calibration,
 			   const struct replicates *factor, double unsure)
 {
 	struct slot *slot = slot_take(calibration, sighting->row);
-	double one = factor->whole / sighting->inclusion;
+	double one = factor->whole * weight_of(sighting, -1);
 
 	if (is_general(calibration, sighting))
 		replicates_add(&slot->weight, calibration, sighting);
@@ -87,7 +85,7 @@ static void sighting_split(struct calibration *calibration,
 	for (uint32_t g = 0; g < calibration->group_count; g++) {
 		double without = calibration->groups[sighting->window] == g
 					 ? 0
-					 : factor->without[g] / sighting->inclusion;
+					 : factor->without[g] * weight_of(sighting, (int)g);
 
 		slot->blocks.without[g] += one + unsure * (without - one);
 	}
@@ -101,7 +99,7 @@ static void post_split(struct calibration *calibration, const struct post *post,
 		       struct parts *parts)
 {
 	double attributed = weights_explain(calibration, &post->weights, post->blocks);
-	double unsure = sqrt(fmax(0, 1 - (double)post->weights.seen / fmax(post->blocks, 1)));
+	double unsure = sqrt(fmax(0, 1 - post->weights.seen / fmax(post->blocks, 1)));
 	struct replicates weight = {0}, factor = {0};
 
 	for (size_t i = post->sightings; i < post->sightings_end; i++)
@@ -177,7 +175,7 @@ static int slot_is_single(const struct calibration *calibration, const struct sl
 static double unseen_rows(const struct calibration *calibration, const struct parts *parts,
 			  const struct weights *weights, double total)
 {
-	double single = 0, known = fmin(1, (double)weights->seen / fmax(total, 1));
+	double single = 0, known = fmin(1, weights->seen / fmax(total, 1));
 
 	for (uint32_t i = 0; i < calibration->slot_count; i++)
 		if (slot_is_single(calibration, &calibration->slots[i]))

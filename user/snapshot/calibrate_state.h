@@ -17,7 +17,7 @@ struct weights {
 	double square;  /* the sum of the squares of each window's sum */
 	double windows; /* with sightings; windows of little weight count less (Kish) */
 	uint64_t sightings;
-	uint64_t seen;   /* of the sightings: no likenesses */
+	double seen;     /* of the sightings: no likenesses; with their discounts */
 	double seen_sum; /* their weights */
 };
 
@@ -87,6 +87,17 @@ static inline const struct calibrate_stratum *stratum_at(const struct calibratio
 							 size_t rank)
 {
 	return &calibration->input->strata[calibration->order[rank]];
+}
+
+/* The blocks that it stands for; g: without that group of windows, unless negative. */
+static inline double weight_of(const struct calibrate_sighting *sighting, int g)
+{
+	double weight = 1 / sighting->inclusion;
+
+	if (!sighting->discount)
+		return weight;
+	return weight *
+	       (double)(g < 0 ? sighting->discount->whole : sighting->discount->without[g]);
 }
 
 /* Sums the sightings at positions [begin, end). */

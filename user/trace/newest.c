@@ -68,13 +68,24 @@ void newest_find(const struct trace_windows *windows, struct newest *newest)
 	newest->cohort = cohort_at(windows, start_ns);
 }
 
+uint64_t newest_until(const struct trace_windows *windows, const struct newest *newest,
+		      size_t number, uint64_t died_ns)
+{
+	const struct trace_window *window = &windows->items[number];
+	uint64_t age_ns = newest->walk_ns - state_cohort_ns(windows, newest->cohort);
+	uint64_t most_ns = age_ns > window->length_ns ? age_ns - window->length_ns : 0;
+
+	if (died_ns <= window->end_ns)
+		return window->end_ns;
+	return died_ns - window->end_ns < most_ns ? died_ns : window->end_ns + most_ns;
+}
+
 double newest_inclusion(const struct trace_windows *windows, const struct newest *newest,
 			size_t number, uint64_t died_ns)
 {
 	const struct trace_window *window = &windows->items[number];
-	uint64_t age_ns = newest->walk_ns - state_cohort_ns(windows, newest->cohort);
-	double length = (double)window->length_ns, most = fmax(0, (double)age_ns - length);
-	double lived = died_ns > window->end_ns ? (double)(died_ns - window->end_ns) : 0;
+	uint64_t until_ns = newest_until(windows, newest, number, died_ns);
+	double lived = (double)(until_ns - window->end_ns);
 
-	return (double)newest->like_count / (1 + fmin(lived, most) / length);
+	return (double)newest->like_count / (1 + lived / (double)window->length_ns);
 }

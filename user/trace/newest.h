@@ -25,6 +25,9 @@ struct newest {
 void newest_find(const struct trace_windows *windows, struct newest *newest);
 /* Are blocks of that window likenesses? It is one, and has been over for as long as need be. */
 int newest_is_like(const struct trace_windows *windows, const struct newest *newest, size_t number);
+/* Until when a block that lived until died_ns stands for others. */
+uint64_t newest_until(const struct trace_windows *windows, const struct newest *newest,
+		      size_t number, uint64_t died_ns);
 /* The inclusion (calibrate.h) of a block of such a window, as a likeness; alive: walk_ns. */
 double newest_inclusion(const struct trace_windows *windows, const struct newest *newest,
 			size_t number, uint64_t died_ns);

@@ -11,7 +11,7 @@
 #include <sys/random.h>
 
 #include "base/array.h"
-#include "process_walks/malloc_walks.h"
+#include "process_walks/process_walks.h"
 #include "trace/state.h"
 
 #define SNAPSHOT_SHARE 4u /* of the budget, set aside for building snapshots */

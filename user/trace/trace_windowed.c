@@ -15,210 +15,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/hash.h"
-#include "snapshot/calibrate.h"
 #include "snapshot/windowed.h"
-#include "trace/newest.h"
-
-/* The first strata, before those of the heap's walk. */
-enum large {
-	LARGE_CERTAIN, /* seen before large blocks were traced in windows: they are all */
-	LARGE_OBJECT,
-	LARGE_RAW,
-	LARGE_STRATA
-};
-#define LARGE_TYPE(stratum)  (1ull << 32 | (stratum))
-#define LARGE_CLASS(stratum) (1u << 16 | (stratum)) /* no size class of pools */
-
-enum seen_use {
-	SEEN_LIKENESS,
-	SEEN_ALIVE,
-	SEEN_DEAD,
-};
-
-/* A block that was seen. */
-struct seen {
-	uint32_t stack, window, kind, class_bytes, cohort;
-	uint32_t large; /* enum large; LARGE_STRATA: it is in a pool */
-	uint32_t flags; /* SNAPSHOT_* */
-	enum seen_use use;
-	uint64_t bytes;
-	double inclusion;
-};
-
-struct job {
-	const struct process_state *process;
-	const uint32_t *tracebacks;
-	struct seen *seen;
-	struct calibrate_stratum *strata;
-	struct calibrate_window *windows;
-	struct calibrate_sighting *sightings;
-	struct snapshot_trace *rows;
-	size_t seen_count, stratum_count, row_count;
-	struct newest newest;
-	struct id_map newest_strata; /* kind and size class -> one of the newest cohort */
-	struct id_map likes; /* stacks, kinds and size classes of which there are likenesses */
-};
+#include "trace/windowed_seen.h"
 
 static uint32_t cohort_joined(const struct job *job, uint32_t cohort)
 {
 	return cohort < job->newest.cohort ? cohort : job->newest.cohort;
-}
-
-static uint32_t large_of(const struct sighting *sighting, const struct block *block)
-{
-	if (!(sighting->flags & SIGHTING_LARGE))
-		return LARGE_STRATA;
-	if (sighting->flags & SIGHTING_CERTAIN)
-		return LARGE_CERTAIN;
-	return block->large ? LARGE_OBJECT : LARGE_RAW;
-}
-
-/* A window stands for the time up to the middle between it and its neighbours. */
-static void windows_fill(struct job *job)
-{
-	const struct trace_windows *windows = &job->process->windows;
-	const struct trace_process *info = &job->process->info;
-	uint64_t newest_ns = state_cohort_ns(windows, job->newest.cohort), from_ns = info->start_ns,
-		 until_ns;
-
-	for (size_t i = 0; i < windows->count; i++) {
-		const struct trace_window *window = &windows->items[i];
-		uint64_t end_ns = window->end_ns ? window->end_ns : info->end_ns;
-		uint64_t length_ns = window->end_ns              ? window->length_ns
-				     : end_ns > window->start_ns ? end_ns - window->start_ns
-								 : 0;
-
-		until_ns = i + 1 < windows->count ? (end_ns + windows->items[i + 1].start_ns) / 2
-						  : info->end_ns;
-		if (i + 1 < windows->count && newest_ns > end_ns &&
-		    newest_ns <= windows->items[i + 1].start_ns)
-			until_ns = newest_ns;
-		if (until_ns < from_ns + length_ns)
-			until_ns = from_ns + length_ns;
-		job->windows[i] = (struct calibrate_window){.start_ns = window->start_ns,
-							    .end_ns = window->start_ns + length_ns,
-							    .span_ns = until_ns - from_ns};
-		from_ns = until_ns;
-	}
-}
-
-static double inclusion(const struct calibrate_window *window)
-{
-	double length_ns = (double)(window->end_ns - window->start_ns);
-
-	return window->span_ns && length_ns > 0 ? length_ns / (double)window->span_ns : 1;
-}
-
-static uint64_t like_key(const struct seen *seen)
-{
-	return hash_u64((uint64_t)seen->kind << 32 | seen->class_bytes) ^ seen->stack;
-}
-
-/* Adds a likeness of the newest cohort: a block that was seen, and lived until then. */
-static int likeness_add(struct job *job, const struct seen *seen, uint64_t died_ns)
-{
-	const struct trace_windows *windows = &job->process->windows;
-	struct seen *like = &job->seen[job->seen_count];
-
-	if (seen->large < LARGE_STRATA || !newest_is_like(windows, &job->newest, seen->window))
-		return 0;
-	*like = *seen;
-	like->use = SEEN_LIKENESS;
-	like->cohort = job->newest.cohort;
-	like->inclusion = newest_inclusion(windows, &job->newest, seen->window, died_ns);
-	job->seen_count++;
-	return id_map_put(&job->likes, like_key(seen), 0);
-}
-
-static int alive_collect(struct job *job)
-{
-	const struct sightings *sightings = &job->process->windows.sightings;
-	const struct sighting *sighting;
-	size_t cursor = 0;
-	int err = 0;
-
-	while (!err && (sighting = sightings_next(sightings, &cursor))) {
-		const struct block *block = state_window_block(job->process, sighting);
-		struct seen *seen = &job->seen[job->seen_count];
-		uint32_t large;
-
-		/* Without memory for its traceback the snapshot has no row for it. */
-		if (!block || job->tracebacks[block->stack] == UINT32_MAX ||
-		    !(sighting->kind || sighting->flags & SIGHTING_CERTAIN))
-			continue;
-		large = large_of(sighting, block);
-		*seen = (struct seen){
-			.stack = block->stack,
-			.window = sighting->window,
-			.large = large,
-			.cohort = state_windows_cohort(job->process, sighting->address),
-			.flags = (block->rounded ? SNAPSHOT_ROUNDED : 0) |
-				 (block->inherited ? SNAPSHOT_INHERITED : 0),
-			.use = SEEN_ALIVE,
-			.bytes = block->bytes,
-			.inclusion = large == LARGE_CERTAIN
-					     ? 1
-					     : inclusion(&job->windows[sighting->window]),
-		};
-		state_window_place(sighting, block, &seen->kind, &seen->class_bytes);
-		job->seen_count++;
-		err = likeness_add(job, seen, job->newest.walk_ns);
-	}
-	return err;
-}
-
-static int dead_collect(struct job *job)
-{
-	const struct trace_windows *windows = &job->process->windows;
-	int err = 0;
-
-	for (size_t i = 0; !err && i < windows->deaths.count; i++) {
-		const struct death *dead = &windows->deaths.items[i];
-		struct seen *seen = &job->seen[job->seen_count];
-
-		if (job->tracebacks[dead->stack] == UINT32_MAX)
-			continue;
-		*seen = (struct seen){
-			.stack = dead->stack,
-			.window = dead->window,
-			.kind = dead->kind,
-			.class_bytes = dead->class_bytes,
-			.large = LARGE_STRATA,
-			.cohort = COHORT_OLD,
-			.flags = dead->flags,
-			.use = SEEN_DEAD,
-			.bytes = dead->bytes,
-			.inclusion = inclusion(&job->windows[dead->window]),
-		};
-		job->seen_count++;
-		err = likeness_add(job, seen, dead->died_ns);
-	}
-	return err;
-}
-
-/* Equal rows are neighbours, in an order that replays give again. */
-static int seen_compare(const void *a, const void *b)
-{
-	const struct seen *x = a, *y = b;
-
-	if (x->stack != y->stack)
-		return x->stack < y->stack ? -1 : 1;
-	if (x->bytes != y->bytes)
-		return x->bytes < y->bytes ? -1 : 1;
-	if (x->flags != y->flags)
-		return x->flags < y->flags ? -1 : 1;
-	if (x->large != y->large)
-		return x->large < y->large ? -1 : 1;
-	if (x->kind != y->kind)
-		return x->kind < y->kind ? -1 : 1;
-	if (x->cohort != y->cohort)
-		return x->cohort < y->cohort ? -1 : 1;
-	if (x->use != y->use)
-		return x->use < y->use ? -1 : 1;
-	if (x->inclusion != y->inclusion)
-		return x->inclusion < y->inclusion ? -1 : 1;
-	return (x->window > y->window) - (x->window < y->window);
 }
 
 static int is_same_row(const struct seen *a, const struct seen *b)
@@ -308,6 +110,8 @@ static int strata_fill(struct job *job)
 		} else {
 			stratum->new_blocks = count->live;
 			stratum->new_bytes = count->live * bytes;
+			if (seen_is_blurred(job, count->kind, count->bytes))
+				stratum->cohort = job->newest.cohort;
 		}
 		if (stratum->cohort == job->newest.cohort)
 			err = id_map_put(&job->newest_strata,
@@ -359,8 +163,7 @@ static int is_used(const struct job *job, const struct seen *seen)
 		return id_map_find(&job->process->windows.heap.index,
 				   kind_key(seen->kind, seen->class_bytes, COHORT_OLD)) !=
 		       ID_MAP_NONE;
-	return seen->large < LARGE_STRATA || seen->cohort < job->newest.cohort ||
-	       id_map_find(&job->likes, like_key(seen)) == ID_MAP_NONE;
+	return seen->large < LARGE_STRATA || !seen_is_replaced(job, seen);
 }
 
 static size_t sightings_fill(struct job *job)
@@ -384,12 +187,14 @@ static size_t sightings_fill(struct job *job)
 			.alive = seen->use != SEEN_DEAD,
 			.likeness = seen->use == SEEN_LIKENESS,
 			.inclusion = seen->inclusion,
+			.discount = seen->discount ? &job->discounts[seen->discount - 1] : NULL,
 		};
 	}
 	return count;
 }
 
-static int job_run(struct job *job, struct builder *builder)
+/* Estimates with the rates of reuse as they are. */
+static int job_estimate(struct job *job, struct calibrate_result *out)
 {
 	size_t windows = job->process->windows.count;
 	/* Blocks known one by one before the first window are of one without length. */
@@ -397,26 +202,45 @@ static int job_run(struct job *job, struct builder *builder)
 					.windows = job->windows,
 					.window_count = windows ? windows : 1,
 					.sightings = job->sightings};
-	struct calibrate_result result;
-	int err;
+	int err = seen_collect(job);
 
-	newest_find(&job->process->windows, &job->newest);
-	windows_fill(job);
-	err = alive_collect(job);
-	if (!err)
-		err = dead_collect(job);
 	if (!err)
 		err = strata_fill(job);
 	if (err)
 		return err;
-	qsort(job->seen, job->seen_count, sizeof(*job->seen), seen_compare);
+	seen_sort(job);
 	input.sighting_count = sightings_fill(job);
 	input.stratum_count = job->stratum_count;
 	input.row_count = job->row_count;
-	err = calibrate(&input, &result);
+	return calibrate(&input, out);
+}
+
+static void job_clear(struct job *job)
+{
+	seen_clear(job);
+	job->stratum_count = job->row_count = 0;
+	id_map_free(&job->newest_strata);
+}
+
+static int job_run(struct job *job, struct builder *builder)
+{
+	struct calibrate_result result = {0};
+	int err;
+
+	newest_find(&job->process->windows, &job->newest);
+	err = reuse_find(job->process, job->newest.walk_ns, &job->reuse);
+	if (!err)
+		err = job_estimate(job, &result);
+	/* How much slower the target is in windows says how much more it allocates between them. */
+	if (!err && job->reuse.count && result.progress < 1) {
+		reuse_rates(&job->reuse, result.progress);
+		calibrate_free(&result);
+		job_clear(job);
+		err = job_estimate(job, &result);
+	}
 	if (err)
 		return err;
-	result.windows = windows;
+	result.windows = job->process->windows.count;
 	err = windowed_add(builder, job->rows, &result);
 	calibrate_free(&result);
 	return err;
@@ -442,7 +266,8 @@ int trace_windowed_add(const struct process_state *process, const uint32_t *trac
 	free(job.sightings);
 	free(job.strata);
 	free(job.windows);
-	id_map_free(&job.newest_strata);
-	id_map_free(&job.likes);
+	free(job.discounts);
+	job_clear(&job);
+	reuse_free(&job.reuse);
 	return err;
 }

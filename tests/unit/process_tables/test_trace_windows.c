@@ -146,6 +146,52 @@ static void test_identity(void **state)
 	}
 }
 
+static const struct death *death_at(struct trace *trace, size_t number)
+{
+	const struct deaths *deaths = &trace->processes[0]->windows.deaths;
+
+	assert_true(number < deaths->count);
+	return &deaths->items[number];
+}
+
+static void object_reuse(struct trace *trace, uint64_t object);
+
+/* An address is used again in a window: would looks between windows have noticed? */
+static void test_hidden(void **state)
+{
+	struct trace *trace = *state;
+
+	open_at(trace, S);
+	for (unsigned int i = 1; i <= 5; i++)
+		put(trace, i);
+	move_on(trace);
+	look(trace, LIVE(1, 2, 3, 4, 5), TYPE, PRINT);
+	close_at(trace, 2 * S);
+	open_at(trace, 3 * S);
+	put(trace, 1);
+	/* Two that no look has told apart. */
+	put(trace, 2);
+	put(trace, 2);
+	object_reuse(trace, at(3));
+	move_on(trace);
+	look(trace, LIVE(1, 2, 3, 4, 5), TYPE, PRINT);
+	assert_int_equal(trace->processes[0]->windows.deaths.count, 3);
+	for (size_t i = 0; i < 3; i++) {
+		assert_true(death_at(trace, i)->hidden && death_at(trace, i)->reused_ns);
+		assert_int_equal(death_at(trace, i)->window, 0);
+	}
+	put(trace, 4);
+	put(trace, 1);
+	move_on(trace);
+	look(trace, LIVE(1, 2, 3, 4), TYPE, PRINT + 1);
+	/* What was there before had other contents; and block 5 is only dead. */
+	for (size_t i = 3; i < trace->processes[0]->windows.deaths.count; i++)
+		assert_false(death_at(trace, i)->hidden);
+	assert_true(death_at(trace, 3)->reused_ns && death_at(trace, 4)->reused_ns);
+	assert_int_equal(death_at(trace, 4)->window, 1);
+	close_at(trace, 4 * S);
+}
+
 /* The pool has another size class now, or is gone. */
 static void test_pool(void **state)
 {
@@ -471,6 +517,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_seen, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_identity, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_hidden, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_pool, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_in_progress, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_reuse, setup, teardown),

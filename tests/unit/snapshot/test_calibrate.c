@@ -65,7 +65,7 @@ static void sightings_add(struct trial *trial, uint32_t stratum, uint32_t window
 	for (uint32_t i = 0; i < count; i++) {
 		assert_true(trial->input.sighting_count < SIGHTINGS);
 		trial->sightings[trial->input.sighting_count++] = (struct calibrate_sighting){
-			stratum, window, row, (uint32_t)alive, 0, inclusion};
+			stratum, window, row, (uint32_t)alive, 0, inclusion, NULL};
 	}
 }
 
