@@ -192,7 +192,13 @@ static error_t option_by(struct report_choice *choice, const char *arg)
 			return 0;
 		}
 	}
-	return cli_reject("--by", arg, NULL);
+	if (!strcmp(arg, "task")) {
+		error_print(error_set(-EINVAL, "which task or greenlet has allocated a block is "
+					       "not recorded"),
+			    "take --by thread or --group-by traceback", "--by");
+		return CLI_REPORTED;
+	}
+	return cli_reject("--by", arg, "process, comm, container or thread");
 }
 
 static error_t option_group(struct report_choice *choice, const char *arg)

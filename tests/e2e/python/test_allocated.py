@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from harness import marked_line, pprof, program, read_report
+from harness import error_line, marked_line, pprof, program, read_report
 
 SCALE = 1000
 D = 2 * SCALE  # line D allocates so many blocks of bytes(600), and drops each at once
@@ -95,6 +95,12 @@ def test_threads(start, trace, tracer, any_python, mode):
     assert owners == live
     report = read_report(tracer, run.snapshot, "--by", "thread")
     assert report.total == {key: whole.total[key] for key in ("size", "count")}
+
+
+@pytest.mark.unprivileged
+def test_tasks(run_tracer):
+    """They are not told apart, and the message says what is."""
+    assert "--by thread" in error_line(run_tracer("report", "snap.pb.gz", "--by", "task"), 2)
 
 
 def test_pprof(start, trace, any_python):
