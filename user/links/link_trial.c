@@ -13,11 +13,13 @@
 #include "kernel/trial_child.h"
 #include "process/own_function.h"
 
-/* The probed function; it is never called. */
-__attribute__((naked, noinline, used)) static void trial_function(void)
-{
-	asm volatile("nop; ret");
-}
+/* The probed function; it is never called. In assembly: gcc has no naked functions on arm64. */
+asm(".pushsection .text\n"
+    ".type trial_function, %function\n"
+    "trial_function: nop\n"
+    "ret\n"
+    ".popsection");
+__attribute__((visibility("hidden"))) extern const char trial_function[];
 
 int link_trial_program(enum links_kind kind)
 {
