@@ -12,6 +12,7 @@ import subprocess
 
 import root
 import unstripped
+from arch import AMD64, is_own
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 REPOSITORY = os.path.dirname(os.path.dirname(HERE))
@@ -24,35 +25,38 @@ FILES = (
     "tests/e2e/procfs.py",
 )
 TREES = ("tests/e2e/programs", "tests/machines/guest")
-COMPILE = ("gcc", "-g", "-O1", "-fno-omit-frame-pointer", "-fno-builtin", "-pthread")
+COMPILE = ("-g", "-O1", "-fno-omit-frame-pointer", "-fno-builtin", "-pthread")
+# Of another architecture: suite, version.
+RELEASES = (("trixie", "3.13"), ("sid", "3.14"))
 PROGRAMS = ("native/native", "native/blocks", "processes/brief", "native/mix", "native/late_user")
 
 
-def compile_programs(folder):
+def compile_programs(folder, arch):
     """Compiles the native programs; their sources have the names that they have in the guest."""
     sources = os.path.join(REPOSITORY, "tests", "e2e", "programs")
     names = "-ffile-prefix-map=%s=%s" % (REPOSITORY, T)
+    compiler = [arch.compiler, *COMPILE, names]
     os.makedirs(folder)
     for name in PROGRAMS:
         source = os.path.join(sources, name + ".c")
         output = os.path.join(folder, os.path.basename(name))
-        subprocess.run([*COMPILE, names, "-o", output, source, "-ldl"], check=True)
+        subprocess.run([*compiler, "-o", output, source, "-ldl"], check=True)
     source = os.path.join(sources, "native", "otel_program.c")
-    command = [*COMPILE, names, "-DPRODUCER", "-o", os.path.join(folder, "otel_program"), source]
+    command = [*compiler, "-DPRODUCER", "-o", os.path.join(folder, "otel_program"), source]
     subprocess.run([*command, "-ldl", "-lm"], check=True)
     library = os.path.join(folder, "liblate.so")
     source = os.path.join(sources, "native", "late_library.c")
-    subprocess.run([*COMPILE, names, "-shared", "-fPIC", "-o", library, source], check=True)
+    subprocess.run([*compiler, "-shared", "-fPIC", "-o", library, source], check=True)
 
 
-def unstripped_archive(folder, guest):
+def unstripped_archive(folder, guest, arch):
     """(archive, path of the interpreter in it); made only once."""
     tree, named = os.path.join(folder, "python"), os.path.join(folder, "python.path")
     archive = os.path.join(folder, "python.cpio")
     if not (os.path.exists(archive) and os.path.exists(named)):
         shutil.rmtree(tree, ignore_errors=True)
         os.makedirs(tree)
-        path = unstripped.put(tree, guest, folder)
+        path = unstripped.put(tree, guest, folder, arch)
         root.pack(tree, archive)
         with open(named, "w") as file:
             file.write(path)
@@ -60,7 +64,7 @@ def unstripped_archive(folder, guest):
         return archive, file.read()
 
 
-def under_test_archive(folder, tracer, settings):
+def under_test_archive(folder, tracer, settings, arch):
     """Everything that changes between runs: the tracer, its tools, the programs, the guest's
     script."""
     tree = os.path.join(folder, "under-test")
@@ -76,22 +80,44 @@ def under_test_archive(folder, tracer, settings):
     shutil.copy(tracer, os.path.join(there, "build", "tracer"))
     for tool in glob.glob(os.path.join(os.path.dirname(tracer), "tools", "verifier")):
         shutil.copy(tool, os.path.join(there, "build", "tools"))
-    compile_programs(os.path.join(there, "bin"))
+    compile_programs(os.path.join(there, "bin"), arch)
     with open(os.path.join(there, "settings.json"), "w") as file:
         json.dump(settings, file)
     shutil.copy(os.path.join(HERE, "guest", "init"), os.path.join(tree, "init"))
     return root.pack(tree, os.path.join(folder, "under-test.cpio"))
 
 
-def make(folder, tracer, settings):
+def other_releases(folder, arch):
+    """(archives, {version: folder in the guest}): the Pythons of other releases of Debian, each
+    with the libraries of its release, in a folder of the guest."""
+    archives, releases = [], {}
+    for suite, version in RELEASES:
+        archive = os.path.join(folder, "release-%s.cpio" % suite)
+        if not os.path.exists(archive):
+            tree = root.make_foreign(folder, suite, arch, ("python%s" % version,))
+            outer = os.path.join(folder, "release-" + suite)
+            there = os.path.join(outer, "releases")
+            os.makedirs(there, exist_ok=True)
+            if not os.path.exists(os.path.join(there, version)):
+                os.rename(tree, os.path.join(there, version))
+            left_out = ["releases/%s/%s" % (version, name) for name in root.LEFT_OUT]
+            root.pack(outer, archive, left_out)
+        archives.append(archive)
+        releases[version] = "/releases/" + version
+    return archives, releases
+
+
+def make(folder, tracer, settings, arch=AMD64):
     """Path of the initramfs."""
     os.makedirs(folder, exist_ok=True)
-    guest, base = root.make(folder, tracer)
-    python, path = unstripped_archive(folder, guest)
-    small = under_test_archive(folder, tracer, dict(settings, unstripped=path))
+    guest, base = root.make(folder, tracer, arch=arch)
+    python, path = unstripped_archive(folder, guest, arch)
+    others, releases = other_releases(folder, arch) if not is_own(arch) else ([], {})
+    settings = dict(settings, unstripped=path, ports=arch.ports, releases=releases)
+    small = under_test_archive(folder, tracer, settings, arch)
     image = os.path.join(folder, "initrd")
     with open(image + ".new", "wb") as out:
-        for archive in (base, python, small):
+        for archive in (base, python, *others, small):
             with open(archive, "rb") as part:
                 shutil.copyfileobj(part, out, 1 << 20)
     os.rename(image + ".new", image)

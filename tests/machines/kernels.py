@@ -2,11 +2,11 @@
 """Boots Debian's kernels one after the other in qemu, runs the tracer in each one, feature by
 feature, and writes a table.
 
-usage: kernels.py [--quick] [--only REGEX,REGEX] [--resume] [--jobs N] [--report FILE] [SERIES...]
+usage: kernels.py [--arch ARCH] [--quick] [--only REGEX,REGEX] [--resume] [--jobs N] [--report FILE] [SERIES...]
 
 A series is "6.12", or "newest"; without an argument all series run.
 
-build/machines/ holds all files that are made: packages and kernels, the image,
+build/machines/ (of another architecture, build/machines/ARCH/) holds all files that are made: packages and kernels, the image,
 results/KERNEL.json, and the serial ports' output of every guest. Exit status: 0, 1 if a feature
 failed, 2 if the machines could not be made.
 """
@@ -22,31 +22,34 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 sys.path.insert(0, os.path.join(ROOT, "tools"))
 
+import arch as arches  # noqa: E402
 import image  # noqa: E402
 import packages  # noqa: E402
 import report  # noqa: E402
 import vm  # noqa: E402
 from machine import Machine, say  # noqa: E402
 
-FOLDER = os.path.join(ROOT, "build", "machines")
-TRACER = os.path.join(ROOT, "build", "tracer")
 SESSIONS, SESSIONS_QUICK = 5, 1  # of the eight threads; each session has five runs
 
 
-def tracer_identity():
-    with open(TRACER, "rb") as file:
+def tracer_path(arch):
+    return os.path.join(ROOT, arch.build, "tracer")
+
+
+def tracer_identity(arch):
+    with open(tracer_path(arch), "rb") as file:
         return hashlib.sha256(file.read()).hexdigest()[:16]
 
 
-def earlier(series, kernel, only=()):
+def earlier(series, kernel, arch, only=()):
     """The result of an earlier complete run of the same tracer on the same kernel, without the
     features in `only`. None if that run was incomplete or had a failure."""
     try:
-        with open(os.path.join(FOLDER, "results", series + ".json")) as file:
+        with open(os.path.join(arches.folder(arch), "results", series + ".json")) as file:
             result = json.load(file)
     except (OSError, ValueError):
         return None
-    same = result.get("tracer") == tracer_identity() and result.get("version") == kernel.version
+    same = result.get("tracer") == tracer_identity(arch) and result.get("version") == kernel.version
     whole = same and not result.get("quick") and not result.get("only")
     if not whole:
         return None
@@ -58,19 +61,22 @@ def earlier(series, kernel, only=()):
 def run_one(series, found, initrd, how, options):
     """Runs one kernel; returns its result, which is also stored as results/SERIES.json."""
     kernel, vmlinuz = found
-    before = earlier(series, kernel, options.only) if options.resume else None
+    arch, top = options.arch, arches.folder(options.arch)
+    before = earlier(series, kernel, arch, options.only) if options.resume else None
     if before and not options.only:
         say("%s: as in an earlier run of this tracer" % series)
         return before
-    folder = os.path.join(FOLDER, "serial", series)
-    if how == "tcg" and series == "6.12":
+    folder = os.path.join(top, "serial", series)
+    if how + "-cx16" in arch.accelerators and series == "6.12":
         how = "tcg-cx16"
     say("%s: %s %s, %s" % (series, kernel.name, kernel.version, how))
-    result = Machine(series, kernel, vmlinuz, initrd, how, TRACER, folder).run(options.only)
-    result.update(tracer=tracer_identity(), quick=options.quick, only=options.only)
+    # The host replays captures by its own tracer, of this machine's architecture.
+    own = os.path.join(ROOT, "build", "tracer")
+    result = Machine(series, kernel, vmlinuz, initrd, how, own, folder, arch).run(options.only)
+    result.update(tracer=tracer_identity(arch), quick=options.quick, only=options.only)
     if before:
         result = dict(before, features={**before["features"], **result["features"]})
-    with open(os.path.join(FOLDER, "results", series + ".json"), "w") as file:
+    with open(os.path.join(top, "results", series + ".json"), "w") as file:
         json.dump(result, file, indent=1)
     say("%s: %d s" % (series, result["seconds"]))
     return result
@@ -78,9 +84,10 @@ def run_one(series, found, initrd, how, options):
 
 def run_all(series, options):
     """{series: result, or None if there is no package}."""
-    os.makedirs(os.path.join(FOLDER, "results"), exist_ok=True)
+    top = arches.folder(options.arch)
+    os.makedirs(os.path.join(top, "results"), exist_ok=True)
     say("packages")
-    fetched = packages.fetch(FOLDER, series)
+    fetched = packages.fetch(top, series, options.arch)
     for name in fetched:
         if not fetched[name]:
             say("%s: no package: untested" % name)
@@ -89,8 +96,9 @@ def run_all(series, options):
         return fetched
     say("image")
     sessions = SESSIONS_QUICK if options.quick else SESSIONS
-    initrd = image.make(FOLDER, TRACER, {"sessions": sessions, "quick": options.quick})
-    how = vm.choose_accelerator(FOLDER, next(iter(there.values()))[1])
+    settings = {"sessions": sessions, "quick": options.quick}
+    initrd = image.make(top, tracer_path(options.arch), settings, options.arch)
+    how = vm.choose_accelerator(top, next(iter(there.values()))[1], options.arch)
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
         running = {
             name: pool.submit(run_one, name, found, initrd, how, options)
@@ -134,6 +142,7 @@ def summary(results):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("series", nargs="*")
+    parser.add_argument("--arch", type=arches.ARCHES.get, default=arches.AMD64, help="e.g. arm64")
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--only", default=[], type=lambda text: text.split(","))
     again = (
@@ -149,7 +158,7 @@ def main():
     except (RuntimeError, OSError) as error:
         print("kernels: %s" % error, file=sys.stderr)
         return 2
-    path = options.report or os.path.join(FOLDER, "kernels.md")
+    path = options.report or os.path.join(arches.folder(options.arch), "kernels.md")
     os.makedirs(os.path.dirname(path), exist_ok=True)
     with open(path, "w") as file:
         file.write(report.text(results))

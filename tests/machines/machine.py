@@ -9,6 +9,7 @@ import time
 
 import replay
 import vm
+from arch import AMD64
 
 LIMIT = 3000  # seconds for one boot: emulated, on a busy machine
 FAILURES_MAX = 3  # of an emulated processor, before a failure counts as the kernel's
@@ -32,9 +33,10 @@ def tell(series, record):
 class Machine:
     """folder: for the output of the serial ports; how: the accelerator."""
 
-    def __init__(self, series, kernel, vmlinuz, initrd, how, tracer, folder):
+    def __init__(self, series, kernel, vmlinuz, initrd, how, tracer, folder, arch=AMD64):
         self.series, self.kernel, self.vmlinuz = series, kernel, vmlinuz
         self.initrd, self.how, self.tracer, self.folder = initrd, how, tracer, folder
+        self.arch = arch
         self.features = {}
         self.boots = []
         self.bad_boot = []
@@ -44,7 +46,7 @@ class Machine:
 
     def boot(self, append, name="boot"):
         folder = os.path.join(self.folder, name)
-        boot = vm.Boot(self.how, self.vmlinuz, self.initrd, folder, append, LIMIT)
+        boot = vm.Boot(self.how, self.vmlinuz, self.initrd, folder, append, LIMIT, self.arch)
         for record in boot.records():
             if "boot" in record:
                 self.boots.append(record["boot"])

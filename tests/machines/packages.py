@@ -12,6 +12,7 @@ import shutil
 import subprocess
 
 import mirror
+from arch import AMD64
 
 SUITES = ("bookworm", "bookworm-backports", "trixie", "trixie-backports", "testing", "sid")
 SECURITY = ("bookworm-security", "trixie-security")
@@ -19,7 +20,7 @@ KEYS = "/usr/share/keyrings/debian-archive-keyring.gpg"
 # Series; 5.15 and 6.6 are long-term kernels that Debian does not package today.
 SERIES = ("5.15", "6.1", "6.6", "6.12", "6.16", "6.18", "6.19", "7.0", "7.2", "newest")
 QUICK = ("6.1", "6.12", "newest")
-NAME = re.compile(r"linux-(?:image|binary)-(\d+(?:\.\d+)+)\S*-cloud-amd64$")
+NAME = r"linux-(?:image|binary)-(\d+(?:\.\d+)+)\S*-cloud-%s$"
 
 # name: of the package; version: of the package, as dpkg compares it; release: of the kernel, e.g.
 # (7, 3, 4).
@@ -27,7 +28,9 @@ Kernel = collections.namedtuple("Kernel", "name version release")
 
 
 class Apt:
-    def __init__(self, folder):
+    def __init__(self, folder, arch=AMD64):
+        self.arch = arch.name
+        self.name = re.compile(NAME % self.arch)
         self.folder = os.path.abspath(folder)
         self.options = os.path.join(self.folder, "apt.conf")
 
@@ -43,7 +46,7 @@ class Apt:
         """Writes the configuration and fetches the lists of packages."""
         for name in ("lists/partial", "archives/partial", "debs"):
             os.makedirs(os.path.join(self.folder, name), exist_ok=True)
-        signed = "deb [arch=amd64 signed-by=%s]" % KEYS
+        signed = "deb [arch=%s signed-by=%s]" % (self.arch, KEYS)
         lines = ["%s %s %s main" % (signed, archive, suite) for suite in SUITES]
         if security:
             lines += ["%s %s %s main" % (signed, security, suite) for suite in SECURITY]
@@ -59,8 +62,8 @@ class Apt:
         with open(self.options, "w") as file:
             for key, name in settings.items():
                 file.write('%s "%s";\n' % (key, os.path.join(self.folder, name)))
-            file.write('Dir::Etc::sourceparts "-";\nAPT::Architecture "amd64";\n')
-            file.write('APT::Architectures "amd64";\nAcquire::Languages "none";\n')
+            file.write('Dir::Etc::sourceparts "-";\nAPT::Architecture "%s";\n' % self.arch)
+            file.write('APT::Architectures "%s";\nAcquire::Languages "none";\n' % self.arch)
             file.write('Acquire::IndexTargets::deb::Contents-deb::DefaultEnabled "false";\n')
             file.write('APT::Sandbox::User "root";\n')
         self.run("apt-get", "update", "-q")
@@ -68,14 +71,14 @@ class Apt:
     def kernels(self):
         """Every version of every cloud kernel that the mirror lists."""
         names = self.run("apt-cache", "pkgnames", "linux-").split()
-        names = sorted(name for name in names if NAME.match(name))
+        names = sorted(name for name in names if self.name.match(name))
         if not names:
             return []
         found = []
         for line in self.run("apt-cache", "madison", *names).split("\n"):
             fields = [field.strip() for field in line.split("|")]
             if len(fields) == 3 and fields[2].endswith("Packages"):
-                release = tuple(map(int, NAME.match(fields[0])[1].split(".")))
+                release = tuple(map(int, self.name.match(fields[0])[1].split(".")))
                 found.append(Kernel(fields[0], fields[1], release))
         return sorted(set(found))
 
@@ -83,7 +86,7 @@ class Apt:
         """Path of the package's file, which is downloaded unless it exists."""
         folder = os.path.join(self.folder, "debs")
         version = kernel.version.replace(":", "%3a")
-        path = os.path.join(folder, "%s_%s_amd64.deb" % (kernel.name, version))
+        path = os.path.join(folder, "%s_%s_%s.deb" % (kernel.name, version, self.arch))
         if not os.path.exists(path):
             self.run("apt-get", "download", "%s=%s" % (kernel.name, kernel.version), cwd=folder)
         return path
@@ -143,9 +146,9 @@ def unpack(deb, vmlinuz):
     return vmlinuz
 
 
-def fetch(folder, wanted):
+def fetch(folder, wanted, arch=AMD64):
     """{series: (Kernel, path of vmlinuz), or None if the mirror has no package}."""
-    apt = Apt(os.path.join(folder, "apt"))
+    apt = Apt(os.path.join(folder, "apt"), arch)
     apt.set_up(*mirror.mirrors())
     fetched = {}
     for series, kernel in choose(apt.kernels(), wanted).items():

@@ -13,6 +13,7 @@ import shutil
 import subprocess
 
 import mirror
+from arch import AMD64, REPOSITORY, is_own
 
 INCLUDE = ("python3", "iproute2", "kmod", "procps")
 CPIO = ("cpio", "--create", "--format=newc", "--null", "--quiet", "--owner=+0:+0")
@@ -26,8 +27,8 @@ LEFT_OUT = (
     "usr/share/zoneinfo",
     "usr/share/i18n",
     "usr/share/bash-completion",
-    "usr/lib/x86_64-linux-gnu/gconv",
-    "usr/lib/x86_64-linux-gnu/perl-base",
+    "usr/lib/*-linux-gnu/gconv",
+    "usr/lib/*-linux-gnu/perl-base",
     "usr/lib/locale",
     "usr/lib/udev",
     "var/cache",
@@ -95,8 +96,51 @@ def pack(tree, archive, left_out=()):
     return archive
 
 
-def make(folder, *programs):
-    """(tree, archive): the root file system for programs of this machine."""
+def needed(path, compiler):
+    """The names of the libraries that a program or library of another architecture asks for."""
+    readelf = compiler.replace("gcc", "readelf")
+    said = subprocess.check_output([readelf, "--dynamic", path], text=True)
+    return re.findall(r"\(NEEDED\).*\[(.*)\]", said)
+
+
+def copy_libraries(program, arch, tree):
+    """Copies the libraries that a cross compiled program needs from where it was linked."""
+    folder = os.path.join("usr/lib", arch.triplet)
+    sysroot = os.path.join(REPOSITORY, "build", "sysroot", arch.name, folder)
+    names, done = needed(program, arch.compiler), set()
+    while names:
+        name = names.pop()
+        path = os.path.join(sysroot, name)
+        if name in done or not os.path.exists(path):
+            continue
+        done.add(name)
+        if not os.path.exists(os.path.join(tree, folder, name)):
+            shutil.copy(path, os.path.join(tree, folder, name))
+        names += needed(path, arch.compiler)
+
+
+def make_foreign(folder, suite, arch, packages):
+    """A tree of another architecture, whose packages are unpacked and not configured."""
+    tree = os.path.join(folder, "root-" + suite)
+    command = [os.path.join(REPOSITORY, "tools", "make-sysroot"), arch.name, tree, suite]
+    subprocess.run([*command, ",".join(packages)], cwd=REPOSITORY, check=True)
+    for name, text in (("passwd", "root:x:0:0:root:/root:/bin/sh\n"), ("group", "root:x:0:\n")):
+        path = os.path.join(tree, "etc", name)
+        if not os.path.exists(path):
+            with open(path, "w") as file:
+                file.write(text)
+    return tree
+
+
+def make(folder, *programs, arch=AMD64):
+    """(tree, archive): the root file system for programs of this machine, or of another
+    architecture. They are new if it was made for other programs."""
+    if not is_own(arch):
+        tree = make_foreign(folder, mirror.codename(), arch, INCLUDE)
+        for program in programs:
+            copy_libraries(program, arch, tree)
+        archive = tree + ".cpio"
+        return tree, archive if os.path.exists(archive) else pack(tree, archive, LEFT_OUT)
     suite, (url, _) = mirror.codename(), mirror.mirrors()
     tree = make_tree(folder, suite, url, linked_packages(*programs))
     archive = tree + ".cpio"

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The newest kernel of a series, chosen by package names and versions."""
+import re
 import subprocess
 
 import pytest
@@ -63,4 +64,4 @@ def test_versions_as_dpkg_has_them(low, high):
     ("linux-image-cloud-amd64", "linux-image-6.1.0-9-amd64", "linux-headers-6.1.0-9-cloud-amd64"),
 )
 def test_other_packages(name):
-    assert not packages.NAME.match(name)
+    assert not re.match(packages.NAME % "amd64", name)

@@ -5,8 +5,10 @@ import os
 import shutil
 import subprocess
 
+import mirror
 import packages
 import pythons
+from arch import AMD64, is_own
 
 PREFERRED = ("3.13", "3.14", "3.12", "3.15", "3.11", "3.10", "3.9", "3.8")
 JOINED = "/opt/unstripped"
@@ -46,7 +48,7 @@ def from_pyenv(tree):
     return path
 
 
-def from_debian(tree, guest, cache):
+def from_debian(tree, guest, cache, arch):
     """Restores the symbols of the guest's own stripped program. Returns its path."""
     name = os.path.basename(os.readlink(guest + pythons.DISTRIBUTION))
     python = guest + "/usr/bin/" + name
@@ -57,8 +59,12 @@ def from_debian(tree, guest, cache):
         # The symbols must be of exactly this version.
         status = "--admindir=%s/var/lib/dpkg" % guest
         query = ["dpkg-query", status, "--show", "--showformat=${Version}", name + "-minimal"]
-        package = "%s-dbg=%s" % (name, subprocess.check_output(query, text=True))
-        apt = packages.Apt(os.path.join(cache, "apt"))
+        package = name + "-dbg"
+        if is_own(arch):
+            package += "=" + subprocess.check_output(query, text=True)
+        else:
+            package += "/" + mirror.codename()
+        apt = packages.Apt(os.path.join(cache, "apt"), arch)
         apt.run("apt-get", "download", package, cwd=folder + ".new")
         (deb,) = glob.glob(folder + ".new/*.deb")
         subprocess.run(["dpkg-deb", "--extract", deb, folder + ".new"], check=True)
@@ -84,7 +90,7 @@ def read_build_id(path):
     return said.split("Build ID:")[1].split()[0]
 
 
-def put(tree, guest, cache):
+def put(tree, guest, cache, arch=AMD64):
     """Puts an interpreter into tree; returns its path there. guest: the guest's root; cache: where
     apt/ is."""
-    return from_pyenv(tree) or from_debian(tree, guest, cache)
+    return is_own(arch) and from_pyenv(tree) or from_debian(tree, guest, cache, arch)

@@ -10,26 +10,22 @@ import re
 import subprocess
 import time
 
-QEMU = "qemu-system-x86_64"
-ACCELERATORS = {
-    "kvm": ("-accel", "kvm", "-cpu", "host"),
-    "tcg": ("-accel", "tcg,thread=multi", "-cpu", "max"),
-    # 6.12 double-faults with some versions of qemu if the emulated processor has cx16. From 6.19 on
-    # task storage requires cx16.
-    "tcg-cx16": ("-accel", "tcg,thread=multi", "-cpu", "max,-cx16"),
-}
+from arch import AMD64, serial_ports
+
 TRIAL_S = 10  # until a kernel's first message
-PROCESSORS, MEMORY = 2, "2G"
-COMMAND_LINE = "console=ttyS0 rdinit=/init panic=-1 mitigations=off loglevel=5 log_buf_len=4M"
+PROCESSORS = 2
+COMMAND_LINE = "rdinit=/init panic=-1 mitigations=off loglevel=5 log_buf_len=4M"
 FLAGS_BITS = 22  # of EFLAGS; the others are 0
 PORTS = ("console", "results", "log", "files")
 
 
-def command(accelerator, kernel, initrd, append, outputs, limit):
+def command(accelerator, kernel, initrd, append, outputs, limit, arch=AMD64):
     """qemu's command, under timeout(1), so that a machine ends soon after a run was killed."""
-    serial = [word for path in outputs for word in ("-serial", "file:" + path)]
-    bounded = ["timeout", "-k", "5", str(limit + 60), QEMU]
-    machine = [*ACCELERATORS[accelerator], "-smp", str(PROCESSORS), "-m", MEMORY, "-nodefaults"]
+    serial = serial_ports(arch, outputs)
+    bounded = ["timeout", "-k", "5", str(limit + 60), arch.qemu]
+    machine = [*arch.accelerators[accelerator], "-smp", str(PROCESSORS), "-m", arch.memory]
+    machine += ["-nodefaults"]
+    append = "console=%s %s" % (arch.console, append)
     boot = ["-kernel", kernel, *(("-initrd", initrd) if initrd else ()), "-append", append]
     silent = ["-display", "none", "-monitor", "none", "-no-reboot"]
     return [*bounded, *machine, *boot, *silent, *serial]
@@ -41,13 +37,13 @@ def stop(process):
     process.wait()
 
 
-def choose_accelerator(folder, kernel):
+def choose_accelerator(folder, kernel, arch=AMD64):
     """ "kvm" if a kernel prints a message under it, else "tcg"."""
-    if not os.access("/dev/kvm", os.R_OK | os.W_OK):
+    if "kvm" not in arch.accelerators or not os.access("/dev/kvm", os.R_OK | os.W_OK):
         return "tcg"
     console = os.path.join(folder, "kvm-trial")
     open(console, "w").close()
-    append = "console=ttyS0 earlyprintk=serial panic=-1"
+    append = "earlyprintk=serial panic=-1"
     process = subprocess.Popen(
         command("kvm", kernel, None, append, [console], TRIAL_S),
         stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
@@ -107,14 +103,14 @@ class Lines:
 class Boot:
     """One boot: records() yields the guest's records until its end; the files stay in folder."""
 
-    def __init__(self, accelerator, kernel, initrd, folder, append="", limit=1800):
+    def __init__(self, accelerator, kernel, initrd, folder, append="", limit=1800, arch=AMD64):
         os.makedirs(folder, exist_ok=True)
         self.paths = {name: os.path.join(folder, name) for name in PORTS}
         for path in self.paths.values():
             open(path, "w").close()
         outputs = list(self.paths.values())
         append = "%s %s" % (COMMAND_LINE, append)
-        words = command(accelerator, kernel, initrd, append, outputs, limit)
+        words = command(accelerator, kernel, initrd, append, outputs, limit, arch)
         self.end = time.monotonic() + limit
         self.limit = limit
         self.errors = open(os.path.join(folder, "qemu"), "w")

@@ -137,8 +137,8 @@ def run_bounded(function, machine, limit):
         return {"status": "no", "reason": reason, "notes": {}, "log": "", "sent": []}
 
 
-def port(number):
-    fd = os.open("/dev/ttyS%d" % number, os.O_WRONLY | os.O_NOCTTY)
+def port(name):
+    fd = os.open("/dev/" + name, os.O_WRONLY | os.O_NOCTTY)
     fcntl.fcntl(fd, fcntl.F_SETFL, fcntl.fcntl(fd, fcntl.F_GETFL) & ~os.O_NONBLOCK)
     return os.fdopen(fd, "w", buffering=1)
 
@@ -183,7 +183,7 @@ def tell(result, results, log, files):
 
 def main():
     settings = guest.read_settings()
-    ports = [port(1), port(2), port(3)]
+    ports = [port(name) for name in settings["ports"]]
     os.makedirs(FOLDER, exist_ok=True)
     kernel = KernelLog()
     boot = {"boot": os.uname().release, "bad": bad_messages(kernel.new())}
