@@ -254,13 +254,14 @@ kills: $(OUT)/tracer
 	$(Q)$(PYTEST) tests/e2e/harm/test_kill.py --kills $(or $(KILLS),500)
 
 # The table of all kernels is part of the documents; a table of some kernels, or of a quick run,
-# stays in build/machines/.
+# stays in build/machines/, as does one of another architecture (ARCH=arm64).
 kernels:
 	$(Q)tools/install-deps kernels
+	$(if $(CROSS),$(Q)tools/install-deps $(ARCH) && tools/make-sysroot $(ARCH) $(SYSROOT))
 	$(Q)$(MAKE) --no-print-directory all $(filter %/verifier,$(TOOLS))
-	$(Q)$(PYTHON) tests/machines/kernels.py $(if $(KERNELS_QUICK),--quick) \
+	$(Q)$(PYTHON) tests/machines/kernels.py $(CROSS:%=--arch %) $(if $(KERNELS_QUICK),--quick) \
 		$(if $(KERNELS_RESUME),--resume) $(KERNELS) \
-		$(if $(KERNELS)$(KERNELS_QUICK),,--report docs/kernels.md)
+		$(if $(CROSS)$(KERNELS)$(KERNELS_QUICK),,--report docs/kernels.md)
 
 bench: $(OUT)/tracer $(OUT)/tools/bare $(OUT)/tools/bench_perfmap
 	$(Q)$(OUT)/tools/bench_perfmap

@@ -38,6 +38,9 @@ TIMEOUT = int(os.environ.get("TRACER_TEST_TIMEOUT") or 60)
 # Flags for C programs with native stacks: keep frame pointers and calls of malloc().
 NATIVE_FLAGS = ("-g", "-O1", "-fno-omit-frame-pointer", "-fno-builtin")
 
+# The number of read(2), as /proc/PID/syscall has it.
+SYSCALL_READ = {"aarch64": "63"}.get(os.uname().machine, "0")
+
 LINKS = ("uprobe_multi session links", "uprobe_multi links", "perf-event uprobes")
 
 Interpreter = collections.namedtuple("Interpreter", "version path")
@@ -99,7 +102,7 @@ def wait_reading(pid):
 
     def reading():
         with open("/proc/%d/syscall" % pid) as file:
-            return file.read().split()[:2] == ["0", "0x0"]
+            return file.read().split()[:2] == [SYSCALL_READ, "0x0"]
 
     wait_until(reading, "PID %d waits for its stdin" % pid)
 

@@ -20,6 +20,7 @@ import replay
 import report
 import system
 import vm
+from arch import AMD64
 
 
 class NoMachine:
@@ -56,15 +57,15 @@ def raises(error):
 )
 def test_an_earlier_run_is_taken(monkeypatch, tmp_path, change, taken):
     """Only a complete run of the same tracer without a failure need not be repeated."""
-    monkeypatch.setattr(kernels, "FOLDER", str(tmp_path))
-    monkeypatch.setattr(kernels, "tracer_identity", lambda: "this")
+    monkeypatch.setattr(kernels.arches, "folder", lambda arch: str(tmp_path))
+    monkeypatch.setattr(kernels, "tracer_identity", lambda arch: "this")
     demo = {"demo": {"feature": "demo", "status": "yes", "reason": ""}}
     result = {"tracer": "this", "version": "6.1.2-1", "quick": False, "only": [], "features": demo}
     (tmp_path / "results").mkdir()
     (tmp_path / "results" / "6.1.json").write_text(json.dumps(dict(result, **change)))
     kernel = packages.Kernel("linux-image-6.1-cloud-amd64", "6.1.2-1", (6, 1))
-    assert bool(kernels.earlier("6.1", kernel)) == taken
-    assert not kernels.earlier("6.12", kernel)
+    assert bool(kernels.earlier("6.1", kernel, AMD64)) == taken
+    assert not kernels.earlier("6.12", kernel, AMD64)
 
 
 @pytest.mark.parametrize(

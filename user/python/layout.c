@@ -12,6 +12,7 @@
 #include <time.h>
 
 #include "base/error.h"
+#include "machine/machine.h"
 #include "process/memory.h"
 #include "python/heap.h"
 
@@ -24,6 +25,7 @@
 #define MAX_READS        20000u
 #define MAX_LINE         (1 << 24)
 #define MAX_OWNER        15u
+#define DESCRIPTOR_LIST  192 /* in struct pthread of glibc on arm64, after its padding */
 #define TAG_BITS         7u
 #define NAME_BYTES       8u
 
@@ -208,13 +210,28 @@ static void frames_prove(struct proof *proof, uint64_t thread)
 			return;
 }
 
-/* On x86-64 the first word of a thread's storage is its own address. */
+/*
+ * Is this pthread_self()? On x86-64, and with musl, the descriptor's first word is its own address.
+ * With glibc on arm64 it is in a list, whose neighbours point back to it.
+ */
+static int is_descriptor(struct proof *proof, uint64_t id)
+{
+	uint64_t list = id + DESCRIPTOR_LIST, self, neighbours[2], before = 0, after = 0;
+
+	if (get_u64(proof, id, &self) && self == id)
+		return 1;
+	return machine_own() == &machine_arm64 &&
+	       get(proof, list, neighbours, sizeof(neighbours)) &&
+	       get_u64(proof, neighbours[0] + sizeof(uint64_t), &after) &&
+	       get_u64(proof, neighbours[1], &before) && after == list && before == list;
+}
+
 static void thread_id_prove(struct proof *proof, uint64_t thread)
 {
-	uint64_t id = 0, self = 0;
+	uint64_t id = 0;
 
 	if (get_u64(proof, thread + proof->abi->tstate_thread_id, &id) && id)
-		note(proof, FACT_THREAD_ID, get_u64(proof, id, &self) && self == id);
+		note(proof, FACT_THREAD_ID, is_descriptor(proof, id));
 }
 
 static int thread_prove(struct proof *proof, uint64_t interp, uint64_t thread)

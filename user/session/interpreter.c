@@ -4,8 +4,8 @@
 #include <sys/stat.h>
 
 #include "elf/elf_file.h"
+#include "native/loop_code.h"
 #include "process/process.h"
-#include "python/loop_code.h"
 
 void interpreter_codes_place(const struct member *member, struct abi_code *out,
 			     const struct abi_code *vaddrs, size_t count)

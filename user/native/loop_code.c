@@ -3,7 +3,7 @@
  * A function may jump to another one's start, but into the middle of another entry of .eh_frame
  * only if that is a part of the function itself.
  */
-#include "python/loop_code.h"
+#include "native/loop_code.h"
 
 #include <stdlib.h>
 #include <string.h>

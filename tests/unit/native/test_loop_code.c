@@ -12,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "python/loop_code.h"
+#include "native/loop_code.h"
 #include "python/runtime.h"
 #include "pythons.h"
 

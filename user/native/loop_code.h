@@ -4,8 +4,8 @@
  * stacks up to 3.9. Every build exports the function. Compilers move what is seldom run to a part
  * of its own, which has no exported symbol.
  */
-#ifndef TRACER_PYTHON_LOOP_CODE_H
-#define TRACER_PYTHON_LOOP_CODE_H
+#ifndef TRACER_NATIVE_LOOP_CODE_H
+#define TRACER_NATIVE_LOOP_CODE_H
 
 #include "abi/target.h"
 #include "elf/elf_file.h"
