@@ -71,7 +71,12 @@ struct uprobes_state {
 	struct xol_area *xol_area;
 };
 
+struct maple_tree {
+	void *ma_root;
+};
+
 struct mm_struct {
+	struct maple_tree mm_mt; /* 6.1+: the mappings */
 	unsigned long start_brk, start_stack;
 	unsigned long exec_vm; /* pages of executable mappings */
 	struct uprobes_state uprobes_state;
@@ -118,6 +123,7 @@ struct file {
 
 struct vm_area_struct {
 	unsigned long vm_start, vm_end, vm_flags, vm_pgoff;
+	struct mm_struct *vm_mm;
 	struct file *vm_file;
 };
 
@@ -131,6 +137,7 @@ struct task_struct {
 	struct signal_struct *signal;
 	struct pid *thread_pid; /* the thread's; of a process's first thread also the process's */
 	struct uprobe_task *utask;
+	unsigned long long self_exec_id; /* incremented by exec */
 	struct thread_struct thread;
 };
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * The walk of a native stack: by unwind tables (unwind.h), or on a kernel before 5.17 by its frame
- * pointers.
+ * The walk of a native stack: by unwind tables (unwind/unwind.h), or on a kernel before 5.17 by its
+ * frame pointers.
  *
  * It starts with a return address (the caller), and the stack and frame pointers after that return.
  * Where Python runs, the native frames end at the interpreter's own, and the thread's Python frames
@@ -17,7 +17,7 @@
 #define TRACER_BPF_NATIVE_FRAMES_H
 
 #include "python/stack.h"
-#include "unwind.h"
+#include "unwind/unwind.h"
 
 /* Does a call end at this address? */
 static __always_inline int follows_call(struct thread_state *thread, __u64 address)

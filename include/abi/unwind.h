@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
  * Unwind tables: how a frame's caller is found in code without frame pointers. user/unwind/
- * compiles them from .eh_frame, user/unwind_load/ writes them to BPF maps, bpf/unwind.h reads them.
+ * compiles them from .eh_frame, user/unwind_load/ writes them to BPF maps, bpf/unwind/ reads them.
  *
  * A table describes one file. Its addresses are *file offsets* (those of the bytes, not p_vaddr): a
  * mapping's address - start + offset in the file is then all that a lookup needs. A return address
@@ -123,7 +123,7 @@ enum abi_unwind_end {
 	ABI_UNWIND_CUT_SIGNAL = 7,
 	ABI_UNWIND_CUT_RETURN =
 		8,               /* the return address is a return probe's, the real one unknown */
-	ABI_UNWIND_CUT_BUSY = 9, /* the process's mappings were locked */
+	ABI_UNWIND_CUT_BUSY = 9, /* the process's mappings were locked, or just changing */
 	ABI_UNWIND_CUT_COUNT,
 };
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The maps of unwind tables (bpf/unwind_table.h), in this process's memory. */
+/* The maps of unwind tables (bpf/unwind/table.h), in this process's memory. */
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>

@@ -3,6 +3,7 @@
 realigned stacks, frames of any size, libc's and libraries' frames between, signal handlers,
 contexts, threads, libraries that come and go, forks. No frame is wrong."""
 import collections
+import platform
 import re
 import shutil
 import time
@@ -105,6 +106,17 @@ def test_every_frame_is_right(start, trace, files, scene):
     assert not innermost(truth) - innermost(seen)
     # What the scenes request themselves they have not noted.
     assert sum(seen.values()) - sum(truth.values()) <= 2
+    assert stacks["cut"] == 0, stacks
+
+
+def test_mappings_are_locked(start, trace, files):
+    """Another thread changes the mappings all the time, and the tables of all addresses must be
+    found again at each block."""
+    if tuple(map(int, platform.release().split(".")[:2])) < (6, 1):
+        pytest.skip("before 6.1 mappings cannot be read while they are locked")
+    truth, seen, stacks = run_scenes(start, trace, files, "locked")
+    assert sum(truth.values()) == 200
+    assert not innermost(truth) - innermost(seen)
     assert stacks["cut"] == 0, stacks
 
 

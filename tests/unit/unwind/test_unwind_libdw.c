@@ -143,7 +143,7 @@ static struct caller libdw_caller(Dwarf_Frame *frame)
 	return caller;
 }
 
-/* As bpf/unwind.h does it. */
+/* As bpf/unwind/unwind.h does it. */
 static struct caller rule_caller(const struct abi_unwind_rule *rule)
 {
 	struct caller caller = {.rbp = RBP, .known = 1};

@@ -247,6 +247,48 @@ NOINLINE static void scene_threads(void)
 	LEAVE();
 }
 
+#define LOCKED_BYTES (64ul << 20)
+
+static volatile int locks, is_unlocked;
+
+/* Holds the lock of the mappings nearly all the time: the kernel visits every page under it. */
+static void *mappings_lock(void *unused)
+{
+	char *area = mmap(NULL, LOCKED_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+			  -1, 0);
+
+	madvise(area, LOCKED_BYTES, MADV_NOHUGEPAGE);
+	memset(area, 1, LOCKED_BYTES);
+	while (!is_unlocked) {
+		locks++;
+		mprotect(area, LOCKED_BYTES, PROT_READ);
+		mprotect(area, LOCKED_BYTES, PROT_READ | PROT_WRITE);
+	}
+	munmap(area, LOCKED_BYTES);
+	return unused;
+}
+
+/* Another mapping of code: what the tracer knows of addresses is void. */
+NOINLINE static void scene_locked(void)
+{
+	pthread_t locker;
+
+	ENTER();
+	pthread_create(&locker, NULL, mappings_lock, NULL);
+	for (int i = 0; i < 200; i++) {
+		int before;
+
+		mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		before = locks;
+		while (locks == before)
+			;
+		any(i % 9);
+	}
+	is_unlocked = 1;
+	pthread_join(locker, NULL);
+	LEAVE();
+}
+
 static void handler(int signal)
 {
 	ENTER();
@@ -480,6 +522,8 @@ NOINLINE static void scene(const char *name, const char *path)
 		scene_deep();
 	else if (!strcmp(name, "threads"))
 		scene_threads();
+	else if (!strcmp(name, "locked"))
+		scene_locked();
 	else if (!strcmp(name, "signals"))
 		scene_signals();
 	else if (!strcmp(name, "interrupts"))

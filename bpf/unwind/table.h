@@ -2,16 +2,17 @@
 /*
  * Unwind tables: from a code address to the rule that finds its frame's caller (abi/unwind.h).
  *
- * The kernel is asked which file is mapped at the address (bpf_find_vma()), so that forks, execs
- * and libraries that come and go need no list of mappings. User space is asked once for a file's
- * table.
- * The rules of a thread's recent addresses are cached, until code is mapped or unmapped: then the
- * number of executable pages of the process changes.
+ * The kernel is asked which file is mapped at the address (bpf_find_vma(), and mapping.h while the
+ * mappings are locked), so that forks, execs and libraries that come and go need no list of
+ * mappings. User space is asked once for a file's table. The rules of a thread's recent addresses
+ * are cached, until code is mapped or unmapped: then the number of executable pages of the process
+ * changes.
  */
 #ifndef TRACER_BPF_UNWIND_TABLE_H
 #define TRACER_BPF_UNWIND_TABLE_H
 
 #include "state.h"
+#include "unwind/mapping.h"
 
 #define UNWIND_KNOWN 256
 #define UNWIND_WORDS 128 /* of the stack, copied at once */
@@ -37,6 +38,7 @@ struct unwind_state {
 	__u64 top;                     /* no frame lies above it */
 	__u64 base;                    /* address of what window is a copy of */
 	__u64 exec_pages;              /* of the process, when known[] was begun */
+	__u64 exec_id;                 /* of the program */
 	__u32 version;                 /* of unwind_version, when known[] was begun */
 	__u32 words;                   /* valid ones in window */
 	__u32 end;                     /* why it ended: enum abi_unwind_end, or UNWIND_WHOLE */
@@ -50,6 +52,7 @@ struct unwind_state {
 	__u32 is_code, is_file;        /* it is executable, it is of a file */
 	struct unwind_page page;       /* of its table */
 	__u64 code[2];                 /* bytes of code at pc */
+	struct mapping_tree tree;      /* where pc's mapping is searched while they are locked */
 	__u64 window[UNWIND_WORDS];
 	struct unwind_known known[UNWIND_KNOWN];
 };
@@ -118,37 +121,64 @@ static __always_inline __u64 inode_changed_ns(const struct inode *inode)
 	const struct inode___5_15 *inode_5_15 = (const void *)inode;
 
 	if (bpf_core_field_exists(inode->i_ctime_sec))
-		return inode->i_ctime_sec * 1000000000ull + (inode->i_ctime_nsec & CTIME_NSEC_MASK);
+		return BPF_CORE_READ(inode, i_ctime_sec) * 1000000000ull +
+		       (BPF_CORE_READ(inode, i_ctime_nsec) & CTIME_NSEC_MASK);
 	if (bpf_core_field_exists(inode_6_6->__i_ctime))
-		return inode_6_6->__i_ctime.tv_sec * 1000000000ull + inode_6_6->__i_ctime.tv_nsec;
-	return inode_5_15->i_ctime.tv_sec * 1000000000ull + inode_5_15->i_ctime.tv_nsec;
+		return BPF_CORE_READ(inode_6_6, __i_ctime.tv_sec) * 1000000000ull +
+		       BPF_CORE_READ(inode_6_6, __i_ctime.tv_nsec);
+	return BPF_CORE_READ(inode_5_15, i_ctime.tv_sec) * 1000000000ull +
+	       BPF_CORE_READ(inode_5_15, i_ctime.tv_nsec);
 }
 
-/* Called with the mapping that the byte before unwind->pc lies in. */
-static __noinline long mapping_note(struct task_struct *task UNUSED, struct vm_area_struct *area,
-				    void *context)
+/* Notes the mapping that the byte before unwind->pc lies in. */
+static __always_inline void mapping_take(struct unwind_state *unwind,
+					 const struct vm_area_struct *area)
 {
-	struct unwind_state *unwind = *(struct unwind_state **)context;
 	struct event_unwind_file *wanted = &unwind->file;
-	struct file *file = area->vm_file;
-	struct inode *inode;
+	const struct inode *inode;
+	const struct file *file;
 
-	if (!(area->vm_flags & VM_EXEC))
-		return 0;
+	if (!(BPF_CORE_READ(area, vm_flags) & VM_EXEC))
+		return;
 	unwind->is_code = 1;
+	file = BPF_CORE_READ(area, vm_file);
 	if (!file)
-		return 0;
-	inode = file->f_inode;
+		return;
+	inode = BPF_CORE_READ(file, f_inode);
 	unwind->is_file = 1;
-	wanted->start = area->vm_start;
-	wanted->end = area->vm_end;
-	wanted->offset = unwind->pc - 1 - wanted->start + area->vm_pgoff * PAGE_BYTES;
-	wanted->key.inode = inode->i_ino;
-	wanted->key.device = inode->i_sb->s_dev;
+	wanted->offset = BPF_CORE_READ(area, vm_pgoff) * PAGE_BYTES;
+	wanted->start = BPF_CORE_READ(area, vm_start);
+	wanted->end = BPF_CORE_READ(area, vm_end);
+	wanted->offset += unwind->pc - 1 - wanted->start;
+	wanted->key.inode = BPF_CORE_READ(inode, i_ino);
+	wanted->key.device = BPF_CORE_READ(inode, i_sb, s_dev);
 	wanted->key.changed_ns = inode_changed_ns(inode);
 	wanted->key.rows = SIGNAL_IN_ROWS && unwind->is_interrupted ? ABI_UNWIND_ROWS_ALL
 								    : ABI_UNWIND_ROWS_CALLS;
+}
+
+static __noinline long mapping_note(struct task_struct *task UNUSED, struct vm_area_struct *area,
+				    void *context)
+{
+	mapping_take(*(struct unwind_state **)context, area);
 	return 0;
+}
+
+/* The same for one that was found in the tree of mappings. 0; -1: it has changed meanwhile. */
+static __noinline int mapping_check(struct unwind_state *unwind, const struct vm_area_struct *area)
+{
+	mapping_take(unwind, area);
+	return tree_still_has(&unwind->tree, area) ? 0 : -1;
+}
+
+/* 0; -EBUSY: the mappings are locked; -errno: there is none. */
+static __noinline int mapping_find(struct unwind_state *unwind)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+
+	unwind->is_code = 0;
+	unwind->is_file = 0;
+	return bpf_find_vma(task, unwind->pc - 1, mapping_note, &unwind, 0);
 }
 
 /* Asks user space for the table of unwind->file, once. */
@@ -248,19 +278,13 @@ static __noinline int rule_take(struct unwind_state *unwind, __u32 index)
 }
 
 /*
- * Finds the table of the code at unwind->pc. 0; else enum abi_unwind_end + 1, or UNWIND_BY_FRAME.
+ * Finds the table of the code at unwind->pc, whose mapping was looked for. 0; else enum
+ * abi_unwind_end + 1, or UNWIND_BY_FRAME.
  */
 static __noinline int table_find(struct unwind_state *unwind)
 {
-	struct task_struct *task = bpf_get_current_task_btf();
 	__u32 *number;
-	long err;
 
-	unwind->is_code = 0;
-	unwind->is_file = 0;
-	err = bpf_find_vma(task, unwind->pc - 1, mapping_note, &unwind, 0);
-	if (err == -EBUSY)
-		return ABI_UNWIND_CUT_BUSY + 1;
 	if (!unwind->is_code)
 		return ABI_UNWIND_CUT_CODE + 1;
 	if (!unwind->is_file)
@@ -276,17 +300,22 @@ static __noinline int table_find(struct unwind_state *unwind)
 	return *number == ABI_UNWIND_WANTED ? ABI_UNWIND_CUT_TABLE + 1 : 0;
 }
 
-/* Drops the cached rules if code was mapped or unmapped since they were found. */
+/*
+ * Drops the cached rules if code was mapped or unmapped since they were found, or if they are of
+ * another program: one that is not position-independent has its code at the same addresses.
+ */
 static __always_inline void rules_validate(struct unwind_state *unwind)
 {
 	struct task_struct *task = (void *)bpf_get_current_task_btf();
-	__u64 pages = task->mm->exec_vm;
+	__u64 pages = task->mm->exec_vm, exec_id = task->self_exec_id;
 	__u32 version = *(volatile __u32 *)&unwind_version;
 
 	/* The process's other threads may not see the change: they may not walk in between. */
-	if (pages != unwind->exec_pages && unwind->exec_pages && version == unwind->version)
+	if ((pages != unwind->exec_pages || exec_id != unwind->exec_id) && unwind->exec_pages &&
+	    version == unwind->version)
 		version = __sync_fetch_and_add(&unwind_version, 1) + 1;
 	unwind->exec_pages = pages;
+	unwind->exec_id = exec_id;
 	unwind->version = version;
 }
 
@@ -331,9 +360,16 @@ static __always_inline __u64 known_tag(const struct unwind_state *unwind)
  */
 static __always_inline int rule_find(struct unwind_state *unwind)
 {
+	const struct vm_area_struct *area = NULL;
 	struct unwind_known *known;
-	int result = table_find(unwind);
+	int result = mapping_find(unwind);
 
+	if (result == -EBUSY)
+		area = (void *)tree_find(&unwind->tree, unwind->pc - 1);
+	if (result == -EBUSY && (!area || mapping_check(unwind, area)))
+		result = ABI_UNWIND_CUT_BUSY + 1;
+	else
+		result = table_find(unwind);
 	if (!result)
 		result = page_find(unwind);
 	if (!result)

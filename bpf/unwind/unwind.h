@@ -2,7 +2,7 @@
 /*
  * The walk of a native stack by unwind tables.
  *
- * A frame is {pc, sp, bp}: its rule (unwind_table.h) yields the canonical frame address (CFA),
+ * A frame is {pc, sp, bp}: its rule (table.h) yields the canonical frame address (CFA),
  * which is the caller's sp; below it are the return address and the saved rbp. The stack is read
  * through a window, one copy for about ten frames. Each frame lies above the previous one and below
  * the stack's end.
@@ -12,12 +12,12 @@
  * return address follows a call. What else ends a walk before the outermost frame is told by its
  * reason.
  */
-#ifndef TRACER_BPF_UNWIND_H
-#define TRACER_BPF_UNWIND_H
+#ifndef TRACER_BPF_UNWIND_UNWIND_H
+#define TRACER_BPF_UNWIND_UNWIND_H
 
 #include "frame_pointer.h"
 #include "request.h"
-#include "unwind_table.h"
+#include "unwind/table.h"
 
 #define UNWIND_BELOW 56 /* bytes of a frame below its return address, where rbp may be saved */
 
