@@ -140,7 +140,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	}
 	fd = file_make(data, size);
 	for (uint32_t rows = ABI_UNWIND_ROWS_CALLS; rows <= ABI_UNWIND_ROWS_ALL; rows++) {
-		if (unwind_table_build(&table, fd, rows))
+		if (unwind_table_build(&table, fd, -1, rows))
 			continue;
 		table_check(table);
 		unwind_table_free(table);

@@ -53,6 +53,8 @@ struct process_info {
 	char command[256]; /* command line, arguments separated by spaces, truncated */
 };
 
+/* Its root directory; -1: it is the same as ours, or cannot be opened. The caller closes it. */
+int process_root_open(pid_t pid);
 /* 0; -ESRCH no such process; -EPERM; -errno. */
 int process_info_read(pid_t pid, struct process_info *out);
 /*

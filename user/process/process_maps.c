@@ -253,3 +253,20 @@ void process_code_range(pid_t pid, const struct stat *file, uint64_t *start, uin
 	}
 	process_maps_free(&maps);
 }
+
+int process_root_open(pid_t pid)
+{
+	struct stat theirs, ours;
+	char name[32];
+	int root;
+
+	snprintf(name, sizeof(name), "/proc/%d/root", pid);
+	root = open(name, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (root < 0)
+		return -1;
+	if (!fstat(root, &theirs) && !stat("/", &ours) &&
+	    (theirs.st_dev != ours.st_dev || theirs.st_ino != ours.st_ino))
+		return root;
+	close(root);
+	return -1;
+}

@@ -2,11 +2,8 @@
 #include "symbols/modules.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/array.h"
@@ -18,25 +15,6 @@
 #include "symbols/symbols_state.h"
 
 #define ROOT_UNKNOWN (-2)
-#define ROOT_OURS    (-1)
-
-/* Opens the process's root directory; ROOT_OURS if it is the same as ours or cannot be opened. */
-static int root_open(pid_t pid)
-{
-	struct stat theirs, ours;
-	char name[32];
-	int root;
-
-	snprintf(name, sizeof(name), "/proc/%d/root", pid);
-	root = open(name, O_PATH | O_DIRECTORY | O_CLOEXEC);
-	if (root < 0)
-		return ROOT_OURS;
-	if (!fstat(root, &theirs) && !stat("/", &ours) &&
-	    (theirs.st_dev != ours.st_dev || theirs.st_ino != ours.st_ino))
-		return root;
-	close(root);
-	return ROOT_OURS;
-}
 
 /*
  * The name in the maps if it is a path or in brackets, such as "[vdso]"; the target can choose any
@@ -69,7 +47,7 @@ static int module_take(struct modules *modules, size_t at, const struct process_
 	if (!map->inode)
 		return 0;
 	if (*root == ROOT_UNKNOWN)
-		*root = root_open(modules->pid);
+		*root = process_root_open(modules->pid);
 	module->file_err =
 		files_get(modules->symbols->files, &module->file, modules->pid, map, *root);
 	modules->refused += module->file_err != 0;

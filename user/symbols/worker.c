@@ -342,12 +342,14 @@ int worker_symbol(struct worker *worker, uint32_t file, uint64_t vaddr, uint64_t
 	return count < 0 ? count : 0;
 }
 
-int worker_unwind(struct worker *worker, int fd, int table_fd, uint32_t rows, uint64_t until_ns)
+int worker_unwind(struct worker *worker, int fd, int debug_fd, int table_fd, uint32_t rows,
+		  uint64_t until_ns)
 {
 	const struct worker_question question = {.kind = WORKER_UNWIND, .rows = rows};
-	const int fds[] = {fd, table_fd};
+	const int fds[] = {fd, table_fd, debug_fd};
 	size_t bytes;
-	int result = question_ask(worker, &question, "", fds, 2, until_ns, &bytes);
+	int result =
+		question_ask(worker, &question, "", fds, debug_fd >= 0 ? 3 : 2, until_ns, &bytes);
 
 	return result > 0 ? worker_lost(worker, 1) : result;
 }

@@ -72,12 +72,13 @@ int worker_open_tables(struct worker *worker, uint32_t file, int fd, int debug_f
 int worker_symbol(struct worker *worker, uint32_t file, uint64_t vaddr, uint64_t until_ns,
 		  const char **name);
 /*
- * Compiles the unwind table of a file (rows: enum abi_unwind_rows) and writes it into table_fd, a
- * new file in memory, as unwind_table_pack() makes it: its content is not to be trusted. Both
- * descriptors stay the caller's. 0; -ENOENT: it has none; other errors as unwind_table_build() and
- * worker_frames().
+ * Compiles the unwind table of a file and its debug file (-1: none; rows: enum abi_unwind_rows) and
+ * writes it into table_fd, a new file in memory, as unwind_table_pack() makes it: its content is
+ * not to be trusted. The descriptors stay the caller's. 0; -ENOENT: it has none; other errors as
+ * unwind_table_build() and worker_frames().
  */
-int worker_unwind(struct worker *worker, int fd, int table_fd, uint32_t rows, uint64_t until_ns);
+int worker_unwind(struct worker *worker, int fd, int debug_fd, int table_fd, uint32_t rows,
+		  uint64_t until_ns);
 /*
  * CPU time of this worker and its predecessors; for one that did not answer in time, the time
  * waited.

@@ -351,7 +351,7 @@ static int question_unwind(uint32_t rows, const int fds[WORKER_FILES_MAX])
 	struct unwind_table *table;
 	const void *bytes;
 	size_t size;
-	int err = unwind_table_build(&table, fds[0], rows);
+	int err = unwind_table_build(&table, fds[0], fds[2], rows);
 
 	if (!err) {
 		bytes = unwind_table_pack(table, &size);

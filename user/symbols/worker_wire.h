@@ -11,7 +11,7 @@
 
 #include "symbols/worker.h"
 
-#define WORKER_FILES_MAX  2u            /* descriptors in a message */
+#define WORKER_FILES_MAX  3u            /* descriptors in a message */
 #define WORKER_ANSWER_MAX (160u * 1024) /* outermost texts are left out if they do not fit */
 
 enum worker_question_kind {

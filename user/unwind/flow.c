@@ -346,15 +346,22 @@ static int flow_run(struct flow *flow, struct cfi_rows *rows, const struct unwin
 	return states_solve(flow) ? rows_merge(rows, flow, derived) : 0;
 }
 
+uint32_t unwind_flow_uncovered(const struct cfi_rows *rows, const struct unwind_codes *codes)
+{
+	int64_t bytes = 0;
+
+	for (size_t i = 0; i < codes->count; i++)
+		bytes += ranges_visit(NULL, rows, codes, &codes->parts[i], 0);
+	return bytes < UINT32_MAX ? (uint32_t)bytes : UINT32_MAX;
+}
+
 int unwind_flow_add(struct cfi_rows *rows, const struct unwind_codes *codes, uint32_t *derived)
 {
+	uint32_t bytes = unwind_flow_uncovered(rows, codes);
 	struct flow flow = {0};
-	int64_t bytes = 0;
 	int err = -ENOMEM;
 
 	*derived = 0;
-	for (size_t i = 0; i < codes->count; i++)
-		bytes += ranges_visit(&flow, rows, codes, &codes->parts[i], 0);
 	/* The code that is understood is x86-64's. */
 	if (!bytes || bytes > FLOW_BYTES_MAX || codes->is_arm64)
 		return 0;

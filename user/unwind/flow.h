@@ -22,6 +22,8 @@
  */
 #define FLOW_BYTES_MAX (1u << 20)
 
+/* Bytes of the uncovered ranges that hold calls; at most UINT32_MAX. Pure. */
+uint32_t unwind_flow_uncovered(const struct cfi_rows *rows, const struct unwind_codes *codes);
 /*
  * Adds rows for the uncovered ranges of rows. *derived: the calls that got a rule. Pure. 0;
  * -ENOMEM.

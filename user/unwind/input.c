@@ -3,7 +3,8 @@
  * .eh_frame is found by its section, or, in a file whose section headers were removed, by the
  * segment PT_GNU_EH_FRAME, as the run-time unwinder finds it: that begins with {version, encodings
  * of the next three fields, address of .eh_frame, …} (Linux Standard Base, "The .eh_frame_hdr
- * section"). Code that it does not describe may be described by .debug_frame.
+ * section"). Code that it does not describe may be described by .debug_frame, which may be packed,
+ * and in a separate debug file.
  */
 #include "unwind/input.h"
 
@@ -151,42 +152,88 @@ static struct part frames_find(Elf *elf, int fd)
 	return part;
 }
 
-/* Its addresses are never relative, so it needs none. One that is packed is not read. */
-static struct part debug_frames_find(Elf *elf)
+/*
+ * Appends a section's bytes, which it frees; NULL: there are none. *size becomes 0 then. 0,
+ * -ENOMEM.
+ */
+static int section_append(struct unwind_input *input, uint8_t *bytes, size_t *size)
 {
-	struct part part = {0};
-	GElf_Shdr header;
-
-	if (!elf_section_by_name(elf, ".debug_frame", &header) || header.sh_type == SHT_NOBITS ||
-	    header.sh_flags & SHF_COMPRESSED)
-		return part;
-	part.offset = header.sh_offset;
-	part.size = header.sh_size < SECTION_MAX ? header.sh_size : SECTION_MAX;
-	return part;
-}
-
-/* Appends a section's bytes. A section that is not in the file is none. 0, -ENOMEM. */
-static int section_append(struct unwind_input *input, int fd, struct part *part)
-{
-	uint8_t *bytes = part->size ? bytes_read(fd, part->offset, part->size) : NULL, *both;
+	uint8_t *both;
 
 	if (!bytes) {
-		part->size = 0;
+		*size = 0;
 		return 0;
 	}
 	if (!input->section) {
 		input->section = bytes;
-		input->section_size = part->size;
+		input->section_size = *size;
 		return 0;
 	}
-	both = realloc(input->section, input->section_size + part->size);
+	both = realloc(input->section, input->section_size + *size);
 	if (both) {
 		input->section = both;
-		memcpy(both + input->section_size, bytes, part->size);
-		input->section_size += part->size;
+		memcpy(both + input->section_size, bytes, *size);
+		input->section_size += *size;
 	}
 	free(bytes);
 	return both ? 0 : -ENOMEM;
+}
+
+/* The content of a packed section. NULL: it is damaged, too large, or packed in an unknown way. */
+static uint8_t *section_unpack(Elf_Scn *section, uint64_t packed_size, size_t *size)
+{
+	const Elf_Data *data = NULL;
+	uint8_t *bytes = NULL;
+	GElf_Chdr header;
+
+	/* libelf allocates whatever size the header says. */
+	if (packed_size <= SECTION_MAX && gelf_getchdr(section, &header) &&
+	    header.ch_size <= SECTION_MAX && elf_compress(section, 0, 0) >= 0)
+		data = elf_getdata(section, NULL);
+	if (data && data->d_buf && data->d_size)
+		bytes = malloc(data->d_size);
+	if (bytes) {
+		memcpy(bytes, data->d_buf, data->d_size);
+		*size = data->d_size;
+	}
+	return bytes;
+}
+
+/*
+ * Appends .debug_frame of a file: the program's, or its debug file. Its addresses are never
+ * relative, so its own is not needed. 1; 0: there is none; -ENOMEM.
+ */
+static int debug_frames_append(struct unwind_input *input, Elf *elf, int fd)
+{
+	GElf_Shdr header;
+	Elf_Scn *section = elf_section_by_name(elf, ".debug_frame", &header);
+	uint8_t *bytes;
+	size_t size;
+	int err;
+
+	if (!section || header.sh_type == SHT_NOBITS)
+		return 0;
+	size = header.sh_size < SECTION_MAX ? header.sh_size : SECTION_MAX;
+	if (header.sh_flags & SHF_COMPRESSED)
+		bytes = section_unpack(section, header.sh_size, &size);
+	else
+		bytes = size ? bytes_read(fd, header.sh_offset, size) : NULL;
+	err = section_append(input, bytes, &size);
+	return err ? err : size > 0;
+}
+
+/* The same of the debug file, which is not to be trusted either. */
+static int debug_file_append(struct unwind_input *input, int debug_fd)
+{
+	uint64_t file_bytes;
+	Elf *elf;
+	int err;
+
+	if (debug_fd < 0 || elf_section_begin(&elf, debug_fd, &file_bytes))
+		return 0;
+	err = debug_frames_append(input, elf, debug_fd);
+	elf_end(elf);
+	return err;
 }
 
 /* Of entries at one address, those of .eh_frame come first: the table takes the first. */
@@ -240,21 +287,25 @@ static int frames_decode(struct unwind_input *input, size_t first)
 	return 0;
 }
 
-static int frames_read(struct unwind_input *input, Elf *elf, int fd)
+static int frames_read(struct unwind_input *input, Elf *elf, int fd, int debug_fd)
 {
-	struct part frames = frames_find(elf, fd), debug = debug_frames_find(elf);
-	int err = section_append(input, fd, &frames);
+	struct part frames = frames_find(elf, fd);
+	int err = section_append(input,
+				 frames.size ? bytes_read(fd, frames.offset, frames.size) : NULL,
+				 &frames.size);
 
 	input->section_vaddr = frames.vaddr;
 	if (!err)
-		err = section_append(input, fd, &debug);
-	if (err)
+		err = debug_frames_append(input, elf, fd);
+	if (!err)
+		err = debug_file_append(input, debug_fd);
+	if (err < 0)
 		return err;
 	return input->section ? frames_decode(input, frames.size)
 			      : error_set(-ENOENT, "no .eh_frame, and no .debug_frame");
 }
 
-int unwind_input_read(struct unwind_input *out, int fd)
+int unwind_input_read(struct unwind_input *out, int fd, int debug_fd)
 {
 	struct unwind_input input = {0};
 	uint64_t file_bytes;
@@ -263,7 +314,7 @@ int unwind_input_read(struct unwind_input *out, int fd)
 
 	if (err)
 		return err;
-	err = frames_read(&input, elf, fd);
+	err = frames_read(&input, elf, fd, debug_fd);
 	if (!err)
 		err = codes_read(&input.codes, elf, fd, file_bytes);
 	elf_end(elf);

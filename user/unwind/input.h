@@ -18,10 +18,11 @@ struct unwind_input {
 };
 
 /*
- * Reads a file; fd stays the caller's. 0: unwind_input_free(); -ENOENT: it has no .eh_frame and
+ * Reads a file, and of its debug file (-1: none) .debug_frame if it has none itself; both
+ * descriptors stay the caller's. 0: unwind_input_free(); -ENOENT: it has no .eh_frame and
  * no .debug_frame with an entry; -E2BIG, -ENOEXEC (error_set); -ENOMEM; -errno.
  */
-int unwind_input_read(struct unwind_input *out, int fd);
+int unwind_input_read(struct unwind_input *out, int fd, int debug_fd);
 void unwind_input_free(struct unwind_input *input);
 
 #endif

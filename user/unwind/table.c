@@ -12,13 +12,13 @@
 #include "unwind/input.h"
 #include "unwind/table_parts.h"
 
-int unwind_table_build(struct unwind_table **out, int fd, uint32_t which)
+int unwind_table_build(struct unwind_table **out, int fd, int debug_fd, uint32_t which)
 {
 	uint64_t begin_ns = clock_ns(CLOCK_PROCESS_CPUTIME_ID);
 	struct unwind_origin origin;
 	struct unwind_input input;
 	struct cfi_rows rows = {0};
-	int err = unwind_input_read(&input, fd);
+	int err = unwind_input_read(&input, fd, debug_fd);
 
 	if (err)
 		return err;
@@ -26,7 +26,8 @@ int unwind_table_build(struct unwind_table **out, int fd, uint32_t which)
 			    input.frame_count);
 	origin = (struct unwind_origin){.functions = (uint32_t)input.frame_count,
 					.cut = rows.cut,
-					.rows = (uint32_t)rows.count};
+					.rows = (uint32_t)rows.count,
+					.uncovered = unwind_flow_uncovered(&rows, &input.codes)};
 	if (!err && which == ABI_UNWIND_ROWS_CALLS)
 		err = unwind_flow_add(&rows, &input.codes, &origin.derived);
 	if (!err)
@@ -143,7 +144,7 @@ static int table_is_valid(const struct unwind_table *table)
 			return 0;
 	for (uint32_t i = 0; i < table->rule_count; i++)
 		if (table->rules[i].kind >= ABI_UNWIND_KIND_COUNT ||
-		    table->rules[i].flags & ~ABI_UNWIND_RBP_AT_RBP)
+		    table->rules[i].flags & ~(ABI_UNWIND_RBP_AT_RBP | ABI_UNWIND_RETURN_ALONE))
 			return 0;
 	return 1;
 }

@@ -33,8 +33,9 @@ struct unwind_origin {
 	uint32_t odd;  /* selected rows that no kind of rule expresses */
 	/* calls that no entry covers, with a rule derived from the code (flow.h) */
 	uint32_t derived;
-	uint32_t pad;
-	uint64_t took_ns; /* CPU time */
+	uint32_t
+		uncovered; /* bytes of code that hold calls and are in no entry; at most 2^32 - 1 */
+	uint64_t took_ns;  /* CPU time */
 };
 
 /* One block of memory: the arrays follow the structure. */
@@ -49,15 +50,16 @@ struct unwind_table {
 };
 
 /*
- * Compiles the table of a file. rows: enum abi_unwind_rows; a table of all rows has none that are
- * derived from code. fd stays the caller's. 0: unwind_table_free() frees it; -ENOENT:
- * the file has no .eh_frame with an entry; -E2BIG, -ENOEXEC (error_set says why); -ENOMEM; -errno.
+ * Compiles the table of a file. debug_fd: its debug file, -1 for none. rows: enum abi_unwind_rows;
+ * a table of all rows has none that are derived from code. The descriptors stay the caller's. 0:
+ * unwind_table_free() frees it; -ENOENT: the file has no .eh_frame, and no .debug_frame, with an
+ * entry; -E2BIG, -ENOEXEC (error_set says why); -ENOMEM; -errno.
  *
  * Takes about 0.2 us a row of .eh_frame, and time and memory in proportion to the file whatever it
  * holds: up to 3 GiB of memory at all limits. Call it in a process that may be killed
  * (symbols/worker.h).
  */
-int unwind_table_build(struct unwind_table **out, int fd, uint32_t rows);
+int unwind_table_build(struct unwind_table **out, int fd, int debug_fd, uint32_t rows);
 void unwind_table_free(struct unwind_table *table);
 /* Bytes that the pages, rows and rules take in BPF maps. */
 size_t unwind_table_bytes(const struct unwind_table *table);

@@ -17,6 +17,7 @@
 #include "symbols/worker.h"
 #include "tables/id_map.h"
 #include "unwind/table.h"
+#include "unwind_load/debug_file.h"
 
 #define KERNEL_MINOR_BITS 20
 
@@ -24,7 +25,9 @@ struct wanted {
 	struct abi_unwind_key key;
 	pid_t pid;
 	uint64_t start, end; /* of its mapping */
+	char *path;          /* of its mapping; NULL: not open yet, or no memory */
 	int fd;              /* -1: not open yet */
+	int debug_fd;        /* -1: none, or not looked for */
 };
 
 struct unwind_loader {
@@ -33,8 +36,10 @@ struct unwind_loader {
 	struct worker *worker;
 	struct wanted *queue; /* the first one is being compiled */
 	size_t count, capacity;
-	struct id_map known; /* hashes of the keys that were published or queued */
-	int table_fd;        /* what the worker writes to; -1: it was not asked yet */
+	struct id_map known;          /* hashes of the keys that were published or queued */
+	int table_fd;                 /* what the worker writes to; -1: it was not asked yet */
+	int is_again;                 /* it is asked again, with the first file's debug file */
+	struct unwind_table *without; /* what it answered before; NULL: nothing */
 	uint64_t absent, failed;
 };
 
@@ -72,15 +77,39 @@ int unwind_loader_new(struct unwind_loader **out, const struct unwind_loader_opt
 	return 0;
 }
 
+static void wanted_close(const struct wanted *wanted)
+{
+	if (wanted->fd >= 0)
+		close(wanted->fd);
+	if (wanted->debug_fd >= 0)
+		close(wanted->debug_fd);
+	free(wanted->path);
+}
+
+static void table_fd_close(struct unwind_loader *loader)
+{
+	if (loader->table_fd >= 0)
+		close(loader->table_fd);
+	loader->table_fd = -1;
+}
+
+static void queue_remove_first(struct unwind_loader *loader)
+{
+	wanted_close(&loader->queue[0]);
+	table_fd_close(loader);
+	unwind_table_free(loader->without);
+	loader->without = NULL;
+	loader->is_again = 0;
+	loader->count--;
+	memmove(loader->queue, loader->queue + 1, loader->count * sizeof(*loader->queue));
+}
+
 void unwind_loader_free(struct unwind_loader *loader)
 {
 	if (!loader)
 		return;
-	for (size_t i = 0; i < loader->count; i++)
-		if (loader->queue[i].fd >= 0)
-			close(loader->queue[i].fd);
-	if (loader->table_fd >= 0)
-		close(loader->table_fd);
+	while (loader->count)
+		queue_remove_first(loader);
 	worker_free(loader->worker);
 	unwind_store_free(loader->store);
 	id_map_free(&loader->known);
@@ -88,7 +117,7 @@ void unwind_loader_free(struct unwind_loader *loader)
 	free(loader);
 }
 
-/* Takes the descriptor. 0, -ENOMEM, -EMFILE. */
+/* Takes the descriptor and the path. 0, -ENOMEM, -EMFILE. */
 static int queue_add(struct unwind_loader *loader, const struct wanted *wanted)
 {
 	int err = loader->count < UNWIND_QUEUE_MAX
@@ -100,8 +129,8 @@ static int queue_add(struct unwind_loader *loader, const struct wanted *wanted)
 		err = id_map_put(&loader->known, key_hash(&wanted->key), 1);
 	if (!err)
 		loader->queue[loader->count++] = *wanted;
-	else if (wanted->fd >= 0)
-		close(wanted->fd);
+	else
+		wanted_close(wanted);
 	return err;
 }
 
@@ -111,7 +140,8 @@ void unwind_loader_want(struct unwind_loader *loader, const struct event_unwind_
 				.pid = (pid_t)file->header.tgid,
 				.start = file->start,
 				.end = file->end,
-				.fd = -1};
+				.fd = -1,
+				.debug_fd = -1};
 
 	for (size_t i = 0; i < loader->count; i++)
 		if (!memcmp(&loader->queue[i].key, &file->key, sizeof(file->key)))
@@ -137,15 +167,17 @@ static int key_guess(int fd, struct abi_unwind_key *key)
 }
 
 /* A file that waits, and was not opened yet, may have this descriptor. 1: it is in the queue. */
-static int queue_open(struct unwind_loader *loader, const struct wanted *wanted)
+static int queue_open(struct unwind_loader *loader, const struct wanted *wanted, const char *path)
 {
 	for (size_t i = 0; i < loader->count; i++) {
 		struct wanted *known = &loader->queue[i];
 
 		if (memcmp(&known->key, &wanted->key, sizeof(known->key)) != 0)
 			continue;
-		if (known->fd < 0)
+		if (known->fd < 0) {
 			known->fd = fcntl(wanted->fd, F_DUPFD_CLOEXEC, 0);
+			known->path = strdup(path);
+		}
 		return 1;
 	}
 	return 0;
@@ -153,16 +185,18 @@ static int queue_open(struct unwind_loader *loader, const struct wanted *wanted)
 
 void unwind_loader_map(struct unwind_loader *loader, pid_t pid, const struct process_map *map)
 {
-	struct wanted wanted = {.pid = pid, .start = map->start, .end = map->end};
+	struct wanted wanted = {.pid = pid, .start = map->start, .end = map->end, .debug_fd = -1};
 
 	wanted.fd = map->executable && map->inode ? process_map_open(pid, map) : -1;
 	if (wanted.fd < 0)
 		return;
-	if (key_guess(wanted.fd, &wanted.key) || queue_open(loader, &wanted) ||
-	    id_map_find(&loader->known, key_hash(&wanted.key)) != ID_MAP_NONE)
+	if (key_guess(wanted.fd, &wanted.key) || queue_open(loader, &wanted, map->path) ||
+	    id_map_find(&loader->known, key_hash(&wanted.key)) != ID_MAP_NONE) {
 		close(wanted.fd);
-	else
+	} else {
+		wanted.path = strdup(map->path);
 		queue_add(loader, &wanted);
+	}
 }
 
 void unwind_loader_prepare(struct unwind_loader *loader, pid_t pid)
@@ -190,6 +224,7 @@ static int wanted_open(struct wanted *wanted)
 		/* A part of the mapping may have another protection by now. */
 		if (map->inode && map->start < wanted->end && wanted->start < map->end) {
 			fd = process_map_open(wanted->pid, map);
+			wanted->path = fd < 0 ? NULL : strdup(map->path);
 			break;
 		}
 	}
@@ -226,39 +261,58 @@ int unwind_loader_read(int fd, struct unwind_table **out)
 	return err;
 }
 
+/* Compiles the table of the first file of the queue. 0; -EAGAIN: not yet; -errno. */
+static int table_ask(struct unwind_loader *loader, const struct wanted *wanted, uint64_t until_ns,
+		     struct unwind_table **table)
+{
+	int err;
+
+	if (loader->table_fd < 0)
+		loader->table_fd = memfd_create("unwind-table", MFD_CLOEXEC);
+	if (loader->table_fd < 0)
+		return -errno;
+	err = worker_unwind(loader->worker, wanted->fd, wanted->debug_fd, loader->table_fd,
+			    wanted->key.rows, until_ns);
+	return err ? err : unwind_loader_read(loader->table_fd, table);
+}
+
+/* The same, and once more with its debug file if that may describe what it does not itself. */
+static int table_compile(struct unwind_loader *loader, struct wanted *wanted, uint64_t until_ns,
+			 struct unwind_table **table)
+{
+	int err = table_ask(loader, wanted, until_ns, table);
+
+	if (err != -EAGAIN && !loader->is_again && wanted->path &&
+	    unwind_debug_is_wanted(err, *table))
+		wanted->debug_fd = unwind_debug_open(wanted->pid, wanted->fd, wanted->path);
+	if (wanted->debug_fd >= 0 && !loader->is_again) {
+		loader->is_again = 1;
+		loader->without = err ? NULL : *table;
+		table_fd_close(loader);
+		err = table_ask(loader, wanted, until_ns, table);
+	}
+	if (err && err != -EAGAIN && loader->without) {
+		*table = loader->without;
+		loader->without = NULL;
+		return 0;
+	}
+	return err;
+}
+
 /* Compiles the first file of the queue and stores its table. 0; -EAGAIN: not yet; -errno. */
 static int table_make(struct unwind_loader *loader, struct wanted *wanted, uint64_t until_ns,
 		      uint32_t *number)
 {
-	struct unwind_table *table;
+	struct unwind_table *table = NULL;
 	int err = wanted->fd < 0 ? wanted_open(wanted) : 0;
 
-	if (!err && loader->table_fd < 0) {
-		loader->table_fd = memfd_create("unwind-table", MFD_CLOEXEC);
-		err = loader->table_fd < 0 ? -errno : 0;
-	}
 	if (!err)
-		err = worker_unwind(loader->worker, wanted->fd, loader->table_fd, wanted->key.rows,
-				    until_ns);
-	if (err)
-		return err;
-	err = unwind_loader_read(loader->table_fd, &table);
+		err = table_compile(loader, wanted, until_ns, &table);
 	if (err)
 		return err;
 	err = unwind_store_put(loader->store, &wanted->key, table, number);
 	unwind_table_free(table);
 	return err;
-}
-
-static void queue_remove_first(struct unwind_loader *loader)
-{
-	if (loader->queue[0].fd >= 0)
-		close(loader->queue[0].fd);
-	if (loader->table_fd >= 0)
-		close(loader->table_fd);
-	loader->table_fd = -1;
-	loader->count--;
-	memmove(loader->queue, loader->queue + 1, loader->count * sizeof(*loader->queue));
 }
 
 int unwind_loader_step(struct unwind_loader *loader, uint64_t until_ns)

@@ -9,6 +9,7 @@
 #include "process/process.h"
 #include "symbols/worker.h"
 #include "unwind/table.h"
+#include "unwind_load/debug_file.h"
 #include "unwind_load/loader.h"
 
 #define FILE_NS 5000000000ull /* the largest files take a tenth of a second */
@@ -30,21 +31,47 @@ static int is_known(const struct process_maps *maps, size_t at)
 }
 
 /* 0: the caller frees *out; else as unwind_survey_fn's err. */
-static int table_make(struct worker *worker, pid_t pid, const struct process_map *map,
-		      struct unwind_table **out)
+static int table_ask(struct worker *worker, int file, int debug_fd, struct unwind_table **out)
 {
-	int file = process_map_open(pid, map), fd = memfd_create("unwind-table", MFD_CLOEXEC);
-	int err = file < 0 ? file : fd < 0 ? -errno : 0;
+	int fd = memfd_create("unwind-table", MFD_CLOEXEC);
+	int err = fd < 0 ? -errno : 0;
 
 	if (!err)
-		err = worker_unwind(worker, file, fd, ABI_UNWIND_ROWS_CALLS,
+		err = worker_unwind(worker, file, debug_fd, fd, ABI_UNWIND_ROWS_CALLS,
 				    clock_ns(CLOCK_MONOTONIC) + FILE_NS);
 	if (!err)
 		err = unwind_loader_read(fd, out);
-	if (file >= 0)
-		close(file);
 	if (fd >= 0)
 		close(fd);
+	return err;
+}
+
+/* As the loader makes it. */
+static int table_make(struct worker *worker, pid_t pid, const struct process_map *map,
+		      struct unwind_table **out)
+{
+	int file = process_map_open(pid, map), debug_fd = -1, err, again;
+	struct unwind_table *table;
+
+	if (file < 0)
+		return file;
+	err = table_ask(worker, file, -1, out);
+	if (err != -EAGAIN && unwind_debug_is_wanted(err, *out))
+		debug_fd = unwind_debug_open(pid, file, map->path);
+	if (debug_fd >= 0) {
+		again = table_ask(worker, file, debug_fd, &table);
+		close(debug_fd);
+		if (!again) {
+			unwind_table_free(err ? NULL : *out);
+			*out = table;
+			err = 0;
+		} else if (again == -EAGAIN) {
+			unwind_table_free(err ? NULL : *out);
+			*out = NULL;
+			err = again;
+		}
+	}
+	close(file);
 	return err;
 }
 

@@ -3,9 +3,11 @@
 realigned stacks, frames of any size, libc's and libraries' frames between, signal handlers,
 contexts, threads, libraries that come and go, forks. No frame is wrong."""
 import collections
+import os
 import platform
 import re
 import shutil
+import subprocess
 import time
 
 import pytest
@@ -106,6 +108,32 @@ def test_every_frame_is_right(start, trace, files, scene):
     assert not innermost(truth) - innermost(seen)
     # What the scenes request themselves they have not noted.
     assert sum(seen.values()) - sum(truth.values()) <= 2
+    assert stacks["cut"] == 0, stacks
+
+
+@pytest.fixture(scope="module")
+def files_apart(tmp_path_factory):
+    """The same without .eh_frame. What describes the code is in the debug files."""
+    folder = tmp_path_factory.mktemp("apart")
+    flags = [flag for flag in FLAGS if flag not in ("-g0", "-s")]
+    flags += ["-g", "-fno-asynchronous-unwind-tables", "-fno-unwind-tables"]
+    source = PROGRAM + ".c"
+    library = compiled(folder / "libtruth.so", source, *flags, "-shared", "-fPIC", "-DLIBRARY")
+    path = compiled(folder / PROGRAM, source, *flags)
+    (folder / ".debug").mkdir()
+    for name in (library, path):
+        debug = str(folder / ".debug" / os.path.basename(name)) + ".debug"
+        keep = ("--only-keep-debug", "--compress-debug-sections=zlib-gabi")
+        subprocess.run(["objcopy", *keep, name, debug], check=True)
+        subprocess.run(["strip", "--strip-all", name], check=True)
+        subprocess.run(["objcopy", "--add-gnu-debuglink=" + debug, name], check=True)
+    return path, library
+
+
+def test_debug_files_describe_code(start, trace, files_apart):
+    truth, seen, stacks = run_scenes(start, trace, files_apart, "calls", "deep")
+    assert sum(truth.values()) >= 40
+    assert not innermost(truth) - innermost(seen)
     assert stacks["cut"] == 0, stacks
 
 

@@ -40,7 +40,8 @@ static void rules_come_from_the_code(void **state)
 	struct unwind_table *table;
 
 	(void)state;
-	assert_int_equal(unwind_table_build(&table, elf_file_fd(file), ABI_UNWIND_ROWS_CALLS), 0);
+	assert_int_equal(unwind_table_build(&table, elf_file_fd(file), -1, ABI_UNWIND_ROWS_CALLS),
+			 0);
 	check(file, table, "in_plain", ABI_UNWIND_RSP, 32, 0);
 	check(file, table, "in_pushed", ABI_UNWIND_RSP, 32, -2);
 	check(file, table, "in_pointer", ABI_UNWIND_RBP, 16, -2);
@@ -122,7 +123,7 @@ static void rules_agree_with_libc(void **state)
 	}
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	assert_true(fd >= 0);
-	assert_int_equal(unwind_input_read(&input, fd), 0);
+	assert_int_equal(unwind_input_read(&input, fd, -1), 0);
 	assert_int_equal(cfi_rows_read(&compared.real, input.section, input.section_vaddr,
 				       input.frames, input.frame_count),
 			 0);

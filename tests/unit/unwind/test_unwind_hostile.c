@@ -23,7 +23,8 @@ static struct unwind_table *table_of(struct elf_file *file)
 {
 	struct unwind_table *table;
 
-	assert_int_equal(unwind_table_build(&table, elf_file_fd(file), ABI_UNWIND_ROWS_CALLS), 0);
+	assert_int_equal(unwind_table_build(&table, elf_file_fd(file), -1, ABI_UNWIND_ROWS_CALLS),
+			 0);
 	return table;
 }
 
@@ -205,7 +206,7 @@ static void noise(void **state)
 			assert_int_equal(
 				pwrite(fd, &byte, 1, (off_t)(offset + (uint64_t)rand() % size)), 1);
 		}
-		if (unwind_table_build(&table, fd, ABI_UNWIND_ROWS_CALLS))
+		if (unwind_table_build(&table, fd, -1, ABI_UNWIND_ROWS_CALLS))
 			continue;
 		packed = unwind_table_pack(table, &bytes);
 		assert_int_equal(unwind_table_unpack(&copy, packed, bytes), 0);

@@ -305,9 +305,9 @@ static void file_check(const char *path)
 	Elf *elf;
 
 	assert_true(fd >= 0);
-	assert_int_equal(unwind_table_build(&checked.table, fd, ABI_UNWIND_ROWS_CALLS), 0);
-	assert_int_equal(unwind_table_build(&checked.full, fd, ABI_UNWIND_ROWS_ALL), 0);
-	assert_int_equal(unwind_input_read(&checked.input, fd), 0);
+	assert_int_equal(unwind_table_build(&checked.table, fd, -1, ABI_UNWIND_ROWS_CALLS), 0);
+	assert_int_equal(unwind_table_build(&checked.full, fd, -1, ABI_UNWIND_ROWS_ALL), 0);
+	assert_int_equal(unwind_input_read(&checked.input, fd, -1), 0);
 	assert_int_equal(cfi_rows_read(&checked.all, checked.input.section,
 				       checked.input.section_vaddr, checked.input.frames,
 				       checked.input.frame_count),

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tables of small programs that are built for the test, and of damaged ones. */
 #include <elf.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -45,7 +46,7 @@ struct built {
 static void built_open(struct built *built, int fd)
 {
 	assert_true(fd >= 0);
-	assert_int_equal(unwind_table_build(&built->table, fd, ABI_UNWIND_ROWS_CALLS), 0);
+	assert_int_equal(unwind_table_build(&built->table, fd, -1, ABI_UNWIND_ROWS_CALLS), 0);
 	assert_int_equal(elf_file_open(&built->file, fd, "/built", "/nonexistent"), 0);
 }
 
@@ -53,9 +54,9 @@ static void built_open(struct built *built, int fd)
 static void built_assemble(struct built *built, const char *name)
 {
 	built->file = assembly_open("-Wa,-Itests/unit/data/assembly", ".include \"%s.s\"\n", name);
-	assert_int_equal(
-		unwind_table_build(&built->table, elf_file_fd(built->file), ABI_UNWIND_ROWS_CALLS),
-		0);
+	assert_int_equal(unwind_table_build(&built->table, elf_file_fd(built->file), -1,
+					    ABI_UNWIND_ROWS_CALLS),
+			 0);
 }
 
 static void built_close(struct built *built)
@@ -180,6 +181,106 @@ static void debug_frames(void **state)
 	}
 }
 
+/* The header of a section. */
+static Elf64_Shdr section_of(int fd, const char *name)
+{
+	Elf64_Shdr names, section = {0};
+	Elf64_Ehdr header;
+	char text[32];
+
+	assert_int_equal(pread(fd, &header, sizeof(header), 0), sizeof(header));
+	assert_int_equal(pread(fd, &names, sizeof(names),
+			       (off_t)(header.e_shoff + header.e_shstrndx * sizeof(names))),
+			 sizeof(names));
+	for (unsigned i = 0; i < header.e_shnum; i++) {
+		assert_int_equal(pread(fd, &section, sizeof(section),
+				       (off_t)(header.e_shoff + i * sizeof(section))),
+				 sizeof(section));
+		memset(text, 0, sizeof(text));
+		pread(fd, text, sizeof(text) - 1, (off_t)(names.sh_offset + section.sh_name));
+		if (!strcmp(text, name))
+			return section;
+	}
+	fail_msg("no section %s", name);
+	return section;
+}
+
+/* A library with .debug_frame alone; then `more` is run in its folder. */
+static int debug_frames_build(const char *more)
+{
+	char path[PATH_MAX + 32];
+
+	need("gcc");
+	need("objcopy");
+	snprintf(path, sizeof(path), "%s/in.c", folder);
+	text_write(path, c_source);
+	assert_int_equal(run("cd %s && gcc -shared -nostdlib -fPIC -O2 -g -fomit-frame-pointer "
+			     "-fno-asynchronous-unwind-tables -Wl,--no-ld-generated-unwind-info "
+			     "-o out in.c && %s",
+			     folder, more),
+			 0);
+	snprintf(path, sizeof(path), "%s/out", folder);
+	return open(path, O_RDWR | O_CLOEXEC);
+}
+
+static void packed_debug_frames(void **state)
+{
+	int fd = debug_frames_build("objcopy --compress-debug-sections=zlib-gabi out");
+	Elf64_Shdr section = section_of(fd, ".debug_frame");
+	struct unwind_table *table;
+	Elf64_Chdr packed, wrong;
+	struct built built;
+
+	(void)state;
+	assert_true(section.sh_flags & SHF_COMPRESSED);
+	built_open(&built, fd);
+	check(&built, "in_aligned", ABI_UNWIND_RBP, 16, -2);
+	check(&built, "in_sized", ABI_UNWIND_RBP, 16, -2);
+	assert_int_equal(rule_before(&built, "in_flat").kind, ABI_UNWIND_RSP);
+	assert_int_equal(built.table->origin.uncovered, 0);
+
+	/* Sizes that are not its own, an unknown packer: then it is none. */
+	assert_int_equal(pread(fd, &packed, sizeof(packed), (off_t)section.sh_offset),
+			 sizeof(packed));
+	for (int i = 0; i < 4; i++) {
+		static const uint64_t sizes[] = {1ull << 62, 200u << 20, 0};
+
+		wrong = packed;
+		if (i < 3)
+			wrong.ch_size = sizes[i];
+		else
+			wrong.ch_type = 77;
+		assert_int_equal(pwrite(fd, &wrong, sizeof(wrong), (off_t)section.sh_offset),
+				 sizeof(wrong));
+		assert_int_equal(unwind_table_build(&table, fd, -1, ABI_UNWIND_ROWS_CALLS),
+				 -ENOENT);
+	}
+	built_close(&built);
+}
+
+/* The program is stripped, and the debug file has what describes its code. */
+static void debug_file(void **state)
+{
+	int fd = debug_frames_build("objcopy --only-keep-debug --compress-debug-sections=zlib-gabi "
+				    "out out.debug && strip out"),
+	    debug_fd;
+	char path[PATH_MAX + 32];
+	struct built built;
+
+	(void)state;
+	snprintf(path, sizeof(path), "%s/out.debug", folder);
+	debug_fd = open(path, O_RDONLY | O_CLOEXEC);
+	assert_true(debug_fd >= 0);
+	assert_int_equal(unwind_table_build(&built.table, fd, -1, ABI_UNWIND_ROWS_CALLS), -ENOENT);
+	assert_int_equal(unwind_table_build(&built.table, fd, debug_fd, ABI_UNWIND_ROWS_CALLS), 0);
+	assert_int_equal(elf_file_open(&built.file, fd, "/built", "/nonexistent"), 0);
+	check(&built, "in_aligned", ABI_UNWIND_RBP, 16, -2);
+	check(&built, "in_sized", ABI_UNWIND_RBP, 16, -2);
+	assert_int_equal(rule_before(&built, "in_flat").kind, ABI_UNWIND_RSP);
+	close(debug_fd);
+	built_close(&built);
+}
+
 static void rows_of_all_pages(void **state)
 {
 	struct built built;
@@ -254,10 +355,10 @@ static void a_file_without_any(void **state)
 			 0);
 	snprintf(path, sizeof(path), "%s/none", folder);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
-	assert_int_equal(unwind_table_build(&table, fd, ABI_UNWIND_ROWS_CALLS), -ENOENT);
+	assert_int_equal(unwind_table_build(&table, fd, -1, ABI_UNWIND_ROWS_CALLS), -ENOENT);
 	close(fd);
 	fd = open(folder, O_RDONLY | O_CLOEXEC);
-	assert_true(unwind_table_build(&table, fd, ABI_UNWIND_ROWS_CALLS) < 0);
+	assert_true(unwind_table_build(&table, fd, -1, ABI_UNWIND_ROWS_CALLS) < 0);
 	close(fd);
 }
 
@@ -301,6 +402,8 @@ int main(void)
 		cmocka_unit_test(each_kind_has_its_rule),
 		cmocka_unit_test(compiled_functions),
 		cmocka_unit_test(debug_frames),
+		cmocka_unit_test(packed_debug_frames),
+		cmocka_unit_test(debug_file),
 		cmocka_unit_test(rows_of_all_pages),
 		cmocka_unit_test(a_file_without_any),
 		cmocka_unit_test(large_body_without_entries),
