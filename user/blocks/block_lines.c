@@ -15,20 +15,37 @@
 
 void block_lines_head(FILE *out, uint32_t pid)
 {
-	fprintf(out, "tracer blocks 1 %" PRIu32 "\n", pid);
+	fprintf(out, "tracer blocks 2 %" PRIu32 "\n", pid);
+}
+
+static void text_write(FILE *out, const char *text)
+{
+	for (size_t i = 0; i < MAX_LINE - 64 && text[i]; i++)
+		putc(text[i] == '\n' ? '?' : text[i], out);
+	putc('\n', out);
 }
 
 void block_lines_line(FILE *out, uint32_t number, const char *file, uint32_t line)
 {
 	fprintf(out, "l %" PRIu32 " %" PRIu32 " ", number, line);
-	for (size_t i = 0; i < MAX_LINE - 64 && file[i]; i++)
-		putc(file[i] == '\n' ? '?' : file[i], out);
-	putc('\n', out);
+	text_write(out, file);
 }
 
-void block_lines_block(FILE *out, uint64_t address, uint64_t bytes, uint32_t number)
+void block_lines_frame(FILE *out, uint32_t number, uint32_t line, const char *function)
 {
-	fprintf(out, "b %" PRIx64 " %" PRIx64 " %" PRIu32 "\n", address, bytes, number);
+	fprintf(out, "f %" PRIu32 " %" PRIu32 " ", number, line);
+	text_write(out, function);
+}
+
+void block_lines_stack(FILE *out, uint32_t number, uint32_t parent, uint32_t frame)
+{
+	fprintf(out, "s %" PRIu32 " %" PRIu32 " %" PRIu32 "\n", number, parent, frame);
+}
+
+void block_lines_block(FILE *out, uint64_t address, uint64_t bytes, uint32_t line, uint32_t stack)
+{
+	fprintf(out, "b %" PRIx64 " %" PRIx64 " %" PRIu32 " %" PRIu32 "\n", address, bytes, line,
+		stack);
 }
 
 static int damaged(void)
@@ -70,31 +87,78 @@ static int name_read(struct block_lines *lines, char *at)
 	return 0;
 }
 
+static int frame_read(struct block_lines *lines, char *at)
+{
+	struct block_frame *frame;
+	uint64_t number, line;
+	int err;
+
+	if (!number_take(&at, 10, ' ', &number) || !number_take(&at, 10, ' ', &line) ||
+	    number != lines->frame_count || line >= lines->name_count || number >= MAX_KEEP)
+		return damaged();
+	err = array_reserve(&lines->frames, &lines->frame_capacity, lines->frame_count, 1,
+			    sizeof(*lines->frames));
+	if (err)
+		return err;
+	frame = &lines->frames[lines->frame_count];
+	frame->line = (uint32_t)line;
+	frame->function = strdup(at);
+	lines->frame_count += frame->function != NULL;
+	return frame->function ? 0 : -ENOMEM;
+}
+
+static int stack_read(struct block_lines *lines, char *at)
+{
+	struct block_stack stack = {.parent = BLOCK_LINES_NONE};
+	uint64_t number, parent, frame;
+	int err;
+
+	if (!number_take(&at, 10, ' ', &number) || !number_take(&at, 10, ' ', &parent) ||
+	    !number_take(&at, 10, '\0', &frame) || number != lines->stack_count ||
+	    parent > number || frame >= lines->frame_count || number >= MAX_KEEP)
+		return damaged();
+	err = array_reserve(&lines->stacks, &lines->stack_capacity, lines->stack_count, 1,
+			    sizeof(*lines->stacks));
+	if (err)
+		return err;
+	stack.frame = (uint32_t)frame;
+	if (parent < number) {
+		stack.parent = (uint32_t)parent;
+		stack.depth = lines->stacks[parent].depth + 1;
+	}
+	if (stack.depth >= BLOCK_STACK_DEPTH)
+		return damaged();
+	lines->stacks[lines->stack_count++] = stack;
+	return 0;
+}
+
+/* A block of format 1 ends behind its line. */
 static int block_read(struct block_lines *lines, char *at)
 {
-	uint64_t address, bytes, number;
+	uint64_t address, bytes, number, stack = BLOCK_LINES_NONE;
+	int has_stack = lines->format > 1;
 	int err;
 
 	if (!number_take(&at, 16, ' ', &address) || !number_take(&at, 16, ' ', &bytes) ||
-	    !number_take(&at, 10, '\0', &number) || number >= lines->name_count ||
-	    bytes > UINT64_MAX - address || lines->count >= MAX_KEEP)
+	    !number_take(&at, 10, has_stack ? ' ' : '\0', &number) || number >= lines->name_count ||
+	    bytes > UINT64_MAX - address || lines->count >= MAX_KEEP ||
+	    (has_stack && (!number_take(&at, 10, '\0', &stack) || stack >= lines->stack_count)))
 		return damaged();
 	err = array_reserve(&lines->blocks, &lines->capacity, lines->count, 1,
 			    sizeof(*lines->blocks));
 	if (!err)
 		lines->blocks[lines->count++] =
-			(struct block_line){address, bytes, (uint32_t)number};
+			(struct block_line){address, bytes, (uint32_t)number, (uint32_t)stack};
 	return err;
 }
 
 static int head_read(struct block_lines *lines, const char *text)
 {
-	uint32_t format;
-
-	if (sscanf(text, "tracer blocks %" SCNu32 " %" SCNu32, &format, &lines->pid) != 2)
+	if (sscanf(text, "tracer blocks %" SCNu32 " %" SCNu32, &lines->format, &lines->pid) != 2)
 		return damaged();
-	return format == 1 ? 0
-			   : error_set(-EINVAL, "it was written by another version of the tracer");
+	return lines->format == 1 || lines->format == 2
+		       ? 0
+		       : error_set(-EINVAL, "it was written by another version of the tracer");
 }
 
 static int block_compare(const void *a, const void *b)
@@ -127,6 +191,8 @@ int block_lines_read(struct block_lines *out, FILE *file)
 
 	while (!err && (got = text_read(file, text)) > 0)
 		err = !strncmp(text, "l ", 2)   ? name_read(&lines, text + 2)
+		      : !strncmp(text, "f ", 2) ? frame_read(&lines, text + 2)
+		      : !strncmp(text, "s ", 2) ? stack_read(&lines, text + 2)
 		      : !strncmp(text, "b ", 2) ? block_read(&lines, text + 2)
 						: damaged();
 	err = err ? err : got;
@@ -144,18 +210,26 @@ void block_lines_free(struct block_lines *lines)
 {
 	for (size_t i = 0; i < lines->name_count; i++)
 		free(lines->names[i]);
+	for (size_t i = 0; i < lines->frame_count; i++)
+		free(lines->frames[i].function);
 	free(lines->names);
+	free(lines->frames);
+	free(lines->stacks);
 	free(lines->blocks);
 	*lines = (struct block_lines){0};
 }
 
-uint32_t block_lines_find(const struct block_lines *lines, uint64_t address)
+const struct block_line *block_lines_at(const struct block_lines *lines, uint64_t address)
 {
 	size_t above = SORTED_ABOVE(lines->blocks, lines->count, address, address);
-	const struct block_line *block;
+	const struct block_line *block = above ? &lines->blocks[above - 1] : NULL;
 
-	if (!above)
-		return BLOCK_LINES_NONE;
-	block = &lines->blocks[above - 1];
-	return address - block->address < block->bytes ? block->line : BLOCK_LINES_NONE;
+	return block && address - block->address < block->bytes ? block : NULL;
+}
+
+uint32_t block_lines_find(const struct block_lines *lines, uint64_t address)
+{
+	const struct block_line *block = block_lines_at(lines, address);
+
+	return block ? block->line : BLOCK_LINES_NONE;
 }

@@ -81,6 +81,11 @@ int heap_waste_print(const struct heap_choice *choice, const struct heap_graph *
 int heap_cycles_print(const struct heap_choice *choice, const struct heap_graph *heap,
 		      const char *what);
 int heap_tree_print(const struct heap_choice *choice, const struct heap_graph *heap);
+/*
+ * Writes the heap in the format of Chrome DevTools to standard output, by line with the stacks that
+ * allocated the objects. 0, -errno without a message.
+ */
+int heap_snapshot_write(const struct heap_choice *choice, const struct heap_graph *heap);
 /* Writes the dominator tree as a profile to standard output. 0, -errno without a message. */
 int heap_pprof_write(const struct heap_graph *heap);
 /* Compares two dumps, or three. 0, or -errno after a message. */

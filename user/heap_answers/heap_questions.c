@@ -104,7 +104,7 @@ static int view_answer(struct heap_choice *choice, const char *dump)
 	if (heap_graph_open(choice, dump, needs, &heap))
 		return EXIT_FAILED;
 	if (choice->output.format == FORMAT_HEAPSNAPSHOT)
-		return answer_end(&heap, heapsnapshot_write(heap.paths, stdout)
+		return answer_end(&heap, heap_snapshot_write(choice, &heap)
 						 ?: fflush(stdout) || ferror(stdout) ? -EIO
 										     : 0);
 	if (choice->output.format == FORMAT_PPROF)

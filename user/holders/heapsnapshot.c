@@ -2,20 +2,17 @@
 /*
  * The file (v8/src/profiler/heap-snapshot-generator.cc): arrays of numbers for nodes and edges,
  * with the fields that `meta` names, and an array of strings. A node's edges follow those of the
- * node before it; an edge refers to a node by its position in the array. Node 0 is the root of all
+ * node before it; an edge refers to a node by its position in the array. With stacks a node has
+ * the field trace_node_id. Node 0 is the root of all
  * roots.
  */
-#include "holders/heapsnapshot.h"
-
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "tables/strings.h"
+#include "holders/heapsnapshot_stacks.h"
 #include "text/json.h"
-
-#define NODE_FIELDS 6u
 
 enum node_type {
 	NODE_STRING = 2,
@@ -35,9 +32,11 @@ enum edge_type {
 	EDGE_WEAK
 };
 
-static const char meta[] =
+static const char meta_fields[] =
 	"{\"snapshot\":{\"meta\":{\"node_fields\":[\"type\",\"name\",\"id\",\"self_size\","
-	"\"edge_count\",\"detachedness\"],\"node_types\":[[\"hidden\",\"array\",\"string\","
+	"\"edge_count\"";
+static const char meta[] =
+	",\"detachedness\"],\"node_types\":[[\"hidden\",\"array\",\"string\","
 	"\"object\",\"code\",\"closure\",\"regexp\",\"number\",\"native\",\"synthetic\","
 	"\"concatenated string\",\"sliced string\",\"symbol\",\"bigint\",\"object shape\"],"
 	"\"string\",\"number\",\"number\",\"number\",\"number\"],\"edge_fields\":[\"type\","
@@ -51,6 +50,7 @@ static const char meta[] =
 
 struct writer {
 	const struct paths *paths;
+	const struct heapsnapshot_stacks *stacks; /* NULL: none */
 	struct graph *graph;
 	FILE *out;
 	struct strings *strings;
@@ -59,6 +59,11 @@ struct writer {
 	uint32_t source;
 	int writes, err; /* writes 0: edges are counted */
 };
+
+static unsigned int node_fields(const struct writer *writer)
+{
+	return writer->stacks ? 7 : 6;
+}
 
 static uint32_t string_of(struct writer *writer, const char *text)
 {
@@ -132,7 +137,7 @@ static void edge_write(struct writer *writer, uint32_t object, enum reference_ki
 		buffer_free(&text);
 	}
 	fprintf(writer->out, "%s%d,%" PRIu64 ",%" PRIu64, writer->edge_count ? ",\n" : "", type,
-		name & UINT32_MAX, ((uint64_t)object + 1) * NODE_FIELDS);
+		name & UINT32_MAX, ((uint64_t)object + 1) * node_fields(writer));
 }
 
 static void edge_visit(void *context, uint64_t target, enum reference_kind kind, uint64_t slot)
@@ -162,7 +167,7 @@ static void edges_visit(struct writer *writer)
 		if (writer->writes)
 			fprintf(writer->out, "%s%d,%u,%" PRIu64, writer->edge_count ? ",\n" : "",
 				EDGE_PROPERTY, string_of(writer, graph_root_name(graph->root[i])),
-				((uint64_t)i + 1) * NODE_FIELDS);
+				((uint64_t)i + 1) * node_fields(writer));
 		writer->edge_count++;
 	}
 	if (!writer->writes)
@@ -176,28 +181,37 @@ static void edges_visit(struct writer *writer)
 
 static void nodes_write(struct writer *writer)
 {
+	const struct heapsnapshot_stacks *stacks = writer->stacks;
 	const struct graph *graph = writer->graph;
 
 	fprintf(writer->out,
-		"%s,\"node_count\":%zu,\"edge_count\":%" PRIu64
-		",\"trace_function_count\":0},\n\"nodes\":[%d,%u,1,0,%u,0",
-		meta, graph->count + 1, writer->edge_count, NODE_SYNTHETIC,
-		string_of(writer, "(roots)"), writer->edges[graph->count]);
+		"%s%s%s,\"node_count\":%zu,\"edge_count\":%" PRIu64
+		",\"trace_function_count\":%zu},\n\"nodes\":[%d,%u,1,0,%u,0%s",
+		meta_fields, stacks ? ",\"trace_node_id\"" : "", meta, graph->count + 1,
+		writer->edge_count, stacks ? stacks->frame_count + 1 : 0, NODE_SYNTHETIC,
+		string_of(writer, "(roots)"), writer->edges[graph->count], stacks ? ",0" : "");
 	for (size_t i = 0; i < graph->count && !writer->err; i++) {
 		const struct type *type = graph_type(graph, (uint32_t)i);
 
-		fprintf(writer->out, ",\n%d,%u,%zu,%" PRIu64 ",%u,0", node_type(type),
+		fprintf(writer->out, ",\n%d,%u,%zu,%" PRIu64 ",%u", node_type(type),
 			string_of(writer, type->name), 2 * i + 3, graph_bytes(graph, (uint32_t)i),
 			writer->edges[i]);
+		if (stacks)
+			fprintf(writer->out, ",%" PRIu32, stack_node(stacks->of[i]));
+		fputs(",0", writer->out);
 	}
 	fputs("],\n\"edges\":[", writer->out);
 }
 
-static void strings_write(const struct writer *writer)
+static void strings_write(struct writer *writer)
 {
-	fputs("],\n\"trace_function_infos\":[],\"trace_tree\":[],\"samples\":[],\"locations\":[],\n"
-	      "\"strings\":[",
-	      writer->out);
+	fputs("],\n", writer->out);
+	if (writer->stacks && !writer->err)
+		writer->err = snapshot_stacks_write(writer->stacks, writer->graph, writer->strings,
+						    writer->out);
+	else
+		fputs("\"trace_function_infos\":[],\"trace_tree\":[],", writer->out);
+	fputs("\"samples\":[],\"locations\":[],\n\"strings\":[", writer->out);
 	for (uint32_t i = 0; i < strings_count(writer->strings); i++) {
 		fputs(i ? ",\n" : "", writer->out);
 		json_string(writer->out, strings_get(writer->strings, i));
@@ -205,9 +219,11 @@ static void strings_write(const struct writer *writer)
 	fputs("]}\n", writer->out);
 }
 
-int heapsnapshot_write(const struct paths *paths, FILE *out)
+int heapsnapshot_write(const struct paths *paths, const struct heapsnapshot_stacks *stacks,
+		       FILE *out)
 {
-	struct writer writer = {.paths = paths, .graph = paths->graph, .out = out};
+	struct writer writer = {
+		.paths = paths, .stacks = stacks, .graph = paths->graph, .out = out};
 
 	writer.err = strings_new(&writer.strings);
 	writer.edges = calloc(paths->graph->count + 1, sizeof(uint32_t));

@@ -11,7 +11,29 @@
 
 #include "holders/paths.h"
 
-/* 0; -ENOMEM. Errors of writing are left in ferror(out). */
-int heapsnapshot_write(const struct paths *paths, FILE *out);
+#define HEAPSNAPSHOT_NONE UINT32_MAX
+
+struct heapsnapshot_frame {
+	const char *function;
+	const char *place; /* "FILE:LINE" */
+};
+
+struct heapsnapshot_stack {
+	uint32_t parent; /* its caller, a smaller number; HEAPSNAPSHOT_NONE */
+	uint32_t frame;
+};
+
+/* Which stack allocated each object. All borrowed. */
+struct heapsnapshot_stacks {
+	const struct heapsnapshot_frame *frames;
+	size_t frame_count;
+	const struct heapsnapshot_stack *stacks;
+	size_t stack_count;
+	const uint32_t *of; /* by object: a stack; HEAPSNAPSHOT_NONE: not known */
+};
+
+/* stacks: NULL: none is known. 0; -ENOMEM. Errors of writing are left in ferror(out). */
+int heapsnapshot_write(const struct paths *paths, const struct heapsnapshot_stacks *stacks,
+		       FILE *out);
 
 #endif

@@ -63,6 +63,41 @@ def check_report(done):
     assert shared["only_size"] < 0.01 * shared["size"], shared
 
 
+def check_snapshot(done, answer):
+    """Chrome's format has the stacks: objects and bytes by line are those of the report."""
+    assert done.returncode == 0 and done.stderr == "", done.stderr
+    snapshot = json.loads(done.stdout)
+    strings, infos = snapshot["strings"], snapshot["trace_function_infos"]
+    width = len(snapshot["snapshot"]["meta"]["trace_function_info_fields"])
+    lines, ids = {}, set()
+
+    def visit(tree, callers):
+        for at in range(0, len(tree), 5):
+            number, info, count, size, callees = tree[at : at + 5]
+            _, name, script, _, line, _ = infos[info * width : (info + 1) * width]
+            place = "%s:%d" % (strings[script], line)
+            entry = lines.setdefault(place, [0, 0, set()])
+            entry[0] += count
+            entry[1] += size
+            if count:
+                entry[2].add(callers + (strings[name],))
+            assert number not in ids
+            ids.add(number)
+            visit(callees, callers + (strings[name],))
+
+    visit(snapshot["trace_tree"], ())
+    for row in answer["statistics"]:
+        if row["line"]:
+            assert lines[row["line"]][:2] == [row["count"], row["size"]], row
+    fill = "%s:%d" % (program(NAME), marked_line(NAME, "BIG"))
+    assert lines[fill][2] == {("(root)", "<module>", "fill")}
+    fields = snapshot["snapshot"]["meta"]["node_fields"]
+    nodes = snapshot["nodes"][fields.index("trace_node_id") :: len(fields)]
+    assert set(nodes) <= ids | {0} and sum(1 for node in nodes if node) == sum(
+        row["count"] for row in answer["statistics"] if row["line"]
+    )
+
+
 @pytest.mark.versions("3.8", "3.12", "3.13")
 def test_by_line(start, trace, ctl, run_tracer, python, tmp_path):
     target = start(python, NAME)
@@ -75,6 +110,10 @@ def test_by_line(start, trace, ctl, run_tracer, python, tmp_path):
     assert ctl(target.pid, "blocks", blocks) == [{"snapshot": True}]
     check(ask(run_tracer, *BY_LINE, "--trace", blocks, "-o", dump, "-p", target.pid))
     check(ask(run_tracer, *BY_LINE, "--trace", blocks, dump))
+    check_snapshot(
+        run_tracer("heap", *BY_LINE, "--trace", blocks, "--format", "heapsnapshot", dump),
+        ask(run_tracer, *BY_LINE, "--trace", blocks, dump),
+    )
     text = run_tracer("heap", *BY_LINE, "--trace", blocks, dump).stdout
     assert " of it through sys.modules['__main__'].CACHE\n" in text
     snapshot = str(tmp_path / "now.pb.gz")
@@ -110,6 +149,13 @@ def test_refused(start, trace, ctl, run_tracer, any_python, tmp_path):
         b"tracer blocks 1 %d\nl 0 1 %s\n" % (target.pid, b"a" * 10000),
         b"tracer blocks 1 %d\nl 0 1 a\nb 1000 10 0" % target.pid,
         b"tracer blocks 1 %d\n" % (target.pid + 1),
+        b"tracer blocks 3 %d\n" % target.pid,
+        b"tracer blocks 2 %d\nl 0 1 a\nb 1000 10 0\n" % target.pid,
+        b"tracer blocks 2 %d\nl 0 1 a\nf 0 1 main\n" % target.pid,
+        b"tracer blocks 2 %d\nl 0 1 a\nf 0 0 main\ns 0 1 0\n" % target.pid,
+        b"tracer blocks 2 %d\nl 0 1 a\nf 0 0 main\ns 0 0 0\nb 1000 10 0 1\n" % target.pid,
+        b"tracer blocks 2 %d\nl 0 1 a\nf 0 0 main\ns 0 0 0\n" % target.pid
+        + b"".join(b"s %d %d 0\n" % (i, i - 1) for i in range(1, 2000)),
     ):
         wrong.write_bytes(content)
         done = run_tracer("heap", *BY_LINE, "--trace", wrong, "-p", target.pid)

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from harness import ROOT
+from harness import ROOT, marked_line, program
 
 sys.path.append(os.path.join(ROOT, "tests", "oracle"))
 from browser import Browser  # noqa: E402
@@ -21,7 +21,7 @@ WORKER = DEVTOOLS + "entrypoints/heap_snapshot_worker/heap_snapshot_worker.js"
 CONTAINERS = ("dict", "list", "tuple", "set", "frozenset")
 
 # The Memory panel's own reader: what it does with a file that is loaded into it.
-READ = """(async () => {
+LOAD = """(async () => {
 	const worker = await import('%s');
 	const loader = new worker.HeapSnapshotLoader.HeapSnapshotLoader({sendEvent() {}});
 	for (const piece of window.pieces) loader.write(piece);
@@ -30,13 +30,29 @@ READ = """(async () => {
 	const channel = new MessageChannel();
 	new worker.HeapSnapshot.SecondaryInitManager(channel.port2);
 	const snapshot = await loader.buildSnapshot(channel.port1);
+""" % WORKER
+READ = LOAD + """
 	const rows = [];
 	for (let i = 0; i < snapshot.nodeCount; i++) {
 		const node = snapshot.createNode(i * snapshot.nodeFieldCount);
 		rows.push([node.id(), node.name(), node.selfSize(), node.retainedSize()]);
 	}
 	return JSON.stringify(rows);
-})()""" % WORKER
+})()"""
+# What the panel shows as the "Allocation stack" of each object, and its "Allocation" view.
+STACKS = LOAD + """
+	const rows = [];
+	for (let i = 0; i < snapshot.nodeCount; i++) {
+		const node = snapshot.createNode(i * snapshot.nodeFieldCount);
+		const stack = snapshot.allocationStack(node.nodeIndex);
+		if (stack)
+			rows.push([node.id(), node.name(), stack.map(
+				frame => [frame.functionName, frame.scriptName, frame.line])]);
+	}
+	const tops = snapshot.allocationTracesTops().map(
+		top => [top.name, top.scriptName, top.line, top.liveCount, top.liveSize]);
+	return JSON.stringify({rows, tops});
+})()"""
 
 MEMLAB = """
 require('@memlab/heap-analysis').getFullHeapFromFile(process.argv[2]).then(heap => {
@@ -75,10 +91,10 @@ def check(rows, containers):
     assert compared > 10000
 
 
-def test_chromium(dumped):
+def devtools_run(path, expression):
+    """What the Memory panel's reader says of a file."""
     if not shutil.which("chromium"):
         pytest.skip("chromium is not installed")
-    path, containers = dumped
     with open(path) as file:
         text = file.read()
     with Browser() as browser:
@@ -91,10 +107,53 @@ def test_chromium(dumped):
         for at in range(0, len(text), PIECE):
             browser.run("window.pieces.push(%s)" % json.dumps(text[at : at + PIECE]))
         answer = browser.call(
-            "Runtime.evaluate", expression=READ, awaitPromise=True, returnByValue=True
+            "Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True
         )
     assert "exceptionDetails" not in answer, answer
-    check(json.loads(answer["result"]["value"]), containers)
+    return json.loads(answer["result"]["value"])
+
+
+def test_chromium(dumped):
+    path, containers = dumped
+    check(devtools_run(path, READ), containers)
+
+
+def test_chromium_stacks(start, trace, run_tracer, any_python, tmp_path):
+    """Objects of a traced process have the stack that allocated them."""
+    target = start(any_python, "held_lines.py")
+    run = trace("-p", target.pid, "--mode", "exact")
+    target.step()
+    target.read_line()
+    target.wait_reading()
+    blocks, dump = str(tmp_path / "blocks"), str(tmp_path / "heap.dump")
+    by_line = ("heap", "--by", "line", "--trace", blocks)
+    done = run_tracer("ctl", target.pid, "blocks", blocks)
+    assert done.returncode == 0, done.stderr
+    done = run_tracer(*by_line, "--top", 0, "--format", "json", "-o", dump, "-p", target.pid)
+    lines = {s["line"]: s for s in json.loads(done.stdout)["statistics"] if s["line"]}
+    path = str(tmp_path / "heap.heapsnapshot")
+    with open(path, "w") as file:
+        file.write(run_tracer(*by_line, "--format", "heapsnapshot", dump).stdout)
+    run.finish()
+    assert target.finish() == 0
+    read = devtools_run(path, STACKS)
+    counts = {}
+    for _, _, stack in read["rows"]:
+        line = "%s:%d" % tuple(stack[0][1:])
+        counts[line] = counts.get(line, 0) + 1
+    assert counts == {line: s["count"] for line, s in lines.items()}
+    name = program("held_lines.py")
+    big = [row for row in read["rows"] if row[2][0][1:] == [name, marked_line(name, "BIG")]]
+    assert len(big) >= 1000
+    # The whole stack, down to the module.
+    assert {stack[-1][0] for _, _, stack in big} == {"<module>"}
+    assert all(frame[1] == name for frame in big[0][2])
+    tops = {"%s:%d" % (top[1], top[2]): top for top in read["tops"]}
+    ours = lines["%s:%d" % (name, marked_line(name, "BIG"))]
+    assert tuple(tops["%s:%d" % (name, marked_line(name, "BIG"))][3:]) == (
+        ours["count"],
+        ours["size"],
+    )
 
 
 def test_memlab(dumped, tmp_path):

@@ -19,6 +19,7 @@ static void check(const struct block_lines *lines)
 		uint32_t found = block_lines_find(lines, block->address);
 
 		if (block->line >= lines->name_count ||
+		    (lines->format > 1 && block->stack >= lines->stack_count) ||
 		    block->address + block->bytes < block->address)
 			abort();
 		if (i && block->address < block[-1].address)
@@ -32,6 +33,13 @@ static void check(const struct block_lines *lines)
 	}
 	for (size_t i = 0; i < lines->name_count; i++)
 		if (!strrchr(lines->names[i], ':'))
+			abort();
+	for (size_t i = 0; i < lines->frame_count; i++)
+		if (!lines->frames[i].function || lines->frames[i].line >= lines->name_count)
+			abort();
+	for (size_t i = 0; i < lines->stack_count; i++)
+		if (lines->stacks[i].frame >= lines->frame_count ||
+		    (lines->stacks[i].parent != BLOCK_LINES_NONE && lines->stacks[i].parent >= i))
 			abort();
 }
 
@@ -59,13 +67,23 @@ static void again(const struct block_lines *lines)
 	block_lines_head(file, lines->pid);
 	for (size_t i = 0; i < lines->name_count; i++)
 		line_write(file, (uint32_t)i, lines->names[i]);
+	for (size_t i = 0; i < lines->frame_count; i++)
+		block_lines_frame(file, (uint32_t)i, lines->frames[i].line,
+				  lines->frames[i].function);
+	for (size_t i = 0; i < lines->stack_count; i++)
+		block_lines_stack(file, (uint32_t)i,
+				  lines->stacks[i].parent == BLOCK_LINES_NONE
+					  ? (uint32_t)i
+					  : lines->stacks[i].parent,
+				  lines->stacks[i].frame);
 	for (size_t i = 0; i < lines->count; i++)
 		block_lines_block(file, lines->blocks[i].address, lines->blocks[i].bytes,
-				  lines->blocks[i].line);
+				  lines->blocks[i].line, lines->blocks[i].stack);
 	fclose(file);
 	file = fmemopen(text, bytes, "r");
 	if (!file || block_lines_read(&other, file) || other.pid != lines->pid ||
-	    other.count != lines->count || other.name_count != lines->name_count)
+	    other.count != lines->count || other.name_count != lines->name_count ||
+	    other.frame_count != lines->frame_count || other.stack_count != lines->stack_count)
 		abort();
 	for (size_t i = 0; i < lines->name_count; i++)
 		if (strcmp(lines->names[i], other.names[i]))
@@ -77,7 +95,7 @@ static void again(const struct block_lines *lines)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	static const char head[] = "tracer blocks 1 4711\n";
+	static const char head[] = "tracer blocks 2 4711\n";
 	struct block_lines lines = {0};
 	char *text;
 	FILE *file;
@@ -95,7 +113,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			  : NULL;
 	if (file && !block_lines_read(&lines, file)) {
 		check(&lines);
-		again(&lines);
+		if (lines.format > 1)
+			again(&lines);
 	}
 	if (file)
 		fclose(file);
