@@ -13,10 +13,12 @@ static int mode_known(uint32_t mode)
 	return mode >= EVENT_MODE_EXACT && mode <= EVENT_MODE_WINDOWS;
 }
 
-static uint32_t large_kind(uint32_t mode)
+static uint32_t large_kind(const struct trace_process *info, uint32_t mode)
 {
 	if ((mode & EVENT_MODE_MASK) != EVENT_MODE_WINDOWS)
 		return SNAPSHOT_LARGE_ALWAYS;
+	if (state_window_layer(info) == EVENT_LAYER_NATIVE)
+		return SNAPSHOT_LARGE_NATIVE;
 	if (!(mode & EVENT_MODE_LARGE))
 		return SNAPSHOT_LARGE_NONE;
 	return mode & EVENT_MODE_LARGE_WINDOWS ? SNAPSHOT_LARGE_WINDOWS : SNAPSHOT_LARGE_ALWAYS;
@@ -25,8 +27,8 @@ static uint32_t large_kind(uint32_t mode)
 /* The same of the mode that the process is in. */
 static uint32_t large_kind_now(const struct trace_process *info)
 {
-	return large_kind(info->mode | (info->large_skipped ? 0 : EVENT_MODE_LARGE) |
-			  (info->large_windowed ? EVENT_MODE_LARGE_WINDOWS : 0));
+	return large_kind(info, info->mode | (info->large_skipped ? 0 : EVENT_MODE_LARGE) |
+					(info->large_windowed ? EVENT_MODE_LARGE_WINDOWS : 0));
 }
 
 /* Keeps the first change and the most recent ones. */
@@ -152,7 +154,7 @@ int state_mode_change(struct process_state *process, const struct event_mode_cha
 		.cost_permille = event->cost_permille,
 		.budget_permille = event->budget_permille,
 		.sample_bytes = event->sample_bytes,
-		.large = large_kind(event->mode),
+		.large = large_kind(info, event->mode),
 	};
 
 	if (!mode_known(mode) || event->sample_bytes > SAMPLE_MEAN_MAX ||

@@ -102,9 +102,9 @@ void modes_json(FILE *out, const struct snapshot_meta *meta)
 			change->budget_permille / 1e3);
 		if (change->mode == EVENT_MODE_WINDOWS)
 			fprintf(out, ", \"large_blocks\": \"%s\"",
-				change->large == SNAPSHOT_LARGE_ALWAYS    ? "always"
-				: change->large == SNAPSHOT_LARGE_WINDOWS ? "windows"
-									  : "no");
+				change->large == SNAPSHOT_LARGE_ALWAYS ? "always"
+				: change->large == SNAPSHOT_LARGE_NONE ? "no"
+								       : "windows");
 		putc('}', out);
 	}
 	fprintf(out, "], \"modes_dropped\": %u, ", meta->changes_dropped);

@@ -355,6 +355,13 @@ static void statistics_print(struct page *page, const struct snapshot *snapshot,
 	outside_print(page, snapshot, statistics);
 }
 
+/* Is there an older block, or one that could not be attributed? */
+static int older_known(const struct report_layer *layer)
+{
+	return layer->layer.trace_count || layer->layer.meta.windows.old_unseen_blocks ||
+	       (layer->opts.old && layer->old.trace_count);
+}
+
 /*
  * A layer beside the first. Its total is separate, because blocks of one layer lie in blocks of the
  * next.
@@ -367,6 +374,8 @@ static int layer_print(const struct page *page, const struct snapshot *snapshot,
 	int err;
 
 	if (!report_layer(snapshot, page->opts, which, &layer))
+		return 0;
+	if (which == SNAPSHOT_OLDER && !older_known(&layer))
 		return 0;
 	err = report_statistics(&layer.layer, &layer.opts, &statistics);
 	if (err)

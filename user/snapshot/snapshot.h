@@ -140,7 +140,8 @@ struct snapshot_table {
 enum snapshot_large {
 	SNAPSHOT_LARGE_ALWAYS, /* all the time; in other modes, too */
 	SNAPSHOT_LARGE_WINDOWS,
-	SNAPSHOT_LARGE_NONE
+	SNAPSHOT_LARGE_NONE,
+	SNAPSHOT_LARGE_NATIVE /* windows of the native layer: blocks of all sizes */
 };
 
 struct snapshot_change {

@@ -89,6 +89,7 @@ def test_overhead(tracer, tmp_path, steady):
             report = run.finish()
         wait_clean(target.pid)
     assert [change["mode"] for change in report.data["modes"]] == ["exact", "windows"]
+    assert report.data["modes"][1]["large_blocks"] == "windows"
     check(report, live)
 
 

@@ -177,6 +177,10 @@ static void test_from_exact(void **state)
 		allocate(trace, i);
 	change.header.time_ns = 2 * S;
 	assert_int_equal(trace_feed(trace, &change, sizeof(change)), 0);
+	/* Blocks of all sizes are traced in windows only, and the name of the mode is short. */
+	assert_int_equal(process_of(trace)->changes[0].large, SNAPSHOT_LARGE_ALWAYS);
+	assert_int_equal(process_of(trace)->changes[1].large, SNAPSHOT_LARGE_NATIVE);
+	assert_string_equal(snapshot_large_name(SNAPSHOT_LARGE_NATIVE), "");
 	window(trace, 2 * S, 2 * S);
 	heap(trace, 0, 20, 3 * S);
 	assert_int_equal(new_blocks(trace), 10);

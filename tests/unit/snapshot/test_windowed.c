@@ -168,6 +168,18 @@ static void test_text(void **state)
 	text = report(snapshot, (struct report_opts){.by = GROUP_LINENO, .top = 1}, report_text);
 	contains(text, "  1 other: size=~82.0 KiB ± 3969 B, count=~1500 ± 71, average=56 B\n");
 	free(text);
+	/* Nothing is older: there is no section for it, unless something older was not seen. */
+	size_t older = snapshot->layers[SNAPSHOT_OLDER].trace_count;
+	snapshot->layers[SNAPSHOT_OLDER].trace_count = 0;
+	text = report(snapshot, (struct report_opts){.by = GROUP_LINENO}, report_text);
+	contains(text, "of a type that no window has shown: 7 blocks (1568 B)\n");
+	free(text);
+	snapshot->meta.windows.old_unseen_blocks = 0;
+	text = report(snapshot, (struct report_opts){.by = GROUP_LINENO}, report_text);
+	lacks(text, "likeness, all");
+	free(text);
+	snapshot->layers[SNAPSHOT_OLDER].trace_count = older;
+	snapshot->meta.windows.old_unseen_blocks = 7;
 	snapshot->meta.windows.count = 11;
 	text = report(snapshot, (struct report_opts){.by = GROUP_LINENO}, report_text);
 	contains(text, "; ± is one standard error, too small with so few windows for a line");
