@@ -33,11 +33,12 @@ BUILD = os.path.join(ROOT, "build")
 PLACE = os.path.join(BUILD, "roots")
 WORK = os.path.join(PLACE, ".work")
 # versions: of the interpreters; symbols: those that are there with their symbols, too; debug: those
-# of which there is the build for debugging, with the modules that only it can load.
-Recipe = collections.namedtuple("Recipe", "versions symbols debug")
+# of which there is the build for debugging, with the modules that only it can load; packages: what
+# else is installed, to compare with.
+Recipe = collections.namedtuple("Recipe", "versions symbols debug packages")
 SUITES = {
-    "trixie": Recipe(("3.13",), ("3.13",), ("3.13",)),
-    "testing": Recipe(("3.13", "3.14", "3.15"), ("3.14", "3.15"), ("3.14",)),
+    "trixie": Recipe(("3.13",), ("3.13",), ("3.13",), ("python3-memray",)),
+    "testing": Recipe(("3.13", "3.14", "3.15"), ("3.14", "3.15"), ("3.14",), ()),
 }
 LOADER = "usr/lib64/ld-linux-x86-64.so.2"
 LIBRARIES = "usr/lib/x86_64-linux-gnu"
@@ -97,7 +98,7 @@ def make(suite, log):
     system = System(suite, os.path.join(WORK, suite), base)
     system.make_base(log)
     system.unpack(system.root)
-    packages = " ".join("python" + version for version in made.versions)
+    packages = " ".join((*("python" + version for version in made.versions), *made.packages))
     install = "apt-get install -y -q --no-install-recommends " + packages
     system.run(system.root, "apt-get update -q && " + install, log)
     for version in made.debug:
