@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from harness import TIMEOUT, environment, marked_line, program, wait_until
+from harness import TIMEOUT, compiled, environment, marked_line, program, wait_until
 
 pytestmark = pytest.mark.skipif(not shutil.which("tmux"), reason="no tmux")
 
@@ -211,6 +211,45 @@ def test_threads(tracer, start, screen, any_python):
     view.wait(r"thread_owners.py:%d$" % marked_line("thread_owners.py", "K"))
     view.press("q")
     view.wait("^Total: size=")
+
+
+CROWD = 1000
+
+
+def test_crowd(tracer, start, screen, tmp_path, whole_machine):
+    """A thousand processes under -a: a row for each, in order; the last is reached, and one found
+    by its PID."""
+    target = start(compiled(tmp_path / "crowd", "crowd.c"), None, CROWD)
+    view = screen(120, 40)
+    view.run(tracer, "-a")
+    text = view.wait(r"^\d{4,} processes, ")
+    assert int(re.search(r"^(\d+) processes", text, re.M)[1]) > CROWD
+    target.step()
+    first, last = target.read_line().split()
+    view.press("5")
+    view.wait("^by process, sorted by size, ")
+    view.press("/")
+    view.press("-l", "crowd")
+    view.press("Enter")
+    # The one that has started them has taken nothing meanwhile.
+    view.wait(", %d rows of .*filter: crowd" % CROWD)
+    rows = [line for line in view.text().splitlines() if "crowd (PID " in line]
+    assert re.match(r"\W*%s +1,000 .*crowd \(PID %s\)" % (size_text(100 * CROWD), last), rows[0])
+    view.press("End")
+    view.wait(r"^ *100 B +1 .*crowd \(PID %s\)" % first)
+    assert rows[0] not in view.text()
+    view.press("PageUp")
+    view.press("Home")
+    view.wait(r"^ *%s +1,000 .*crowd \(PID %s\)" % (size_text(100 * CROWD), last))
+    view.press("/", *5 * ["BSpace"])
+    view.press("-l", "PID %s)" % first)
+    view.press("Enter")
+    view.wait(", 1 row of 100 B, filter: PID %s" % first)
+    view.press("Enter")
+    view.wait(r"^crowd \(PID %s\)\n\n1 traceback:\n\n100 B in 1 block\n  " % first)
+    view.press("q")
+    view.wait("^Total: size=")
+    assert target.finish() == 0
 
 
 def test_stop(tracer, start, screen, any_python):
