@@ -33,7 +33,7 @@ sys.path[:0] = [os.path.join(ROOT, "tools"), os.path.join(ROOT, "tests")]
 import pythons  # noqa: E402
 
 # Seconds. An operation takes this long only if it hangs. An emulated machine is slower.
-TIMEOUT = int(os.environ.get("TRACER_TEST_TIMEOUT") or 60)
+TIMEOUT = int(os.environ.get("TRACER_TEST_TIMEOUT") or 120)
 
 # Flags for C programs with native stacks: keep frame pointers and calls of malloc().
 NATIVE_FLAGS = ("-g", "-O1", "-fno-omit-frame-pointer", "-fno-builtin")

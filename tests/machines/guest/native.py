@@ -87,7 +87,11 @@ def own_samples(machine):
     assert samples and listeners == (1, 1), "%d samples, semaphores %s" % (samples, listeners)
     got = {mark: report.line("otel_program.c", mark)[0] for mark in live}
     wanted = {mark: size for mark, (size, _) in live.items()}
-    assert got == wanted, "%s, not %s; %s lost" % (got, wanted, report.lost_events)
+    # If a file took too long to read, its blocks have addresses, and the report says so.
+    unnamed = report.data["not_seen"]["frames_unnamed"]
+    assert report.data["total"]["size"] == sum(wanted.values()) and (got == wanted or unnamed), (
+        "%s, not %s; %s lost" % (got, wanted, report.lost_events)
+    )
 
     def silent():
         target.process.stdin.write(b"look\n")
