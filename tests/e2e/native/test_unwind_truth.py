@@ -113,7 +113,7 @@ def test_every_frame_is_right(start, trace, files, scene):
 
 @pytest.fixture(scope="module")
 def files_apart(tmp_path_factory):
-    """The same without .eh_frame. What describes the code is in the debug files."""
+    """The same without .eh_frame: what describes the code is in debug files, which name nothing."""
     folder = tmp_path_factory.mktemp("apart")
     flags = [flag for flag in FLAGS if flag not in ("-g0", "-s")]
     flags += ["-g", "-fno-asynchronous-unwind-tables", "-fno-unwind-tables"]
@@ -123,10 +123,14 @@ def files_apart(tmp_path_factory):
     (folder / ".debug").mkdir()
     for name in (library, path):
         debug = str(folder / ".debug" / os.path.basename(name)) + ".debug"
-        keep = ("--only-keep-debug", "--compress-debug-sections=zlib-gabi")
-        subprocess.run(["objcopy", *keep, name, debug], check=True)
-        subprocess.run(["strip", "--strip-all", name], check=True)
-        subprocess.run(["objcopy", "--add-gnu-debuglink=" + debug, name], check=True)
+        for command in (
+            ("objcopy", "--only-keep-debug", "--remove-section=.debug_[!f]*", name, debug),
+            ("strip", "--strip-unneeded", "--keep-section=.debug_frame", debug),
+            ("objcopy", "--compress-debug-sections=zlib-gabi", debug),
+            ("strip", "--strip-all", name),
+            ("objcopy", "--add-gnu-debuglink=" + debug, name),
+        ):
+            subprocess.run(command, check=True)
     return path, library
 
 
