@@ -109,6 +109,15 @@ struct {
 	__type(value, struct unwind_pages);
 } unwind_pages SEC(".maps");
 
+/*
+ * Files whose table is asked for. A ring buffer of its own: user space is woken at once, since all
+ * stacks through the file end there until it answers.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 64 << 10);
+} unwind_wanted SEC(".maps");
+
 /* 1: user space loads tables. */
 __u32 has_tables;
 
@@ -191,7 +200,7 @@ static __noinline int table_ask(struct unwind_state *unwind)
 		return -1;
 	header_fill(&wanted->header, EVENT_UNWIND_FILE, sizeof(*wanted));
 	/* Not a loss: the file is asked for again. */
-	if (bpf_ringbuf_output(&events, wanted, sizeof(*wanted), RING_FLAGS))
+	if (bpf_ringbuf_output(&unwind_wanted, wanted, sizeof(*wanted), BPF_RB_FORCE_WAKEUP))
 		bpf_map_delete_elem(&unwind_files, &wanted->key);
 	return 0;
 }

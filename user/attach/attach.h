@@ -90,6 +90,13 @@ int attach_follow(struct attach *attach, uint32_t tgid);
 int attach_unwind_areas(struct attach *attach, struct unwind_areas *out);
 /* From now on stacks are walked by tables. */
 void attach_unwind_begin(struct attach *attach);
+/* For poll(): readable when a walk asks for a table. Borrowed; -1: none does. */
+int attach_unwind_fd(const struct attach *attach);
+int attach_unwind_is_wanted(const struct attach *attach);
+/* Delivers the files whose table was asked for since the last call. */
+void attach_unwind_wanted(struct attach *attach,
+			  void (*each)(void *context, const struct event_unwind_file *file),
+			  void *context);
 /* As unwind_loader_opts.publish. */
 void attach_unwind_publish(struct attach *attach, const struct abi_unwind_key *key,
 			   uint32_t number);

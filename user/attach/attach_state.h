@@ -33,6 +33,9 @@ struct attach {
 	size_t usdt_count, usdt_capacity;
 	struct unwind_areas unwind; /* NULL: not shared */
 	size_t unwind_bytes[4];
+	struct ring_buffer *unwind_wanted; /* NULL: not shared */
+	void (*unwind_each)(void *context, const struct event_unwind_file *file);
+	void *unwind_context; /* during attach_unwind_wanted() */
 };
 
 /*

@@ -3,6 +3,7 @@
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
+#include <poll.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -24,6 +25,37 @@ static int map_share(const struct bpf_map *map, void *out, size_t *bytes)
 	return 0;
 }
 
+static int wanted_take(void *context, void *record, size_t size)
+{
+	struct attach *attach = context;
+
+	if (size >= sizeof(struct event_unwind_file))
+		attach->unwind_each(attach->unwind_context, record);
+	return 0;
+}
+
+int attach_unwind_fd(const struct attach *attach)
+{
+	return attach->unwind_wanted ? ring_buffer__epoll_fd(attach->unwind_wanted) : -1;
+}
+
+int attach_unwind_is_wanted(const struct attach *attach)
+{
+	struct pollfd wanted = {.fd = attach_unwind_fd(attach), .events = POLLIN};
+
+	return poll(&wanted, 1, 0) > 0;
+}
+
+void attach_unwind_wanted(struct attach *attach,
+			  void (*each)(void *context, const struct event_unwind_file *file),
+			  void *context)
+{
+	attach->unwind_each = each;
+	attach->unwind_context = context;
+	if (attach->unwind_wanted)
+		ring_buffer__consume(attach->unwind_wanted);
+}
+
 int attach_unwind_areas(struct attach *attach, struct unwind_areas *out)
 {
 	struct alloc_bpf *skeleton = attach->skeleton;
@@ -40,6 +72,11 @@ int attach_unwind_areas(struct attach *attach, struct unwind_areas *out)
 		err = map_share(skeleton->maps.unwind_rules, &areas->rules, &bytes[2]);
 	if (!err)
 		err = map_share(skeleton->maps.unwind_tables, &areas->tables, &bytes[3]);
+	if (!err) {
+		attach->unwind_wanted = ring_buffer__new(bpf_map__fd(skeleton->maps.unwind_wanted),
+							 wanted_take, attach, NULL);
+		err = attach->unwind_wanted ? 0 : -errno;
+	}
 	if (err)
 		return err;
 	areas->row_count = (uint32_t)(bytes[0] / sizeof(*areas->rows));
@@ -64,6 +101,8 @@ void attach_unwind_unshare(struct attach *attach)
 		if (areas[i])
 			munmap(areas[i], attach->unwind_bytes[i]);
 	attach->unwind = (struct unwind_areas){0};
+	ring_buffer__free(attach->unwind_wanted);
+	attach->unwind_wanted = NULL;
 }
 
 void attach_unwind_publish(struct attach *attach, const struct abi_unwind_key *key, uint32_t number)

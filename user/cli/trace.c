@@ -108,9 +108,10 @@ static void duration_begin(struct run *run)
 
 void run_wait(struct run *run, int busy)
 {
-	struct pollfd polls[2 + LIVE_POLLS] = {
+	struct pollfd polls[3 + LIVE_POLLS] = {
 		{.fd = run->signals, .events = POLLIN},
 		{.fd = session_ends_fd(run->session), .events = POLLIN},
+		{.fd = session_unwind_fd(run->session), .events = POLLIN},
 	};
 
 	uint64_t left_ns = session_left_ns(run->session), due_ns = session_due_ns(run->session);
@@ -119,7 +120,7 @@ void run_wait(struct run *run, int busy)
 
 	if (left_ms < (uint64_t)wait_ms)
 		wait_ms = (int)left_ms + 1;
-	poll(polls, 2 + live_poll_fds(&run->live, polls + 2), wait_ms);
+	poll(polls, 3 + live_poll_fds(&run->live, polls + 3), wait_ms);
 }
 
 /*

@@ -31,8 +31,9 @@
 /* CPU time for the names of one process; 100,000 addresses in CPython take 2 s. */
 #define MEMBER_SHARE_NS 10000000000ull
 
-#define PREPARE_NS 5000000ull  /* between two drains */
-#define SLICE_NS   50000000ull /* of a wait, between two checks for a signal */
+#define PREPARE_NS       5000000ull  /* between two drains */
+#define PREPARE_SLICE_NS 500000ull   /* of that, before something that is more urgent */
+#define SLICE_NS         50000000ull /* of a wait, between two checks for a signal */
 /*
  * Waits are limited by the worker's CPU time, so that names do not depend on the load of the
  * machine, and by WALL_TIMES that much wall time.
@@ -385,16 +386,27 @@ static int member_prepare(struct session *session, struct member *member, uint64
 	return 0;
 }
 
-void session_names_prepare(struct session *session)
+/* 0; -EAGAIN: not all are looked up. */
+static int names_prepare(struct session *session, uint64_t until_ns)
 {
-	uint64_t until_ns = clock_ns(CLOCK_MONOTONIC) + PREPARE_NS;
 	struct names_time *time = &session->names_time;
+	int err = 0;
 
 	/* Round-robin: a member with many or slow names does not delay the others. */
-	for (size_t i = 0; session->symbols && i < session->count; i++)
-		if (member_prepare(session, session->members[time->turn++ % session->count],
-				   until_ns))
-			break;
+	for (size_t i = 0; !err && session->symbols && i < session->count; i++)
+		err = member_prepare(session, session->members[time->turn++ % session->count],
+				     until_ns);
+	return err;
+}
+
+void session_names_prepare(struct session *session)
+{
+	uint64_t now = clock_ns(CLOCK_MONOTONIC), end = now + PREPARE_NS;
+
+	/* Stacks wait for an unwind table, names do not hurry. */
+	while (now < end && names_prepare(session, now + PREPARE_SLICE_NS) &&
+	       !attach_unwind_is_wanted(session->attach))
+		now = clock_ns(CLOCK_MONOTONIC);
 }
 
 void session_names_end(struct session *session, int hurried)

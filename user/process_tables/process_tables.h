@@ -253,7 +253,10 @@ uint32_t state_symbol_frames(struct process_state *process, uint32_t symbol, uin
 			     struct traceback_frames *out);
 void state_traceback(struct process_state *process, uint32_t traceback,
 		     struct traceback_frames *out);
-/* The mapped file of the outermost native frame of a stack; "": it has none. Borrowed. */
+/*
+ * The mapped file of the outermost native frame of a stack; "": it does not begin with one.
+ * Borrowed.
+ */
 const char *state_native_file(const struct process_state *process, uint32_t traceback);
 /* Why the most recent frame of a traceback is <unknown>; SNAPSHOT_UNKNOWNS: it is known. */
 enum snapshot_unknown state_unknown(struct process_state *process, uint32_t traceback);

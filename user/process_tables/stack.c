@@ -218,11 +218,13 @@ const char *state_native_file(const struct process_state *process, uint32_t trac
 	const struct symbol_entry *symbol = NULL;
 	uint32_t frame;
 
+	/* Python's frames do not end a walk: it goes on behind them. */
 	for (uint32_t i = 0; i < stack->nframe; i++) {
 		frame = process->stack_frames[stack->first + i];
-		if (!(frame & STACK_NATIVE))
+		if (frame & STACK_NATIVE)
+			symbol = &process->symbols[frame & ~STACK_NATIVE];
+		else if (!i)
 			break;
-		symbol = &process->symbols[frame & ~STACK_NATIVE];
 	}
 	if (!symbol)
 		return "";

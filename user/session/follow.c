@@ -30,6 +30,7 @@
 #include "process_plan/plan_target.h"
 #include "session/candidate.h"
 #include "session/execd.h"
+#include "session/unwind_tables.h"
 #include "symbols/symbols.h"
 #include "trial/seccomp.h"
 
@@ -55,9 +56,12 @@ static void process_mapped(struct session *session, uint32_t tgid)
 static void mapped_take(void *context, const struct map_watch_record *record)
 {
 	struct session *session = context;
+	struct member *member = record->exec ? NULL : member_find(session, record->tgid);
 
-	if (session->unwind && session->opts.everywhere && !record->exec)
+	if (session->unwind && !record->exec && (session->opts.everywhere || member))
 		unwind_loader_map(session->unwind, (pid_t)record->tgid, &record->map);
+	if (member && record->map.inode)
+		member->symbols.looked_ns = 0; /* its names are looked for in the file at once */
 	/* Anonymous memory has nothing to probe. */
 	if ((record->exec || record->map.inode) && !execd_mapped(session, record) && !record->exec)
 		process_mapped(session, record->tgid);
@@ -306,6 +310,8 @@ void follow_step(struct session *session)
 	uint64_t begin = clock_ns(CLOCK_MONOTONIC), now = begin;
 
 	maps_drain(session);
+	/* Before probes are placed: until then all stacks through the new files end in them. */
+	session_unwind_step(session);
 	for (size_t i = 0; i < session->count && now - begin < STRETCH_NS; i++) {
 		struct member *member = session->members[i];
 

@@ -22,12 +22,11 @@
 #include "session/census.h"
 #include "session/execd.h"
 #include "session/follow.h"
+#include "session/unwind_tables.h"
 #include "symbols/symbols.h"
 #include "text/text.h"
 #include "trace/blind.h"
 
-/* For unwind tables, between two drains: the tables of about ten files of usual size. */
-#define UNWIND_STEP_NS 10000000ull
 /* Between two reads of the loss counters: a truncated capture must hold a recent one. */
 #define LOSS_PERIOD_NS 500000000ull
 #define FOLLOW_WAIT_NS 250000000ull /* new processes wait for a window's end, but not longer */
@@ -42,11 +41,6 @@ static int record_handle(void *context, void *record, size_t size)
 	struct member *member;
 
 	((struct session *)context)->records++;
-	if (header->type == EVENT_UNWIND_FILE) {
-		if (size >= sizeof(struct event_unwind_file) && ((struct session *)context)->unwind)
-			unwind_loader_want(((struct session *)context)->unwind, record);
-		return 0;
-	}
 	if (session_is_beyond(context, header->time_ns))
 		return 0;
 	if (follow_takes(context, record))
@@ -91,52 +85,13 @@ static void code_missing(void *context, uint32_t tgid, uint64_t code_id, uint64_
 	buffer_free(&records);
 }
 
-static void unwind_publish(void *context, const struct abi_unwind_key *key, uint32_t number)
-{
-	attach_unwind_publish(((struct session *)context)->attach, key, number);
-}
-
-/* Without unwind tables stacks are walked by frame pointers. */
-static void unwind_begin(struct session *session)
-{
-	struct unwind_loader_opts opts = {.publish = unwind_publish, .context = session};
-	int err = attach_unwind_areas(session->attach, &opts.areas);
-
-	if (!err)
-		err = unwind_loader_new(&session->unwind, &opts);
-	if (!err)
-		attach_unwind_begin(session->attach);
-	else if (err != -EOPNOTSUPP)
-		log_info("no unwind tables: %s", error_reason(err));
-}
-
-/* What the tables took: of all files that were met, less those that had to give way. */
-static void unwind_tell(const struct session *session)
-{
-	struct unwind_loader_use use;
-
-	if (!session->unwind)
-		return;
-	unwind_loader_use(session->unwind, &use);
-	log_debug("unwind tables: %u files in %.1f KiB (%u rows, %u rules), made in %.0f ms; "
-		  "files without one: %llu, unreadable: %llu, given way: %llu",
-		  use.store.tables,
-		  (use.store.rows * sizeof(struct abi_unwind_row) +
-		   use.store.pages * sizeof(uint32_t) +
-		   use.store.rules * sizeof(struct abi_unwind_rule)) /
-			  1024.0,
-		  use.store.rows, use.store.rules, (double)use.took_ns / 1e6,
-		  (unsigned long long)use.absent, (unsigned long long)use.failed,
-		  (unsigned long long)use.store.dropped);
-}
-
 static int programs_load(struct session *session, const struct attach_opts *opts,
 			 const char **remedy)
 {
 	int err = attach_new(&session->attach, &session->features, opts);
 
 	if (!err)
-		unwind_begin(session);
+		session_unwind_begin(session);
 	return err ? obstacle_explain(OBSTACLE_LOAD, err, remedy) : 0;
 }
 
@@ -341,8 +296,7 @@ int session_drain(struct session *session)
 	if (session_is_beyond(session, now))
 		return count;
 	session_windows_due(session, now);
-	if (session->unwind)
-		unwind_loader_step(session->unwind, clock_ns(CLOCK_MONOTONIC) + UNWIND_STEP_NS);
+	session_unwind_step(session);
 	/* Attaching to other processes takes longer than a window may. */
 	if (!session_windows_open(session) || now - session->followed_ns > FOLLOW_WAIT_NS) {
 		follow_step(session);
@@ -393,7 +347,7 @@ int session_stop(struct session *session, int hurried)
 	began_ns = clock_ns(CLOCK_MONOTONIC);
 	session_name(session);
 	session->end.names_ns = clock_ns(CLOCK_MONOTONIC) - began_ns;
-	unwind_tell(session);
+	session_unwind_tell(session);
 	err = session_count_loss(session);
 	return lost ? lost : err;
 }

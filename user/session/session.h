@@ -81,6 +81,8 @@ uint64_t session_left_ns(const struct session *session);
 uint64_t session_due_ns(const struct session *session);
 /* A descriptor for poll(): readable when a process under trace has ended. Borrowed. */
 int session_ends_fd(const struct session *session);
+/* The same: readable when a walk asks for an unwind table. -1: none does. */
+int session_unwind_fd(const struct session *session);
 /*
  * Walks the heaps of running processes and reconciles the tables with them, before a snapshot.
  * session_drain() also does so periodically, so that a target that ends by itself has a recent

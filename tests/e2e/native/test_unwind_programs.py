@@ -4,6 +4,7 @@ least 99 of 100 are whole, down to their outermost frame."""
 import contextlib
 import json
 import os
+import platform
 import signal
 import socket
 import subprocess
@@ -22,8 +23,9 @@ create index i on t(b);
 select count(*) from t one join t two on one.b = two.b;
 """
 PYTHON = """
-import json, decimal, xml.dom.minidom
+import json, decimal, xml.dom.minidom, time
 kept = [json.loads('[1, {"a": 3}]') for i in range(1000)] + [bytes(1000 + i) for i in range(100)]
+time.sleep(1)  # its mappings are read: the files have names
 """
 NODE = "let kept = []; for (let i = 0; i < 20000; i++) kept.push(Buffer.alloc(5000 + i % 50));"
 NGINX = """
@@ -38,7 +40,9 @@ http {
 """
 
 
-def expect_whole(report, stacks_min, late=0):
+def expect_whole(report, stacks_min, late=None):
+    """late: a folder of libraries that are mapped late. Their tables come some milliseconds later,
+    and stacks that end there meanwhile do not count."""
     stacks = report.data["stacks"]
     print(stacks)  # shown by pytest -rP
     assert report.lost_events == 0
@@ -47,15 +51,15 @@ def expect_whole(report, stacks_min, late=0):
     assert stacks["whole_bytes"] + stacks["cut_bytes"] > 0
     if not stacks["cut"]:
         assert stacks["cut_bytes"] == 0
-    # While another process changes the program's mappings (the tracer, when it places probes), the
-    # kernel does not tell which file an address is in. On a busy machine that takes longer.
-    locked = stacks["reasons"].get("mappings locked", 0)
-    assert locked <= 0.1 * stacks["whole"], stacks
-    # The table of a library that is mapped late takes some time, more on a slow machine.
-    waited = stacks["reasons"].get("no table", 0) if late else 0
-    assert waited <= late * stacks["whole"], stacks
-    locked += waited
-    assert stacks["whole"] >= 0.99 * (stacks["whole"] + stacks["cut"] - locked), stacks
+    # Before 6.1 mappings cannot be read while the tracer places probes, longer on a busy machine.
+    release = tuple(map(int, platform.release().split(".")[:2]))
+    excused = stacks["reasons"].get("mappings locked", 0) if release < (6, 1) else 0
+    assert excused <= 0.1 * stacks["whole"], stacks
+    if late and "no table" in stacks["reasons"]:
+        waited = sum(count for path, count in stacks["files"].items() if late in path)
+        assert waited == stacks["reasons"]["no table"], stacks
+        excused += waited
+    assert stacks["whole"] >= 0.99 * (stacks["whole"] + stacks["cut"] - excused), stacks
 
 
 @pytest.fixture
@@ -87,7 +91,7 @@ def test_python(of_command):
     path = "/usr/bin/python3"
     if not os.path.exists(path):
         pytest.skip("this machine has no " + path)
-    expect_whole(of_command(path, "-c", PYTHON, options=("-n", "128")), 20, late=0.2)
+    expect_whole(of_command(path, "-c", PYTHON, options=("-n", "128")), 20, late="/lib-dynload/")
 
 
 def test_node(of_command):

@@ -221,6 +221,24 @@ static void test_names(void **state)
 	snapshot_free(snapshot);
 }
 
+/* A walk that went on behind Python's frames was cut there, in the second library. */
+static void test_file_that_cuts(void **state)
+{
+	static const char *const names[] = {"f"};
+	static const uint64_t addresses[] = {0x400100, 7, 0x400200, 8};
+	struct trace *trace = *state;
+	struct snapshot *snapshot;
+
+	assert_int_equal(feed_native_stack(trace, STACK, addresses, 4, EVENT_STACK_CUT), 0);
+	assert_int_equal(native_put(trace, EVENT_ALLOC, 1, 0x1000, 8), 0);
+	assert_int_equal(feed_symbol(trace, 0x400100, names, 1, "/first.so"), 0);
+	assert_int_equal(feed_symbol(trace, 0x400200, names, 1, "/second.so"), 0);
+	assert_int_equal(trace_snapshot(trace, 0, 0, &snapshot), 0);
+	assert_string_equal(snapshot->meta.stack_ends.files[0].path, "/second.so");
+	assert_int_equal(snapshot->meta.stack_ends.files[0].stacks, 1);
+	snapshot_free(snapshot);
+}
+
 /* A preliminary name is kept until a better one arrives. */
 static void test_slow_names(void **state)
 {
@@ -336,9 +354,10 @@ int main(void)
 #define BOTH(name)   cmocka_unit_test_setup_teardown(name, setup_both, teardown)
 #define NATIVE(name) cmocka_unit_test_setup_teardown(name, setup_native, teardown)
 	const struct CMUnitTest tests[] = {
-		BOTH(test_tables_apart),    BOTH(test_reallocs_apart), BOTH(test_freed_twice),
-		NATIVE(test_names),         NATIVE(test_limit),        NATIVE(test_malformed),
-		BOTH(test_layers_of_modes), NATIVE(test_clear),        NATIVE(test_slow_names),
+		BOTH(test_tables_apart), BOTH(test_reallocs_apart),   BOTH(test_freed_twice),
+		NATIVE(test_names),      NATIVE(test_file_that_cuts), NATIVE(test_limit),
+		NATIVE(test_malformed),  BOTH(test_layers_of_modes),  NATIVE(test_clear),
+		NATIVE(test_slow_names),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

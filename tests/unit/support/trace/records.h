@@ -92,7 +92,10 @@ static inline int feed_stack(struct trace *trace, uint64_t stack_id, uint64_t co
 	return err;
 }
 
-/* A stack of native frames at these addresses, most recent first. cut: EVENT_STACK_CUT or 0. */
+/*
+ * A stack of native frames at these addresses, most recent first; those below 4096 are Python code
+ * objects. cut: EVENT_STACK_CUT or 0.
+ */
 static inline int feed_native_stack(struct trace *trace, uint64_t stack_id,
 				    const uint64_t *addresses, uint32_t nframe, uint32_t cut)
 {
@@ -105,8 +108,9 @@ static inline int feed_native_stack(struct trace *trace, uint64_t stack_id,
 	event->nframe = nframe;
 	event->total = nframe | cut;
 	for (uint32_t i = 0; i < nframe; i++)
-		event->frames[i] =
-			(struct event_frame){.code_id = addresses[i], .kind = EVENT_FRAME_NATIVE};
+		event->frames[i] = (struct event_frame){
+			.code_id = addresses[i],
+			.kind = addresses[i] < 4096 ? EVENT_FRAME_PYTHON : EVENT_FRAME_NATIVE};
 	err = trace_feed(trace, event, size);
 	free(event);
 	return err;

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "session/unwind_tables.h"
+
+#include <errno.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "member/state.h"
+#include "session/session.h"
+
+/* Between two drains: the tables of about ten files of usual size. */
+#define UNWIND_STEP_NS 10000000ull
+
+static void unwind_publish(void *context, const struct abi_unwind_key *key, uint32_t number)
+{
+	attach_unwind_publish(((struct session *)context)->attach, key, number);
+}
+
+void session_unwind_begin(struct session *session)
+{
+	struct unwind_loader_opts opts = {.publish = unwind_publish, .context = session};
+	int err = attach_unwind_areas(session->attach, &opts.areas);
+
+	if (!err)
+		err = unwind_loader_new(&session->unwind, &opts);
+	if (!err)
+		attach_unwind_begin(session->attach);
+	else if (err != -EOPNOTSUPP)
+		log_info("no unwind tables: %s", error_reason(err));
+}
+
+void session_unwind_tell(const struct session *session)
+{
+	struct unwind_loader_use use;
+
+	if (!session->unwind)
+		return;
+	unwind_loader_use(session->unwind, &use);
+	log_debug("unwind tables: %u files in %.1f KiB (%u rows, %u rules), made in %.0f ms; "
+		  "files without one: %llu, unreadable: %llu, given way: %llu",
+		  use.store.tables,
+		  (use.store.rows * sizeof(struct abi_unwind_row) +
+		   use.store.pages * sizeof(uint32_t) +
+		   use.store.rules * sizeof(struct abi_unwind_rule)) /
+			  1024.0,
+		  use.store.rows, use.store.rules, (double)use.took_ns / 1e6,
+		  (unsigned long long)use.absent, (unsigned long long)use.failed,
+		  (unsigned long long)use.store.dropped);
+}
+
+static void file_wanted(void *context, const struct event_unwind_file *file)
+{
+	unwind_loader_want(((struct session *)context)->unwind, file);
+}
+
+void session_unwind_step(struct session *session)
+{
+	if (!session->unwind)
+		return;
+	attach_unwind_wanted(session->attach, file_wanted, session);
+	unwind_loader_step(session->unwind, clock_ns(CLOCK_MONOTONIC) + UNWIND_STEP_NS);
+}
+
+int session_unwind_fd(const struct session *session)
+{
+	return session->unwind ? attach_unwind_fd(session->attach) : -1;
+}

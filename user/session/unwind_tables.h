@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The unwind tables that a session's walks of native stacks ask for. */
+#ifndef TRACER_SESSION_UNWIND_TABLES_H
+#define TRACER_SESSION_UNWIND_TABLES_H
+
+struct session;
+
+/* Without unwind tables stacks are walked by frame pointers. */
+void session_unwind_begin(struct session *session);
+/* Loads what was asked for, for some milliseconds at most. */
+void session_unwind_step(struct session *session);
+/* Logs what the tables took: of all files that were met, less those that had to give way. */
+void session_unwind_tell(const struct session *session);
+
+#endif
