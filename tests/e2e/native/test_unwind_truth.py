@@ -193,6 +193,30 @@ def test_forked_child(start, trace, files):
     assert stacks["cut"] == 0, stacks
 
 
+def test_exec_of_equal_code(trace, tmp_path):
+    """Another program with code at the same addresses: what is known of the first does not count."""
+    flags = (*FLAGS[:2], *FLAGS[3:], "-static", "-no-pie", "-fno-stack-protector")
+    paths = [
+        compiled(tmp_path / str(bytes), "stack_twin.c", *flags, "-DFRAME=%d" % bytes)
+        for bytes in (1000, 3000)
+    ]
+    run = trace("--layer", "native", "--", *paths, stdin=subprocess.PIPE)
+    run.step()
+    run.wait_attached(2)
+    run.step()
+    run.step()
+    assert run.wait() == 0
+    report = run.report("--group-by", "traceback", "--no-skip")
+    stacks = [
+        [frame.get("function", "") for frame in entry["traceback"]]
+        for entry in report.statistics
+        if entry["count"] == 200
+    ]
+    assert len(stacks) == 2 and stacks[0] == stacks[1], stacks
+    assert stacks[0][:3] == ["inner", "middle", "main"] and len(stacks[0]) > 3
+    assert report.data["stacks"]["cut"] == 0
+
+
 def test_library_is_loaded_late(start, trace, files, tmp_path):
     """The first stacks through a new file are cut there and counted; its table comes meanwhile."""
     late = str(shutil.copy(files[1], str(tmp_path / "liblate.so")))
