@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Two builds of it with another FRAME have equal code at equal addresses, but for the size of a
- * frame. Waits for a line, requests blocks below that frame, calls exec with its arguments, if there
- * are some, and ends after a second line.
+ * frame. Waits for a line, requests blocks below that frame, calls exec with its arguments if it
+ * has some, and ends after a second line.
  */
 #include <stdlib.h>
 #include <unistd.h>
