@@ -76,7 +76,7 @@ def test_no_swap_in(target, run_tracer):
     # What leads to the heap is read in any case: some pages.
     plain = ask(run_tracer, "--no-swap-in", "-p", target.pid)
     kept = swapped(target.pid)
-    assert before - kept < 1 << 20
+    assert before - kept < 3 << 20
     assert 0 < plain["bytes_swapped"] <= kept
     assert plain["pools_unreadable"] > 9 * plain["pools"]
     for options in (("--by", "class"), ("--retained",), ("--by", "root"), ("why", "S")):
@@ -97,7 +97,7 @@ def test_no_swap_in_memory(target, run_tracer):
     before = page_out(target.pid)
     report = run_tracer("memory", "--no-swap-in", "--format", "json", "-p", target.pid)
     assert report.returncode == 0, report.stderr
-    assert before - swapped(target.pid) < 1 << 20
+    assert before - swapped(target.pid) < 3 << 20
     text = run_tracer("memory", "--no-swap-in", "-p", target.pid).stdout
     assert "Python's heap on swap, which was not read" in text
 
