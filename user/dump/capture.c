@@ -13,11 +13,12 @@
 #include "base/array.h"
 #include "base/clock.h"
 #include "base/error.h"
-#include "dump/resident.h"
+#include "dump/capture_again.h"
 #include "dump/segments.h"
 #include "process/freeze.h"
 #include "process/memory.h"
 #include "process/pagemap.h"
+#include "process/threads.h"
 
 #define PAGE  4096u
 #define PIECE ((uint64_t)RESIDENT_PAGES * PAGE) /* bytes asked about by one call */
@@ -42,19 +43,8 @@ static int piece_copy(struct capture *capture, pid_t pid, uint64_t address, uint
 	return 0;
 }
 
-/* The copying of a process. */
-struct copying {
-	pid_t pid;
-	int pagemap;
-	int skip_swapped; /* pages that are swapped out are not copied */
-};
-
-/*
- * Which pages of a piece are copied: all of a file's, and those that exist of other memory, unless
- * they are swapped out and shall stay there. Returns the number of these.
- */
-static uint32_t piece_pages(const struct copying *copying, const struct image_segment *segment,
-			    uint64_t from, uint32_t pages, uint8_t exists[RESIDENT_PAGES])
+uint32_t piece_pages(const struct copying *copying, const struct image_segment *segment,
+		     uint64_t from, uint32_t pages, uint8_t exists[RESIDENT_PAGES])
 {
 	int is_file = segment->kind == IMAGE_DATA || segment->kind == IMAGE_CONSTANT;
 	uint32_t skipped = 0;
@@ -199,6 +189,7 @@ static int memory_copy(struct capture *capture, const struct python_runtime *run
 	struct copying copying = {.pid = runtime->pid, .skip_swapped = runtime->guard != NULL};
 	struct freeze *freeze = NULL;
 	int err = opts->freeze ? freeze_begin(&freeze, runtime->pid) : 0;
+	uint64_t run_ns = opts->freeze ? 0 : threads_run_ns(runtime->pid);
 
 	if (err)
 		return err;
@@ -212,6 +203,8 @@ static int memory_copy(struct capture *capture, const struct python_runtime *run
 		err = heap_heads(runtime, capture->heads, &capture->image.head_count);
 	if (!err)
 		err = segments_copy(capture, &copying);
+	if (!err && !opts->freeze)
+		err = capture_again(capture, &copying, run_ns);
 	capture->image.frozen_ns = freeze_end(freeze);
 	if (copying.pagemap >= 0)
 		close(copying.pagemap);

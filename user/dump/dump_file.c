@@ -15,7 +15,7 @@
 #include "base/infile.h"
 
 #define MAGIC     "trcrheap"
-#define FORMAT    3u
+#define FORMAT    4u
 #define PAGE      4096u
 #define SPARSE    64u          /* memory may be so much larger than its pages, */
 #define LEAST     (1ull << 30) /* and so many bytes more */
@@ -27,7 +27,7 @@ struct header {
 	uint64_t memory_bytes, pages;
 	uint32_t version_hex, pid;
 	uint64_t type_type, data, data_bytes, interpreters, frozen_ns, bytes_lost, time_s,
-		bytes_swapped;
+		bytes_swapped, ran, bytes_changed;
 	char name[64], absent[IMAGE_NAME];
 	struct python_offsets offsets;
 };
@@ -90,6 +90,8 @@ int dump_write(struct outfile *file, const struct capture *capture)
 				.bytes_lost = image->bytes_lost,
 				.time_s = image->time_s,
 				.bytes_swapped = image->bytes_swapped,
+				.ran = image->ran,
+				.bytes_changed = image->bytes_changed,
 				.offsets = image->offsets};
 	int err;
 
@@ -163,6 +165,8 @@ static void image_fill(struct image *image, const struct header *header)
 	image->resident_bytes = header->pages * PAGE;
 	image->bytes_lost = header->bytes_lost;
 	image->bytes_swapped = header->bytes_swapped;
+	image->ran = header->ran;
+	image->bytes_changed = header->bytes_changed;
 	image->time_s = header->time_s;
 	memcpy(image->name, header->name, sizeof(image->name));
 	image->name[sizeof(image->name) - 1] = 0;

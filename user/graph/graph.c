@@ -273,7 +273,7 @@ static int graph_build(struct graph *graph)
 	if (err)
 		return err;
 	graph_words_sort(graph);
-	return graph_prove(graph);
+	return graph_prove(graph) ?: graph_lost_find(graph);
 }
 
 int graph_new(struct graph **out, const struct image *image)

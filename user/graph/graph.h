@@ -25,6 +25,7 @@ enum graph_root {
 	ROOT_STATIC,      /* an object in a file's variables: a type, None */
 	ROOT_VARIABLE,    /* a variable of a mapped file */
 	ROOT_NATIVE,      /* its reference count is higher than what was found */
+	ROOT_LOST,        /* as ROOT_NATIVE, and higher than all words of its memory say */
 	ROOT_GARBAGE,     /* nothing: a cycle that the collector has not found yet */
 	ROOT_COUNT
 };
@@ -43,6 +44,7 @@ struct graph_proof {
 	uint64_t objects;
 	uint64_t exact;     /* as many references as the count says */
 	uint64_t all_found; /* at least as many */
+	uint64_t lost;      /* fewer, but no other word of the memory has its address */
 };
 
 struct graph {
@@ -135,6 +137,11 @@ uint64_t graph_block_bytes(const struct graph *graph, uint64_t address);
 /* Bytes of the object's block and of the buffers that its layout tells. */
 uint64_t graph_own_bytes(const struct graph *graph, uint64_t address, const struct type *type);
 int graph_prove(struct graph *graph);
+/*
+ * Tells objects whose missing references nothing in the memory holds, after graph_prove(). None, if
+ * memory is missing from the image, or the process ran while it was copied. 0, -ENOMEM.
+ */
+int graph_lost_find(struct graph *graph);
 /* Reads what threads count for themselves, without the GIL. 0, -ENOMEM. */
 int graph_thread_counts_read(struct graph *graph);
 int32_t graph_thread_counts(const struct graph *graph, uint64_t address);

@@ -46,6 +46,8 @@ struct image {
 	uint64_t frozen_ns;      /* how long the process was stopped for the copying; 0: it ran */
 	uint64_t resident_bytes; /* of its segments, without pages that were never written to */
 	uint64_t bytes_lost;     /* of memory that is mapped and could not be copied */
+	uint64_t ran;            /* 1: the process ran while it was copied */
+	uint64_t bytes_changed;  /* that were copied again, since they changed meanwhile */
 	uint64_t bytes_swapped; /* that were left out of its segments, since they are swapped out */
 	uint64_t time_s;        /* of the copying, since 1970 */
 	char absent[IMAGE_NAME]; /* a mapped file whose constants are missing, cut; "": none */

@@ -12,9 +12,20 @@
 #include "graph/graph.h"
 #include "layouts/refcount.h"
 
-#define PREHEADER  16u
-#define PAGE       4096u
-#define LIST_FLAGS 3u /* in the collector's links */
+#define PREHEADER     16u
+#define PAGE          4096u
+#define LEAST_POINTER (1u << 20)
+#define LIST_FLAGS    3u /* in the collector's links */
+
+/*
+ * Whether what would be a count is an address: a heap may be below 4 GiB, and a module's state may
+ * be {an object, a type}. No count is so large that its references have no room in the memory.
+ */
+static int is_pointer(const struct image *image, uint64_t count)
+{
+	return count >= LEAST_POINTER && !(count & 7) && count > image->resident_bytes / 8 &&
+	       image->offsets.build != BUILD_FREE_THREADED && image_segment(image, count);
+}
 
 /* The type of the object that begins at address, by its contents; TYPES_NONE: there is none. */
 static uint32_t type_at(struct graph *graph, uint64_t address)
@@ -22,7 +33,9 @@ static uint32_t type_at(struct graph *graph, uint64_t address)
 	const struct image *image = graph->image;
 	const uint8_t *object = image_at(image, address, refcount_header(&image->offsets));
 
-	if (!object || !refcount_plausible(&image->offsets, object, image->data, image->data_bytes))
+	if (!object ||
+	    !refcount_plausible(&image->offsets, object, image->data, image->data_bytes) ||
+	    is_pointer(image, word_at(object)))
 		return TYPES_NONE;
 	return types_find(&graph->types, word_at(object + image->offsets.abi.object_type));
 }

@@ -12,7 +12,8 @@ static const char *const roots[ROOT_COUNT] = {
 	[ROOT_NONE] = "object",          [ROOT_MODULES] = "modules",
 	[ROOT_FRAME] = "frame",          [ROOT_INTERPRETER] = "interpreter",
 	[ROOT_STATIC] = "static object", [ROOT_VARIABLE] = "variable",
-	[ROOT_NATIVE] = "native code",   [ROOT_GARBAGE] = "garbage",
+	[ROOT_NATIVE] = "native code",   [ROOT_LOST] = "lost reference",
+	[ROOT_GARBAGE] = "garbage",
 };
 
 const char *graph_root_name(enum graph_root root)

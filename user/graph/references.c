@@ -169,7 +169,8 @@ static void words_read(struct walk *walk, uint64_t base, uint64_t from, uint64_t
 			walk_give(walk, word, REFERENCE_DICT, 0);
 		else if (references->is_object(references->context, word))
 			walk_give(walk, word, kind, at);
-		else if (kind == REFERENCE_MAYBE && !(word & 4095))
+		else if (kind == REFERENCE_MAYBE && !(word & 4095) &&
+			 !image_blocks_bytes(references->blocks, word))
 			frames_read(walk, word);
 		else if (pending)
 			buffer_note(walk, pending, word);

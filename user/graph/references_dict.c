@@ -191,8 +191,11 @@ void walk_type(struct walk *walk)
 
 	for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++)
 		walk_field(walk, fields[i]);
-	if (!(flags & TYPE_HEAP))
+	if (!(flags & TYPE_HEAP)) {
+		/* What a metatype adds is behind the room of a class, also where it is none. */
+		walk_words(walk, at->heaptype_bytes, walk->type->basic_bytes, 1);
 		return;
+	}
 	for (size_t i = 0; i < sizeof(heap_fields) / sizeof(heap_fields[0]); i++)
 		walk_field(walk, heap_fields[i]);
 	table = image_u64(image, walk->object + at->heaptype_keys);

@@ -161,6 +161,11 @@ void heap_graph_head(const struct heap_graph *heap)
 	       text_count(count, graph->proof.objects),
 	       percent(graph->proof.exact, graph->proof.objects),
 	       percent(graph->proof.all_found, graph->proof.objects));
+	if (graph->proof.lost)
+		printf("Of %s others no more references are in its memory: C code has lost them "
+		       "(%.2f %% with these)\n",
+		       text_count(count, graph->proof.lost),
+		       percent(graph->proof.all_found + graph->proof.lost, graph->proof.objects));
 	if (graph->cut)
 		puts("Not seen: references beyond the limit of work; sizes in the heap are wrong");
 	if (graph->blocks.walk.pools_unreadable)
@@ -169,6 +174,9 @@ void heap_graph_head(const struct heap_graph *heap)
 	if (image->bytes_lost)
 		printf("Not seen: %" PRIu64 " bytes of memory that could not be copied\n",
 		       image->bytes_lost);
+	if (image->bytes_changed)
+		printf("It ran meanwhile: %s changed and were copied again\n",
+		       size_text(bytes, image->bytes_changed));
 	if (image->bytes_swapped)
 		printf("Not seen: %s on swap, which were not read\n",
 		       size_text(bytes, image->bytes_swapped));
@@ -188,14 +196,16 @@ void heap_graph_json(const struct heap_graph *heap)
 	printf("{\"pid\": %u, \"name\": ", image->pid);
 	json_string(stdout, image->name);
 	printf(", \"python_version\": \"%s\", \"references\": {\"objects\": %" PRIu64
-	       ", \"exact\": %" PRIu64 ", \"all_found\": %" PRIu64
+	       ", \"exact\": %" PRIu64 ", \"all_found\": %" PRIu64 ", \"lost\": %" PRIu64
 	       "}, \"edges\": %u, \"immortal\": %" PRIu64 ", \"static\": %" PRIu64
 	       ", \"pools_unreadable\": %" PRIu64 ", \"bytes_lost\": %" PRIu64
-	       ", \"bytes_swapped\": %" PRIu64 ", \"frozen_ns\": %" PRIu64 ", \"cut\": %s",
+	       ", \"bytes_changed\": %" PRIu64 ", \"bytes_swapped\": %" PRIu64
+	       ", \"frozen_ns\": %" PRIu64 ", \"cut\": %s",
 	       version_text(version, image->version_hex), graph->proof.objects, graph->proof.exact,
-	       graph->proof.all_found, graph->out_start[graph->count], graph->immortal,
-	       graph->statics, graph->blocks.walk.pools_unreadable, image->bytes_lost,
-	       image->bytes_swapped, image->frozen_ns, graph->cut ? "true" : "false");
+	       graph->proof.all_found, graph->proof.lost, graph->out_start[graph->count],
+	       graph->immortal, graph->statics, graph->blocks.walk.pools_unreadable,
+	       image->bytes_lost, image->bytes_changed, image->bytes_swapped, image->frozen_ns,
+	       graph->cut ? "true" : "false");
 	if (image->absent[0]) {
 		fputs(", \"file_absent\": ", stdout);
 		json_string(stdout, image->absent);

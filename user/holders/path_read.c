@@ -121,6 +121,7 @@ static int root_name(const struct graph *graph, uint32_t object, struct buffer *
 		segment = word ? image_segment(graph->image, word->address) : NULL;
 		break;
 	case ROOT_NATIVE:
+	case ROOT_LOST:
 		missing = graph_refcount(graph, graph->addresses[object]) - graph->held[object];
 		return buffer_printf(name, "%" PRIu64 " reference%s", missing,
 				     missing == 1 ? "" : "s");

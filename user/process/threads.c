@@ -120,3 +120,36 @@ int threads_visit(pid_t pid, int (*visit)(pid_t tid, void *context), void *conte
 	closedir(directory);
 	return err;
 }
+
+uint64_t threads_run_ns(pid_t pid)
+{
+	char path[64];
+	struct dirent *entry;
+	uint64_t sum = 0;
+	DIR *tasks;
+
+	snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
+	tasks = opendir(path);
+	while (tasks && (entry = readdir(tasks))) {
+		unsigned long long run;
+		FILE *file;
+		int got;
+
+		if (entry->d_name[0] == '.')
+			continue;
+		snprintf(path, sizeof(path), "/proc/%d/task/%.16s/schedstat", (int)pid,
+			 entry->d_name);
+		file = fopen(path, "re");
+		got = file ? fscanf(file, "%llu", &run) : 0;
+		if (file)
+			fclose(file);
+		if (got != 1) {
+			closedir(tasks);
+			return 0;
+		}
+		sum += run;
+	}
+	if (tasks)
+		closedir(tasks);
+	return sum;
+}

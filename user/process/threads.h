@@ -2,6 +2,7 @@
 #ifndef TRACER_PROCESS_THREADS_H
 #define TRACER_PROCESS_THREADS_H
 
+#include <stdint.h>
 #include <sys/types.h>
 
 /*
@@ -20,5 +21,11 @@ long thread_call(pid_t pid, pid_t tid);
 int thread_name(pid_t pid, pid_t tid, char name[16]);
 /* How often it has been scheduled so far; 0: unknown. */
 unsigned long thread_runs(pid_t pid, pid_t tid);
+
+/*
+ * For how long its threads have run on a processor so far, together; 0: it is not known. What has
+ * not run meanwhile has changed nothing.
+ */
+uint64_t threads_run_ns(pid_t pid);
 
 #endif
