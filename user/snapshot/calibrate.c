@@ -18,7 +18,7 @@
 
 struct weights weights_sum(struct calibration *calibration, size_t begin, size_t end)
 {
-	double *sums = calibration->window_sums;
+	struct window_sum *sums = calibration->window_sums;
 	struct weights weights = {.sightings = end - begin};
 
 	for (size_t i = begin; i < end; i++) {
@@ -30,31 +30,34 @@ struct weights weights_sum(struct calibration *calibration, size_t begin, size_t
 				: sighting->discount ? (double)sighting->discount->whole
 						     : 1;
 		weights.seen_sum += sighting->likeness ? 0 : weight;
-		sums[sighting->window] += weight;
+		weights.full += 1 / sighting->inclusion;
+		sums[sighting->window].weight += weight;
+		sums[sighting->window].full += 1 / sighting->inclusion;
 	}
 	for (size_t i = begin; i < end; i++) {
-		double *sum = &sums[sighting_at(calibration, i)->window];
+		struct window_sum *sum = &sums[sighting_at(calibration, i)->window];
 
-		weights.square += *sum * *sum;
-		*sum = 0;
+		weights.square += sum->weight * sum->weight;
+		weights.full_square += sum->full * sum->full;
+		*sum = (struct window_sum){0};
 	}
 	weights.windows = weights.square > 0 ? weights.sum * weights.sum / weights.square : 0;
 	return weights;
 }
 
-double weights_limit(const struct calibration *calibration, const struct weights *weights)
+/* For how many blocks such a sum of weights can stand at most. */
+static double limit_of(const struct calibration *calibration, double sum, double square)
 {
-	return (weights->sum + LIMIT_ERRORS * sqrt(weights->square) +
-		LIMIT_NONE * calibration->block_weight) /
+	return (sum + LIMIT_ERRORS * sqrt(square) + LIMIT_NONE * calibration->block_weight) /
 	       calibration->progress;
 }
 
 double weights_explain(const struct calibration *calibration, const struct weights *weights,
 		       double blocks)
 {
-	return blocks <= weights_limit(calibration, weights)
+	return blocks <= limit_of(calibration, weights->full, weights->full_square)
 		       ? blocks
-		       : fmin(blocks, weights->sum / calibration->progress);
+		       : fmin(blocks, weights->full / calibration->progress);
 }
 
 static int input_check(const struct calibrate_input *input)
@@ -245,7 +248,8 @@ static void progress_find(struct calibration *calibration)
 
 			/* A lower bound says nothing if the sightings stand for more. */
 			if ((post->least && post->blocks < post->weights.sum) ||
-			    post->blocks > weights_limit(calibration, &post->weights))
+			    post->blocks >
+				    limit_of(calibration, post->weights.sum, post->weights.square))
 				continue;
 			weight += post->weights.sum;
 			blocks += post->blocks;
@@ -307,7 +311,7 @@ static void strata_arrange(struct calibration *calibration)
  */
 static void rare_collapse(struct calibration *calibration)
 {
-	double limit = weights_limit(calibration, &(struct weights){0});
+	double limit = limit_of(calibration, 0, 0);
 
 	for (size_t i = 0; i < calibration->cell_count; i++) {
 		const struct cell *cell = &calibration->cells[i];

@@ -14,11 +14,16 @@
 /* The weights (1 / inclusion) of some sightings. */
 struct weights {
 	double sum;
-	double square;  /* the sum of the squares of each window's sum */
-	double windows; /* with sightings; windows of little weight count less (Kish) */
+	double square;            /* the sum of the squares of each window's sum */
+	double full, full_square; /* the same, without discounts */
+	double windows;           /* with sightings; windows of little weight count less (Kish) */
 	uint64_t sightings;
 	double seen;     /* of the sightings: no likenesses; with their discounts */
 	double seen_sum; /* their weights */
+};
+
+struct window_sum {
+	double weight, full;
 };
 
 /* A figure, and the same without each group of windows. */
@@ -61,11 +66,11 @@ struct calibration {
 	uint32_t *ranks; /* the inverse */
 	struct cell *cells;
 	size_t cell_count;
-	uint32_t *cell_of;    /* by rank */
-	uint32_t *sightings;  /* by cell, alive or not, stratum, row */
-	uint32_t group_count; /* at most CALIBRATE_GROUPS */
-	uint8_t *groups;      /* by window */
-	double *window_sums;  /* by window; 0 between uses */
+	uint32_t *cell_of;              /* by rank */
+	uint32_t *sightings;            /* by cell, alive or not, stratum, row */
+	uint32_t group_count;           /* at most CALIBRATE_GROUPS */
+	uint8_t *groups;                /* by window */
+	struct window_sum *window_sums; /* by window; 0 between uses */
 	struct post *posts;
 	size_t post_count;
 	double block_weight; /* the mean weight of a sighting */
@@ -102,9 +107,11 @@ static inline double weight_of(const struct calibrate_sighting *sighting, int g)
 
 /* Sums the sightings at positions [begin, end). */
 struct weights weights_sum(struct calibration *calibration, size_t begin, size_t end);
-/* For how many blocks such sightings can stand at most. */
-double weights_limit(const struct calibration *calibration, const struct weights *weights);
-/* How many of the blocks are attributed: all, or if these are too many, what they stand for. */
+/*
+ * How many of the blocks are attributed: all, or if these are too many, what the sightings stand
+ * for. Discounts do not count: what has taken the place of a dead block is of the rows that were
+ * seen there, or the look-alikes would not be as many.
+ */
 double weights_explain(const struct calibration *calibration, const struct weights *weights,
 		       double blocks);
 /* Student's t for a 95 % interval, relative to that of the normal distribution. */
