@@ -14,6 +14,7 @@ import pytest
 
 from cgroups import hierarchy, removed
 from harness import compiled, environment, wait_until
+from procfs import text_differs
 
 pytestmark = pytest.mark.usefixtures("whole_machine")
 
@@ -221,6 +222,46 @@ def test_only_what_is_asked(start, trace, any_python, sleeper, tmp_path):
     apis = alloc_apis(tmp_path / "run.cap", target.pid)
     assert sum(apis.values()) > 0 and apis[EVENT_API_NATIVE] == 0
     assert set(alloc_apis(tmp_path / "run.cap", other.pid)) == {EVENT_API_NATIVE}
+
+
+@pytest.fixture
+def busy_native(blocks_program):
+    """A program without Python that allocates all the time."""
+    process = subprocess.Popen(
+        [blocks_program, "busy"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL
+    )
+    yield process.pid
+    process.kill()
+    process.wait()
+    process.stdin.close()
+
+
+def test_budget(start, trace, any_python, sleeper, busy_native):
+    """With a small budget, those that are busy are traced in windows, each in its own; the others
+    are in the mode that was asked for. The report says so of each. No probe is left."""
+    pythons = [start(any_python, "busy.py", ready=False).pid for _ in range(2)]
+    idle = sleeper(2)
+    busy = {*pythons, busy_native}
+    run = trace("-a", "-vv", "--overhead", 1, attached=False)
+    summary(run)
+    assert busy | idle <= attached_pids(run)
+    for pid in busy:
+        window = "PID %d: a window of" % pid
+        wait_until(lambda: window in run.stderr, "PID %d has had a window" % pid)
+    run.interrupt()
+    assert run.wait() == 0, run.stderr
+    report = run.report()
+    processes = {process["pid"]: process for process in report.data["processes"]}
+    for pid in busy:
+        process = processes[pid]
+        ran = [change["mode"] for change in process.get("modes", [process])]
+        assert "windows" in ran and process["mode"] == ran[-1], process
+        # On a busy machine even the shortest windows may be too expensive later.
+        assert process["mode"] == "growth" or process["windows"]["count"] >= 1, process
+    assert {processes[pid]["mode"] for pid in idle} == {"exact"}
+    assert not any("modes" in processes[pid] or "windows" in processes[pid] for pid in idle)
+    for pid in busy | idle:
+        wait_until(lambda: not text_differs(pid), "no probe is in the text of PID %d" % pid)
 
 
 def test_comm_that_comes(start, trace, any_python, tmp_path):
