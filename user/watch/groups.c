@@ -37,6 +37,7 @@ const char *watch_sort_name(enum watch_sort sort)
 void watch_groups_free(struct watch_groups *groups)
 {
 	free(groups->items);
+	free(groups->histories);
 	id_map_free(&groups->keys);
 }
 
@@ -138,10 +139,13 @@ static int process_sum(struct watch_groups *groups, struct watch_model *model, u
 	for (uint32_t i = 0; !err && i < process->sum_count; i++) {
 		struct watch_sum *sum = &process->sums[i];
 		struct watch_group *group;
-		double fresh = since == WATCH_NONE ? 0 : watch_model_fresh(model, sum, since);
+		double fresh = 0, past = 0;
 
-		if (!sum->count && !sum->mark_count && !(fresh > 0) &&
-		    (since == WATCH_NONE || sum->history[since] <= 0))
+		if (since != WATCH_NONE) {
+			fresh = watch_model_fresh(model, process, i, since);
+			past = (double)process->past[since][i].size;
+		}
+		if (!sum->count && !sum->mark_count && !(fresh > 0) && past <= 0)
 			continue;
 		if (sum->group == WATCH_NONE)
 			err = group_get(groups, model, index, i, &sum->group);
@@ -153,7 +157,7 @@ static int process_sum(struct watch_groups *groups, struct watch_model *model, u
 		group->mark_size += sum->mark_size;
 		group->mark_count += sum->mark_count;
 		if (since != WATCH_NONE)
-			group->growth += (sum->size - (double)sum->history[since]) / seconds;
+			group->growth += (sum->size - past) / seconds;
 		group->allocated += fresh / seconds;
 	}
 	return err;
@@ -267,26 +271,38 @@ static void rows_find(struct watch_groups *groups, const struct watch_model *mod
 	}
 }
 
-/* The histories of the rows that are shown, in one pass over the stacks. */
-static void histories_sum(struct watch_groups *groups, const struct watch_model *model,
-			  const uint32_t *rows, size_t count)
+/* The histories of the rows that are shown, in one pass over the stacks. 0, -ENOMEM. */
+static int histories_sum(struct watch_groups *groups, const struct watch_model *model,
+			 const uint32_t *rows, size_t count)
 {
-	for (size_t i = 0; i < groups->count; i++)
-		groups->items[i].is_row = 0;
-	for (size_t i = 0; i < count; i++) {
-		groups->items[rows[i]].is_row = 1;
-		memset(groups->items[rows[i]].history, 0, sizeof(groups->items[0].history));
-	}
-	for (size_t i = 0; i < model->process_count; i++)
-		for (size_t j = 0; j < model->processes[i].sum_count; j++) {
-			const struct watch_sum *sum = &model->processes[i].sums[j];
+	int err = array_reserve(&groups->histories, &groups->history_capacity, 0, count + 1,
+				sizeof(*groups->histories));
 
-			if (sum->group == WATCH_NONE || !groups->items[sum->group].is_row)
-				continue;
-			for (uint32_t k = 0; k < WATCH_HISTORY; k++)
-				groups->items[sum->group].history[k] +=
-					sum->history[(model->slot + 1 + k) % WATCH_HISTORY];
+	if (err)
+		return err;
+	memset(groups->histories, 0, count * sizeof(*groups->histories));
+	for (size_t i = 0; i < count; i++)
+		groups->items[rows[i]].row = (uint32_t)i + 1;
+	for (size_t i = 0; i < model->process_count; i++) {
+		const struct watch_process *process = &model->processes[i];
+
+		for (size_t j = 0; j < process->sum_count; j++) {
+			uint32_t group = process->sums[j].group;
+			uint32_t row = group == WATCH_NONE ? 0 : groups->items[group].row;
+
+			for (uint32_t k = 0; row && k < WATCH_HISTORY; k++)
+				groups->histories[row - 1][k] +=
+					process->past[(model->slot + 1 + k) % WATCH_HISTORY][j]
+						.size;
 		}
+	}
+	return 0;
+}
+
+const float *watch_groups_history(const struct watch_groups *groups,
+				  const struct watch_group *group)
+{
+	return group->row ? groups->histories[group->row - 1] : NULL;
 }
 
 int watch_groups_rows(struct watch_groups *groups, struct watch_model *model, size_t want,
@@ -304,6 +320,7 @@ int watch_groups_rows(struct watch_groups *groups, struct watch_model *model, si
 
 		group->size = group->count = group->growth = group->allocated = 0;
 		group->mark_size = group->mark_count = 0;
+		group->row = 0;
 	}
 	for (uint32_t i = 0; !err && i < model->process_count; i++)
 		err = process_sum(groups, model, i, since, seconds);
@@ -312,8 +329,8 @@ int watch_groups_rows(struct watch_groups *groups, struct watch_model *model, si
 	rows_find(groups, model);
 	size_t count = rows_choose(groups, want, rows);
 
-	histories_sum(groups, model, rows, count);
-	return (int)count;
+	err = histories_sum(groups, model, rows, count);
+	return err ? err : (int)count;
 }
 
 static void text_put(FILE *out, const struct watch_model *model, uint32_t string)

@@ -27,8 +27,7 @@ struct watch_group {
 	double growth;                /* bytes a second */
 	double allocated;             /* the same, of what was allocated, alive or not */
 	double mark_size, mark_count; /* at the mark */
-	float history
-		[WATCH_HISTORY]; /* oldest first; only of rows that watch_groups_rows() returned */
+	uint32_t row; /* 1 + its place among those that watch_groups_rows() returned */
 	unsigned char shown, is_row; /* shown: passes the filter; 1 + the answer */
 };
 
@@ -42,6 +41,8 @@ struct watch_groups {
 	uint64_t version;   /* of the model */
 	size_t rows;      /* groups that hold something, or did at the mark, and pass the filter */
 	double rows_size; /* their sum */
+	float (*histories)[WATCH_HISTORY];
+	size_t history_capacity;
 };
 
 void watch_groups_free(struct watch_groups *groups);
@@ -54,6 +55,9 @@ void watch_groups_filter(struct watch_groups *groups, const char *filter);
  */
 int watch_groups_rows(struct watch_groups *groups, struct watch_model *model, size_t want,
 		      uint32_t *rows);
+/* The sizes of such a row at the last refreshes, the oldest first. NULL: it is none. Borrowed. */
+const float *watch_groups_history(const struct watch_groups *groups,
+				  const struct watch_group *group);
 /* The text of a row, escaped for a terminal. */
 void watch_group_label(const struct watch_groups *groups, const struct watch_model *model,
 		       const struct watch_group *group, FILE *out);

@@ -153,21 +153,29 @@ static int process_take(struct watch_model *model, struct rest *rest)
 
 static void history_put(struct watch_model *model)
 {
-	double total = 0;
+	double seconds = 1, fresh = 0;
+	uint32_t since;
 
 	model->slot = (model->slot + 1) % WATCH_HISTORY;
 	model->times_ns[model->slot] = model->now.time_ns;
+	model->all.size = model->all.count = model->all.mark_size = 0;
+	since = watch_model_since(model, &seconds);
 	for (size_t i = 0; i < model->process_count; i++) {
-		struct watch_process *process = &model->processes[i];
+		const struct watch_process *process = &model->processes[i];
 
 		for (size_t j = 0; j < process->sum_count; j++) {
-			struct watch_sum *sum = &process->sums[j];
+			const struct watch_sum *sum = &process->sums[j];
 
-			sum->history[model->slot] = (float)sum->size;
-			total += sum->size;
+			process->past[model->slot][j].size = (float)sum->size;
+			model->all.size += sum->size;
+			model->all.count += sum->count;
+			model->all.mark_size += sum->mark_size;
+			if (since != WATCH_NONE)
+				fresh += watch_model_fresh(model, process, j, since);
 		}
 	}
-	model->totals[model->slot] = (float)total;
+	model->all.allocated = fresh / seconds;
+	model->totals[model->slot] = (float)model->all.size;
 }
 
 int watch_model_sums(struct watch_model *model, const void *data, size_t bytes)

@@ -29,9 +29,13 @@ struct watch_sum {
 	uint32_t group;         /* of the present grouping (groups.h); WATCH_NONE: not looked up */
 	double size, count;
 	double mark_size, mark_count;
-	double allocated;             /* bytes since the trace began */
-	float history[WATCH_HISTORY]; /* sizes, by slot */
-	float fresh[WATCH_HISTORY];   /* bytes allocated since the slot before */
+	double allocated; /* bytes since the trace began */
+};
+
+/* A sum at an earlier refresh. */
+struct watch_past {
+	float size;
+	float fresh; /* bytes allocated since the refresh before */
 };
 
 struct watch_process {
@@ -43,6 +47,9 @@ struct watch_process {
 	/* without threads one for each stack, at its index; else found by sum_keys */
 	struct watch_sum *sums;
 	size_t sum_count, sum_capacity;
+	/* by slot, for each sum: apart, so that a refresh does not read all of the past */
+	struct watch_past *past[WATCH_HISTORY];
+	size_t past_capacity;
 	struct id_map sum_keys;
 	struct sums_thread *threads; /* those with a name, by number, in the last answer */
 	uint32_t described;          /* so many were read; */
@@ -64,7 +71,11 @@ struct watch_model {
 	size_t frame_count, frame_capacity;
 	uint64_t times_ns[WATCH_HISTORY]; /* of the slots; 0: not used yet */
 	float totals[WATCH_HISTORY];
-	uint32_t slot;    /* of the last answer */
+	uint32_t slot; /* of the last answer, */
+	/* and what all sums come to there; allocated: bytes a second */
+	struct {
+		double size, count, mark_size, allocated;
+	} all;
 	uint64_t mark_ns; /* time of the mark; 0: there is none */
 	uint32_t lost;    /* processes that have ended since the mark: it does not hold them */
 	/* Changes when processes went or stacks got names: groups.h looks them up again. */
@@ -107,9 +118,9 @@ struct watch_total {
 	double allocated; /* bytes a second, as in struct watch_group */
 	uint32_t flags;   /* of any of them, as in struct sums_process */
 };
-/* What has been allocated there since that slot. */
-double watch_model_fresh(const struct watch_model *model, const struct watch_sum *sum,
-			 uint32_t since);
+/* What has been allocated in a sum, by its index, since that slot. */
+double watch_model_fresh(const struct watch_model *model, const struct watch_process *process,
+			 size_t sum, uint32_t since);
 struct watch_total watch_model_total(const struct watch_model *model);
 
 #endif

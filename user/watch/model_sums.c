@@ -20,8 +20,27 @@ void watch_sums_forget(struct watch_process *process)
 {
 	free(process->sums);
 	process->sums = NULL;
-	process->sum_count = process->sum_capacity = 0;
+	for (uint32_t i = 0; i < WATCH_HISTORY; i++) {
+		free(process->past[i]);
+		process->past[i] = NULL;
+	}
+	process->sum_count = process->sum_capacity = process->past_capacity = 0;
 	id_map_free(&process->sum_keys);
+}
+
+/* As many as there may be sums. 0, -ENOMEM. */
+static int past_grow(struct watch_process *process)
+{
+	for (uint32_t i = 0; i < WATCH_HISTORY; i++) {
+		struct watch_past *past =
+			reallocarray(process->past[i], process->sum_capacity, sizeof(*past));
+
+		if (!past)
+			return -ENOMEM;
+		process->past[i] = past;
+	}
+	process->past_capacity = process->sum_capacity;
+	return 0;
 }
 
 static int sum_add(struct watch_process *process, uint32_t stack, uint32_t thread)
@@ -29,10 +48,15 @@ static int sum_add(struct watch_process *process, uint32_t stack, uint32_t threa
 	int err = array_reserve(&process->sums, &process->sum_capacity, process->sum_count, 1,
 				sizeof(*process->sums));
 
-	if (!err)
-		process->sums[process->sum_count++] =
-			(struct watch_sum){.stack = stack, .thread = thread, .group = WATCH_NONE};
-	return err;
+	if (!err && process->past_capacity < process->sum_capacity)
+		err = past_grow(process);
+	if (err)
+		return err;
+	for (uint32_t i = 0; i < WATCH_HISTORY; i++)
+		process->past[i][process->sum_count] = (struct watch_past){0};
+	process->sums[process->sum_count++] =
+		(struct watch_sum){.stack = stack, .thread = thread, .group = WATCH_NONE};
+	return 0;
 }
 
 static uint64_t key_of(uint32_t stack, uint32_t thread)
@@ -67,16 +91,18 @@ static void allocated_take(const struct watch_process *process, struct watch_sum
 			   uint32_t slot, double allocated)
 {
 	if (process->counted && allocated > sum->allocated)
-		sum->fresh[slot] = (float)(allocated - sum->allocated);
+		process->past[slot][sum - process->sums].fresh =
+			(float)(allocated - sum->allocated);
 	sum->allocated = allocated;
 }
 
-static int is_empty(const struct watch_sum *sum)
+static int is_empty(const struct watch_process *process, size_t index)
 {
+	const struct watch_sum *sum = &process->sums[index];
 	float most = 0;
 
 	for (uint32_t i = 0; i < WATCH_HISTORY; i++)
-		most = sum->history[i] > most ? sum->history[i] : most;
+		most = process->past[i][index].size > most ? process->past[i][index].size : most;
 	return !(sum->count > 0) && !(sum->mark_count > 0) && !(most > 0);
 }
 
@@ -93,8 +119,10 @@ static int sums_shrink(struct watch_model *model, struct watch_process *process)
 	for (size_t i = 0; !err && i < process->sum_count; i++) {
 		struct watch_sum sum = process->sums[i];
 
-		if (is_empty(&sum))
+		if (is_empty(process, i))
 			continue;
+		for (uint32_t k = 0; k < WATCH_HISTORY; k++)
+			process->past[k][kept] = process->past[k][i];
 		sum.group = WATCH_NONE;
 		err = id_map_put(&process->sum_keys, key_of(sum.stack, sum.thread), (uint32_t)kept);
 		process->sums[kept++] = sum;
@@ -117,8 +145,10 @@ int watch_sums_take(struct watch_model *model, struct watch_process *process,
 
 	while (!err && !model->threads && process->sum_count < process->stack_count)
 		err = sum_add(process, (uint32_t)process->sum_count, 0);
-	for (size_t i = 0; i < process->sum_count; i++)
-		process->sums[i].size = process->sums[i].count = process->sums[i].fresh[slot] = 0;
+	for (size_t i = 0; i < process->sum_count; i++) {
+		process->sums[i].size = process->sums[i].count = 0;
+		process->past[slot][i].fresh = 0;
+	}
 	for (uint32_t i = 0; !err && i < process->info.entries; i++) {
 		const struct sums_entry *entry = &entries[i];
 		struct watch_sum *sum;
@@ -195,6 +225,7 @@ size_t watch_model_unnamed(const struct watch_model *model)
 void watch_model_mark(struct watch_model *model, int off)
 {
 	model->mark_ns = off ? 0 : model->now.time_ns;
+	model->all.mark_size = off ? 0 : model->all.size;
 	model->lost = 0;
 	for (size_t i = 0; i < model->process_count; i++)
 		for (size_t j = 0; j < model->processes[i].sum_count; j++) {
@@ -211,6 +242,7 @@ void watch_model_restart(struct watch_model *model, int threads)
 	model->threads = threads;
 	memset(model->times_ns, 0, sizeof(model->times_ns));
 	memset(model->totals, 0, sizeof(model->totals));
+	memset(&model->all, 0, sizeof(model->all));
 	for (size_t i = 0; i < model->process_count; i++) {
 		model->processes[i].counted = 0;
 		watch_sums_forget(&model->processes[i]);

@@ -21,25 +21,25 @@ uint32_t watch_model_since(const struct watch_model *model, double *seconds)
 	return oldest;
 }
 
-double watch_model_fresh(const struct watch_model *model, const struct watch_sum *sum,
-			 uint32_t since)
+double watch_model_fresh(const struct watch_model *model, const struct watch_process *process,
+			 size_t sum, uint32_t since)
 {
 	double fresh = 0;
 
 	for (uint32_t slot = since; slot != model->slot; slot = (slot + 1) % WATCH_HISTORY)
-		fresh += (double)sum->fresh[(slot + 1) % WATCH_HISTORY];
+		fresh += (double)process->past[(slot + 1) % WATCH_HISTORY][sum].fresh;
 	return fresh;
 }
 
 struct watch_total watch_model_total(const struct watch_model *model)
 {
-	struct watch_total total = {0};
-	double seconds;
-	uint32_t since = watch_model_since(model, &seconds);
+	struct watch_total total = {.size = model->all.size,
+				    .count = model->all.count,
+				    .mark_size = model->all.mark_size,
+				    .allocated = model->all.allocated};
 
 	for (size_t i = 0; i < model->process_count; i++) {
-		const struct watch_process *process = &model->processes[i];
-		const struct sums_process *info = &process->info;
+		const struct sums_process *info = &model->processes[i].info;
 
 		total.rss_bytes += info->rss_bytes;
 		total.peak_bytes += info->peak_bytes;
@@ -48,15 +48,6 @@ struct watch_total watch_model_total(const struct watch_model *model)
 		total.flags |= info->flags;
 		if (info->flags & SUMS_WALKED && info->walk_ns > total.walk_ns)
 			total.walk_ns = info->walk_ns;
-		for (size_t j = 0; j < process->sum_count; j++) {
-			total.size += process->sums[j].size;
-			total.count += process->sums[j].count;
-			total.mark_size += process->sums[j].mark_size;
-			if (since != WATCH_NONE)
-				total.allocated +=
-					watch_model_fresh(model, &process->sums[j], since) /
-					seconds;
-		}
 	}
 	return total;
 }

@@ -205,6 +205,7 @@ static void heads_put(const struct watch_model *model, int y, const char *name)
 static void row_put(const struct watch_view *view, const struct watch_model *model,
 		    const struct watch_group *group, int y)
 {
+	const float *history = watch_groups_history(&view->groups, group);
 	char number[SIZE_TEXT_MAX], *label = NULL;
 	size_t bytes = 0;
 	FILE *out = open_memstream(&label, &bytes);
@@ -223,7 +224,8 @@ static void row_put(const struct watch_view *view, const struct watch_model *mod
 	if (has_rates(model))
 		x = number_put(y, x, 11, size_text(number, (uint64_t)group->allocated));
 	if (COLS >= NARROW) {
-		sparkline_put(y, x, group->history);
+		if (history)
+			sparkline_put(y, x, history);
 		x += (int)WATCH_HISTORY + 1;
 	}
 	if (out && !fclose(out))

@@ -332,8 +332,10 @@ static void history_is_bounded(void **state)
 		sums(world, i, (double[STACKS]){0, 100.0 * i, 0, 0});
 	assert_row(world, 8, 0, "a.py:1 9900 2 100 9900");
 	const struct watch_group *group = &world->view.groups.items[world->rows[0]];
-	assert_true(group->history[WATCH_HISTORY - 1] == 9900);
-	assert_true(group->history[0] == 9900 - 100 * (WATCH_HISTORY - 1));
+	const float *history = watch_groups_history(&world->view.groups, group);
+	assert_true(history[WATCH_HISTORY - 1] == 9900);
+	assert_true(history[0] == 9900 - 100 * (WATCH_HISTORY - 1));
+	assert_true(watch_model_total(&world->model).size == 9900);
 	/* another layer has no history yet */
 	watch_model_restart(&world->model, 0);
 	sums(world, 100, (double[STACKS]){0, 5, 0, 0});
