@@ -21,9 +21,9 @@
 #define FRAME_BYTES     80u  /* of a frame, from 3.11 on */
 #define FRAME_BYTES_MAX 112u /* up to 3.10 */
 #define WINDOW_WORDS    11
-#define CONTENT_WORDS   16    /* the last words of a text or a line table, which are hashed */
-#define WINDOW_BYTES    1024u /* of contiguous frames */
-#define PAGE_BYTES      4096ull
+#define CONTENT_WORDS   16      /* the last words of a text or a line table, which are hashed */
+#define WINDOW_BYTES    1024u   /* of contiguous frames */
+#define PAGE_BYTES      4096ull /* the smallest pages there are */
 
 /* A cached code object; code_is_valid() says for how long it is valid. */
 #define KNOWN_CODES 64
@@ -214,6 +214,9 @@ const volatile __u32 has_loop = 0;
 
 /* 1: native stacks may be walked. If 0, the verifier removes the walk. */
 const volatile __u32 has_native = 0;
+
+/* Of the kernel, the unit of a mapping's offset. */
+const volatile __u64 page_bytes = PAGE_BYTES;
 
 /*
  * Calls step up to limit times, until it returns a value other than 0. With bpf_loop() the verifier

@@ -155,7 +155,7 @@ static __always_inline void mapping_take(struct unwind_state *unwind,
 		return;
 	inode = BPF_CORE_READ(file, f_inode);
 	unwind->is_file = 1;
-	wanted->offset = BPF_CORE_READ(area, vm_pgoff) * PAGE_BYTES;
+	wanted->offset = BPF_CORE_READ(area, vm_pgoff) * page_bytes;
 	wanted->start = BPF_CORE_READ(area, vm_start);
 	wanted->end = BPF_CORE_READ(area, vm_end);
 	wanted->offset += unwind->pc - 1 - wanted->start;

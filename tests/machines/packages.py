@@ -20,7 +20,9 @@ KEYS = "/usr/share/keyrings/debian-archive-keyring.gpg"
 # Series; 5.15 and 6.6 are long-term kernels that Debian does not package today.
 SERIES = ("5.15", "6.1", "6.6", "6.12", "6.16", "6.18", "6.19", "7.0", "7.2", "newest")
 QUICK = ("6.1", "6.12", "newest")
-NAME = r"linux-(?:image|binary)-(\d+(?:\.\d+)+)\S*-cloud-%s$"
+# Kernels for clouds, and arm64's with pages of 16 KiB.
+NAME = r"linux-(?:image|binary)-(\d+(?:\.\d+)+)\S*-(?:cloud-%s|arm64-16k)$"
+LARGE_PAGES = "-16k"
 
 # name: of the package; version: of the package, as dpkg compares it; release: of the kernel, e.g.
 # (7, 3, 4).
@@ -101,13 +103,17 @@ def version_key(version):
 
 
 def of_series(kernels, series):
-    """The newest kernel of a series ("6.12"), or of all ("newest"); None if there is none.
+    """The newest kernel of a series ("6.12", "6.12-16k"), or of all ("newest"); None if there is
+    none.
 
     If there are an "image" package and a "binary" package of the same release, the "binary" package
     has the kernel, and the "image" package only depends on it.
     """
-    wanted = () if series == "newest" else tuple(map(int, series.split(".")))
-    candidates = [k for k in kernels if k.release[: len(wanted)] == wanted]
+    large = series.endswith(LARGE_PAGES)
+    number = series[: -len(LARGE_PAGES)] if large else series
+    wanted = () if number == "newest" else tuple(map(int, number.split(".")))
+    candidates = [k for k in kernels if k.name.endswith(LARGE_PAGES) == large]
+    candidates = [k for k in candidates if k.release[: len(wanted)] == wanted]
     return max(candidates, default=None, key=newness)
 
 

@@ -16,6 +16,7 @@ LISTED = [
     Kernel("linux-image-6.12.9+deb13-cloud-amd64", "6.12.9-1", (6, 12, 9)),
     Kernel("linux-image-7.3.4+deb13-cloud-amd64", "7.3.4-1~bpo13+1", (7, 3, 4)),
     Kernel("linux-binary-7.3.4+deb13-cloud-amd64", "7.3.4-1~bpo13+1", (7, 3, 4)),
+    Kernel("linux-image-6.12.94+deb12-arm64-16k", "6.12.94-1", (6, 12, 94)),
 ]
 
 
@@ -33,6 +34,11 @@ def test_a_series_is_no_prefix_of_text():
 def test_the_package_with_the_kernel():
     """From 6.19 on linux-image only depends on linux-binary, which has the kernel."""
     assert packages.of_series(LISTED, "7.3").name.startswith("linux-binary-")
+
+
+def test_large_pages_are_asked_for():
+    assert packages.of_series(LISTED, "6.12-16k").name.endswith("-arm64-16k")
+    assert packages.of_series(LISTED, "6.1-16k") is None
 
 
 def test_choose():

@@ -9,6 +9,7 @@
 
 #include "attach/stream.h"
 #include "base/error.h"
+#include "base/page.h"
 
 #define THREADS_WITHOUT_STORAGE 4096u /* concurrent threads: 64 MiB of kernel memory */
 
@@ -139,6 +140,7 @@ int attach_new(struct attach **out, const struct features *features, const struc
 		tables_omit(attach);
 	attach->skeleton->rodata->watch = opts->watch;
 	attach->skeleton->rodata->own_tgid = getpid();
+	attach->skeleton->rodata->page_bytes = page_bytes();
 	attach->skeleton->rodata->sampling = opts->sampling;
 	if (opts->execd)
 		attach->skeleton->bss->execd = *opts->execd;

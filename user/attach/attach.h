@@ -20,8 +20,6 @@
 #include "plan/plan.h"
 #include "unwind_load/store.h"
 
-#define ATTACH_PAGE_BYTES 4096u /* unit in which the kernel copies probed text */
-
 struct attach;
 
 struct attach_opts {

@@ -14,6 +14,7 @@
 #include "base/array.h"
 #include "base/error.h"
 #include "base/hash.h"
+#include "base/page.h"
 
 /* Selects the sites that a program serves. */
 typedef int (*site_filter_fn)(const struct plan_site *site);
@@ -275,7 +276,7 @@ size_t attach_pages(const struct attach *attach, const struct plan *plan,
 			continue;
 		for (size_t i = 0; i < plan->count; i++)
 			if (site_group(&plan->sites[i]) == placed.group)
-				pages[count++] = plan->sites[i].offset / ATTACH_PAGE_BYTES;
+				pages[count++] = plan->sites[i].offset / page_bytes();
 	}
 	distinct = distinct_count(pages, count);
 	free(pages);

@@ -13,10 +13,10 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/page.h"
 
-#define PAGE_BYTES 4096u
 /* per processor: two thousand maps between two drains */
-#define BUFFER_BYTES (64u * PAGE_BYTES)
+#define BUFFER_BYTES (256u << 10) /* a number of pages that is a power of two */
 
 struct processor {
 	int fd;
@@ -50,8 +50,8 @@ static int processor_open(struct processor *processor, int number)
 	processor->fd = syscall(SYS_perf_event_open, &attr, -1, number, -1, PERF_FLAG_FD_CLOEXEC);
 	if (processor->fd < 0)
 		return -errno;
-	processor->head = mmap(NULL, PAGE_BYTES + BUFFER_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED,
-			       processor->fd, 0);
+	processor->head = mmap(NULL, page_bytes() + BUFFER_BYTES, PROT_READ | PROT_WRITE,
+			       MAP_SHARED, processor->fd, 0);
 	if (processor->head != MAP_FAILED)
 		return 0;
 	processor->head = NULL;
@@ -94,7 +94,7 @@ void map_watch_close(struct map_watch *watch)
 	if (!watch)
 		return;
 	for (size_t i = 0; i < watch->count; i++) {
-		munmap(watch->processors[i].head, PAGE_BYTES + BUFFER_BYTES);
+		munmap(watch->processors[i].head, page_bytes() + BUFFER_BYTES);
 		close(watch->processors[i].fd);
 	}
 	free(watch->processors);
@@ -141,7 +141,7 @@ union record {
 /* Returns the size and time of the next record. 0: there is none, or only records after `until`. */
 static size_t record_peek(const struct processor *processor, uint64_t until, uint64_t *time_ns)
 {
-	const uint8_t *buffer = (const uint8_t *)processor->head + PAGE_BYTES;
+	const uint8_t *buffer = (const uint8_t *)processor->head + page_bytes();
 	uint64_t head = __atomic_load_n(&processor->head->data_head, __ATOMIC_ACQUIRE);
 	uint64_t tail = processor->head->data_tail;
 	struct perf_event_header header;
@@ -229,7 +229,7 @@ void map_watch_drain(struct map_watch *watch,
 		uint64_t tail = processor->head->data_tail;
 
 		if (size <= sizeof(record)) {
-			bytes_copy((const uint8_t *)processor->head + PAGE_BYTES, tail, &record,
+			bytes_copy((const uint8_t *)processor->head + page_bytes(), tail, &record,
 				   size);
 			record_deliver(watch, &record, time_ns, each, context);
 		}

@@ -4,9 +4,8 @@
 #include <limits.h>
 #include <unistd.h>
 
+#include "base/page.h"
 #include "elf/elf_file_state.h"
-
-#define PAGE_BYTES 4096ull
 
 const GElf_Phdr *elf_file_find_segment(const struct elf_file *file, uint32_t type)
 {
@@ -88,14 +87,14 @@ int elf_file_bias(struct elf_file *file, uint64_t map_start, uint64_t map_offset
 	 * first would begin earlier.
 	 */
 	const GElf_Phdr *best = NULL;
-	uint64_t page;
+	uint64_t page, within = page_bytes() - 1;
 
 	for (size_t i = 0; i < file->segment_count; i++) {
 		const GElf_Phdr *segment = &file->segments[i];
 
 		if (segment->p_type != PT_LOAD || !segment->p_filesz)
 			continue;
-		page = segment->p_offset & ~(PAGE_BYTES - 1);
+		page = segment->p_offset & ~within;
 		if (map_offset == page) {
 			best = segment;
 			break;
@@ -106,8 +105,8 @@ int elf_file_bias(struct elf_file *file, uint64_t map_start, uint64_t map_offset
 	}
 	if (!best)
 		return -ENOENT;
-	page = best->p_offset & ~(PAGE_BYTES - 1);
-	*bias = map_start - (map_offset - page) - (best->p_vaddr & ~(PAGE_BYTES - 1));
+	page = best->p_offset & ~within;
+	*bias = map_start - (map_offset - page) - (best->p_vaddr & ~within);
 	return 0;
 }
 

@@ -10,6 +10,7 @@
 #include "attach/file_users.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/page.h"
 #include "container/memory_headroom.h"
 #include "member/member.h"
 #include "member/probe.h"
@@ -65,7 +66,7 @@ static int plan_charge(void *context, const struct plan *plan, const struct elf_
 
 	if (!pages)
 		return 0;
-	charge->bytes = charge->sign * (int64_t)((pages + OTHER_PAGES) * ATTACH_PAGE_BYTES);
+	charge->bytes = charge->sign * (int64_t)((pages + OTHER_PAGES) * page_bytes());
 	charge->last = 0;
 	err = process_charge(pid, charge);
 	charge->last = 0;

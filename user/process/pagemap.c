@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "base/page.h"
+
 int pagemap_open(pid_t pid)
 {
 	char path[48];
@@ -20,8 +22,20 @@ int pagemap_open(pid_t pid)
 
 ssize_t pagemap_read(int fd, uint64_t address, uint64_t *entries, size_t pages)
 {
-	ssize_t got = pread(fd, entries, pages * sizeof(*entries),
-			    (off_t)(address / PAGEMAP_PAGE * sizeof(*entries)));
+	uint64_t parts = page_bytes() / PAGEMAP_PAGE, first = address / PAGEMAP_PAGE;
+	uint64_t before = first % parts, wanted = pages ? (before + pages - 1) / parts + 1 : 0;
+	ssize_t got = pread(fd, entries, wanted * sizeof(*entries),
+			    (off_t)(first / parts * sizeof(*entries)));
 
-	return got < 0 ? -errno : got / (ssize_t)sizeof(*entries);
+	if (got < 0)
+		return -errno;
+	got = got / (ssize_t)sizeof(*entries) * (ssize_t)parts - (ssize_t)before;
+	if (got < 0)
+		return 0;
+	if ((size_t)got > pages)
+		got = (ssize_t)pages;
+	/* From the end on: no word is overwritten before it is copied. */
+	for (size_t i = (size_t)got; parts > 1 && i-- > 0;)
+		entries[i] = entries[(before + i) / parts];
+	return got;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * /proc/PID/pagemap: a word for each page of a process (Documentation/admin-guide/mm/pagemap.rst).
+ * /proc/PID/pagemap: a word for each page of a process (Documentation/admin-guide/mm/pagemap.rst),
+ * here of 4 KiB, whatever the size of the kernel's pages: parts of a larger page have its word.
  * Reading it changes nothing, while reading a page that does not exist would make the kernel fill
  * the process's page tables.
  */
