@@ -18,6 +18,9 @@ struct span {
 	double open[CALIBRATE_GROUPS];
 };
 
+/* Blocks shown at about the same time are one item: of these there are far fewer. */
+#define SHOWN_STEP_NS (1ull << 20)
+
 /* What was seen at one age. */
 struct counts {
 	double events[CALIBRATE_GROUPS], open[CALIBRATE_GROUPS];
@@ -99,6 +102,7 @@ static struct reuse_item of_death(const struct death *dead)
 	uint64_t end_ns = dead->reused_ns ? dead->reused_ns : dead->died_ns;
 
 	return (struct reuse_item){
+		.count = 1,
 		.hidden = dead->hidden,
 		.shown_ns = dead->shown_ns,
 		.end_ns = end_ns > dead->shown_ns ? end_ns : dead->shown_ns,
@@ -137,6 +141,7 @@ static int item_add(struct reuse *reuse, uint64_t key, const struct reuse_item *
 	if (err)
 		return err;
 	reuse->items[reuse->item_count] = *item;
+	reuse->items[reuse->item_count].shown_ns -= item->shown_ns % SHOWN_STEP_NS;
 	reuse->items[reuse->item_count++].row = row;
 	return 0;
 }
@@ -155,8 +160,8 @@ static int items_find(const struct process_state *process, struct reuse *reuse)
 	}
 	while (!err && (sighting = sightings_next(&windows->sightings, &cursor))) {
 		const struct block *block = state_window_block(process, sighting);
-		const struct reuse_item item = {.shown_ns = sighting->shown_ns,
-						.end_ns = reuse->walk_ns};
+		const struct reuse_item item = {
+			.count = 1, .shown_ns = sighting->shown_ns, .end_ns = reuse->walk_ns};
 		uint32_t kind, class_bytes;
 
 		if (!block || !sighting->kind || sighting->flags)
@@ -182,8 +187,16 @@ static int item_compare(const void *a, const void *b)
 
 static void items_sort(struct reuse *reuse)
 {
+	size_t count = 0;
+
 	if (reuse->item_count)
 		qsort(reuse->items, reuse->item_count, sizeof(*reuse->items), item_compare);
+	for (size_t i = 0; i < reuse->item_count; i++)
+		if (count && !item_compare(&reuse->items[count - 1], &reuse->items[i]))
+			reuse->items[count - 1].count++;
+		else
+			reuse->items[count++] = reuse->items[i];
+	reuse->item_count = count;
 	for (size_t i = 0; i < reuse->item_count; i++) {
 		struct reuse_row *row = &reuse->of[reuse->items[i].row];
 
@@ -256,7 +269,7 @@ static void item_count(const struct reuse *reuse, const struct reuse_item *item,
 		       struct counts *counts)
 {
 	uint64_t to_ns = item->shown_ns + age_end_ns(age);
-	double same = exp(-item->hazard);
+	double same = item->count * exp(-item->hazard);
 	struct span span;
 	size_t window;
 

@@ -38,9 +38,9 @@ struct reuse_clock {
 	double open[CALIBRATE_GROUPS];
 };
 
-/* A block that was seen: it counted as alive until end_ns. */
+/* Blocks that were seen, and counted as alive until end_ns; shown within the same millisecond. */
 struct reuse_item {
-	uint32_t row;
+	uint32_t row, count;
 	uint32_t hidden; /* its address was used again then, and no look would have noticed */
 	uint64_t shown_ns, end_ns;
 	double hazard; /* the sum of rate * T so far */

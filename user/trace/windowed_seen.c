@@ -59,6 +59,11 @@ static uint64_t like_key(const struct seen *seen)
 	return reuse_key(seen->stack, seen->kind, seen->class_bytes);
 }
 
+static uint64_t shared_key(const struct seen *seen)
+{
+	return hash_u64(like_key(seen)) ^ seen->window;
+}
+
 static int discount_add(struct job *job, struct seen *seen,
 			const struct calibrate_discount *discount)
 {
@@ -70,6 +75,18 @@ static int discount_add(struct job *job, struct seen *seen,
 	job->discounts[job->discount_count++] = *discount;
 	seen->discount = (uint32_t)job->discount_count;
 	return 0;
+}
+
+/*
+ * Blocks of one row that were seen in one window, and count as alive, have the same discount.
+ * Returns 1 if the block has got it.
+ */
+static int discount_share(const struct job *job, struct seen *seen)
+{
+	uint32_t found = id_map_find(&job->shared, shared_key(seen));
+
+	seen->discount = found == ID_MAP_NONE ? 0 : found;
+	return found != ID_MAP_NONE;
 }
 
 /* Of a likeness that stands for `times` blocks if it was the same one until until_ns. */
@@ -116,10 +133,13 @@ static int alive_discount(struct job *job, struct seen *seen)
 		seen->large == LARGE_STRATA ? reuse_row_of(&job->reuse, like_key(seen)) : NULL;
 	struct calibrate_discount discount;
 
-	if (!row)
+	int err;
+
+	if (!row || discount_share(job, seen))
 		return 0;
 	discount = reuse_alive(&job->reuse, row, seen->shown_ns);
-	return discount_add(job, seen, &discount);
+	err = discount_add(job, seen, &discount);
+	return err ? err : id_map_put(&job->shared, shared_key(seen), seen->discount);
 }
 
 static int alive_collect(struct job *job)
@@ -265,6 +285,7 @@ int seen_collect(struct job *job)
 void seen_clear(struct job *job)
 {
 	job->seen_count = job->discount_count = 0;
+	id_map_free(&job->shared);
 	id_map_free(&job->likes);
 	id_map_free(&job->blurred);
 }

@@ -47,6 +47,7 @@ struct job {
 	size_t seen_count, discount_count, discount_capacity, stratum_count, row_count;
 	struct newest newest;
 	struct reuse reuse;
+	struct id_map shared;        /* row and window -> 1 + place in discounts */
 	struct id_map newest_strata; /* kind and size class -> one of the newest cohort */
 	struct id_map likes; /* stacks, kinds and size classes of which there are likenesses */
 	/*
