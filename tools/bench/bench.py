@@ -4,7 +4,7 @@ ends with status 0.
 
 The variants of a workload run in turn, round after round, so that a noisy minute affects all of
 them; medians are shown. usage: bench.py [--reps N] [--scale F] [--workloads w1,w2,w3,web]
-[--variants REGEX] [--python PATH]… [--only WHAT,…] [--docs]
+[--variants REGEX] [--python PATH]… [--only WHAT,…] [--other TRACER] [--docs]
 """
 import argparse
 import os
@@ -21,12 +21,14 @@ import time
 sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 import bench_budget  # noqa: E402
+import bench_columns  # noqa: E402
 import bench_heap  # noqa: E402
 import bench_page  # noqa: E402
 import bench_sample  # noqa: E402
 import bench_stats  # noqa: E402
 import bench_system  # noqa: E402
 import bench_unwind  # noqa: E402
+import bench_view  # noqa: E402
 import bench_windows  # noqa: E402
 import pythons  # noqa: E402
 from bench_speed import bench as bench_speed  # noqa: E402
@@ -326,8 +328,10 @@ def main():
     )
     parser.add_argument(
         "--only",
-        default="speed,memory,attach,detach,replay,stats,sample,system,windows,unwind,heap",
+        default="speed,memory,attach,detach,replay,stats,sample,system,windows,unwind,heap,columns,"
+        "view",
     )
+    parser.add_argument("--other", help="columns: another tracer, in turn with ours")
     parser.add_argument(
         "--docs", action="store_true", help="write the tables into docs/benchmarks.md"
     )
@@ -379,6 +383,26 @@ def main():
                 options,
                 folder,
                 lambda python: bench_windows.bench(python, options.reps)
+            )
+        if "columns" in only:
+            attempt(
+                "columns",
+                with_table,
+                "bench-columns",
+                *chosen[0],
+                options,
+                folder,
+                lambda python: bench_columns.bench(python, TRACER, options, folder)
+            )
+        if "view" in only:
+            attempt(
+                "view",
+                with_table,
+                "bench-view",
+                *chosen[0],
+                options,
+                folder,
+                lambda python: bench_view.bench(python, TRACER, folder)
             )
         if "system" in only:
             attempt(

@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Measures what columns beside the live blocks (allocated, short-lived, threads, the peak) cost a
+program in census mode: with nobody looking, and with a live view on a terminal that shows them.
+
+Every variant runs in turn, round after round, and is compared with plain census of the same round.
+With --other, another tracer runs in turn with them: a build that counts nothing of this.
+"""
+import collections
+import fcntl
+import os
+import pty
+import re
+import statistics
+import struct
+import subprocess
+import sys
+import termios
+import threading
+
+import bench_page
+from interpreters import TIMEOUT, environment
+
+ROUNDS = {"w1": 200000, "w2": 240000, "w3": 120}
+# The workload begins once the tracer, and the view, are there.
+WAIT = """
+import os, runpy, sys
+os.write(1, b"ready\\n")
+os.read(0, 1)
+sys.argv = sys.argv[1:]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+# tracer: the program; options: of it; keys: None: no view, else those pressed in it; shows: what is
+# then on the screen.
+Variant = collections.namedtuple("Variant", "name tracer options keys shows")
+PLAIN = "census"
+RECORD = ("--record", "FOLDER/columns.rec", "--every", "1")
+
+
+def variants(tracer, other):
+    found = [
+        Variant("untraced", None, (), None, None),
+        Variant(PLAIN, tracer, (), None, None),
+        Variant("census, recorded every second", tracer, RECORD, None, None),
+        Variant("census, live view by line", tracer, (), b"", rb"by line"),
+        Variant("census, live view by thread", tracer, (), b"7", rb"by thread"),
+    ]
+    if other:
+        found.insert(1, Variant("census, the other tracer", other, (), None, None))
+    return found
+
+
+class Terminal:
+    """A process on a terminal of its own, which is read all the time."""
+
+    def __init__(self, argv):
+        self.master, slave = pty.openpty()
+        self.columns = 120
+        self.resize()
+        self.process = subprocess.Popen(
+            ["setsid", "--ctty", *argv],
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            env={**environment(), "TERM": "xterm-256color", "LC_ALL": "C.UTF-8"},
+        )
+        os.close(slave)
+        self.said, self.changed = b"", threading.Condition()
+        threading.Thread(target=self.read, daemon=True).start()
+
+    def resize(self):
+        size = struct.pack("HHHH", 40, self.columns, 0, 0)
+        fcntl.ioctl(self.master, termios.TIOCSWINSZ, size)
+
+    def screen(self, pattern):
+        """Waits until the whole screen, drawn anew, has the pattern; returns what was written."""
+        for _ in range(60):
+            with self.changed:
+                self.said = b""
+                self.columns ^= 1
+                self.resize()
+                if self.changed.wait_for(lambda: re.search(pattern, self.said), 1):
+                    self.changed.wait(0.2)
+                    return self.said
+        raise RuntimeError("%r is not on the terminal: %r" % (pattern, self.said[-300:]))
+
+    def read(self):
+        while True:
+            try:
+                data = os.read(self.master, 65536)
+            except OSError:
+                data = b""
+            with self.changed:
+                self.said = (self.said + data)[-1000000:]
+                self.changed.notify_all()
+            if not data:
+                return
+
+    def wait(self, pattern):
+        with self.changed:
+            if not self.changed.wait_for(lambda: re.search(pattern, self.said), 60):
+                raise RuntimeError("%r is not on the terminal: %r" % (pattern, self.said[-300:]))
+
+    def press(self, keys):
+        os.write(self.master, keys)
+
+
+def attach(variant, pid, folder):
+    """The tracer, once it has attached and shows what it is to show."""
+    options = [word.replace("FOLDER", folder) for word in variant.options]
+    argv = [variant.tracer, "-p", str(pid), "-o", os.path.join(folder, "columns.pb.gz"), *options]
+    terminal = Terminal(argv + ["--no-live"] * (variant.keys is None))
+    terminal.wait(rb"attached to PID" if variant.keys is None else rb"sorted by")
+    if variant.keys:
+        terminal.press(variant.keys)
+        terminal.screen(variant.shows)
+    return terminal
+
+
+def run(variant, python, name, rounds, folder):
+    """(the workload's seconds, CPU seconds of the tracer with its view)"""
+    path, *arguments = python.workload(name, rounds)
+    target = subprocess.Popen(
+        [*python.prefix, path, "-c", WAIT, *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=environment(),
+    )
+    terminal, cpu = None, 0.0
+    try:
+        target.stdout.readline()
+        if variant.tracer:
+            terminal = attach(variant, target.pid, folder)
+        said, _ = target.communicate(b"g", TIMEOUT)
+        if terminal:
+            _, status, usage = os.wait4(terminal.process.pid, 0)
+            terminal.process.returncode = os.waitstatus_to_exitcode(status)
+            cpu = usage.ru_utime + usage.ru_stime
+            os.close(terminal.master)
+            if terminal.process.returncode:
+                raise RuntimeError("the tracer: %r" % terminal.said[-300:])
+    finally:
+        for process in filter(None, (target, terminal and terminal.process)):
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+    return float(said), cpu
+
+
+def cell(times, name):
+    """The seconds, and their ratios to plain census of the same rounds."""
+    seconds = [pair[0] for pair in times[name]]
+    ratios = sorted(a / b[0] for a, b in zip(seconds, times[PLAIN]))
+    if name in (PLAIN, "untraced"):
+        return "%.2f s" % statistics.median(seconds)
+    return "%.2f s (%.3f; %.3f to %.3f)" % (
+        statistics.median(seconds),
+        statistics.median(ratios),
+        ratios[0],
+        ratios[-1],
+    )
+
+
+def bench(python, tracer, options, folder):
+    """Measures and prints; returns the table."""
+    chosen = variants(tracer, options.other)
+    names = [name for name in options.workloads.split(",") if name in ROUNDS]
+    rows = [[variant.name] for variant in chosen]
+    for name in names:
+        times = collections.defaultdict(list)
+        rounds = max(1, int(ROUNDS[name] * options.scale))
+        for turn in range(options.reps):
+            # Each begins as often as the others.
+            for variant in chosen[turn % len(chosen) :] + chosen[: turn % len(chosen)]:
+                print("bench: columns, %s, %s" % (name, variant.name), file=sys.stderr, flush=True)
+                times[variant.name].append(run(variant, python, name, rounds, folder))
+        for row, variant in zip(rows, chosen):
+            cpu = statistics.median(pair[1] for pair in times[variant.name])
+            row.append(cell(times, variant.name))
+            row.append("%.2f s" % cpu if variant.tracer else "")
+    head = ["traced by", *(text for name in names for text in (name, "the tracer's CPU time"))]
+    text = bench_page.table(
+        [head, *rows], "%s, medians of %d rounds" % (python.label, options.reps)
+    )
+    print("\n" + text, flush=True)
+    return text
