@@ -19,13 +19,6 @@ struct heap_head {
 };
 
 /*
- * Decodes the machine code of _Py_GetAllocatedBlocks() of 3.9 to 3.11; *out gets the vaddrs of the
- * variables that it reads. Pure. vaddr is that of the code, which is the complete function or its
- * hot part. 0; -ENOTSUP: other code (error_set); -ENOMEM.
- */
-int heap_symbols_decode(const uint8_t *code, size_t bytes, uint64_t vaddr, struct heap_head *out);
-
-/*
  * Finds the variables' addresses in the target by their symbols, otherwise from the code. 0;
  * -ENOTSUP: neither has them (error_set); -ENOEXEC; -ENOMEM.
  */

@@ -11,7 +11,10 @@
 
 #include <cmocka.h>
 
-#include "python/heap_symbols.h"
+#include "arm64_code.h"
+#include "machine/machine.h"
+#include "pymalloc/heap_code.h"
+#include "python/runtime.h"
 #include "pythons.h"
 
 #define CODE_BYTES 1024u
@@ -21,7 +24,7 @@ static void check_decode(unsigned int minor)
 {
 	char *program = "import os, signal\nos.write(1, b'\\n')\nsignal.pause()";
 	struct elf_symbol function, arenas, maxarenas, raw_blocks;
-	struct heap_head whole = {0}, part;
+	struct heap_code whole = {0}, part;
 	uint8_t code[CODE_BYTES];
 	struct python_child child = {0};
 	struct python_runtime runtime;
@@ -37,7 +40,8 @@ static void check_decode(unsigned int minor)
 	assert_true(function.size <= sizeof(code));
 	assert_int_equal(elf_file_read(runtime.file, function.vaddr, code, function.size),
 			 function.size);
-	assert_int_equal(heap_symbols_decode(code, function.size, function.vaddr, &whole), 0);
+	assert_int_equal(
+		heap_code_decode(&machine_x86, code, function.size, function.vaddr, &whole), 0);
 	named = elf_file_symbol(runtime.file, "arenas", &arenas) == 0 &&
 		elf_file_symbol(runtime.file, "maxarenas", &maxarenas) == 0 &&
 		elf_file_symbol(runtime.file, "raw_allocated_blocks", &raw_blocks) == 0;
@@ -46,9 +50,8 @@ static void check_decode(unsigned int minor)
 		assert_int_equal(whole.maxarenas, maxarenas.vaddr);
 		assert_int_equal(whole.raw_blocks, raw_blocks.vaddr);
 	}
-	assert_int_equal(whole.raw_is_total, 0);
 	for (size_t bytes = 0; bytes < function.size; bytes++) {
-		int err = heap_symbols_decode(code, bytes, function.vaddr, &part);
+		int err = heap_code_decode(&machine_x86, code, bytes, function.vaddr, &part);
 
 		if (err == -ENOTSUP)
 			continue;
@@ -100,11 +103,12 @@ static const uint8_t absolute_code[] = {
 
 static void test_decode_absolute(void **state)
 {
-	struct heap_head head;
+	struct heap_code head;
 
 	(void)state;
-	assert_int_equal(heap_symbols_decode(absolute_code, sizeof(absolute_code), 0x1000, &head),
-			 0);
+	assert_int_equal(
+		heap_code_decode(&machine_x86, absolute_code, sizeof(absolute_code), 0x1000, &head),
+		0);
 	assert_int_equal(head.arenas, 0x404020);
 	assert_int_equal(head.maxarenas, 0x404028);
 	assert_int_equal(head.raw_blocks, 0x404018);
@@ -130,33 +134,92 @@ static void test_decode_others(void **state)
 		{0x19, 2, {0xeb, 0x26}},                   /* it never reaches the loop */
 	};
 	uint8_t code[sizeof(absolute_code)];
-	struct heap_head head;
+	struct heap_code head;
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(changes) / sizeof(changes[0]); i++) {
 		memcpy(code, absolute_code, sizeof(code));
 		memcpy(code + changes[i].at, changes[i].bytes, changes[i].count);
-		if (heap_symbols_decode(code, sizeof(code), 0x1000, &head) != -ENOTSUP)
+		if (heap_code_decode(&machine_x86, code, sizeof(code), 0x1000, &head) != -ENOTSUP)
 			fail_msg("change %zu is taken for the function", i);
 	}
+}
+
+/* arm64: a base and an offset make a variable's address; %s are two of its instructions. */
+static const char arm64_text[] = "adr x1, .+0x5000\n"
+				 "adr x2, .+0x5ffc\n"
+				 "mov w5, #0\n"
+				 "mov x7, #0x3fff\n"
+				 "ldr x0, [x1, #24]\n"
+				 "ldr w6, [x2, #40]\n"
+				 "ldr x4, [x2, #32]\n"
+				 "1: cmp w6, w5\n"
+				 "b.eq 4f\n"
+				 "ldr x1, [x4]\n"
+				 "cbz x1, 3f\n"
+				 "add x1, x1, x7\n"
+				 "ldr x3, [x4, #8]\n"
+				 "and x1, x1, #0xffffffffffffc000\n"
+				 "2: cmp x1, x3\n"
+				 "b.hs 3f\n"
+				 "%s\n"
+				 "add x1, x1, #0x4000\n"
+				 "%s\n"
+				 "b 2b\n"
+				 "3: add w5, w5, #1\n"
+				 "add x4, x4, #0x30\n"
+				 "b 1b\n"
+				 "4: ret\n";
+
+static int arm64_decode_text(const char *first, const char *second, struct heap_code *head)
+{
+	char text[sizeof(arm64_text) + 100];
+	struct arm64_code code;
+
+	snprintf(text, sizeof(text), arm64_text, first, second);
+	code = arm64_assemble(text);
+	return heap_code_decode(&machine_arm64, code.bytes, code.count, 0x10000, head);
+}
+
+static void test_decode_arm64(void **state)
+{
+	static const char *const others[][2] = {
+		{"ldr x8, [x1]", "add x0, x0, x8"},      /* 64 bits of a pool */
+		{"ldr w8, [x4]", "add x0, x0, x8"},      /* 32 bits of an arena object */
+		{"ldr w8, [x1]", "add x4, x4, x8"},      /* added to arenas */
+		{"ldr w8, [x1]", "str x8, [x2]"},        /* it writes */
+		{"ldr w8, [x1]", "bl .+0x100"},          /* it calls */
+		{"ldr w8, [x2, #80]", "add x0, x0, x8"}, /* a fourth variable */
+	};
+	struct heap_code head;
+
+	(void)state;
+	assert_int_equal(arm64_decode_text("ldr w8, [x1]", "add x0, x0, x8", &head), 0);
+	assert_int_equal(head.raw_blocks, 0x15018);
+	assert_int_equal(head.arenas, 0x16020);
+	assert_int_equal(head.maxarenas, 0x16028);
+	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
+		if (arm64_decode_text(others[i][0], others[i][1], &head) != -ENOTSUP)
+			fail_msg("\"%s\" is taken for the function", others[i][1]);
 }
 
 static void test_decode_garbage(void **state)
 {
 	static const uint8_t total[] = {0x48, 0x8b, 0x05, 0x69, 0x7b, 0x27, 0x00, 0xc3}; /* 3.8's */
 	uint8_t code[2 * CODE_BYTES];
-	struct heap_head head;
+	struct heap_code head;
 	uint64_t random = 88172645463325252u;
 
 	(void)state;
-	assert_int_equal(heap_symbols_decode(total, sizeof(total), 0, &head), -ENOTSUP);
-	assert_int_equal(heap_symbols_decode(total, 0, 0, &head), -ENOTSUP);
+	assert_int_equal(heap_code_decode(&machine_x86, total, sizeof(total), 0, &head), -ENOTSUP);
+	assert_int_equal(heap_code_decode(&machine_x86, total, 0, 0, &head), -ENOTSUP);
 	memset(code, 0x90, sizeof(code));
-	assert_int_equal(heap_symbols_decode(code, CODE_BYTES, 0, &head), -ENOTSUP);
+	assert_int_equal(heap_code_decode(&machine_x86, code, CODE_BYTES, 0, &head), -ENOTSUP);
 	/* too long */
-	assert_int_equal(heap_symbols_decode(code, sizeof(code), 0, &head), -ENOTSUP);
+	assert_int_equal(heap_code_decode(&machine_x86, code, sizeof(code), 0, &head), -ENOTSUP);
 	memset(code, 0xff, sizeof(code));
-	assert_int_equal(heap_symbols_decode(code, CODE_BYTES, UINT64_MAX - 3, &head), -ENOTSUP);
+	assert_int_equal(heap_code_decode(&machine_x86, code, CODE_BYTES, UINT64_MAX - 3, &head),
+			 -ENOTSUP);
 	for (int i = 0; i < 2000; i++) {
 		for (size_t byte = 0; byte < CODE_BYTES; byte++) {
 			random ^= random << 13;
@@ -164,13 +227,15 @@ static void test_decode_garbage(void **state)
 			random ^= random << 17;
 			code[byte] = (uint8_t)random;
 		}
-		assert_int_equal(heap_symbols_decode(code, CODE_BYTES, random, &head), -ENOTSUP);
+		assert_int_equal(heap_code_decode(&machine_x86, code, CODE_BYTES, random, &head),
+				 -ENOTSUP);
 	}
 	/* Nearly right code: whatever the result, decoding stays within bounds. */
 	for (size_t bit = 0; bit < 8 * sizeof(absolute_code); bit++) {
 		memcpy(code, absolute_code, sizeof(absolute_code));
 		code[bit / 8] ^= (uint8_t)(1u << bit % 8);
-		int err = heap_symbols_decode(code, sizeof(absolute_code), 0x1000, &head);
+		int err =
+			heap_code_decode(&machine_x86, code, sizeof(absolute_code), 0x1000, &head);
 
 		assert_true(err == 0 || err == -ENOTSUP);
 	}
@@ -179,9 +244,10 @@ static void test_decode_garbage(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_decode_39),     cmocka_unit_test(test_decode_310),
-		cmocka_unit_test(test_decode_311),    cmocka_unit_test(test_decode_absolute),
-		cmocka_unit_test(test_decode_others), cmocka_unit_test(test_decode_garbage),
+		cmocka_unit_test(test_decode_39),      cmocka_unit_test(test_decode_310),
+		cmocka_unit_test(test_decode_311),     cmocka_unit_test(test_decode_absolute),
+		cmocka_unit_test(test_decode_others),  cmocka_unit_test(test_decode_arm64),
+		cmocka_unit_test(test_decode_garbage),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
