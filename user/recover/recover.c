@@ -18,7 +18,9 @@
 
 #define WORD      8u
 #define PAGE      4096u
-#define MAX_DATA  (1ull << 30) /* variables that are read, of all files */
+#define MAX_FILE  (64u << 20)  /* variables of a file */
+#define MAX_ASKED (8ull << 30) /* of all files */
+#define MAX_DATA  (256u << 20) /* of these, that the copy has */
 #define MAX_SCANS 32u
 #define MAX_PROOF 256u
 #define MAX_BSS   (16u << 20) /* of a file's .bss: what follows it may be one map with it */
@@ -42,12 +44,37 @@ static int read_word(const struct recovery *recovery, uint64_t address, uint64_t
 	return memory->read(memory->context, address, out, sizeof(*out));
 }
 
+/* Copies the variables, up to the last page that the copy has. */
+static int data_read(struct recovery *recovery)
+{
+	const struct memory_reader *memory = &recovery->copy->memory;
+	uint64_t end = 0;
+
+	if (recovery->data_bytes > MAX_FILE || recovery->data_bytes > recovery->limits->asked_bytes)
+		return -ENOENT;
+	recovery->limits->asked_bytes -= recovery->data_bytes;
+	recovery->content = calloc(1, recovery->data_bytes);
+	if (!recovery->content)
+		return -ENOMEM;
+	for (uint64_t at = 0; at < recovery->data_bytes; at += PAGE) {
+		if (memory->read(memory->context, recovery->data + at, recovery->content + at,
+				 PAGE))
+			memset(recovery->content + at, 0, PAGE);
+		else
+			end = at + PAGE;
+	}
+	recovery->data_bytes = end;
+	if (!end || end > recovery->limits->data_bytes)
+		return -ENOENT;
+	recovery->limits->data_bytes -= end;
+	return 0;
+}
+
 /* Reads the variables of the file whose first map is number `first`. 0; -ENOENT: it has none. */
 static int data_load(struct recovery *recovery, size_t first)
 {
 	const struct process_maps *maps = recovery->copy->maps;
 	const struct process_map *map = &maps->entries[first], *end = maps->entries + maps->count;
-	const struct memory_reader *memory = &recovery->copy->memory;
 	uint64_t inode = map->inode;
 
 	recovery->file_start = map->start;
@@ -61,17 +88,7 @@ static int data_load(struct recovery *recovery, size_t first)
 	if (map + 1 < end && map[1].start == map->end && !map[1].inode && map[1].writable)
 		recovery->data_bytes +=
 			map[1].end - map[1].start < MAX_BSS ? map[1].end - map[1].start : MAX_BSS;
-	if (recovery->data_bytes > recovery->limits->data_bytes)
-		return -ENOENT;
-	recovery->limits->data_bytes -= recovery->data_bytes;
-	recovery->content = calloc(1, recovery->data_bytes);
-	if (!recovery->content)
-		return -ENOMEM;
-	for (uint64_t at = 0; at < recovery->data_bytes; at += PAGE)
-		if (memory->read(memory->context, recovery->data + at, recovery->content + at,
-				 PAGE))
-			memset(recovery->content + at, 0, PAGE);
-	return 0;
+	return data_read(recovery);
 }
 
 static int names_put(const struct recovery *recovery)
@@ -281,7 +298,7 @@ static int file_rank(const struct runtime_copy *copy, const struct process_map *
 int python_copy_recover(const struct runtime_copy *copy, struct python_runtime *out)
 {
 	const struct process_map *maps = copy->maps->entries;
-	struct recover_limits limits = {MAX_DATA, MAX_SCANS, MAX_PROOF};
+	struct recover_limits limits = {MAX_ASKED, MAX_DATA, MAX_SCANS, MAX_PROOF};
 	int err = -ENOENT;
 
 	for (int rank = 0; rank <= 2; rank++)

@@ -21,9 +21,10 @@ struct recovered_type {
 
 /* What may still be done for a copy: it is hostile. */
 struct recover_limits {
-	uint64_t data_bytes; /* variables that are read */
-	uint32_t scans;      /* searches of all memory */
-	uint32_t proofs;     /* of layouts */
+	uint64_t asked_bytes; /* variables that are sought */
+	uint64_t data_bytes;  /* of these, that are there */
+	uint32_t scans;       /* searches of all memory */
+	uint32_t proofs;      /* of layouts */
 };
 
 /* What is known of a file that may have an interpreter. */
