@@ -8,7 +8,7 @@ import pytest
 from test_man import ROOT, options_of_help, subcommands, tracer
 
 # Options of other programs that stand alone in the documents.
-OTHERS = {"--no-children", "--sort", "--max-stack", "--add", "--temporary-allocations"}
+OTHERS = {"--no-children", "--sort", "--max-stack", "--add", "--temporary-allocations", "--other"}
 
 
 def options_of(subcommand):
