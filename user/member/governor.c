@@ -184,6 +184,16 @@ static void member_judge(struct session *session, struct member *member, uint64_
 	governor_changed(&state->governor, state->measured_ns, period.cost_ns);
 }
 
+/*
+ * A refused window, and the first one, are judged at once: where windows follow closely, no period
+ * between two of them is long enough.
+ */
+static int window_waits(const struct member *member)
+{
+	return member->windows.refused ||
+	       (member->governor.governor.early && member->windows.windows.count == 1);
+}
+
 void session_governor_due(struct session *session, uint64_t now_ns)
 {
 	int looked = 0;
@@ -195,7 +205,7 @@ void session_governor_due(struct session *session, uint64_t now_ns)
 
 		if (member->ended || member->inherited || !member->governor.measured_ns ||
 		    member_window_busy(member) ||
-		    (!member->windows.refused &&
+		    (!window_waits(member) &&
 		     now_ns - member->governor.measured_ns <
 			     governor_wait(&member->governor.governor, now_ns)))
 			continue;
