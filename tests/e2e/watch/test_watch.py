@@ -248,7 +248,7 @@ def test_crowd(tracer, start, screen, tmp_path, whole_machine):
     view.press("Enter")
     view.wait(r"^crowd \(PID %s\)\n\n1 traceback:\n\n100 B in 1 block\n  " % first)
     view.press("q")
-    view.wait("^Total: size=")
+    view.wait("^Total native: size=")
     assert target.finish() == 0
 
 
