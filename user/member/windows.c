@@ -279,6 +279,8 @@ void member_window_close(struct session *session, struct member *member)
 	member_look_fresh(session, member);
 	windows->end = member_window_mark(session, member);
 	end_ns = windows->checked_ns ? windows->checked_ns : windows->end.time_ns;
+	/* The kernel is faster than the looks: from now on one comes before it begins. */
+	windows->look_first |= !windows->checked_ns;
 	pause_set(session, member, 1);
 	session_pull(session);
 	window_feed(session, member, windows->opened_ns, end_ns);
@@ -397,6 +399,8 @@ static void member_due(struct session *session, struct member *member, uint64_t 
 		return;
 	}
 	if (windows->state == WINDOW_OPEN && !windows->dropped_ns) {
+		if (windows->look_first)
+			member_look_fresh(session, member);
 		window_drop(session, member);
 		/* Most pools: those that are left take less time at the window's end. */
 		member_look_fresh(session, member);

@@ -43,6 +43,7 @@ struct member_windows {
 	size_t site;             /* of text: those before are clear of breakpoints */
 	uint64_t marks;          /* the kinds of sites that had breakpoints when it began */
 	uint64_t checked_ns;     /* the open window: all blocks from before that were looked at */
+	int look_first;          /* probes are gone before looks are done: look before, too */
 	int foreign;             /* there were breakpoints before ours were placed */
 	/* the end of the last one, placing, the beginning, the end */
 	struct window_mark after, placing, begin, end;
