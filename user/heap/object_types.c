@@ -23,6 +23,7 @@
 #include <string.h>
 
 #include "base/hash.h"
+#include "base/word.h"
 #include "layouts/refcount.h"
 #include "process/memory.h"
 
@@ -44,14 +45,6 @@ struct object_slot {
 	uint64_t address; /* 0: free */
 	uint32_t type;
 };
-
-static uint64_t u64_at(const uint8_t *bytes)
-{
-	uint64_t value;
-
-	memcpy(&value, bytes, sizeof(value));
-	return value;
-}
 
 static struct object_slot *slot_of(const struct object_types *objects, uint64_t address)
 {

@@ -8,6 +8,8 @@
 
 #include <string.h>
 
+#include "base/word.h"
+
 #define MOST           UINT32_MAX /* of a mortal object; of all objects up to 3.11 */
 #define SHARED_SHIFT   2
 #define DEFERRED_BIT   64u /* of the collector's bits */
@@ -15,17 +17,9 @@
 #define IMMORTAL_LOCAL UINT32_MAX
 #define THREAD_BITS    47
 
-static uint64_t word(const uint8_t *bytes)
-{
-	uint64_t value;
-
-	memcpy(&value, bytes, sizeof(value));
-	return value;
-}
-
 static int64_t count_with_gil(const struct python_offsets *offsets, const uint8_t *object)
 {
-	uint64_t count = word(object) & ~((uint64_t)offsets->heap.count_flags << 48);
+	uint64_t count = u64_at(object) & ~((uint64_t)offsets->heap.count_flags << 48);
 
 	/* From 3.12 on the lower half is negative in an immortal object. */
 	if (offsets->version >= 0x030c && (int32_t)(uint32_t)count < 0)
@@ -44,7 +38,7 @@ int64_t refcount_read(const struct python_offsets *offsets, const uint8_t *objec
 	memcpy(&local, object + at->object_local, sizeof(local));
 	if (local == IMMORTAL_LOCAL)
 		return REFCOUNT_IMMORTAL;
-	count = (int64_t)word(object + at->object_shared) >> SHARED_SHIFT;
+	count = (int64_t)u64_at(object + at->object_shared) >> SHARED_SHIFT;
 	count += local;
 	if (object[at->object_bits] & DEFERRED_BIT) {
 		if (offsets->version == 0x030d)
@@ -60,7 +54,7 @@ static int plausible_without_gil(const struct python_offsets *offsets, const uin
 {
 	const struct free_threaded_offsets *at = &offsets->free_threaded;
 	int64_t count = refcount_read(offsets, object);
-	uint64_t owner = word(object + at->object_thread);
+	uint64_t owner = u64_at(object + at->object_thread);
 
 	if (owner >> THREAD_BITS || owner & 7)
 		return 0;
@@ -68,7 +62,7 @@ static int plausible_without_gil(const struct python_offsets *offsets, const uin
 		return 1;
 	/* Threads may have all references of an object whose count is deferred. */
 	return object[at->object_bits] & DEFERRED_BIT && -count <= MOST && count <= 0 &&
-	       (int64_t)word(object + at->object_shared) >> SHARED_SHIFT > DEFERRED / 2;
+	       (int64_t)u64_at(object + at->object_shared) >> SHARED_SHIFT > DEFERRED / 2;
 }
 
 int refcount_plausible(const struct python_offsets *offsets, const uint8_t *object, uint64_t data,
@@ -78,6 +72,6 @@ int refcount_plausible(const struct python_offsets *offsets, const uint8_t *obje
 
 	if (offsets->build == BUILD_FREE_THREADED)
 		return plausible_without_gil(offsets, object);
-	count = word(object) & ~((uint64_t)offsets->heap.count_flags << 48);
+	count = u64_at(object) & ~((uint64_t)offsets->heap.count_flags << 48);
 	return count && count <= MOST && (count & 7 || count - data >= data_bytes);
 }

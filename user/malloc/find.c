@@ -2,29 +2,14 @@
 #include "malloc/find.h"
 
 #include <errno.h>
-#include <string.h>
+
+#include "base/word.h"
 
 #define LOWEST_ADDRESS 4096u
 #define ADDRESS_BITS   47
 #define PAGE           4096u
 #define COUNT_MAX      (1u << 20) /* of mmapped chunks, and of a tcache list */
 #define BYTES_MAX      (1ull << 47)
-
-static uint64_t u64_at(const uint8_t *bytes)
-{
-	uint64_t value;
-
-	memcpy(&value, bytes, sizeof(value));
-	return value;
-}
-
-static uint32_t u32_at(const uint8_t *bytes)
-{
-	uint32_t value;
-
-	memcpy(&value, bytes, sizeof(value));
-	return value;
-}
 
 static int is_chunk(uint64_t word)
 {

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/word.h"
 #include "process/memory.h"
 
 #define WORD           8u
@@ -21,14 +22,6 @@
 #define MAX_STATE      4096u  /* limit of the bytes that are checked */
 #define LOWEST_ADDRESS 65536u
 #define ADDRESS_BITS   47
-
-static uint64_t u64_at(const uint8_t *bytes)
-{
-	uint64_t value;
-
-	memcpy(&value, bytes, sizeof(value));
-	return value;
-}
 
 static int is_pool(const struct heap_offsets *offsets, uint64_t word)
 {

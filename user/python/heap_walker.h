@@ -3,8 +3,7 @@
 #ifndef TRACER_PYTHON_HEAP_WALKER_H
 #define TRACER_PYTHON_HEAP_WALKER_H
 
-#include <string.h>
-
+#include "base/word.h"
 #include "process/memory.h"
 #include "python/heap.h"
 
@@ -19,22 +18,6 @@ struct heap_walker {
 	uint64_t arena_address;
 	int stop; /* the result of visit() */
 };
-
-static inline uint64_t u64_at(const uint8_t *bytes)
-{
-	uint64_t value;
-
-	memcpy(&value, bytes, sizeof(value));
-	return value;
-}
-
-static inline uint32_t u32_at(const uint8_t *bytes)
-{
-	uint32_t value;
-
-	memcpy(&value, bytes, sizeof(value));
-	return value;
-}
 
 static inline int heap_read_bytes(const struct heap_walker *walker, uint64_t address, void *out,
 				  size_t bytes)

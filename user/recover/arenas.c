@@ -6,8 +6,8 @@
  */
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
+#include "base/word.h"
 #include "python/heap_place.h"
 #include "recover/recover.h"
 
@@ -25,32 +25,16 @@ struct search {
 	uint32_t left;       /* objects that may still be read */
 };
 
-static uint64_t word(const uint8_t *bytes)
-{
-	uint64_t value;
-
-	memcpy(&value, bytes, sizeof(value));
-	return value;
-}
-
-static uint32_t half(const uint8_t *bytes)
-{
-	uint32_t value;
-
-	memcpy(&value, bytes, sizeof(value));
-	return value;
-}
-
 /* Whether the object is one of an array's; counts what it is. */
 static int object_check(struct search *search, const uint8_t *object)
 {
 	const struct heap_offsets *offsets = &search->offsets->heap;
-	uint64_t address = word(object + offsets->arena_address);
-	uint64_t pool = word(object + offsets->arena_pool_address);
+	uint64_t address = u64_at(object + offsets->arena_address);
+	uint64_t pool = u64_at(object + offsets->arena_pool_address);
 	uint32_t size = offsets->arena_object_size;
 	uint32_t pools = offsets->arena_bytes / offsets->pool_bytes;
-	uint32_t free_pools = half(object + offsets->arena_nfreepools);
-	uint64_t next = word(object + size - 2 * WORD);
+	uint32_t free_pools = u32_at(object + offsets->arena_nfreepools);
+	uint64_t next = u64_at(object + size - 2 * WORD);
 
 	if (!address) {
 		search->ends += !next;
@@ -60,7 +44,7 @@ static int object_check(struct search *search, const uint8_t *object)
 	search->used++;
 	return !(address & 15) && pool >= address &&
 	       pool <= address + offsets->arena_bytes + offsets->pool_bytes &&
-	       half(object + offsets->arena_nfreepools + TOTAL) <= pools && free_pools <= pools;
+	       u32_at(object + offsets->arena_nfreepools + TOTAL) <= pools && free_pools <= pools;
 }
 
 static int objects_check(struct search *search, uint32_t first, uint32_t count)
@@ -100,7 +84,7 @@ static uint64_t variable_find(const uint8_t *data, uint64_t bytes, uint64_t near
 	uint64_t best = UINT64_MAX;
 
 	for (uint64_t at = 0; at + sizeof(value) <= bytes; at += sizeof(value))
-		if (half(data + at) == value &&
+		if (u32_at(data + at) == value &&
 		    (best == UINT64_MAX ||
 		     llabs((int64_t)(at - near)) < llabs((int64_t)(best - near))))
 			best = at;
@@ -117,7 +101,7 @@ int recover_arenas(const struct python_offsets *offsets, const struct memory_rea
 	if (offsets->heap.arena_object_size > OBJECT_MAX)
 		return -ENOENT;
 	for (uint64_t at = 0; at + WORD <= bytes; at += WORD) {
-		uint32_t length = array_length(&search, word(data + at));
+		uint32_t length = array_length(&search, u64_at(data + at));
 
 		if (!length || search.used <= best_used)
 			continue;

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/word.h"
 #include "python/layout.h"
 #include "recover/types.h"
 
@@ -28,14 +29,6 @@
 #define FIRST     0x0308u     /* versions */
 #define FIRST_OWN 0x030du     /* with a mark and debug offsets */
 #define MARK      "xdebugpy"
-
-static uint64_t word(const uint8_t *bytes)
-{
-	uint64_t value;
-
-	memcpy(&value, bytes, sizeof(value));
-	return value;
-}
 
 static int read_word(const struct recovery *recovery, uint64_t address, uint64_t *out)
 {
@@ -173,7 +166,7 @@ static int older_try(const struct recovery *recovery, struct python_runtime *out
 	int err = -ENOENT;
 
 	for (uint64_t at = head; at + WORD <= recovery->data_bytes && err; at += WORD) {
-		if (!is_interpreter(recovery, word(recovery->content + at)))
+		if (!is_interpreter(recovery, u64_at(recovery->content + at)))
 			continue;
 		err = runtime_try(recovery, at - head, recovery->offsets->version << 16, out);
 		if (err == -ENOMEM || err == -ENODATA)
@@ -222,8 +215,8 @@ static enum python_build build_nth(const struct recovery *recovery, uint64_t ver
 /* The version and build that _PyRuntime itself tells. -ENOENT: it has no mark here. */
 static int marked_try(struct recovery *recovery, uint64_t at, struct python_runtime *out)
 {
-	uint64_t hex = word(recovery->content + at + WORD);
-	int free_threaded = word(recovery->content + at + 2 * WORD) != 0, err = -ENOENT;
+	uint64_t hex = u64_at(recovery->content + at + WORD);
+	int free_threaded = u64_at(recovery->content + at + 2 * WORD) != 0, err = -ENOENT;
 
 	if (hex >> 32 || hex >> 16 < FIRST_OWN)
 		return -ENOENT;

@@ -8,10 +8,10 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/array.h"
 #include "base/sorted.h"
+#include "base/word.h"
 
 #define WORD      8u
 #define PAGE      4096u
@@ -23,14 +23,6 @@
 #define FLAG_TYPE 31u
 #define COMPACT   3u /* compact and ascii, the bits above the kind in PyASCIIObject.state */
 
-static uint64_t word(const uint8_t *bytes)
-{
-	uint64_t value;
-
-	memcpy(&value, bytes, sizeof(value));
-	return value;
-}
-
 uint64_t recover_word(const struct recovery *recovery, uint64_t address)
 {
 	uint64_t at = address - recovery->data;
@@ -38,7 +30,7 @@ uint64_t recover_word(const struct recovery *recovery, uint64_t address)
 	return address < recovery->data || recovery->data_bytes < WORD ||
 			       at > recovery->data_bytes - WORD
 		       ? 0
-		       : word(recovery->content + at);
+		       : u64_at(recovery->content + at);
 }
 
 static int is_type_type(const struct recovery *recovery, uint64_t address)
@@ -190,11 +182,11 @@ static void piece_take(struct recovery *recovery, struct text *cache, const uint
 		       size_t bytes)
 {
 	for (size_t at = WORD; at + 2 * WORD <= bytes; at += WORD) {
-		struct recovered_type *type = type_at(recovery, word(piece + at));
+		struct recovered_type *type = type_at(recovery, u64_at(piece + at));
 
 		if (type)
-			word_take(recovery, cache, type, word(piece + at - WORD),
-				  word(piece + at + WORD));
+			word_take(recovery, cache, type, u64_at(piece + at - WORD),
+				  u64_at(piece + at + WORD));
 	}
 }
 
