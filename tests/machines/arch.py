@@ -51,7 +51,7 @@ ARCHES = {arch.name: arch for arch in (AMD64, ARM64)}
 
 
 def is_own(arch):
-    return os.uname().machine.replace("_", "-") in arch.triplet.replace("_", "-")
+    return arch.triplet.startswith(os.uname().machine + "-")
 
 
 def folder(arch):

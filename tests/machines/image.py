@@ -12,10 +12,8 @@ import subprocess
 
 import root
 import unstripped
-from arch import AMD64, is_own
+from arch import AMD64, HERE, REPOSITORY
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-REPOSITORY = os.path.dirname(os.path.dirname(HERE))
 T = "/t"  # the folder of the repository's files in the guest
 FILES = (
     "tools/pythons.py",
@@ -26,8 +24,6 @@ FILES = (
 )
 TREES = ("tests/e2e/programs", "tests/machines/guest")
 COMPILE = ("-g", "-O1", "-fno-omit-frame-pointer", "-fno-builtin", "-pthread")
-# Of another architecture: suite, version.
-RELEASES = (("trixie", "3.13"), ("sid", "3.14"))
 PROGRAMS = ("native/native", "native/blocks", "processes/brief", "native/mix", "native/late_user")
 
 
@@ -87,37 +83,16 @@ def under_test_archive(folder, tracer, settings, arch):
     return root.pack(tree, os.path.join(folder, "under-test.cpio"))
 
 
-def other_releases(folder, arch):
-    """(archives, {version: folder in the guest}): the Pythons of other releases of Debian, each
-    with the libraries of its release, in a folder of the guest."""
-    archives, releases = [], {}
-    for suite, version in RELEASES:
-        archive = os.path.join(folder, "release-%s.cpio" % suite)
-        if not os.path.exists(archive):
-            tree = root.make_foreign(folder, suite, arch, ("python%s" % version,))
-            outer = os.path.join(folder, "release-" + suite)
-            there = os.path.join(outer, "releases")
-            os.makedirs(there, exist_ok=True)
-            if not os.path.exists(os.path.join(there, version)):
-                os.rename(tree, os.path.join(there, version))
-            left_out = ["releases/%s/%s" % (version, name) for name in root.LEFT_OUT]
-            root.pack(outer, archive, left_out)
-        archives.append(archive)
-        releases[version] = "/releases/" + version
-    return archives, releases
-
-
 def make(folder, tracer, settings, arch=AMD64):
     """Path of the initramfs."""
     os.makedirs(folder, exist_ok=True)
     guest, base = root.make(folder, tracer, arch=arch)
     python, path = unstripped_archive(folder, guest, arch)
-    others, releases = other_releases(folder, arch) if not is_own(arch) else ([], {})
-    settings = dict(settings, unstripped=path, ports=arch.ports, releases=releases)
+    settings = dict(settings, unstripped=path, ports=arch.ports)
     small = under_test_archive(folder, tracer, settings, arch)
     image = os.path.join(folder, "initrd")
     with open(image + ".new", "wb") as out:
-        for archive in (base, python, *others, small):
+        for archive in (base, python, small):
             with open(archive, "rb") as part:
                 shutil.copyfileobj(part, out, 1 << 20)
     os.rename(image + ".new", image)

@@ -2,12 +2,13 @@
 """Boots Debian's kernels one after the other in qemu, runs the tracer in each one, feature by
 feature, and writes a table.
 
-usage: kernels.py [--arch ARCH] [--quick] [--only REGEX,REGEX] [--resume] [--jobs N] [--report FILE] [SERIES...]
+usage: kernels.py [--arch ARCH] [--quick] [--only REGEX,REGEX] [--resume] [--jobs N]
+       [--report FILE] [SERIES...]
 
 A series is "6.12", or "newest"; without an argument all series run.
 
-build/machines/ (of another architecture, build/machines/ARCH/) holds all files that are made: packages and kernels, the image,
-results/KERNEL.json, and the serial ports' output of every guest. Exit status: 0, 1 if a feature
+build/machines/ (of another architecture, build/machines/ARCH/) holds all files that are made:
+packages and kernels, the image, results/KERNEL.json, and the serial ports' output of every guest. Exit status: 0, 1 if a feature
 failed, 2 if the machines could not be made.
 """
 import argparse

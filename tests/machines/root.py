@@ -134,7 +134,7 @@ def make_foreign(folder, suite, arch, packages):
 
 def make(folder, *programs, arch=AMD64):
     """(tree, archive): the root file system for programs of this machine, or of another
-    architecture. They are new if it was made for other programs."""
+    architecture, with the libraries of its programs as of when it was made."""
     if not is_own(arch):
         tree = make_foreign(folder, mirror.codename(), arch, INCLUDE)
         for program in programs:

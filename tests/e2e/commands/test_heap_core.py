@@ -66,19 +66,23 @@ def test_core(dumping, run_tracer, python, tmp_path):
     assert ask(run_tracer, "--by", "root", dump) == kept
 
 
-def test_gcore(start, run_tracer, any_python, tmp_path):
-    """A core of a process that runs on, by gdb: it has no segments of what is in files alone."""
+def gcore_of(start, python, folder):
+    """(target, path of its core, by gdb): a process that runs on."""
     if not shutil.which("gcore"):
         pytest.skip("no gcore (Debian: gdb)")
-    target = start(any_python, "graph_builtins.py", COUNT)
+    target = start(python, "graph_builtins.py", COUNT)
     target.wait_reading()
-    command = ["gcore", "-o", str(tmp_path / "core"), str(target.pid)]
+    command = ["gcore", "-o", str(folder / "core"), str(target.pid)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
+    return target, "%s/core.%d" % (folder, target.pid)
+
+
+def test_gcore(start, run_tracer, any_python, tmp_path):
+    """A core of a process that runs on, by gdb: it has no segments of what is in files alone."""
+    target, path = gcore_of(start, any_python, tmp_path)
     live = ask(run_tracer, "--retained", "--top", 0, "-p", target.pid)
-    core = ask(
-        run_tracer, "--retained", "--top", 0, "--core", "%s/core.%d" % (tmp_path, target.pid)
-    )
+    core = ask(run_tracer, "--retained", "--top", 0, "--core", path)
     check_proof(core)
     assert core["total"] == live["total"] and core["references"] == live["references"]
 
@@ -149,14 +153,8 @@ def test_core_alone(dumping, run_tracer, python, tmp_path):
 
 
 def test_gcore_alone(start, run_tracer, any_python, tmp_path):
-    if not shutil.which("gcore"):
-        pytest.skip("no gcore (Debian: gdb)")
-    target = start(any_python, "graph_builtins.py", COUNT)
-    target.wait_reading()
-    command = ["gcore", "-o", str(tmp_path / "core"), str(target.pid)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0, done.stderr
-    check_alone(run_tracer, "%s/core.%d" % (tmp_path, target.pid), tmp_path)
+    _, path = gcore_of(start, any_python, tmp_path)
+    check_alone(run_tracer, path, tmp_path)
 
 
 def test_core_of_others_alone(run_tracer, tmp_path, dumping):
