@@ -239,6 +239,7 @@ def trace(tracer, tmp_path):
     yield make
     for run in started:
         run.kill()
+        print(run.stderr)  # shown with a test that failed
 
 
 @pytest.fixture

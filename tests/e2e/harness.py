@@ -174,6 +174,18 @@ def root_names(everything):
     return [*versions.values(), *[name for name in names if name.endswith("d")][-1:]]
 
 
+def state_of(pid):
+    """What a process does, for a message: its program, its state, where it waits in the kernel."""
+    told = []
+    for name in ("cmdline", "stat", "wchan", "syscall"):
+        try:
+            with open("/proc/%d/%s" % (pid, name)) as file:
+                told.append("%s: %s" % (name, file.read(200).replace("\0", " ").strip()))
+        except OSError as error:
+            told.append("%s: %s" % (name, error.strerror))
+    return "; ".join(told)
+
+
 class Target:
     """A program of tests/e2e/programs that communicates by lines: "ready", then one answer for each
     step(). name: the script that the interpreter runs, or None if the program needs none."""
@@ -204,7 +216,9 @@ class Target:
         while b"\n" not in self._pending:
             ready, _, _ = select.select([fd], [], [], max(0, end - time.monotonic()))
             if not ready:
-                raise AssertionError("the target said nothing for %d s" % timeout)
+                raise AssertionError(
+                    "the target said nothing for %d s; it is %s" % (timeout, state_of(self.pid))
+                )
             data = os.read(fd, 65536)
             if not data:
                 return None
