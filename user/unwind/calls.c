@@ -10,6 +10,8 @@
 #define SYSCALL_FIRST 0x0f
 #define SYSCALL_LAST  0x05
 
+#define INSN_BYTES_ARM64 4u
+
 static int is_code(const struct unwind_codes *codes, uint64_t vaddr)
 {
 	for (size_t i = 0; i < codes->count; i++)
@@ -49,33 +51,46 @@ static size_t call_bytes(const struct unwind_codes *codes, const uint8_t *code, 
 	}
 }
 
-/* The same of arm64's instructions, which have four bytes: bl, blr, svc. */
-static size_t call_bytes_arm64(const uint8_t *code, size_t left, uint64_t vaddr)
+/* arm64's instructions have four bytes: bl, blr, svc. */
+static int is_call_arm64(const uint8_t *code)
 {
 	uint32_t word;
 
-	if (left < sizeof(word) || vaddr % sizeof(word))
-		return 0;
 	memcpy(&word, code, sizeof(word));
 	return (word & 0xfc000000) == 0x94000000 || (word & 0xfefff000) == 0xd63f0000 ||
-			       (word & 0xffe0001f) == 0xd4000001
-		       ? sizeof(word)
-		       : 0;
+	       (word & 0xffe0001f) == 0xd4000001;
+}
+
+static int calls_within_x86(const struct unwind_codes *codes, const uint8_t *code, size_t size,
+			    uint64_t start)
+{
+	/* Most bytes begin no call: one look-up for each. */
+	static const uint8_t begins[256] = {[CALL] = 1, [INDIRECT] = 1, [SYSCALL_FIRST] = 1};
+
+	for (size_t at = 0; at + 1 < size; at++) {
+		size_t bytes =
+			begins[code[at]] ? call_bytes(codes, code + at, size - at, start + at) : 0;
+
+		if (bytes && bytes <= size - at)
+			return 1;
+	}
+	return 0;
+}
+
+static int calls_within_arm64(const uint8_t *code, size_t size, uint64_t start)
+{
+	for (size_t at = -start % INSN_BYTES_ARM64; at + INSN_BYTES_ARM64 <= size;
+	     at += INSN_BYTES_ARM64)
+		if (is_call_arm64(code + at))
+			return 1;
+	return 0;
 }
 
 int unwind_calls_within(const struct unwind_codes *codes, const struct unwind_code *part,
 			uint64_t start, uint64_t end)
 {
 	const uint8_t *code = part->bytes + (start - part->vaddr);
-	size_t size = end - start;
 
-	for (size_t at = 0; at + 1 < size; at++) {
-		size_t bytes = codes->is_arm64
-				       ? call_bytes_arm64(code + at, size - at, start + at)
-				       : call_bytes(codes, code + at, size - at, start + at);
-
-		if (bytes && bytes <= size - at)
-			return 1;
-	}
-	return 0;
+	return codes->is_arm64 ? calls_within_arm64(code, end - start, start)
+			       : calls_within_x86(codes, code, end - start, start);
 }

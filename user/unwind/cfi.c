@@ -346,7 +346,9 @@ int cfi_rows_read(struct cfi_rows *out, const uint8_t *bytes, uint64_t vaddr,
 {
 	struct run run = {.reader.bytes = bytes, .section = vaddr};
 	uint64_t covered = 0;
-	int err = 0;
+	/* Most functions have no more; growing copies. */
+	int err = array_reserve(&out->rows, &out->capacity, out->count, 4 * count,
+				sizeof(*out->rows));
 
 	for (size_t i = 0; i < count && err >= 0; i++) {
 		run.frame = &frames[i];

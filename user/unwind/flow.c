@@ -260,7 +260,8 @@ static int64_t ranges_visit(struct flow *flow, const struct cfi_rows *rows,
 	uint64_t last = part->vaddr + part->size;
 	int64_t bytes = 0;
 
-	for (size_t i = 0; i <= rows->count; i++) {
+	for (size_t i = SORTED_ABOVE(rows->rows, rows->count, vaddr, part->vaddr);
+	     i <= rows->count && (!i || rows->rows[i - 1].vaddr < last); i++) {
 		uint64_t start = i ? rows->rows[i - 1].vaddr : 0;
 		uint64_t end = i < rows->count ? rows->rows[i].vaddr : UINT64_MAX;
 		int err = 0;
@@ -355,9 +356,9 @@ uint32_t unwind_flow_uncovered(const struct cfi_rows *rows, const struct unwind_
 	return bytes < UINT32_MAX ? (uint32_t)bytes : UINT32_MAX;
 }
 
-int unwind_flow_add(struct cfi_rows *rows, const struct unwind_codes *codes, uint32_t *derived)
+int unwind_flow_add(struct cfi_rows *rows, const struct unwind_codes *codes, uint32_t bytes,
+		    uint32_t *derived)
 {
-	uint32_t bytes = unwind_flow_uncovered(rows, codes);
 	struct flow flow = {0};
 	int err = -ENOMEM;
 

@@ -25,9 +25,10 @@
 /* Bytes of the uncovered ranges that hold calls; at most UINT32_MAX. Pure. */
 uint32_t unwind_flow_uncovered(const struct cfi_rows *rows, const struct unwind_codes *codes);
 /*
- * Adds rows for the uncovered ranges of rows. *derived: the calls that got a rule. Pure. 0;
- * -ENOMEM.
+ * Adds rows for the uncovered ranges of rows, which unwind_flow_uncovered() says have so many
+ * bytes. *derived: the calls that got a rule. Pure. 0; -ENOMEM.
  */
-int unwind_flow_add(struct cfi_rows *rows, const struct unwind_codes *codes, uint32_t *derived);
+int unwind_flow_add(struct cfi_rows *rows, const struct unwind_codes *codes, uint32_t bytes,
+		    uint32_t *derived);
 
 #endif

@@ -15,86 +15,12 @@
 
 #include "base/error.h"
 #include "elf/elf_section.h"
-#include "unwind/table.h"
+#include "unwind/codes.h"
 
 #define SECTION_MAX      (256u << 20) /* bytes of .eh_frame */
 #define HEADER_BYTES     8
 #define HEADER_VERSION   1
 #define HEADER_RELATIVE4 0x1b /* the address is relative to itself, 4 bytes, signed */
-
-/* Bytes of the file, which the caller frees. NULL: not in the file, or no memory. */
-static uint8_t *bytes_read(int fd, uint64_t offset, size_t size)
-{
-	uint8_t *bytes = offset <= INT64_MAX - size ? malloc(size + !size) : NULL;
-	size_t done = 0;
-
-	while (bytes && done < size) {
-		ssize_t got = pread(fd, bytes + done, size - done, (off_t)(offset + done));
-
-		if (got > 0) {
-			done += (size_t)got;
-		} else if (!got || errno != EINTR) {
-			free(bytes);
-			return NULL;
-		}
-	}
-	return bytes;
-}
-
-static int part_compare(const void *a, const void *b)
-{
-	const struct unwind_code *left = a, *right = b;
-
-	return left->offset < right->offset ? -1 : left->offset > right->offset;
-}
-
-/* Drops what overlaps with the part before in the file: only a hostile file has that. */
-static int codes_check(struct unwind_codes *codes, uint64_t file_bytes)
-{
-	uint64_t end = 0, bytes = 0;
-	size_t kept = 0;
-
-	qsort(codes->parts, codes->count, sizeof(codes->parts[0]), part_compare);
-	for (size_t i = 0; i < codes->count; i++) {
-		const struct unwind_code *part = &codes->parts[i];
-
-		if (part->offset < end || part->offset > file_bytes ||
-		    part->size > file_bytes - part->offset || part->vaddr > UINT64_MAX - part->size)
-			continue;
-		end = part->offset + part->size;
-		bytes += part->size;
-		codes->parts[kept++] = *part;
-	}
-	codes->count = kept;
-	return bytes > UNWIND_CODE_BYTES_MAX
-		       ? error_set(-E2BIG, "more than %u MiB of code", UNWIND_CODE_BYTES_MAX >> 20)
-		       : 0;
-}
-
-static int codes_read(struct unwind_codes *codes, Elf *elf, int fd, uint64_t file_bytes)
-{
-	GElf_Phdr segment;
-	GElf_Ehdr header;
-	int err;
-
-	codes->is_arm64 = gelf_getehdr(elf, &header) && header.e_machine == EM_AARCH64;
-	for (int i = 0; gelf_getphdr(elf, i, &segment); i++)
-		if (segment.p_type == PT_LOAD && segment.p_flags & PF_X && segment.p_filesz &&
-		    codes->count < UNWIND_CODE_MAX)
-			codes->parts[codes->count++] =
-				(struct unwind_code){.vaddr = segment.p_vaddr,
-						     .offset = segment.p_offset,
-						     .size = segment.p_filesz};
-	err = codes_check(codes, file_bytes);
-	for (size_t i = 0; i < codes->count && !err; i++) {
-		struct unwind_code *part = &codes->parts[i];
-
-		part->bytes = bytes_read(fd, part->offset, part->size);
-		if (!part->bytes)
-			err = -ENOMEM;
-	}
-	return err;
-}
 
 /* Where the bytes at vaddr are in the file, and how many follow in their segment. 0: nowhere. */
 static uint64_t segment_bytes(Elf *elf, uint64_t vaddr, uint64_t *offset)
@@ -217,7 +143,7 @@ static int debug_frames_append(struct unwind_input *input, Elf *elf, int fd)
 	if (header.sh_flags & SHF_COMPRESSED)
 		bytes = section_unpack(section, header.sh_size, &size);
 	else
-		bytes = size ? bytes_read(fd, header.sh_offset, size) : NULL;
+		bytes = size ? unwind_bytes_read(fd, header.sh_offset, size) : NULL;
 	err = section_append(input, bytes, &size);
 	return err ? err : size > 0;
 }
@@ -260,7 +186,18 @@ static int frame_next(struct elf_frames_cursor cursors[2], size_t first, struct 
 	return 1;
 }
 
-/* Decodes the entries; linkers leave them nearly in order. first: bytes of .eh_frame. */
+/* Most linkers leave them in order. */
+static void frames_sort(struct unwind_input *input)
+{
+	for (size_t i = 1; i < input->frame_count; i++)
+		if (frame_compare(&input->frames[i - 1], &input->frames[i]) > 0) {
+			qsort(input->frames, input->frame_count, sizeof(*input->frames),
+			      frame_compare);
+			return;
+		}
+}
+
+/* Decodes the entries. first: bytes of .eh_frame. */
 static int frames_decode(struct unwind_input *input, size_t first)
 {
 	const struct elf_frames_cursor begin[2] = {
@@ -283,16 +220,15 @@ static int frames_decode(struct unwind_input *input, size_t first)
 	memcpy(cursors, begin, sizeof(cursors));
 	while (input->frame_count < count && frame_next(cursors, first, &frame))
 		input->frames[input->frame_count++] = frame;
-	qsort(input->frames, count, sizeof(*input->frames), frame_compare);
+	frames_sort(input);
 	return 0;
 }
 
 static int frames_read(struct unwind_input *input, Elf *elf, int fd, int debug_fd)
 {
 	struct part frames = frames_find(elf, fd);
-	int err = section_append(input,
-				 frames.size ? bytes_read(fd, frames.offset, frames.size) : NULL,
-				 &frames.size);
+	uint8_t *bytes = frames.size ? unwind_bytes_read(fd, frames.offset, frames.size) : NULL;
+	int err = section_append(input, bytes, &frames.size);
 
 	input->section_vaddr = frames.vaddr;
 	if (!err)
@@ -316,7 +252,7 @@ int unwind_input_read(struct unwind_input *out, int fd, int debug_fd)
 		return err;
 	err = frames_read(&input, elf, fd, debug_fd);
 	if (!err)
-		err = codes_read(&input.codes, elf, fd, file_bytes);
+		err = unwind_codes_read(&input.codes, elf, fd, file_bytes);
 	elf_end(elf);
 	if (err)
 		unwind_input_free(&input);
@@ -327,8 +263,7 @@ int unwind_input_read(struct unwind_input *out, int fd, int debug_fd)
 
 void unwind_input_free(struct unwind_input *input)
 {
-	for (size_t i = 0; i < input->codes.count; i++)
-		free((void *)(uintptr_t)input->codes.parts[i].bytes);
+	unwind_codes_free(&input->codes);
 	free(input->frames);
 	free(input->section);
 }

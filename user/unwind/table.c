@@ -29,7 +29,7 @@ int unwind_table_build(struct unwind_table **out, int fd, int debug_fd, uint32_t
 					.rows = (uint32_t)rows.count,
 					.uncovered = unwind_flow_uncovered(&rows, &input.codes)};
 	if (!err && which == ABI_UNWIND_ROWS_CALLS)
-		err = unwind_flow_add(&rows, &input.codes, &origin.derived);
+		err = unwind_flow_add(&rows, &input.codes, origin.uncovered, &origin.derived);
 	if (!err)
 		err = unwind_compact(out, &rows, &input.codes, which, &origin);
 	if (!err)

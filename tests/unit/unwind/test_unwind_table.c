@@ -339,6 +339,31 @@ static void without_section_headers(void **state)
 	built_close(&built);
 }
 
+/* Constants that a linker has put into the segment of the code, and that look like calls. */
+static void constants_beside_code(void **state)
+{
+	char path[PATH_MAX + 32];
+	struct unwind_table *table;
+	int fd;
+
+	(void)state;
+	need("gcc");
+	snprintf(path, sizeof(path), "%s/constants.c", folder);
+	text_write(path, "const short constants[1 << 15] = {[0 ... (1 << 15) - 1] = 0x10ff};\n"
+			 "int g(int); int f(int x) { return g(x) + 1; }\n");
+	assert_int_equal(run("cd %s && gcc -O2 -shared -fPIC -nostdlib "
+			     "-fasynchronous-unwind-tables "
+			     "-Wl,-z,noseparate-code -o constants constants.c",
+			     folder),
+			 0);
+	snprintf(path, sizeof(path), "%s/constants", folder);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	assert_int_equal(unwind_table_build(&table, fd, -1, ABI_UNWIND_ROWS_CALLS), 0);
+	assert_in_range(table->origin.uncovered, 0, 64);
+	unwind_table_free(table);
+	close(fd);
+}
+
 static void a_file_without_any(void **state)
 {
 	char path[PATH_MAX + 32];
@@ -408,6 +433,7 @@ int main(void)
 		cmocka_unit_test(a_file_without_any),
 		cmocka_unit_test(large_body_without_entries),
 		cmocka_unit_test(without_section_headers),
+		cmocka_unit_test(constants_beside_code),
 		cmocka_unit_test(packed_tables),
 	};
 
