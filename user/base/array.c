@@ -55,6 +55,19 @@ int array_reserve_in(struct account *account, void *array, size_t *capacity, siz
 	return 0;
 }
 
+int array_copy_in(struct account *account, void *array, size_t *capacity, const void *from,
+		  size_t count, size_t size)
+{
+	void *data;
+	int err = count ? array_reserve_in(account, array, capacity, 0, count, size) : 0;
+
+	if (err || !count)
+		return err;
+	memcpy(&data, array, sizeof(data));
+	memcpy(data, from, count * size);
+	return 0;
+}
+
 int array_reserve(void *array, size_t *capacity, size_t count, size_t extra, size_t size)
 {
 	return array_reserve_in(NULL, array, capacity, count, extra, size);

@@ -22,6 +22,12 @@ int array_reserve(void *array, size_t *capacity, size_t count, size_t extra, siz
 /* The same, charged to an account: also -EDQUOT. array_release() gives it back. */
 int array_reserve_in(struct account *account, void *array, size_t *capacity, size_t count,
 		     size_t extra, size_t size);
+/*
+ * Makes an empty array of count items, which it copies from others; keeps it empty for none. 0,
+ * -ENOMEM, -EOVERFLOW, -EDQUOT.
+ */
+int array_copy_in(struct account *account, void *array, size_t *capacity, const void *from,
+		  size_t count, size_t size);
 /* A zeroed array of fixed size, in huge pages if it is large. NULL: no memory. free() frees it. */
 void *array_new(size_t count, size_t size);
 /*

@@ -20,6 +20,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/descriptor.h"
 #include "base/error.h"
 
 #define OUTFILE_BUFFER_BYTES (64u * 1024)
@@ -291,17 +292,10 @@ int outfile_fd(const struct outfile *file)
 
 static int flush(struct outfile *file)
 {
-	size_t done = 0;
+	int err = file->err ? 0 : descriptor_write(file->fd, file->buffer, file->used);
 
-	while (!file->err && done < file->used) {
-		ssize_t n = write(file->fd, file->buffer + done, file->used - done);
-
-		if (n >= 0)
-			done += (size_t)n;
-		else if (errno != EINTR)
-			file->err = error_set(-errno, "cannot write to '%s': %s", file->path,
-					      strerror(errno));
-	}
+	if (err)
+		file->err = error_set(err, "cannot write to '%s': %s", file->path, strerror(-err));
 	file->used = 0;
 	return file->err;
 }

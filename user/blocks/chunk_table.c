@@ -205,14 +205,11 @@ int chunk_table_count(const struct chunk_table *chunks, struct kind_counts *coun
 
 int chunk_table_copy(struct chunk_table *out, const struct chunk_table *from)
 {
-	int err = from->count ? array_reserve_in(out->account, &out->items, &out->capacity, 0,
-						 from->count, sizeof(*out->items))
-			      : 0;
+	int err = array_copy_in(out->account, &out->items, &out->capacity, from->items, from->count,
+				sizeof(*out->items));
 
 	if (err)
 		return err;
-	if (from->count)
-		memcpy(out->items, from->items, from->count * sizeof(*out->items));
 	out->count = from->count;
 	out->known = from->known;
 	return 0;

@@ -18,14 +18,11 @@ void regions_free(struct regions *regions)
 
 int regions_copy(struct regions *out, const struct regions *from)
 {
-	int err = from->count ? array_reserve_in(out->account, &out->items, &out->capacity, 0,
-						 from->count, sizeof(*out->items))
-			      : 0;
+	int err = array_copy_in(out->account, &out->items, &out->capacity, from->items, from->count,
+				sizeof(*out->items));
 
 	if (err)
 		return err;
-	if (from->count)
-		memcpy(out->items, from->items, from->count * sizeof(*out->items));
 	out->count = from->count;
 	return 0;
 }

@@ -82,7 +82,7 @@ static int replay_report(struct trace *trace, const struct replay *replay, struc
 	}
 	status = cli_report_print(snapshot, &replay->choice);
 	if (*file) {
-		err = cli_snapshot_save(snapshot, *file);
+		err = pprof_save(snapshot, *file);
 		*file = NULL;
 	}
 	snapshot_free(snapshot);

@@ -56,13 +56,7 @@ static int profile_save(const struct snapshot *snapshot, int fd)
 	struct outfile *file;
 	int err = outfile_on(&file, fd, "the snapshot's file");
 
-	if (err)
-		return err;
-	err = pprof_write(snapshot, file);
-	if (!err)
-		return outfile_commit(file);
-	outfile_discard(file);
-	return err;
+	return err ? err : pprof_save(snapshot, file);
 }
 
 static int snapshot_save(const struct saver_job *job, const int *fds)

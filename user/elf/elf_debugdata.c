@@ -8,27 +8,12 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/descriptor.h"
 #include "base/error.h"
 #include "elf/elf_section.h"
 
 #define PIECE_BYTES  (64u << 10)
 #define MEMORY_BYTES (64u << 20) /* xz -9 needs 65 MiB, and the symbols of no file need that */
-
-/* 0; -errno */
-static int piece_write(int fd, const uint8_t *bytes, size_t size)
-{
-	while (size) {
-		ssize_t written = write(fd, bytes, size);
-
-		if (written < 0 && errno != EINTR)
-			return -errno;
-		if (written > 0) {
-			bytes += written;
-			size -= (size_t)written;
-		}
-	}
-	return 0;
-}
 
 static int unpack(lzma_stream *stream, int fd)
 {
@@ -46,7 +31,7 @@ static int unpack(lzma_stream *stream, int fd)
 			err = error_set(-ENOEXEC, ".gnu_debugdata has more than %u MiB unpacked",
 					ELF_DEBUGDATA_MAX >> 20);
 		else
-			err = piece_write(fd, piece, PIECE_BYTES - stream->avail_out);
+			err = descriptor_write(fd, piece, PIECE_BYTES - stream->avail_out);
 	}
 	free(piece);
 	return err;

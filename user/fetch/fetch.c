@@ -3,7 +3,6 @@
 #include "fetch/fetch.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/descriptor.h"
 #include "base/error.h"
 #include "fetch/fetch_wire.h"
 
@@ -37,22 +37,6 @@ void fetch_free(struct fetch *fetch)
 	free(fetch);
 }
 
-static int is_ready(const struct fetch *fetch, uint64_t until_ns)
-{
-	struct pollfd wait = {.fd = fetch->socket, .events = POLLIN};
-	int ready;
-
-	do {
-		uint64_t now_ns = clock_ns(CLOCK_MONOTONIC);
-		uint64_t left_ns = until_ns > now_ns ? until_ns - now_ns : 0;
-		struct timespec left = {.tv_sec = (time_t)(left_ns / SECOND_NS),
-					.tv_nsec = (long)(left_ns % SECOND_NS)};
-
-		ready = ppoll(&wait, 1, &left, NULL);
-	} while (ready < 0 && errno == EINTR);
-	return ready > 0;
-}
-
 /* *fd: -1 for none. 0; -EAGAIN, -EIO. */
 static int receive(struct fetch *fetch, uint64_t until_ns, struct fetch_result *answer, int *fd)
 {
@@ -66,7 +50,7 @@ static int receive(struct fetch *fetch, uint64_t until_ns, struct fetch_result *
 	ssize_t bytes;
 
 	*fd = -1;
-	if (!is_ready(fetch, until_ns))
+	if (!descriptor_wait(fetch->socket, until_ns))
 		return -EAGAIN;
 	do
 		bytes = recvmsg(fetch->socket, &message, MSG_CMSG_CLOEXEC);

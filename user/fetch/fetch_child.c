@@ -2,20 +2,15 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/capability.h>
-#include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "fetch/fetch_wire.h"
+#include "process/child.h"
 
-#define SOCKET  3
 #define LIBRARY "libdebuginfod.so.1"
 /* The largest file that is fetched, unless the environment says something else. */
 #define BYTES_MAX "2147483648"
@@ -35,45 +30,6 @@ static int library_open(struct library *library)
 	*(void **)&library->begin = dlsym(handle, "debuginfod_begin");
 	*(void **)&library->find = dlsym(handle, "debuginfod_find_debuginfo");
 	return library->begin && library->find ? 0 : -ELIBBAD;
-}
-
-static int privileges_drop(void)
-{
-	cap_t none = cap_init();
-	int err = !none ? -ENOMEM : cap_set_proc(none) ? -errno : 0;
-
-	cap_free(none);
-	return err ? err : prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ? -errno : 0;
-}
-
-/* Keeps only the socket of its parent, and ends with it. */
-static int child_confine(int socket, pid_t parent)
-{
-	static const int ignored[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE, SIGUSR1, SIGUSR2};
-	const struct rlimit no_core = {0, 0};
-	sigset_t none;
-	int null;
-
-	prctl(PR_SET_NAME, "tracer-fetch");
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	if (getppid() != parent)
-		return -ESRCH;
-	/* Ctrl-C is for the session, which still has questions. */
-	for (size_t i = 0; i < sizeof(ignored) / sizeof(ignored[0]); i++)
-		signal(ignored[i], SIG_IGN);
-	sigemptyset(&none);
-	sigprocmask(SIG_SETMASK, &none, NULL);
-	null = open("/dev/null", O_RDWR | O_CLOEXEC);
-	socket = fcntl(socket, F_DUPFD, SOCKET + 1);
-	if (null < 0 || socket < 0)
-		return -errno;
-	for (int fd = 0; fd < SOCKET; fd++)
-		if (dup2(null, fd) < 0)
-			return -errno;
-	if (dup2(socket, SOCKET) < 0 || syscall(SYS_close_range, SOCKET + 1u, ~0u, 0u))
-		return -errno;
-	setrlimit(RLIMIT_CORE, &no_core);
-	return privileges_drop();
 }
 
 static int environment_set(const char *urls)
@@ -103,7 +59,7 @@ static int result_send(uint32_t number, int result, int fd)
 		header->cmsg_len = CMSG_LEN(sizeof(fd));
 		memcpy(CMSG_DATA(header), &fd, sizeof(fd));
 	}
-	return sendmsg(SOCKET, &message, MSG_NOSIGNAL) < 0 ? -errno : 0;
+	return sendmsg(CHILD_SOCKET, &message, MSG_NOSIGNAL) < 0 ? -errno : 0;
 }
 
 /* Returns a descriptor, or -errno. */
@@ -125,7 +81,7 @@ void fetch_child_run(int socket, pid_t parent, const char *urls)
 	void *client = NULL;
 
 	if (!err)
-		err = child_confine(socket, parent);
+		err = child_confine("tracer-fetch", socket, parent);
 	if (err)
 		_exit(1);
 	err = library_open(&library);
@@ -135,7 +91,7 @@ void fetch_child_run(int socket, pid_t parent, const char *urls)
 	}
 	if (result_send(0, err, -1) || err)
 		_exit(1);
-	while (recv(SOCKET, &question, sizeof(question), 0) == sizeof(question)) {
+	while (recv(CHILD_SOCKET, &question, sizeof(question), 0) == sizeof(question)) {
 		int fd;
 
 		question.build_id[sizeof(question.build_id) - 1] = '\0';

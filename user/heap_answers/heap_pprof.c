@@ -152,13 +152,7 @@ static int profile_write(const struct snapshot *snapshot)
 	struct outfile *file;
 	int err = outfile_on(&file, STDOUT_FILENO, "stdout");
 
-	if (err)
-		return err;
-	err = pprof_write(snapshot, file);
-	if (!err)
-		return outfile_commit(file);
-	outfile_discard(file);
-	return err;
+	return err ? err : pprof_save(snapshot, file);
 }
 
 int heap_pprof_write(const struct heap_graph *heap)

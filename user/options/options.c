@@ -11,7 +11,6 @@
 #include "base/error.h"
 #include "options/options.h"
 #include "options/print_options.h"
-#include "pprof/pprof.h"
 
 int cli_parse_number(const char *text, uint64_t low, uint64_t high, uint64_t *number)
 {
@@ -191,16 +190,6 @@ error_t cli_parse_arguments(int key, struct argp_state *state, struct cli_argume
 	arguments->items = state->argv + state->next;
 	arguments->count = state->argc - state->next;
 	return 0;
-}
-
-int cli_snapshot_save(const struct snapshot *snapshot, struct outfile *file)
-{
-	int err = pprof_write(snapshot, file);
-
-	if (!err)
-		return outfile_commit(file);
-	outfile_discard(file);
-	return err;
 }
 
 error_t cli_reject(const char *option, const char *arg, const char *remedy)

@@ -97,8 +97,6 @@ int cli_layer_choose(const struct snapshot *snapshot, const struct layer_choice 
 		     struct snapshot *out);
 /* cli_snapshot_load(), reduced to the chosen processes, if there are any, and frames. */
 int cli_snapshot_pick(const char *path, const struct pid_choice *choice, struct snapshot **out);
-/* Writes a snapshot's file and commits it. 0, -errno. */
-int cli_snapshot_save(const struct snapshot *snapshot, struct outfile *file);
 
 /* The remedy for an error in finding or reading a process; NULL: none is known. */
 const char *cli_remedy(int err);

@@ -39,6 +39,8 @@
 #define PPROF_RATIO 400u
 
 int pprof_write(const struct snapshot *snapshot, struct outfile *file); /* 0, -errno */
+/* The same, and commits the file; discards it if that fails. Takes the file. 0, -errno. */
+int pprof_save(const struct snapshot *snapshot, struct outfile *file);
 /* Appends the profile without packing it. 0, -ENOMEM and other errors of pprof_write(). */
 int pprof_write_unpacked(const struct snapshot *snapshot, struct buffer *out);
 /*

@@ -375,6 +375,16 @@ int pprof_write(const struct snapshot *snapshot, struct outfile *file)
 	return err;
 }
 
+int pprof_save(const struct snapshot *snapshot, struct outfile *file)
+{
+	int err = pprof_write(snapshot, file);
+
+	if (!err)
+		return outfile_commit(file);
+	outfile_discard(file);
+	return err;
+}
+
 int pprof_write_unpacked(const struct snapshot *snapshot, struct buffer *out)
 {
 	struct pprof_writer writer = {.snapshot = snapshot,

@@ -60,20 +60,14 @@ int state_windows_copy(struct trace_windows *out, const struct trace_windows *fr
 		err = id_map_copy(&out->pools, &from->pools);
 	if (!err)
 		err = chunk_table_copy(&out->chunks, &from->chunks);
-	if (!err && from->count)
-		err = array_reserve_in(out->account, &out->items, &out->capacity, 0, from->count,
-				       sizeof(*out->items));
+	if (!err)
+		err = array_copy_in(out->account, &out->items, &out->capacity, from->items,
+				    from->count, sizeof(*out->items));
+	if (!err)
+		err = array_copy_in(out->account, &out->fresh, &out->fresh_capacity, from->fresh,
+				    from->fresh_count, sizeof(*out->fresh));
 	if (err)
 		return err;
-	if (from->count)
-		memcpy(out->items, from->items, from->count * sizeof(*out->items));
-	if (from->fresh_count)
-		err = array_reserve_in(out->account, &out->fresh, &out->fresh_capacity, 0,
-				       from->fresh_count, sizeof(*out->fresh));
-	if (err)
-		return err;
-	if (from->fresh_count)
-		memcpy(out->fresh, from->fresh, from->fresh_count * sizeof(*out->fresh));
 	out->fresh_count = from->fresh_count;
 	out->count = from->count;
 	out->open = from->open;

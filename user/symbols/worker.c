@@ -5,7 +5,6 @@
 #include "symbols/worker.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/descriptor.h"
 #include "base/error.h"
 #include "process/process.h"
 #include "symbols/worker_wire.h"
@@ -199,30 +199,13 @@ static int question_send(struct worker *worker, const struct worker_question *qu
 	return sent < 0 ? -errno : 0;
 }
 
-/* 1: there is something to receive; 0: not before until_ns. A signal restarts the wait. */
-static int answer_wait(const struct worker *worker, uint64_t until_ns)
-{
-	struct pollfd wait = {.fd = worker->socket, .events = POLLIN};
-	int ready;
-
-	do {
-		uint64_t now_ns = clock_ns(CLOCK_MONOTONIC);
-		uint64_t left_ns = until_ns > now_ns ? until_ns - now_ns : 0;
-		struct timespec left = {.tv_sec = (time_t)(left_ns / SECOND_NS),
-					.tv_nsec = (long)(left_ns % SECOND_NS)};
-
-		ready = ppoll(&wait, 1, &left, NULL);
-	} while (ready < 0 && errno == EINTR);
-	return ready > 0;
-}
-
 /* Receives the answer and its size. 0; -EAGAIN; -ETIMEDOUT, -EIO. */
 static int answer_receive(struct worker *worker, uint64_t until_ns, size_t *bytes)
 {
 	uint64_t end_ns = worker->asked_ns + WALL_NS;
 	ssize_t got;
 
-	if (!answer_wait(worker, until_ns < end_ns ? until_ns : end_ns))
+	if (!descriptor_wait(worker->socket, until_ns < end_ns ? until_ns : end_ns))
 		return clock_ns(CLOCK_MONOTONIC) < end_ns ? -EAGAIN : worker_lost(worker, 0);
 	do
 		got = recv(worker->socket, worker->answer, sizeof(worker->answer) - 1, 0);

@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/capability.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -18,13 +17,13 @@
 
 #include "base/arch.h"
 #include "base/array.h"
+#include "base/descriptor.h"
 #include "elf/elf_file.h"
+#include "process/child.h"
 #include "symbols/demangle.h"
 #include "symbols/dwarf.h"
 #include "symbols/worker_wire.h"
 #include "unwind/table.h"
-
-#define SOCKET 3
 
 struct child_file {
 	uint32_t number;
@@ -113,48 +112,15 @@ static int memory_limit(void)
 	return setrlimit(RLIMIT_AS, &limit) ? -errno : 0;
 }
 
-static int privileges_drop(void)
+/* Limits what it writes, its memory, its calls, and (SIGPROF) the time of a question. */
+static int child_limit(void)
 {
-	cap_t none = cap_init();
-	int err = !none ? -ENOMEM : cap_set_proc(none) ? -errno : 0;
+	const struct rlimit written = {WORKER_FILE_BYTES, WORKER_FILE_BYTES};
+	int err;
 
-	cap_free(none);
-	return err;
-}
-
-/* Keeps only the socket of its parent. Ends with its parent, and when a question takes too long. */
-static int child_confine(int socket, pid_t parent)
-{
-	static const int ignored[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE, SIGUSR1, SIGUSR2};
-	const struct rlimit no_core = {0, 0}, written = {WORKER_FILE_BYTES, WORKER_FILE_BYTES};
-	sigset_t none;
-	int null, err;
-
-	prctl(PR_SET_NAME, "tracer-symbols");
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	if (getppid() != parent)
-		return -ESRCH;
-	/* Ctrl-C is for the session, which still has questions. */
-	for (size_t i = 0; i < sizeof(ignored) / sizeof(ignored[0]); i++)
-		signal(ignored[i], SIG_IGN);
 	signal(SIGPROF, SIG_DFL);
-	sigemptyset(&none);
-	sigprocmask(SIG_SETMASK, &none, NULL);
-
-	null = open("/dev/null", O_RDWR | O_CLOEXEC);
-	socket = fcntl(socket, F_DUPFD, SOCKET + 1);
-	if (null < 0 || socket < 0)
-		return -errno;
-	for (int fd = 0; fd < SOCKET; fd++)
-		if (dup2(null, fd) < 0)
-			return -errno;
-	if (dup2(socket, SOCKET) < 0 || syscall(SYS_close_range, SOCKET + 1u, ~0u, 0u))
-		return -errno;
-	setrlimit(RLIMIT_CORE, &no_core);
 	setrlimit(RLIMIT_FSIZE, &written);
-	err = privileges_drop();
-	if (!err)
-		err = memory_limit();
+	err = memory_limit();
 	return err ? err : calls_limit();
 }
 
@@ -330,22 +296,6 @@ static int question_symbol(struct child *child)
 	return err ? err : 1;
 }
 
-/* 0; -errno */
-static int bytes_write(int fd, const char *bytes, size_t size)
-{
-	while (size) {
-		ssize_t written = write(fd, bytes, size);
-
-		if (written < 0 && errno != EINTR)
-			return -errno;
-		if (written > 0) {
-			bytes += written;
-			size -= (size_t)written;
-		}
-	}
-	return 0;
-}
-
 static int question_unwind(uint32_t rows, const int fds[WORKER_FILES_MAX])
 {
 	struct unwind_table *table;
@@ -355,7 +305,7 @@ static int question_unwind(uint32_t rows, const int fds[WORKER_FILES_MAX])
 
 	if (!err) {
 		bytes = unwind_table_pack(table, &size);
-		err = bytes_write(fds[1], bytes, size);
+		err = descriptor_write(fds[1], bytes, size);
 		unwind_table_free(table);
 	}
 	fds_close(fds);
@@ -389,7 +339,7 @@ static ssize_t question_receive(struct child *child, int fds[WORKER_FILES_MAX])
 	for (size_t i = 0; i < WORKER_FILES_MAX; i++)
 		fds[i] = -1;
 	do
-		bytes = recvmsg(SOCKET, &message, MSG_CMSG_CLOEXEC);
+		bytes = recvmsg(CHILD_SOCKET, &message, MSG_CMSG_CLOEXEC);
 	while (bytes < 0 && errno == EINTR);
 	if (bytes < (ssize_t)sizeof(struct worker_question))
 		return 0;
@@ -406,7 +356,7 @@ void worker_child_run(int socket, pid_t parent)
 	struct child *child = calloc(1, sizeof(*child));
 	int fds[WORKER_FILES_MAX];
 
-	if (!child || child_confine(socket, parent))
+	if (!child || child_confine("tracer-symbols", socket, parent) || child_limit())
 		_exit(1);
 	while (question_receive(child, fds)) {
 		struct worker_answer *answer = (void *)child->answer;
@@ -423,7 +373,7 @@ void worker_child_run(int socket, pid_t parent)
 		}
 		child->answer_bytes = sizeof(*answer);
 		answer->result = question_answer(child, fds);
-		if (send(SOCKET, child->answer, child->answer_bytes, MSG_NOSIGNAL) < 0)
+		if (send(CHILD_SOCKET, child->answer, child->answer_bytes, MSG_NOSIGNAL) < 0)
 			break;
 	}
 	_exit(0);
