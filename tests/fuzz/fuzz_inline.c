@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "abi/target.h"
+#include "machine/machine.h"
 #include "pymalloc/sites.h"
 
 #define STARTS 8
@@ -32,6 +33,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 	for (size_t i = 1; i < STARTS; i++)
 		starts[i] = starts[i - 1] + data[i];
 	image.start_count = 1 + data[0] % STARTS;
+	image.machine = data[0] & 4 ? &machine_arm64 : &machine_x86;
 	data += STARTS, bytes -= STARTS;
 	image.text = (struct inline_range){data, vaddr, bytes};
 	image.stubs[0] = (struct inline_range){data, vaddr, bytes < 64 ? bytes : 64};

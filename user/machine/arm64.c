@@ -270,6 +270,8 @@ const struct machine machine_arm64 = {
 	.arch = CS_ARCH_ARM64,
 	.mode = CS_MODE_LITTLE_ENDIAN,
 	.insn_step = A64_BYTES,
+	.long_jump = A64_BYTES,
+	.filler = 0, /* udf */
 	.stack_pointer = ABI_REG_XSP,
 	.link_register = ABI_REG_X30,
 	.result = ABI_REG_X0,
@@ -286,4 +288,6 @@ const struct machine machine_arm64 = {
 	.is_syscall = is_syscall,
 	.is_return = is_return,
 	.decode = arm64_decode,
+	.look = arm64_look,
+	.stub_slot = arm64_stub_slot,
 };

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "machine/insn.h"
+#include "machine/machine.h"
 
 #define A64_BYTES 4
 #define A64_ZERO  31 /* the number of xzr, or of sp */
@@ -68,5 +69,8 @@ uint32_t a64_written(uint32_t word);
 uint32_t a64_read(uint32_t word);
 
 void arm64_decode(struct inline_decoder *decoder, struct inline_insn *out);
+size_t arm64_look(enum machine_look what, const struct inline_range *text, size_t from,
+		  const struct inline_address *flag, struct machine_found *out);
+uint64_t arm64_stub_slot(const uint8_t *code, size_t bytes, uint64_t vaddr);
 
 #endif

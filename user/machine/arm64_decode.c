@@ -71,43 +71,85 @@ static void decode_move_wide(uint32_t word, struct inline_insn *out)
 	out->value = word >> 31 ? (int64_t)value : (int64_t)(uint32_t)value;
 }
 
-/* Registers: mov, cmp, tst of one register with itself. */
+/*
+ * Registers: mov, cmp (of one that may be shifted left), tst of one register with itself, and
+ * products.
+ */
 static void decode_registers(uint32_t word, struct inline_insn *out)
 {
 	if (a64_is(word, 0x7fe0ffe0, 0x2a0003e0)) {
 		out->op = reg(word, 16) == A64_ZERO ? INLINE_CONST : INLINE_COPY;
 		out->dst = reg_or_none(word, 0);
 		out->src = reg_or_none(word, 16);
-	} else if (a64_is(word, 0x7fe0fc1f, 0x6b00001f)) {
+	} else if (a64_is(word, 0x7fe0001f, 0x6b00001f)) {
 		out->op = INLINE_COMPARE;
 		out->dst = reg_or_none(word, 5);
 		out->src = reg_or_none(word, 16);
-		if (out->src == ABI_REG_COUNT)
+		out->value = a64_bits(word, 10, 6);
+		if (out->src == ABI_REG_COUNT) {
 			out->op = INLINE_COMPARE_CONST;
+			out->value = 0;
+		}
 	} else if (a64_is(word, 0x7fe0fc1f, 0x6a00001f) && reg(word, 5) == reg(word, 16)) {
 		out->op = INLINE_TEST;
 		out->dst = reg_or_none(word, 5);
+	} else if (a64_is(word, 0x7fe0fc00, 0x0b000400) && reg(word, 5) == reg(word, 16)) {
+		out->op = INLINE_TRIPLE;
+		out->dst = reg_or_none(word, 0);
+		out->src = reg_or_none(word, 5);
+	} else if (a64_is(word, 0x7fe0fc00, 0x1b007c00) ||
+		   a64_is(word, 0xffe0fc00, 0x9ba07c00)) { /* mul, umull */
+		out->op = INLINE_TRIPLE;
+		out->dst = reg_or_none(word, 0);
+		out->src = reg_or_none(word, 5);
+		out->base = reg_or_none(word, 16);
 	}
 }
 
-/* lsl and lsr by a constant, of a register to itself */
+/* lsl and lsr by a constant, and fields of a register that end at its bit 0 or begin there */
 static void decode_shift(uint32_t word, struct inline_insn *out)
 {
 	uint32_t last = word >> 31 ? 63 : 31, rotate = a64_bits(word, 16, 6),
 		 end = a64_bits(word, 10, 6);
 
-	if (a64_bits(word, 29, 2) != 2 || reg(word, 0) != reg(word, 5))
+	if (a64_bits(word, 29, 2) != 2)
 		return;
-	if (end == last) {
+	if (end >= rotate) {
 		out->op = INLINE_SHIFT;
 		out->value = rotate;
-	} else if (rotate == end + 1) {
-		out->op = INLINE_SHIFT_LEFT;
-		out->value = last - end;
 	} else {
-		return;
+		out->op = INLINE_SHIFT_LEFT;
+		out->value = last + 1 - rotate;
 	}
 	out->dst = reg_or_none(word, 0);
+	out->src = reg_or_none(word, 5);
+}
+
+/*
+ * The mask of an instruction with an immediate of ones that are neighbours, in 32 or 64 bits, as
+ * sizes and addresses are rounded with. 0: another pattern.
+ */
+static uint64_t mask_of(uint32_t word)
+{
+	uint32_t ones = a64_bits(word, 10, 6) + 1, rotate = a64_bits(word, 16, 6);
+	uint32_t bits = word >> 31 ? 64 : 32;
+	uint64_t mask = ones < 64 ? (1ull << ones) - 1 : UINT64_MAX;
+
+	if ((word >> 22 & 1) != (bits == 64) || ones >= bits || rotate >= bits)
+		return 0;
+	if (rotate)
+		mask = mask >> rotate | mask << (bits - rotate);
+	return bits == 64 ? mask : (uint32_t)mask;
+}
+
+static void decode_mask(uint32_t word, struct inline_insn *out)
+{
+	if (a64_bits(word, 29, 2) || !mask_of(word))
+		return;
+	out->op = INLINE_MASK;
+	out->dst = reg(word, 0);
+	out->src = reg_or_none(word, 5);
+	out->value = (int64_t)mask_of(word);
 }
 
 /* A word or double word at an unsigned or an unscaled offset; not the forms that write the base. */
@@ -133,7 +175,7 @@ static void decode_memory(uint32_t word, struct inline_insn *out)
 	if (op) {
 		out->op = size == 3 ? INLINE_LOAD : INLINE_LOAD_32;
 		out->dst = reg_or_none(word, 0);
-	} else if (reg(word, 0) == A64_ZERO && size == 3) {
+	} else if (reg(word, 0) == A64_ZERO) {
 		out->op = INLINE_STORE_CONST;
 	} else {
 		out->op = size == 3 ? INLINE_STORE : INLINE_STORE_32;
@@ -144,12 +186,15 @@ static void decode_memory(uint32_t word, struct inline_insn *out)
 static void decode_data(uint32_t word, struct inline_insn *out)
 {
 	out->width = word >> 31 ? 8 : 4;
-	if (a64_is(word, 0x0a000000, 0x08000000))
+	if (a64_is(word, 0x0a000000, 0x08000000)) {
 		decode_memory(word, out);
-	else if (A64_IS_ADR(word))
+		out->width = word >> 30 == 3 ? 8 : 4;
+	} else if (A64_IS_ADR(word))
 		decode_address(word, out);
 	else if (a64_is(word, 0x1f800000, 0x11000000))
 		decode_add(word, out);
+	else if (a64_is(word, 0x1f800000, 0x12000000))
+		decode_mask(word, out);
 	else if (a64_is(word, 0x1f800000, 0x12800000))
 		decode_move_wide(word, out);
 	else if (a64_is(word, 0x1f800000, 0x13000000))
@@ -183,6 +228,11 @@ static int decode_control(uint32_t word, struct inline_insn *out)
 					    : INLINE_BRANCH;
 		if (A64_IS_B_COND(word))
 			decode_condition(word, out);
+		if (A64_IS_CB(word)) {
+			out->src = reg_or_none(word, 0);
+			out->equal = !(word >> 24 & 1);
+			out->unequal = word >> 24 & 1;
+		}
 		if (A64_IS_BL(word))
 			out->written = CALL_CLOBBERS;
 		return 1;

@@ -30,19 +30,13 @@ static int jump_compare(const void *a, const void *b)
  */
 static int jumps_find(struct inline_code *code)
 {
+	const struct machine *machine = code->image->machine;
 	const struct inline_range *text = &code->image->text;
+	struct machine_found found;
 	size_t capacity = 0;
 
-	for (size_t i = 0; i + 5 <= text->bytes; i++) {
-		int32_t distance;
-		uint64_t target;
-
-		if (text->code[i] != 0xe9 &&
-		    ((text->code[i] & 0xf0) != 0x80 || !i || text->code[i - 1] != 0x0f))
-			continue;
-		memcpy(&distance, text->code + i + 1, sizeof(distance));
-		target = text->vaddr + i + 5 + (uint64_t)(int64_t)distance;
-		if (target - text->vaddr >= text->bytes)
+	for (size_t i = 0; (i = machine->look(MACHINE_JUMP, text, i, NULL, &found));) {
+		if (found.target - text->vaddr >= text->bytes)
 			continue;
 		if (code->jump_count == capacity) {
 			struct inline_jump *jumps;
@@ -53,7 +47,7 @@ static int jumps_find(struct inline_code *code)
 				return -ENOMEM;
 			code->jumps = jumps;
 		}
-		code->jumps[code->jump_count++] = (struct inline_jump){target, text->vaddr + i};
+		code->jumps[code->jump_count++] = (struct inline_jump){found.target, found.vaddr};
 	}
 	if (code->jump_count)
 		qsort(code->jumps, code->jump_count, sizeof(*code->jumps), jump_compare);
@@ -66,7 +60,7 @@ int inline_code_open(struct inline_code *code, const struct inline_image *image)
 
 	memset(code, 0, sizeof(*code));
 	code->image = image;
-	err = inline_decoder_open(&code->decoder, &machine_x86);
+	err = inline_decoder_open(&code->decoder, image->machine);
 	return err ? err : jumps_find(code);
 }
 
@@ -131,16 +125,20 @@ size_t inline_code_index(const struct inline_code *code, uint64_t vaddr)
 
 uint64_t inline_code_body(struct inline_code *code, uint64_t vaddr)
 {
-	static const uint8_t landing[] = {0xf3, 0x0f, 0x1e, 0xfa}; /* endbr64 */
+	static const uint8_t landings[][4] = {
+		{0xf3, 0x0f, 0x1e, 0xfa}, /* endbr64 */
+		{0x5f, 0x24, 0x03, 0xd5}, /* bti c */
+	};
+	const uint8_t *landing = landings[code->image->machine == &machine_arm64];
 	const struct inline_range *text = &code->image->text;
 
 	for (int i = 0; i < THUNKS_MAX; i++) {
 		uint64_t offset = vaddr - text->vaddr;
 		struct inline_insn insn;
 
-		if (offset < text->bytes && text->bytes - offset > sizeof(landing) &&
-		    !memcmp(text->code + offset, landing, sizeof(landing)))
-			offset += sizeof(landing);
+		if (offset < text->bytes && text->bytes - offset > sizeof(landings[0]) &&
+		    !memcmp(text->code + offset, landing, sizeof(landings[0])))
+			offset += sizeof(landings[0]);
 		if (!inline_code_window(code, text->vaddr + offset, &insn, 1) ||
 		    insn.op != INLINE_JUMP)
 			break;
@@ -203,22 +201,14 @@ int inline_code_is_jumped_to(struct inline_code *code, uint64_t vaddr)
 {
 	const struct inline_range *text = &code->image->text;
 	uint64_t offset = vaddr - text->vaddr;
+	uint8_t long_jump = code->image->machine->long_jump;
 	struct inline_insn before;
 
-	if (offset >= text->bytes || offset < INLINE_LONG_JUMP || is_short_target(text, offset))
+	if (offset >= text->bytes || offset < long_jump ||
+	    (code->image->machine == &machine_x86 && is_short_target(text, offset)))
 		return 0;
-	return inline_code_window(code, vaddr - INLINE_LONG_JUMP, &before, 1) &&
-	       before.op == INLINE_JUMP && before.bytes == INLINE_LONG_JUMP;
-}
-
-/*
- * The start of a jump's instruction: jumps_find() stores the address of the byte before the
- * distance.
- */
-static uint64_t jump_begin(const struct inline_code *code, const struct inline_jump *jump)
-{
-	return jump->source -
-	       (code->image->text.code[jump->source - code->image->text.vaddr] != 0xe9);
+	return inline_code_window(code, vaddr - long_jump, &before, 1) &&
+	       before.op == INLINE_JUMP && before.bytes == long_jump;
 }
 
 size_t inline_code_sources(const struct inline_code *code, size_t index, uint64_t *out,
@@ -246,7 +236,7 @@ size_t inline_code_sources(const struct inline_code *code, size_t index, uint64_
 		if (code->jumps[i].source >= code->start && code->jumps[i].source < code->end)
 			continue;
 		if (count < capacity)
-			out[count] = jump_begin(code, &code->jumps[i]);
+			out[count] = code->jumps[i].source;
 		count++;
 	}
 	return count <= capacity ? count : 0;

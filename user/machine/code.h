@@ -18,11 +18,9 @@
 
 #define INLINE_FUNCTION_MAX (1u << 20) /* bytes of a function that are decoded, at most */
 #define INLINE_NO_SOURCE    UINT32_MAX
-/* bytes of a long jump; one with a condition has more, a short one fewer */
-#define INLINE_LONG_JUMP 5
 
 struct inline_jump {
-	uint64_t target, source;
+	uint64_t target, source; /* source: where its instruction begins */
 };
 
 struct inline_code {

@@ -26,7 +26,10 @@ struct inline_import {
 #define INLINE_NEW_TYPES     21
 #define INLINE_NEW_FUNCTIONS 6
 
+struct machine;
+
 struct inline_image {
+	const struct machine *machine; /* borrowed */
 	struct inline_range text;
 	struct inline_range stubs[INLINE_STUB_RANGES]; /* .plt and its kin; bytes 0: none */
 	struct inline_import imports[INLINE_IMPORTS_MAX];

@@ -14,22 +14,23 @@ enum inline_op {
 	INLINE_OTHER = 0, /* continues at the next instruction */
 	INLINE_COPY,      /* dst = src */
 	INLINE_CONST,     /* dst = value */
-	INLINE_TRIPLE,    /* dst = 3 * src */
-	INLINE_ADD,       /* dst = src + value */
+	/* dst = 3 * src; with a base: src times that register, of which one may hold 3 */
+	INLINE_TRIPLE,
+	INLINE_ADD, /* dst = src + value */
 	/* dst = *(base + value), 64 bits; base ABI_REG_COUNT: an absolute address */
 	INLINE_LOAD,
 	INLINE_LOAD_32,       /* the same, 32 bits */
 	INLINE_STORE,         /* *(base + value) = src, 64 bits */
 	INLINE_STORE_32,      /* the same, 32 bits */
-	INLINE_STORE_CONST,   /* *(base + value) = target, 64 bits */
+	INLINE_STORE_CONST,   /* *(base + value) = target, width bytes */
 	INLINE_BUMP,          /* *(base + value) += 1, width bytes */
-	INLINE_COMPARE,       /* dst with src; with a base, src is *(base + value) */
+	INLINE_COMPARE,       /* dst with src << value; with a base, src is *(base + value) */
 	INLINE_COMPARE_CONST, /* dst with value; without dst: *(base + target), target 0: unknown */
 	INLINE_TEST,          /* dst with itself */
-	INLINE_MASK,          /* dst &= value */
-	INLINE_SHIFT,         /* dst >>= value, of an unsigned number */
-	INLINE_SHIFT_LEFT,    /* dst <<= value */
-	INLINE_BRANCH,        /* to target or on */
+	INLINE_MASK,          /* dst = src & value */
+	INLINE_SHIFT,         /* dst = src >> value, unsigned; perhaps fewer bits of it */
+	INLINE_SHIFT_LEFT,    /* dst = src << value; the same */
+	INLINE_BRANCH,        /* to target or on; src: a register that it compares with 0 itself */
 	INLINE_JUMP,          /* to target */
 	INLINE_CALL,          /* of target */
 	/* to a computed address; target: the address of a constant slot, or 0; src: its register */

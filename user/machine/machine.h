@@ -12,9 +12,39 @@
 #include <stdint.h>
 
 #include "abi/target.h"
+#include "machine/image.h"
 #include "machine/insn.h"
 
 #define MACHINE_ARGUMENTS 6
+
+struct inline_address;
+
+/*
+ * What is searched for in all code of a file as bytes, because decoding it would take a second.
+ * What is found may be something else.
+ */
+enum machine_look {
+	MACHINE_JUMP, /* a relative jump or branch of long_jump bytes or more: its target */
+	MACHINE_POOL, /* a read of pool->nextpool, or of pool->freeblock with a store soon after */
+	MACHINE_TRIPLE, /* multiplies by three */
+	MACHINE_CALL,   /* a call, or a jump that may stand for one: its target */
+	MACHINE_READER, /* reads a flag, or an address through which the flag may be read next */
+};
+
+struct machine_found {
+	uint64_t vaddr, target;
+	uint8_t bytes;        /* MACHINE_CALL: of the instruction */
+	uint8_t through_slot; /* MACHINE_CALL: target is the address of the slot */
+	uint8_t is_call;      /* MACHINE_CALL: not a jump */
+	uint8_t is_next;      /* MACHINE_POOL: of pool->nextpool */
+	uint8_t prefixed;     /* MACHINE_READER: the instruction may begin a byte before */
+	/*
+	 * MACHINE_READER: the register that must hold the flag's address less value (or, through a
+	 * slot, its content); ABI_REG_COUNT: none
+	 */
+	uint8_t base;
+	int64_t value;
+};
 
 struct machine {
 	const char *name;
@@ -22,6 +52,8 @@ struct machine {
 	cs_arch arch;
 	cs_mode mode;
 	uint8_t insn_step; /* instructions begin at multiples of it */
+	uint8_t long_jump; /* shorter jumps are not found as bytes */
+	uint8_t filler;    /* bytes of it are no code that goes on */
 	/* enum abi_register */
 	uint8_t stack_pointer;
 	/* holds the return address at a function's entry; ABI_REG_COUNT: it is on the stack */
@@ -55,6 +87,14 @@ struct machine {
 	bool (*is_return)(const cs_insn *insn);
 	/* The decoded effect (insn.h). out: all but op, operands and written is set. */
 	void (*decode)(struct inline_decoder *decoder, struct inline_insn *out);
+	/*
+	 * Finds the next one that begins at that offset in text or above. flag: of MACHINE_READER.
+	 * Returns the offset to continue from; 0: there is none.
+	 */
+	size_t (*look)(enum machine_look what, const struct inline_range *text, size_t from,
+		       const struct inline_address *flag, struct machine_found *out);
+	/* The slot that the stub jumps through whose code begins there; 0: no stub. */
+	uint64_t (*stub_slot)(const uint8_t *code, size_t bytes, uint64_t vaddr);
 };
 
 extern const struct machine machine_x86, machine_arm64;

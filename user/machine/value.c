@@ -79,6 +79,7 @@ int inline_state_reads(const struct inline_state *state, const struct inline_ins
 	if (base.base != INLINE_CONSTANT && !(base.base & INLINE_HELD))
 		return 0;
 	*out = (struct inline_address){.slot = base.base & ~INLINE_HELD,
-				       .offset = (int64_t)((uint64_t)base.addend + (uint64_t)at)};
+				       .offset = (int64_t)((uint64_t)base.addend + (uint64_t)at),
+				       .displacement = at};
 	return 1;
 }

@@ -36,6 +36,7 @@ struct inline_state {
 struct inline_address {
 	uint64_t slot; /* 0: offset alone */
 	int64_t offset;
+	int64_t displacement; /* the part of offset that is in the instruction that reads */
 };
 
 /* Makes all registers unknown. */

@@ -2,6 +2,7 @@
 #include "abi/target.h"
 #include "machine/machine.h"
 #include "machine/x86_decode.h"
+#include "machine/x86_look.h"
 
 #define REGISTERS 16
 
@@ -201,6 +202,8 @@ const struct machine machine_x86 = {
 	.arch = CS_ARCH_X86,
 	.mode = CS_MODE_64,
 	.insn_step = 1,
+	.long_jump = 5,
+	.filler = 0xcc, /* int3 */
 	.stack_pointer = ABI_REG_SP,
 	.link_register = ABI_REG_COUNT,
 	.result = ABI_REG_AX,
@@ -217,4 +220,6 @@ const struct machine machine_x86 = {
 	.is_syscall = is_syscall,
 	.is_return = is_return,
 	.decode = x86_decode,
+	.look = x86_look,
+	.stub_slot = x86_stub_slot,
 };

@@ -58,7 +58,7 @@ static void decode_move(const cs_insn *insn, struct inline_insn *out)
 		out->src = (uint8_t)x86_register_of(from->reg);
 		if (memory_read(insn, to, out))
 			out->op = from->size == 8 ? INLINE_STORE : INLINE_STORE_32;
-	} else if (to->type == X86_OP_MEM && from->type == X86_OP_IMM && to->size == 8) {
+	} else if (to->type == X86_OP_MEM && from->type == X86_OP_IMM && to->size >= 4) {
 		out->target = (uint64_t)from->imm;
 		if (memory_read(insn, to, out))
 			out->op = INLINE_STORE_CONST;
@@ -171,7 +171,7 @@ static void decode_data(const cs_insn *insn, struct inline_insn *out)
 		if (x86->op_count == 2 && operands[0].type == X86_OP_REG &&
 		    operands[1].type == X86_OP_IMM) {
 			out->op = insn->id == X86_INS_SHR ? INLINE_SHIFT : INLINE_SHIFT_LEFT;
-			out->dst = (uint8_t)x86_register_of(operands[0].reg);
+			out->dst = out->src = (uint8_t)x86_register_of(operands[0].reg);
 			out->value = operands[1].imm;
 		}
 		break;
@@ -179,7 +179,7 @@ static void decode_data(const cs_insn *insn, struct inline_insn *out)
 		if (x86->op_count == 2 && operands[0].type == X86_OP_REG &&
 		    operands[1].type == X86_OP_IMM) {
 			out->op = INLINE_MASK;
-			out->dst = (uint8_t)x86_register_of(operands[0].reg);
+			out->dst = out->src = (uint8_t)x86_register_of(operands[0].reg);
 			out->value = operands[1].imm;
 		}
 		break;

@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/sorted.h"
 #include "elf/elf_frames.h"
+#include "machine/machine.h"
 #include "pymalloc/alive.h"
 
 #define TEXT_MAX      (64u << 20)
@@ -94,7 +95,7 @@ static int range_extend(struct inline_range *range, const struct elf_section *se
 	return 0;
 }
 
-/* Loads all sections with code as one range; the gaps hold INLINE_DEAD. */
+/* Loads all sections with code as one range; the gaps hold no code. */
 static int text_load(struct elf_file *file, struct loaded *loaded)
 {
 	struct inline_range *text = &loaded->image.text;
@@ -112,7 +113,7 @@ static int text_load(struct elf_file *file, struct loaded *loaded)
 	loaded->text = malloc(text->bytes);
 	if (!loaded->text)
 		return -ENOMEM;
-	memset(loaded->text, INLINE_DEAD, text->bytes);
+	memset(loaded->text, loaded->image.machine->filler, text->bytes);
 	text->code = loaded->text;
 	for (size_t i = 0; !elf_file_loaded_section(file, i, &section); i++)
 		if (is_code(&section) &&
@@ -148,10 +149,14 @@ static int data_follow(struct elf_file *file, struct inline_alive *alive)
 static int dead_remove(struct elf_file *file, struct loaded *loaded)
 {
 	struct inline_alive alive;
-	int err = loaded->old.bytes ? inline_alive_open(&alive, &loaded->image, &loaded->old) : 0;
+	int err;
 
 	if (!loaded->old.bytes)
 		return 0;
+	/* References between functions are recognised on x86-64. */
+	if (loaded->image.machine != &machine_x86)
+		return error_set(-ENOTSUP, "the file was rewritten by BOLT");
+	err = inline_alive_open(&alive, &loaded->image, &loaded->old);
 	if (!err)
 		err = data_follow(file, &alive);
 	if (!err)
@@ -367,7 +372,7 @@ static int sites_name(struct elf_file *file, struct plan_site *sites, size_t cou
 
 int plan_inline(struct elf_file *file, struct inline_sites *out)
 {
-	struct loaded loaded = {0};
+	struct loaded loaded = {.image = {.machine = machine_own()}};
 	int err = image_load(file, &loaded);
 
 	if (!err)

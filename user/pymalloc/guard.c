@@ -4,6 +4,7 @@
 #include <errno.h>
 
 #include "abi/target.h"
+#include "machine/machine.h"
 #include "machine/value.h"
 
 #define ENTRY_MAX 12 /* instructions of _Py_NewReference before it reads the flag */
@@ -60,15 +61,16 @@ static int slow_call(struct inline_code *code, const struct slow_path *path,
 	if (insn->op == INLINE_CALL_SLOT || insn->op == INLINE_JUMP_SLOT) {
 		uint64_t called = insn->src < ABI_REG_COUNT ? path->objects.of[insn->src].base
 							    : INLINE_UNKNOWN;
+		uint8_t event = code->image->machine->arguments[1];
 
 		if (!reads_flag(&path->reading, insn, flag) &&
 		    (called < INLINE_NEW ||
 		     (called != path->tracers[0] && called != path->tracers[1])))
 			return -ENOENT;
-		if (path->objects.of[ABI_REG_SI].base != INLINE_CONSTANT)
+		if (path->objects.of[event].base != INLINE_CONSTANT)
 			return -ENOENT;
 		guard->callee = INLINE_GUARD_TRACER;
-		guard->event = path->objects.of[ABI_REG_SI].addend;
+		guard->event = path->objects.of[event].addend;
 		return 1;
 	}
 	return 0;
@@ -90,7 +92,7 @@ static int slow_path(struct inline_code *code, uint64_t vaddr, const struct inli
 	if (tracer < ABI_REG_COUNT)
 		path.tracers[0] = path.objects.of[tracer].base;
 	for (int i = 0; i < SLOW_MAX && inline_code_window(code, vaddr, &insn, 1); i++) {
-		struct inline_value object = path.objects.of[ABI_REG_DI];
+		struct inline_value object = path.objects.of[code->image->machine->arguments[0]];
 		int is_flag = reads_flag(&path.reading, &insn, flag);
 		int calls = slow_call(code, &path, &insn, flag, guard);
 
@@ -133,9 +135,10 @@ static void reading_step(struct inline_state *state, const struct inline_insn *i
 		inline_state_forget(state, insn->dst);
 }
 
-int inline_guard_match(struct inline_code *code, uint64_t vaddr, const struct inline_address *flag,
-		       uint64_t callee, struct inline_guard *out)
+int inline_guard_match(struct inline_code *code, const struct inline_reader *reader,
+		       const struct inline_address *flag, uint64_t callee, struct inline_guard *out)
 {
+	uint64_t vaddr = reader->vaddr;
 	struct inline_state state;
 	struct inline_insn insn;
 	uint8_t tracer = ABI_REG_COUNT;
@@ -143,6 +146,8 @@ int inline_guard_match(struct inline_code *code, uint64_t vaddr, const struct in
 
 	*out = (struct inline_guard){.callee = callee};
 	inline_state_init(&state);
+	if (reader->base < ABI_REG_COUNT)
+		state.of[reader->base] = reader->held;
 	for (int i = 0; i < TEST_MAX && inline_code_window(code, vaddr, &insn, 1); i++) {
 		uint64_t next = vaddr + insn.bytes;
 
@@ -152,7 +157,8 @@ int inline_guard_match(struct inline_code *code, uint64_t vaddr, const struct in
 			read = 1;
 			tracer = insn.dst;
 			tested = insn.op == INLINE_COMPARE_CONST;
-		} else if (insn.op == INLINE_BRANCH && tested && (insn.equal || insn.unequal)) {
+		} else if (insn.op == INLINE_BRANCH && (insn.equal || insn.unequal) &&
+			   (insn.src < ABI_REG_COUNT ? read && insn.src == tracer : tested)) {
 			out->site = vaddr;
 			return slow_path(code, insn.equal ? next : insn.target, flag, &state,
 					 tracer, out);
@@ -181,13 +187,13 @@ int inline_guard_seed(struct inline_code *code, uint64_t vaddr, struct inline_ad
 	struct inline_guard guard;
 
 	for (size_t i = 0; i < count && insns[i].op <= INLINE_BRANCH; i++) {
+		struct inline_reader reader = {.vaddr = insns[i].vaddr, .base = ABI_REG_COUNT};
 		struct inline_state state;
 
 		inline_state_init(&state);
 		for (size_t j = i; j < count && insns[j].op < INLINE_BRANCH; j++) {
 			if (inline_state_reads(&state, &insns[j], flag) &&
-			    inline_guard_match(code, insns[i].vaddr, flag, INLINE_GUARD_ANY,
-					       &guard) &&
+			    inline_guard_match(code, &reader, flag, INLINE_GUARD_ANY, &guard) &&
 			    guard.reg < ABI_REG_COUNT && !guard.event && !guard.addend) {
 				*callee = guard.callee;
 				return 0;

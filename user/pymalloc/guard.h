@@ -28,13 +28,21 @@ struct inline_guard {
 	int64_t addend;
 };
 
+/* Where code begins to read the flag, and a register that holds a known value there. */
+struct inline_reader {
+	uint64_t vaddr;
+	uint8_t base; /* ABI_REG_COUNT: none */
+	struct inline_value held;
+};
+
 /*
- * Does the instruction at vaddr read the flag, or load the address through which the flag is read
- * next, and does a guard follow? callee: the function that it calls, or INLINE_GUARD_ANY: then any
- * tail call is accepted.
+ * Does the instruction at the reader read the flag, or load the address through which the flag is
+ * read next, and does a guard follow? callee: the function that it calls, or INLINE_GUARD_ANY: then
+ * any tail call is accepted.
  */
-int inline_guard_match(struct inline_code *code, uint64_t vaddr, const struct inline_address *flag,
-		       uint64_t callee, struct inline_guard *out);
+int inline_guard_match(struct inline_code *code, const struct inline_reader *reader,
+		       const struct inline_address *flag, uint64_t callee,
+		       struct inline_guard *out);
 /*
  * Finds the flag that _Py_NewReference, which begins at vaddr, checks first, and the function that
  * it calls with its argument. 0; -ENOENT.

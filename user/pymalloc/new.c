@@ -6,6 +6,7 @@
  * nothing.
  */
 #include "abi/target.h"
+#include "machine/machine.h"
 #include "pymalloc/search.h"
 
 #define PATH_INSNS_MAX 32  /* instructions followed back from the site, on each path */
@@ -84,9 +85,6 @@ static int paths_within(const struct inline_code *code, uint64_t vaddr, struct p
 
 		if (!is_within(code, source))
 			continue;
-		if (!is_path(code, at, vaddr))
-			/* a conditional jump has one more opcode byte */
-			at = inline_code_index(code, source - 1);
 		if (!is_path(code, at, vaddr) || !path_add(paths, at))
 			return 0;
 	}
@@ -103,8 +101,8 @@ static int paths_near(const struct inline_code *code, uint32_t index, struct pat
 		at--;
 	for (; at < code->count && (at <= index || code->insns[at].vaddr - vaddr <= NEAR_BYTES);
 	     at++)
-		if (code->insns[at].bytes < INLINE_LONG_JUMP && is_path(code, at, vaddr) &&
-		    !path_add(paths, at))
+		if (code->insns[at].bytes < code->image->machine->long_jump &&
+		    is_path(code, at, vaddr) && !path_add(paths, at))
 			return 0;
 	return 1;
 }
@@ -179,10 +177,11 @@ static int paths_back(struct inline_code *code, uint32_t at, struct paths *out)
 }
 
 /*
- * Does the register hold a type without a free list before the instruction at that index, on every
- * path to it?
+ * Does the register plus addend hold a type without a free list before the instruction at that
+ * index, on every path to it?
  */
-static int is_new_held(struct inline_code *code, uint32_t at, uint8_t reg, int capacity, int *steps)
+static int is_new_held(struct inline_code *code, uint32_t at, uint8_t reg, uint64_t addend,
+		       int capacity, int *steps)
 {
 	struct paths paths;
 
@@ -190,22 +189,26 @@ static int is_new_held(struct inline_code *code, uint32_t at, uint8_t reg, int c
 		return 0;
 	for (size_t i = 0; i < paths.count; i++) {
 		const struct inline_insn *insn = &code->insns[paths.from[i]];
+		uint64_t more = addend;
 		uint8_t held = reg;
 
 		if (--*steps < 0)
 			return 0;
 		if (IS_IN(insn->written, reg)) {
 			if (insn->op == INLINE_CONST &&
-			    is_new_type(code->image, (uint64_t)insn->value))
+			    is_new_type(code->image, (uint64_t)insn->value + addend))
 				continue;
-			if (insn->op == INLINE_LOAD && insn->base == ABI_REG_COUNT &&
+			if (insn->op == INLINE_LOAD && insn->base == ABI_REG_COUNT && !addend &&
 			    is_new_slot(code->image, (uint64_t)insn->value))
 				continue;
-			if (insn->op != INLINE_COPY)
+			if ((insn->op != INLINE_COPY && insn->op != INLINE_ADD) ||
+			    insn->src >= ABI_REG_COUNT)
 				return 0;
 			held = insn->src;
+			if (insn->op == INLINE_ADD)
+				more += (uint64_t)insn->value;
 		}
-		if (!is_new_held(code, paths.from[i], held, capacity - 1, steps))
+		if (!is_new_held(code, paths.from[i], held, more, capacity - 1, steps))
 			return 0;
 	}
 	return 1;
@@ -227,10 +230,12 @@ static int is_new_on(struct inline_code *code, const struct path *path, uint8_t 
 		const struct inline_insn *insn = &code->insns[path->at[i]];
 		int is_type = IS_IN(objects, insn->base) && insn->value == OBJECT_TYPE;
 
-		if (insn->op == INLINE_STORE_CONST && is_type)
+		if (insn->op == INLINE_STORE_CONST && insn->width == 8 && is_type)
 			is_new = is_new_type(code->image, insn->target);
 		else if (insn->op == INLINE_STORE && is_type)
-			is_new = is_new_held(code, path->at[i], insn->src, PATH_INSNS_MAX, steps);
+			is_new =
+				insn->src < ABI_REG_COUNT &&
+				is_new_held(code, path->at[i], insn->src, 0, PATH_INSNS_MAX, steps);
 		if (insn->op == INLINE_COPY && IS_IN(objects, insn->src))
 			objects |= 1u << insn->dst;
 		else

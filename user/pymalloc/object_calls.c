@@ -11,6 +11,7 @@
 
 #include "abi/events.h"
 #include "abi/target.h"
+#include "machine/machine.h"
 #include "pymalloc/search.h"
 
 #define CALLS_MAX 512
@@ -121,6 +122,9 @@ int inline_object_calls(struct inline_search *search)
 	if (!search->new_reference)
 		return 0;
 	sites->object_sites = is_seen_behind(search);
+	/* References are recognised on x86-64. */
+	if (search->code.image->machine != &machine_x86)
+		return 0;
 	err = calls_find(search, &calls);
 	sites->reference_calls = calls.count;
 	if (err || calls.count <= sites->found[INLINE_OBJECT] + sites->always_new)

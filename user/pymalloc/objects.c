@@ -18,59 +18,8 @@
 #include "pymalloc/guard.h"
 #include "pymalloc/search.h"
 
-#define CALLEES 8
-/* bytes from loading the address of a structure to reading the flag in it */
-#define READ_NEAR     96
-#define FLAGS_MAX     (1 + INLINE_TRACING_SLOTS)
-#define STRUCTURE_MAX (1u << 20) /* size of the structure that holds the flag, at most */
-
-/* Does a displacement of distance follow soon? */
-static int displacement_follows(const struct inline_range *text, size_t index, uint64_t distance)
-{
-	size_t end = index + READ_NEAR < text->bytes ? index + READ_NEAR : text->bytes;
-	uint32_t wide = (uint32_t)distance;
-
-	if (!distance)
-		return 1;
-	for (; index < end; index++)
-		if ((distance <= INT8_MAX && text->code[index] == distance) ||
-		    (end - index >= sizeof(wide) &&
-		     !memcmp(text->code + index, &wide, sizeof(wide))))
-			return 1;
-	return 0;
-}
-
-/*
- * Does the operand at that index refer to the flag: its address, the slot that leads to it, or the
- * structure that holds it? *before: bytes of the instruction before the operand, without a REX
- * prefix.
- */
-static int is_operand(const struct inline_range *text, size_t index,
-		      const struct inline_address *flag, unsigned *before)
-{
-	const uint8_t *code = text->code + index;
-	uint64_t wanted = flag->slot ? flag->slot : (uint64_t)flag->offset, target;
-	int32_t distance;
-	int is_address;
-
-	memcpy(&distance, code, sizeof(distance));
-	*before = 2;
-	target = text->vaddr + index + 4 + (uint64_t)(int64_t)distance;
-	if ((code[-1] & 0xc7) == 5 &&
-	    (code[-2] == 0x8b || code[-2] == 0x83)) /* of 0x83 an immediate follows */
-		return target + (code[-2] == 0x83) == wanted;
-	is_address = (code[-1] & 0xc7) == 5 && code[-2] == 0x8d;
-	if (!is_address && code[-2] == 0xc7 && (code[-1] & 0xf8) == 0xc0) {
-		is_address = 1;
-		target = (uint64_t)(int64_t)distance;
-	} else if (!is_address && (code[-1] & 0xf8) == 0xb8) {
-		is_address = 1;
-		target = (uint32_t)distance;
-		*before = 1;
-	}
-	return is_address && !flag->slot && wanted - target < STRUCTURE_MAX &&
-	       displacement_follows(text, index + sizeof(distance), wanted - target);
-}
+#define CALLEES   8
+#define FLAGS_MAX (1 + INLINE_TRACING_SLOTS)
 
 static int is_known(const struct inline_sites *sites, uint64_t vaddr)
 {
@@ -110,17 +59,35 @@ static int object_add(struct inline_search *search, const struct inline_guard *g
 	return inline_site_add(search, &site);
 }
 
+/* Does an instruction of the decoded function, before the reader, give its register that value? */
+static int is_held(const struct inline_code *code, const struct inline_reader *reader)
+{
+	struct inline_state state;
+
+	if (reader->base >= ABI_REG_COUNT)
+		return 1;
+	inline_state_init(&state);
+	for (size_t i = 0; i < code->count && code->insns[i].vaddr < reader->vaddr; i++) {
+		const struct inline_value *value = &state.of[reader->base];
+
+		inline_state_step(&state, &code->insns[i]);
+		if (value->base == reader->held.base && value->addend == reader->held.addend)
+			return 1;
+	}
+	return 0;
+}
+
 /*
  * Finds a guard at an instruction that calls callee. Decodes its function last, because that is
  * slow.
  */
-static int guard_find(struct inline_search *search, uint64_t reader,
+static int guard_find(struct inline_search *search, const struct inline_reader *reader,
 		      const struct inline_address *flag, uint64_t callee,
 		      struct inline_guard *guard, int *err)
 {
 	return inline_guard_match(&search->code, reader, flag, callee, guard) &&
 	       (callee == INLINE_GUARD_ANY || (guard->callee == callee && !guard->event)) &&
-	       inline_is_instruction(search, reader, err);
+	       inline_is_instruction(search, reader->vaddr, err) && is_held(&search->code, reader);
 }
 
 /*
@@ -132,20 +99,21 @@ typedef int (*guard_fn)(void *context, const struct inline_guard *guard);
 static int guards_walk(struct inline_search *search, const struct inline_address *flag,
 		       uint64_t callee, guard_fn each, void *context)
 {
-	const struct inline_range *text = &search->code.image->text;
+	const struct inline_image *image = search->code.image;
+	struct machine_found found;
 	int err = 0;
 
-	for (size_t i = 3; i + 4 <= text->bytes && !err; i++) {
+	for (size_t i = 0;
+	     !err && (i = image->machine->look(MACHINE_READER, &image->text, i, flag, &found));) {
+		struct inline_reader reader = {found.vaddr, found.base, {INLINE_CONSTANT, 0}};
+		struct inline_reader before = {found.vaddr - 1, ABI_REG_COUNT, {0}};
 		struct inline_guard guard;
-		unsigned before;
-		uint64_t reader;
 
-		if (!is_operand(text, i, flag, &before))
-			continue;
-		reader = text->vaddr + i - before;
-		if (((text->code[i - before - 1] & 0xf0) == 0x40 &&
-		     guard_find(search, reader - 1, flag, callee, &guard, &err)) ||
-		    guard_find(search, reader, flag, callee, &guard, &err))
+		if (flag->slot)
+			reader.held.base = INLINE_HELD | flag->slot;
+		reader.held.addend = (int64_t)((uint64_t)flag->offset - (uint64_t)found.value);
+		if ((found.prefixed && guard_find(search, &before, flag, callee, &guard, &err)) ||
+		    guard_find(search, &reader, flag, callee, &guard, &err))
 			err = each(context, &guard);
 	}
 	return err;
@@ -224,6 +192,7 @@ int inline_objects_find(struct inline_search *search)
 		for (size_t i = 0; i < INLINE_TRACING_SLOTS; i++)
 			if (image->tracing_slots[i])
 				flags[count++] = (struct inline_address){image->tracing_slots[i],
+									 image->tracing_offset,
 									 image->tracing_offset};
 		err = callee_find(search, flags, count, &copies.callee);
 	}

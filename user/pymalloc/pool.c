@@ -20,35 +20,34 @@
 #define POOL_SZIDX     36
 #define PATH           24 /* instructions from the first store to the second */
 
-/* movl $1,(reg): the register, else ABI_REG_COUNT. */
-static uint8_t counted_register(const struct inline_code *code, const struct inline_insn *insn)
-{
-	const struct inline_range *text = &code->image->text;
-	const uint8_t *bytes = text->code + (insn->vaddr - text->vaddr);
-	uint8_t size = insn->bytes, high = 0, mod, reg;
-
-	if (size > 6 && bytes[0] == 0x41) {
-		high = 8;
-		bytes++;
-		size--;
-	}
-	if (size < 6 || bytes[0] != 0xc7 || bytes[1] >> 3 & 7)
-		return ABI_REG_COUNT;
-	mod = bytes[1] >> 6;
-	reg = bytes[1] & 7;
-	/* (%rsp) and (%r12) need a SIB byte, (%rbp) and (%r13) a displacement of 0. */
-	if ((reg == 4 && (mod || size != 7 || bytes[2] != 0x24)) ||
-	    (reg == 5 && (mod != 1 || size != 7 || bytes[2])) ||
-	    (reg != 4 && reg != 5 && (mod || size != 6)))
-		return ABI_REG_COUNT;
-	if (bytes[size - 4] != 1 || bytes[size - 3] || bytes[size - 2] || bytes[size - 1])
-		return ABI_REG_COUNT;
-	return high | reg;
-}
-
 static int writes(const struct inline_insn *insn, uint8_t reg)
 {
 	return insn->written >> reg & 1;
+}
+
+/* Does the register hold 1 before the instruction of that index, on the only path to it? */
+static int is_one(const struct inline_code *code, size_t index, uint8_t reg)
+{
+	uint32_t at = code->source[index];
+
+	for (int i = 0; i < PATH && reg < ABI_REG_COUNT && at != INLINE_NO_SOURCE;
+	     i++, at = code->source[at])
+		if (writes(&code->insns[at], reg))
+			return code->insns[at].op == INLINE_CONST && code->insns[at].value == 1;
+	return 0;
+}
+
+/* *reg = 1, 32 bits: the register, else ABI_REG_COUNT. */
+static uint8_t counted_register(const struct inline_code *code, size_t index)
+{
+	const struct inline_insn *insn = &code->insns[index];
+	int is_constant = insn->op == INLINE_STORE_CONST && insn->width == 4 && insn->target == 1;
+
+	if (insn->value || insn->base >= ABI_REG_COUNT)
+		return ABI_REG_COUNT;
+	return is_constant || (insn->op == INLINE_STORE_32 && is_one(code, index, insn->src))
+		       ? insn->base
+		       : ABI_REG_COUNT;
 }
 
 /* Is pool->freeblock stored on the path from vaddr? */
@@ -68,7 +67,7 @@ static int is_filled(struct inline_code *code, uint64_t vaddr, uint8_t pool)
 
 /*
  * The instruction to probe: the first emulated one that is only reached from the store, otherwise
- * the one after the store.
+ * the one after the store or, if that is reached from elsewhere, too, the store.
  */
 static size_t site_index(const struct inline_code *code, size_t store, uint8_t pool)
 {
@@ -78,7 +77,7 @@ static size_t site_index(const struct inline_code *code, size_t store, uint8_t p
 		if (code->insns[i].op >= INLINE_BRANCH || writes(&code->insns[i], pool))
 			break;
 	}
-	return store + 1;
+	return code->source[store + 1] == store ? store + 1 : store;
 }
 
 /* Is the pool's size class not stored between those two instructions? */
@@ -101,7 +100,7 @@ int inline_new_pools(struct inline_code *code, uint64_t vaddr, struct inline_new
 		return err == -ENOMEM ? err : 0;
 	for (size_t i = 0; i + 1 < code->count && count < capacity; i++) {
 		const struct inline_insn *insn = &code->insns[i];
-		uint8_t pool = counted_register(code, insn);
+		uint8_t pool = counted_register(code, i);
 		size_t site;
 
 		if (pool == ABI_REG_COUNT || !is_filled(code, insn->vaddr + insn->bytes, pool))

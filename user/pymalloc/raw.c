@@ -4,7 +4,6 @@
  * linkage table, or through the slots themselves.
  */
 #include <stdio.h>
-#include <string.h>
 
 #include "abi/events.h"
 #include "machine/machine.h"
@@ -24,18 +23,10 @@ uint64_t inline_stub_slot(const struct inline_image *image, uint64_t vaddr)
 	for (size_t r = 0; r < INLINE_STUB_RANGES; r++) {
 		const struct inline_range *range = &image->stubs[r];
 		uint64_t at = vaddr - range->vaddr;
-		int32_t distance;
 
-		if (at >= range->bytes)
-			continue;
-		if (range->bytes - at >= 4 && !memcmp(range->code + at, "\xf3\x0f\x1e\xfa", 4))
-			at += 4;
-		if (range->bytes - at >= 1 && range->code[at] == 0xf2)
-			at++;
-		if (range->bytes - at < 6 || range->code[at] != 0xff || range->code[at + 1] != 0x25)
-			return 0;
-		memcpy(&distance, range->code + at + 2, sizeof(distance));
-		return range->vaddr + at + 6 + (uint64_t)(int64_t)distance;
+		if (at < range->bytes)
+			return image->machine->stub_slot(range->code + at,
+							 range->bytes - (size_t)at, vaddr);
 	}
 	return 0;
 }
@@ -45,14 +36,16 @@ static const struct inline_import *stub_at(const struct inline_image *image, uin
 	return import_of(image, inline_stub_slot(image, vaddr));
 }
 
-static uint64_t arguments_cookie(enum abi_op op, enum event_api api)
+static uint64_t arguments_cookie(const struct machine *machine, enum abi_op op, enum event_api api)
 {
+	const uint8_t *arguments = machine->arguments;
+
 	switch (op) {
 	case ABI_OP_CALLOC:
 	case ABI_OP_REALLOC:
-		return ABI_COOKIE(op, api, ABI_REG_DI, ABI_REG_SI, ABI_REG_COUNT);
+		return ABI_COOKIE(op, api, arguments[0], arguments[1], ABI_REG_COUNT);
 	default:
-		return ABI_COOKIE(op, api, ABI_REG_DI, ABI_REG_COUNT, ABI_REG_COUNT);
+		return ABI_COOKIE(op, api, arguments[0], ABI_REG_COUNT, ABI_REG_COUNT);
 	}
 }
 
@@ -84,12 +77,12 @@ static int raw_add(struct inline_search *search, uint64_t vaddr, size_t bytes, e
 		if (!inline_is_instruction(search, match.site, &err) ||
 		    is_raw_call(search, match.site)) {
 			match.site = vaddr + bytes;
-			match.reg = ABI_REG_AX;
+			match.reg = search->code.image->machine->result;
 		}
 		if (match.counted)
 			api = EVENT_API_LARGE;
 	}
-	site.cookie = arguments_cookie(op, api);
+	site.cookie = arguments_cookie(search->code.image->machine, op, api);
 	snprintf(site.why, sizeof(site.why), "%s libc%s", is_call ? "call into" : "jump to",
 		 api == EVENT_API_LARGE ? ", for pymalloc" : "");
 	err = inline_site_add(search, &site);
@@ -105,31 +98,23 @@ static int raw_add(struct inline_search *search, uint64_t vaddr, size_t bytes, e
 int inline_raws_find(struct inline_search *search)
 {
 	const struct inline_image *image = search->code.image;
-	const struct inline_range *text = &image->text;
+	struct machine_found found;
 	int err = 0;
 
-	for (size_t i = 0; i + 6 <= text->bytes && !err; i++) {
-		const uint8_t *bytes = text->code + i;
-		int through_slot = bytes[0] == 0xff && (bytes[1] == 0x15 || bytes[1] == 0x25);
-		size_t size = through_slot ? 6 : 5;
-		const struct inline_import *import;
-		int32_t distance;
+	for (size_t i = 0;
+	     !err && (i = image->machine->look(MACHINE_CALL, &image->text, i, NULL, &found));) {
+		const struct inline_import *import = found.through_slot
+							     ? import_of(image, found.target)
+							     : stub_at(image, found.target);
 
-		if (!through_slot && bytes[0] != 0xe8 && bytes[0] != 0xe9)
-			continue;
-		memcpy(&distance, bytes + size - 4, sizeof(distance));
-		uint64_t target = text->vaddr + i + size + (uint64_t)(int64_t)distance;
-
-		import = through_slot ? import_of(image, target) : stub_at(image, target);
 		if (!import)
 			continue;
-		if (inline_is_instruction(search, text->vaddr + i, &err))
-			err = raw_add(search, text->vaddr + i, size, import->op,
-				      bytes[0] == 0xe8 || (through_slot && bytes[1] == 0x15));
+		if (inline_is_instruction(search, found.vaddr, &err))
+			err = raw_add(search, found.vaddr, found.bytes, import->op, found.is_call);
 		else
-			inline_give_up(
-				search, import->op == ABI_OP_FREE ? INLINE_RAW_FREE : INLINE_RAW,
-				text->vaddr + i, "decoding its function does not lead to it");
+			inline_give_up(search,
+				       import->op == ABI_OP_FREE ? INLINE_RAW_FREE : INLINE_RAW,
+				       found.vaddr, "decoding its function does not lead to it");
 	}
 	return err;
 }

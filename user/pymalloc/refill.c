@@ -106,12 +106,12 @@ static int first_add(struct inline_search *search, const struct inline_new_pool 
  * Marks the site where a copy finds its pool empty: it belongs to the same request as the site
  * where the copy takes another pool into use.
  */
-static void own_mark(struct inline_sites *out, uint64_t vaddr)
+static void own_mark(struct inline_sites *out, uint64_t vaddr, uint8_t own)
 {
 	for (size_t i = 0; i < out->count; i++)
 		if (out->sites[i].vaddr == vaddr && out->sites[i].op == ABI_OP_POOL)
-			out->sites[i].cookie = (out->sites[i].cookie & ~(0xffull << 32)) |
-					       (uint64_t)ABI_REG_SP << 32;
+			out->sites[i].cookie =
+				(out->sites[i].cookie & ~(0xffull << 32)) | (uint64_t)own << 32;
 }
 
 /*
@@ -138,7 +138,7 @@ int inline_new_pools_add(struct inline_search *search)
 		if (!got && is_own)
 			inline_give_up(search, INLINE_REFILL, function, INLINE_NO_REFILL);
 		if (got && is_own)
-			own_mark(out, function);
+			own_mark(out, function, search->code.image->machine->stack_pointer);
 		out->pools_complete &= got > 0;
 		/* A function may have two copies. */
 		if (got && is_new_pool(found, count, found[count].site))

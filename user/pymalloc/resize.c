@@ -4,6 +4,7 @@
  * size with three times the size of the block's class.
  */
 #include "abi/target.h"
+#include "machine/machine.h"
 #include "machine/value.h"
 #include "pymalloc/match.h"
 
@@ -23,7 +24,7 @@ static uint8_t copied_from(struct inline_code *code, uint64_t vaddr)
 
 	inline_state_init(&state);
 	for (int i = 0; i < MOVE_MAX && inline_code_window(code, vaddr, &insn, 1); i++) {
-		struct inline_value from = state.of[ABI_REG_SI];
+		struct inline_value from = state.of[code->image->machine->arguments[1]];
 
 		if (insn.op == INLINE_CALL && ++calls == 2)
 			return from.base >= INLINE_NEW && from.base < INLINE_NEW + ABI_REG_COUNT &&
@@ -92,23 +93,38 @@ int inline_match_resize(struct inline_code *code, uint64_t vaddr, struct inline_
 	moved = branch->order == INLINE_BELOW || branch->order == INLINE_ABOVE
 			? branch->vaddr + branch->bytes
 			: branch->target;
-	out->size_reg = asked_find(code, moved, insns + 1, i - 1, insns[0].src);
+	/* A comparison that multiplies by four itself has the requested size. */
+	out->size_reg = compared->value == 2 && !out->above
+				? compared->src
+				: asked_find(code, moved, insns + 1, i - 1, insns[0].src);
 	out->reg = copied_from(code, moved);
 	return out->size_reg < ABI_REG_COUNT;
+}
+
+/* Is it a register that the multiplication reads? */
+static int is_factor(const struct inline_insn *triple, uint8_t reg)
+{
+	return reg < ABI_REG_COUNT && (reg == triple->src || reg == triple->base);
 }
 
 int inline_match_classed(const struct inline_code *code, uint64_t vaddr)
 {
 	size_t index = inline_code_index(code, vaddr);
+	int is_class = 0, is_three;
 	uint32_t at;
 
 	if (index == code->count)
 		return 0;
+	is_three = code->insns[index].base == ABI_REG_COUNT;
 	at = code->source[index];
-	for (int i = 0; i < INLINE_CLASS_NEAR && at != INLINE_NO_SOURCE; i++, at = code->source[at])
-		if (code->insns[at].op == INLINE_SHIFT_LEFT &&
-		    code->insns[at].value == INLINE_CLASS_BITS &&
-		    code->insns[at].dst == code->insns[index].src)
-			return 1;
-	return 0;
+	for (int i = 0; i < INLINE_CLASS_NEAR && at != INLINE_NO_SOURCE;
+	     i++, at = code->source[at]) {
+		const struct inline_insn *insn = &code->insns[at];
+
+		if (!is_factor(&code->insns[index], insn->dst))
+			continue;
+		is_class |= insn->op == INLINE_SHIFT_LEFT && insn->value == INLINE_CLASS_BITS;
+		is_three |= insn->op == INLINE_CONST && insn->value == 3;
+	}
+	return is_class && is_three;
 }

@@ -154,23 +154,22 @@ static int resize_add(struct inline_search *search, const struct inline_match *m
 	return inline_site_add(search, &site);
 }
 
-/* lea (r,r,2): three times the size, which was computed from the pool's size class. */
+/* Three times the size, which was computed from the pool's size class. */
 static int resizes_find(struct inline_search *search)
 {
-	const struct inline_range *text = &search->code.image->text;
+	const struct inline_image *image = search->code.image;
+	struct machine_found found;
 	int err = 0;
 
-	for (size_t i = 0; i + 8 <= text->bytes && !err; i++) {
-		const uint8_t *bytes = text->code + i;
-		uint64_t vaddr = text->vaddr + i;
+	for (size_t i = 0;
+	     !err && (i = image->machine->look(MACHINE_TRIPLE, &image->text, i, NULL, &found));) {
 		struct inline_match match;
 		int is_triple;
 
-		if ((bytes[0] & 0xf8) != 0x48 || bytes[1] != 0x8d || (bytes[2] & 7) != 4 ||
-		    bytes[3] >> 6 != 1 || !inline_match_resize(&search->code, vaddr, &match))
+		if (!inline_match_resize(&search->code, found.vaddr, &match))
 			continue;
-		is_triple = inline_is_instruction(search, vaddr, &err);
-		if (is_triple && !inline_match_classed(&search->code, vaddr))
+		is_triple = inline_is_instruction(search, found.vaddr, &err);
+		if (is_triple && !inline_match_classed(&search->code, found.vaddr))
 			continue;
 		if (is_triple && inline_is_instruction(search, match.site, &err))
 			err = resize_add(search, &match);
@@ -181,57 +180,25 @@ static int resizes_find(struct inline_search *search)
 	return err;
 }
 
-/*
- * The displacement of a REX.W mov with an 8-bit displacement or of a comparison with memory,
- * otherwise 0.
- */
-static unsigned displacement(const uint8_t *bytes)
-{
-	unsigned mod = bytes[2] >> 6, base = bytes[2] & 7;
-
-	if ((bytes[0] & 0xf8) != 0x48 || mod != 1 ||
-	    (bytes[1] != 0x8b && bytes[1] != 0x39 && bytes[1] != 0x3b))
-		return 0;
-	return base == 4 ? bytes[4] : bytes[3];
-}
-
-/*
- * Does a store of that register through another follow soon? Most loads at offset 8 are of
- * something else.
- */
-static int store_follows(const uint8_t *bytes, size_t count, unsigned reg)
-{
-	for (size_t i = 0; i + 3 <= count; i++)
-		if ((bytes[i] & 0xf8) == 0x48 && bytes[i + 1] == 0x89 &&
-		    (bytes[i + 2] >> 3 & 7) == (reg & 7) && (bytes[i] >> 2 & 1) == reg >> 3 &&
-		    bytes[i + 2] >> 6 < 2)
-			return 1;
-	return 0;
-}
-
 static int pools_find(struct inline_search *search)
 {
-	const struct inline_range *text = &search->code.image->text;
+	const struct inline_image *image = search->code.image;
+	struct machine_found found;
 	int err = 0;
 
-	for (size_t i = 0; i + 8 <= text->bytes && !err; i++) {
-		const uint8_t *bytes = text->code + i;
-		unsigned at = displacement(bytes),
-			 reg = (bytes[0] >> 2 & 1) << 3 | (bytes[2] >> 3 & 7);
-		size_t left = text->bytes - i;
+	for (size_t i = 0;
+	     !err && (i = image->machine->look(MACHINE_POOL, &image->text, i, NULL, &found));) {
 		struct inline_match match;
-		int is_pool = at == 16 && inline_match_pool(&search->code, text->vaddr + i, &match);
 
-		if (!is_pool && (at != 8 || bytes[1] != 0x8b ||
-				 !store_follows(bytes, left < 40 ? left : 40, reg) ||
-				 !inline_match_free(&search->code, text->vaddr + i, &match)))
+		if (found.is_next ? !inline_match_pool(&search->code, found.vaddr, &match)
+				  : !inline_match_free(&search->code, found.vaddr, &match))
 			continue;
-		if (!inline_is_instruction(search, text->vaddr + i, &err) ||
+		if (!inline_is_instruction(search, found.vaddr, &err) ||
 		    !inline_is_instruction(search, match.site, &err))
-			inline_give_up(search, is_pool ? INLINE_POOL : INLINE_POOL_FREE, match.site,
-				       "decoding its function does not lead to it");
+			inline_give_up(search, found.is_next ? INLINE_POOL : INLINE_POOL_FREE,
+				       match.site, "decoding its function does not lead to it");
 		else
-			err = is_pool ? pool_add(search, &match) : free_add(search, &match);
+			err = found.is_next ? pool_add(search, &match) : free_add(search, &match);
 	}
 	return err;
 }
@@ -259,14 +226,7 @@ int inline_sites_find(const struct inline_image *image, struct inline_sites *out
 {
 	struct inline_sites sites = {0};
 	struct inline_search search = {.out = &sites};
-	int err;
-
-	/* The shapes are those of x86-64. */
-	if (machine_own() != &machine_x86) {
-		*out = sites;
-		return 0;
-	}
-	err = inline_code_open(&search.code, image);
+	int err = inline_code_open(&search.code, image);
 
 	if (!err)
 		err = pools_find(&search);

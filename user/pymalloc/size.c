@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "abi/target.h"
+#include "machine/machine.h"
 #include "machine/value.h"
 #include "pymalloc/match.h"
 
@@ -30,13 +31,14 @@
 static struct inline_value slow_size(struct inline_code *code, uint64_t vaddr,
 				     const struct inline_state *from)
 {
+	uint8_t second = code->image->machine->arguments[1];
 	struct inline_state state = *from;
 	struct inline_insn insn;
 
 	for (int i = 0; i < SLOW_MAX && inline_code_window(code, vaddr, &insn, 1); i++) {
 		if (insn.op == INLINE_CALL_SLOT || insn.op == INLINE_JUMP_SLOT)
-			return state.of[ABI_REG_SI].base < from->next
-				       ? state.of[ABI_REG_SI]
+			return state.of[second].base < from->next
+				       ? state.of[second]
 				       : (struct inline_value){.base = INLINE_UNKNOWN};
 		if (insn.op == INLINE_CALL || insn.op == INLINE_END || insn.op == INLINE_BRANCH)
 			break;
@@ -111,10 +113,10 @@ static struct inline_value classed_size(const struct inline_state *state,
 {
 	struct inline_value size = {.base = INLINE_UNKNOWN};
 
-	if (insn->dst < ABI_REG_COUNT &&
+	if (insn->src < ABI_REG_COUNT &&
 	    ((insn->op == INLINE_SHIFT && insn->value == INLINE_CLASS_BITS) ||
 	     (insn->op == INLINE_MASK && (int32_t)insn->value == -(1 << INLINE_CLASS_BITS)))) {
-		size = state->of[insn->dst];
+		size = state->of[insn->src];
 		size.addend++;
 	}
 	return size;
@@ -366,9 +368,9 @@ uint8_t inline_block_find(const struct inline_code *code, uint64_t site)
 	for (size_t i = count; i-- > 0;) {
 		const struct inline_insn *insn = &code->insns[path[i]];
 
-		if (insn->op == INLINE_MASK && insn->dst < ABI_REG_COUNT &&
+		if (insn->op == INLINE_MASK && insn->src < ABI_REG_COUNT &&
 		    (insn->value == -16384 || insn->value == -4096))
-			block = state.of[insn->dst];
+			block = state.of[insn->src];
 		inline_state_step(&state, insn);
 	}
 	for (uint8_t r = 0; block.base >= INLINE_NEW && r < ABI_REG_COUNT; r++)

@@ -180,8 +180,16 @@ static void test_operations(void **state)
 	assert_true(insn.op == INLINE_STORE_CONST && insn.target == 0);
 	decode("cmp x1, x2", &insn);
 	assert_true(insn.op == INLINE_COMPARE && insn.dst == 1 && insn.src == 2);
+	decode("str wzr, [x6]", &insn);
+	assert_true(insn.op == INLINE_STORE_CONST && insn.width == 4 && insn.target == 0);
+	decode("cmp x1, x2, lsl #2", &insn);
+	assert_true(insn.op == INLINE_COMPARE && insn.src == 2 && insn.value == 2);
 	decode("cmp x1, #512", &insn);
 	assert_true(insn.op == INLINE_COMPARE_CONST && insn.dst == 1 && insn.value == 512);
+	decode("cbz x3, .+16", &insn);
+	assert_true(insn.op == INLINE_BRANCH && insn.src == 3 && insn.equal && !insn.unequal);
+	decode("cbnz w3, .+16", &insn);
+	assert_true(insn.op == INLINE_BRANCH && insn.src == 3 && !insn.equal && insn.unequal);
 	decode("b.eq .+16", &insn);
 	assert_true(insn.op == INLINE_BRANCH && insn.equal && insn.target == VADDR + 16);
 	decode("b.hi .-8", &insn);
@@ -203,8 +211,25 @@ static void test_operations(void **state)
 	assert_true(insn.op == INLINE_CONST && insn.value == 0x10000);
 	decode("lsr x0, x0, #4", &insn);
 	assert_true(insn.op == INLINE_SHIFT && insn.dst == 0 && insn.value == 4);
+	decode("ubfx x2, x0, #4, #8", &insn);
+	assert_true(insn.op == INLINE_SHIFT && insn.dst == 2 && insn.src == 0 && insn.value == 4);
 	decode("lsl x0, x0, #3", &insn);
 	assert_true(insn.op == INLINE_SHIFT_LEFT && insn.dst == 0 && insn.value == 3);
+	decode("ubfiz x2, x3, #1, #28", &insn);
+	assert_true(insn.op == INLINE_SHIFT_LEFT && insn.src == 3 && insn.value == 1);
+	decode("and x2, x0, #0xffffffffffffc000", &insn);
+	assert_true(insn.op == INLINE_MASK && insn.dst == 2 && insn.src == 0 &&
+		    insn.value == -16384);
+	decode("and w2, w0, #0xfffffff0", &insn);
+	assert_true(insn.op == INLINE_MASK && (int32_t)insn.value == -16);
+	decode("and x2, x0, #0x5555555555555555", &insn);
+	assert_true(insn.op == INLINE_OTHER);
+	decode("umull x0, w1, w2", &insn);
+	assert_true(insn.op == INLINE_TRIPLE && insn.src == 1 && insn.base == 2);
+	decode("add x0, x1, x1, lsl #1", &insn);
+	assert_true(insn.op == INLINE_TRIPLE && insn.src == 1 && insn.base == NONE);
+	decode("add x0, x1, x2, lsl #1", &insn);
+	assert_true(insn.op == INLINE_OTHER);
 }
 
 /* A stub of the procedure linkage table: the slot that it jumps through. */

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "abi/events.h"
+#include "machine/machine.h"
 #include "plan/plan_finalize.h"
 #include "process_plan/plan_memory.h"
 #include "pymalloc/pool.h"
@@ -188,8 +189,10 @@ static const uint8_t program[] = {
 static void test_shapes(void **state)
 {
 	static const uint64_t starts[] = {0x401000};
-	struct inline_image image = {
-		.text = {program, 0x401000, sizeof(program)}, .starts = starts, .start_count = 1};
+	struct inline_image image = {.machine = &machine_x86,
+				     .text = {program, 0x401000, sizeof(program)},
+				     .starts = starts,
+				     .start_count = 1};
 	struct inline_new_pool found[4];
 	struct inline_code code;
 	int emulated = 1;

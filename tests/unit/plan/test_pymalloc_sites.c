@@ -158,7 +158,7 @@ static void test_nothing(void **state)
 {
 	(void)state;
 	static const uint8_t code[PROGRAM_SIZE];
-	struct inline_image image = image_of(code), empty = {0};
+	struct inline_image image = image_of(code), empty = {.machine = &machine_x86};
 	struct inline_sites sites;
 
 	assert_int_equal(inline_sites_find(&image, &sites), 0);

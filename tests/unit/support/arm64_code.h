@@ -11,12 +11,43 @@
 #include <string.h>
 #include <unistd.h>
 
-#define CODE_MAX 1024
+#define CODE_MAX   1024
+#define LABELS_MAX 96
 
 struct arm64_code {
 	uint8_t bytes[CODE_MAX];
 	size_t count;
+	struct {
+		char name[32];
+		uint64_t offset;
+	} labels[LABELS_MAX];
+	size_t label_count;
 };
+
+static inline void labels_take(struct arm64_code *code, Elf_Data *data, Elf *elf, size_t names)
+{
+	GElf_Sym symbol;
+
+	for (int i = 0; gelf_getsym(data, i, &symbol); i++) {
+		const char *name = elf_strptr(elf, names, symbol.st_name);
+
+		if (!name || !name[0] || code->label_count == LABELS_MAX)
+			continue;
+		snprintf(code->labels[code->label_count].name, sizeof(code->labels[0].name), "%s",
+			 name);
+		code->labels[code->label_count++].offset = symbol.st_value;
+	}
+}
+
+/* The offset of a label. */
+static inline uint64_t arm64_label(const struct arm64_code *code, const char *name)
+{
+	for (size_t i = 0; i < code->label_count; i++)
+		if (!strcmp(code->labels[i].name, name))
+			return code->labels[i].offset;
+	fail_msg("no label %s", name);
+	return 0;
+}
 
 static inline void text_take(struct arm64_code *code, Elf *elf)
 {
@@ -29,6 +60,8 @@ static inline void text_take(struct arm64_code *code, Elf *elf)
 		Elf_Data *data;
 
 		assert_non_null(gelf_getshdr(section, &header));
+		if (header.sh_type == SHT_SYMTAB)
+			labels_take(code, elf_getdata(section, NULL), elf, header.sh_link);
 		if (strcmp(elf_strptr(elf, names, header.sh_name), ".text") != 0)
 			continue;
 		data = elf_getdata(section, NULL);

@@ -13,6 +13,7 @@
 #include "abi/events.h"
 #include "abi/target.h"
 #include "assembly.h"
+#include "machine/machine.h"
 #include "plan/plan_inline.h"
 
 #define TEXT         0x401000u
@@ -89,6 +90,7 @@ static inline const uint64_t *program_starts(void)
 static inline struct inline_image image_of(const uint8_t *code)
 {
 	return (struct inline_image){
+		.machine = &machine_x86,
 		.text = {code, TEXT, TEXT_SIZE},
 		.stubs = {{code + TEXT_SIZE, STUB, PROGRAM_SIZE - TEXT_SIZE}},
 		.imports = {{0x403408, ABI_OP_MALLOC}, {0x403410, ABI_OP_FREE}},
