@@ -11,8 +11,7 @@
 
 #include "base/array.h"
 #include "process_tables/process_tables.h"
-
-#define REPLACEMENT 0xfffdu
+#include "text/utf8.h"
 
 int state_code_index(struct process_state *process, uint64_t code_id, uint32_t *code)
 {
@@ -31,33 +30,6 @@ int state_code_index(struct process_state *process, uint64_t code_id, uint32_t *
 	return 0;
 }
 
-/* UTF-8 of one code point; lone surrogates as WTF-8. At most 4 bytes. */
-static size_t utf8_put(char *out, uint32_t c)
-{
-	if (!c || c > 0x10ffff)
-		c = REPLACEMENT;
-	if (c < 0x80) {
-		out[0] = (char)c;
-		return 1;
-	}
-	if (c < 0x800) {
-		out[0] = (char)(0xc0 | c >> 6);
-		out[1] = (char)(0x80 | (c & 0x3f));
-		return 2;
-	}
-	if (c < 0x10000) {
-		out[0] = (char)(0xe0 | c >> 12);
-		out[1] = (char)(0x80 | (c >> 6 & 0x3f));
-		out[2] = (char)(0x80 | (c & 0x3f));
-		return 3;
-	}
-	out[0] = (char)(0xf0 | c >> 18);
-	out[1] = (char)(0x80 | (c >> 12 & 0x3f));
-	out[2] = (char)(0x80 | (c >> 6 & 0x3f));
-	out[3] = (char)(0x80 | (c & 0x3f));
-	return 4;
-}
-
 static int text_valid(uint16_t kind, uint32_t bytes)
 {
 	if (!bytes)
@@ -69,22 +41,9 @@ static int text_valid(uint16_t kind, uint32_t bytes)
 static int text_intern(struct strings *strings, const uint8_t *data, uint16_t kind, uint32_t bytes,
 		       uint32_t *id)
 {
-	char utf8[TRACE_TEXT_MAX * 2]; /* Latin-1 doubles at most, UCS-2 grows by half */
-	size_t size = 0;
+	char utf8[UTF8_ENCODED(TRACE_TEXT_MAX)];
 
-	for (uint32_t i = 0; i < bytes; i += kind) {
-		uint32_t c = data[i];
-		uint16_t c2;
-
-		if (kind == 2) {
-			memcpy(&c2, data + i, sizeof(c2));
-			c = c2;
-		} else if (kind == 4) {
-			memcpy(&c, data + i, sizeof(c));
-		}
-		size += utf8_put(utf8 + size, c);
-	}
-	return strings_intern(strings, utf8, size, id);
+	return strings_intern(strings, utf8, utf8_encode(utf8, data, kind, bytes), id);
 }
 
 static int code_store(struct strings *strings, struct code_entry *code,

@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#define REPLACEMENT 0xfffdu
+
 /* Bytes of the sequence that begins with this byte; 0: no sequence does. */
 static size_t sequence_bytes(unsigned char first)
 {
@@ -35,6 +37,52 @@ static size_t character_read(const unsigned char *text, size_t capacity, uint32_
 		*c = *c << 6 | (text[i] & 0x3f);
 	}
 	return *c >= least[bytes] && *c <= 0x10ffff ? bytes : 0;
+}
+
+/* UTF-8 of one code point; lone surrogates as WTF-8. At most 4 bytes. */
+static size_t character_put(char *out, uint32_t c)
+{
+	if (!c || c > 0x10ffff)
+		c = REPLACEMENT;
+	if (c < 0x80) {
+		out[0] = (char)c;
+		return 1;
+	}
+	if (c < 0x800) {
+		out[0] = (char)(0xc0 | c >> 6);
+		out[1] = (char)(0x80 | (c & 0x3f));
+		return 2;
+	}
+	if (c < 0x10000) {
+		out[0] = (char)(0xe0 | c >> 12);
+		out[1] = (char)(0x80 | (c >> 6 & 0x3f));
+		out[2] = (char)(0x80 | (c & 0x3f));
+		return 3;
+	}
+	out[0] = (char)(0xf0 | c >> 18);
+	out[1] = (char)(0x80 | (c >> 12 & 0x3f));
+	out[2] = (char)(0x80 | (c >> 6 & 0x3f));
+	out[3] = (char)(0x80 | (c & 0x3f));
+	return 4;
+}
+
+size_t utf8_encode(char *out, const uint8_t *data, uint32_t kind, uint32_t bytes)
+{
+	size_t size = 0;
+
+	for (uint32_t i = 0; i < bytes; i += kind) {
+		uint32_t c = data[i];
+		uint16_t c2;
+
+		if (kind == 2) {
+			memcpy(&c2, data + i, sizeof(c2));
+			c = c2;
+		} else if (kind == 4) {
+			memcpy(&c, data + i, sizeof(c));
+		}
+		size += character_put(out + size, c);
+	}
+	return size;
 }
 
 size_t utf8_take(const char *text, uint32_t *c)

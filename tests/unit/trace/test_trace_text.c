@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <unistd.h>
 
+#include "process_tables/process_tables.h"
 #include "records.h"
 #include "snapshot/snapshot.h"
 #include "traces.h"
@@ -102,6 +103,17 @@ static void test_text(void **state)
 			 -EBADMSG);
 	assert_int_equal(feed_code_text(trace, 4, (struct text){"abc", 3, 3}, none, 1, 0, 0),
 			 -EBADMSG);
+}
+
+/* As many bytes as a record can have, of which each becomes three. */
+static void test_text_of_nuls(void **state)
+{
+	static const char nuls[TRACE_TEXT_MAX];
+	static char expected[3 * sizeof(nuls) + 1];
+
+	for (size_t i = 0; i < sizeof(nuls); i++)
+		memcpy(expected + 3 * i, "\xef\xbf\xbd", 3);
+	code_text_check(*state, 1, (struct text){nuls, sizeof(nuls), 1}, expected);
 }
 
 static void code_fill(void *context, uint32_t tgid, uint64_t code_id, uint64_t address,
@@ -241,6 +253,7 @@ int main(void)
 		TEST(test_late_descriptions),
 		cmocka_unit_test(test_lines_of_unknown_version),
 		TEST(test_text),
+		TEST(test_text_of_nuls),
 		cmocka_unit_test(test_missing),
 		TEST(test_frames_unknown),
 		TEST(test_unknown),
