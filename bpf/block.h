@@ -4,6 +4,7 @@
 #define TRACER_BPF_BLOCK_H
 
 #include "python/stack.h"
+#include "python/task.h"
 #include "sample.h"
 
 static __always_inline void end_output(struct thread_state *thread, __u32 type, __u64 address,
@@ -68,9 +69,11 @@ static __always_inline int block_is_wanted(struct thread_state *thread)
 /* Emits thread->block. A record that does not fit into the ring buffer is counted. */
 static __always_inline void block_output(struct thread_state *thread)
 {
-	struct event_alloc *record = block_reserve(thread, sizeof(*record));
+	struct event_alloc *record = NULL;
 	const struct block *block = &thread->block;
 
+	if (!has_tasks || !task_note(thread))
+		record = block_reserve(thread, sizeof(*record));
 	if (!record) {
 		loss_add(block->type == EVENT_ALLOC   ? LOSS_ALLOC
 			 : block->type == EVENT_REUSE ? LOSS_REUSE
@@ -91,19 +94,14 @@ static __always_inline void block_output(struct thread_state *thread)
 /* Reports thread->block, a block of Python's allocators, which is complete but for its stack. */
 __noinline int block_trace(struct thread_state *thread)
 {
-	__u32 domain;
-
 	if (!thread)
 		return 0;
-	domain = thread->block.api & EVENT_API_MASK;
 	if (thread->block.type != EVENT_REUSE) {
 		reuse_count_add(thread->block.address, thread->block.bytes);
 		if (!block_is_wanted(thread))
 			return 0;
 	}
-	thread->block.stack_id =
-		stack_id_current(thread, domain == EVENT_API_MEM || domain == EVENT_API_OBJ ||
-						 domain == EVENT_API_POOL);
+	thread->block.stack_id = stack_id_current(thread, gil_is_held(&thread->block));
 	block_output(thread);
 	return 0;
 }

@@ -75,6 +75,13 @@ struct native_walk {
 	__u32 is_native_only; /* the interpreter's frames are frames like others */
 };
 
+/* The name of a task, as in struct event_task. */
+struct task_name {
+	__u64 number;
+	__u32 bytes;
+	__u16 how, kind;
+};
+
 #define KNOWN_RETURNS 32
 
 struct thread_state {
@@ -101,6 +108,8 @@ struct thread_state {
 	/* address of this thread's pointer to it, if it is thread-local; 0: not known */
 	__u64 tstate_slot;
 	__u32 tstate_space; /* abi_target.space_id in which tstate and tstate_slot were found */
+	__u64 task_id;      /* of the last EVENT_TASK; 0: no task, or none was sent yet */
+	struct task_name task;
 	/* last_free comes from a debugging hook: the object allocator may get it, too */
 	__u32 last_hooked;
 	__u32 reserved;     /* bytes of the ring buffer since the last read-ahead */
@@ -286,6 +295,8 @@ __noinline int thread_refresh(void)
 	/* A request may have returned when its function had no probe. */
 	if (thread->target.window != target->window)
 		thread->native.sp = thread->outer_sp = 0;
+	if (thread->target.space_id != target->space_id)
+		thread->task_id = 0;
 	thread->target = *target;
 	thread->ids = thread_ids();
 	thread->target_version = version;

@@ -201,8 +201,8 @@ static int spec_value(Dwarf *dwarf, const struct spec *spec, uint64_t *out)
 	Dwarf_Word bytes;
 	int err;
 
-	if (kind == CONST) {
-		*out = spec->value;
+	if (kind == CONST || kind == CONST_WITH_GIL) {
+		*out = kind == CONST_WITH_GIL && is_free_threaded(dwarf) ? 0 : spec->value;
 		return 0;
 	}
 	if (kind == ENUM)

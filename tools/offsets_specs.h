@@ -24,9 +24,10 @@ enum spec_kind {
 	NOGIL_OPTIONAL,
 	NOGIL_SIZE,
 	NOGIL_CONST,
-	POINTER, /* 1 when the member is a pointer, else 0 */
-	WORD,    /* of the member path within type, in words of 8 bytes */
-	CONST,   /* a macro of CPython's, which DWARF does not keep: value */
+	POINTER,        /* 1 when the member is a pointer, else 0 */
+	WORD,           /* of the member path within type, in words of 8 bytes */
+	CONST,          /* a macro of CPython's, which DWARF does not keep: value */
+	CONST_WITH_GIL, /* as CONST; 0 where there is no GIL */
 };
 
 struct spec {
@@ -147,6 +148,11 @@ static const struct spec specs[] = {
 	{"abi.frame_code_checked", CONST, NULL, NULL, V(13), ANY, 1},
 	{"abi.code_versioned", CONST, NULL, NULL, V(8), V(11), 0},
 	{"abi.code_versioned", CONST, NULL, NULL, V(12), ANY, 1},
+	{"abi.tstate_task", CONST, NULL, NULL, V(8), V(13), 0},
+	{"abi.tstate_task", OFFSET, "_PyThreadStateImpl", "asyncio_running_task", V(14), ANY, 0},
+	/* TaskObj.task_name, which only the DWARF of _asyncio has, by its section .AsyncioDebug. */
+	{"abi.task_name", CONST, NULL, NULL, V(8), V(13), 0},
+	{"abi.task_name", CONST_WITH_GIL, NULL, NULL, V(14), ANY, 136},
 
 	{"heap.interp_obmalloc", OFFSET, "PyInterpreterState", "obmalloc", V(12), ANY, 0},
 	{"heap.interp_obmalloc", CONST, NULL, NULL, V(8), V(11), 0},

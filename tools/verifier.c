@@ -222,6 +222,7 @@ int main(int argc, char **argv)
 		return 2;
 	alloc->rodata->has_loop = features.bpf_loop;
 	alloc->rodata->has_native = 1;
+	alloc->rodata->has_tasks = 1;
 	alloc->rodata->watch = ABI_WATCH_ALL;
 	alloc->rodata->sampling = 1;
 	well &= object_try(alloc->obj, &features, verbose);

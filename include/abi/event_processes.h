@@ -66,6 +66,9 @@ enum event_mode {
  */
 #define EVENT_MODE_LARGE_WINDOWS 0x10000u
 
+/* EVENT_TASK tells which asyncio task has allocated a block. */
+#define EVENT_MODE_TASKS 0x20000u
+
 struct event_target {
 	struct event_header header; /* tgid: the process; time_ns: when its tracing began */
 	__u32 python_version;       /* PY_VERSION_HEX: 0x030b02f0 is 3.11.2 final; 0: no Python */
@@ -111,6 +114,24 @@ struct event_thread {
 	char name[EVENT_THREAD_NAME];
 };
 
+enum event_task_name {
+	EVENT_TASK_NONE = 0,     /* the thread runs no task */
+	EVENT_TASK_UNKNOWN = 1,  /* its name could not be read */
+	EVENT_TASK_NUMBERED = 2, /* it was given no name: it is "Task-" and its number */
+	EVENT_TASK_NAMED = 3,
+};
+
+/* The name of the asyncio task that the thread in the header runs from here on. */
+#define EVENT_TASK_BYTES 128u
+struct event_task {
+	struct event_header header;
+	__u64 number;
+	__u32 bytes; /* of the whole name; more than EVENT_TASK_BYTES: name is the beginning */
+	__u16 how;   /* enum event_task_name */
+	__u16 kind;  /* of the text in name, as in struct event_code */
+	__u8 name[EVENT_TASK_BYTES];
+};
+
 /* Names of the loss counters; one __u64 each in struct event_loss and in the BPF map `loss`. */
 enum event_loss_kind {
 	LOSS_ALLOC = 0,        /* allocations dropped: ring buffer full */
@@ -146,6 +167,7 @@ _Static_assert(sizeof(struct event_target) == 192, "target");
 _Static_assert(sizeof(struct event_mode_change) == 48, "mode_change");
 _Static_assert(sizeof(struct event_rss) == 32, "rss");
 _Static_assert(sizeof(struct event_thread) == 40, "thread");
+_Static_assert(sizeof(struct event_task) == 168, "task");
 _Static_assert(sizeof(struct event_loss) == 24 + 8 * LOSS_COUNT, "loss");
 
 #endif

@@ -41,6 +41,7 @@ enum event_type {
 	EVENT_ALLOC_WEIGHTED = 24,
 	/* struct event_unwind_file: a walk needs this file's table. Not in captures */
 	EVENT_UNWIND_FILE = 25,
+	EVENT_TASK = 26, /* struct event_task: the thread's next blocks are of this asyncio task */
 
 	/*
 	 * Perf maps have a stream of their own (bpf/perfmap.bpf.c), which also carries EXIT, EXEC

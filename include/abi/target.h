@@ -90,7 +90,9 @@ struct abi_offsets {
 	__u8 frame_code_checked; /* 1: frame_code may be no code object: check its type (3.13+) */
 	/* 1: a code object has a number that is unique in the process (co_version, 3.12+) */
 	__u8 code_versioned;
-	__u8 pad[4];
+	/* the thread state's asyncio task (3.14+); 0: tasks are not told */
+	__u16 tstate_task;
+	__u16 task_name; /* of an asyncio task: a str, or an int N that stands for "Task-N" */
 };
 
 /*
@@ -163,6 +165,7 @@ struct abi_target {
 	__u64 partial; /* 1: some sites where Python's allocators return a block have no probe */
 	__u32 paused;  /* enum abi_paused */
 	__u32 window;  /* number of the native layer's window */
+	__u64 long_type, unicode_type; /* addresses of PyLong_Type, PyUnicode_Type; 0: not needed */
 };
 
 enum abi_paused {
@@ -378,6 +381,6 @@ _Static_assert(__builtin_offsetof(struct abi_target, tstate_source) == 24, "targ
 _Static_assert(__builtin_offsetof(struct abi_target, offsets) == 224, "target.offsets");
 _Static_assert(__builtin_offsetof(struct abi_target, interpreter_start) == 296,
 	       "target.interpreter_start");
-_Static_assert(sizeof(struct abi_target) == 368, "target");
+_Static_assert(sizeof(struct abi_target) == 384, "target");
 
 #endif

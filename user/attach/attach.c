@@ -136,6 +136,7 @@ int attach_new(struct attach **out, const struct features *features, const struc
 	}
 	attach->skeleton->rodata->has_loop = features->bpf_loop;
 	attach->skeleton->rodata->has_native = !opts->no_native && !opts->empty;
+	attach->skeleton->rodata->has_tasks = opts->tasks;
 	if (!attach->skeleton->rodata->has_native || !features->bpf_loop)
 		tables_omit(attach);
 	attach->skeleton->rodata->watch = opts->watch;

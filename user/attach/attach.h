@@ -30,6 +30,7 @@ struct attach_opts {
 	int no_native; /* neither malloc nor USDT probes are traced */
 	int no_python; /* nor Python's allocators */
 	int sampling;  /* targets may be sampled: abi_target.sample_bytes */
+	int tasks;     /* targets' tasks may be told: abi_offsets.tstate_task */
 	int counting;  /* probe hits may be counted: attach_count() */
 	enum abi_watch watch;
 	/* initial target entry for exec'd programs; NULL: none yet */

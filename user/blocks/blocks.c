@@ -309,14 +309,14 @@ const struct block *blocks_find(const struct blocks *blocks, uint64_t address, u
 }
 
 int blocks_retrace(struct blocks *blocks, uint64_t address, uint32_t domain, uint32_t stack,
-		   uint32_t thread)
+		   uint32_t owner)
 {
 	struct block *block = (struct block *)blocks_find(blocks, address, domain);
 
 	if (!block)
 		return 0;
 	block->stack = stack & BLOCK_STACK_MAX;
-	block->thread = thread;
+	block->owner = owner;
 	block->inherited = 0;
 	return 1;
 }

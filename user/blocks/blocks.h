@@ -27,7 +27,7 @@ struct block {
 	uint32_t inherited : 1;
 	uint32_t domain;
 	uint32_t born_ms; /* when it was allocated, since its process was first traced */
-	uint32_t thread;  /* the thread that has allocated it, or an object in it */
+	uint32_t owner;   /* who has allocated it, or an object in it (block_owners.h) */
 };
 
 #define BLOCK_STACK_MAX ((1u << 31) - 1)
@@ -57,9 +57,9 @@ const struct block *blocks_find(const struct blocks *blocks, uint64_t address, u
  */
 #define BLOCKS_NEAR 1024u
 const struct block *blocks_containing(const struct blocks *blocks, uint64_t address);
-/* Sets the stack and thread of a block and clears inherited. 1; 0: there is no such block. */
+/* Sets the stack and owner of a block and clears inherited. 1; 0: there is no such block. */
 int blocks_retrace(struct blocks *blocks, uint64_t address, uint32_t domain, uint32_t stack,
-		   uint32_t thread);
+		   uint32_t owner);
 /*
  * A heap walk found a live block at address in a pool of size class class_bytes: is it the one in
  * the table? 1: yes, its epoch is set; 0: no block, or one that does not fit. The address is the

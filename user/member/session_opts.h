@@ -24,6 +24,7 @@ struct session_opts {
 	uint64_t budget; /* memory limit in bytes, see trace_budget() */
 	/* trace a sample of the blocks (abi/sample.h); 0: all. Not in growth mode */
 	uint64_t sample_bytes;
+	int tasks; /* tell which asyncio task has allocated a block (python/tasks.h) */
 	/* share of a process's CPU time that its probes may take (governor.h); 0: no limit */
 	double overhead;
 	/* windows by hand: their mean length, and the mean time between two; 0: none */

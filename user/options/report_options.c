@@ -156,7 +156,9 @@ static const struct argp_option report_options[] = {
 	 "traceback; or blocks by their size or (exact mode) lifetime",
 	 10},
 	{"by", KEY_BY, "OWNER", 0,
-	 "group by owner instead of lines: process, comm (command), container or thread", 10},
+	 "group by owner instead of lines: process, comm (command), container, thread, or task "
+	 "(asyncio's; CPython 3.14 and later, and only if the trace was begun with it)",
+	 10},
 	{"cumulative", KEY_CUMULATIVE, NULL, 0,
 	 "count a block for every line of its traceback, once where a recursion has it several "
 	 "times (json and csv: also as often as it occurs, as tracemalloc counts)",
@@ -184,7 +186,8 @@ static error_t option_by(struct report_choice *choice, const char *arg)
 	} names[] = {{"process", GROUP_PROCESS},
 		     {"comm", GROUP_COMM},
 		     {"container", GROUP_CONTAINER},
-		     {"thread", GROUP_THREAD}};
+		     {"thread", GROUP_THREAD},
+		     {"task", GROUP_TASK}};
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
 		if (!strcmp(arg, names[i].name)) {
@@ -192,13 +195,7 @@ static error_t option_by(struct report_choice *choice, const char *arg)
 			return 0;
 		}
 	}
-	if (!strcmp(arg, "task")) {
-		error_print(error_set(-EINVAL, "which task or greenlet has allocated a block is "
-					       "not recorded"),
-			    "take --by thread or --group-by traceback", "--by");
-		return CLI_REPORTED;
-	}
-	return cli_reject("--by", arg, "process, comm, container or thread");
+	return cli_reject("--by", arg, "process, comm, container, thread or task");
 }
 
 static error_t option_group(struct report_choice *choice, const char *arg)
@@ -252,10 +249,12 @@ static error_t options_end(struct report_choice *choice)
 	}
 	if (!choice->lines_asked && !choice->app.asked)
 		return 0;
-	error_print(error_set(-EINVAL,
-			      "it groups by whole processes or threads; --group-by, --cumulative, "
-			      "--source, --app and --mine are about lines"),
-		    "drop it, or drop the others", "--by");
+	error_print(
+		error_set(
+			-EINVAL,
+			"it groups by whole processes, threads or tasks; --group-by, --cumulative, "
+			"--source, --app and --mine are about lines"),
+		"drop it, or drop the others", "--by");
 	return CLI_REPORTED;
 }
 

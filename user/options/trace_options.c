@@ -401,6 +401,7 @@ int trace_options_parse(int argc, char **argv, struct trace_options *out)
 		out->live = 0;
 	report_choice_beside(&out->choice, out->output);
 	out->choice.live = 1;
+	out->session.tasks = out->choice.opts.by == GROUP_TASK;
 	out->session.plan.native.allocs = out->allocs;
 	out->session.plan.native.alloc_count = out->alloc_count;
 	status = trace_options_modes(out);

@@ -156,6 +156,7 @@ const struct meta_field pprof_meta_fields[] = {
 	LATER(sole_thread[EVENT_LAYER_NATIVE], 0, KNOWN),
 	LATER(sole_thread_name[EVENT_LAYER_PYTHON], 1, KNOWN),
 	LATER(sole_thread_name[EVENT_LAYER_NATIVE], 1, KNOWN),
+	LATER(tasks, 0, KNOWN),
 	LATER(peak_after_ns[EVENT_LAYER_PYTHON], 0, KNOWN),
 	LATER(peak_after_ns[EVENT_LAYER_NATIVE], 0, KNOWN),
 	LATER(at_peak, 0, KNOWN),

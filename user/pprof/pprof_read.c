@@ -120,7 +120,7 @@ int pprof_string_get(const struct pprof_reader *reader, uint64_t index, struct s
 	return span_take(&span, out); /* in bounds: the first pass has checked it */
 }
 
-static int string_intern(struct pprof_reader *reader, int64_t index, uint32_t *id)
+int pprof_string_intern(struct pprof_reader *reader, int64_t index, uint32_t *id)
 {
 	struct span text = {0};
 	int err = pprof_string_get(reader, (uint64_t)index, &text);
@@ -166,9 +166,9 @@ static int function_take(struct pprof_reader *reader, const struct span *span)
 				reader->function_count, sizeof(*reader->functions));
 	struct function function;
 	if (!err)
-		err = string_intern(reader, message->name, &function.name);
+		err = pprof_string_intern(reader, message->name, &function.name);
 	if (!err)
-		err = string_intern(reader, message->filename, &function.filename);
+		err = pprof_string_intern(reader, message->filename, &function.filename);
 	if (!err)
 		err = id_map_put(&reader->function_ids, message->id,
 				 (uint32_t)reader->function_count);

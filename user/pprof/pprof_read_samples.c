@@ -43,7 +43,7 @@ static enum label label_of(struct pprof_reader *reader, uint64_t key)
 	static const char *const names[LABELS] = {"bytes",        "domain",         "total_nframe",
 						  "process",      "rounded",        "inherited",
 						  "self_sampled", PPROF_DEVIATIONS, "lifetime",
-						  "thread",       "thread_name"};
+						  "thread",       "thread_name",    "task"};
 	struct span text = {0};
 
 	for (enum label i = 0; i <= LABELS; i++)
@@ -64,7 +64,8 @@ static enum label label_of(struct pprof_reader *reader, uint64_t key)
 
 static int label_is_text(enum label label)
 {
-	return label == LABEL_DEVIATIONS || label == LABEL_LIFETIME || label == LABEL_THREAD_NAME;
+	return label == LABEL_DEVIATIONS || label == LABEL_LIFETIME || label == LABEL_THREAD_NAME ||
+	       label == LABEL_TASK;
 }
 
 static int sample_label(struct pprof_reader *reader, struct span *span)
@@ -203,6 +204,15 @@ static int thread_find(struct pprof_reader *reader, const struct sample *sample,
 	return name[0] ? builder_thread(&reader->builder, trace->thread, name) : 0;
 }
 
+/* The asyncio task of a sample, by the index of its name. */
+static int task_find(struct pprof_reader *reader, const struct sample *sample,
+		     struct snapshot_trace *trace)
+{
+	int64_t string = sample->labels[LABEL_TASK];
+
+	return string <= 0 ? 0 : pprof_string_intern(reader, string, &trace->task);
+}
+
 static int64_t zero_of(int64_t label)
 {
 	return label == -1 ? 0 : label;
@@ -256,6 +266,8 @@ static int sample_add(struct pprof_reader *reader)
 	if (!err)
 		err = thread_find(reader, sample, &trace);
 	if (!err)
+		err = task_find(reader, sample, &trace);
+	if (!err)
 		err = position ? builder_layer(&reader->builder, (uint32_t)layer, &trace)
 			       : builder_trace(&reader->builder, &trace);
 	return err == -EOVERFLOW ? pprof_corrupt("sum of sizes") : err;
@@ -271,7 +283,8 @@ int pprof_sample_take(struct pprof_reader *reader, struct field *field)
 	if (field->id != FIELD_SAMPLE || field->wire_type != 2)
 		return 0;
 	err = span_check(&field->span);
-	reader->sample = (struct sample){.labels = {-1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1}};
+	reader->sample =
+		(struct sample){.labels = {-1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1}};
 	while (!err && field->span.bytes) {
 		err = field_take(&field->span, &part);
 		if (!err && part.id == LOCATION)

@@ -36,6 +36,7 @@ enum label {
 	LABEL_LIFETIME,
 	LABEL_THREAD,
 	LABEL_THREAD_NAME,
+	LABEL_TASK,
 	LABELS
 };
 
@@ -91,6 +92,8 @@ struct pprof_reader {
 int pprof_corrupt(const char *what);
 /* The string at an index of the profile's string table. 0, -EBADMSG (error_set). */
 int pprof_string_get(const struct pprof_reader *reader, uint64_t index, struct span *out);
+/* Its id in the snapshot's strings. 0, -EBADMSG (error_set), -ENOMEM. */
+int pprof_string_intern(struct pprof_reader *reader, int64_t index, uint32_t *id);
 /* Calls take for each number of a repeated field, packed or not. 0, -EBADMSG, take's error. */
 int pprof_numbers_take(struct pprof_reader *reader, struct field *field,
 		       int (*take)(struct pprof_reader *reader, uint64_t number));

@@ -74,6 +74,7 @@ static const char *const texts[TEXTS] = {
 	[TEXT_AT_PEAK] = "at_peak",
 	[TEXT_THREAD] = "thread",
 	[TEXT_THREAD_NAME] = "thread_name",
+	[TEXT_TASK] = "task",
 	[TEXT_LIFETIME] = "lifetime",
 	[TEXT_NAME] = NULL /* the program */,
 };

@@ -3,7 +3,7 @@
 
 #include "snapshot/estimate.h"
 
-#define LABELS_MAX 14
+#define LABELS_MAX 16
 
 /* The labels of a sample; its message points to them. */
 struct labels {
@@ -186,6 +186,9 @@ static void beside_labels_set(const struct pprof_writer *writer, const struct sn
 		if (name != ID_MAP_NONE)
 			label_add(labels, text_index(writer, TEXT_THREAD_NAME))->str =
 				writer->thread_base + name;
+		/* the snapshot's strings come first in the file */
+		if (trace->task)
+			label_add(labels, text_index(writer, TEXT_TASK))->str = trace->task;
 	} else if (layer >= SNAPSHOT_BESIDE(BESIDE_PEAK, 0)) {
 		label_add(labels, text_index(writer, TEXT_AT_PEAK))->num = 1;
 	} else if (layer >= SNAPSHOT_BESIDE(BESIDE_FREED, 0)) {

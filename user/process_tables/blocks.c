@@ -97,37 +97,10 @@ static void location_set(struct block *block, uint32_t domain, int was_large)
 		block->bytes = 0;
 }
 
-/*
- * The thread of a record, created at first use; NULL: no memory. Borrowed until the next one is
- * created.
- */
-static struct thread_entry *thread_find(struct process_state *process, uint32_t tid)
-{
-	uint32_t index;
-
-	if (process->thread_count && process->last_tid == tid)
-		return &process->threads[process->last_thread];
-	index = id_map_find(&process->tids, tid);
-	if (index == ID_MAP_NONE) {
-		int err = array_reserve_in(process->account, &process->threads,
-					   &process->thread_capacity, process->thread_count, 1,
-					   sizeof(*process->threads));
-		if (!err)
-			err = id_map_put(&process->tids, tid, (uint32_t)process->thread_count);
-		if (err)
-			return NULL;
-		index = (uint32_t)process->thread_count++;
-		process->threads[index] = (struct thread_entry){.tid = tid};
-	}
-	process->last_tid = tid;
-	process->last_thread = index;
-	return &process->threads[index];
-}
-
 static void thread_did(struct process_state *process, const struct event_header *header,
 		       enum event_layer layer, uint64_t address, int freed)
 {
-	struct thread_entry *thread = thread_find(process, header->tid);
+	struct thread_entry *thread = state_thread_find(process, header->tid);
 
 	if (thread && layer == EVENT_LAYER_NATIVE) {
 		thread->native_freed = freed ? address : 0;
@@ -218,7 +191,7 @@ const struct block *state_block_containing(const struct process_state *process,
 static void allocation_count(struct process_state *process, enum event_layer layer,
 			     const struct block *block, uint32_t tid)
 {
-	struct thread_entry *thread = block->domain ? NULL : thread_find(process, tid);
+	struct thread_entry *thread = block->domain ? NULL : state_thread_find(process, tid);
 
 	if (thread)
 		recent_put(&thread->recent[layer], block->address);
@@ -229,7 +202,8 @@ static void allocation_count(struct process_state *process, enum event_layer lay
 static void free_count(struct process_state *process, const struct event_header *header,
 		       enum event_layer layer, const struct block *block)
 {
-	struct thread_entry *thread = block->domain ? NULL : thread_find(process, header->tid);
+	struct thread_entry *thread =
+		block->domain ? NULL : state_thread_find(process, header->tid);
 	uint32_t later =
 		thread ? recent_take(&thread->recent[layer], block->address) : RECENT_BLOCKS;
 
@@ -246,7 +220,7 @@ static int event_put(struct process_state *process, const struct event_alloc *ev
 			      .hooked = !!(event->api & EVENT_API_HOOKED),
 			      .rounded = !!(event->api & EVENT_API_ROUNDED),
 			      .domain = event->domain,
-			      .thread = event->header.tid,
+			      .owner = state_owner(process, event->header.tid),
 			      .born_ms = state_activity_ms(process, event->header.time_ns)};
 	enum event_layer layer = layer_of(event->api);
 	int err;
@@ -347,7 +321,7 @@ int state_free(struct process_state *process, const struct event_free *event)
 int state_realloc(struct process_state *process, const struct event_free *event)
 {
 	enum event_layer layer = layer_of(event->api);
-	struct thread_entry *thread = thread_find(process, event->header.tid);
+	struct thread_entry *thread = state_thread_find(process, event->header.tid);
 	struct pending lost = {0}, *pending = thread ? &thread->pending[layer] : &lost;
 
 	pending->state = PENDING_UNSEEN;
@@ -368,7 +342,7 @@ int state_realloc(struct process_state *process, const struct event_free *event)
 static struct pending pending_end(struct process_state *process, enum event_layer layer,
 				  uint32_t tid)
 {
-	struct thread_entry *thread = thread_find(process, tid);
+	struct thread_entry *thread = state_thread_find(process, tid);
 	struct pending ended = {0};
 
 	if (thread) {
@@ -407,13 +381,13 @@ int state_realloc_fail(struct process_state *process, const struct event_free *e
 }
 
 static void retrace(struct process_state *process, uint64_t address, uint32_t domain,
-		    uint32_t stack, uint32_t tid)
+		    uint32_t stack, uint32_t owner)
 {
 	struct blocks *blocks = process->blocks[EVENT_LAYER_PYTHON];
 	struct block block = *blocks_find(blocks, address, domain);
 
 	state_live_change(process, EVENT_LAYER_PYTHON, &block, 1);
-	blocks_retrace(blocks, address, domain, stack, tid);
+	blocks_retrace(blocks, address, domain, stack, owner);
 	block.stack = stack & BLOCK_STACK_MAX;
 	state_live_change(process, EVENT_LAYER_PYTHON, &block, 0);
 }
@@ -445,6 +419,6 @@ int state_reuse(struct process_state *process, const struct event_alloc *event)
 		return 0;
 	process->info.counters.reuses++;
 	retrace(process, address, event->domain, state_stack_index(process, event->stack_id),
-		event->header.tid);
+		state_owner(process, event->header.tid));
 	return 0;
 }

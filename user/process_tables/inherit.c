@@ -129,6 +129,8 @@ static int tables_copy(struct process_state *child, const struct process_state *
 	if (!err)
 		err = id_map_copy(&child->pools, &parent->pools);
 	if (!err)
+		err = block_owners_copy(&child->owners, &parent->owners);
+	if (!err)
 		err = stacks_copy(child, parent);
 	if (!err)
 		err = state_live_inherit(child, parent);

@@ -73,6 +73,7 @@ struct trace_process {
 	int large_windowed; /* EVENT_MODE_LARGE_WINDOWS */
 	int reuse_unseen;   /* EVENT_MODE_NO_REUSE */
 	int ends_unseen;    /* EVENT_MODE_NO_ENDS */
+	int tasks;          /* EVENT_MODE_TASKS */
 	int from_start;
 	int off;                                          /* its probes are removed */
 	struct snapshot_change changes[SNAPSHOT_CHANGES]; /* see struct snapshot_meta */

@@ -11,6 +11,7 @@
 #define TRACER_PROCESS_TABLES_PROCESS_TABLES_H
 
 #include "abi/events.h"
+#include "blocks/block_owners.h"
 #include "blocks/recent.h"
 #include "blocks/regions.h"
 #include "layouts/lines.h"
@@ -91,6 +92,8 @@ struct pending {
 struct thread_entry {
 	uint32_t tid;
 	char name[EVENT_THREAD_NAME]; /* "": not known yet */
+	uint32_t owner; /* of its next blocks: its index in owners; OWNER_NONE: not known yet */
+	uint32_t task;  /* that it runs, as trace/trace_tasks.c has it; 0: none */
 	struct pending pending[EVENT_LAYER_TABLES];
 	/* the native block that it freed last; 0 after its next native allocation */
 	uint64_t native_freed;
@@ -181,6 +184,7 @@ struct process_state {
 	size_t code_count, code_capacity;
 	struct thread_entry *threads;
 	size_t thread_count, thread_capacity;
+	struct block_owners owners;
 	uint32_t last_tid, last_thread; /* cached: the thread of the last record and its index */
 	struct snapshot *final;
 	size_t final_bytes; /* charged for final */
@@ -260,6 +264,14 @@ void state_traceback(struct process_state *process, uint32_t traceback,
 const char *state_native_file(const struct process_state *process, uint32_t traceback);
 /* Why the most recent frame of a traceback is <unknown>; SNAPSHOT_UNKNOWNS: it is known. */
 enum snapshot_unknown state_unknown(struct process_state *process, uint32_t traceback);
+
+/*
+ * The thread of a record, created at first use; NULL: no memory. Borrowed until the next one is
+ * created.
+ */
+struct thread_entry *state_thread_find(struct process_state *process, uint32_t tid);
+/* The owner of blocks that the thread allocates now; OWNER_NONE: no memory. */
+uint32_t state_owner(struct process_state *process, uint32_t tid);
 
 /* Copies the parent's tables into a child that has none yet. 0; -ENOMEM, the child is unchanged. */
 int state_inherit(struct process_state *child, const struct process_state *parent);

@@ -19,6 +19,7 @@ void state_account(struct process_state *process, struct account *account)
 	state_windows_account(&process->windows, account);
 	process->stack_ids.account = process->frame_ids.account = process->code_ids.account =
 		account;
+	process->owners.index.account = account;
 	process->symbol_ids.account = process->tids.account = process->pools.account = account;
 }
 
@@ -60,6 +61,7 @@ void state_tables_free(struct process_state *process)
 		      sizeof(*process->symbol_frames));
 	array_release(account, &process->threads, &process->thread_capacity,
 		      sizeof(*process->threads));
+	block_owners_free(&process->owners);
 	state_census_free(&process->census);
 	strings_free(process->strings);
 }

@@ -162,7 +162,7 @@ int histogram_text(const struct snapshot *snapshot, const struct report_opts *op
 	int err;
 	char name[64];
 
-	if (opts->by == GROUP_THREAD)
+	if (opts->by >= GROUP_THREAD)
 		return threads_text(snapshot, opts, out);
 	err = histogram_make(snapshot, opts, &histogram);
 	if (err)
@@ -208,7 +208,7 @@ int histogram_json(const struct snapshot *snapshot, const struct report_opts *op
 	int err, any = 0;
 	char name[64];
 
-	if (opts->by == GROUP_THREAD)
+	if (opts->by >= GROUP_THREAD)
 		return threads_json(snapshot, opts, out);
 	err = histogram_make(snapshot, opts, &histogram);
 	if (err)
@@ -240,7 +240,7 @@ int histogram_csv(const struct snapshot *snapshot, const struct report_opts *opt
 	int err;
 	char name[64];
 
-	if (opts->by == GROUP_THREAD)
+	if (opts->by >= GROUP_THREAD)
 		return threads_csv(snapshot, opts, out);
 	err = histogram_make(snapshot, opts, &histogram);
 	if (err)

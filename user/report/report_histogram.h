@@ -5,7 +5,7 @@
 
 #include "report/report.h"
 
-/* These, and GROUP_THREAD, which histogram_*() pass on. */
+/* These, and GROUP_THREAD and GROUP_TASK, which histogram_*() pass on. */
 static inline int group_is_histogram(enum group_by by)
 {
 	return by >= GROUP_SIZE;

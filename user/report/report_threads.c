@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/array.h"
 #include "base/error.h"
@@ -18,22 +19,23 @@
 #include "text/text.h"
 
 struct thread_row {
-	uint32_t tid, pid;
-	const char *name; /* "": not known */
+	uint32_t tid, pid; /* tid: 0 by task */
+	const char *name;  /* of the thread, "": not known; of the task, "": no task */
 	uint64_t size, count;
 };
 
 struct thread_rows {
 	const struct snapshot *snapshot;
+	int by_task;
 	struct thread_row *items;
 	size_t count, capacity;
-	struct id_map index; /* by number */
+	struct id_map index; /* by the thread's number, or by process and task */
 	uint64_t size, blocks;
 };
 
-static int row_get(struct thread_rows *rows, uint32_t tid, struct thread_row **out)
+static int row_get(struct thread_rows *rows, uint64_t key, struct thread_row **out)
 {
-	uint32_t at = id_map_find(&rows->index, tid);
+	uint32_t at = id_map_find(&rows->index, key);
 	int err = 0;
 
 	if (at == ID_MAP_NONE) {
@@ -41,27 +43,31 @@ static int row_get(struct thread_rows *rows, uint32_t tid, struct thread_row **o
 		err = array_reserve(&rows->items, &rows->capacity, rows->count, 1,
 				    sizeof(*rows->items));
 		if (!err)
-			err = id_map_put(&rows->index, tid, at);
+			err = id_map_put(&rows->index, key, at);
 		if (err)
 			return err;
-		rows->items[rows->count++] = (struct thread_row){.tid = tid, .name = ""};
+		rows->items[rows->count++] = (struct thread_row){.name = ""};
 	}
 	*out = &rows->items[at];
 	return 0;
 }
 
-/* The name may be looked up later. */
+/* A thread's name may be looked up later. */
 static int row_add(void *context, const struct thread_share *share)
 {
 	struct thread_rows *rows = context;
 	struct thread_row *row;
-	int err = row_get(rows, share->tid, &row);
+	int err = row_get(rows,
+			  rows->by_task ? (uint64_t)share->trace->process << 32 | share->task
+					: share->tid,
+			  &row);
 
 	if (err)
 		return err;
 	/* Sums of bytes are limited by the snapshot's builder. */
+	row->tid = rows->by_task ? 0 : share->tid;
 	row->pid = snapshot_process(rows->snapshot, share->trace->process)->pid;
-	row->name = share->name;
+	row->name = rows->by_task ? strings_get(rows->snapshot->strings, share->task) : share->name;
 	row->size += share->size;
 	row->count += share->count;
 	rows->size += share->size;
@@ -77,7 +83,9 @@ static int row_compare(const void *a, const void *b)
 		return x->size < y->size ? 1 : -1;
 	if (x->count != y->count)
 		return x->count < y->count ? 1 : -1;
-	return x->tid < y->tid ? -1 : x->tid > y->tid;
+	if (x->tid != y->tid)
+		return x->tid < y->tid ? -1 : 1;
+	return strcmp(x->name, y->name);
 }
 
 static void rows_free(struct thread_rows *rows)
@@ -93,13 +101,18 @@ static int rows_make(const struct snapshot *snapshot, const struct report_opts *
 	int err;
 
 	if (opts->old)
-		return error_set(-EINVAL, "threads of two snapshots cannot be compared");
-	*out = (struct thread_rows){.snapshot = snapshot, .index.seed = (uintptr_t)out};
+		return error_set(-EINVAL, "threads and tasks of two snapshots cannot be compared");
+	*out = (struct thread_rows){.snapshot = snapshot,
+				    .by_task = opts->by == GROUP_TASK,
+				    .index.seed = (uintptr_t)out};
+	if (out->by_task && !snapshot->meta.tasks)
+		return error_set(-EINVAL, "the snapshot does not know tasks: only a trace that was "
+					  "begun with --by task does");
 	err = filter_run_begin(&run, opts->filters, snapshot);
 	if (!err)
 		err = thread_shares_visit(snapshot, &run, row_add, out);
 	filter_run_end(&run);
-	for (size_t i = 0; !err && i < snapshot->thread_count; i++) {
+	for (size_t i = 0; !err && !out->by_task && i < snapshot->thread_count; i++) {
 		uint32_t at = id_map_find(&out->index, snapshot->threads[i].tid);
 
 		if (at != ID_MAP_NONE && !out->items[at].name[0])
@@ -125,6 +138,25 @@ static void figures_print(FILE *out, uint64_t size, uint64_t count, int sampled)
 	fprintf(out, "size=%s%s, count=%s%" PRIu64, about, size_text(text, size), about, count);
 }
 
+/* "name (TID 7): ", or by task "name: " */
+static void row_name_print(FILE *out, const struct thread_rows *rows, const struct thread_row *row)
+{
+	char more[64] = "";
+
+	if (rows->snapshot->process_count)
+		snprintf(more, sizeof(more), "PID %u", row->pid);
+	fputs("  ", out);
+	if (row->name[0])
+		text_print(out, row->name);
+	else
+		fputs(rows->by_task ? "(no task)" : "(name not known)", out);
+	if (!rows->by_task)
+		fprintf(out, " (TID %u%s%s)", row->tid, more[0] ? ", " : "", more);
+	else if (more[0])
+		fprintf(out, " (%s)", more);
+	fputs(": ", out);
+}
+
 int threads_text(const struct snapshot *snapshot, const struct report_opts *opts, FILE *out)
 {
 	struct not_seen_opts remarks = {
@@ -132,6 +164,7 @@ int threads_text(const struct snapshot *snapshot, const struct report_opts *opts
 	int sampled = snapshot_is_estimated(&snapshot->meta);
 	struct thread_rows rows;
 	int err = rows_make(snapshot, opts, &rows);
+	const char *what = opts->by == GROUP_TASK ? "tasks" : "threads";
 	size_t shown;
 
 	if (err)
@@ -140,19 +173,12 @@ int threads_text(const struct snapshot *snapshot, const struct report_opts *opts
 	contradictions_print(out, snapshot);
 	report_titles_print(out, snapshot, opts);
 	if (shown < rows.count)
-		fprintf(out, "Top %zu threads of %zu by size\n", shown, rows.count);
+		fprintf(out, "Top %zu %s of %zu by size\n", shown, what, rows.count);
 	else
-		fprintf(out, "All %zu threads by size\n", rows.count);
+		fprintf(out, "All %zu %s by size\n", rows.count, what);
 	for (size_t i = 0; i < shown; i++) {
-		const struct thread_row *row = &rows.items[i];
-
-		fputs("  ", out);
-		text_print(out, row->name[0] ? row->name : "(name not known)");
-		fprintf(out, " (TID %u", row->tid);
-		if (snapshot->process_count)
-			fprintf(out, ", PID %u", row->pid);
-		fputs("): ", out);
-		figures_print(out, row->size, row->count, sampled);
+		row_name_print(out, &rows, &rows.items[i]);
+		figures_print(out, rows.items[i].size, rows.items[i].count, sampled);
 		putc('\n', out);
 	}
 	fputs("Total: ", out);
@@ -171,16 +197,20 @@ int threads_json(const struct snapshot *snapshot, const struct report_opts *opts
 	if (err)
 		return err;
 	fprintf(out,
-		"{\"by\": \"thread\", \"total\": {\"size\": %" PRIu64 ", \"count\": %" PRIu64
+		"{\"by\": \"%s\", \"total\": {\"size\": %" PRIu64 ", \"count\": %" PRIu64
 		"}, \"lost_events\": %" PRIu64 ", ",
-		rows.size, rows.blocks, snapshot_lost_events(snapshot));
+		rows.by_task ? "task" : "thread", rows.size, rows.blocks,
+		snapshot_lost_events(snapshot));
 	report_json_meta(snapshot, out);
 	fputs(", \"statistics\": [", out);
 	for (size_t i = 0; i < rows_shown(&rows, opts); i++) {
 		const struct thread_row *row = &rows.items[i];
 
-		fprintf(out, "%s{\"tid\": %u, \"pid\": %u, ", i ? ", " : "", row->tid, row->pid);
-		json_member(out, "thread", row->name);
+		fputs(i ? ", {" : "{", out);
+		if (!rows.by_task)
+			fprintf(out, "\"tid\": %u, ", row->tid);
+		fprintf(out, "\"pid\": %u, ", row->pid);
+		json_member(out, rows.by_task ? "task" : "thread", row->name);
 		fprintf(out, ", \"size\": %" PRIu64 ", \"count\": %" PRIu64 "}", row->size,
 			row->count);
 	}
@@ -196,11 +226,13 @@ int threads_csv(const struct snapshot *snapshot, const struct report_opts *opts,
 
 	if (err)
 		return err;
-	fputs("tid,pid,thread,size,count\r\n", out);
+	fputs(rows.by_task ? "pid,task,size,count\r\n" : "tid,pid,thread,size,count\r\n", out);
 	for (size_t i = 0; i < rows_shown(&rows, opts); i++) {
 		const struct thread_row *row = &rows.items[i];
 
-		fprintf(out, "%u,%u,", row->tid, row->pid);
+		if (!rows.by_task)
+			fprintf(out, "%u,", row->tid);
+		fprintf(out, "%u,", row->pid);
 		report_csv_field(out, row->name);
 		fprintf(out, ",%" PRIu64 ",%" PRIu64 "\r\n", row->size, row->count);
 	}

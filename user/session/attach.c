@@ -27,6 +27,7 @@
 #include "process_plan/plan_process.h"
 #include "process_plan/plan_target.h"
 #include "python/heap_place.h"
+#include "python/tasks.h"
 #include "session/execd.h"
 #include "session/interpreter.h"
 #include "symbols/symbols.h"
@@ -353,6 +354,17 @@ static void windows_choose(struct session *session, struct member *member,
 		member_mode_take(member, EVENT_MODE_WINDOWS);
 }
 
+/* What the plan leaves open. 0; -ENOTSUP: it cannot be traced as asked. */
+static int member_settle(struct session *session, struct member *member,
+			 const struct plan_target *plan, int from_start)
+{
+	int err = session->opts.tasks && member->runtime.version_hex ? tasks_find(&member->runtime)
+								     : 0;
+
+	windows_choose(session, member, plan, from_start);
+	return err ? err : seccomp_allows(session, member->pid, plan);
+}
+
 /* -ESTALE: it has called exec meanwhile. */
 static int program_add(struct session *session, pid_t pid, int from_start)
 {
@@ -390,8 +402,7 @@ static int program_add(struct session *session, pid_t pid, int from_start)
 	member->runtime = target.runtime;
 	target.runtime = (struct python_runtime){0};
 	member_planned(member, &target);
-	windows_choose(session, member, &target, from_start);
-	err = seccomp_allows(session, pid, &target);
+	err = member_settle(session, member, &target, from_start);
 	if (!err && !from_start)
 		session_cost_prepare(session);
 	if (!err)

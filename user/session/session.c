@@ -111,6 +111,7 @@ int session_new(struct session **out, const struct session_opts *opts, const cha
 		.watch = opts->watch,
 		.execd = &execd,
 		.sampling = opts->sample_bytes || opts->overhead > 0,
+		.tasks = opts->tasks,
 		.counting = 1,
 		.no_native = opts->plan.layers == 1u << EVENT_LAYER_PYTHON,
 		.no_python = opts->plan.layers && !(opts->plan.layers & 1u << EVENT_LAYER_PYTHON),

@@ -136,6 +136,7 @@ static void meta_add(struct snapshot_meta *sum, const struct snapshot_meta *one)
 	sum->self_sampled_ns = max(sum->self_sampled_ns, one->self_sampled_ns);
 	sum->unread_ns = max(sum->unread_ns, one->unread_ns);
 	sum->from_start &= one->from_start;
+	sum->tasks &= one->tasks;
 	sum->layers |= one->layers | 1u << one->layer;
 	if (one->layer < sum->layer)
 		sum->layer = one->layer;

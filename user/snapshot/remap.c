@@ -91,6 +91,8 @@ int remap_trace(struct remap *remap, struct snapshot_trace *trace)
 	int err = *known == NONE ? traceback_add(remap, trace->traceback, known) : 0;
 
 	trace->traceback = *known;
+	if (!err && trace->task)
+		err = string_remap(remap, &trace->task);
 	if (!err && trace->estimate)
 		err = builder_estimate(remap->to, &remap->from->estimates[trace->estimate - 1],
 				       trace);

@@ -51,7 +51,9 @@ struct snapshot_trace {
 	/* count is estimated from windows: 1 + its index in estimates; otherwise 0 */
 	uint32_t estimate : 24;
 	uint32_t thread; /* with BESIDE_THREAD: its number; else 0 */
-	uint64_t bytes;  /* of each block */
+	/* the same: the asyncio task that it ran, its name in strings; 0: none, or not known */
+	uint32_t task;
+	uint64_t bytes; /* of each block */
 	/* number of equal blocks (tracemalloc's files list them individually) */
 	uint64_t count;
 	/*
@@ -295,6 +297,7 @@ struct snapshot_meta {
 	 */
 	uint32_t sole_thread[EVENT_LAYER_TABLES];
 	char sole_thread_name[EVENT_LAYER_TABLES][EVENT_THREAD_NAME]; /* "": not known */
+	int tasks;   /* BESIDE_THREAD tells tasks, too, in each of the processes */
 	int at_peak; /* traces are those of BESIDE_PEAK (snapshot_at_peak()); 2: estimates */
 	uint64_t allocated_ns; /* the time over which BESIDE_ALLOCATED and BESIDE_FREED count */
 };

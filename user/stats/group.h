@@ -23,7 +23,9 @@ enum group_by {
 	/* by block, not by line: not for statistics_compute() (report/report_histogram.h) */
 	GROUP_SIZE,
 	GROUP_LIFETIME,
-	GROUP_THREAD, /* the same by thread (report/report_threads.h) */
+	/* the same by thread, or by asyncio task (report/report_threads.h) */
+	GROUP_THREAD,
+	GROUP_TASK,
 };
 
 static inline int group_is_owner(enum group_by by)

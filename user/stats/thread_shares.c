@@ -30,6 +30,7 @@ static int several_visit(const struct visitor *visitor)
 		const struct thread_share share = {.trace = trace,
 						   .tid = trace->thread,
 						   .name = "",
+						   .task = trace->task,
 						   .size = trace->bytes * trace->count,
 						   .count = trace->count};
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is alive, by the thread that has allocated it. */
+/* What is alive, by the thread, and the asyncio task, that has allocated it. */
 #ifndef TRACER_STATS_THREAD_SHARES_H
 #define TRACER_STATS_THREAD_SHARES_H
 
@@ -9,6 +9,7 @@ struct thread_share {
 	const struct snapshot_trace *trace; /* its traceback and process; borrowed */
 	uint32_t tid;
 	const char *name; /* "": not known, or among snapshot->threads; borrowed */
+	uint32_t task;    /* its name in snapshot->strings; 0: none, or not known */
 	uint64_t size, count;
 };
 

@@ -65,9 +65,14 @@ int state_index_new(struct trace *trace, size_t *index);
 int state_evict(struct trace *trace);
 /* EVENT_THREAD. 0. */
 int state_thread_name(struct process_state *process, const struct event_thread *event);
+/* EVENT_TASK. 0, -EBADMSG. */
+int state_task(struct process_state *process, const struct event_task *event);
+/* The name of a block_owner's task; "" for 0. *name: numbered, or borrowed from the process. */
+void state_task_name(const struct process_state *process, uint32_t task, char numbered[32],
+		     const char **name);
 /*
- * Adds what is alive by thread, and the threads' names. tracebacks: by stack, the snapshot's. 0;
- * errors of the builder.
+ * Adds what is alive by thread and task, and the threads' names. tracebacks: by stack, the
+ * snapshot's. 0; errors of the builder.
  */
 int state_threads_add(const struct process_state *process, const uint32_t *tracebacks,
 		      struct builder *builder);

@@ -100,6 +100,8 @@ static size_t record_bytes(uint32_t type)
 		return sizeof(struct event_rss);
 	case EVENT_THREAD:
 		return sizeof(struct event_thread);
+	case EVENT_TASK:
+		return sizeof(struct event_task);
 	case EVENT_MODE_CHANGE:
 		return sizeof(struct event_mode_change);
 	default:
@@ -175,6 +177,14 @@ static int census_feed(struct process_state *process, const void *record)
 	}
 }
 
+/* The names of threads, and of what they run. */
+static int thread_feed(struct process_state *process, const void *record)
+{
+	return ((const struct event_header *)record)->type == EVENT_TASK
+		       ? state_task(process, record)
+		       : state_thread_name(process, record);
+}
+
 static int process_feed(struct trace *trace, struct process_state *process, const void *record)
 {
 	const struct event_header *header = record;
@@ -222,7 +232,8 @@ static int process_feed(struct trace *trace, struct process_state *process, cons
 	case EVENT_RSS:
 		return rss_set(process, record);
 	case EVENT_THREAD:
-		return state_thread_name(process, record);
+	case EVENT_TASK:
+		return thread_feed(process, record);
 	case EVENT_MODE_CHANGE:
 		return state_mode_change(process, record);
 	case EVENT_MAP:

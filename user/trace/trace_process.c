@@ -59,7 +59,8 @@ static int process_new(struct trace *trace, struct process_state **out)
 		return err;
 	process->stack_ids.seed = process->frame_ids.seed = trace->seed;
 	process->code_ids.seed = process->symbol_ids.seed = process->tids.seed =
-		process->pools.seed = process->windows.pools.seed = trace->seed;
+		process->owners.index.seed = process->pools.seed = process->windows.pools.seed =
+			trace->seed;
 	err = state_tables_new(process->blocks, process->account);
 	if (!err)
 		err = strings_new_in(&process->strings, process->account);
@@ -110,6 +111,7 @@ static void info_set(struct process_state *process, const struct event_target *e
 				  event->mode & EVENT_MODE_LARGE_WINDOWS,
 		.reuse_unseen = !!(event->mode & EVENT_MODE_NO_REUSE),
 		.ends_unseen = !!(event->mode & EVENT_MODE_NO_ENDS),
+		.tasks = !!(event->mode & EVENT_MODE_TASKS),
 		.pool_bytes = pool_bytes(event->python_version),
 		.sample_bytes = event->sample_bytes,
 		.from_start = event->from_start != 0,

@@ -271,7 +271,9 @@ static int trace_compare(const void *a, const void *b)
 		return x->bytes < y->bytes ? -1 : 1;
 	if (x->flags != y->flags)
 		return x->flags < y->flags ? -1 : 1;
-	return x->thread < y->thread ? -1 : x->thread > y->thread;
+	if (x->thread != y->thread)
+		return x->thread < y->thread ? -1 : 1;
+	return x->task < y->task ? -1 : x->task > y->task;
 }
 
 static void trace_join(struct snapshot_trace *trace, const struct snapshot_trace *equal)

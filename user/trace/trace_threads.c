@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which thread has allocated what is alive: sums by stack, thread and tracemalloc's domain, made
- * for each snapshot from the blocks, which remember their thread. The kernel uses the number of a
- * thread that has ended for another one later; both are then one thread here.
+ * Which thread, and which asyncio task, has allocated what is alive: sums by stack, owner and
+ * tracemalloc's domain, made for each snapshot from the blocks, which remember their owner. The
+ * kernel uses the number of a thread that has ended for another one later; both are then one thread
+ * here. So are tasks of one name.
  */
 #include <errno.h>
 #include <string.h>
@@ -12,7 +13,7 @@
 #include "trace/state.h"
 
 struct thread_sum {
-	uint32_t stack, tid, domain;
+	uint32_t stack, owner, domain;
 	uint64_t units, bytes;
 };
 
@@ -70,13 +71,13 @@ int trace_thread_named(const struct trace *trace, size_t index, size_t *cursor, 
 
 static int sum_find(struct thread_sums *sums, const struct block *block, struct thread_sum **out)
 {
-	uint64_t key = ((uint64_t)block->stack << 32 | block->thread) + hash_u64(block->domain);
+	uint64_t key = ((uint64_t)block->stack << 32 | block->owner) + hash_u64(block->domain);
 	uint32_t at;
 	int err;
 
 	for (; (at = id_map_find(&sums->index, key)) != ID_MAP_NONE; key++) {
 		*out = &sums->items[at];
-		if ((*out)->stack == block->stack && (*out)->tid == block->thread &&
+		if ((*out)->stack == block->stack && (*out)->owner == block->owner &&
 		    (*out)->domain == block->domain)
 			return 0;
 	}
@@ -88,7 +89,7 @@ static int sum_find(struct thread_sums *sums, const struct block *block, struct 
 		return err;
 	*out = &sums->items[sums->count++];
 	**out = (struct thread_sum){
-		.stack = block->stack, .tid = block->thread, .domain = block->domain};
+		.stack = block->stack, .owner = block->owner, .domain = block->domain};
 	return 0;
 }
 
@@ -127,10 +128,11 @@ int trace_thread_sums(const struct trace *trace, size_t index, enum event_layer 
 		const struct thread_sum *sum = &sums.items[i];
 
 		err = add(context,
-			  &(struct trace_thread_sum){.stack = sum->stack,
-						     .tid = sum->tid,
-						     .size = (double)sum->bytes,
-						     .count = (double)sum->units / ACTIVITY_UNIT});
+			  &(struct trace_thread_sum){
+				  .stack = sum->stack,
+				  .tid = block_owners_get(&process->owners, sum->owner)->tid,
+				  .size = (double)sum->bytes,
+				  .count = (double)sum->units / ACTIVITY_UNIT});
 	}
 	id_map_free(&sums.index);
 	array_release(NULL, &sums.items, &sums.capacity, sizeof(*sums.items));
@@ -148,29 +150,57 @@ static void sole_set(const struct process_state *process, enum event_layer layer
 		       sizeof(meta->sole_thread_name[layer]));
 }
 
+/* Is all of it one thread's, in no task? */
+static int is_sole(const struct process_state *process, const struct thread_sums *sums)
+{
+	int sole = sums->count != 0;
+
+	for (size_t i = 0; i < sums->count && sole; i++)
+		sole = sums->items[i].owner == sums->items[0].owner;
+	return sole && !block_owners_get(&process->owners, sums->items[0].owner)->task;
+}
+
+/* The id of a task's name in the snapshot; 0: no task. */
+static int task_intern(const struct process_state *process, uint32_t task, struct builder *builder,
+		       uint32_t *id)
+{
+	char numbered[32];
+	const char *name;
+
+	state_task_name(process, task, numbered, &name);
+	return strings_intern(builder->snapshot->strings, name, strlen(name), id);
+}
+
+static int sum_add(const struct process_state *process, enum event_layer layer,
+		   const struct thread_sum *sum, const uint32_t *tracebacks,
+		   struct builder *builder)
+{
+	const struct block_owner *owner = block_owners_get(&process->owners, sum->owner);
+	struct snapshot_trace trace = {
+		.traceback = tracebacks[sum->stack], .domain = sum->domain, .thread = owner->tid};
+	int err = trace.traceback == UINT32_MAX ? -EDQUOT : 0;
+
+	if (!err)
+		err = task_intern(process, owner->task, builder, &trace.task);
+	return err ? err
+		   : state_sums_add(builder, SNAPSHOT_BESIDE(BESIDE_THREAD, layer), &trace,
+				    sum->units, sum->bytes);
+}
+
 static int layer_add(const struct process_state *process, enum event_layer layer,
 		     const uint32_t *tracebacks, struct builder *builder)
 {
 	struct thread_sums sums = {
 		.account = builder->account,
 		.index = {.account = builder->account, .seed = process->tids.seed}};
-	int err = table_sum(process, layer, &sums), sole = sums.count != 0;
+	int err = table_sum(process, layer, &sums), sole = !err && is_sole(process, &sums);
 
-	for (size_t i = 0; i < sums.count; i++)
-		sole &= sums.items[i].tid == sums.items[0].tid;
-	if (sole && !err)
-		sole_set(process, layer, sums.items[0].tid, &builder->snapshot->meta);
-	for (size_t i = 0; !err && !sole && i < sums.count; i++) {
-		const struct thread_sum *sum = &sums.items[i];
-		const struct snapshot_trace trace = {.traceback = tracebacks[sum->stack],
-						     .domain = sum->domain,
-						     .thread = sum->tid};
-
-		err = trace.traceback == UINT32_MAX
-			      ? -EDQUOT
-			      : state_sums_add(builder, SNAPSHOT_BESIDE(BESIDE_THREAD, layer),
-					       &trace, sum->units, sum->bytes);
-	}
+	if (sole)
+		sole_set(process, layer,
+			 block_owners_get(&process->owners, sums.items[0].owner)->tid,
+			 &builder->snapshot->meta);
+	for (size_t i = 0; !err && !sole && i < sums.count; i++)
+		err = sum_add(process, layer, &sums.items[i], tracebacks, builder);
 	id_map_free(&sums.index);
 	array_release(builder->account, &sums.items, &sums.capacity, sizeof(*sums.items));
 	return err;

@@ -97,12 +97,6 @@ def test_threads(start, trace, tracer, any_python, mode):
     assert report.total == {key: whole.total[key] for key in ("size", "count")}
 
 
-@pytest.mark.unprivileged
-def test_tasks(run_tracer):
-    """They are not told apart, and the message says what is."""
-    assert "--by thread" in error_line(run_tracer("report", "snap.pb.gz", "--by", "task"), 2)
-
-
 def test_pprof(start, trace, any_python):
     """As Go's heap profiles name them."""
     target = start(any_python, "golden.py", 100)

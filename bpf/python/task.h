@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+/*
+ * The asyncio task that the running thread runs. A task that has ended is freed, and the next one
+ * is often at its address, with a name where the old one's was. So a task is known by its name as
+ * it is now, which is read at each allocation; the thread runs the task, so both live. EVENT_TASK
+ * is sent when it is another one than at the thread's allocation before.
+ */
+#ifndef TRACER_BPF_PYTHON_TASK_H
+#define TRACER_BPF_PYTHON_TASK_H
+
+#include "python/code.h"
+#include "python/thread.h"
+
+#define LONG_DIGITS 3  /* shift of the number of digits in a PyLongObject's lv_tag (3.12+) */
+#define DIGIT_BITS  30 /* of each, an unsigned int */
+
+_Static_assert(EVENT_TASK_BYTES <= 8 * CONTENT_WORDS, "it is read into thread_state.content");
+
+/* 1: some target's tasks are told. If 0, the verifier removes all of this as dead code. */
+const volatile __u32 has_tasks = 0;
+
+/* The N of "Task-N", a positive int at this address; 0: it is none. */
+static __always_inline __u64 task_number(const struct abi_offsets *offsets, __u64 name)
+{
+	__u64 at = name + offsets->object_type + 8, digits = user_u64(at + 8);
+	__u64 count = user_u64(at) >> LONG_DIGITS;
+
+	if (count != 1 && count != 2)
+		return 0;
+	return (__u32)digits | (count == 2 ? digits >> 32 << DIGIT_BITS : 0);
+}
+
+/*
+ * Reads a task's name into thread->task, and its text into thread->content. Returns an id of the
+ * name, which is not 0.
+ */
+__noinline __u64 task_name_read(struct thread_state *thread, __u64 name)
+{
+	const struct abi_target *target;
+	struct task_name *task;
+	__u64 type, data, bytes, id = 0;
+
+	if (!thread)
+		return 1;
+	target = &thread->target;
+	task = &thread->task;
+	*task = (struct task_name){.how = EVENT_TASK_UNKNOWN};
+	type = user_u64(name + target->offsets.object_type);
+	if (type && type == target->long_type) {
+		task->number = task_number(&target->offsets, name);
+		if (task->number)
+			task->how = EVENT_TASK_NUMBERED;
+		id = task->number;
+	} else if (type && type == target->unicode_type) {
+		bytes = text_find(&target->offsets, name, &data, &task->kind);
+		task->bytes = bytes;
+		id = content_hash(thread, data,
+				  bytes < EVENT_TASK_BYTES ? bytes : EVENT_TASK_BYTES);
+		if (id)
+			task->how = EVENT_TASK_NAMED;
+	}
+	id = hash_word(hash_word(hash_start(task->how), id), task->bytes);
+	return id ? id : 1;
+}
+
+/* Emits EVENT_TASK. 0; -1: the ring buffer is full. */
+__noinline int task_output(struct thread_state *thread)
+{
+	struct event_task *record = bpf_ringbuf_reserve(&events, sizeof(*record), 0);
+
+	if (!record)
+		return -1;
+	if (!thread) {
+		bpf_ringbuf_discard(record, RING_FLAGS);
+		return -1;
+	}
+	header_fill(&record->header, EVENT_TASK, sizeof(*record));
+	record->number = thread->task.number;
+	record->bytes = thread->task.bytes;
+	record->how = thread->task.how;
+	record->kind = thread->task.kind;
+	__builtin_memset(record->name, 0, sizeof(record->name));
+	if (record->how == EVENT_TASK_NAMED)
+		__builtin_memcpy(record->name, thread->content, sizeof(record->name));
+	bpf_ringbuf_submit(record, RING_FLAGS);
+	return 0;
+}
+
+/* Is the GIL held by whoever requests the block? */
+static __always_inline int gil_is_held(const struct block *block)
+{
+	__u32 api = block->api & EVENT_API_MASK;
+
+	return api == EVENT_API_MEM || api == EVENT_API_OBJ || api == EVENT_API_POOL;
+}
+
+/*
+ * The object that is a task's name; 0: it is not asyncio's own kind of task. Any object may be a
+ * running task, and one of another type may be too small to have a name where that has it.
+ */
+static __always_inline __u64 task_name_of(const struct abi_offsets *offsets, __u64 task)
+{
+	__u64 type = user_u64(task + offsets->object_type);
+
+	/* tp_basicsize comes after the type's own header and its name */
+	if (user_u64(type + offsets->object_type + 24) < offsets->task_name + 8u)
+		return 0;
+	return user_u64(task + offsets->task_name);
+}
+
+/*
+ * To be called before the record of thread->block. 0; -1: the ring buffer is full, so that the
+ * record would be charged to another task.
+ */
+__noinline int task_note(struct thread_state *thread)
+{
+	struct abi_target *target;
+	__u64 frame, task = 0, id = 0;
+
+	if (!thread || !thread->target.offsets.tstate_task)
+		return 0;
+	target = &thread->target;
+	if (!frame_find(thread, target, gil_is_held(&thread->block), &frame))
+		task = user_u64(thread->tstate + target->offsets.tstate_task);
+	if (task)
+		id = task_name_read(thread, task_name_of(&target->offsets, task));
+	else
+		thread->task = (struct task_name){.how = EVENT_TASK_NONE};
+	if (id == thread->task_id)
+		return 0;
+	if (task_output(thread))
+		return -1;
+	thread->task_id = id;
+	return 0;
+}
+
+#endif

@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""asyncio tasks that allocate different amounts on one line. usage: task_owners.py [late]
+
+Prints "ready", waits for a line, works, prints {task: [bytes, blocks]} of line K ("": in no task),
+waits for stdin's end. late: asyncio is loaded only after that line.
+"""
+import gc
+import json
+import os
+import sys
+import threading
+
+if sys.argv[1:] != ["late"]:
+    import asyncio
+
+gc.disable()
+LATER = 50
+LONG = "名" * 100  # 200 bytes in a str
+HOSTILE = '\x1b[2J"\n\u202e<script>'
+kept = {}
+
+
+def fill(name, count):
+    blocks = [None] * count
+    if name is not None:
+        kept.setdefault(name, []).append(blocks)
+    for i in range(count):
+        blocks[i] = bytes(300)  # line K: one block each
+    return blocks
+
+
+async def work(name, count):
+    for _ in range(count):
+        fill(name, 3)
+        await asyncio.sleep(0)
+
+
+async def unnamed(count):
+    """Its name is made of its number when it is first asked for, in the middle of its work."""
+    blocks = []
+    for i in range(count):
+        blocks.append(fill(None, 2))
+        await asyncio.sleep(0)
+        if i == count // 2:
+            name = asyncio.current_task().get_name()
+    kept[name] = blocks
+
+
+async def renamed():
+    fill("first", 5)
+    asyncio.current_task().set_name("second")
+    fill("second", 7)
+
+
+def as_other():
+    """Of a task of another class it is not known where it has its name. In Python's own, a task is
+    none that runs."""
+    loop = asyncio.get_running_loop()
+    for count in range(1, 4):
+        running = asyncio.tasks._swap_current_task(loop, threading.local())
+        fill("<unknown>", count)
+        asyncio.tasks._swap_current_task(loop, running)
+    return asyncio.tasks._PyTask(work("", 2), name="python")
+
+
+async def one_after_another():
+    """Tasks that end before the next one begins, which is then at the same address."""
+    addresses = set()
+    for i in range(LATER):
+        name = "later-%03d" % i
+        task = asyncio.create_task(work(name, 1 + i % 7), name=name)
+        addresses.add(id(task))
+        await task
+        del task
+    assert len(addresses) < LATER, "no address was used again"
+
+
+async def main():
+    tasks = [asyncio.create_task(work(name, 20 + i), name=name)
+             for i, name in enumerate(("alpha", "beta", LONG, HOSTILE))]
+    tasks += [asyncio.create_task(unnamed(count)) for count in (8, 9)]
+    tasks.append(asyncio.create_task(renamed(), name="first"))
+    await asyncio.gather(*tasks)
+    del tasks
+    await one_after_another()
+    await as_other()
+    kept[asyncio.current_task().get_name()] = [fill(None, 11)]
+    await asyncio.to_thread(fill, "", 13)  # a thread that runs no task
+
+
+async def other():
+    await asyncio.gather(*[asyncio.create_task(work(name, 30), name=name) for name in ("x", "y")])
+
+
+os.write(1, b"ready\n")
+os.read(0, 100)
+if sys.argv[1:] == ["late"]:
+    import asyncio
+fill("", 17)
+thread = threading.Thread(target=lambda: asyncio.run(other()))
+thread.start()
+asyncio.run(main())
+thread.join()
+live = {
+    name: [sum(sum(map(sys.getsizeof, blocks)) for blocks in lists), sum(map(len, lists))]
+    for name, lists in kept.items()
+}
+os.write(1, (json.dumps(live) + "\n").encode())
+os.read(0, 100)

@@ -1,0 +1,273 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What is alive by asyncio task, from records to reports, by way of a snapshot's file. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/outfile.h"
+#include "blocks/block_owners.h"
+#include "pickle/snapshot_file.h"
+#include "pprof/pprof.h"
+#include "records.h"
+#include "report/report.h"
+
+static const struct report_opts by_task = {.by = GROUP_TASK};
+
+static int target_feed(struct trace *trace, uint32_t tgid, uint32_t parent, uint32_t mode)
+{
+	struct event_target event = {.header = header_of(EVENT_PROCESS, sizeof(event)),
+				     .python_version = 0x030e00f0,
+				     .nframe = 16,
+				     .mode = mode,
+				     .parent = parent,
+				     .name = "python3"};
+
+	event.header.tgid = event.header.tid = tgid;
+	return trace_feed(trace, &event, sizeof(event));
+}
+
+static int trace_set(void **state)
+{
+	struct trace *trace;
+
+	assert_int_equal(trace_new(&trace, NULL), 0);
+	assert_int_equal(target_feed(trace, TGID, 0, EVENT_MODE_EXACT | EVENT_MODE_TASKS), 0);
+	assert_int_equal(feed_code(trace, 1, "line.py", "f", 1, 0, 0), 0);
+	assert_int_equal(feed_stack(trace, 1, 1, 1), 0);
+	*state = trace;
+	return 0;
+}
+
+static int trace_end(void **state)
+{
+	trace_free(*state);
+	return 0;
+}
+
+static int task_feed(struct trace *trace, uint32_t tid, uint16_t how, uint64_t number,
+		     const void *name, uint16_t kind, uint32_t bytes)
+{
+	struct event_task event = {.header = header_of(EVENT_TASK, sizeof(event)),
+				   .number = number,
+				   .bytes = bytes,
+				   .how = how,
+				   .kind = kind};
+
+	event.header.tid = tid;
+	if (name)
+		memcpy(event.name, name, bytes < EVENT_TASK_BYTES ? bytes : EVENT_TASK_BYTES);
+	return trace_feed(trace, &event, sizeof(event));
+}
+
+static void name_feed(struct trace *trace, uint32_t tid, const char *name)
+{
+	assert_int_equal(
+		task_feed(trace, tid, EVENT_TASK_NAMED, 0, name, 1, (uint32_t)strlen(name)), 0);
+}
+
+static void put(struct trace *trace, uint32_t tid, uint64_t address)
+{
+	assert_int_equal(feed_put(trace, EVENT_ALLOC, tid, address, 10, 1), 0);
+}
+
+/* Written to a file and read from it. */
+static void check(struct trace *trace, const struct report_opts *opts, const char *expected)
+{
+	char path[] = "/tmp/tracer-test-XXXXXX", *text = NULL;
+	struct snapshot *snapshot, *back;
+	struct outfile *file;
+	int fd = mkstemp(path);
+	size_t bytes;
+	FILE *out = open_memstream(&text, &bytes);
+
+	assert_true(fd >= 0);
+	close(fd);
+	assert_int_equal(trace_snapshot_all(trace, 0, &snapshot), 0);
+	assert_int_equal(outfile_open(&file, path), 0);
+	assert_int_equal(pprof_write(snapshot, file), 0);
+	assert_int_equal(outfile_commit(file), 0);
+	assert_int_equal(snapshot_load(path, &back), 0);
+	unlink(path);
+	assert_int_equal(report_csv(back, opts, out), 0);
+	fclose(out);
+	assert_string_equal(text, expected);
+	free(text);
+	snapshot_free(back);
+	snapshot_free(snapshot);
+}
+
+static void own_blocks(void **state)
+{
+	const struct report_opts by_thread = {.by = GROUP_THREAD};
+	struct trace *trace = *state;
+
+	put(trace, 1, 0x1000);
+	name_feed(trace, 1, "a,b");
+	put(trace, 1, 0x2000);
+	put(trace, 2, 0x3000); /* another thread */
+	put(trace, 1, 0x4000);
+	name_feed(trace, 2, "a,b"); /* of one name: one row */
+	put(trace, 2, 0x5000);
+	put(trace, 2, 0x5100);
+	assert_int_equal(task_feed(trace, 1, EVENT_TASK_NUMBERED, 7, NULL, 0, 0), 0);
+	put(trace, 1, 0x6000);
+	name_feed(trace, 1, "Task-7"); /* somebody has asked for its name */
+	put(trace, 1, 0x7000);
+	put(trace, 1, 0x7100);
+	assert_int_equal(task_feed(trace, 1, EVENT_TASK_NUMBERED, 1ull << 40, NULL, 0, 0), 0);
+	put(trace, 1, 0x8000);
+	assert_int_equal(task_feed(trace, 1, EVENT_TASK_NONE, 0, NULL, 0, 0), 0);
+	put(trace, 1, 0x9000);
+	put(trace, 1, 0xa000);
+	assert_int_equal(feed_free(trace, 0xa000), 0);
+	check(trace, &by_task,
+	      "pid,task,size,count\r\n1000,\"a,b\",40,4\r\n1000,,30,3\r\n1000,Task-7,30,3\r\n"
+	      "1000,Task-1099511627776,10,1\r\n");
+	check(trace, &by_thread, "tid,pid,thread,size,count\r\n1,1000,,80,8\r\n2,1000,,30,3\r\n");
+}
+
+/* An object from a free list is the task's that takes it; a realloc that fails changes nothing. */
+static void take_and_keep(void **state)
+{
+	struct event_alloc reuse = {.header = header_of(EVENT_REUSE, sizeof(reuse)),
+				    .address = 0x1000,
+				    .stack_id = 1,
+				    .api = EVENT_API_OBJ};
+	struct trace *trace = *state;
+
+	name_feed(trace, TGID, "one");
+	put(trace, TGID, 0x1000);
+	put(trace, TGID, 0x2000);
+	put(trace, TGID, 0x3000);
+	name_feed(trace, TGID, "two");
+	assert_int_equal(trace_feed(trace, &reuse, sizeof(reuse)), 0);
+	assert_int_equal(feed_take(trace, EVENT_REALLOC, TGID, 0x2000), 0);
+	assert_int_equal(feed_take(trace, EVENT_REALLOC_FAIL, TGID, 0x2000), 0);
+	assert_int_equal(feed_take(trace, EVENT_REALLOC, TGID, 0x3000), 0);
+	assert_int_equal(feed_put(trace, EVENT_REALLOC_DONE, TGID, 0x3000, 20, 1), 0);
+	check(trace, &by_task, "pid,task,size,count\r\n1000,two,30,2\r\n1000,one,10,1\r\n");
+}
+
+/* Names of every width, too long, empty, with what no name should have. */
+static void have_any_name(void **state)
+{
+	static const uint16_t wide[70] = {0x540d, 0x202e};
+	static const uint32_t widest[] = {0x1f40d, 0x110000, 0};
+	uint8_t latin[EVENT_TASK_BYTES];
+	struct trace *trace = *state;
+
+	memset(latin, 0xe9, sizeof(latin));
+	assert_int_equal(task_feed(trace, 1, EVENT_TASK_NAMED, 0, wide, 2, sizeof(wide)), 0);
+	put(trace, 1, 0x1000);
+	assert_int_equal(task_feed(trace, 1, EVENT_TASK_NAMED, 0, widest, 4, sizeof(widest)), 0);
+	put(trace, 1, 0x2000);
+	put(trace, 1, 0x2100);
+	assert_int_equal(task_feed(trace, 1, EVENT_TASK_NAMED, 0, latin, 1, sizeof(latin)), 0);
+	for (uint64_t i = 0; i < 3; i++)
+		put(trace, 1, 0x3000 + 0x100 * i);
+	name_feed(trace, 1, "");
+	for (uint64_t i = 0; i < 4; i++)
+		put(trace, 1, 0x4000 + 0x100 * i);
+	assert_int_equal(task_feed(trace, 1, EVENT_TASK_UNKNOWN, 0, NULL, 0, 0), 0);
+	for (uint64_t i = 0; i < 5; i++)
+		put(trace, 1, 0x5000 + 0x100 * i);
+
+	char expected[4096] = "pid,task,size,count\r\n1000,<unknown>,50,5\r\n"
+			      "1000,\"\"\"\"\"\",40,4\r\n1000,";
+	for (size_t i = 0; i < sizeof(latin); i++)
+		strcat(expected, "é");
+	strcat(expected, ",30,3\r\n1000,🐍��,20,2\r\n1000,名\u202e");
+	for (size_t i = 2; i < EVENT_TASK_BYTES / 2; i++)
+		strcat(expected, "�");
+	strcat(expected, "…,10,1\r\n");
+	check(trace, &by_task, expected);
+}
+
+static void bad_records_are_refused(void **state)
+{
+	struct trace *trace = *state;
+
+	assert_int_equal(task_feed(trace, 1, EVENT_TASK_NAMED + 1, 0, NULL, 1, 0), -EBADMSG);
+	assert_int_equal(task_feed(trace, 1, EVENT_TASK_NAMED, 0, NULL, 0, 4), -EBADMSG);
+	assert_int_equal(task_feed(trace, 1, EVENT_TASK_NAMED, 0, NULL, 3, 3), -EBADMSG);
+	assert_int_equal(task_feed(trace, 1, EVENT_TASK_NAMED, 0, NULL, 4, 6), -EBADMSG);
+	assert_int_equal(task_feed(trace, 1, EVENT_TASK_NAMED, 0, NULL, 4, UINT32_MAX), -EBADMSG);
+	assert_int_equal(task_feed(trace, 1, EVENT_TASK_NAMED, 0, NULL, 1, UINT32_MAX), 0);
+	put(trace, 1, 0x1000);
+}
+
+/* More tasks than are kept: those of which no block is left make room. */
+static void come_and_go(void **state)
+{
+	struct trace *trace = *state;
+	const uint32_t count = 5 * OWNERS_FEW;
+
+	for (uint32_t i = 1; i <= count; i++) {
+		assert_int_equal(task_feed(trace, 1, EVENT_TASK_NUMBERED, i, NULL, 0, 0), 0);
+		put(trace, 1, 0x1000ull + 64 * i);
+		if (i > 2 && i < count)
+			assert_int_equal(feed_free(trace, 0x1000ull + 64 * i), 0);
+	}
+	char expected[256];
+
+	snprintf(expected, sizeof(expected),
+		 "pid,task,size,count\r\n1000,Task-1,10,1\r\n1000,Task-2,10,1\r\n"
+		 "1000,Task-%u,10,1\r\n",
+		 count);
+	check(trace, &by_task, expected);
+}
+
+/* A forked child's inherited blocks are its parent's tasks', and its own are those of its tasks. */
+static void are_inherited(void **state)
+{
+	struct trace *trace = *state;
+	struct event_alloc event = {.header = header_of(EVENT_ALLOC, sizeof(event)),
+				    .address = 0x3000,
+				    .bytes = 10,
+				    .api = EVENT_API_OBJ};
+
+	name_feed(trace, TGID, "old");
+	put(trace, TGID, 0x1000);
+	put(trace, TGID, 0x2000);
+	assert_int_equal(target_feed(trace, 1001, TGID, EVENT_MODE_EXACT | EVENT_MODE_TASKS), 0);
+	event.header.tgid = event.header.tid = 1001;
+	assert_int_equal(trace_feed(trace, &event, sizeof(event)), 0);
+	check(trace, &by_task,
+	      "pid,task,size,count\r\n1000,old,20,2\r\n1001,old,20,2\r\n1001,,10,1\r\n");
+}
+
+/* Where one of several processes was traced without tasks, they are not known. */
+static void are_known_of_all_or_none(void **state)
+{
+	struct trace *trace = *state;
+	struct snapshot *snapshot;
+
+	assert_int_equal(target_feed(trace, 1001, 0, EVENT_MODE_EXACT), 0);
+	assert_int_equal(trace_snapshot_all(trace, 0, &snapshot), 0);
+	assert_int_equal(report_csv(snapshot, &by_task, stdout), -EINVAL);
+	snapshot_free(snapshot);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, trace_set, trace_end)
+	const struct CMUnitTest tests[] = {
+		TEST(own_blocks),
+		TEST(take_and_keep),
+		TEST(have_any_name),
+		TEST(bad_records_are_refused),
+		TEST(come_and_go),
+		TEST(are_inherited),
+		TEST(are_known_of_all_or_none),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
