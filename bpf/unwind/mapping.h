@@ -29,7 +29,8 @@
 #define TREE_PIVOTS_GAPS 9u
 
 struct mapping_tree {
-	__u64 first, last; /* the range of the child that was found */
+	const struct mm_struct *mm; /* of the running process */
+	__u64 first, last;          /* the range of the child that was found */
 	__u64 node[TREE_NODE_BYTES / 8];
 };
 
@@ -59,14 +60,15 @@ __noinline __u64 tree_child(struct mapping_tree *tree, __u64 address, __u32 pivo
 /* The mapping of the running process that the tree has at address; 0: none. Sets its range. */
 __noinline __u64 tree_find(struct mapping_tree *tree, __u64 address)
 {
-	struct task_struct *task = (void *)bpf_get_current_task_btf();
+	const struct mm_struct *mm = NULL;
 	__u64 entry;
 	__u32 type;
 	int i;
 
-	if (!tree || !bpf_core_field_exists(task->mm->mm_mt))
+	if (!tree || !bpf_core_field_exists(mm->mm_mt))
 		return 0;
-	entry = (__u64)task->mm->mm_mt.ma_root;
+	mm = tree->mm;
+	entry = (__u64)BPF_CORE_READ(mm, mm_mt.ma_root);
 	tree->first = 0;
 	tree->last = -1ull;
 	for (i = 0; i < TREE_DEPTH_MAX; i++) {
@@ -89,9 +91,7 @@ __noinline __u64 tree_find(struct mapping_tree *tree, __u64 address)
 static __always_inline int tree_still_has(const struct mapping_tree *tree,
 					  const struct vm_area_struct *area)
 {
-	struct task_struct *task = (void *)bpf_get_current_task_btf();
-
-	return BPF_CORE_READ(area, vm_mm) == task->mm &&
+	return BPF_CORE_READ(area, vm_mm) == tree->mm &&
 	       BPF_CORE_READ(area, vm_start) == tree->first &&
 	       BPF_CORE_READ(area, vm_end) - 1 == tree->last;
 }

@@ -37,8 +37,10 @@ struct unwind_state {
 	__u64 pc, sp, bp;              /* of the current frame */
 	__u64 top;                     /* no frame lies above it */
 	__u64 base;                    /* address of what window is a copy of */
-	__u64 exec_pages;              /* of the process, when known[] was begun */
-	__u64 exec_id;                 /* of the program */
+	__u64 start_stack;             /* the end of the first thread's stack */
+	__u64 thread_pointer;          /* the end of the stack of another one */
+	__u64 exec_pages, exec_id;     /* of the process, and of its program */
+	__u64 known_pages, known_exec; /* the same, when known[] was begun */
 	__u32 version;                 /* of unwind_version, when known[] was begun */
 	__u32 words;                   /* valid ones in window */
 	__u32 end;                     /* why it ended: enum abi_unwind_end, or UNWIND_WHOLE */
@@ -315,17 +317,35 @@ static __noinline int table_find(struct unwind_state *unwind)
  */
 static __always_inline void rules_validate(struct unwind_state *unwind)
 {
-	struct task_struct *task = (void *)bpf_get_current_task_btf();
-	__u64 pages = task->mm->exec_vm, exec_id = task->self_exec_id;
+	__u64 pages = unwind->exec_pages, exec_id = unwind->exec_id;
 	__u32 version = *(volatile __u32 *)&unwind_version;
 
 	/* The process's other threads may not see the change: they may not walk in between. */
-	if ((pages != unwind->exec_pages || exec_id != unwind->exec_id) && unwind->exec_pages &&
-	    version == unwind->version)
+	if ((pages != unwind->known_pages || exec_id != unwind->known_exec) &&
+	    unwind->known_pages && version == unwind->version)
 		version = __sync_fetch_and_add(&unwind_version, 1) + 1;
-	unwind->exec_pages = pages;
-	unwind->exec_id = exec_id;
+	unwind->known_pages = pages;
+	unwind->known_exec = exec_id;
 	unwind->version = version;
+}
+
+/*
+ * Notes what a walk needs of the running process. Global: the verifier searches all of the kernel's
+ * types by name where a pointer of a task is followed, for each path to there.
+ */
+__noinline int process_note(struct unwind_state *unwind)
+{
+	struct task_struct *task = (void *)bpf_get_current_task_btf();
+	struct mm_struct *mm = task->mm;
+
+	if (!unwind)
+		return 0;
+	unwind->tree.mm = mm;
+	unwind->start_stack = mm->start_stack;
+	unwind->exec_pages = mm->exec_vm;
+	unwind->exec_id = task->self_exec_id;
+	unwind->thread_pointer = THREAD_POINTER(task);
+	return 0;
 }
 
 /*

@@ -63,10 +63,8 @@ static __always_inline int stack_word(struct unwind_state *unwind, __u64 address
  */
 static __always_inline void stack_top_find(struct unwind_state *unwind)
 {
-	struct task_struct *task = (void *)bpf_get_current_task_btf();
-	__u64 fsbase = THREAD_POINTER(task);
-
-	unwind->top = fsbase > unwind->sp ? fsbase : task->mm->start_stack;
+	unwind->top =
+		unwind->thread_pointer > unwind->sp ? unwind->thread_pointer : unwind->start_stack;
 	/* Deeper than that is no stack. */
 	if (unwind->top - unwind->sp > STACK_TOTAL_MAX)
 		unwind->top = unwind->sp + STACK_TOTAL_MAX;
@@ -84,10 +82,8 @@ static __always_inline int unwind_cut(struct unwind_state *unwind, __u32 end)
  */
 static __always_inline int is_at_base(const struct unwind_state *unwind)
 {
-	struct task_struct *task = (void *)bpf_get_current_task_btf();
-
-	return task->mm->start_stack - unwind->sp < MAIN_BASE_BYTES ||
-	       THREAD_POINTER(task) - unwind->sp < THREAD_BASE_BYTES;
+	return unwind->start_stack - unwind->sp < MAIN_BASE_BYTES ||
+	       unwind->thread_pointer - unwind->sp < THREAD_BASE_BYTES;
 }
 
 /*
@@ -301,6 +297,7 @@ static __always_inline void unwind_begin(struct unwind_state *unwind, struct thr
 	unwind->is_interrupted = 0;
 	unwind->end = UNWIND_WHOLE;
 	unwind->trampoline = trampoline_find(thread);
+	process_note(unwind);
 	stack_top_find(unwind);
 	rules_validate(unwind);
 }

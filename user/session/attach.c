@@ -213,13 +213,16 @@ static int member_check_program(struct session *session, struct member *member, 
 	return error_set(-ESTALE, "it keeps calling exec");
 }
 
-/* Loads the unwind tables of the files that it has mapped. Those that take longer come later. */
+/*
+ * Loads the unwind tables of the files that it has mapped. Those of large libraries are begun once
+ * it is traced: until they are there, stacks through them are cut, and count as cut.
+ */
 static void unwind_prepare(struct session *session, const struct member *member)
 {
 	if (!session->unwind || !(member->layers & ~(1u << EVENT_LAYER_PYTHON)))
 		return;
 	unwind_loader_prepare(session->unwind, member->pid);
-	unwind_loader_step(session->unwind, clock_ns(CLOCK_MONOTONIC) + UNWIND_WAIT_NS);
+	unwind_loader_hurry(session->unwind, clock_ns(CLOCK_MONOTONIC) + UNWIND_WAIT_NS);
 }
 
 static int member_attach(struct session *session, struct member *member,
@@ -381,7 +384,7 @@ static int program_add(struct session *session, pid_t pid, int from_start)
 		if (!member->execd || turn == SETTLE_TURNS || execd_settle(session, member, &err))
 			return err;
 	if (pid == attach_holder(session->attach) ||
-	    (session->unwind && pid == unwind_loader_worker(session->unwind)) ||
+	    (session->unwind && unwind_loader_is_worker(session->unwind, pid)) ||
 	    (session->symbols && symbols_is_worker(session->symbols, pid)))
 		return error_set(-ENOENT, "it is the tracer's own");
 	members_release(session, pid);

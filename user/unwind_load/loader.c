@@ -30,16 +30,24 @@ struct wanted {
 	int debug_fd;        /* -1: none, or not looked for */
 };
 
-struct unwind_loader {
-	struct unwind_loader_opts opts;
-	struct unwind_store *store;
-	struct worker *worker;
-	struct wanted *queue; /* the first one is being compiled */
+/* Files that are compiled one after the other, and the process that does it. */
+struct lane {
+	struct worker *worker; /* NULL: none was needed yet */
+	struct wanted *queue;  /* the first one is being compiled */
 	size_t count, capacity;
-	struct id_map known;          /* hashes of the keys that were published or queued */
 	int table_fd;                 /* what the worker writes to; -1: it was not asked yet */
 	int is_again;                 /* it is asked again, with the first file's debug file */
 	struct unwind_table *without; /* what it answered before; NULL: nothing */
+};
+
+/* A small file does not wait for large ones. */
+enum lanes { LANE_SMALL, LANE_LARGE, LANES };
+
+struct unwind_loader {
+	struct unwind_loader_opts opts;
+	struct unwind_store *store;
+	struct lane lanes[LANES];
+	struct id_map known; /* hashes of the keys that were published or queued */
 	uint64_t absent, failed;
 };
 
@@ -65,10 +73,11 @@ int unwind_loader_new(struct unwind_loader **out, const struct unwind_loader_opt
 	if (!loader)
 		return -ENOMEM;
 	loader->opts = *opts;
-	loader->table_fd = -1;
+	for (size_t i = 0; i < LANES; i++)
+		loader->lanes[i].table_fd = -1;
 	err = unwind_store_new(&loader->store, &opts->areas, table_dropped, loader);
 	if (!err)
-		err = worker_new(&loader->worker);
+		err = worker_new(&loader->lanes[LANE_SMALL].worker);
 	if (err) {
 		unwind_loader_free(loader);
 		return err;
@@ -86,49 +95,79 @@ static void wanted_close(const struct wanted *wanted)
 	free(wanted->path);
 }
 
-static void table_fd_close(struct unwind_loader *loader)
+static void table_fd_close(struct lane *lane)
 {
-	if (loader->table_fd >= 0)
-		close(loader->table_fd);
-	loader->table_fd = -1;
+	if (lane->table_fd >= 0)
+		close(lane->table_fd);
+	lane->table_fd = -1;
 }
 
-static void queue_remove_first(struct unwind_loader *loader)
+static void queue_remove_first(struct lane *lane)
 {
-	wanted_close(&loader->queue[0]);
-	table_fd_close(loader);
-	unwind_table_free(loader->without);
-	loader->without = NULL;
-	loader->is_again = 0;
-	loader->count--;
-	memmove(loader->queue, loader->queue + 1, loader->count * sizeof(*loader->queue));
+	wanted_close(&lane->queue[0]);
+	table_fd_close(lane);
+	unwind_table_free(lane->without);
+	lane->without = NULL;
+	lane->is_again = 0;
+	lane->count--;
+	memmove(lane->queue, lane->queue + 1, lane->count * sizeof(*lane->queue));
+}
+
+static void lane_free(struct lane *lane)
+{
+	while (lane->count)
+		queue_remove_first(lane);
+	worker_free(lane->worker);
+	free(lane->queue);
 }
 
 void unwind_loader_free(struct unwind_loader *loader)
 {
 	if (!loader)
 		return;
-	while (loader->count)
-		queue_remove_first(loader);
-	worker_free(loader->worker);
+	for (size_t i = 0; i < LANES; i++)
+		lane_free(&loader->lanes[i]);
 	unwind_store_free(loader->store);
 	id_map_free(&loader->known);
-	free(loader->queue);
 	free(loader);
 }
 
-/* Takes the descriptor and the path. 0, -ENOMEM, -EMFILE. */
-static int queue_add(struct unwind_loader *loader, const struct wanted *wanted)
+/* The file that waits for its turn; NULL: it does not. */
+static struct wanted *queue_find(struct unwind_loader *loader, const struct abi_unwind_key *key)
 {
-	int err = loader->count < UNWIND_QUEUE_MAX
-			  ? array_reserve(&loader->queue, &loader->capacity, loader->count, 1,
-					  sizeof(*loader->queue))
+	for (size_t k = 0; k < LANES; k++) {
+		struct lane *lane = &loader->lanes[k];
+
+		for (size_t i = 0; i < lane->count; i++)
+			if (!memcmp(&lane->queue[i].key, key, sizeof(*key)))
+				return &lane->queue[i];
+	}
+	return NULL;
+}
+
+/* The lane of a mapping's file, with a worker. */
+static struct lane *lane_of(struct unwind_loader *loader, const struct wanted *wanted)
+{
+	struct lane *lane = &loader->lanes[LANE_LARGE];
+
+	if (wanted->end - wanted->start < UNWIND_LARGE_BYTES ||
+	    (!lane->worker && worker_new(&lane->worker)))
+		lane = &loader->lanes[LANE_SMALL];
+	return lane;
+}
+
+/* Takes the descriptor and the path. 0, -ENOMEM, -EMFILE. */
+static int queue_add(struct unwind_loader *loader, struct lane *lane, const struct wanted *wanted)
+{
+	int err = lane->count < UNWIND_QUEUE_MAX
+			  ? array_reserve(&lane->queue, &lane->capacity, lane->count, 1,
+					  sizeof(*lane->queue))
 			  : -EMFILE;
 
 	if (!err)
 		err = id_map_put(&loader->known, key_hash(&wanted->key), 1);
 	if (!err)
-		loader->queue[loader->count++] = *wanted;
+		lane->queue[lane->count++] = *wanted;
 	else
 		wanted_close(wanted);
 	return err;
@@ -143,10 +182,7 @@ void unwind_loader_want(struct unwind_loader *loader, const struct event_unwind_
 				.fd = -1,
 				.debug_fd = -1};
 
-	for (size_t i = 0; i < loader->count; i++)
-		if (!memcmp(&loader->queue[i].key, &file->key, sizeof(file->key)))
-			return;
-	if (queue_add(loader, &wanted))
+	if (!queue_find(loader, &file->key) && queue_add(loader, lane_of(loader, &wanted), &wanted))
 		loader->opts.publish(loader->opts.context, &file->key, ABI_UNWIND_WANTED);
 }
 
@@ -166,28 +202,25 @@ static int key_guess(int fd, struct abi_unwind_key *key)
 	return 0;
 }
 
-/* A file that waits, and was not opened yet, may have this descriptor. 1: it is in the queue. */
+/* A file that waits, and was not opened yet, may have this descriptor. 1: it is in a queue. */
 static int queue_open(struct unwind_loader *loader, const struct wanted *wanted, const char *path)
 {
-	for (size_t i = 0; i < loader->count; i++) {
-		struct wanted *known = &loader->queue[i];
+	struct wanted *known = queue_find(loader, &wanted->key);
 
-		if (memcmp(&known->key, &wanted->key, sizeof(known->key)) != 0)
-			continue;
-		if (known->fd < 0) {
-			known->fd = fcntl(wanted->fd, F_DUPFD_CLOEXEC, 0);
-			known->path = strdup(path);
-		}
-		return 1;
+	if (known && known->fd < 0) {
+		known->fd = fcntl(wanted->fd, F_DUPFD_CLOEXEC, 0);
+		known->path = strdup(path);
 	}
-	return 0;
+	return known != NULL;
 }
 
-void unwind_loader_map(struct unwind_loader *loader, pid_t pid, const struct process_map *map)
+/* is_own: it is the program's own file, which all of its stacks end in. */
+static void map_add(struct unwind_loader *loader, pid_t pid, const struct process_map *map,
+		    int is_own)
 {
 	struct wanted wanted = {.pid = pid, .start = map->start, .end = map->end, .debug_fd = -1};
 
-	wanted.fd = map->executable && map->inode ? process_map_open(pid, map) : -1;
+	wanted.fd = process_map_open(pid, map);
 	if (wanted.fd < 0)
 		return;
 	if (key_guess(wanted.fd, &wanted.key) || queue_open(loader, &wanted, map->path) ||
@@ -195,18 +228,32 @@ void unwind_loader_map(struct unwind_loader *loader, pid_t pid, const struct pro
 		close(wanted.fd);
 	} else {
 		wanted.path = strdup(map->path);
-		queue_add(loader, &wanted);
+		queue_add(loader, is_own ? &loader->lanes[LANE_SMALL] : lane_of(loader, &wanted),
+			  &wanted);
 	}
+}
+
+void unwind_loader_map(struct unwind_loader *loader, pid_t pid, const struct process_map *map)
+{
+	if (map->executable && map->inode)
+		map_add(loader, pid, map, 0);
 }
 
 void unwind_loader_prepare(struct unwind_loader *loader, pid_t pid)
 {
 	struct process_maps maps;
+	int is_own = 1; /* the kernel maps the program below its libraries */
 
 	if (process_maps_read(pid, &maps))
 		return;
-	for (size_t i = 0; i < maps.count; i++)
-		unwind_loader_map(loader, pid, &maps.entries[i]);
+	for (size_t i = 0; i < maps.count; i++) {
+		const struct process_map *map = &maps.entries[i];
+
+		if (!map->executable || !map->inode)
+			continue;
+		map_add(loader, pid, map, is_own);
+		is_own = 0;
+	}
 	process_maps_free(&maps);
 }
 
@@ -262,52 +309,53 @@ int unwind_loader_read(int fd, struct unwind_table **out)
 }
 
 /* Compiles the table of the first file of the queue. 0; -EAGAIN: not yet; -errno. */
-static int table_ask(struct unwind_loader *loader, const struct wanted *wanted, uint64_t until_ns,
+static int table_ask(struct lane *lane, const struct wanted *wanted, uint64_t until_ns,
 		     struct unwind_table **table)
 {
 	int err;
 
-	if (loader->table_fd < 0)
-		loader->table_fd = memfd_create("unwind-table", MFD_CLOEXEC);
-	if (loader->table_fd < 0)
+	if (lane->table_fd < 0)
+		lane->table_fd = memfd_create("unwind-table", MFD_CLOEXEC);
+	if (lane->table_fd < 0)
 		return -errno;
-	err = worker_unwind(loader->worker, wanted->fd, wanted->debug_fd, loader->table_fd,
+	err = worker_unwind(lane->worker, wanted->fd, wanted->debug_fd, lane->table_fd,
 			    wanted->key.rows, until_ns);
-	return err ? err : unwind_loader_read(loader->table_fd, table);
+	return err ? err : unwind_loader_read(lane->table_fd, table);
 }
 
 /* The same, and once more with its debug file if that may describe what it does not itself. */
-static int table_compile(struct unwind_loader *loader, struct wanted *wanted, uint64_t until_ns,
+static int table_compile(struct lane *lane, struct wanted *wanted, uint64_t until_ns,
 			 struct unwind_table **table)
 {
-	int err = table_ask(loader, wanted, until_ns, table);
+	int err = table_ask(lane, wanted, until_ns, table);
 
-	if (err != -EAGAIN && !loader->is_again && wanted->path &&
+	if (err != -EAGAIN && !lane->is_again && wanted->path &&
 	    unwind_debug_is_wanted(err, *table))
 		wanted->debug_fd = unwind_debug_open(wanted->pid, wanted->fd, wanted->path);
-	if (wanted->debug_fd >= 0 && !loader->is_again) {
-		loader->is_again = 1;
-		loader->without = err ? NULL : *table;
-		table_fd_close(loader);
-		err = table_ask(loader, wanted, until_ns, table);
+	if (wanted->debug_fd >= 0 && !lane->is_again) {
+		lane->is_again = 1;
+		lane->without = err ? NULL : *table;
+		table_fd_close(lane);
+		err = table_ask(lane, wanted, until_ns, table);
 	}
-	if (err && err != -EAGAIN && loader->without) {
-		*table = loader->without;
-		loader->without = NULL;
+	if (err && err != -EAGAIN && lane->without) {
+		*table = lane->without;
+		lane->without = NULL;
 		return 0;
 	}
 	return err;
 }
 
 /* Compiles the first file of the queue and stores its table. 0; -EAGAIN: not yet; -errno. */
-static int table_make(struct unwind_loader *loader, struct wanted *wanted, uint64_t until_ns,
+static int table_make(struct unwind_loader *loader, struct lane *lane, uint64_t until_ns,
 		      uint32_t *number)
 {
+	struct wanted *wanted = &lane->queue[0];
 	struct unwind_table *table = NULL;
 	int err = wanted->fd < 0 ? wanted_open(wanted) : 0;
 
 	if (!err)
-		err = table_compile(loader, wanted, until_ns, &table);
+		err = table_compile(lane, wanted, until_ns, &table);
 	if (err)
 		return err;
 	err = unwind_store_put(loader->store, &wanted->key, table, number);
@@ -315,12 +363,13 @@ static int table_make(struct unwind_loader *loader, struct wanted *wanted, uint6
 	return err;
 }
 
-int unwind_loader_step(struct unwind_loader *loader, uint64_t until_ns)
+/* 1: the lane's queue is empty; 0: it is not. */
+static int lane_step(struct unwind_loader *loader, struct lane *lane, uint64_t until_ns)
 {
-	while (loader->count) {
-		struct wanted *first = &loader->queue[0];
+	while (lane->count) {
+		struct wanted *first = &lane->queue[0];
 		uint32_t number = ABI_UNWIND_ABSENT;
-		int err = table_make(loader, first, until_ns, &number);
+		int err = table_make(loader, lane, until_ns, &number);
 
 		if (err == -EAGAIN)
 			return 0;
@@ -336,20 +385,36 @@ int unwind_loader_step(struct unwind_loader *loader, uint64_t until_ns)
 				  (unsigned long long)first->start, error_reason(err));
 		}
 		loader->opts.publish(loader->opts.context, &first->key, number);
-		queue_remove_first(loader);
+		queue_remove_first(lane);
 	}
 	return 1;
 }
 
-pid_t unwind_loader_worker(const struct unwind_loader *loader)
+int unwind_loader_hurry(struct unwind_loader *loader, uint64_t until_ns)
 {
-	return worker_pid(loader->worker);
+	return lane_step(loader, &loader->lanes[LANE_SMALL], until_ns);
+}
+
+int unwind_loader_step(struct unwind_loader *loader, uint64_t until_ns)
+{
+	int large = lane_step(loader, &loader->lanes[LANE_LARGE], 0);
+
+	return unwind_loader_hurry(loader, until_ns) && large;
+}
+
+int unwind_loader_is_worker(const struct unwind_loader *loader, pid_t pid)
+{
+	for (size_t i = 0; i < LANES; i++)
+		if (loader->lanes[i].worker && worker_pid(loader->lanes[i].worker) == pid)
+			return 1;
+	return 0;
 }
 
 void unwind_loader_use(const struct unwind_loader *loader, struct unwind_loader_use *out)
 {
-	*out = (struct unwind_loader_use){.absent = loader->absent,
-					  .failed = loader->failed,
-					  .took_ns = worker_spent_ns(loader->worker)};
+	*out = (struct unwind_loader_use){.absent = loader->absent, .failed = loader->failed};
+	for (size_t i = 0; i < LANES; i++)
+		if (loader->lanes[i].worker)
+			out->took_ns += worker_spent_ns(loader->lanes[i].worker);
 	unwind_store_use(loader->store, &out->store);
 }

@@ -3,7 +3,8 @@
  * Loads unwind tables: those of a process's files before it is traced, and each that a walk in the
  * kernel asks for (EVENT_UNWIND_FILE). A table is loaded once for all processes. The files are
  * hostile: a confined process compiles them (symbols/worker.h), one after the other, while the
- * caller does other work.
+ * caller does other work. The tables of large files, which take up to a tenth of a second each, are
+ * compiled by a process of their own: nobody waits for them.
  */
 #ifndef TRACER_UNWIND_LOAD_LOADER_H
 #define TRACER_UNWIND_LOAD_LOADER_H
@@ -17,6 +18,11 @@
 
 /* Files that wait for their turn; others are asked for again. */
 #define UNWIND_QUEUE_MAX 4096u
+
+/*
+ * Of code that is mapped: LLVM's and browsers' libraries. The program itself is never one of them.
+ */
+#define UNWIND_LARGE_BYTES (8ull << 20)
 
 struct unwind_loader_opts {
 	struct unwind_areas areas;
@@ -51,10 +57,15 @@ void unwind_loader_prepare(struct unwind_loader *loader, pid_t pid);
  * runs the program finds its table.
  */
 void unwind_loader_map(struct unwind_loader *loader, pid_t pid, const struct process_map *map);
-/* Works until the queue is empty, or until_ns (CLOCK_MONOTONIC; 0: does not wait). 1: empty. */
+/*
+ * Works until no file waits that is not large, or until_ns (CLOCK_MONOTONIC; 0: does not wait). 1:
+ * none waits.
+ */
+int unwind_loader_hurry(struct unwind_loader *loader, uint64_t until_ns);
+/* The same, and takes what is there of the large ones without waiting. 1: no file waits. */
 int unwind_loader_step(struct unwind_loader *loader, uint64_t until_ns);
-/* The process that compiles; 0: none. */
-pid_t unwind_loader_worker(const struct unwind_loader *loader);
+/* Is this a process that compiles? */
+int unwind_loader_is_worker(const struct unwind_loader *loader, pid_t pid);
 /* Reads the table that worker_unwind() wrote. 0: the caller frees *out; -EPROTO, -errno. */
 int unwind_loader_read(int fd, struct unwind_table **out);
 void unwind_loader_use(const struct unwind_loader *loader, struct unwind_loader_use *out);

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which of this process's files have a table when, by a real worker. */
+#include <dlfcn.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "programs.h"
+#include "unwind_load/loader.h"
+
+#define ROWS       (1u << 20)
+#define PAGES      (1u << 16)
+#define RULES      (1u << 14)
+#define TABLES     256
+#define PATIENT_NS 60000000000ull
+
+struct place {
+	struct unwind_loader *loader;
+	struct unwind_areas areas;
+	char folder[64];
+	uint64_t small, large; /* inodes */
+	int small_tables, large_tables;
+};
+
+static void note_table(void *context, const struct abi_unwind_key *key, uint32_t number)
+{
+	struct place *place = context;
+	int is_table = number != ABI_UNWIND_ABSENT && number != ABI_UNWIND_WANTED;
+
+	place->small_tables += is_table && key->inode == place->small;
+	place->large_tables += is_table && key->inode == place->large;
+}
+
+/* Loads a library with so many MiB of code. Returns its inode. */
+static uint64_t library_load(struct place *place, const char *name, int mib)
+{
+	char path[128];
+	struct stat st;
+
+	snprintf(path, sizeof(path), "%s/%s.c", place->folder, name);
+	text_write(path, "int g(void);\n"
+			 "int f(void) { __asm__(\".fill \" SIZE \"<<20, 1, 0x90\"); "
+			 "return g() + 1; }\n"
+			 "int g(void) { return 0; }\n");
+	assert_int_equal(run("cd %s && gcc -shared -fPIC -O0 -DSIZE='\"%d\"' -o %s.so %s.c",
+			     place->folder, mib, name, name),
+			 0);
+	snprintf(path, sizeof(path), "%s/%s.so", place->folder, name);
+	assert_non_null(dlopen(path, RTLD_NOW));
+	assert_int_equal(stat(path, &st), 0);
+	return st.st_ino;
+}
+
+static int setup(void **state)
+{
+	struct place *place = calloc(1, sizeof(*place));
+	struct unwind_loader_opts opts = {.publish = note_table, .context = place};
+
+	place->areas =
+		(struct unwind_areas){.rows = calloc(ROWS, sizeof(struct abi_unwind_row)),
+				      .pages = calloc(PAGES, sizeof(uint32_t)),
+				      .rules = calloc(RULES, sizeof(struct abi_unwind_rule)),
+				      .tables = calloc(TABLES, sizeof(struct abi_unwind_table)),
+				      .row_count = ROWS,
+				      .page_count = PAGES,
+				      .rule_count = RULES,
+				      .table_count = TABLES};
+	opts.areas = place->areas;
+	strcpy(place->folder, "/tmp/tracer-loader-XXXXXX");
+	*state = place;
+	return mkdtemp(place->folder) ? unwind_loader_new(&place->loader, &opts) : -1;
+}
+
+static int teardown(void **state)
+{
+	struct place *place = *state;
+
+	unwind_loader_free(place->loader);
+	run("rm -rf %s", place->folder);
+	free(place->areas.rows);
+	free(place->areas.pages);
+	free(place->areas.rules);
+	free(place->areas.tables);
+	free(place);
+	return 0;
+}
+
+/* Who attaches waits for the small library alone. The large one's table comes all the same. */
+static void large_libraries_are_not_waited_for(void **state)
+{
+	struct place *place = *state;
+	uint64_t until = clock_ns(CLOCK_MONOTONIC) + PATIENT_NS;
+
+	need("gcc");
+	place->large = library_load(place, "large", 9);
+	place->small = library_load(place, "small", 1);
+	unwind_loader_prepare(place->loader, getpid());
+	assert_int_equal(unwind_loader_hurry(place->loader, until), 1);
+	assert_int_equal(place->small_tables, 1);
+	assert_int_equal(place->large_tables, 0);
+
+	while (!unwind_loader_step(place->loader, until)) {
+		assert_true(clock_ns(CLOCK_MONOTONIC) < until);
+		nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+	}
+	assert_int_equal(place->large_tables, 1);
+
+	/* Each file has one table, however often it is met. */
+	unwind_loader_prepare(place->loader, getpid());
+	assert_int_equal(unwind_loader_step(place->loader, until), 1);
+	assert_int_equal(place->small_tables, 1);
+	assert_int_equal(place->large_tables, 1);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(large_libraries_are_not_waited_for, setup,
+						teardown),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
