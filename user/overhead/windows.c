@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * In every 10 s there may be n windows of loss L each, with n * L within the budget for 10 s: they
- * begin at least 10 s / n apart, and at random up to half as much later.
+ * begin about 10 s / n apart, at random up to a quarter sooner or later. L is a mean of the windows
+ * so far. If a window would exceed the budget, with what those of the last 10 s have taken, it
+ * begins when enough of these are older, at random again.
  *
- * The length is the one at which the edges take half of the loss: shorter windows show little for
- * their price, and of longer ones there are few, so that errors are large (blocks of one window are
- * not independent of each other).
+ * The length is about the one at which the edges take half of the loss: shorter windows show little
+ * for their price, and of longer ones there are few, so that errors are large (blocks of one window
+ * are not independent of each other). It is such that n windows use up the budget.
  */
 #include "overhead/windows.h"
 
@@ -14,12 +16,15 @@
 
 #include "base/hash.h"
 
-/* Of an old estimate and a new value. A rise counts at once, so that the budget holds. */
+/* The weight of a new value is 1 / SMOOTH. */
 #define SMOOTH 4
+/* of sums that use up the budget */
+#define ROUNDING 1e-6
 
+/* A mean, of which single values that are far off (a busy machine) change little. */
 static double smoothed(double old, double value)
 {
-	return value >= old ? value : old + (value - old) / SMOOTH;
+	return old + (value - old) / SMOOTH;
 }
 
 /* Uniform in 0 to limit - 1; 0 if limit is 0. */
@@ -53,7 +58,7 @@ static double allowed(const struct windows *windows)
 
 static double loss_of(const struct windows *windows, uint64_t length_ns)
 {
-	return windows->edges_ns + windows->rate_ns * (double)length_ns;
+	return windows->edges_ns + windows->rate_ns * ((double)length_ns + windows->over_ns);
 }
 
 static uint64_t length_limit(double length_ns)
@@ -74,34 +79,55 @@ static double own_pause(const struct windows *windows)
 /* The shortest pause for windows of that loss; 0: there is none. */
 static double pause_for(const struct windows *windows, double loss_ns)
 {
-	double most = allowed(windows), own_ns = own_pause(windows), pause_ns;
+	double most = allowed(windows);
 
 	if (!(most > 0))
 		return 0;
-	pause_ns = (double)WINDOWS_PERIOD_NS * loss_ns / most;
-	if (pause_ns < (double)WINDOWS_PERIOD_NS && loss_ns > 0)
-		pause_ns = (double)WINDOWS_PERIOD_NS / floor(most / loss_ns);
-	return pause_ns > own_ns ? pause_ns : own_ns;
+	return fmax((double)WINDOWS_PERIOD_NS * loss_ns / most, own_pause(windows));
+}
+
+/*
+ * When the next window fits into the budget, after those of the last 10 s; 0: at any time. Several
+ * windows use up the budget, unless their length is at its limits. The loss of single ones varies;
+ * so that this does not delay the last one of them, half of its loss may exceed the budget.
+ */
+static uint64_t fits_from(const struct windows *windows)
+{
+	int several =
+		windows->length_ns > WINDOWS_LENGTH_MIN && windows->length_ns < WINDOWS_LENGTH_MAX;
+	double loss_ns = loss_of(windows, windows->length_ns) * (several ? 0.5 : 1);
+	double most = allowed(windows) * (1 + ROUNDING);
+
+	for (uint64_t i = windows->count; i > 0 && windows->count - i < WINDOWS_RECENT; i--) {
+		const struct windows_spent *spent = &windows->spent[(i - 1) % WINDOWS_RECENT];
+
+		loss_ns += spent->loss_ns;
+		if (loss_ns > most)
+			return spent->start_ns + WINDOWS_PERIOD_NS;
+	}
+	return 0;
+}
+
+/* The length of windows of which so many, in 10 s, use up the budget. */
+static uint64_t length_for(const struct windows *windows, double cost, double count)
+{
+	double inside_ns = (allowed(windows) / count - windows->edges_ns) / cost;
+
+	return length_limit(inside_ns - windows->over_ns);
 }
 
 static int choose(struct windows *windows)
 {
-	double cost = windows->rate_ns > 1e-6 ? windows->rate_ns : 1e-6, pause_ns;
-	double own_ns = own_pause(windows);
-	double most_ns = (allowed(windows) - windows->edges_ns) / cost;
+	double cost = windows->rate_ns > 1e-6 ? windows->rate_ns : 1e-6, pause_ns, count;
 
-	windows->length_ns = length_limit(fmin(windows->edges_ns / cost, most_ns));
+	windows->length_ns = length_limit(windows->edges_ns / cost - windows->over_ns);
+	count = round(allowed(windows) / loss_of(windows, windows->length_ns) * (1 + ROUNDING));
+	/* The tracer's own cost makes windows rare: they may be longer. */
+	count = fmin(count, ceil((double)WINDOWS_PERIOD_NS / own_pause(windows)));
+	windows->length_ns = length_for(windows, cost, fmax(count, 1));
 	if (!windows->count && windows->length_ns > WINDOWS_FIRST_MAX)
 		windows->length_ns = WINDOWS_FIRST_MAX;
 	pause_ns = pause_for(windows, loss_of(windows, windows->length_ns));
-	/* The tracer's own cost makes windows rare: they may be longer. */
-	if (pause_ns > 0 && pause_ns <= own_ns && windows->count) {
-		double count = ceil((double)WINDOWS_PERIOD_NS / own_ns);
-
-		windows->length_ns =
-			length_limit((allowed(windows) / count - windows->edges_ns) / cost);
-		pause_ns = pause_for(windows, loss_of(windows, windows->length_ns));
-	}
 	if (!(pause_ns > 0) || (pause_ns > (double)WINDOWS_PAUSE_MAX && windows->count &&
 				windows->rate > WINDOWS_RATE_MIN))
 		return -ENOSPC;
@@ -117,16 +143,20 @@ static int is_fixed(const struct windows *windows)
 
 int windows_next(struct windows *windows, uint64_t now_ns, struct windows_next *out)
 {
-	uint64_t from_ns, jitter_ns;
+	uint64_t from_ns, fits_ns, jitter_ns;
 	int err = 0;
 
 	guess(windows);
 	if (is_fixed(windows)) {
 		windows->length_ns = windows->on_ns;
 		windows->pause_ns = windows->on_ns + windows->off_ns / 2;
+		from_ns = windows->last_ns + windows->pause_ns;
 		jitter_ns = windows->off_ns;
 	} else {
 		err = choose(windows);
+		from_ns = windows->last_ns + windows->pause_ns - windows->pause_ns / 4;
+		fits_ns = fits_from(windows);
+		from_ns = from_ns > fits_ns ? from_ns : fits_ns;
 		jitter_ns = windows->pause_ns / 2;
 	}
 	if (err)
@@ -134,8 +164,6 @@ int windows_next(struct windows *windows, uint64_t now_ns, struct windows_next *
 	if (!windows->last_ns) {
 		from_ns = now_ns;
 		jitter_ns = WINDOWS_FIRST_NS;
-	} else {
-		from_ns = windows->last_ns + windows->pause_ns;
 	}
 	from_ns += random_below(windows, jitter_ns);
 	/* A target that was stopped, or a suspended machine: no window is made up for. */
@@ -147,22 +175,26 @@ int windows_next(struct windows *windows, uint64_t now_ns, struct windows_next *
 void windows_took(struct windows *windows, const struct windows_cost *cost)
 {
 	double inside = cost->length_ns ? (double)cost->inside_ns / (double)cost->length_ns : 0;
-	double edges = (double)cost->edges_ns;
+	double loss_ns = (double)(cost->edges_ns + cost->inside_ns), over = 0;
 
-	/* The kernel ends a window later than it was told to: that is a part of its edges. */
+	/* The kernel ends a window later than it was told to. */
 	if (!is_fixed(windows) && cost->length_ns > windows->length_ns)
-		edges += inside * (double)(cost->length_ns - windows->length_ns);
+		over = fmin((double)(cost->length_ns - windows->length_ns), WINDOWS_LENGTH_MAX);
 	windows->base = cost->base;
 	if (cost->elapsed_ns >= WINDOWS_LENGTH_MIN)
 		windows->rate = (double)cost->cpu_ns / (double)cost->elapsed_ns;
-	if (windows->count) {
-		windows->edges_ns = smoothed(windows->edges_ns, edges);
-		windows->rate_ns = smoothed(windows->rate_ns, inside);
-		windows->own_ns = smoothed(windows->own_ns, (double)cost->own_ns);
-	} else {
-		windows->edges_ns = edges;
+	windows->spent[windows->count % WINDOWS_RECENT] =
+		(struct windows_spent){.start_ns = windows->last_ns, .loss_ns = loss_ns};
+	if (!windows->count) {
+		windows->edges_ns = (double)cost->edges_ns;
 		windows->rate_ns = inside;
+		windows->over_ns = over;
 		windows->own_ns = (double)cost->own_ns;
+	} else if (cost->cpu_ns || loss_ns > 0) { /* one that was stopped tells nothing */
+		windows->edges_ns = smoothed(windows->edges_ns, (double)cost->edges_ns);
+		windows->rate_ns = smoothed(windows->rate_ns, inside);
+		windows->over_ns = smoothed(windows->over_ns, over);
+		windows->own_ns = smoothed(windows->own_ns, (double)cost->own_ns);
 	}
 	windows->count++;
 }

@@ -6,8 +6,9 @@
  *
  * A window costs the target what its traps take of its CPU time (the loss), within the window and
  * while probes are placed and removed (the edges). The loss of the windows that begin in any 10 s
- * stays within the budget for these. The tracer itself takes at most WINDOWS_OWN_SHARE of a CPU for
- * placing and removing probes. If edges are expensive, windows are longer and rarer.
+ * stays within the budget for these; where it differs from window to window, it may exceed that by
+ * half of one. The tracer itself takes at most WINDOWS_OWN_SHARE of a CPU for placing and removing
+ * probes. If edges are expensive, windows are longer and rarer.
  */
 #ifndef TRACER_OVERHEAD_WINDOWS_H
 #define TRACER_OVERHEAD_WINDOWS_H
@@ -25,6 +26,14 @@
 #define WINDOWS_OWN_GUESS   30000000ull
 #define WINDOWS_RATE_MIN    0.05 /* CPUs; as if the target took at least this */
 
+#define WINDOWS_RECENT 32u /* as many of the last 10 s count, at most */
+
+/* When a window began, and its loss. */
+struct windows_spent {
+	uint64_t start_ns;
+	double loss_ns;
+};
+
 /* The caller sets what is above the empty line; the rest is zero-initialised. */
 struct windows {
 	double budget;          /* share of the target's CPU time, 0 to 1; 0: fixed */
@@ -35,12 +44,14 @@ struct windows {
 	double rate;     /* CPUs that the target takes; 0: not known yet */
 
 	uint64_t last_ns;  /* when the last window began */
-	uint64_t pause_ns; /* from the beginning of a window to that of the next, at least */
+	uint64_t pause_ns; /* from the beginning of a window to that of the next, on average */
 	uint64_t length_ns;
 	double edges_ns, rate_ns; /* loss of the edges; loss for each ns of a window */
+	double over_ns;           /* the time by which windows are longer than they were told to */
 	double own_ns;            /* CPU time of the tracer for a window */
 	double base;              /* share of its CPU time that goes to other probes */
 	uint64_t count;           /* windows so far */
+	struct windows_spent spent[WINDOWS_RECENT]; /* the last ones, by their numbers */
 };
 
 struct windows_next {

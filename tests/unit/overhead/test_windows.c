@@ -134,6 +134,31 @@ static void test_used(void **state)
 	assert_true(sum > 0.6 * 0.05 * 1000e9);
 }
 
+/*
+ * Edges and lengths differ from window to window, as on a busy machine: the budget holds on
+ * average, and most of it is used.
+ */
+static void test_noisy(void **state)
+{
+	static const uint64_t edges[] = {MS / 10, 6 * MS, 3 * MS, MS, 12 * MS, 0, 2 * MS, 4 * MS};
+	struct target target = {0.04, 0, 12 * MS, 0.05, 0};
+	struct run run = {.windows = {.budget = 0.05, .random = 1}, .now_ns = S};
+	double sum = 0;
+	(void)state;
+
+	for (uint64_t at_s = 2; run.now_ns < 1000 * S; at_s++) {
+		target.edges_ns = edges[run.count % 8];
+		run.over_ns = run.count % 3 * 30 * MS;
+		assert_int_equal(run_until(&run, &target, at_s * S), 0);
+	}
+	for (size_t i = 0; i < run.count; i++)
+		sum += run.loss_ns[i];
+	assert_true(sum > 0.7 * 0.05 * 0.05 * 1000e9);
+	assert_true(sum < 0.05 * 0.05 * 1000e9);
+	assert_true(worst(&run, 2) <= 1.6 * 0.05 * 0.05 * 10e9);
+	assert_true(run.count > 200 && length_sum(&run) > 16 * S);
+}
+
 /* If placing probes is expensive, windows are longer and rarer. */
 static void test_edges(void **state)
 {
@@ -259,7 +284,7 @@ int main(void)
 		cmocka_unit_test(test_edges),     cmocka_unit_test(test_cheap),
 		cmocka_unit_test(test_random),    cmocka_unit_test(test_none),
 		cmocka_unit_test(test_stopped),   cmocka_unit_test(test_targets),
-		cmocka_unit_test(test_suspended),
+		cmocka_unit_test(test_suspended), cmocka_unit_test(test_noisy),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
