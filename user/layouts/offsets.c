@@ -79,6 +79,28 @@ int offsets_apply_release(uint32_t version_hex, struct python_offsets *offsets)
 	return 0;
 }
 
+/*
+ * On arm64 glibc's pthread_mutex_t has 48 bytes instead of 40, and the structure of the GIL has two
+ * of them. It is in _PyRuntime up to 3.11, before the current thread state, and since 3.12 in the
+ * interpreter's state, from 3.13 on before the heap (DWARF of 3.11, 3.13 and 3.14 in Debian).
+ */
+#define GIL_MORE          16
+#define HEAP_BEHIND_GIL   0x030d
+#define INTERP_BYTES_MORE 24 /* with what else is aligned then, at most */
+
+int offsets_apply_machine(const struct machine *machine, struct python_offsets *offsets)
+{
+	if (machine != &machine_arm64)
+		return 0;
+	if (offsets->gil_tstate)
+		offsets->gil_tstate += GIL_MORE;
+	if (offsets->version >= HEAP_BEHIND_GIL) {
+		offsets->heap.interp_obmalloc += GIL_MORE;
+		offsets->objects.interp_bytes += INTERP_BYTES_MORE;
+	}
+	return 1;
+}
+
 const struct python_offsets *offsets_newest(void)
 {
 	const struct python_offsets *newest = &table[0];

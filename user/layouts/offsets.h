@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "abi/target.h"
+#include "machine/machine.h"
 
 enum lines_format { LINES_LNOTAB, LINES_PAIRS, LINES_LOCATIONS }; /* <= 3.9, 3.10, 3.11+ */
 
@@ -152,6 +153,11 @@ const struct python_offsets *offsets_newest(void);
  * something was replaced; 0; -ENOTSUP: a pre-release that differs too much.
  */
 int offsets_apply_release(uint32_t version_hex, struct python_offsets *offsets);
+/*
+ * Applies to *offsets, the layout on x86-64, the differences of another machine's glibc. 1:
+ * something was replaced; 0.
+ */
+int offsets_apply_machine(const struct machine *machine, struct python_offsets *offsets);
 /* For messages: "3.8, 3.9, …", the versions of which this build is known. */
 const char *offsets_known(enum python_build build);
 

@@ -262,12 +262,14 @@ static int version_find(struct python_runtime *runtime, uint64_t vaddr)
 }
 
 /* Applies the differences between the table and this release and build. */
-static int offsets_settle(struct python_runtime *runtime, uint64_t vaddr)
+static int offsets_settle(struct python_runtime *runtime, uint64_t vaddr, int musl)
 {
 	uint8_t bytes[OFFSETS_DEBUG_BYTES];
 	struct python_offsets offsets = *runtime->offsets, *copy;
 	int changed = offsets_apply_release(runtime->version_hex, &offsets), own = 0;
 
+	if (changed >= 0 && !musl)
+		changed |= offsets_apply_machine(machine_own(), &offsets);
 	if (changed >= 0 && offsets.version >= FIRST_WITH_OWN) {
 		own = layout_offsets_read(runtime, vaddr, bytes);
 		if (!own)
@@ -307,7 +309,7 @@ static int runtime_fill(struct python_runtime *runtime, const struct process_map
 	runtime->static_exe = elf_file_is_executable(runtime->file) != 0;
 	if (elf_file_symbol(runtime->file, "PyCode_Type", &symbol) == 0)
 		runtime->target.code_type = symbol.vaddr + runtime->bias;
-	err = offsets_settle(runtime, runtime_vaddr);
+	err = offsets_settle(runtime, runtime_vaddr, musl);
 	if (err)
 		return err;
 	runtime->target.offsets = runtime->offsets->abi;

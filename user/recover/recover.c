@@ -134,6 +134,7 @@ static int runtime_try(const struct recovery *recovery, uint64_t at, uint32_t he
 	if (!offsets)
 		return -ENOMEM;
 	*offsets = *recovery->offsets;
+	offsets_apply_machine(machine_own(), offsets);
 	if (offsets->version >= FIRST_OWN) {
 		err = offsets_apply_release(hex, offsets);
 		err = err < 0 ? err : own_apply(recovery, at, hex, offsets);

@@ -326,6 +326,25 @@ static void test_releases(void **state)
 	assert_true(count > 150);
 }
 
+/* Values of Debian's arm64 packages python3.11-dbg, python3.13-dbg and python3.14-dbg. */
+static void test_machine(void **state)
+{
+	static const struct {
+		uint32_t version, gil, obmalloc, x86_obmalloc;
+	} facts[] = {{0x030b, 592, 0, 0}, {0x030d, 0, 10816, 10800}, {0x030e, 0, 10920, 10904}};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(facts) / sizeof(facts[0]); i++) {
+		struct python_offsets offsets = *offsets_for(facts[i].version, BUILD_RELEASE);
+
+		assert_int_equal(offsets_apply_machine(&machine_x86, &offsets), 0);
+		assert_int_equal(offsets.heap.interp_obmalloc, facts[i].x86_obmalloc);
+		assert_int_equal(offsets_apply_machine(&machine_arm64, &offsets), 1);
+		assert_int_equal(offsets.gil_tstate, facts[i].gil);
+		assert_int_equal(offsets.heap.interp_obmalloc, facts[i].obmalloc);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -333,7 +352,7 @@ int main(void)
 		cmocka_unit_test(test_calls),         cmocka_unit_test(test_tags),
 		cmocka_unit_test(test_debug),         cmocka_unit_test(test_free_threaded),
 		cmocka_unit_test(test_debug_refused), cmocka_unit_test(test_debug_unknown),
-		cmocka_unit_test(test_releases),
+		cmocka_unit_test(test_releases),      cmocka_unit_test(test_machine),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
