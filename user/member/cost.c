@@ -34,11 +34,11 @@ void session_cost_prepare(struct session *session)
 	attach_count(session->attach, 1);
 }
 
-void session_cost_trap(struct session *session)
+/* Only a notice depends on it: missing privileges are no error. */
+void session_cost_trap_begin(struct session *session)
 {
-	/* Only a notice depends on it: missing privileges are no error. */
 	if (session->cost.counts && !session->cost.done && !(session->hit_cost.trap_ns > 0) &&
-	    hit_cost_trap(&session->hit_cost, session->attach))
+	    hit_cost_trap_begin(&session->hit_cost, session->attach))
 		cost_end(session);
 }
 
@@ -92,9 +92,11 @@ void session_cost_due(struct session *session, uint64_t now_ns)
 
 	if (cost->done || !cost->begin_ns || now_ns - cost->begin_ns < COST_NOTICE_NS)
 		return;
-	session_cost_trap(session);
-	if (cost->done)
+	if (!(session->hit_cost.trap_ns > 0) &&
+	    hit_cost_trap(&session->hit_cost, session->attach)) {
+		cost_end(session);
 		return;
+	}
 	hit_cost_update(&session->hit_cost, session->attach);
 	for (size_t i = 0; i < session->count; i++)
 		member_look(session, session->members[i], now_ns, &notice);

@@ -27,10 +27,11 @@ void session_cost_prepare(struct session *session);
 /* To be called after they are placed. */
 void member_cost_begin(struct session *session, struct member *member);
 /*
- * Measures what a trap costs here, once. To be called before privileges are dropped, and not in an
- * attach, which would take a tenth of a second longer.
+ * Begins to measure what a trap costs here, once. To be called before privileges are dropped, and
+ * not in an attach. The result is waited for when it is needed: what happens in the first tenth of
+ * a second, libraries that are mapped and their unwind tables, is to be attended to.
  */
-void session_cost_trap(struct session *session);
+void session_cost_trap_begin(struct session *session);
 /* Measures when COST_NOTICE_NS have passed. */
 void session_cost_due(struct session *session, uint64_t now_ns);
 

@@ -160,7 +160,7 @@ void session_free(struct session *session)
 {
 	if (!session)
 		return;
-	hit_cost_end(&session->hit_cost);
+	hit_cost_free(&session->hit_cost);
 	unwind_loader_free(session->unwind);
 	attach_free(session->attach);
 	members_free(session);
@@ -386,7 +386,7 @@ int session_attach_rights(const struct session *session)
 
 int session_confine(struct session *session, int attaches)
 {
-	session_cost_trap(session);
+	session_cost_trap_begin(session);
 	/* If the holder was killed, session_drain() says so. */
 	int err = attach_confine(session->attach, attaches);
 

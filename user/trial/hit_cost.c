@@ -42,9 +42,15 @@ void hit_cost_update(struct hit_cost *cost, struct attach *attach)
 	hit_cost_end(cost);
 }
 
+int hit_cost_trap_begin(struct hit_cost *cost, struct attach *attach)
+{
+	return cost->trial.child ? 0 : trap_trial_begin(&cost->trial, attach);
+}
+
 int hit_cost_trap(struct hit_cost *cost, struct attach *attach)
 {
-	return trap_cost_measure(attach, &cost->trap_ns);
+	return hit_cost_trap_begin(cost, attach)
+		       ?: trap_trial_end(&cost->trial, attach, &cost->trap_ns);
 }
 
 void hit_cost_end(struct hit_cost *cost)
@@ -52,4 +58,11 @@ void hit_cost_end(struct hit_cost *cost)
 	if (cost->stats >= 0)
 		close(cost->stats);
 	cost->stats = -1;
+}
+
+void hit_cost_free(struct hit_cost *cost)
+{
+	hit_cost_end(cost);
+	if (cost->trial.child)
+		trap_trial_end(&cost->trial, NULL, NULL);
 }

@@ -74,7 +74,7 @@ static int child_probe(struct attach *attach, pid_t child)
 	return err ? err : attach_empty(attach, path, offset, child);
 }
 
-int trap_cost_measure(struct attach *attach, double *out)
+int trap_trial_begin(struct trap_trial *out, struct attach *attach)
 {
 	int wait_fds[2], answer_fds[2], err = 0;
 	pid_t child;
@@ -95,18 +95,29 @@ int trap_cost_measure(struct attach *attach, double *out)
 	err = child < 0 ? -errno : 0;
 	close(wait_fds[0]);
 	close(answer_fds[1]);
+	*out = (struct trap_trial){.child = child, .answer_fd = answer_fds[0]};
 	if (!err)
 		err = child_probe(attach, child);
 	if (!err && write(wait_fds[1], "", 1) != 1)
 		err = -errno;
 	/* Without that byte the child reads the end of the pipe and exits too. */
 	close(wait_fds[1]);
-	if (!err && read(answer_fds[0], out, sizeof(*out)) != sizeof(*out))
+	if (err)
+		trap_trial_end(out, attach, NULL);
+	return err;
+}
+
+int trap_trial_end(struct trap_trial *trial, struct attach *attach, double *cost)
+{
+	int err = 0;
+
+	if (cost && read(trial->answer_fd, cost, sizeof(*cost)) != sizeof(*cost))
 		err = error_set(-ECHILD, "the child that measures a probe's cost has ended");
-	close(answer_fds[0]);
-	while (child > 0 && waitpid(child, NULL, 0) < 0 && errno == EINTR)
+	close(trial->answer_fd);
+	while (trial->child > 0 && waitpid(trial->child, NULL, 0) < 0 && errno == EINTR)
 		;
-	if (child > 0)
-		attach_drop(attach, child, ATTACH_ALL, 1);
+	if (trial->child > 0 && attach)
+		attach_drop(attach, trial->child, ATTACH_ALL, 1);
+	*trial = (struct trap_trial){0};
 	return err;
 }
