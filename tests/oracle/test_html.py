@@ -4,6 +4,7 @@ names from the traced process stay text."""
 import json
 import os
 import pickle
+import re
 import shutil
 import sys
 import tracemalloc
@@ -52,6 +53,12 @@ def rows(browser):
         "[...document.querySelectorAll('#sheet tbody tr')].map("
         "(row) => [...row.cells].map((cell) => cell.textContent))"
     )
+
+
+def escaped(text):
+    """As the page shows it."""
+    hidden = re.compile("[\x00-\x1f\x7f-\x9f\u202a-\u202e]")
+    return hidden.sub(lambda match: "\\u%04x" % ord(match[0]), text)
 
 
 def test_sums(tracer, page, taken):
@@ -115,45 +122,50 @@ def test_allocated(tracer, page, taken):
         assert sum(expected.values()) > sum(value for value, _ in shown.values()) / 1.01
 
 
-def test_threads(tracer, page, taken):
-    """Threads are rows, and one can be chosen, with the sums that `report --by thread` has. Where
-    one thread has allocated all there is no such choice."""
-    path = os.path.join(os.path.dirname(__file__), "..", "unit", "data", "snapshots", "threads.pb.gz")
-    done = tracer("report", path, "--by", "thread", "--top", "0", "--format", "json")
+@pytest.mark.parametrize("kind", ("thread", "task"))
+def test_owners(tracer, page, taken, kind):
+    """Threads and tasks are rows, and one can be chosen, with the sums that `report --by` has.
+    Where one thread has allocated all, in no task, there is no such choice."""
+    folder = os.path.join(os.path.dirname(__file__), "..", "unit", "data", "snapshots")
+    path = os.path.join(folder, kind + "s.pb.gz")
+    done = tracer("report", path, "--by", kind, "--top", "0", "--format", "json")
     expected = {
-        "%(thread)s (TID %(tid)d)" % entry: (entry["size"], entry["count"])
+        "%(thread)s (TID %(tid)d)" % entry
+        if kind == "thread"
+        else escaped(entry["task"] or "(no task)"): (entry["size"], entry["count"])
         for entry in json.loads(done.stdout)["statistics"]
     }
-    assert len(expected) == 5
-    threads = "[...document.querySelectorAll('#thread option')].map((option) => option.text)"
+    assert len(expected) == {"thread": 5, "task": 63}[kind]
+    owners = "[...document.querySelectorAll('#%s option')].map((option) => option.text)" % kind
     with Browser() as browser:
         browser.open(page(path))
         browser.choose("view", "table")
-        browser.choose("group", "thread")
+        browser.choose("group", kind)
         for at, figure in enumerate(("size", "count")):
             browser.choose("figure", figure)
             shown = {where: own for own, where in rows(browser)}
             assert shown.keys() == expected.keys()
             for where, figures in expected.items():
                 if figure == "count":
-                    assert shown[where] == "%d blocks" % figures[at]
+                    assert int(shown[where].split()[0]) == figures[at]
                 else:
                     value, slack = bytes_of(shown[where])
                     assert abs(value - figures[at]) <= slack, where
         browser.choose("group", "line")
-        for at, name in enumerate(browser.run(threads)[1:]):
-            browser.choose("thread", str(at))
+        for at, name in list(enumerate(browser.run(owners)[1:]))[:6]:
+            browser.choose(kind, str(at))
+            count = expected[name][1]
             assert browser.run("document.getElementById('totals').textContent").endswith(
-                "in %d blocks" % expected[name][1]
+                "in %d block%s" % (count, "" if count == 1 else "s")
             )
             own = [int(own.split()[0].replace(",", "")) for own, _, _ in rows(browser)]
-            assert sum(own) == expected[name][1]
+            assert sum(own) == count
         browser.choose("figure", "allocated_size")
-        assert browser.run("document.getElementById('threads').hidden")
+        assert browser.run("document.getElementById('%ss').hidden" % kind)
         assert not browser.errors
         browser.open(page(taken))
-        assert browser.run("document.getElementById('threads').hidden")
-        assert browser.run("document.querySelector('#group [value=thread]')") is None
+        assert browser.run("document.getElementById('%ss').hidden" % kind)
+        assert browser.run("document.querySelector('#group [value=%s]')" % kind) is None
 
 
 def test_cut(page):

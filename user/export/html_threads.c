@@ -12,6 +12,7 @@
 struct threads {
 	FILE *out;
 	struct id_map index, names; /* by number: in the order of the list; in snapshot->threads */
+	struct id_map tasks;        /* by name: in the order of the list */
 	const struct snapshot *snapshot;
 	int any;
 };
@@ -49,13 +50,27 @@ static int thread_visit(void *context, const struct thread_share *share)
 	return id_map_put(&threads->index, share->tid, (uint32_t)threads->index.count);
 }
 
-static int share_visit(void *context, const struct thread_share *share)
+static int task_visit(void *context, const struct thread_share *share)
 {
 	struct threads *threads = context;
 
-	fprintf(threads->out, "%s%u,%u,%u,%" PRIu64 ",%" PRIu64, threads->any ? "," : "",
+	if (id_map_find(&threads->tasks, share->task) != ID_MAP_NONE)
+		return 0;
+	fputs(threads->tasks.count ? ", " : "", threads->out);
+	json_string(threads->out, share->task ? strings_get(threads->snapshot->strings, share->task)
+					      : "(no task)");
+	return id_map_put(&threads->tasks, share->task, (uint32_t)threads->tasks.count);
+}
+
+static int share_visit(void *context, const struct thread_share *share)
+{
+	struct threads *threads = context;
+	uint32_t task = id_map_find(&threads->tasks, share->task);
+
+	fprintf(threads->out, "%s%u,%u,%u,%u,%" PRIu64 ",%" PRIu64, threads->any ? "," : "",
 		share->trace->traceback, share->trace->process,
-		id_map_find(&threads->index, share->tid), share->size, share->count);
+		id_map_find(&threads->index, share->tid), task == ID_MAP_NONE ? 0 : task,
+		share->size, share->count);
 	threads->any = 1;
 	return 0;
 }
@@ -69,11 +84,15 @@ int html_threads_write(FILE *out, const struct snapshot *snapshot)
 	if (known)
 		err = names_find(&threads)
 			      ?: thread_shares_visit(snapshot, NULL, thread_visit, &threads);
-	fputs("],\n\"by_thread\": [", out);
-	if (known && !err && threads.index.count > 1)
+	fputs("],\n\"tasks\": [", out);
+	if (known && !err && snapshot->meta.tasks)
+		err = thread_shares_visit(snapshot, NULL, task_visit, &threads);
+	fputs("],\n\"by_owner\": [", out);
+	if (known && !err && (threads.index.count > 1 || threads.tasks.count > 1))
 		err = thread_shares_visit(snapshot, NULL, share_visit, &threads);
 	putc(']', out);
 	id_map_free(&threads.index);
 	id_map_free(&threads.names);
+	id_map_free(&threads.tasks);
 	return err;
 }

@@ -48,27 +48,33 @@ const compared = sides.length > 1;
 // Of each traceback: its number, its process, and these figures.
 const FIGURES = { size: 2, count: 3, allocated_size: 4, allocated_count: 5 };
 const PARTS = 6;
-// Of what is alive by thread: the traceback, the process, the thread, and these.
-const THREAD_FIGURES = { size: 3, count: 4 };
-const THREAD_PARTS = 5;
+// Of what is alive by thread and asyncio task: the traceback, the process, these two, and these.
+const OWNERS = { thread: 2, task: 3 };
+const OWNER_FIGURES = { size: 4, count: 5 };
+const OWNER_PARTS = 6;
 const ALL = -1, EACH = -2;
-// The threads of both snapshots, by their texts.
-const threads = [...new Set(sides.flatMap(([snapshot]) => snapshot.threads))];
-const thread_numbers = new Map(threads.map((text, index) => [text, index]));
+// The threads and the tasks of both snapshots, by their texts.
+const owners = {}, owner_numbers = {};
+for (const kind in OWNERS) {
+	owners[kind] = [...new Set(sides.flatMap(([snapshot]) => snapshot[kind + "s"]))];
+	owner_numbers[kind] = new Map(owners[kind].map((text, index) => [text, index]));
+}
 const has_allocated = sides.every(([snapshot]) => snapshot.allocated);
 
-// Calls visit(traceback, amount, thread) for what is chosen, {figure, process, thread}. A thread of
-// ALL adds all up, EACH tells each one's.
-function each(snapshot, { figure, process, thread }, visit) {
-	const whole = thread === ALL;
-	const list = whole ? snapshot.traces : snapshot.by_thread;
-	const at = (whole ? FIGURES : THREAD_FIGURES)[figure], parts = whole ? PARTS : THREAD_PARTS;
+// Calls visit(traceback, amount, owner) for what is chosen, {figure, process, thread, task}. A
+// thread or task of ALL adds all up; of EACH, that one is the owner that is told.
+function each(snapshot, chosen, visit) {
+	const kinds = Object.keys(OWNERS).filter((kind) => chosen[kind] !== ALL);
+	const told = kinds.findIndex((kind) => chosen[kind] === EACH);
+	const list = kinds.length ? snapshot.by_owner : snapshot.traces;
+	const parts = kinds.length ? OWNER_PARTS : PARTS;
+	const at = (kinds.length ? OWNER_FIGURES : FIGURES)[chosen.figure];
 	if (at === undefined) return; // it is not known by thread what was allocated
-	const numbers = whole ? [] : snapshot.threads.map((text) => thread_numbers.get(text));
+	const numbers = kinds.map((kind) => snapshot[kind + "s"].map((text) => owner_numbers[kind].get(text)));
 	for (let i = 0; i < list.length; i += parts) {
-		if (process >= 0 && list[i + 1] !== process) continue;
-		const of = whole ? ALL : numbers[list[i + 2]];
-		if (list[i + at] && (thread < 0 || of === thread)) visit(list[i], list[i + at], of);
+		if (!list[i + at] || (chosen.process >= 0 && list[i + 1] !== chosen.process)) continue;
+		const of = kinds.map((kind, k) => numbers[k][list[i + OWNERS[kind]]]);
+		if (kinds.every((kind, k) => k === told || of[k] === chosen[kind])) visit(list[i], list[i + at], of[told]);
 	}
 }
 
@@ -143,7 +149,7 @@ function total(snapshot, chosen) {
 // Rows of a table: own and cumulative sums by line, function or file, as `tracer report` has them.
 // A traceback counts once in a row's cumulative sum, however often recursion repeats its frames.
 function tableRows(chosen, group) {
-	if (group === "thread") return threadRows(chosen);
+	if (group in OWNERS) return ownerRows(chosen, group);
 	const rows = new Map();
 	const row_of = frames.list.map((frame) => {
 		const key = group === "file" ? frame.file
@@ -174,13 +180,14 @@ function tableRows(chosen, group) {
 	return [...rows.values()];
 }
 
-function threadRows(chosen) {
-	const rows = threads.map((text) => ({ frame: { file: text, name: "", line: 0 }, own: [0, 0], all: [0, 0] }));
-	const which = chosen.thread === ALL ? EACH : chosen.thread;
+function ownerRows(chosen, kind) {
+	const rows = owners[kind].map((text) => ({ frame: { file: text, name: "", line: 0 }, own: [0, 0], all: [0, 0] }));
+	const one = chosen[kind] === ALL ? { ...chosen, [kind]: EACH } : chosen;
 	for (const [snapshot, , side] of sides)
-		each(snapshot, { ...chosen, thread: which }, (_, amount, thread) => {
-			rows[thread].own[side] += amount;
-			rows[thread].all[side] += amount;
+		each(snapshot, one, (_, amount, owner) => {
+			const row = rows[owner ?? chosen[kind]];
+			row.own[side] += amount;
+			row.all[side] += amount;
 		});
 	return rows;
 }

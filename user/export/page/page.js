@@ -12,13 +12,14 @@ function element(tag, text, class_name) {
 
 const trees = new Map();
 
-// What is shown of the snapshots. By thread only what is alive is known.
+// What is shown of the snapshots. By thread and task only what is alive is known.
 function chosenNow() {
 	const figure = $("figure").value;
 	return {
 		figure,
 		process: Number($("process").value),
-		thread: figure in THREAD_FIGURES ? Number($("thread").value) : ALL,
+		thread: figure in OWNER_FIGURES ? Number($("thread").value) : ALL,
+		task: figure in OWNER_FIGURES ? Number($("task").value) : ALL,
 	};
 }
 
@@ -68,7 +69,7 @@ function columns() {
 	const figure = $("figure").value;
 	const amount = (title, value) => ({ title, value, text: (row) => amountText(value(row), figure) });
 	const list = [amount("Own", (row) => row.own[0])];
-	if ($("group").value !== "thread") list.push(amount("With callees", (row) => row.all[0]));
+	if (!($("group").value in OWNERS)) list.push(amount("With callees", (row) => row.all[0]));
 	if (compared)
 		list.push({
 			title: "Own, change",
@@ -116,7 +117,7 @@ function tableShow() {
 		return line;
 	}));
 	$("more").textContent = rows.length > ROWS_MAX ? `${rows.length - ROWS_MAX} more rows: search narrows them`
-		: $("group").value === "thread" && !($("figure").value in THREAD_FIGURES) ? "Only of what is alive the thread is known."
+		: $("group").value in OWNERS && !($("figure").value in OWNER_FIGURES) ? `Only of what is alive the ${$("group").value} is known.`
 		: "";
 }
 
@@ -197,7 +198,7 @@ function show() {
 	$("groups").hidden = view !== "table";
 	$("turned").hidden = !(drawn || view === "tree");
 	$("reset").hidden = !drawn;
-	$("threads").hidden = threads.length < 2 || !(figure in THREAD_FIGURES);
+	for (const kind in OWNERS) $(kind + "s").hidden = owners[kind].length < 2 || !(figure in OWNER_FIGURES);
 	$("outline").hidden = view !== "tree";
 	$("notes").hidden = view !== "notes";
 	$("detail").hidden = !(drawn || view === "tree");
@@ -224,12 +225,14 @@ function start() {
 	$("title").textContent = shown(data.snapshot.title);
 	$("notes").querySelector("pre").textContent = shown(data.notes.join("\u0001")).replaceAll("\\u0001", "\n");
 	optionsPut($("process"), data.snapshot.processes);
-	optionsPut($("thread"), threads);
-	if (threads.length < 2) $("group").querySelector("[value=thread]").remove();
+	for (const kind in OWNERS) {
+		optionsPut($(kind), owners[kind]);
+		if (owners[kind].length < 2) $("group").querySelector(`[value=${kind}]`).remove();
+	}
 	if (compared) $("colors").textContent = "Red has grown, blue has shrunk. ";
 	for (const option of [...$("figure").options]) if (option.value.startsWith("alloc") && !has_allocated) option.remove();
 	$("processes").hidden = data.snapshot.processes.length < 2;
-	for (const id of ["view", "figure", "process", "thread", "group", "inverted"]) $(id).addEventListener("change", show);
+	for (const id of ["view", "figure", "process", "thread", "task", "group", "inverted"]) $(id).addEventListener("change", show);
 	$("controls").addEventListener("submit", (event) => event.preventDefault());
 	$("search").addEventListener("input", () => {
 		searchShow();
