@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "blocks/block_owners.h"
 
-#include <string.h>
-
 #include "base/array.h"
 
 static uint64_t key_of(uint32_t tid, uint32_t task)
@@ -12,22 +10,19 @@ static uint64_t key_of(uint32_t tid, uint32_t task)
 
 int block_owners_copy(struct block_owners *out, const struct block_owners *from)
 {
+	struct account *account = out->index.account;
 	int err = id_map_copy(&out->index, &from->index);
 
-	if (!err && from->count)
-		err = array_reserve_in(out->index.account, &out->items, &out->capacity, 0,
-				       from->count, sizeof(*out->items));
-	if (!err && from->unused_count)
-		err = array_reserve_in(out->index.account, &out->unused, &out->unused_capacity, 0,
-				       from->unused_count, sizeof(*out->unused));
+	if (!err)
+		err = array_copy_in(account, &out->items, &out->capacity, from->items, from->count,
+				    sizeof(*out->items));
+	if (!err)
+		err = array_copy_in(account, &out->unused, &out->unused_capacity, from->unused,
+				    from->unused_count, sizeof(*out->unused));
 	if (err) {
 		block_owners_free(out);
 		return err;
 	}
-	if (from->count)
-		memcpy(out->items, from->items, from->count * sizeof(*out->items));
-	if (from->unused_count)
-		memcpy(out->unused, from->unused, from->unused_count * sizeof(*out->unused));
 	out->count = from->count;
 	out->unused_count = from->unused_count;
 	out->added = from->added;
