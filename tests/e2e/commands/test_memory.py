@@ -18,6 +18,7 @@ import containers
 from harness import ROOT, Interpreter, Target, compiled, error_line, program, wait_until
 
 PAUSE = 34  # system call
+SLEEP = 230  # clock_nanosleep
 
 
 def read(run_tracer, pid, *arguments):
@@ -252,7 +253,7 @@ def test_formats(start, run_tracer, any_python):
 @pytest.mark.unprivileged
 def test_not_python(run_tracer):
     with subprocess.Popen(["sleep", "100"]) as process:
-        wait_until(lambda: syscall(process.pid), "it sleeps")
+        wait_until(lambda: syscall(process.pid) == SLEEP, "it sleeps")
         tree = read(run_tracer, process.pid)
         check_tree(tree)
         process.kill()
@@ -295,7 +296,7 @@ def test_other_user(run_tracer):
     if os.geteuid():
         pytest.skip("root is needed for a process of another user")
     with subprocess.Popen(["sleep", "100"], user="nobody") as process:
-        wait_until(lambda: syscall(process.pid), "it sleeps")
+        wait_until(lambda: syscall(process.pid) == SLEEP, "it sleeps")
         check_tree(read(run_tracer, process.pid))
         process.kill()
 
