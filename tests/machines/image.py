@@ -10,9 +10,10 @@ import os
 import shutil
 import subprocess
 
+import releases
 import root
 import unstripped
-from arch import AMD64, HERE, REPOSITORY
+from arch import AMD64, HERE, REPOSITORY, is_own
 
 T = "/t"  # the folder of the repository's files in the guest
 FILES = (
@@ -88,11 +89,13 @@ def make(folder, tracer, settings, arch=AMD64):
     os.makedirs(folder, exist_ok=True)
     guest, base = root.make(folder, tracer, arch=arch)
     python, path = unstripped_archive(folder, guest, arch)
-    settings = dict(settings, unstripped=path, ports=arch.ports)
+    # On this machine's own architecture the end-to-end tests have interpreters of other releases.
+    roots, others = ({}, None) if is_own(arch) else releases.archive(folder, arch)
+    settings = dict(settings, unstripped=path, ports=arch.ports, roots=roots)
     small = under_test_archive(folder, tracer, settings, arch)
     image = os.path.join(folder, "initrd")
     with open(image + ".new", "wb") as out:
-        for archive in (base, python, small):
+        for archive in filter(None, (base, python, others, small)):
             with open(archive, "rb") as part:
                 shutil.copyfileobj(part, out, 1 << 20)
     os.rename(image + ".new", image)

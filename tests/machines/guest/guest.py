@@ -46,6 +46,10 @@ class Machine:
             "stripped": os.path.realpath("/usr/bin/python3"),
             "unstripped": settings["unstripped"],
         }
+        self.prefixes = {}  # words of a command that runs an interpreter
+        for version, root in settings["roots"].items():
+            self.pythons[version] = "/usr/bin/python" + version
+            self.prefixes[version] = ("chroot", root)
         self.notes = {}
         self.runs = []
         self.targets = []

@@ -13,7 +13,8 @@ POOL_USE = 0.75  # the share of its pools that a line's blocks fill at least
 def exact_figures(machine, kind, program, arguments, *options, starter=()):
     """The table has the program's figures, to the byte. starter: a program that execs it."""
     words = (*starter, harness.program(program), *arguments)
-    target = machine.start(machine.pythons[kind], *words)
+    prefix = machine.prefixes.get(kind, ())
+    target = machine.start(machine.pythons[kind], *words, prefix=prefix)
     run = machine.trace("-p", target.pid, *options)
     target.step()
     live = target.expect()
@@ -85,6 +86,9 @@ def features(settings):
             continue
         name = "%s, %s, %d thread%s" % (mode, kind, threads, "s" if threads > 1 else "")
         yield name, functools.partial(MODES[mode], kind=kind, threads=threads)
+    for mode, version in itertools.product(("census", "exact"), settings["roots"]):
+        name = "%s, %s, stripped, 4 threads" % (mode, version)
+        yield name, functools.partial(mode_figures, mode=mode, kind=version, threads=4)
     for name, kind in itertools.product(("multi", "perf"), KINDS[1:] if quick else KINDS):
         function = functools.partial(backend, kind=kind, name=name)
         yield "--backend %s, %s" % (name, kind), function

@@ -127,7 +127,7 @@ static void test_new_pools(void **state)
 	inline_sites_free(&program.sites);
 }
 
-/* A flag, and a multiplication, that are something else. */
+/* A multiplication by another number than three is no decision about a block's place. */
 static void test_others(void **state)
 {
 	static struct program program;
