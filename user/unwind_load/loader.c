@@ -28,6 +28,7 @@ struct wanted {
 	char *path;          /* of its mapping; NULL: not open yet, or no memory */
 	int fd;              /* -1: not open yet */
 	int debug_fd;        /* -1: none, or not looked for */
+	int is_own;          /* it is a program's own file, which its attach waits for */
 };
 
 /* Files that are compiled one after the other, and the process that does it. */
@@ -207,6 +208,8 @@ static int queue_open(struct unwind_loader *loader, const struct wanted *wanted,
 {
 	struct wanted *known = queue_find(loader, &wanted->key);
 
+	if (known)
+		known->is_own |= wanted->is_own;
 	if (known && known->fd < 0) {
 		known->fd = fcntl(wanted->fd, F_DUPFD_CLOEXEC, 0);
 		known->path = strdup(path);
@@ -218,7 +221,8 @@ static int queue_open(struct unwind_loader *loader, const struct wanted *wanted,
 static void map_add(struct unwind_loader *loader, pid_t pid, const struct process_map *map,
 		    int is_own)
 {
-	struct wanted wanted = {.pid = pid, .start = map->start, .end = map->end, .debug_fd = -1};
+	struct wanted wanted = {
+		.pid = pid, .start = map->start, .end = map->end, .debug_fd = -1, .is_own = is_own};
 
 	wanted.fd = process_map_open(pid, map);
 	if (wanted.fd < 0)
@@ -363,10 +367,20 @@ static int table_make(struct unwind_loader *loader, struct lane *lane, uint64_t 
 	return err;
 }
 
-/* 1: the lane's queue is empty; 0: it is not. */
-static int lane_step(struct unwind_loader *loader, struct lane *lane, uint64_t until_ns)
+/* Has the lane a file that an attach waits for? */
+static int lane_has_own(const struct lane *lane)
 {
-	while (lane->count) {
+	for (size_t i = 0; i < lane->count; i++)
+		if (lane->queue[i].is_own)
+			return 1;
+	return 0;
+}
+
+/* Works until the lane's queue is empty, or has no program's own file: 1; 0: not yet. */
+static int lane_step(struct unwind_loader *loader, struct lane *lane, int own_only,
+		     uint64_t until_ns)
+{
+	while (own_only ? lane_has_own(lane) : lane->count > 0) {
 		struct wanted *first = &lane->queue[0];
 		uint32_t number = ABI_UNWIND_ABSENT;
 		int err = table_make(loader, lane, until_ns, &number);
@@ -392,12 +406,14 @@ static int lane_step(struct unwind_loader *loader, struct lane *lane, uint64_t u
 
 int unwind_loader_hurry(struct unwind_loader *loader, uint64_t until_ns)
 {
-	return lane_step(loader, &loader->lanes[LANE_SMALL], until_ns);
+	/* A program that has just been executed may have been asked for as any large file. */
+	return lane_step(loader, &loader->lanes[LANE_SMALL], 0, until_ns) &&
+	       lane_step(loader, &loader->lanes[LANE_LARGE], 1, until_ns);
 }
 
 int unwind_loader_step(struct unwind_loader *loader, uint64_t until_ns)
 {
-	int large = lane_step(loader, &loader->lanes[LANE_LARGE], 0);
+	int large = lane_step(loader, &loader->lanes[LANE_LARGE], 0, 0);
 
 	return unwind_loader_hurry(loader, until_ns) && large;
 }

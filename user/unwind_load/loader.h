@@ -58,8 +58,8 @@ void unwind_loader_prepare(struct unwind_loader *loader, pid_t pid);
  */
 void unwind_loader_map(struct unwind_loader *loader, pid_t pid, const struct process_map *map);
 /*
- * Works until no file waits that is not large, or until_ns (CLOCK_MONOTONIC; 0: does not wait). 1:
- * none waits.
+ * Works until no file waits that is not large or a program's own, or until_ns (CLOCK_MONOTONIC; 0:
+ * does not wait). 1: none waits.
  */
 int unwind_loader_hurry(struct unwind_loader *loader, uint64_t until_ns);
 /* The same, and takes what is there of the large ones without waiting. 1: no file waits. */

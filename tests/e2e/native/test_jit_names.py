@@ -2,16 +2,22 @@
 """Names of native frames whose code is compiled at run time."""
 import re
 
-from harness import program, wait_until
+import pytest
+from harness import compiled, program, wait_until
 from perfmaps import clean  # noqa: F401
 from truth import tool
 
-OPTIONS = "--perf-basic-prof --interpreted-frames-native-stack"
+OPTIONS = "--interpreted-frames-native-stack"
 
 
-def test_node(start, trace, tmp_path):
-    """Node begins to write its perf map after the trace has begun."""
-    command = 'cd "$1"; echo ready; read -r line; exec %s %s "$0"' % (tool("node"), OPTIONS)
+@pytest.mark.parametrize("kind", ["--perf-basic-prof", "--perf-prof"])
+def test_node(start, trace, tmp_path, kind):
+    """Node begins to write its perf map, or its jitdump, after the trace has begun."""
+    command = 'cd "$1"; echo ready; read -r line; exec %s %s %s "$0"' % (
+        tool("node"),
+        kind,
+        OPTIONS,
+    )
     target = start("/bin/sh", None, "-c", command, program("jit_buffers.js"), tmp_path)
     run = trace("-p", target.pid, "--layer", "native", "-n", 100)
     target.step()
@@ -27,3 +33,19 @@ def test_node(start, trace, tmp_path):
         names = [frame.get("function", "") for frame in statistic["traceback"]]
         ours = [name for name in names if re.match(r"JS:\W?descend .*/jit_buffers\.js:5:", name)]
         assert len(ours) == 4, names
+
+
+def test_frameless(start, trace, tmp_path):
+    """Stacks that end in such code are counted, with the reason, and have its name."""
+    target = start(compiled(tmp_path / "frameless", "jit_frameless.c"), None)
+    run = trace("-p", target.pid, "--layer", "native")
+    target.step()
+    target.read_until("done")
+    report = run.finish("--group-by", "traceback")
+    [statistic] = [s for s in report.statistics if s["size"] == 3000 * s["count"]]
+    assert statistic["count"] == 10
+    assert [frame["function"] for frame in statistic["traceback"]] == ["frameless"]
+    stacks = report.data["stacks"]
+    assert stacks["cut_bytes"] == 30000 and stacks["cut"] == 1, stacks
+    assert stacks["reasons"] == {"no frame pointer": 1}, stacks
+    assert stacks["files"] == {"[anon]": 1}, stacks

@@ -121,11 +121,44 @@ static void large_libraries_are_not_waited_for(void **state)
 	assert_int_equal(place->large_tables, 1);
 }
 
+/* Whose code is large. A mapping event has queued it before, as when a program calls exec. */
+static void a_program_itself_is_waited_for(void **state)
+{
+	struct place *place = *state;
+	struct program program;
+	struct process_maps maps;
+	char path[128];
+	struct stat st;
+
+	need("gcc");
+	snprintf(path, sizeof(path), "%s/own.c", place->folder);
+	text_write(path, PROGRAM_TELL
+		   "void f(void) { __asm__(\".fill 9<<20, 1, 0x90\"); tell(); }\n"
+		   "int main(int n, char **v) { if (n > 1) f(); tell(); return !v; }\n");
+	assert_int_equal(run("cd %s && gcc -O1 -o own own.c", place->folder), 0);
+	snprintf(path, sizeof(path), "%s/own", place->folder);
+	assert_int_equal(stat(path, &st), 0);
+	place->large = st.st_ino;
+	program_start(&program, path);
+
+	assert_int_equal(process_maps_read(program.pid, &maps), 0);
+	for (size_t i = 0; i < maps.count; i++)
+		if (maps.entries[i].inode == place->large)
+			unwind_loader_map(place->loader, program.pid, &maps.entries[i]);
+	process_maps_free(&maps);
+	unwind_loader_prepare(place->loader, program.pid);
+	assert_int_equal(unwind_loader_hurry(place->loader, clock_ns(CLOCK_MONOTONIC) + PATIENT_NS),
+			 1);
+	assert_int_equal(place->large_tables, 1);
+	program_end(&program);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(large_libraries_are_not_waited_for, setup,
 						teardown),
+		cmocka_unit_test_setup_teardown(a_program_itself_is_waited_for, setup, teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
