@@ -184,6 +184,21 @@ static struct post *post_add(struct calibration *calibration, size_t rank, size_
 	return post;
 }
 
+/* The last post-stratum of a cell has so few windows left that it joins the one before. */
+static void left_join(struct calibration *calibration, const struct cell *cell, double windows)
+{
+	struct post *left = &calibration->posts[calibration->post_count - 1], *before = left - 1;
+
+	if (windows >= ENOUGH_WINDOWS || calibration->post_count - cell->posts < 2)
+		return;
+	before->strata_end = left->strata_end;
+	before->sightings_end = left->sightings_end;
+	before->blocks += left->blocks;
+	before->least |= left->least;
+	before->most += left->most;
+	calibration->post_count--;
+}
+
 /*
  * Divides a cell into post-strata. Its newest cohort is one of its own: short-lived blocks are
  * there.
@@ -193,16 +208,19 @@ static void cell_divide(struct calibration *calibration, struct cell *cell, uint
 	struct post *post = NULL;
 	double windows = 0;
 	size_t at = cell->sightings, begin;
+	int in_newest = 0;
 
 	cell->posts = calibration->post_count;
 	for (size_t rank = cell->strata; rank < cell->strata_end; rank++) {
 		int last = stratum_at(calibration, rank)->cohort == newest;
 
-		if (!post || windows >= ENOUGH_WINDOWS ||
-		    (last && stratum_at(calibration, post->strata)->cohort != newest)) {
+		if (post && last && !in_newest)
+			left_join(calibration, cell, windows);
+		if (!post || windows >= ENOUGH_WINDOWS || (last && !in_newest)) {
 			post = post_add(calibration, rank, at);
 			windows = 0;
 		}
+		in_newest = last;
 		for (begin = at; at < cell->dead &&
 				 calibration->ranks[sighting_at(calibration, at)->stratum] == rank;)
 			at++;
@@ -213,6 +231,8 @@ static void cell_divide(struct calibration *calibration, struct cell *cell, uint
 		post->least |= stratum_at(calibration, rank)->least;
 		post->most += (double)stratum_at(calibration, rank)->most_blocks;
 	}
+	if (post && !in_newest)
+		left_join(calibration, cell, windows);
 	cell->posts_end = calibration->post_count;
 }
 

@@ -29,10 +29,15 @@ static uint32_t cohort_at(const struct trace_windows *windows, uint64_t time_ns)
 	return cohort;
 }
 
-/* The windows that have been over for the age of the newest cohort. */
+static uint64_t age_of(const struct newest *newest)
+{
+	return newest->walk_ns - newest->from_ns;
+}
+
+/* The windows that have been over for as long as likenesses stand for. */
 static void likes_find(const struct trace_windows *windows, struct newest *newest)
 {
-	uint64_t age_ns = newest->walk_ns - state_cohort_ns(windows, newest->cohort);
+	uint64_t age_ns = age_of(newest);
 
 	newest->like_end = windows->count;
 	while (newest->like_end &&
@@ -60,19 +65,22 @@ void newest_find(const struct trace_windows *windows, struct newest *newest)
 	age_ns = age_ns < NEWEST_MIN_NS   ? NEWEST_MIN_NS
 		 : age_ns > NEWEST_MAX_NS ? NEWEST_MAX_NS
 					  : age_ns;
-	newest->cohort =
-		cohort_at(windows, newest->walk_ns > age_ns ? newest->walk_ns - age_ns : 0);
+	newest->from_ns = newest->walk_ns > age_ns ? newest->walk_ns - age_ns : 0;
+	newest->cohort = cohort_at(windows, newest->from_ns);
+	if (newest->from_ns < state_cohort_ns(windows, newest->cohort))
+		newest->from_ns = state_cohort_ns(windows, newest->cohort);
 	likes_find(windows, newest);
 	if (newest->like_count)
 		return;
 	newest->cohort = cohort_at(windows, start_ns);
+	newest->from_ns = state_cohort_ns(windows, newest->cohort);
 }
 
 uint64_t newest_until(const struct trace_windows *windows, const struct newest *newest,
 		      size_t number, uint64_t died_ns)
 {
 	const struct trace_window *window = &windows->items[number];
-	uint64_t age_ns = newest->walk_ns - state_cohort_ns(windows, newest->cohort);
+	uint64_t age_ns = age_of(newest);
 	uint64_t most_ns = age_ns > window->length_ns ? age_ns - window->length_ns : 0;
 
 	if (died_ns <= window->end_ns)

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Blocks that live shorter than the time between two windows are seen only if a window was open
- * shortly before the walk. So the newest cohort begins some seconds before the walk, and is split
- * by likeness: by what earlier windows have shown of as long a time after their end. Of blocks of
+ * shortly before the walk. So of the newest cohort, the blocks of the last seconds before the walk
+ * are split by likeness: by what earlier windows have shown of as long a time after their end. The
+ * cohort begins with a walk, which may have been long before; what windows have shown of the time
+ * between stands for itself. Of blocks of
  * one line that are allocated at a steady rate, those alive at the end of a window of length L and
  * younger than L have all been seen, and so have those from x to L + x old at the time x after it.
  * The sum over x up to an age A, divided by L, stands for all that are younger than A: a block that
@@ -16,6 +18,7 @@
 struct newest {
 	uint32_t cohort;  /* it, and all later ones */
 	uint64_t walk_ns; /* the end of the last walk */
+	uint64_t from_ns; /* likenesses stand for what was allocated from here on */
 	/* numbers of the windows that likenesses are from, and how many of these serve; 0: none */
 	size_t like_from, like_end;
 	uint32_t like_count;

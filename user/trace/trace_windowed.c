@@ -151,7 +151,7 @@ static uint32_t stratum_of(struct job *job, const struct seen *seen)
 }
 
 /*
- * Of the newest cohort, sightings of lines that have likenesses are left out: these contain them.
+ * Of what likenesses stand for, sightings of lines that have some are left out: these contain them.
  * The dead ones are of the stratum of older blocks, if there are any.
  */
 static int is_used(const struct job *job, const struct seen *seen)

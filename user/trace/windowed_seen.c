@@ -18,13 +18,29 @@ static uint32_t large_of(const struct sighting *sighting, const struct block *bl
 	return block->large ? LARGE_OBJECT : LARGE_RAW;
 }
 
+/*
+ * Where the time between two windows is divided: in the middle, or where the newest cohort begins,
+ * or what its likenesses stand for.
+ */
+static uint64_t span_end(const struct job *job, uint64_t end_ns, uint64_t next_ns)
+{
+	const uint64_t bounds[] = {
+		job->newest.from_ns,
+		state_cohort_ns(&job->process->windows, job->newest.cohort),
+	};
+
+	for (size_t i = 0; i < sizeof(bounds) / sizeof(bounds[0]); i++)
+		if (bounds[i] > end_ns && bounds[i] <= next_ns)
+			return bounds[i];
+	return (end_ns + next_ns) / 2;
+}
+
 /* A window stands for the time up to the middle between it and its neighbours. */
 static void windows_fill(struct job *job)
 {
 	const struct trace_windows *windows = &job->process->windows;
 	const struct trace_process *info = &job->process->info;
-	uint64_t newest_ns = state_cohort_ns(windows, job->newest.cohort), from_ns = info->start_ns,
-		 until_ns;
+	uint64_t from_ns = info->start_ns, until_ns;
 
 	for (size_t i = 0; i < windows->count; i++) {
 		const struct trace_window *window = &windows->items[i];
@@ -33,11 +49,9 @@ static void windows_fill(struct job *job)
 				     : end_ns > window->start_ns ? end_ns - window->start_ns
 								 : 0;
 
-		until_ns = i + 1 < windows->count ? (end_ns + windows->items[i + 1].start_ns) / 2
-						  : info->end_ns;
-		if (i + 1 < windows->count && newest_ns > end_ns &&
-		    newest_ns <= windows->items[i + 1].start_ns)
-			until_ns = newest_ns;
+		until_ns = i + 1 < windows->count
+				   ? span_end(job, end_ns, windows->items[i + 1].start_ns)
+				   : info->end_ns;
 		if (until_ns < from_ns + length_ns)
 			until_ns = from_ns + length_ns;
 		job->windows[i] = (struct calibrate_window){.start_ns = window->start_ns,
@@ -263,10 +277,9 @@ int seen_is_blurred(const struct job *job, uint32_t kind, uint32_t class_bytes)
 int seen_is_replaced(const struct job *job, const struct seen *seen)
 {
 	const struct trace_windows *windows = &job->process->windows;
-	int newest = seen_is_blurred(job, seen->kind, seen->class_bytes)
-			     ? windows->items[seen->window].start_ns >=
-				       state_cohort_ns(windows, job->newest.cohort)
-			     : seen->cohort >= job->newest.cohort;
+	int newest = windows->items[seen->window].start_ns >= job->newest.from_ns &&
+		     (seen->cohort >= job->newest.cohort ||
+		      seen_is_blurred(job, seen->kind, seen->class_bytes));
 
 	return newest && id_map_find(&job->likes, like_key(seen)) != ID_MAP_NONE;
 }

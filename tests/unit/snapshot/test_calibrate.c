@@ -355,6 +355,32 @@ static void refuse(struct trial *trial)
 	assert_int_equal(trial->result.windows, 77);
 }
 
+/* A cohort with few windows before the newest one is no stratum of its own. */
+static void test_left(void **state)
+{
+	struct trial trial;
+	(void)state;
+
+	trial_begin(&trial);
+	uint32_t first = stratum_add(&trial, 1, 2, 4000, 0),
+		 left = stratum_add(&trial, 1, 3, 400, 0),
+		 newest = stratum_add(&trial, 1, 4, 1000, 0);
+
+	for (uint32_t window = 0; window < 40; window++) {
+		sightings_add(&trial, first, window, 0, 3, 1, 0.04);
+		sightings_add(&trial, first, window, 1, 1, 1, 0.04);
+	}
+	for (uint32_t window = 40; window < 42; window++)
+		sightings_add(&trial, left, window, 0, 4, 1, 0.04);
+	for (uint32_t window = 46; window < WINDOWS; window++)
+		sightings_add(&trial, newest, window, 2, 3, 1, 0.04);
+	assert_int_equal(calibrate(&trial.input, &trial.result), 0);
+	/* Of 168 sightings for 4400 blocks it has 40, not 40 of 160 for 4000. */
+	assert_true(fabs(trial.result.rows[1].blocks - 4400.0 * 40 / 168) < 1e-6);
+	assert_true(fabs(trial.result.rows[2].blocks - 1000) < 1e-6);
+	calibrate_free(&trial.result);
+}
+
 static void test_refused(void **state)
 {
 	static struct trial trial;
@@ -471,8 +497,9 @@ int main(void)
 		cmocka_unit_test(test_rare),          cmocka_unit_test(test_burst),
 		cmocka_unit_test(test_progress),      cmocka_unit_test(test_older),
 		cmocka_unit_test(test_errors),        cmocka_unit_test(test_sums),
-		cmocka_unit_test(test_refused),       cmocka_unit_test(test_empty),
-		cmocka_unit_test(test_least),         cmocka_unit_test(test_least_error),
+		cmocka_unit_test(test_left),          cmocka_unit_test(test_refused),
+		cmocka_unit_test(test_empty),         cmocka_unit_test(test_least),
+		cmocka_unit_test(test_least_error),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
