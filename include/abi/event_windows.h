@@ -26,6 +26,11 @@ enum event_kind {
 	EVENT_KIND_DEAD = 2,  /* a dead object that CPython keeps for reuse */
 	EVENT_KIND_FIRST = 3, /* from here on: a hash of the object's type */
 };
+/*
+ * These bits of a kind are those of the object's length instead, where it has one that never
+ * changes: of a str, bytes, tuple or int. The others are the type alone, and not all 0.
+ */
+#define EVENT_KIND_LENGTH 63u
 
 struct event_census_kind {
 	__u32 kind;

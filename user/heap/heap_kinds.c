@@ -21,6 +21,7 @@
 #define FLAG_BYTES   (1ull << 27)
 #define FLAG_UNICODE (1ull << 28)
 #define FLAG_DICT    (1ull << 29)
+#define FLAGS_LENGTH (FLAG_LONG | FLAG_TUPLE | FLAG_BYTES | FLAG_UNICODE)
 /* the word after the type: the length; of a long, its size and sign */
 #define LENGTH_AT 16u
 #define DIGIT_AT  24u
@@ -77,6 +78,20 @@ static uint32_t fold(uint64_t value)
 	return folded < EVENT_KIND_FIRST ? folded + EVENT_KIND_FIRST : folded;
 }
 
+/* Of an object's type, and of its length if that is a part of its content that never changes. */
+static uint32_t kind_of(const struct heap_type *type, const uint8_t *object, uint32_t bytes)
+{
+	uint32_t kind = fold(type->address);
+	uint64_t length;
+
+	if (kind <= EVENT_KIND_LENGTH)
+		kind += EVENT_KIND_LENGTH + 1;
+	if (!(type->flags & FLAGS_LENGTH) || bytes < DIGIT_AT)
+		return kind;
+	memcpy(&length, object + LENGTH_AT, sizeof(length));
+	return (kind & ~EVENT_KIND_LENGTH) | (uint32_t)(length & EVENT_KIND_LENGTH);
+}
+
 /* Where the text of a str begins at the latest. */
 static uint32_t text_at(const struct heap_kinds *kinds, const uint8_t *object, uint32_t bytes)
 {
@@ -114,8 +129,7 @@ static uint32_t print_of(const struct heap_kinds *kinds, const struct heap_type 
 
 	if (type->flags & (FLAG_LIST | FLAG_DICT))
 		return pointer_print(type, object, bytes);
-	if (!(type->flags & (FLAG_LONG | FLAG_TUPLE | FLAG_BYTES | FLAG_UNICODE)) ||
-	    bytes < DIGIT_AT)
+	if (!(type->flags & FLAGS_LENGTH) || bytes < DIGIT_AT)
 		return 0;
 	memcpy(&hash, object + LENGTH_AT, sizeof(hash));
 	for (; at + sizeof(word) <= bytes; at += sizeof(word)) {
@@ -139,9 +153,10 @@ struct event_census_kind heap_kinds_of(struct heap_kinds *kinds, const uint8_t *
 	}
 	type = &kinds->types.types[found];
 	at = before + object_types_offset(&kinds->objects, type->flags);
-	return (struct event_census_kind){
-		.kind = fold(type->address),
-		.print = at < bytes ? print_of(kinds, type, content + at, bytes - at) : 0};
+	if (at >= bytes)
+		at = bytes;
+	return (struct event_census_kind){.kind = kind_of(type, content + at, bytes - at),
+					  .print = print_of(kinds, type, content + at, bytes - at)};
 }
 
 void heap_kinds_record(struct heap_kinds *kinds, const struct heap_pool *pool, uint64_t id,

@@ -100,11 +100,18 @@ static int cell_compare(const struct calibration *calibration, uint32_t i, uint3
 {
 	const struct calibrate_stratum *x = &calibration->input->strata[i],
 				       *y = &calibration->input->strata[j];
-	int order = compare(calibration->rare[i], calibration->rare[j]);
+	uint8_t level = calibration->levels[i], other = calibration->levels[j];
+	int order = compare(level == LEVEL_RARE, other == LEVEL_RARE);
 
-	if (!order && !calibration->rare[i])
-		order = compare(x->type, y->type);
-	return order ? order : compare(x->class_bytes, y->class_bytes);
+	if (!order && level != LEVEL_RARE)
+		order = compare(x->family, y->family);
+	if (!order)
+		order = compare(x->class_bytes, y->class_bytes);
+	if (!order)
+		order = compare(level, other);
+	return order || level == LEVEL_RARE || (level == LEVEL_FAMILY && x->family)
+		       ? order
+		       : compare(x->type, y->type);
 }
 
 static int stratum_compare(const void *a, const void *b, void *context)
@@ -199,6 +206,13 @@ static void left_join(struct calibration *calibration, const struct cell *cell, 
 	calibration->post_count--;
 }
 
+/* Do they differ in type alone? */
+static int is_beside(const struct calibrate_stratum *stratum,
+		     const struct calibrate_stratum *before)
+{
+	return stratum->cohort == before->cohort && stratum->type != before->type;
+}
+
 /*
  * Divides a cell into post-strata. Its newest cohort is one of its own: short-lived blocks are
  * there.
@@ -212,11 +226,14 @@ static void cell_divide(struct calibration *calibration, struct cell *cell, uint
 
 	cell->posts = calibration->post_count;
 	for (size_t rank = cell->strata; rank < cell->strata_end; rank++) {
-		int last = stratum_at(calibration, rank)->cohort == newest;
+		const struct calibrate_stratum *stratum = stratum_at(calibration, rank);
+		int last = stratum->cohort == newest;
 
 		if (post && last && !in_newest)
 			left_join(calibration, cell, windows);
-		if (!post || windows >= ENOUGH_WINDOWS || (last && !in_newest)) {
+		if (!post || (last && !in_newest) ||
+		    (windows >= ENOUGH_WINDOWS &&
+		     !is_beside(stratum, stratum_at(calibration, rank - 1)))) {
 			post = post_add(calibration, rank, at);
 			windows = 0;
 		}
@@ -318,7 +335,7 @@ static void shares_set(struct calibration *calibration)
 		out->new_blocks ? fmin(1, (double)out->seen_blocks / (double)out->new_blocks) : 0;
 }
 
-static void strata_arrange(struct calibration *calibration)
+void strata_arrange(struct calibration *calibration)
 {
 	strata_order(calibration);
 	sightings_order(calibration);
@@ -343,8 +360,8 @@ static void rare_collapse(struct calibration *calibration)
 					? INFINITY
 					: (double)stratum_at(calibration, rank)->new_blocks +
 						  (double)stratum_at(calibration, rank)->old_blocks;
-		for (size_t rank = cell->strata; rank < cell->strata_end; rank++)
-			calibration->rare[calibration->order[rank]] = blocks <= limit;
+		if (blocks <= limit)
+			level_set(calibration, cell, LEVEL_RARE);
 	}
 }
 
@@ -355,7 +372,7 @@ static int calibration_begin(struct calibration *calibration, const struct calib
 	struct calibrate_result *out = &calibration->out;
 
 	calibration->input = input;
-	calibration->rare = calloc(strata, sizeof(*calibration->rare));
+	calibration->levels = calloc(strata, sizeof(*calibration->levels));
 	calibration->order = calloc(strata, sizeof(*calibration->order));
 	calibration->ranks = calloc(strata, sizeof(*calibration->ranks));
 	calibration->cells = calloc(strata, sizeof(*calibration->cells));
@@ -371,7 +388,7 @@ static int calibration_begin(struct calibration *calibration, const struct calib
 	out->old_rows = calloc(rows, sizeof(*out->old_rows));
 	out->strata = calloc(strata, sizeof(*out->strata));
 	out->row_count = input->row_count;
-	return calibration->rare && calibration->order && calibration->ranks &&
+	return calibration->levels && calibration->order && calibration->ranks &&
 			       calibration->cells && calibration->cell_of && calibration->posts &&
 			       calibration->sightings && calibration->groups &&
 			       calibration->window_sums && calibration->slot_of &&
@@ -382,7 +399,7 @@ static int calibration_begin(struct calibration *calibration, const struct calib
 
 static void calibration_end(struct calibration *calibration)
 {
-	free(calibration->rare);
+	free(calibration->levels);
 	free(calibration->order);
 	free(calibration->ranks);
 	free(calibration->cells);
@@ -404,9 +421,11 @@ int calibrate(const struct calibrate_input *input, struct calibrate_result *out)
 		err = calibration_begin(&calibration, input);
 	if (!err) {
 		calibration.group_count = calibrate_groups(input->window_count, calibration.groups);
+		memset(calibration.levels, LEVEL_FAMILY, input->stratum_count);
 		strata_arrange(&calibration);
 		shares_set(&calibration);
 		progress_find(&calibration);
+		families_divide(&calibration);
 		rare_collapse(&calibration);
 		strata_arrange(&calibration);
 		least_judge(&calibration);

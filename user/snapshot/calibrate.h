@@ -10,8 +10,9 @@
  * with N new blocks, a row with the weight y of all weights Y holds N * y / Y (a ratio estimate,
  * post-stratification).
  * - With few windows such a ratio is biased. So cohorts in a row are joined until they have a dozen
- *   windows, except for the newest cohort. Types with so few blocks that windows may well miss all
- *   of them are joined with the others of their size class.
+ *   windows, except for the newest cohort. Types of one family are one type unless windows enough
+ *   have shown each of those that hold more than a tenth of the blocks. Types with so few blocks
+ *   that windows may well miss all of them are joined with the others of their size class.
  * - A stratum that holds far more blocks than its sightings can stand for (Y plus three standard
  *   errors) had a burst between windows. It gets Y; nobody gets the rest ("unseen").
  * - So it is with a type without sightings. A cohort without sightings gets what the sightings of
@@ -47,7 +48,12 @@
 #define CALIBRATE_DEVIATIONS (CALIBRATE_GROUPS + 1)
 
 struct calibrate_stratum {
-	uint64_t type;        /* identifies the type; 0: no object, or unknown */
+	uint64_t type; /* identifies the type; 0: no object, or unknown */
+	/*
+	 * Types that differ in a detail (the length of a str) are of one family: where windows show
+	 * too little of one, or of its siblings, these are one type. 0: it has no siblings.
+	 */
+	uint64_t family;
 	uint32_t class_bytes; /* the size class */
 	/*
 	 * The complete heap walk that first showed these blocks, so that a burst between windows is

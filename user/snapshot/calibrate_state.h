@@ -11,6 +11,13 @@
  */
 #define ENOUGH_WINDOWS 12
 
+/* What strata of one size class have in common to be of one cell. */
+enum level {
+	LEVEL_TYPE,
+	LEVEL_FAMILY,
+	LEVEL_RARE, /* nothing */
+};
+
 /* The weights (1 / inclusion) of some sightings. */
 struct weights {
 	double sum;
@@ -61,7 +68,7 @@ struct cell {
 
 struct calibration {
 	const struct calibrate_input *input;
-	uint8_t *rare;   /* by stratum: collapsed with others of its size class */
+	uint8_t *levels; /* by stratum: enum level */
 	uint32_t *order; /* strata by type, size class, cohort */
 	uint32_t *ranks; /* the inverse */
 	struct cell *cells;
@@ -105,6 +112,17 @@ static inline double weight_of(const struct calibrate_sighting *sighting, int g)
 	       (double)(g < 0 ? sighting->discount->whole : sighting->discount->without[g]);
 }
 
+static inline void level_set(struct calibration *calibration, const struct cell *cell,
+			     enum level level)
+{
+	for (size_t rank = cell->strata; rank < cell->strata_end; rank++)
+		calibration->levels[calibration->order[rank]] = (uint8_t)level;
+}
+
+/* Makes cells and their post-strata, by the levels of strata. */
+void strata_arrange(struct calibration *calibration);
+/* Divides families into types where windows have shown enough of each. */
+void families_divide(struct calibration *calibration);
 /* Sums the sightings at positions [begin, end). */
 struct weights weights_sum(struct calibration *calibration, size_t begin, size_t end);
 /*

@@ -28,12 +28,21 @@ static int is_same_row(const struct seen *a, const struct seen *b)
 	return a->stack == b->stack && a->bytes == b->bytes && a->flags == b->flags;
 }
 
+/* Of a native block there is no more than its size. */
+static uint64_t family_of(const struct job *job, uint32_t kind)
+{
+	return state_window_layer(&job->process->info) == EVENT_LAYER_NATIVE
+		       ? 0
+		       : kind & ~EVENT_KIND_LENGTH;
+}
+
 static struct calibrate_stratum *stratum_add(struct job *job, uint32_t kind, uint32_t bytes,
 					     uint32_t cohort)
 {
 	struct calibrate_stratum *stratum = &job->strata[job->stratum_count++];
 
 	*stratum = (struct calibrate_stratum){.type = kind == EVENT_KIND_OTHER ? 0 : kind,
+					      .family = family_of(job, kind),
 					      .class_bytes = bytes,
 					      .cohort = cohort};
 	return stratum;

@@ -67,6 +67,21 @@ def test_by_hand(tracer, tmp_path, python):
     assert again.lines() == report.lines()
 
 
+@pytest.mark.versions("3.8", "3.11", "3.13")
+def test_lengths(tracer, tmp_path, python):
+    """The heap shows how long strings are: lines whose strings differ in that are told exactly."""
+    name = "lengths.py"
+    with Target(python, name) as target:
+        with Traced(tracer, tmp_path, "-v", "--window", "40/100", "-p", target.pid) as run:
+            target.step()
+            wait_windows(run, 40)
+            target.step()
+            live = target.expect()
+            report = run.finish()
+    for mark, (size, _) in live.items():
+        assert report.line(name, mark)[0] == pytest.approx(size, rel=0.02), (mark, live)
+
+
 def test_distribution(tracer, tmp_path):
     """A stripped interpreter."""
     if not os.path.exists("/usr/bin/python3"):

@@ -355,6 +355,55 @@ static void refuse(struct trial *trial)
 	assert_int_equal(trial->result.windows, 77);
 }
 
+/* Strings of two lengths and one size class, of a line each. */
+static void family_begin(struct trial *trial, uint32_t windows)
+{
+	trial_begin(trial);
+	stratum_add(trial, 65, 0, 3000, 100);
+	stratum_add(trial, 66, 0, 2000, 50);
+	trial->strata[0].family = trial->strata[1].family = 64;
+	sightings_spread(trial, 0, 0, 1);
+	for (uint32_t window = 0; window < windows; window++)
+		sightings_add(trial, 1, window, 1, 60 / windows, 1, 0.04);
+	assert_int_equal(calibrate(&trial->input, &trial->result), 0);
+}
+
+static void test_family(void **state)
+{
+	struct trial trial;
+	(void)state;
+
+	/* Windows have shown enough of either length: each line has the blocks of its own. */
+	family_begin(&trial, 60);
+	assert_true(fabs(trial.result.rows[0].blocks - 3000) < 1e-6);
+	assert_true(fabs(trial.result.rows[1].blocks - 2000) < 1e-6);
+	assert_true(fabs(trial.result.old_rows[1].blocks - 50) < 1e-6);
+	calibrate_free(&trial.result);
+	/* Three windows are too few for a stratum: they have half of the weight of both. */
+	family_begin(&trial, 3);
+	assert_true(fabs(trial.result.rows[0].blocks - 2500) < 1e-6);
+	assert_true(fabs(trial.result.rows[1].blocks - 2500) < 1e-6);
+	assert_true(fabs(trial.result.old_rows[1].blocks - 75) < 1e-6);
+	calibrate_free(&trial.result);
+}
+
+/* Older strings of a length that nobody makes now are attributed as those of other lengths. */
+static void test_family_older(void **state)
+{
+	struct trial trial;
+	(void)state;
+
+	trial_begin(&trial);
+	stratum_add(&trial, 65, 0, 3000, 0);
+	stratum_add(&trial, 66, 0, 0, 1000);
+	trial.strata[0].family = trial.strata[1].family = 64;
+	sightings_spread(&trial, 0, 0, 1);
+	assert_int_equal(calibrate(&trial.input, &trial.result), 0);
+	assert_true(fabs(trial.result.old_rows[0].blocks - 1000) < 1e-6);
+	assert_true(trial.result.unseen.old_blocks < 1e-6);
+	calibrate_free(&trial.result);
+}
+
 /* A cohort with few windows before the newest one is no stratum of its own. */
 static void test_left(void **state)
 {
@@ -497,7 +546,8 @@ int main(void)
 		cmocka_unit_test(test_rare),          cmocka_unit_test(test_burst),
 		cmocka_unit_test(test_progress),      cmocka_unit_test(test_older),
 		cmocka_unit_test(test_errors),        cmocka_unit_test(test_sums),
-		cmocka_unit_test(test_left),          cmocka_unit_test(test_refused),
+		cmocka_unit_test(test_left),          cmocka_unit_test(test_family),
+		cmocka_unit_test(test_family_older),  cmocka_unit_test(test_refused),
 		cmocka_unit_test(test_empty),         cmocka_unit_test(test_least),
 		cmocka_unit_test(test_least_error),
 	};

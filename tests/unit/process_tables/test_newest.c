@@ -35,7 +35,7 @@ static void trial_begin(struct trial *trial)
 	};
 }
 
-/* Walks are rare: likenesses stand for the last seconds, not for all since the last walk but one. */
+/* Walks are rare: likenesses stand for the last seconds, not for all since the walk before. */
 static void test_rare_walks(void **state)
 {
 	struct newest newest = {0};
