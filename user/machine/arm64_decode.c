@@ -77,7 +77,9 @@ static void decode_move_wide(uint32_t word, struct inline_insn *out)
  */
 static void decode_registers(uint32_t word, struct inline_insn *out)
 {
-	if (a64_is(word, 0x7fe0ffe0, 0x2a0003e0)) {
+	if (a64_is(word, 0x7fe0ffe0, 0x2a0003e0) && reg(word, 0) == A64_ZERO) {
+		return; /* to no register */
+	} else if (a64_is(word, 0x7fe0ffe0, 0x2a0003e0)) {
 		out->op = reg(word, 16) == A64_ZERO ? INLINE_CONST : INLINE_COPY;
 		out->dst = reg_or_none(word, 0);
 		out->src = reg_or_none(word, 16);

@@ -170,7 +170,8 @@ int inline_guard_match(struct inline_code *code, const struct inline_reader *rea
 			tested = 0;
 		} else if ((insn.op >= INLINE_BRANCH && insn.op != INLINE_JUMP &&
 			    insn.op != INLINE_BRANCH) ||
-			   (read && !tested && insn.written >> tracer & 1)) {
+			   (read && !tested &&
+			    (tracer >= ABI_REG_COUNT || insn.written >> tracer & 1))) {
 			return 0;
 		}
 		reading_step(&state, &insn, !i);

@@ -182,6 +182,8 @@ static void test_operations(void **state)
 	assert_true(insn.op == INLINE_COMPARE && insn.dst == 1 && insn.src == 2);
 	decode("str wzr, [x6]", &insn);
 	assert_true(insn.op == INLINE_STORE_CONST && insn.width == 4 && insn.target == 0);
+	decode("mov xzr, x5", &insn);
+	assert_true(insn.op == INLINE_OTHER && insn.dst == NONE);
 	decode("cmp x1, x2, lsl #2", &insn);
 	assert_true(insn.op == INLINE_COMPARE && insn.src == 2 && insn.value == 2);
 	decode("cmp x1, #512", &insn);

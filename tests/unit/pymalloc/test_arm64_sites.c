@@ -32,8 +32,9 @@ static uint64_t label(const struct program *program, const char *name)
 static void program_search(struct program *program, const char *change)
 {
 	static const char *const functions[] = {
-		"alloc_var", "alloc_const",   "no_pool", "give",   "resize",    "copy_bytes",
-		"refill",    "new_reference", "tracer",  "object", "no_object", "new_object"};
+		"alloc_var",  "alloc_const", "no_pool",       "give",   "resize",
+		"copy_bytes", "refill",      "new_reference", "tracer", "object",
+		"no_object",  "no_register", "new_object"};
 	char text[256];
 	uint64_t stubs;
 

@@ -195,6 +195,13 @@ no_object:
 	cbnz	w3, object_traced
 	ret
 
+// The flag is read into no register.
+no_register:
+	adrp	x21, 0x500000
+	ldr	wzr, [x21, #76]
+	cbnz	wzr, object_traced
+	ret
+
 // An object of a type without a free list.
 new_object:
 	adrp	x1, 0x501000
