@@ -292,16 +292,40 @@ def choose(options):
     return [(path, None) for path in found if path] + roots
 
 
-def with_table(name, path, root, options, folder, bench):
-    """Runs a benchmark that returns a table for an interpreter; --docs writes the table to
-    docs/benchmarks.md."""
+def stripped(chosen):
+    """The first of them that is stripped, or else the first."""
+    found = (pair for pair in chosen if pythons.is_stripped((pair[1] or "") + pair[0]))
+    return next(found, chosen[0])
+
+
+# Those that return a table for docs/benchmarks.md, between the marks "bench-NAME": with a stripped
+# interpreter or the first one; bench(python, options, folder).
+TABLES = {
+    "sample": (False, lambda python, options, folder: bench_sample.bench(python, options.reps)),
+    "budget": (True, lambda python, options, folder: bench_budget.bench(python, options.reps)),
+    "windows": (False, lambda python, options, folder: bench_windows.bench(python, options.reps)),
+    "columns": (
+        False,
+        lambda python, options, folder: bench_columns.bench(python, TRACER, options, folder),
+    ),
+    "view": (False, lambda python, options, folder: bench_view.bench(python, TRACER, folder)),
+    "system": (
+        False,
+        lambda python, options, folder: bench_system.bench(TOOLS, python, options, folder),
+    ),
+}
+
+
+def with_table(name, chosen, options, folder, bench):
+    """Runs a benchmark of TABLES for an interpreter, (path, root or None)."""
+    path, root = chosen
     python = Python(os.path.realpath(path), folder, root)
     try:
-        text = bench(python)
+        text = bench(python, options, folder)
     finally:
         python.remove()
     if options.docs:
-        bench_page.replace(name, text)
+        bench_page.replace("bench-" + name, text)
 
 
 def with_heap_table(python, options):
@@ -337,6 +361,7 @@ def main():
     )
     options = parser.parse_args()
     chosen, only = choose(options), options.only.split(",")
+    only += ["budget"] if "windows" in only else []
     if not chosen:
         warn("no CPython with symbols and no distribution CPython found; name one by --python")
         return
@@ -351,69 +376,10 @@ def main():
             )
         if options.docs and tables:
             attempt("docs/benchmarks.md", bench_page.replace, "bench", "\n\n".join(tables))
-        if "sample" in only:
-            attempt(
-                "sample",
-                with_table,
-                "bench-sample",
-                *chosen[0],
-                options,
-                folder,
-                lambda python: bench_sample.bench(python, options.reps)
-            )
-        if "windows" in only or "budget" in only:
-            attempt(
-                "budget",
-                with_table,
-                "bench-budget",
-                *next(
-                    (pair for pair in chosen if pythons.is_stripped((pair[1] or "") + pair[0])),
-                    chosen[0],
-                ),
-                options,
-                folder,
-                lambda python: bench_budget.bench(python, options.reps)
-            )
-        if "windows" in only:
-            attempt(
-                "windows",
-                with_table,
-                "bench-windows",
-                *chosen[0],
-                options,
-                folder,
-                lambda python: bench_windows.bench(python, options.reps)
-            )
-        if "columns" in only:
-            attempt(
-                "columns",
-                with_table,
-                "bench-columns",
-                *chosen[0],
-                options,
-                folder,
-                lambda python: bench_columns.bench(python, TRACER, options, folder)
-            )
-        if "view" in only:
-            attempt(
-                "view",
-                with_table,
-                "bench-view",
-                *chosen[0],
-                options,
-                folder,
-                lambda python: bench_view.bench(python, TRACER, folder)
-            )
-        if "system" in only:
-            attempt(
-                "system",
-                with_table,
-                "bench-system",
-                *chosen[0],
-                options,
-                folder,
-                lambda python: bench_system.bench(TOOLS, python, options, folder)
-            )
+        for name, (is_stripped, bench) in TABLES.items():
+            if name in only:
+                python = stripped(chosen) if is_stripped else chosen[0]
+                attempt(name, with_table, name, python, options, folder, bench)
         if "unwind" in only:
             attempt("unwind", bench_unwind.bench, TOOLS, options)
         python = chosen[0][0]
