@@ -24,6 +24,7 @@ import pytest
 
 import harness
 import matrix
+import procfs
 import pythons
 from interpreters import packed as packed_python
 
@@ -103,8 +104,11 @@ def _locked(how):
 
 @pytest.fixture
 def whole_machine():
-    """For a test that traces all processes, those of a test beside it, too."""
-    yield from _locked(fcntl.LOCK_EX)
+    """For a test that traces all processes, those of a test beside it, too. Its probes are gone
+    when the next one begins."""
+    for _ in _locked(fcntl.LOCK_EX):
+        yield
+        harness.wait_until(lambda: not procfs.orphans("tracer-links"), "all probes are removed")
 
 
 @pytest.fixture

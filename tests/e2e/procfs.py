@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What /proc shows about a process: its name, its code, and the process that holds a tracer's
 links."""
+import glob
 import re
 
 
@@ -11,6 +12,22 @@ def comm(pid):
             return file.read().rstrip("\n")
     except OSError:
         return None
+
+
+def orphans(name):
+    """The processes of this name that run and have lost their parent."""
+    found = []
+    for path in glob.glob("/proc/[0-9]*/stat"):
+        try:
+            with open(path) as file:
+                pid, rest = file.read().split(" (", 1)
+        except OSError:
+            continue
+        its_name, rest = rest.rsplit(") ", 1)
+        state, parent = rest.split()[:2]
+        if its_name == name and state != "Z" and parent == "1":
+            found.append(int(pid))
+    return found
 
 
 def links_holder(tracer):

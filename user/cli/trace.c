@@ -184,7 +184,9 @@ static int session_follow(struct run *run)
 			run->next_print_ns += run->options.interval_ns;
 			session_census(run->session);
 			count = session_count_loss(run->session);
-			if (count < 0 || reports_print(run, 0) != EXIT_DONE)
+			if (count < 0)
+				return count;
+			if (reports_print(run, 0) != EXIT_DONE)
 				return -EIO;
 		}
 		int more = live_step(&run->live);

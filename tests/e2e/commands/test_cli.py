@@ -140,7 +140,7 @@ def private_code(pid):
 
 
 @pytest.mark.versions()
-def test_dry_run(start, run_tracer, python):
+def test_dry_run(start, run_tracer, python, undisturbed):
     """The plan has file, symbol, offset, instruction and reason. The target is not modified."""
     target = start(python, "golden.py")
     before = private_code(target.pid)

@@ -23,6 +23,7 @@ NOT_RUN = {
     r"^sudo make demo\b": "installs packages; tests/machines/distros.py runs it in fresh Debians",
     r" ctl PID watch\b": "needs a terminal; tests/e2e/watch/test_watch.py has one",
     r" -c web-1\b": "needs a container runtime; tests/e2e/targets/test_containers.py and test_runtimes.py have real ones",
+    r" --by task\b": "needs CPython 3.14; tests/e2e/python/test_tasks.py has it",
     r" --core core\.": "needs a core file; test_heap_core.py has the kernel's",
 }
 SECONDS = "1"  # a busy machine makes few snapshots of a recording

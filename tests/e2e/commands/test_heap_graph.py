@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from harness import error_line
+from harness import error_line, wait_reading
 
 COUNT = 2000
 EXACT, ALL_FOUND = 0.99, 0.999
@@ -134,6 +134,7 @@ def test_borrowed_self(run_tracer, debian_python):
     command = [debian_python.path, "-c", BORROWED]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as target:
         address = target.stdout.readline().decode().strip()
+        wait_reading(target.pid)  # before, the frame's stack may refer to it
         shown = ask(run_tracer, "show", address, "-p", target.pid)
         assert shown["refcount"] == shown["found"] == 1, shown
         target.kill()

@@ -56,7 +56,9 @@ fn work(kept: &mut State, round: u32) {
         kept.queue.push_back(Box::new(Wide([1; 100])));
         if i % 3 == 0 {
             kept.queue.pop_front();
-            kept.numbered.pop_first();
+            if let Some(&least) = kept.numbered.keys().next() {
+                kept.numbered.remove(&least);
+            }
         }
     }
     kept.names.truncate(kept.names.len() / 2);
