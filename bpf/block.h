@@ -66,14 +66,21 @@ static __always_inline int block_is_wanted(struct thread_state *thread)
 	return !sample_is_taken(&thread->target) || block_sample(thread);
 }
 
+/*
+ * Reserves a record that allocates thread->block, after one of the asyncio task that does, if it is
+ * another one than before. NULL: the ring buffer is full.
+ */
+static __always_inline void *alloc_reserve(struct thread_state *thread, const __u32 size)
+{
+	return has_tasks && task_note(thread) ? NULL : block_reserve(thread, size);
+}
+
 /* Emits thread->block. A record that does not fit into the ring buffer is counted. */
 static __always_inline void block_output(struct thread_state *thread)
 {
-	struct event_alloc *record = NULL;
+	struct event_alloc *record = alloc_reserve(thread, sizeof(*record));
 	const struct block *block = &thread->block;
 
-	if (!has_tasks || !task_note(thread))
-		record = block_reserve(thread, sizeof(*record));
 	if (!record) {
 		loss_add(block->type == EVENT_ALLOC   ? LOSS_ALLOC
 			 : block->type == EVENT_REUSE ? LOSS_REUSE

@@ -41,10 +41,8 @@ static __always_inline void walk_begin(struct pt_regs *regs, struct walk_program
 /* Emits thread->block as a block that stands for thread->weighted_bytes. */
 static __always_inline void weighted_output(struct thread_state *thread)
 {
-	struct event_alloc_weighted *record = NULL;
+	struct event_alloc_weighted *record = alloc_reserve(thread, sizeof(*record));
 
-	if (!has_tasks || !task_note(thread))
-		record = block_reserve(thread, sizeof(*record));
 	if (!record) {
 		loss_add(LOSS_ALLOC, 1);
 		loss_add(LOSS_ALLOC_BYTES, thread->weighted_bytes);

@@ -19,27 +19,17 @@
 #include "records.h"
 #include "report/report.h"
 
+#define PY 0x030e00f0u
+
 static const struct report_opts by_task = {.by = GROUP_TASK};
-
-static int target_feed(struct trace *trace, uint32_t tgid, uint32_t parent, uint32_t mode)
-{
-	struct event_target event = {.header = header_of(EVENT_PROCESS, sizeof(event)),
-				     .python_version = 0x030e00f0,
-				     .nframe = 16,
-				     .mode = mode,
-				     .parent = parent,
-				     .name = "python3"};
-
-	event.header.tgid = event.header.tid = tgid;
-	return trace_feed(trace, &event, sizeof(event));
-}
 
 static int trace_set(void **state)
 {
 	struct trace *trace;
 
 	assert_int_equal(trace_new(&trace, NULL), 0);
-	assert_int_equal(target_feed(trace, TGID, 0, EVENT_MODE_EXACT | EVENT_MODE_TASKS), 0);
+	assert_int_equal(feed_process_of(trace, PY, TGID, 0, EVENT_MODE_EXACT | EVENT_MODE_TASKS),
+			 0);
 	assert_int_equal(feed_code(trace, 1, "line.py", "f", 1, 0, 0), 0);
 	assert_int_equal(feed_stack(trace, 1, 1, 1), 0);
 	*state = trace;
@@ -237,7 +227,8 @@ static void are_inherited(void **state)
 	name_feed(trace, TGID, "old");
 	put(trace, TGID, 0x1000);
 	put(trace, TGID, 0x2000);
-	assert_int_equal(target_feed(trace, 1001, TGID, EVENT_MODE_EXACT | EVENT_MODE_TASKS), 0);
+	assert_int_equal(
+		feed_process_of(trace, PY, 1001, TGID, EVENT_MODE_EXACT | EVENT_MODE_TASKS), 0);
 	event.header.tgid = event.header.tid = 1001;
 	assert_int_equal(trace_feed(trace, &event, sizeof(event)), 0);
 	check(trace, &by_task,
@@ -250,7 +241,7 @@ static void are_known_of_all_or_none(void **state)
 	struct trace *trace = *state;
 	struct snapshot *snapshot;
 
-	assert_int_equal(target_feed(trace, 1001, 0, EVENT_MODE_EXACT), 0);
+	assert_int_equal(feed_process_of(trace, PY, 1001, 0, EVENT_MODE_EXACT), 0);
 	assert_int_equal(trace_snapshot_all(trace, 0, &snapshot), 0);
 	assert_int_equal(report_csv(snapshot, &by_task, stdout), -EINVAL);
 	snapshot_free(snapshot);

@@ -13,15 +13,7 @@
 
 static inline int try_begin(struct trace *trace, uint32_t tgid, uint32_t parent, uint32_t mode)
 {
-	struct event_target event = {.header = header_of(EVENT_PROCESS, sizeof(event)),
-				     .python_version = PY,
-				     .nframe = 16,
-				     .mode = mode,
-				     .parent = parent,
-				     .name = "python3"};
-
-	event.header.tgid = event.header.tid = tgid;
-	return trace_feed(trace, &event, sizeof(event));
+	return feed_process_of(trace, PY, tgid, parent, mode);
 }
 
 static inline void begin(struct trace *trace, uint32_t tgid, uint32_t parent, uint32_t mode)

@@ -16,15 +16,23 @@ static inline struct event_header header_of(uint32_t type, size_t size)
 		.type = type, .size = (uint32_t)size, .time_ns = 1, .tgid = TGID, .tid = TGID};
 }
 
-static inline int feed_process(struct trace *trace, uint32_t python_version)
+static inline int feed_process_of(struct trace *trace, uint32_t python_version, uint32_t tgid,
+				  uint32_t parent, uint32_t mode)
 {
 	struct event_target event = {.header = header_of(EVENT_PROCESS, sizeof(event)),
 				     .python_version = python_version,
 				     .nframe = 16,
-				     .mode = 1,
+				     .mode = mode,
+				     .parent = parent,
 				     .name = "python3"};
 
+	event.header.tgid = event.header.tid = tgid;
 	return trace_feed(trace, &event, sizeof(event));
+}
+
+static inline int feed_process(struct trace *trace, uint32_t python_version)
+{
+	return feed_process_of(trace, python_version, TGID, 0, 1);
 }
 
 static inline int feed_put(struct trace *trace, uint32_t type, uint32_t tid, uint64_t address,
