@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/error.h"
 
+#include <errno.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -37,11 +39,14 @@ void error_clear(void)
 	last.err = 0;
 }
 
+static bool is_stored(int err)
+{
+	return last.err == err && last.text[0];
+}
+
 const char *error_reason(int err)
 {
-	if (last.err == err && last.text[0])
-		return last.text;
-	return strerror(err < 0 ? -err : err);
+	return is_stored(err) ? last.text : strerror(err < 0 ? -err : err);
 }
 
 /*
@@ -59,6 +64,16 @@ static void print_line(const char *text)
 	fflush(stderr);
 }
 
+/*
+ * Where descriptors are few, any step may be the one that fails; none of them knows a remedy. A
+ * leaf with a reason of its own means another limit.
+ */
+static const char *remedy_of_number(int err)
+{
+	return err == -EMFILE && !is_stored(err) ? "; allow it more descriptors: ulimit -n 1024"
+						 : "";
+}
+
 int error_print(int err, const char *remedy, const char *what, ...)
 {
 	char text[LINE_BYTES] = "tracer: ";
@@ -69,8 +84,8 @@ int error_print(int err, const char *remedy, const char *what, ...)
 	vsnprintf(text + used, sizeof(text) - used, what, args);
 	va_end(args);
 	used = strlen(text);
-	snprintf(text + used, sizeof(text) - used, ": %s%s%s", error_reason(err),
-		 remedy ? "; " : "", remedy ? remedy : "");
+	snprintf(text + used, sizeof(text) - used, ": %s%s%s%s", error_reason(err),
+		 remedy ? "; " : "", remedy ? remedy : "", remedy_of_number(err));
 	print_line(text);
 	last.err = 0; /* a later error with the same number has another reason */
 	return err;

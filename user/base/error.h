@@ -28,7 +28,8 @@ const char *error_reason(int err);
 
 /*
  * Prints "tracer: WHAT: REASON; REMEDY" on stderr, on one line; control characters (the target's
- * names may hold any) come out as \xNN. remedy may be NULL. Returns err.
+ * names may hold any) come out as \xNN. remedy may be NULL; that of -EMFILE without a stored
+ * reason is added. Returns err.
  */
 int error_print(int err, const char *remedy, const char *what, ...)
 	__attribute__((format(printf, 3, 4)));

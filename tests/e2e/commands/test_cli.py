@@ -3,6 +3,7 @@
 import os
 import re
 import subprocess
+import sys
 
 import pytest
 
@@ -128,6 +129,19 @@ def test_doctor_tells_how_far_it_came(tracer):
             and "Too many open files" in last
             and "ulimit -n" in last
         ), (limit, last)
+
+
+def test_any_step_may_lack_descriptors(tracer):
+    """With few descriptors a trace is right, or ends with one error line, which has the remedy."""
+    results = []
+    for limit in range(32, 112, 8):
+        command = ["prlimit", "--nofile=%d" % limit, tracer, "-q", "--", sys.executable, "-c", ""]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        results.append(done.returncode)
+        if done.returncode:
+            (error,) = done.stderr.splitlines()
+            assert "ulimit -n" in error, (limit, error)
+    assert results[0] and not results[-1], results
 
 
 # --- dry run --------------------------------------------------------------------------------------
