@@ -10,7 +10,7 @@
  * with N new blocks, a row with the weight y of all weights Y holds N * y / Y (a ratio estimate,
  * post-stratification).
  * - With few windows such a ratio is biased. So cohorts in a row are joined until they have a dozen
- *   windows, except for the newest cohort. Types of one family are one type unless windows enough
+ *   windows, except for the newest cohort. Types of one family are one type unless half a dozen
  *   have shown each of those that hold more than a tenth of the blocks. Types with so few blocks
  *   that windows may well miss all of them are joined with the others of their size class.
  * - A stratum that holds far more blocks than its sightings can stand for (Y plus three standard
