@@ -10,8 +10,9 @@ usage: runs.py [--programs churn,short,…] [--runs N] [--seconds N] [--older N]
 
 The program works for `older` seconds, is traced for `seconds`, and then stops and says what is
 alive of the time since the attach. Prints a line per run and program, and in the end a table in
-Markdown. --keep leaves the capture and the truth of each run in a folder; --judge replays those of
-a folder instead, so that a change of the estimates is judged by the same runs in seconds.
+Markdown. --keep leaves the capture, the truth and the tracer's messages of each run in a folder; --judge
+replays those of a folder instead, so that a change of the estimates is judged by the same runs in
+seconds.
 """
 import argparse
 import glob
@@ -163,6 +164,8 @@ class RealRun(Run):
                 truth = json.loads(target.read_line(120))
                 super().__init__(name, before, truth, traced.snapshot)
         if capture:
+            with open(capture + ".txt", "w") as file:
+                file.write(traced.stderr)
             with open(capture + ".json", "w") as file:
                 json.dump({"program": name, "before": before, "truth": truth}, file)
 
@@ -236,7 +239,7 @@ def main():
     parser.add_argument("--overhead", type=float)
     parser.add_argument("--lines", action="store_true", help="print the lines of each run")
     parser.add_argument("--json", help="append the figures of each run to that file")
-    parser.add_argument("--keep", help="leave captures and truths in that folder")
+    parser.add_argument("--keep", help="leave captures, truths and messages in that folder")
     parser.add_argument("--judge", help="replay the runs of that folder instead")
     options = parser.parse_args()
     rows = []

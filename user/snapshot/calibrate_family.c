@@ -4,6 +4,11 @@
 
 /* Of the blocks of a family so many may be of types that windows have hardly shown. */
 #define SPARSE_SHARE 0.1
+/*
+ * So many windows must have shown a type. Fewer than of a cohort: types mostly have few lines, so
+ * that what division gains is more than what so few windows may miss.
+ */
+#define ENOUGH_OF_TYPE 6
 
 /* Is the cell of the same family and size class? Such cells are neighbours. */
 static int is_sibling(const struct calibration *calibration, size_t cell, size_t other)
@@ -18,7 +23,7 @@ static int is_sibling(const struct calibration *calibration, size_t cell, size_t
 
 static int is_sparse(struct calibration *calibration, const struct cell *cell)
 {
-	return weights_sum(calibration, cell->sightings, cell->dead).windows < ENOUGH_WINDOWS;
+	return weights_sum(calibration, cell->sightings, cell->dead).windows < ENOUGH_OF_TYPE;
 }
 
 /* Joins those of the siblings [begin, end) of which too few windows have shown any. */

@@ -79,6 +79,43 @@ static void test_steady(void **state)
 	assert_true(runs.old_right > 0.95);
 }
 
+/* Strings of a few lengths, each mostly of one line: a dozen windows tell them apart. */
+static void test_lengths(void **state)
+{
+	static const double rates[] = {800, 400, 300, 200, 140, 100, 60};
+	static const uint32_t lengths[] = {0, 1, 3, 4, 6, 0, 2};
+	struct stream stream = {.end = MINUTE};
+	struct run_opts few = {.window = 0.04, .period = 5, .progress = 1, .lengths = 3};
+	uint64_t seed = 12;
+	(void)state;
+
+	for (uint32_t line = 0; line < 7; line++)
+		steady_add(&stream, &seed, 0, MINUTE, rates[line], NEVER, line, lengths[line]);
+	struct runs runs = judge(&stream, &few);
+	covered_check(&runs, 1);
+	assert_true(runs.worst_5 <= 0.05);
+	assert_true(runs.worst_1 <= 0.25);
+}
+
+/* The same if a line works for a part of each second only: no length is its own. */
+static void test_lengths_in_step(void **state)
+{
+	struct stream stream = {.end = MINUTE};
+	struct run_opts few = {.window = 0.04, .period = 4, .progress = 1, .lengths = 3};
+	uint64_t seed = 13;
+	(void)state;
+
+	for (int i = 0; i < 60; i++) {
+		steady_add(&stream, &seed, i, i + 0.1, 1000, NEVER, 0, 0);
+		steady_add(&stream, &seed, i + 0.3, i + 0.35, 1000, NEVER, 2, 1);
+	}
+	steady_add(&stream, &seed, 0, MINUTE, 500, NEVER, 1, 0);
+	steady_add(&stream, &seed, 0, MINUTE, 500, NEVER, 3, 1);
+	steady_add(&stream, &seed, 0, MINUTE, 200, NEVER, 4, 2);
+	struct runs runs = judge(&stream, &few);
+	covered_check(&runs, 0.98);
+}
+
 /* A server: each request allocates from 20 to 200 blocks at once and keeps a fifth of them. */
 static void requests_make(struct stream *stream)
 {
@@ -379,6 +416,7 @@ int main(void)
 		cmocka_unit_test(test_in_step),        cmocka_unit_test(test_many_lines),
 		cmocka_unit_test(test_short_lived),    cmocka_unit_test(test_types),
 		cmocka_unit_test(test_captured),       cmocka_unit_test(test_small_burst),
+		cmocka_unit_test(test_lengths),        cmocka_unit_test(test_lengths_in_step),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -38,6 +38,7 @@ struct run_opts {
 	int last;              /* one more window ends at the heap walk; its period is a cohort */
 	double cohort;         /* seconds between complete heap walks; 0: no cohorts */
 	double spread;         /* the walk is up to so many seconds earlier */
+	uint32_t lengths;      /* so many types in a row are of one family; 0: each is its own */
 	uint64_t seed;
 };
 
@@ -185,7 +186,8 @@ static inline void run_make(const struct stream *stream, const struct run_opts *
 	assert_non_null(state.strata);
 	for (size_t i = 0; i < strata; i++)
 		state.strata[i] = (struct calibrate_stratum){
-			.type = i >> RUN_STRATA_BITS,
+			.type = 1 + (i >> RUN_STRATA_BITS),
+			.family = opts->lengths ? 1 + (i >> RUN_STRATA_BITS) / opts->lengths : 0,
 			.class_bytes = 64,
 			.cohort = i & ((1u << RUN_STRATA_BITS) - 1),
 		};
