@@ -223,6 +223,7 @@ oracle: $(OUT)/tracer
 	$(Q)$(PYTEST) tests/oracle
 
 machines:
+	$(Q)tools/install-deps kernels
 	$(Q)$(PYTEST) tests/machines
 
 documents: $(OUT)/tracer

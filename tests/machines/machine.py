@@ -13,6 +13,7 @@ from arch import AMD64
 
 LIMIT = 3000  # seconds for one boot: emulated, on a busy machine
 FAILURES_MAX = 3  # of an emulated processor, before a failure counts as the kernel's
+STILL_MAX = 1  # times that a guest may stand still
 CAPTURE, REPLAY = "capture and replay", "replay on the host"
 
 
@@ -42,6 +43,7 @@ class Machine:
         self.bad_boot = []
         self.last = None  # the last feature that a guest has reported
         self.failures = 0  # of the emulated processor
+        self.stood_still = []  # where
         self.why_ended = ""
 
     def boot(self, append, name="boot"):
@@ -58,16 +60,20 @@ class Machine:
         for sent in boot.files():
             self.judge(sent)
         if vm.processor_failed(boot.paths["console"]) and self.failures < FAILURES_MAX:
-            self.boot_rest(append, name)
+            self.failures += 1
+            self.boot_rest(append, name, "the emulated processor failed (%d)" % self.failures)
+        elif boot.stood_still and len(self.stood_still) < STILL_MAX:
+            self.stood_still.append(boot.why_ended)
+            self.boot_rest(append, name, boot.why_ended)
         else:
             self.why_ended = self.why_ended or boot.why_ended
 
-    def boot_rest(self, append, name):
-        """Boots again for the features that a boot with a processor failure did not reach."""
-        self.failures += 1
-        say("%-6s the emulated processor failed (%d): booted again" % (self.series, self.failures))
+    def boot_rest(self, append, name, why):
+        """Boots again for the features that a boot which failed did not reach."""
+        say("%-6s %s: booted again" % (self.series, why))
         after = "machines.after=" + words_pattern(self.last) if self.last else ""
-        self.boot("%s %s" % (append, after), "%s-%d" % (name, self.failures))
+        times = self.failures + len(self.stood_still)
+        self.boot("%s %s" % (append, after), "%s-%d" % (name, times))
 
     def judge(self, sent):
         """Checks what can only be checked on the host."""
@@ -102,6 +108,7 @@ class Machine:
             "accelerator": self.how,
             "seconds": round(time.monotonic() - begin),
             "processor_failures": self.failures,
+            "stood_still": self.stood_still,
             "boot_messages": self.bad_boot,
             "features": self.features,
         }

@@ -15,6 +15,11 @@ EMULATED = "an emulated processor, on which everything takes several times as lo
 PROCESSOR_FAILED = """The emulated processor failed (it had flags that no processor has, or met a breakpoint of the kernel's
 own that was no longer in the code), and the kernel was booted again for the rest, this often: %s.
 """
+STOOD_STILL = """A guest sent nothing for minutes, for a reason that nobody has found, and the kernel was booted again
+for the rest:
+
+%s
+"""
 MARKS = {"yes": "yes", "absent": "–"}
 # Title, and the feature whose attach is shown.
 ATTACHES = (
@@ -95,6 +100,13 @@ def text(results):
     ]
     if failed:
         parts.append(PROCESSOR_FAILED % "; ".join(failed))
+    still = [
+        "- %s: %s" % (series, shown(why))
+        for series, result in ran.items()
+        for why in result.get("stood_still", ())
+    ]
+    if still:
+        parts.append(STOOD_STILL % "\n".join(still))
     boots = []
     for series, result in ran.items():
         lines = dict.fromkeys(result["boot_messages"])

@@ -4,6 +4,7 @@ import base64
 import gzip
 import json
 import os
+import struct
 import time
 
 import pytest
@@ -141,6 +142,42 @@ def test_a_breakpoint_that_is_not_there(tmp_path, byte, failed):
         % byte
     )
     assert vm.processor_failed(console) == failed
+
+
+LOAD, CODE = 0x100000, b"\xfa\xeb\xfe"  # disable interrupts, branch to itself
+
+
+def endless_kernel():
+    """A kernel that a boot loader of the Multiboot specification loads to LOAD: a header, then CODE."""
+    magic, flags, header = 0x1BADB002, 1 << 16, 32
+    checksum = -(magic + flags) & 0xFFFFFFFF
+    end = LOAD + header + len(CODE)
+    fields = (magic, flags, checksum, LOAD, LOAD, end, end, LOAD + header)
+    return struct.pack("<8I", *fields) + CODE
+
+
+def test_a_guest_that_stands_still(tmp_path, monkeypatch):
+    """It ends, it is said where the processors were, and the rest runs in another boot, once."""
+    monkeypatch.setattr(vm, "STILL_S", 3)
+    monkeypatch.setattr(vm, "MONITOR_S", 1)
+    monkeypatch.setattr(machine, "tell", lambda series, record: None)
+    (tmp_path / "kernel").write_bytes(endless_kernel())
+    kernel = packages.Kernel("linux-image-6.1-cloud-amd64", "6.1.2-1", (6, 1))
+    folder = str(tmp_path / "serial")
+    one = machine.Machine("6.1", kernel, str(tmp_path / "kernel"), None, "tcg", "", folder)
+    result = one.run(())
+    assert len(result["stood_still"]) == 1
+    assert "%08x" % (LOAD + len(CODE) - 2 + 32) in result["stood_still"][0]
+    assert "stood still" in result["features"]["to the end"]["reason"]
+    assert sorted(os.listdir(folder)) == ["boot", "boot-1"]
+    assert result["stood_still"][0] in report.text({"6.1": result})
+
+
+def test_a_guest_that_is_slow(no_strays):
+    """The host hears of a feature that takes long."""
+    heard = []
+    inside.run_bounded(lambda machine: time.sleep(1000), NoMachine(), 0.1, lambda: heard.append(1))
+    assert heard
 
 
 def test_the_rest_of_the_features():

@@ -7,27 +7,32 @@ emulates the processor.
 import json
 import os
 import re
+import socket
 import subprocess
 import time
 
 from arch import AMD64, serial_ports
 
 TRIAL_S = 10  # until a kernel's first message
+STILL_S = 300  # without a line from a guest, which sends one every few seconds
+MONITOR_S = 5  # for qemu's answer
 PROCESSORS = 2
 COMMAND_LINE = "rdinit=/init panic=-1 mitigations=off loglevel=5 log_buf_len=4M"
 FLAGS_BITS = 22  # of EFLAGS; the others are 0
 PORTS = ("console", "results", "log", "files")
 
 
-def command(accelerator, kernel, initrd, append, outputs, limit, arch=AMD64):
-    """qemu's command, under timeout(1), so that a machine ends soon after a run was killed."""
+def command(accelerator, kernel, initrd, append, outputs, limit, arch=AMD64, monitor=None):
+    """qemu's command, under timeout(1), so that a machine ends soon after a run was killed.
+    monitor: the path of a socket for qemu's monitor."""
     serial = serial_ports(arch, outputs)
     bounded = ["timeout", "-k", "5", str(limit + 60), arch.qemu]
     machine = [*arch.accelerators[accelerator], "-smp", str(PROCESSORS), "-m", arch.memory]
     machine += ["-nodefaults"]
     append = "console=%s %s" % (arch.console, append)
     boot = ["-kernel", kernel, *(("-initrd", initrd) if initrd else ()), "-append", append]
-    silent = ["-display", "none", "-monitor", "none", "-no-reboot"]
+    asked = "unix:%s,server=on,wait=off" % monitor if monitor else "none"
+    silent = ["-display", "none", "-monitor", asked, "-no-reboot"]
     return [*bounded, *machine, *boot, *silent, *serial]
 
 
@@ -78,6 +83,24 @@ def processor_failed(console):
     )
 
 
+def ask_monitor(path, words):
+    """What qemu's monitor says to a command; as much as arrives in MONITOR_S."""
+    said, end = b"", time.monotonic() + MONITOR_S
+    with socket.socket(socket.AF_UNIX) as monitor:
+        try:
+            monitor.connect(path)
+            monitor.sendall(words.encode() + b"\n")
+            while time.monotonic() < end:
+                monitor.settimeout(max(0.01, end - time.monotonic()))
+                data = monitor.recv(65536)
+                if not data:
+                    break
+                said += data
+        except OSError:  # also the end of the time
+            pass
+    return said.decode(errors="replace")
+
+
 class Lines:
     """The complete lines of JSON that were added to a file since the last call."""
 
@@ -110,7 +133,9 @@ class Boot:
             open(path, "w").close()
         outputs = list(self.paths.values())
         append = "%s %s" % (COMMAND_LINE, append)
-        words = command(accelerator, kernel, initrd, append, outputs, limit, arch)
+        # The path of a socket is at most 107 bytes long; qemu has our working directory.
+        self.monitor = os.path.relpath(os.path.join(folder, "monitor"))
+        words = command(accelerator, kernel, initrd, append, outputs, limit, arch, self.monitor)
         self.end = time.monotonic() + limit
         self.limit = limit
         self.errors = open(os.path.join(folder, "qemu"), "w")
@@ -118,17 +143,23 @@ class Boot:
             words, stdin=subprocess.DEVNULL, stdout=self.errors, stderr=self.errors
         )
         self.why_ended = ""
+        self.stood_still = False  # the guest sent nothing for STILL_S
 
     def records(self):
         """Yields the results as they arrive. After an abnormal end, why_ended has the reason."""
-        lines, finished = Lines(self.paths["results"]), False
+        lines, finished, heard = Lines(self.paths["results"]), False, time.monotonic()
         try:
             while True:
                 ended = self.process.poll() is not None
                 for record in lines.new():
                     finished |= "end" in record
+                    heard = time.monotonic()
                     yield record
                 if ended or finished:
+                    break
+                if time.monotonic() > heard + STILL_S:
+                    self.stood_still = True
+                    self.why_ended = "the guest stood still: " + self.where_it_stands()
                     break
                 if time.monotonic() > self.end:
                     self.why_ended = "the guest was stopped after %d s" % self.limit
@@ -141,6 +172,12 @@ class Boot:
         finally:
             stop(self.process)
             self.errors.close()
+
+    def where_it_stands(self):
+        """The processors' program counters and the last messages of the kernel."""
+        registers = ask_monitor(self.monitor, "info registers -a")
+        counters = re.findall(r"\b(?:[ER]IP|PC)\s*=\s*([0-9a-f]+)", registers)
+        return "at %s; %s" % (", ".join(counters) or "an unknown place", self.last_words())
 
     def wait_power_off(self):
         try:

@@ -33,6 +33,7 @@ BAD = re.compile(
 )
 FOLDER = "/tmp/work"
 LIMIT = 600  # seconds for one feature, unless its module says otherwise
+ALIVE_S = 10  # the host hears of a guest at least this often
 
 
 class KernelLog:
@@ -112,21 +113,24 @@ def kill_strays():
             pass
 
 
-def run_bounded(function, machine, limit):
-    """The result of a feature as a dict; a feature that exceeds the limit is killed."""
+def run_bounded(function, machine, limit, alive=lambda: None):
+    """The result of a feature as a dict; a feature that exceeds the limit is killed. alive() is
+    called every ALIVE_S until then."""
     reader, writer = os.pipe()
     pid = os.fork()
     if pid == 0:
         os.close(reader)
         child(function, machine, writer)
     os.close(writer)
-    text, end = b"", time.monotonic() + limit
-    while True:
-        ready, _, _ = select.select([reader], [], [], max(0, end - time.monotonic()))
+    text, data, end = b"", None, time.monotonic() + limit
+    while time.monotonic() < end:
+        wait = min(ALIVE_S, max(0, end - time.monotonic()))
+        ready, _, _ = select.select([reader], [], [], wait)
+        alive()
         data = os.read(reader, 65536) if ready else None
-        if not data:
+        if ready and not data:
             break
-        text += data
+        text += data or b""
     os.close(reader)
     kill_strays()
     os.waitpid(pid, 0)
@@ -156,10 +160,10 @@ def wanted_features(settings, line):
                 after = None
 
 
-def run_one(name, function, limit, settings, kernel):
+def run_one(name, function, limit, settings, kernel, alive):
     """The result of a feature, with the messages that the kernel logged during it."""
     begin = time.monotonic()
-    result = run_bounded(function, Machine(settings, FOLDER), limit)
+    result = run_bounded(function, Machine(settings, FOLDER), limit, alive)
     result.update(feature=name, seconds=round(time.monotonic() - begin, 1))
     messages = kernel.new()
     bad = bad_messages(messages)
@@ -188,8 +192,12 @@ def main():
     kernel = KernelLog()
     boot = {"boot": os.uname().release, "bad": bad_messages(kernel.new())}
     print(json.dumps(boot), file=ports[0])
+
+    def alive():
+        print(json.dumps({"alive": True}), file=ports[0])
+
     for name, function, limit in wanted_features(settings, guest.command_line()):
-        tell(run_one(name, function, limit, settings, kernel), *ports)
+        tell(run_one(name, function, limit, settings, kernel, alive), *ports)
     print(json.dumps({"end": True}), file=ports[0])
     for file in ports:
         file.close()
