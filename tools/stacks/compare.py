@@ -47,15 +47,23 @@ def common_frames(one, other):
     return next(differ, min(len(one), len(other)))
 
 
+def comparable(ours, theirs):
+    """perf's frames of which ours are to be the same."""
+    return theirs.beside if ours.python else theirs.frames
+
+
 def kind_of(ours, theirs):
     """How the stacks of one request differ."""
-    one, other = ours.frames, theirs.frames
+    one, other = ours.frames, comparable(ours, theirs)
+    may_end = theirs.early or not ours.python  # perf's stack
     common = common_frames(one, other)
-    if common == len(one) and (len(one) == len(other) or ours.more):
-        return EQUAL
+    if common == len(one) == len(other):
+        return CUT if ours.python and theirs.early else EQUAL
     if common == len(one):
+        if ours.more:
+            return EQUAL
         return "ours ends where perf's goes on" if ours.whole else "ours ends early"
-    return CUT if common == len(other) else DISAGREE
+    return CUT if common == len(other) and may_end else DISAGREE
 
 
 def pairs_of(left, right):

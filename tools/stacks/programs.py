@@ -11,6 +11,8 @@ import socket
 import subprocess
 import time
 
+import records
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 PROGRAMS = os.path.join(HERE, "..", "..", "tests", "e2e", "programs", "stacks")
 HOLD = os.path.join(HERE, "hold.c")
@@ -84,14 +86,24 @@ class Program:
     """command: what is run, held before its main() by hold.c. preload: hold.c comes by LD_PRELOAD;
     otherwise it is linked in. use(): what is done with a server, which is then terminated. user:
     whose it is. copied: bytes of the stack that perf copies. only: perf's filter of requests. sites:
-    where the program calls malloc(), if perf cannot unwind from inside it."""
+    where the program calls malloc(), if perf cannot unwind from inside it. interpreter: of a Python
+    program."""
 
     def __init__(
-        self, command, preload=True, use=None, user=None, copied=16384, only=None, sites=()
+        self,
+        command,
+        preload=True,
+        use=None,
+        user=None,
+        copied=16384,
+        only=None,
+        sites=(),
+        interpreter=None,
     ):
         self.command = [str(word) for word in command]
         self.preload, self.use, self.user = preload, use, user
         self.copied, self.only, self.sites = copied, only, sites
+        self.interpreter = interpreter
 
 
 def compiled(folder, source, compiler, *flags):
@@ -118,10 +130,27 @@ def sqlite(folder):
     return Program([tool("sqlite3"), ":memory:", SQL])
 
 
+def evaluation_loop(path):
+    """records.Interpreter of a file, by the function that every build exports."""
+
+    def found(option, pattern):
+        listing = subprocess.run(
+            ["readelf", "-W", option, path], stdout=subprocess.PIPE, text=True, check=True
+        ).stdout
+        return re.search(pattern, listing).groups()
+
+    address, size = found("--dyn-syms", r"([0-9a-f]+) +(\w+) FUNC .* _PyEval_EvalFrameDefault\n")
+    offset, base = found("--segments", r"LOAD +0x([0-9a-f]+) 0x([0-9a-f]+) .* R E ")
+    start = int(address, 16) - int(base, 16) + int(offset, 16)
+    size = int(size, 0)  # in decimal, or with 0x
+    return records.Interpreter(os.path.realpath(path), start, start + size)
+
+
 def python(folder):
-    if not os.path.exists("/usr/bin/python3"):
-        raise Missing("/usr/bin/python3")
-    return Program(["/usr/bin/python3", "-c", PYTHON], copied=32768)
+    path = "/usr/bin/python3"
+    if not os.path.exists(path):
+        raise Missing(path)
+    return Program([path, "-c", PYTHON], copied=32768, interpreter=evaluation_loop(path))
 
 
 def node(folder):

@@ -16,11 +16,19 @@ STACK_CUT, STACK_REASON, STACK_TOTAL = 1 << 31, 24, 0xFFFFFF
 CUT_BUSY = STACK_CUT >> STACK_REASON | 9  # ABI_UNWIND_CUT_BUSY
 HEADER_BYTES, CAPTURE_HEADER_BYTES = 24, 16
 
-# frames: innermost first. Tracer only: whole; more: there are more frames, which are not reported,
-# or which belong to Python; busy: cut because the process's mappings were locked.
-Stack = collections.namedtuple("Stack", "frames whole more busy", defaults=(False,))
+# frames: innermost first. Tracer only: whole; more: there are more frames, which are not reported;
+# busy: cut because the process's mappings were locked; python: it has Python's frames, and without
+# the interpreter's. perf only, of a Python process: beside: what is left of its frames beside
+# Python's; early: they end before a call of the evaluation loop.
+Stack = collections.namedtuple(
+    "Stack",
+    "frames whole more busy python beside early",
+    defaults=(None, False, False, False, None, False),
+)
 # bytes: as requested
 Request = collections.namedtuple("Request", "tid bytes stack")
+# The file of a Python interpreter, and where the code of its evaluation loop is in it.
+Interpreter = collections.namedtuple("Interpreter", "file loop_start loop_end")
 
 
 def file_of(path):
@@ -65,9 +73,12 @@ def read_capture(path, maps):
             number, count, total = struct.unpack_from("<QII", data, at + 24)
             frames = struct.iter_unpack("<QiI", data[at + 40 : at + 40 + 16 * count])
             native = tuple(maps[tgid].place(f[0] - 1) for f in frames if f[2] == FRAME_NATIVE)
-            more = (total & STACK_TOTAL) > len(native)
             stacks[tgid, number] = Stack(
-                native, not total & STACK_CUT, more, total >> STACK_REASON == CUT_BUSY
+                native,
+                whole=not total & STACK_CUT,
+                more=(total & STACK_TOTAL) > count,
+                busy=total >> STACK_REASON == CUT_BUSY,
+                python=len(native) < count,
             )
         elif kind in (EVENT_ALLOC, EVENT_REALLOC_DONE):
             requests.append((tgid, tid, *struct.unpack_from("<QQ", data, at + 32)))
@@ -77,6 +88,16 @@ def read_capture(path, maps):
         for tgid, tid, size, number in requests
         if (tgid, number) in stacks
     ]
+
+
+def beside_python(frames, interpreter):
+    """What tracer has of these native frames beside Python's: the innermost one, and those that the
+    outermost call of the evaluation loop has called, but for the interpreter's own. And whether
+    such a call was not found: then the rest of them may be missing."""
+    file, start, end = interpreter
+    loops = [i for i, (path, at) in enumerate(frames) if path == file and start <= at < end]
+    called = frames[1 : loops[-1] if loops else None]
+    return (*frames[:1], *(frame for frame in called if frame[0] != file)), not loops
 
 
 # "sqlite3 21870/21871 stacks:a3: (7f10) bytes=0x30 count=0x1", then a line for each frame
@@ -97,10 +118,11 @@ END_OF_COPY = ("", (1 << 64) - 1)
 class PerfReader:
     """Reads what perf script prints. Of calls that an allocator's function passes on to another
     one, which are sampled in both, only the outermost one is a request. at_calls: the probes are
-    not in the allocators' functions, but at the calls of these, whose instructions have 5 bytes."""
+    not in the allocators' functions, but at the calls of these, whose instructions have 5 bytes.
+    interpreter: of a Python process."""
 
-    def __init__(self, at_calls=False):
-        self.at_calls = at_calls
+    def __init__(self, at_calls=False, interpreter=None):
+        self.at_calls, self.interpreter = at_calls, interpreter
         self.maps = collections.defaultdict(Maps)  # {PID: Maps}
         self.requests = []
         self._seen = {}  # {TID: frames of its last sample and of its last request}
@@ -121,7 +143,11 @@ class PerfReader:
         # A return probe of tracer, which only outer functions get, hides the caller.
         hidden = any(path == "[uprobes]" for path, _ in callers)
         if not nested and not hidden:
-            self.requests.append(Request(tid, size, Stack(callers, None, None)))
+            stack = Stack(callers)
+            if self.interpreter:
+                beside, early = beside_python(callers, self.interpreter)
+                stack = stack._replace(beside=beside, early=early)
+            self.requests.append(Request(tid, size, stack))
             outer = callers
         self._seen[tid] = callers, outer
 

@@ -64,7 +64,7 @@ def record(program, folder, hold):
                 process.kill()
                 process.wait()
     lines, lost = recorders.perf_lines(data)
-    perf = records.PerfReader(bool(program.sites)).read(lines)
+    perf = records.PerfReader(bool(program.sites), program.interpreter).read(lines)
     ours = records.read_capture(capture, perf.maps)
     return compare.compare(ours, perf.requests), lost
 
@@ -96,10 +96,11 @@ def explain(comparison, limit, out):
     for kind, count in kinds.most_common():
         print("    %d: %s" % (count, kind), file=out)
     for one in comparison.differences[:limit]:
-        common = compare.common_frames(one.ours.frames, one.theirs.frames)
+        theirs = compare.comparable(one.ours, one.theirs)
+        common = compare.common_frames(one.ours.frames, theirs)
         print("    %s (%d requests)\n      tracer" % (one.kind, one.requests), file=out)
         print(show(one.ours.frames, common) + "\n      perf", file=out)
-        print(show(one.theirs.frames, common), file=out)
+        print(show(theirs, common), file=out)
 
 
 def row(name, result, lost):
