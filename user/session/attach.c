@@ -30,10 +30,10 @@
 #include "python/tasks.h"
 #include "session/execd.h"
 #include "session/interpreter.h"
+#include "session/unwind_tables.h"
 #include "symbols/symbols.h"
 #include "trial/seccomp.h"
 
-#define UNWIND_WAIT_NS  1000000000ull
 #define LOADER_TURNS    20
 #define LOADER_PAUSE_NS 5000000
 #define SETTLE_TURNS    4 /* how many execs of a process are handled while it is inspected */
@@ -213,18 +213,6 @@ static int member_check_program(struct session *session, struct member *member, 
 	return error_set(-ESTALE, "it keeps calling exec");
 }
 
-/*
- * Loads the unwind tables of the files that it has mapped. Those of large libraries are begun once
- * it is traced: until they are there, stacks through them are cut, and count as cut.
- */
-static void unwind_prepare(struct session *session, const struct member *member)
-{
-	if (!session->unwind || !(member->layers & ~(1u << EVENT_LAYER_PYTHON)))
-		return;
-	unwind_loader_prepare(session->unwind, member->pid);
-	unwind_loader_hurry(session->unwind, clock_ns(CLOCK_MONOTONIC) + UNWIND_WAIT_NS);
-}
-
 static int member_attach(struct session *session, struct member *member,
 			 const struct plan_target *target, int program, int from_start)
 {
@@ -245,7 +233,7 @@ static int member_attach(struct session *session, struct member *member,
 		err = member_symbols_begin(session, member);
 	if (err)
 		return err;
-	unwind_prepare(session, member);
+	session_unwind_prepare(session, member);
 	/* From here on events are emitted. */
 	err = attach_target(session->attach, member->pid, &member->runtime.target);
 	if (!err)

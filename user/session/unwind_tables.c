@@ -2,14 +2,19 @@
 #include "session/unwind_tables.h"
 
 #include <errno.h>
+#include <sys/stat.h>
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "member/member.h"
 #include "member/state.h"
 #include "session/session.h"
 
 /* Between two drains: the tables of about ten files of usual size. */
 #define UNWIND_STEP_NS 10000000ull
+/* Before a process is traced, for the files that it has mapped, and for those that it may map. */
+#define UNWIND_WAIT_NS     1000000000ull
+#define UNWIND_EXPECTED_NS 100000000ull
 
 static void unwind_publish(void *context, const struct abi_unwind_key *key, uint32_t number)
 {
@@ -46,6 +51,24 @@ void session_unwind_tell(const struct session *session)
 		  use.store.rows, use.store.rules, (double)use.took_ns / 1e6,
 		  (unsigned long long)use.absent, (unsigned long long)use.failed,
 		  (unsigned long long)use.store.dropped);
+}
+
+void session_unwind_prepare(struct session *session, const struct member *member)
+{
+	const struct python_runtime *runtime = &member->runtime;
+	int expects = 0;
+	struct stat file;
+
+	if (!session->unwind || !(member->layers & ~(1u << EVENT_LAYER_PYTHON)))
+		return;
+	unwind_loader_prepare(session->unwind, member->pid);
+	if (runtime->version_hex && !fstat(elf_file_fd(runtime->file), &file))
+		expects = unwind_loader_expect(session->unwind, member->pid, &file,
+					       runtime->version_hex);
+	unwind_loader_hurry(session->unwind, clock_ns(CLOCK_MONOTONIC) + UNWIND_WAIT_NS);
+	if (expects)
+		unwind_loader_hurry_expected(session->unwind,
+					     clock_ns(CLOCK_MONOTONIC) + UNWIND_EXPECTED_NS);
 }
 
 static void file_wanted(void *context, const struct event_unwind_file *file)

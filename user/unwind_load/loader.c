@@ -5,44 +5,23 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-#include "base/array.h"
 #include "base/error.h"
 #include "base/hash.h"
 #include "process/process.h"
-#include "symbols/worker.h"
 #include "tables/id_map.h"
-#include "unwind/table.h"
-#include "unwind_load/debug_file.h"
+#include "unwind_load/lane.h"
+#include "unwind_load/modules.h"
 
 #define KERNEL_MINOR_BITS 20
 
-struct wanted {
-	struct abi_unwind_key key;
-	pid_t pid;
-	uint64_t start, end; /* of its mapping */
-	char *path;          /* of its mapping; NULL: not open yet, or no memory */
-	int fd;              /* -1: not open yet */
-	int debug_fd;        /* -1: none, or not looked for */
-	int is_own;          /* it is a program's own file, which its attach waits for */
-};
+/* A small file does not wait for large ones, nor a mapped one for those that may be mapped. */
+enum lanes { LANE_SMALL, LANE_LARGE, LANE_EXPECTED, LANES };
 
-/* Files that are compiled one after the other, and the process that does it. */
-struct lane {
-	struct worker *worker; /* NULL: none was needed yet */
-	struct wanted *queue;  /* the first one is being compiled */
-	size_t count, capacity;
-	int table_fd;                 /* what the worker writes to; -1: it was not asked yet */
-	int is_again;                 /* it is asked again, with the first file's debug file */
-	struct unwind_table *without; /* what it answered before; NULL: nothing */
-};
-
-/* A small file does not wait for large ones. */
-enum lanes { LANE_SMALL, LANE_LARGE, LANES };
+#define ROWS_OF_FOLDER 0xffu /* instead of enum abi_unwind_rows: the key is a folder's */
 
 struct unwind_loader {
 	struct unwind_loader_opts opts;
@@ -87,41 +66,6 @@ int unwind_loader_new(struct unwind_loader **out, const struct unwind_loader_opt
 	return 0;
 }
 
-static void wanted_close(const struct wanted *wanted)
-{
-	if (wanted->fd >= 0)
-		close(wanted->fd);
-	if (wanted->debug_fd >= 0)
-		close(wanted->debug_fd);
-	free(wanted->path);
-}
-
-static void table_fd_close(struct lane *lane)
-{
-	if (lane->table_fd >= 0)
-		close(lane->table_fd);
-	lane->table_fd = -1;
-}
-
-static void queue_remove_first(struct lane *lane)
-{
-	wanted_close(&lane->queue[0]);
-	table_fd_close(lane);
-	unwind_table_free(lane->without);
-	lane->without = NULL;
-	lane->is_again = 0;
-	lane->count--;
-	memmove(lane->queue, lane->queue + 1, lane->count * sizeof(*lane->queue));
-}
-
-static void lane_free(struct lane *lane)
-{
-	while (lane->count)
-		queue_remove_first(lane);
-	worker_free(lane->worker);
-	free(lane->queue);
-}
-
 void unwind_loader_free(struct unwind_loader *loader)
 {
 	if (!loader)
@@ -133,17 +77,29 @@ void unwind_loader_free(struct unwind_loader *loader)
 	free(loader);
 }
 
-/* The file that waits for its turn; NULL: it does not. */
-static struct wanted *queue_find(struct unwind_loader *loader, const struct abi_unwind_key *key)
+/* A file that waits for its turn is mapped, or is asked for once more. 1; 0: it does not wait. */
+static int queue_has(struct unwind_loader *loader, const struct abi_unwind_key *key)
 {
-	for (size_t k = 0; k < LANES; k++) {
-		struct lane *lane = &loader->lanes[k];
+	struct lane *expected = &loader->lanes[LANE_EXPECTED];
+	struct wanted *wanted = lane_find(expected, key);
 
-		for (size_t i = 0; i < lane->count; i++)
-			if (!memcmp(&lane->queue[i].key, key, sizeof(*key)))
-				return &lane->queue[i];
-	}
-	return NULL;
+	if (wanted)
+		lane_hurry(expected, wanted);
+	return wanted || lane_find(&loader->lanes[LANE_SMALL], key) ||
+	       lane_find(&loader->lanes[LANE_LARGE], key);
+}
+
+/* Takes the descriptor and the path. 0, -ENOMEM, -EMFILE. */
+static int queue_add(struct unwind_loader *loader, struct lane *lane, const struct wanted *wanted)
+{
+	uint64_t hash = key_hash(&wanted->key);
+	int err = lane_add(lane, wanted,
+			   lane == &loader->lanes[LANE_EXPECTED] ? UNWIND_EXPECTED_MAX
+								 : UNWIND_QUEUE_MAX);
+
+	if (!err)
+		id_map_put(&loader->known, hash, 1); /* if it fails, the file is only met again */
+	return err;
 }
 
 /* The lane of a mapping's file, with a worker. */
@@ -157,23 +113,6 @@ static struct lane *lane_of(struct unwind_loader *loader, const struct wanted *w
 	return lane;
 }
 
-/* Takes the descriptor and the path. 0, -ENOMEM, -EMFILE. */
-static int queue_add(struct unwind_loader *loader, struct lane *lane, const struct wanted *wanted)
-{
-	int err = lane->count < UNWIND_QUEUE_MAX
-			  ? array_reserve(&lane->queue, &lane->capacity, lane->count, 1,
-					  sizeof(*lane->queue))
-			  : -EMFILE;
-
-	if (!err)
-		err = id_map_put(&loader->known, key_hash(&wanted->key), 1);
-	if (!err)
-		lane->queue[lane->count++] = *wanted;
-	else
-		wanted_close(wanted);
-	return err;
-}
-
 void unwind_loader_want(struct unwind_loader *loader, const struct event_unwind_file *file)
 {
 	struct wanted wanted = {.key = file->key,
@@ -183,7 +122,7 @@ void unwind_loader_want(struct unwind_loader *loader, const struct event_unwind_
 				.fd = -1,
 				.debug_fd = -1};
 
-	if (!queue_find(loader, &file->key) && queue_add(loader, lane_of(loader, &wanted), &wanted))
+	if (!queue_has(loader, &file->key) && queue_add(loader, lane_of(loader, &wanted), &wanted))
 		loader->opts.publish(loader->opts.context, &file->key, ABI_UNWIND_WANTED);
 }
 
@@ -206,29 +145,43 @@ static int key_guess(int fd, struct abi_unwind_key *key)
 /* A file that waits, and was not opened yet, may have this descriptor. 1: it is in a queue. */
 static int queue_open(struct unwind_loader *loader, const struct wanted *wanted, const char *path)
 {
-	struct wanted *known = queue_find(loader, &wanted->key);
+	int has = queue_has(loader, &wanted->key);
 
-	if (known)
-		known->is_own |= wanted->is_own;
-	if (known && known->fd < 0) {
-		known->fd = fcntl(wanted->fd, F_DUPFD_CLOEXEC, 0);
-		known->path = strdup(path);
+	for (size_t i = 0; has && i < LANES; i++) {
+		struct wanted *known = lane_find(&loader->lanes[i], &wanted->key);
+
+		if (!known)
+			continue;
+		known->is_urgent |= wanted->is_urgent;
+		if (known->fd < 0) {
+			known->fd = fcntl(wanted->fd, F_DUPFD_CLOEXEC, 0);
+			known->path = strdup(path);
+		}
 	}
-	return known != NULL;
+	return has;
+}
+
+/* Is its table there, or is it in a queue? */
+static int is_known(struct unwind_loader *loader, const struct abi_unwind_key *key)
+{
+	return id_map_find(&loader->known, key_hash(key)) != ID_MAP_NONE;
 }
 
 /* is_own: it is the program's own file, which all of its stacks end in. */
 static void map_add(struct unwind_loader *loader, pid_t pid, const struct process_map *map,
 		    int is_own)
 {
-	struct wanted wanted = {
-		.pid = pid, .start = map->start, .end = map->end, .debug_fd = -1, .is_own = is_own};
+	struct wanted wanted = {.pid = pid,
+				.start = map->start,
+				.end = map->end,
+				.debug_fd = -1,
+				.is_urgent = is_own};
 
 	wanted.fd = process_map_open(pid, map);
 	if (wanted.fd < 0)
 		return;
 	if (key_guess(wanted.fd, &wanted.key) || queue_open(loader, &wanted, map->path) ||
-	    id_map_find(&loader->known, key_hash(&wanted.key)) != ID_MAP_NONE) {
+	    is_known(loader, &wanted.key)) {
 		close(wanted.fd);
 	} else {
 		wanted.path = strdup(map->path);
@@ -261,6 +214,45 @@ void unwind_loader_prepare(struct unwind_loader *loader, pid_t pid)
 	process_maps_free(&maps);
 }
 
+struct expecting {
+	struct unwind_loader *loader;
+	pid_t pid;
+};
+
+static int module_add(void *context, int fd, char *path)
+{
+	const struct expecting *expecting = context;
+	struct unwind_loader *loader = expecting->loader;
+	struct wanted wanted = {.pid = expecting->pid, .path = path, .fd = fd, .debug_fd = -1};
+
+	if (!key_guess(fd, &wanted.key) && !is_known(loader, &wanted.key))
+		return queue_add(loader, &loader->lanes[LANE_EXPECTED], &wanted);
+	wanted_close(&wanted);
+	return 0;
+}
+
+int unwind_loader_expect(struct unwind_loader *loader, pid_t pid, const struct stat *interpreter,
+			 uint32_t version_hex)
+{
+	struct expecting expecting = {loader, pid};
+	struct lane *lane = &loader->lanes[LANE_EXPECTED];
+	struct unwind_modules modules;
+	struct abi_unwind_key key;
+	size_t before = lane->count;
+
+	if (unwind_modules_open(&modules, pid, interpreter, version_hex))
+		return 0;
+	if (!key_guess(modules.fd, &key)) {
+		key.rows = ROWS_OF_FOLDER;
+		if (!is_known(loader, &key) && (lane->worker || !worker_new(&lane->worker))) {
+			id_map_put(&loader->known, key_hash(&key), 1);
+			unwind_modules_each(&modules, module_add, &expecting);
+		}
+	}
+	unwind_modules_close(&modules);
+	return lane->count > before;
+}
+
 /* Opens the file that a walk has met. 0; -ESRCH: it is not mapped any more; -errno. */
 static int wanted_open(struct wanted *wanted)
 {
@@ -284,72 +276,6 @@ static int wanted_open(struct wanted *wanted)
 	return fd < 0 ? fd : 0;
 }
 
-int unwind_loader_read(int fd, struct unwind_table **out)
-{
-	struct stat st;
-	size_t size;
-	char *bytes;
-	int err = 0;
-
-	if (fstat(fd, &st))
-		return -errno;
-	if (st.st_size <= 0 || (uint64_t)st.st_size > UNWIND_PACKED_MAX)
-		return -EPROTO;
-	bytes = malloc((size_t)st.st_size);
-	if (!bytes)
-		return -ENOMEM;
-	for (size = 0; size < (size_t)st.st_size && !err;) {
-		ssize_t got = pread(fd, bytes + size, (size_t)st.st_size - size, (off_t)size);
-
-		if (got > 0)
-			size += (size_t)got;
-		else if (got == 0 || errno != EINTR)
-			err = -EPROTO;
-	}
-	if (!err)
-		err = unwind_table_unpack(out, bytes, size);
-	free(bytes);
-	return err;
-}
-
-/* Compiles the table of the first file of the queue. 0; -EAGAIN: not yet; -errno. */
-static int table_ask(struct lane *lane, const struct wanted *wanted, uint64_t until_ns,
-		     struct unwind_table **table)
-{
-	int err;
-
-	if (lane->table_fd < 0)
-		lane->table_fd = memfd_create("unwind-table", MFD_CLOEXEC);
-	if (lane->table_fd < 0)
-		return -errno;
-	err = worker_unwind(lane->worker, wanted->fd, wanted->debug_fd, lane->table_fd,
-			    wanted->key.rows, until_ns);
-	return err ? err : unwind_loader_read(lane->table_fd, table);
-}
-
-/* The same, and once more with its debug file if that may describe what it does not itself. */
-static int table_compile(struct lane *lane, struct wanted *wanted, uint64_t until_ns,
-			 struct unwind_table **table)
-{
-	int err = table_ask(lane, wanted, until_ns, table);
-
-	if (err != -EAGAIN && !lane->is_again && wanted->path &&
-	    unwind_debug_is_wanted(err, *table))
-		wanted->debug_fd = unwind_debug_open(wanted->pid, wanted->fd, wanted->path);
-	if (wanted->debug_fd >= 0 && !lane->is_again) {
-		lane->is_again = 1;
-		lane->without = err ? NULL : *table;
-		table_fd_close(lane);
-		err = table_ask(lane, wanted, until_ns, table);
-	}
-	if (err && err != -EAGAIN && lane->without) {
-		*table = lane->without;
-		lane->without = NULL;
-		return 0;
-	}
-	return err;
-}
-
 /* Compiles the first file of the queue and stores its table. 0; -EAGAIN: not yet; -errno. */
 static int table_make(struct unwind_loader *loader, struct lane *lane, uint64_t until_ns,
 		      uint32_t *number)
@@ -359,7 +285,7 @@ static int table_make(struct unwind_loader *loader, struct lane *lane, uint64_t 
 	int err = wanted->fd < 0 ? wanted_open(wanted) : 0;
 
 	if (!err)
-		err = table_compile(lane, wanted, until_ns, &table);
+		err = lane_compile(lane, until_ns, &table);
 	if (err)
 		return err;
 	err = unwind_store_put(loader->store, &wanted->key, table, number);
@@ -367,20 +293,11 @@ static int table_make(struct unwind_loader *loader, struct lane *lane, uint64_t 
 	return err;
 }
 
-/* Has the lane a file that an attach waits for? */
-static int lane_has_own(const struct lane *lane)
-{
-	for (size_t i = 0; i < lane->count; i++)
-		if (lane->queue[i].is_own)
-			return 1;
-	return 0;
-}
-
-/* Works until the lane's queue is empty, or has no program's own file: 1; 0: not yet. */
-static int lane_step(struct unwind_loader *loader, struct lane *lane, int own_only,
+/* Works until the lane's queue is empty, or has no urgent file: 1; 0: not yet. */
+static int lane_step(struct unwind_loader *loader, struct lane *lane, int urgent_only,
 		     uint64_t until_ns)
 {
-	while (own_only ? lane_has_own(lane) : lane->count > 0) {
+	while (urgent_only ? lane_has_urgent(lane) : lane->count > 0) {
 		struct wanted *first = &lane->queue[0];
 		uint32_t number = ABI_UNWIND_ABSENT;
 		int err = table_make(loader, lane, until_ns, &number);
@@ -399,7 +316,7 @@ static int lane_step(struct unwind_loader *loader, struct lane *lane, int own_on
 				  (unsigned long long)first->start, error_reason(err));
 		}
 		loader->opts.publish(loader->opts.context, &first->key, number);
-		queue_remove_first(lane);
+		lane_remove_first(lane);
 	}
 	return 1;
 }
@@ -408,14 +325,21 @@ int unwind_loader_hurry(struct unwind_loader *loader, uint64_t until_ns)
 {
 	/* A program that has just been executed may have been asked for as any large file. */
 	return lane_step(loader, &loader->lanes[LANE_SMALL], 0, until_ns) &&
-	       lane_step(loader, &loader->lanes[LANE_LARGE], 1, until_ns);
+	       lane_step(loader, &loader->lanes[LANE_LARGE], 1, until_ns) &&
+	       lane_step(loader, &loader->lanes[LANE_EXPECTED], 1, until_ns);
+}
+
+int unwind_loader_hurry_expected(struct unwind_loader *loader, uint64_t until_ns)
+{
+	return lane_step(loader, &loader->lanes[LANE_EXPECTED], 0, until_ns);
 }
 
 int unwind_loader_step(struct unwind_loader *loader, uint64_t until_ns)
 {
 	int large = lane_step(loader, &loader->lanes[LANE_LARGE], 0, 0);
+	int expected = lane_step(loader, &loader->lanes[LANE_EXPECTED], 0, 0);
 
-	return unwind_loader_hurry(loader, until_ns) && large;
+	return unwind_loader_hurry(loader, until_ns) && large && expected;
 }
 
 int unwind_loader_is_worker(const struct unwind_loader *loader, pid_t pid)

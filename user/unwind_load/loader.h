@@ -4,12 +4,14 @@
  * kernel asks for (EVENT_UNWIND_FILE). A table is loaded once for all processes. The files are
  * hostile: a confined process compiles them (symbols/worker.h), one after the other, while the
  * caller does other work. The tables of large files, which take up to a tenth of a second each, are
- * compiled by a process of their own: nobody waits for them.
+ * compiled by a process of their own: nobody waits for them. Another one compiles those of files
+ * that a process has not mapped yet, but probably will.
  */
 #ifndef TRACER_UNWIND_LOAD_LOADER_H
 #define TRACER_UNWIND_LOAD_LOADER_H
 
 #include <stdint.h>
+#include <sys/stat.h>
 #include <sys/types.h>
 
 #include "abi/events.h"
@@ -18,6 +20,9 @@
 
 /* Files that wait for their turn; others are asked for again. */
 #define UNWIND_QUEUE_MAX 4096u
+
+/* Files that are expected, and wait for their turn. Others are asked for once they are mapped. */
+#define UNWIND_EXPECTED_MAX 128u
 
 /*
  * Of code that is mapped: LLVM's and browsers' libraries. The program itself is never one of them.
@@ -58,11 +63,24 @@ void unwind_loader_prepare(struct unwind_loader *loader, pid_t pid);
  */
 void unwind_loader_map(struct unwind_loader *loader, pid_t pid, const struct process_map *map);
 /*
- * Works until no file waits that is not large or a program's own, or until_ns (CLOCK_MONOTONIC; 0:
- * does not wait). 1: none waits.
+ * Queues the extension modules in the standard library of a Python interpreter, once for a folder:
+ * their first functions run, and allocate, in the moment in which they are mapped. interpreter: of
+ * the file that the process maps as such. A module that is mapped meanwhile is compiled next. 1: it
+ * has queued some.
+ */
+int unwind_loader_expect(struct unwind_loader *loader, pid_t pid, const struct stat *interpreter,
+			 uint32_t version_hex);
+/*
+ * Works until no file waits that is mapped and not large, or a program's own, or until_ns
+ * (CLOCK_MONOTONIC; 0: does not wait). 1: none waits.
  */
 int unwind_loader_hurry(struct unwind_loader *loader, uint64_t until_ns);
-/* The same, and takes what is there of the large ones without waiting. 1: no file waits. */
+/* The same for the files that are expected. */
+int unwind_loader_hurry_expected(struct unwind_loader *loader, uint64_t until_ns);
+/*
+ * As unwind_loader_hurry(), and takes what is there of the other files without waiting. 1: no file
+ * waits.
+ */
 int unwind_loader_step(struct unwind_loader *loader, uint64_t until_ns);
 /* Is this a process that compiles? */
 int unwind_loader_is_worker(const struct unwind_loader *loader, pid_t pid);

@@ -5,6 +5,7 @@ import contextlib
 import json
 import os
 import platform
+import re
 import signal
 import socket
 import subprocess
@@ -92,6 +93,28 @@ def test_python(of_command):
     if not os.path.exists(path):
         pytest.skip("this machine has no " + path)
     expect_whole(of_command(path, "-c", PYTHON, options=("-n", "128")), 20, late="/lib-dynload/")
+
+
+def test_python_modules(tracer, tmp_path):
+    """Those of the standard library have a table before they are mapped."""
+    path = "/usr/bin/python3"
+    if not os.path.exists(path):
+        pytest.skip("this machine has no " + path)
+    find = "import sysconfig; print(sysconfig.get_config_var('DESTSHARED'))"
+    found = subprocess.run([path, "-c", find], stdout=subprocess.PIPE, text=True, check=True)
+    count = sum(name.endswith(".so") for name in os.listdir(found.stdout.strip()))
+    if count < 10:
+        pytest.skip("the modules are in the interpreter")
+    done = subprocess.run(
+        [tracer, "-v", "--layer", "native", "-o", str(tmp_path / "s.pb.gz"), "--"]
+        + [path, "-c", "import time; time.sleep(2)"],
+        stdin=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=4 * TIMEOUT,
+    )
+    assert done.returncode == 0, done.stderr
+    assert int(re.search(r"unwind tables: (\d+) files", done.stderr)[1]) > count, done.stderr
 
 
 def test_node(of_command):
