@@ -2,6 +2,7 @@
 """Where this machine gets its Debian packages from: the base URLs in its own apt configuration.
 
     archive, security = mirrors()      e.g. of "trixie" and "trixie-security"; security may be None
+    url = ubuntu()                     the base URL of Ubuntu's archive
 """
 import re
 import subprocess
@@ -35,6 +36,16 @@ def codename(path="/etc/os-release"):
     with open(path) as file:
         match = re.search(r'^VERSION_CODENAME="?([a-z]+)', file.read(), re.M)
     return match[1] if match else None
+
+
+def ubuntu(script="/usr/share/debootstrap/scripts/gutsy"):
+    """Ubuntu's archive, as debootstrap knows it. It has the packages of arm64, too."""
+    with open(script) as file:
+        urls = re.findall(r"^\s*default_mirror\s+(\S+)$", file.read(), re.M)
+    url = next((url for url in urls if "//archive." in url), None)
+    if not url:
+        raise RuntimeError("debootstrap names no archive of Ubuntu")
+    return url
 
 
 def mirrors():

@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Debian's kernels as packages: lists those that the mirror has, chooses the wanted ones, downloads
-and unpacks them.
+"""Kernels as packages: lists those that the mirror has, chooses the wanted ones, downloads and unpacks
+them.
 
-apt works in a directory of its own, so that the machine's sources and state do not change.
-Packages are verified with Debian's archive keys.
+They are Debian's, but for those of arm64 with pages of 64 KiB, which only Ubuntu packages. apt works
+in a directory of its own, so that the machine's sources and state do not change. Packages are
+verified with Debian's archive keys; Ubuntu's come from a package of Debian.
 """
 import collections
+import glob
 import os
 import re
 import shutil
+import struct
 import subprocess
 
 import mirror
@@ -20,9 +23,14 @@ KEYS = "/usr/share/keyrings/debian-archive-keyring.gpg"
 # Series; 5.15 and 6.6 are long-term kernels that Debian does not package today.
 SERIES = ("5.15", "6.1", "6.6", "6.12", "6.16", "6.18", "6.19", "7.0", "7.2", "newest")
 QUICK = ("6.1", "6.12", "newest")
-# Kernels for clouds, and arm64's with pages of 16 KiB.
-NAME = r"linux-(?:image|binary)-(\d+(?:\.\d+)+)\S*-(?:cloud-%s|arm64-16k)$"
-LARGE_PAGES = "-16k"
+# Kernels for clouds, and arm64's with pages of 16 and 64 KiB. Ubuntu's signed ones are EFI programs.
+NAME = (
+    r"linux-(?:image(?!\S*-64k$)|binary|image-unsigned)-(\d+(?:\.\d+)+)\S*"
+    r"-(?:cloud-%s|arm64-16k|generic-64k)$"
+)
+LARGE_PAGES = ("-16k", "-64k")  # the ends of a series' and of a package's name
+UBUNTU, UBUNTU_SUITES = "-64k", ("resolute",)
+UBUNTU_KEYS, UBUNTU_KEY_FILE = "ubuntu-keyring", "usr/share/keyrings/ubuntu-archive-keyring.gpg"
 
 # name: of the package; version: of the package, as dpkg compares it; release: of the kernel, e.g.
 # (7, 3, 4).
@@ -44,16 +52,19 @@ class Apt:
             raise RuntimeError("%s: %s" % (" ".join(command), (errors or [done.stderr[-300:]])[0]))
         return done.stdout
 
+    def source(self, keys, url, suites):
+        signed = "deb [arch=%s signed-by=%s]" % (self.arch, keys)
+        return ["%s %s %s main\n" % (signed, url, suite) for suite in suites]
+
     def set_up(self, archive, security):
         """Writes the configuration and fetches the lists of packages."""
         for name in ("lists/partial", "archives/partial", "debs"):
             os.makedirs(os.path.join(self.folder, name), exist_ok=True)
-        signed = "deb [arch=%s signed-by=%s]" % (self.arch, KEYS)
-        lines = ["%s %s %s main" % (signed, archive, suite) for suite in SUITES]
+        lines = self.source(KEYS, archive, SUITES)
         if security:
-            lines += ["%s %s %s main" % (signed, security, suite) for suite in SECURITY]
+            lines += self.source(KEYS, security, SECURITY)
         with open(os.path.join(self.folder, "sources.list"), "w") as file:
-            file.write("\n".join(lines) + "\n")
+            file.writelines(lines)
         open(os.path.join(self.folder, "status"), "a").close()
         settings = {
             "Dir::Etc::sourcelist": "sources.list",
@@ -70,8 +81,22 @@ class Apt:
             file.write('APT::Sandbox::User "root";\n')
         self.run("apt-get", "update", "-q")
 
+    def add_ubuntu(self, url):
+        """Adds Ubuntu's archive to the lists, after set_up()."""
+        keys = os.path.join(self.folder, "ubuntu-keys")
+        path = os.path.join(keys, UBUNTU_KEY_FILE)
+        if not os.path.exists(path):
+            shutil.rmtree(keys, ignore_errors=True)
+            os.makedirs(keys)
+            self.run("apt-get", "download", UBUNTU_KEYS, cwd=keys)
+            (deb,) = glob.glob(os.path.join(keys, "*.deb"))
+            subprocess.run(["dpkg-deb", "--extract", deb, keys], check=True)
+        with open(os.path.join(self.folder, "sources.list"), "a") as file:
+            file.writelines(self.source(path, url, UBUNTU_SUITES))
+        self.run("apt-get", "update", "-q")
+
     def kernels(self):
-        """Every version of every cloud kernel that the mirror lists."""
+        """Every version of every kernel of these names that the mirror lists."""
         names = self.run("apt-cache", "pkgnames", "linux-").split()
         names = sorted(name for name in names if self.name.match(name))
         if not names:
@@ -102,17 +127,22 @@ def version_key(version):
     return [*keys, end]
 
 
+def large_pages(name):
+    """The end of a name that says how large the kernel's pages are; "" for 4 KiB."""
+    return next((end for end in LARGE_PAGES if name.endswith(end)), "")
+
+
 def of_series(kernels, series):
-    """The newest kernel of a series ("6.12", "6.12-16k"), or of all ("newest"); None if there is
-    none.
+    """The newest kernel of a series ("6.12", "6.12-16k", "7.0-64k"), or of all ("newest"); None if
+    there is none.
 
     If there are an "image" package and a "binary" package of the same release, the "binary" package
     has the kernel, and the "image" package only depends on it.
     """
-    large = series.endswith(LARGE_PAGES)
-    number = series[: -len(LARGE_PAGES)] if large else series
+    large = large_pages(series)
+    number = series[: len(series) - len(large)]
     wanted = () if number == "newest" else tuple(map(int, number.split(".")))
-    candidates = [k for k in kernels if k.name.endswith(LARGE_PAGES) == large]
+    candidates = [k for k in kernels if large_pages(k.name) == large]
     candidates = [k for k in candidates if k.release[: len(wanted)] == wanted]
     return max(candidates, default=None, key=newness)
 
@@ -132,6 +162,21 @@ def choose(kernels, wanted):
     return chosen
 
 
+def boot_image(kernel):
+    """The kernel in an EFI program that unpacks itself (Linux's zboot), as qemu boots it; other
+    kernels as they are."""
+    if kernel[:2] != b"MZ" or kernel[4:8] != b"zimg":
+        return kernel
+    start, size = struct.unpack("<II", kernel[8:16])
+    name = kernel[24:56].split(b"\0")[0].decode()
+    if name not in ("gzip", "zstd") or start + size > len(kernel):
+        raise RuntimeError("its compression %r is not understood" % name)
+    command = [name, "--decompress", "--stdout"]
+    return subprocess.run(
+        command, input=kernel[start : start + size], stdout=subprocess.PIPE, check=True
+    ).stdout
+
+
 def unpack(deb, vmlinuz):
     """Extracts the kernel from a package; an existing kernel file is kept."""
     if os.path.exists(vmlinuz):
@@ -148,6 +193,10 @@ def unpack(deb, vmlinuz):
     tar.stdout.close()
     if tar.wait() or done.returncode:
         raise RuntimeError("%s: cannot be unpacked" % os.path.basename(deb))
+    with open(vmlinuz + ".new", "rb") as file:
+        image = boot_image(file.read())
+    with open(vmlinuz + ".new", "wb") as file:
+        file.write(image)
     shutil.move(vmlinuz + ".new", vmlinuz)
     return vmlinuz
 
@@ -156,6 +205,8 @@ def fetch(folder, wanted, arch=AMD64):
     """{series: (Kernel, path of vmlinuz), or None if the mirror has no package}."""
     apt = Apt(os.path.join(folder, "apt"), arch)
     apt.set_up(*mirror.mirrors())
+    if any(large_pages(series) == UBUNTU for series in wanted):
+        apt.add_ubuntu(mirror.ubuntu())
     fetched = {}
     for series, kernel in choose(apt.kernels(), wanted).items():
         if kernel:

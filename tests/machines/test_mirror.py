@@ -73,3 +73,15 @@ def test_the_archive_has_updates(configured):
 def test_without_security():
     assert mirror.choose({"trixie": "http://a.example"}, "trixie") == ("http://a.example", None)
     assert mirror.choose({}, "trixie") == (None, None)
+
+
+def test_ubuntu(tmp_path):
+    """debootstrap's script names other archives, too."""
+    script = tmp_path / "gutsy"
+    lines = ("default_mirror http://old.example/ubuntu", "# default_mirror http://archive.no", "default_mirror %s")
+    url = "http://archive.example/ubuntu"
+    script.write_text("".join("\t%s\n" % line.replace("%s", url) for line in lines))
+    assert mirror.ubuntu(script) == url
+    script.write_text("default_mirror http://ports.example\n")
+    with pytest.raises(RuntimeError):
+        mirror.ubuntu(script)

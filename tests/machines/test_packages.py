@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The newest kernel of a series, chosen by package names and versions."""
+import gzip
 import re
+import struct
 import subprocess
 
 import pytest
@@ -17,6 +19,7 @@ LISTED = [
     Kernel("linux-image-7.3.4+deb13-cloud-amd64", "7.3.4-1~bpo13+1", (7, 3, 4)),
     Kernel("linux-binary-7.3.4+deb13-cloud-amd64", "7.3.4-1~bpo13+1", (7, 3, 4)),
     Kernel("linux-image-6.12.94+deb12-arm64-16k", "6.12.94-1", (6, 12, 94)),
+    Kernel("linux-image-unsigned-7.9.0-14-generic-64k", "7.9.0-14.14", (7, 9, 0)),
 ]
 
 
@@ -38,7 +41,10 @@ def test_the_package_with_the_kernel():
 
 def test_large_pages_are_asked_for():
     assert packages.of_series(LISTED, "6.12-16k").name.endswith("-arm64-16k")
-    assert packages.of_series(LISTED, "6.1-16k") is None
+    assert packages.of_series(LISTED, "7.9-64k").name.endswith("-generic-64k")
+    for series in ("6.1-16k", "6.12-64k", "7.9", "7.9-16k"):
+        assert packages.of_series(LISTED, series) is None
+    assert packages.of_series(LISTED, "newest").release == (7, 3, 4)
 
 
 def test_choose():
@@ -49,6 +55,18 @@ def test_choose():
 
 def test_choose_the_newest_once():
     assert list(packages.choose(LISTED, ("7.3", "newest"))) == ["7.3"]
+
+
+def test_a_kernel_that_unpacks_itself():
+    packed = gzip.compress(b"the kernel")
+    head = b"MZ\0\0zimg" + struct.pack("<II", 64, len(packed)) + bytes(8)
+    program = head + b"gzip".ljust(40, b"\0") + packed
+    assert packages.boot_image(program + b"more") == b"the kernel"
+    assert packages.boot_image(b"MZ another") == b"MZ another"
+    with pytest.raises(RuntimeError):
+        packages.boot_image(head + b"lzo".ljust(40, b"\0") + packed)
+    with pytest.raises(RuntimeError):
+        packages.boot_image(program[:-1])
 
 
 @pytest.mark.parametrize(
@@ -67,7 +85,13 @@ def test_versions_as_dpkg_has_them(low, high):
 
 @pytest.mark.parametrize(
     "name",
-    ("linux-image-cloud-amd64", "linux-image-6.1.0-9-amd64", "linux-headers-6.1.0-9-cloud-amd64"),
+    (
+        "linux-image-cloud-amd64",
+        "linux-image-6.1.0-9-amd64",
+        "linux-headers-6.1.0-9-cloud-amd64",
+        "linux-image-unsigned-7.0.0-14-generic",
+        "linux-image-7.0.0-14-generic-64k",
+    ),
 )
 def test_other_packages(name):
     assert not re.match(packages.NAME % "amd64", name)
