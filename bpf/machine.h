@@ -18,7 +18,7 @@
 #define REG_PC(regs)     ((regs)->pc)
 #define REG_FRAME(regs)  ((regs)->regs[29])
 #define REG_RESULT(regs) ((regs)->regs[0])
-/* of a system call, after it: the result has replaced the first argument */
+/* of a system call, after it, but for the first */
 #define REG_CALL_1(regs) ((regs)->regs[0])
 #define REG_CALL_2(regs) ((regs)->regs[1])
 #define REG_CALL_3(regs) ((regs)->regs[2])
@@ -28,6 +28,10 @@
 #define REG_IS_BELOW(regs) (~(regs)->pstate >> 29 & 1)
 /* where a function returns to, at its first instruction */
 #define REG_CALLER(regs) ((regs)->regs[30])
+/* the same, while the function has made no call */
+#define REG_LINK(regs) ((regs)->regs[30])
+/* 1: the result of a system call replaces its first argument */
+#define CALL_1_IS_LOST 1
 /* bytes of the stack that a return pops */
 #define RETURN_BYTES 0
 /* 1: a call pushes its return address, so that it is at the stack pointer of a function's entry */
@@ -75,6 +79,8 @@ static __always_inline int is_call_end(const __u8 code[CALL_BYTES])
 #define REG_IS_EQUAL(regs) ((regs)->eflags >> 6 & 1)
 #define REG_IS_BELOW(regs) ((regs)->eflags & 1)
 #define REG_CALLER(regs)   user_u64((regs)->rsp)
+#define REG_LINK(regs)     0
+#define CALL_1_IS_LOST     0
 #define RETURN_BYTES       8
 #define RETURN_IS_PUSHED   1
 

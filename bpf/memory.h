@@ -12,54 +12,48 @@
 #ifndef TRACER_BPF_MEMORY_H
 #define TRACER_BPF_MEMORY_H
 
+#include "frame.h"
 #include "native.h"
 
 #define MAP_FIXED        0x10
 #define MAP_ANONYMOUS    0x20
 #define PROT_READWRITE   3
-#define PAGE_MASK        4095ull
 #define IS_ERROR(result) ((result) >= -4095ull)
 
 static __always_inline __u64 whole_pages(__u64 bytes)
 {
-	return (bytes + PAGE_MASK) & ~PAGE_MASK;
+	return (bytes + page_bytes - 1) & -page_bytes;
 }
 
-#define SAVED_WORDS 8 /* that libc's function may have pushed since its entry */
-
 /*
- * The return address where the stack of a system call begins in a process without Python; 0: not
- * known. Sets thread->native_walk. If malloc makes the system call, the stack begins with malloc's
- * caller. Otherwise it begins with the caller of libc's function, whose return address is the first
- * word on the stack that follows a call: the words below it are saved registers.
+ * Sets thread->native_walk to where the stack of a system call begins in a process without Python;
+ * .caller 0: it is not known. If malloc makes the system call, the stack begins with malloc's
+ * caller, otherwise with the caller of libc's function. .below is the stack pointer and .frame the
+ * frame pointer in that function, whose frame the cookie tells.
  */
-__noinline __u64 mapping_caller(struct thread_state *thread, __u64 sp, __u64 frame)
+__noinline int mapping_caller(struct thread_state *thread, __u64 cookie, __u64 link)
 {
-	__u64 caller = 0;
-	int i;
+	struct abi_frame frame = abi_frame_of_cookie(cookie);
+	struct native_walk *walk;
 
 	if (!thread)
 		return 0;
-	if (thread->native.sp > sp) {
-		thread->native_walk.frame = thread->native.frame;
-		thread->native_walk.below = thread->native.sp;
-		return thread->native.from;
+	walk = &thread->native_walk;
+	walk->caller = 0;
+	if (thread->native.sp > walk->below) {
+		walk->frame = thread->native.frame;
+		walk->below = thread->native.sp;
+		walk->caller = thread->native.from;
+		return 0;
 	}
-	thread->native_walk.frame = frame;
-	for (i = 0; i < SAVED_WORDS && !caller; i++) {
-		thread->native_walk.below = sp + 8 * i;
-		caller = user_u64(sp + 8 * i);
-		if (!follows_call(thread, caller))
-			caller = 0;
-	}
-	return caller;
+	return function_leave(thread, &frame, walk->below, link);
 }
 
 /*
- * Reports thread->map as a record of this type; sp and frame are the stack and frame pointers at
- * the probe. 1: it waits for its stack, and the walk is to be begun.
+ * Reports thread->map as a record of this type; thread->native_walk is as for mapping_caller(). 1:
+ * it waits for its stack, and the walk is to be begun.
  */
-__noinline int map_output(struct thread_state *thread, __u32 type, __u64 sp, __u64 frame)
+__noinline int map_output(struct thread_state *thread, __u32 type, __u64 cookie, __u64 link)
 {
 	struct event_map *record;
 
@@ -71,14 +65,16 @@ __noinline int map_output(struct thread_state *thread, __u32 type, __u64 sp, __u
 		record_output(record, sizeof(*record), LOSS_MAP);
 		return 0;
 	}
-	thread->native_walk.caller = thread->target.runtime ? 0 : mapping_caller(thread, sp, frame);
+	thread->native_walk.caller = 0;
+	if (!thread->target.runtime)
+		mapping_caller(thread, cookie, link);
 	thread->walked = WALKED_MAP;
 	return 1;
 }
 
 /* Reports the range between the old and the new program break. */
-static __always_inline int break_output(struct pt_regs *regs, struct thread_state *thread,
-					struct abi_target *target, __u64 now)
+static __always_inline int break_output(struct thread_state *thread, struct abi_target *target,
+					__u64 now, __u64 cookie, __u64 link)
 {
 	struct task_struct *task = (void *)bpf_get_current_task_btf();
 	struct event_map *record = &thread->map;
@@ -92,8 +88,38 @@ static __always_inline int break_output(struct pt_regs *regs, struct thread_stat
 	record->protection = PROT_READWRITE;
 	record->address = now > before ? before : now;
 	record->bytes = now > before ? now - before : before - now;
-	return map_output(thread, now > before ? EVENT_MAP : EVENT_UNMAP, REG_SP(regs),
-			  REG_FRAME(regs));
+	return map_output(thread, now > before ? EVENT_MAP : EVENT_UNMAP, cookie, link);
+}
+
+/*
+ * Where the result of a system call replaces its first argument, that is noted at the entry of
+ * libc's function, with the stack pointer there. A signal's handler may make such a call before the
+ * noted one is made, which is then lost.
+ */
+static __always_inline int first_argument_note(struct pt_regs *regs, struct thread_state *thread,
+					       __u64 cookie)
+{
+	thread->map_address = argument(regs, cookie, 0);
+	thread->map_sp = REG_SP(regs);
+	return 0;
+}
+
+/* 1: it is known, and is thread->map.address. */
+static __always_inline int first_argument(struct thread_state *thread, __u64 cookie)
+{
+	struct abi_frame frame = abi_frame_of_cookie(cookie);
+	struct native_walk *walk = &thread->native_walk;
+	__u64 base = frame.base == ABI_FRAME_POINTER ? walk->frame : walk->below;
+
+	if (!CALL_1_IS_LOST)
+		return 1;
+	thread->map.address = thread->map_address;
+	if (thread->map_sp != base + frame.end_at - RETURN_BYTES) {
+		loss_add(LOSS_MAP, 1);
+		return 0;
+	}
+	thread->map_sp = 0;
+	return 1;
 }
 
 /*
@@ -105,43 +131,54 @@ int mapping(struct pt_regs *regs)
 {
 	struct abi_target *target = target_current();
 	struct thread_state *thread = target ? thread_in_layer(EVENT_LAYER_MMAP) : NULL;
-	__u64 op = bpf_get_attach_cookie(regs) & 0xff, result = REG_RESULT(regs);
+	__u64 cookie = bpf_get_attach_cookie(regs), op = cookie & 0xff, result = REG_RESULT(regs);
+	__u64 link = REG_LINK(regs);
 	struct event_map *record;
 	int waits = 0;
 
-	if (!thread || (op != ABI_OP_MUNMAP && IS_ERROR(result)))
+	if (!thread)
+		return 0;
+	if (CALL_1_IS_LOST && cookie & ABI_COOKIE_BEFORE)
+		return first_argument_note(regs, thread, cookie);
+	if (op != ABI_OP_MUNMAP && IS_ERROR(result))
 		return 0;
 	record = &thread->map;
 	*record = (struct event_map){0};
+	thread->native_walk.below = REG_SP(regs);
+	thread->native_walk.frame = REG_FRAME(regs);
 	record->address = REG_CALL_1(regs);
 	record->bytes = whole_pages(REG_CALL_2(regs));
 	switch (op) {
 	case ABI_OP_MUNMAP:
 		/* Of the errors that make munmap fail, this is the one that programs cause. */
-		if (!(record->address & PAGE_MASK))
-			waits = map_output(thread, EVENT_UNMAP, REG_SP(regs), REG_FRAME(regs));
+		if (!(record->address & (page_bytes - 1)))
+			waits = map_output(thread, EVENT_UNMAP, cookie, link);
 		break;
 	case ABI_OP_MMAP:
 		record->address = result;
 		record->protection = (__u32)REG_CALL_3(regs);
 		if (REG_CALL_4(regs) & MAP_ANONYMOUS)
-			waits = map_output(thread, EVENT_MAP, REG_SP(regs), REG_FRAME(regs));
+			waits = map_output(thread, EVENT_MAP, cookie, link);
 		else if (REG_CALL_4(regs) & MAP_FIXED)
-			waits = map_output(thread, EVENT_UNMAP, REG_SP(regs), REG_FRAME(regs));
+			waits = map_output(thread, EVENT_UNMAP, cookie, link);
 		break;
 	case ABI_OP_MREMAP:
+		if (!first_argument(thread, cookie))
+			break;
 		record->old_address = record->address;
 		record->old_bytes = record->bytes;
 		record->address = result;
 		record->bytes = whole_pages(REG_CALL_3(regs));
-		waits = map_output(thread, EVENT_REMAP, REG_SP(regs), REG_FRAME(regs));
+		waits = map_output(thread, EVENT_REMAP, cookie, link);
 		break;
 	case ABI_OP_MPROTECT:
+		if (!first_argument(thread, cookie))
+			break;
 		record->protection = (__u32)REG_CALL_3(regs);
-		waits = map_output(thread, EVENT_PROTECT, REG_SP(regs), REG_FRAME(regs));
+		waits = map_output(thread, EVENT_PROTECT, cookie, link);
 		break;
 	case ABI_OP_BRK:
-		waits = break_output(regs, thread, target, result);
+		waits = break_output(thread, target, result, cookie, link);
 		break;
 	}
 	if (waits)

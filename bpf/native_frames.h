@@ -51,7 +51,7 @@ __noinline int native_step(struct thread_state *thread)
 	    bpf_probe_read_user(pair, sizeof(pair), (void *)walk->frame) ||
 	    !follows_call(thread, CODE_ADDRESS(pair[1])))
 		return -1;
-	walk->below = walk->frame;
+	walk->below = walk->frame + RETURN_BYTES; /* where the return address is, if it is pushed */
 	walk->frame = pair[0];
 	walk->caller = CODE_ADDRESS(pair[1]);
 	return 0;

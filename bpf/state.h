@@ -130,6 +130,8 @@ struct thread_state {
 	__u32 lines_left;
 	struct block block;   /* being reported */
 	struct event_map map; /* being reported */
+	/* the first argument of the system call in progress, and the stack pointer then; 0: none */
+	__u64 map_address, map_sp;
 	__u64 weighted_bytes; /* that a sampled block stands for */
 	__u32 walked;         /* the record that waits for its stack: enum walked */
 	struct native_walk native_walk;

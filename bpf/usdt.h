@@ -6,6 +6,7 @@
 #ifndef TRACER_BPF_USDT_H
 #define TRACER_BPF_USDT_H
 
+#include "frame.h"
 #include "native.h"
 
 #include "abi/usdt.h"
@@ -54,35 +55,12 @@ static __noinline __u64 usdt_argument(struct pt_regs *regs,
 }
 
 /*
- * The first step of a walk, out of the function that has the probe. Without one the walk begins
- * with the probe itself.
- */
-static __always_inline void producer_leave(struct thread_state *thread, const struct abi_usdt *spec)
-{
-	struct native_walk *walk = &thread->native_walk;
-	__u64 sp = walk->below + 1, caller;
-
-	if (spec->frame == ABI_USDT_FRAME_POINTER) {
-		native_step(thread);
-		return;
-	}
-	if (spec->frame != ABI_USDT_FRAME_STACK)
-		return;
-	caller = user_u64(sp + spec->return_at);
-	if (!follows_call(thread, caller))
-		return;
-	walk->caller = caller;
-	walk->below = sp + spec->return_at;
-	if (spec->saved_at != ABI_USDT_NOT_SAVED)
-		walk->frame = user_u64(sp + spec->saved_at);
-}
-
-/*
  * Goes to where the stack of a sampled block begins: to the code that has called the producer's. If
  * not all of the producer's frames can be walked, it begins with the last one. Where the first of
  * them has no frame pointer, the others are taken to have none either.
  */
-__noinline int producer_skip(struct thread_state *thread, const struct abi_usdt *spec)
+static __noinline int producer_skip(struct thread_state *thread, const struct abi_usdt *spec,
+				    __u64 sp, __u64 link)
 {
 	struct native_walk *walk;
 	__u64 start, length;
@@ -93,9 +71,11 @@ __noinline int producer_skip(struct thread_state *thread, const struct abi_usdt 
 	walk = &thread->native_walk;
 	start = walk->caller - 1 - spec->before;
 	length = (__u64)spec->before + spec->behind;
-	producer_leave(thread, spec);
-	for (i = 0; i < PRODUCER_FRAMES && walk->caller - start < length; i++)
-		if (spec->frame != ABI_USDT_FRAME_POINTER || native_step(thread))
+	/* Without this step the walk begins with the probe itself. */
+	function_leave(thread, &spec->frame, sp, link);
+	/* Elsewhere a frame pointer does not tell the stack pointer of the caller. */
+	for (i = 0; RETURN_IS_PUSHED && i < PRODUCER_FRAMES && walk->caller - start < length; i++)
+		if (spec->frame.base != ABI_FRAME_POINTER || native_step(thread))
 			break;
 	return 0;
 }
@@ -142,7 +122,7 @@ int provider(struct pt_regs *regs)
 	thread->native_walk.below = REG_SP(regs) - 1;
 	/* A return address is behind its call: as if the probe were one. */
 	thread->native_walk.caller = REG_PC(regs) + 1;
-	producer_skip(thread, spec);
+	producer_skip(thread, spec, REG_SP(regs), REG_LINK(regs));
 	thread->walked = WALKED_WEIGHTED;
 	walk_begin(regs, &walks);
 	return 0;

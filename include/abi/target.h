@@ -244,7 +244,7 @@ enum abi_op {
 	ABI_OP_NEW_POOL = 14,
 	/*
 	 * MMAP to BRK are in libc, after the system call instruction: the arguments and the result
-	 * are in the system call's registers.
+	 * are in the system call's registers. The cookie has the frame (abi/frame.h).
 	 */
 	ABI_OP_MMAP = 15,
 	ABI_OP_MUNMAP = 16, /* before the system call, at the function's entry */
@@ -350,6 +350,7 @@ enum abi_register {
 #define ABI_ARGUMENT_4 ABI_REG_X3
 #define ABI_ARGUMENT_5 ABI_REG_X4
 #define ABI_ARGUMENT_6 ABI_REG_X5
+#define ABI_CALL_4     ABI_REG_X3 /* of a system call */
 #define ABI_RESULT     ABI_REG_X0
 #define ABI_STACK      ABI_REG_XSP
 #else
@@ -359,6 +360,7 @@ enum abi_register {
 #define ABI_ARGUMENT_4 ABI_REG_CX
 #define ABI_ARGUMENT_5 ABI_REG_R8
 #define ABI_ARGUMENT_6 ABI_REG_R9
+#define ABI_CALL_4     ABI_REG_R10
 #define ABI_RESULT     ABI_REG_AX
 #define ABI_STACK      ABI_REG_SP
 #endif
@@ -366,6 +368,12 @@ enum abi_register {
 #define ABI_COOKIE(op, api, r0, r1, r2)                                                            \
 	((__u64)(op) | (__u64)(api) << 8 | (__u64)(r0) << 16 | (__u64)(r1) << 24 |                 \
 	 (__u64)(r2) << 32)
+
+/*
+ * MREMAP, MPROTECT, in addition, where the result of a system call replaces its first argument: at
+ * the function's entry.
+ */
+#define ABI_COOKIE_BEFORE (1ull << 56)
 
 #define ABI_MAP_BYTES_32 1u /* the function takes the size as an unsigned int */
 

@@ -8,6 +8,8 @@
 
 #include <linux/types.h>
 
+#include "abi/frame.h"
+
 #define ABI_USDT_ARGUMENTS 3
 #define ABI_USDT_MAX       8192u /* distinct sets, of all files of a session */
 
@@ -19,14 +21,6 @@ enum abi_usdt_kind {
 	/* the same, in addition to the fs base of the thread */
 	ABI_USDT_THREAD = 3,
 };
-
-enum abi_usdt_frame {
-	ABI_USDT_FRAME_UNKNOWN = 0,
-	ABI_USDT_FRAME_POINTER = 1, /* the function has set up its frame pointer */
-	ABI_USDT_FRAME_STACK = 2,   /* return_at and saved_at say it */
-};
-#define ABI_USDT_FRAME_MAX (64u << 10) /* bytes of the function's frame */
-#define ABI_USDT_NOT_SAVED 0xffffffffu
 
 #define ABI_USDT_NONE 0xffu /* no register: 0 */
 
@@ -49,12 +43,7 @@ struct abi_usdt {
 	 * that has called it. 0, 0: not known.
 	 */
 	__u32 before, behind;
-	/* where the return address is at the probe: enum abi_usdt_frame */
-	__u32 frame;
-	__u32 return_at; /* bytes above the stack pointer */
-	/* the same of the caller's frame pointer; ABI_USDT_NOT_SAVED: in its register */
-	__u32 saved_at;
-	__u32 pad;
+	struct abi_frame frame; /* of the function, at the probe */
 };
 
 _Static_assert(sizeof(struct abi_usdt_argument) == 16, "usdt_argument");

@@ -23,18 +23,22 @@ static int variable_find(void *context, const char *name, uint64_t *vaddr)
 	return 0;
 }
 
+/* Of struct pt_regs of x86-64, and of struct user_pt_regs of arm64. */
+#define X86_BYTES   168u
+#define ARM64_BYTES 272u
+
 /* A register that the kernel has saved, or none. */
-static int is_register(uint8_t offset)
+static int is_register(uint8_t offset, size_t bytes)
 {
-	return offset == ABI_USDT_NONE || offset + sizeof(uint64_t) <= sizeof(struct pt_regs);
+	return offset == ABI_USDT_NONE || offset + sizeof(uint64_t) <= bytes;
 }
 
-static void argument_check(const struct abi_usdt_argument *argument)
+static void argument_check(const struct abi_usdt_argument *argument, size_t bytes)
 {
 	check(argument->kind <= ABI_USDT_THREAD && argument->scale <= 3);
 	check(argument->bytes == 1 || argument->bytes == 2 || argument->bytes == 4 ||
 	      argument->bytes == 8);
-	check(is_register(argument->base) && is_register(argument->index));
+	check(is_register(argument->base, bytes) && is_register(argument->index, bytes));
 	check(argument->kind != ABI_USDT_REGISTER || argument->base != ABI_USDT_NONE);
 }
 
@@ -44,11 +48,14 @@ static int probe_check(void *context, const struct elf_usdt *probe)
 	struct abi_usdt usdt;
 
 	check(strlen(probe->provider) + strlen(probe->name) <= 1 << 20);
-	for (size_t count = 1; count <= ABI_USDT_ARGUMENTS; count++) {
-		if (usdt_arguments_parse(probe->arguments, count, &symbols, &usdt))
+	for (size_t i = 0; i < 2 * ABI_USDT_ARGUMENTS; i++) {
+		const struct machine *machine = i & 1 ? &machine_arm64 : &machine_x86;
+		size_t count = 1 + i / 2;
+
+		if (usdt_arguments_parse(machine, probe->arguments, count, &symbols, &usdt))
 			continue;
-		for (size_t i = 0; i < count; i++)
-			argument_check(&usdt.arguments[i]);
+		for (size_t k = 0; k < count; k++)
+			argument_check(&usdt.arguments[k], i & 1 ? ARM64_BYTES : X86_BYTES);
 	}
 	return 0;
 }

@@ -25,7 +25,14 @@ FILES = (
 )
 TREES = ("tests/e2e/programs", "tests/machines/guest")
 COMPILE = ("-g", "-O1", "-fno-omit-frame-pointer", "-fno-builtin", "-pthread")
-PROGRAMS = ("native/native", "native/blocks", "processes/brief", "native/mix", "native/late_user")
+PROGRAMS = (
+    "native/native",
+    "native/blocks",
+    "stacks/mapped",
+    "native/mix",
+    "native/late_user",
+    "processes/brief",
+)
 
 
 def compile_programs(folder, arch):

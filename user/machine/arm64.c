@@ -8,7 +8,9 @@
 
 #include <stdio.h>
 
+#include "machine/frame.h"
 #include "machine/machine.h"
+#include "machine/operand.h"
 
 #define ALL  UINT32_MAX
 #define LINK 30
@@ -272,8 +274,10 @@ const struct machine machine_arm64 = {
 	.insn_step = A64_BYTES,
 	.long_jump = A64_BYTES,
 	.filler = 0, /* udf */
+	.nop = {0x1f, 0x20, 0x03, 0xd5},
 	.stack_pointer = ABI_REG_XSP,
 	.link_register = ABI_REG_X30,
+	.return_bytes = 0,
 	.result = ABI_REG_X0,
 	.arguments = {ABI_REG_X0, ABI_REG_X1, ABI_REG_X2, ABI_REG_X3, ABI_REG_X4, ABI_REG_X5},
 	.is_emulated = is_emulated,
@@ -287,6 +291,8 @@ const struct machine machine_arm64 = {
 	.stores = stores,
 	.is_syscall = is_syscall,
 	.is_return = is_return,
+	.frame_step = arm64_frame_step,
+	.operand_take = arm64_operand_take,
 	.decode = arm64_decode,
 	.look = arm64_look,
 	.stub_slot = arm64_stub_slot,

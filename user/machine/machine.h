@@ -18,6 +18,9 @@
 #define MACHINE_ARGUMENTS 6
 
 struct inline_address;
+struct machine_frame;
+struct abi_usdt_argument;
+struct operand;
 
 /*
  * What is searched for in all code of a file as bytes, because decoding it would take a second.
@@ -54,10 +57,12 @@ struct machine {
 	uint8_t insn_step; /* instructions begin at multiples of it */
 	uint8_t long_jump; /* shorter jumps are not found as bytes */
 	uint8_t filler;    /* bytes of it are no code that goes on */
+	uint8_t nop[4];    /* insn_step bytes */
 	/* enum abi_register */
 	uint8_t stack_pointer;
 	/* holds the return address at a function's entry; ABI_REG_COUNT: it is on the stack */
 	uint8_t link_register;
+	uint8_t return_bytes; /* of the stack that a return pops */
 	uint8_t result;
 	uint8_t arguments[MACHINE_ARGUMENTS];
 	/*
@@ -85,6 +90,11 @@ struct machine {
 	bool (*stores)(const cs_insn *insn);
 	bool (*is_syscall)(const cs_insn *insn);
 	bool (*is_return)(const cs_insn *insn);
+	/* The effect on a function's frame (machine/frame.h). */
+	int (*frame_step)(struct machine_frame *frame, const cs_insn *insn,
+			  const struct inline_insn *decoded);
+	/* An operand of a USDT probe (machine/operand.h). */
+	int (*operand_take)(struct operand *operand, struct abi_usdt_argument *out);
 	/* The decoded effect (insn.h). out: all but op, operands and written is set. */
 	void (*decode)(struct inline_decoder *decoder, struct inline_insn *out);
 	/*

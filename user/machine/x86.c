@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "abi/target.h"
+#include "machine/frame.h"
 #include "machine/machine.h"
+#include "machine/operand.h"
 #include "machine/x86_decode.h"
 #include "machine/x86_look.h"
 
@@ -204,8 +206,10 @@ const struct machine machine_x86 = {
 	.insn_step = 1,
 	.long_jump = 5,
 	.filler = 0xcc, /* int3 */
+	.nop = {0x90},
 	.stack_pointer = ABI_REG_SP,
 	.link_register = ABI_REG_COUNT,
+	.return_bytes = 8,
 	.result = ABI_REG_AX,
 	.arguments = {ABI_REG_DI, ABI_REG_SI, ABI_REG_DX, ABI_REG_CX, ABI_REG_R8, ABI_REG_R9},
 	.is_emulated = is_emulated,
@@ -219,6 +223,8 @@ const struct machine machine_x86 = {
 	.stores = stores,
 	.is_syscall = is_syscall,
 	.is_return = is_return,
+	.frame_step = x86_frame_step,
+	.operand_take = x86_operand_take,
 	.decode = x86_decode,
 	.look = x86_look,
 	.stub_slot = x86_stub_slot,

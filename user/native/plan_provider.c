@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "native/plan_provider.h"
-#include "machine/machine.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -12,11 +11,11 @@
 #include "base/error.h"
 #include "elf/elf_file.h"
 #include "elf/elf_usdt.h"
+#include "machine/frame.h"
+#include "machine/machine.h"
 #include "native/usdt_arguments.h"
-#include "native/usdt_frame.h"
 #include "plan/plan_symbol.h"
 
-#define NOP         0x90
 #define MISSING_MAX 16 /* probes of a file that are listed as not understood */
 
 struct planner {
@@ -49,11 +48,11 @@ static uint32_t within_32(uint64_t bytes)
 static void frame_find(struct planner *planner, uint64_t vaddr, uint64_t entry,
 		       struct abi_usdt *usdt)
 {
-	uint8_t code[USDT_FRAME_CODE];
+	uint8_t code[FRAME_CODE];
 	size_t count = (size_t)(vaddr - entry);
 
 	if (count <= sizeof(code) && elf_file_read(planner->file, entry, code, count) == (int)count)
-		usdt_frame_find(&planner->decoder, code, count, entry, usdt);
+		machine_frame_find(&planner->decoder, code, count, entry, &usdt->frame);
 }
 
 /* The producer's own code around the probe. */
@@ -79,9 +78,12 @@ static const char *site_fill(struct planner *planner, const struct elf_usdt *pro
 			     struct plan_site *site)
 {
 	const struct usdt_symbols symbols = {variable_find, planner->file, probe->vaddr};
-	uint8_t code;
+	const struct machine *machine = planner->decoder.machine;
+	uint8_t code[sizeof(machine->nop)];
 
-	if (elf_file_read(planner->file, probe->vaddr, &code, 1) != 1 || code != NOP)
+	if (elf_file_read(planner->file, probe->vaddr, code, machine->insn_step) !=
+		    machine->insn_step ||
+	    memcmp(code, machine->nop, machine->insn_step) != 0)
 		return "it is not on a nop";
 	if (elf_file_offset(planner->file, probe->vaddr, &site->offset))
 		return "its address is not in the file";
@@ -90,12 +92,13 @@ static const char *site_fill(struct planner *planner, const struct elf_usdt *pro
 	    (probe->semaphore & 1 ||
 	     elf_file_offset(planner->file, probe->semaphore, &site->semaphore)))
 		return "its semaphore is not in the file";
-	if (usdt_arguments_parse(probe->arguments, is_alloc ? 3 : 1, &symbols, &site->usdt))
+	if (usdt_arguments_parse(machine, probe->arguments, is_alloc ? 3 : 1, &symbols,
+				 &site->usdt))
 		return error_reason(-EINVAL);
 	site->vaddr = probe->vaddr;
 	site->op = is_alloc ? ABI_OP_SAMPLED_ALLOC : ABI_OP_SAMPLED_FREE;
 	site->cookie = ABI_COOKIE(site->op, EVENT_API_NATIVE, 0, 0, 0);
-	site->emulated = 1;
+	site->emulated = machine->is_emulated(code, machine->insn_step);
 	code_find(planner, probe->vaddr, &site->usdt);
 	return NULL;
 }

@@ -4,8 +4,8 @@
  * that it samples itself: alloc(address, bytes, weighted bytes), also in several places, and
  * free(address) for each block that was reported.
  *
- * A probe must be on a one-byte nop. Stacks begin with the caller of the function that the probe is
- * in, or of the whole library if that is an allocator.
+ * A probe must be on a nop, on x86-64 one of a byte. Stacks begin with the caller of the function
+ * that the probe is in, or of the whole library if that is an allocator.
  */
 #ifndef TRACER_NATIVE_PLAN_PROVIDER_H
 #define TRACER_NATIVE_PLAN_PROVIDER_H

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "machine/frame.h"
 #include "machine/insn.h"
 #include "machine/machine.h"
 #include "plan/plan_symbol.h"
@@ -19,19 +20,22 @@
 
 #define RESULT    (1u << ABI_RESULT)
 #define ARGUMENTS (1u << ABI_ARGUMENT_1 | 1u << ABI_ARGUMENT_2 | 1u << ABI_ARGUMENT_3)
+/* The result of a system call replaces its first argument. */
+#define FIRST_IS_LOST (ABI_RESULT == ABI_ARGUMENT_1)
 
 static const struct libc_function {
 	const char *name;
 	enum abi_op op;
 	/* Bit r: enum abi_register r, for the arguments and the result that are used. */
 	uint32_t registers;
+	int first; /* the first argument is used, too */
 	/* Figures are correct without it. musl's brk is a stub that does not move the break. */
 	int optional;
 } functions[] = {
-	{"mremap", ABI_OP_MREMAP, RESULT | ARGUMENTS, 0},
-	{"mprotect", ABI_OP_MPROTECT, RESULT | ARGUMENTS, 1},
-	{"brk", ABI_OP_BRK, RESULT, 1},
-	{"mmap", ABI_OP_MMAP, RESULT | ARGUMENTS | 1u << ABI_REG_R10, 0},
+	{"mremap", ABI_OP_MREMAP, RESULT | ARGUMENTS, 1, 0},
+	{"mprotect", ABI_OP_MPROTECT, RESULT | ARGUMENTS, 1, 1},
+	{"brk", ABI_OP_BRK, RESULT, 0, 1},
+	{"mmap", ABI_OP_MMAP, RESULT | ARGUMENTS | 1u << ABI_CALL_4, 0, 0},
 };
 
 /* munmap is probed at its entry: a range must be reported before its address can be reused. */
@@ -39,7 +43,7 @@ static const struct probe_spec unmap = {
 	"munmap", ABI_OP_MUNMAP, EVENT_API_RAW, {ABI_REG_COUNT, ABI_REG_COUNT, ABI_REG_COUNT}, 0};
 
 #define FUNCTIONS (sizeof(functions) / sizeof(functions[0]))
-#define SITES_MAX (4 * FUNCTIONS) /* a function may make several system calls */
+#define SITES_MAX (5 * FUNCTIONS) /* a function may make several system calls */
 
 /*
  * Places the probe after a system call: on the first emulated instruction at which the registers
@@ -68,6 +72,19 @@ static void site_choose(struct inline_decoder *decoder, const uint8_t *code, siz
 	snprintf(site->why, sizeof(site->why), "after a system call");
 }
 
+/* Adds the frame at the site to its cookie. */
+static void frame_add(struct inline_decoder *decoder, const uint8_t *code, uint64_t vaddr,
+		      struct plan_site *site)
+{
+	struct abi_frame frame;
+
+	machine_frame_find(decoder, code, (size_t)(site->vaddr - vaddr), vaddr, &frame);
+	site->cookie |= abi_frame_cookie(&frame);
+	if (!abi_frame_cookie(&frame))
+		snprintf(site->why, sizeof(site->why),
+			 "after a system call; its caller is not known");
+}
+
 /* Adds one site for each system call in the function's code. */
 static void syscalls_add(struct inline_decoder *decoder, struct plan *plan, struct elf_file *libc,
 			 const struct libc_function *function, uint64_t vaddr, const uint8_t *code,
@@ -84,12 +101,12 @@ static void syscalls_add(struct inline_decoder *decoder, struct plan *plan, stru
 			break;
 		if (!decoder->machine->is_syscall(decoder->insn) || at + length == bytes)
 			continue;
-		*site = (struct plan_site){.op = function->op,
-					   .cookie = ABI_COOKIE(function->op, EVENT_API_RAW,
-								ABI_REG_COUNT, ABI_REG_COUNT,
-								ABI_REG_COUNT)};
+		*site = (struct plan_site){
+			.op = function->op,
+			.cookie = ABI_COOKIE(function->op, EVENT_API_RAW, 0, 0, 0)};
 		site_choose(decoder, code + at + length, bytes - at - length, vaddr + at + length,
 			    function->registers, site);
+		frame_add(decoder, code, vaddr, site);
 		site->in_function = (uint32_t)(site->vaddr - vaddr);
 		snprintf(site->symbol, sizeof(site->symbol), "%s+0x%x", function->name,
 			 site->in_function);
@@ -98,9 +115,43 @@ static void syscalls_add(struct inline_decoder *decoder, struct plan *plan, stru
 	}
 }
 
+/* Adds the site at the function's entry, where the first argument is read. */
+static void entry_add(struct plan *plan, struct elf_file *libc,
+		      const struct libc_function *function, const struct elf_symbol *symbol)
+{
+	const struct probe_spec spec = {function->name,
+					function->op,
+					EVENT_API_RAW,
+					{ABI_ARGUMENT_1, ABI_REG_COUNT, ABI_REG_COUNT},
+					PLAN_ENTRY_STACK};
+	size_t count = plan->count;
+
+	plan_function_add(plan, libc, &spec, symbol->vaddr, symbol->size);
+	if (plan->count > count)
+		plan->sites[count].cookie |= ABI_COOKIE_BEFORE;
+}
+
+/* Why the sites from `first` on do not say all of the function's system calls; NULL: they do. */
+static const char *sites_lack(const struct plan *plan, const struct libc_function *function,
+			      size_t first)
+{
+	int has_entry = FIRST_IS_LOST && function->first;
+
+	if (has_entry && (plan->count == first || !(plan->sites[first].cookie & ABI_COOKIE_BEFORE)))
+		return "its entry cannot be probed";
+	first += (size_t)has_entry;
+	if (plan->count == first)
+		return "no system call is found in it";
+	/* Without the frame the entry and what follows the system call cannot be matched. */
+	for (size_t i = first; has_entry && i < plan->count; i++)
+		if (!(plan->sites[i].cookie & ABI_FRAME_COOKIE_BITS))
+			return "its frame is not understood";
+	return NULL;
+}
+
 /*
- * 0; -ENOENT the function does not exist, or makes no system call. An optional one is added to
- * plan->missing instead.
+ * 0; -ENOENT the function does not exist, makes no system call or is not understood. An optional
+ * one is added to plan->missing instead.
  */
 static int function_add(struct inline_decoder *decoder, struct plan *plan, struct elf_file *libc,
 			const struct libc_function *function)
@@ -115,12 +166,15 @@ static int function_add(struct inline_decoder *decoder, struct plan *plan, struc
 			symbol.size && symbol.size < sizeof(code) ? symbol.size : sizeof(code);
 		int bytes = elf_file_read(libc, symbol.vaddr, code, size);
 
+		if (FIRST_IS_LOST && function->first)
+			entry_add(plan, libc, function, &symbol);
 		if (bytes > 0)
 			syscalls_add(decoder, plan, libc, function, symbol.vaddr, code,
 				     (size_t)bytes);
-		if (plan->count > before)
+		why = sites_lack(plan, function, before);
+		if (!why)
 			return 0;
-		why = "no system call is found in it";
+		plan->count = before;
 	}
 	if (function->optional) {
 		plan_missing_add(plan, function->name, why);
@@ -133,12 +187,7 @@ int plan_memory(struct elf_file *libc, struct plan *out)
 {
 	struct plan plan = {.mode = EVENT_MODE_GROWTH, .capacity = SITES_MAX + 1};
 	struct inline_decoder decoder = {0};
-	int err;
-
-	/* Elsewhere the result of a system call replaces its first argument. */
-	if (machine_own() != &machine_x86)
-		return error_set(-ENOTSUP, "the mmap layer is traced on x86-64 only");
-	err = inline_decoder_open(&decoder, machine_own());
+	int err = inline_decoder_open(&decoder, machine_own());
 
 	plan.sites = calloc(plan.capacity, sizeof(*plan.sites));
 	if (!plan.sites)

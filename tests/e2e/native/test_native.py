@@ -176,6 +176,21 @@ def test_mapped_memory_beside(start, trace, built):
     assert mapped[marked_line("native.c", "BIG")] >= 300000, "malloc's own mapping is its caller's"
 
 
+def test_mapped_memory(start, trace, built):
+    """Each range is charged to the line that has mapped, moved, shrunk or committed it, although the
+    stack is full of earlier calls' return addresses: mremap, which is variadic, has a large frame."""
+    target = start(built("mapped.c", "-fno-builtin"), None)
+    run = trace("-p", target.pid, "--layer", "mmap")
+    for _ in range(2):
+        target.step()
+        live = target.expect()
+    report = run.finish()
+    assert report.marked("mapped.c", live) == live
+    assert report.total["size"] == sum(size for size, _ in live.values())
+    assert report.lost_events == 0
+    assert target.finish() == 0, "the target was harmed"
+
+
 @pytest.mark.versions("3.11", "3.13")
 def test_python_with_all_layers(python, start, trace):
     """The Python layer equals that of a Python-only trace. Native blocks have the interpreter's

@@ -65,7 +65,7 @@ static void test_operands(void **state)
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		struct abi_usdt usdt = {0};
 
-		if (usdt_arguments_parse(cases[i].text, 1, &symbols, &usdt))
+		if (usdt_arguments_parse(&machine_x86, cases[i].text, 1, &symbols, &usdt))
 			fail_msg("%s is not understood", cases[i].text);
 		if (memcmp(&usdt.arguments[0], &cases[i].argument, sizeof(cases[i].argument)))
 			fail_msg("%s is understood otherwise", cases[i].text);
@@ -77,12 +77,101 @@ static void test_several(void **state)
 	struct abi_usdt usdt = {0};
 	(void)state;
 
-	assert_int_equal(usdt_arguments_parse(" 8@%rax  8@$3 -4@%edx ", 3, NULL, &usdt), 0);
+	assert_int_equal(
+		usdt_arguments_parse(&machine_x86, " 8@%rax  8@$3 -4@%edx ", 3, NULL, &usdt), 0);
 	assert_int_equal(usdt.arguments[1].value, 3);
 	assert_int_equal(usdt.arguments[2].base, AT(rdx));
-	assert_int_equal(usdt_arguments_parse("8@%rax 8@$3", 3, NULL, &usdt), -EINVAL);
-	assert_int_equal(usdt_arguments_parse("8@%rax 8@$3", 1, NULL, &usdt), -EINVAL);
-	assert_int_equal(usdt_arguments_parse("", 1, NULL, &usdt), -EINVAL);
+	assert_int_equal(usdt_arguments_parse(&machine_x86, "8@%rax 8@$3", 3, NULL, &usdt),
+			 -EINVAL);
+	assert_int_equal(usdt_arguments_parse(&machine_x86, "8@%rax 8@$3", 1, NULL, &usdt),
+			 -EINVAL);
+	assert_int_equal(usdt_arguments_parse(&machine_x86, "", 1, NULL, &usdt), -EINVAL);
+}
+
+#define X(number) (8 * (number))
+#define SP        X(31)
+
+static void test_arm64(void **state)
+{
+	static const struct {
+		const char *text;
+		struct abi_usdt_argument argument;
+	} cases[] = {
+		{"8@x0", {ABI_USDT_REGISTER, X(0), NONE, 0, 8, 0, 0, 0}},
+		{"-8@x30", {ABI_USDT_REGISTER, X(30), NONE, 0, 8, 1, 0, 0}},
+		{"8@sp", {ABI_USDT_REGISTER, SP, NONE, 0, 8, 0, 0, 0}},
+		{"-4@w1", {ABI_USDT_REGISTER, X(1), NONE, 0, 4, 1, 0, 0}},
+		{"2@w17", {ABI_USDT_REGISTER, X(17), NONE, 0, 2, 0, 0, 0}},
+		{"8@w9", {ABI_USDT_REGISTER, X(9), NONE, 0, 4, 0, 0, 0}},
+		{"8@xzr", {ABI_USDT_CONSTANT, NONE, NONE, 0, 8, 0, 0, 0}},
+		{"4@wzr", {ABI_USDT_CONSTANT, NONE, NONE, 0, 4, 0, 0, 0}},
+		{"8@5", {ABI_USDT_CONSTANT, NONE, NONE, 0, 8, 0, 0, 5}},
+		{"-4@-1", {ABI_USDT_CONSTANT, NONE, NONE, 0, 4, 1, 0, -1}},
+		{"8@#0x10", {ABI_USDT_CONSTANT, NONE, NONE, 0, 8, 0, 0, 16}},
+		{"8@[sp]", {ABI_USDT_MEMORY, SP, NONE, 0, 8, 0, 0, 0}},
+		{"-4@[sp, 20]", {ABI_USDT_MEMORY, SP, NONE, 0, 4, 1, 0, 20}},
+		{"8@[x29, -16]", {ABI_USDT_MEMORY, X(29), NONE, 0, 8, 0, 0, -16}},
+		{"1@[x19,#8]", {ABI_USDT_MEMORY, X(19), NONE, 0, 1, 0, 0, 8}},
+		{"8@[x0, x1]", {ABI_USDT_MEMORY, X(0), X(1), 0, 8, 0, 0, 0}},
+		{"4@[ x0, x1, lsl 3 ]", {ABI_USDT_MEMORY, X(0), X(1), 3, 4, 0, 0, 0}},
+		{"4@[x0, x1, lsl #2]", {ABI_USDT_MEMORY, X(0), X(1), 2, 4, 0, 0, 0}},
+	};
+	static const char *const refused[] = {
+		"8@",
+		"8@x31",
+		"8@x",
+		"8@v0",
+		"8@q0",
+		"8@d8",
+		"8@w",
+		"8@pc",
+		"8@x0]",
+		"8@[x0",
+		"8@[w0]",
+		"8@[x0, w1]",
+		"8@[x0, sp]",
+		"8@[x0, x1, lsl 4]",
+		"8@[x0, x1, uxtw]",
+		"8@[x0, x1, lsl]",
+		"8@[]",
+		"8@[x0, ]",
+		"8@[x0], 8",
+		"8@[x0, 8]!",
+		"8@[x0, #]",
+		"8@[x0, #:lo12:name]",
+		"8@[8]",
+		"8@#",
+		"8@name",
+		"8@%rdi",
+		"8@$5",
+		"16@x0",
+		"8@x0x1",
+		"8@xzr1",
+		"8@]",
+		"8@[x0]]",
+		"8@[[x0]",
+	};
+	struct abi_usdt usdt = {0};
+	(void)state;
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		if (usdt_arguments_parse(&machine_arm64, cases[i].text, 1, &symbols, &usdt))
+			fail_msg("%s is not understood", cases[i].text);
+		if (memcmp(&usdt.arguments[0], &cases[i].argument, sizeof(cases[i].argument)))
+			fail_msg("%s is understood otherwise", cases[i].text);
+	}
+	for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++)
+		if (usdt_arguments_parse(&machine_arm64, refused[i], 1, &symbols, &usdt) != -EINVAL)
+			fail_msg("%s is understood", refused[i]);
+	/* A space within brackets does not end an argument. */
+	assert_int_equal(
+		usdt_arguments_parse(&machine_arm64, "8@[sp, 16]  -4@x0 8@[x1, 8]", 3, NULL, &usdt),
+		0);
+	assert_int_equal(usdt.arguments[0].value, 16);
+	assert_int_equal(usdt.arguments[1].kind, ABI_USDT_REGISTER);
+	assert_int_equal(usdt.arguments[2].base, X(1));
+	assert_int_equal(usdt_arguments_parse(&machine_arm64, "8@[sp, 16 8@x0", 2, NULL, &usdt),
+			 -EINVAL);
 }
 
 static void test_refused(void **state)
@@ -129,12 +218,12 @@ static void test_refused(void **state)
 	(void)state;
 
 	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
-		if (usdt_arguments_parse(texts[i], 1, &symbols, &usdt) != -EINVAL)
+		if (usdt_arguments_parse(&machine_x86, texts[i], 1, &symbols, &usdt) != -EINVAL)
 			fail_msg("%s is understood", texts[i]);
 	memset(text + 2, 'a', sizeof(text) - 3);
-	assert_int_equal(usdt_arguments_parse(text, 1, &symbols, &usdt), -EINVAL);
+	assert_int_equal(usdt_arguments_parse(&machine_x86, text, 1, &symbols, &usdt), -EINVAL);
 	text[USDT_ARGUMENTS_MAX] = '\0';
-	assert_int_equal(usdt_arguments_parse(text, 1, &symbols, &usdt), -EINVAL);
+	assert_int_equal(usdt_arguments_parse(&machine_x86, text, 1, &symbols, &usdt), -EINVAL);
 }
 
 int main(void)
@@ -142,6 +231,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_operands),
 		cmocka_unit_test(test_several),
+		cmocka_unit_test(test_arm64),
 		cmocka_unit_test(test_refused),
 	};
 
