@@ -24,7 +24,7 @@
 #define WINDOWS_PAUSE_MAX   60000000000ull
 #define WINDOWS_EDGES_GUESS 10000000ull /* CPU time, before the first window */
 #define WINDOWS_OWN_GUESS   30000000ull
-#define WINDOWS_RATE_MIN    0.05 /* CPUs; as if the target took at least this */
+#define WINDOWS_RATE_MIN    0.2 /* CPUs; as if the target took at least this */
 
 #define WINDOWS_RECENT 32u /* as many of the last 10 s count, at most */
 

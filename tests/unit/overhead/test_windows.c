@@ -120,6 +120,19 @@ static void test_budget(void **state)
 		}
 }
 
+/* A target that takes little of a CPU has windows all the same, for little of a CPU. */
+static void test_little_work(void **state)
+{
+	const struct target target = {0.08, 6 * MS, 25 * MS, 0.015, 0};
+	const double budget = 0.01;
+	struct run run = {.windows = {.budget = budget, .random = 7}, .now_ns = S};
+	(void)state;
+
+	assert_int_equal(run_until(&run, &target, 601 * S), 0);
+	assert_true(run.count >= 100);
+	assert_true(worst(&run, 2) <= budget * WINDOWS_RATE_MIN * 10e9 * 1.000001);
+}
+
 /* The budget is used, too: a target that loses everything in a window of a quiet machine. */
 static void test_used(void **state)
 {
@@ -140,8 +153,8 @@ static void test_used(void **state)
  */
 static void test_noisy(void **state)
 {
-	static const uint64_t edges[] = {MS / 10, 6 * MS, 3 * MS, MS, 12 * MS, 0, 2 * MS, 4 * MS};
-	struct target target = {0.04, 0, 12 * MS, 0.05, 0};
+	static const uint64_t edges[] = {MS / 2, 24 * MS, 12 * MS, 4 * MS, 48 * MS, 0, 8 * MS, 16 * MS};
+	struct target target = {0.16, 0, 12 * MS, WINDOWS_RATE_MIN, 0};
 	struct run run = {.windows = {.budget = 0.05, .random = 1}, .now_ns = S};
 	double sum = 0;
 	(void)state;
@@ -153,9 +166,9 @@ static void test_noisy(void **state)
 	}
 	for (size_t i = 0; i < run.count; i++)
 		sum += run.loss_ns[i];
-	assert_true(sum > 0.7 * 0.05 * 0.05 * 1000e9);
-	assert_true(sum < 0.05 * 0.05 * 1000e9);
-	assert_true(worst(&run, 2) <= 1.6 * 0.05 * 0.05 * 10e9);
+	assert_true(sum > 0.7 * 0.05 * WINDOWS_RATE_MIN * 1000e9);
+	assert_true(sum < 0.05 * WINDOWS_RATE_MIN * 1000e9);
+	assert_true(worst(&run, 2) <= 1.6 * 0.05 * WINDOWS_RATE_MIN * 10e9);
 	assert_true(run.count > 200 && length_sum(&run) > 16 * S);
 }
 
@@ -280,11 +293,12 @@ static void test_suspended(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_budget),    cmocka_unit_test(test_used),
-		cmocka_unit_test(test_edges),     cmocka_unit_test(test_cheap),
-		cmocka_unit_test(test_random),    cmocka_unit_test(test_none),
-		cmocka_unit_test(test_stopped),   cmocka_unit_test(test_targets),
-		cmocka_unit_test(test_suspended), cmocka_unit_test(test_noisy),
+		cmocka_unit_test(test_budget),      cmocka_unit_test(test_used),
+		cmocka_unit_test(test_edges),       cmocka_unit_test(test_cheap),
+		cmocka_unit_test(test_random),      cmocka_unit_test(test_none),
+		cmocka_unit_test(test_stopped),     cmocka_unit_test(test_targets),
+		cmocka_unit_test(test_suspended),   cmocka_unit_test(test_noisy),
+		cmocka_unit_test(test_little_work),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
