@@ -17,6 +17,11 @@
 struct event_window {
 	struct event_header header;
 	__u64 start_ns, end_ns;
+	/*
+	 * Of one that ends: for how long its threads have run on a processor, or waited for one, in
+	 * it, together. UINT64_MAX: not known.
+	 */
+	__u64 busy_ns;
 };
 
 /* What is in a block. */
@@ -92,7 +97,7 @@ struct event_census_chunks {
 
 _Static_assert(sizeof(struct event_chunk) == 16, "chunk");
 _Static_assert(sizeof(struct event_census_chunks) == 32, "census_chunks");
-_Static_assert(sizeof(struct event_window) == 40, "window");
+_Static_assert(sizeof(struct event_window) == 48, "window");
 _Static_assert(sizeof(struct event_large_block) == 24, "large_block");
 _Static_assert(sizeof(struct event_census_kinds) == 48, "census_kinds");
 

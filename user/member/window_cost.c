@@ -8,6 +8,7 @@
 #include "member/member.h"
 #include "member/state.h"
 #include "member/windows.h"
+#include "process/threads.h"
 
 /*
  * The price of a trap was measured at the start, and a busy machine makes it up to three times as
@@ -15,6 +16,8 @@
  */
 #define LOSS_FACTOR 3.0
 #define EDGES_SHARE 0.25
+
+#define BUSY_THREADS 256u /* of a target that is asked for how long they run */
 
 /* The CPU time of this process, and of the one that holds the probes. */
 static uint64_t own_time(const struct session *session)
@@ -37,6 +40,26 @@ struct window_mark member_window_mark(const struct session *session, const struc
 	if (attach_hits(session->attach, member->pid, &mark.hits))
 		mark.hits = 0;
 	return mark;
+}
+
+void member_window_times_begin(struct member *member)
+{
+	struct member_windows *windows = &member->windows;
+
+	if (threads_time(member->pid, BUSY_THREADS, &windows->busy))
+		windows->busy = (struct threads_time){0};
+}
+
+uint64_t member_window_busy_ns(const struct member *member)
+{
+	const struct threads_time *before = &member->windows.busy;
+	struct threads_time now;
+
+	/* Threads that have ended meanwhile took what they had to tell with them. */
+	if (!before->threads || threads_time(member->pid, BUSY_THREADS, &now) ||
+	    now.threads != before->threads)
+		return UINT64_MAX;
+	return now.run_ns - before->run_ns + (now.wait_ns - before->wait_ns);
 }
 
 static double hits_cost(const struct session *session, const struct window_mark *from,

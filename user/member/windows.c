@@ -77,7 +77,7 @@ int session_windows_open(const struct session *session)
 }
 
 static int window_feed(struct session *session, const struct member *member, uint64_t start_ns,
-		       uint64_t end_ns)
+		       uint64_t end_ns, uint64_t busy_ns)
 {
 	const struct event_window record = {.header = {.type = EVENT_WINDOW,
 						       .size = sizeof(record),
@@ -85,7 +85,8 @@ static int window_feed(struct session *session, const struct member *member, uin
 						       .tgid = member->pid,
 						       .tid = member->pid},
 					    .start_ns = start_ns,
-					    .end_ns = end_ns};
+					    .end_ns = end_ns,
+					    .busy_ns = busy_ns};
 
 	return member->ended ? -ESRCH : session_feed(session, &record, sizeof(record));
 }
@@ -233,7 +234,8 @@ static void window_open(struct session *session, struct member *member)
 	session_pull(session);
 	windows->opened_ns = clock_ns(CLOCK_MONOTONIC);
 	if (!err)
-		err = window_feed(session, member, windows->opened_ns, 0);
+		err = window_feed(session, member, windows->opened_ns, 0, 0);
+	member_window_times_begin(member);
 	windows->begin = member_window_mark(session, member);
 	if (!err)
 		err = pause_set(session, member, 0);
@@ -271,11 +273,13 @@ static uint64_t look_pause(const struct member_windows *windows)
 void member_window_close(struct session *session, struct member *member)
 {
 	struct member_windows *windows = &member->windows;
-	uint64_t end_ns;
+	uint64_t end_ns, busy_ns;
 
 	if (windows->state != WINDOW_OPEN)
 		return;
 	windows->state = WINDOW_CLOSING;
+	busy_ns = member_window_busy_ns(member);
+	windows->busy = (struct threads_time){0};
 	member_look_fresh(session, member);
 	windows->end = member_window_mark(session, member);
 	end_ns = windows->checked_ns ? windows->checked_ns : windows->end.time_ns;
@@ -283,7 +287,7 @@ void member_window_close(struct session *session, struct member *member)
 	windows->look_first |= !windows->checked_ns;
 	pause_set(session, member, 1);
 	session_pull(session);
-	window_feed(session, member, windows->opened_ns, end_ns);
+	window_feed(session, member, windows->opened_ns, end_ns, busy_ns);
 	if (!member->ended && !windows->dropped_ns)
 		window_drop(session, member);
 	windows->look_ns = clock_ns(CLOCK_MONOTONIC);
@@ -350,7 +354,7 @@ void member_windows_free(struct member *member)
 int member_window_inherited(struct session *session, struct member *child)
 {
 	child->runtime.target.paused = member_paused(child);
-	return window_feed(session, child, 0, clock_ns(CLOCK_MONOTONIC));
+	return window_feed(session, child, 0, clock_ns(CLOCK_MONOTONIC), UINT64_MAX);
 }
 
 static uint64_t grace_ns(const struct member_windows *windows)

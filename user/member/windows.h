@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "overhead/windows.h"
+#include "process/threads.h"
 #include "process_plan/plan_target.h"
 #include "process_plan/plan_text.h"
 
@@ -35,16 +36,17 @@ struct member_windows {
 	enum member_window state;
 	struct windows windows;
 	struct windows_next next;
-	struct plan_target plan; /* with the sites; owned while state is not WINDOW_NONE */
-	struct plan_text text;   /* where these sites are */
-	uint64_t opened_ns;      /* when the open or last one began; 0: there was none */
-	uint64_t dropped_ns;     /* when its links were given to be closed; 0: not yet */
-	uint64_t closing_ns;     /* when it is looked whether the kernel is done, or begins */
-	size_t site;             /* of text: those before are clear of breakpoints */
-	uint64_t marks;          /* the kinds of sites that had breakpoints when it began */
-	uint64_t checked_ns;     /* the open window: all blocks from before that were looked at */
-	int look_first;          /* probes are gone before looks are done: look before, too */
-	int foreign;             /* there were breakpoints before ours were placed */
+	struct plan_target plan;  /* with the sites; owned while state is not WINDOW_NONE */
+	struct plan_text text;    /* where these sites are */
+	uint64_t opened_ns;       /* when the open or last one began; 0: there was none */
+	uint64_t dropped_ns;      /* when its links were given to be closed; 0: not yet */
+	uint64_t closing_ns;      /* when it is looked whether the kernel is done, or begins */
+	size_t site;              /* of text: those before are clear of breakpoints */
+	uint64_t marks;           /* the kinds of sites that had breakpoints when it began */
+	uint64_t checked_ns;      /* the open window: all blocks from before that were looked at */
+	struct threads_time busy; /* when it began; 0: not known */
+	int look_first;           /* probes are gone before looks are done: look before, too */
+	int foreign;              /* there were breakpoints before ours were placed */
 	/* the end of the last one, placing, the beginning, the end */
 	struct window_mark after, placing, begin, end;
 	double share;        /* of the target's CPU time that probes took of late */
@@ -115,10 +117,13 @@ uint64_t session_windows_left_ns(const struct session *session, uint64_t now_ns)
  * - member_text_find(): notes where the sites of windows are in the target's text; those that are
  *   not found are taken for clear.
  * - member_window_mark(): this moment, of which only the time is valid without --overhead.
+ * - member_window_times_begin(), member_window_busy_ns(): in the open window, as in event_window.
  * - member_window_judge(): the kernel has removed the probes by now: tells the policy what the last
  *   window has cost.
  */
 void member_text_find(struct member *member);
+void member_window_times_begin(struct member *member);
+uint64_t member_window_busy_ns(const struct member *member);
 int member_window_is_probed(struct member *member);
 uint64_t member_window_marks(const struct member *member);
 int member_window_is_whole(const struct member *member);

@@ -10,6 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/hash.h"
+
 /*
  * System calls that probed instructions make instead of a trap. They do not mean that a function
  * has completed.
@@ -121,35 +123,44 @@ int threads_visit(pid_t pid, int (*visit)(pid_t tid, void *context), void *conte
 	return err;
 }
 
-uint64_t threads_run_ns(pid_t pid)
+int threads_time(pid_t pid, size_t most, struct threads_time *out)
 {
-	char path[64];
+	struct threads_time sum = {0};
 	struct dirent *entry;
-	uint64_t sum = 0;
+	char path[64];
+	size_t count = 0;
+	int err = 0;
 	DIR *tasks;
 
 	snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
 	tasks = opendir(path);
-	while (tasks && (entry = readdir(tasks))) {
-		unsigned long long run;
-		FILE *file;
-		int got;
+	if (!tasks)
+		return -ESRCH;
+	while (!err && (entry = readdir(tasks))) {
+		pid_t tid = (pid_t)strtol(entry->d_name, NULL, 10);
+		unsigned long long run = 0, wait = 0;
+		char text[96];
 
-		if (entry->d_name[0] == '.')
+		if (tid <= 0)
 			continue;
-		snprintf(path, sizeof(path), "/proc/%d/task/%.16s/schedstat", (int)pid,
-			 entry->d_name);
-		file = fopen(path, "re");
-		got = file ? fscanf(file, "%llu", &run) : 0;
-		if (file)
-			fclose(file);
-		if (got != 1) {
-			closedir(tasks);
-			return 0;
-		}
-		sum += run;
+		if (count++ == most)
+			err = -E2BIG;
+		else if (file_read(dirfd(tasks), tid, "schedstat", text, sizeof(text)) ||
+			 sscanf(text, "%llu %llu", &run, &wait) != 2)
+			err = -ENOTSUP;
+		sum.run_ns += run;
+		sum.wait_ns += wait;
+		sum.threads += hash_u64((uint64_t)tid);
 	}
-	if (tasks)
-		closedir(tasks);
-	return sum;
+	closedir(tasks);
+	if (!err)
+		*out = sum;
+	return err;
+}
+
+uint64_t threads_run_ns(pid_t pid)
+{
+	struct threads_time now;
+
+	return threads_time(pid, SIZE_MAX, &now) ? 0 : now.run_ns;
 }

@@ -2,6 +2,7 @@
 #ifndef TRACER_PROCESS_THREADS_H
 #define TRACER_PROCESS_THREADS_H
 
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -22,10 +23,15 @@ int thread_name(pid_t pid, pid_t tid, char name[16]);
 /* How often it has been scheduled so far; 0: unknown. */
 unsigned long thread_runs(pid_t pid, pid_t tid);
 
-/*
- * For how long its threads have run on a processor so far, together; 0: it is not known. What has
- * not run meanwhile has changed nothing.
- */
+/* Of all threads of a process so far, together. */
+struct threads_time {
+	uint64_t run_ns;  /* on a processor */
+	uint64_t wait_ns; /* ready to run, for a processor */
+	uint64_t threads; /* which ones: others make another number */
+};
+/* 0; -E2BIG: it has more threads than most; -ESRCH; -ENOTSUP: the kernel does not tell. */
+int threads_time(pid_t pid, size_t most, struct threads_time *out);
+/* threads_time.run_ns; 0: it is not known. What has not run meanwhile has changed nothing. */
 uint64_t threads_run_ns(pid_t pid);
 
 #endif

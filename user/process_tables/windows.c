@@ -281,6 +281,8 @@ int state_window(struct process_state *process, const struct event_window *event
 	last = &windows->items[windows->count - 1];
 	last->end_ns = event->end_ns > last->start_ns ? event->end_ns : last->start_ns;
 	last->length_ns = last->end_ns - last->start_ns;
+	windows->ended_ns += last->length_ns;
+	windows->busy_ns += event->busy_ns < last->length_ns ? event->busy_ns : last->length_ns;
 	windows->open = 0;
 	unchecked_drop(process);
 	return 0;

@@ -67,6 +67,8 @@ static int input_check(const struct calibrate_input *input)
 		return error_set(-EINVAL, "more than 2^32 strata, windows, sightings or rows");
 	if (!(input->progress >= 0 && input->progress <= 1))
 		return error_set(-EINVAL, "the progress in windows is not from 0 to 1");
+	if (!(input->progress_least >= 0 && input->progress_least <= 1))
+		return error_set(-EINVAL, "the least progress in windows is not from 0 to 1");
 	for (size_t i = 0; i < input->window_count; i++)
 		if (input->windows[i].end_ns < input->windows[i].start_ns)
 			return error_set(-EINVAL, "window %zu ends before it starts", i);
@@ -274,9 +276,9 @@ static void posts_make(struct calibration *calibration)
 /* The share of all blocks that sightings stand for, without post-strata that exceed these. */
 static void progress_find(struct calibration *calibration)
 {
-	double asked = calibration->input->progress;
+	double asked = calibration->input->progress, least = calibration->input->progress_least;
 
-	calibration->progress = asked > 0 ? asked : 0x1p-32;
+	calibration->progress = asked > 0 ? asked : fmax(0x1p-32, least);
 	for (int round = 0; !(asked > 0) && round < PROGRESS_ROUNDS; round++) {
 		double weight = 0, blocks = 0;
 
@@ -292,7 +294,7 @@ static void progress_find(struct calibration *calibration)
 			blocks += post->blocks;
 		}
 		if (blocks > 0 && weight > 0)
-			calibration->progress = fmin(1, weight / blocks);
+			calibration->progress = fmin(1, fmax(weight / blocks, least));
 		else if (!round) /* as if windows slowed nothing */
 			asked = calibration->progress = 1;
 	}

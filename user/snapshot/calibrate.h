@@ -126,6 +126,8 @@ struct calibrate_input {
 	 * the sum of weights divided by the number of blocks, without the strata that had bursts.
 	 */
 	double progress;
+	/* where progress is unknown, it is not below that: from 0 to 1 */
+	double progress_least;
 };
 
 struct calibrate_estimate {

@@ -202,6 +202,20 @@ static size_t sightings_fill(struct job *job)
 	return count;
 }
 
+/* Windows lose a part of their blocks otherwise, too, such as those that no look has shown. */
+#define LEAST_MARGIN 0.75
+
+/*
+ * Threads sleep as long with probes as without. So a process that sleeps for a share of the windows'
+ * time does at least that share of what it does without probes.
+ */
+static double progress_least(const struct trace_windows *windows)
+{
+	double busy = (double)windows->busy_ns, ended = (double)windows->ended_ns;
+
+	return ended > 0 ? LEAST_MARGIN * (1 - busy / ended) : 0;
+}
+
 /* Estimates with the rates of reuse as they are. */
 static int job_estimate(struct job *job, struct calibrate_result *out)
 {
@@ -210,7 +224,8 @@ static int job_estimate(struct job *job, struct calibrate_result *out)
 	struct calibrate_input input = {.strata = job->strata,
 					.windows = job->windows,
 					.window_count = windows ? windows : 1,
-					.sightings = job->sightings};
+					.sightings = job->sightings,
+					.progress_least = progress_least(&job->process->windows)};
 	int err = seen_collect(job);
 
 	if (!err)

@@ -133,11 +133,33 @@ static void test_stopped(void **state)
 	assert_int_equal(threads_visit(pid, see, &seen), -ESRCH);
 }
 
+/* What runs takes time, what sleeps does not; other threads are another number. */
+static void test_time(void **state)
+{
+	struct worker spinner = {0};
+	struct threads_time first, second;
+	(void)state;
+
+	assert_int_equal(threads_time(getpid(), 16, &first), 0);
+	start(&spinner, spin);
+	assert_int_equal(threads_time(getpid(), 1, &second), -E2BIG);
+	do
+		assert_int_equal(threads_time(getpid(), 16, &second), 0);
+	while (second.run_ns + second.wait_ns < first.run_ns + first.wait_ns + 20000000);
+	assert_true(second.threads != first.threads);
+	atomic_store(&spinner.over, 1);
+	pthread_join(spinner.thread, NULL);
+	assert_int_equal(threads_time(getpid(), 16, &second), 0);
+	assert_true(second.threads == first.threads);
+	assert_int_equal(threads_time(0, 16, &second), -ESRCH);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_threads),
 		cmocka_unit_test(test_stopped),
+		cmocka_unit_test(test_time),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -32,7 +32,8 @@ static int window(struct trace *trace, uint64_t start_ns, uint64_t end_ns)
 {
 	struct event_window event = {.header = header_of(EVENT_WINDOW, sizeof(event)),
 				     .start_ns = start_ns,
-				     .end_ns = end_ns};
+				     .end_ns = end_ns,
+				     .busy_ns = UINT64_MAX};
 
 	event.header.time_ns = end_ns ? end_ns : start_ns;
 	return trace_feed(trace, &event, sizeof(event));
@@ -396,6 +397,24 @@ static void test_snapshot(void **state)
 	snapshot_free(snapshot);
 }
 
+/* For how much of the windows the process was busy: all of it, where that is not known. */
+static void test_busy(void **state)
+{
+	struct trace *trace = *state;
+	const struct trace_windows *windows = &trace->processes[0]->windows;
+	struct event_window end = {
+		.header = header_of(EVENT_WINDOW, sizeof(end)), .end_ns = 3 * S, .busy_ns = S / 4};
+
+	baseline(trace, 3, LIVE(40, 41));
+	open_at(trace, S);
+	close_at(trace, 2 * S);
+	assert_true(windows->ended_ns == S && windows->busy_ns == S);
+	open_at(trace, 2 * S);
+	end.header.time_ns = end.end_ns;
+	assert_int_equal(trace_feed(trace, &end, sizeof(end)), 0);
+	assert_true(windows->ended_ns == 2 * S && windows->busy_ns == S + S / 4);
+}
+
 /* A walk that shows these blocks, with that content in the first of them. */
 static void walk_kinds(struct trace *trace, uint64_t id, const int *live, uint32_t print)
 {
@@ -520,6 +539,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_hidden, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_pool, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_in_progress, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_busy, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_reuse, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_change, setup_census, teardown),
 		cmocka_unit_test_setup_teardown(test_clear, setup, teardown),

@@ -243,6 +243,30 @@ static void test_burst(void **state)
 	calibrate_free(&trial.result);
 }
 
+/*
+ * The same in one stratum that all is in: as if windows slowed the target, unless it is known that
+ * they do not.
+ */
+static void test_burst_of_an_idle_target(void **state)
+{
+	static struct trial trial;
+	(void)state;
+
+	trial_begin(&trial);
+	sightings_spread(&trial, stratum_add(&trial, 1, 0, 60000, 0), 0, 4);
+	trial_run(&trial);
+	close_to(trial.result.progress, 0.1);
+	close_to(trial.result.rows[0].blocks, 60000);
+	calibrate_free(&trial.result);
+
+	trial.input.progress_least = 0.75;
+	trial_run(&trial);
+	close_to(trial.result.progress, 1);
+	close_to(trial.result.rows[0].blocks, 6000);
+	close_to(trial.result.unseen.new_blocks, 54000);
+	calibrate_free(&trial.result);
+}
+
 /* The target does a tenth in windows: the sightings stand for all the same. */
 static void test_progress(void **state)
 {
@@ -453,6 +477,9 @@ static void test_refused(void **state)
 	sightings_add(&trial, 0, 0, 8, 1, 1, 0.04);
 	refuse(&trial);
 	trial.input.sighting_count = 0;
+	trial.input.progress_least = 1.5;
+	refuse(&trial);
+	trial.input.progress_least = 0;
 	trial.input.progress = NAN;
 	refuse(&trial);
 	trial.input.progress = 0;
@@ -541,14 +568,23 @@ static void test_least_error(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_likeness),      cmocka_unit_test(test_split),
-		cmocka_unit_test(test_probabilities), cmocka_unit_test(test_unseen),
-		cmocka_unit_test(test_rare),          cmocka_unit_test(test_burst),
-		cmocka_unit_test(test_progress),      cmocka_unit_test(test_older),
-		cmocka_unit_test(test_errors),        cmocka_unit_test(test_sums),
-		cmocka_unit_test(test_left),          cmocka_unit_test(test_family),
-		cmocka_unit_test(test_family_older),  cmocka_unit_test(test_refused),
-		cmocka_unit_test(test_empty),         cmocka_unit_test(test_least),
+		cmocka_unit_test(test_likeness),
+		cmocka_unit_test(test_split),
+		cmocka_unit_test(test_probabilities),
+		cmocka_unit_test(test_unseen),
+		cmocka_unit_test(test_rare),
+		cmocka_unit_test(test_burst),
+		cmocka_unit_test(test_burst_of_an_idle_target),
+		cmocka_unit_test(test_progress),
+		cmocka_unit_test(test_older),
+		cmocka_unit_test(test_errors),
+		cmocka_unit_test(test_sums),
+		cmocka_unit_test(test_left),
+		cmocka_unit_test(test_family),
+		cmocka_unit_test(test_family_older),
+		cmocka_unit_test(test_refused),
+		cmocka_unit_test(test_empty),
+		cmocka_unit_test(test_least),
 		cmocka_unit_test(test_least_error),
 	};
 

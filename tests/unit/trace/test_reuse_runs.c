@@ -168,7 +168,8 @@ static void window_feed(struct program *program, uint64_t start_ns, uint64_t end
 {
 	struct event_window event = {.header = header_of(EVENT_WINDOW, sizeof(event)),
 				     .start_ns = start_ns,
-				     .end_ns = end_ns};
+				     .end_ns = end_ns,
+				     .busy_ns = UINT64_MAX};
 
 	event.header.time_ns = program->now_ns;
 	assert_int_equal(trace_feed(program->trace, &event, sizeof(event)), 0);
