@@ -200,10 +200,12 @@ static __always_inline void pool_block_output(struct thread_state *thread, __u64
 	thread->last_free = 0;
 	thread->last_block = address;
 	thread->last_bytes = bytes;
-	if (!address)
-		loss_add(LOSS_ALLOC, 1);
-	else
+	if (address) {
 		alloc_output(thread, EVENT_ALLOC, address, bytes, 0, api);
+		return;
+	}
+	loss_add(LOSS_ALLOC, 1);
+	last_allocator_forget();
 }
 
 /*

@@ -88,8 +88,10 @@ static __always_inline int request_is_nested(struct thread_state *thread, struct
 	    (sp < request->sp || request->nested_equal++ < MAX_NESTED_EQUAL))
 		return 1;
 	request->sp = 0;
-	if (state != REQUEST_THREW)
+	if (state != REQUEST_THREW) {
 		loss_add(LOSS_RETURN, 1);
+		last_allocator_forget();
+	}
 	return 0;
 }
 

@@ -5,6 +5,7 @@
 
 #include "stream.h"
 #include "task_state.h"
+#include "user_word.h"
 
 #include "abi/target.h"
 
@@ -60,6 +61,7 @@ struct block {
 	__u64 address, bytes, stack_id;
 	__u32 type; /* enum event_type */
 	__u32 domain, api;
+	__u64 tstate; /* the PyThreadState that its stack was walked from; 0: none, or not walked */
 };
 
 /* A walk along the frame pointers. */
@@ -110,6 +112,8 @@ struct thread_state {
 	__u32 tstate_space; /* abi_target.space_id in which tstate and tstate_slot were found */
 	__u64 task_id;      /* of the last EVENT_TASK; 0: no task, or none was sent yet */
 	struct task_name task;
+	/* addresses of the running task (0: none; UNREADABLE: not known) and of its name */
+	__u64 task_address, task_name;
 	/* last_free comes from a debugging hook: the object allocator may get it, too */
 	__u32 last_hooked;
 	__u32 reserved;     /* bytes of the ring buffer since the last read-ahead */
@@ -226,6 +230,28 @@ const volatile __u32 has_loop = 0;
 /* 1: native stacks may be walked. If 0, the verifier removes the walk. */
 const volatile __u32 has_native = 0;
 
+/* 1: some target's tasks are told. If 0, the verifier removes all of python/task.h as dead code. */
+const volatile __u32 has_tasks = 0;
+
+/*
+ * The thread whose new block, requested with the GIL held, was a process's last one, by tgid. 0: it
+ * is not known. Two processes that share an entry take it from each other.
+ */
+#define LAST_ALLOCATORS 1024u
+__u32 last_allocators[LAST_ALLOCATORS];
+
+static __always_inline __u32 *last_allocator(__u32 tgid)
+{
+	return &last_allocators[tgid & (LAST_ALLOCATORS - 1)];
+}
+
+/* The running process has a new block that nothing tells of. */
+static __always_inline void last_allocator_forget(void)
+{
+	if (has_tasks)
+		*(volatile __u32 *)last_allocator(bpf_get_current_pid_tgid() >> 32) = 0;
+}
+
 /* Of the kernel, the unit of a mapping's offset. */
 const volatile __u64 page_bytes = PAGE_BYTES;
 
@@ -292,6 +318,7 @@ __noinline int thread_refresh(void)
 	}
 	if (!thread) {
 		loss_add(LOSS_THREAD_STATE, 1);
+		last_allocator_forget();
 		return -1;
 	}
 	/* A request may have returned when its function had no probe. */
@@ -299,6 +326,7 @@ __noinline int thread_refresh(void)
 		thread->native.sp = thread->outer_sp = 0;
 	if (thread->target.space_id != target->space_id)
 		thread->task_id = 0;
+	thread->task_address = UNREADABLE;
 	thread->target = *target;
 	thread->ids = thread_ids();
 	thread->target_version = version;

@@ -115,8 +115,9 @@ int provider(struct pt_regs *regs)
 			end_output(thread, EVENT_FREE, address, 0, EVENT_API_NATIVE);
 		return 0;
 	}
-	thread->block.address = address;
-	thread->block.bytes = usdt_argument(regs, &spec->arguments[1]);
+	thread->block = (struct block){.address = address,
+				       .bytes = usdt_argument(regs, &spec->arguments[1]),
+				       .api = EVENT_API_NATIVE};
 	thread->weighted_bytes = usdt_argument(regs, &spec->arguments[2]);
 	thread->native_walk.frame = REG_FRAME(regs);
 	thread->native_walk.below = REG_SP(regs) - 1;

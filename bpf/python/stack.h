@@ -259,6 +259,8 @@ static __always_inline int python_frames_begin(struct thread_state *thread, int 
 		loss_add(LOSS_NO_THREAD, 1);
 		return -1;
 	}
+	if (has_tasks)
+		thread->block.tstate = thread->tstate;
 	thread->walk++;
 	tick_note(thread);
 	if (target->partial || target->sample_bytes)

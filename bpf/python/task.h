@@ -2,8 +2,8 @@
 /*
  * The asyncio task that the running thread runs. A task that has ended is freed, and the next one
  * is often at its address, with a name where the old one's was. So a task is known by its name as
- * it is now, which is read at each allocation; the thread runs the task, so both live. EVENT_TASK
- * is sent when it is another one than at the thread's allocation before.
+ * it is now; the thread runs the task, so both live. EVENT_TASK is sent when it is another one than
+ * at the thread's allocation before. task_note() says when the name is read anew.
  */
 #ifndef TRACER_BPF_PYTHON_TASK_H
 #define TRACER_BPF_PYTHON_TASK_H
@@ -15,9 +15,6 @@
 #define DIGIT_BITS  30 /* of each, an unsigned int */
 
 _Static_assert(EVENT_TASK_BYTES <= 8 * CONTENT_WORDS, "it is read into thread_state.content");
-
-/* 1: some target's tasks are told. If 0, the verifier removes all of this as dead code. */
-const volatile __u32 has_tasks = 0;
 
 /* The N of "Task-N", a positive int at this address; 0: it is none. */
 static __always_inline __u64 task_number(const struct abi_offsets *offsets, __u64 name)
@@ -95,6 +92,23 @@ static __always_inline int gil_is_held(const struct block *block)
 }
 
 /*
+ * Notes that this thread makes a new block. 1: no other one has since this thread's last block,
+ * so that no object has begun to live that this thread's records do not tell of. Threads that do
+ * not hold the GIL make no objects.
+ */
+static __always_inline int allocator_stays(struct thread_state *thread)
+{
+	volatile __u32 *last = last_allocator(thread->ids.tgid);
+
+	if (!gil_is_held(&thread->block) && (thread->block.api & EVENT_API_MASK) != EVENT_API_LARGE)
+		return 0;
+	if (*last == thread->ids.tid)
+		return !thread->target.partial && !thread->target.sample_bytes;
+	*last = thread->ids.tid;
+	return 0;
+}
+
+/*
  * The object that is a task's name; 0: it is not asyncio's own kind of task. Any object may be a
  * running task, and one of another type may be too small to have a name where that has it.
  */
@@ -108,30 +122,54 @@ static __always_inline __u64 task_name_of(const struct abi_offsets *offsets, __u
 	return user_u64(task + offsets->task_name);
 }
 
+/* Another task than at the record before, or perhaps. Returns as task_note(). */
+__noinline int task_change(struct thread_state *thread, __u64 task)
+{
+	__u64 name = 0, id = 0;
+
+	if (!thread)
+		return 0;
+	if (task) {
+		name = task_name_of(&thread->target.offsets, task);
+		id = task_name_read(thread, name);
+	} else {
+		thread->task = (struct task_name){.how = EVENT_TASK_NONE};
+	}
+	if (id != thread->task_id && task_output(thread))
+		return -1;
+	thread->task_id = id;
+	thread->task_address = task;
+	thread->task_name = name;
+	return 0;
+}
+
 /*
  * To be called before the record of thread->block. 0; -1: the ring buffer is full, so that the
  * record would be charged to another task.
+ *
+ * If the task and its name are at the same addresses as at the thread's last block, and nobody else
+ * has made a block since, they are the same objects: others at these addresses would be new blocks.
  */
 __noinline int task_note(struct thread_state *thread)
 {
 	struct abi_target *target;
-	__u64 frame, task = 0, id = 0;
+	__u64 frame, task = 0;
+	int stays;
 
 	if (!thread || !thread->target.offsets.tstate_task)
 		return 0;
 	target = &thread->target;
-	if (!frame_find(thread, target, gil_is_held(&thread->block), &frame))
-		task = user_u64(thread->tstate + target->offsets.tstate_task);
-	if (task)
-		id = task_name_read(thread, task_name_of(&target->offsets, task));
-	else
-		thread->task = (struct task_name){.how = EVENT_TASK_NONE};
-	if (id == thread->task_id)
+	stays = allocator_stays(thread);
+	if (!thread->block.tstate &&
+	    !frame_find(thread, target, gil_is_held(&thread->block), &frame))
+		thread->block.tstate = thread->tstate;
+	if (thread->block.tstate)
+		task = user_u64(thread->block.tstate + target->offsets.tstate_task);
+	if (stays && task == thread->task_address &&
+	    (!task || user_u64(task + target->offsets.task_name) == thread->task_name))
 		return 0;
-	if (task_output(thread))
-		return -1;
-	thread->task_id = id;
-	return 0;
+	thread->task_address = UNREADABLE;
+	return task_change(thread, task);
 }
 
 #endif

@@ -4,6 +4,7 @@
 Prints "ready", waits for a line, works, prints {task: [bytes, blocks]} of line K ("": in no task),
 waits for stdin's end. late: asyncio is loaded only after that line.
 """
+import _thread
 import gc
 import json
 import os
@@ -52,6 +53,44 @@ async def renamed():
     fill("second", 7)
 
 
+def new_name(task, number):
+    """Gives the task a name that is an object of its own, often where the old one was. Returns its
+    address."""
+    digits = "%03d" % number
+    task.set_name("between")
+    name = "again-" + digits
+    task.set_name(name)
+    return id(name)
+
+
+def same_addresses(task):
+    """Names at one address: the task's own thread makes them, and then another one, while this one
+    waits and makes no block."""
+    addresses = set()
+    for i in range(LATER):
+        addresses.add(new_name(task, i))
+        fill("again-%03d" % i, 1 + i % 5)
+    assert len(addresses) < LATER, "no address was used again"
+    addresses.clear()
+    begin, done = _thread.allocate_lock(), _thread.allocate_lock()
+    begin.acquire(), done.acquire()
+
+    def rename():
+        for i in range(LATER, 2 * LATER):
+            begin.acquire()
+            addresses.add(new_name(task, i))
+            done.release()
+
+    thread = threading.Thread(target=rename)
+    thread.start()
+    for i in range(LATER, 2 * LATER):
+        begin.release()
+        done.acquire()
+        fill("again-%03d" % i, 1 + i % 5)
+    thread.join()
+    assert len(addresses) < LATER, "no address was used again"
+
+
 def as_other():
     """Of a task of another class it is not known where it has its name. In Python's own, a task is
     none that runs."""
@@ -83,6 +122,9 @@ async def main():
     await asyncio.gather(*tasks)
     del tasks
     await one_after_another()
+    name = asyncio.current_task().get_name()
+    same_addresses(asyncio.current_task())
+    asyncio.current_task().set_name(name)
     await as_other()
     kept[asyncio.current_task().get_name()] = [fill(None, 11)]
     await asyncio.to_thread(fill, "", 13)  # a thread that runs no task
