@@ -5,6 +5,9 @@ the skip names it.
     @pytest.mark.versions("3.11", "3.12")   one run each; `python` is an Interpreter(version, path);
                                             no arguments: any version (matrix.py)
     root_python                             a CPython in a root file system (harness.root_names)
+    @pytest.mark.root_versions(since="3.14", before="3.15")
+                                            of these versions; either end may be left out
+    @pytest.mark.differ("python", "other")  no run in which these parameters are equal
     cpython                                 each CPython, in root file systems and outside of them
     @pytest.mark.unprivileged               needs neither root nor BPF
     @pytest.mark.long                       runs only with --all-versions
@@ -43,6 +46,8 @@ def pytest_configure(config):
     # (user/kernel/calls.h).
     os.environ["TRACER_CALLS"] = "kill"
     config.addinivalue_line("markers", "versions(*minor): run once for each of these CPythons")
+    config.addinivalue_line("markers", "root_versions(since, before): those of root_python")
+    config.addinivalue_line("markers", "differ(*names): parameters that are not to be equal")
     config.addinivalue_line("markers", "unprivileged: needs neither root nor BPF")
     config.addinivalue_line("markers", "long: is there with --all-versions alone")
 
@@ -54,7 +59,9 @@ def pytest_generate_tests(metafunc):
         metafunc.parametrize("python", chosen or pythons.VERSIONS, indirect=True)
     everything = metafunc.config.getoption("--all-versions")
     if "root_python" in metafunc.fixturenames:
-        metafunc.parametrize("root_python", harness.root_names(everything) or [None], indirect=True)
+        mark = metafunc.definition.get_closest_marker("root_versions")
+        names = harness.root_names(everything, **(mark.kwargs if mark else {}))
+        metafunc.parametrize("root_python", names or [None], indirect=True)
     if "cpython" in metafunc.fixturenames:
         names = [*pythons.unstripped(), "distribution", *harness.root_names(everything)]
         metafunc.parametrize("cpython", names, indirect=True)
@@ -84,7 +91,13 @@ def _bpf_missing():
     return None
 
 
+def _is_of_equals(item):
+    mark = item.get_closest_marker("differ")
+    return mark and len({item.callspec.params[name] for name in mark.args}) < len(mark.args)
+
+
 def pytest_collection_modifyitems(config, items):
+    items[:] = [item for item in items if not _is_of_equals(item)]
     if not config.getoption("--all-versions"):
         items[:] = [item for item in items if not item.get_closest_marker("long")]
         left_out = set(matrix.left_out(items))
@@ -169,7 +182,7 @@ def root_python(request):
     """A CPython of another distribution. It finds the test programs under the same paths as the
     host."""
     if request.param is None:
-        pytest.skip("no root file systems: run make roots (HACKING.md)")
+        pytest.skip("no root file system with such a CPython: run make roots (HACKING.md)")
     root, path = pythons.in_roots()[request.param]
     there = root + harness.PROGRAMS
     made = not os.path.exists(there)

@@ -163,11 +163,20 @@ def attach_facts(stderr):
     return dict(facts, links=links[0]) if links else facts
 
 
-def root_names(everything):
+def minor(version):
+    """3.14: (3, 14)"""
+    return tuple(map(int, version.split(".")))
+
+
+def root_names(everything, since="3.0", before="3.99"):
     """The entries of pythons.in_roots() with which a test runs. All of them, if the caller selected
     them or asks for all. Otherwise one of each version that is present, and one debug build: each
     takes a quarter of a minute."""
-    names = list(pythons.in_roots())
+    names = [
+        name
+        for name in pythons.in_roots()
+        if minor(since) <= minor(re.search(r"3\.\d+", name.partition(":")[2])[0]) < minor(before)
+    ]
     if everything or "TRACER_ROOTS" in os.environ:
         return names
     versions = {name.partition(":")[2]: name for name in names if not name.endswith("d")}
