@@ -75,8 +75,10 @@ static int object_take(const json_t *object, struct request *out)
 			return err;
 		out->pid = (uint32_t)pid;
 	}
-	out->threads =
-		out->kind == REQUEST_SUMS && json_is_true(json_object_get(object, "threads"));
+	if (out->kind == REQUEST_SUMS && json_is_true(json_object_get(object, "tasks")))
+		out->by = REQUEST_BY_TASK;
+	else if (out->kind == REQUEST_SUMS && json_is_true(json_object_get(object, "threads")))
+		out->by = REQUEST_BY_THREAD;
 	out->all = out->kind == REQUEST_SNAPSHOT && json_is_true(json_object_get(object, "all"));
 	if (out->kind == REQUEST_SUMS || out->kind == REQUEST_STACKS)
 		return sums_take(object, out);
@@ -124,8 +126,9 @@ size_t request_print(char *text, const struct request *request)
 	if (request->strings)
 		size += snprintf(text + size, REQUEST_BYTES - size, ", \"strings\": %" PRIu32,
 				 request->strings);
-	if (request->threads)
-		size += snprintf(text + size, REQUEST_BYTES - size, ", \"threads\": true");
+	if (request->by != REQUEST_BY_STACK)
+		size += snprintf(text + size, REQUEST_BYTES - size, ", \"%s\": true",
+				 request->by == REQUEST_BY_TASK ? "tasks" : "threads");
 	if (request->all)
 		size += snprintf(text + size, REQUEST_BYTES - size, ", \"all\": true");
 	return (size_t)(size + snprintf(text + size, REQUEST_BYTES - size, "}\n"));

@@ -11,7 +11,7 @@
  * and "stacks" are sent with a memfd, which gets what control/sums.h describes:
  *
  *   {"request": "sums", "layer": "native"}     of all running processes; layer may be omitted
- *   {"request": "sums", "threads": true}       by stack and thread
+ *   {"request": "sums", "threads": true}       by stack and thread; "tasks": by stack and task
  *   {"request": "stacks", "pid": 123, "first": 4096, "strings": 500}     from these on
  *
  * If the session has several processes, the answer gives the counts: {"snapshot":
@@ -38,6 +38,9 @@ enum request_kind {
 	REQUEST_STACKS,
 };
 
+/* What sums are told for. */
+enum request_by { REQUEST_BY_STACK, REQUEST_BY_THREAD, REQUEST_BY_TASK };
+
 struct request {
 	enum request_kind kind;
 	uint32_t pid;     /* 0: not given */
@@ -45,7 +48,7 @@ struct request {
 	int all;          /* REQUEST_SNAPSHOT */
 	/* REQUEST_SUMS: 1 + enum event_layer; 0: the first layer of each process */
 	uint32_t layer;
-	int threads;             /* REQUEST_SUMS */
+	enum request_by by;      /* REQUEST_SUMS */
 	uint32_t first, strings; /* REQUEST_STACKS: what the client has already */
 };
 

@@ -64,6 +64,8 @@ static void process_describe(const struct trace_process *info, uint32_t layer, u
 		out->flags |= SUMS_LAYER;
 	if (info->sample_bytes || (layer == EVENT_LAYER_NATIVE && info->self_sampled))
 		out->flags |= SUMS_SAMPLED;
+	if (info->tasks)
+		out->flags |= SUMS_TELLS;
 	if (info->mode == EVENT_MODE_WINDOWS && layer == EVENT_LAYER_PYTHON)
 		out->flags |= SUMS_WINDOWS;
 	if (info->coverage.time_ns && layer == EVENT_LAYER_PYTHON) {
@@ -98,16 +100,20 @@ static int entries_add(const struct trace *trace, size_t index, struct sums_proc
 	return err;
 }
 
-struct thread_entries {
+struct owner_entries {
 	struct sums_process *process;
+	enum request_by by;
 	struct buffer *out;
 };
 
-static int thread_entry_add(void *context, const struct trace_thread_sum *sum)
+static int owner_entry_add(void *context, const struct trace_thread_sum *sum)
 {
-	struct thread_entries *entries = context;
-	const struct sums_entry entry = {
-		.stack = sum->stack, .thread = sum->tid, .size = sum->size, .count = sum->count};
+	struct owner_entries *entries = context;
+	const struct sums_entry entry = {.stack = sum->stack,
+					 .owner = entries->by == REQUEST_BY_TASK ? sum->task
+										 : sum->tid,
+					 .size = sum->size,
+					 .count = sum->count};
 
 	if (sum->stack >= entries->process->stacks)
 		return 0;
@@ -115,19 +121,23 @@ static int thread_entry_add(void *context, const struct trace_thread_sum *sum)
 	return buffer_append(entries->out, &entry, sizeof(entry));
 }
 
-/* By stack and thread. -ENODATA: the threads are not known; nothing was added. */
-static int threads_add(const struct trace *trace, size_t index, struct sums_process *process,
-		       struct buffer *out)
+/* By stack and thread, or task. -ENODATA: they are not known; nothing was added. */
+static int owners_add(const struct trace *trace, size_t index, enum request_by by,
+		      struct sums_process *process, struct buffer *out)
 {
-	struct thread_entries entries = {.process = process, .out = out};
+	struct owner_entries entries = {.process = process, .by = by, .out = out};
 	struct sums_thread thread = {0};
 	const char *name;
 	size_t cursor = 0;
-	int err = trace_thread_sums(trace, index, process->layer, thread_entry_add, &entries);
+	int err = -ENODATA;
 
+	if (by == REQUEST_BY_THREAD || (by == REQUEST_BY_TASK && process->flags & SUMS_TELLS))
+		err = trace_thread_sums(trace, index, process->layer, owner_entry_add, &entries);
 	if (err)
 		return err;
-	process->flags |= SUMS_THREADS;
+	process->flags |= by == REQUEST_BY_TASK ? SUMS_TASKS : SUMS_THREADS;
+	if (by == REQUEST_BY_TASK)
+		return 0;
 	while (!err && trace_thread_named(trace, index, &cursor, &thread.tid, &name)) {
 		snprintf(thread.name, sizeof(thread.name), "%s", name);
 		process->threads++;
@@ -149,9 +159,10 @@ static int process_add(const struct trace *trace, size_t index, const struct req
 		process.peak_bytes = info->tables[process.layer].peak_bytes;
 	int err = buffer_append(out, &process, sizeof(process));
 
+	process.strings = strings_count(trace_strings(trace, index));
 	if (!err)
-		err = request->threads ? threads_add(trace, index, &process, out) : -ENODATA;
-	if (!request->threads && trace_has_allocated(trace, index, process.layer))
+		err = owners_add(trace, index, request->by, &process, out);
+	if (request->by == REQUEST_BY_STACK && trace_has_allocated(trace, index, process.layer))
 		process.flags |= SUMS_ALLOCATED;
 	if (err == -ENODATA)
 		err = entries_add(trace, index, &process, out);

@@ -18,7 +18,7 @@
 #include "control/request.h"
 #include "trace/trace.h"
 
-#define SUMS_MAGIC      0x33736d7573637274ull /* "trcsums3" */
+#define SUMS_MAGIC      0x34736d7573637274ull /* "trcsums4" */
 #define STACKS_AT_ONCE  4096u                 /* at most, in one answer */
 #define STRINGS_AT_ONCE 65536u
 #define SUMS_NAME_BYTES 72
@@ -36,10 +36,12 @@ struct sums_header {
 /* sums_process.flags */
 #define SUMS_WINDOWS   1u /* blocks of windows only: not estimates of all blocks */
 #define SUMS_SAMPLED   2u
-#define SUMS_WALKED    4u  /* the heap was walked, walk_ns ago; dead blocks count until a walk */
-#define SUMS_LAYER     8u  /* the layer that was asked for is traced here */
-#define SUMS_ALLOCATED 16u /* entries say what was allocated */
-#define SUMS_THREADS   32u /* entries are by stack and thread */
+#define SUMS_WALKED    4u   /* the heap was walked, walk_ns ago; dead blocks count until a walk */
+#define SUMS_LAYER     8u   /* the layer that was asked for is traced here */
+#define SUMS_ALLOCATED 16u  /* entries say what was allocated */
+#define SUMS_THREADS   32u  /* entries are by stack and thread */
+#define SUMS_TASKS     64u  /* entries are by stack and task */
+#define SUMS_TELLS     128u /* tasks are told, if they are asked for */
 
 struct sums_process {
 	uint32_t pid, mode; /* enum event_mode */
@@ -48,19 +50,24 @@ struct sums_process {
 	uint32_t stacks;  /* stacks known by now; indices of entries are below it */
 	uint32_t entries; /* stacks that hold something, or have allocated something */
 	uint32_t python_version, layers;
-	uint32_t threads, reserved; /* threads whose names are known; 0 without SUMS_THREADS */
-	uint64_t start_ns;          /* with pid: the same process as in an earlier answer */
+	uint32_t threads;  /* whose names are known; 0 without SUMS_THREADS */
+	uint32_t strings;  /* known by now, of stacks and tasks */
+	uint64_t start_ns; /* with pid: the same process as in an earlier answer */
 	uint64_t rss_bytes, walk_ns;
 	uint64_t new_blocks, seen_blocks; /* as in struct snapshot_coverage */
 	uint64_t peak_bytes;
 	char name[SUMS_NAME_BYTES], container[SUMS_NAME_BYTES]; /* with NUL */
 };
 
-/* With SUMS_THREADS there may be several of one stack and thread: they add up. */
+/* With SUMS_THREADS there may be several of one stack and thread, or task: they add up. */
 struct sums_entry {
-	uint32_t stack, thread; /* thread: its number; 0: not known, or without SUMS_THREADS */
-	double size, count;     /* finite, not negative */
-	double allocated;       /* bytes since the trace began, alive or not */
+	/*
+	 * owner: the thread's number, 0: not known; the task (trace_thread_sum.task); 0 without
+	 * SUMS_THREADS or SUMS_TASKS
+	 */
+	uint32_t stack, owner;
+	double size, count; /* finite, not negative */
+	double allocated;   /* bytes since the trace began, alive or not */
 };
 
 struct sums_thread {

@@ -120,9 +120,14 @@ struct trace_sum {
  */
 void trace_sums(const struct trace *trace, size_t process, enum event_layer layer,
 		struct trace_sum *sums);
-/* What a thread's blocks of one stack are; several of one stack and thread add up. */
+/*
+ * What a thread's blocks of one stack are, in one asyncio task; several of one stack and thread add
+ * up. task: a number that the task's name is made of | TRACE_TASK_NUMBERED, or the name's string;
+ * 0: no task, or tasks are not told.
+ */
+#define TRACE_TASK_NUMBERED (1u << 31)
 struct trace_thread_sum {
-	uint32_t stack, tid;
+	uint32_t stack, tid, task;
 	double size, count;
 };
 /*

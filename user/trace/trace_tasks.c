@@ -10,9 +10,7 @@
 #include "text/utf8.h"
 #include "trace/state.h"
 
-/* In thread_entry.task and block_owner.task: a number, else the id of a string. */
-#define TASK_NUMBERED (1u << 31)
-#define TASK_TEXT     (UTF8_ENCODED(EVENT_TASK_BYTES) + 16)
+#define TASK_TEXT (UTF8_ENCODED(EVENT_TASK_BYTES) + 16)
 
 /* 0, -ENOMEM, -EDQUOT. */
 static int task_intern(struct process_state *process, const struct event_task *event,
@@ -27,8 +25,8 @@ static int task_intern(struct process_state *process, const struct event_task *e
 		*task = 0;
 		return 0;
 	case EVENT_TASK_NUMBERED:
-		*task = TASK_NUMBERED | (uint32_t)event->number;
-		if (event->number < TASK_NUMBERED)
+		*task = TRACE_TASK_NUMBERED | (uint32_t)event->number;
+		if (event->number < TRACE_TASK_NUMBERED)
 			return 0;
 		size = (size_t)snprintf(text, sizeof(text), "Task-%" PRIu64,
 					(uint64_t)event->number);
@@ -68,7 +66,7 @@ int state_task(struct process_state *process, const struct event_task *event)
 void state_task_name(const struct process_state *process, uint32_t task, char numbered[32],
 		     const char **name)
 {
-	*name = task & TASK_NUMBERED ? numbered : strings_get(process->strings, task);
-	if (task & TASK_NUMBERED)
-		snprintf(numbered, 32, "Task-%u", task & ~TASK_NUMBERED);
+	*name = task & TRACE_TASK_NUMBERED ? numbered : strings_get(process->strings, task);
+	if (task & TRACE_TASK_NUMBERED)
+		snprintf(numbered, 32, "Task-%u", task & ~TRACE_TASK_NUMBERED);
 }

@@ -126,13 +126,14 @@ int trace_thread_sums(const struct trace *trace, size_t index, enum event_layer 
 	err = table_sum(process, layer, &sums);
 	for (size_t i = 0; !err && i < sums.count; i++) {
 		const struct thread_sum *sum = &sums.items[i];
+		const struct block_owner *owner = block_owners_get(&process->owners, sum->owner);
 
 		err = add(context,
-			  &(struct trace_thread_sum){
-				  .stack = sum->stack,
-				  .tid = block_owners_get(&process->owners, sum->owner)->tid,
-				  .size = (double)sum->bytes,
-				  .count = (double)sum->units / ACTIVITY_UNIT});
+			  &(struct trace_thread_sum){.stack = sum->stack,
+						     .tid = owner->tid,
+						     .task = owner->task,
+						     .size = (double)sum->bytes,
+						     .count = (double)sum->units / ACTIVITY_UNIT});
 	}
 	id_map_free(&sums.index);
 	array_release(NULL, &sums.items, &sums.capacity, sizeof(*sums.items));

@@ -17,7 +17,7 @@ const char *watch_by_name(enum watch_by by)
 		[WATCH_LINE] = "line",       [WATCH_FUNCTION] = "function",
 		[WATCH_FILE] = "file",       [WATCH_TRACEBACK] = "traceback",
 		[WATCH_PROCESS] = "process", [WATCH_CONTAINER] = "container",
-		[WATCH_THREAD] = "thread",
+		[WATCH_THREAD] = "thread",   [WATCH_TASK] = "task",
 	};
 
 	return names[by];
@@ -95,9 +95,9 @@ static uint64_t sum_key(const struct watch_groups *groups, const struct watch_mo
 	uint64_t hash = mix(model->pids.seed, groups->by);
 	uint32_t frames = groups->by == WATCH_TRACEBACK ? stack->nframe : 1;
 
-	if (groups->by == WATCH_THREAD)
-		hash = mix(hash, sum->thread);
-	if (groups->by == WATCH_PROCESS || groups->by == WATCH_THREAD)
+	if (groups->by == WATCH_THREAD || groups->by == WATCH_TASK)
+		hash = mix(hash, sum->owner);
+	if (groups->by == WATCH_PROCESS || groups->by == WATCH_THREAD || groups->by == WATCH_TASK)
 		return mix(mix(hash, process->info.pid), process->info.start_ns);
 	if (groups->by == WATCH_CONTAINER)
 		return text_hash(hash, process->info.container);
@@ -382,6 +382,25 @@ static void thread_label(const struct watch_model *model, const struct watch_pro
 	putc(')', out);
 }
 
+static void task_label(const struct watch_model *model, const struct watch_process *process,
+		       uint32_t task, FILE *out)
+{
+	char numbered[32];
+	const char *name = watch_model_task(model, process, task, numbered);
+
+	if (!(process->info.flags & SUMS_TASKS))
+		fputs("(tasks not told)", out);
+	else if (!task)
+		fputs("(no task)", out);
+	else
+		text_print(out, name ? name : "(a name that is being read)");
+	if (model->process_count > 1) {
+		fputs(" (", out);
+		text_print(out, process->info.name);
+		fprintf(out, ", PID %u)", process->info.pid);
+	}
+}
+
 void watch_group_label(const struct watch_groups *groups, const struct watch_model *model,
 		       const struct watch_group *group, FILE *out)
 {
@@ -391,7 +410,11 @@ void watch_group_label(const struct watch_groups *groups, const struct watch_mod
 	const struct stacks_frame *frame = &model->frames[stack->first];
 
 	if (groups->by == WATCH_THREAD) {
-		thread_label(model, process, sum->thread, out);
+		thread_label(model, process, sum->owner, out);
+		return;
+	}
+	if (groups->by == WATCH_TASK) {
+		task_label(model, process, sum->owner, out);
 		return;
 	}
 	if (groups->by == WATCH_PROCESS || groups->by == WATCH_CONTAINER) {

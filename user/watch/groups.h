@@ -14,7 +14,8 @@ enum watch_by {
 	WATCH_TRACEBACK,
 	WATCH_PROCESS,
 	WATCH_CONTAINER,
-	WATCH_THREAD, /* of a model whose sums are by thread */
+	WATCH_THREAD, /* of a model whose sums are by thread, */
+	WATCH_TASK,   /* by task */
 	WATCH_BYS
 };
 

@@ -251,8 +251,8 @@ static int frames_take(struct watch_model *model, struct watch_process *process,
 		frame->filename = process->strings[frame->filename];
 		frame->function = process->strings[frame->function];
 	}
-	if (!model->threads && index < process->sum_count)
-		process->sums[index].group = WATCH_NONE; /* by thread its text does not matter */
+	if (!model->by && index < process->sum_count)
+		process->sums[index].group = WATCH_NONE; /* by owner its text does not matter */
 	stack->unread = index >= RESERVED &&
 			strings_get(model->strings, model->frames[stack->first].filename)[0] == '<';
 	return 0;
@@ -287,6 +287,8 @@ int watch_model_stacks(struct watch_model *model, const void *data, size_t bytes
 	err = stacks_skip(header, &texts);
 	if (!err && header->string_first == process->string_count)
 		err = strings_take(model, process, header, &texts);
+	/* A task's name may be among them. */
+	model->version += model->by == REQUEST_BY_TASK && header->string_count;
 	if (err || process->string_count < header->strings) /* more strings come first */
 		return err;
 	if (header->first > process->described || header->count > WATCH_STACKS - header->first)
@@ -313,10 +315,12 @@ static uint32_t unread_next(struct watch_process *process)
 	return WATCH_NONE;
 }
 
-static int process_missing(struct watch_process *process, uint64_t now_ns, uint32_t *first)
+static int process_missing(struct watch_process *process, enum request_by by, uint64_t now_ns,
+			   uint32_t *first)
 {
 	*first = process->described;
-	if (process->described < process->info.stacks)
+	if (process->described < process->info.stacks ||
+	    (by == REQUEST_BY_TASK && process->string_count < process->info.strings))
 		return 1;
 	if (now_ns < process->retry_ns)
 		return 0;
@@ -339,7 +343,7 @@ int watch_model_missing(struct watch_model *model, uint64_t now_ns, struct reque
 		struct watch_process *process = &model->processes[i];
 		uint32_t first;
 
-		if (!process_missing(process, now_ns, &first))
+		if (!process_missing(process, model->by, now_ns, &first))
 			continue;
 		*request = (struct request){.kind = REQUEST_STACKS,
 					    .pid = process->info.pid,

@@ -23,10 +23,10 @@ struct watch_stack {
 	uint32_t unread;        /* the most recent frame had no name yet */
 };
 
-/* What a stack holds, or with watch_model.threads what the blocks of one thread are there. */
+/* What a stack holds, or with watch_model.by what the blocks of one thread or task are there. */
 struct watch_sum {
-	uint32_t stack, thread; /* thread: its number; 0: not known, or not asked for */
-	uint32_t group;         /* of the present grouping (groups.h); WATCH_NONE: not looked up */
+	uint32_t stack, owner; /* owner: as in struct sums_entry */
+	uint32_t group;        /* of the present grouping (groups.h); WATCH_NONE: not looked up */
 	double size, count;
 	double mark_size, mark_count;
 	double allocated; /* bytes since the trace began */
@@ -44,7 +44,7 @@ struct watch_process {
 	size_t string_count, string_capacity;
 	struct watch_stack *stacks; /* info.stacks of them */
 	size_t stack_count, stack_capacity;
-	/* without threads one for each stack, at its index; else found by sum_keys */
+	/* by stack alone one for each, at its index; else found by sum_keys */
 	struct watch_sum *sums;
 	size_t sum_count, sum_capacity;
 	/* by slot, for each sum: apart, so that a refresh does not read all of the past */
@@ -62,7 +62,7 @@ struct watch_process {
 struct watch_model {
 	struct sums_header now, before; /* the last answer, and the one before it */
 	int answers;                    /* 0: none yet; 1; 2: before is valid, too */
-	int threads;                    /* sums are by stack and thread */
+	enum request_by by;             /* of the sums */
 	struct watch_process *processes;
 	size_t process_count, process_capacity;
 	struct id_map pids; /* -> index in processes */
@@ -99,12 +99,17 @@ size_t watch_model_unnamed(const struct watch_model *model);
 /* Marks the present figures; differences count from here. off: forgets the mark. */
 void watch_model_mark(struct watch_model *model, int off);
 /*
- * The next answers are of another layer, or threads, by thread or no longer so: forgets all sums,
- * their history and the mark, and keeps all names.
+ * The next answers are of another layer, or by something else: forgets all sums, their history and
+ * the mark, and keeps all names.
  */
-void watch_model_restart(struct watch_model *model, int threads);
+void watch_model_restart(struct watch_model *model, enum request_by by);
+/* Does any process tell its tasks? */
+int watch_model_tells_tasks(const struct watch_model *model);
 /* Its name in the last answer; NULL: not known. */
 const char *watch_model_thread(const struct watch_process *process, uint32_t tid);
+/* The name of a task, which is made in numbered if it has none; NULL: it was not read yet. */
+const char *watch_model_task(const struct watch_model *model, const struct watch_process *process,
+			     uint32_t task, char numbered[32]);
 /*
  * The slot to measure growth from: the oldest within WATCH_GROWTH_NS; *seconds is the time since.
  * WATCH_NONE: there is only one refresh.

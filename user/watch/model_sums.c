@@ -2,6 +2,7 @@
 #include "watch/model_sums.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -43,7 +44,7 @@ static int past_grow(struct watch_process *process)
 	return 0;
 }
 
-static int sum_add(struct watch_process *process, uint32_t stack, uint32_t thread)
+static int sum_add(struct watch_process *process, uint32_t stack, uint32_t owner)
 {
 	int err = array_reserve(&process->sums, &process->sum_capacity, process->sum_count, 1,
 				sizeof(*process->sums));
@@ -55,31 +56,31 @@ static int sum_add(struct watch_process *process, uint32_t stack, uint32_t threa
 	for (uint32_t i = 0; i < WATCH_HISTORY; i++)
 		process->past[i][process->sum_count] = (struct watch_past){0};
 	process->sums[process->sum_count++] =
-		(struct watch_sum){.stack = stack, .thread = thread, .group = WATCH_NONE};
+		(struct watch_sum){.stack = stack, .owner = owner, .group = WATCH_NONE};
 	return 0;
 }
 
-static uint64_t key_of(uint32_t stack, uint32_t thread)
+static uint64_t key_of(uint32_t stack, uint32_t owner)
 {
-	return (uint64_t)stack << 32 | thread;
+	return (uint64_t)stack << 32 | owner;
 }
 
-/* That of an entry; without threads there is one for each stack. 0, -ENOMEM. */
+/* That of an entry; by stack alone there is one for each stack. 0, -ENOMEM. */
 static int sum_get(struct watch_model *model, struct watch_process *process,
 		   const struct sums_entry *entry, struct watch_sum **out)
 {
-	uint64_t key = key_of(entry->stack, entry->thread);
+	uint64_t key = key_of(entry->stack, entry->owner);
 	uint32_t at = entry->stack;
 	int err = 0;
 
-	if (model->threads) {
+	if (model->by) {
 		process->sum_keys.seed = model->pids.seed;
 		at = id_map_find(&process->sum_keys, key);
 	}
 	if (at == ID_MAP_NONE) {
 		at = (uint32_t)process->sum_count;
 		err = id_map_put(&process->sum_keys, key, at)
-			      ?: sum_add(process, entry->stack, entry->thread);
+			      ?: sum_add(process, entry->stack, entry->owner);
 	}
 	if (!err)
 		*out = &process->sums[at];
@@ -106,13 +107,13 @@ static int is_empty(const struct watch_process *process, size_t index)
 	return !(sum->count > 0) && !(sum->mark_count > 0) && !(most > 0);
 }
 
-/* Threads come and go: forgets what holds nothing once that is most. 0, -ENOMEM. */
+/* Threads and tasks come and go: forgets what holds nothing once that is most. 0, -ENOMEM. */
 static int sums_shrink(struct watch_model *model, struct watch_process *process)
 {
 	size_t kept = 0;
 	int err = 0;
 
-	if (!model->threads || process->sum_count < SUMS_SPARE + 2ul * process->info.entries)
+	if (!model->by || process->sum_count < SUMS_SPARE + 2ul * process->info.entries)
 		return 0;
 	id_map_free(&process->sum_keys);
 	process->sum_keys = (struct id_map){.seed = model->pids.seed};
@@ -124,7 +125,7 @@ static int sums_shrink(struct watch_model *model, struct watch_process *process)
 		for (uint32_t k = 0; k < WATCH_HISTORY; k++)
 			process->past[k][kept] = process->past[k][i];
 		sum.group = WATCH_NONE;
-		err = id_map_put(&process->sum_keys, key_of(sum.stack, sum.thread), (uint32_t)kept);
+		err = id_map_put(&process->sum_keys, key_of(sum.stack, sum.owner), (uint32_t)kept);
 		process->sums[kept++] = sum;
 	}
 	process->sum_count = kept;
@@ -137,13 +138,19 @@ static int is_figure(double value)
 	return value >= 0 && value <= SUM_MAX;
 }
 
+/* What an answer has whose entries are by it. */
+static uint32_t owners_flag(enum request_by by)
+{
+	return by == REQUEST_BY_THREAD ? SUMS_THREADS : by == REQUEST_BY_TASK ? SUMS_TASKS : 0;
+}
+
 int watch_sums_take(struct watch_model *model, struct watch_process *process,
 		    const struct sums_entry *entries)
 {
 	uint32_t slot = (model->slot + 1) % WATCH_HISTORY;
 	int err = sums_shrink(model, process);
 
-	while (!err && !model->threads && process->sum_count < process->stack_count)
+	while (!err && !model->by && process->sum_count < process->stack_count)
 		err = sum_add(process, (uint32_t)process->sum_count, 0);
 	for (size_t i = 0; i < process->sum_count; i++) {
 		process->sums[i].size = process->sums[i].count = 0;
@@ -154,7 +161,7 @@ int watch_sums_take(struct watch_model *model, struct watch_process *process,
 		struct watch_sum *sum;
 
 		if (entry->stack >= process->stack_count ||
-		    (entry->thread && !(model->threads && process->info.flags & SUMS_THREADS)) ||
+		    (entry->owner && !(process->info.flags & owners_flag(model->by))) ||
 		    !is_figure(entry->size) || !is_figure(entry->count) ||
 		    !is_figure(entry->allocated))
 			return watch_malformed();
@@ -207,6 +214,26 @@ const char *watch_model_thread(const struct watch_process *process, uint32_t tid
 	return found ? found->name : NULL;
 }
 
+const char *watch_model_task(const struct watch_model *model, const struct watch_process *process,
+			     uint32_t task, char numbered[32])
+{
+	if (task & TRACE_TASK_NUMBERED) {
+		snprintf(numbered, 32, "Task-%u", task & ~TRACE_TASK_NUMBERED);
+		return numbered;
+	}
+	return task < process->string_count ? strings_get(model->strings, process->strings[task])
+					    : NULL;
+}
+
+int watch_model_tells_tasks(const struct watch_model *model)
+{
+	int tells = 0;
+
+	for (size_t i = 0; i < model->process_count && !tells; i++)
+		tells = !!(model->processes[i].info.flags & SUMS_TELLS);
+	return tells;
+}
+
 size_t watch_model_unnamed(const struct watch_model *model)
 {
 	size_t count = 0;
@@ -214,8 +241,7 @@ size_t watch_model_unnamed(const struct watch_model *model)
 	for (size_t i = 0; i < model->process_count; i++) {
 		const struct watch_process *process = &model->processes[i];
 
-		for (size_t j = model->threads ? 0 : process->described; j < process->sum_count;
-		     j++)
+		for (size_t j = model->by ? 0 : process->described; j < process->sum_count; j++)
 			count += process->sums[j].stack >= process->described &&
 				 process->sums[j].count > 0;
 	}
@@ -236,10 +262,10 @@ void watch_model_mark(struct watch_model *model, int off)
 		}
 }
 
-void watch_model_restart(struct watch_model *model, int threads)
+void watch_model_restart(struct watch_model *model, enum request_by by)
 {
 	watch_model_mark(model, 1);
-	model->threads = threads;
+	model->by = by;
 	memset(model->times_ns, 0, sizeof(model->times_ns));
 	memset(model->totals, 0, sizeof(model->totals));
 	memset(&model->all, 0, sizeof(model->all));

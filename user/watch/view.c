@@ -16,8 +16,8 @@ const char *watch_help(void)
 	       "Esc       close what is open\n"
 	       "s         sort by size, count, growth, allocation, difference\n"
 	       "g         group by line, function, file, traceback, process, container,\n"
-	       "          thread\n"
-	       "1 to 7    the same directly\n"
+	       "          thread, task (of a trace that was begun with --by task)\n"
+	       "1 to 8    the same directly\n"
 	       "/         filter: only rows with this text\n"
 	       "m         mark: the column DIFF shows what has changed since\n"
 	       "u         remove the mark\n"
@@ -27,7 +27,7 @@ const char *watch_help(void)
 	       "h, ?      this page\n"
 	       "q         quit\n"
 	       "\n"
-	       "By thread: what a thread has allocated and is alive; changing to it and back\n"
+	       "By thread, by task: what it has allocated and is alive; changing to it and back\n"
 	       "begins with a new history, without the mark.\n"
 	       "SIZE and COUNT are live blocks. GROWTH/s is bytes a second over the last 10 s.\n"
 	       "In census mode blocks that died count until the next heap walk; the header says\n"
@@ -87,11 +87,20 @@ static int move_key(int key, size_t page, size_t count, size_t *at)
 	return 1;
 }
 
-/* Sums by thread are asked for only while they are shown. */
+/* Sums by thread and by task are asked for only while they are shown. */
 static void by_change(struct watch_view *view, struct watch_model *model, enum watch_by by)
 {
-	if ((by == WATCH_THREAD) != model->threads)
-		watch_model_restart(model, by == WATCH_THREAD);
+	enum request_by sums = by == WATCH_THREAD ? REQUEST_BY_THREAD
+			       : by == WATCH_TASK ? REQUEST_BY_TASK
+						  : REQUEST_BY_STACK;
+
+	if (by == WATCH_TASK && !watch_model_tells_tasks(model)) {
+		snprintf(view->message, sizeof(view->message),
+			 "tasks are told of a trace that was begun with --by task");
+		return;
+	}
+	if (sums != model->by)
+		watch_model_restart(model, sums);
 	watch_groups_by(&view->groups, model, by);
 	view->cursor = view->top = 0;
 }
@@ -100,7 +109,7 @@ static enum watch_action layer_change(struct watch_view *view, struct watch_mode
 {
 	view->layer = (view->layer + 1) % (EVENT_LAYERS + 1);
 	view->cursor = view->top = 0;
-	watch_model_restart(model, model->threads);
+	watch_model_restart(model, model->by);
 	snprintf(view->message, sizeof(view->message), "layer: %s",
 		 view->layer ? event_layer_name(view->layer - 1) : "each process's first");
 	return WATCH_ASK;
@@ -109,6 +118,8 @@ static enum watch_action layer_change(struct watch_view *view, struct watch_mode
 /* Keys that change what the rows are. 1: done. */
 static int rows_key(struct watch_view *view, struct watch_model *model, int key)
 {
+	enum watch_by by;
+
 	switch (key) {
 	case 's':
 		view->groups.sort = (view->groups.sort + 1) % WATCH_SORTS;
@@ -116,7 +127,9 @@ static int rows_key(struct watch_view *view, struct watch_model *model, int key)
 			view->groups.sort = WATCH_SIZE;
 		return 1;
 	case 'g':
-		by_change(view, model, (view->groups.by + 1) % WATCH_BYS);
+		by = (view->groups.by + 1) % WATCH_BYS;
+		by_change(view, model,
+			  by == WATCH_TASK && !watch_model_tells_tasks(model) ? 0 : by);
 		return 1;
 	case '/':
 		view->prompting = 1;
@@ -167,7 +180,8 @@ static int opened_key(struct watch_view *view, int key)
 enum watch_action watch_view_key(struct watch_view *view, struct watch_model *model, int key,
 				 const uint32_t *rows, size_t count)
 {
-	int done, threads = model->threads;
+	enum request_by by = model->by;
+	int done;
 
 	view->message[0] = '\0';
 	if (view->prompting) {
@@ -197,5 +211,5 @@ enum watch_action watch_view_key(struct watch_view *view, struct watch_model *mo
 	}
 	if (!rows_key(view, model, key))
 		move_key(key, view->page, view->groups.rows, &view->cursor);
-	return model->threads == threads ? WATCH_DRAW : WATCH_ASK;
+	return model->by == by ? WATCH_DRAW : WATCH_ASK;
 }

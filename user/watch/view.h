@@ -12,7 +12,7 @@ enum watch_action {
 	WATCH_DRAW, /* only draw again */
 	WATCH_QUIT, /* end the view */
 	WATCH_SAVE, /* write a snapshot */
-	WATCH_ASK,  /* view.layer or model.threads has changed: other sums are wanted */
+	WATCH_ASK,  /* view.layer or model.by has changed: other sums are wanted */
 	WATCH_OPEN, /* a row was opened or closed */
 };
 

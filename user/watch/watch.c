@@ -200,7 +200,7 @@ static int requests_step(struct watch *watch)
 {
 	uint64_t now = clock_ns(CLOCK_MONOTONIC);
 	struct request request = {
-		.kind = REQUEST_SUMS, .layer = watch->view.layer, .threads = watch->model.threads};
+		.kind = REQUEST_SUMS, .layer = watch->view.layer, .by = watch->model.by};
 
 	if (watch->asking)
 		return 0;

@@ -213,6 +213,47 @@ def test_threads(tracer, start, screen, any_python):
     view.wait("^Total: size=")
 
 
+@pytest.mark.root_versions(since="3.14")
+def test_tasks(tracer, start, screen, root_python):
+    """By task, if the trace was begun so: what the program says of each. Names are escaped."""
+    target = start(root_python.path, "task_owners.py", prefix=("chroot", root_python.root))
+    view = screen(120, 40)
+    view.run(tracer, "-p", target.pid, "--by", "task", "-m", "exact")
+    view.wait("^by line, sorted by size")
+    target.step()
+    live = target.expect()
+    line = r"\n  .*task_owners.py:%d in fill$" % marked_line("task_owners.py", "K")
+    view.press("8")
+    view.wait("^by task, sorted by size")
+    for name in ("alpha", "beta", "second", "again-099", "later-049"):
+        view.press("/", *name, "Enter")
+        view.wait(", 1 row of .*filter: " + name)
+        view.press("Enter")
+        size, count = live[name]
+        view.wait(r"^%s in %d blocks?%s" % (re.escape(size_text(size)), count, line))
+        view.press("Escape", "/", *len(name) * ["BSpace"], "Enter")
+    view.wait(r"\(no task\)$")
+    view.press("/", *"script", "Enter")
+    assert r"\x1b[2J" in view.wait(", 1 row of .*filter: script")
+    view.press("q")
+    view.wait("^Total: size=")
+
+
+def test_tasks_not_told(tracer, start, screen, any_python):
+    target = start(any_python, "thread_owners.py")
+    view = screen(120, 40)
+    view.run(tracer, "-p", target.pid)
+    view.wait("^by line, sorted by size")
+    view.press("8")
+    view.wait("^tasks are told of a trace that was begun with --by task")
+    view.press("7")
+    view.wait("^by thread, sorted by size")
+    view.press("g")
+    view.wait("^by line, sorted by size")
+    view.press("q")
+    view.wait("^Total: size=")
+
+
 CROWD = 1000
 
 

@@ -30,7 +30,8 @@ static void test_requests(void **state)
 		struct request asked = {.kind = i,
 					.pid = 4194304,
 					.address = i == REQUEST_LOOKUP ? INT64_MAX : 0,
-					.threads = i == REQUEST_SUMS,
+					.by = i == REQUEST_SUMS ? REQUEST_BY_TASK
+								: REQUEST_BY_STACK,
 					.all = i == REQUEST_SNAPSHOT};
 		char text[REQUEST_BYTES];
 		size_t size = request_print(text, &asked);
@@ -43,7 +44,7 @@ static void test_requests(void **state)
 		assert_int_equal(request.pid, asked.pid);
 		assert_true(request.address == asked.address);
 		assert_int_equal(request.all, asked.all);
-		assert_int_equal(request.threads, asked.threads);
+		assert_int_equal(request.by, asked.by);
 	}
 	assert_int_equal(parse(" {\"more\": [1, {}], \"request\": \"stop\"}\r", &request), 0);
 	assert_int_equal(request.kind, REQUEST_STOP);

@@ -241,10 +241,10 @@ static void allocations_have_a_rate(void **state)
 static void threads_put(struct buffer *out, uint64_t time_ns, double size)
 {
 	const struct sums_entry entries[] = {
-		{.stack = 1, .thread = 21, .size = size, .count = 1},
-		{.stack = 1, .thread = 22, .size = 30, .count = 2},
-		{.stack = 3, .thread = 21, .size = 5, .count = 1},
-		{.stack = 3, .thread = 21, .size = 6, .count = 1}, /* of another domain */
+		{.stack = 1, .owner = 21, .size = size, .count = 1},
+		{.stack = 1, .owner = 22, .size = 30, .count = 2},
+		{.stack = 3, .owner = 21, .size = 5, .count = 1},
+		{.stack = 3, .owner = 21, .size = 6, .count = 1}, /* of another domain */
 	};
 	const struct sums_thread name = {.tid = 21, .name = "worker\x1b"};
 	struct sums_header header = {
@@ -277,7 +277,7 @@ static void threads_are_rows(void **state)
 			 -EBADMSG);
 	press(world, 'm');
 	assert_int_equal(press(world, '7'), WATCH_ASK);
-	assert_int_equal(world->model.threads, 1);
+	assert_int_equal(world->model.by, REQUEST_BY_THREAD);
 	assert_int_equal(world->model.mark_ns, 0);
 	for (unsigned int i = 0; i < 3; i++) {
 		threads_put(&world->data, (2 + i) * SECOND, 100 + 10 * i);
@@ -303,6 +303,82 @@ static void threads_are_rows(void **state)
 	assert_row(world, 8, 0, "a.py:1 7 2 0 7");
 }
 
+/* An answer by task: no task, one with a number, one with a name, one whose name comes later. */
+static void tasks_put(struct buffer *out, uint64_t time_ns)
+{
+	const struct sums_entry entries[] = {
+		{.stack = 1, .owner = 0, .size = 40, .count = 1},
+		{.stack = 1, .owner = TRACE_TASK_NUMBERED | 7, .size = 30, .count = 2},
+		{.stack = 3, .owner = TRACE_TASK_NUMBERED | 7, .size = 5, .count = 1},
+		{.stack = 3, .owner = 2, .size = 20, .count = 1},
+		{.stack = 3, .owner = 5, .size = 10, .count = 1},
+	};
+	struct sums_header header = {
+		.magic = SUMS_MAGIC, .time_ns = time_ns, .processes = 1, .cost = -1};
+	struct sums_process process = {.pid = 10,
+				       .start_ns = 7,
+				       .stacks = STACKS,
+				       .entries = 5,
+				       .strings = 6,
+				       .flags = SUMS_TASKS | SUMS_TELLS,
+				       .name = "web"};
+
+	out->size = 0;
+	put(out, &header, sizeof(header));
+	put(out, &process, sizeof(process));
+	put(out, entries, sizeof(entries));
+}
+
+static void tasks_are_rows(void **state)
+{
+	struct world *world = *state;
+	struct sums_process *process;
+	struct request request;
+
+	/* No process tells them. */
+	assert_int_equal(press(world, '8'), WATCH_DRAW);
+	assert_int_equal(world->view.groups.by, WATCH_LINE);
+	assert_non_null(strstr(world->view.message, "--by task"));
+	press(world, '7');
+	press(world, 'g');
+	assert_int_equal(world->view.groups.by, WATCH_LINE);
+	sums_put(&world->data, 2 * SECOND, 10, (double[STACKS]){1, 2, 3, 4}, (double[STACKS]){0});
+	process = (void *)(world->data.data + sizeof(struct sums_header));
+	process->flags = SUMS_TELLS;
+	assert_int_equal(watch_model_sums(&world->model, world->data.data, world->data.size), 0);
+	press(world, '7');
+	assert_int_equal(press(world, 'g'), WATCH_ASK);
+	assert_int_equal(world->view.groups.by, WATCH_TASK);
+	assert_int_equal(world->model.by, REQUEST_BY_TASK);
+	tasks_put(&world->data, 3 * SECOND);
+	assert_int_equal(watch_model_sums(&world->model, world->data.data, world->data.size), 0);
+	assert_row(world, 8, 0, "(no task) 40 1 0 40");
+	assert_row(world, 8, 1, "Task-7 35 3 0 35");
+	assert_row(world, 8, 2, "b\\x1b.py 20 1 0 20");
+	assert_row(world, 8, 3, "(a name that is being read) 10 1 0 10");
+	/* A name comes without a stack of its own. */
+	assert_int_equal(watch_model_missing(&world->model, 3 * SECOND, &request), 1);
+	assert_int_equal(request.first, STACKS);
+	assert_int_equal(request.strings, 5);
+	const struct stacks_header header = {.magic = SUMS_MAGIC,
+					     .pid = 10,
+					     .start_ns = 7,
+					     .first = STACKS,
+					     .string_first = 5,
+					     .string_count = 1,
+					     .strings = 6};
+
+	world->data.size = 0;
+	put(&world->data, &header, sizeof(header));
+	string_put(&world->data, "worker\033");
+	assert_int_equal(watch_model_stacks(&world->model, world->data.data, world->data.size), 0);
+	assert_row(world, 8, 3, "worker\\x1b 10 1 0 10");
+	assert_int_equal(watch_model_missing(&world->model, 3 * SECOND, &request), 0);
+	/* a session whose process does not know them any more */
+	sums(world, 4, (double[STACKS]){0, 7, 0, 0});
+	assert_row(world, 8, 0, "(tasks not told) 7 2 -33 7");
+}
+
 /* Threads that came and went are forgotten, those that hold something are not. */
 static void ended_threads_are_forgotten(void **state)
 {
@@ -315,7 +391,7 @@ static void ended_threads_are_forgotten(void **state)
 		entry = (void *)(world->data.data + sizeof(struct sums_header) +
 				 sizeof(struct sums_process));
 		for (uint32_t j = 1; j < 4; j++)
-			entry[j].thread = 100 + i + j;
+			entry[j].owner = 100 + i + j;
 		assert_int_equal(
 			watch_model_sums(&world->model, world->data.data, world->data.size), 0);
 	}
@@ -494,6 +570,7 @@ int main(void)
 		TEST(hostile_answers),
 		TEST(allocations_have_a_rate),
 		TEST(threads_are_rows),
+		TEST(tasks_are_rows),
 		TEST(ended_threads_are_forgotten),
 	};
 
