@@ -68,6 +68,8 @@ enum event_mode {
 
 /* EVENT_TASK tells which asyncio task has allocated a block. */
 #define EVENT_MODE_TASKS 0x20000u
+/* With EVENT_MODE_TASKS: it does not in this process, whose CPython does not tell. */
+#define EVENT_MODE_TASKS_UNTOLD 0x40000u
 
 struct event_target {
 	struct event_header header; /* tgid: the process; time_ns: when its tracing began */

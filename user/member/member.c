@@ -113,7 +113,8 @@ int member_announce(struct session *session, struct member *member, const char *
 		.realtime_ns = clock_ns(CLOCK_REALTIME) - (clock_ns(CLOCK_MONOTONIC) - time_ns),
 		.from_start = from_start,
 		.mode = member->mode | member_mode_flags(member) |
-			(session->opts.tasks ? EVENT_MODE_TASKS : 0),
+			(session->opts.tasks ? EVENT_MODE_TASKS : 0) |
+			(member->tasks_untold ? EVENT_MODE_TASKS_UNTOLD : 0),
 		.sample_bytes = session->opts.sample_bytes,
 		.ns_pid = ns_pid,
 	};

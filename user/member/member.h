@@ -43,6 +43,7 @@ struct member {
 	int large_blocks;                   /* growth, windows: large blocks are traced */
 	int large_windowed;                 /* windows: large blocks, too, in windows only */
 	int reuse_unseen, ends_unseen;      /* as in struct plan */
+	int tasks_untold;                   /* EVENT_MODE_TASKS_UNTOLD */
 	int heap_unreadable;                /* its heap is never walked */
 	uint64_t rss_ns;                    /* when its RSS was last read */
 	size_t thread_cursor;               /* where threads without a name are looked for */

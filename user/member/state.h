@@ -44,9 +44,10 @@ struct session {
 	struct seccomp_answer seccomp;
 	struct hit_cost hit_cost;
 	struct session_cost cost;
-	uint64_t loss_ns;             /* when the loss counters were last read */
-	int missing_logged;           /* the features that this kernel lacks were logged */
-	size_t attach_logs, refusals; /* only the first SESSION_LOGS of each are logged */
+	uint64_t loss_ns;   /* when the loss counters were last read */
+	int missing_logged; /* the features that this kernel lacks were logged */
+	size_t attach_logs, refusals,
+		tasks_logs; /* only the first SESSION_LOGS of each are logged */
 
 	/* Processes that appear while the session runs (session/follow.c, session/candidate.c): */
 	struct candidate *candidates;

@@ -24,6 +24,7 @@
 #include "tables/strings.h"
 
 #define TRACE_UNKNOWN   "<unknown>"
+#define TRACE_UNTOLD    "<not told>"
 #define TRACE_BYTES_MAX ((1ull << 59) - 1) /* limit of struct block */
 #define TRACE_LINES_MAX (1u << 20)         /* bytes; longer line tables are rejected */
 #define TRACE_TEXT_MAX  (EVENT_MAX_TEXT * 4)
@@ -155,6 +156,7 @@ struct process_state {
 	struct account *account;
 	struct strings *strings; /* NULL once the process has ended */
 	uint32_t unknown;        /* id of TRACE_UNKNOWN in strings */
+	uint32_t untold;         /* the task of all its threads: TRACE_UNTOLD; 0: they are told */
 	struct census census;
 	struct blocks *blocks[EVENT_LAYER_TABLES];
 	/*

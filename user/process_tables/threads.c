@@ -21,7 +21,8 @@ struct thread_entry *state_thread_find(struct process_state *process, uint32_t t
 		if (err)
 			return NULL;
 		index = (uint32_t)process->thread_count++;
-		process->threads[index] = (struct thread_entry){.tid = tid};
+		process->threads[index] =
+			(struct thread_entry){.tid = tid, .task = process->untold};
 	}
 	process->last_tid = tid;
 	process->last_thread = index;

@@ -27,9 +27,9 @@
 #include "process_plan/plan_process.h"
 #include "process_plan/plan_target.h"
 #include "python/heap_place.h"
-#include "python/tasks.h"
 #include "session/execd.h"
 #include "session/interpreter.h"
+#include "session/tasks_choose.h"
 #include "session/unwind_tables.h"
 #include "symbols/symbols.h"
 #include "trial/seccomp.h"
@@ -347,17 +347,16 @@ static void windows_choose(struct session *session, struct member *member,
 
 /* What the plan leaves open. 0; -ENOTSUP: it cannot be traced as asked. */
 static int member_settle(struct session *session, struct member *member,
-			 const struct plan_target *plan, int from_start)
+			 const struct plan_target *plan, int from_start, int followed)
 {
-	int err = session->opts.tasks && member->runtime.version_hex ? tasks_find(&member->runtime)
-								     : 0;
+	int err = tasks_choose(session, member, followed);
 
 	windows_choose(session, member, plan, from_start);
 	return err ? err : seccomp_allows(session, member->pid, plan);
 }
 
 /* -ESTALE: it has called exec meanwhile. */
-static int program_add(struct session *session, pid_t pid, int from_start)
+static int program_add(struct session *session, pid_t pid, int from_start, int followed)
 {
 	uint64_t start = clock_ns(CLOCK_MONOTONIC);
 	struct plan_target target = {0};
@@ -393,7 +392,7 @@ static int program_add(struct session *session, pid_t pid, int from_start)
 	member->runtime = target.runtime;
 	target.runtime = (struct python_runtime){0};
 	member_planned(member, &target);
-	err = member_settle(session, member, &target, from_start);
+	err = member_settle(session, member, &target, from_start, followed);
 	if (!err && !from_start)
 		session_cost_prepare(session);
 	if (!err)
@@ -418,17 +417,27 @@ out:
 }
 
 /* A program that has just been called has no libraries yet: wait for its loader. */
-int session_add(struct session *session, pid_t pid, int from_start)
+static int settled_add(struct session *session, pid_t pid, int from_start, int followed)
 {
 	const struct timespec pause = {.tv_nsec = LOADER_PAUSE_NS};
-	int err = program_add(session, pid, from_start);
+	int err = program_add(session, pid, from_start, followed);
 
 	if (err != -ESTALE)
 		return err;
 	for (int turn = 0; turn < LOADER_TURNS && (err == -ESTALE || err == -ENOENT); turn++) {
 		if (turn)
 			nanosleep(&pause, NULL);
-		err = program_add(session, pid, from_start);
+		err = program_add(session, pid, from_start, followed);
 	}
 	return err;
+}
+
+int session_add(struct session *session, pid_t pid, int from_start)
+{
+	return settled_add(session, pid, from_start, 0);
+}
+
+int session_add_followed(struct session *session, pid_t pid)
+{
+	return settled_add(session, pid, 0, 1);
 }

@@ -164,8 +164,8 @@ static enum look candidate_look(struct session *session, struct candidate *candi
 		settled = 0;
 	}
 	if (found > 0) {
-		/* session_add() drains, which may move candidates: the pointer is invalid then. */
-		err = session_add(session, pid, 0);
+		/* It drains, which may move candidates: the pointer is invalid then. */
+		err = session_add_followed(session, pid);
 		if (err == -ESRCH)
 			return LOOK_ENDED;
 		if (err)

@@ -29,6 +29,11 @@ void session_free(struct session *session);
  * that is already under trace stays as it is: 0.
  */
 int session_add(struct session *session, pid_t pid, int from_start);
+/*
+ * The same for one that nobody has asked for by itself: what cannot be told of it does not refuse
+ * it.
+ */
+int session_add_followed(struct session *session, pid_t pid);
 /* Is the process under trace? */
 int session_has(struct session *session, pid_t pid);
 

@@ -2,6 +2,7 @@
 """--by task: the asyncio task that has allocated what is alive, against a program that counts."""
 import csv
 import io
+import os
 import re
 
 import pytest
@@ -18,8 +19,7 @@ def shown(name):
     return name if len(name) <= SHOWN else name[:SHOWN] + "…"
 
 
-def tells(python):
-    return tuple(map(int, python.version.split("."))) >= (3, 14)
+FIRST = "3.14"  # of the versions that tell
 
 
 def within(python):
@@ -38,11 +38,10 @@ def finished(target, run):
     return rows, whole
 
 
+@pytest.mark.root_versions(since=FIRST)
 @pytest.mark.parametrize("mode", ("exact", "census"))
 @pytest.mark.parametrize("when", ("early", "late"))
 def test_tasks(start, trace, tracer, run_tracer, root_python, mode, when):
-    if not tells(root_python):
-        pytest.skip("CPython %s does not tell" % root_python.version)
     arguments = ["late"] if when == "late" else []
     target = start(root_python.path, "task_owners.py", *arguments, prefix=within(root_python))
     run = trace("-p", target.pid, "-m", mode, "--by", "task")
@@ -77,9 +76,8 @@ def test_free_threaded(packed, run_tracer):
     assert "builds with the GIL only" in error
 
 
+@pytest.mark.root_versions(before=FIRST)
 def test_refused(start, run_tracer, root_python):
-    if tells(root_python):
-        pytest.skip("CPython %s tells" % root_python.version)
     target = start(root_python.path, "task_owners.py", prefix=within(root_python))
     run = run_tracer("-p", target.pid, "--by", "task", "-d", 1)
     assert "CPython %s does not tell which asyncio task runs" % root_python.version in error_line(
@@ -88,6 +86,44 @@ def test_refused(start, run_tracer, root_python):
     target.step()
     target.expect()
     assert target.finish() == 0
+
+
+@pytest.mark.root_versions(since=FIRST)
+def test_followed(start, trace, tracer, root_python):
+    """A program that it starts, whose CPython does not tell, is traced, and the report says so."""
+    older = [name for name in ("3.13", "3.12", "3.11")
+             if os.path.exists("%s/usr/bin/python%s" % (root_python.root, name))]
+    if not older:
+        pytest.skip("no earlier CPython in %s" % root_python.root)
+    other = "/usr/bin/python" + older[0]
+    target = start(root_python.path, "runner.py", "spawn", other, prefix=within(root_python))
+    run = trace("-p", target.pid, "-m", "exact", "--by", "task")
+    target.step()
+    pid = target.expect()["pid"][0]
+    target.read_until("again")
+    run.wait_attached(2)
+    said = "PID %d is traced without its tasks: CPython %s does not tell" % (pid, older[0])
+    assert said in run.stderr
+    target.step()
+    live = target.expect()["K"]
+    assert target.finish() == 0 and run.wait() == 0, run.stderr
+    line = "*/runner.py:%d" % marked_line("runner.py", "K")
+    rows = read_report(tracer, run.snapshot, "--by", "task", "--include", line).statistics
+    assert [(row["pid"], row["task"], row["size"], row["count"]) for row in rows] == [
+        (pid, "<not told>", *live)
+    ]
+
+
+def test_everything(start, trace, tracer, any_python, whole_machine):
+    """The same under -a of a process that has one thread."""
+    target = start(any_python, "golden.py", 10)
+    run = trace("-a", "--by", "task", "--layer", "python")
+    target.step()
+    target.expect()
+    run.finish()
+    report = read_report(tracer, run.snapshot, "--by", "task", "--top", 0)
+    rows = [row for row in report.statistics if row["pid"] == target.pid]
+    assert [row["task"] for row in rows] == ["<not told>"] and rows[0]["count"] > 10
 
 
 def test_refused_here(start, run_tracer, any_python):

@@ -235,6 +235,30 @@ static void are_inherited(void **state)
 	      "pid,task,size,count\r\n1000,old,20,2\r\n1001,old,20,2\r\n1001,,10,1\r\n");
 }
 
+/* Of a process that does not tell its tasks, and of its children, each block is <not told>. */
+static void are_not_told(void **state)
+{
+	const uint32_t mode = EVENT_MODE_EXACT | EVENT_MODE_TASKS | EVENT_MODE_TASKS_UNTOLD;
+	struct trace *trace = *state;
+
+	name_feed(trace, TGID, "old");
+	put(trace, TGID, 0x1000);
+	for (uint32_t tgid = 1001; tgid < 1003; tgid++) {
+		struct event_alloc event = {.header = header_of(EVENT_ALLOC, sizeof(event)),
+					    .address = 0x3000 + tgid,
+					    .bytes = 7,
+					    .api = EVENT_API_OBJ};
+
+		event.header.tgid = event.header.tid = tgid;
+		assert_int_equal(feed_process_of(trace, PY, tgid, tgid == 1001 ? 0 : 1001, mode),
+				 0);
+		assert_int_equal(trace_feed(trace, &event, sizeof(event)), 0);
+	}
+	check(trace, &by_task,
+	      "pid,task,size,count\r\n1002,<not told>,14,2\r\n1000,old,10,1\r\n"
+	      "1001,<not told>,7,1\r\n");
+}
+
 /* Where one of several processes was traced without tasks, they are not known. */
 static void are_known_of_all_or_none(void **state)
 {
@@ -251,13 +275,10 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, trace_set, trace_end)
 	const struct CMUnitTest tests[] = {
-		TEST(own_blocks),
-		TEST(take_and_keep),
-		TEST(have_any_name),
-		TEST(bad_records_are_refused),
-		TEST(come_and_go),
-		TEST(are_inherited),
-		TEST(are_known_of_all_or_none),
+		TEST(own_blocks),    TEST(take_and_keep),
+		TEST(have_any_name), TEST(bad_records_are_refused),
+		TEST(come_and_go),   TEST(are_inherited),
+		TEST(are_not_told),  TEST(are_known_of_all_or_none),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

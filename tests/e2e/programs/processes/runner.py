@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs itself again. usage: runner.py exec|spawn|"fork and exec"|spawned
+"""Runs itself again. usage: runner.py exec|spawn|"fork and exec" [INTERPRETER], or spawned
 
 Prints "ready", waits for a line and runs itself with "spawned", in its place or as a child. That one prints its PID and
 "again", waits for a line, keeps blocks, tells what is live as golden.py does, waits for a line and ends.
@@ -11,7 +11,7 @@ import sys
 
 gc.disable()
 how = sys.argv[1]
-again = [sys.executable, os.path.abspath(__file__), "spawned"]
+again = [(sys.argv[2:] or [sys.executable])[0], os.path.abspath(__file__), "spawned"]
 count = 500
 kept = [None] * count
 
