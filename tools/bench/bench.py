@@ -308,6 +308,7 @@ TABLES = {
         False,
         lambda python, options, folder: bench_columns.bench(python, TRACER, options, folder),
     ),
+    "tasks": (False, lambda _, options, folder: bench_columns.bench_tasks(TRACER, options, folder)),
     "view": (False, lambda python, options, folder: bench_view.bench(python, TRACER, folder)),
     "system": (
         False,
@@ -353,9 +354,9 @@ def main():
     parser.add_argument(
         "--only",
         default="speed,memory,attach,detach,replay,stats,sample,system,windows,unwind,heap,columns,"
-        "view",
+        "tasks,view",
     )
-    parser.add_argument("--other", help="columns: another tracer, in turn with ours")
+    parser.add_argument("--other", help="columns, tasks: another tracer, in turn with ours")
     parser.add_argument(
         "--docs", action="store_true", help="write the tables into docs/benchmarks.md"
     )

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Measures what columns beside the live blocks (allocated, short-lived, threads, the peak) cost a
-program in census mode: with nobody looking, and with a live view on a terminal that shows them.
+program in census mode: with nobody looking, and with a live view on a terminal that shows them; and
+what --by task costs programs of asyncio tasks.
 
 Every variant runs in turn, round after round, and is compared with plain census of the same round.
 With --other, another tracer runs in turn with them: a build that counts nothing of this.
@@ -18,9 +19,12 @@ import termios
 import threading
 
 import bench_page
-from interpreters import TIMEOUT, environment
+import pythons
+from interpreters import TIMEOUT, Python, environment
 
 ROUNDS = {"w1": 200000, "w2": 240000, "w3": 120}
+TASK_ROUNDS = {"tasks": 20000, "served": 1000}
+TASK_VERSION = "3.14"
 # The workload begins once the tracer, and the view, are there.
 WAIT = """
 import os, runpy, sys
@@ -47,6 +51,18 @@ def variants(tracer, other):
     ]
     if other:
         found.insert(1, Variant("census, the other tracer", other, (), None, None))
+    return found
+
+
+def task_variants(tracer, other):
+    by_task = "--by", "task"
+    found = [
+        Variant("untraced", None, (), None, None),
+        Variant(PLAIN, tracer, (), None, None),
+        Variant("census, --by task", tracer, by_task, None, None),
+    ]
+    if other:
+        found.append(Variant("census, --by task, the other tracer", other, by_task, None, None))
     return found
 
 
@@ -161,14 +177,12 @@ def cell(times, name):
     )
 
 
-def bench(python, tracer, options, folder):
+def measure(python, chosen, rounds_of, options, folder):
     """Measures and prints; returns the table."""
-    chosen = variants(tracer, options.other)
-    names = [name for name in options.workloads.split(",") if name in ROUNDS]
     rows = [[variant.name] for variant in chosen]
-    for name in names:
+    for name, rounds in rounds_of.items():
         times = collections.defaultdict(list)
-        rounds = max(1, int(ROUNDS[name] * options.scale))
+        rounds = max(1, int(rounds * options.scale))
         for turn in range(options.reps):
             # Each begins as often as the others.
             for variant in chosen[turn % len(chosen) :] + chosen[: turn % len(chosen)]:
@@ -178,9 +192,28 @@ def bench(python, tracer, options, folder):
             cpu = statistics.median(pair[1] for pair in times[variant.name])
             row.append(cell(times, variant.name))
             row.append("%.2f s" % cpu if variant.tracer else "")
-    head = ["traced by", *(text for name in names for text in (name, "the tracer's CPU time"))]
+    head = ["traced by", *(text for name in rounds_of for text in (name, "the tracer's CPU time"))]
     text = bench_page.table(
         [head, *rows], "%s, medians of %d rounds" % (python.label, options.reps)
     )
     print("\n" + text, flush=True)
     return text
+
+
+def bench(python, tracer, options, folder):
+    """Measures and prints; returns the table."""
+    names = options.workloads.split(",")
+    chosen = {name: rounds for name, rounds in ROUNDS.items() if name in names}
+    return measure(python, variants(tracer, options.other), chosen, options, folder)
+
+
+def bench_tasks(tracer, options, folder):
+    """The same of --by task, with the interpreter that tells tasks."""
+    path = pythons.unstripped().get(TASK_VERSION)
+    if not path:
+        raise LookupError("no CPython %s with symbols (make roots)" % TASK_VERSION)
+    python = Python(path, folder)
+    try:
+        return measure(python, task_variants(tracer, options.other), TASK_ROUNDS, options, folder)
+    finally:
+        python.remove()
