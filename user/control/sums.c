@@ -25,8 +25,7 @@ static int memory_write(int fd, const struct buffer *data)
 {
 	size_t at = 0;
 
-	if (ftruncate(fd, 0))
-		return -errno;
+	/* Over the answer before, whose pages are there. */
 	while (at < data->size) {
 		ssize_t n = pwrite(fd, data->data + at, data->size - at, (off_t)at);
 
@@ -34,7 +33,7 @@ static int memory_write(int fd, const struct buffer *data)
 			return -errno;
 		at += n > 0 ? (size_t)n : 0;
 	}
-	return 0;
+	return ftruncate(fd, (off_t)data->size) ? -errno : 0;
 }
 
 /* Writes the answer with its header, now complete, unless err is set; frees it. 0, err, -errno. */
@@ -81,7 +80,7 @@ static int entries_add(const struct trace *trace, size_t index, struct sums_proc
 		       struct buffer *out)
 {
 	struct trace_sum *sums = calloc(process->stacks + 1ul, sizeof(*sums));
-	int err = sums ? 0 : -ENOMEM;
+	int err = sums ? buffer_reserve(out, process->stacks * sizeof(struct sums_entry)) : -ENOMEM;
 
 	if (!err && process->flags & SUMS_LAYER)
 		trace_sums(trace, index, process->layer, sums);

@@ -129,6 +129,19 @@ static int group_get(struct watch_groups *groups, const struct watch_model *mode
 	return 0;
 }
 
+static struct watch_group *group_at(struct watch_groups *groups, size_t index)
+{
+	struct watch_group *group = &groups->items[index];
+
+	if (group->turn != groups->turn) {
+		group->turn = groups->turn;
+		group->size = group->count = group->growth = group->allocated = 0;
+		group->mark_size = group->mark_count = 0;
+		group->row = 0;
+	}
+	return group;
+}
+
 /* since: the slot that growth is measured from. 0, -ENOMEM. */
 static int process_sum(struct watch_groups *groups, struct watch_model *model, uint32_t index,
 		       uint32_t since, double seconds)
@@ -151,7 +164,7 @@ static int process_sum(struct watch_groups *groups, struct watch_model *model, u
 			err = group_get(groups, model, index, i, &sum->group);
 		if (err)
 			break;
-		group = &groups->items[sum->group];
+		group = group_at(groups, sum->group);
 		group->size += sum->size;
 		group->count += sum->count;
 		group->mark_size += sum->mark_size;
@@ -206,12 +219,50 @@ static void heap_sink(const struct watch_groups *groups, uint32_t *rows, size_t 
 	}
 }
 
-static size_t rows_choose(struct watch_groups *groups, size_t want, uint32_t *rows)
+static int label_matches(const struct watch_groups *groups, const struct watch_model *model,
+			 const struct watch_group *group)
+{
+	char *text = NULL;
+	size_t bytes = 0;
+	FILE *out = open_memstream(&text, &bytes);
+	int matches;
+
+	if (!out)
+		return 1;
+	watch_group_label(groups, model, group, out);
+	matches = fclose(out) || strcasestr(text, groups->filter) != NULL;
+	free(text);
+	return matches;
+}
+
+/* Is it a row? Counts it as one. */
+static int row_is(struct watch_groups *groups, const struct watch_model *model, uint32_t index)
+{
+	struct watch_group *group = group_at(groups, index);
+
+	/* Lines that only throw away are in the way, unless they are asked for. */
+	if (!group->count && !group->mark_count &&
+	    (groups->sort != WATCH_ALLOCATED || !(group->allocated > 0)))
+		return 0;
+	if (!group->shown)
+		group->shown = 1 + (!groups->filter[0] || label_matches(groups, model, group));
+	if (group->shown < 2)
+		return 0;
+	groups->rows++;
+	groups->rows_size += group->size;
+	return 1;
+}
+
+/* One pass over all groups, which are more than the processor's caches hold. */
+static size_t rows_choose(struct watch_groups *groups, const struct watch_model *model, size_t want,
+			  uint32_t *rows)
 {
 	size_t count = 0;
 
-	for (uint32_t i = 0; i < groups->count && want; i++) {
-		if (!groups->items[i].is_row)
+	groups->rows = 0;
+	groups->rows_size = 0;
+	for (uint32_t i = 0; i < groups->count; i++) {
+		if (!row_is(groups, model, i) || !want)
 			continue;
 		if (count < want) {
 			rows[count++] = i;
@@ -232,43 +283,6 @@ static size_t rows_choose(struct watch_groups *groups, size_t want, uint32_t *ro
 		heap_sink(groups, rows, left - 1, 0);
 	}
 	return count;
-}
-
-static int label_matches(const struct watch_groups *groups, const struct watch_model *model,
-			 const struct watch_group *group)
-{
-	char *text = NULL;
-	size_t bytes = 0;
-	FILE *out = open_memstream(&text, &bytes);
-	int matches;
-
-	if (!out)
-		return 1;
-	watch_group_label(groups, model, group, out);
-	matches = fclose(out) || strcasestr(text, groups->filter) != NULL;
-	free(text);
-	return matches;
-}
-
-static void rows_find(struct watch_groups *groups, const struct watch_model *model)
-{
-	groups->rows = 0;
-	groups->rows_size = 0;
-	for (size_t i = 0; i < groups->count; i++) {
-		struct watch_group *group = &groups->items[i];
-
-		group->is_row = 0;
-		/* Lines that only throw away are in the way, unless they are asked for. */
-		if (!group->count && !group->mark_count &&
-		    (groups->sort != WATCH_ALLOCATED || !(group->allocated > 0)))
-			continue;
-		if (!group->shown)
-			group->shown =
-				1 + (!groups->filter[0] || label_matches(groups, model, group));
-		group->is_row = group->shown > 1;
-		groups->rows += group->is_row;
-		groups->rows_size += group->is_row ? group->size : 0;
-	}
 }
 
 /* The histories of the rows that are shown, in one pass over the stacks. 0, -ENOMEM. */
@@ -315,19 +329,12 @@ int watch_groups_rows(struct watch_groups *groups, struct watch_model *model, si
 	if (groups->version != model->version)
 		groups_forget(groups, model);
 	groups->version = model->version;
-	for (size_t i = 0; i < groups->count; i++) {
-		struct watch_group *group = &groups->items[i];
-
-		group->size = group->count = group->growth = group->allocated = 0;
-		group->mark_size = group->mark_count = 0;
-		group->row = 0;
-	}
+	groups->turn++;
 	for (uint32_t i = 0; !err && i < model->process_count; i++)
 		err = process_sum(groups, model, i, since, seconds);
 	if (err)
 		return err;
-	rows_find(groups, model);
-	size_t count = rows_choose(groups, want, rows);
+	size_t count = rows_choose(groups, model, want, rows);
 
 	err = histories_sum(groups, model, rows, count);
 	return err ? err : (int)count;

@@ -28,8 +28,9 @@ struct watch_group {
 	double growth;                /* bytes a second */
 	double allocated;             /* the same, of what was allocated, alive or not */
 	double mark_size, mark_count; /* at the mark */
-	uint32_t row; /* 1 + its place among those that watch_groups_rows() returned */
-	unsigned char shown, is_row; /* shown: passes the filter; 1 + the answer */
+	uint32_t turn;                /* of watch_groups, when these figures were begun */
+	uint32_t row;        /* 1 + its place among those that watch_groups_rows() returned */
+	unsigned char shown; /* 1 + whether it passes the filter; 0: not known yet */
 };
 
 struct watch_groups {
@@ -40,6 +41,7 @@ struct watch_groups {
 	size_t count, capacity;
 	struct id_map keys; /* -> index in items */
 	uint64_t version;   /* of the model */
+	uint32_t turn;      /* the number of times that rows were made */
 	size_t rows;      /* groups that hold something, or did at the mark, and pass the filter */
 	double rows_size; /* their sum */
 	float (*histories)[WATCH_HISTORY];

@@ -157,6 +157,7 @@ static void history_put(struct watch_model *model)
 	uint32_t since;
 
 	model->slot = (model->slot + 1) % WATCH_HISTORY;
+	model->serial++;
 	model->times_ns[model->slot] = model->now.time_ns;
 	model->all.size = model->all.count = model->all.mark_size = 0;
 	since = watch_model_since(model, &seconds);

@@ -26,6 +26,7 @@ struct watch_stack {
 /* What a stack holds, or with watch_model.by what the blocks of one thread or task are there. */
 struct watch_sum {
 	uint32_t stack, owner; /* owner: as in struct sums_entry */
+	uint32_t fresh_at;     /* watch_model.serial of the last answer in which it had allocated */
 	uint32_t group;        /* of the present grouping (groups.h); WATCH_NONE: not looked up */
 	double size, count;
 	double mark_size, mark_count;
@@ -61,6 +62,7 @@ struct watch_process {
 
 struct watch_model {
 	struct sums_header now, before; /* the last answer, and the one before it */
+	uint32_t serial;                /* of the last answer */
 	int answers;                    /* 0: none yet; 1; 2: before is valid, too */
 	enum request_by by;             /* of the sums */
 	struct watch_process *processes;

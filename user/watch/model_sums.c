@@ -89,11 +89,13 @@ static int sum_get(struct watch_model *model, struct watch_process *process,
 
 /* A layer that was traced anew has allocated less than before. */
 static void allocated_take(const struct watch_process *process, struct watch_sum *sum,
-			   uint32_t slot, double allocated)
+			   uint32_t slot, uint32_t serial, double allocated)
 {
-	if (process->counted && allocated > sum->allocated)
+	if (process->counted && allocated > sum->allocated) {
 		process->past[slot][sum - process->sums].fresh =
 			(float)(allocated - sum->allocated);
+		sum->fresh_at = serial;
+	}
 	sum->allocated = allocated;
 }
 
@@ -170,7 +172,7 @@ int watch_sums_take(struct watch_model *model, struct watch_process *process,
 			break;
 		sum->size += entry->size;
 		sum->count += entry->count;
-		allocated_take(process, sum, slot, entry->allocated);
+		allocated_take(process, sum, slot, model->serial + 1, entry->allocated);
 	}
 	process->counted = 1;
 	return err;

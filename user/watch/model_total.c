@@ -26,6 +26,9 @@ double watch_model_fresh(const struct watch_model *model, const struct watch_pro
 {
 	double fresh = 0;
 
+	/* Most have not allocated anything of late. */
+	if (model->serial - process->sums[sum].fresh_at >= WATCH_HISTORY)
+		return 0;
 	for (uint32_t slot = since; slot != model->slot; slot = (slot + 1) % WATCH_HISTORY)
 		fresh += (double)process->past[(slot + 1) % WATCH_HISTORY][sum].fresh;
 	return fresh;
