@@ -60,7 +60,7 @@ struct trace_windows {
 	struct kind_counts heap; /* of the last complete walk */
 	struct kind_counts walk; /* of the one in progress */
 	struct account *account;
-	/* the length of those that have ended, and for how much of it the process was busy, at most */
+	/* the length of those that have ended; for how much of it the process was busy, at most */
 	uint64_t ended_ns, busy_ns;
 	uint64_t malloc_used; /* allocated blocks of malloc's; 0: not known */
 	uint64_t seen;        /* blocks seen in windows */

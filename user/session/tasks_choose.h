@@ -6,9 +6,9 @@
 #include "member/member.h"
 
 /*
- * Sets its target so that BPF tells them, if they are asked for. followed: nobody has asked for this
- * process by itself. Then, and under -a, one that does not tell them is traced without; others are
- * refused. 0; -ENOTSUP, as tasks_find() (error_set).
+ * Sets its target so that BPF tells them, if they are asked for. followed: nobody has asked for
+ * this process by itself. Then, and under -a, one that does not tell them is traced without;
+ * others are refused. 0; -ENOTSUP, as tasks_find() (error_set).
  */
 int tasks_choose(struct session *session, struct member *member, int followed);
 

@@ -65,10 +65,9 @@ static int input_check(const struct calibrate_input *input)
 	if (input->stratum_count >= UINT32_MAX || input->sighting_count >= UINT32_MAX ||
 	    input->window_count >= UINT32_MAX || input->row_count >= UINT32_MAX)
 		return error_set(-EINVAL, "more than 2^32 strata, windows, sightings or rows");
-	if (!(input->progress >= 0 && input->progress <= 1))
+	if (!(input->progress >= 0 && input->progress <= 1 && input->progress_least >= 0 &&
+	      input->progress_least <= 1))
 		return error_set(-EINVAL, "the progress in windows is not from 0 to 1");
-	if (!(input->progress_least >= 0 && input->progress_least <= 1))
-		return error_set(-EINVAL, "the least progress in windows is not from 0 to 1");
 	for (size_t i = 0; i < input->window_count; i++)
 		if (input->windows[i].end_ns < input->windows[i].start_ns)
 			return error_set(-EINVAL, "window %zu ends before it starts", i);
@@ -107,10 +106,7 @@ static int cell_compare(const struct calibration *calibration, uint32_t i, uint3
 
 	if (!order && level != LEVEL_RARE)
 		order = compare(x->family, y->family);
-	if (!order)
-		order = compare(x->class_bytes, y->class_bytes);
-	if (!order)
-		order = compare(level, other);
+	order = order ?: compare(x->class_bytes, y->class_bytes) ?: compare(level, other);
 	return order || level == LEVEL_RARE || (level == LEVEL_FAMILY && x->family)
 		       ? order
 		       : compare(x->type, y->type);

@@ -206,8 +206,8 @@ static size_t sightings_fill(struct job *job)
 #define LEAST_MARGIN 0.75
 
 /*
- * Threads sleep as long with probes as without. So a process that sleeps for a share of the windows'
- * time does at least that share of what it does without probes.
+ * Threads sleep as long with probes as without. So a process that sleeps for a share of the
+ * windows' time does at least that share of what it does without probes.
  */
 static double progress_least(const struct trace_windows *windows)
 {

@@ -153,7 +153,8 @@ static void test_used(void **state)
  */
 static void test_noisy(void **state)
 {
-	static const uint64_t edges[] = {MS / 2, 24 * MS, 12 * MS, 4 * MS, 48 * MS, 0, 8 * MS, 16 * MS};
+	static const uint64_t edges[] = {MS / 2,  24 * MS, 12 * MS, 4 * MS,
+					 48 * MS, 0,       8 * MS,  16 * MS};
 	struct target target = {0.16, 0, 12 * MS, WINDOWS_RATE_MIN, 0};
 	struct run run = {.windows = {.budget = 0.05, .random = 1}, .now_ns = S};
 	double sum = 0;
