@@ -60,10 +60,11 @@ struct trace_windows {
 	struct kind_counts heap; /* of the last complete walk */
 	struct kind_counts walk; /* of the one in progress */
 	struct account *account;
-	/* the length of those that have ended; for how much of it the process was busy, at most */
-	uint64_t ended_ns, busy_ns;
+	/* blocks that were seen since the first one; how many without probes, at most */
+	double done, undisturbed;
 	uint64_t malloc_used; /* allocated blocks of malloc's; 0: not known */
 	uint64_t seen;        /* blocks seen in windows */
+	uint64_t seen_before; /* of these: in windows before the open one */
 	uint64_t changed;     /* of these: another block was at the address */
 	uint64_t unchecked;   /* no walk has shown them in their window */
 	uint64_t dropped;     /* there was no memory for them, or too many */

@@ -205,15 +205,9 @@ static size_t sightings_fill(struct job *job)
 /* Windows lose a part of their blocks otherwise, too, such as those that no look has shown. */
 #define LEAST_MARGIN 0.75
 
-/*
- * Threads sleep as long with probes as without. So a process that sleeps for a share of the
- * windows' time does at least that share of what it does without probes.
- */
 static double progress_least(const struct trace_windows *windows)
 {
-	double busy = (double)windows->busy_ns, ended = (double)windows->ended_ns;
-
-	return ended > 0 ? LEAST_MARGIN * (1 - busy / ended) : 0;
+	return windows->undisturbed > 0 ? LEAST_MARGIN * windows->done / windows->undisturbed : 0;
 }
 
 /* Estimates with the rates of reuse as they are. */
