@@ -23,6 +23,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -317,6 +318,21 @@ def read_report(tracer, snapshot, *args):
     )
     assert done.returncode == 0, done.stderr.decode()
     return Report(json.loads(done.stdout))
+
+
+def traces_by_size(tracer, snapshot):
+    """{size: {(file, line): blocks}}, by the file for tracemalloc."""
+    import tracemalloc
+
+    found = collections.defaultdict(collections.Counter)
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "traces.pickle")
+        version = "%d.%d" % sys.version_info[:2]
+        how = ["--format=tracemalloc", "--python=" + version, "-o", path]
+        subprocess.run([tracer, "export", snapshot, *how], check=True, stderr=subprocess.DEVNULL)
+        for _domain, size, traceback, *_total in tracemalloc.Snapshot.load(path).traces._traces:
+            found[size][traceback[0]] += 1
+    return found
 
 
 def pprof(*args):

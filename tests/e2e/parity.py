@@ -11,6 +11,8 @@ import subprocess
 
 import harness
 
+# sizeof(trace_t), of which tracemalloc allocates one for each block that it knows.
+TRACE_BYTES = 16
 PROGRAM, WORK = "by_line.py", "by_line_work.py"
 OBJECTS = 20000
 POOL_SLACK = 2  # one pool that another line began, and one pool that began for another line
@@ -37,13 +39,20 @@ def refusal(tracer, python):
     return done.stderr.decode().strip().split("\n")[-1] if done.returncode else None
 
 
+def told_by_tracemalloc(target):
+    """{(file, line): (bytes, blocks)} of what the workload keeps. It has done its work."""
+    target.step()
+    said = target.read_line()
+    assert said, target.process.stderr.read().decode().strip()
+    return {(file, line): (size, count) for file, line, size, count in json.loads(said)}
+
+
 def by_tracemalloc(python, work):
-    """{(file, line): (bytes, blocks)} of what the workload keeps."""
+    """The same, of a run without the tracer."""
     with target_of(python, PROGRAM, work, "tracemalloc") as target:
         target.step()
-        said = target.read_line()
-        assert said, target.process.stderr.read().decode().strip()
-        return {(file, line): (size, count) for file, line, size, count in json.loads(said)}
+        assert target.read_line(), target.process.stderr.read().decode().strip()
+        return told_by_tracemalloc(target)
 
 
 def noise(python, work, runs=4):
@@ -60,9 +69,10 @@ def noise(python, work, runs=4):
 
 class Run:
     """Runs a program under the tracer until it waits for input again. said: its answer to the one
-    line on its stdin."""
+    line on its stdin; afterwards: what the caller's function makes of the target when it is not
+    traced any more."""
 
-    def __init__(self, tracer, folder, python, name, *args, options=()):
+    def __init__(self, tracer, folder, python, name, *args, options=(), afterwards=None):
         with target_of(python, name, *args) as target:
             with harness.Traced(tracer, folder, "-p", target.pid, *options) as traced:
                 target.step()
@@ -70,6 +80,8 @@ class Run:
                 target.wait_reading()
                 self.report = traced.finish()
                 self.stderr, self.stdout = traced.stderr, traced.stdout
+            self.afterwards = afterwards and afterwards(target)
+        self.snapshot = traced.snapshot
         self.attach = harness.attach_facts(self.stderr)
 
     def coverage(self):
@@ -80,16 +92,34 @@ class Run:
 
 class Parity:
     """blocks_off, bytes_off: the share of all kept blocks and bytes that is charged to another line
-    than by tracemalloc."""
+    than by tracemalloc. together: tracemalloc is on in the run that is traced, for a program that
+    does not do the same in each run, such as one that a JIT compiles. What tracemalloc allocates
+    for itself then, besides TRACE_BYTES a block, is a traceback for each line: only what the tracer
+    lacks at a line counts."""
 
-    def __init__(self, tracer, folder, python, work, options=()):
-        theirs = by_tracemalloc(python, work)
-        self.run = Run(tracer, folder, python, PROGRAM, work, options=("-n", 1, *options))
+    def __init__(self, tracer, folder, python, work, options=(), together=False):
+        options = ("-n", 1, *options)
+        if together:
+            words = (PROGRAM, work, "tracemalloc", TRACE_BYTES)
+            self.run = Run(
+                tracer, folder, python, *words, options=options, afterwards=told_by_tracemalloc
+            )
+            theirs = self.run.afterwards
+        else:
+            theirs = by_tracemalloc(python, work)
+            self.run = Run(tracer, folder, python, PROGRAM, work, options=options)
+        lines = self.run.report.lines()
+        for key, count in (
+            harness.traces_by_size(tracer, self.run.snapshot)[TRACE_BYTES] if together else {}
+        ).items():
+            lines[key] = (lines[key][0] - count * TRACE_BYTES, lines[key][1] - count)
         ours = {
             key: pair
-            for key, pair in self.run.report.lines().items()
-            if os.path.basename(key[0]) != PROGRAM
+            for key, pair in lines.items()
+            if os.path.basename(key[0]) != PROGRAM and pair[1]
         }
+        if together:
+            ours = {key: tuple(map(min, ours.get(key, (0, 0)), theirs[key])) for key in theirs}
         self.bytes_off, self.blocks_off = (1 - share for share in harness.agreement(ours, theirs))
         keys = sorted(
             set(ours) | set(theirs),

@@ -23,7 +23,6 @@ import subprocess
 import sys
 import tempfile
 import time
-import tracemalloc
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TESTS = os.path.dirname(HERE)
@@ -48,21 +47,6 @@ def key_of(entry):
     return "%s:%d" % (frame["filename"], frame["lineno"])
 
 
-def traces_of_tracemalloc(snapshot):
-    """By line, the number of blocks that tracemalloc keeps beside those of the program."""
-    counts = {}
-    with tempfile.TemporaryDirectory() as folder:
-        path = os.path.join(folder, "traces.pickle")
-        version = "%d.%d" % sys.version_info[:2]
-        how = ["--format=tracemalloc", "--python=" + version, "-o", path]
-        subprocess.run([TRACER, "export", snapshot, *how], check=True)
-        for _domain, size, traceback, *_total in tracemalloc.Snapshot.load(path).traces._traces:
-            if size == TRACE_BYTES:
-                key = "%s:%d" % traceback[0]
-                counts[key] = counts.get(key, 0) + 1
-    return counts
-
-
 def churning():
     with open(PROGRAM) as file:
         return {
@@ -77,8 +61,9 @@ class Run:
         self.name, self.before, self.truth = name, before, truth
         self.data = harness.read_report(TRACER, snapshot).data
         self.found = {key_of(entry): entry for entry in self.data["statistics"]}
-        for key, count in traces_of_tracemalloc(snapshot).items():
-            self.found[key]["size"] -= count * TRACE_BYTES
+        # By line, the number of blocks that tracemalloc keeps beside those of the program.
+        for line, count in harness.traces_by_size(TRACER, snapshot)[TRACE_BYTES].items():
+            self.found["%s:%d" % line]["size"] -= count * TRACE_BYTES
 
     def judge(self):
         """Figures of the run; shares are of all new bytes."""
