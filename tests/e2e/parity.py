@@ -55,18 +55,6 @@ def by_tracemalloc(python, work):
         return told_by_tracemalloc(target)
 
 
-def noise(python, work, runs=4):
-    """The largest shares of bytes and blocks by which two runs of tracemalloc differ: threads, and
-    a JIT that compiles at other moments, may allocate at other lines."""
-    told = [by_tracemalloc(python, work) for _ in range(runs)]
-    differ = [
-        [1 - share for share in harness.agreement(one, other)]
-        for i, one in enumerate(told)
-        for other in told[:i]
-    ]
-    return tuple(max(shares) for shares in zip(*differ))
-
-
 class Run:
     """Runs a program under the tracer until it waits for input again. said: its answer to the one
     line on its stdin; afterwards: what the caller's function makes of the target when it is not
