@@ -169,6 +169,17 @@ static void native_print(FILE *out, const struct snapshot *snapshot)
 		fprintf(out,
 			"  native blocks freed unseen (their address was allocated again): %s\n",
 			text_count(text, table->replaced));
+}
+
+/* Native stacks: of native blocks, and of mapped memory. */
+static void native_stacks_print(FILE *out, const struct snapshot *snapshot)
+{
+	const struct snapshot_meta *meta = &snapshot->meta;
+	char text[32];
+
+	if (!snapshot_has_layer(snapshot, EVENT_LAYER_NATIVE) &&
+	    !snapshot_has_layer(snapshot, EVENT_LAYER_MMAP))
+		return;
 	if (meta->frames_unnamed)
 		fprintf(out, "  native frames known only by their address: %s\n",
 			text_count(text, meta->frames_unnamed));
@@ -369,6 +380,7 @@ void not_seen_print(FILE *out, const struct snapshot *snapshot, const struct not
 	if (snapshot->meta.layer == EVENT_LAYER_PYTHON)
 		not_seen_coverage_print(out, snapshot);
 	native_print(out, snapshot);
+	native_stacks_print(out, snapshot);
 	mapped_print(out, snapshot);
 	not_seen_unread_heap_print(out, snapshot);
 	not_seen_unread_print(out, &snapshot->meta);

@@ -116,6 +116,15 @@ def are_told(report, got, live):
     return min(missing + sizes) >= 0 and sum(missing) <= report.data["not_seen"]["frame_faults"]
 
 
+def is_slow(report, live):
+    """A file took too long to read, so that frames have no lines, and the report says so. What it has
+    is what the program prints, all lines together."""
+    if not report.data["not_seen"].get("frames_slow"):
+        return False
+    total = report.data["total"]
+    return (total["size"], total["count"]) == tuple(map(sum, zip(*live.values())))
+
+
 def check(machine, run, report, live, name):
     """The table has the figures that the program prints; nothing was lost."""
     got = report.marked(name, live)
@@ -125,6 +134,9 @@ def check(machine, run, report, live, name):
         machine.note(
             remark="blocks whose traceback is unknown are told of: a page was not resident"
         )
+        wrong = {}
+    if wrong and is_slow(report, live):
+        machine.note(remark="all lines together: the program's file took too long to read")
         wrong = {}
     lost = {k: v for k, v in (report.data["not_seen"] or {}).items() if v and k.startswith("lost")}
     text = "wrong (table, not program): %s; %s lost: %s"

@@ -215,6 +215,7 @@ static void test_growth(void **state)
 	snprintf(snapshot->meta.mode, sizeof(snapshot->meta.mode), "growth");
 	snapshot->meta.layers = 1u << EVENT_LAYER_MMAP;
 	snapshot->meta.large_skipped = 1;
+	snapshot->meta.frames_slow = 3;
 	snapshot->meta.pool_bytes = 16384;
 	snapshot->meta.coverage_known = 1;
 	snapshot->meta.coverage.new_blocks = snapshot->meta.coverage.live_blocks = 8;
@@ -233,6 +234,7 @@ static void test_growth(void **state)
 	contains(text, "Memory mapped (mmap, brk), all 1 lines by size\n");
 	contains(text, "Total mapped: size=8192 B, count=1");
 	contains(text, "do not add up the totals");
+	contains(text, "native frames whose files took too long to read: 3\n");
 	contains(text,
 		 "blocks of more than 512 bytes are not traced individually (--large-blocks), "
 		 "their "
