@@ -47,7 +47,8 @@ class Machine:
         self.why_ended = ""
 
     def boot(self, append, name="boot"):
-        folder = os.path.join(self.folder, name)
+        # A path with "=" is no option of qemu's.
+        folder = os.path.join(self.folder, name.replace("=", "-"))
         boot = vm.Boot(self.how, self.vmlinuz, self.initrd, folder, append, LIMIT, self.arch)
         for record in boot.records():
             if "boot" in record:

@@ -165,11 +165,15 @@ def test_a_guest_that_stands_still(tmp_path, monkeypatch):
     kernel = packages.Kernel("linux-image-6.1-cloud-amd64", "6.1.2-1", (6, 1))
     folder = str(tmp_path / "serial")
     one = machine.Machine("6.1", kernel, str(tmp_path / "kernel"), None, "tcg", "", folder)
+    again = {"feature": "no task storage", "status": "reboot", "reason": "clearcpuid=cx16"}
+    one.features[again["feature"]] = again
     result = one.run(())
     assert len(result["stood_still"]) == 1
     assert "%08x" % (LOAD + len(CODE) - 2 + 32) in result["stood_still"][0]
     assert "stood still" in result["features"]["to the end"]["reason"]
-    assert sorted(os.listdir(folder)) == ["boot", "boot-1"]
+    assert sorted(os.listdir(folder)) == ["boot", "boot-1", "clearcpuid-cx16"]
+    said = (tmp_path / "serial" / "clearcpuid-cx16" / "qemu").read_text()
+    assert "Invalid parameter" not in said
     assert result["stood_still"][0] in report.text({"6.1": result})
 
 
