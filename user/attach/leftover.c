@@ -68,8 +68,7 @@ int leftover_count(pid_t pid, const struct plan *plan, const struct elf_file *fi
 	for (size_t i = 0; i < maps.count; i++) {
 		const struct process_map *map = &maps.entries[i];
 
-		if (map->executable && map->inode == st.st_ino &&
-		    map->device_major == major(st.st_dev) && map->device_minor == minor(st.st_dev))
+		if (process_map_is_code(map, &st))
 			map_count(pid, plan, elf_file_fd(file), map, &left, out);
 	}
 	process_maps_free(&maps);

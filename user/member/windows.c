@@ -279,7 +279,6 @@ void member_window_close(struct session *session, struct member *member)
 		return;
 	windows->state = WINDOW_CLOSING;
 	busy_ns = member_window_busy_ns(member);
-	windows->busy = (struct threads_time){0};
 	member_look_fresh(session, member);
 	windows->end = member_window_mark(session, member);
 	end_ns = windows->checked_ns ? windows->checked_ns : windows->end.time_ns;

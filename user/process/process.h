@@ -70,6 +70,8 @@ int process_rss_read(pid_t pid, uint64_t *bytes, uint64_t *anonymous);
 /* 0; -ESRCH; -EPERM; -E2BIG beyond 65,536 maps. Caller frees with process_maps_free(). */
 int process_maps_read(pid_t pid, struct process_maps *out);
 void process_maps_free(struct process_maps *maps);
+/* Is it code of that file? */
+int process_map_is_code(const struct process_map *map, const struct stat *file);
 /*
  * From the start of the file's first executable mapping to the end of its last one. Neither is
  * changed if there is none or the maps cannot be read.

@@ -233,6 +233,12 @@ int process_map_open(pid_t pid, const struct process_map *map)
 	return fd == -ENOENT ? first : fd;
 }
 
+int process_map_is_code(const struct process_map *map, const struct stat *file)
+{
+	return map->executable && map->inode == file->st_ino &&
+	       map->device_major == major(file->st_dev) && map->device_minor == minor(file->st_dev);
+}
+
 void process_code_range(pid_t pid, const struct stat *file, uint64_t *start, uint64_t *end)
 {
 	struct process_maps maps;
@@ -243,9 +249,7 @@ void process_code_range(pid_t pid, const struct stat *file, uint64_t *start, uin
 	for (size_t i = 0; i < maps.count; i++) {
 		const struct process_map *map = &maps.entries[i];
 
-		if (!map->executable || map->inode != file->st_ino ||
-		    map->device_major != major(file->st_dev) ||
-		    map->device_minor != minor(file->st_dev))
+		if (!process_map_is_code(map, file))
 			continue;
 		if (!found++)
 			*start = map->start;

@@ -102,7 +102,9 @@ unsigned long thread_runs(pid_t pid, pid_t tid)
 	return runs;
 }
 
-int threads_visit(pid_t pid, int (*visit)(pid_t tid, void *context), void *context)
+/* each() returns non-zero to stop; that value is returned. 0; -ESRCH; -errno. */
+static int tasks_each(pid_t pid, int (*each)(int directory, pid_t tid, void *context),
+		      void *context)
 {
 	struct dirent *entry;
 	char path[64];
@@ -116,45 +118,61 @@ int threads_visit(pid_t pid, int (*visit)(pid_t tid, void *context), void *conte
 	while (!err && (entry = readdir(directory))) {
 		pid_t tid = (pid_t)strtol(entry->d_name, NULL, 10);
 
-		if (tid > 0 && call_read(dirfd(directory), tid) == -1)
-			err = visit(tid, context);
+		if (tid > 0)
+			err = each(dirfd(directory), tid, context);
 	}
 	closedir(directory);
 	return err;
 }
 
+struct visiting {
+	int (*visit)(pid_t tid, void *context);
+	void *context;
+};
+
+static int task_visit(int directory, pid_t tid, void *context)
+{
+	const struct visiting *visiting = context;
+
+	return call_read(directory, tid) == -1 ? visiting->visit(tid, visiting->context) : 0;
+}
+
+int threads_visit(pid_t pid, int (*visit)(pid_t tid, void *context), void *context)
+{
+	struct visiting visiting = {visit, context};
+
+	return tasks_each(pid, task_visit, &visiting);
+}
+
+struct timing {
+	struct threads_time sum;
+	size_t left; /* as many threads may follow */
+};
+
+static int task_time(int directory, pid_t tid, void *context)
+{
+	struct timing *timing = context;
+	unsigned long long run, wait;
+	char text[96];
+
+	if (!timing->left--)
+		return -E2BIG;
+	if (file_read(directory, tid, "schedstat", text, sizeof(text)) ||
+	    sscanf(text, "%llu %llu", &run, &wait) != 2)
+		return -ENOTSUP;
+	timing->sum.run_ns += run;
+	timing->sum.wait_ns += wait;
+	timing->sum.threads += hash_u64((uint64_t)tid);
+	return 0;
+}
+
 int threads_time(pid_t pid, size_t most, struct threads_time *out)
 {
-	struct threads_time sum = {0};
-	struct dirent *entry;
-	char path[64];
-	size_t count = 0;
-	int err = 0;
-	DIR *tasks;
+	struct timing timing = {.left = most};
+	int err = tasks_each(pid, task_time, &timing);
 
-	snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
-	tasks = opendir(path);
-	if (!tasks)
-		return -ESRCH;
-	while (!err && (entry = readdir(tasks))) {
-		pid_t tid = (pid_t)strtol(entry->d_name, NULL, 10);
-		unsigned long long run = 0, wait = 0;
-		char text[96];
-
-		if (tid <= 0)
-			continue;
-		if (count++ == most)
-			err = -E2BIG;
-		else if (file_read(dirfd(tasks), tid, "schedstat", text, sizeof(text)) ||
-			 sscanf(text, "%llu %llu", &run, &wait) != 2)
-			err = -ENOTSUP;
-		sum.run_ns += run;
-		sum.wait_ns += wait;
-		sum.threads += hash_u64((uint64_t)tid);
-	}
-	closedir(tasks);
 	if (!err)
-		*out = sum;
+		*out = timing.sum;
 	return err;
 }
 

@@ -29,7 +29,7 @@ struct threads_time {
 	uint64_t wait_ns; /* ready to run, for a processor */
 	uint64_t threads; /* which ones: others make another number */
 };
-/* 0; -E2BIG: it has more threads than most; -ESRCH; -ENOTSUP: the kernel does not tell. */
+/* 0; -E2BIG: it has more threads than most; -ENOTSUP: the kernel does not tell; -ESRCH, -errno. */
 int threads_time(pid_t pid, size_t most, struct threads_time *out);
 /* threads_time.run_ns; 0: it is not known. What has not run meanwhile has changed nothing. */
 uint64_t threads_run_ns(pid_t pid);

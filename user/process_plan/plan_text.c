@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/stat.h>
-#include <sys/sysmacros.h>
 
 #include "base/array.h"
 #include "elf/elf_file.h"
@@ -16,9 +15,7 @@ static uint64_t site_address(const struct process_maps *maps, const struct stat 
 	for (size_t i = 0; i < maps->count; i++) {
 		const struct process_map *map = &maps->entries[i];
 
-		if (map->executable && map->inode == file->st_ino &&
-		    map->device_major == major(file->st_dev) &&
-		    map->device_minor == minor(file->st_dev) && offset >= map->offset &&
+		if (process_map_is_code(map, file) && offset >= map->offset &&
 		    offset - map->offset < map->end - map->start)
 			return map->start + (offset - map->offset);
 	}

@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
-#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "base/regular.h"
@@ -30,9 +29,7 @@ static int mapped_path(pid_t pid, const struct stat *file, char path[PATH_MAX])
 	for (size_t i = 0; err && i < maps.count; i++) {
 		const struct process_map *map = &maps.entries[i];
 
-		if (map->executable && map->inode == file->st_ino &&
-		    map->device_major == major(file->st_dev) &&
-		    map->device_minor == minor(file->st_dev) && map->path[0] == '/' &&
+		if (process_map_is_code(map, file) && map->path[0] == '/' &&
 		    strlen(map->path) < PATH_MAX) {
 			strcpy(path, map->path);
 			err = 0;
