@@ -96,12 +96,11 @@ static __always_inline int break_output(struct thread_state *thread, struct abi_
  * libc's function, with the stack pointer there. A signal's handler may make such a call before the
  * noted one is made, which is then lost.
  */
-static __always_inline int first_argument_note(struct pt_regs *regs, struct thread_state *thread,
-					       __u64 cookie)
+static __always_inline void first_argument_note(struct pt_regs *regs, struct thread_state *thread,
+						__u64 cookie)
 {
 	thread->map_address = argument(regs, cookie, 0);
 	thread->map_sp = REG_SP(regs);
-	return 0;
 }
 
 /* 1: it is known, and is thread->map.address. */
@@ -138,8 +137,10 @@ int mapping(struct pt_regs *regs)
 
 	if (!thread)
 		return 0;
-	if (CALL_1_IS_LOST && cookie & ABI_COOKIE_BEFORE)
-		return first_argument_note(regs, thread, cookie);
+	if (CALL_1_IS_LOST && cookie & ABI_COOKIE_BEFORE) {
+		first_argument_note(regs, thread, cookie);
+		return 0;
+	}
 	if (op != ABI_OP_MUNMAP && IS_ERROR(result))
 		return 0;
 	record = &thread->map;

@@ -182,10 +182,5 @@ int arm64_operand_take(struct operand *operand, struct abi_usdt_argument *out)
 		return 1;
 	if (text_take(operand, "xzr") || text_take(operand, "wzr"))
 		return 1;
-	out->kind = ABI_USDT_REGISTER;
-	if (!register_take(operand, &out->base, &width))
-		return 0;
-	if (width < out->bytes)
-		out->bytes = width;
-	return 1;
+	return register_take(operand, &out->base, &width) && operand_is_register(out, width);
 }

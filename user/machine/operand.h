@@ -85,4 +85,13 @@ static inline int number_take(struct operand *operand, long long *value)
 	return 1;
 }
 
+/* The operand is a register of so many bytes. 1. */
+static inline int operand_is_register(struct abi_usdt_argument *out, uint8_t bytes)
+{
+	out->kind = ABI_USDT_REGISTER;
+	if (bytes < out->bytes)
+		out->bytes = bytes;
+	return 1;
+}
+
 #endif

@@ -197,10 +197,5 @@ int x86_operand_take(struct operand *operand, struct abi_usdt_argument *out)
 	}
 	if (!operand_starts(operand, "%") || operand_starts(operand, "%fs:"))
 		return memory_take(operand, out);
-	out->kind = ABI_USDT_REGISTER;
-	if (!register_take(operand, &out->base, &width))
-		return 0;
-	if (width < out->bytes)
-		out->bytes = width;
-	return 1;
+	return register_take(operand, &out->base, &width) && operand_is_register(out, width);
 }
