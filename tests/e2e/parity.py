@@ -86,28 +86,20 @@ class Parity:
     lacks at a line counts."""
 
     def __init__(self, tracer, folder, python, work, options=(), together=False):
-        options = ("-n", 1, *options)
+        arguments, options = (tracer, folder, python, PROGRAM, work), ("-n", 1, *options)
         if together:
-            words = (PROGRAM, work, "tracemalloc", TRACE_BYTES)
-            self.run = Run(
-                tracer, folder, python, *words, options=options, afterwards=told_by_tracemalloc
-            )
+            own = ("tracemalloc", TRACE_BYTES)
+            self.run = Run(*arguments, *own, options=options, afterwards=told_by_tracemalloc)
             theirs = self.run.afterwards
+            ours = self._lacking(tracer, theirs)
         else:
             theirs = by_tracemalloc(python, work)
-            self.run = Run(tracer, folder, python, PROGRAM, work, options=options)
-        lines = self.run.report.lines()
-        for key, count in (
-            harness.traces_by_size(tracer, self.run.snapshot)[TRACE_BYTES] if together else {}
-        ).items():
-            lines[key] = (lines[key][0] - count * TRACE_BYTES, lines[key][1] - count)
-        ours = {
-            key: pair
-            for key, pair in lines.items()
-            if os.path.basename(key[0]) != PROGRAM and pair[1]
-        }
-        if together:
-            ours = {key: tuple(map(min, ours.get(key, (0, 0)), theirs[key])) for key in theirs}
+            self.run = Run(*arguments, options=options)
+            ours = {
+                key: pair
+                for key, pair in self.run.report.lines().items()
+                if os.path.basename(key[0]) != PROGRAM
+            }
         self.bytes_off, self.blocks_off = (1 - share for share in harness.agreement(ours, theirs))
         keys = sorted(
             set(ours) | set(theirs),
@@ -115,6 +107,18 @@ class Parity:
         )
         self.worst = [(k, ours.get(k), theirs.get(k)) for k in keys[:5]]
         self.blocks = sum(pair[1] for pair in theirs.values())
+
+    def _lacking(self, tracer, theirs):
+        """The tracer's lines without what they have more than tracemalloc says."""
+        lines = self.run.report.lines()
+        own = harness.traces_by_size(tracer, self.run.snapshot)[TRACE_BYTES]
+        return {
+            key: (
+                min(lines.get(key, (0, 0))[0] - own[key] * TRACE_BYTES, size),
+                min(lines.get(key, (0, 0))[1] - own[key], count),
+            )
+            for key, (size, count) in theirs.items()
+        }
 
 
 def off(ours, theirs):

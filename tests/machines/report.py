@@ -15,8 +15,7 @@ EMULATED = "an emulated processor, on which everything takes several times as lo
 PROCESSOR_FAILED = """The emulated processor failed (it had flags that no processor has, or met a breakpoint of the kernel's
 own that was no longer in the code), and the kernel was booted again for the rest, this often: %s.
 """
-STOOD_STILL = """A guest sent nothing for minutes, for a reason that nobody has found, and the kernel was booted again
-for the rest:
+STOOD_STILL = """A guest sent nothing for minutes, and the kernel was booted again for the rest. Where it stood:
 
 %s
 """

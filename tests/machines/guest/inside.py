@@ -122,22 +122,21 @@ def run_bounded(function, machine, limit, alive=lambda: None):
         os.close(reader)
         child(function, machine, writer)
     os.close(writer)
-    text, data, end = b"", None, time.monotonic() + limit
-    while time.monotonic() < end:
+    text, ended, end = b"", False, time.monotonic() + limit
+    while not ended and time.monotonic() < end:
         wait = min(ALIVE_S, max(0, end - time.monotonic()))
         ready, _, _ = select.select([reader], [], [], wait)
         alive()
-        data = os.read(reader, 65536) if ready else None
-        if ready and not data:
-            break
-        text += data or b""
+        data = os.read(reader, 65536) if ready else b""
+        ended = bool(ready) and not data
+        text += data
     os.close(reader)
     kill_strays()
     os.waitpid(pid, 0)
     try:
         return json.loads(text)
     except ValueError:
-        reason = "no end within %d s" % limit if data is None else "its process died"
+        reason = "its process died" if ended else "no end within %d s" % limit
         return {"status": "no", "reason": reason, "notes": {}, "log": "", "sent": []}
 
 

@@ -19,14 +19,19 @@ def marks(live):
     return {mark: pair for mark, pair in live.items() if mark != "mallinfo" and pair != (0, 0)}
 
 
-def native(machine):
-    target = machine.start(machine.binary("native"), None)
-    run = machine.trace("--layer", "native", "-p", target.pid)
+def steps(machine, layer, name, lines=dict):
+    """A program that works in steps is attached to. lines: those of what it says that count."""
+    target = machine.start(machine.binary(name), None)
+    run = machine.trace("--layer", layer, "-p", target.pid)
     for _ in range(STEPS):
         target.step()
         live = target.expect()
-    check(machine, run, run.finish(), marks(live), "native.c")
+    check(machine, run, run.finish(), lines(live), name + ".c")
     assert target.finish() == 0, "the target was harmed: status %s" % target.process.returncode
+
+
+def native(machine):
+    steps(machine, "native", "native", marks)
 
 
 def command(machine):
@@ -44,13 +49,7 @@ def command(machine):
 
 def mapped(machine):
     """Ranges that are mapped, moved, shrunk, committed and unmapped."""
-    target = machine.start(machine.binary("mapped"), None)
-    run = machine.trace("--layer", "mmap", "-p", target.pid)
-    for _ in range(STEPS):
-        target.step()
-        live = target.expect()
-    check(machine, run, run.finish(), live, "mapped.c")
-    assert target.finish() == 0, "the target was harmed: status %s" % target.process.returncode
+    steps(machine, "mmap", "mapped")
 
 
 def late_library(machine):

@@ -2,19 +2,9 @@
 usage: tasks.py NFRAME ROUNDS    NFRAME 0 = untraced, else tracemalloc with that many frames. Prints the seconds of the work."""
 import asyncio, sys, time, tracemalloc
 
+from works import churn, leaf
+
 TASKS = 4
-
-
-def leaf(i):
-    return [i * 1000003, str(i), {"k": i}, (i, i + 1), bytearray(600)]
-
-
-def churn(i):
-    s = 0
-    for j in range(8):
-        t = (i, j, str(j) * 3)
-        s += len(t)
-    return s
 
 
 async def work(rounds, kept):

@@ -9,10 +9,14 @@ def leaf(i):
     return [i * 1000003, str(i), {"k": i}, (i, i + 1), bytearray(600)]
 
 
-def w1(i):
-    leaf(i)
+def churn(i):
     for j in range(8):
         t = (i, j, str(j) * 3)
+
+
+def w1(i):
+    leaf(i)
+    churn(i)
 
 
 def down(depth, i):
