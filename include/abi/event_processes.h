@@ -70,6 +70,8 @@ enum event_mode {
 #define EVENT_MODE_TASKS 0x20000u
 /* With EVENT_MODE_TASKS: it does not in this process, whose CPython does not tell. */
 #define EVENT_MODE_TASKS_UNTOLD 0x40000u
+/* Its pools are pieces of mimalloc's pages: a build without the GIL. */
+#define EVENT_MODE_MIMALLOC 0x80000u
 
 struct event_target {
 	struct event_header header; /* tgid: the process; time_ns: when its tracing began */

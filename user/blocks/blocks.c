@@ -322,18 +322,19 @@ int blocks_retrace(struct blocks *blocks, uint64_t address, uint32_t domain, uin
 }
 
 /*
- * Could pymalloc have this block in a pool of that size class? A realloc keeps a block in place if
- * it uses more than three quarters of it.
+ * Could the allocator have this block in a pool of that size class? A realloc keeps a block in
+ * place if it uses more than three quarters of it, or with mimalloc at least half.
  */
-static int class_fits(const struct block *block, uint32_t class_bytes)
+static int class_fits(const struct block *block, uint32_t class_bytes, int is_mimalloc)
 {
 	uint64_t bytes = block->bytes + (block->hooked ? EVENT_HOOKS_BYTES : 0);
+	int is_kept =
+		is_mimalloc ? bytes * 2 >= class_bytes : bytes * 4 > (uint64_t)class_bytes * 3;
 
-	return bytes <= class_bytes &&
-	       (bytes + EVENT_BLOCK_STEP > class_bytes || bytes * 4 > (uint64_t)class_bytes * 3);
+	return bytes <= class_bytes && (bytes + EVENT_BLOCK_STEP > class_bytes || is_kept);
 }
 
-int blocks_confirm(struct blocks *blocks, uint64_t address, uint32_t class_bytes,
+int blocks_confirm(struct blocks *blocks, uint64_t address, uint32_t class_bytes, int is_mimalloc,
 		   unsigned int epoch)
 {
 	struct block *block = (struct block *)blocks_find(blocks, address, 0);
@@ -343,7 +344,7 @@ int blocks_confirm(struct blocks *blocks, uint64_t address, uint32_t class_bytes
 		if (block && !block->hooked)
 			return 0;
 	}
-	if (!block || !block->pooled || !class_fits(block, class_bytes))
+	if (!block || !block->pooled || !class_fits(block, class_bytes, is_mimalloc))
 		return 0;
 	block->epoch = epoch;
 	return 1;

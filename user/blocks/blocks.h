@@ -63,9 +63,9 @@ int blocks_retrace(struct blocks *blocks, uint64_t address, uint32_t domain, uin
 /*
  * A heap walk found a live block at address in a pool of size class class_bytes: is it the one in
  * the table? 1: yes, its epoch is set; 0: no block, or one that does not fit. The address is the
- * allocator's, also for hooked blocks.
+ * allocator's, also for hooked blocks. is_mimalloc: that is the allocator, not pymalloc.
  */
-int blocks_confirm(struct blocks *blocks, uint64_t address, uint32_t class_bytes,
+int blocks_confirm(struct blocks *blocks, uint64_t address, uint32_t class_bytes, int is_mimalloc,
 		   unsigned int epoch);
 /* Sets the epoch of the pooled block at address (its own, not the allocator's), if there is one. */
 void blocks_keep(struct blocks *blocks, uint64_t address, unsigned int epoch);

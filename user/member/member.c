@@ -90,13 +90,16 @@ int member_begin(struct session *session, struct member *member, const struct ev
 
 uint32_t member_mode_flags(const struct member *member)
 {
+	const struct python_offsets *offsets = member->runtime.offsets;
+
 	return (member->layers & 1u << EVENT_LAYER_PYTHON ? EVENT_MODE_PYTHON : 0) |
 	       (member->layers & 1u << EVENT_LAYER_NATIVE ? EVENT_MODE_NATIVE : 0) |
 	       (member->layers & 1u << EVENT_LAYER_MMAP ? EVENT_MODE_MAPPED : 0) |
 	       (member->large_blocks ? EVENT_MODE_LARGE : 0) |
 	       (member->large_windowed ? EVENT_MODE_LARGE_WINDOWS : 0) |
 	       (member->reuse_unseen ? EVENT_MODE_NO_REUSE : 0) |
-	       (member->ends_unseen ? EVENT_MODE_NO_ENDS : 0);
+	       (member->ends_unseen ? EVENT_MODE_NO_ENDS : 0) |
+	       (offsets && offsets->free_threaded.heap_bytes ? EVENT_MODE_MIMALLOC : 0);
 }
 
 int member_announce(struct session *session, struct member *member, const char *name, pid_t ns_pid,

@@ -149,15 +149,11 @@ static int live_add(struct process_state *process, uint64_t address, uint32_t by
 
 	census->counts.live_blocks++;
 	census->counts.live_bytes += bytes;
-	if (!blocks_confirm(process->blocks[EVENT_LAYER_PYTHON], address, bytes, census->epoch))
+	if (!blocks_confirm(process->blocks[EVENT_LAYER_PYTHON], address, bytes,
+			    process->info.is_mimalloc, census->epoch))
 		return unconfirmed_add(census, address, bytes);
 	seen_add(census, bytes);
 	return 0;
-}
-
-static int is_live(const struct event_census_pool *event, uint32_t block)
-{
-	return event->live[block / 64] >> block % 64 & 1;
 }
 
 int state_census_pool(struct process_state *process, const struct event_census_pool *event)
@@ -178,7 +174,7 @@ int state_census_pool(struct process_state *process, const struct event_census_p
 	for (uint32_t i = 0; event->block_bytes && i < event->count && !err; i++) {
 		uint64_t address = event->address + (uint64_t)i * event->block_bytes;
 
-		if (!is_live(event, i))
+		if (!(event->live[i / 64] >> i % 64 & 1))
 			continue;
 		if (process->info.mode == EVENT_MODE_GROWTH) {
 			err = live_add(process, event->address, process->info.pool_bytes);
@@ -248,7 +244,7 @@ static int unconfirmed_resolve(struct process_state *process, int baseline)
 			(uint32_t)(census->unconfirmed[i] >> STEPS_SHIFT) * EVENT_BLOCK_STEP;
 
 		if (blocks_confirm(process->blocks[EVENT_LAYER_PYTHON], address, bytes,
-				   census->epoch)) {
+				   process->info.is_mimalloc, census->epoch)) {
 			seen_add(census, bytes);
 		} else if (address_set_has(&census->died, address)) {
 			counts->live_blocks--;

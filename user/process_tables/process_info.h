@@ -74,6 +74,7 @@ struct trace_process {
 	int reuse_unseen;   /* EVENT_MODE_NO_REUSE */
 	int ends_unseen;    /* EVENT_MODE_NO_ENDS */
 	int tasks;          /* EVENT_MODE_TASKS */
+	int is_mimalloc;    /* EVENT_MODE_MIMALLOC */
 	int from_start;
 	int off;                                          /* its probes are removed */
 	struct snapshot_change changes[SNAPSHOT_CHANGES]; /* see struct snapshot_meta */

@@ -61,6 +61,16 @@ def test_free_threaded(tracer, tmp_path, packed):
     assert "mimalloc" in measured.run.stderr
 
 
+@pytest.mark.parametrize("name", ("nogil314:python3.14t_stripped", "pbs314:python_pgo_sa"))
+def test_shrunk(tracer, tmp_path, packed, name):
+    """Blocks that a realloc leaves where they are, in a larger size class, live on for heap walks."""
+    measured = parity.Parity(tracer, tmp_path, packed(name), "par_compile", together=True)
+    assert measured.blocks > 2000
+    assert measured.blocks_off <= pythons_table.BLOCKS, measured.worst
+    assert measured.bytes_off <= pythons_table.BYTES, measured.worst
+    assert measured.run.coverage() >= pythons_table.COVERAGE
+
+
 def test_gil_is_switched_on(tracer, tmp_path, packed):
     """An extension module that needs the GIL is imported while the process is traced."""
     python = packed("nogil314:python3.14t")

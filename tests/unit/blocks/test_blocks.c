@@ -193,13 +193,13 @@ static void test_hooked(void **state)
 	assert_int_equal(blocks_new(&blocks, NULL), 0);
 	assert_int_equal(blocks_put(blocks, &hooked, &old), 0);
 	assert_int_equal(blocks_put(blocks, &plain, &old), 0);
-	assert_int_equal(blocks_confirm(blocks, 0x1000, 64, 1), 1);
+	assert_int_equal(blocks_confirm(blocks, 0x1000, 64, 0, 1), 1);
 	assert_int_equal(blocks_find(blocks, 0x1010, 0)->epoch, 1);
-	assert_int_equal(blocks_confirm(blocks, 0x1000, 48, 1), 0);
-	assert_int_equal(blocks_confirm(blocks, 0x1000, 128, 1), 0);
+	assert_int_equal(blocks_confirm(blocks, 0x1000, 48, 0, 1), 0);
+	assert_int_equal(blocks_confirm(blocks, 0x1000, 128, 0, 1), 0);
 	/* Another block follows an unknown block of 16 bytes. */
-	assert_int_equal(blocks_confirm(blocks, 0x2000, 16, 1), 0);
-	assert_int_equal(blocks_confirm(blocks, 0x2010, 16, 1), 1);
+	assert_int_equal(blocks_confirm(blocks, 0x2000, 16, 0, 1), 0);
+	assert_int_equal(blocks_confirm(blocks, 0x2010, 16, 0, 1), 1);
 	blocks_keep(blocks, 0x1010, 0);
 	assert_int_equal(blocks_find(blocks, 0x1010, 0)->epoch, 0);
 	blocks_keep(blocks, 0x3010, 0);
@@ -229,23 +229,49 @@ static void test_confirm(void **state)
 		struct block block = {.address = 0x1000, .bytes = cases[i].bytes, .pooled = 1};
 
 		assert_int_equal(blocks_put(blocks, &block, &old), i > 0);
-		assert_int_equal(blocks_confirm(blocks, 0x1000, cases[i].class_bytes, 1),
+		assert_int_equal(blocks_confirm(blocks, 0x1000, cases[i].class_bytes, 0, 1),
 				 cases[i].fits);
 		assert_int_equal(blocks_find(blocks, 0x1000, 0)->epoch, cases[i].fits);
 	}
-	assert_int_equal(blocks_confirm(blocks, 0x2000, 16, 1), 0);
+	assert_int_equal(blocks_confirm(blocks, 0x2000, 16, 0, 1), 0);
 	/* A block of malloc and a block of another domain are in no pool. */
 	struct block raw = {.address = 0x3000, .bytes = 16},
 		     other = {.address = 0x4000, .bytes = 16, .domain = 1, .pooled = 1};
 	assert_int_equal(blocks_put(blocks, &raw, &old), 0);
 	assert_int_equal(blocks_put(blocks, &other, &old), 0);
-	assert_int_equal(blocks_confirm(blocks, 0x3000, 16, 1), 0);
-	assert_int_equal(blocks_confirm(blocks, 0x4000, 16, 1), 0);
+	assert_int_equal(blocks_confirm(blocks, 0x3000, 16, 0, 1), 0);
+	assert_int_equal(blocks_confirm(blocks, 0x4000, 16, 0, 1), 0);
 	blocks_keep(blocks, 0x3000, 1);
 	assert_int_equal(blocks_find(blocks, 0x3000, 0)->epoch, 0);
 	blocks_confirm_all(blocks, 1);
 	assert_int_equal(blocks_find(blocks, 0x3000, 0)->epoch, 1);
 	assert_int_equal(blocks_find(blocks, 0x4000, 1)->epoch, 1);
+	blocks_free(blocks);
+}
+
+/* mimalloc leaves more of them in place. */
+static void test_confirm_mimalloc(void **state)
+{
+	static const struct {
+		uint64_t bytes;
+		uint32_t class_bytes;
+		int fits;
+	} cases[] = {
+		{205, 320, 1}, {160, 320, 1}, {159, 320, 0}, {320, 320, 1},
+		{321, 320, 0}, {73, 128, 1},  {63, 128, 0},  {1, 16, 1},
+	};
+	struct blocks *blocks;
+	struct block old;
+
+	(void)state;
+	assert_int_equal(blocks_new(&blocks, NULL), 0);
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct block block = {.address = 0x1000, .bytes = cases[i].bytes, .pooled = 1};
+
+		assert_int_equal(blocks_put(blocks, &block, &old), i > 0);
+		assert_int_equal(blocks_confirm(blocks, 0x1000, cases[i].class_bytes, 1, 1),
+				 cases[i].fits);
+	}
 	blocks_free(blocks);
 }
 
@@ -328,7 +354,8 @@ int main(void)
 		cmocka_unit_test(test_put_take),   cmocka_unit_test(test_address_zero),
 		cmocka_unit_test(test_churn),      cmocka_unit_test(test_memory),
 		cmocka_unit_test(test_containing), cmocka_unit_test(test_hooked),
-		cmocka_unit_test(test_confirm),    cmocka_unit_test(test_sweep),
+		cmocka_unit_test(test_confirm),    cmocka_unit_test(test_confirm_mimalloc),
+		cmocka_unit_test(test_sweep),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
