@@ -129,7 +129,8 @@ def everything(machine):
         return ready.search(run.stderr)
 
     harness.wait_until(attached, "it has attached")
-    storm = machine.start(machine.pythons["stripped"], "storm.py", 300, 20, ready=False)
+    programs = 60 if machine.settings["quick"] else 300
+    storm = machine.start(machine.pythons["stripped"], "storm.py", programs, 20, ready=False)
     for _ in range(BRIEFS):
         assert subprocess.run([machine.binary("brief")]).returncode == 0, "a program was harmed"
     storm.read_until("done")
