@@ -2,8 +2,18 @@
 /*
  * In every 10 s there may be n windows of loss L each, with n * L within the budget for 10 s: they
  * begin about 10 s / n apart, at random up to a quarter sooner or later. L is a mean of the windows
- * so far. If a window would exceed the budget, with what those of the last 10 s have taken, it
- * begins when enough of these are older, at random again.
+ * so far. If a window would exceed the budget, with those of the last 10 s, it begins when enough
+ * of these are older, at random again.
+ *
+ * What one window has cost must not decide when the next one begins, or work that costs more in a
+ * window is shown too often: a pause after it that ends 10 s after its beginning ends in the same
+ * phase of such work. So windows of the last 10 s count with the mean loss L, unless what they have
+ * really taken is far more than the budget.
+ *
+ * With independent moments chance decides how many of a few windows show work that is done once a
+ * second. Of some random moments the one is taken at which the phases of likely periods were shown
+ * least (the least sum of Bernoulli polynomials of the differences, as for sequences of low
+ * discrepancy). All phases remain equally probable, since the first window's is random.
  *
  * The length is about the one at which the edges take half of the loss: shorter windows show little
  * for their price, and of longer ones there are few, so that errors are large (blocks of one window
@@ -13,13 +23,21 @@
 
 #include <errno.h>
 #include <math.h>
+#include <stddef.h>
 
 #include "base/hash.h"
 
 /* The weight of a new value is 1 / SMOOTH. */
-#define SMOOTH 4
+#define SMOOTH 6
 /* of sums that use up the budget */
 #define ROUNDING 1e-6
+/* The actual losses of 10 s may be as many budgets. */
+#define GUARD 1.5
+/* A window's start is chosen among so many random moments. */
+#define CANDIDATES 8
+
+/* Periods of work that are likely, by timers and by the seconds of a clock. */
+static const uint64_t periods_ns[] = {1000000000, 2000000000, 3000000000, 5000000000, 10000000000};
 
 /* A mean, of which single values that are far off (a busy machine) change little. */
 static double smoothed(double old, double value)
@@ -95,14 +113,16 @@ static uint64_t fits_from(const struct windows *windows)
 {
 	int several =
 		windows->length_ns > WINDOWS_LENGTH_MIN && windows->length_ns < WINDOWS_LENGTH_MAX;
-	double loss_ns = loss_of(windows, windows->length_ns) * (several ? 0.5 : 1);
+	double mean_ns = loss_of(windows, windows->length_ns);
+	double loss_ns = mean_ns * (several ? 0.5 : 1), actual_ns = loss_ns;
 	double most = allowed(windows) * (1 + ROUNDING);
 
 	for (uint64_t i = windows->count; i > 0 && windows->count - i < WINDOWS_RECENT; i--) {
 		const struct windows_spent *spent = &windows->spent[(i - 1) % WINDOWS_RECENT];
 
-		loss_ns += spent->loss_ns;
-		if (loss_ns > most)
+		loss_ns += mean_ns;
+		actual_ns += spent->loss_ns;
+		if (loss_ns > most || actual_ns > GUARD * most)
 			return spent->start_ns + WINDOWS_PERIOD_NS;
 	}
 	return 0;
@@ -141,6 +161,45 @@ static int is_fixed(const struct windows *windows)
 	return !(windows->budget > 0);
 }
 
+/* How near two phases are that differ by so much of a period: Bernoulli's polynomial B2. */
+static double phase_nearness(double phase)
+{
+	return phase * phase - phase + 1.0 / 6;
+}
+
+/* How much a window at that moment would show the same parts of a period as those before it. */
+static double sameness(const struct windows *windows, uint64_t start_ns)
+{
+	double sum = 0;
+
+	for (uint64_t i = windows->count; i > 0 && windows->count - i < WINDOWS_RECENT; i--) {
+		uint64_t before_ns = start_ns - windows->spent[(i - 1) % WINDOWS_RECENT].start_ns;
+
+		for (size_t j = 0; j < sizeof(periods_ns) / sizeof(periods_ns[0]); j++)
+			sum += phase_nearness((double)(before_ns % periods_ns[j]) /
+					      (double)periods_ns[j]);
+	}
+	return sum;
+}
+
+/* Of some random moments the one that is least like those before. */
+static uint64_t moment_choose(struct windows *windows, uint64_t from_ns, uint64_t jitter_ns)
+{
+	uint64_t best_ns = from_ns + random_below(windows, jitter_ns);
+	double least = sameness(windows, best_ns);
+
+	for (int i = 1; i < CANDIDATES; i++) {
+		uint64_t at_ns = from_ns + random_below(windows, jitter_ns);
+		double found = sameness(windows, at_ns);
+
+		if (found < least) {
+			least = found;
+			best_ns = at_ns;
+		}
+	}
+	return best_ns;
+}
+
 int windows_next(struct windows *windows, uint64_t now_ns, struct windows_next *out)
 {
 	uint64_t from_ns, fits_ns, jitter_ns;
@@ -165,7 +224,8 @@ int windows_next(struct windows *windows, uint64_t now_ns, struct windows_next *
 		from_ns = now_ns;
 		jitter_ns = WINDOWS_FIRST_NS;
 	}
-	from_ns += random_below(windows, jitter_ns);
+	from_ns = is_fixed(windows) ? from_ns + random_below(windows, jitter_ns)
+				    : moment_choose(windows, from_ns, jitter_ns);
 	/* A target that was stopped, or a suspended machine: no window is made up for. */
 	windows->last_ns = from_ns > now_ns ? from_ns : now_ns;
 	*out = (struct windows_next){.start_ns = windows->last_ns, .length_ns = windows->length_ns};

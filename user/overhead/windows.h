@@ -2,13 +2,14 @@
 /*
  * When the probes of allocations are in place, if they are only in windows of time: the policy,
  * pure. The time from one window to the next is random, so that windows do not keep in step with
- * periodic work.
+ * periodic work; within the budget, the phases of likely periods are shown about equally often.
  *
  * A window costs the target what its traps take of its CPU time (the loss), within the window and
  * while probes are placed and removed (the edges). The loss of the windows that begin in any 10 s
- * stays within the budget for these; where it differs from window to window, it may exceed that by
- * half of one. The tracer itself takes at most WINDOWS_OWN_SHARE of a CPU for placing and removing
- * probes. If edges are expensive, windows are longer and rarer.
+ * stays within the budget for these on average; where it differs from window to window, it may
+ * exceed that by half of the budget and of one window. The tracer itself takes at most
+ * WINDOWS_OWN_SHARE of a CPU for placing and removing probes. If edges are expensive, windows are
+ * longer and rarer.
  */
 #ifndef TRACER_OVERHEAD_WINDOWS_H
 #define TRACER_OVERHEAD_WINDOWS_H

@@ -19,8 +19,8 @@ static uint32_t large_of(const struct sighting *sighting, const struct block *bl
 }
 
 /*
- * Where the time between two windows is divided: in the middle, or where the newest cohort begins,
- * or what its likenesses stand for.
+ * Where the time between two windows is divided: at the end of the first one, or where the newest
+ * cohort begins, or what its likenesses stand for.
  */
 static uint64_t span_end(const struct job *job, uint64_t end_ns, uint64_t next_ns)
 {
@@ -32,10 +32,14 @@ static uint64_t span_end(const struct job *job, uint64_t end_ns, uint64_t next_n
 	for (size_t i = 0; i < sizeof(bounds) / sizeof(bounds[0]); i++)
 		if (bounds[i] > end_ns && bounds[i] <= next_ns)
 			return bounds[i];
-	return (end_ns + next_ns) / 2;
+	return end_ns;
 }
 
-/* A window stands for the time up to the middle between it and its neighbours. */
+/*
+ * A window stands for the time since the one before. How long that was had been decided before the
+ * window showed anything. The time after it has not: the budget makes the pause after expensive
+ * windows longer, so that what costs much would have too large a weight.
+ */
 static void windows_fill(struct job *job)
 {
 	const struct trace_windows *windows = &job->process->windows;

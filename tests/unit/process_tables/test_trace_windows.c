@@ -397,6 +397,56 @@ static void test_snapshot(void **state)
 	snapshot_free(snapshot);
 }
 
+/* A window that shows ten blocks of these bytes, from the given one on. */
+static void window_of_ten(struct trace *trace, unsigned int from, uint64_t bytes, uint64_t start_ns)
+{
+	struct kinds kinds = kinds_of(0);
+
+	open_at(trace, start_ns);
+	for (unsigned int i = from; i < from + 10; i++)
+		assert_int_equal(feed_alloc(trace, at(i), bytes, 0), 0);
+	move_on(trace);
+	for (unsigned int i = 0; i < from + 10; i++)
+		kinds.event.kinds[i] = (struct event_census_kind){TYPE, PRINT};
+	assert_int_equal(kinds_feed(trace, &kinds), 0);
+	close_at(trace, start_ns + S);
+}
+
+/* A window stands for the time since the one before, which was known before it showed anything. */
+static void test_span(void **state)
+{
+	struct trace *trace = *state;
+	struct kinds kinds = kinds_of(1);
+	struct snapshot *snapshot;
+	uint64_t counts[2] = {0};
+	int live[121];
+
+	baseline(trace, 3, LIVE(200));
+	open_at(trace, S);
+	close_at(trace, 2 * S);
+	window_of_ten(trace, 0, BLOCK - 1, 11 * S);
+	window_of_ten(trace, 10, BLOCK - 2, 13 * S);
+	open_at(trace, 31 * S);
+	close_at(trace, 32 * S);
+	for (int i = 0; i < 120; i++) {
+		live[i] = i;
+		kinds.event.kinds[i] = (struct event_census_kind){TYPE, PRINT};
+	}
+	live[120] = -1;
+	begin(trace, 1);
+	assert_int_equal(kinds_feed(trace, &kinds), 0);
+	pool(trace, 1, live);
+	done(trace, 1);
+	assert_int_equal(trace_snapshot(trace, 0, 0, &snapshot), 0);
+	for (size_t i = 0; i < snapshot->trace_count; i++)
+		for (unsigned int k = 0; k < 2; k++)
+			if (snapshot->traces[i].bytes == BLOCK - 1 - k)
+				counts[k] += snapshot->traces[i].count;
+	assert_int_equal(counts[0], 100);
+	assert_int_equal(counts[1], 20);
+	snapshot_free(snapshot);
+}
+
 /* What windows slow at most: nothing is said of the first one, and of one that may be all busy. */
 static void test_busy(void **state)
 {
@@ -556,6 +606,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_clear, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_fork, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_snapshot, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_span, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_older_changes, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_cohorts, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_malformed, setup, teardown),
