@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "remarks/not_seen_heap.h"
 
+#include "text/size.h"
 #include "text/text.h"
 
 unsigned int not_seen_permille(uint64_t part, uint64_t whole)
@@ -39,6 +40,29 @@ static void large_print(FILE *out, const struct snapshot_meta *meta, const char 
 			text_count(grown, counts->large_new), since);
 }
 
+/* Of large blocks that nobody has seen, such as the items of an old list, there is no likeness. */
+static void large_windows_print(FILE *out, const struct snapshot_meta *meta)
+{
+	const struct snapshot_coverage *counts = &meta->coverage;
+	char text[SIZE_TEXT_MAX], all[32];
+
+	if (!meta->coverage_known || counts->large_blocks <= counts->large_seen)
+		return;
+	fprintf(out,
+		"  large blocks: %s of %s that were passed on to malloc were not seen, since "
+		"they are ",
+		text_count(text, counts->large_blocks - counts->large_seen),
+		text_count(all, counts->large_blocks));
+	fputs(meta->windows.large ? "older than the trace or were allocated between windows"
+				  : "older than the trace",
+	      out);
+	fputs("; those that are older are in no line, and their size is not known", out);
+	if (meta->rss_bytes > counts->live_bytes)
+		fprintf(out, " (of RSS, %s are outside pools)",
+			size_text(text, meta->rss_bytes - counts->live_bytes));
+	putc('\n', out);
+}
+
 static void coverage_print(FILE *out, const struct snapshot *snapshot)
 {
 	const struct snapshot_meta *meta = &snapshot->meta;
@@ -55,6 +79,7 @@ static void coverage_print(FILE *out, const struct snapshot *snapshot)
 		fputs("of small blocks: not applicable to windows, whose estimates cover all "
 		      "blocks of the types that they have shown\n",
 		      out);
+		large_windows_print(out, meta);
 		return;
 	}
 	if (!meta->coverage_known) {

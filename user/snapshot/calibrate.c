@@ -304,6 +304,8 @@ static void least_judge(struct calibration *calibration)
 		double sum = post->weights.sum / calibration->progress;
 		double error = sqrt(post->weights.square) / calibration->progress;
 
+		post->lone = post->least && post->blocks <= 0 && post->weights.sightings &&
+			     post->weights.windows < FEW_WINDOWS;
 		if (post->least && (post->blocks <= 0 || sum - LIMIT_ERRORS * error > post->blocks))
 			post->blocks = post->most > 0 && sum > post->most ? post->most : INFINITY;
 	}

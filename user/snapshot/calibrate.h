@@ -19,7 +19,9 @@
  *   the other cohorts of its type and size class leave unexplained.
  * - Of some strata only a lower bound of the blocks is known (calibrate_stratum.least). If the
  *   sightings stand for more than that by three standard errors, the stratum has as many as these
- *   stand for, at most most_blocks, and the error of that number is part of the rows' errors.
+ *   stand for, at most most_blocks, and the error of that number is part of the rows' errors. If
+ *   nothing but a single window has shown such blocks, there are those that were seen, with the
+ *   same error: a large block would else be charged many times, and mostly there is one.
  *
  * What windows must be like. Every moment must be as probable as any other: a window starts
  * anywhere in its span and may reach into the next. Blocks that live no longer than the time

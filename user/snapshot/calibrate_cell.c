@@ -16,6 +16,7 @@ struct parts {
 	struct replicates weight;  /* of the cell's sightings */
 	struct replicates split;   /* blocks of strata that have sightings, attributed by them */
 	struct replicates imputed; /* blocks of other strata */
+	double lone;               /* of what the weights of lone sightings stand for: not there */
 };
 
 static void replicates_add(struct replicates *sum, const struct calibration *calibration,
@@ -71,41 +72,47 @@ static double attributed_without(const struct calibration *calibration, double t
 	return attributed < total ? fmin(total, scaled) : total;
 }
 
-/* Adds a sighting to its row: the blocks that it stands for with all groups, and without each. */
+/*
+ * Adds a sighting to its row: that part of the blocks for which it stands with all groups, and
+ * without each.
+ */
 static void sighting_split(struct calibration *calibration,
 			   const struct calibrate_sighting *sighting,
-			   const struct replicates *factor, double unsure)
+			   const struct replicates *factor, double unsure, double part)
 {
 	struct slot *slot = slot_take(calibration, sighting->row);
 	double one = factor->whole * weight_of(sighting, -1);
 
 	if (is_general(calibration, sighting))
 		replicates_add(&slot->weight, calibration, sighting);
-	slot->blocks.whole += one;
+	slot->blocks.whole += one * part;
 	for (uint32_t g = 0; g < calibration->group_count; g++) {
 		double without = calibration->groups[sighting->window] == g
 					 ? 0
 					 : factor->without[g] * weight_of(sighting, (int)g);
 
-		slot->blocks.without[g] += one + unsure * (without - one);
+		slot->blocks.without[g] += one * part + unsure * (without - one);
 	}
 }
 
 /*
  * Splits a post-stratum by its sightings. If these are a large part of it, they are no sample:
- * deviations shrink by the finite population correction.
+ * deviations shrink by the finite population correction. Of lone ones there are as many as were
+ * seen, with the deviations of what their weight stands for.
  */
 static void post_split(struct calibration *calibration, const struct post *post,
 		       struct parts *parts)
 {
 	double attributed = weights_explain(calibration, &post->weights, post->blocks);
 	double unsure = sqrt(fmax(0, 1 - post->weights.seen / fmax(post->blocks, 1)));
+	double part = post->lone ? fmin(1, post->weights.seen / fmax(attributed, 1)) : 1;
 	struct replicates weight = {0}, factor = {0};
 
 	for (size_t i = post->sightings; i < post->sightings_end; i++)
 		replicates_add(&weight, calibration, sighting_at(calibration, i));
 	factor.whole = attributed / weight.whole;
-	parts->split.whole += attributed;
+	parts->split.whole += attributed * part;
+	parts->lone += attributed * (1 - part);
 	for (uint32_t g = 0; g < calibration->group_count; g++) {
 		double without = 0;
 
@@ -114,23 +121,24 @@ static void post_split(struct calibration *calibration, const struct post *post,
 						     g);
 			factor.without[g] = without / weight.without[g];
 		}
-		parts->split.without[g] += attributed + unsure * (without - attributed);
+		parts->split.without[g] += attributed * part + unsure * (without - attributed);
 	}
 	for (size_t i = post->sightings; i < post->sightings_end; i++)
-		sighting_split(calibration, sighting_at(calibration, i), &factor, unsure);
+		sighting_split(calibration, sighting_at(calibration, i), &factor, unsure, part);
 }
 
 /* Of the blocks that have not been split: those that the weight of all sightings can explain. */
 static void rest_impute(const struct calibration *calibration, double total, double explained,
 			struct parts *parts)
 {
-	parts->imputed.whole = fmax(0, explained - parts->split.whole);
+	parts->imputed.whole = fmax(0, explained - parts->lone - parts->split.whole);
 	for (uint32_t g = 0; g < calibration->group_count; g++) {
 		double without =
 			attributed_without(calibration, total, explained, &parts->weight, g);
 
 		if (parts->weight.without[g] > 0)
-			parts->imputed.without[g] = fmax(0, without - parts->split.without[g]);
+			parts->imputed.without[g] =
+				fmax(0, without - parts->lone - parts->split.without[g]);
 	}
 }
 

@@ -10,6 +10,8 @@
  * least so many with sightings, if their cell does.
  */
 #define ENOUGH_WINDOWS 12
+/* What fewer windows have shown says nothing about how many such blocks there are. */
+#define FEW_WINDOWS 1.5
 
 /* What strata of one size class have in common to be of one cell. */
 enum level {
@@ -56,6 +58,7 @@ struct post {
 	double blocks; /* new ones; INFINITY: as many as the sightings stand for */
 	struct weights weights;
 	int least;   /* calibrate_stratum.least of one of its strata */
+	int lone;    /* nothing is known but what a single window has shown */
 	double most; /* sum of calibrate_stratum.most_blocks */
 };
 

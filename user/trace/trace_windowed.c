@@ -7,7 +7,8 @@
  * Large blocks, if they are traced in windows, too, have strata of their own. Of those that Python
  * asked its object allocator for, the interpreter's count gives a lower bound of the new ones: it
  * is exact as long as no older one is freed. The count itself is the upper bound. Of PyMem_Raw*'s
- * blocks only an upper bound is known: what else malloc has given out.
+ * blocks only an upper bound is known: what else malloc has given out. So it is with blocks of 128
+ * KiB and more of either.
  */
 #include "trace/trace_windowed.h"
 
@@ -69,21 +70,26 @@ static uint64_t large_most(const struct job *job, enum large large, uint64_t cer
 
 	if (large == LARGE_OBJECT)
 		return objects > certain ? objects - certain : 0;
+	if (large >= LARGE_HUGE)
+		return used > certain ? used - certain : 0;
 	return used > objects ? used - objects : 0;
 }
 
 static void large_fill(struct job *job)
 {
-	uint64_t counts[LARGE_STRATA] = {0}, bytes[LARGE_STRATA] = {0};
+	uint64_t counts[LARGE_STRATA] = {0}, bytes[LARGE_STRATA] = {0}, apart;
 
 	for (size_t i = 0; i < job->seen_count; i++)
 		if (job->seen[i].large < LARGE_STRATA) {
 			counts[job->seen[i].large]++;
 			bytes[job->seen[i].large] += job->seen[i].bytes;
 		}
+	apart = counts[LARGE_CERTAIN];
+	for (uint32_t i = LARGE_HUGE; i < LARGE_STRATA; i++)
+		apart += counts[i];
 	for (uint32_t i = 0; i < LARGE_STRATA; i++) {
 		uint64_t blocks = i == LARGE_CERTAIN  ? counts[i]
-				  : i == LARGE_OBJECT ? large_least(job, counts[LARGE_CERTAIN])
+				  : i == LARGE_OBJECT ? large_least(job, apart)
 						      : 0;
 		double mean = counts[i] ? (double)bytes[i] / (double)counts[i] : 0;
 

@@ -9,12 +9,25 @@
 /* Of the weight of a kind and size class so much belongs to others: its cohorts say nothing. */
 #define BLURRED_SHARE 0.1
 
+static uint32_t huge_of(uint64_t bytes)
+{
+	uint32_t huge = LARGE_HUGE;
+
+	while (huge + 1 < LARGE_STRATA && bytes >= 2 * (uint64_t)LARGE_HUGE_BYTES) {
+		bytes /= 2;
+		huge++;
+	}
+	return huge;
+}
+
 static uint32_t large_of(const struct sighting *sighting, const struct block *block)
 {
 	if (!(sighting->flags & SIGHTING_LARGE))
 		return LARGE_STRATA;
 	if (sighting->flags & SIGHTING_CERTAIN)
 		return LARGE_CERTAIN;
+	if (block->bytes >= LARGE_HUGE_BYTES)
+		return huge_of(block->bytes);
 	return block->large ? LARGE_OBJECT : LARGE_RAW;
 }
 

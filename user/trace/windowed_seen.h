@@ -12,8 +12,14 @@ enum large {
 	LARGE_CERTAIN, /* seen before large blocks were traced in windows: they are all */
 	LARGE_OBJECT,
 	LARGE_RAW,
-	LARGE_STRATA
+	/*
+	 * Of at least LARGE_HUGE_BYTES, by powers of two: one of them is as large as thousands of
+	 * others, and must not be charged as often as those that windows show stand for.
+	 */
+	LARGE_HUGE,
+	LARGE_STRATA = LARGE_HUGE + 32
 };
+#define LARGE_HUGE_BYTES     (128u << 10)
 #define LARGE_TYPE(stratum)  (1ull << 32 | (stratum))
 #define LARGE_CLASS(stratum) (1u << 16 | (stratum)) /* no size class of pools */
 

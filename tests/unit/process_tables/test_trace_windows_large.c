@@ -174,6 +174,39 @@ static void test_identity(void **state)
 	}
 }
 
+/*
+ * A list that grows: a window has shown its latest items. There is one such block, while there may
+ * be many of the others, of which two windows have shown some.
+ */
+static void test_huge(void **state)
+{
+	const uint64_t bytes = 300 << 10;
+	struct trace *trace = *state;
+	struct snapshot *snapshot;
+	uint64_t huge = 0, others = 0;
+
+	for (unsigned int i = 1; i <= 3; i++) {
+		window(trace, i * 10 * S, 0);
+		large_put(trace, i);
+		if (i == 2)
+			put_by(trace, TGID, large_at(100), bytes, EVENT_API_LARGE);
+		put_by(trace, TGID, large_at(200), BYTES, EVENT_API_LARGE);
+		assert_int_equal(look(trace, i, CHUNK, TYPE, PRINT), 0);
+		assert_int_equal(look(trace, 100, bytes + 16, TYPE, PRINT), 0);
+		window(trace, i * 10 * S, (i * 10 + 1) * S);
+	}
+	assert_int_equal(live(trace), 4);
+	assert_int_equal(trace_snapshot(trace, 0, 0, &snapshot), 0);
+	for (size_t i = 0; i < snapshot->trace_count; i++)
+		if (snapshot->traces[i].bytes == bytes)
+			huge += snapshot->traces[i].count;
+		else
+			others += snapshot->traces[i].count;
+	assert_int_equal(huge, 1);
+	assert_in_range(others, 20, 40);
+	snapshot_free(snapshot);
+}
+
 static void test_malformed(void **state)
 {
 	struct trace *trace = *state;
@@ -199,6 +232,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_seen, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_certain, setup_always, teardown),
 		cmocka_unit_test_setup_teardown(test_identity, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_huge, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_malformed, setup, teardown),
 	};
 

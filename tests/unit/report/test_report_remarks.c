@@ -96,6 +96,35 @@ static void test_coverage(void **state)
 	free(text);
 }
 
+/* Windows: large blocks that none has shown are in no line, since nothing is like them. */
+static void test_large_windows(void **state)
+{
+	struct snapshot *snapshot = *state;
+	struct report_opts opts = {.by = GROUP_LINENO, .top = 1};
+	char *text;
+
+	snapshot->meta.windows.count = 9;
+	snapshot->meta.rss_bytes = 24 << 20;
+	snapshot->meta.coverage_known = 1;
+	snapshot->meta.coverage.live_bytes = 10 << 20;
+	snapshot->meta.coverage.large_blocks = 1778;
+	snapshot->meta.coverage.large_seen = 3;
+	text = report(snapshot, opts, report_text);
+	contains(text,
+		 "\n  large blocks: 1,775 of 1,778 that were passed on to malloc were not seen, "
+		 "since they are older than the trace; those that are older are in no line, "
+		 "and their size is not known (of RSS, 14.0 MiB are outside pools)\n");
+	free(text);
+	snapshot->meta.windows.large = 1;
+	text = report(snapshot, opts, report_text);
+	contains(text, "since they are older than the trace or were allocated between windows;");
+	free(text);
+	snapshot->meta.coverage.large_seen = 1778;
+	text = report(snapshot, opts, report_text);
+	assert_null(strstr(text, "large blocks:"));
+	free(text);
+}
+
 /* Every fault of a trace is reported in full; a trace without faults is reported in one line. */
 static void test_well(void **state)
 {
@@ -296,8 +325,9 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 	const struct CMUnitTest tests[] = {
-		TEST(test_losses), TEST(test_coverage),       TEST(test_well),
-		TEST(test_rss),    TEST(test_contradictions), TEST(test_unread_warned),
+		TEST(test_losses),        TEST(test_coverage), TEST(test_large_windows),
+		TEST(test_well),          TEST(test_rss),      TEST(test_contradictions),
+		TEST(test_unread_warned),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -565,6 +565,34 @@ static void test_least_error(void **state)
 	calibrate_free(&trial.result);
 }
 
+/*
+ * Of a single large block that a window has shown there is one, not as many as its weight stands
+ * for; but nobody knows, so the interval contains that number, too.
+ */
+static void test_least_lone(void **state)
+{
+	static struct trial trial;
+	(void)state;
+
+	for (uint32_t windows = 1; windows <= 3; windows += 2) {
+		trial_begin(&trial);
+		stratum_add(&trial, 1, 0, 1500, 0);
+		sightings_spread(&trial, 0, 0, 1);
+		stratum_add(&trial, 2, 0, 0, 0);
+		trial.strata[1].class_bytes = 65;
+		trial.strata[1].least = 1;
+		trial.strata[1].most_blocks = 700;
+		for (uint32_t window = 0; window < windows; window++)
+			sightings_add(&trial, 1, 7 + 10 * window, 1, 1, 1, 0.04);
+		trial_run(&trial);
+		close_to(trial.result.rows[0].blocks, 1500);
+		close_to(trial.result.rows[1].blocks, windows == 1 ? 1 : 75);
+		assert_true(error_of(&trial.result.rows[1]) * 1.96 > 25 * windows);
+		close_to(trial.result.unseen.new_blocks, 0);
+		calibrate_free(&trial.result);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -586,6 +614,7 @@ int main(void)
 		cmocka_unit_test(test_empty),
 		cmocka_unit_test(test_least),
 		cmocka_unit_test(test_least_error),
+		cmocka_unit_test(test_least_lone),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
