@@ -45,7 +45,7 @@ static int sums_take(const json_t *object, struct request *out)
 {
 	const char *name = json_string_value(json_object_get(object, "layer"));
 	int layer = name ? event_layer_find(name) : -1;
-	uint64_t first = 1, strings = 1;
+	uint64_t first = 0, strings = 0, since = 0;
 	int err = 0;
 
 	if (name && layer < 0)
@@ -55,8 +55,11 @@ static int sums_take(const json_t *object, struct request *out)
 	if (!err && json_object_get(object, "strings"))
 		err = number_take(object, "strings", UINT32_MAX, &strings);
 	out->layer = (uint32_t)(layer + 1);
-	out->first = json_object_get(object, "first") ? (uint32_t)first : 0;
-	out->strings = json_object_get(object, "strings") ? (uint32_t)strings : 0;
+	if (!err && json_object_get(object, "since"))
+		err = number_take(object, "since", UINT32_MAX, &since);
+	out->first = (uint32_t)first;
+	out->strings = (uint32_t)strings;
+	out->since = (uint32_t)since;
 	return err;
 }
 
@@ -126,6 +129,9 @@ size_t request_print(char *text, const struct request *request)
 	if (request->strings)
 		size += snprintf(text + size, REQUEST_BYTES - size, ", \"strings\": %" PRIu32,
 				 request->strings);
+	if (request->since)
+		size += snprintf(text + size, REQUEST_BYTES - size, ", \"since\": %" PRIu32,
+				 request->since);
 	if (request->by != REQUEST_BY_STACK)
 		size += snprintf(text + size, REQUEST_BYTES - size, ", \"%s\": true",
 				 request->by == REQUEST_BY_TASK ? "tasks" : "threads");

@@ -12,6 +12,7 @@
  *
  *   {"request": "sums", "layer": "native"}     of all running processes; layer may be omitted
  *   {"request": "sums", "threads": true}       by stack and thread; "tasks": by stack and task
+ *   {"request": "sums", "since": 17}           what has changed since the answer of that number
  *   {"request": "stacks", "pid": 123, "first": 4096, "strings": 500}     from these on
  *
  * If the session has several processes, the answer gives the counts: {"snapshot":
@@ -48,7 +49,9 @@ struct request {
 	int all;          /* REQUEST_SNAPSHOT */
 	/* REQUEST_SUMS: 1 + enum event_layer; 0: the first layer of each process */
 	uint32_t layer;
-	enum request_by by;      /* REQUEST_SUMS */
+	enum request_by by; /* REQUEST_SUMS */
+	/* REQUEST_SUMS: sums_header.number of what the client has of that layer; 0: nothing */
+	uint32_t since;
 	uint32_t first, strings; /* REQUEST_STACKS: what the client has already */
 };
 

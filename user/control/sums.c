@@ -76,25 +76,47 @@ static void process_describe(const struct trace_process *info, uint32_t layer, u
 	memcpy(out->container, info->container, sizeof(info->container));
 }
 
+struct entries {
+	struct sums_process *process;
+	struct buffer *out;
+};
+
+static int entry_add(void *context, uint32_t stack, const struct trace_sum *sum)
+{
+	struct entries *entries = context;
+	const struct sums_entry entry = {.stack = stack,
+					 .size = sum->size,
+					 .count = sum->count,
+					 .allocated = sum->allocated};
+
+	entries->process->entries++;
+	return buffer_append(entries->out, &entry, sizeof(entry));
+}
+
+/* Errors as those of trace_sums_changed(). */
+static int changes_add(const struct trace *trace, size_t index, uint32_t since,
+		       struct sums_process *process, struct buffer *out)
+{
+	struct entries entries = {.process = process, .out = out};
+	int err = trace_sums_changed(trace, index, process->layer, since, entry_add, &entries);
+
+	if (!err)
+		process->flags |= SUMS_CHANGES;
+	return err;
+}
+
 static int entries_add(const struct trace *trace, size_t index, struct sums_process *process,
 		       struct buffer *out)
 {
+	struct entries entries = {.process = process, .out = out};
 	struct trace_sum *sums = calloc(process->stacks + 1ul, sizeof(*sums));
 	int err = sums ? buffer_reserve(out, process->stacks * sizeof(struct sums_entry)) : -ENOMEM;
 
 	if (!err && process->flags & SUMS_LAYER)
 		trace_sums(trace, index, process->layer, sums);
-	for (uint32_t i = 0; !err && i < process->stacks; i++) {
-		const struct sums_entry entry = {.stack = i,
-						 .size = sums[i].size,
-						 .count = sums[i].count,
-						 .allocated = sums[i].allocated};
-
-		if (!(sums[i].count + sums[i].allocated > 0))
-			continue;
-		process->entries++;
-		err = buffer_append(out, &entry, sizeof(entry));
-	}
+	for (uint32_t i = 0; !err && i < process->stacks; i++)
+		if (sums[i].count + sums[i].allocated > 0)
+			err = entry_add(&entries, i, &sums[i]);
 	free(sums);
 	return err;
 }
@@ -163,6 +185,8 @@ static int process_add(const struct trace *trace, size_t index, const struct req
 		err = owners_add(trace, index, request->by, &process, out);
 	if (request->by == REQUEST_BY_STACK && trace_has_allocated(trace, index, process.layer))
 		process.flags |= SUMS_ALLOCATED;
+	if (err == -ENODATA && request->by == REQUEST_BY_STACK && process.flags & SUMS_LAYER)
+		err = changes_add(trace, index, request->since, &process, out);
 	if (err == -ENODATA)
 		err = entries_add(trace, index, &process, out);
 	if (!err)
@@ -170,7 +194,7 @@ static int process_add(const struct trace *trace, size_t index, const struct req
 	return err;
 }
 
-int sums_write(int fd, const struct trace *trace, const struct request *request,
+int sums_write(int fd, struct trace *trace, const struct request *request,
 	       const struct sums_facts *facts)
 {
 	const struct event_loss *loss = trace_loss(trace);
@@ -196,6 +220,7 @@ int sums_write(int fd, const struct trace *trace, const struct request *request,
 		header.processes++;
 		err = process_add(trace, i, request, header.time_ns, &out);
 	}
+	header.number = trace_sums_told(trace);
 	header.cpu_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID) - begin_ns;
 	return answer_end(fd, err, &header, sizeof(header), &out);
 }

@@ -18,7 +18,7 @@
 #include "control/request.h"
 #include "trace/trace.h"
 
-#define SUMS_MAGIC      0x34736d7573637274ull /* "trcsums4" */
+#define SUMS_MAGIC      0x35736d7573637274ull /* "trcsums5" */
 #define STACKS_AT_ONCE  4096u                 /* at most, in one answer */
 #define STRINGS_AT_ONCE 65536u
 #define SUMS_NAME_BYTES 72
@@ -30,7 +30,8 @@ struct sums_header {
 	uint64_t processes, ended;
 	uint64_t records, lost_events; /* of the session, since its begin */
 	uint64_t tracer_bytes;
-	double cost; /* share of the targets' CPU time; below 0: not known */
+	double cost;     /* share of the targets' CPU time; below 0: not known */
+	uint64_t number; /* for struct request.since */
 };
 
 /* sums_process.flags */
@@ -42,13 +43,15 @@ struct sums_header {
 #define SUMS_THREADS   32u  /* entries are by stack and thread */
 #define SUMS_TASKS     64u  /* entries are by stack and task */
 #define SUMS_TELLS     128u /* tasks are told, if they are asked for */
+/* entries are only of stacks that have changed since struct request.since, also to nothing */
+#define SUMS_CHANGES 256u
 
 struct sums_process {
 	uint32_t pid, mode; /* enum event_mode */
 	uint32_t layer;     /* enum event_layer, of the entries */
 	uint32_t flags;
 	uint32_t stacks;  /* stacks known by now; indices of entries are below it */
-	uint32_t entries; /* stacks that hold something, or have allocated something */
+	uint32_t entries; /* stacks that hold something or have allocated something, or changed */
 	uint32_t python_version, layers;
 	uint32_t threads;  /* whose names are known; 0 without SUMS_THREADS */
 	uint32_t strings;  /* known by now, of stacks and tasks */
@@ -100,7 +103,7 @@ struct sums_facts {
 };
 
 /* 0; -EINVAL: fd is no memfd (error_set); -ENOMEM, -errno. */
-int sums_write(int fd, const struct trace *trace, const struct request *request,
+int sums_write(int fd, struct trace *trace, const struct request *request,
 	       const struct sums_facts *facts);
 /* The stacks of a process from first on, and its strings from strings on. Errors as above. */
 int stacks_write(int fd, struct trace *trace, size_t process, uint32_t first, uint32_t strings);

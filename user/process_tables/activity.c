@@ -54,6 +54,7 @@ void state_activity_count(struct process_state *process, enum event_layer layer,
 		activities->unwalked = 1;
 	activity->units += units;
 	activity->bytes += bytes;
+	activity->changed = activities->telling;
 	activities->units += units;
 	activities->bytes += bytes;
 }

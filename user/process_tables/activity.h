@@ -21,7 +21,8 @@ struct activity {
 	uint32_t stack, domain;
 	uint32_t next; /* 1 + index of another one of the same stack; 0: none */
 	uint32_t layer;
-	uint32_t freed; /* 1 + index of the first of its lifetimes; 0: none */
+	uint32_t freed;   /* 1 + index of the first of its lifetimes; 0: none */
+	uint32_t changed; /* activities.telling when it last changed */
 	uint64_t live_units, live_bytes;
 	uint64_t peak_units, peak_bytes; /* alive at the peak of that number (peak.c) */
 	uint64_t peak;
@@ -50,6 +51,8 @@ struct activities {
 	/* allocations are missing: there was no memory, or probes were not always on */
 	int gap;
 	uint64_t since_ns; /* when the counts began, CLOCK_MONOTONIC; 0: with the trace */
+	/* of answers to a live view: the number of the next, of the first with all of these or 0 */
+	uint32_t telling, told_first;
 };
 
 struct builder;

@@ -38,6 +38,7 @@ void state_live_change(struct process_state *process, enum event_layer layer,
 		return;
 	}
 	live_keep(process, activity);
+	activity->changed = process->activities.telling;
 	if (gone) {
 		subtract(&activity->live_units, units);
 		subtract(&activity->live_bytes, bytes);
@@ -52,6 +53,7 @@ void state_live_reset(struct process_state *process, enum event_layer layer)
 {
 	struct activities *activities = &process->activities;
 
+	activities->told_first = 0;
 	for (size_t i = 0; i < activities->count; i++) {
 		if (activities->items[i].layer != layer)
 			continue;

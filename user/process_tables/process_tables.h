@@ -168,9 +168,7 @@ struct process_state {
 	struct trace_windows windows; /* EVENT_MODE_WINDOWS */
 	struct activities activities;
 	struct id_map stack_ids, frame_ids, code_ids, symbol_ids, tids;
-	/*
-	 * address of a pool -> size of its blocks, from the last record of the pool's first block
-	 */
+	/* address of a pool -> size of its blocks, from its first block's last record */
 	struct id_map pools;
 	struct stack_entry *stacks;
 	size_t stack_count, stack_capacity;
@@ -335,10 +333,7 @@ void state_census_free(struct census *census);
 int state_census_arena(struct process_state *process, const struct event_census_arena *event);
 /* A block was freed, whether or not it was in the table. */
 void state_census_died(struct process_state *process, uint64_t address);
-/*
- * Adds the block or replaces the one at its address, and updates the counters. 0, -EBADMSG,
- * -ENOMEM.
- */
+/* Adds the block or replaces the one at its address, and counts. 0, -EBADMSG, -ENOMEM. */
 int state_block_put(struct process_state *process, enum event_layer layer,
 		    const struct block *block);
 /* Updates the counters for a block that was removed from the table. */

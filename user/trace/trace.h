@@ -116,10 +116,20 @@ struct trace_sum {
 };
 /*
  * Adds what is live at each stack of a running process, and what it has allocated, to sums, of
- * trace_stack_count() elements. One pass over the layer's table.
+ * trace_stack_count() elements.
  */
 void trace_sums(const struct trace *trace, size_t process, enum event_layer layer,
 		struct trace_sum *sums);
+/*
+ * The same of the stacks of which it may have changed since the sums with that number were told:
+ * one call for each. 0, what add() returns; -ENODATA: those are not known, trace_sums() tells all.
+ */
+int trace_sums_changed(const struct trace *trace, size_t process, enum event_layer layer,
+		       uint32_t since,
+		       int (*add)(void *context, uint32_t stack, const struct trace_sum *sum),
+		       void *context);
+/* The sums of all running processes were told: returns their number, at least 1. */
+uint32_t trace_sums_told(struct trace *trace);
 /*
  * What a thread's blocks of one stack are, in one asyncio task; several of one stack and thread add
  * up. task: a number that the task's name is made of | TRACE_TASK_NUMBERED, or the name's string;

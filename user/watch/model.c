@@ -141,6 +141,10 @@ static int process_take(struct watch_model *model, struct rest *rest)
 
 	if (err)
 		return err;
+	/* Changes are those of sums that are there, of the same layer. */
+	if (info->flags & SUMS_CHANGES &&
+	    (!model->since || model->by || !process->counted || process->info.layer != info->layer))
+		return watch_malformed();
 	process->info = *info;
 	process->seen = 1;
 	entries = take(rest, (size_t)info->entries * sizeof(*entries));
@@ -195,6 +199,7 @@ int watch_model_sums(struct watch_model *model, const void *data, size_t bytes)
 		return err;
 	model->before = model->now;
 	model->now = *header;
+	model->since = (uint32_t)header->number;
 	model->answers += model->answers < 2;
 	err = processes_sweep(model);
 	history_put(model);

@@ -63,6 +63,7 @@ struct watch_process {
 struct watch_model {
 	struct sums_header now, before; /* the last answer, and the one before it */
 	uint32_t serial;                /* of the last answer */
+	uint32_t since;                 /* struct request.since of the next request */
 	int answers;                    /* 0: none yet; 1; 2: before is valid, too */
 	enum request_by by;             /* of the sums */
 	struct watch_process *processes;

@@ -150,12 +150,13 @@ int watch_sums_take(struct watch_model *model, struct watch_process *process,
 		    const struct sums_entry *entries)
 {
 	uint32_t slot = (model->slot + 1) % WATCH_HISTORY;
-	int err = sums_shrink(model, process);
+	int changes = !!(process->info.flags & SUMS_CHANGES), err = sums_shrink(model, process);
 
 	while (!err && !model->by && process->sum_count < process->stack_count)
 		err = sum_add(process, (uint32_t)process->sum_count, 0);
 	for (size_t i = 0; i < process->sum_count; i++) {
-		process->sums[i].size = process->sums[i].count = 0;
+		if (!changes)
+			process->sums[i].size = process->sums[i].count = 0;
 		process->past[slot][i].fresh = 0;
 	}
 	for (uint32_t i = 0; !err && i < process->info.entries; i++) {
@@ -170,6 +171,8 @@ int watch_sums_take(struct watch_model *model, struct watch_process *process,
 		err = sum_get(model, process, entry, &sum);
 		if (err)
 			break;
+		if (changes)
+			sum->size = sum->count = 0;
 		sum->size += entry->size;
 		sum->count += entry->count;
 		allocated_take(process, sum, slot, model->serial + 1, entry->allocated);
@@ -268,6 +271,7 @@ void watch_model_restart(struct watch_model *model, enum request_by by)
 {
 	watch_model_mark(model, 1);
 	model->by = by;
+	model->since = 0;
 	memset(model->times_ns, 0, sizeof(model->times_ns));
 	memset(model->totals, 0, sizeof(model->totals));
 	memset(&model->all, 0, sizeof(model->all));

@@ -199,8 +199,10 @@ static int save_begin(struct watch *watch)
 static int requests_step(struct watch *watch)
 {
 	uint64_t now = clock_ns(CLOCK_MONOTONIC);
-	struct request request = {
-		.kind = REQUEST_SUMS, .layer = watch->view.layer, .by = watch->model.by};
+	struct request request = {.kind = REQUEST_SUMS,
+				  .layer = watch->view.layer,
+				  .by = watch->model.by,
+				  .since = watch->model.since};
 
 	if (watch->asking)
 		return 0;

@@ -20,8 +20,8 @@ static int parse(const char *line, struct request *out)
 
 static void test_requests(void **state)
 {
-	static const char *const names[] = {"status", "snapshot", "clear", "reset-peak",
-					    "lookup", "stop",     "blocks"};
+	static const char *const names[] = {"status", "snapshot", "clear",  "reset-peak",
+					    "lookup", "stop",     "blocks", "sums"};
 	struct request request;
 	enum request_kind kind;
 	(void)state;
@@ -32,6 +32,7 @@ static void test_requests(void **state)
 					.address = i == REQUEST_LOOKUP ? INT64_MAX : 0,
 					.by = i == REQUEST_SUMS ? REQUEST_BY_TASK
 								: REQUEST_BY_STACK,
+					.since = i == REQUEST_SUMS ? UINT32_MAX : 0,
 					.all = i == REQUEST_SNAPSHOT};
 		char text[REQUEST_BYTES];
 		size_t size = request_print(text, &asked);
@@ -45,6 +46,7 @@ static void test_requests(void **state)
 		assert_true(request.address == asked.address);
 		assert_int_equal(request.all, asked.all);
 		assert_int_equal(request.by, asked.by);
+		assert_int_equal(request.since, asked.since);
 	}
 	assert_int_equal(parse(" {\"more\": [1, {}], \"request\": \"stop\"}\r", &request), 0);
 	assert_int_equal(request.kind, REQUEST_STOP);
@@ -72,6 +74,7 @@ static void test_refused(void **state)
 		"{\"request\": \"lookup\", \"address\": -16}",
 		"{\"request\": \"lookup\", \"address\": 1e3}",
 		"{\"request\": \"lookup\", \"address\": true}",
+		"{\"request\": \"sums\", \"since\": -1}",
 	};
 	struct request request = {.kind = REQUEST_STOP, .pid = 7};
 	(void)state;

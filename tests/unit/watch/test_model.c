@@ -237,6 +237,48 @@ static void allocations_have_a_rate(void **state)
 	assert_int_equal(world->view.groups.rows, 1);
 }
 
+/* An answer with the changes alone, of stack 1; number 0: as of a session that has told nothing. */
+static int changes(struct world *world, unsigned int second, double size)
+{
+	struct sums_process *process;
+
+	sums_put(&world->data, second * SECOND, 10, (double[STACKS]){0, size, 0, 0},
+		 (double[STACKS]){0, 1, 0, 0});
+	process = (void *)(world->data.data + sizeof(struct sums_header));
+	process->flags = SUMS_CHANGES;
+	return watch_model_sums(&world->model, world->data.data, world->data.size);
+}
+
+static void changes_leave_the_rest(void **state)
+{
+	struct world *world = *state;
+	const float *history;
+
+	/* It has not said since when. */
+	assert_int_equal(changes(world, 2, 150), -EBADMSG);
+	sums(world, 2, (double[STACKS]){0, 100, 200, 50});
+	press(world, 'm');
+	world->model.since = 1;
+	assert_int_equal(changes(world, 3, 150), 0);
+	world->model.since = 1;
+	assert_int_equal(changes(world, 4, 160), 0);
+	assert_row(world, 8, 0, "a.py:1 360 5 20 60");
+	assert_row(world, 8, 1, "b\\x1b.py:2 50 4 0 0");
+	history = watch_groups_history(&world->view.groups,
+				       &world->view.groups.items[world->rows[1]]);
+	assert_true(history[WATCH_HISTORY - 1] == 50 && history[WATCH_HISTORY - 2] == 50);
+	assert_true(watch_model_total(&world->model).size == 410);
+	/* Nothing is left, which is a change, too. */
+	world->model.since = 1;
+	assert_int_equal(changes(world, 5, 0), 0);
+	assert_row(world, 8, 0, "a.py:1 200 3 -25 -100");
+	/* Another process, or after another request, there is nothing that could have changed. */
+	world->model.since = 1;
+	watch_model_restart(&world->model, 0);
+	assert_int_equal(world->model.since, 0);
+	assert_int_equal(changes(world, 6, 1), -EBADMSG);
+}
+
 /* An answer by thread: two threads at stack 1, one of them at stack 3, too; only 21 has a name. */
 static void threads_put(struct buffer *out, uint64_t time_ns, double size)
 {
@@ -561,17 +603,12 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, world_new, world_free)
 	const struct CMUnitTest tests[] = {
-		TEST(rows_are_groups_by_size),
-		TEST(growth_and_marks),
-		TEST(history_is_bounded),
-		TEST(filter_is_typed),
-		TEST(rows_open),
-		TEST(names_come_late),
-		TEST(hostile_answers),
-		TEST(allocations_have_a_rate),
-		TEST(threads_are_rows),
-		TEST(tasks_are_rows),
-		TEST(ended_threads_are_forgotten),
+		TEST(rows_are_groups_by_size), TEST(growth_and_marks),
+		TEST(changes_leave_the_rest),  TEST(history_is_bounded),
+		TEST(filter_is_typed),         TEST(rows_open),
+		TEST(names_come_late),         TEST(hostile_answers),
+		TEST(allocations_have_a_rate), TEST(threads_are_rows),
+		TEST(tasks_are_rows),          TEST(ended_threads_are_forgotten),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
