@@ -227,6 +227,8 @@ def main():
     parser.add_argument("--keep", help="leave captures, truths and messages in that folder")
     parser.add_argument("--judge", help="replay the runs of that folder instead")
     options = parser.parse_args()
+    if options.keep:
+        os.makedirs(options.keep, exist_ok=True)
     rows = []
     for name in options.programs.split(","):
         runs = []

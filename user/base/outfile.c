@@ -56,7 +56,7 @@ static int open_directory(struct outfile *file)
 		*slash = '/';
 	}
 	if (file->directory < 0)
-		return error_set(-errno, "directory of '%s': %s", file->path, strerror(errno));
+		return error_set(-errno, "its directory: %s", strerror(errno));
 	return 0;
 }
 
