@@ -7,32 +7,6 @@
 
 #include "base/array.h"
 #include "base/hash.h"
-#include "text/text.h"
-
-#define NAMELESS 1u /* the key of stacks whose text was not read yet */
-
-const char *watch_by_name(enum watch_by by)
-{
-	static const char *const names[] = {
-		[WATCH_LINE] = "line",       [WATCH_FUNCTION] = "function",
-		[WATCH_FILE] = "file",       [WATCH_TRACEBACK] = "traceback",
-		[WATCH_PROCESS] = "process", [WATCH_CONTAINER] = "container",
-		[WATCH_THREAD] = "thread",   [WATCH_TASK] = "task",
-	};
-
-	return names[by];
-}
-
-const char *watch_sort_name(enum watch_sort sort)
-{
-	static const char *const names[] = {
-		[WATCH_SIZE] = "size",       [WATCH_COUNT] = "count",
-		[WATCH_GROWTH] = "growth",   [WATCH_ALLOCATED] = "allocation",
-		[WATCH_DIFF] = "difference",
-	};
-
-	return names[sort];
-}
 
 void watch_groups_free(struct watch_groups *groups)
 {
@@ -50,6 +24,7 @@ static void groups_forget(struct watch_groups *groups, struct watch_model *model
 	id_map_free(&groups->keys);
 	groups->keys = (struct id_map){.seed = model->pids.seed};
 	groups->count = 0;
+	groups->whole = model->whole - 1;
 }
 
 void watch_groups_by(struct watch_groups *groups, struct watch_model *model, enum watch_by by)
@@ -102,7 +77,7 @@ static uint64_t sum_key(const struct watch_groups *groups, const struct watch_mo
 	if (groups->by == WATCH_CONTAINER)
 		return text_hash(hash, process->info.container);
 	if (!stack->nframe)
-		return NAMELESS;
+		return WATCH_NAMELESS;
 	for (uint32_t i = 0; i < frames; i++)
 		hash = frame_hash(&model->frames[stack->first + i], groups->by, hash);
 	return hash;
@@ -125,7 +100,8 @@ static int group_get(struct watch_groups *groups, const struct watch_model *mode
 	if (err)
 		return err;
 	*out = (uint32_t)groups->count++;
-	groups->items[*out] = (struct watch_group){.key = key, .process = process, .sum = index};
+	groups->items[*out] = (struct watch_group){
+		.key = key, .process = process, .sum = index, .first = WATCH_NONE};
 	return 0;
 }
 
@@ -135,14 +111,60 @@ static struct watch_group *group_at(struct watch_groups *groups, size_t index)
 
 	if (group->turn != groups->turn) {
 		group->turn = groups->turn;
-		group->size = group->count = group->growth = group->allocated = 0;
-		group->mark_size = group->mark_count = 0;
+		group->growth = group->allocated = 0;
 		group->row = 0;
 	}
 	return group;
 }
 
-/* since: the slot that growth is measured from. 0, -ENOMEM. */
+static void group_put(struct watch_group *group, uint32_t process, uint32_t index,
+		      struct watch_sum *sum)
+{
+	sum->held = 1;
+	sum->next = group->first;
+	sum->next_process = group->first_process;
+	group->first = index;
+	group->first_process = process;
+	group->mark_size += sum->mark_size;
+	group->mark_count += sum->mark_count;
+}
+
+/* Brings its group up to date. since: the slot that growth is measured from. 0, -ENOMEM. */
+static int sum_update(struct watch_groups *groups, struct watch_model *model, uint32_t index,
+		      uint32_t i, uint32_t since, double seconds)
+{
+	struct watch_process *process = &model->processes[index];
+	struct watch_sum *sum = &process->sums[i];
+	struct watch_group *group;
+	int err = sum->group == WATCH_NONE ? group_get(groups, model, index, i, &sum->group) : 0;
+
+	if (err)
+		return err;
+	group = group_at(groups, sum->group);
+	if (!sum->held)
+		group_put(group, index, i, sum);
+	group->size += sum->size - sum->held_size;
+	group->count += sum->count - sum->held_count;
+	sum->held_size = sum->size;
+	sum->held_count = sum->count;
+	if (since == WATCH_NONE || !sum->lively)
+		return 0;
+	group->growth += (sum->size - (double)process->past[since][i].size) / seconds;
+	group->allocated += watch_model_fresh(model, process, i, since) / seconds;
+	return 0;
+}
+
+static void figures_forget(struct watch_groups *groups)
+{
+	for (size_t i = 0; i < groups->count; i++) {
+		struct watch_group *group = &groups->items[i];
+
+		group->size = group->count = group->mark_size = group->mark_count = 0;
+		group->first = WATCH_NONE;
+	}
+}
+
+/* All sums of a process, of which the groups have nothing. 0, -ENOMEM. */
 static int process_sum(struct watch_groups *groups, struct watch_model *model, uint32_t index,
 		       uint32_t since, double seconds)
 {
@@ -151,28 +173,23 @@ static int process_sum(struct watch_groups *groups, struct watch_model *model, u
 
 	for (uint32_t i = 0; !err && i < process->sum_count; i++) {
 		struct watch_sum *sum = &process->sums[i];
-		struct watch_group *group;
-		double fresh = 0, past = 0;
 
-		if (since != WATCH_NONE) {
-			fresh = watch_model_fresh(model, process, i, since);
-			past = (double)process->past[since][i].size;
-		}
-		if (!sum->count && !sum->mark_count && !(fresh > 0) && past <= 0)
-			continue;
-		if (sum->group == WATCH_NONE)
-			err = group_get(groups, model, index, i, &sum->group);
-		if (err)
-			break;
-		group = group_at(groups, sum->group);
-		group->size += sum->size;
-		group->count += sum->count;
-		group->mark_size += sum->mark_size;
-		group->mark_count += sum->mark_count;
-		if (since != WATCH_NONE)
-			group->growth += (sum->size - past) / seconds;
-		group->allocated += fresh / seconds;
+		sum->held_size = sum->held_count = sum->held = 0;
+		if (sum->count > 0 || sum->mark_count > 0 || sum->lively)
+			err = sum_update(groups, model, index, i, since, seconds);
 	}
+	return err;
+}
+
+/* Those that may differ from what the groups have, or from their past. 0, -ENOMEM. */
+static int lively_sum(struct watch_groups *groups, struct watch_model *model, uint32_t index,
+		      uint32_t since, double seconds)
+{
+	const struct watch_process *process = &model->processes[index];
+	int err = 0;
+
+	for (size_t i = 0; !err && i < process->lively_count; i++)
+		err = sum_update(groups, model, index, process->lively[i], since, seconds);
 	return err;
 }
 
@@ -285,7 +302,7 @@ static size_t rows_choose(struct watch_groups *groups, const struct watch_model 
 	return count;
 }
 
-/* The histories of the rows that are shown, in one pass over the stacks. 0, -ENOMEM. */
+/* The histories of the rows that are shown. 0, -ENOMEM. */
 static int histories_sum(struct watch_groups *groups, const struct watch_model *model,
 			 const uint32_t *rows, size_t count)
 {
@@ -295,19 +312,20 @@ static int histories_sum(struct watch_groups *groups, const struct watch_model *
 	if (err)
 		return err;
 	memset(groups->histories, 0, count * sizeof(*groups->histories));
-	for (size_t i = 0; i < count; i++)
-		groups->items[rows[i]].row = (uint32_t)i + 1;
-	for (size_t i = 0; i < model->process_count; i++) {
-		const struct watch_process *process = &model->processes[i];
+	for (size_t i = 0; i < count; i++) {
+		struct watch_group *group = &groups->items[rows[i]];
+		uint32_t at = group->first, in = group->first_process;
 
-		for (size_t j = 0; j < process->sum_count; j++) {
-			uint32_t group = process->sums[j].group;
-			uint32_t row = group == WATCH_NONE ? 0 : groups->items[group].row;
+		group->row = (uint32_t)i + 1;
+		while (at != WATCH_NONE) {
+			const struct watch_process *process = &model->processes[in];
 
-			for (uint32_t k = 0; row && k < WATCH_HISTORY; k++)
-				groups->histories[row - 1][k] +=
-					process->past[(model->slot + 1 + k) % WATCH_HISTORY][j]
+			for (uint32_t k = 0; k < WATCH_HISTORY; k++)
+				groups->histories[i][k] +=
+					process->past[(model->slot + 1 + k) % WATCH_HISTORY][at]
 						.size;
+			in = process->sums[at].next_process;
+			at = process->sums[at].next;
 		}
 	}
 	return 0;
@@ -330,120 +348,18 @@ int watch_groups_rows(struct watch_groups *groups, struct watch_model *model, si
 		groups_forget(groups, model);
 	groups->version = model->version;
 	groups->turn++;
+	int all = groups->whole != model->whole;
+
+	if (all)
+		figures_forget(groups);
 	for (uint32_t i = 0; !err && i < model->process_count; i++)
-		err = process_sum(groups, model, i, since, seconds);
+		err = (all ? process_sum : lively_sum)(groups, model, i, since, seconds);
+	/* What was added up in part is added up anew. */
+	groups->whole = err ? model->whole - 1 : model->whole;
 	if (err)
 		return err;
 	size_t count = rows_choose(groups, model, want, rows);
 
 	err = histories_sum(groups, model, rows, count);
 	return err ? err : (int)count;
-}
-
-static void text_put(FILE *out, const struct watch_model *model, uint32_t string)
-{
-	text_print(out, strings_get(model->strings, string));
-}
-
-void watch_frame_label(const struct watch_model *model, const struct stacks_frame *frame, FILE *out)
-{
-	text_put(out, model, frame->filename);
-	if (frame->line)
-		fprintf(out, ":%u", frame->line);
-	fputs(" in ", out);
-	text_put(out, model, frame->function);
-}
-
-static void owner_label(const struct watch_groups *groups, const struct sums_process *info,
-			FILE *out)
-{
-	if (groups->by == WATCH_CONTAINER) {
-		text_print(out, info->container[0] ? info->container : "no container");
-		return;
-	}
-	text_print(out, info->name);
-	fprintf(out, " (PID %u", info->pid);
-	if (info->container[0]) {
-		fputs(", container ", out);
-		text_print(out, info->container);
-	}
-	putc(')', out);
-}
-
-static void thread_label(const struct watch_model *model, const struct watch_process *process,
-			 uint32_t tid, FILE *out)
-{
-	const char *name = watch_model_thread(process, tid);
-
-	if (tid) {
-		text_print(out, name ? name : "(name not known)");
-		fprintf(out, " (TID %u", tid);
-	} else {
-		fputs("(thread not known", out);
-	}
-	if (model->process_count > 1) {
-		fputs(", ", out);
-		text_print(out, process->info.name);
-		fprintf(out, ", PID %u", process->info.pid);
-	}
-	putc(')', out);
-}
-
-static void task_label(const struct watch_model *model, const struct watch_process *process,
-		       uint32_t task, FILE *out)
-{
-	char numbered[32];
-	const char *name = watch_model_task(model, process, task, numbered);
-
-	if (!(process->info.flags & SUMS_TASKS))
-		fputs("(tasks not told)", out);
-	else if (!task)
-		fputs("(no task)", out);
-	else
-		text_print(out, name ? name : "(a name that is being read)");
-	if (model->process_count > 1) {
-		fputs(" (", out);
-		text_print(out, process->info.name);
-		fprintf(out, ", PID %u)", process->info.pid);
-	}
-}
-
-void watch_group_label(const struct watch_groups *groups, const struct watch_model *model,
-		       const struct watch_group *group, FILE *out)
-{
-	const struct watch_process *process = &model->processes[group->process];
-	const struct watch_sum *sum = &process->sums[group->sum];
-	const struct watch_stack *stack = &process->stacks[sum->stack];
-	const struct stacks_frame *frame = &model->frames[stack->first];
-
-	if (groups->by == WATCH_THREAD) {
-		thread_label(model, process, sum->owner, out);
-		return;
-	}
-	if (groups->by == WATCH_TASK) {
-		task_label(model, process, sum->owner, out);
-		return;
-	}
-	if (groups->by == WATCH_PROCESS || groups->by == WATCH_CONTAINER) {
-		owner_label(groups, &process->info, out);
-		return;
-	}
-	if (group->key == NAMELESS || !stack->nframe) {
-		fputs("(names that are being read)", out);
-		return;
-	}
-	if (groups->by == WATCH_TRACEBACK || groups->by == WATCH_FUNCTION ||
-	    (groups->by == WATCH_LINE && !frame->line)) {
-		struct stacks_frame shown = *frame;
-
-		shown.line = groups->by == WATCH_TRACEBACK ? frame->line : 0;
-		watch_frame_label(model, &shown, out);
-		if (groups->by == WATCH_TRACEBACK && stack->nframe > 1)
-			fprintf(out, " and %u caller%s", stack->nframe - 1,
-				stack->nframe == 2 ? "" : "s");
-		return;
-	}
-	text_put(out, model, frame->filename);
-	if (groups->by == WATCH_LINE)
-		fprintf(out, ":%u", frame->line);
 }

@@ -7,6 +7,8 @@
 
 #include "watch/model.h"
 
+#define WATCH_NAMELESS 1u /* the key of stacks whose text was not read yet */
+
 enum watch_by {
 	WATCH_LINE,
 	WATCH_FUNCTION,
@@ -25,10 +27,11 @@ struct watch_group {
 	uint64_t key;
 	uint32_t process, sum; /* one of its sums; the indices may change with the version */
 	double size, count;
-	double growth;                /* bytes a second */
-	double allocated;             /* the same, of what was allocated, alive or not */
-	double mark_size, mark_count; /* at the mark */
-	uint32_t turn;                /* of watch_groups, when these figures were begun */
+	double growth;                 /* bytes a second */
+	double allocated;              /* the same, of what was allocated, alive or not */
+	double mark_size, mark_count;  /* at the mark */
+	uint32_t first, first_process; /* of its sums, by watch_sum.next; first WATCH_NONE: none */
+	uint32_t turn;                 /* of watch_groups, when growth and allocated were begun */
 	uint32_t row;        /* 1 + its place among those that watch_groups_rows() returned */
 	unsigned char shown; /* 1 + whether it passes the filter; 0: not known yet */
 };
@@ -40,7 +43,8 @@ struct watch_groups {
 	struct watch_group *items;
 	size_t count, capacity;
 	struct id_map keys; /* -> index in items */
-	uint64_t version;   /* of the model */
+	uint64_t version;   /* of the model, */
+	uint64_t whole;     /* and its whole when all sums were added up */
 	uint32_t turn;      /* the number of times that rows were made */
 	size_t rows;      /* groups that hold something, or did at the mark, and pass the filter */
 	double rows_size; /* their sum */

@@ -168,15 +168,15 @@ static void history_put(struct watch_model *model)
 	for (size_t i = 0; i < model->process_count; i++) {
 		const struct watch_process *process = &model->processes[i];
 
-		for (size_t j = 0; j < process->sum_count; j++) {
-			const struct watch_sum *sum = &process->sums[j];
+		model->all.size += process->size;
+		model->all.count += process->count;
+		model->all.mark_size += process->mark_size;
+		for (size_t j = 0; j < process->lively_count; j++) {
+			uint32_t index = process->lively[j];
 
-			process->past[model->slot][j].size = (float)sum->size;
-			model->all.size += sum->size;
-			model->all.count += sum->count;
-			model->all.mark_size += sum->mark_size;
+			process->past[model->slot][index].size = (float)process->sums[index].size;
 			if (since != WATCH_NONE)
-				fresh += watch_model_fresh(model, process, j, since);
+				fresh += watch_model_fresh(model, process, index, since);
 		}
 	}
 	model->all.allocated = fresh / seconds;
@@ -257,8 +257,10 @@ static int frames_take(struct watch_model *model, struct watch_process *process,
 		frame->filename = process->strings[frame->filename];
 		frame->function = process->strings[frame->function];
 	}
-	if (!model->by && index < process->sum_count)
+	if (!model->by && index < process->sum_count) {
 		process->sums[index].group = WATCH_NONE; /* by owner its text does not matter */
+		model->whole++;
+	}
 	stack->unread = index >= RESERVED &&
 			strings_get(model->strings, model->frames[stack->first].filename)[0] == '<';
 	return 0;

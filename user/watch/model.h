@@ -28,6 +28,12 @@ struct watch_sum {
 	uint32_t stack, owner; /* owner: as in struct sums_entry */
 	uint32_t fresh_at;     /* watch_model.serial of the last answer in which it had allocated */
 	uint32_t group;        /* of the present grouping (groups.h); WATCH_NONE: not looked up */
+	uint32_t changed_at;   /* watch_model.serial of the last answer that had it */
+	uint32_t lively;       /* it is in watch_process.lively */
+	/* of groups.h: the next one of its group, and what that has of it */
+	uint32_t next, next_process;
+	uint32_t held;
+	double held_size, held_count;
 	double size, count;
 	double mark_size, mark_count;
 	double allocated; /* bytes since the trace began */
@@ -52,9 +58,16 @@ struct watch_process {
 	struct watch_past *past[WATCH_HISTORY];
 	size_t past_capacity;
 	struct id_map sum_keys;
-	struct sums_thread *threads; /* those with a name, by number, in the last answer */
-	uint32_t described;          /* so many were read; */
-	uint32_t unread_at;          /* from here on a stack without a name is looked for */
+	/*
+	 * Indices of the sums that an answer has had within the history. Any other one has held the
+	 * same in each slot of it, and has allocated nothing. sum_capacity of them.
+	 */
+	uint32_t *lively;
+	size_t lively_count;
+	double size, count, mark_size; /* of all its sums */
+	struct sums_thread *threads;   /* those with a name, by number, in the last answer */
+	uint32_t described;            /* so many were read; */
+	uint32_t unread_at;            /* from here on a stack without a name is looked for */
 	uint64_t retry_ns, retry_pause_ns;
 	int seen;    /* in the last answer */
 	int counted; /* what it has allocated is known of the answer before, too */
@@ -81,6 +94,8 @@ struct watch_model {
 	} all;
 	uint64_t mark_ns; /* time of the mark; 0: there is none */
 	uint32_t lost;    /* processes that have ended since the mark: it does not hold them */
+	/* Changes when more than lively sums did: groups.h adds up all of them again. */
+	uint64_t whole;
 	/* Changes when processes went or stacks got names: groups.h looks them up again. */
 	uint64_t version;
 };

@@ -25,6 +25,10 @@ void watch_sums_forget(struct watch_process *process)
 		free(process->past[i]);
 		process->past[i] = NULL;
 	}
+	free(process->lively);
+	process->lively = NULL;
+	process->lively_count = 0;
+	process->size = process->count = process->mark_size = 0;
 	process->sum_count = process->sum_capacity = process->past_capacity = 0;
 	id_map_free(&process->sum_keys);
 }
@@ -40,6 +44,12 @@ static int past_grow(struct watch_process *process)
 			return -ENOMEM;
 		process->past[i] = past;
 	}
+	uint32_t *lively =
+		reallocarray(process->lively, process->sum_capacity, sizeof(*process->lively));
+
+	if (!lively)
+		return -ENOMEM;
+	process->lively = lively;
 	process->past_capacity = process->sum_capacity;
 	return 0;
 }
@@ -99,6 +109,43 @@ static void allocated_take(const struct watch_process *process, struct watch_sum
 	sum->allocated = allocated;
 }
 
+static void lively_put(struct watch_process *process, struct watch_sum *sum, uint32_t serial)
+{
+	sum->changed_at = serial;
+	if (!sum->lively)
+		process->lively[process->lively_count++] = (uint32_t)(sum - process->sums);
+	sum->lively = 1;
+}
+
+/* Begins the next answer: only what was lively has a past that differs from what it holds. */
+static void lively_begin(struct watch_process *process, uint32_t slot, uint32_t serial)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < process->lively_count; i++) {
+		uint32_t index = process->lively[i];
+		struct watch_sum *sum = &process->sums[index];
+
+		process->past[slot][index].fresh = 0;
+		sum->lively = serial - sum->changed_at <= WATCH_HISTORY;
+		if (sum->lively)
+			process->lively[kept++] = index;
+	}
+	process->lively_count = kept;
+}
+
+static void sums_reset(struct watch_process *process, uint32_t serial)
+{
+	process->size = process->count = 0;
+	for (size_t i = 0; i < process->sum_count; i++) {
+		struct watch_sum *sum = &process->sums[i];
+
+		if (sum->count > 0 || sum->size > 0)
+			lively_put(process, sum, serial);
+		sum->size = sum->count = 0;
+	}
+}
+
 static int is_empty(const struct watch_process *process, size_t index)
 {
 	const struct watch_sum *sum = &process->sums[index];
@@ -131,6 +178,11 @@ static int sums_shrink(struct watch_model *model, struct watch_process *process)
 		process->sums[kept++] = sum;
 	}
 	process->sum_count = kept;
+	process->lively_count = 0;
+	for (uint32_t i = 0; i < kept; i++) {
+		process->sums[i].lively = 0;
+		lively_put(process, &process->sums[i], model->serial);
+	}
 	model->version++;
 	return err;
 }
@@ -154,11 +206,10 @@ int watch_sums_take(struct watch_model *model, struct watch_process *process,
 
 	while (!err && !model->by && process->sum_count < process->stack_count)
 		err = sum_add(process, (uint32_t)process->sum_count, 0);
-	for (size_t i = 0; i < process->sum_count; i++) {
-		if (!changes)
-			process->sums[i].size = process->sums[i].count = 0;
-		process->past[slot][i].fresh = 0;
-	}
+	lively_begin(process, slot, model->serial + 1);
+	if (!changes)
+		sums_reset(process, model->serial + 1);
+	model->whole += !changes;
 	for (uint32_t i = 0; !err && i < process->info.entries; i++) {
 		const struct sums_entry *entry = &entries[i];
 		struct watch_sum *sum;
@@ -171,11 +222,17 @@ int watch_sums_take(struct watch_model *model, struct watch_process *process,
 		err = sum_get(model, process, entry, &sum);
 		if (err)
 			break;
-		if (changes)
+		if (changes) {
+			process->size -= sum->size;
+			process->count -= sum->count;
 			sum->size = sum->count = 0;
+		}
+		process->size += entry->size;
+		process->count += entry->count;
 		sum->size += entry->size;
 		sum->count += entry->count;
 		allocated_take(process, sum, slot, model->serial + 1, entry->allocated);
+		lively_put(process, sum, model->serial + 1);
 	}
 	process->counted = 1;
 	return err;
@@ -258,13 +315,18 @@ void watch_model_mark(struct watch_model *model, int off)
 	model->mark_ns = off ? 0 : model->now.time_ns;
 	model->all.mark_size = off ? 0 : model->all.size;
 	model->lost = 0;
-	for (size_t i = 0; i < model->process_count; i++)
-		for (size_t j = 0; j < model->processes[i].sum_count; j++) {
-			struct watch_sum *sum = &model->processes[i].sums[j];
+	model->whole++;
+	for (size_t i = 0; i < model->process_count; i++) {
+		struct watch_process *process = &model->processes[i];
+
+		process->mark_size = off ? 0 : process->size;
+		for (size_t j = 0; j < process->sum_count; j++) {
+			struct watch_sum *sum = &process->sums[j];
 
 			sum->mark_size = off ? 0 : sum->size;
 			sum->mark_count = off ? 0 : sum->count;
 		}
+	}
 }
 
 void watch_model_restart(struct watch_model *model, enum request_by by)

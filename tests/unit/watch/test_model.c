@@ -279,6 +279,118 @@ static void changes_leave_the_rest(void **state)
 	assert_int_equal(changes(world, 6, 1), -EBADMSG);
 }
 
+/* An answer with those stacks of now that are not as in before; NULL: with all. */
+static void answer(struct world *world, unsigned int second, const struct sums_entry now[STACKS],
+		   const struct sums_entry *before)
+{
+	struct sums_header header = {.magic = SUMS_MAGIC,
+				     .time_ns = second * SECOND,
+				     .processes = 1,
+				     .cost = -1,
+				     .number = second};
+	struct sums_process process = {.pid = 10,
+				       .start_ns = 7,
+				       .stacks = STACKS,
+				       .flags = before ? SUMS_CHANGES : 0,
+				       .name = "web"};
+	struct buffer *out = &world->data;
+
+	out->size = 0;
+	for (uint32_t i = 0; i < STACKS; i++)
+		process.entries += !before || memcmp(&now[i], &before[i], sizeof(now[i])) != 0;
+	put(out, &header, sizeof(header));
+	put(out, &process, sizeof(process));
+	for (uint32_t i = 0; i < STACKS; i++)
+		if (!before || memcmp(&now[i], &before[i], sizeof(now[i])) != 0)
+			put(out, &now[i], sizeof(now[i]));
+	assert_int_equal(watch_model_sums(&world->model, out->data, out->size), 0);
+}
+
+static int line_compare(const void *a, const void *b)
+{
+	return strcmp(a, b);
+}
+
+/* All rows with all their figures, by label: equal ones have an order of each model. */
+static char *rows_text(struct world *world)
+{
+	int count = watch_groups_rows(&world->view.groups, &world->model, 8, world->rows);
+	struct watch_total total = watch_model_total(&world->model);
+	char lines[8][512], *text = NULL;
+	size_t bytes = 0;
+	FILE *out;
+
+	for (int i = 0; i < count; i++) {
+		const struct watch_group *group = &world->view.groups.items[world->rows[i]];
+		const float *history = watch_groups_history(&world->view.groups, group);
+
+		out = fmemopen(lines[i], sizeof(lines[i]), "w");
+		watch_group_label(&world->view.groups, &world->model, group, out);
+		fprintf(out, " %.0f %.0f %.3f %.3f %.0f %.0f:", group->size, group->count,
+			group->growth, group->allocated, group->mark_size, group->mark_count);
+		for (uint32_t k = 0; k < WATCH_HISTORY; k++)
+			fprintf(out, " %.0f", (double)history[k]);
+		fclose(out);
+	}
+	qsort(lines, (size_t)count, sizeof(lines[0]), line_compare);
+	out = open_memstream(&text, &bytes);
+	fprintf(out, "%.0f %.0f %.0f %.3f\n", total.size, total.count, total.mark_size,
+		total.allocated);
+	for (int i = 0; i < count; i++)
+		fprintf(out, "%s\n", lines[i]);
+	fclose(out);
+	return text;
+}
+
+/* A view that is told changes shows what one shows that is told everything each time. */
+static void changes_come_to_everything(void **state)
+{
+	static const char keys[] = "12341sssssmu";
+	struct world *world = *state, *other;
+	struct sums_entry now[STACKS] = {{.stack = 0}, {.stack = 1}, {.stack = 2}, {.stack = 3}};
+	struct sums_entry before[STACKS];
+	uint32_t random = 7;
+
+	assert_int_equal(world_new((void **)&other), 0);
+	answer(world, 2, now, NULL);
+	answer(other, 2, now, NULL);
+	for (unsigned int second = 3; second < 2000; second++) {
+		memcpy(before, now, sizeof(now));
+		random = random * 1664525 + 1013904223;
+		/* stretches without a change are longer than the history, too */
+		for (uint32_t i = 0; i < STACKS && random >> 26 < 20 && second % 200 > 40; i++) {
+			if (!(random >> (8 + i) & 1))
+				continue;
+			now[i].count = random >> (16 + i) & 3;
+			now[i].size = now[i].count * (random >> 12 & 4095);
+			now[i].allocated += now[i].size;
+		}
+		answer(world, second, now, before);
+		answer(other, second, now, NULL);
+		if (random >> 12 & 1) {
+			char *text = rows_text(world), *expected = rows_text(other);
+
+			assert_string_equal(text, expected);
+			free(text);
+			free(expected);
+		}
+		if (!(random >> 10 & 7)) {
+			char key = keys[(random >> 20) % (sizeof(keys) - 1)];
+
+			press(world, key);
+			press(other, key);
+		}
+		if (!(random >> 5 & 63)) {
+			/* names are read again */
+			stacks_put(&world->data, 10, "a.py");
+			assert_int_equal(watch_model_stacks(&world->model, world->data.data,
+							    world->data.size),
+					 0);
+		}
+	}
+	world_free((void **)&other);
+}
+
 /* An answer by thread: two threads at stack 1, one of them at stack 3, too; only 21 has a name. */
 static void threads_put(struct buffer *out, uint64_t time_ns, double size)
 {
@@ -603,12 +715,19 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, world_new, world_free)
 	const struct CMUnitTest tests[] = {
-		TEST(rows_are_groups_by_size), TEST(growth_and_marks),
-		TEST(changes_leave_the_rest),  TEST(history_is_bounded),
-		TEST(filter_is_typed),         TEST(rows_open),
-		TEST(names_come_late),         TEST(hostile_answers),
-		TEST(allocations_have_a_rate), TEST(threads_are_rows),
-		TEST(tasks_are_rows),          TEST(ended_threads_are_forgotten),
+		TEST(rows_are_groups_by_size),
+		TEST(growth_and_marks),
+		TEST(changes_leave_the_rest),
+		TEST(changes_come_to_everything),
+		TEST(history_is_bounded),
+		TEST(filter_is_typed),
+		TEST(rows_open),
+		TEST(names_come_late),
+		TEST(hostile_answers),
+		TEST(allocations_have_a_rate),
+		TEST(threads_are_rows),
+		TEST(tasks_are_rows),
+		TEST(ended_threads_are_forgotten),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
