@@ -206,14 +206,34 @@ static void test_hooked(void **state)
 	blocks_free(blocks);
 }
 
+/* A block of those bytes in a pool of that size class. */
+struct fit {
+	uint64_t bytes;
+	uint32_t class_bytes;
+	int fits;
+};
+
+/* At an address that no block has yet. */
+static void check_fits(struct blocks *blocks, const struct fit *cases, size_t count,
+		       int is_mimalloc)
+{
+	struct block old;
+
+	for (size_t i = 0; i < count; i++) {
+		struct block block = {.address = 0x1000, .bytes = cases[i].bytes, .pooled = 1};
+
+		assert_int_equal(blocks_put(blocks, &block, &old), i > 0);
+		assert_int_equal(
+			blocks_confirm(blocks, 0x1000, cases[i].class_bytes, is_mimalloc, 1),
+			cases[i].fits);
+		assert_int_equal(blocks_find(blocks, 0x1000, 0)->epoch, cases[i].fits);
+	}
+}
+
 /* A heap walk confirms a block only if pymalloc would place it in a pool of that size class. */
 static void test_confirm(void **state)
 {
-	static const struct {
-		uint64_t bytes;
-		uint32_t class_bytes;
-		int fits;
-	} cases[] = {
+	static const struct fit cases[] = {
 		/* 0: another block */
 		{1, 16, 1},    {16, 16, 1},   {17, 16, 0},   {17, 32, 1},
 		{16, 32, 0},   {385, 512, 1}, /* a realloc left it in place */
@@ -225,14 +245,7 @@ static void test_confirm(void **state)
 
 	(void)state;
 	assert_int_equal(blocks_new(&blocks, NULL), 0);
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		struct block block = {.address = 0x1000, .bytes = cases[i].bytes, .pooled = 1};
-
-		assert_int_equal(blocks_put(blocks, &block, &old), i > 0);
-		assert_int_equal(blocks_confirm(blocks, 0x1000, cases[i].class_bytes, 0, 1),
-				 cases[i].fits);
-		assert_int_equal(blocks_find(blocks, 0x1000, 0)->epoch, cases[i].fits);
-	}
+	check_fits(blocks, cases, sizeof(cases) / sizeof(cases[0]), 0);
 	assert_int_equal(blocks_confirm(blocks, 0x2000, 16, 0, 1), 0);
 	/* A block of malloc and a block of another domain are in no pool. */
 	struct block raw = {.address = 0x3000, .bytes = 16},
@@ -252,26 +265,15 @@ static void test_confirm(void **state)
 /* mimalloc leaves more of them in place. */
 static void test_confirm_mimalloc(void **state)
 {
-	static const struct {
-		uint64_t bytes;
-		uint32_t class_bytes;
-		int fits;
-	} cases[] = {
+	static const struct fit cases[] = {
 		{205, 320, 1}, {160, 320, 1}, {159, 320, 0}, {320, 320, 1},
 		{321, 320, 0}, {73, 128, 1},  {63, 128, 0},  {1, 16, 1},
 	};
 	struct blocks *blocks;
-	struct block old;
 
 	(void)state;
 	assert_int_equal(blocks_new(&blocks, NULL), 0);
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		struct block block = {.address = 0x1000, .bytes = cases[i].bytes, .pooled = 1};
-
-		assert_int_equal(blocks_put(blocks, &block, &old), i > 0);
-		assert_int_equal(blocks_confirm(blocks, 0x1000, cases[i].class_bytes, 1, 1),
-				 cases[i].fits);
-	}
+	check_fits(blocks, cases, sizeof(cases) / sizeof(cases[0]), 1);
 	blocks_free(blocks);
 }
 
