@@ -45,21 +45,22 @@ static int sums_take(const json_t *object, struct request *out)
 {
 	const char *name = json_string_value(json_object_get(object, "layer"));
 	int layer = name ? event_layer_find(name) : -1;
-	uint64_t first = 0, strings = 0, since = 0;
+	const struct {
+		const char *key;
+		uint32_t *to;
+	} numbers[] = {{"first", &out->first}, {"strings", &out->strings}, {"since", &out->since}};
 	int err = 0;
 
 	if (name && layer < 0)
 		return error_set(-EINVAL, "\"layer\" is none of python, native and mmap");
-	if (json_object_get(object, "first"))
-		err = number_take(object, "first", UINT32_MAX, &first);
-	if (!err && json_object_get(object, "strings"))
-		err = number_take(object, "strings", UINT32_MAX, &strings);
 	out->layer = (uint32_t)(layer + 1);
-	if (!err && json_object_get(object, "since"))
-		err = number_take(object, "since", UINT32_MAX, &since);
-	out->first = (uint32_t)first;
-	out->strings = (uint32_t)strings;
-	out->since = (uint32_t)since;
+	for (size_t i = 0; !err && i < sizeof(numbers) / sizeof(numbers[0]); i++) {
+		uint64_t number = 0;
+
+		if (json_object_get(object, numbers[i].key))
+			err = number_take(object, numbers[i].key, UINT32_MAX, &number);
+		*numbers[i].to = (uint32_t)number;
+	}
 	return err;
 }
 
