@@ -5,7 +5,8 @@ feature, and writes a table.
 usage: kernels.py [--arch ARCH] [--quick] [--only REGEX,REGEX] [--resume] [--jobs N]
        [--report FILE] [SERIES...]
 
-A series is "6.12", or "newest"; without an argument all series run.
+A series is "6.12", or "newest"; without an argument all series run, or with --quick two. A quick run
+has fewer features: those that hang on the kernel most run on each one, the others on one of them.
 
 build/machines/ (of another architecture, build/machines/ARCH/) holds all files that are made:
 packages and kernels, the image, results/KERNEL.json, and the serial ports' output of every guest. Exit status: 0, 1 if a feature
@@ -59,7 +60,7 @@ def earlier(series, kernel, arch, only=()):
     return None if failures({series: result}) else result
 
 
-def run_one(series, found, initrd, how, options):
+def run_one(series, found, initrd, how, share, options):
     """Runs one kernel; returns its result, which is also stored as results/SERIES.json."""
     kernel, vmlinuz = found
     arch, top = options.arch, arches.folder(options.arch)
@@ -73,7 +74,8 @@ def run_one(series, found, initrd, how, options):
     say("%s: %s %s, %s" % (series, kernel.name, kernel.version, how))
     # The host replays captures by its own tracer, of this machine's architecture.
     own = os.path.join(ROOT, "build", "tracer")
-    result = Machine(series, kernel, vmlinuz, initrd, how, own, folder, arch).run(options.only)
+    guest = Machine(series, kernel, vmlinuz, initrd, how, own, folder, arch)
+    result = guest.run(options.only, share)
     result.update(tracer=tracer_identity(arch), quick=options.quick, only=options.only)
     if before:
         result = dict(before, features={**before["features"], **result["features"]})
@@ -100,10 +102,11 @@ def run_all(series, options):
     settings = {"sessions": sessions, "quick": options.quick}
     initrd = image.make(top, tracer_path(options.arch), settings, options.arch)
     how = vm.choose_accelerator(top, next(iter(there.values()))[1], options.arch)
+    shares = len(there) if options.quick else 1
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
         running = {
-            name: pool.submit(run_one, name, found, initrd, how, options)
-            for name, found in there.items()
+            name: pool.submit(run_one, name, found, initrd, how, (i % shares, shares), options)
+            for i, (name, found) in enumerate(there.items())
         }
     return {name: running[name].result() if name in running else None for name in fetched}
 

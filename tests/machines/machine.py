@@ -90,9 +90,11 @@ class Machine:
     def status(self, name):
         return self.features.get(name, {}).get("status")
 
-    def run(self, only):
+    def run(self, only, share=(0, 1)):
+        """only: the features' patterns; share: (I, N), the Ith of N kernels that share features."""
         begin = time.monotonic()
-        self.boot("machines.only=" + ",".join(only).replace(" ", ".") if only else "")
+        chosen = "machines.only=" + ",".join(only).replace(" ", ".") if only else ""
+        self.boot(chosen or "machines.share=%d/%d" % share)
         asked = [f for f in self.features.values() if f["status"] == "reboot"]
         again = [(f["reason"], f["feature"]) for f in asked]
         for parameter, name in again:

@@ -4,6 +4,7 @@ import base64
 import gzip
 import json
 import os
+import re
 import struct
 import time
 
@@ -194,6 +195,27 @@ def test_the_rest_of_the_features():
         assert [each for each, _, _ in inside.wanted_features(settings, line)] == names[i + 1 :]
     only = {"machines.only": "doctor,demo"}
     assert [name for name, _, _ in inside.wanted_features(settings, only)] == ["doctor", "demo"]
+
+
+def test_kernels_share_the_features():
+    """Each feature runs on one kernel at least; what hangs on the kernel runs on each."""
+    settings = {"quick": True, "sessions": 1, "unstripped": "", "roots": {}}
+
+    def names(**line):
+        line = {"machines." + name: words for name, words in line.items()}
+        return [name for name, _, _ in inside.wanted_features(settings, line)]
+
+    shares = [names(share="%d/2" % i) for i in range(2)]
+    assert set(shares[0]) | set(shares[1]) == set(names())
+    both = set(shares[0]) & set(shares[1])
+    assert both == {name for name in names() if inside.OF_EACH.fullmatch(name)}
+    # Each part of the pattern is still a feature's name.
+    patterns = inside.OF_EACH.pattern.split("|")
+    assert all(any(re.fullmatch(each, name) for name in both) for each in patterns)
+    assert abs(len(shares[0]) - len(shares[1])) <= 1
+    # A guest that is booted again has the rest of its share.
+    after = machine.words_pattern(shares[1][3])
+    assert names(share="1/2", after=after) == shares[1][4:]
 
 
 @pytest.mark.parametrize(
