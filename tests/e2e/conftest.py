@@ -37,7 +37,7 @@ def pytest_addoption(parser):
         "--all-versions", action="store_true", help="run versioned tests with CPython 3.8 to 3.15"
     )
     parser.addoption(
-        "--kills", type=int, default=24, help="how often test_kill.py kills the tracer"
+        "--kills", type=int, default=12, help="how often test_kill.py kills the tracer"
     )
 
 

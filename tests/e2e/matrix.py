@@ -2,11 +2,11 @@
 """With which interpreters an end-to-end test runs, unless all are asked for (--all-versions).
 
 Each version of CPython has a layout, line tables and allocators of its own, so a test that runs
-with any version can run with eight, and with a debug build. A run takes a spread of them for each
-test: the oldest, the newest, and one between, which is another one for each test. A test's other
-parameters seldom have to do with the version, so its further sets of them run with one version
-each, in turn. So every version runs with a part of the tests, and the tests of builds run with
-every build. Container runtimes and their storage drivers are chosen likewise.
+with any version can run with eight, and with a debug build; others name those that they are about.
+A run takes two of a test's versions: the newest, or for every other test the oldest, and one of the
+rest, which is another one for each test. A test's other parameters seldom have to do with the version, so its further sets of them run
+with one version each, in turn. So every version runs with a part of the tests. Builds of CPython,
+container runtimes and their storage drivers are chosen likewise. make e2e-all has all of them.
 """
 import collections
 import os
@@ -16,11 +16,12 @@ import pythons
 
 
 def _spread(names, turn, first):
-    """The first, the last, and one between for a test's first set of parameters; else one."""
+    """The first or the last, and another one, for a test's first set of parameters; else one."""
     if not first:
         return {names[turn % len(names)]}
-    between = names[1:-1]
-    return {*names[:1], *names[-1:], *([between[turn % len(between)]] if between else [])}
+    end = names[-(turn % 2)]  # of 0 and -1
+    others = [name for name in names if name != end]
+    return {end, *([others[turn // 2 % len(others)]] if others else [])}
 
 
 def _sets(items, fixture):
@@ -39,15 +40,10 @@ def _sets(items, fixture):
         yield items_of, turn, turns[file, test] == 1
 
 
-def _of_any_version(item):
-    mark = item.get_closest_marker("versions")
-    return not (mark and mark.args)
-
-
 def left_out(items):
     """The items that a run without --all-versions leaves out."""
     found = pythons.unstripped()
-    for named, turn, first in _sets(filter(_of_any_version, items), "python"):
+    for named, turn, first in _sets(items, "python"):
         kept = _spread([name for name in named if name in found] or list(named), turn, first)
         yield from (item for name, item in named.items() if name not in kept)
     if "TRACER_ROOTS" not in os.environ:  # the caller selected them

@@ -305,7 +305,8 @@ def test_long_tracebacks(tracer, perf, tmp_path):
 
 
 @unprivileged
-def test_a_million_traces(tracer, perf, tmp_path):
+@pytest.mark.parametrize("count", (250000, pytest.param(1000000, marks=pytest.mark.long)))
+def test_a_million_traces(tracer, perf, tmp_path, count):
     traces = [
         (
             0,
@@ -315,7 +316,7 @@ def test_a_million_traces(tracer, perf, tmp_path):
             ),
             8,
         )
-        for i in range(1000000)
+        for i in range(count)
     ]
     snapshot = dump(tmp_path / "million", traces)
     data = tmp_path / "perf.data"

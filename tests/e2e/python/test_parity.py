@@ -87,7 +87,7 @@ def test_parity(python, nframe, threads, trace):
     check(trace, python.path, nframe, threads)
 
 
-@pytest.mark.parametrize("mode", ("census", "exact"))
+@pytest.mark.parametrize("mode", ("census", pytest.param("exact", marks=pytest.mark.long)))
 def test_distribution(trace, mode):
     """_Py_NewReference and the allocator are inlined in hundreds of places there."""
     path = pythons.distribution()

@@ -65,11 +65,11 @@ def test_death(start, trace, python, name):
     assert report.data["moment"] == "exited"
 
 
+@pytest.mark.parametrize("children", (100, pytest.param(400, marks=pytest.mark.long)))
 @pytest.mark.versions("3.8", "3.13")
-def test_ends_at_once(trace, python):
+def test_ends_at_once(trace, python, children):
     """Either of two threads can be the last to exit. Other threads may still run while the first
     thread is a zombie."""
-    children = 400
     run = trace("--", python.path, program("race.py"), children, 3, attached=False)
     assert run.wait() == 0
     assert "is not traced" not in run.stderr
