@@ -75,8 +75,9 @@ struct event_census_large {
 };
 
 /*
- * The blocks of malloc's that are allocated, for a process whose native layer is traced in windows.
- * A walk is some such records in a row, the chunks of all of them in order of address.
+ * The blocks of malloc's that are allocated: all of them, for a process whose native layer is
+ * traced in windows; for one whose Python layer is, those of more than EVENT_SMALL_BYTES. A walk is
+ * some such records in a row, the chunks of all of them in order of address.
  */
 #define EVENT_CHUNKS_MAX   1024u
 #define EVENT_CHUNK_UNIT   16u /* all sizes and addresses are multiples of it */

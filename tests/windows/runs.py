@@ -96,11 +96,14 @@ class Run:
         figures["old"] = self._judge_older()
         return figures
 
+    def _older_truth(self):
+        drop = churning()
+        return {k: size for k, (size, _) in self.before.items() if k not in drop}
+
     def _judge_older(self):
         if self.name not in KEEPING or "older" not in self.data:
             return None
-        drop = churning()
-        truth = {k: size for k, (size, _) in self.before.items() if k not in drop}
+        truth = self._older_truth()
         total = sum(truth.values())
         if not total:
             return None
@@ -124,6 +127,13 @@ class Run:
                     entry["size"],
                     entry.get("size_error", 0),
                 )
+            )
+        older = {key_of(entry): entry["size"] for entry in self.data["older"]["statistics"]}
+        truth = self._older_truth()
+        for key in sorted(set(older) | set(truth), key=lambda k: -truth.get(k, older.get(k, 0)))[:12]:
+            print(
+                "    older %-40s truth %9d estimate %9d"
+                % (key[-40:], truth.get(key, 0), older.get(key, 0))
             )
 
 

@@ -10,7 +10,9 @@
 #define EXACT_UNITS 16u /* 256 bytes: kinds are exact below */
 #define KIND_BITS   3u  /* of the units, above */
 #define LEAST_UNITS 2u
-#define SIZE_BYTES  8u /* of a chunk's header, which a block cannot use */
+#define CLASS_FIRST 4096u /* above the size classes of pools */
+#define SIZE_BYTES  8u    /* of a chunk's header, which a block cannot use */
+#define SLACK_UNITS 512u  /* that malloc may give beyond a request: alignment, rests */
 
 static unsigned int log2_of(uint32_t units)
 {
@@ -26,7 +28,12 @@ uint32_t chunk_kind(uint32_t units)
 
 uint32_t chunk_class(uint32_t units)
 {
-	return log2_of(units) + 1;
+	return CLASS_FIRST + log2_of(units);
+}
+
+int chunk_is_class(uint32_t class_bytes)
+{
+	return class_bytes >= CLASS_FIRST;
 }
 
 uint64_t chunk_kind_bytes(uint32_t kind)
@@ -46,6 +53,13 @@ uint32_t chunk_units(uint64_t bytes)
 	return units < LEAST_UNITS  ? LEAST_UNITS
 	       : units < UINT32_MAX ? (uint32_t)units
 				    : UINT32_MAX;
+}
+
+int chunk_fits(uint32_t units, uint64_t bytes)
+{
+	uint32_t least = chunk_units(bytes);
+
+	return units >= least && units - least <= SLACK_UNITS;
 }
 
 void chunk_table_begin(struct chunk_table *chunks)
@@ -185,6 +199,15 @@ void chunk_table_renumber(struct chunk_table *chunks, const uint8_t *map)
 {
 	for (size_t i = 0; i < chunks->count; i++)
 		chunks->items[i].cohort = map[chunks->items[i].cohort];
+}
+
+size_t chunk_table_of(const struct chunk_table *chunks, uint32_t cohort)
+{
+	size_t count = 0;
+
+	for (size_t i = 0; i < chunks->count; i++)
+		count += chunks->items[i].cohort == cohort;
+	return count;
 }
 
 int chunk_table_count(const struct chunk_table *chunks, struct kind_counts *counts)

@@ -59,6 +59,8 @@ void chunk_table_another(struct chunk_table *chunks, uint64_t address);
 uint32_t chunk_table_cohort(const struct chunk_table *chunks, uint64_t address);
 /* Gives blocks of each cohort the number that map has for it. */
 void chunk_table_renumber(struct chunk_table *chunks, const uint8_t *map);
+/* How many there are of a cohort. */
+size_t chunk_table_of(const struct chunk_table *chunks, uint32_t cohort);
 /* Adds all of them to counts. 0; -ENOMEM, -EDQUOT. */
 int chunk_table_count(const struct chunk_table *chunks, struct kind_counts *counts);
 /* Copies to out, which is empty and may have an account. 0; -ENOMEM, -EDQUOT. */
@@ -75,7 +77,11 @@ uint32_t chunk_kind(uint32_t units);
 uint32_t chunk_class(uint32_t units);
 /* What malloc() returns of a chunk of that kind, at least. */
 uint64_t chunk_kind_bytes(uint32_t kind);
+/* Is it a size class of chunks, and none of pools? */
+int chunk_is_class(uint32_t class_bytes);
 /* Units of the chunk that a request for so many bytes gets, unless malloc has a larger one. */
 uint32_t chunk_units(uint64_t bytes);
+/* May a request for so many bytes have got a chunk of that size? */
+int chunk_fits(uint32_t units, uint64_t bytes);
 
 #endif

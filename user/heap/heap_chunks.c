@@ -20,7 +20,9 @@
 struct found {
 	struct event_chunk *chunks;
 	size_t count, capacity;
-	uint64_t unread; /* units */
+	uint64_t least_bytes; /* as in the options */
+	uint64_t used;        /* chunks of any size */
+	uint64_t unread;      /* units */
 	int err;
 };
 
@@ -29,6 +31,9 @@ static void found_add(struct found *found, uint64_t address, uint64_t bytes, int
 {
 	uint64_t units = bytes / EVENT_CHUNK_UNIT;
 
+	found->used += !unread;
+	if (!unread && bytes < found->least_bytes + sizeof(uint64_t))
+		return;
 	if (!found->err)
 		found->err = array_reserve(&found->chunks, &found->capacity, found->count, 1,
 					   sizeof(*found->chunks));
@@ -174,13 +179,13 @@ static int found_pass(pid_t pid, const struct found *found, const struct heap_ch
 	return err;
 }
 
-int heap_chunks_read(struct glibc *glibc, const struct heap_chunks_opts *opts)
+int heap_chunks_read(struct glibc *glibc, const struct heap_chunks_opts *opts, uint64_t *used)
 {
 	struct found best = {0};
 	int err = -EAGAIN, got = 0;
 
 	for (int try = 0; try < TRIES && (!got || best.unread); try++) {
-		struct found found = {0};
+		struct found found = {.least_bytes = opts->least_bytes};
 
 		err = walk(glibc, &found);
 		if (err) {
@@ -197,6 +202,8 @@ int heap_chunks_read(struct glibc *glibc, const struct heap_chunks_opts *opts)
 	}
 	/* What an earlier try has found is good enough. */
 	if (got) {
+		if (used)
+			*used = best.unread ? 0 : best.used;
 		found_sort(&best);
 		err = found_pass(glibc->pid, &best, opts);
 	}

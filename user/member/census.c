@@ -89,8 +89,8 @@ int member_census(struct session *session, struct member *member, int baseline, 
 	    trace_process_at(session->trace, member->index)->end != TRACE_RUNNING)
 		return 0;
 	session->walk = 1;
+	member_large_walk(session, member);
 	err = native ? member_native_walk(session, member) : census_take(&member->runtime, &opts);
-	member_large_ask(session, member);
 	if (!err)
 		member->baseline_due = 0;
 	member->census_ns = clock_ns(CLOCK_MONOTONIC);

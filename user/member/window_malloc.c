@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Reads malloc's heap. Of Python's large blocks that were seen in windows, only the headers and
- * first words are read in a window and between two; heap walks ask malloc's heap about each of
- * them. Where the windows are those of the native layer, all of the heap is read each time.
+ * first words are read in a window and between two; before each heap walk malloc's heap is walked,
+ * too: it says which of them are allocated, and how many blocks of each size there are. Where the
+ * windows are those of the native layer, all of the heap is read each time.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -131,34 +132,51 @@ void member_large_look(struct session *session, struct member *member)
 	free(addresses);
 }
 
-void member_large_ask(struct session *session, const struct member *member)
+/* Which of the blocks that were seen are allocated? */
+static int large_ask(struct session *session, const struct member *member, struct glibc *glibc,
+		     uint64_t used)
 {
 	uint64_t *addresses;
 	size_t count = sighted_take(session, member, 0, &addresses);
 	uint8_t *states = calloc(count + 1, 1);
-	struct glibc *glibc = NULL;
-	struct glibc_totals totals;
-	int err = !states ? -ENOMEM : count ? member_glibc_open(member, &glibc) : 0;
+	int err = !states ? -ENOMEM : count ? glibc_states(glibc, addresses, count, states) : 0;
 
-	if (glibc) {
-		err = glibc_states(glibc, addresses, count, states);
+	if (!err && count)
+		blocks_read(session, member, glibc->reader,
+			    &(struct large_blocks){.addresses = addresses,
+						   .states = states,
+						   .count = count,
+						   .used = used,
+						   .until_ns = UINT64_MAX});
+	free(states);
+	free(addresses);
+	return err;
+}
+
+void member_large_walk(struct session *session, const struct member *member)
+{
+	struct member_look look = {session, member, 0};
+	const struct heap_chunks_opts opts = {
+		.least_bytes = EVENT_SMALL_BYTES + 1, .record = member_look_feed, .context = &look};
+	int is_windows = member->mode == EVENT_MODE_WINDOWS && !member_is_native(member);
+	struct glibc *glibc;
+	uint64_t used = 0;
+	int err;
+
+	if (!is_windows || !member->large_blocks || member->ended ||
+	    member_mode_flags(member) & EVENT_MODE_MIMALLOC)
+		return;
+	session_pull(session);
+	err = member_glibc_open(member, &glibc);
+	if (!err) {
+		err = heap_chunks_read(glibc, &opts, &used);
 		if (!err)
-			err = glibc_walk(glibc, NULL, NULL, &totals);
-		if (!err)
-			blocks_read(session, member, glibc->reader,
-				    &(struct large_blocks){.addresses = addresses,
-							   .states = states,
-							   .count = count,
-							   .used = totals.counts[GLIBC_USED] +
-								   glibc->mmaps.count,
-							   .until_ns = UINT64_MAX});
+			err = large_ask(session, member, glibc, used);
 		glibc_close(glibc);
 	}
 	if (err && err != -ESRCH)
 		log_debug("PID %d: malloc's heap could not be read: %s", member->pid,
 			  error_reason(err));
-	free(states);
-	free(addresses);
 }
 
 /* C++'s operators get their blocks from malloc. */
@@ -229,7 +247,7 @@ int member_native_walk(struct session *session, struct member *member)
 	if (!err && !windows->glibc)
 		err = member_glibc_open(member, &windows->glibc);
 	if (!err)
-		err = heap_chunks_read(windows->glibc, &opts);
+		err = heap_chunks_read(windows->glibc, &opts, NULL);
 	if (err) {
 		glibc_close(windows->glibc);
 		windows->glibc = NULL;

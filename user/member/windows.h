@@ -137,8 +137,12 @@ void member_large_look(struct session *session, struct member *member);
  * are older than the trace. 0, -errno.
  */
 int member_native_walk(struct session *session, struct member *member);
-/* Asks malloc's heap which large blocks are still allocated: reads all of it. */
-void member_large_ask(struct session *session, const struct member *member);
+/*
+ * If small blocks are traced in windows: walks malloc's heap, which says how many large ones there
+ * are of each size, and which of those that were seen in windows are still allocated. To be called
+ * before a heap walk, so that both have shown what is new.
+ */
+void member_large_walk(struct session *session, const struct member *member);
 /* Feeds a record of a look: heap_kinds_opts.record, with a struct member_look. */
 struct member_look {
 	struct session *session;

@@ -46,7 +46,9 @@ struct trace_windows {
 	struct sightings sightings;
 	struct deaths deaths;
 	struct identities identities;
-	struct chunk_table chunks; /* of the native layer: malloc's */
+	/* malloc's: all for the native layer; of more than EVENT_SMALL_BYTES for large_windowed */
+	struct chunk_table chunks;
+	uint64_t chunks_old; /* as many were older than the trace at the first walk */
 	/* that of blocks which the next walk shows first, 0: none yet; when each began */
 	uint32_t cohort;
 	uint64_t *cohorts_ns; /* of COHORT_MAX + 1; NULL: no walk yet, or there is no memory */
@@ -120,9 +122,12 @@ uint32_t state_window_follow(struct process_state *process, uint64_t address,
 			     const struct block *block);
 /* A look has shown a block that was seen for the first time. */
 void state_window_shown(struct process_state *process, struct sighting *sighting);
+/* Do walks of malloc's heap count this block, which was seen? */
+int state_window_is_chunk(const struct process_state *process, const struct sighting *sighting,
+			  const struct block *block);
 /* The kind and the size class of a block that was seen: what heap walks count it by. */
-void state_window_place(const struct sighting *sighting, const struct block *block, uint32_t *kind,
-			uint32_t *class_bytes);
+void state_window_place(const struct process_state *process, const struct sighting *sighting,
+			const struct block *block, uint32_t *kind, uint32_t *class_bytes);
 /* The block of the table that was seen; NULL: an object whose block is not known. */
 const struct block *state_window_block(const struct process_state *process,
 				       const struct sighting *sighting);

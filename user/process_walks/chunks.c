@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The first walk says which blocks are older than the trace: all that were not seen. The others say
- * which of those that were seen are still allocated, and count all of them by size and by the walk
- * that has shown them first.
+ * The first walk says which blocks are older than the trace: all that were not seen. Later ones
+ * count all of them by size and by the walk that has shown them first. Of the native layer they say
+ * which of those that were seen are still allocated; of Python's, other looks do (large.c), and a
+ * walk of its pools follows, with which these are counted.
  */
 #include <errno.h>
 
 #include "base/array.h"
 #include "process_tables/process_tables.h"
 #include "process_walks/process_walks.h"
-
-#define SLACK_UNITS 512u /* that malloc may give beyond a request: alignment, rests */
 
 /* The cohort of a block that no walk has shown before. */
 static uint32_t cohort_new(struct process_state *process, const struct sighting *sighting)
@@ -21,6 +20,23 @@ static uint32_t cohort_new(struct process_state *process, const struct sighting 
 	return is_old ? COHORT_OLD : now;
 }
 
+static int is_native(const struct process_state *process)
+{
+	return state_window_layer(&process->info) == EVENT_LAYER_NATIVE;
+}
+
+/* Is it known as one block, and stands for no others? */
+static int is_certain(const struct process_state *process, const struct sighting *sighting,
+		      uint64_t address)
+{
+	const struct blocks *blocks = process->blocks[EVENT_LAYER_PYTHON];
+
+	if (sighting || is_native(process) || process->info.large_windowed)
+		return sighting && sighting->flags & SIGHTING_CERTAIN;
+	return blocks_find(blocks, address, 0) ||
+	       blocks_find(blocks, address + EVENT_HOOKS_BEFORE, 0);
+}
+
 static int chunk_show(struct process_state *process, const struct event_chunk *shown)
 {
 	struct sighting *sighting = sightings_find(&process->windows.sightings, shown->address);
@@ -29,6 +45,8 @@ static int chunk_show(struct process_state *process, const struct event_chunk *s
 
 	if (shown->address % EVENT_CHUNK_UNIT || !shown->units)
 		return -EBADMSG;
+	if (!shown->unread && is_certain(process, sighting, shown->address))
+		return 0;
 	if (shown->unread)
 		return chunk_table_unread(&process->windows.chunks, shown->address, shown->units);
 	err = chunk_table_show(&process->windows.chunks, shown->address, shown->units, &chunk);
@@ -40,11 +58,7 @@ static int chunk_show(struct process_state *process, const struct event_chunk *s
 /* May a block that was seen be in a chunk of that size? */
 static int is_same(const struct sighting *sighting, const struct block *block, uint32_t units)
 {
-	uint32_t least = chunk_units(block->bytes);
-
-	if (sighting->print)
-		return sighting->print == units;
-	return units >= least && units - least <= SLACK_UNITS;
+	return sighting->print ? sighting->print == units : chunk_fits(units, block->bytes);
 }
 
 /* Drops what was seen and is not allocated any more. */
@@ -83,13 +97,15 @@ static int sightings_judge(struct process_state *process)
 static int walk_end(struct process_state *process, uint64_t time_ns)
 {
 	struct trace_windows *windows = &process->windows;
-	int err;
+	int is_first = !windows->chunks.known, err = 0;
 
 	chunk_table_end(&windows->chunks);
+	if (is_first)
+		windows->chunks_old = chunk_table_of(&windows->chunks, COHORT_OLD);
+	if (!is_native(process))
+		return 0;
 	err = sightings_judge(process);
 	kind_counts_free(&windows->walk);
-	if (!err)
-		err = chunk_table_count(&windows->chunks, &windows->walk);
 	if (!err)
 		state_windows_walked(process, 1, 0, time_ns);
 	return err;
@@ -100,7 +116,7 @@ static int is_wanted(const struct process_state *process)
 	const struct trace_process *info = &process->info;
 
 	return info->mode == EVENT_MODE_WINDOWS && info->end == TRACE_RUNNING &&
-	       state_window_layer(info) == EVENT_LAYER_NATIVE && !process->windows.open;
+	       !process->windows.open;
 }
 
 int state_census_chunks(struct process_state *process, const struct event_census_chunks *event)

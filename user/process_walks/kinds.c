@@ -5,15 +5,6 @@
 #include "process_tables/process_tables.h"
 #include "process_walks/process_walks.h"
 
-/* Looks within a window, which may be after its last moment, do not count as later ones. */
-static uint64_t first_seen_ns(const struct process_state *process)
-{
-	const struct trace_windows *windows = &process->windows;
-
-	return windows->open && windows->count ? windows->items[windows->count - 1].start_ns
-					       : process->info.end_ns;
-}
-
 /* A walk has shown this at the address of a sighting. */
 static void sighting_judge(struct process_state *process, struct sighting *sighting,
 			   uint32_t block_bytes, const struct event_census_kind *kind)
@@ -32,7 +23,6 @@ static void sighting_judge(struct process_state *process, struct sighting *sight
 	} else if (!sighting->kind) {
 		sighting->kind = kind->kind;
 		sighting->print = kind->print;
-		sighting->seen_ns = first_seen_ns(process);
 		state_window_shown(process, sighting);
 	} else if (sighting->kind != kind->kind || sighting->print != kind->print) {
 		process->windows.changed++;
@@ -53,12 +43,10 @@ static void object_place(struct process_state *process, const struct sighting *o
 				    .pooled = 1,
 				    .rounded = 1,
 				    .stack = object->stack & BLOCK_STACK_MAX};
-	const struct sighting sighting = {.address = address,
-					  .kind = kind->kind,
-					  .print = kind->print,
-					  .window = object->window,
-					  .shown_ns = process->info.end_ns,
-					  .seen_ns = first_seen_ns(process)};
+	struct sighting sighting = {.address = address,
+				    .kind = kind->kind,
+				    .print = kind->print,
+				    .window = object->window};
 
 	/* Its reference count is about to be set. */
 	if (kind->kind == EVENT_KIND_DEAD)
@@ -67,6 +55,7 @@ static void object_place(struct process_state *process, const struct sighting *o
 	if (kind->kind < EVENT_KIND_FIRST || state_window_block_at(process, address))
 		return;
 	state_windows_another(process, address);
+	state_window_shown(process, &sighting);
 	if (state_block_put(process, EVENT_LAYER_PYTHON, &block) ||
 	    state_sighting_add(process, &sighting)) {
 		process->windows.dropped++;

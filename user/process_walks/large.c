@@ -26,9 +26,12 @@ static void large_judge(struct process_state *process, const struct event_large_
 	} else if (!sighting->kind) {
 		sighting->kind = kind->kind;
 		sighting->print = kind->print;
+		state_window_shown(process, sighting);
 	} else if (sighting->kind != kind->kind || sighting->print != kind->print) {
 		windows->changed++;
 		state_window_drop(process, look->address);
+	} else {
+		sighting->seen_ns = process->info.end_ns;
 	}
 }
 

@@ -40,7 +40,25 @@ static void large_print(FILE *out, const struct snapshot_meta *meta, const char 
 			text_count(grown, counts->large_new), since);
 }
 
-/* Of large blocks that nobody has seen, such as the items of an old list, there is no likeness. */
+/* What is known of large blocks that nobody has seen, such as the items of an old list. */
+static void large_unseen_print(FILE *out, const struct snapshot_meta *meta)
+{
+	char text[SIZE_TEXT_MAX];
+
+	if (meta->windows.malloc_blocks) {
+		fprintf(out,
+			"; estimates cover them by size, as far as windows have shown such sizes: "
+			"malloc has given out %s blocks of more than %u bytes, and what part of "
+			"these are Python's is taken to be the same for all sizes",
+			text_count(text, meta->windows.malloc_blocks), EVENT_SMALL_BYTES);
+		return;
+	}
+	fputs("; those that are older are in no line, and their size is not known", out);
+	if (meta->rss_bytes > meta->coverage.live_bytes)
+		fprintf(out, " (of RSS, %s are outside pools)",
+			size_text(text, meta->rss_bytes - meta->coverage.live_bytes));
+}
+
 static void large_windows_print(FILE *out, const struct snapshot_meta *meta)
 {
 	const struct snapshot_coverage *counts = &meta->coverage;
@@ -56,10 +74,7 @@ static void large_windows_print(FILE *out, const struct snapshot_meta *meta)
 	fputs(meta->windows.large ? "older than the trace or were allocated between windows"
 				  : "older than the trace",
 	      out);
-	fputs("; those that are older are in no line, and their size is not known", out);
-	if (meta->rss_bytes > counts->live_bytes)
-		fprintf(out, " (of RSS, %s are outside pools)",
-			size_text(text, meta->rss_bytes - counts->live_bytes));
+	large_unseen_print(out, meta);
 	putc('\n', out);
 }
 

@@ -87,9 +87,9 @@ void windows_json(FILE *out, const struct snapshot_meta *meta)
 		return;
 	fprintf(out,
 		"\"windows\": {\"count\": %" PRIu64 ", \"time_share\": %.6f, \"blocks_share\": "
-		"%.6f, \"large_blocks\": %s",
+		"%.6f, \"large_blocks\": %s, \"malloc_blocks\": %" PRIu64,
 		windows->count, time_share(windows), blocks_share(windows),
-		windows->large ? "true" : "false");
+		windows->large ? "true" : "false", windows->malloc_blocks);
 	unseen_write(out, windows->unseen_blocks, windows->unseen_bytes);
 	fputs("}, ", out);
 }

@@ -61,6 +61,7 @@ static void windows_add(struct snapshot_windows *sum, const struct snapshot_wind
 	sum->old_unseen_blocks += one->old_unseen_blocks;
 	sum->old_unseen_bytes += one->old_unseen_bytes;
 	sum->large |= one->large;
+	sum->malloc_blocks += one->malloc_blocks;
 }
 
 static void counters_add(struct snapshot_meta *sum, const struct snapshot_meta *one)

@@ -166,7 +166,7 @@ static int items_find(const struct process_state *process, struct reuse *reuse)
 
 		if (!block || !sighting->kind || sighting->flags)
 			continue;
-		state_window_place(sighting, block, &kind, &class_bytes);
+		state_window_place(process, sighting, block, &kind, &class_bytes);
 		err = item_add(reuse, reuse_key(block->stack, kind, class_bytes), &item);
 	}
 	return err;

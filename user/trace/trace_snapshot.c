@@ -11,6 +11,7 @@
 #include "snapshot/estimate.h"
 #include "trace/state.h"
 #include "trace/trace_windowed.h"
+#include "trace/windowed_large.h"
 
 /*
  * The state of taking one snapshot. Both maps are indexed by id in the trace and hold UINT32_MAX
@@ -374,6 +375,7 @@ int state_snapshot(struct trace *trace, struct process_state *process, struct sn
 	       sizeof(built.sole_thread_name));
 	snapshot->meta.windows = built.windows;
 	snapshot->meta.windows.large = built.windows.count && process->info.large_windowed;
+	snapshot->meta.windows.malloc_blocks = built.windows.count ? large_chunks(process) : 0;
 	memcpy(snapshot->meta.unknown, job.unknowns, sizeof(snapshot->meta.unknown));
 	if (job.allocated_omitted) {
 		for (size_t i = 0; i < BESIDES; i++) {

@@ -4,11 +4,8 @@
  * pools becomes the input of the estimator (snapshot/calibrate.h), with the heap's own counts as
  * totals.
  *
- * Large blocks, if they are traced in windows, too, have strata of their own. Of those that Python
- * asked its object allocator for, the interpreter's count gives a lower bound of the new ones: it
- * is exact as long as no older one is freed. The count itself is the upper bound. Of PyMem_Raw*'s
- * blocks only an upper bound is known: what else malloc has given out. So it is with blocks of 128
- * KiB and more of either.
+ * So it is with large blocks, if they are traced in windows, too, and malloc's heap was walked
+ * (windowed_large.h).
  */
 #include "trace/trace_windowed.h"
 
@@ -17,7 +14,7 @@
 #include <string.h>
 
 #include "snapshot/windowed.h"
-#include "trace/windowed_seen.h"
+#include "trace/windowed_large.h"
 
 static uint32_t cohort_joined(const struct job *job, uint32_t cohort)
 {
@@ -29,12 +26,10 @@ static int is_same_row(const struct seen *a, const struct seen *b)
 	return a->stack == b->stack && a->bytes == b->bytes && a->flags == b->flags;
 }
 
-/* Of a native block there is no more than its size. */
-static uint64_t family_of(const struct job *job, uint32_t kind)
+/* Of a block of malloc's there is no more than its size. */
+static uint64_t family_of(uint32_t kind, uint32_t class_bytes)
 {
-	return state_window_layer(&job->process->info) == EVENT_LAYER_NATIVE
-		       ? 0
-		       : kind & ~EVENT_KIND_LENGTH;
+	return chunk_is_class(class_bytes) ? 0 : kind & ~EVENT_KIND_LENGTH;
 }
 
 static struct calibrate_stratum *stratum_add(struct job *job, uint32_t kind, uint32_t bytes,
@@ -43,88 +38,33 @@ static struct calibrate_stratum *stratum_add(struct job *job, uint32_t kind, uin
 	struct calibrate_stratum *stratum = &job->strata[job->stratum_count++];
 
 	*stratum = (struct calibrate_stratum){.type = kind == EVENT_KIND_OTHER ? 0 : kind,
-					      .family = family_of(job, kind),
+					      .family = family_of(kind, bytes),
 					      .class_bytes = bytes,
 					      .cohort = cohort};
 	return stratum;
 }
 
-/*
- * How many blocks there are besides those that are known one by one. Of the object allocator's: the
- * new ones at least, as the interpreter counts them; all of them at most. 0: not known.
- */
-static uint64_t large_least(const struct job *job, uint64_t certain)
-{
-	const struct trace_process *info = &job->process->info;
-
-	/* 3.8 does not count each of them. */
-	if (!info->coverage.time_ns || info->python_version >> 16 == 0x0308)
-		return 0;
-	return info->coverage.large_new > certain ? info->coverage.large_new - certain : 0;
-}
-
-static uint64_t large_most(const struct job *job, enum large large, uint64_t certain)
-{
-	uint64_t objects = job->process->info.coverage.large_blocks;
-	uint64_t used = job->process->windows.malloc_used;
-
-	if (large == LARGE_OBJECT)
-		return objects > certain ? objects - certain : 0;
-	if (large >= LARGE_HUGE)
-		return used > certain ? used - certain : 0;
-	return used > objects ? used - objects : 0;
-}
-
-static void large_fill(struct job *job)
-{
-	uint64_t counts[LARGE_STRATA] = {0}, bytes[LARGE_STRATA] = {0}, apart;
-
-	for (size_t i = 0; i < job->seen_count; i++)
-		if (job->seen[i].large < LARGE_STRATA) {
-			counts[job->seen[i].large]++;
-			bytes[job->seen[i].large] += job->seen[i].bytes;
-		}
-	apart = counts[LARGE_CERTAIN];
-	for (uint32_t i = LARGE_HUGE; i < LARGE_STRATA; i++)
-		apart += counts[i];
-	for (uint32_t i = 0; i < LARGE_STRATA; i++) {
-		uint64_t blocks = i == LARGE_CERTAIN  ? counts[i]
-				  : i == LARGE_OBJECT ? large_least(job, apart)
-						      : 0;
-		double mean = counts[i] ? (double)bytes[i] / (double)counts[i] : 0;
-
-		job->strata[i] = (struct calibrate_stratum){
-			.type = LARGE_TYPE(i),
-			.class_bytes = LARGE_CLASS(i),
-			.new_blocks = blocks,
-			.new_bytes = (uint64_t)(mean * (double)blocks),
-			.least = i != LARGE_CERTAIN,
-			.most_blocks =
-				i == LARGE_CERTAIN ? 0 : large_most(job, i, counts[LARGE_CERTAIN]),
-		};
-	}
-	job->stratum_count = LARGE_STRATA;
-}
-
 static int strata_fill(struct job *job)
 {
 	const struct kind_counts *heap = &job->process->windows.heap;
-	int native = state_window_layer(&job->process->info) == EVENT_LAYER_NATIVE, err = 0;
+	struct large_shares shares = large_shares_of(job->process);
+	int err = 0;
 
-	large_fill(job);
+	large_strata_fill(job);
 	for (size_t i = 0; !err && i < heap->count; i++) {
 		const struct kind_count *count = &heap->items[i];
 		struct calibrate_stratum *stratum = stratum_add(job, count->kind, count->bytes,
 								cohort_joined(job, count->cohort));
-		uint64_t bytes = native ? chunk_kind_bytes(count->kind) : count->bytes;
+		int is_chunk = chunk_is_class(count->bytes);
+		uint64_t bytes = is_chunk ? chunk_kind_bytes(count->kind) : count->bytes;
 
 		if (count->cohort == COHORT_OLD) {
 			stratum->cohort = 0;
-			stratum->old_blocks = count->live;
-			stratum->old_bytes = count->live * bytes;
+			stratum->old_blocks = large_share(count->live, is_chunk ? shares.old : 1);
+			stratum->old_bytes = stratum->old_blocks * bytes;
 		} else {
-			stratum->new_blocks = count->live;
-			stratum->new_bytes = count->live * bytes;
+			stratum->new_blocks = large_share(count->live, is_chunk ? shares.fresh : 1);
+			stratum->new_bytes = stratum->new_blocks * bytes;
 			if (seen_is_blurred(job, count->kind, count->bytes))
 				stratum->cohort = job->newest.cohort;
 		}
@@ -229,6 +169,8 @@ static int job_estimate(struct job *job, struct calibrate_result *out)
 	int err = seen_collect(job);
 
 	if (!err)
+		large_collect(job);
+	if (!err)
 		err = strata_fill(job);
 	if (err)
 		return err;
@@ -275,7 +217,8 @@ int trace_windowed_add(const struct process_state *process, const uint32_t *trac
 {
 	const struct trace_windows *windows = &process->windows;
 	struct job job = {.process = process, .tracebacks = tracebacks};
-	size_t most = 2 * (windows->sightings.count + windows->deaths.count) + 1;
+	size_t most = 2 * (windows->sightings.count + windows->deaths.count) +
+		      large_collect_most(process) + 1;
 	int err = -ENOMEM;
 
 	job.seen = calloc(most, sizeof(*job.seen));

@@ -20,9 +20,10 @@ static uint32_t huge_of(uint64_t bytes)
 	return huge;
 }
 
-static uint32_t large_of(const struct sighting *sighting, const struct block *block)
+static uint32_t large_of(const struct process_state *process, const struct sighting *sighting,
+			 const struct block *block)
 {
-	if (!(sighting->flags & SIGHTING_LARGE))
+	if (!(sighting->flags & SIGHTING_LARGE) || state_window_is_chunk(process, sighting, block))
 		return LARGE_STRATA;
 	if (sighting->flags & SIGHTING_CERTAIN)
 		return LARGE_CERTAIN;
@@ -189,7 +190,7 @@ static int alive_collect(struct job *job)
 		if (!block || job->tracebacks[block->stack] == UINT32_MAX ||
 		    !(sighting->kind || sighting->flags & SIGHTING_CERTAIN))
 			continue;
-		large = large_of(sighting, block);
+		large = large_of(job->process, sighting, block);
 		*seen = (struct seen){
 			.stack = block->stack,
 			.window = sighting->window,
@@ -204,7 +205,7 @@ static int alive_collect(struct job *job)
 					     ? 1
 					     : inclusion(&job->windows[sighting->window]),
 		};
-		state_window_place(sighting, block, &seen->kind, &seen->class_bytes);
+		state_window_place(job->process, sighting, block, &seen->kind, &seen->class_bytes);
 		err = alive_discount(job, seen);
 		job->seen_count++;
 		if (!err)

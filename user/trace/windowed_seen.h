@@ -32,7 +32,7 @@ enum seen_use {
 /* A block that was seen. */
 struct seen {
 	uint32_t stack, window, kind, class_bytes, cohort;
-	uint32_t large;    /* enum large; LARGE_STRATA: it is in a pool */
+	uint32_t large;    /* enum large; LARGE_STRATA: heap walks count it */
 	uint32_t flags;    /* SNAPSHOT_* */
 	uint32_t discount; /* 1 + its place in discounts; 0: none */
 	enum seen_use use;

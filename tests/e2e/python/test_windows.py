@@ -5,10 +5,11 @@ import os
 import resource
 import signal
 import subprocess
+import time
 
 import pytest
 
-from harness import TIMEOUT, Target, Traced, error_line, program, read_report, wait_until
+from harness import TIMEOUT, Report, Target, Traced, error_line, program, read_report, wait_until
 from procfs import links_holder, probed_offsets, text_differs
 
 pytestmark = pytest.mark.usefixtures("undisturbed")
@@ -153,6 +154,31 @@ def test_large(tracer, tmp_path, any_python):
     )
     assert done.returncode == 0
     assert read_report(tracer, replayed).lines() == report.lines()
+
+
+@pytest.mark.parametrize("limit", [("--window", "40/200"), ("--overhead", "10")])
+def test_large_older(tracer, tmp_path, any_python, limit):
+    """Large blocks from before the attach: malloc's heap says how many there are of each size, and
+    the windows which lines allocate such blocks. It does not matter whether later ones are traced all
+    the time or in windows."""
+    with Target(any_python, LARGE) as target:
+        target.step()
+        time.sleep(2)
+        target.step()
+        before = target.expect()
+        with Traced(tracer, tmp_path, "-v", *limit, "-p", target.pid) as run:
+            target.step()
+            if "--overhead" in limit:
+                wait_until(lambda: "then windows of large blocks, too" in run.stderr, "it is")
+            wait_windows(run, 10)
+            target.step()
+            live = target.expect()
+            report = run.finish()
+        wait_clean(target.pid)
+    older = Report({**report.data, **report.data["older"]})
+    check(older, before, LARGE)
+    check(report, {mark: (live[mark][0] - before[mark][0], 0) for mark in live}, LARGE)
+    assert "estimates cover them by size" in run.stdout
 
 
 def test_large_renewed(tracer, tmp_path, any_python):

@@ -62,10 +62,9 @@ def rest(seconds):
 
 def steady():
     """Lines of three types, at steady rates, whose blocks go into a list that is large enough: the
-    items of one that grows are a single block, which windows can well miss."""
-    if not kept:
-        kept.extend([None] * 2000000)
-        named["place"] = 0
+    items of one that grows are a single block, which windows can well miss. It is not part of what
+    the program allocates (main())."""
+    named.setdefault("place", 0)
     for place in range(named["place"], named["place"] + 10):
         number, at = next(values), random.random()
         if at < 0.40:
@@ -255,6 +254,8 @@ def w3():
 
 def main():
     work = globals()[sys.argv[1]]
+    if work is steady:
+        kept.extend([None] * 2000000)
     tracemalloc.start(1)
     signal.signal(signal.SIGUSR1, say)
     random.seed(1)

@@ -42,6 +42,7 @@ void state_windows_clear(struct process_state *process, uint64_t time_ns)
 	state_windows_account(windows, process->account);
 	windows->seen = windows->changed = windows->unchecked = windows->dropped = 0;
 	windows->done = windows->undisturbed = 0;
+	windows->chunks_old = 0;
 	windows->open = 0;
 	if (!open)
 		return;
@@ -70,23 +71,55 @@ int state_windows_copy(struct trace_windows *out, const struct trace_windows *fr
 	if (err)
 		return err;
 	out->fresh_count = from->fresh_count;
+	out->chunks_old = from->chunks_old;
 	out->count = from->count;
 	out->open = from->open;
 	return 0;
 }
 
-void state_window_place(const struct sighting *sighting, const struct block *block, uint32_t *kind,
-			uint32_t *class_bytes)
+static uint64_t allocator_bytes(const struct block *block)
 {
-	uint64_t bytes = block->bytes + (block->hooked ? EVENT_HOOKS_BYTES : 0);
-	uint32_t units = sighting->print ? sighting->print : chunk_units(block->bytes);
-	int native = sighting->flags & SIGHTING_NATIVE;
+	return block->bytes + (block->hooked ? EVENT_HOOKS_BYTES : 0);
+}
 
-	*kind = native ? chunk_kind(units) : sighting->kind;
-	*class_bytes =
-		native ? chunk_class(units)
-		       : (uint32_t)((bytes ? bytes + EVENT_BLOCK_STEP - 1 : EVENT_BLOCK_STEP) /
-				    EVENT_BLOCK_STEP * EVENT_BLOCK_STEP);
+int state_window_is_chunk(const struct process_state *process, const struct sighting *sighting,
+			  const struct block *block)
+{
+	if (sighting->flags & SIGHTING_NATIVE)
+		return 1;
+	return sighting->flags & SIGHTING_LARGE && !(sighting->flags & SIGHTING_CERTAIN) &&
+	       process->windows.chunks.known && allocator_bytes(block) > EVENT_SMALL_BYTES;
+}
+
+/* The size of the chunk that a block was seen in, or has by its own size. */
+static uint32_t units_of(const struct process_state *process, const struct sighting *sighting,
+			 const struct block *block)
+{
+	const struct chunk *chunk;
+
+	if (sighting->flags & SIGHTING_NATIVE)
+		return sighting->print ? sighting->print : chunk_units(block->bytes);
+	chunk = chunk_table_find(&process->windows.chunks, sighting->address);
+	return chunk && chunk_fits(chunk->units, allocator_bytes(block))
+		       ? chunk->units
+		       : chunk_units(allocator_bytes(block));
+}
+
+void state_window_place(const struct process_state *process, const struct sighting *sighting,
+			const struct block *block, uint32_t *kind, uint32_t *class_bytes)
+{
+	uint64_t bytes = allocator_bytes(block);
+	uint32_t units;
+
+	if (state_window_is_chunk(process, sighting, block)) {
+		units = units_of(process, sighting, block);
+		*kind = chunk_kind(units);
+		*class_bytes = chunk_class(units);
+		return;
+	}
+	*kind = sighting->kind;
+	*class_bytes = (uint32_t)((bytes ? bytes + EVENT_BLOCK_STEP - 1 : EVENT_BLOCK_STEP) /
+				  EVENT_BLOCK_STEP * EVENT_BLOCK_STEP);
 }
 
 /*
@@ -116,7 +149,7 @@ static struct death death_of(const struct process_state *process, const struct s
 			      .shown_ns = sighting->shown_ns,
 			      .died_ns = died_at(windows, sighting, process->info.end_ns)};
 
-	state_window_place(sighting, block, &death.kind, &death.class_bytes);
+	state_window_place(process, sighting, block, &death.kind, &death.class_bytes);
 	return death;
 }
 
@@ -125,8 +158,10 @@ void state_window_died(struct process_state *process, uint64_t address, const st
 	struct trace_windows *windows = &process->windows;
 	const struct sighting *sighting = sightings_find(&windows->sightings, address);
 
-	if (!sighting || !sighting->kind || sighting->flags & (SIGHTING_OBJECT | SIGHTING_LARGE) ||
-	    block->domain || block->bytes > UINT32_MAX)
+	if (!sighting || !sighting->kind || sighting->flags & SIGHTING_OBJECT || block->domain ||
+	    block->bytes > UINT32_MAX)
+		return;
+	if (sighting->flags & SIGHTING_LARGE && !state_window_is_chunk(process, sighting, block))
 		return;
 	/* How long it would have lived after its window is not known. */
 	if (windows->open && sighting->flags & SIGHTING_NATIVE &&
@@ -155,6 +190,15 @@ uint32_t state_window_follow(struct process_state *process, uint64_t address,
 	return place != DEATHS_NONE ? place + 1 : 0;
 }
 
+/* Looks within a window, which may be after its last moment, do not count as later ones. */
+static uint64_t first_seen_ns(const struct process_state *process)
+{
+	const struct trace_windows *windows = &process->windows;
+
+	return windows->open && windows->count ? windows->items[windows->count - 1].start_ns
+					       : process->info.end_ns;
+}
+
 void state_window_shown(struct process_state *process, struct sighting *sighting)
 {
 	const struct deaths *deaths = &process->windows.deaths;
@@ -167,4 +211,5 @@ void state_window_shown(struct process_state *process, struct sighting *sighting
 	}
 	sighting->follows = 0;
 	sighting->shown_ns = process->info.end_ns;
+	sighting->seen_ns = first_seen_ns(process);
 }

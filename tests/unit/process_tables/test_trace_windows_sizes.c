@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Large blocks of a process that is traced in windows, where malloc's heap is walked: as records. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "blocks/chunk_table.h"
+#include "census_records.h"
+
+#define LARGE 0x7d0000000010ull
+#define SMALL 1000u /* two sizes of large blocks */
+#define BIG   2000u
+#define TYPE  77u
+
+static int setup_windowed(void **state)
+{
+	return setup_mode(state, EVENT_MODE_WINDOWS | EVENT_MODE_LARGE | EVENT_MODE_LARGE_WINDOWS);
+}
+
+/* Large blocks are traced all the time. */
+static int setup_always(void **state)
+{
+	return setup_mode(state, EVENT_MODE_WINDOWS | EVENT_MODE_LARGE);
+}
+
+static uint64_t large_at(unsigned int i)
+{
+	return LARGE + (uint64_t)i * 4096;
+}
+
+static void window(struct trace *trace, uint64_t start_ns, uint64_t end_ns)
+{
+	struct event_window event = {.header = header_of(EVENT_WINDOW, sizeof(event)),
+				     .start_ns = start_ns,
+				     .end_ns = end_ns,
+				     .busy_ns = UINT64_MAX};
+
+	event.header.time_ns = end_ns ? end_ns : start_ns;
+	assert_int_equal(trace_feed(trace, &event, sizeof(event)), 0);
+}
+
+/* A block that is shown in the open window. */
+static void see(struct trace *trace, unsigned int i, uint64_t bytes)
+{
+	struct {
+		struct event_census_large event;
+		struct event_large_block block;
+	} record = {.event = {.header = header_of(EVENT_CENSUS_LARGE, sizeof(record)), .count = 1},
+		    .block = {large_at(i), bytes + 8, {TYPE, 1}}};
+
+	put_by(trace, TGID, large_at(i), bytes, EVENT_API_LARGE);
+	put_by(trace, TGID, large_at(9999), bytes, EVENT_API_LARGE);
+	assert_int_equal(trace_feed(trace, &record, sizeof(record)), 0);
+}
+
+/* Walks both heaps: chunks [0, small) and [small, small + big), and one block in a pool. */
+static void heaps(struct trace *trace, uint64_t id, unsigned int small, unsigned int big,
+		  uint64_t large_blocks)
+{
+	struct {
+		struct event_census_chunks event;
+		struct event_chunk chunks[EVENT_CHUNKS_MAX];
+	} record = {
+		.event = {.flags = EVENT_CHUNKS_FIRST | EVENT_CHUNKS_LAST, .count = small + big}};
+	struct event_census_kinds kinds = {.id = id, .address = POOL, .block_bytes = BLOCK};
+	struct event_census end = end_of(id);
+
+	record.event.header =
+		header_of(EVENT_CENSUS_CHUNKS,
+			  sizeof(record.event) + (small + big) * sizeof(record.chunks[0]));
+	for (unsigned int i = 0; i < small + big; i++)
+		record.chunks[i] =
+			(struct event_chunk){large_at(i), chunk_units(i < small ? SMALL : BIG), 0};
+	assert_int_equal(trace_feed(trace, &record, record.event.header.size), 0);
+	begin(trace, id);
+	struct {
+		struct event_census_kinds event;
+		struct event_census_kind kind;
+	} shown = {kinds, {TYPE, 1}};
+	shown.event.header = header_of(EVENT_CENSUS_KINDS, sizeof(shown));
+	shown.event.count = 1;
+	pool(trace, id, LIVE(0));
+	assert_int_equal(trace_feed(trace, &shown, sizeof(shown)), 0);
+	end.large_blocks = large_blocks;
+	end.baseline = id == 1;
+	assert_int_equal(trace_feed(trace, &end, sizeof(end)), 0);
+}
+
+/* How many blocks of a size there are in lines: new ones, and older ones by likeness. */
+static void expect_lines(struct trace *trace, uint64_t bytes, uint64_t new, uint64_t old)
+{
+	struct snapshot *snapshot;
+	uint64_t counts[2] = {0};
+
+	assert_int_equal(trace_snapshot(trace, 0, 0, &snapshot), 0);
+	for (size_t i = 0; i < snapshot->trace_count; i++)
+		if (snapshot->traces[i].bytes == bytes)
+			counts[0] += snapshot->traces[i].count;
+	for (size_t i = 0; i < snapshot->layers[SNAPSHOT_OLDER].trace_count; i++)
+		if (snapshot->layers[SNAPSHOT_OLDER].traces[i].bytes == bytes)
+			counts[1] += snapshot->layers[SNAPSHOT_OLDER].traces[i].count;
+	assert_int_equal(counts[0], new);
+	assert_int_equal(counts[1], old);
+	snapshot_free(snapshot);
+}
+
+/* Of each size there are as many as malloc's heap has, though windows have shown a few of them. */
+static void test_windowed(void **state)
+{
+	struct trace *trace = *state;
+
+	heaps(trace, 1, 20, 0, 20);
+	window(trace, 10 * S, 0);
+	for (unsigned int i = 30; i < 33; i++)
+		see(trace, i, SMALL);
+	see(trace, 65, BIG);
+	window(trace, 10 * S, 11 * S);
+	heaps(trace, 2, 60, 10, 70);
+	expect_lines(trace, SMALL, 40, 20);
+	expect_lines(trace, BIG, 10, 0);
+}
+
+/* Half of the older chunks and three quarters of the new ones are Python's. */
+static void test_shared(void **state)
+{
+	struct trace *trace = *state;
+
+	heaps(trace, 1, 20, 0, 10);
+	window(trace, 10 * S, 0);
+	for (unsigned int i = 30; i < 33; i++)
+		see(trace, i, SMALL);
+	window(trace, 10 * S, 11 * S);
+	heaps(trace, 2, 60, 0, 40);
+	expect_lines(trace, SMALL, 30, 10);
+}
+
+/* Only the older ones are estimated, by those that are alive now. */
+static void test_always(void **state)
+{
+	struct trace *trace = *state;
+	struct snapshot *snapshot;
+
+	heaps(trace, 1, 20, 5, 25);
+	for (unsigned int i = 30; i < 33; i++)
+		put_by(trace, TGID, large_at(i), SMALL, EVENT_API_LARGE);
+	window(trace, 10 * S, 0);
+	window(trace, 10 * S, 11 * S);
+	heaps(trace, 2, 20, 5, 28);
+	expect_lines(trace, SMALL, 3, 20);
+	expect_lines(trace, BIG, 0, 0);
+	assert_int_equal(trace_snapshot(trace, 0, 0, &snapshot), 0);
+	assert_int_equal(snapshot->meta.windows.malloc_blocks, 20 + 5 + 3);
+	/* The others are of a size that nobody allocates now; one more is in the pool. */
+	assert_int_equal(snapshot->meta.windows.old_unseen_blocks, 5 + 1);
+	snapshot_free(snapshot);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_windowed, setup_windowed, teardown),
+		cmocka_unit_test_setup_teardown(test_shared, setup_windowed, teardown),
+		cmocka_unit_test_setup_teardown(test_always, setup_always, teardown),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

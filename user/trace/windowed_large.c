@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "trace/windowed_large.h"
+
+#include <math.h>
+
+#include "trace/windowed_seen.h"
+
+/* 3.8 does not count each of its large blocks. */
+static int is_counted(const struct trace_process *info)
+{
+	return info->coverage.time_ns && info->python_version >> 16 != 0x0308;
+}
+
+/* The part of a whole, at most 1. */
+static double part_of(double part, double whole)
+{
+	return part >= whole ? 1 : part > 0 ? part / whole : 0;
+}
+
+static int is_always_traced(const struct process_state *process)
+{
+	return process->windows.chunks.known && !process->info.large_windowed &&
+	       state_window_layer(&process->info) == EVENT_LAYER_PYTHON;
+}
+
+static uint64_t allocator_bytes(const struct block *block)
+{
+	return block->bytes + (block->hooked ? EVENT_HOOKS_BYTES : 0);
+}
+
+static int is_large(const struct block *block)
+{
+	return !block->pooled && !block->domain && allocator_bytes(block) > EVENT_SMALL_BYTES;
+}
+
+size_t large_collect_most(const struct process_state *process)
+{
+	const struct block *block;
+	size_t cursor = 0, count = 0;
+
+	while (is_always_traced(process) &&
+	       (block = blocks_next(process->blocks[EVENT_LAYER_PYTHON], &cursor)))
+		count += (size_t)is_large(block);
+	return count;
+}
+
+/* The blocks that stand for themselves. */
+static uint64_t certain_count(const struct process_state *process)
+{
+	const struct sighting *sighting;
+	size_t cursor = 0;
+	uint64_t count = 0;
+
+	while ((sighting = sightings_next(&process->windows.sightings, &cursor)))
+		count += !!(sighting->flags & SIGHTING_CERTAIN);
+	return count + large_collect_most(process);
+}
+
+struct large_shares large_shares_of(const struct process_state *process)
+{
+	const struct trace_process *info = &process->info;
+	const struct trace_windows *windows = &process->windows;
+	struct large_shares shares = {1, 1};
+	double old, all;
+
+	if (state_window_layer(info) == EVENT_LAYER_NATIVE || !is_counted(info))
+		return shares;
+	old = (double)chunk_table_of(&windows->chunks, COHORT_OLD);
+	all = (double)windows->chunks.count;
+	shares.old = part_of((double)process->census.old_large, (double)windows->chunks_old);
+	shares.fresh = part_of((double)info->coverage.large_blocks -
+				       (double)certain_count(process) - shares.old * old,
+			       all - old);
+	if (!info->large_windowed)
+		shares.fresh = 0;
+	return shares;
+}
+
+uint64_t large_chunks(const struct process_state *process)
+{
+	const struct chunk_table *chunks = &process->windows.chunks;
+
+	if (!chunks->known || state_window_layer(&process->info) == EVENT_LAYER_NATIVE)
+		return 0;
+	return chunks->count + certain_count(process);
+}
+
+/* They are no sample: their windows are such that errors do not take them for one. */
+void large_collect(struct job *job)
+{
+	const struct process_state *process = job->process;
+	const struct block *block;
+	size_t cursor = 0, windows = process->windows.count;
+
+	while (is_always_traced(process) &&
+	       (block = blocks_next(process->blocks[EVENT_LAYER_PYTHON], &cursor))) {
+		uint32_t units = chunk_units(allocator_bytes(block));
+
+		if (!is_large(block) || job->tracebacks[block->stack] == UINT32_MAX)
+			continue;
+		job->seen[job->seen_count] =
+			(struct seen){.stack = block->stack,
+				      .window = windows ? (uint32_t)(job->seen_count % windows) : 0,
+				      .kind = chunk_kind(units),
+				      .class_bytes = chunk_class(units),
+				      .large = LARGE_STRATA,
+				      .cohort = COHORT_OLD,
+				      .flags = (block->rounded ? SNAPSHOT_ROUNDED : 0) |
+					       (block->inherited ? SNAPSHOT_INHERITED : 0),
+				      .use = SEEN_DEAD,
+				      .bytes = block->bytes,
+				      .inclusion = 1};
+		job->seen_count++;
+	}
+}
+
+uint64_t large_share(uint64_t blocks, double share)
+{
+	return (uint64_t)llround((double)blocks * share);
+}
+
+/*
+ * How many blocks there are besides those that are known one by one. Of the object allocator's: the
+ * new ones at least, as the interpreter counts them; all of them at most. 0: not known.
+ */
+static uint64_t large_least(const struct job *job, uint64_t certain)
+{
+	const struct trace_process *info = &job->process->info;
+
+	if (!is_counted(info) || job->process->windows.chunks.known)
+		return 0;
+	return info->coverage.large_new > certain ? info->coverage.large_new - certain : 0;
+}
+
+static uint64_t large_most(const struct job *job, enum large large, uint64_t certain)
+{
+	uint64_t objects = job->process->info.coverage.large_blocks;
+	uint64_t used = job->process->windows.malloc_used;
+
+	if (large == LARGE_OBJECT)
+		return objects > certain ? objects - certain : 0;
+	if (large >= LARGE_HUGE)
+		return used > certain ? used - certain : 0;
+	return used > objects ? used - objects : 0;
+}
+
+void large_strata_fill(struct job *job)
+{
+	uint64_t counts[LARGE_STRATA] = {0}, bytes[LARGE_STRATA] = {0}, apart;
+
+	for (size_t i = 0; i < job->seen_count; i++)
+		if (job->seen[i].large < LARGE_STRATA) {
+			counts[job->seen[i].large]++;
+			bytes[job->seen[i].large] += job->seen[i].bytes;
+		}
+	apart = counts[LARGE_CERTAIN];
+	for (uint32_t i = LARGE_HUGE; i < LARGE_STRATA; i++)
+		apart += counts[i];
+	for (uint32_t i = 0; i < LARGE_STRATA; i++) {
+		uint64_t blocks = i == LARGE_CERTAIN  ? counts[i]
+				  : i == LARGE_OBJECT ? large_least(job, apart)
+						      : 0;
+		double mean = counts[i] ? (double)bytes[i] / (double)counts[i] : 0;
+
+		job->strata[i] = (struct calibrate_stratum){
+			.type = LARGE_TYPE(i),
+			.class_bytes = LARGE_CLASS(i),
+			.new_blocks = blocks,
+			.new_bytes = (uint64_t)(mean * (double)blocks),
+			.least = i != LARGE_CERTAIN,
+			.most_blocks =
+				i == LARGE_CERTAIN ? 0 : large_most(job, i, counts[LARGE_CERTAIN]),
+		};
+	}
+	job->stratum_count = LARGE_STRATA;
+}
