@@ -10,8 +10,8 @@
 #include "snapshot/builder.h"
 #include "snapshot/estimate.h"
 #include "trace/state.h"
-#include "trace/trace_windowed.h"
-#include "trace/windowed_large.h"
+#include "windowed/trace_windowed.h"
+#include "windowed/windowed_large.h"
 
 /*
  * The state of taking one snapshot. Both maps are indexed by id in the trace and hold UINT32_MAX

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "trace/newest.h"
+#include "windowed/newest.h"
 
 #define MS      1000000ull
 #define S       1000000000ull

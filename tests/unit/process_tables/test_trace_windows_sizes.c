@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Large blocks of a process that is traced in windows, where malloc's heap is walked: as records. */
+/* Large blocks of a process traced in windows, where malloc's heap is walked: as records. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -10,8 +10,8 @@
  * The sum over x up to an age A, divided by L, stands for all that are younger than A: a block that
  * lived for D after its window counts 1 + min(D, A - L) / L times.
  */
-#ifndef TRACER_TRACE_NEWEST_H
-#define TRACER_TRACE_NEWEST_H
+#ifndef TRACER_WINDOWED_NEWEST_H
+#define TRACER_WINDOWED_NEWEST_H
 
 #include "process_tables/process_tables.h"
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What was seen of a process in windows, before it becomes the input of the estimator. */
-#ifndef TRACER_TRACE_WINDOWED_SEEN_H
-#define TRACER_TRACE_WINDOWED_SEEN_H
+#ifndef TRACER_WINDOWED_WINDOWED_SEEN_H
+#define TRACER_WINDOWED_WINDOWED_SEEN_H
 
 #include "snapshot/builder.h"
-#include "trace/newest.h"
-#include "trace/reuse.h"
+#include "windowed/newest.h"
+#include "windowed/reuse.h"
 
 /* The first strata, before those of the heap's walk. */
 enum large {

@@ -15,8 +15,8 @@
  * more often. So each block counts with the probability that it is still the same one, from the
  * youngest age on. Pure.
  */
-#ifndef TRACER_TRACE_REUSE_H
-#define TRACER_TRACE_REUSE_H
+#ifndef TRACER_WINDOWED_REUSE_H
+#define TRACER_WINDOWED_REUSE_H
 
 #include "process_tables/process_tables.h"
 #include "snapshot/calibrate.h"

@@ -7,14 +7,14 @@
  * So it is with large blocks, if they are traced in windows, too, and malloc's heap was walked
  * (windowed_large.h).
  */
-#include "trace/trace_windowed.h"
+#include "windowed/trace_windowed.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "snapshot/windowed.h"
-#include "trace/windowed_large.h"
+#include "windowed/windowed_large.h"
 
 static uint32_t cohort_joined(const struct job *job, uint32_t cohort)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef TRACER_TRACE_TRACE_WINDOWED_H
-#define TRACER_TRACE_TRACE_WINDOWED_H
+#ifndef TRACER_WINDOWED_TRACE_WINDOWED_H
+#define TRACER_WINDOWED_TRACE_WINDOWED_H
 
 #include "process_tables/process_tables.h"
 #include "snapshot/builder.h"

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "trace/windowed_large.h"
+#include "windowed/windowed_large.h"
 
 #include <math.h>
 
-#include "trace/windowed_seen.h"
+#include "windowed/windowed_seen.h"
 
 /* 3.8 does not count each of its large blocks. */
 static int is_counted(const struct trace_process *info)

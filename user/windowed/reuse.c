@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "trace/reuse.h"
+#include "windowed/reuse.h"
 
 #include <errno.h>
 #include <math.h>

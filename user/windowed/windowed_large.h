@@ -4,18 +4,18 @@
  * chunks of more than EVENT_SMALL_BYTES are strata by their size like the blocks of pools. They
  * contain those of other libraries. How many of them are Python's is known from the interpreter's
  * count of its large blocks, at the start of the trace and now, and taken to be the same share of
- * all sizes. If large blocks are traced all the time, only those older than the trace are estimated.
+ * all sizes. If large blocks are traced all the time, only older ones are estimated.
  *
  * What else there is has strata of its own (enum large). If the heap was not walked, the
  * interpreter's count gives a lower bound of the new blocks of its object allocator: it is exact as
- * long as no older one is freed. The count itself is the upper bound. Of PyMem_Raw*'s blocks only an
- * upper bound is known: what else malloc has given out. So it is with blocks of 128 KiB and more of
- * either.
+ * long as no older one is freed. The count itself is the upper bound. Of PyMem_Raw*'s blocks only
+ * an upper bound is known: what else malloc has given out. So it is with blocks of 128 KiB and more
+ * of either.
  */
-#ifndef TRACER_TRACE_WINDOWED_LARGE_H
-#define TRACER_TRACE_WINDOWED_LARGE_H
+#ifndef TRACER_WINDOWED_WINDOWED_LARGE_H
+#define TRACER_WINDOWED_WINDOWED_LARGE_H
 
-#include "trace/windowed_seen.h"
+#include "windowed/windowed_seen.h"
 
 /* Of malloc's chunks that are older than the trace, and of the others: those that are Python's. */
 struct large_shares {
@@ -28,8 +28,8 @@ uint64_t large_chunks(const struct process_state *process);
 /* So many blocks times a share, rounded. */
 uint64_t large_share(uint64_t blocks, double share);
 /*
- * Of a process whose large blocks are traced all the time: what is alive of them shows who allocates
- * such blocks, for those older than the trace. Adds to job->seen, which has room.
+ * Of a process whose large blocks are traced all the time: what is alive of them shows who
+ * allocates such blocks, for those older than the trace. Adds to job->seen, which has room.
  */
 void large_collect(struct job *job);
 /* At most as many are added. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "trace/windowed_seen.h"
+#include "windowed/windowed_seen.h"
 
 #include <errno.h>
 #include <stdlib.h>

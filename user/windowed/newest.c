@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "trace/newest.h"
+#include "windowed/newest.h"
 
 #include <math.h>
 
