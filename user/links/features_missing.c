@@ -30,8 +30,9 @@ size_t features_missing(const struct features *features, char *out, size_t capac
 		if (!rows[i].missing)
 			continue;
 		if (!count++)
-			at += snprintf(out + at, at < capacity ? capacity - at : 0,
-				       "kernel %s has ", features->kernel);
+			at += snprintf(at < capacity ? out + at : NULL,
+				       at < capacity ? capacity - at : 0, "kernel %s has ",
+				       features->kernel);
 		at += snprintf(at < capacity ? out + at : NULL, at < capacity ? capacity - at : 0,
 			       "%sno %s", count > 1 ? "; " : "", rows[i].what);
 	}

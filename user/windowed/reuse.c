@@ -223,10 +223,11 @@ static void clock_fill(struct reuse *reuse)
 /* Of more deaths than are kept, those before are not known. */
 static uint64_t known_from_ns(const struct deaths *deaths)
 {
-	const struct death *oldest = &deaths->items[(deaths->last + 1) % DEATHS_MAX];
+	const struct death *oldest;
 
 	if (deaths->count < DEATHS_MAX)
 		return 0;
+	oldest = &deaths->items[(deaths->last + 1) % DEATHS_MAX];
 	return oldest->reused_ns ? oldest->reused_ns : oldest->died_ns;
 }
 

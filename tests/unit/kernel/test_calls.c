@@ -27,6 +27,7 @@
 #include <unistd.h>
 
 #include "kernel/calls.h"
+#include "sanitized.h"
 
 static int refused(long result)
 {
@@ -126,7 +127,7 @@ static int child_run(unsigned int wants)
 static void list(void **state)
 {
 	(void)state;
-#ifdef __SANITIZE_ADDRESS__
+#if SANITIZED
 	print_message("the address sanitizer's build has no list\n");
 	skip();
 #endif
@@ -150,7 +151,7 @@ static void kill_mode(void **state)
 	pid_t child;
 
 	(void)state;
-#ifdef __SANITIZE_ADDRESS__
+#if SANITIZED
 	print_message("the address sanitizer's build has no list\n");
 	skip();
 #endif

@@ -64,7 +64,7 @@ static void store_pairs(struct image *image, uint32_t domain, uint32_t hooks)
 		for (uint32_t k = 0; k < 2; k++) {
 			uint64_t hook = hooks + 16 * (i + k);
 
-			memcpy(image->bytes + constant - CODE + 8 * k, &hook, 8);
+			memcpy(image->bytes + (constant - CODE + 8 * k), &hook, 8);
 		}
 		put(image, "\xf3\x0f\x7e\x04\x25", 5, constant, 0, 1);
 		put(image, "\x0f\x16\x04\x25", 4, constant + 8, 0, 1);
