@@ -23,15 +23,18 @@ BPFTOOL  ?= $(shell command -v bpftool || echo /usr/sbin/bpftool)
 PYTHON   ?= $(firstword $(wildcard /usr/bin/python3) python3)
 PREFIX   ?= /usr/local
 VERSION  := 0.1.0
-O        ?= -O2
+O        ?= $(if $(SAN),-O1,-O2)
 # Variants build side by side: build/ for the usual one, build/san, build/clang …
 VARIANT  := $(CROSS:%=%-)$(if $(SAN),san-)$(if $(findstring clang,$(CC)),clang-)
 OUT      := build$(if $(VARIANT),/$(VARIANT:%-=%))
 Q        := $(if $(V),,@)
+comma    := ,
 say       = $(if $(V),,@printf '  %-7s %s\n' $(1) $(2);)
 
 PACKAGES := libbpf libelf libdw capstone libprotobuf-c zlib liblzma jansson libcap ncursesw
-SANITIZE := -fsanitize=address,undefined
+# With clang they count the branches taken, so that fuzz targets can be linked with the same objects.
+SANITIZE := -fsanitize=address,undefined \
+	$(if $(findstring clang,$(CC)),-fsanitize-coverage=inline-8bit-counters$(comma)pc-table)
 CFLAGS   ?= $(O) -g
 # The packages that are missing. The build reports them; a target that installs them does not.
 PKG_CONFIG := $(if $(CROSS),PKG_CONFIG_SYSROOT_DIR=$(abspath $(SYSROOT)) \
@@ -64,7 +67,9 @@ UNIT     := $(patsubst %.c,$(OUT)/tests/%,$(notdir $(wildcard tests/unit/*/test_
 PYTEST   := TRACER=$(abspath $(OUT)/tracer) $(PYTHON) -m pytest -q -rs -p no:cacheprovider
 TOOLS    := $(patsubst %.c,$(OUT)/tools/%,$(notdir $(wildcard tools/*.c tools/bench/*.c)))
 MAN      := $(patsubst docs/man/%.md,$(OUT)/man/%,$(wildcard docs/man/*.1.md))
-FUZZERS  := $(addprefix $(OUT)/fuzz/,$(or $(FUZZ:%=fuzz_%),\
+FUZZ_LIB := build/$(if $(FUZZ_QUICK),san-clang,fuzz/lib)
+FUZZ_OUT := $(OUT)/fuzz$(FUZZ_QUICK:%=/quick)
+FUZZERS  := $(addprefix $(FUZZ_OUT)/,$(or $(FUZZ:%=fuzz_%),\
 	$(basename $(notdir $(wildcard tests/fuzz/fuzz_*.c tests/fuzz/*/fuzz_*.c)))))
 
 vpath %.c tools tools/bench $(wildcard tests/unit/*) tests/fuzz tests/fuzz/heaps
@@ -181,35 +186,36 @@ $(OUT)/tools/%: %.c $(OUT)/libtracer.a
 	@mkdir -p $(@D)
 	$(call say,CC,$@)$(CC) $(CFLAGS_ALL) $(LDFLAGS_ALL) -o $@ $(filter-out %.h,$^) $(LIBS)
 
+# A test's record has its variable part behind it, which is an extension.
 $(OUT)/tests/%: %.c $(OUT)/libtracer.a
 	@mkdir -p $(@D)
-	$(call say,CC,$@)$(CC) $(CFLAGS_ALL) -Itests/unit/support -Itests/unit/support/trace -MMD -MP $(LDFLAGS_ALL) -o $@ $< \
+	$(call say,CC,$@)$(CC) $(CFLAGS_ALL) -Wno-gnu-variable-sized-type-not-at-end -Itests/unit/support -Itests/unit/support/trace -MMD -MP $(LDFLAGS_ALL) -o $@ $< \
 		$(OUT)/libtracer.a $(LIBS) -lcmocka
 
-# A separate library, built with clang, the sanitizers and the coverage feedback for the fuzzer.
-FUZZ_LIB := build/fuzz/lib
+# A separate library, built with clang, the sanitizers and all feedback for the fuzzer. A quick run has
+# that of `make CC=clang SAN=1`, which does not follow comparisons, and takes an input in half the time.
 $(FUZZ_LIB)/made: $(SOURCES)
 	$(Q)$(MAKE) --no-print-directory CC=clang SAN=1 OUT=$(FUZZ_LIB) \
-		CFLAGS='-O1 -g -fsanitize=fuzzer-no-link' $(FUZZ_LIB)/libtracer.a >/dev/null
+		$(if $(FUZZ_QUICK),,CFLAGS='-O1 -g -fsanitize=fuzzer-no-link') $(FUZZ_LIB)/libtracer.a >/dev/null
 	$(Q)touch $@
 
 # If a function has two definitions, that of the fuzz target is linked: fuzz_session replaces the
 # kernel by a simulated world.
 WORLDS := tests/fuzz/worlds
-$(OUT)/fuzz/fuzz_session: $(wildcard $(WORLDS)/session_world*.c)
-$(OUT)/fuzz/%: %.c $(FUZZ_LIB)/made
+$(FUZZ_OUT)/fuzz_session: $(wildcard $(WORLDS)/session_world*.c)
+$(FUZZ_OUT)/%: %.c $(FUZZ_LIB)/made
 	@mkdir -p $(@D)
 	$(call say,FUZZ,$@)clang $(CFLAGS_ALL) -Itests/fuzz -I$(WORLDS) -I$(FUZZ_LIB)/gen \
 		-fsanitize=fuzzer $(SANITIZE) -Wl,-z,muldefs -o $@ $(filter tests/fuzz/%,$^) \
 		$(FUZZ_LIB)/libtracer.a $(LIBS)
 
 # The process of fuzz_image: it has no libc, and is not at the addresses of other programs' images.
-$(OUT)/fuzz/image_process: $(WORLDS)/image_process.c $(WORLDS)/image_process.h
+$(FUZZ_OUT)/image_process: $(WORLDS)/image_process.c $(WORLDS)/image_process.h
 	@mkdir -p $(@D)
 	$(call say,CC,$@)$(CC) -O1 -static -nostdlib -fno-pie -no-pie -fno-stack-protector -I$(WORLDS) \
 		-Wl,-Ttext-segment=0x70000000 -o $@ $<
 
-$(OUT)/fuzz/fuzz_image: $(OUT)/fuzz/image_process $(WORLDS)/image_honest.c
+$(FUZZ_OUT)/fuzz_image: $(FUZZ_OUT)/image_process $(WORLDS)/image_honest.c
 
 unit-programs: $(UNIT)
 
@@ -240,8 +246,8 @@ test:
 	$(Q)tools/install-deps test
 	$(Q)$(PYTHON) tests/run-all
 
-# The tests wait more than they work: two files at a time.
-E2E_WORKERS := 2
+# The tests wait more than they work: three files at a time.
+E2E_WORKERS := 3
 e2e: $(OUT)/tracer
 	$(Q)$(PYTEST) -n $(E2E_WORKERS) --dist loadfile tests/e2e
 
@@ -337,7 +343,7 @@ fuzz: $(FUZZERS)
 	$(Q)tar -xzf tests/fuzz/corpus/corpus_session.tar.gz -C $(CORPUS)_session
 	$(Q)tar -xzf tests/fuzz/corpus/corpus_image.tar.gz -C $(CORPUS)_image
 	$(Q)for f in $(FUZZERS); do echo "$$f"; mkdir -p build/corpus/$${f##*/}; \
-		FUZZ_IMAGE_PYTHON=$(PYTHON) $$f -max_total_time=$(or $(FUZZ_SECONDS),30) \
+		FUZZ_IMAGE_PROCESS=$(FUZZ_OUT)/image_process FUZZ_IMAGE_PYTHON=$(PYTHON) $$f -max_total_time=$(or $(FUZZ_SECONDS),30) \
 		-max_len=200000 -timeout=$$([ $${f##*/} = fuzz_image ] && echo 60 || echo 10) \
 		-verbosity=0 -artifact_prefix=build/ build/corpus/$${f##*/} || exit 1; done
 
