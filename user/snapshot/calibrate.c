@@ -13,8 +13,7 @@
 /* Beyond its estimate plus so many standard errors a stratum's total is not explained. */
 #define LIMIT_ERRORS 3
 /* With a probability of 95 % at most so many are expected of what was never seen. */
-#define LIMIT_NONE      3
-#define PROGRESS_ROUNDS 4
+#define LIMIT_NONE 3
 
 struct weights weights_sum(struct calibration *calibration, size_t begin, size_t end)
 {
@@ -45,8 +44,7 @@ struct weights weights_sum(struct calibration *calibration, size_t begin, size_t
 	return weights;
 }
 
-/* For how many blocks such a sum of weights can stand at most. */
-static double limit_of(const struct calibration *calibration, double sum, double square)
+double weights_limit(const struct calibration *calibration, double sum, double square)
 {
 	return (sum + LIMIT_ERRORS * sqrt(square) + LIMIT_NONE * calibration->block_weight) /
 	       calibration->progress;
@@ -55,7 +53,7 @@ static double limit_of(const struct calibration *calibration, double sum, double
 double weights_explain(const struct calibration *calibration, const struct weights *weights,
 		       double blocks)
 {
-	return blocks <= limit_of(calibration, weights->full, weights->full_square)
+	return blocks <= weights_limit(calibration, weights->full, weights->full_square)
 		       ? blocks
 		       : fmin(blocks, weights->full / calibration->progress);
 }
@@ -269,33 +267,6 @@ static void posts_make(struct calibration *calibration)
 	}
 }
 
-/* The share of all blocks that sightings stand for, without post-strata that exceed these. */
-static void progress_find(struct calibration *calibration)
-{
-	double asked = calibration->input->progress, least = calibration->input->progress_least;
-
-	calibration->progress = asked > 0 ? asked : fmax(0x1p-32, least);
-	for (int round = 0; !(asked > 0) && round < PROGRESS_ROUNDS; round++) {
-		double weight = 0, blocks = 0;
-
-		for (size_t i = 0; i < calibration->post_count; i++) {
-			const struct post *post = &calibration->posts[i];
-
-			/* A lower bound says nothing if the sightings stand for more. */
-			if ((post->least && post->blocks < post->weights.sum) ||
-			    post->blocks >
-				    limit_of(calibration, post->weights.sum, post->weights.square))
-				continue;
-			weight += post->weights.sum;
-			blocks += post->blocks;
-		}
-		if (blocks > 0 && weight > 0)
-			calibration->progress = fmin(1, fmax(weight / blocks, least));
-		else if (!round) /* as if windows slowed nothing */
-			asked = calibration->progress = 1;
-	}
-}
-
 /* Do the sightings of a stratum stand for far more blocks than its lower bound? */
 static void least_judge(struct calibration *calibration)
 {
@@ -348,7 +319,7 @@ void strata_arrange(struct calibration *calibration)
  */
 static void rare_collapse(struct calibration *calibration)
 {
-	double limit = limit_of(calibration, 0, 0);
+	double limit = weights_limit(calibration, 0, 0);
 
 	for (size_t i = 0; i < calibration->cell_count; i++) {
 		const struct cell *cell = &calibration->cells[i];

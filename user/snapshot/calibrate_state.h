@@ -135,6 +135,10 @@ struct weights weights_sum(struct calibration *calibration, size_t begin, size_t
  */
 double weights_explain(const struct calibration *calibration, const struct weights *weights,
 		       double blocks);
+/* For how many blocks such a sum of weights, and of the windows' squares, can stand at most. */
+double weights_limit(const struct calibration *calibration, double sum, double square);
+/* Sets progress: the share of all blocks that sightings stand for, without bursts. */
+void progress_find(struct calibration *calibration);
 /* Student's t for a 95 % interval, relative to that of the normal distribution. */
 double calibrate_student(uint32_t degrees);
 /* Adds the cell's estimates to the result. */
