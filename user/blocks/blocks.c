@@ -17,7 +17,6 @@
 #include <sys/mman.h>
 #include <sys/random.h>
 
-#include "abi/events.h"
 #include "base/account.h"
 #include "base/hash.h"
 
@@ -321,13 +320,22 @@ int blocks_retrace(struct blocks *blocks, uint64_t address, uint32_t domain, uin
 	return 1;
 }
 
+const struct block *blocks_at_allocator(const struct blocks *blocks, uint64_t address)
+{
+	const struct block *block = blocks_find(blocks, address, 0);
+
+	if ((!block || block->hooked) && blocks->hooked)
+		block = blocks_find(blocks, address + EVENT_HOOKS_BEFORE, 0);
+	return block && block_allocator_address(block) == address ? block : NULL;
+}
+
 /*
  * Could the allocator have this block in a pool of that size class? A realloc keeps a block in
  * place if it uses more than three quarters of it, or with mimalloc at least half.
  */
 static int class_fits(const struct block *block, uint32_t class_bytes, int is_mimalloc)
 {
-	uint64_t bytes = block->bytes + (block->hooked ? EVENT_HOOKS_BYTES : 0);
+	uint64_t bytes = block_allocator_bytes(block);
 	int is_kept =
 		is_mimalloc ? bytes * 2 >= class_bytes : bytes * 4 > (uint64_t)class_bytes * 3;
 
@@ -337,13 +345,8 @@ static int class_fits(const struct block *block, uint32_t class_bytes, int is_mi
 int blocks_confirm(struct blocks *blocks, uint64_t address, uint32_t class_bytes, int is_mimalloc,
 		   unsigned int epoch)
 {
-	struct block *block = (struct block *)blocks_find(blocks, address, 0);
+	struct block *block = (struct block *)blocks_at_allocator(blocks, address);
 
-	if ((!block || block->hooked) && blocks->hooked) {
-		block = (struct block *)blocks_find(blocks, address + EVENT_HOOKS_BEFORE, 0);
-		if (block && !block->hooked)
-			return 0;
-	}
 	if (!block || !block->pooled || !class_fits(block, class_bytes, is_mimalloc))
 		return 0;
 	block->epoch = epoch;

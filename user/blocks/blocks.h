@@ -10,6 +10,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "abi/events.h"
+
 struct block {
 	uint64_t address;
 	uint64_t bytes : 59;
@@ -32,6 +34,17 @@ struct block {
 
 #define BLOCK_STACK_MAX ((1u << 31) - 1)
 
+/* What the allocator was asked for, which debug hooks make larger, and where it has put that. */
+static inline uint64_t block_allocator_bytes(const struct block *block)
+{
+	return block->bytes + (block->hooked ? EVENT_HOOKS_BYTES : 0);
+}
+
+static inline uint64_t block_allocator_address(const struct block *block)
+{
+	return block->address - (block->hooked ? EVENT_HOOKS_BEFORE : 0);
+}
+
 struct account;
 struct blocks;
 
@@ -49,6 +62,8 @@ int blocks_put(struct blocks *blocks, const struct block *block, struct block *o
 int blocks_take(struct blocks *blocks, uint64_t address, uint32_t domain, struct block *old);
 /* Borrowed until the next put or take; NULL if absent. */
 const struct block *blocks_find(const struct blocks *blocks, uint64_t address, uint32_t domain);
+/* The block of Python's own domain (0) that the allocator has at address. The same. */
+const struct block *blocks_at_allocator(const struct blocks *blocks, uint64_t address);
 /*
  * The block that contains the byte at address. A block of Python's own domain (0) has priority, and
  * is found without a scan if it starts at most BLOCKS_NEAR bytes before address, as the block of

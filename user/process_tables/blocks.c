@@ -83,7 +83,7 @@ int state_block_put(struct process_state *process, enum event_layer layer,
 static void location_set(struct block *block, uint32_t domain, int was_large)
 {
 	int pymalloc = domain == EVENT_API_MEM || domain == EVENT_API_OBJ;
-	uint64_t bytes = block->bytes + (block->hooked ? EVENT_HOOKS_BYTES : 0);
+	uint64_t bytes = block_allocator_bytes(block);
 
 	block->large = was_large || domain == EVENT_API_LARGE ||
 		       (pymalloc && bytes - 1 >= EVENT_SMALL_BYTES);
@@ -113,15 +113,10 @@ static void thread_did(struct process_state *process, const struct event_header 
 /* The size class that pymalloc rounds the block up to. */
 static uint64_t class_bytes(const struct block *block)
 {
-	uint64_t bytes = block->bytes + (block->hooked ? EVENT_HOOKS_BYTES : 0);
+	uint64_t bytes = block_allocator_bytes(block);
 
 	return (bytes ? bytes + EVENT_BLOCK_STEP - 1 : EVENT_BLOCK_STEP) / EVENT_BLOCK_STEP *
 	       EVENT_BLOCK_STEP;
-}
-
-static uint64_t allocator_address(const struct block *block)
-{
-	return block->address - (block->hooked ? EVENT_HOOKS_BEFORE : 0);
 }
 
 /* The address of the block's pool; 0: not in a pool, or the size of pools is unknown. */
@@ -129,7 +124,7 @@ static uint64_t pool_of(const struct process_state *process, const struct block 
 {
 	uint64_t bytes = process->info.pool_bytes;
 
-	return block->pooled && bytes ? allocator_address(block) / bytes * bytes : 0;
+	return block->pooled && bytes ? block_allocator_address(block) / bytes * bytes : 0;
 }
 
 /*
@@ -140,7 +135,7 @@ static void pool_note(struct process_state *process, const struct block *block)
 {
 	uint64_t pool = pool_of(process, block), bytes = class_bytes(block);
 
-	if (pool && allocator_address(block) == pool + EVENT_POOL_HEADER_BYTES &&
+	if (pool && block_allocator_address(block) == pool + EVENT_POOL_HEADER_BYTES &&
 	    bytes <= process->info.pool_bytes)
 		id_map_put(&process->pools, pool, (uint32_t)bytes);
 }
@@ -168,7 +163,7 @@ static int is_in_place(const struct process_state *process, const struct block *
 	uint64_t first;
 	uint32_t bytes = pool_division(process, block, &first);
 
-	return bytes && !((allocator_address(block) - first) % bytes);
+	return bytes && !((block_allocator_address(block) - first) % bytes);
 }
 
 const struct block *state_block_containing(const struct process_state *process,

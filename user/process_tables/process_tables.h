@@ -233,6 +233,18 @@ static inline enum event_layer state_window_layer(const struct trace_process *in
 	return info->layers & 1u << EVENT_LAYER_PYTHON ? EVENT_LAYER_PYTHON : EVENT_LAYER_NATIVE;
 }
 
+static inline int state_window_is_native(const struct process_state *process)
+{
+	return state_window_layer(&process->info) == EVENT_LAYER_NATIVE;
+}
+
+/* What a snapshot says of the block: snapshot_trace.flags. */
+static inline uint32_t state_block_flags(const struct block *block)
+{
+	return (block->rounded ? SNAPSHOT_ROUNDED : 0) |
+	       (block->inherited ? SNAPSHOT_INHERITED : 0);
+}
+
 /* Creates an empty table for each layer that has one. 0, -ENOMEM. */
 int state_tables_new(struct blocks *tables[EVENT_LAYER_TABLES], struct account *account);
 /* Makes every container of the process charge to the account. The process has no account yet. */

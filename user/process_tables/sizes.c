@@ -22,13 +22,9 @@
  */
 static const struct block *block_at(const struct process_state *process, uint64_t address)
 {
-	const struct blocks *blocks = process->blocks[EVENT_LAYER_PYTHON];
-	const struct block *block = blocks_find(blocks, address, 0);
+	const struct block *block =
+		blocks_at_allocator(process->blocks[EVENT_LAYER_PYTHON], address);
 
-	if (!block || block->hooked)
-		block = blocks_find(blocks, address + EVENT_HOOKS_BEFORE, 0);
-	if (block && block->hooked != (block->address != address))
-		return NULL;
 	return block && block->pooled && !block->rounded ? block : NULL;
 }
 

@@ -20,21 +20,13 @@ static uint32_t cohort_new(struct process_state *process, const struct sighting 
 	return is_old ? COHORT_OLD : now;
 }
 
-static int is_native(const struct process_state *process)
-{
-	return state_window_layer(&process->info) == EVENT_LAYER_NATIVE;
-}
-
 /* Is it known as one block, and stands for no others? */
 static int is_certain(const struct process_state *process, const struct sighting *sighting,
 		      uint64_t address)
 {
-	const struct blocks *blocks = process->blocks[EVENT_LAYER_PYTHON];
-
-	if (sighting || is_native(process) || process->info.large_windowed)
+	if (sighting || state_window_is_native(process) || process->info.large_windowed)
 		return sighting && sighting->flags & SIGHTING_CERTAIN;
-	return blocks_find(blocks, address, 0) ||
-	       blocks_find(blocks, address + EVENT_HOOKS_BEFORE, 0);
+	return blocks_at_allocator(process->blocks[EVENT_LAYER_PYTHON], address) != NULL;
 }
 
 static int chunk_show(struct process_state *process, const struct event_chunk *shown)
@@ -102,7 +94,7 @@ static int walk_end(struct process_state *process, uint64_t time_ns)
 	chunk_table_end(&windows->chunks);
 	if (is_first)
 		windows->chunks_old = chunk_table_of(&windows->chunks, COHORT_OLD);
-	if (!is_native(process))
+	if (!state_window_is_native(process))
 		return 0;
 	err = sightings_judge(process);
 	kind_counts_free(&windows->walk);

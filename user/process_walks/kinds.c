@@ -10,7 +10,7 @@ static void sighting_judge(struct process_state *process, struct sighting *sight
 			   uint32_t block_bytes, const struct event_census_kind *kind)
 {
 	const struct block *block = state_window_block_at(process, sighting->address);
-	uint64_t bytes = block ? block->bytes + (block->hooked ? EVENT_HOOKS_BYTES : 0) : 0;
+	uint64_t bytes = block ? block_allocator_bytes(block) : 0;
 
 	if (!sighting->kind &&
 	    (kind->kind == EVENT_KIND_DEAD ||

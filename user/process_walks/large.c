@@ -16,7 +16,7 @@ static void large_judge(struct process_state *process, const struct event_large_
 	if (!sighting || !(sighting->flags & SIGHTING_LARGE))
 		return;
 	block = state_window_block(process, sighting);
-	bytes = block ? block->bytes + (block->hooked ? EVENT_HOOKS_BYTES : 0) : 0;
+	bytes = block ? block_allocator_bytes(block) : 0;
 	/* Its thread may be about to take or to fill it. */
 	if (!sighting->kind && windows->open &&
 	    state_window_in_progress(process, block ? block->address : look->address))

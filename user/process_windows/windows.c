@@ -12,11 +12,6 @@ static int is_windowed(const struct process_state *process)
 	return process->info.mode == EVENT_MODE_WINDOWS;
 }
 
-static uint64_t allocator_address(const struct block *block)
-{
-	return block->address - (block->hooked ? EVENT_HOOKS_BEFORE : 0);
-}
-
 uint64_t state_window_pool(const struct process_state *process, uint64_t address)
 {
 	uint64_t bytes = process->info.pool_bytes;
@@ -24,16 +19,11 @@ uint64_t state_window_pool(const struct process_state *process, uint64_t address
 	return bytes ? address / bytes * bytes : 0;
 }
 
-static int is_native(const struct process_state *process)
-{
-	return state_window_layer(&process->info) == EVENT_LAYER_NATIVE;
-}
-
 /* Is it a block of malloc's that is traced in windows only? */
 static int is_large(const struct process_state *process, const struct block *block)
 {
-	return (process->info.large_windowed || is_native(process)) && !block->pooled &&
-	       !block->domain;
+	return (process->info.large_windowed || state_window_is_native(process)) &&
+	       !block->pooled && !block->domain;
 }
 
 static struct blocks *windowed_blocks(const struct process_state *process)
@@ -43,15 +33,9 @@ static struct blocks *windowed_blocks(const struct process_state *process)
 
 const struct block *state_window_block_at(const struct process_state *process, uint64_t address)
 {
-	const struct blocks *blocks = windowed_blocks(process);
-	const struct block *block = blocks_find(blocks, address, 0);
+	const struct block *block = blocks_at_allocator(windowed_blocks(process), address);
 
-	if (!block || block->hooked)
-		block = blocks_find(blocks, address + EVENT_HOOKS_BEFORE, 0);
-	return block && (block->pooled || is_large(process, block)) &&
-			       allocator_address(block) == address
-		       ? block
-		       : NULL;
+	return block && (block->pooled || is_large(process, block)) ? block : NULL;
 }
 
 const struct block *state_window_block(const struct process_state *process,
@@ -130,19 +114,19 @@ int state_window_skips(struct process_state *process, const struct block *block)
 	if (!is_windowed(process) || !(block->pooled || is_large(process, block)) ||
 	    process->windows.open)
 		return 0;
-	state_window_drop(process, allocator_address(block));
-	state_windows_another(process, allocator_address(block));
+	state_window_drop(process, block_allocator_address(block));
+	state_windows_another(process, block_allocator_address(block));
 	return 1;
 }
 
 /* What is known of a block that is seen now. */
 static struct sighting sighting_new(const struct process_state *process, const struct block *block)
 {
-	struct sighting sighting = {.address = allocator_address(block),
+	struct sighting sighting = {.address = block_allocator_address(block),
 				    .window = window_now(process),
 				    .flags = block->pooled ? 0 : SIGHTING_LARGE};
 
-	if (!is_native(process))
+	if (!state_window_is_native(process))
 		return sighting;
 	/* Its record comes after the allocation, and needs no walk in the window. */
 	sighting.flags = SIGHTING_NATIVE;
@@ -173,16 +157,17 @@ void state_window_reused(struct process_state *process, enum event_layer layer,
 {
 	if (!is_windowed(process) || layer != state_window_layer(&process->info) || !block->pooled)
 		return;
-	process->windows.follows = state_window_follow(process, allocator_address(block), block);
-	state_sighting_remove(process, allocator_address(block));
+	process->windows.follows =
+		state_window_follow(process, block_allocator_address(block), block);
+	state_sighting_remove(process, block_allocator_address(block));
 }
 
 void state_window_gone(struct process_state *process, const struct block *block)
 {
 	if (!is_windowed(process) || !(block->pooled || is_large(process, block)))
 		return;
-	state_window_died(process, allocator_address(block), block);
-	state_sighting_remove(process, allocator_address(block));
+	state_window_died(process, block_allocator_address(block), block);
+	state_sighting_remove(process, block_allocator_address(block));
 }
 
 void state_window_reuse(struct process_state *process, uint64_t object, uint64_t block,
@@ -204,7 +189,7 @@ void state_window_reuse(struct process_state *process, uint64_t object, uint64_t
 		known = blocks_find(process->blocks[EVENT_LAYER_PYTHON], block, domain);
 		if (!known || !known->pooled)
 			return;
-		sighting = (struct sighting){.address = allocator_address(known),
+		sighting = (struct sighting){.address = block_allocator_address(known),
 					     .window = window_now(process)};
 		sighting.follows = state_window_follow(process, sighting.address, known);
 		state_windows_another(process, sighting.address);
@@ -314,7 +299,7 @@ int state_windows_begin(struct process_state *process, uint64_t start_ns)
 	while (!err && (block = blocks_next(blocks, &cursor))) {
 		const struct sighting sighting = sighting_new(process, block);
 
-		if (!(block->pooled || is_native(process)) || block->domain)
+		if (!(block->pooled || state_window_is_native(process)) || block->domain)
 			continue;
 		windows->seen++;
 		err = state_sighting_add(process, &sighting);
@@ -331,7 +316,7 @@ int state_windows_large_begin(struct process_state *process)
 	int err = 0;
 
 	while (!err && (block = blocks_next(blocks, &cursor))) {
-		const struct sighting sighting = {.address = allocator_address(block),
+		const struct sighting sighting = {.address = block_allocator_address(block),
 						  .window = window_now(process),
 						  .flags = SIGHTING_LARGE | SIGHTING_CERTAIN};
 

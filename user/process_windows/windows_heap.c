@@ -163,14 +163,13 @@ void state_windows_walked(struct process_state *process, int complete, int basel
 			  uint64_t time_ns)
 {
 	struct trace_windows *windows = &process->windows;
-	int native = state_window_layer(&process->info) == EVENT_LAYER_NATIVE;
 
 	if (windows->walk.count && complete)
 		identities_sweep(&windows->identities);
 	if (windows->walk.count && baseline)
 		old_set(process);
 	/* A walk without kinds, such as BPF's own, leaves those of the walk before. */
-	if (!baseline && (windows->walk.count || native) &&
+	if (!baseline && (windows->walk.count || state_window_is_native(process)) &&
 	    chunk_table_count(&windows->chunks, &windows->walk))
 		kind_counts_free(&windows->walk);
 	if (windows->walk.count && !baseline) {

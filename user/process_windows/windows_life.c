@@ -77,18 +77,13 @@ int state_windows_copy(struct trace_windows *out, const struct trace_windows *fr
 	return 0;
 }
 
-static uint64_t allocator_bytes(const struct block *block)
-{
-	return block->bytes + (block->hooked ? EVENT_HOOKS_BYTES : 0);
-}
-
 int state_window_is_chunk(const struct process_state *process, const struct sighting *sighting,
 			  const struct block *block)
 {
 	if (sighting->flags & SIGHTING_NATIVE)
 		return 1;
 	return sighting->flags & SIGHTING_LARGE && !(sighting->flags & SIGHTING_CERTAIN) &&
-	       process->windows.chunks.known && allocator_bytes(block) > EVENT_SMALL_BYTES;
+	       process->windows.chunks.known && block_allocator_bytes(block) > EVENT_SMALL_BYTES;
 }
 
 /* The size of the chunk that a block was seen in, or has by its own size. */
@@ -100,15 +95,15 @@ static uint32_t units_of(const struct process_state *process, const struct sight
 	if (sighting->flags & SIGHTING_NATIVE)
 		return sighting->print ? sighting->print : chunk_units(block->bytes);
 	chunk = chunk_table_find(&process->windows.chunks, sighting->address);
-	return chunk && chunk_fits(chunk->units, allocator_bytes(block))
+	return chunk && chunk_fits(chunk->units, block_allocator_bytes(block))
 		       ? chunk->units
-		       : chunk_units(allocator_bytes(block));
+		       : chunk_units(block_allocator_bytes(block));
 }
 
 void state_window_place(const struct process_state *process, const struct sighting *sighting,
 			const struct block *block, uint32_t *kind, uint32_t *class_bytes)
 {
-	uint64_t bytes = allocator_bytes(block);
+	uint64_t bytes = block_allocator_bytes(block);
 	uint32_t units;
 
 	if (state_window_is_chunk(process, sighting, block)) {
@@ -142,8 +137,7 @@ static struct death death_of(const struct process_state *process, const struct s
 	const struct trace_windows *windows = &process->windows;
 	struct death death = {.stack = block->stack,
 			      .window = sighting->window,
-			      .flags = (block->rounded ? SNAPSHOT_ROUNDED : 0) |
-				       (block->inherited ? SNAPSHOT_INHERITED : 0),
+			      .flags = state_block_flags(block),
 			      .bytes = (uint32_t)block->bytes,
 			      .print = sighting->print,
 			      .shown_ns = sighting->shown_ns,

@@ -205,8 +205,7 @@ static int blocks_add(struct snapshot_job *job, enum event_layer layer)
 			continue;
 		struct snapshot_trace trace = {.traceback = job->tracebacks[block->stack],
 					       .domain = block->domain,
-					       .flags = (block->rounded ? SNAPSHOT_ROUNDED : 0) |
-							(block->inherited ? SNAPSHOT_INHERITED : 0),
+					       .flags = state_block_flags(block),
 					       .bytes = block->bytes,
 					       .count = 1};
 

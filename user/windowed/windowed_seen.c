@@ -196,8 +196,7 @@ static int alive_collect(struct job *job)
 			.window = sighting->window,
 			.large = large,
 			.cohort = state_windows_cohort(job->process, sighting->address),
-			.flags = (block->rounded ? SNAPSHOT_ROUNDED : 0) |
-				 (block->inherited ? SNAPSHOT_INHERITED : 0),
+			.flags = state_block_flags(block),
 			.use = SEEN_ALIVE,
 			.bytes = block->bytes,
 			.shown_ns = sighting->shown_ns,
