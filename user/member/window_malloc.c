@@ -38,15 +38,15 @@ static int member_glibc_open(const struct member *member, struct glibc **out)
 int member_large_possible(const struct member *member)
 {
 	struct glibc *glibc;
-	int err = member_glibc_open(member, &glibc), elsewhere;
+	int err = member_glibc_open(member, &glibc);
 
 	if (err == -ENOENT || err == -ENODATA)
 		return error_set(-ENOTSUP, "its malloc is not glibc's");
 	if (err)
 		return err;
-	elsewhere = glibc->main_is_elsewhere;
+	err = heap_chunks_possible(glibc);
 	glibc_close(glibc);
-	return elsewhere ? error_set(-ENOTSUP, "a part of malloc's heap cannot be found") : 0;
+	return err;
 }
 
 /* What to read. */

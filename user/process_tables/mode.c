@@ -134,8 +134,11 @@ static int large_change(struct process_state *process, uint32_t mode)
 	info->large_skipped =
 		(windows || info->mode == EVENT_MODE_GROWTH) && !(mode & EVENT_MODE_LARGE);
 	info->large_windowed = windows && mode & EVENT_MODE_LARGE_WINDOWS;
-	if (windows && info->large_skipped)
+	if (windows && info->large_skipped) {
+		/* Nothing counts malloc's blocks from here on. */
+		chunk_table_free(&process->windows.chunks);
 		return large_drop(process);
+	}
 	return info->large_windowed && !was_windowed ? state_windows_large_begin(process) : 0;
 }
 

@@ -3,8 +3,6 @@
 
 #include <math.h>
 
-#include "windowed/windowed_seen.h"
-
 /* 3.8 does not count each of its large blocks. */
 static int is_counted(const struct trace_process *info)
 {
@@ -20,17 +18,12 @@ static double part_of(double part, double whole)
 static int is_always_traced(const struct process_state *process)
 {
 	return process->windows.chunks.known && !process->info.large_windowed &&
-	       state_window_layer(&process->info) == EVENT_LAYER_PYTHON;
-}
-
-static uint64_t allocator_bytes(const struct block *block)
-{
-	return block->bytes + (block->hooked ? EVENT_HOOKS_BYTES : 0);
+	       !state_window_is_native(process);
 }
 
 static int is_large(const struct block *block)
 {
-	return !block->pooled && !block->domain && allocator_bytes(block) > EVENT_SMALL_BYTES;
+	return !block->pooled && !block->domain && block_allocator_bytes(block) > EVENT_SMALL_BYTES;
 }
 
 size_t large_collect_most(const struct process_state *process)
@@ -44,7 +37,7 @@ size_t large_collect_most(const struct process_state *process)
 	return count;
 }
 
-/* The blocks that stand for themselves. */
+/* The blocks that stand for themselves, of those that are traced in windows. */
 static uint64_t certain_count(const struct process_state *process)
 {
 	const struct sighting *sighting;
@@ -53,26 +46,27 @@ static uint64_t certain_count(const struct process_state *process)
 
 	while ((sighting = sightings_next(&process->windows.sightings, &cursor)))
 		count += !!(sighting->flags & SIGHTING_CERTAIN);
-	return count + large_collect_most(process);
+	return count;
 }
 
 struct large_shares large_shares_of(const struct process_state *process)
 {
 	const struct trace_process *info = &process->info;
 	const struct trace_windows *windows = &process->windows;
-	struct large_shares shares = {1, 1};
+	int is_native = state_window_is_native(process);
+	struct large_shares shares = {1, is_native || info->large_windowed};
 	double old, all;
 
-	if (state_window_layer(info) == EVENT_LAYER_NATIVE || !is_counted(info))
+	if (is_native || !is_counted(info))
+		return shares;
+	shares.old = part_of((double)process->census.old_large, (double)windows->chunks_old);
+	if (!info->large_windowed)
 		return shares;
 	old = (double)chunk_table_of(&windows->chunks, COHORT_OLD);
 	all = (double)windows->chunks.count;
-	shares.old = part_of((double)process->census.old_large, (double)windows->chunks_old);
 	shares.fresh = part_of((double)info->coverage.large_blocks -
 				       (double)certain_count(process) - shares.old * old,
 			       all - old);
-	if (!info->large_windowed)
-		shares.fresh = 0;
 	return shares;
 }
 
@@ -80,9 +74,9 @@ uint64_t large_chunks(const struct process_state *process)
 {
 	const struct chunk_table *chunks = &process->windows.chunks;
 
-	if (!chunks->known || state_window_layer(&process->info) == EVENT_LAYER_NATIVE)
+	if (!chunks->known || state_window_is_native(process))
 		return 0;
-	return chunks->count + certain_count(process);
+	return chunks->count + certain_count(process) + large_collect_most(process);
 }
 
 /* They are no sample: their windows are such that errors do not take them for one. */
@@ -94,7 +88,7 @@ void large_collect(struct job *job)
 
 	while (is_always_traced(process) &&
 	       (block = blocks_next(process->blocks[EVENT_LAYER_PYTHON], &cursor))) {
-		uint32_t units = chunk_units(allocator_bytes(block));
+		uint32_t units = chunk_units(block_allocator_bytes(block));
 
 		if (!is_large(block) || job->tracebacks[block->stack] == UINT32_MAX)
 			continue;
@@ -105,8 +99,7 @@ void large_collect(struct job *job)
 				      .class_bytes = chunk_class(units),
 				      .large = LARGE_STRATA,
 				      .cohort = COHORT_OLD,
-				      .flags = (block->rounded ? SNAPSHOT_ROUNDED : 0) |
-					       (block->inherited ? SNAPSHOT_INHERITED : 0),
+				      .flags = state_block_flags(block),
 				      .use = SEEN_DEAD,
 				      .bytes = block->bytes,
 				      .inclusion = 1};

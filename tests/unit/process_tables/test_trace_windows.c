@@ -28,25 +28,14 @@ static int setup(void **state)
 	return setup_mode(state, EVENT_MODE_WINDOWS | EVENT_MODE_LARGE);
 }
 
-static int window(struct trace *trace, uint64_t start_ns, uint64_t end_ns)
-{
-	struct event_window event = {.header = header_of(EVENT_WINDOW, sizeof(event)),
-				     .start_ns = start_ns,
-				     .end_ns = end_ns,
-				     .busy_ns = UINT64_MAX};
-
-	event.header.time_ns = end_ns ? end_ns : start_ns;
-	return trace_feed(trace, &event, sizeof(event));
-}
-
 static void open_at(struct trace *trace, uint64_t start_ns)
 {
-	assert_int_equal(window(trace, start_ns, 0), 0);
+	assert_int_equal(window_feed(trace, start_ns, 0), 0);
 }
 
 static void close_at(struct trace *trace, uint64_t end_ns)
 {
-	assert_int_equal(window(trace, end_ns - 1, end_ns), 0);
+	assert_int_equal(window_feed(trace, end_ns - 1, end_ns), 0);
 }
 
 struct kinds {

@@ -29,17 +29,6 @@ static int setup_always(void **state)
 	return setup_mode(state, EVENT_MODE_WINDOWS | EVENT_MODE_LARGE);
 }
 
-static void window(struct trace *trace, uint64_t start_ns, uint64_t end_ns)
-{
-	struct event_window event = {.header = header_of(EVENT_WINDOW, sizeof(event)),
-				     .start_ns = start_ns,
-				     .end_ns = end_ns,
-				     .busy_ns = UINT64_MAX};
-
-	event.header.time_ns = end_ns ? end_ns : start_ns;
-	assert_int_equal(trace_feed(trace, &event, sizeof(event)), 0);
-}
-
 static uint64_t large_at(unsigned int i)
 {
 	return LARGE + (uint64_t)i * 4096;

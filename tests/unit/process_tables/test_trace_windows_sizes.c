@@ -26,20 +26,14 @@ static int setup_always(void **state)
 	return setup_mode(state, EVENT_MODE_WINDOWS | EVENT_MODE_LARGE);
 }
 
+static int setup_3_8(void **state)
+{
+	return setup_python(state, 0x030800f0, EVENT_MODE_WINDOWS | EVENT_MODE_LARGE);
+}
+
 static uint64_t large_at(unsigned int i)
 {
 	return LARGE + (uint64_t)i * 4096;
-}
-
-static void window(struct trace *trace, uint64_t start_ns, uint64_t end_ns)
-{
-	struct event_window event = {.header = header_of(EVENT_WINDOW, sizeof(event)),
-				     .start_ns = start_ns,
-				     .end_ns = end_ns,
-				     .busy_ns = UINT64_MAX};
-
-	event.header.time_ns = end_ns ? end_ns : start_ns;
-	assert_int_equal(trace_feed(trace, &event, sizeof(event)), 0);
 }
 
 /* A block that is shown in the open window. */
@@ -65,7 +59,15 @@ static void heaps(struct trace *trace, uint64_t id, unsigned int small, unsigned
 		struct event_chunk chunks[EVENT_CHUNKS_MAX];
 	} record = {
 		.event = {.flags = EVENT_CHUNKS_FIRST | EVENT_CHUNKS_LAST, .count = small + big}};
-	struct event_census_kinds kinds = {.id = id, .address = POOL, .block_bytes = BLOCK};
+	struct {
+		struct event_census_kinds event;
+		struct event_census_kind kind;
+	} shown = {{.header = header_of(EVENT_CENSUS_KINDS, sizeof(shown)),
+		    .id = id,
+		    .address = POOL,
+		    .block_bytes = BLOCK,
+		    .count = 1},
+		   {TYPE, 1}};
 	struct event_census end = end_of(id);
 
 	record.event.header =
@@ -76,12 +78,6 @@ static void heaps(struct trace *trace, uint64_t id, unsigned int small, unsigned
 			(struct event_chunk){large_at(i), chunk_units(i < small ? SMALL : BIG), 0};
 	assert_int_equal(trace_feed(trace, &record, record.event.header.size), 0);
 	begin(trace, id);
-	struct {
-		struct event_census_kinds event;
-		struct event_census_kind kind;
-	} shown = {kinds, {TYPE, 1}};
-	shown.event.header = header_of(EVENT_CENSUS_KINDS, sizeof(shown));
-	shown.event.count = 1;
 	pool(trace, id, LIVE(0));
 	assert_int_equal(trace_feed(trace, &shown, sizeof(shown)), 0);
 	end.large_blocks = large_blocks;
@@ -158,12 +154,49 @@ static void test_always(void **state)
 	snapshot_free(snapshot);
 }
 
+/* 3.8 does not count its large blocks: new chunks of malloc's are taken for other libraries'. */
+static void test_always_uncounted(void **state)
+{
+	struct trace *trace = *state;
+	struct snapshot *snapshot;
+
+	heaps(trace, 1, 20, 0, 0);
+	put_by(trace, TGID, large_at(30), SMALL, EVENT_API_LARGE);
+	window(trace, 10 * S, 0);
+	window(trace, 10 * S, 11 * S);
+	heaps(trace, 2, 20, 5, 0);
+	expect_lines(trace, SMALL, 1, 20);
+	assert_int_equal(trace_snapshot(trace, 0, 0, &snapshot), 0);
+	assert_int_equal(snapshot->meta.windows.unseen_blocks, 0);
+	snapshot_free(snapshot);
+}
+
+/* Large blocks are not traced any more: what malloc had given out is not counted either. */
+static void test_given_up(void **state)
+{
+	struct trace *trace = *state;
+	struct event_mode_change change = {.header = header_of(EVENT_MODE_CHANGE, sizeof(change)),
+					   .mode = EVENT_MODE_WINDOWS};
+	struct snapshot *snapshot;
+
+	heaps(trace, 1, 20, 0, 20);
+	change.header.time_ns = 5 * S;
+	assert_int_equal(trace_feed(trace, &change, sizeof(change)), 0);
+	window(trace, 10 * S, 0);
+	window(trace, 10 * S, 11 * S);
+	assert_int_equal(trace_snapshot(trace, 0, 0, &snapshot), 0);
+	assert_int_equal(snapshot->meta.windows.malloc_blocks, 0);
+	snapshot_free(snapshot);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_windowed, setup_windowed, teardown),
 		cmocka_unit_test_setup_teardown(test_shared, setup_windowed, teardown),
 		cmocka_unit_test_setup_teardown(test_always, setup_always, teardown),
+		cmocka_unit_test_setup_teardown(test_always_uncounted, setup_3_8, teardown),
+		cmocka_unit_test_setup_teardown(test_given_up, setup_always, teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -165,15 +165,9 @@ static void heap_walk(struct program *program, uint64_t id, int first)
 	assert_int_equal(trace_feed(program->trace, &end, sizeof(end)), 0);
 }
 
-static void window_feed(struct program *program, uint64_t start_ns, uint64_t end_ns)
+static void window_turn(struct program *program, uint64_t start_ns, uint64_t end_ns)
 {
-	struct event_window event = {.header = header_of(EVENT_WINDOW, sizeof(event)),
-				     .start_ns = start_ns,
-				     .end_ns = end_ns,
-				     .busy_ns = UINT64_MAX};
-
-	event.header.time_ns = program->now_ns;
-	assert_int_equal(trace_feed(program->trace, &event, sizeof(event)), 0);
+	window(program->trace, start_ns, end_ns);
 	program->in_window = !end_ns;
 }
 
@@ -217,7 +211,7 @@ static struct figures run(struct program *program)
 		program->now_ns = (i + 1) * STEP_NS;
 		if (i == open) {
 			opened_ns = program->now_ns;
-			window_feed(program, opened_ns, 0);
+			window_turn(program, opened_ns, 0);
 		}
 		step(program, i);
 		if (program->in_window && i >= open + 1) {
@@ -227,7 +221,7 @@ static struct figures run(struct program *program)
 		}
 		if (program->in_window && i == open + WINDOW - 1) {
 			program->now_ns += STEP_NS / 2;
-			window_feed(program, opened_ns, program->now_ns);
+			window_turn(program, opened_ns, program->now_ns);
 			open += PERIOD / 2 + (uint32_t)(random_unit(&program->seed) * PERIOD);
 		} else if (!program->in_window && i % LOOKS == 0) {
 			look_all(program, 0);
@@ -236,7 +230,7 @@ static struct figures run(struct program *program)
 			heap_walk(program, i, 0);
 	}
 	if (program->in_window)
-		window_feed(program, opened_ns, program->now_ns);
+		window_turn(program, opened_ns, program->now_ns);
 	program->now_ns += STEP_NS;
 	heap_walk(program, STEPS + 1, 0);
 	figures = judge(program);

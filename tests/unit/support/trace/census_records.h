@@ -18,11 +18,11 @@ static inline uint64_t at(unsigned int number)
 	return POOL + (uint64_t)number * BLOCK;
 }
 
-static inline int setup_mode(void **state, uint32_t mode)
+static inline int setup_python(void **state, uint32_t version, uint32_t mode)
 {
 	struct trace *trace;
 	struct event_target event = {.header = header_of(EVENT_PROCESS, sizeof(event)),
-				     .python_version = 0x030d00f0,
+				     .python_version = version,
 				     .nframe = 16,
 				     .mode = mode,
 				     .name = "python3"};
@@ -31,6 +31,11 @@ static inline int setup_mode(void **state, uint32_t mode)
 		return -1;
 	*state = trace;
 	return 0;
+}
+
+static inline int setup_mode(void **state, uint32_t mode)
+{
+	return setup_python(state, 0x030d00f0, mode);
 }
 
 static inline int setup_census(void **state)
@@ -165,6 +170,23 @@ static inline void expect(struct trace *trace, uint64_t seen, uint64_t old, uint
 	assert_int_equal(counts->live_blocks, seen + old + unseen);
 	assert_int_equal(counts->live_bytes, (seen + old + unseen) * BLOCK);
 	assert_int_equal(counts->dead_blocks, dead);
+}
+
+/* A window begins, or with end_ns ends. */
+static inline int window_feed(struct trace *trace, uint64_t start_ns, uint64_t end_ns)
+{
+	struct event_window event = {.header = header_of(EVENT_WINDOW, sizeof(event)),
+				     .start_ns = start_ns,
+				     .end_ns = end_ns,
+				     .busy_ns = UINT64_MAX};
+
+	event.header.time_ns = end_ns ? end_ns : start_ns;
+	return trace_feed(trace, &event, sizeof(event));
+}
+
+static inline void window(struct trace *trace, uint64_t start_ns, uint64_t end_ns)
+{
+	assert_int_equal(window_feed(trace, start_ns, end_ns), 0);
 }
 
 static inline uint64_t large_seen(struct trace *trace, uint64_t id, uint64_t large_blocks)
