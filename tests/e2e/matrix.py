@@ -4,9 +4,10 @@
 Each version of CPython has a layout, line tables and allocators of its own, so a test that runs
 with any version can run with eight, and with a debug build; others name those that they are about.
 A run takes two of a test's versions: the newest, or for every other test the oldest, and one of the
-rest, which is another one for each test. A test's other parameters seldom have to do with the version, so its further sets of them run
-with one version each, in turn. So every version runs with a part of the tests. Builds of CPython,
-container runtimes and their storage drivers are chosen likewise. make e2e-all has all of them.
+rest, which is another one for each test. A test's other parameters seldom have to do with the
+version, so its further sets of them run with one version each, in turn. So every version runs with
+a part of the tests. Builds of CPython, container runtimes and their storage drivers are chosen
+likewise. make e2e-all has all of them.
 """
 import collections
 import os
