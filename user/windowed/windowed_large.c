@@ -55,7 +55,7 @@ struct large_shares large_shares_of(const struct process_state *process)
 	const struct trace_windows *windows = &process->windows;
 	int is_native = state_window_is_native(process);
 	struct large_shares shares = {1, is_native || info->large_windowed};
-	double old, all;
+	double old, all, rest;
 
 	if (is_native || !is_counted(info))
 		return shares;
@@ -64,9 +64,10 @@ struct large_shares large_shares_of(const struct process_state *process)
 		return shares;
 	old = (double)chunk_table_of(&windows->chunks, COHORT_OLD);
 	all = (double)windows->chunks.count;
-	shares.fresh = part_of((double)info->coverage.large_blocks -
-				       (double)certain_count(process) - shares.old * old,
-			       all - old);
+	rest = (double)info->coverage.large_blocks - (double)certain_count(process) -
+	       shares.old * old;
+	/* More than 1, if some of the new ones came before the first walk of malloc's heap. */
+	shares.fresh = rest > 0 && all > old ? fmin(rest, all) / (all - old) : 0;
 	return shares;
 }
 

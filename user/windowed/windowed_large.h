@@ -17,7 +17,12 @@
 
 #include "windowed/windowed_seen.h"
 
-/* Of malloc's chunks that are older than the trace, and of the others: those that are Python's. */
+/*
+ * Python's part of malloc's chunks: of those older than the trace, and of the others. The first
+ * walk of malloc's heap comes after the trace has begun, so some that it takes for older ones are
+ * new. The interpreter counts these, too: they are added to the others, whose part may then be more
+ * than 1.
+ */
 struct large_shares {
 	double old, fresh;
 };

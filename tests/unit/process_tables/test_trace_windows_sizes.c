@@ -133,6 +133,20 @@ static void test_shared(void **state)
 	expect_lines(trace, SMALL, 30, 10);
 }
 
+/* Half of what the first walk takes for older blocks is new, by the interpreter's count. */
+static void test_before_the_first_walk(void **state)
+{
+	struct trace *trace = *state;
+
+	heaps(trace, 1, 20, 0, 10);
+	window(trace, 10 * S, 0);
+	for (unsigned int i = 30; i < 33; i++)
+		see(trace, i, SMALL);
+	window(trace, 10 * S, 11 * S);
+	heaps(trace, 2, 60, 0, 60);
+	expect_lines(trace, SMALL, 50, 10);
+}
+
 /* Only the older ones are estimated, by those that are alive now. */
 static void test_always(void **state)
 {
@@ -194,6 +208,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_windowed, setup_windowed, teardown),
 		cmocka_unit_test_setup_teardown(test_shared, setup_windowed, teardown),
+		cmocka_unit_test_setup_teardown(test_before_the_first_walk, setup_windowed,
+						teardown),
 		cmocka_unit_test_setup_teardown(test_always, setup_always, teardown),
 		cmocka_unit_test_setup_teardown(test_always_uncounted, setup_3_8, teardown),
 		cmocka_unit_test_setup_teardown(test_given_up, setup_always, teardown),
