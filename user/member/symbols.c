@@ -198,24 +198,43 @@ static int symbol_feed(struct session *session, struct member *member, uint64_t 
 				   file_beside(&member->symbols, address, frames, count), slow);
 }
 
-/* A wait for names. shared: other processes may lose events meanwhile. */
+/*
+ * A wait for names. shared: other processes may lose events meanwhile; last: other processes have
+ * the rest of a time after which there is none.
+ */
 struct naming {
 	struct names_end end;
 	uint64_t began_ns;
-	int shared, hurried;
+	int shared, last, hurried;
 };
+
+static uint64_t names_worker_ns(const struct session *session)
+{
+	return session->symbols ? symbols_worker_ns(session->symbols) : 0;
+}
 
 static struct names_end names_end_in(const struct session *session, uint64_t ns)
 {
-	uint64_t worker_ns = session->symbols ? symbols_worker_ns(session->symbols) : 0;
+	return (struct names_end){names_worker_ns(session) + ns,
+				  clock_ns(CLOCK_MONOTONIC) + WALL_TIMES * ns};
+}
 
-	return (struct names_end){worker_ns + ns, clock_ns(CLOCK_MONOTONIC) + WALL_TIMES * ns};
+static uint64_t half_way(uint64_t from, uint64_t to)
+{
+	return to > from ? from + (to - from) / 2 : to;
+}
+
+/* The moment at which half of the time until an end is used. */
+static struct names_end names_end_half(const struct session *session, const struct names_end *end)
+{
+	return (struct names_end){half_way(names_worker_ns(session), end->worker_ns),
+				  half_way(clock_ns(CLOCK_MONOTONIC), end->wall_ns)};
 }
 
 static int names_end_is_past(const struct session *session, const struct names_end *end)
 {
 	return clock_ns(CLOCK_MONOTONIC) >= end->wall_ns ||
-	       symbols_worker_ns(session->symbols) >= end->worker_ns;
+	       names_worker_ns(session) >= end->worker_ns;
 }
 
 static struct naming naming_begin(struct session *session)
@@ -230,20 +249,27 @@ static struct naming naming_begin(struct session *session)
 	if (time->left_ns > NAMES_LEFT_NS)
 		time->left_ns = NAMES_LEFT_NS;
 	naming.shared = !time->ends && members_running(session) > 1;
+	naming.last = time->ends && session->count > 1;
 	if (time->ends)
 		naming.end = time->end;
-	else /* of shared time, half is left to the next wait */
-		naming.end = names_end_in(session, naming.shared ? time->left_ns / 2 : END_NS);
+	else
+		naming.end = names_end_in(session, naming.shared ? time->left_ns : END_NS);
+	/* Half is left to the next process, whose files may be faster to read. */
+	if (naming.shared || naming.last)
+		naming.end = names_end_half(session, &naming.end);
 	return naming;
 }
 
-static void naming_end(struct session *session, const struct naming *naming)
+static void naming_end(struct session *session, const struct naming *naming, int late)
 {
 	struct names_time *time = &session->names_time;
 	uint64_t waited_ns = clock_ns(CLOCK_MONOTONIC) - naming->began_ns;
 
 	if (naming->shared)
 		time->left_ns -= waited_ns < time->left_ns ? waited_ns : time->left_ns;
+	/* The next process must not wait for an answer that comes too late for this one. */
+	if (naming->last && late)
+		symbols_abandon(session->symbols);
 }
 
 /*
@@ -346,7 +372,7 @@ int member_symbols_name(struct session *session, struct member *member)
 	naming = naming_begin(session);
 	while (!err && trace_unnamed_next(session->trace, member->index, &names->named, &address))
 		err = address_name(session, member, address, &naming);
-	naming_end(session, &naming);
+	naming_end(session, &naming, names->late);
 	return err;
 }
 

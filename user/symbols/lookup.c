@@ -235,3 +235,9 @@ void lookup_symbol_abandon(struct symbols *symbols)
 {
 	worker_stop(symbols->tables.worker);
 }
+
+void lookup_abandon(struct symbols *symbols)
+{
+	lookup_symbol_abandon(symbols);
+	worker_stop(symbols->dwarf.worker);
+}

@@ -21,7 +21,8 @@ int lookup_frames(struct symbols *symbols, struct file *file, uint64_t vaddr, co
  */
 int lookup_symbol(struct symbols *symbols, struct file *file, uint64_t vaddr, uint64_t until_ns,
 		  const char **name);
-/* Drops a question whose answer is no longer needed. */
+/* Drops a question whose answer is no longer needed: of lookup_symbol(); of either. */
 void lookup_symbol_abandon(struct symbols *symbols);
+void lookup_abandon(struct symbols *symbols);
 
 #endif

@@ -13,7 +13,7 @@
 #include "symbols/fetched.h"
 #include "symbols/lookup.h"
 #include "symbols/symbols_state.h"
-#include "text/text.h"
+#include "symbols/texts.h"
 
 /*
  * Shares of the limit of the account: for symbol tables of files, which are not charged to it, and
@@ -110,46 +110,6 @@ void symbols_free(struct symbols *symbols)
 	free(symbols);
 }
 
-/* Clears all cached names. 0; on failure their texts are still there. */
-static int names_forget(struct symbols *symbols)
-{
-	struct strings *strings;
-	int err;
-
-	/* First, since there may be no room for anything new. */
-	cache_free(&symbols->cache);
-	err = strings_new_in(&strings, &symbols->names);
-	if (err)
-		return err;
-	strings_free(symbols->strings);
-	symbols->strings = strings;
-	return 0;
-}
-
-/* Interns the printable form of a text. 0, -ENOMEM, -EDQUOT. */
-static int text_keep(struct symbols *symbols, const char *text, const char **out)
-{
-	char shown[SYMBOLS_TEXT_MAX];
-	size_t bytes = text_escape(shown, sizeof(shown), text);
-	uint32_t id;
-	int err = strings_intern(symbols->strings, shown, bytes, &id);
-
-	if (!err)
-		*out = strings_get(symbols->strings, id);
-	return err;
-}
-
-/* "[libfoo.so+0x1234]" */
-static int location_keep(struct symbols *symbols, const char *path, uint64_t offset,
-			 const char **out)
-{
-	const char *slash = strrchr(path, '/');
-	char text[SYMBOLS_TEXT_MAX];
-
-	snprintf(text, sizeof(text), "[%.512s+0x%" PRIx64 "]", slash ? slash + 1 : path, offset);
-	return text_keep(symbols, text, out);
-}
-
 /* The name of the symbol that covers the address, without its version; "" for none. 0, -EAGAIN. */
 static int symbol_name(struct symbols *symbols, struct file *file, uint64_t vaddr,
 		       uint64_t until_ns, char out[WORKER_NAME_MAX])
@@ -175,11 +135,11 @@ static int frames_add(struct symbols *symbols, struct file *file, const char *pa
 	for (int i = 0; !err && i < count; i++) {
 		frames[i] = (struct symbols_frame){.line = found[i].line, .inlined = i < count - 1};
 		err = found[i].function[0]
-			      ? text_keep(symbols, found[i].function, &frames[i].function)
-			      : location_keep(symbols, path, offset, &frames[i].function);
+			      ? texts_keep(symbols, found[i].function, &frames[i].function)
+			      : texts_keep_location(symbols, path, offset, &frames[i].function);
 		if (!err)
-			err = text_keep(symbols, found[i].filename[0] ? found[i].filename : path,
-					&frames[i].filename);
+			err = texts_keep(symbols, found[i].filename[0] ? found[i].filename : path,
+					 &frames[i].filename);
 	}
 	return err ? err
 		   : cache_add(&symbols->cache, file->number, offset, frames, (uint32_t)count);
@@ -298,14 +258,14 @@ static int elsewhere_resolve(struct symbols *symbols, const struct modules *modu
 	share_spend(ask, began_ns);
 	*frame = (struct symbols_frame){0};
 	if (name && name[0])
-		err = text_keep(symbols, name, &frame->function);
+		err = texts_keep(symbols, name, &frame->function);
 	else if (module->inode)
-		err = location_keep(symbols, module->path, module_offset(module, address),
-				    &frame->function);
+		err = texts_keep_location(symbols, module->path, module_offset(module, address),
+					  &frame->function);
 	else
-		err = text_keep(symbols, module->path, &frame->function);
+		err = texts_keep(symbols, module->path, &frame->function);
 	if (!err)
-		err = text_keep(symbols, module->path, &frame->filename);
+		err = texts_keep(symbols, module->path, &frame->filename);
 	return err ? err : 1;
 }
 
@@ -380,7 +340,7 @@ int symbols_resolve(struct symbols *symbols, const struct modules *modules, uint
 {
 	int count = address_resolve(symbols, modules, address, ask, frames, capacity);
 
-	if (!account_is_full(count) || names_forget(symbols))
+	if (!account_is_full(count) || texts_forget(symbols))
 		return count;
 	return address_resolve(symbols, modules, address, ask, frames, capacity);
 }
@@ -423,11 +383,19 @@ int symbols_resolve_plain(struct symbols *symbols, const struct modules *modules
 	    !elf_file_vaddr(module->file->elf, offset, &vaddr) &&
 	    plain_name(symbols, module->file, vaddr, symbol))
 		symbols->plain_gave_up = 1;
-	err = symbol[0] ? text_keep(symbols, symbol, &frame->function)
-			: location_keep(symbols, module->path, offset, &frame->function);
+	err = symbol[0] ? texts_keep(symbols, symbol, &frame->function)
+			: texts_keep_location(symbols, module->path, offset, &frame->function);
 	if (!err)
-		err = text_keep(symbols, module->path, &frame->filename);
+		err = texts_keep(symbols, module->path, &frame->filename);
 	return err ? err : 1;
+}
+
+void symbols_abandon(struct symbols *symbols)
+{
+	if (!symbols->asked.file)
+		return;
+	lookup_abandon(symbols);
+	asked_end(symbols);
 }
 
 uint64_t symbols_worker_ns(const struct symbols *symbols)

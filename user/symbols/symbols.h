@@ -114,6 +114,11 @@ int symbols_prepare(struct symbols *symbols, const struct modules *modules, uint
  */
 int symbols_resolve_plain(struct symbols *symbols, const struct modules *modules, uint64_t address,
 			  struct symbols_frame *frame);
+/*
+ * Drops the question that has no answer yet, so that the next one need not wait for it. What the
+ * workers have read of files is lost.
+ */
+void symbols_abandon(struct symbols *symbols);
 /* CPU time of all workers so far, ns. */
 uint64_t symbols_worker_ns(const struct symbols *symbols);
 /* Whether pid is a worker. */
