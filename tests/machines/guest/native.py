@@ -22,10 +22,19 @@ def marks(live):
 def steps(machine, layer, name, lines=dict):
     """A program that works in steps is attached to. lines: those of what it says that count."""
     target = machine.start(machine.binary(name), None)
-    run = machine.trace("--layer", layer, "-p", target.pid)
+    printing = ("-i", 1, "--format", "json", "--top", 0)
+    run = machine.trace("--layer", layer, "-p", target.pid, *printing)
     for _ in range(STEPS):
         target.step()
         live = target.expect()
+
+    # On request of the end, names are looked up for half a second only, which is little where the
+    # machine is emulated.
+    def named():
+        return any(not r.data["not_seen"].get("frames_slow") for r in run.printed_reports()[-1:])
+
+    seen = len(run.printed_reports()) + 1
+    harness.wait_until(lambda: len(run.printed_reports()) > seen and named(), "all is named")
     check(machine, run, run.finish(), lines(live), name + ".c")
     assert target.finish() == 0, "the target was harmed: status %s" % target.process.returncode
 
@@ -129,7 +138,7 @@ def everything(machine):
         return ready.search(run.stderr)
 
     harness.wait_until(attached, "it has attached")
-    programs = 60 if machine.settings["quick"] else 300
+    programs = 20 if machine.settings["quick"] else 300
     storm = machine.start(machine.pythons["stripped"], "storm.py", programs, 20, ready=False)
     for _ in range(BRIEFS):
         assert subprocess.run([machine.binary("brief")]).returncode == 0, "a program was harmed"
