@@ -129,6 +129,7 @@ __noinline int task_change(struct thread_state *thread, __u64 task)
 
 	if (!thread)
 		return 0;
+	thread->task_address = UNREADABLE;
 	if (task) {
 		name = task_name_of(&thread->target.offsets, task);
 		id = task_name_read(thread, name);
@@ -143,32 +144,41 @@ __noinline int task_change(struct thread_state *thread, __u64 task)
 	return 0;
 }
 
+/* Sets thread->block.tstate where no Python stack was walked. */
+__noinline int task_tstate_find(struct thread_state *thread)
+{
+	__u64 frame;
+
+	if (thread && !frame_find(thread, &thread->target, gil_is_held(&thread->block), &frame))
+		thread->block.tstate = thread->tstate;
+	return 0;
+}
+
 /*
  * To be called before the record of thread->block. 0; -1: the ring buffer is full, so that the
  * record would be charged to another task.
  *
  * If the task and its name are at the same addresses as at the thread's last block, and nobody else
  * has made a block since, they are the same objects: others at these addresses would be new blocks.
+ *
+ * Inline, and what is seldom needed is not: a call and a read of a word are most of the cost.
  */
-__noinline int task_note(struct thread_state *thread)
+static __always_inline int task_note(struct thread_state *thread)
 {
-	struct abi_target *target;
-	__u64 frame, task = 0;
+	const struct abi_offsets *offsets = &thread->target.offsets;
+	__u64 task = 0;
 	int stays;
 
-	if (!thread || !thread->target.offsets.tstate_task)
+	if (!offsets->tstate_task)
 		return 0;
-	target = &thread->target;
 	stays = allocator_stays(thread);
-	if (!thread->block.tstate &&
-	    !frame_find(thread, target, gil_is_held(&thread->block), &frame))
-		thread->block.tstate = thread->tstate;
+	if (!thread->block.tstate)
+		task_tstate_find(thread);
 	if (thread->block.tstate)
-		task = user_u64(thread->block.tstate + target->offsets.tstate_task);
+		task = user_u64(thread->block.tstate + offsets->tstate_task);
 	if (stays && task == thread->task_address &&
-	    (!task || user_u64(task + target->offsets.task_name) == thread->task_name))
+	    (!task || user_u64(task + offsets->task_name) == thread->task_name))
 		return 0;
-	thread->task_address = UNREADABLE;
 	return task_change(thread, task);
 }
 

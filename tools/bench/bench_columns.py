@@ -31,6 +31,7 @@ import os, runpy, sys
 os.write(1, b"ready\\n")
 os.read(0, 1)
 sys.argv = sys.argv[1:]
+sys.path[0] = os.path.dirname(sys.argv[0])
 runpy.run_path(sys.argv[0], run_name="__main__")
 """
 
