@@ -22,6 +22,7 @@
 
 #define SEGMENT_BITS 6
 #define SEGMENTS     (1u << SEGMENT_BITS)
+#define AHEAD        8u /* blocks of a pool: so far ahead of a walk slots are read */
 #define FIRST_SLOTS  4u /* most processes have few blocks, about one per segment */
 /* larger segments are mapped, so that memory returns to the kernel when they are replaced */
 #define MMAP_BYTES    (128u << 10)
@@ -150,10 +151,12 @@ static int segment_grow(const struct blocks *blocks, struct segment *segment)
  * Empties a slot. Each later entry of the cluster whose home is not after the hole moves into it
  * and leaves the next hole.
  */
-static void slot_remove(const struct blocks *blocks, struct segment *segment, uint32_t hole)
+static void slot_remove(struct blocks *blocks, struct segment *segment, uint32_t hole)
 {
 	uint32_t slot = hole;
 
+	segment->count--;
+	blocks->count--;
 	for (;;) {
 		slot = slot_after(slot, segment->capacity);
 		const struct block *block = &segment->slots[slot];
@@ -190,10 +193,7 @@ int blocks_new(struct blocks **out, struct account *account)
 
 	if (!blocks)
 		return -ENOMEM;
-	/*
-	 * Early in boot there may be no random numbers. An unseeded table only slows down under
-	 * attack.
-	 */
+	/* Early in boot there may be none. Unseeded, a table is only slow under attack. */
 	if (getrandom(&blocks->seed, sizeof(blocks->seed), GRND_NONBLOCK) != sizeof(blocks->seed))
 		blocks->seed = 0;
 	blocks->account = account;
@@ -250,11 +250,9 @@ int blocks_copy(struct blocks **out, const struct blocks *blocks, struct account
 
 int blocks_put(struct blocks *blocks, const struct block *block, struct block *old)
 {
-	if (!block->address)
-		return -EINVAL;
-	int missing = segments_need(blocks);
-	if (missing)
-		return missing;
+	int err = block->address ? segments_need(blocks) : -EINVAL;
+	if (err)
+		return err;
 	blocks->hooked |= block->hooked;
 	uint64_t hash = key_hash(blocks, block->address, block->domain);
 	struct segment *segment = &blocks->segments[hash >> (64 - SEGMENT_BITS)];
@@ -266,7 +264,7 @@ int blocks_put(struct blocks *blocks, const struct block *block, struct block *o
 		return 1;
 	}
 	if ((uint64_t)segment->count * 4 >= (uint64_t)segment->capacity * 3) {
-		int err = segment_grow(blocks, segment);
+		err = segment_grow(blocks, segment);
 		if (err)
 			return err;
 		slot = slot_of(segment, hash, block);
@@ -291,8 +289,6 @@ int blocks_take(struct blocks *blocks, uint64_t address, uint32_t domain, struct
 		return 0;
 	*old = segment->slots[slot];
 	slot_remove(blocks, segment, slot);
-	segment->count--;
-	blocks->count--;
 	return 1;
 }
 
@@ -342,9 +338,20 @@ static int class_fits(const struct block *block, uint32_t class_bytes, int is_mi
 	return bytes <= class_bytes && (bytes + EVENT_BLOCK_STEP > class_bytes || is_kept);
 }
 
+/* Where a block of domain 0 is looked for first; NULL: nowhere. */
+static const struct block *slot_first(const struct blocks *blocks, uint64_t address)
+{
+	uint64_t hash = key_hash(blocks, address, 0);
+	const struct segment *segment = &segments_of(blocks)[hash >> (64 - SEGMENT_BITS)];
+
+	return segment->slots ? &segment->slots[slot_home(hash, segment->capacity)] : NULL;
+}
+
 int blocks_confirm(struct blocks *blocks, uint64_t address, uint32_t class_bytes, int is_mimalloc,
 		   unsigned int epoch)
 {
+	/* A walk goes through a pool. Without this it would mostly wait for memory. */
+	__builtin_prefetch(slot_first(blocks, address + (uint64_t)AHEAD * class_bytes));
 	struct block *block = (struct block *)blocks_at_allocator(blocks, address);
 
 	if (!block || !block->pooled || !class_fits(block, class_bytes, is_mimalloc))
@@ -363,28 +370,28 @@ void blocks_keep(struct blocks *blocks, uint64_t address, unsigned int epoch)
 
 void blocks_confirm_all(struct blocks *blocks, unsigned int epoch)
 {
-	for (uint32_t i = 0; i < SEGMENTS; i++)
-		for (uint32_t slot = 0; slot < segments_of(blocks)[i].capacity; slot++)
-			blocks->segments[i].slots[slot].epoch = epoch;
+	struct block *block;
+
+	for (size_t cursor = 0; (block = (struct block *)blocks_next(blocks, &cursor));)
+		block->epoch = epoch;
 }
 
 void blocks_inherit_all(struct blocks *blocks)
 {
-	for (uint32_t i = 0; i < SEGMENTS; i++)
-		for (uint32_t slot = 0; slot < segments_of(blocks)[i].capacity; slot++)
-			blocks->segments[i].slots[slot].inherited = 1;
+	struct block *block;
+
+	for (size_t cursor = 0; (block = (struct block *)blocks_next(blocks, &cursor));)
+		block->inherited = 1;
 }
 
 void blocks_keep_if(struct blocks *blocks, unsigned int epoch,
 		    int (*is_kept)(const void *context, uint64_t address), const void *context)
 {
-	for (uint32_t i = 0; i < SEGMENTS; i++)
-		for (uint32_t slot = 0; slot < segments_of(blocks)[i].capacity; slot++) {
-			struct block *block = &blocks->segments[i].slots[slot];
+	struct block *block;
 
-			if (block->address && block->pooled && is_kept(context, block->address))
-				block->epoch = epoch;
-		}
+	for (size_t cursor = 0; (block = (struct block *)blocks_next(blocks, &cursor));)
+		if (block->pooled && is_kept(context, block->address))
+			block->epoch = epoch;
 }
 
 void blocks_sweep(struct blocks *blocks, unsigned int epoch,
@@ -401,13 +408,8 @@ void blocks_sweep(struct blocks *blocks, unsigned int epoch,
 				continue;
 			}
 			removed(context, block);
-			/*
-			 * A later entry may move into this slot, so it is inspected again. An entry
-			 * that wraps from the start to the end has already been inspected.
-			 */
+			/* A later entry may be here now, or one from the start, which was seen. */
 			slot_remove(blocks, segment, slot);
-			segment->count--;
-			blocks->count--;
 		}
 	}
 }
