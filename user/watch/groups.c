@@ -135,6 +135,7 @@ static int sum_update(struct watch_groups *groups, struct watch_model *model, ui
 {
 	struct watch_process *process = &model->processes[index];
 	struct watch_sum *sum = &process->sums[i];
+	const struct watch_past *past;
 	struct watch_group *group;
 	int err = sum->group == WATCH_NONE ? group_get(groups, model, index, i, &sum->group) : 0;
 
@@ -149,8 +150,9 @@ static int sum_update(struct watch_groups *groups, struct watch_model *model, ui
 	sum->held_count = sum->count;
 	if (since == WATCH_NONE || !sum->lively)
 		return 0;
-	group->growth += (sum->size - (double)process->past[since][i].size) / seconds;
-	group->allocated += watch_model_fresh(model, process, i, since) / seconds;
+	past = &process->past[since][i];
+	group->growth += (sum->size - past->size) / seconds;
+	group->allocated += (sum->fresh - past->fresh) / seconds;
 	return 0;
 }
 
@@ -322,7 +324,8 @@ static int histories_sum(struct watch_groups *groups, const struct watch_model *
 
 			for (uint32_t k = 0; k < WATCH_HISTORY; k++)
 				groups->histories[i][k] +=
-					process->past[(model->slot + 1 + k) % WATCH_HISTORY][at]
+					(float)process
+						->past[(model->slot + 1 + k) % WATCH_HISTORY][at]
 						.size;
 			in = process->sums[at].next_process;
 			at = process->sums[at].next;

@@ -157,29 +157,25 @@ static int process_take(struct watch_model *model, struct rest *rest)
 
 static void history_put(struct watch_model *model)
 {
-	double seconds = 1, fresh = 0;
+	double seconds = 1;
 	uint32_t since;
 
 	model->slot = (model->slot + 1) % WATCH_HISTORY;
 	model->serial++;
 	model->times_ns[model->slot] = model->now.time_ns;
-	model->all.size = model->all.count = model->all.mark_size = 0;
+	model->all.size = model->all.count = model->all.mark_size = model->all.allocated = 0;
 	since = watch_model_since(model, &seconds);
 	for (size_t i = 0; i < model->process_count; i++) {
-		const struct watch_process *process = &model->processes[i];
+		struct watch_process *process = &model->processes[i];
 
+		watch_sums_remember(model, process);
 		model->all.size += process->size;
 		model->all.count += process->count;
 		model->all.mark_size += process->mark_size;
-		for (size_t j = 0; j < process->lively_count; j++) {
-			uint32_t index = process->lively[j];
-
-			process->past[model->slot][index].size = (float)process->sums[index].size;
-			if (since != WATCH_NONE)
-				fresh += watch_model_fresh(model, process, index, since);
-		}
+		if (since != WATCH_NONE)
+			model->all.allocated +=
+				(process->fresh - process->past_fresh[since]) / seconds;
 	}
-	model->all.allocated = fresh / seconds;
 	model->totals[model->slot] = (float)model->all.size;
 }
 

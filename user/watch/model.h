@@ -26,7 +26,6 @@ struct watch_stack {
 /* What a stack holds, or with watch_model.by what the blocks of one thread or task are there. */
 struct watch_sum {
 	uint32_t stack, owner; /* owner: as in struct sums_entry */
-	uint32_t fresh_at;     /* watch_model.serial of the last answer in which it had allocated */
 	uint32_t group;        /* of the present grouping (groups.h); WATCH_NONE: not looked up */
 	uint32_t changed_at;   /* watch_model.serial of the last answer that had it */
 	uint32_t lively;       /* it is in watch_process.lively */
@@ -36,13 +35,13 @@ struct watch_sum {
 	double held_size, held_count;
 	double size, count;
 	double mark_size, mark_count;
-	double allocated; /* bytes since the trace began */
+	double allocated; /* bytes since the trace began, */
+	double fresh;     /* and since the view has known it */
 };
 
 /* A sum at an earlier refresh. */
 struct watch_past {
-	float size;
-	float fresh; /* bytes allocated since the refresh before */
+	double size, fresh;
 };
 
 struct watch_process {
@@ -64,10 +63,11 @@ struct watch_process {
 	 */
 	uint32_t *lively;
 	size_t lively_count;
-	double size, count, mark_size; /* of all its sums */
-	struct sums_thread *threads;   /* those with a name, by number, in the last answer */
-	uint32_t described;            /* so many were read; */
-	uint32_t unread_at;            /* from here on a stack without a name is looked for */
+	double size, count, mark_size, fresh; /* of all its sums */
+	double past_fresh[WATCH_HISTORY];     /* by slot */
+	struct sums_thread *threads;          /* those with a name, by number, in the last answer */
+	uint32_t described;                   /* so many were read; */
+	uint32_t unread_at; /* from here on a stack without a name is looked for */
 	uint64_t retry_ns, retry_pause_ns;
 	int seen;    /* in the last answer */
 	int counted; /* what it has allocated is known of the answer before, too */
@@ -141,9 +141,6 @@ struct watch_total {
 	double allocated; /* bytes a second, as in struct watch_group */
 	uint32_t flags;   /* of any of them, as in struct sums_process */
 };
-/* What has been allocated in a sum, by its index, since that slot. */
-double watch_model_fresh(const struct watch_model *model, const struct watch_process *process,
-			 size_t sum, uint32_t since);
 struct watch_total watch_model_total(const struct watch_model *model);
 
 #endif

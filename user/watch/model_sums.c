@@ -28,7 +28,8 @@ void watch_sums_forget(struct watch_process *process)
 	free(process->lively);
 	process->lively = NULL;
 	process->lively_count = 0;
-	process->size = process->count = process->mark_size = 0;
+	process->size = process->count = process->mark_size = process->fresh = 0;
+	memset(process->past_fresh, 0, sizeof(process->past_fresh));
 	process->sum_count = process->sum_capacity = process->past_capacity = 0;
 	id_map_free(&process->sum_keys);
 }
@@ -98,13 +99,11 @@ static int sum_get(struct watch_model *model, struct watch_process *process,
 }
 
 /* A layer that was traced anew has allocated less than before. */
-static void allocated_take(const struct watch_process *process, struct watch_sum *sum,
-			   uint32_t slot, uint32_t serial, double allocated)
+static void allocated_take(struct watch_process *process, struct watch_sum *sum, double allocated)
 {
 	if (process->counted && allocated > sum->allocated) {
-		process->past[slot][sum - process->sums].fresh =
-			(float)(allocated - sum->allocated);
-		sum->fresh_at = serial;
+		sum->fresh += allocated - sum->allocated;
+		process->fresh += allocated - sum->allocated;
 	}
 	sum->allocated = allocated;
 }
@@ -117,17 +116,19 @@ static void lively_put(struct watch_process *process, struct watch_sum *sum, uin
 	sum->lively = 1;
 }
 
-/* Begins the next answer: only what was lively has a past that differs from what it holds. */
-static void lively_begin(struct watch_process *process, uint32_t slot, uint32_t serial)
+/* Only what is lively has a past that differs from what it holds. */
+void watch_sums_remember(const struct watch_model *model, struct watch_process *process)
 {
+	struct watch_past *past = process->past[model->slot];
 	size_t kept = 0;
 
+	process->past_fresh[model->slot] = process->fresh;
 	for (size_t i = 0; i < process->lively_count; i++) {
 		uint32_t index = process->lively[i];
 		struct watch_sum *sum = &process->sums[index];
 
-		process->past[slot][index].fresh = 0;
-		sum->lively = serial - sum->changed_at <= WATCH_HISTORY;
+		past[index] = (struct watch_past){.size = sum->size, .fresh = sum->fresh};
+		sum->lively = model->serial - sum->changed_at < WATCH_HISTORY;
 		if (sum->lively)
 			process->lively[kept++] = index;
 	}
@@ -149,7 +150,7 @@ static void sums_reset(struct watch_process *process, uint32_t serial)
 static int is_empty(const struct watch_process *process, size_t index)
 {
 	const struct watch_sum *sum = &process->sums[index];
-	float most = 0;
+	double most = 0;
 
 	for (uint32_t i = 0; i < WATCH_HISTORY; i++)
 		most = process->past[i][index].size > most ? process->past[i][index].size : most;
@@ -201,12 +202,10 @@ static uint32_t owners_flag(enum request_by by)
 int watch_sums_take(struct watch_model *model, struct watch_process *process,
 		    const struct sums_entry *entries)
 {
-	uint32_t slot = (model->slot + 1) % WATCH_HISTORY;
 	int changes = !!(process->info.flags & SUMS_CHANGES), err = sums_shrink(model, process);
 
 	while (!err && !model->by && process->sum_count < process->stack_count)
 		err = sum_add(process, (uint32_t)process->sum_count, 0);
-	lively_begin(process, slot, model->serial + 1);
 	if (!changes)
 		sums_reset(process, model->serial + 1);
 	model->whole += !changes;
@@ -231,7 +230,7 @@ int watch_sums_take(struct watch_model *model, struct watch_process *process,
 		process->count += entry->count;
 		sum->size += entry->size;
 		sum->count += entry->count;
-		allocated_take(process, sum, slot, model->serial + 1, entry->allocated);
+		allocated_take(process, sum, entry->allocated);
 		lively_put(process, sum, model->serial + 1);
 	}
 	process->counted = 1;

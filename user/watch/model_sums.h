@@ -12,6 +12,8 @@ int watch_malformed(void); /* -EBADMSG, error_set() */
  */
 int watch_sums_take(struct watch_model *model, struct watch_process *process,
 		    const struct sums_entry *entries);
+/* Puts what it holds into the present slot. */
+void watch_sums_remember(const struct watch_model *model, struct watch_process *process);
 /* The names, process->info.threads of them. Errors as above. */
 int watch_threads_take(struct watch_process *process, const struct sums_thread *threads);
 void watch_sums_forget(struct watch_process *process);

@@ -21,19 +21,6 @@ uint32_t watch_model_since(const struct watch_model *model, double *seconds)
 	return oldest;
 }
 
-double watch_model_fresh(const struct watch_model *model, const struct watch_process *process,
-			 size_t sum, uint32_t since)
-{
-	double fresh = 0;
-
-	/* Most have not allocated anything of late. */
-	if (model->serial - process->sums[sum].fresh_at >= WATCH_HISTORY)
-		return 0;
-	for (uint32_t slot = since; slot != model->slot; slot = (slot + 1) % WATCH_HISTORY)
-		fresh += (double)process->past[(slot + 1) % WATCH_HISTORY][sum].fresh;
-	return fresh;
-}
-
 struct watch_total watch_model_total(const struct watch_model *model)
 {
 	struct watch_total total = {.size = model->all.size,
