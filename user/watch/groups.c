@@ -117,16 +117,61 @@ static struct watch_group *group_at(struct watch_groups *groups, size_t index)
 	return group;
 }
 
-static void group_put(struct watch_group *group, uint32_t process, uint32_t index,
-		      struct watch_sum *sum)
+static void group_put(struct watch_groups *groups, struct watch_model *model, uint32_t process,
+		      uint32_t index)
 {
+	struct watch_sum *sum = &model->processes[process].sums[index];
+	struct watch_group *group = &groups->items[sum->group];
+
 	sum->held = 1;
+	sum->held_size = sum->held_count = 0;
+	sum->last = WATCH_NONE;
 	sum->next = group->first;
 	sum->next_process = group->first_process;
-	group->first = index;
-	group->first_process = process;
+	if (sum->next != WATCH_NONE) {
+		struct watch_sum *next = &model->processes[sum->next_process].sums[sum->next];
+
+		next->last = index;
+		next->last_process = process;
+	}
+	group->first = group->sum = index;
+	group->first_process = group->process = process;
 	group->mark_size += sum->mark_size;
 	group->mark_count += sum->mark_count;
+}
+
+/* The sum is no longer one of its group. */
+static void group_take(struct watch_groups *groups, struct watch_model *model,
+		       struct watch_sum *sum)
+{
+	struct watch_group *group = &groups->items[sum->group];
+
+	sum->held = 0;
+	group->size -= sum->held_size;
+	group->count -= sum->held_count;
+	group->mark_size -= sum->mark_size;
+	group->mark_count -= sum->mark_count;
+	if (sum->next != WATCH_NONE) {
+		struct watch_sum *next = &model->processes[sum->next_process].sums[sum->next];
+
+		next->last = sum->last;
+		next->last_process = sum->last_process;
+	}
+	if (sum->last != WATCH_NONE) {
+		struct watch_sum *last = &model->processes[sum->last_process].sums[sum->last];
+
+		last->next = sum->next;
+		last->next_process = sum->next_process;
+	} else {
+		group->first = sum->next;
+		group->first_process = sum->next_process;
+	}
+	if (group->first == WATCH_NONE) { /* no rounding errors stay */
+		group->size = group->count = group->mark_size = group->mark_count = 0;
+	} else {
+		group->sum = group->first;
+		group->process = group->first_process;
+	}
 }
 
 /* Brings its group up to date. since: the slot that growth is measured from. 0, -ENOMEM. */
@@ -137,13 +182,21 @@ static int sum_update(struct watch_groups *groups, struct watch_model *model, ui
 	struct watch_sum *sum = &process->sums[i];
 	const struct watch_past *past;
 	struct watch_group *group;
-	int err = sum->group == WATCH_NONE ? group_get(groups, model, index, i, &sum->group) : 0;
+	int err = 0;
 
+	if (sum->renamed) {
+		if (sum->held)
+			group_take(groups, model, sum);
+		sum->renamed = 0;
+		sum->group = WATCH_NONE;
+	}
+	if (sum->group == WATCH_NONE)
+		err = group_get(groups, model, index, i, &sum->group);
 	if (err)
 		return err;
 	group = group_at(groups, sum->group);
 	if (!sum->held)
-		group_put(group, index, i, sum);
+		group_put(groups, model, index, i);
 	group->size += sum->size - sum->held_size;
 	group->count += sum->count - sum->held_count;
 	sum->held_size = sum->size;
@@ -176,7 +229,7 @@ static int process_sum(struct watch_groups *groups, struct watch_model *model, u
 	for (uint32_t i = 0; !err && i < process->sum_count; i++) {
 		struct watch_sum *sum = &process->sums[i];
 
-		sum->held_size = sum->held_count = sum->held = 0;
+		sum->held = 0;
 		if (sum->count > 0 || sum->mark_count > 0 || sum->lively)
 			err = sum_update(groups, model, index, i, since, seconds);
 	}

@@ -232,7 +232,6 @@ static int frames_take(struct watch_model *model, struct watch_process *process,
 	struct watch_stack *stack = &process->stacks[index];
 	int err = 0;
 
-	model->version += stack->nframe != 0; /* read again: its group may be another one */
 	/* Usually it has as many as before. */
 	if (nframe > stack->nframe) {
 		err = array_reserve(&model->frames, &model->frame_capacity, model->frame_count,
@@ -253,10 +252,8 @@ static int frames_take(struct watch_model *model, struct watch_process *process,
 		frame->filename = process->strings[frame->filename];
 		frame->function = process->strings[frame->function];
 	}
-	if (!model->by && index < process->sum_count) {
-		process->sums[index].group = WATCH_NONE; /* by owner its text does not matter */
-		model->whole++;
-	}
+	if (!model->by && index < process->sum_count) /* by owner its text does not matter */
+		watch_sum_rename(process, index, model->serial);
 	stack->unread = index >= RESERVED &&
 			strings_get(model->strings, model->frames[stack->first].filename)[0] == '<';
 	return 0;

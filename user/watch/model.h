@@ -29,8 +29,9 @@ struct watch_sum {
 	uint32_t group;        /* of the present grouping (groups.h); WATCH_NONE: not looked up */
 	uint32_t changed_at;   /* watch_model.serial of the last answer that had it */
 	uint32_t lively;       /* it is in watch_process.lively */
-	/* of groups.h: the next one of its group, and what that has of it */
-	uint32_t next, next_process;
+	uint32_t renamed;      /* its text is another one since it was grouped */
+	/* of groups.h: its neighbours in its group, and what that has of it */
+	uint32_t next, next_process, last, last_process;
 	uint32_t held;
 	double held_size, held_count;
 	double size, count;
@@ -58,8 +59,9 @@ struct watch_process {
 	size_t past_capacity;
 	struct id_map sum_keys;
 	/*
-	 * Indices of the sums that an answer has had within the history. Any other one has held the
-	 * same in each slot of it, and has allocated nothing. sum_capacity of them.
+	 * Indices of the sums that an answer has had within the history, or that were renamed. Any
+	 * other one has held the same in each slot of it, and has allocated nothing. sum_capacity
+	 * of them.
 	 */
 	uint32_t *lively;
 	size_t lively_count;
@@ -96,7 +98,7 @@ struct watch_model {
 	uint32_t lost;    /* processes that have ended since the mark: it does not hold them */
 	/* Changes when more than lively sums did: groups.h adds up all of them again. */
 	uint64_t whole;
-	/* Changes when processes went or stacks got names: groups.h looks them up again. */
+	/* Changes when processes went or tasks got names: groups.h looks all sums up again. */
 	uint64_t version;
 };
 

@@ -116,6 +116,12 @@ static void lively_put(struct watch_process *process, struct watch_sum *sum, uin
 	sum->lively = 1;
 }
 
+void watch_sum_rename(struct watch_process *process, uint32_t index, uint32_t serial)
+{
+	process->sums[index].renamed = 1;
+	lively_put(process, &process->sums[index], serial);
+}
+
 /* Only what is lively has a past that differs from what it holds. */
 void watch_sums_remember(const struct watch_model *model, struct watch_process *process)
 {

@@ -16,6 +16,8 @@ int watch_sums_take(struct watch_model *model, struct watch_process *process,
 void watch_sums_remember(const struct watch_model *model, struct watch_process *process);
 /* The names, process->info.threads of them. Errors as above. */
 int watch_threads_take(struct watch_process *process, const struct sums_thread *threads);
+/* Its stack has another text than before. serial: of the last answer. */
+void watch_sum_rename(struct watch_process *process, uint32_t index, uint32_t serial);
 void watch_sums_forget(struct watch_process *process);
 
 #endif

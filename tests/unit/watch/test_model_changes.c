@@ -116,6 +116,22 @@ static char *rows_text(struct world *world)
 	return text;
 }
 
+/* An answer to "stacks": from now on the stack is at that line of a.py. */
+static void rename_stack(struct world *world, uint32_t stack, uint32_t line)
+{
+	const struct stacks_header header = {
+		.magic = SUMS_MAGIC, .pid = 10, .start_ns = 7, .first = stack, .count = 1};
+	const struct stacks_entry entry = {.nframe = 1, .total = 1};
+	const struct stacks_frame frame = {.filename = 1, .function = 3, .line = line};
+	struct buffer *out = &world->data;
+
+	out->size = 0;
+	put(out, &header, sizeof(header));
+	put(out, &entry, sizeof(entry));
+	put(out, &frame, sizeof(frame));
+	assert_int_equal(watch_model_stacks(&world->model, out->data, out->size), 0);
+}
+
 /* A view that is told changes shows what one shows that is told everything each time. */
 static void changes_come_to_everything(void **state)
 {
@@ -155,11 +171,10 @@ static void changes_come_to_everything(void **state)
 			press(other, key);
 		}
 		if (!(random >> 5 & 63)) {
-			/* names are read again */
-			stacks_put(&world->data, 10, "a.py");
-			assert_int_equal(watch_model_stacks(&world->model, world->data.data,
-							    world->data.size),
-					 0);
+			/* names are read again, and are others */
+			rename_stack(world, 1 + second % 3, random >> 13 & 3);
+			rename_stack(other, 1 + second % 3, random >> 13 & 3);
+			other->model.version++; /* and looks all groups up again */
 		}
 	}
 	world_free((void **)&other);
