@@ -121,7 +121,9 @@ enum attach_group {
 	ATTACH_MALLOC = 8,  /* malloc and its kin */
 	ATTACH_POOLED = 16, /* plan_site_is_pooled(): in place in windows only, where there are */
 	ATTACH_PASSED_ON = 32, /* plan_site_is_passed_on() */
-	ATTACH_ALL = 63,
+	/* plan_site_is_new_pool(): not in place where small blocks are traced one by one */
+	ATTACH_NEW_POOLS = 64,
+	ATTACH_ALL = 127,
 };
 /* As attach_sites(), for the sites of these groups only. */
 int attach_groups(struct attach *attach, const struct plan *plan, const struct elf_file *file,

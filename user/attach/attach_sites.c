@@ -41,6 +41,7 @@ static unsigned int site_group(const struct plan_site *site)
 	       : plan_site_is_pool_free(site) ? ATTACH_POOL_FREES
 	       : site_is_native(site)         ? ATTACH_MALLOC
 	       : plan_site_is_pooled(site)    ? ATTACH_POOLED
+	       : plan_site_is_new_pool(site)  ? ATTACH_NEW_POOLS
 	       : plan_site_is_passed_on(site) ? ATTACH_PASSED_ON
 					      : ATTACH_OTHERS;
 }

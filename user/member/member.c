@@ -136,6 +136,7 @@ void member_planned(struct member *member, const struct plan_target *target)
 	member->layers = target->layers;
 	member->large_blocks = plan->large_blocks;
 	member->large_windowed = 0;
+	member->pools_off = 0;
 	member->reuse_unseen = plan->reuse_unseen;
 	member->ends_unseen = plan->ends_unseen;
 	member->runtime.target.layers = target->layers;

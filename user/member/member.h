@@ -42,6 +42,7 @@ struct member {
 	int contradicted;                   /* a contradiction in its figures was logged */
 	int large_blocks;                   /* growth, windows: large blocks are traced */
 	int large_windowed;                 /* windows: large blocks, too, in windows only */
+	int pools_off;                      /* windows: nothing between them */
 	int reuse_unseen, ends_unseen;      /* as in struct plan */
 	int tasks_untold;                   /* EVENT_MODE_TASKS_UNTOLD */
 	int heap_unreadable;                /* its heap is never walked */

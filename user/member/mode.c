@@ -34,17 +34,9 @@ void member_mode_take(struct member *member, enum event_mode mode)
 					: member_is_native(member) ? ABI_PAUSED_NATIVE
 								   : ABI_PAUSED_POOLS;
 	member->large_windowed = 0;
+	member->pools_off = 0;
 	if (mode == EVENT_MODE_WINDOWS)
 		member->large_blocks = 1;
-}
-
-unsigned int member_groups(const struct member *member)
-{
-	if (member->mode != EVENT_MODE_WINDOWS)
-		return ATTACH_ALL;
-	/* The plan may be that of exact mode. */
-	return ATTACH_ALL & ~member_window_groups(member) & ~ATTACH_POOL_FREES &
-	       ~(member->large_blocks ? 0 : ATTACH_PASSED_ON);
 }
 
 /* The state of one change. */
@@ -138,6 +130,7 @@ static int windows_take(struct change *change)
 	session_pull(session);
 	member->large_blocks = 1;
 	member->large_windowed = 0;
+	member->pools_off = 0;
 	err = change_announce(change);
 	if (err)
 		return err;
@@ -145,22 +138,25 @@ static int windows_take(struct change *change)
 	member_windows_take(session, member);
 	if (!member_is_native(member))
 		err = windows_plan(change);
-	if (!err)
-		member_windows_begin(session, member, &change->plan);
-	return err;
+	if (err)
+		return err;
+	err = member_probe(session, member, &change->plan, ATTACH_NEW_POOLS);
+	if (err)
+		log_debug("PID %d: pools that are taken into use are not seen: %s", member->pid,
+			  error_reason(err));
+	member_windows_begin(session, member, &change->plan);
+	return 0;
 }
 
 /*
- * In windows the probes of large blocks are in place all the time. If these cost too much, they are
- * in place in windows only. Where malloc's heap cannot be read, nothing tells which of these blocks
- * are still allocated: they are not traced any more, and the trace drops them.
+ * Where malloc's heap cannot be read, nothing tells which large blocks are still allocated: they
+ * are not traced any more, and the trace drops them.
  */
-static int large_restrict(struct change *change)
+static void large_restrict(struct change *change)
 {
 	struct member *member = change->member;
-	int err, unreadable;
+	int unreadable;
 
-	member_window_close(change->session, member);
 	attach_drop(change->session->attach, member->pid, ATTACH_PASSED_ON, 1);
 	session_pull(change->session);
 	unreadable = member_large_possible(member);
@@ -169,7 +165,30 @@ static int large_restrict(struct change *change)
 	if (unreadable)
 		log_info("PID %d: large blocks are not traced in windows: %s", member->pid,
 			 error_reason(unreadable));
-	err = change_announce(change);
+}
+
+/*
+ * In windows the probes of large blocks, and of pools that are taken into use, are in place all the
+ * time. If these cost too much, the former are in place in windows only; then the latter are gone.
+ */
+static int between_restrict(struct change *change)
+{
+	struct member *member = change->member;
+	enum governor_between now = member_between(member);
+	int err = 0;
+
+	if (change->step->between <= now)
+		return error_set(-ENOTSUP, "no more is traced between its windows");
+	member_window_close(change->session, member);
+	if (now == GOVERNOR_BETWEEN_LARGE) {
+		large_restrict(change);
+		err = change_announce(change);
+	}
+	member->pools_off = change->step->between == GOVERNOR_BETWEEN_NOTHING;
+	if (member->pools_off) {
+		attach_drop(change->session->attach, member->pid, ATTACH_NEW_POOLS, 1);
+		session_pull(change->session);
+	}
 	if (!err)
 		member_windows_again(change->session, member);
 	return err;
@@ -243,10 +262,11 @@ static int change_replan(struct change *change)
 	probes_drop(change);
 	member_planned(member, &change->plan);
 	member_mode_take(member, change->step->mode);
-	if (change->step->small_only) {
+	if (change->step->between != GOVERNOR_BETWEEN_LARGE) {
 		member->large_windowed = !member_large_possible(member);
 		member->large_blocks = member->large_windowed;
 	}
+	member->pools_off = change->step->between == GOVERNOR_BETWEEN_NOTHING;
 	err = change_announce(change);
 	if (!err)
 		err = target_update(change, 0);
@@ -335,9 +355,8 @@ static int change_make(struct change *change)
 	enum event_mode from = member->mode, to = change->step->mode;
 	int err;
 
-	if (!member->off && from == EVENT_MODE_WINDOWS && to == EVENT_MODE_WINDOWS &&
-	    change->step->small_only && member->large_blocks && !member->large_windowed)
-		return large_restrict(change);
+	if (!member->off && from == EVENT_MODE_WINDOWS && to == EVENT_MODE_WINDOWS)
+		return between_restrict(change);
 	member_windows_end(change->session, member);
 	if (to == EVENT_MODE_OFF)
 		return change_off(change);
@@ -385,7 +404,7 @@ void member_mode_fall_back(struct session *session, struct member *member)
 
 /*
  * "exact", "exact (a sample, a block for every 65536 bytes)", "windows of large blocks, too",
- * "windows without large blocks".
+ * "windows without large blocks", "windows of large blocks, too, and nothing else".
  */
 static void mode_describe(const struct member *member, enum event_mode mode, uint64_t sample_bytes,
 			  char out[64])
@@ -396,10 +415,11 @@ static void mode_describe(const struct member *member, enum event_mode mode, uin
 		snprintf(out + at, 64 - at, " (a sample, a block for every %llu bytes)",
 			 (unsigned long long)sample_bytes);
 	else if (mode == EVENT_MODE_WINDOWS)
-		snprintf(out + at, 64 - at, "%s",
+		snprintf(out + at, 64 - at, "%s%s",
 			 snapshot_large_name(!member->large_blocks    ? SNAPSHOT_LARGE_NONE
 					     : member->large_windowed ? SNAPSHOT_LARGE_WINDOWS
-								      : SNAPSHOT_LARGE_ALWAYS));
+								      : SNAPSHOT_LARGE_ALWAYS),
+			 member->pools_off ? ", and nothing else" : "");
 }
 
 int member_mode_change(struct session *session, struct member *member,

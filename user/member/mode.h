@@ -26,7 +26,5 @@ void member_mode_fall_back(struct session *session, struct member *member);
 enum event_mode member_plan_mode(enum event_mode mode);
 /* Takes over a mode after member_planned(). In windows mode no window is open yet. */
 void member_mode_take(struct member *member, enum event_mode mode);
-/* The probes that are in place all the time: enum attach_group. */
-unsigned int member_groups(const struct member *member);
 
 #endif

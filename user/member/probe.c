@@ -97,3 +97,23 @@ int member_probe(struct session *session, struct member *member, const struct pl
 	return fits ? member_plans_each(member, target, plan_place, &placing)
 		    : error_set(-EIO, "%s", why);
 }
+
+unsigned int member_groups(const struct member *member)
+{
+	if (member->mode == EVENT_MODE_GROWTH)
+		return ATTACH_ALL;
+	if (member->mode != EVENT_MODE_WINDOWS)
+		return ATTACH_ALL & ~ATTACH_NEW_POOLS;
+	/* The plan may be that of exact mode. */
+	return ATTACH_ALL & ~member_window_groups(member) & ~ATTACH_POOL_FREES &
+	       ~(member->large_blocks ? 0 : ATTACH_PASSED_ON) &
+	       ~(member->pools_off ? ATTACH_NEW_POOLS : 0);
+}
+
+enum governor_between member_between(const struct member *member)
+{
+	if (member->pools_off)
+		return GOVERNOR_BETWEEN_NOTHING;
+	return member->large_blocks && !member->large_windowed ? GOVERNOR_BETWEEN_LARGE
+							       : GOVERNOR_BETWEEN_POOLS;
+}

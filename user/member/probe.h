@@ -3,6 +3,7 @@
 #ifndef TRACER_MEMBER_PROBE_H
 #define TRACER_MEMBER_PROBE_H
 
+#include "overhead/governor.h"
 #include "process_plan/plan_target.h"
 
 struct session;
@@ -16,6 +17,10 @@ struct member;
  */
 int member_probe(struct session *session, struct member *member, const struct plan_target *target,
 		 unsigned int groups);
+/* The probes that are in place all the time in its mode: enum attach_group. */
+unsigned int member_groups(const struct member *member);
+/* What it has between its windows. */
+enum governor_between member_between(const struct member *member);
 /* The process that a file's probes are placed in; -1: the file, for every process that maps it. */
 pid_t probe_scope(struct session *session, const struct member *member,
 		  const struct elf_file *file);

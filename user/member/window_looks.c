@@ -59,14 +59,24 @@ int member_window_is_whole(const struct member *member)
 	return member_window_marks(member) == member->windows.marks;
 }
 
+/* Is there a probe between windows, too, since a pool is taken into use there? */
+static int is_new_pool(const struct plan *plan, uint64_t offset)
+{
+	for (size_t i = 0; i < plan->count; i++)
+		if (plan_site_is_new_pool(&plan->sites[i]) && plan->sites[i].offset == offset)
+			return 1;
+	return 0;
+}
+
 static int is_site_of_windows(const void *context, const struct plan_site *site)
 {
 	const struct member *member = context;
 
 	if (member_is_native(member))
 		return (site->cookie >> 8 & 0xff) == EVENT_API_NATIVE;
-	return plan_site_is_pooled(site) ||
-	       (member->large_windowed && plan_site_is_passed_on(site));
+	if (plan_site_is_pooled(site))
+		return !is_new_pool(&member->windows.plan.python, site->offset);
+	return member->large_windowed && plan_site_is_passed_on(site);
 }
 
 struct text_find {

@@ -177,10 +177,11 @@ void governor_plan(struct governor *governor, double budget, const struct govern
 		step_add(governor, EVENT_MODE_CENSUS, first->sample_bytes);
 	if (first->mode != EVENT_MODE_GROWTH && first->mode != EVENT_MODE_WINDOWS &&
 	    !first->sample_bytes) {
-		step_add(governor, EVENT_MODE_WINDOWS, 0);
-		if (heap) {
+		unsigned int last = heap ? GOVERNOR_BETWEEN_NOTHING : GOVERNOR_BETWEEN_LARGE;
+
+		for (unsigned int i = GOVERNOR_BETWEEN_LARGE; i <= last; i++) {
 			step_add(governor, EVENT_MODE_WINDOWS, 0);
-			governor->steps[governor->count - 1].small_only = 1;
+			governor->steps[governor->count - 1].between = i;
 		}
 	}
 	if (heap && first->mode != EVENT_MODE_GROWTH)

@@ -34,13 +34,20 @@
 /* of one CPU: below it, the cost is neither measurable nor worth saving */
 #define GOVERNOR_IDLE_PERCENT 1
 
-struct governor_step {
-	enum event_mode mode;
-	uint64_t sample_bytes; /* 0: every block */
-	int small_only;        /* windows: large blocks are not traced */
+/* What is traced between windows, too. */
+enum governor_between {
+	GOVERNOR_BETWEEN_LARGE, /* large blocks, and pools that are taken into use */
+	GOVERNOR_BETWEEN_POOLS, /* these pools */
+	GOVERNOR_BETWEEN_NOTHING,
 };
 
-#define GOVERNOR_STEPS 6
+struct governor_step {
+	enum event_mode mode;
+	uint64_t sample_bytes;         /* 0: every block */
+	enum governor_between between; /* windows of Python's layer */
+};
+
+#define GOVERNOR_STEPS 7
 
 /* The caller sets budget, steps and count (governor_plan()); the rest is zero-initialised. */
 struct governor {
@@ -93,8 +100,8 @@ void governor_refuse(struct governor *governor);
 
 /*
  * Makes the steps of a process that is traced in the mode of first. heap: it has a Python heap that
- * can be walked, and the steps are exact, census, windows, windows of large blocks, too (neither
- * with a sample), growth, off, beginning with that mode. Otherwise windows (of the native layer;
+ * can be walked, and the steps are exact, census, windows with less and less between them (not with
+ * a sample), growth, off, beginning with that mode. Otherwise windows (of the native layer;
  * not with a sample) are followed by samples, for processes in which windows are not possible.
  */
 void governor_plan(struct governor *governor, double budget, const struct governor_step *first,

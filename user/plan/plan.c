@@ -87,6 +87,11 @@ int plan_site_is_pooled(const struct plan_site *site)
 	}
 }
 
+int plan_site_is_new_pool(const struct plan_site *site)
+{
+	return site->op == ABI_OP_NEW_POOL;
+}
+
 int plan_site_is_passed_on(const struct plan_site *site)
 {
 	return (site->cookie >> 8 & 0xff) != EVENT_API_NATIVE && !plan_site_is_pooled(site) &&

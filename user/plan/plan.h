@@ -27,6 +27,8 @@ int plan_site_is_pool_free(const struct plan_site *site);
  * Is the site hit by requests for small blocks or by the beginning of objects, and so very often?
  */
 int plan_site_is_pooled(const struct plan_site *site);
+/* Is it hit where pymalloc takes a pool into use, which is seldom? */
+int plan_site_is_new_pool(const struct plan_site *site);
 /* Is it hit by requests of Python's that malloc serves: large blocks, PyMem_Raw*? */
 int plan_site_is_passed_on(const struct plan_site *site);
 
@@ -88,7 +90,9 @@ struct plan_opts {
 	 * exact. Growth: only the function that makes pools.
 	 */
 	enum event_mode mode; /* 0: exact */
-	uint32_t pool_bytes;  /* size of pymalloc's pools, for growth mode; 0: 16 KiB */
+	uint32_t pool_bytes;  /* size of pymalloc's pools, for these; 0: 16 KiB */
+	/* exact, census: also where pools are taken into use, if all of these places are known */
+	int pools;
 	/* growth: also probe blocks of more than EVENT_SMALL_BYTES, and their frees */
 	int large_blocks;
 	int public_only; /* the public functions, not their implementations */

@@ -32,16 +32,30 @@ static bool is_raw(const struct plan_site *site)
 	       (site->op == ABI_OP_FREE && (site->cookie >> 8 & 0xff) == EVENT_API_RAW);
 }
 
-static void sites_take(struct plan *plan, const struct inline_sites *found,
-		       const struct plan_opts *opts, bool by_return)
+static void pools_add(struct plan *plan, const struct inline_sites *found,
+		      const struct plan_opts *opts)
 {
-	plan->count = 0;
-	for (size_t i = 0; i < found->pool_count && !by_return; i++) {
+	for (size_t i = 0; i < found->pool_count; i++) {
 		struct plan_site *pool = &plan->sites[plan->count++];
 
 		*pool = found->pools[i];
 		pool->cookie |= plan_pool_bits(opts);
 	}
+}
+
+void plan_pools_take(struct plan *plan, const struct inline_sites *found,
+		     const struct plan_opts *opts)
+{
+	if (found->pools_complete)
+		pools_add(plan, found, opts);
+}
+
+static void sites_take(struct plan *plan, const struct inline_sites *found,
+		       const struct plan_opts *opts, bool by_return)
+{
+	plan->count = 0;
+	if (!by_return)
+		pools_add(plan, found, opts);
 	for (size_t i = 0; i < found->count; i++) {
 		const struct plan_site *site = &found->sites[i];
 

@@ -8,6 +8,7 @@
 
 #include "elf/elf_file.h"
 #include "plan/plan.h"
+#include "pymalloc/sites.h"
 
 #define PLAN_POOL_FUNCTION "allocate_from_new_pool" /* Objects/obmalloc.c, 3.9 and later */
 
@@ -18,6 +19,12 @@
  */
 int plan_growth_sites(struct elf_file *file, const struct plan_opts *opts, size_t capacity,
 		      struct plan *plan);
+/*
+ * Adds to other sites those where a pool is taken into use, if all are known; plan has the capacity
+ * for them.
+ */
+void plan_pools_take(struct plan *plan, const struct inline_sites *found,
+		     const struct plan_opts *opts);
 /* The cookie's addend for ABI_OP_NEW_POOL. */
 uint64_t plan_pool_bits(const struct plan_opts *opts);
 

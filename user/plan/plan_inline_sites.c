@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "plan/plan_functions.h"
+#include "plan/plan_growth.h"
 #include "plan/plan_inline.h"
 #include "plan/plan_symbol.h"
 
@@ -124,7 +125,7 @@ int plan_inline_sites(struct plan *plan, struct elf_file *file, const struct pla
 		(functions && found.found[INLINE_POOL] <= PLAN_FUNCTIONS && !is_complete(&found));
 	if (only_objects && found.given_up[INLINE_RAW_FREE])
 		plan_census_refuse(plan);
-	sites = calloc(found.count + PLAN_MAX_ENTRIES, sizeof(*sites));
+	sites = calloc(found.count + found.pool_count + PLAN_MAX_ENTRIES, sizeof(*sites));
 	if (!sites) {
 		inline_sites_free(&found);
 		return -ENOMEM;
@@ -140,7 +141,9 @@ int plan_inline_sites(struct plan *plan, struct elf_file *file, const struct pla
 	plan->always_new = found.always_new;
 	plan->object_sites = found.object_sites;
 	reuse_judge(plan, found.reference_calls);
-	plan->capacity = found.count + PLAN_MAX_ENTRIES;
+	plan->capacity = found.count + found.pool_count + PLAN_MAX_ENTRIES;
+	if (opts->pools && !only_objects)
+		plan_pools_take(plan, &found, opts);
 	for (size_t i = 0; i < found.large_count && !only_objects; i++)
 		plan->object_code[i] = (struct abi_code){found.large[i], 1};
 	if (!only_objects) {

@@ -145,6 +145,8 @@ const struct meta_field pprof_meta_fields[] = {
 	LATER(windows.old_unseen_bytes, 0, KNOWN),
 	LATER(windows.large, 0, KNOWN),
 	LATER(windows.malloc_blocks, 0, KNOWN),
+	LATER(windows.pool_blocks, 0, KNOWN),
+	LATER(windows.pool_bytes, 0, KNOWN),
 	LATER(beside[BESIDE_ALLOCATED].known, 0, KNOWN),
 	LATER(beside[BESIDE_ALLOCATED].gaps, 0, KNOWN),
 	LATER(beside[BESIDE_FREED].known, 0, KNOWN),

@@ -248,8 +248,16 @@ static int event_put(struct process_state *process, const struct event_alloc *ev
 int state_alloc(struct process_state *process, const struct event_alloc *event)
 {
 	static const struct pending none;
-	int err = event_put(process, event, &none);
+	int err;
 
+	/* Besides growth mode they are of windows; late records follow a change of the mode. */
+	if ((event->api & EVENT_API_MASK) == EVENT_API_POOL &&
+	    process->info.mode != EVENT_MODE_GROWTH) {
+		if (process->info.mode == EVENT_MODE_WINDOWS)
+			state_window_pool_taken(process, event);
+		return 0;
+	}
+	err = event_put(process, event, &none);
 	if (err != -EBADMSG)
 		process->info.tables[layer_of(event->api)].allocs++;
 	return err;

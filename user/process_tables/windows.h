@@ -10,6 +10,9 @@
  * Blocks that malloc serves are traced all the time, as in census mode, or with
  * EVENT_MODE_LARGE_WINDOWS like those of pools. Extension modules' blocks are traced all the time.
  *
+ * Between windows there may be records of pools that are taken into use, which are few. They say
+ * who allocated when no window was open.
+ *
  * Where Python's layer is not traced, the windows are those of the native layer. Its records say
  * for certain that a block has been allocated. From then on it stays as long as every walk of
  * malloc's heap shows an allocated chunk of the same size at its address (process_walks/).
@@ -22,6 +25,7 @@
 #include "blocks/deaths.h"
 #include "blocks/identities.h"
 #include "blocks/kind_counts.h"
+#include "blocks/pool_takers.h"
 #include "blocks/sightings.h"
 #include "tables/id_map.h"
 
@@ -61,6 +65,8 @@ struct trace_windows {
 	size_t count, capacity;
 	struct kind_counts heap; /* of the last complete walk */
 	struct kind_counts walk; /* of the one in progress */
+	struct pool_takers takers;
+	struct taken_counts taken, taken_walk; /* as heap and walk, of blocks in pools of takers */
 	struct account *account;
 	/* blocks that were seen since the first one; how many without probes, at most */
 	double done, undisturbed;
@@ -79,6 +85,7 @@ static inline uint64_t state_cohort_ns(const struct trace_windows *windows, uint
 	return windows->cohorts_ns ? windows->cohorts_ns[cohort] : 0;
 }
 
+struct event_alloc;
 struct event_census_kinds;
 struct event_window;
 struct process_state;
@@ -105,6 +112,8 @@ int state_window_skips(struct process_state *process, const struct block *block)
 void state_window_sight(struct process_state *process, const struct block *block);
 /* The block has been removed from the table. */
 void state_window_gone(struct process_state *process, const struct block *block);
+/* A pool was taken into use. Without memory it is not noted. */
+void state_window_pool_taken(struct process_state *process, const struct event_alloc *event);
 /* An object, whose block may or may not be known, begins to live. */
 void state_window_reuse(struct process_state *process, uint64_t object, uint64_t block,
 			uint32_t domain, uint32_t stack);

@@ -30,6 +30,7 @@ uint32_t state_windows_cohort_now(struct process_state *process)
 void state_windows_walk(struct process_state *process)
 {
 	kind_counts_free(&process->windows.walk);
+	taken_counts_free(&process->windows.taken_walk);
 	identities_walk(&process->windows.identities);
 }
 
@@ -50,6 +51,26 @@ static uint64_t pool_at(const struct process_state *process, uint64_t address)
 	return address / process->info.pool_bytes * process->info.pool_bytes;
 }
 
+void state_window_pool_taken(struct process_state *process, const struct event_alloc *event)
+{
+	const struct pool_taker taker = {.pool = state_window_pool(process, event->address),
+					 .stack = state_stack_index(process, event->stack_id) &
+						  BLOCK_STACK_MAX,
+					 .cohort = state_windows_cohort_now(process)};
+
+	if (taker.pool)
+		pool_takers_put(&process->windows.takers, &taker);
+}
+
+/*
+ * Was the pool taken about then? A pool that is taken while a walk reads others is shown by the
+ * next one.
+ */
+static int is_of_taker(const struct pool_taker *taker, uint32_t cohort)
+{
+	return cohort - taker->cohort <= 1;
+}
+
 void state_windows_count(struct process_state *process, const struct event_census_kinds *event)
 {
 	const struct identity_pool shown = {.pool = pool_at(process, event->address),
@@ -58,6 +79,7 @@ void state_windows_count(struct process_state *process, const struct event_censu
 					    .count = event->count};
 	int fresh;
 	struct identity_pool *pool = identities_pool(&process->windows.identities, &shown, &fresh);
+	const struct pool_taker *taker = pool_takers_find(&process->windows.takers, shown.pool);
 
 	for (uint32_t i = 0; i < event->count; i++) {
 		const struct event_census_kind *kind = &event->kinds[i];
@@ -74,6 +96,9 @@ void state_windows_count(struct process_state *process, const struct event_censu
 				  event->address + (uint64_t)i * event->block_bytes, kind, fresh);
 		if (kind_counts_add(&process->windows.walk, &like))
 			return;
+		if (taker && is_of_taker(taker, like.cohort))
+			taken_counts_add(&process->windows.taken_walk, taker, like.kind, like.bytes,
+					 like.cohort);
 	}
 }
 
@@ -132,6 +157,8 @@ static void cohorts_join(struct trace_windows *windows)
 	}
 	windows->cohort = to - 1;
 	identities_renumber(&windows->identities, map);
+	pool_takers_renumber(&windows->takers, map);
+	taken_counts_renumber(&windows->taken, map);
 	chunk_table_renumber(&windows->chunks, map);
 	for (size_t i = 0; i < windows->heap.count; i++) {
 		struct kind_count like = windows->heap.items[i];
@@ -174,13 +201,17 @@ void state_windows_walked(struct process_state *process, int complete, int basel
 		kind_counts_free(&windows->walk);
 	if (windows->walk.count && !baseline) {
 		struct kind_counts old = windows->heap;
+		struct taken_counts taken = windows->taken;
 
 		windows->heap = windows->walk;
 		windows->walk = old;
+		windows->taken = windows->taken_walk;
+		windows->taken_walk = taken;
 		if (windows->cohorts_ns)
 			windows->cohorts_ns[++windows->cohort] = time_ns;
 	}
 	kind_counts_free(&windows->walk);
+	taken_counts_free(&windows->taken_walk);
 	if (windows->cohort == COHORT_MAX)
 		cohorts_join(windows);
 }

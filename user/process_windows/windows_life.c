@@ -11,6 +11,8 @@ void state_windows_account(struct trace_windows *windows, struct account *accoun
 	windows->account = windows->sightings.account = windows->pools.account = account;
 	windows->deaths.account = account;
 	windows->heap.index.account = windows->walk.index.account = account;
+	windows->takers.index.account = account;
+	windows->taken.index.account = windows->taken_walk.index.account = account;
 	windows->identities.account = windows->identities.index.account = account;
 	windows->chunks.account = account;
 }
@@ -24,6 +26,9 @@ void state_windows_free(struct trace_windows *windows)
 	chunk_table_free(&windows->chunks);
 	kind_counts_free(&windows->heap);
 	kind_counts_free(&windows->walk);
+	pool_takers_free(&windows->takers);
+	taken_counts_free(&windows->taken);
+	taken_counts_free(&windows->taken_walk);
 	array_release(windows->account, &windows->items, &windows->capacity,
 		      sizeof(*windows->items));
 	array_release(windows->account, &windows->fresh, &windows->fresh_capacity,

@@ -55,6 +55,12 @@ void windows_print(FILE *out, const struct snapshot_meta *meta, const char *titl
 	fputs("; ± is one standard error", out);
 	if (windows->count < FEW_WINDOWS)
 		fputs(", too small with so few windows for a line that is seldom at work", out);
+	if (windows->pool_blocks) {
+		fputs("; seen only as their pools were taken into use, and in the lines that took "
+		      "these: ",
+		      out);
+		unseen_print(out, windows->pool_blocks, windows->pool_bytes);
+	}
 	if (windows->unseen_blocks) {
 		fputs("; not seen in any window, and in no line: ", out);
 		unseen_print(out, windows->unseen_blocks, windows->unseen_bytes);
@@ -73,9 +79,9 @@ void windows_older_print(FILE *out, const struct snapshot_meta *meta)
 	unseen_print(out, windows->old_unseen_blocks, windows->old_unseen_bytes);
 }
 
-static void unseen_write(FILE *out, uint64_t blocks, uint64_t bytes)
+static void blocks_write(FILE *out, const char *name, uint64_t blocks, uint64_t bytes)
 {
-	fprintf(out, ", \"unseen\": {\"size\": %" PRIu64 ", \"count\": %" PRIu64 "}", bytes,
+	fprintf(out, ", \"%s\": {\"size\": %" PRIu64 ", \"count\": %" PRIu64 "}", name, bytes,
 		blocks);
 }
 
@@ -90,11 +96,13 @@ void windows_json(FILE *out, const struct snapshot_meta *meta)
 		"%.6f, \"large_blocks\": %s, \"malloc_blocks\": %" PRIu64,
 		windows->count, time_share(windows), blocks_share(windows),
 		windows->large ? "true" : "false", windows->malloc_blocks);
-	unseen_write(out, windows->unseen_blocks, windows->unseen_bytes);
+	blocks_write(out, "pools", windows->pool_blocks, windows->pool_bytes);
+	blocks_write(out, "unseen", windows->unseen_blocks, windows->unseen_bytes);
 	fputs("}, ", out);
 }
 
 void windows_older_json(FILE *out, const struct snapshot_meta *meta)
 {
-	unseen_write(out, meta->windows.old_unseen_blocks, meta->windows.old_unseen_bytes);
+	blocks_write(out, "unseen", meta->windows.old_unseen_blocks,
+		     meta->windows.old_unseen_bytes);
 }

@@ -220,9 +220,10 @@ static int member_attach(struct session *session, struct member *member,
 
 	target_describe(session, member, &target->python);
 	leftover_report(session, member, target);
-	err = member_probe(session, member, target,
-			   member_groups(member) &
-				   ~(member->governor.early ? ATTACH_PASSED_ON : 0));
+	err = member_probe(
+		session, member, target,
+		member_groups(member) &
+			~(member->governor.early ? ATTACH_PASSED_ON | ATTACH_NEW_POOLS : 0));
 	if (err)
 		return obstacle_tell(OBSTACLE_PROBE, err);
 	err = member_announce(session, member, target->info.name, target->info.ns_pid, from_start,
@@ -242,7 +243,7 @@ static int member_attach(struct session *session, struct member *member,
 		err = member_baseline(session, member, from_start);
 	/* These must not cost anything before the governor begins, and the walk may take long. */
 	if (!err && member->governor.early)
-		err = member_probe(session, member, target, ATTACH_PASSED_ON);
+		err = member_probe(session, member, target, ATTACH_PASSED_ON | ATTACH_NEW_POOLS);
 	return err;
 }
 

@@ -198,6 +198,7 @@ static int child_announce(struct session *session, const struct member *parent,
 	member->layers = parent->layers;
 	member->large_blocks = parent->large_blocks;
 	member->large_windowed = parent->large_windowed;
+	member->pools_off = parent->pools_off;
 	member->reuse_unseen = parent->reuse_unseen;
 	member->self_sampled = parent->self_sampled;
 	member->ends_unseen = parent->ends_unseen;

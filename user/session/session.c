@@ -95,6 +95,13 @@ static int programs_load(struct session *session, const struct attach_opts *opts
 	return err ? obstacle_explain(OBSTACLE_LOAD, err, remedy) : 0;
 }
 
+static void opts_take(struct session *session, const struct session_opts *opts)
+{
+	session->opts = *opts;
+	/* In windows mode it is seen between windows who takes pools. */
+	session->opts.plan.python.pools = opts->overhead > 0 || opts->window_on_ns;
+}
+
 int session_new(struct session **out, const struct session_opts *opts, const char **remedy)
 {
 	struct session *session = calloc(1, sizeof(*session));
@@ -124,7 +131,7 @@ int session_new(struct session **out, const struct session_opts *opts, const cha
 	*remedy = NULL;
 	if (!session)
 		return -ENOMEM;
-	session->opts = *opts;
+	opts_take(session, opts);
 	session->next_space_id = 1;
 	hit_cost_init(&session->hit_cost);
 	/* libbpf would log errors of its own while features are probed */

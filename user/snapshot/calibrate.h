@@ -142,6 +142,7 @@ struct calibrate_estimate {
 struct calibrate_unseen {
 	double new_blocks, new_bytes;
 	double old_blocks, old_bytes;
+	float deviations[CALIBRATE_GROUPS]; /* of new_blocks, as of rows; 0 in the sum */
 };
 
 struct calibrate_result {
@@ -151,7 +152,9 @@ struct calibrate_result {
 	size_t row_count;
 	struct calibrate_unseen *strata; /* by stratum: not seen in any window */
 	struct calibrate_unseen unseen;  /* their sum */
-	double progress;                 /* as in the input, or the estimate of it */
+	/* of rows: by who took their pools (windowed/pools_split.h) */
+	double pool_blocks, pool_bytes;
+	double progress; /* as in the input, or the estimate of it */
 	uint64_t windows;
 	uint64_t on_ns, span_ns;          /* of the time traced: in windows; all of it */
 	uint64_t new_blocks, seen_blocks; /* new and alive: all; those that are sightings */

@@ -100,8 +100,7 @@ static void sighting_split(struct calibration *calibration,
  * deviations shrink by the finite population correction. Of lone ones there are as many as were
  * seen, with the deviations of what their weight stands for.
  */
-static void post_split(struct calibration *calibration, const struct post *post,
-		       struct parts *parts)
+static void post_split(struct calibration *calibration, struct post *post, struct parts *parts)
 {
 	double attributed = weights_explain(calibration, &post->weights, post->blocks);
 	double unsure = sqrt(fmax(0, 1 - post->weights.seen / fmax(post->blocks, 1)));
@@ -121,7 +120,8 @@ static void post_split(struct calibration *calibration, const struct post *post,
 						     g);
 			factor.without[g] = without / weight.without[g];
 		}
-		parts->split.without[g] += attributed * part + unsure * (without - attributed);
+		post->explained_without[g] = unsure * (without - attributed);
+		parts->split.without[g] += attributed * part + post->explained_without[g];
 	}
 	for (size_t i = post->sightings; i < post->sightings_end; i++)
 		sighting_split(calibration, sighting_at(calibration, i), &factor, unsure, part);
@@ -149,16 +149,22 @@ static double share(const struct replicates *part, const struct replicates *whol
 	return sum > 0 ? (g < 0 ? part->whole : part->without[g]) / sum : 0;
 }
 
+/* The jackknife's factor, and for fewer groups Student's t. */
+static double deviation_scale(const struct calibration *calibration)
+{
+	double groups = calibration->group_count;
+
+	return groups > 1 ? sqrt((groups - 1) / groups) *
+				    calibrate_student(calibration->group_count - 1) /
+				    calibrate_student(CALIBRATE_GROUPS - 1)
+			  : 1;
+}
+
 /* Adds an estimate to a row: blocks, the same without each group, and the part of unseen rows. */
 static void row_add(const struct calibration *calibration, struct calibrate_estimate *row,
 		    const struct replicates *blocks, double unseen)
 {
-	double groups = calibration->group_count;
-	/* The jackknife's factor, and for fewer groups Student's t. */
-	double scale = groups > 1 ? sqrt((groups - 1) / groups) *
-					    calibrate_student(calibration->group_count - 1) /
-					    calibrate_student(CALIBRATE_GROUPS - 1)
-				  : 1;
+	double scale = deviation_scale(calibration);
 
 	row->blocks += blocks->whole;
 	for (uint32_t g = 0; g < calibration->group_count; g++)
@@ -242,8 +248,8 @@ static double post_rest(const struct calibration *calibration, const struct post
 		       : post->blocks;
 }
 
-static void stratum_unseen(struct calibration *calibration, size_t rank, double new_share,
-			   double old_share)
+static struct calibrate_unseen *stratum_unseen(struct calibration *calibration, size_t rank,
+					       double new_share, double old_share)
 {
 	const struct calibrate_stratum *stratum = stratum_at(calibration, rank);
 	struct calibrate_unseen *out = &calibration->out.strata[calibration->order[rank]],
@@ -259,6 +265,49 @@ static void stratum_unseen(struct calibration *calibration, size_t rank, double 
 	sum->new_bytes += out->new_bytes;
 	sum->old_blocks += out->old_blocks;
 	sum->old_bytes += out->old_bytes;
+	return out;
+}
+
+/* What of a stratum its own sightings, the next ones from *at on, leave unexplained. */
+static double stratum_excess(const struct calibration *calibration, size_t rank, size_t *at,
+			     size_t end)
+{
+	double weight = 0;
+
+	for (; *at < end && calibration->ranks[sighting_at(calibration, *at)->stratum] == rank;
+	     ++*at)
+		weight += 1 / sighting_at(calibration, *at)->inclusion;
+	return fmax(0, (double)stratum_at(calibration, rank)->new_blocks -
+			       weight / calibration->progress);
+}
+
+/*
+ * Blocks of a post-stratum that were attributed to no row. They are those of its strata that have
+ * more than their sightings explain: the burst is there.
+ */
+static void post_unseen(struct calibration *calibration, const struct post *post, double blocks,
+			double old_share)
+{
+	double scale = deviation_scale(calibration);
+	size_t at = post->sightings;
+	double excess = 0;
+
+	for (size_t rank = post->strata; rank < post->strata_end; rank++)
+		excess += stratum_excess(calibration, rank, &at, post->sightings_end);
+	at = post->sightings;
+	for (size_t rank = post->strata; rank < post->strata_end; rank++) {
+		double own = stratum_excess(calibration, rank, &at, post->sightings_end);
+		double all = (double)stratum_at(calibration, rank)->new_blocks;
+		double part = excess > 0 ? blocks * own / excess : 0;
+
+		struct calibrate_unseen *unseen = stratum_unseen(
+			calibration, rank, all > 0 ? fmin(1, part / all) : 0, old_share);
+
+		/* What windows explain more, they leave less. */
+		for (uint32_t g = 0; blocks > 0 && g < calibration->group_count; g++)
+			unseen->deviations[g] =
+				(float)(-scale * post->explained_without[g] * part / blocks);
+	}
 }
 
 /* What of the cell was attributed to no row, of the rests of all post-strata in equal shares. */
@@ -272,11 +321,9 @@ static void unseen_set(struct calibration *calibration, const struct cell *cell,
 	double left = rest > 0 ? fmax(0, 1 - imputed / rest) : 0;
 	for (size_t i = cell->posts; i < cell->posts_end; i++) {
 		const struct post *post = &calibration->posts[i];
-		double share =
-			post->blocks > 0 ? left * post_rest(calibration, post) / post->blocks : 0;
 
-		for (size_t rank = post->strata; rank < post->strata_end; rank++)
-			stratum_unseen(calibration, rank, share, old_known ? 0 : 1);
+		post_unseen(calibration, post, left * post_rest(calibration, post),
+			    old_known ? 0 : 1);
 	}
 }
 

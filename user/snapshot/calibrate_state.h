@@ -60,6 +60,8 @@ struct post {
 	int least;   /* calibrate_stratum.least of one of its strata */
 	int lone;    /* nothing is known but what a single window has shown */
 	double most; /* sum of calibrate_stratum.most_blocks */
+	/* Of the blocks that its sightings explain: what they differ by without each group. */
+	double explained_without[CALIBRATE_GROUPS];
 };
 
 /* The post-strata of one type and size class. */

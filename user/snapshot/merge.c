@@ -60,6 +60,8 @@ static void windows_add(struct snapshot_windows *sum, const struct snapshot_wind
 	sum->unseen_bytes += one->unseen_bytes;
 	sum->old_unseen_blocks += one->old_unseen_blocks;
 	sum->old_unseen_bytes += one->old_unseen_bytes;
+	sum->pool_blocks += one->pool_blocks;
+	sum->pool_bytes += one->pool_bytes;
 	sum->large |= one->large;
 	sum->malloc_blocks += one->malloc_blocks;
 }

@@ -169,6 +169,8 @@ struct snapshot_windows {
 	uint64_t unseen_blocks, unseen_bytes; /* new and alive, of a kind that none has shown */
 	uint64_t old_unseen_blocks, old_unseen_bytes; /* the same of older blocks */
 	uint64_t large; /* 1: they are windows of large blocks, too, whose figures are estimates */
+	/* in lines, by who took their pools when no window was open */
+	uint64_t pool_blocks, pool_bytes;
 	/* malloc's blocks of more than EVENT_SMALL_BYTES, anybody's; 0: its heap was not walked */
 	uint64_t malloc_blocks;
 };

@@ -40,6 +40,8 @@ static void windows_set(struct snapshot_windows *windows, const struct calibrate
 		.seen_blocks = result->seen_blocks,
 		.unseen_blocks = (uint64_t)llround(result->unseen.new_blocks),
 		.unseen_bytes = (uint64_t)llround(result->unseen.new_bytes),
+		.pool_blocks = (uint64_t)llround(result->pool_blocks),
+		.pool_bytes = (uint64_t)llround(result->pool_bytes),
 		.old_unseen_blocks = (uint64_t)llround(result->unseen.old_blocks),
 		.old_unseen_bytes = (uint64_t)llround(result->unseen.old_bytes),
 	};

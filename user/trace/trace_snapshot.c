@@ -132,6 +132,8 @@ static int tracebacks_take(struct snapshot_job *job)
 		job->tracebacks[process->regions.items[i].stack] = 0;
 	for (size_t i = 0; i < process->windows.deaths.count; i++)
 		job->tracebacks[process->windows.deaths.items[i].stack] = 0;
+	for (size_t i = 0; i < process->windows.taken.count; i++)
+		job->tracebacks[process->windows.taken.items[i].stack] = 0;
 	for (uint32_t i = 0; !err && i < process->stack_count; i++) {
 		if (job->tracebacks[i] == UINT32_MAX)
 			continue;

@@ -10,6 +10,7 @@
 #include "windowed/trace_windowed.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,9 +22,21 @@ static uint32_t cohort_joined(const struct job *job, uint32_t cohort)
 	return cohort < job->newest.cohort ? cohort : job->newest.cohort;
 }
 
-static int is_same_row(const struct seen *a, const struct seen *b)
+/* The row of blocks with this stack, size and flags. 0; -ENOMEM */
+static int row_of(struct job *job, uint32_t stack, uint64_t bytes, uint32_t flags, uint32_t *row)
 {
-	return a->stack == b->stack && a->bytes == b->bytes && a->flags == b->flags;
+	uint64_t key = hash_u64(hash_u64((uint64_t)stack << 8 | flags) ^ bytes);
+	int err;
+
+	*row = id_map_find(&job->row_index, key);
+	if (*row != ID_MAP_NONE)
+		return 0;
+	*row = (uint32_t)job->row_count;
+	err = id_map_put(&job->row_index, key, *row);
+	if (!err)
+		job->rows[job->row_count++] = (struct snapshot_trace){
+			.traceback = job->tracebacks[stack], .flags = flags, .bytes = bytes};
+	return err;
 }
 
 /* Of a block of malloc's there is no more than its size. */
@@ -121,31 +134,129 @@ static int is_used(const struct job *job, const struct seen *seen)
 	return seen->large < LARGE_STRATA || !seen_is_replaced(job, seen);
 }
 
-static size_t sightings_fill(struct job *job)
+static int sightings_fill(struct job *job, size_t *count)
 {
-	size_t count = 0;
+	uint32_t row;
+	int err = 0;
 
-	for (size_t i = 0; i < job->seen_count; i++) {
+	*count = 0;
+	for (size_t i = 0; !err && i < job->seen_count; i++) {
 		const struct seen *seen = &job->seen[i];
 
-		if (!i || !is_same_row(seen, seen - 1))
-			job->rows[job->row_count++] =
-				(struct snapshot_trace){.traceback = job->tracebacks[seen->stack],
-							.flags = seen->flags,
-							.bytes = seen->bytes};
-		if (!is_used(job, seen))
+		err = row_of(job, seen->stack, seen->bytes, seen->flags, &row);
+		if (err || !is_used(job, seen))
 			continue;
-		job->sightings[count++] = (struct calibrate_sighting){
+		job->sightings[(*count)++] = (struct calibrate_sighting){
 			.stratum = stratum_of(job, seen),
 			.window = seen->window,
-			.row = (uint32_t)(job->row_count - 1),
+			.row = row,
 			.alive = seen->use != SEEN_DEAD,
 			.likeness = seen->use == SEEN_LIKENESS,
 			.inclusion = seen->inclusion,
 			.discount = seen->discount ? &job->discounts[seen->discount - 1] : NULL,
 		};
 	}
-	return count;
+	return err;
+}
+
+#define SIZES_DIFFER 0 /* in sizes: not all that were seen have one size */
+
+/* A str's length is in its kind, so most kinds have one size only. */
+static int size_note(struct job *job, const struct seen *seen)
+{
+	uint64_t key = kind_key(seen->kind, seen->class_bytes, 0);
+	uint32_t known = id_map_find(&job->sizes, key);
+
+	return seen->large < LARGE_STRATA || known == seen->bytes
+		       ? 0
+		       : id_map_put(&job->sizes, key,
+				    known == ID_MAP_NONE ? (uint32_t)seen->bytes : SIZES_DIFFER);
+}
+
+/* The instruction of the most recent frame; NO_PLACE: there is none. */
+#define NO_PLACE UINT32_MAX
+
+static uint64_t place_of(const struct process_state *process, uint32_t stack)
+{
+	const struct stack_entry *entry = &process->stacks[stack];
+
+	return entry->nframe ? process->stack_frames[entry->first] : NO_PLACE;
+}
+
+static int place_add(struct id_map *blocks, uint64_t place, uint64_t more)
+{
+	uint32_t known = id_map_find(blocks, place);
+	uint64_t sum = (known == ID_MAP_NONE ? 0 : known) + more;
+
+	return id_map_put(blocks, place, sum < ID_MAP_NONE ? (uint32_t)sum : ID_MAP_NONE - 1);
+}
+
+/* What windows have shown of each place. */
+static int places_note(struct job *job)
+{
+	const struct process_state *process = job->process;
+	const struct activity *items = process->activities.items;
+	int err = 0;
+
+	for (size_t i = 0; !err && i < process->activities.count; i++)
+		if (items[i].layer == EVENT_LAYER_PYTHON)
+			err = place_add(&job->made, place_of(process, items[i].stack),
+					items[i].units / ACTIVITY_UNIT);
+	for (size_t i = 0; !err && i < job->seen_count; i++)
+		if (job->seen[i].use == SEEN_ALIVE)
+			err = place_add(&job->alive, place_of(process, job->seen[i].stack), 1);
+	return err;
+}
+
+static int seen_note(struct job *job)
+{
+	int err = places_note(job);
+
+	for (size_t i = 0; !err && i < job->seen_count; i++)
+		err = size_note(job, &job->seen[i]);
+	return err;
+}
+
+#define KEEPS_LEAST 20u /* after fewer blocks it is not known what part of them a place keeps */
+
+/* What part of the blocks that windows have shown is kept, of those made where the stack ends. */
+static double stack_keeps(const struct job *job, uint32_t stack)
+{
+	uint64_t place = place_of(job->process, stack);
+	uint32_t made = id_map_find(&job->made, place), alive = id_map_find(&job->alive, place);
+
+	if (made == ID_MAP_NONE || made < KEEPS_LEAST)
+		return 1;
+	return alive == ID_MAP_NONE ? 0 : fmin(1, (double)alive / made);
+}
+
+/* The requests that took pools; the pools' other blocks are of other requests. */
+static int taken_fill(struct job *job)
+{
+	const struct taken_counts *taken = &job->process->windows.taken;
+	const struct kind_counts *heap = &job->process->windows.heap;
+	int err = seen_note(job);
+
+	_Static_assert(POOL_GROUPS == CALIBRATE_GROUPS, "the groups are the jackknife's");
+	job->taken_count = 0;
+	for (size_t i = 0; !err && i < taken->count; i++) {
+		const struct taken_count *count = &taken->items[i];
+		uint32_t found = id_map_find(&heap->index,
+					     kind_key(count->kind, count->bytes, count->cohort));
+		uint32_t bytes = id_map_find(&job->sizes, kind_key(count->kind, count->bytes, 0));
+		int is_class = bytes == ID_MAP_NONE || bytes == SIZES_DIFFER;
+		struct pools_taken *out = &job->taken[job->taken_count];
+
+		if (found == ID_MAP_NONE || job->tracebacks[count->stack] == UINT32_MAX)
+			continue;
+		out->stratum = LARGE_STRATA + found;
+		out->keeps = stack_keeps(job, count->stack);
+		memcpy(out->blocks, count->blocks, sizeof(out->blocks));
+		err = row_of(job, count->stack, is_class ? count->bytes : bytes,
+			     is_class ? SNAPSHOT_ROUNDED : 0, &out->row);
+		job->taken_count += !err;
+	}
+	return err;
 }
 
 /* Windows lose a part of their blocks otherwise, too, such as those that no look has shown. */
@@ -175,10 +286,20 @@ static int job_estimate(struct job *job, struct calibrate_result *out)
 	if (err)
 		return err;
 	seen_sort(job);
-	input.sighting_count = sightings_fill(job);
+	err = sightings_fill(job, &input.sighting_count);
+	if (!err)
+		err = taken_fill(job);
+	if (err)
+		return err;
 	input.stratum_count = job->stratum_count;
 	input.row_count = job->row_count;
-	return calibrate(&input, out);
+	err = calibrate(&input, out);
+	if (err)
+		return err;
+	err = pools_split(&input, job->taken, job->taken_count, out);
+	if (err)
+		calibrate_free(out);
+	return err;
 }
 
 static void job_clear(struct job *job)
@@ -186,6 +307,10 @@ static void job_clear(struct job *job)
 	seen_clear(job);
 	job->stratum_count = job->row_count = 0;
 	id_map_free(&job->newest_strata);
+	id_map_free(&job->row_index);
+	id_map_free(&job->sizes);
+	id_map_free(&job->made);
+	id_map_free(&job->alive);
 }
 
 static int job_run(struct job *job, struct builder *builder)
@@ -218,18 +343,20 @@ int trace_windowed_add(const struct process_state *process, const uint32_t *trac
 	const struct trace_windows *windows = &process->windows;
 	struct job job = {.process = process, .tracebacks = tracebacks};
 	size_t most = 2 * (windows->sightings.count + windows->deaths.count) +
-		      large_collect_most(process) + 1;
+		      large_collect_most(process) + windows->taken.count + 1;
 	int err = -ENOMEM;
 
 	job.seen = calloc(most, sizeof(*job.seen));
 	job.rows = calloc(most, sizeof(*job.rows));
+	job.taken = calloc(windows->taken.count + 1, sizeof(*job.taken));
 	job.sightings = calloc(most, sizeof(*job.sightings));
 	job.strata = calloc(most + LARGE_STRATA + windows->heap.count, sizeof(*job.strata));
 	job.windows = calloc(windows->count + 1, sizeof(*job.windows));
-	if (job.seen && job.rows && job.sightings && job.strata && job.windows)
+	if (job.seen && job.rows && job.taken && job.sightings && job.strata && job.windows)
 		err = job_run(&job, builder);
 	free(job.seen);
 	free(job.rows);
+	free(job.taken);
 	free(job.sightings);
 	free(job.strata);
 	free(job.windows);

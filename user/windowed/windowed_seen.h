@@ -5,6 +5,7 @@
 
 #include "snapshot/builder.h"
 #include "windowed/newest.h"
+#include "windowed/pools_split.h"
 #include "windowed/reuse.h"
 
 /* The first strata, before those of the heap's walk. */
@@ -50,9 +51,13 @@ struct job {
 	struct calibrate_window *windows;
 	struct calibrate_sighting *sightings;
 	struct snapshot_trace *rows;
-	size_t seen_count, discount_count, discount_capacity, stratum_count, row_count;
+	struct pools_taken *taken;
+	size_t seen_count, discount_count, discount_capacity, stratum_count, row_count, taken_count;
 	struct newest newest;
 	struct reuse reuse;
+	struct id_map row_index;     /* stack, size and flags -> row */
+	struct id_map sizes;         /* kind and size class -> the size of all that were seen */
+	struct id_map made, alive;   /* place -> blocks that windows have shown: all; alive */
 	struct id_map shared;        /* row and window -> 1 + place in discounts */
 	struct id_map newest_strata; /* kind and size class -> one of the newest cohort */
 	struct id_map likes; /* stacks, kinds and size classes of which there are likenesses */

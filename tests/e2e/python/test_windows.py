@@ -36,11 +36,15 @@ def wait_clean(pid):
 def check(report, live, name=NAME):
     sizes = {mark: report.line(name, mark)[0] for mark in "ABT"}
     truth = {mark: size for mark, (size, _) in live.items()}
-    total = sum(truth.values())
-    assert sizes["A"] + sizes["B"] + sizes["T"] == pytest.approx(total, rel=TOTAL), (sizes, truth)
-    assert sizes["T"] <= TEMPORARY * total, (sizes, truth)
+    told = sum(sizes.values())
+    # A target that a busy machine slows may look as if it had worked between windows only.
+    untold = report.data["windows"]["unseen"]["size"]
+    assert told <= (1 + TOTAL) * sum(truth.values()), (sizes, truth)
+    assert told + untold >= (1 - TOTAL) * sum(truth.values()), (sizes, truth, untold)
+    assert sizes["T"] <= TEMPORARY * told, (sizes, truth)
     for mark in truth:
-        assert sizes[mark] == pytest.approx(truth[mark], rel=SHARE), (mark, sizes, truth)
+        share = truth[mark] / sum(truth.values())
+        assert sizes[mark] == pytest.approx(share * told, rel=SHARE), (mark, sizes, truth)
 
 
 @pytest.mark.versions("3.8", "3.11", "3.13")
@@ -96,6 +100,41 @@ def test_distribution(tracer, tmp_path):
             report = run.finish()
         wait_clean(target.pid)
     check(report, live)
+
+
+@pytest.mark.versions("3.8", "3.11", "3.13")
+def test_burst_between(tracer, tmp_path, python):
+    """What is allocated when no window is open stands at the lines that took its pools, not at one
+    that windows have shown to drop all of its blocks."""
+    name = "burst.py"
+    with Target(python, name) as target:
+        with Traced(tracer, tmp_path, "-v", "--window", "40/3600000", "-p", target.pid) as run:
+            wait_windows(run, 1)
+            target.step()
+            live = target.expect()
+            report = run.finish()
+        wait_clean(target.pid)
+    truth = {mark: size for mark, (size, _) in live.items()}
+    total = sum(truth.values())
+    sizes = {mark: report.line(name, mark)[0] for mark in "ABT"}
+    assert report.data["windows"]["count"] == 1
+    assert report.data["windows"]["pools"]["size"] == pytest.approx(total, rel=0.15)
+    assert report.data["windows"]["unseen"]["size"] <= TOTAL * total
+    assert sizes["T"] <= TEMPORARY * total, (sizes, truth)
+    for mark in truth:
+        assert sizes[mark] == pytest.approx(truth[mark], rel=SHARE), (mark, sizes, truth)
+
+
+def test_pools_restricted(tracer, tmp_path, any_python):
+    """Where pools alone cost more than the budget, nothing is traced between windows."""
+    with Target(any_python, "rounds.py") as target:
+        with Traced(tracer, tmp_path, "-v", "--overhead", 0.5, "-p", target.pid) as run:
+            wait_until(lambda: "and nothing else: " in run.stderr, "pools have no probes")
+            target.step()
+            target.read_until("done")
+            report = run.finish()
+        wait_clean(target.pid)
+    assert report.data["mode"] == "windows"
 
 
 def test_last_in_window(tracer, tmp_path, any_python):

@@ -42,6 +42,24 @@ static unsigned int sites_of(const struct plan *plan, enum abi_op op)
 	return count;
 }
 
+/* Besides all other sites, if they are asked for. */
+static void check_beside(const char *path)
+{
+	struct plan_opts opts = {.mode = EVENT_MODE_CENSUS, .pool_bytes = 4096};
+	struct plan plan;
+	size_t others;
+
+	assert_int_equal(plan_file(path, &opts, &plan), 0);
+	assert_int_equal(sites_of(&plan, ABI_OP_NEW_POOL), 0);
+	others = plan.count;
+	plan_free(&plan);
+	opts.pools = 1;
+	assert_int_equal(plan_file(path, &opts, &plan), 0);
+	assert_uint_in_range(sites_of(&plan, ABI_OP_NEW_POOL), 1, 4);
+	assert_int_equal(plan.count - sites_of(&plan, ABI_OP_NEW_POOL), others);
+	plan_free(&plan);
+}
+
 static void check(const char *path)
 {
 	struct plan_opts opts = {.mode = EVENT_MODE_GROWTH, .pool_bytes = 4096};
@@ -72,6 +90,7 @@ static void check(const char *path)
 	assert_true(plan.large_blocks);
 	assert_true(sites_of(&plan, ABI_OP_MALLOC) && sites_of(&plan, ABI_OP_FREE));
 	plan_free(&plan);
+	check_beside(path);
 }
 
 static void test_symbols(void **state)

@@ -288,23 +288,24 @@ static void test_refused(void **state)
 }
 
 /*
- * Windows are a step of their own, twice: with large blocks and without. There is no step up from
- * them: the table would be another one.
+ * Windows are three steps, with less and less between them. There is no step up from them: the
+ * table would be another one.
  */
 static void test_windows(void **state)
 {
-	static const enum event_mode order[] = {EVENT_MODE_CENSUS, EVENT_MODE_WINDOWS,
-						EVENT_MODE_WINDOWS, EVENT_MODE_GROWTH,
-						EVENT_MODE_OFF};
+	static const enum event_mode order[] = {EVENT_MODE_CENSUS,  EVENT_MODE_WINDOWS,
+						EVENT_MODE_WINDOWS, EVENT_MODE_WINDOWS,
+						EVENT_MODE_GROWTH,  EVENT_MODE_OFF};
 	const struct governor_step first = {.mode = EVENT_MODE_EXACT};
 	struct run run = {.now_ns = 1000};
 	(void)state;
 
 	governor_plan(&run.governor, 0.05, &first, 1);
-	for (size_t i = 0; i < 5; i++) {
+	for (size_t i = 0; i < 6; i++) {
 		assert_int_equal(periods_until_change(&run, 0.3, 100), OVER);
 		assert_int_equal(mode_of(&run), order[i]);
-		assert_int_equal(run.governor.steps[run.governor.step].small_only, i == 2);
+		assert_int_equal(run.governor.steps[run.governor.step].between,
+				 order[i] == EVENT_MODE_WINDOWS ? i - 1 : 0);
 		if (order[i] == EVENT_MODE_WINDOWS)
 			assert_int_equal(periods_until_change(&run, 0, 10000), 0);
 	}
@@ -325,7 +326,7 @@ static void run_early(struct run *run)
 	governor_plan(&run->governor, 0.05, &first, 1);
 	assert_int_equal(governor_begin_early(&run->governor, 0.5), 1);
 	assert_int_equal(mode_of(run), EVENT_MODE_WINDOWS);
-	assert_int_equal(run->governor.steps[run->governor.step].small_only, 0);
+	assert_int_equal(run->governor.steps[run->governor.step].between, GOVERNOR_BETWEEN_LARGE);
 }
 
 /* A busy process begins in windows. If the first one shows that the requested mode is cheap, that
@@ -343,7 +344,7 @@ static void test_early(void **state)
 	/* Before the first window, other probes may take a twentieth of the budget for 10 s. */
 	run_early(&run);
 	assert_int_equal(periods_until_change(&run, 0.3, 100), 1);
-	assert_int_equal(run.governor.steps[run.governor.step].small_only, 1);
+	assert_int_equal(run.governor.steps[run.governor.step].between, GOVERNOR_BETWEEN_POOLS);
 
 	run_early(&run);
 	assert_int_equal(governor_first_window(&run.governor, 0.02, run.now_ns), 1);
