@@ -17,15 +17,16 @@ PLAIN = {
 
 
 def tool(name, *places):
-    """The path of a tool: from PATH, or from one of the glob patterns."""
-    path = os.pathsep.join([os.environ["PATH"], "/usr/sbin", "/sbin"])
+    """The path of a tool: from PATH, or from one of the glob patterns. A link to ccache, which runs
+    another one of that name, is not it."""
+    folders = [*os.environ["PATH"].split(os.pathsep), "/usr/sbin", "/sbin"]
     found = [
         p
         for p in [
-            shutil.which(name, path=path),
+            *(shutil.which(name, path=folder) for folder in folders),
             *(p for pattern in places for p in sorted(glob.glob(pattern))),
         ]
-        if p
+        if p and os.path.basename(os.path.realpath(p)) != "ccache"
     ]
     return found[0] if found else pytest.skip("this machine has no " + name)
 
