@@ -333,7 +333,10 @@ int inline_site(struct pt_regs *regs)
 	return 0;
 }
 
-/* Calls without a return probe: frees, and extension modules' reports of their own memory. */
+/*
+ * Calls without a return probe: frees, extension modules' reports of their own memory, and
+ * Task.set_name().
+ */
 SEC("uprobe")
 int request_once(struct pt_regs *regs)
 {
@@ -361,6 +364,10 @@ int request_once(struct pt_regs *regs)
 	case ABI_OP_UNTRACK:
 		free_output(thread, EVENT_FREE, argument(regs, cookie, 1),
 			    (__u32)argument(regs, cookie, 0), api);
+		break;
+	case ABI_OP_RENAME:
+		if (has_tasks)
+			rename_note(thread, argument(regs, cookie, 1));
 		break;
 	}
 	return 0;

@@ -176,6 +176,8 @@ static __always_inline __u32 target_inherit(const struct abi_target *parent, __u
 		return 0;
 	/* The map of sampled blocks has its parent's blocks under the parent's space id only. */
 	target->sample_overflow = 1;
+	if (target->renames == ABI_RENAMES_HERE)
+		target->renames = ABI_RENAMES_UNTOLD;
 	return target->space_id;
 }
 

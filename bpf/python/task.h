@@ -160,6 +160,7 @@ __noinline int task_tstate_find(struct thread_state *thread)
  *
  * If the task and its name are at the same addresses as at the thread's last block, and nobody else
  * has made a block since, they are the same objects: others at these addresses would be new blocks.
+ * Where set_name() has its probe, the task has its name, too, unless that says otherwise.
  *
  * Inline, and what is seldom needed is not: a call and a read of a word are most of the cost.
  */
@@ -177,9 +178,29 @@ static __always_inline int task_note(struct thread_state *thread)
 	if (thread->block.tstate)
 		task = user_u64(thread->block.tstate + offsets->tstate_task);
 	if (stays && task == thread->task_address &&
-	    (!task || user_u64(task + offsets->task_name) == thread->task_name))
+	    (!task || thread->target.renames != ABI_RENAMES_UNTOLD ||
+	     user_u64(task + offsets->task_name) == thread->task_name))
 		return 0;
 	return task_change(thread, task);
+}
+
+/*
+ * A task gets a name, which may be an object that exists, so that no block tells of it. If it is a
+ * str, nothing is allocated until the task has it. Otherwise code of the program makes a str of it
+ * first, and when that ends is not known: from now on this process's names are read.
+ */
+static __always_inline void rename_note(struct thread_state *thread, __u64 name)
+{
+	struct abi_target *target;
+
+	if (user_u64(name + thread->target.offsets.object_type) == thread->target.unicode_type) {
+		last_allocator_forget();
+		return;
+	}
+	target = target_current();
+	if (target)
+		target->renames = ABI_RENAMES_UNTOLD;
+	__sync_fetch_and_add(&targets_version, 1);
 }
 
 #endif

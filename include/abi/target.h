@@ -166,6 +166,14 @@ struct abi_target {
 	__u32 paused;  /* enum abi_paused */
 	__u32 window;  /* number of the native layer's window */
 	__u64 long_type, unicode_type; /* addresses of PyLong_Type, PyUnicode_Type; 0: not needed */
+	__u64 renames;                 /* enum abi_renames; BPF sets it to UNTOLD */
+};
+
+/* Where Task.set_name() has its probe, ABI_OP_RENAME. */
+enum abi_renames {
+	ABI_RENAMES_UNTOLD = 0,
+	ABI_RENAMES_HERE = 1, /* in this process, and not in its children */
+	ABI_RENAMES_EVERYWHERE = 2,
 };
 
 enum abi_paused {
@@ -275,6 +283,7 @@ enum abi_op {
 	 */
 	ABI_OP_SAMPLED_ALLOC = 25, /* (address, bytes, weighted bytes) */
 	ABI_OP_SAMPLED_FREE = 26,  /* (address) */
+	ABI_OP_RENAME = 27,        /* (task, name): Task.set_name() */
 
 	/* Perf maps: bits 8-15 are ABI_MAP_*. */
 	ABI_OP_MAP_WRITE = 32,   /* (address, bytes, name) */
@@ -389,6 +398,6 @@ _Static_assert(__builtin_offsetof(struct abi_target, tstate_source) == 24, "targ
 _Static_assert(__builtin_offsetof(struct abi_target, offsets) == 224, "target.offsets");
 _Static_assert(__builtin_offsetof(struct abi_target, interpreter_start) == 296,
 	       "target.interpreter_start");
-_Static_assert(sizeof(struct abi_target) == 384, "target");
+_Static_assert(sizeof(struct abi_target) == 392, "target");
 
 #endif

@@ -137,8 +137,10 @@ def attach(variant, pid, folder):
 def run(variant, python, name, rounds, folder):
     """(the workload's seconds, CPU seconds of the tracer with its view)"""
     path, *arguments = python.workload(name, rounds)
+    # A service that runs has loaded asyncio.
+    loads = "import asyncio\n" if name in TASK_ROUNDS else ""
     target = subprocess.Popen(
-        [*python.prefix, path, "-c", WAIT, *arguments],
+        [*python.prefix, path, "-c", loads + WAIT, *arguments],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         env=environment(),

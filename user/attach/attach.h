@@ -115,7 +115,7 @@ size_t attach_probes_left(const struct attach *attach);
 /* Groups of a process's probes: bits. */
 enum attach_group {
 	ATTACH_POOL_FREES = 1, /* plan_site_is_pool_free() */
-	/* needed until the end: the start of the interpreter's shutdown */
+	/* needed until the end: the start of the interpreter's shutdown; Task.set_name() */
 	ATTACH_LAST = 2,
 	ATTACH_OTHERS = 4,
 	ATTACH_MALLOC = 8,  /* malloc and its kin */

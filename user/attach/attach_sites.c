@@ -37,13 +37,13 @@ static int site_is_native(const struct plan_site *site)
 
 static unsigned int site_group(const struct plan_site *site)
 {
-	return site->op == ABI_OP_FINALIZE    ? ATTACH_LAST
-	       : plan_site_is_pool_free(site) ? ATTACH_POOL_FREES
-	       : site_is_native(site)         ? ATTACH_MALLOC
-	       : plan_site_is_pooled(site)    ? ATTACH_POOLED
-	       : plan_site_is_new_pool(site)  ? ATTACH_NEW_POOLS
-	       : plan_site_is_passed_on(site) ? ATTACH_PASSED_ON
-					      : ATTACH_OTHERS;
+	return site->op == ABI_OP_FINALIZE || site->op == ABI_OP_RENAME ? ATTACH_LAST
+	       : plan_site_is_pool_free(site)                           ? ATTACH_POOL_FREES
+	       : site_is_native(site)                                   ? ATTACH_MALLOC
+	       : plan_site_is_pooled(site)                              ? ATTACH_POOLED
+	       : plan_site_is_new_pool(site)                            ? ATTACH_NEW_POOLS
+	       : plan_site_is_passed_on(site)                           ? ATTACH_PASSED_ON
+									: ATTACH_OTHERS;
 }
 
 static int site_is_native_request(const struct plan_site *site)
@@ -75,7 +75,8 @@ static int site_is_once(const struct plan_site *site)
 {
 	return !site_is_of_native_layer(site) &&
 	       (site->op == ABI_OP_FREE || site->op == ABI_OP_POOL_FREE ||
-		site->op == ABI_OP_TRACK || site->op == ABI_OP_UNTRACK);
+		site->op == ABI_OP_TRACK || site->op == ABI_OP_UNTRACK ||
+		site->op == ABI_OP_RENAME);
 }
 
 static int site_is_finalize(const struct plan_site *site)

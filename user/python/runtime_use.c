@@ -80,6 +80,8 @@ int python_runtime_inherit(const struct python_runtime *parent, pid_t pid,
 	}
 	*out = *parent;
 	out->pid = pid;
+	if (out->target.renames == ABI_RENAMES_HERE)
+		out->target.renames = ABI_RENAMES_UNTOLD;
 	if (copy)
 		out->offsets = copy;
 	if (out->file)

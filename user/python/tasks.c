@@ -2,6 +2,7 @@
 #include "python/tasks.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -11,6 +12,14 @@
 #define SECTION          ".AsyncioDebug"
 #define MODULE           "/_asyncio." /* of its file's path */
 #define NO_DEBUG         "/dev/null"  /* as debug_root: no debug files */
+
+#define SETTER              "set_name"
+#define SETTER_TEXTS        4 /* equal texts that are looked at; linkers make one of them */
+#define SECTION_MAX         (16u << 20)
+#define METHOD_ONE_ARGUMENT 8 /* METH_O */
+
+/* Words of a PyMethodDef. */
+enum method_word { METHOD_NAME, METHOD_FUNCTION, METHOD_FLAGS, METHOD_TEXT, METHOD_WORDS };
 
 int tasks_apply(const uint8_t *bytes, size_t size, const struct python_offsets *known,
 		struct abi_offsets *abi)
@@ -50,17 +59,16 @@ static int file_apply(struct elf_file *file, struct python_runtime *runtime)
 	return tasks_apply(bytes, size, runtime->offsets, &runtime->target.offsets);
 }
 
-/* The same of the module, if it is a file of its own and mapped. */
-static int module_apply(struct python_runtime *runtime)
+/* The module _asyncio, if it is a file of its own and mapped. 0: the caller closes it; -ENOENT. */
+static int module_open(const struct python_runtime *runtime, struct elf_file **file, uint64_t *bias)
 {
 	struct process_maps maps;
 	int err = process_maps_read(runtime->pid, &maps), found = -ENOENT;
 
 	if (err)
 		return err;
-	for (size_t i = 0; found == -ENOENT && i < maps.count; i++) {
+	for (size_t i = 0; found && i < maps.count; i++) {
 		const struct process_map *map = &maps.entries[i];
-		struct elf_file *file;
 		int fd;
 
 		if (!map->executable || !strstr(map->path, MODULE))
@@ -68,15 +76,30 @@ static int module_apply(struct python_runtime *runtime)
 		fd = process_map_open(runtime->pid, map);
 		if (fd < 0)
 			continue;
-		if (elf_file_open(&file, fd, map->path, NO_DEBUG)) {
+		if (elf_file_open(file, fd, map->path, NO_DEBUG)) {
 			close(fd);
 			continue;
 		}
-		found = file_apply(file, runtime);
-		elf_file_close(file);
+		found = elf_file_bias(*file, map->start, map->offset, bias);
+		if (found)
+			elf_file_close(*file);
 	}
 	process_maps_free(&maps);
 	return found;
+}
+
+/* The same of the module. */
+static int module_apply(struct python_runtime *runtime)
+{
+	struct elf_file *file;
+	uint64_t bias;
+	int err = module_open(runtime, &file, &bias);
+
+	if (err)
+		return err;
+	err = file_apply(file, runtime);
+	elf_file_close(file);
+	return err;
 }
 
 static int types_find(struct python_runtime *runtime)
@@ -112,4 +135,91 @@ int tasks_find(struct python_runtime *runtime)
 	if (err == -ENOENT)
 		err = 0; /* the table's are in target.offsets */
 	return err ? err : types_find(runtime);
+}
+
+int tasks_setter_scan(const struct tasks_data *data, uint64_t *function)
+{
+	uint64_t entry[METHOD_WORDS], texts[SETTER_TEXTS], found = 0;
+	size_t count = 0;
+
+	for (size_t i = 0; i + sizeof(SETTER) <= data->text_bytes && count < SETTER_TEXTS; i++)
+		if (!memcmp(data->text + i, SETTER, sizeof(SETTER)))
+			texts[count++] = data->text_address + i;
+	for (size_t i = 0; count && i + sizeof(entry) <= data->bytes; i += 8) {
+		size_t text = 0;
+
+		memcpy(entry, data->content + i, sizeof(entry));
+		while (text < count && texts[text] != entry[METHOD_NAME])
+			text++;
+		if (text == count || (uint32_t)entry[METHOD_FLAGS] != METHOD_ONE_ARGUMENT)
+			continue;
+		if (found && found != entry[METHOD_FUNCTION])
+			return -ENOENT;
+		found = entry[METHOD_FUNCTION];
+	}
+	*function = found;
+	return found ? 0 : -ENOENT;
+}
+
+/* Reads a section: of the file, or of the process where it is not 0. NULL: it cannot be read. */
+static uint8_t *section_read(struct elf_file *file, const struct python_runtime *process,
+			     uint64_t bias, const char *name, uint64_t *address, size_t *bytes)
+{
+	uint64_t vaddr, size;
+	uint8_t *content;
+	int failed;
+
+	if (elf_file_section(file, name, &vaddr, &size) || size > SECTION_MAX)
+		return NULL;
+	content = malloc(size + 1);
+	if (!content)
+		return NULL;
+	failed = process ? runtime_read(process, vaddr + bias, content, size)
+			 : elf_file_read(file, vaddr, content, size) != (int)size;
+	if (failed) {
+		free(content);
+		return NULL;
+	}
+	*address = vaddr + bias;
+	*bytes = size;
+	return content;
+}
+
+static int setter_find(const struct python_runtime *runtime, struct elf_file *file, uint64_t bias,
+		       uint64_t *vaddr)
+{
+	struct tasks_data data = {0};
+	uint8_t *text =
+		section_read(file, NULL, bias, ".rodata", &data.text_address, &data.text_bytes);
+	uint64_t ignored, offset;
+	uint8_t *content = section_read(file, runtime, bias, ".data", &ignored, &data.bytes);
+	int err = -ENOENT;
+
+	data.text = text;
+	data.content = content;
+	if (text && content)
+		err = tasks_setter_scan(&data, vaddr);
+	free(text);
+	free(content);
+	if (err)
+		return err;
+	*vaddr -= bias;
+	return elf_file_offset(file, *vaddr, &offset);
+}
+
+int tasks_setter_find(const struct python_runtime *runtime, struct elf_file **file, uint64_t *vaddr)
+{
+	uint64_t bias = runtime->bias, at, size;
+	int err = 0;
+
+	if (elf_file_section(runtime->file, SECTION, &at, &size))
+		err = module_open(runtime, file, &bias);
+	else
+		*file = elf_file_share(runtime->file);
+	if (err)
+		return err;
+	err = setter_find(runtime, *file, bias, vaddr);
+	if (err)
+		elf_file_close(*file);
+	return err;
 }

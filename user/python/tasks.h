@@ -31,4 +31,23 @@ int tasks_apply(const uint8_t *bytes, size_t size, const struct python_offsets *
  */
 int tasks_find(struct python_runtime *runtime);
 
+/* Of a file with methods: its texts, and its variables as they are in a process. */
+struct tasks_data {
+	const uint8_t *text, *content;
+	size_t text_bytes, bytes;
+	uint64_t text_address; /* in the process */
+};
+
+/*
+ * The address of the function that the table of methods has for set_name(). Pure. 0; -ENOENT: there
+ * is none, or there are several.
+ */
+int tasks_setter_scan(const struct tasks_data *data, uint64_t *function);
+/*
+ * The same of asyncio's tasks, as vaddr in the file, if the process has loaded _asyncio. 0: the
+ * caller closes the file; -ENOENT; -errno.
+ */
+int tasks_setter_find(const struct python_runtime *runtime, struct elf_file **file,
+		      uint64_t *vaddr);
+
 #endif

@@ -4,11 +4,12 @@ import csv
 import io
 import os
 import re
+import subprocess
 
 import pytest
 
 import parity
-from harness import error_line, marked_line, pprof, read_report
+from harness import error_line, marked_line, pprof, read_report, wait_until
 
 LINE = "*/task_owners.py:%d" % marked_line("task_owners.py", "K")
 CHOSEN = "--by", "task", "--include", LINE, "--top", 0
@@ -68,6 +69,40 @@ def test_tasks(start, trace, tracer, run_tracer, root_python, mode, when):
     assert int(focused) == next(
         row["count"] for row in report.statistics if row["task"] == "alpha"
     )
+
+
+@pytest.mark.root_versions(since=FIRST)
+@pytest.mark.parametrize("when", ("early", "late"))
+def test_names_are_probed(start, trace, root_python, when):
+    """Task.set_name() has a probe if asyncio was loaded before; else names are read."""
+    code = "import sys; print('_asyncio' in sys.builtin_module_names)"
+    built_in = subprocess.check_output([*within(root_python), root_python.path, "-c", code])
+    target = start(root_python.path, "task_owners.py", when, prefix=within(root_python))
+    run = trace("-v", "-p", target.pid, "--by", "task")
+    finished(target, run)
+    is_late = when == "late" and built_in == b"False\n"
+    assert ("Task.set_name() has no probe" in run.stderr) == is_late
+
+
+@pytest.mark.root_versions(since=FIRST)
+@pytest.mark.parametrize("alone", (True, False))
+def test_forked(start, trace, tracer, root_python, alone):
+    """If another process has the files, too, probes are in the traced one, and not in its child."""
+    if not alone:
+        start(root_python.path, "task_owners.py", prefix=within(root_python))
+    target = start(root_python.path, "task_owners.py", "forked", prefix=within(root_python))
+    run = trace("-v", "-p", target.pid, "--by", "task")
+    target.step()
+    target.read_until("forked")
+    said = "forked by PID %d, is traced, too" % target.pid
+    wait_until(lambda: said in run.stderr, "the child has its probes")
+    target.step()
+    live = {shown(name): pair for name, pair in target.expect().items()}
+    whole = run.finish()
+    assert whole.lost_events == 0
+    rows = read_report(tracer, run.snapshot, *CHOSEN).statistics
+    assert {row["task"]: (row["size"], row["count"]) for row in rows} == live
+    assert target.pid not in {row["pid"] for row in rows}
 
 
 def test_free_threaded(packed, run_tracer):

@@ -93,11 +93,49 @@ static void others_are_refused(void **state)
 	assert_non_null(strstr(error_reason(-ENOTSUP), "asyncio"));
 }
 
+#define FUNCTION 0x5000
+
+static int scan(const char *text, size_t text_bytes, const uint64_t *words, size_t count,
+		uint64_t *function)
+{
+	const struct tasks_data data = {.text = (const uint8_t *)text,
+					.content = (const uint8_t *)words,
+					.text_bytes = text_bytes,
+					.bytes = count * sizeof(*words),
+					.text_address = 0x1000};
+
+	return tasks_setter_scan(&data, function);
+}
+
+/* The method table's entry, by the address of its name, which may be the end of another text. */
+static void setters_are_found(void **state)
+{
+	static const char text[] = "get_name\0_set_name\0set_name_\0set_nam";
+	static const char twice[] = "set_name\0set_name";
+	const uint64_t words[] = {0x1000, FUNCTION - 16, 4,        0, 0x100a, FUNCTION - 32, 4,
+				  0,      0x100a,        FUNCTION, 8, 0};
+	uint64_t others[] = {0x1000, FUNCTION, 8, 0, 7, 0x1009, FUNCTION, 8, 0};
+	uint64_t function;
+
+	(void)state;
+	assert_int_equal(scan(text, sizeof(text), words, 12, &function), 0);
+	assert_int_equal(function, FUNCTION);
+	for (size_t count = 0; count < 12; count++)
+		assert_int_equal(scan(text, sizeof(text), words, count, &function), -ENOENT);
+	assert_int_equal(scan(text, 0, words, 12, &function), -ENOENT);
+	assert_int_equal(scan(text, 18, words, 12, &function), -ENOENT);
+	assert_int_equal(scan(twice, sizeof(twice), others, 9, &function), 0);
+	assert_int_equal(function, FUNCTION);
+	others[6]++;
+	assert_int_equal(scan(twice, sizeof(twice), others, 9, &function), -ENOENT);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(agree_with_the_table),
 		cmocka_unit_test(others_are_refused),
+		cmocka_unit_test(setters_are_found),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""asyncio tasks that allocate different amounts on one line. usage: task_owners.py [late]
+"""asyncio tasks that allocate different amounts on one line. usage: task_owners.py [late|forked]
 
 Prints "ready", waits for a line, works, prints {task: [bytes, blocks]} of line K ("": in no task),
-waits for stdin's end. late: asyncio is loaded only after that line.
+waits for stdin's end. late: asyncio is loaded only after that line. forked: a child
+prints "forked", waits for another line and does the work.
 """
 import _thread
 import gc
@@ -47,10 +48,20 @@ async def unnamed(count):
     kept[name] = blocks
 
 
+class Named:
+    """A name that is a text only when it is asked for, by code that makes blocks."""
+
+    def __str__(self):
+        fill("second", 3)
+        return "third"
+
+
 async def renamed():
     fill("first", 5)
     asyncio.current_task().set_name("second")
     fill("second", 7)
+    asyncio.current_task().set_name(Named())
+    fill("third", 4)
 
 
 def new_name(task, number):
@@ -138,6 +149,12 @@ os.write(1, b"ready\n")
 os.read(0, 100)
 if sys.argv[1:] == ["late"]:
     import asyncio
+if sys.argv[1:] == ["forked"] and (child := os.fork()):
+    os.waitpid(child, 0)
+    sys.exit()
+if sys.argv[1:] == ["forked"]:
+    os.write(1, b"forked\n")
+    os.read(0, 100)
 fill("", 17)
 thread = threading.Thread(target=lambda: asyncio.run(other()))
 thread.start()
