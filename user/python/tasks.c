@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "elf/elf_frames.h"
 
 #define FIRST_WITH_TASKS 0x030e
 #define SECTION          ".AsyncioDebug"
@@ -185,6 +186,24 @@ static uint8_t *section_read(struct elf_file *file, const struct python_runtime 
 	return content;
 }
 
+/*
+ * The process can write what it likes into its table of methods, and others may map the file: a
+ * breakpoint within an instruction would change what they do. 0; -ENOENT: no function begins there.
+ */
+static int start_check(struct elf_file *file, uint64_t vaddr)
+{
+	uint64_t *starts;
+	size_t count;
+	int err = elf_frames_starts(file, &starts, &count), found = -ENOENT;
+
+	if (err)
+		return err;
+	for (size_t i = 0; found && i < count; i++)
+		found = starts[i] == vaddr ? 0 : -ENOENT;
+	free(starts);
+	return found;
+}
+
 static int setter_find(const struct python_runtime *runtime, struct elf_file *file, uint64_t bias,
 		       uint64_t *vaddr)
 {
@@ -204,7 +223,8 @@ static int setter_find(const struct python_runtime *runtime, struct elf_file *fi
 	if (err)
 		return err;
 	*vaddr -= bias;
-	return elf_file_offset(file, *vaddr, &offset);
+	err = start_check(file, *vaddr);
+	return err ? err : elf_file_offset(file, *vaddr, &offset);
 }
 
 int tasks_setter_find(const struct python_runtime *runtime, struct elf_file **file, uint64_t *vaddr)

@@ -85,6 +85,17 @@ def test_names_are_probed(start, trace, root_python, when):
 
 
 @pytest.mark.root_versions(since=FIRST)
+def test_name_setter_moved(start, trace, root_python):
+    """A process that says of an instruction's middle that set_name() begins there gets no probe in
+    it, which others may run."""
+    target = start(root_python.path, "setter_moved.py", prefix=within(root_python))
+    run = trace("-v", "-p", target.pid, "--by", "task")
+    run.finish()
+    assert "Task.set_name() has no probe" in run.stderr
+    assert target.finish() == 0
+
+
+@pytest.mark.root_versions(since=FIRST)
 @pytest.mark.parametrize("alone", (True, False))
 def test_forked(start, trace, tracer, root_python, alone):
     """If another process has the files, too, probes are in the traced one, and not in its child."""
