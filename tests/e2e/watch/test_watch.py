@@ -225,7 +225,7 @@ def test_tasks(tracer, start, screen, root_python):
     line = r"\n  .*task_owners.py:%d in fill$" % marked_line("task_owners.py", "K")
     view.press("8")
     view.wait("^by task, sorted by size")
-    for name in ("alpha", "beta", "second", "again-099", "later-049"):
+    for name in ("alpha", "beta", "third", "again-099", "later-049"):
         view.press("/", *name, "Enter")
         view.wait(", 1 row of .*filter: " + name)
         view.press("Enter")
