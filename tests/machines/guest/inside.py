@@ -14,7 +14,7 @@ import sys
 import time
 import traceback
 
-os.environ.setdefault("TRACER_TEST_TIMEOUT", "300")
+os.environ.setdefault("TRACER_TEST_TIMEOUT", "600")
 
 import guest  # noqa: E402
 from guest import Absent, Machine, Reboot  # noqa: E402
@@ -37,7 +37,7 @@ OF_EACH = re.compile(
     r"no task storage|-a in .*|fork|SIGKILL of the tracer, unstripped|8 threads, .*|lockdown=.*"
 )
 FOLDER = "/tmp/work"
-LIMIT = 600  # seconds for one feature, unless its module says otherwise
+LIMIT = 900  # seconds for one feature, unless its module says otherwise
 ALIVE_S = 10  # the host hears of a guest at least this often
 
 

@@ -11,7 +11,7 @@ STEPS = 4  # of native.c
 LATE_ROUNDS = 4
 BRIEFS = 10
 SLEEPERS = 10  # with this many processes the tracer reports that it has attached to all
-LIMIT = 600
+LIMIT = 900
 
 
 def marks(live):
