@@ -18,10 +18,8 @@ int kind_counts_add(struct kind_counts *counts, const struct kind_count *like)
 	other.kind = EVENT_KIND_OTHER;
 	if (counts->count >= KINDS_MAX && like->kind != EVENT_KIND_OTHER)
 		return kind_counts_add(counts, &other);
-	err = array_reserve_in(counts->index.account, &counts->items, &counts->capacity,
-			       counts->count, 1, sizeof(*counts->items));
-	if (!err)
-		err = id_map_put(&counts->index, key, (uint32_t)counts->count);
+	err = id_map_append(&counts->index, key, &counts->items, &counts->capacity, counts->count,
+			    sizeof(*counts->items));
 	if (!err)
 		counts->items[counts->count++] = *like;
 	return err;

@@ -14,10 +14,8 @@ int pool_takers_put(struct pool_takers *takers, const struct pool_taker *taker)
 		takers->items[known] = *taker;
 		return 0;
 	}
-	err = array_reserve_in(takers->index.account, &takers->items, &takers->capacity,
-			       takers->count, 1, sizeof(*takers->items));
-	if (!err)
-		err = id_map_put(&takers->index, taker->pool, (uint32_t)takers->count);
+	err = id_map_append(&takers->index, taker->pool, &takers->items, &takers->capacity,
+			    takers->count, sizeof(*takers->items));
 	if (!err)
 		takers->items[takers->count++] = *taker;
 	return err;
@@ -61,10 +59,8 @@ static int taken_add(struct taken_counts *counts, const struct taken_count *like
 		counts->items[known].blocks[g] += like->blocks[g];
 	if (known != ID_MAP_NONE)
 		return 0;
-	err = array_reserve_in(counts->index.account, &counts->items, &counts->capacity,
-			       counts->count, 1, sizeof(*counts->items));
-	if (!err)
-		err = id_map_put(&counts->index, key, (uint32_t)counts->count);
+	err = id_map_append(&counts->index, key, &counts->items, &counts->capacity, counts->count,
+			    sizeof(*counts->items));
 	if (!err)
 		counts->items[counts->count++] = *like;
 	return err;

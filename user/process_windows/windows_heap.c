@@ -46,11 +46,6 @@ static uint32_t cohort_of(struct process_state *process, struct identity_pool *p
 	return pool ? identity_found(&pool->blocks[i], kind->kind, kind->print, now) : now;
 }
 
-static uint64_t pool_at(const struct process_state *process, uint64_t address)
-{
-	return address / process->info.pool_bytes * process->info.pool_bytes;
-}
-
 void state_window_pool_taken(struct process_state *process, const struct event_alloc *event)
 {
 	const struct pool_taker taker = {.pool = state_window_pool(process, event->address),
@@ -73,7 +68,7 @@ static int is_of_taker(const struct pool_taker *taker, uint32_t cohort)
 
 void state_windows_count(struct process_state *process, const struct event_census_kinds *event)
 {
-	const struct identity_pool shown = {.pool = pool_at(process, event->address),
+	const struct identity_pool shown = {.pool = state_window_pool(process, event->address),
 					    .address = event->address,
 					    .block_bytes = event->block_bytes,
 					    .count = event->count};
@@ -105,9 +100,10 @@ void state_windows_count(struct process_state *process, const struct event_censu
 /* What is known of the block at an address; NULL: no walk has shown it. */
 static uint32_t *block_find(const struct process_state *process, uint64_t address)
 {
-	return process->info.pool_bytes ? identities_find(&process->windows.identities,
-							  pool_at(process, address), address)
-					: NULL;
+	return process->info.pool_bytes
+		       ? identities_find(&process->windows.identities,
+					 state_window_pool(process, address), address)
+		       : NULL;
 }
 
 void state_windows_look(struct process_state *process, const struct event_census_kinds *event)

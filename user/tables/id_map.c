@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
+
 static struct id_slot *slot_find(const struct id_map *map, uint64_t key)
 {
 	for (size_t i = hash_u64(key ^ map->seed);; i++) {
@@ -65,6 +67,14 @@ int id_map_put(struct id_map *map, uint64_t key, uint32_t value)
  * Backward-shift deletion: every following entry whose home slot is not after the hole moves into
  * it and leaves a new hole.
  */
+int id_map_append(struct id_map *map, uint64_t key, void *items, size_t *capacity, size_t count,
+		  size_t size)
+{
+	int err = array_reserve_in(map->account, items, capacity, count, 1, size);
+
+	return err ? err : id_map_put(map, key, (uint32_t)count);
+}
+
 void id_map_remove(struct id_map *map, uint64_t key)
 {
 	struct id_slot *slot = map->capacity ? slot_find(map, key) : NULL;

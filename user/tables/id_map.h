@@ -30,6 +30,12 @@ struct id_map {
 
 /* Adds or replaces. 0, -ENOMEM, -EDQUOT. */
 int id_map_put(struct id_map *map, uint64_t key, uint32_t value);
+/*
+ * Makes room for one item of size bytes after count, as array_reserve_in() with the map's account,
+ * and puts its place under the key. The caller fills it. 0, -ENOMEM, -EOVERFLOW, -EDQUOT.
+ */
+int id_map_append(struct id_map *map, uint64_t key, void *items, size_t *capacity, size_t count,
+		  size_t size);
 /* Removes a key, if present. */
 void id_map_remove(struct id_map *map, uint64_t key);
 /*

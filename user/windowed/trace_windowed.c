@@ -235,7 +235,7 @@ static int taken_fill(struct job *job)
 {
 	const struct taken_counts *taken = &job->process->windows.taken;
 	const struct kind_counts *heap = &job->process->windows.heap;
-	int err = seen_note(job);
+	int err = taken->count ? seen_note(job) : 0;
 
 	_Static_assert(POOL_GROUPS == CALIBRATE_GROUPS, "the groups are the jackknife's");
 	job->taken_count = 0;

@@ -50,6 +50,15 @@ static void see(struct trace *trace, unsigned int i, uint64_t bytes)
 	assert_int_equal(trace_feed(trace, &record, sizeof(record)), 0);
 }
 
+/* A window shows three blocks of the smaller size. */
+static void show_small(struct trace *trace)
+{
+	window(trace, 10 * S, 0);
+	for (unsigned int i = 30; i < 33; i++)
+		see(trace, i, SMALL);
+	window(trace, 10 * S, 11 * S);
+}
+
 /* Walks both heaps: chunks [0, small) and [small, small + big), and one block in a pool. */
 static void heaps(struct trace *trace, uint64_t id, unsigned int small, unsigned int big,
 		  uint64_t large_blocks)
@@ -125,10 +134,7 @@ static void test_shared(void **state)
 	struct trace *trace = *state;
 
 	heaps(trace, 1, 20, 0, 10);
-	window(trace, 10 * S, 0);
-	for (unsigned int i = 30; i < 33; i++)
-		see(trace, i, SMALL);
-	window(trace, 10 * S, 11 * S);
+	show_small(trace);
 	heaps(trace, 2, 60, 0, 40);
 	expect_lines(trace, SMALL, 30, 10);
 }
@@ -139,10 +145,7 @@ static void test_before_the_first_walk(void **state)
 	struct trace *trace = *state;
 
 	heaps(trace, 1, 20, 0, 10);
-	window(trace, 10 * S, 0);
-	for (unsigned int i = 30; i < 33; i++)
-		see(trace, i, SMALL);
-	window(trace, 10 * S, 11 * S);
+	show_small(trace);
 	heaps(trace, 2, 60, 0, 60);
 	expect_lines(trace, SMALL, 50, 10);
 }
