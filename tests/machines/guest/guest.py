@@ -125,6 +125,21 @@ def is_slow(report, live):
     return (total["size"], total["count"]) == tuple(map(sum, zip(*live.values())))
 
 
+PRINTING = ("-i", 1, "--format", "json", "--top", 0)
+
+
+def finish_named(run):
+    """The last report of a run with PRINTING, which ends when all frames have names. On request of the
+    end, names are looked up for half a second only, which is little where the machine is emulated."""
+
+    def named():
+        return any(not r.data["not_seen"].get("frames_slow") for r in run.printed_reports()[-1:])
+
+    seen = len(run.printed_reports()) + 1
+    harness.wait_until(lambda: len(run.printed_reports()) > seen and named(), "all is named")
+    return run.finish()
+
+
 def check(machine, run, report, live, name):
     """The table has the figures that the program prints; nothing was lost."""
     got = report.marked(name, live)

@@ -5,7 +5,7 @@ import re
 import subprocess
 
 import harness
-from guest import check
+from guest import PRINTING, check, finish_named
 
 STEPS = 4  # of native.c
 LATE_ROUNDS = 4
@@ -22,20 +22,11 @@ def marks(live):
 def steps(machine, layer, name, lines=dict):
     """A program that works in steps is attached to. lines: those of what it says that count."""
     target = machine.start(machine.binary(name), None)
-    printing = ("-i", 1, "--format", "json", "--top", 0)
-    run = machine.trace("--layer", layer, "-p", target.pid, *printing)
+    run = machine.trace("--layer", layer, "-p", target.pid, *PRINTING)
     for _ in range(STEPS):
         target.step()
         live = target.expect()
-
-    # On request of the end, names are looked up for half a second only, which is little where the
-    # machine is emulated.
-    def named():
-        return any(not r.data["not_seen"].get("frames_slow") for r in run.printed_reports()[-1:])
-
-    seen = len(run.printed_reports()) + 1
-    harness.wait_until(lambda: len(run.printed_reports()) > seen and named(), "all is named")
-    check(machine, run, run.finish(), lines(live), name + ".c")
+    check(machine, run, finish_named(run), lines(live), name + ".c")
     assert target.finish() == 0, "the target was harmed: status %s" % target.process.returncode
 
 
