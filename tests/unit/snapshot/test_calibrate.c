@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Estimates from windows: totals, what is unseen, what is older, errors, refusals. */
+/* Estimates from windows: the split of a stratum, what is older, errors, refusals. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,98 +8,8 @@
 #include <cmocka.h>
 
 #include <errno.h>
-#include <math.h>
 
-#include "snapshot/calibrate.h"
-
-#define WINDOWS   60
-#define SECOND    1000000000ull
-#define SIGHTINGS 4096
-
-/* A trace of 60 s with a window of 40 ms in each second. */
-struct trial {
-	struct calibrate_stratum strata[64];
-	struct calibrate_window windows[WINDOWS];
-	struct calibrate_sighting sightings[SIGHTINGS];
-	struct calibrate_input input;
-	struct calibrate_result result;
-};
-
-static void trial_begin(struct trial *trial)
-{
-	*trial = (struct trial){0};
-	for (uint64_t i = 0; i < WINDOWS; i++)
-		trial->windows[i] = (struct calibrate_window){.start_ns = i * SECOND,
-							      .end_ns = i * SECOND + SECOND / 25,
-							      .span_ns = SECOND};
-	trial->input = (struct calibrate_input){
-		.strata = trial->strata,
-		.windows = trial->windows,
-		.window_count = WINDOWS,
-		.sightings = trial->sightings,
-		.row_count = 8,
-	};
-}
-
-static uint32_t stratum_add(struct trial *trial, uint64_t type, uint32_t cohort,
-			    uint64_t new_blocks, uint64_t old_blocks)
-{
-	uint32_t index = (uint32_t)trial->input.stratum_count++;
-
-	trial->strata[index] = (struct calibrate_stratum){
-		.type = type,
-		.class_bytes = 64,
-		.cohort = cohort,
-		.new_blocks = new_blocks,
-		.new_bytes = new_blocks * 64,
-		.old_blocks = old_blocks,
-		.old_bytes = old_blocks * 64,
-	};
-	return index;
-}
-
-/* Adds count sightings in a window. */
-static void sightings_add(struct trial *trial, uint32_t stratum, uint32_t window, uint32_t row,
-			  uint32_t count, int alive, double inclusion)
-{
-	for (uint32_t i = 0; i < count; i++) {
-		assert_true(trial->input.sighting_count < SIGHTINGS);
-		trial->sightings[trial->input.sighting_count++] = (struct calibrate_sighting){
-			stratum, window, row, (uint32_t)alive, 0, inclusion, NULL};
-	}
-}
-
-/* The same in every window. */
-static void sightings_spread(struct trial *trial, uint32_t stratum, uint32_t row, uint32_t each)
-{
-	for (uint32_t window = 0; window < WINDOWS; window++)
-		sightings_add(trial, stratum, window, row, each, 1, 0.04);
-}
-
-static void trial_run(struct trial *trial)
-{
-	assert_int_equal(calibrate(&trial->input, &trial->result), 0);
-}
-
-static double error_of(const struct calibrate_estimate *row)
-{
-	return sqrt(calibrate_variance(row->deviations));
-}
-
-static void close_to(double value, double expected)
-{
-	if (fabs(value - expected) > 1e-6 * (1 + fabs(expected)))
-		fail_msg("%g instead of %g", value, expected);
-}
-
-static double blocks_of(const struct trial *trial)
-{
-	double sum = 0;
-
-	for (size_t i = 0; i < trial->result.row_count; i++)
-		sum += trial->result.rows[i].blocks;
-	return sum;
-}
+#include "calibrate_trial.h"
 
 /*
  * Likenesses split a cohort whose own windows showed nothing, by their weights. They are not seen
@@ -128,29 +38,6 @@ static void test_likeness(void **state)
 	/* A real sighting stands for one block at least. */
 	trial.sightings[trial.input.sighting_count - 1].likeness = 0;
 	assert_int_equal(calibrate(&trial.input, &trial.result), -EINVAL);
-}
-
-/*
- * Windows show one block in 200 of a slow target, and none of one cohort. Blocks that are known one
- * by one do not make it look faster, so that the others would be taken for a burst.
- */
-static void test_whole(void **state)
-{
-	static struct trial trial;
-	(void)state;
-
-	trial_begin(&trial);
-	uint32_t known = stratum_add(&trial, 1, 0, 350, 0);
-	stratum_add(&trial, 2, 1, 20000, 0);
-	uint32_t shown = stratum_add(&trial, 2, 2, 20000, 0);
-	trial.input.progress_least = 0.01;
-	sightings_add(&trial, known, 0, 0, 350, 1, 1);
-	sightings_add(&trial, shown, 2, 1, 90, 1, 0.6);
-	trial_run(&trial);
-	close_to(trial.result.rows[0].blocks, 350);
-	close_to(trial.result.rows[1].blocks, 40000);
-	close_to(trial.result.unseen.new_blocks, 0);
-	calibrate_free(&trial.result);
 }
 
 static void test_split(void **state)
@@ -213,98 +100,6 @@ static void test_unseen(void **state)
 	close_to(trial.result.strata[set].old_blocks, 70);
 	close_to(trial.result.unseen.new_bytes, 64000);
 	close_to(trial.result.unseen.old_bytes, 64 * 70);
-	calibrate_free(&trial.result);
-}
-
-/* Types of a few blocks are split like others of their size class; nothing is lost. */
-static void test_rare(void **state)
-{
-	static struct trial trial;
-	(void)state;
-
-	trial_begin(&trial);
-	uint32_t list = stratum_add(&trial, 1, 0, 6000, 0);
-	sightings_spread(&trial, list, 0, 4);
-	for (uint32_t i = 0; i < 20; i++) {
-		uint32_t rare = stratum_add(&trial, 10 + i, 0, 20, 0);
-
-		if (i < 16)
-			sightings_add(&trial, rare, i * 3, 1 + i % 4 / 3, 1, 1, 0.04);
-	}
-	trial_run(&trial);
-	close_to(trial.result.rows[0].blocks, 6000);
-	close_to(trial.result.rows[1].blocks, 300);
-	close_to(trial.result.rows[2].blocks, 100);
-	close_to(blocks_of(&trial) + trial.result.unseen.new_blocks, 6400);
-	calibrate_free(&trial.result);
-}
-
-/* A burst between windows is not given to the line that the windows show. */
-static void test_burst(void **state)
-{
-	static struct trial trial;
-	(void)state;
-
-	trial_begin(&trial);
-	uint32_t burst = stratum_add(&trial, 1, 1, 50000, 0),
-		 list = stratum_add(&trial, 1, 2, 6000, 0);
-	uint32_t dict = stratum_add(&trial, 2, 2, 6000, 0);
-	sightings_spread(&trial, list, 0, 4);
-	sightings_spread(&trial, dict, 1, 4);
-	trial_run(&trial);
-	close_to(trial.result.progress, 1);
-	close_to(trial.result.rows[0].blocks, 6000);
-	close_to(trial.result.strata[burst].new_blocks, 50000);
-	calibrate_free(&trial.result);
-
-	/* The same if cohorts are not known: the weight of the sightings tells. */
-	trial.strata[burst].cohort = trial.strata[list].cohort = trial.strata[dict].cohort = 0;
-	trial_run(&trial);
-	close_to(trial.result.rows[0].blocks, 6000);
-	close_to(trial.result.unseen.new_blocks, 50000);
-	close_to(trial.result.rows[1].blocks, 6000);
-	calibrate_free(&trial.result);
-}
-
-/*
- * The same in one stratum that all is in: as if windows slowed the target, unless it is known that
- * they do not.
- */
-static void test_burst_of_an_idle_target(void **state)
-{
-	static struct trial trial;
-	(void)state;
-
-	trial_begin(&trial);
-	sightings_spread(&trial, stratum_add(&trial, 1, 0, 60000, 0), 0, 4);
-	trial_run(&trial);
-	close_to(trial.result.progress, 0.1);
-	close_to(trial.result.rows[0].blocks, 60000);
-	calibrate_free(&trial.result);
-
-	trial.input.progress_least = 0.75;
-	trial_run(&trial);
-	close_to(trial.result.progress, 1);
-	close_to(trial.result.rows[0].blocks, 6000);
-	close_to(trial.result.unseen.new_blocks, 54000);
-	calibrate_free(&trial.result);
-}
-
-/* The target does a tenth in windows: the sightings stand for all the same. */
-static void test_progress(void **state)
-{
-	static struct trial trial;
-	(void)state;
-
-	trial_begin(&trial);
-	uint32_t list = stratum_add(&trial, 1, 0, 60000, 0),
-		 dict = stratum_add(&trial, 2, 0, 30000, 0);
-	sightings_spread(&trial, list, 0, 4);
-	sightings_spread(&trial, dict, 1, 2);
-	trial_run(&trial);
-	close_to(trial.result.progress, 0.1);
-	close_to(trial.result.rows[0].blocks, 60000);
-	close_to(trial.result.unseen.new_blocks, 0);
 	calibrate_free(&trial.result);
 }
 
@@ -402,81 +197,6 @@ static void refuse(struct trial *trial)
 	assert_int_equal(trial->result.windows, 77);
 }
 
-/* Strings of two lengths and one size class, of a line each. */
-static void family_begin(struct trial *trial, uint32_t windows)
-{
-	trial_begin(trial);
-	stratum_add(trial, 65, 0, 3000, 100);
-	stratum_add(trial, 66, 0, 2000, 50);
-	trial->strata[0].family = trial->strata[1].family = 64;
-	sightings_spread(trial, 0, 0, 1);
-	for (uint32_t window = 0; window < windows; window++)
-		sightings_add(trial, 1, window, 1, 60 / windows, 1, 0.04);
-	assert_int_equal(calibrate(&trial->input, &trial->result), 0);
-}
-
-static void test_family(void **state)
-{
-	struct trial trial;
-	(void)state;
-
-	/* Windows have shown enough of either length: each line has the blocks of its own. */
-	family_begin(&trial, 60);
-	assert_true(fabs(trial.result.rows[0].blocks - 3000) < 1e-6);
-	assert_true(fabs(trial.result.rows[1].blocks - 2000) < 1e-6);
-	assert_true(fabs(trial.result.old_rows[1].blocks - 50) < 1e-6);
-	calibrate_free(&trial.result);
-	/* Three windows are too few for a stratum: they have half of the weight of both. */
-	family_begin(&trial, 3);
-	assert_true(fabs(trial.result.rows[0].blocks - 2500) < 1e-6);
-	assert_true(fabs(trial.result.rows[1].blocks - 2500) < 1e-6);
-	assert_true(fabs(trial.result.old_rows[1].blocks - 75) < 1e-6);
-	calibrate_free(&trial.result);
-}
-
-/* Older strings of a length that nobody makes now are attributed as those of other lengths. */
-static void test_family_older(void **state)
-{
-	struct trial trial;
-	(void)state;
-
-	trial_begin(&trial);
-	stratum_add(&trial, 65, 0, 3000, 0);
-	stratum_add(&trial, 66, 0, 0, 1000);
-	trial.strata[0].family = trial.strata[1].family = 64;
-	sightings_spread(&trial, 0, 0, 1);
-	assert_int_equal(calibrate(&trial.input, &trial.result), 0);
-	assert_true(fabs(trial.result.old_rows[0].blocks - 1000) < 1e-6);
-	assert_true(trial.result.unseen.old_blocks < 1e-6);
-	calibrate_free(&trial.result);
-}
-
-/* A cohort with few windows before the newest one is no stratum of its own. */
-static void test_left(void **state)
-{
-	struct trial trial;
-	(void)state;
-
-	trial_begin(&trial);
-	uint32_t first = stratum_add(&trial, 1, 2, 4000, 0),
-		 left = stratum_add(&trial, 1, 3, 400, 0),
-		 newest = stratum_add(&trial, 1, 4, 1000, 0);
-
-	for (uint32_t window = 0; window < 40; window++) {
-		sightings_add(&trial, first, window, 0, 3, 1, 0.04);
-		sightings_add(&trial, first, window, 1, 1, 1, 0.04);
-	}
-	for (uint32_t window = 40; window < 42; window++)
-		sightings_add(&trial, left, window, 0, 4, 1, 0.04);
-	for (uint32_t window = 46; window < WINDOWS; window++)
-		sightings_add(&trial, newest, window, 2, 3, 1, 0.04);
-	assert_int_equal(calibrate(&trial.input, &trial.result), 0);
-	/* Of 168 sightings for 4400 blocks it has 40, not 40 of 160 for 4000. */
-	assert_true(fabs(trial.result.rows[1].blocks - 4400.0 * 40 / 168) < 1e-6);
-	assert_true(fabs(trial.result.rows[2].blocks - 1000) < 1e-6);
-	calibrate_free(&trial.result);
-}
-
 static void test_refused(void **state)
 {
 	static struct trial trial;
@@ -535,100 +255,14 @@ static void test_empty(void **state)
 	calibrate_free(&trial.result);
 }
 
-/* A lower bound of the blocks is the total, unless sightings stand for far more: then they are. */
-static void test_least(void **state)
-{
-	static const struct {
-		uint64_t least, most;
-		double total;
-	} cases[] = {{6100, 7000, 6100}, {0, 0, 6000},       {1000, 0, 6000},
-		     {1000, 9000, 6000}, {1000, 4000, 4000}, {0, 4000, 4000}};
-	static struct trial trial;
-	(void)state;
-
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		uint32_t known, least;
-
-		trial_begin(&trial);
-		known = stratum_add(&trial, 1, 0, 1500, 0);
-		sightings_spread(&trial, known, 0, 1);
-		least = stratum_add(&trial, 2, 0, cases[i].least, 0);
-		trial.strata[least].class_bytes = 65;
-		trial.strata[least].least = 1;
-		trial.strata[least].most_blocks = cases[i].most;
-		sightings_spread(&trial, least, 1, 3);
-		sightings_spread(&trial, least, 2, 1);
-		trial_run(&trial);
-		assert_true(fabs(trial.result.rows[0].blocks - 1500) < 1);
-		assert_true(fabs(trial.result.rows[1].blocks - cases[i].total * 3 / 4) < 60);
-		assert_true(fabs(trial.result.rows[2].blocks - cases[i].total / 4) < 20);
-		assert_true(trial.result.unseen.new_blocks < 1);
-		assert_true(isfinite(error_of(&trial.result.rows[1])));
-		calibrate_free(&trial.result);
-	}
-}
-
-/* The error of a total that is estimated is part of the rows' errors. */
-static void test_least_error(void **state)
-{
-	static struct trial trial;
-	(void)state;
-
-	trial_begin(&trial);
-	stratum_add(&trial, 2, 0, 0, 0);
-	trial.strata[0].least = 1;
-	/* All of it is one row's: only the number is uncertain. */
-	for (uint32_t window = 0; window < WINDOWS; window += 2)
-		sightings_add(&trial, 0, window, 0, 1 + window % 5, 1, 0.04);
-	trial_run(&trial);
-	assert_true(trial.result.rows[0].blocks > 1000 && trial.result.rows[0].blocks < 3000);
-	assert_true(trial.result.progress == 1);
-	assert_true(error_of(&trial.result.rows[0]) > 0.05 * trial.result.rows[0].blocks);
-	assert_true(error_of(&trial.result.rows[0]) < 0.5 * trial.result.rows[0].blocks);
-	calibrate_free(&trial.result);
-}
-
-/*
- * Of a single large block that a window has shown there is one, not as many as its weight stands
- * for; but nobody knows, so the interval contains that number, too.
- */
-static void test_least_lone(void **state)
-{
-	static struct trial trial;
-	(void)state;
-
-	for (uint32_t windows = 1; windows <= 3; windows += 2) {
-		trial_begin(&trial);
-		stratum_add(&trial, 1, 0, 1500, 0);
-		sightings_spread(&trial, 0, 0, 1);
-		stratum_add(&trial, 2, 0, 0, 0);
-		trial.strata[1].class_bytes = 65;
-		trial.strata[1].least = 1;
-		trial.strata[1].most_blocks = 700;
-		for (uint32_t window = 0; window < windows; window++)
-			sightings_add(&trial, 1, 7 + 10 * window, 1, 1, 1, 0.04);
-		trial_run(&trial);
-		close_to(trial.result.rows[0].blocks, 1500);
-		close_to(trial.result.rows[1].blocks, windows == 1 ? 1 : 75);
-		assert_true(error_of(&trial.result.rows[1]) * 1.96 > 25 * windows);
-		close_to(trial.result.unseen.new_blocks, 0);
-		calibrate_free(&trial.result);
-	}
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_likeness),     cmocka_unit_test(test_split),
-		cmocka_unit_test(test_whole),        cmocka_unit_test(test_probabilities),
-		cmocka_unit_test(test_unseen),       cmocka_unit_test(test_rare),
-		cmocka_unit_test(test_burst),        cmocka_unit_test(test_burst_of_an_idle_target),
-		cmocka_unit_test(test_progress),     cmocka_unit_test(test_older),
-		cmocka_unit_test(test_errors),       cmocka_unit_test(test_sums),
-		cmocka_unit_test(test_left),         cmocka_unit_test(test_family),
-		cmocka_unit_test(test_family_older), cmocka_unit_test(test_refused),
-		cmocka_unit_test(test_empty),        cmocka_unit_test(test_least),
-		cmocka_unit_test(test_least_error),  cmocka_unit_test(test_least_lone),
+		cmocka_unit_test(test_likeness),      cmocka_unit_test(test_split),
+		cmocka_unit_test(test_probabilities), cmocka_unit_test(test_unseen),
+		cmocka_unit_test(test_older),         cmocka_unit_test(test_errors),
+		cmocka_unit_test(test_sums),          cmocka_unit_test(test_refused),
+		cmocka_unit_test(test_empty),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Estimates from windows: how many blocks there are, and which part of them windows have shown. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "calibrate_trial.h"
+
+/*
+ * Windows show one block in 200 of a slow target, and none of one cohort. Blocks that are known one
+ * by one do not make it look faster, so that the others would be taken for a burst.
+ */
+static void test_whole(void **state)
+{
+	static struct trial trial;
+	(void)state;
+
+	trial_begin(&trial);
+	uint32_t known = stratum_add(&trial, 1, 0, 350, 0);
+	stratum_add(&trial, 2, 1, 20000, 0);
+	uint32_t shown = stratum_add(&trial, 2, 2, 20000, 0);
+	trial.input.progress_least = 0.01;
+	sightings_add(&trial, known, 0, 0, 350, 1, 1);
+	sightings_add(&trial, shown, 2, 1, 90, 1, 0.6);
+	trial_run(&trial);
+	close_to(trial.result.rows[0].blocks, 350);
+	close_to(trial.result.rows[1].blocks, 40000);
+	close_to(trial.result.unseen.new_blocks, 0);
+	calibrate_free(&trial.result);
+}
+
+/* A burst between windows is not given to the line that the windows show. */
+static void test_burst(void **state)
+{
+	static struct trial trial;
+	(void)state;
+
+	trial_begin(&trial);
+	uint32_t burst = stratum_add(&trial, 1, 1, 50000, 0),
+		 list = stratum_add(&trial, 1, 2, 6000, 0);
+	uint32_t dict = stratum_add(&trial, 2, 2, 6000, 0);
+	sightings_spread(&trial, list, 0, 4);
+	sightings_spread(&trial, dict, 1, 4);
+	trial_run(&trial);
+	close_to(trial.result.progress, 1);
+	close_to(trial.result.rows[0].blocks, 6000);
+	close_to(trial.result.strata[burst].new_blocks, 50000);
+	calibrate_free(&trial.result);
+
+	/* The same if cohorts are not known: the weight of the sightings tells. */
+	trial.strata[burst].cohort = trial.strata[list].cohort = trial.strata[dict].cohort = 0;
+	trial_run(&trial);
+	close_to(trial.result.rows[0].blocks, 6000);
+	close_to(trial.result.unseen.new_blocks, 50000);
+	close_to(trial.result.rows[1].blocks, 6000);
+	calibrate_free(&trial.result);
+}
+
+/*
+ * The same in one stratum that all is in: as if windows slowed the target, unless it is known that
+ * they do not.
+ */
+static void test_burst_of_an_idle_target(void **state)
+{
+	static struct trial trial;
+	(void)state;
+
+	trial_begin(&trial);
+	sightings_spread(&trial, stratum_add(&trial, 1, 0, 60000, 0), 0, 4);
+	trial_run(&trial);
+	close_to(trial.result.progress, 0.1);
+	close_to(trial.result.rows[0].blocks, 60000);
+	calibrate_free(&trial.result);
+
+	trial.input.progress_least = 0.75;
+	trial_run(&trial);
+	close_to(trial.result.progress, 1);
+	close_to(trial.result.rows[0].blocks, 6000);
+	close_to(trial.result.unseen.new_blocks, 54000);
+	calibrate_free(&trial.result);
+}
+
+/* The target does a tenth in windows: the sightings stand for all the same. */
+static void test_progress(void **state)
+{
+	static struct trial trial;
+	(void)state;
+
+	trial_begin(&trial);
+	uint32_t list = stratum_add(&trial, 1, 0, 60000, 0),
+		 dict = stratum_add(&trial, 2, 0, 30000, 0);
+	sightings_spread(&trial, list, 0, 4);
+	sightings_spread(&trial, dict, 1, 2);
+	trial_run(&trial);
+	close_to(trial.result.progress, 0.1);
+	close_to(trial.result.rows[0].blocks, 60000);
+	close_to(trial.result.unseen.new_blocks, 0);
+	calibrate_free(&trial.result);
+}
+
+/* A lower bound of the blocks is the total, unless sightings stand for far more: then they are. */
+static void test_least(void **state)
+{
+	static const struct {
+		uint64_t least, most;
+		double total;
+	} cases[] = {{6100, 7000, 6100}, {0, 0, 6000},       {1000, 0, 6000},
+		     {1000, 9000, 6000}, {1000, 4000, 4000}, {0, 4000, 4000}};
+	static struct trial trial;
+	(void)state;
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		uint32_t known, least;
+
+		trial_begin(&trial);
+		known = stratum_add(&trial, 1, 0, 1500, 0);
+		sightings_spread(&trial, known, 0, 1);
+		least = stratum_add(&trial, 2, 0, cases[i].least, 0);
+		trial.strata[least].class_bytes = 65;
+		trial.strata[least].least = 1;
+		trial.strata[least].most_blocks = cases[i].most;
+		sightings_spread(&trial, least, 1, 3);
+		sightings_spread(&trial, least, 2, 1);
+		trial_run(&trial);
+		assert_true(fabs(trial.result.rows[0].blocks - 1500) < 1);
+		assert_true(fabs(trial.result.rows[1].blocks - cases[i].total * 3 / 4) < 60);
+		assert_true(fabs(trial.result.rows[2].blocks - cases[i].total / 4) < 20);
+		assert_true(trial.result.unseen.new_blocks < 1);
+		assert_true(isfinite(error_of(&trial.result.rows[1])));
+		calibrate_free(&trial.result);
+	}
+}
+
+/* The error of a total that is estimated is part of the rows' errors. */
+static void test_least_error(void **state)
+{
+	static struct trial trial;
+	(void)state;
+
+	trial_begin(&trial);
+	stratum_add(&trial, 2, 0, 0, 0);
+	trial.strata[0].least = 1;
+	/* All of it is one row's: only the number is uncertain. */
+	for (uint32_t window = 0; window < WINDOWS; window += 2)
+		sightings_add(&trial, 0, window, 0, 1 + window % 5, 1, 0.04);
+	trial_run(&trial);
+	assert_true(trial.result.rows[0].blocks > 1000 && trial.result.rows[0].blocks < 3000);
+	assert_true(trial.result.progress == 1);
+	assert_true(error_of(&trial.result.rows[0]) > 0.05 * trial.result.rows[0].blocks);
+	assert_true(error_of(&trial.result.rows[0]) < 0.5 * trial.result.rows[0].blocks);
+	calibrate_free(&trial.result);
+}
+
+/*
+ * Of a single large block that a window has shown there is one, not as many as its weight stands
+ * for; but nobody knows, so the interval contains that number, too.
+ */
+static void test_least_lone(void **state)
+{
+	static struct trial trial;
+	(void)state;
+
+	for (uint32_t windows = 1; windows <= 3; windows += 2) {
+		trial_begin(&trial);
+		stratum_add(&trial, 1, 0, 1500, 0);
+		sightings_spread(&trial, 0, 0, 1);
+		stratum_add(&trial, 2, 0, 0, 0);
+		trial.strata[1].class_bytes = 65;
+		trial.strata[1].least = 1;
+		trial.strata[1].most_blocks = 700;
+		for (uint32_t window = 0; window < windows; window++)
+			sightings_add(&trial, 1, 7 + 10 * window, 1, 1, 1, 0.04);
+		trial_run(&trial);
+		close_to(trial.result.rows[0].blocks, 1500);
+		close_to(trial.result.rows[1].blocks, windows == 1 ? 1 : 75);
+		assert_true(error_of(&trial.result.rows[1]) * 1.96 > 25 * windows);
+		close_to(trial.result.unseen.new_blocks, 0);
+		calibrate_free(&trial.result);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_whole),
+		cmocka_unit_test(test_burst),
+		cmocka_unit_test(test_burst_of_an_idle_target),
+		cmocka_unit_test(test_progress),
+		cmocka_unit_test(test_least),
+		cmocka_unit_test(test_least_error),
+		cmocka_unit_test(test_least_lone),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
