@@ -33,8 +33,8 @@ def choose_preemption(model):
 
 
 def one_session(machine, runs):
-    """What is wrong after some runs, {mark: (bytes and blocks more than are live)}, and whether the
-    tracer reported lost blocks."""
+    """What is wrong after some runs, {mark: (bytes and blocks more than are live)}, with all that the
+    report names as not seen, and whether it reported lost blocks."""
     target = machine.start(machine.binary("mix"), None, THREADS, ROUNDS)
     run = machine.trace("--layer", "native", "-p", target.pid, *PRINTING)
     for _ in range(runs):
@@ -45,7 +45,10 @@ def one_session(machine, runs):
     off = {mark: (got[mark][0] - live[mark][0], got[mark][1] - live[mark][1]) for mark in live}
     assert target.finish() == 0, "the target was harmed: status %s" % target.process.returncode
     said = bool(report.lost_events or report.data["not_seen"]["no_thread_memory"])
-    return {mark: pair for mark, pair in off.items() if any(pair)}, said
+    wrong = {mark: pair for mark, pair in off.items() if any(pair)}
+    if wrong:
+        wrong["not seen"] = {kind: n for kind, n in report.data["not_seen"].items() if n}
+    return wrong, said
 
 
 def mixed(machine, model):
