@@ -14,7 +14,7 @@ from interpreters import environment
 HERE = os.path.dirname(os.path.abspath(__file__))
 CROWD = os.path.join(HERE, "..", "..", "tests", "e2e", "programs", "processes", "crowd.c")
 LINES, FILES, PROCESSES, SECONDS = 100000, 100, 1000, 10
-HISTORY = 20  # seconds
+HISTORY = 20  # seconds: more than the refreshes that a view remembers
 # Each line holds a block, and one in a hundred is allocated anew every second.
 MANY_LINES = """
 import os, sys, time

@@ -63,10 +63,6 @@ int id_map_put(struct id_map *map, uint64_t key, uint32_t value)
 	return 0;
 }
 
-/*
- * Backward-shift deletion: every following entry whose home slot is not after the hole moves into
- * it and leaves a new hole.
- */
 int id_map_append(struct id_map *map, uint64_t key, void *items, size_t *capacity, size_t count,
 		  size_t size)
 {
@@ -75,6 +71,10 @@ int id_map_append(struct id_map *map, uint64_t key, void *items, size_t *capacit
 	return err ? err : id_map_put(map, key, (uint32_t)count);
 }
 
+/*
+ * Backward-shift deletion: every following entry whose home slot is not after the hole moves into
+ * it and leaves a new hole.
+ */
 void id_map_remove(struct id_map *map, uint64_t key)
 {
 	struct id_slot *slot = map->capacity ? slot_find(map, key) : NULL;

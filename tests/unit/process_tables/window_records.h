@@ -8,8 +8,7 @@
 #include "census_records.h"
 #include "trace/state.h"
 
-#define TYPE 77u /* a kind */
-
+#define TYPE  77u /* a kind */
 #define PRINT 5u
 
 /* 16 KiB pools of 3.10 and later. */

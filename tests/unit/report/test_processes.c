@@ -11,15 +11,13 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "base/error.h"
 #include "export/exporter.h"
-#include "pickle/snapshot_file.h"
-#include "pprof/pprof.h"
 #include "pprof/pprof_format.h"
 #include "report/report.h"
 #include "snapshot/merge.h"
+#include "snapshot_files.h"
 #include "snapshot_parts.h"
 #include "snapshots.h"
 
@@ -134,27 +132,10 @@ static void test_pick(void **state)
 	assert_int_equal(snapshot_pick(whole, (const uint32_t[]){0}, 1, &picked), -ESRCH);
 }
 
-static struct snapshot *through_file(const struct snapshot *snapshot)
-{
-	char path[] = "/tmp/test_processes.XXXXXX";
-	int fd = mkstemp(path);
-	struct snapshot *back;
-	struct outfile *file;
-
-	assert_true(fd >= 0);
-	close(fd);
-	assert_int_equal(outfile_open(&file, path), 0);
-	assert_int_equal(pprof_write(snapshot, file), 0);
-	assert_int_equal(outfile_commit(file), 0);
-	assert_int_equal(snapshot_load(path, &back), 0);
-	unlink(path);
-	return back;
-}
-
 static void test_pprof(void **state)
 {
 	const struct snapshot *whole = *state;
-	struct snapshot *back = through_file(whole), *copy;
+	struct snapshot *back = snapshot_through_file(whole), *copy;
 
 	assert_memory_equal(&back->meta, &whole->meta, sizeof(whole->meta));
 	assert_int_equal(back->process_count, PARTS);
@@ -212,7 +193,7 @@ static void test_many(void **state)
 		meta->pid = (uint32_t)i + 1;
 	}
 	whole = builder_finish(&builder);
-	back = through_file(whole);
+	back = snapshot_through_file(whole);
 	assert_int_equal(back->process_count, count);
 	assert_memory_equal(back->processes, whole->processes, count * sizeof(*whole->processes));
 	snapshot_free(back);

@@ -61,7 +61,7 @@ static void files_hold_them(void **state)
 	feed_alloc(trace, 0x3000, 0, 3);
 	snapshot = taken(trace);
 	check(snapshot, expected);
-	back = again(snapshot);
+	back = snapshot_through_file(snapshot);
 	check(back, expected);
 	snapshot_free(back);
 	snapshot_free(snapshot);
@@ -92,7 +92,7 @@ static void samples_are_scaled(void **state)
 		feed_free(trace, 0x10000);
 	}
 	snapshot = taken(trace);
-	back = again(snapshot);
+	back = snapshot_through_file(snapshot);
 	snapshot_free(snapshot);
 	assert_int_equal(statistics_compute(back, &how, &statistics), 0);
 	assert_true(statistics.beside.allocated.count >= 525 &&
@@ -162,7 +162,7 @@ static void threads_own_blocks(void **state)
 	assert_int_equal(tid, 3);
 	assert_int_equal(trace_thread_nameless(trace, 0, &cursor, &tid), 0);
 	snapshot = taken(trace);
-	back = again(snapshot);
+	back = snapshot_through_file(snapshot);
 	assert_int_equal(back->meta.sole_thread[EVENT_LAYER_PYTHON], 0);
 	check_report(back, &how,
 		     "tid,pid,thread,size,count\r\n2,1000,\"work,er\",30,3\r\n1,1000,,10,1\r\n");
@@ -170,7 +170,7 @@ static void threads_own_blocks(void **state)
 	snapshot_free(snapshot);
 	free_at(trace, 2, 0, 0x1000);
 	snapshot = taken(trace);
-	back = again(snapshot);
+	back = snapshot_through_file(snapshot);
 	assert_int_equal(back->meta.sole_thread[EVENT_LAYER_PYTHON], 2);
 	check_report(back, &how, "tid,pid,thread,size,count\r\n2,1000,\"work,er\",30,3\r\n");
 	snapshot_free(back);

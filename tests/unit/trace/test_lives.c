@@ -34,7 +34,7 @@ static void temporary_blocks(void **state)
 	feed_take(trace, EVENT_REALLOC, 1, 0x6000); /* temporary: it is replaced at once */
 	feed_put(trace, EVENT_REALLOC_DONE, 1, 0x6000, 20, 3);
 	snapshot = taken(trace);
-	back = again(snapshot);
+	back = snapshot_through_file(snapshot);
 	check_report(back, &how,
 		     "filename,lineno,size,count,allocated_size,allocated_count,temporary_size,"
 		     "temporary_count\r\n"
@@ -56,7 +56,7 @@ static void temporary_blocks(void **state)
 	free_at(trace, 4, 0, 0xa000);
 	free_at(trace, 4, 0, 0x8000);
 	snapshot = taken(trace);
-	back = again(snapshot);
+	back = snapshot_through_file(snapshot);
 	check_report(back, &one,
 		     "filename,lineno,size,count,allocated_size,allocated_count,temporary_size,"
 		     "temporary_count\r\n"
@@ -88,7 +88,7 @@ static void lifetimes(void **state)
 	feed_alloc(trace, 0x6000, 17, 3);
 	feed_alloc(trace, 0x7000, 3ull << 20, 3);
 	snapshot = taken(trace);
-	back = again(snapshot);
+	back = snapshot_through_file(snapshot);
 	check_report(
 		back, &how,
 		"lifetime,size,count\r\n\"temporary\",100,10\r\n\"one allocation later\",100,10\r\n"
@@ -145,7 +145,7 @@ static void census_knows_the_short_lived(void **state)
 	put_block(trace, 41, 4, 3);
 	walk_at(trace, 50, 6, LIVE(-1)); /* the first of line 1 has lived to a walk */
 	snapshot = taken(trace);
-	back = again(snapshot);
+	back = snapshot_through_file(snapshot);
 	assert_int_equal(report_csv(back, &how, stdout), -EINVAL);
 	assert_int_equal(report_csv(back, &one, stdout), -EINVAL);
 	check_report(back, &sort,
@@ -168,7 +168,7 @@ static void census_knows_the_short_lived(void **state)
 static void check_peak(struct trace *trace, const char *expected)
 {
 	const struct report_opts how = {.by = GROUP_FILENAME};
-	struct snapshot *snapshot = taken(trace), *back = again(snapshot), peak;
+	struct snapshot *snapshot = taken(trace), *back = snapshot_through_file(snapshot), peak;
 
 	assert_true(snapshot_knows(back, BESIDE_PEAK));
 	peak = snapshot_at_peak(back);

@@ -12,12 +12,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/outfile.h"
 #include "blocks/block_owners.h"
-#include "pickle/snapshot_file.h"
-#include "pprof/pprof.h"
 #include "records.h"
-#include "report/report.h"
+#include "snapshot_files.h"
 
 #define PY 0x030e00f0u
 
@@ -71,25 +68,11 @@ static void put(struct trace *trace, uint32_t tid, uint64_t address)
 /* Written to a file and read from it. */
 static void check(struct trace *trace, const struct report_opts *opts, const char *expected)
 {
-	char path[] = "/tmp/tracer-test-XXXXXX", *text = NULL;
 	struct snapshot *snapshot, *back;
-	struct outfile *file;
-	int fd = mkstemp(path);
-	size_t bytes;
-	FILE *out = open_memstream(&text, &bytes);
 
-	assert_true(fd >= 0);
-	close(fd);
 	assert_int_equal(trace_snapshot_all(trace, 0, &snapshot), 0);
-	assert_int_equal(outfile_open(&file, path), 0);
-	assert_int_equal(pprof_write(snapshot, file), 0);
-	assert_int_equal(outfile_commit(file), 0);
-	assert_int_equal(snapshot_load(path, &back), 0);
-	unlink(path);
-	assert_int_equal(report_csv(back, opts, out), 0);
-	fclose(out);
-	assert_string_equal(text, expected);
-	free(text);
+	back = snapshot_through_file(snapshot);
+	check_report(back, opts, expected);
 	snapshot_free(back);
 	snapshot_free(snapshot);
 }

@@ -6,13 +6,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "base/outfile.h"
-#include "pickle/snapshot_file.h"
-#include "pprof/pprof.h"
 #include "records.h"
-#include "report/report.h"
+#include "snapshot_files.h"
 #include "snapshots.h"
 #include "stats/group.h"
 
@@ -102,24 +98,6 @@ static inline int is_known(struct trace *trace)
 	return known;
 }
 
-/* The snapshot, written to a file and read again. */
-static inline struct snapshot *again(const struct snapshot *snapshot)
-{
-	char path[] = "/tmp/tracer-test-XXXXXX";
-	struct snapshot *back;
-	struct outfile *file;
-	int fd = mkstemp(path);
-
-	assert_true(fd >= 0);
-	close(fd);
-	assert_int_equal(outfile_open(&file, path), 0);
-	assert_int_equal(pprof_write(snapshot, file), 0);
-	assert_int_equal(outfile_commit(file), 0);
-	assert_int_equal(snapshot_load(path, &back), 0);
-	unlink(path);
-	return back;
-}
-
 /* At a time since the process began to be traced, by a thread. */
 static inline void put_at(struct trace *trace, uint32_t tid, uint64_t ms, uint64_t address,
 			  uint64_t stack)
@@ -143,19 +121,6 @@ static inline void free_at(struct trace *trace, uint32_t tid, uint64_t ms, uint6
 	event.header.tid = tid;
 	event.header.time_ns = 1 + ms * 1000000;
 	assert_int_equal(trace_feed(trace, &event, sizeof(event)), 0);
-}
-
-static inline void check_report(const struct snapshot *snapshot, const struct report_opts *opts,
-				const char *expected)
-{
-	char *text = NULL;
-	size_t bytes;
-	FILE *out = open_memstream(&text, &bytes);
-
-	assert_int_equal(report_csv(snapshot, opts, out), 0);
-	fclose(out);
-	assert_string_equal(text, expected);
-	free(text);
 }
 
 #endif
