@@ -35,6 +35,7 @@
 struct trace_window {
 	uint64_t start_ns, end_ns; /* end_ns 0: it is open */
 	uint64_t length_ns;        /* of all windows that it stands for */
+	uint64_t idle_ns; /* of that: no thread ran, or waited for a processor; 0: not known */
 };
 
 /* What a block's identity has as its cohort. 0: that of the next walk. */
@@ -68,11 +69,8 @@ struct trace_windows {
 	struct pool_takers takers;
 	struct taken_counts taken, taken_walk; /* as heap and walk, of blocks in pools of takers */
 	struct account *account;
-	/* blocks that were seen since the first one; how many without probes, at most */
-	double done, undisturbed;
 	uint64_t malloc_used; /* allocated blocks of malloc's; 0: not known */
 	uint64_t seen;        /* blocks seen in windows */
-	uint64_t seen_before; /* of these: in windows before the open one */
 	uint64_t changed;     /* of these: another block was at the address */
 	uint64_t unchecked;   /* no walk has shown them in their window */
 	uint64_t dropped;     /* there was no memory for them, or too many */

@@ -5,8 +5,6 @@
 #include "base/array.h"
 #include "process_tables/process_tables.h"
 
-#define PROGRESS_MIN 0.01
-
 static int is_windowed(const struct process_state *process)
 {
 	return process->info.mode == EVENT_MODE_WINDOWS;
@@ -209,7 +207,8 @@ static void windows_halve(struct trace_windows *windows)
 		windows->items[i] =
 			(struct trace_window){.start_ns = first->start_ns,
 					      .end_ns = second->end_ns,
-					      .length_ns = first->length_ns + second->length_ns};
+					      .length_ns = first->length_ns + second->length_ns,
+					      .idle_ns = first->idle_ns + second->idle_ns};
 	}
 	windows->count = half;
 	for (size_t i = 0; i < windows->sightings.capacity; i++)
@@ -230,7 +229,6 @@ static int window_open(struct trace_windows *windows, uint64_t start_ns)
 		return err;
 	windows->items[windows->count++] = (struct trace_window){.start_ns = start_ns};
 	windows->open = 1;
-	windows->seen_before = windows->seen;
 	return 0;
 }
 
@@ -251,19 +249,6 @@ static void unchecked_drop(struct process_state *process)
 	windows->fresh_count = 0;
 }
 
-/* Threads sleep as long with probes as without: at least for that share a window is not slowed. */
-static void progress_note(struct trace_windows *windows, uint64_t length_ns, uint64_t busy_ns)
-{
-	double seen = (double)(windows->seen - windows->seen_before);
-	double least = busy_ns < length_ns ? 1 - (double)busy_ns / (double)length_ns : 0;
-
-	/* The first one may be what another mode has seen. */
-	if (windows->count > 1) {
-		windows->done += seen;
-		windows->undisturbed += seen / (least > PROGRESS_MIN ? least : PROGRESS_MIN);
-	}
-}
-
 int state_window(struct process_state *process, const struct event_window *event)
 {
 	struct trace_windows *windows = &process->windows;
@@ -282,7 +267,7 @@ int state_window(struct process_state *process, const struct event_window *event
 	last = &windows->items[windows->count - 1];
 	last->end_ns = event->end_ns > last->start_ns ? event->end_ns : last->start_ns;
 	last->length_ns = last->end_ns - last->start_ns;
-	progress_note(windows, last->length_ns, event->busy_ns);
+	last->idle_ns = event->busy_ns < last->length_ns ? last->length_ns - event->busy_ns : 0;
 	windows->open = 0;
 	unchecked_drop(process);
 	return 0;

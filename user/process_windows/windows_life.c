@@ -46,7 +46,6 @@ void state_windows_clear(struct process_state *process, uint64_t time_ns)
 	state_windows_free(windows);
 	state_windows_account(windows, process->account);
 	windows->seen = windows->changed = windows->unchecked = windows->dropped = 0;
-	windows->done = windows->undisturbed = 0;
 	windows->chunks_old = 0;
 	windows->open = 0;
 	if (!open)

@@ -22,16 +22,17 @@ struct weights weights_sum(struct calibration *calibration, size_t begin, size_t
 
 	for (size_t i = begin; i < end; i++) {
 		const struct calibrate_sighting *sighting = sighting_at(calibration, i);
-		double weight = weight_of(sighting, -1);
+		double weight = weight_of(calibration, sighting, -1);
+		double full = full_weight_of(calibration, sighting);
 
 		weights.sum += weight;
 		weights.seen += sighting->likeness   ? 0
 				: sighting->discount ? (double)sighting->discount->whole
 						     : 1;
 		weights.seen_sum += sighting->likeness ? 0 : weight;
-		weights.full += 1 / sighting->inclusion;
+		weights.full += full;
 		sums[sighting->window].weight += weight;
-		sums[sighting->window].full += 1 / sighting->inclusion;
+		sums[sighting->window].full += full;
 	}
 	for (size_t i = begin; i < end; i++) {
 		struct window_sum *sum = &sums[sighting_at(calibration, i)->window];
@@ -46,8 +47,7 @@ struct weights weights_sum(struct calibration *calibration, size_t begin, size_t
 
 double weights_limit(const struct calibration *calibration, double sum, double square)
 {
-	return (sum + LIMIT_ERRORS * sqrt(square) + LIMIT_NONE * calibration->block_weight) /
-	       calibration->progress;
+	return sum + LIMIT_ERRORS * sqrt(square) + LIMIT_NONE * calibration->block_weight;
 }
 
 double weights_explain(const struct calibration *calibration, const struct weights *weights,
@@ -55,7 +55,7 @@ double weights_explain(const struct calibration *calibration, const struct weigh
 {
 	return blocks <= weights_limit(calibration, weights->full, weights->full_square)
 		       ? blocks
-		       : fmin(blocks, weights->full / calibration->progress);
+		       : fmin(blocks, weights->full);
 }
 
 static int input_check(const struct calibrate_input *input)
@@ -63,12 +63,13 @@ static int input_check(const struct calibrate_input *input)
 	if (input->stratum_count >= UINT32_MAX || input->sighting_count >= UINT32_MAX ||
 	    input->window_count >= UINT32_MAX || input->row_count >= UINT32_MAX)
 		return error_set(-EINVAL, "more than 2^32 strata, windows, sightings or rows");
-	if (!(input->progress >= 0 && input->progress <= 1 && input->progress_least >= 0 &&
-	      input->progress_least <= 1))
-		return error_set(-EINVAL, "the progress in windows is not from 0 to 1");
-	for (size_t i = 0; i < input->window_count; i++)
+	for (size_t i = 0; i < input->window_count; i++) {
 		if (input->windows[i].end_ns < input->windows[i].start_ns)
 			return error_set(-EINVAL, "window %zu ends before it starts", i);
+		if (!(input->windows[i].idle >= 0 && input->windows[i].idle <= 1))
+			return error_set(-EINVAL, "the idle part of window %zu is not from 0 to 1",
+					 i);
+	}
 	for (size_t i = 0; i < input->sighting_count; i++) {
 		const struct calibrate_sighting *sighting = &input->sightings[i];
 
@@ -260,11 +261,21 @@ static void posts_make(struct calibration *calibration)
 			newest = input->strata[i].cohort;
 	for (size_t i = 0; i < calibration->cell_count; i++)
 		cell_divide(calibration, &calibration->cells[i], newest);
+	posts_weigh(calibration);
+}
+
+void posts_weigh(struct calibration *calibration)
+{
+	double weight = 0, seen = 0;
+
 	for (size_t i = 0; i < calibration->post_count; i++) {
 		struct post *post = &calibration->posts[i];
 
 		post->weights = weights_sum(calibration, post->sightings, post->sightings_end);
+		seen += post->weights.seen;
+		weight += post->weights.seen_sum;
 	}
+	calibration->block_weight = seen > 0 ? weight / seen : 0;
 }
 
 /* Do the sightings of a stratum stand for far more blocks than its lower bound? */
@@ -272,8 +283,7 @@ static void least_judge(struct calibration *calibration)
 {
 	for (size_t i = 0; i < calibration->post_count; i++) {
 		struct post *post = &calibration->posts[i];
-		double sum = post->weights.sum / calibration->progress;
-		double error = sqrt(post->weights.square) / calibration->progress;
+		double sum = post->weights.sum, error = sqrt(post->weights.square);
 
 		post->lone = post->least && post->blocks <= 0 && post->weights.sightings &&
 			     post->weights.windows < FEW_WINDOWS;
@@ -286,20 +296,17 @@ static void shares_set(struct calibration *calibration)
 {
 	const struct calibrate_input *input = calibration->input;
 	struct calibrate_result *out = &calibration->out;
-	double weight = 0, seen = 0;
+	double seen = 0;
 
 	for (size_t i = 0; i < input->window_count; i++) {
 		out->on_ns += input->windows[i].end_ns - input->windows[i].start_ns;
 		out->span_ns += input->windows[i].span_ns;
 	}
-	for (size_t i = 0; i < calibration->post_count; i++) {
+	for (size_t i = 0; i < calibration->post_count; i++)
 		seen += calibration->posts[i].weights.seen;
-		weight += calibration->posts[i].weights.seen_sum;
-	}
 	out->seen_blocks = (uint64_t)llround(seen);
 	for (size_t i = 0; i < input->stratum_count; i++)
 		out->new_blocks += input->strata[i].new_blocks;
-	calibration->block_weight = seen > 0 ? weight / seen : 0;
 	out->windows = input->window_count;
 	out->time_share = out->span_ns ? fmin(1, (double)out->on_ns / (double)out->span_ns) : 0;
 	out->blocks_share =
@@ -352,6 +359,8 @@ static int calibration_begin(struct calibration *calibration, const struct calib
 	calibration->sightings = calloc(sightings, sizeof(*calibration->sightings));
 	calibration->groups = calloc(windows, sizeof(*calibration->groups));
 	calibration->window_sums = calloc(windows, sizeof(*calibration->window_sums));
+	calibration->shares = calloc(windows, sizeof(*calibration->shares));
+	calibration->progress = calloc(windows, sizeof(*calibration->progress));
 	calibration->slot_of = calloc(rows, sizeof(*calibration->slot_of));
 	calibration->slots =
 		calloc(rows < sightings ? rows : sightings, sizeof(*calibration->slots));
@@ -362,7 +371,8 @@ static int calibration_begin(struct calibration *calibration, const struct calib
 	return calibration->levels && calibration->order && calibration->ranks &&
 			       calibration->cells && calibration->cell_of && calibration->posts &&
 			       calibration->sightings && calibration->groups &&
-			       calibration->window_sums && calibration->slot_of &&
+			       calibration->window_sums && calibration->shares &&
+			       calibration->progress && calibration->slot_of &&
 			       calibration->slots && out->rows && out->old_rows && out->strata
 		       ? 0
 		       : -ENOMEM;
@@ -379,6 +389,8 @@ static void calibration_end(struct calibration *calibration)
 	free(calibration->sightings);
 	free(calibration->groups);
 	free(calibration->window_sums);
+	free(calibration->shares);
+	free(calibration->progress);
 	free(calibration->slot_of);
 	free(calibration->slots);
 }
@@ -400,7 +412,6 @@ int calibrate(const struct calibrate_input *input, struct calibrate_result *out)
 		rare_collapse(&calibration);
 		strata_arrange(&calibration);
 		least_judge(&calibration);
-		calibration.out.progress = calibration.progress;
 		for (size_t i = 0; i < calibration.cell_count; i++)
 			cell_estimate(&calibration, &calibration.cells[i]);
 	}

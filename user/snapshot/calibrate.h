@@ -6,8 +6,9 @@
  * totals of strata are known, and only their split among rows (tracebacks and sizes) is estimated.
  * Pure.
  *
- * A sighting stands for 1 / inclusion blocks (Horvitz-Thompson), times its discount. In a stratum
- * with N new blocks, a row with the weight y of all weights Y holds N * y / Y (a ratio estimate,
+ * A sighting stands for 1 / inclusion blocks (Horvitz-Thompson), times its discount, and for more
+ * if probes slowed the target in its window (calibrate_result.progress). In a stratum with N new
+ * blocks, a row with the weight y of all weights Y holds N * y / Y (a ratio estimate,
  * post-stratification).
  * - With few windows such a ratio is biased. So cohorts in a row are joined until they have a dozen
  *   windows, except for the newest cohort. Types of one family are one type unless half a dozen
@@ -78,6 +79,11 @@ struct calibrate_window {
 	 * The time that the window represents. The spans of all windows add up to the time traced.
 	 */
 	uint64_t span_ns;
+	/*
+	 * The part of it, 0 to 1, in which no thread of the target ran or waited for a processor:
+	 * threads sleep as long with probes as without. 0 where it is not known.
+	 */
+	double idle;
 };
 
 /*
@@ -106,8 +112,8 @@ struct calibrate_sighting {
 	/*
 	 * The probability that a block allocated at that moment was seen, above 0, at most 1 (of a
 	 * likeness, the inverse of the number of blocks for which it stands, at most 2^32): the
-	 * window's length divided by its span, less what traps took of the length, since the target
-	 * does less in it. A common factor does not matter (calibrate_input.progress).
+	 * window's length divided by its span, as if the target did as much in it as without probes
+	 * (calibrate_result.progress).
 	 */
 	double inclusion;
 	const struct calibrate_discount *discount; /* NULL: it is certain */
@@ -122,14 +128,6 @@ struct calibrate_input {
 	const struct calibrate_sighting *sightings;
 	size_t sighting_count;
 	size_t row_count;
-	/*
-	 * What the target did in a window relative to the same time without probes, if the
-	 * inclusion probabilities do not contain it: above 0, at most 1. 0: unknown; then it is
-	 * the sum of weights divided by the number of blocks, without the strata that had bursts.
-	 */
-	double progress;
-	/* where progress is unknown, it is not below that: from 0 to 1 */
-	double progress_least;
 };
 
 struct calibrate_estimate {
@@ -154,7 +152,13 @@ struct calibrate_result {
 	struct calibrate_unseen unseen;  /* their sum */
 	/* of rows: by who took their pools (windowed/pools_split.h) */
 	double pool_blocks, pool_bytes;
-	double progress; /* as in the input, or the estimate of it */
+	/*
+	 * What the target did in windows relative to the same time without probes, above 0, at most
+	 * 1: an estimate, such that weights add up to the number of blocks, without the strata that
+	 * had bursts. It is that of each window's idle part and of the rest of it, in which the
+	 * target is slowed as much in all windows; this is the mean over blocks.
+	 */
+	double progress;
 	uint64_t windows;
 	uint64_t on_ns, span_ns;          /* of the time traced: in windows; all of it */
 	uint64_t new_blocks, seen_blocks; /* new and alive: all; those that are sightings */

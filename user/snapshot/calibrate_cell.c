@@ -22,10 +22,10 @@ struct parts {
 static void replicates_add(struct replicates *sum, const struct calibration *calibration,
 			   const struct calibrate_sighting *sighting)
 {
-	sum->whole += weight_of(sighting, -1);
+	sum->whole += weight_of(calibration, sighting, -1);
 	for (uint32_t g = 0; g < calibration->group_count; g++)
 		if (calibration->groups[sighting->window] != g)
-			sum->without[g] += weight_of(sighting, (int)g);
+			sum->without[g] += weight_of(calibration, sighting, (int)g);
 }
 
 /* Does it tell about all of the cell? Likenesses only do so where there is nothing else. */
@@ -81,15 +81,16 @@ static void sighting_split(struct calibration *calibration,
 			   const struct replicates *factor, double unsure, double part)
 {
 	struct slot *slot = slot_take(calibration, sighting->row);
-	double one = factor->whole * weight_of(sighting, -1);
+	double one = factor->whole * weight_of(calibration, sighting, -1);
 
 	if (is_general(calibration, sighting))
 		replicates_add(&slot->weight, calibration, sighting);
 	slot->blocks.whole += one * part;
 	for (uint32_t g = 0; g < calibration->group_count; g++) {
-		double without = calibration->groups[sighting->window] == g
-					 ? 0
-					 : factor->without[g] * weight_of(sighting, (int)g);
+		double without =
+			calibration->groups[sighting->window] == g
+				? 0
+				: factor->without[g] * weight_of(calibration, sighting, (int)g);
 
 		slot->blocks.without[g] += one * part + unsure * (without - one);
 	}
@@ -276,9 +277,8 @@ static double stratum_excess(const struct calibration *calibration, size_t rank,
 
 	for (; *at < end && calibration->ranks[sighting_at(calibration, *at)->stratum] == rank;
 	     ++*at)
-		weight += 1 / sighting_at(calibration, *at)->inclusion;
-	return fmax(0, (double)stratum_at(calibration, rank)->new_blocks -
-			       weight / calibration->progress);
+		weight += full_weight_of(calibration, sighting_at(calibration, *at));
+	return fmax(0, (double)stratum_at(calibration, rank)->new_blocks - weight);
 }
 
 /*

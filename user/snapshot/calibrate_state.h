@@ -20,7 +20,7 @@ enum level {
 	LEVEL_RARE, /* nothing */
 };
 
-/* The weights (1 / inclusion) of some sightings. */
+/* The weights of some sightings. */
 struct weights {
 	double sum;
 	double square;            /* the sum of the squares of each window's sum */
@@ -33,6 +33,11 @@ struct weights {
 
 struct window_sum {
 	double weight, full;
+};
+
+/* The blocks that a window's sightings stand for, if it slowed nothing: themselves, and others. */
+struct window_share {
+	double own, between;
 };
 
 /* A figure, and the same without each group of windows. */
@@ -57,9 +62,10 @@ struct post {
 	size_t sightings, sightings_end; /* those that are alive */
 	double blocks; /* new ones; INFINITY: as many as the sightings stand for */
 	struct weights weights;
-	int least;   /* calibrate_stratum.least of one of its strata */
-	int lone;    /* nothing is known but what a single window has shown */
-	double most; /* sum of calibrate_stratum.most_blocks */
+	int least;    /* calibrate_stratum.least of one of its strata */
+	int exceeded; /* with least: the sightings stand for more, even if nothing is slowed */
+	int lone;     /* nothing is known but what a single window has shown */
+	double most;  /* sum of calibrate_stratum.most_blocks */
 	/* Of the blocks that its sightings explain: what they differ by without each group. */
 	double explained_without[CALIBRATE_GROUPS];
 };
@@ -85,8 +91,9 @@ struct calibration {
 	struct window_sum *window_sums; /* by window; 0 between uses */
 	struct post *posts;
 	size_t post_count;
-	double block_weight; /* the mean weight of a sighting */
-	double progress;
+	double block_weight;         /* the mean weight of a sighting */
+	struct window_share *shares; /* by window: of the sightings that tell about the progress */
+	double *progress;   /* by window: what the target did in it, relative to without probes */
 	int likenesses;     /* of the cell in work: it has no other sightings that are alive */
 	struct slot *slots; /* of the cell in work */
 	uint32_t slot_count;
@@ -106,10 +113,24 @@ static inline const struct calibrate_stratum *stratum_at(const struct calibratio
 	return &calibration->input->strata[calibration->order[rank]];
 }
 
-/* The blocks that it stands for; g: without that group of windows, unless negative. */
-static inline double weight_of(const struct calibrate_sighting *sighting, int g)
+/*
+ * The blocks that it stands for: itself, and as many between windows as that time is longer than
+ * the window, or than the time in which the target would have done the same without probes.
+ */
+static inline double full_weight_of(const struct calibration *calibration,
+				    const struct calibrate_sighting *sighting)
 {
-	double weight = 1 / sighting->inclusion;
+	double progress = calibration->progress[sighting->window];
+
+	return sighting->likeness ? 1 / sighting->inclusion / progress
+				  : 1 + (1 / sighting->inclusion - 1) / progress;
+}
+
+/* The same with its discount; g: without that group of windows, unless negative. */
+static inline double weight_of(const struct calibration *calibration,
+			       const struct calibrate_sighting *sighting, int g)
+{
+	double weight = full_weight_of(calibration, sighting);
 
 	if (!sighting->discount)
 		return weight;
@@ -130,6 +151,8 @@ void strata_arrange(struct calibration *calibration);
 void families_divide(struct calibration *calibration);
 /* Sums the sightings at positions [begin, end). */
 struct weights weights_sum(struct calibration *calibration, size_t begin, size_t end);
+/* Sets the weights of all post-strata, and block_weight, by the progress in windows. */
+void posts_weigh(struct calibration *calibration);
 /*
  * How many of the blocks are attributed: all, or if these are too many, what the sightings stand
  * for. Discounts do not count: what has taken the place of a dead block is of the rows that were
@@ -139,7 +162,7 @@ double weights_explain(const struct calibration *calibration, const struct weigh
 		       double blocks);
 /* For how many blocks such a sum of weights, and of the windows' squares, can stand at most. */
 double weights_limit(const struct calibration *calibration, double sum, double square);
-/* Sets progress: the share of all blocks that sightings stand for, without bursts. */
+/* Sets progress such that sightings stand for all blocks but bursts; out.progress: its mean. */
 void progress_find(struct calibration *calibration);
 /* Student's t for a 95 % interval, relative to that of the normal distribution. */
 double calibrate_student(uint32_t degrees);

@@ -34,6 +34,15 @@ static uint64_t age_of(const struct newest *newest)
 	return newest->walk_ns - newest->from_ns;
 }
 
+/* The time that has passed since the window before; of the first one, its length. */
+static uint64_t span_of(const struct trace_windows *windows, size_t number)
+{
+	const struct trace_window *window = &windows->items[number];
+	uint64_t before_ns = number ? window[-1].end_ns : window->start_ns;
+
+	return window->end_ns > before_ns ? window->end_ns - before_ns : window->length_ns;
+}
+
 /* The windows that have been over for as long as likenesses stand for. */
 static void likes_find(const struct trace_windows *windows, struct newest *newest)
 {
@@ -45,8 +54,12 @@ static void likes_find(const struct trace_windows *windows, struct newest *newes
 		windows->items[newest->like_end - 1].end_ns + age_ns > newest->walk_ns))
 		newest->like_end--;
 	newest->like_from = newest->like_end > LIKE_WINDOWS ? newest->like_end - LIKE_WINDOWS : 0;
-	for (size_t i = newest->like_from; i < newest->like_end; i++)
-		newest->like_count += (uint32_t)newest_is_like(windows, newest, i);
+	for (size_t i = newest->like_from; i < newest->like_end; i++) {
+		if (!newest_is_like(windows, newest, i))
+			continue;
+		newest->like_count++;
+		newest->like_ns += span_of(windows, i);
+	}
 	if (newest->like_count < LIKE_WINDOWS_MIN)
 		newest->like_count = 0, newest->like_from = newest->like_end;
 }
@@ -88,12 +101,18 @@ uint64_t newest_until(const struct trace_windows *windows, const struct newest *
 	return died_ns - window->end_ns < most_ns ? died_ns : window->end_ns + most_ns;
 }
 
-double newest_inclusion(const struct trace_windows *windows, const struct newest *newest,
-			size_t number, uint64_t died_ns)
+double newest_times(const struct trace_windows *windows, const struct newest *newest, size_t number,
+		    uint64_t died_ns)
 {
 	const struct trace_window *window = &windows->items[number];
 	uint64_t until_ns = newest_until(windows, newest, number, died_ns);
-	double lived = (double)(until_ns - window->end_ns);
 
-	return (double)newest->like_count / (1 + lived / (double)window->length_ns);
+	return 1 + (double)(until_ns - window->end_ns) / (double)window->length_ns;
+}
+
+double newest_inclusion(const struct trace_windows *windows, const struct newest *newest,
+			size_t number, uint64_t died_ns)
+{
+	return (double)newest->like_ns / (double)span_of(windows, number) /
+	       newest_times(windows, newest, number, died_ns);
 }

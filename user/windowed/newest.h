@@ -8,7 +8,8 @@
  * one line that are allocated at a steady rate, those alive at the end of a window of length L and
  * younger than L have all been seen, and so have those from x to L + x old at the time x after it.
  * The sum over x up to an age A, divided by L, stands for all that are younger than A: a block that
- * lived for D after its window counts 1 + min(D, A - L) / L times.
+ * lived for D after its window counts 1 + min(D, A - L) / L times. Windows count by the time for
+ * which each stands: those of a busy beginning may be near to each other.
  */
 #ifndef TRACER_WINDOWED_NEWEST_H
 #define TRACER_WINDOWED_NEWEST_H
@@ -22,6 +23,7 @@ struct newest {
 	/* numbers of the windows that likenesses are from, and how many of these serve; 0: none */
 	size_t like_from, like_end;
 	uint32_t like_count;
+	uint64_t like_ns; /* from the end of the window before to their end, together */
 };
 
 /* newest is all zeros. */
@@ -31,6 +33,9 @@ int newest_is_like(const struct trace_windows *windows, const struct newest *new
 /* Until when a block that lived until died_ns stands for others. */
 uint64_t newest_until(const struct trace_windows *windows, const struct newest *newest,
 		      size_t number, uint64_t died_ns);
+/* How many blocks it stands for, if all windows were like its own. */
+double newest_times(const struct trace_windows *windows, const struct newest *newest, size_t number,
+		    uint64_t died_ns);
 /* The inclusion (calibrate.h) of a block of such a window, as a likeness; alive: walk_ns. */
 double newest_inclusion(const struct trace_windows *windows, const struct newest *newest,
 			size_t number, uint64_t died_ns);

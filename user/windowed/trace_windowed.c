@@ -259,14 +259,6 @@ static int taken_fill(struct job *job)
 	return err;
 }
 
-/* Windows lose a part of their blocks otherwise, too, such as those that no look has shown. */
-#define LEAST_MARGIN 0.75
-
-static double progress_least(const struct trace_windows *windows)
-{
-	return windows->undisturbed > 0 ? LEAST_MARGIN * windows->done / windows->undisturbed : 0;
-}
-
 /* Estimates with the rates of reuse as they are. */
 static int job_estimate(struct job *job, struct calibrate_result *out)
 {
@@ -275,8 +267,7 @@ static int job_estimate(struct job *job, struct calibrate_result *out)
 	struct calibrate_input input = {.strata = job->strata,
 					.windows = job->windows,
 					.window_count = windows ? windows : 1,
-					.sightings = job->sightings,
-					.progress_least = progress_least(&job->process->windows)};
+					.sightings = job->sightings};
 	int err = seen_collect(job);
 
 	if (!err)

@@ -49,6 +49,11 @@ static uint64_t span_end(const struct job *job, uint64_t end_ns, uint64_t next_n
 	return end_ns;
 }
 
+static double idle_part(const struct trace_window *window)
+{
+	return window->length_ns ? (double)window->idle_ns / (double)window->length_ns : 0;
+}
+
 /*
  * A window stands for the time since the one before. How long that was had been decided before the
  * window showed anything. The time after it has not: the budget makes the pause after expensive
@@ -74,7 +79,8 @@ static void windows_fill(struct job *job)
 			until_ns = from_ns + length_ns;
 		job->windows[i] = (struct calibrate_window){.start_ns = window->start_ns,
 							    .end_ns = window->start_ns + length_ns,
-							    .span_ns = until_ns - from_ns};
+							    .span_ns = until_ns - from_ns,
+							    .idle = idle_part(window)};
 		from_ns = until_ns;
 	}
 }
@@ -122,10 +128,9 @@ static int discount_share(const struct job *job, struct seen *seen)
 }
 
 /* Of a likeness that stands for `times` blocks if it was the same one until until_ns. */
-static int likeness_discount(struct job *job, struct seen *like, uint64_t until_ns)
+static int likeness_discount(struct job *job, struct seen *like, uint64_t until_ns, double times)
 {
 	const struct reuse_row *row = reuse_row_of(&job->reuse, like_key(like));
-	double times = job->newest.like_count / like->inclusion;
 	struct calibrate_discount discount;
 
 	if (!row)
@@ -154,7 +159,8 @@ static int likeness_add(struct job *job, const struct seen *seen, uint64_t died_
 	like->cohort = job->newest.cohort;
 	like->inclusion = newest_inclusion(windows, &job->newest, seen->window, died_ns);
 	until_ns = newest_until(windows, &job->newest, seen->window, died_ns);
-	err = likeness_discount(job, like, until_ns);
+	err = likeness_discount(job, like, until_ns,
+				newest_times(windows, &job->newest, seen->window, died_ns));
 	job->seen_count += !err;
 	return err ? err : id_map_put(&job->likes, like_key(seen), 0);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which blocks are split by what earlier windows have shown, and by which windows. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -50,10 +51,28 @@ static void test_rare_walks(void **state)
 	/* Those that were over at 55 s. */
 	assert_int_equal(newest.like_end, 55);
 	assert_int_equal(newest.like_count, 24);
+	assert_int_equal(newest.like_ns, 24 * S);
 	/* 125 windows fit into 5 s: a block that lived for all of it counts as often. */
-	assert_true(newest_inclusion(&trial.windows, &newest, 50, 60 * S) * 125 ==
-		    newest.like_count);
+	assert_true(newest_times(&trial.windows, &newest, 50, 60 * S) == 125);
+	assert_true(newest_inclusion(&trial.windows, &newest, 50, 60 * S) * 125 == 24);
 	assert_int_equal(newest_until(&trial.windows, &newest, 50, 60 * S), 55 * S);
+}
+
+/* A window shortly after another one stands for little time. */
+static void test_near(void **state)
+{
+	struct newest newest = {0};
+	struct trial trial;
+	(void)state;
+
+	trial_begin(&trial);
+	trial.items[50].start_ns -= 800 * MS;
+	trial.items[50].end_ns -= 800 * MS;
+	newest_find(&trial.windows, &newest);
+	assert_int_equal(newest.like_ns, 24 * S);
+	/* 0.2 s, and 1.8 s. Each block died at the end of its window. */
+	assert_true(newest_inclusion(&trial.windows, &newest, 50, 0) == 120);
+	assert_true(fabs(newest_inclusion(&trial.windows, &newest, 51, 0) * 1.8 - 24) < 1e-9);
 }
 
 /* Without windows that can tell, the cohort begins before the last window. */
@@ -75,6 +94,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_rare_walks),
+		cmocka_unit_test(test_near),
 		cmocka_unit_test(test_none),
 	};
 

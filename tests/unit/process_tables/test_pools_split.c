@@ -39,8 +39,9 @@ static void trial_run(struct trial *trial)
 			  .sighting_count = 4 * WINDOWS,
 			  .row_count = 3}};
 	for (uint32_t i = 0; i < WINDOWS; i++)
-		trial->windows[i] =
-			(struct calibrate_window){i * SECOND, i * SECOND + SECOND / 25, SECOND};
+		trial->windows[i] = (struct calibrate_window){.start_ns = i * SECOND,
+							      .end_ns = i * SECOND + SECOND / 25,
+							      .span_ns = SECOND};
 	for (uint32_t i = 0; i < 4 * WINDOWS; i++)
 		trial->sightings[i] =
 			(struct calibrate_sighting){.window = i / 4, .alive = 1, .inclusion = 0.04};
@@ -195,7 +196,6 @@ static void test_cohort(void **state)
 	trial.strata[1].type = 1;
 	trial.strata[0].cohort = 1;
 	trial.strata[1].cohort = 2;
-	trial.input.progress = 1;
 	for (uint32_t i = 0; i < 4 * WINDOWS; i++)
 		trial.sightings[i].window = i % 8;
 	assert_int_equal(calibrate(&trial.input, &trial.result), 0);

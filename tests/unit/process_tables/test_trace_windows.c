@@ -212,8 +212,8 @@ static void test_span(void **state)
 	snapshot_free(snapshot);
 }
 
-/* What windows slow at most: nothing is said of the first one, and of one that may be all busy. */
-static void test_busy(void **state)
+/* For how long the target slept in a window, where that is known. */
+static void test_idle(void **state)
 {
 	struct trace *trace = *state;
 	const struct trace_windows *windows = &trace->processes[0]->windows;
@@ -221,24 +221,19 @@ static void test_busy(void **state)
 		.header = header_of(EVENT_WINDOW, sizeof(end)), .end_ns = 3 * S, .busy_ns = S / 4};
 
 	baseline(trace, 3, LIVE(40, 41));
-	open_at(trace, S);
-	put(trace, 1);
-	close_at(trace, 2 * S);
-	assert_true(windows->done == 0 && windows->undisturbed == 0);
 	open_at(trace, 2 * S);
-	put(trace, 2);
-	put(trace, 3);
-	put(trace, 4);
 	end.header.time_ns = end.end_ns;
 	assert_int_equal(trace_feed(trace, &end, sizeof(end)), 0);
-	assert_true(windows->done == 3 && windows->undisturbed == 4);
+	assert_int_equal(windows->items[windows->count - 1].idle_ns, 3 * S / 4);
+	/* two threads */
 	open_at(trace, 3 * S);
-	close_at(trace, 4 * S); /* nothing was done in it */
-	assert_true(windows->done == 3 && windows->undisturbed == 4);
+	end.end_ns = end.header.time_ns = 4 * S;
+	end.busy_ns = 2 * S;
+	assert_int_equal(trace_feed(trace, &end, sizeof(end)), 0);
+	assert_int_equal(windows->items[windows->count - 1].idle_ns, 0);
 	open_at(trace, 4 * S);
-	put(trace, 5);
 	close_at(trace, 5 * S); /* how busy it was is not known */
-	assert_true(windows->done == 4 && windows->undisturbed > 100);
+	assert_int_equal(windows->items[windows->count - 1].idle_ns, 0);
 }
 
 static void test_malformed(void **state)
@@ -293,7 +288,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_fork, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_snapshot, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_span, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_busy, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_idle, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_malformed, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_many, setup, teardown),
 	};

@@ -72,6 +72,13 @@ static inline void sightings_spread(struct trial *trial, uint32_t stratum, uint3
 		sightings_add(trial, stratum, window, row, each, 1, 0.04);
 }
 
+/* The target sleeps for that part of each window. */
+static inline void idle_set(struct trial *trial, double idle)
+{
+	for (size_t i = 0; i < WINDOWS; i++)
+		trial->windows[i].idle = idle;
+}
+
 static inline void trial_run(struct trial *trial)
 {
 	assert_int_equal(calibrate(&trial->input, &trial->result), 0);

@@ -74,12 +74,12 @@ static void test_probabilities(void **state)
 	(void)state;
 
 	trial_begin(&trial);
-	uint32_t list = stratum_add(&trial, 1, 0, 3000, 0);
+	uint32_t list = stratum_add(&trial, 1, 0, 2250, 0);
 	for (uint32_t window = 0; window < WINDOWS; window++)
 		sightings_add(&trial, list, window, window < 30, 1, 1, window < 30 ? 0.04 : 0.02);
 	trial_run(&trial);
-	close_to(trial.result.rows[1].blocks, 1000);
-	close_to(trial.result.rows[0].blocks, 2000);
+	close_to(trial.result.rows[1].blocks, 750);
+	close_to(trial.result.rows[0].blocks, 1500);
 	calibrate_free(&trial.result);
 }
 
@@ -220,12 +220,11 @@ static void test_refused(void **state)
 	sightings_add(&trial, 0, 0, 8, 1, 1, 0.04);
 	refuse(&trial);
 	trial.input.sighting_count = 0;
-	trial.input.progress_least = 1.5;
+	trial.windows[3].idle = 1.5;
 	refuse(&trial);
-	trial.input.progress_least = 0;
-	trial.input.progress = NAN;
+	trial.windows[3].idle = NAN;
 	refuse(&trial);
-	trial.input.progress = 0;
+	trial.windows[3].idle = 0;
 	trial.windows[3].end_ns = 0;
 	refuse(&trial);
 }

@@ -22,7 +22,7 @@ static void test_whole(void **state)
 	uint32_t known = stratum_add(&trial, 1, 0, 350, 0);
 	stratum_add(&trial, 2, 1, 20000, 0);
 	uint32_t shown = stratum_add(&trial, 2, 2, 20000, 0);
-	trial.input.progress_least = 0.01;
+	idle_set(&trial, 0.001);
 	sightings_add(&trial, known, 0, 0, 350, 1, 1);
 	sightings_add(&trial, shown, 2, 1, 90, 1, 0.6);
 	trial_run(&trial);
@@ -75,7 +75,7 @@ static void test_burst_of_an_idle_target(void **state)
 	close_to(trial.result.rows[0].blocks, 60000);
 	calibrate_free(&trial.result);
 
-	trial.input.progress_least = 0.75;
+	idle_set(&trial, 1);
 	trial_run(&trial);
 	close_to(trial.result.progress, 1);
 	close_to(trial.result.rows[0].blocks, 6000);
@@ -98,6 +98,71 @@ static void test_progress(void **state)
 	close_to(trial.result.progress, 0.1);
 	close_to(trial.result.rows[0].blocks, 60000);
 	close_to(trial.result.unseen.new_blocks, 0);
+	calibrate_free(&trial.result);
+}
+
+/* A slowed target that sleeps in all windows but the first: what it did in that one counts more. */
+static void test_busy_window(void **state)
+{
+	static struct trial trial;
+	(void)state;
+
+	/* Awake it does a fifth, and windows miss a fifth otherwise: 16 %, and 80 % asleep. */
+	trial_begin(&trial);
+	uint32_t list = stratum_add(&trial, 1, 0, 40 * 151 + 59 * 4 * 31, 0);
+	idle_set(&trial, 1);
+	trial.windows[0].idle = 0;
+	sightings_add(&trial, list, 0, 0, 40, 1, 0.04);
+	for (uint32_t window = 1; window < WINDOWS; window++)
+		sightings_add(&trial, list, window, 1, 4, 1, 0.04);
+	trial_run(&trial);
+	close_to(trial.result.rows[0].blocks, 40 * 151);
+	close_to(trial.result.rows[1].blocks, 59 * 4 * 31);
+	calibrate_free(&trial.result);
+}
+
+/*
+ * A start-up, most of which was between two windows: the one that has shown some of it, in which
+ * the target slept for a while, cannot stand for all of it.
+ */
+static void test_start_up(void **state)
+{
+	static struct trial trial;
+	(void)state;
+
+	trial_begin(&trial);
+	uint32_t list = stratum_add(&trial, 1, 0, 60000, 0);
+	idle_set(&trial, 0.97);
+	trial.windows[0].idle = 0.2;
+	sightings_add(&trial, list, 0, 0, 100, 1, 0.04);
+	for (uint32_t window = 1; window < WINDOWS; window++)
+		sightings_add(&trial, list, window, 1, 4, 1, 0.04);
+	trial_run(&trial);
+	close_to(trial.result.progress, 1);
+	close_to(trial.result.rows[0].blocks, 2500);
+	close_to(trial.result.rows[1].blocks, 5900);
+	close_to(trial.result.unseen.new_blocks, 51600);
+	calibrate_free(&trial.result);
+}
+
+/* Likenesses say nothing about what windows slow: they are no part of the total. */
+static void test_progress_of_likenesses(void **state)
+{
+	static struct trial trial;
+	(void)state;
+
+	trial_begin(&trial);
+	uint32_t list = stratum_add(&trial, 1, 0, 60000, 0),
+		 newest = stratum_add(&trial, 1, 1, 60000, 0);
+	sightings_spread(&trial, list, 0, 4);
+	for (uint32_t i = 0; i < 60; i++) {
+		sightings_add(&trial, newest, i, 1, 1, 1, 0.001);
+		trial.sightings[trial.input.sighting_count - 1].likeness = 1;
+	}
+	trial_run(&trial);
+	close_to(trial.result.progress, 0.1);
+	close_to(trial.result.rows[0].blocks, 60000);
+	close_to(trial.result.rows[1].blocks, 60000);
 	calibrate_free(&trial.result);
 }
 
@@ -189,6 +254,9 @@ int main(void)
 		cmocka_unit_test(test_burst),
 		cmocka_unit_test(test_burst_of_an_idle_target),
 		cmocka_unit_test(test_progress),
+		cmocka_unit_test(test_busy_window),
+		cmocka_unit_test(test_start_up),
+		cmocka_unit_test(test_progress_of_likenesses),
 		cmocka_unit_test(test_least),
 		cmocka_unit_test(test_least_error),
 		cmocka_unit_test(test_least_lone),

@@ -60,8 +60,9 @@ static void calibrate_lists(struct calibrate_result *result)
 					.row_count = 4};
 
 	for (uint32_t i = 0; i < WINDOWS; i++) {
-		windows[i] =
-			(struct calibrate_window){i * SECOND, i * SECOND + SECOND / 25, SECOND};
+		windows[i] = (struct calibrate_window){.start_ns = i * SECOND,
+						       .end_ns = i * SECOND + SECOND / 25,
+						       .span_ns = SECOND};
 		for (uint32_t k = 0; k < 4; k++)
 			sightings[input.sighting_count++] =
 				(struct calibrate_sighting){.window = i,
