@@ -56,7 +56,7 @@ ALLOCATOR := $(if $(SAN),,-l:libjemalloc_pic.a)
 
 ROOMS    := text base tables elf process core container select machine pymalloc layouts malloc python recover heap \
 	graph holders waste dump memory plan native process_plan perfmap unwind fetch symbols unwind_load events \
-	snapshot view blocks process_tables process_windows process_walks windowed trace kernel links attach trial overhead stats remarks report \
+	calibrate snapshot view blocks process_tables process_windows process_walks windowed trace kernel links attach trial overhead stats remarks report \
 	export pprof recording pickle control watch member session live perfmap_session options series heap_answers memory_answers time_answers cli
 SOURCES  := $(foreach room,$(ROOMS),$(wildcard user/$(room)/*.c))
 GENERATED := $(OUT)/gen/pprof/profile.pb-c.c

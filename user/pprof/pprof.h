@@ -10,7 +10,7 @@
  * values of the other layers are 0. So pprof shows each layer, and never their sum. In a sampled
  * trace (meta.sample_bytes, also the profile's period) the values are estimates, as in pprof's own
  * heap profiles (snapshot/estimate.h); the sampled number follows from them and from bytes. In a
- * trace with windows (snapshot/calibrate.h) the values are estimates, too, with two more labels:
+ * trace with windows (calibrate/calibrate.h) the values are estimates, too, with two more labels:
  * deviations (string, pprof_format.h) and standard_error (num, unit bytes; of the bytes). What is
  * older than the trace has two values of its own, older_objects count and older_space bytes. So
  * has what was allocated, alive or not: alloc_objects count and alloc_space bytes, with the mean

@@ -6,7 +6,7 @@
  * variances. For each sampled block that is (1 - p) / p^2, times s^2 for bytes; this estimate is
  * unbiased, too.
  *
- * Estimates from windows (snapshot/calibrate.h) are numbers of blocks already. They are not
+ * Estimates from windows (calibrate/calibrate.h) are numbers of blocks already. They are not
  * independent; what is summed is their deviations.
  */
 #ifndef TRACER_SNAPSHOT_ESTIMATE_H

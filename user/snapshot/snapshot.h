@@ -13,7 +13,7 @@
 #include <stdint.h>
 
 #include "abi/events.h"
-#include "snapshot/calibrate.h"
+#include "calibrate/calibrate.h"
 #include "snapshot/stack_ends.h"
 #include "tables/strings.h"
 
@@ -70,7 +70,7 @@ struct snapshot_thread {
 	char name[EVENT_THREAD_NAME]; /* not empty, NUL-terminated */
 };
 
-/* The deviations of an estimated count (snapshot/calibrate.h), finite. */
+/* The deviations of an estimated count (calibrate/calibrate.h), finite. */
 struct snapshot_estimate {
 	float deviations[CALIBRATE_DEVIATIONS];
 };
@@ -159,7 +159,7 @@ struct snapshot_change {
 };
 
 /*
- * Windows of probes, of the first layer (snapshot/calibrate.h). count 0: probes were on all the
+ * Windows of probes, of the first layer (calibrate/calibrate.h). count 0: probes were on all the
  * time. Several processes: the sums, and the largest count.
  */
 struct snapshot_windows {
@@ -307,8 +307,8 @@ struct snapshot_meta {
 };
 
 /*
- * Of snapshot.layers: blocks older than the trace, by likeness (snapshot/calibrate.h). They are not
- * a layer that was traced, and meta.layers does not name them.
+ * Of snapshot.layers: blocks older than the trace, by likeness (calibrate/calibrate.h). They are
+ * not a layer that was traced, and meta.layers does not name them.
  */
 #define SNAPSHOT_OLDER EVENT_LAYERS
 /*

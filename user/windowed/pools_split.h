@@ -3,7 +3,7 @@
 #ifndef TRACER_WINDOWED_POOLS_SPLIT_H
 #define TRACER_WINDOWED_POOLS_SPLIT_H
 
-#include "snapshot/calibrate.h"
+#include "calibrate/calibrate.h"
 
 /*
  * Blocks of a stratum that are alive in pools which a row has taken into use while no window was

@@ -18,8 +18,8 @@
 #ifndef TRACER_WINDOWED_REUSE_H
 #define TRACER_WINDOWED_REUSE_H
 
+#include "calibrate/calibrate.h"
 #include "process_tables/process_tables.h"
-#include "snapshot/calibrate.h"
 
 /* Up to 4 ms, 8 ms, and so on; the last one: any longer time. */
 #define REUSE_AGES   16u

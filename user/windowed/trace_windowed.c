@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Snapshots of a process that was traced in windows: what was seen of the blocks of pymalloc's
- * pools becomes the input of the estimator (snapshot/calibrate.h), with the heap's own counts as
+ * pools becomes the input of the estimator (calibrate/calibrate.h), with the heap's own counts as
  * totals.
  *
  * So it is with large blocks, if they are traced in windows, too, and malloc's heap was walked

@@ -13,7 +13,7 @@
 
 #include "base/array.h"
 #include "base/hash.h"
-#include "snapshot/calibrate.h"
+#include "calibrate/calibrate.h"
 
 #define RUN_STRATA_BITS 6 /* of the cohort, in a stratum's number */
 #define NEVER           1e300

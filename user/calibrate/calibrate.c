@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "snapshot/calibrate.h"
+#include "calibrate/calibrate.h"
 
 #include <errno.h>
 #include <math.h>
@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "base/hash.h"
-#include "snapshot/calibrate_state.h"
+#include "calibrate/state.h"
 
 /* Beyond its estimate plus so many standard errors a stratum's total is not explained. */
 #define LIMIT_ERRORS 3

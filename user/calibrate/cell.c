@@ -9,7 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "snapshot/calibrate_state.h"
+#include "calibrate/state.h"
 
 /* What is attributed of a cell, besides the rows' parts in slots. */
 struct parts {

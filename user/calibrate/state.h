@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Used by calibrate.c and calibrate_cell.c: the sightings in order, and what strata show. */
-#ifndef TRACER_SNAPSHOT_CALIBRATE_STATE_H
-#define TRACER_SNAPSHOT_CALIBRATE_STATE_H
+/* Used by calibrate.c and cell.c: the sightings in order, and what strata show. */
+#ifndef TRACER_CALIBRATE_STATE_H
+#define TRACER_CALIBRATE_STATE_H
 
-#include "snapshot/calibrate.h"
+#include "calibrate/calibrate.h"
 
 /*
  * With fewer windows a ratio is biased, and rows that work rarely are missed. Post-strata have at

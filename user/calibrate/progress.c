@@ -9,7 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "snapshot/calibrate_state.h"
+#include "calibrate/state.h"
 
 #define ROUNDS     4
 #define BISECTIONS 64

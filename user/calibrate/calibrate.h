@@ -40,8 +40,8 @@
  * likeness. Their deviations contain the sampling error of the split only; that older blocks had
  * the same origin is an assumption. They are never part of the new ones.
  */
-#ifndef TRACER_SNAPSHOT_CALIBRATE_H
-#define TRACER_SNAPSHOT_CALIBRATE_H
+#ifndef TRACER_CALIBRATE_CALIBRATE_H
+#define TRACER_CALIBRATE_CALIBRATE_H
 
 #include <stddef.h>
 #include <stdint.h>

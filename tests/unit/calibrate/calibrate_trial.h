@@ -5,7 +5,7 @@
 
 #include <math.h>
 
-#include "snapshot/calibrate.h"
+#include "calibrate/calibrate.h"
 
 #define WINDOWS   60
 #define SECOND    1000000000ull

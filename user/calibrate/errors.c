@@ -3,7 +3,7 @@
 #include <math.h>
 
 #include "base/hash.h"
-#include "snapshot/calibrate_state.h"
+#include "calibrate/state.h"
 
 #define NORMAL_95 1.959964
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which types of a family are strata of their own. */
-#include "snapshot/calibrate_state.h"
+#include "calibrate/state.h"
 
 /* Of the blocks of a family so many may be of types that windows have hardly shown. */
 #define SPARSE_SHARE 0.1
