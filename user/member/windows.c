@@ -125,6 +125,7 @@ static void wait_begin(const struct session *session, struct member *member, uin
 
 	windows->state = WINDOW_WAITING;
 	windows->windows.targets = windowed_count(session);
+	windows->windows.yields = governor_is_followed(&member->governor.governor);
 	if (!windows_next(&windows->windows, now_ns, &windows->next))
 		return;
 	windows->next = (struct windows_next){.start_ns = UINT64_MAX};
@@ -164,6 +165,7 @@ void member_windows_again(struct session *session, struct member *member)
 	member_text_find(member);
 	windows->refused = 0;
 	windows->windows.base = 0;
+	windows->windows.dear = 0;
 	windows->opened_ns = 0;
 	windows->end = member_window_mark(session, member);
 	windows->closing_ns = windows->end.time_ns;

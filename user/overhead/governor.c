@@ -65,6 +65,14 @@ static size_t step_below(const struct governor *governor)
 	return step;
 }
 
+int governor_is_followed(const struct governor *governor)
+{
+	size_t next = governor->step + 1;
+
+	return next < governor->count &&
+	       governor->steps[next].mode == governor->steps[governor->step].mode;
+}
+
 void governor_narrow(struct governor *governor, uint64_t now_ns)
 {
 	if (governor->step + 1 >= governor->count)

@@ -76,6 +76,8 @@ struct governor_period {
 
 /* Judges a period. 1: governor.step has changed, and the caller makes the change; 0. */
 int governor_judge(struct governor *governor, const struct governor_period *period);
+/* Is the next step down one in the same mode? */
+int governor_is_followed(const struct governor *governor);
 /* Steps down, if there is a step below: the current one cannot be held to the budget. */
 void governor_narrow(struct governor *governor, uint64_t now_ns);
 /*

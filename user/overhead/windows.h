@@ -7,9 +7,10 @@
  * A window costs the target what its traps take of its CPU time (the loss), within the window and
  * while probes are placed and removed (the edges). The loss of the windows that begin in any 10 s
  * stays within the budget for these on average; where it differs from window to window, it may
- * exceed that by half of the budget and of one window. The tracer itself takes at most
- * WINDOWS_OWN_SHARE of a CPU for placing and removing probes. If edges are expensive, windows are
- * longer and rarer.
+ * exceed that by half of the budget and of one window. Probes that are in place all the time leave
+ * less for windows: if fewer of them would do, they may take half of the budget. The tracer itself
+ * takes at most WINDOWS_OWN_SHARE of a CPU for placing and removing probes. If edges are expensive,
+ * windows are longer and rarer.
  */
 #ifndef TRACER_OVERHEAD_WINDOWS_H
 #define TRACER_OVERHEAD_WINDOWS_H
@@ -41,6 +42,7 @@ struct windows {
 	uint64_t on_ns, off_ns; /* fixed: by hand */
 	/* the target is one of that many: they share what the tracer may take; 0: one */
 	uint64_t targets;
+	int yields;      /* there is a way to trace less between windows */
 	uint64_t random; /* state of the random source; any value */
 	double rate;     /* CPUs that the target takes; 0: not known yet */
 
@@ -51,6 +53,7 @@ struct windows {
 	double over_ns;           /* the time by which windows are longer than they were told to */
 	double own_ns;            /* CPU time of the tracer for a window */
 	double base;              /* share of its CPU time that goes to other probes */
+	uint64_t dear;            /* intervals in a row in which that was half of the budget */
 	uint64_t count;           /* windows so far */
 	struct windows_spent spent[WINDOWS_RECENT]; /* the last ones, by their numbers */
 };
@@ -72,7 +75,8 @@ struct windows_cost {
 
 /*
  * The next window: not before now_ns. 0; -ENOSPC: the budget allows no window, even the shortest
- * one once in WINDOWS_PAUSE_MAX, of a target that takes more than WINDOWS_RATE_MIN.
+ * one once in WINDOWS_PAUSE_MAX, of a target that takes more than WINDOWS_RATE_MIN; or too little
+ * of it is left for windows, and less can be traced between them.
  */
 int windows_next(struct windows *windows, uint64_t now_ns, struct windows_next *out);
 /* A window has ended. */

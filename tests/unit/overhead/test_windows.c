@@ -343,6 +343,24 @@ static void test_none(void **state)
 	assert_int_equal(run_until(&run, &dear, 600 * S), -ENOSPC);
 }
 
+/* Other probes take more than half of the budget all the time: fewer do, if there is a way. */
+static void test_yields(void **state)
+{
+	const struct target half = {1, 20 * MS, 20 * MS, 1, 0.02},
+			    more = {1, 20 * MS, 20 * MS, 1, 0.03};
+	struct run run = {.windows = {.budget = 0.05, .yields = 1}, .now_ns = S};
+	(void)state;
+
+	assert_int_equal(run_until(&run, &half, 600 * S), 0);
+	/* A burst. */
+	assert_int_equal(run_until(&run, &more, run.now_ns + 1), 0);
+	assert_int_equal(run_until(&run, &half, run.now_ns + 60 * S), 0);
+	assert_int_equal(run_until(&run, &more, run.now_ns + 600 * S), -ENOSPC);
+	assert_true(run.now_ns < 700 * S);
+	run = (struct run){.windows = {.budget = 0.05}, .now_ns = S};
+	assert_int_equal(run_until(&run, &more, 600 * S), 0);
+}
+
 /* After the target was stopped for a minute there is one window, not those that were left out. */
 static void test_stopped(void **state)
 {
@@ -395,10 +413,10 @@ int main(void)
 		cmocka_unit_test(test_budget),      cmocka_unit_test(test_used),
 		cmocka_unit_test(test_edges),       cmocka_unit_test(test_cheap),
 		cmocka_unit_test(test_random),      cmocka_unit_test(test_none),
-		cmocka_unit_test(test_stopped),     cmocka_unit_test(test_targets),
-		cmocka_unit_test(test_suspended),   cmocka_unit_test(test_noisy),
-		cmocka_unit_test(test_little_work), cmocka_unit_test(test_costly_work),
-		cmocka_unit_test(test_even),
+		cmocka_unit_test(test_yields),      cmocka_unit_test(test_stopped),
+		cmocka_unit_test(test_targets),     cmocka_unit_test(test_suspended),
+		cmocka_unit_test(test_noisy),       cmocka_unit_test(test_little_work),
+		cmocka_unit_test(test_costly_work), cmocka_unit_test(test_even),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
