@@ -5,6 +5,10 @@
  * processor without cmpxchg16b or while the allocator's lock is held. Then the state is kept in a
  * hash by thread id, until the thread ends.
  *
+ * Before 6.2 it cannot even be found while another task is preempted in the same function on that
+ * processor. Then all of it is in the hash: a blank one would be taken instead, and what its thread
+ * had begun would be lost without a word.
+ *
  * No state is per processor: a program at a uprobe can be preempted by another one.
  */
 #ifndef TRACER_BPF_TASK_STATE_H
@@ -18,6 +22,8 @@
 #define TASK_STATE_SPARE 128
 
 __u8 task_state_blank[TASK_STATE_MAX];
+/* All states are in hashes. */
+const volatile __u8 task_state_hashed;
 
 /*
  * Declares `name`, per-thread state of the type `kept`, which is zeroed at first:
@@ -44,10 +50,10 @@ __u8 task_state_blank[TASK_STATE_MAX];
                                                                                                    \
 	static __always_inline kept *name##_find(struct task_struct *task)                         \
 	{                                                                                          \
-		kept *state = bpf_task_storage_get(&name, task, 0, 0);                             \
+		kept *state = task_state_hashed ? NULL : bpf_task_storage_get(&name, task, 0, 0);  \
 		__u32 tid;                                                                         \
                                                                                                    \
-		if (state || !name##_refused)                                                      \
+		if (state || !(name##_refused || task_state_hashed))                               \
 			return state;                                                              \
 		tid = (__u32)bpf_get_current_pid_tgid();                                           \
 		return bpf_map_lookup_elem(&name##_by_tid, &tid);                                  \
@@ -58,7 +64,7 @@ __u8 task_state_blank[TASK_STATE_MAX];
 		kept *state = name##_find(task);                                                   \
 		__u32 tid = (__u32)bpf_get_current_pid_tgid();                                     \
                                                                                                    \
-		if (!state)                                                                        \
+		if (!state && !task_state_hashed)                                                  \
 			state = bpf_task_storage_get(&name, task, 0,                               \
 						     BPF_LOCAL_STORAGE_GET_F_CREATE);              \
 		if (state ||                                                                       \
@@ -70,7 +76,7 @@ __u8 task_state_blank[TASK_STATE_MAX];
                                                                                                    \
 	static __always_inline void name##_forget(__u32 tid)                                       \
 	{                                                                                          \
-		if (name##_refused)                                                                \
+		if (name##_refused || task_state_hashed)                                           \
 			bpf_map_delete_elem(&name##_by_tid, &tid);                                 \
 	}
 

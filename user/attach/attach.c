@@ -145,6 +145,7 @@ int attach_new(struct attach **out, const struct features *features, const struc
 	attach->skeleton->rodata->sampling = opts->sampling;
 	if (opts->execd)
 		attach->skeleton->bss->execd = *opts->execd;
+	attach->skeleton->rodata->task_state_hashed = !features->task_storage_holds;
 	if (!features->task_storage_holds) {
 		bpf_map__set_max_entries(attach->skeleton->maps.threads_by_tid,
 					 THREADS_WITHOUT_STORAGE);

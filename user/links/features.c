@@ -14,6 +14,7 @@
 
 #include "abi/target.h"
 #include "base/error.h"
+#include "kernel/preemption.h"
 #include "links/link_trial.h"
 #include "links/obstacles.h"
 
@@ -48,6 +49,16 @@ static int link_is_possible(enum links_kind kind, int named)
 	return possible < 0 ? named : possible;
 }
 
+/*
+ * Before 6.2 a program finds no task storage while another task, which it has preempted, is in the
+ * same function of the kernel.
+ */
+static int task_storage_is_found(const struct btf *btf)
+{
+	return btf__find_by_name_kind(btf, "bpf_task_storage_get_recur", BTF_KIND_FUNC) > 0 ||
+	       !kernel_is_preempted();
+}
+
 int features_probe(struct features *out)
 {
 	struct utsname name;
@@ -80,7 +91,8 @@ int features_probe(struct features *out)
 	out->uprobe_multi = out->uprobe_session ||
 			    link_is_possible(LINKS_ENTRY, enum_has(btf, "bpf_attach_type",
 								   "BPF_TRACE_UPROBE_MULTI"));
-	out->task_storage_holds = out->task_storage && task_storage_trial(TASK_STATE_MAX) != 0;
+	out->task_storage_holds = out->task_storage && task_storage_is_found(btf) &&
+				  task_storage_trial(TASK_STATE_MAX) != 0;
 	out->seccomp_uretprobe_risk =
 		btf__find_by_name_kind(btf, "__x64_sys_uretprobe", BTF_KIND_FUNC) > 0 ||
 		btf__find_by_name_kind(btf, "__do_sys_uretprobe", BTF_KIND_FUNC) > 0;

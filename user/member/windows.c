@@ -165,7 +165,7 @@ void member_windows_again(struct session *session, struct member *member)
 	member_text_find(member);
 	windows->refused = 0;
 	windows->windows.base = 0;
-	windows->windows.dear = 0;
+	windows->windows.dear_ns = 0;
 	windows->opened_ns = 0;
 	windows->end = member_window_mark(session, member);
 	windows->closing_ns = windows->end.time_ns;

@@ -33,9 +33,9 @@
 #define ROUNDING 1e-6
 /* The actual losses of 10 s may be as many budgets. */
 #define GUARD 1.5
-/* In so many intervals in a row other probes may take more than their part, as in a burst. */
-#define DEAR_MOST   2
-#define OTHERS_PART 0.5
+/* Other probes may take more than their part for so long, as in a burst. */
+#define DEAR_MOST_NS 2000000000ull
+#define OTHERS_PART  0.5
 /* A window's start is chosen among so many random moments. */
 #define CANDIDATES 8
 
@@ -151,7 +151,7 @@ static int choose(struct windows *windows)
 	if (!windows->count && windows->length_ns > WINDOWS_FIRST_MAX)
 		windows->length_ns = WINDOWS_FIRST_MAX;
 	pause_ns = pause_for(windows, loss_of(windows, windows->length_ns));
-	if (windows->yields && windows->dear > DEAR_MOST)
+	if (windows->yields && windows->dear_ns > DEAR_MOST_NS)
 		return -ENOSPC;
 	if (!(pause_ns > 0) || (pause_ns > (double)WINDOWS_PAUSE_MAX && windows->count &&
 				windows->rate > WINDOWS_RATE_MIN))
@@ -246,7 +246,9 @@ void windows_took(struct windows *windows, const struct windows_cost *cost)
 	if (!is_fixed(windows) && cost->length_ns > windows->length_ns)
 		over = fmin((double)(cost->length_ns - windows->length_ns), WINDOWS_LENGTH_MAX);
 	windows->base = cost->base;
-	windows->dear = cost->base > OTHERS_PART * windows->budget ? windows->dear + 1 : 0;
+	windows->dear_ns = cost->base > OTHERS_PART * windows->budget
+				   ? windows->dear_ns + cost->elapsed_ns
+				   : 0;
 	if (cost->elapsed_ns >= WINDOWS_LENGTH_MIN)
 		windows->rate = (double)cost->cpu_ns / (double)cost->elapsed_ns;
 	windows->spent[windows->count % WINDOWS_RECENT] =
