@@ -32,6 +32,7 @@ PROGRAMS = (
     "native/mix",
     "native/late_user",
     "processes/brief",
+    "processes/task_storage",
 )
 
 
