@@ -53,12 +53,18 @@ static __noinline long run_search_step(__u32 turn UNUSED, void *context)
  */
 __noinline __u64 run_end_find(struct thread_state *thread, __u64 frame)
 {
-	struct run_search search = {.thread = thread, .frame = frame};
+	struct run_search search = {.thread = thread};
 
 	if (!thread)
 		return 0;
 	if (!thread->target.offsets.entry_from)
 		return frame;
+	/*
+	 * By way of memory: 6.19's verifier knows that this is what the register holds, and fails as
+	 * it follows that register back into the step ("callback unexpected regs").
+	 */
+	thread->above = frame;
+	search.frame = *(volatile __u64 *)&thread->above;
 	loop_run(WALK_LIMIT, run_search_step, &search);
 	thread->above = frame; /* the walk has still to begin */
 	return search.end;

@@ -22,8 +22,11 @@
 #define TASK_STATE_SPARE 128
 
 __u8 task_state_blank[TASK_STATE_MAX];
-/* All states are in hashes. */
-const volatile __u8 task_state_hashed;
+/*
+ * Flags of requests for task storage: 0, or TASK_STATE_NONE. (Instead of these a branch makes the
+ * verifier of 6.19 lose its way.)
+ */
+const volatile __u64 task_state_flags;
 
 /*
  * Declares `name`, per-thread state of the type `kept`, which is zeroed at first:
@@ -50,10 +53,10 @@ const volatile __u8 task_state_hashed;
                                                                                                    \
 	static __always_inline kept *name##_find(struct task_struct *task)                         \
 	{                                                                                          \
-		kept *state = task_state_hashed ? NULL : bpf_task_storage_get(&name, task, 0, 0);  \
+		kept *state = bpf_task_storage_get(&name, task, 0, task_state_flags);              \
 		__u32 tid;                                                                         \
                                                                                                    \
-		if (state || !(name##_refused || task_state_hashed))                               \
+		if (state || !name##_refused)                                                      \
 			return state;                                                              \
 		tid = (__u32)bpf_get_current_pid_tgid();                                           \
 		return bpf_map_lookup_elem(&name##_by_tid, &tid);                                  \
@@ -64,9 +67,10 @@ const volatile __u8 task_state_hashed;
 		kept *state = name##_find(task);                                                   \
 		__u32 tid = (__u32)bpf_get_current_pid_tgid();                                     \
                                                                                                    \
-		if (!state && !task_state_hashed)                                                  \
+		if (!state)                                                                        \
 			state = bpf_task_storage_get(&name, task, 0,                               \
-						     BPF_LOCAL_STORAGE_GET_F_CREATE);              \
+						     BPF_LOCAL_STORAGE_GET_F_CREATE |              \
+							     task_state_flags);                    \
 		if (state ||                                                                       \
 		    bpf_map_update_elem(&name##_by_tid, &tid, task_state_blank, BPF_NOEXIST))      \
 			return state;                                                              \
@@ -76,7 +80,7 @@ const volatile __u8 task_state_hashed;
                                                                                                    \
 	static __always_inline void name##_forget(__u32 tid)                                       \
 	{                                                                                          \
-		if (name##_refused || task_state_hashed)                                           \
+		if (name##_refused)                                                                \
 			bpf_map_delete_elem(&name##_by_tid, &tid);                                 \
 	}
 

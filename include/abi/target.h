@@ -14,6 +14,8 @@
  * (mm/slub.c), which is limited to 8 KiB, including the kernel's own header.
  */
 #define TASK_STATE_MAX 8120
+/* No flag of the kernel's: a request for task storage with it finds and makes none. */
+#define TASK_STATE_NONE (1ull << 63)
 
 /* How the current PyThreadState of the running thread is found. */
 enum abi_tstate_source {

@@ -145,8 +145,9 @@ int attach_new(struct attach **out, const struct features *features, const struc
 	attach->skeleton->rodata->sampling = opts->sampling;
 	if (opts->execd)
 		attach->skeleton->bss->execd = *opts->execd;
-	attach->skeleton->rodata->task_state_hashed = !features->task_storage_holds;
-	if (!features->task_storage_holds) {
+	attach->skeleton->rodata->task_state_flags =
+		features->task_storage_found ? 0 : TASK_STATE_NONE;
+	if (!features->task_storage_holds || !features->task_storage_found) {
 		bpf_map__set_max_entries(attach->skeleton->maps.threads_by_tid,
 					 THREADS_WITHOUT_STORAGE);
 		bpf_map__set_max_entries(attach->skeleton->maps.codes_by_tid,

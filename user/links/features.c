@@ -91,8 +91,8 @@ int features_probe(struct features *out)
 	out->uprobe_multi = out->uprobe_session ||
 			    link_is_possible(LINKS_ENTRY, enum_has(btf, "bpf_attach_type",
 								   "BPF_TRACE_UPROBE_MULTI"));
-	out->task_storage_holds = out->task_storage && task_storage_is_found(btf) &&
-				  task_storage_trial(TASK_STATE_MAX) != 0;
+	out->task_storage_holds = out->task_storage && task_storage_trial(TASK_STATE_MAX) != 0;
+	out->task_storage_found = out->task_storage && task_storage_is_found(btf);
 	out->seccomp_uretprobe_risk =
 		btf__find_by_name_kind(btf, "__x64_sys_uretprobe", BTF_KIND_FUNC) > 0 ||
 		btf__find_by_name_kind(btf, "__do_sys_uretprobe", BTF_KIND_FUNC) > 0;

@@ -12,11 +12,10 @@ struct features {
 	int btf;          /* /sys/kernel/btf/vmlinux: CO-RE relocation */
 	int ring_buffer;  /* 5.8+ */
 	int task_storage; /* 5.11+ */
-	/*
-	 * and it can hold what our programs keep per thread (TASK_STATE_MAX of bpf/); they find it
-	 * even if they have preempted another one (6.2+)
-	 */
+	/* and it can hold what our programs keep per thread (TASK_STATE_MAX of bpf/) */
 	int task_storage_holds;
+	/* and a program finds it even if it has preempted another one (6.2+) */
+	int task_storage_found;
 	int attach_cookie; /* 5.15+ */
 	int uprobe_multi;  /* 6.6+: one link for every site of a file */
 	/* 6.13+: entry and return in one link; nested requests need no return probe */

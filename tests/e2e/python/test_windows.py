@@ -231,10 +231,13 @@ def test_large_renewed(tracer, tmp_path, any_python):
             target.step()
             live = target.expect()
             report = run.finish()
-    # The buffers, and the objects that they are of, which are small blocks.
+    # The buffers, and the objects that they are of, which are small blocks. If all that windows have
+    # shown has died, they are told as not seen.
     large = report.data["coverage"]["large_blocks"]
     per_block = live["R"][0] / live["R"][1]
-    assert 0 < report.line("renewed_large.py", "R")[0] <= large * per_block, (large, live)
+    found = report.line("renewed_large.py", "R")[0]
+    assert found <= large * per_block, (large, live)
+    assert found or report.data["windows"]["unseen"]["size"] > 0, report.data["windows"]
 
 
 def test_fork_exec_exit(tracer, tmp_path, any_python):
