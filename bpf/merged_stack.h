@@ -60,8 +60,8 @@ __noinline __u64 run_end_find(struct thread_state *thread, __u64 frame)
 	if (!thread->target.offsets.entry_from)
 		return frame;
 	/*
-	 * By way of memory: 6.19's verifier knows that this is what the register holds, and fails as
-	 * it follows that register back into the step ("callback unexpected regs").
+	 * By way of memory: otherwise the verifier of 6.19 knows that a register holds it, too, and
+	 * fails as it follows that one back into the step ("callback unexpected regs").
 	 */
 	thread->above = frame;
 	search.frame = *(volatile __u64 *)&thread->above;

@@ -5,8 +5,9 @@ feature, and writes a table.
 usage: kernels.py [--arch ARCH] [--quick] [--only REGEX,REGEX] [--resume] [--jobs N]
        [--report FILE] [SERIES...]
 
-A series is "6.12", or "newest"; without an argument all series run, or with --quick two. A quick run
-has fewer features: those that hang on the kernel most run on each one, the others on one of them.
+A series is "6.12", or "newest"; without an argument all series run, or with --quick two, and whether
+the other kernels take the programs. A quick run has fewer features: those that hang on the kernel
+most run on each one, the others on one of them.
 
 build/machines/ (of another architecture, build/machines/ARCH/) holds all files that are made:
 packages and kernels, the image, results/KERNEL.json, and the serial ports' output of every guest. Exit status: 0, 1 if a feature
@@ -75,8 +76,9 @@ def run_one(series, found, initrd, how, share, options):
     # The host replays captures by its own tracer, of this machine's architecture.
     own = os.path.join(ROOT, "build", "tracer")
     guest = Machine(series, kernel, vmlinuz, initrd, how, own, folder, arch)
-    result = guest.run(options.only, share)
-    result.update(tracer=tracer_identity(arch), quick=options.quick, only=options.only)
+    only = ["verifier"] if series in options.verifiers else options.only
+    result = guest.run(only, share)
+    result.update(tracer=tracer_identity(arch), quick=options.quick, only=only)
     if before:
         result = dict(before, features={**before["features"], **result["features"]})
     with open(os.path.join(top, "results", series + ".json"), "w") as file:
@@ -102,7 +104,7 @@ def run_all(series, options):
     settings = {"sessions": sessions, "quick": options.quick}
     initrd = image.make(top, tracer_path(options.arch), settings, options.arch)
     how = vm.choose_accelerator(top, next(iter(there.values()))[1], options.arch)
-    shares = len(there) if options.quick else 1
+    shares = len(set(there) - set(options.verifiers)) if options.quick else 1
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
         running = {
             name: pool.submit(run_one, name, found, initrd, how, (i % shares, shares), options)
@@ -156,7 +158,10 @@ def main():
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="machines at a time")
     parser.add_argument("--report", help="the table's file (default: build/machines/kernels.md)")
     options = parser.parse_args()
+    whole = options.quick and not options.only and not options.series
+    options.verifiers = packages.VERIFIERS if whole else ()
     series = options.series or (packages.QUICK if options.quick else packages.SERIES)
+    series += options.verifiers
     try:
         results = run_all(series, options)
     except (RuntimeError, OSError) as error:

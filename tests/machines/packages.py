@@ -23,6 +23,8 @@ KEYS = "/usr/share/keyrings/debian-archive-keyring.gpg"
 # Series; 5.15 and 6.6 are long-term kernels that Debian does not package today.
 SERIES = ("5.15", "6.1", "6.6", "6.12", "6.16", "6.18", "6.19", "7.0", "7.2", "newest")
 QUICK = ("6.1", "newest")  # Debian 12's, and what comes next
+# Each has a verifier of its own: a quick run shows that it takes all programs.
+VERIFIERS = ("6.12", "6.16", "6.18", "6.19", "7.0", "7.2")
 # Kernels for clouds, and arm64's with pages of 16 and 64 KiB. Ubuntu's signed ones are EFI programs.
 NAME = (
     r"linux-(?:image(?!\S*-64k$)|binary|image-unsigned)-(\d+(?:\.\d+)+)\S*"

@@ -12,7 +12,7 @@ import os
 import re
 
 import harness
-from guest import PRINTING, Absent, Reboot, command_line, finish_named
+from guest import PRINTING, Absent, Reboot, command_line, finish_named, kernel_release
 
 PREEMPT = "/sys/kernel/debug/sched/preempt"
 THREADS, ROUNDS = 8, 1000
@@ -70,7 +70,6 @@ def mixed(machine, model, others=0):
 def features(settings):
     for model in ("full", "lazy"):
         yield "8 threads, preempt=%s" % model, functools.partial(mixed, model=model)
-    yield (
-        "8 threads, preempt=full, beside task storage",
-        functools.partial(mixed, model="full", others=2),
-    )
+    if not settings["quick"] or kernel_release() < (6, 2):
+        name = "8 threads, preempt=full, beside task storage"
+        yield name, functools.partial(mixed, model="full", others=2)
