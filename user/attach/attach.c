@@ -116,6 +116,24 @@ static int life_watch(struct attach *attach, const struct features *features)
 	return 0;
 }
 
+/* Where the state of threads is: in task storage, or in hashes. */
+static void states_place(struct attach *attach, const struct features *features)
+{
+	struct bpf_map *const hashes[] = {
+		attach->skeleton->maps.threads_by_tid,
+		attach->skeleton->maps.codes_by_tid,
+		attach->skeleton->maps.heap_walks_by_tid,
+		attach->skeleton->maps.unwinds_by_tid,
+	};
+
+	attach->skeleton->rodata->task_state_flags =
+		features->task_storage_found ? 0 : TASK_STATE_NONE;
+	if (features->task_storage_holds && features->task_storage_found)
+		return;
+	for (size_t i = 0; i < sizeof(hashes) / sizeof(hashes[0]); i++)
+		bpf_map__set_max_entries(hashes[i], THREADS_WITHOUT_STORAGE);
+}
+
 int attach_new(struct attach **out, const struct features *features, const struct attach_opts *opts)
 {
 	struct attach *attach = calloc(1, sizeof(*attach));
@@ -145,18 +163,7 @@ int attach_new(struct attach **out, const struct features *features, const struc
 	attach->skeleton->rodata->sampling = opts->sampling;
 	if (opts->execd)
 		attach->skeleton->bss->execd = *opts->execd;
-	attach->skeleton->rodata->task_state_flags =
-		features->task_storage_found ? 0 : TASK_STATE_NONE;
-	if (!features->task_storage_holds || !features->task_storage_found) {
-		bpf_map__set_max_entries(attach->skeleton->maps.threads_by_tid,
-					 THREADS_WITHOUT_STORAGE);
-		bpf_map__set_max_entries(attach->skeleton->maps.codes_by_tid,
-					 THREADS_WITHOUT_STORAGE);
-		bpf_map__set_max_entries(attach->skeleton->maps.heap_walks_by_tid,
-					 THREADS_WITHOUT_STORAGE);
-		bpf_map__set_max_entries(attach->skeleton->maps.unwinds_by_tid,
-					 THREADS_WITHOUT_STORAGE);
-	}
+	states_place(attach, features);
 	if (!opts->sampling)
 		bpf_map__set_max_entries(attach->skeleton->maps.sampled, 1);
 	bpf_program__set_autoload(attach->skeleton->progs.process_exec_begin,
