@@ -15,6 +15,11 @@
 #define BISECTIONS 64
 /* What threads that are awake do at least, relative to the same without probes. */
 #define AWAKE_MIN 0x1p-32
+/*
+ * Of a busy target a part of the idle time is due to probes: its threads wait for locks of the
+ * kernel. So only one that sleeps for so much of the time tells that there was a burst.
+ */
+#define IDLE_SURE 0.75
 /* Windows miss at most that part of blocks otherwise, such as those that no look has shown. */
 #define LOST_MOST 0.25
 
@@ -126,14 +131,31 @@ static int progress_solve(struct calibration *calibration, double awake)
 		blocks = shares_fill(calibration, 1);
 		if (!(blocks > 0))
 			blocks = shares_fill(calibration, 0);
+		if (!(blocks > 0) && !round) /* nothing tells: as if windows slowed nothing */
+			progress_set(calibration, 1);
 		if (!(blocks > 0))
-			break;
+			return 1;
 		awake = awake_find(calibration, blocks);
 		calibration->out.progress =
 			shares_weight(calibration, 1) / shares_weight(calibration, awake);
 		progress_set(calibration, awake);
 	}
-	return blocks > 0 && shares_weight(calibration, AWAKE_MIN) > blocks;
+	return shares_weight(calibration, AWAKE_MIN) > blocks;
+}
+
+/* The part of all windows in which the target slept. */
+static double idle_mean(const struct calibration *calibration)
+{
+	double idle = 0, length = 0;
+
+	for (size_t i = 0; i < calibration->input->window_count; i++) {
+		const struct calibrate_window *window = &calibration->input->windows[i];
+		double length_ns = (double)(window->end_ns - window->start_ns);
+
+		idle += window->idle * length_ns;
+		length += length_ns;
+	}
+	return length > 0 ? idle / length : 0;
 }
 
 void progress_find(struct calibration *calibration)
@@ -145,6 +167,6 @@ void progress_find(struct calibration *calibration)
 		/* A lower bound says nothing if the sightings stand for more. */
 		post->exceeded = post->least && post->blocks < post->weights.sum;
 	}
-	if (!progress_solve(calibration, AWAKE_MIN))
+	if (!progress_solve(calibration, AWAKE_MIN) && idle_mean(calibration) >= IDLE_SURE)
 		progress_solve(calibration, 1);
 }

@@ -145,6 +145,21 @@ static void test_start_up(void **state)
 	calibrate_free(&trial.result);
 }
 
+/* A busy target waits in windows for what probes hold: all of its blocks are explained even so. */
+static void test_progress_of_a_busy_target(void **state)
+{
+	static struct trial trial;
+	(void)state;
+
+	trial_begin(&trial);
+	sightings_spread(&trial, stratum_add(&trial, 1, 0, 36000, 0), 0, 4);
+	idle_set(&trial, 0.3);
+	trial_run(&trial);
+	close_to(trial.result.rows[0].blocks, 36000);
+	close_to(trial.result.unseen.new_blocks, 0);
+	calibrate_free(&trial.result);
+}
+
 /* Likenesses say nothing about what windows slow: they are no part of the total. */
 static void test_progress_of_likenesses(void **state)
 {
@@ -256,6 +271,7 @@ int main(void)
 		cmocka_unit_test(test_progress),
 		cmocka_unit_test(test_busy_window),
 		cmocka_unit_test(test_start_up),
+		cmocka_unit_test(test_progress_of_a_busy_target),
 		cmocka_unit_test(test_progress_of_likenesses),
 		cmocka_unit_test(test_least),
 		cmocka_unit_test(test_least_error),
