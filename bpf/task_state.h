@@ -23,8 +23,8 @@
 
 __u8 task_state_blank[TASK_STATE_MAX];
 /*
- * Flags of requests for task storage: 0, or TASK_STATE_NONE. (Instead of these a branch makes the
- * verifier of 6.19 lose its way.)
+ * Flags of requests for task storage: 0, or TASK_STATE_NONE. With flags instead of a branch all
+ * verifiers see the same programs.
  */
 const volatile __u64 task_state_flags;
 

@@ -26,9 +26,7 @@ struct weights weights_sum(struct calibration *calibration, size_t begin, size_t
 		double full = full_weight_of(calibration, sighting);
 
 		weights.sum += weight;
-		weights.seen += sighting->likeness   ? 0
-				: sighting->discount ? (double)sighting->discount->whole
-						     : 1;
+		weights.seen += sighting->likeness ? 0 : discount_of(sighting, -1);
 		weights.seen_sum += sighting->likeness ? 0 : weight;
 		weights.full += full;
 		sums[sighting->window].weight += weight;
@@ -404,6 +402,9 @@ int calibrate(const struct calibrate_input *input, struct calibrate_result *out)
 		err = calibration_begin(&calibration, input);
 	if (!err) {
 		calibration.group_count = calibrate_groups(input->window_count, calibration.groups);
+		/* It is not known yet: strata are arranged as if windows slowed nothing. */
+		for (size_t i = 0; i < input->window_count; i++)
+			calibration.progress[i] = 1;
 		memset(calibration.levels, LEVEL_FAMILY, input->stratum_count);
 		strata_arrange(&calibration);
 		shares_set(&calibration);

@@ -49,7 +49,7 @@ static void post_share(struct calibration *calibration, const struct post *post)
 	for (size_t i = post->sightings; i < post->sightings_end; i++) {
 		const struct calibrate_sighting *sighting = sighting_at(calibration, i);
 		struct window_share *share = &calibration->shares[sighting->window];
-		double discount = sighting->discount ? (double)sighting->discount->whole : 1;
+		double discount = discount_of(sighting, -1);
 		double own = sighting->likeness ? 0 : discount;
 
 		share->own += own;

@@ -126,16 +126,19 @@ static inline double full_weight_of(const struct calibration *calibration,
 				  : 1 + (1 / sighting->inclusion - 1) / progress;
 }
 
-/* The same with its discount; g: without that group of windows, unless negative. */
+/* g: without that group of windows, unless negative. */
+static inline double discount_of(const struct calibrate_sighting *sighting, int g)
+{
+	if (!sighting->discount)
+		return 1;
+	return (double)(g < 0 ? sighting->discount->whole : sighting->discount->without[g]);
+}
+
+/* The same with its discount. */
 static inline double weight_of(const struct calibration *calibration,
 			       const struct calibrate_sighting *sighting, int g)
 {
-	double weight = full_weight_of(calibration, sighting);
-
-	if (!sighting->discount)
-		return weight;
-	return weight *
-	       (double)(g < 0 ? sighting->discount->whole : sighting->discount->without[g]);
+	return full_weight_of(calibration, sighting) * discount_of(sighting, g);
 }
 
 static inline void level_set(struct calibration *calibration, const struct cell *cell,

@@ -160,6 +160,24 @@ static void test_progress_of_a_busy_target(void **state)
 	calibrate_free(&trial.result);
 }
 
+/* Bursts in cohorts that each have enough windows: the one without a burst tells the progress. */
+static void test_progress_beside_a_burst(void **state)
+{
+	static struct trial trial;
+	(void)state;
+
+	trial_begin(&trial);
+	const uint32_t cohorts[] = {stratum_add(&trial, 1, 1, 4000, 0),
+				    stratum_add(&trial, 1, 2, 100000, 0),
+				    stratum_add(&trial, 1, 3, 100000, 0)};
+	for (uint32_t window = 0; window < WINDOWS; window++)
+		sightings_add(&trial, cohorts[window / 25], window, 0, 4, 1, 0.04);
+	idle_set(&trial, 0.5);
+	trial_run(&trial);
+	close_to(trial.result.progress, 2500.0 / 4000);
+	calibrate_free(&trial.result);
+}
+
 /* Likenesses say nothing about what windows slow: they are no part of the total. */
 static void test_progress_of_likenesses(void **state)
 {
@@ -271,6 +289,7 @@ int main(void)
 		cmocka_unit_test(test_progress),
 		cmocka_unit_test(test_busy_window),
 		cmocka_unit_test(test_start_up),
+		cmocka_unit_test(test_progress_beside_a_burst),
 		cmocka_unit_test(test_progress_of_a_busy_target),
 		cmocka_unit_test(test_progress_of_likenesses),
 		cmocka_unit_test(test_least),
