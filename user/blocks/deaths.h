@@ -20,7 +20,8 @@ struct death {
 	uint32_t hidden;   /* reused_ns, and a look has found there what was there before */
 	uint64_t shown_ns; /* as in sightings.h */
 	uint64_t died_ns;
-	uint64_t reused_ns; /* a window has shown its address allocated again; 0: none has */
+	/* A window has shown its address allocated again, or (malloc's) freed; 0: none has */
+	uint64_t reused_ns;
 };
 
 struct account;

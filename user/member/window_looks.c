@@ -140,8 +140,11 @@ void member_look_fresh(struct session *session, struct member *member)
 
 	session_pull(session);
 	/* Its records say for certain what has been allocated. */
-	if (member_is_native(member))
+	if (member_is_native(member)) {
+		if (member->windows.dropped_ns && member_window_is_whole(member))
+			member->windows.checked_ns = began_ns;
 		return;
+	}
 	if (trace_sighted_pools(session->trace, member->index, 1, &pools, &count))
 		return;
 	done = pools_read(&look, pools, count, began_ns + LOOK_LAST_NS);

@@ -8,7 +8,8 @@
  *             it removes the first breakpoint: until then the window goes on
  *   end       the first breakpoint is gone: BPF ignores the probes again; EVENT_WINDOW. From here
  *             on an address may have been given to a block that no probe has shown. So the window's
- *             last moment is that of the last look at new blocks before
+ *             last moment is that of the last look at new blocks before (of the native layer: at
+ *             the breakpoints)
  *   closing   the kernel removes the others
  *
  * The CPU time from placing to the end of closing that is not the target's own is the loss.
@@ -37,6 +38,7 @@
 #define FOREIGN_NS      100000000ull /* closing, if other tracers' breakpoints are there, too */
 #define GRACE_NS        15000000ull  /* the links are closed so long before the end */
 #define GRACE_STEP_NS   4000000ull   /* between two looks at new blocks from then on */
+#define NATIVE_STEP_NS  1000000ull   /* the same where there is nothing to read but probes */
 #define GRACE_MAX_NS    40000000ull
 #define FAILURES        5u /* in a row until windows are given up */
 
@@ -252,6 +254,11 @@ static void window_open(struct session *session, struct member *member)
 	windows->state = WINDOW_OPEN;
 }
 
+static uint64_t grace_step_ns(const struct member *member)
+{
+	return member_is_native(member) ? NATIVE_STEP_NS : GRACE_STEP_NS;
+}
+
 /* The removal begins. */
 static void window_drop(struct session *session, struct member *member)
 {
@@ -260,7 +267,7 @@ static void window_drop(struct session *session, struct member *member)
 	attach_drop(session->attach, member->pid, member_window_groups(member), 0);
 	windows->site = 0;
 	windows->dropped_ns = clock_ns(CLOCK_MONOTONIC);
-	windows->closing_ns = windows->dropped_ns + GRACE_STEP_NS;
+	windows->closing_ns = windows->dropped_ns + grace_step_ns(member);
 }
 
 /* From one look to the next. */
@@ -314,7 +321,7 @@ static void window_ending(struct session *session, struct member *member, uint64
 		return;
 	}
 	member_look_fresh(session, member);
-	windows->closing_ns = clock_ns(CLOCK_MONOTONIC) + GRACE_STEP_NS;
+	windows->closing_ns = clock_ns(CLOCK_MONOTONIC) + grace_step_ns(member);
 }
 
 /* Is the kernel done? Then the next window is chosen. */

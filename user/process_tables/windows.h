@@ -23,6 +23,7 @@
 #include "blocks/blocks.h"
 #include "blocks/chunk_table.h"
 #include "blocks/deaths.h"
+#include "blocks/frees.h"
 #include "blocks/identities.h"
 #include "blocks/kind_counts.h"
 #include "blocks/pool_takers.h"
@@ -50,6 +51,7 @@ struct trace_window {
 struct trace_windows {
 	struct sightings sightings;
 	struct deaths deaths;
+	struct frees frees; /* of the native layer */
 	struct identities identities;
 	/* malloc's: all for the native layer; of more than EVENT_SMALL_BYTES for large_windowed */
 	struct chunk_table chunks;

@@ -96,6 +96,7 @@ static int walk_end(struct process_state *process, uint64_t time_ns)
 		windows->chunks_old = chunk_table_of(&windows->chunks, COHORT_OLD);
 	if (!state_window_is_native(process))
 		return 0;
+	frees_walked(&windows->frees, &windows->chunks, &windows->deaths);
 	err = sightings_judge(process);
 	kind_counts_free(&windows->walk);
 	if (!err)

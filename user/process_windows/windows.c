@@ -64,7 +64,8 @@ int state_sighting_add(struct process_state *process, const struct sighting *sig
 	struct trace_windows *windows = &process->windows;
 	int known = sightings_find(sightings, sighting->address) != NULL;
 	int is_pooled = !(sighting->flags & (SIGHTING_LARGE | SIGHTING_NATIVE));
-	int is_known = sighting->kind || sighting->flags & SIGHTING_CERTAIN;
+	int is_known = (sighting->kind && !(sighting->flags & SIGHTING_NATIVE)) ||
+		       sighting->flags & SIGHTING_CERTAIN;
 	int err = is_known ? 0
 			   : array_reserve_in(windows->account, &windows->fresh,
 					      &windows->fresh_capacity, windows->fresh_count, 1,
@@ -129,7 +130,7 @@ static struct sighting sighting_new(const struct process_state *process, const s
 	/* Its record comes after the allocation, and needs no walk in the window. */
 	sighting.flags = SIGHTING_NATIVE;
 	sighting.kind = EVENT_KIND_OTHER;
-	sighting.seen_ns = process->info.end_ns;
+	sighting.shown_ns = sighting.seen_ns = process->info.end_ns;
 	return sighting;
 }
 
@@ -215,6 +216,7 @@ static void windows_halve(struct trace_windows *windows)
 		windows->sightings.slots[i].window /= 2;
 	for (size_t i = 0; i < windows->deaths.count; i++)
 		windows->deaths.items[i].window /= 2;
+	frees_halve(&windows->frees);
 }
 
 static int window_open(struct trace_windows *windows, uint64_t start_ns)
@@ -232,8 +234,16 @@ static int window_open(struct trace_windows *windows, uint64_t start_ns)
 	return 0;
 }
 
-/* Drops what no walk has shown within the window. */
-static void unchecked_drop(struct process_state *process)
+static int is_late(const struct sighting *sighting, uint64_t end_ns)
+{
+	return sighting->flags & SIGHTING_NATIVE && sighting->shown_ns > end_ns;
+}
+
+/*
+ * Drops what no walk has shown within the window; of the native layer, what was allocated after its
+ * last moment, when some probes may have gone.
+ */
+static void unchecked_drop(struct process_state *process, uint64_t end_ns)
 {
 	struct trace_windows *windows = &process->windows;
 
@@ -241,9 +251,12 @@ static void unchecked_drop(struct process_state *process)
 		const struct sighting *found =
 			sightings_find(&windows->sightings, windows->fresh[i]);
 
-		if (!found || found->kind)
+		if (!found || (found->kind && !is_late(found, end_ns)))
 			continue;
-		windows->unchecked++;
+		windows->unchecked += !found->kind;
+		/* Nothing is known of its life. */
+		if (found->kind)
+			state_sighting_remove(process, windows->fresh[i]);
 		state_window_drop(process, windows->fresh[i]);
 	}
 	windows->fresh_count = 0;
@@ -269,7 +282,7 @@ int state_window(struct process_state *process, const struct event_window *event
 	last->length_ns = last->end_ns - last->start_ns;
 	last->idle_ns = event->busy_ns < last->length_ns ? last->length_ns - event->busy_ns : 0;
 	windows->open = 0;
-	unchecked_drop(process);
+	unchecked_drop(process, last->end_ns);
 	return 0;
 }
 

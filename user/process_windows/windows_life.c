@@ -10,6 +10,7 @@ void state_windows_account(struct trace_windows *windows, struct account *accoun
 {
 	windows->account = windows->sightings.account = windows->pools.account = account;
 	windows->deaths.account = account;
+	windows->frees.account = windows->frees.index.account = account;
 	windows->heap.index.account = windows->walk.index.account = account;
 	windows->takers.index.account = account;
 	windows->taken.index.account = windows->taken_walk.index.account = account;
@@ -21,6 +22,7 @@ void state_windows_free(struct trace_windows *windows)
 {
 	sightings_free(&windows->sightings);
 	deaths_free(&windows->deaths);
+	frees_free(&windows->frees);
 	identities_free(&windows->identities);
 	id_map_free(&windows->pools);
 	chunk_table_free(&windows->chunks);
@@ -151,6 +153,32 @@ static struct death death_of(const struct process_state *process, const struct s
 	return death;
 }
 
+/*
+ * A block of malloc's was freed in a window. How long one would have lived after its window that
+ * was freed in the same is not known, so it is none of the deaths.
+ */
+static void window_freed(struct process_state *process, const struct sighting *sighting,
+			 const struct block *block, struct death *death)
+{
+	struct trace_windows *windows = &process->windows;
+	uint32_t units = units_of(process, sighting, block);
+	const struct life life = {.stack = death->stack,
+				  .kind = death->kind,
+				  .class_bytes = death->class_bytes,
+				  .window = death->window,
+				  .lived_ns = process->info.end_ns > sighting->shown_ns
+						      ? process->info.end_ns - sighting->shown_ns
+						      : 0};
+
+	if (sighting->window + 1 == windows->count) {
+		frees_life(&windows->frees, &life, sighting->address, units);
+		return;
+	}
+	death->reused_ns = process->info.end_ns;
+	frees_death(&windows->frees, deaths_add(&windows->deaths, death), death->window,
+		    sighting->address, units);
+}
+
 void state_window_died(struct process_state *process, uint64_t address, const struct block *block)
 {
 	struct trace_windows *windows = &process->windows;
@@ -161,12 +189,11 @@ void state_window_died(struct process_state *process, uint64_t address, const st
 		return;
 	if (sighting->flags & SIGHTING_LARGE && !state_window_is_chunk(process, sighting, block))
 		return;
-	/* How long it would have lived after its window is not known. */
-	if (windows->open && sighting->flags & SIGHTING_NATIVE &&
-	    sighting->window + 1 == windows->count)
-		return;
-	const struct death death = death_of(process, sighting, block);
-	deaths_add(&windows->deaths, &death);
+	struct death death = death_of(process, sighting, block);
+	if (windows->open && sighting->flags & SIGHTING_NATIVE)
+		window_freed(process, sighting, block, &death);
+	else
+		deaths_add(&windows->deaths, &death);
 }
 
 uint32_t state_window_follow(struct process_state *process, uint64_t address,

@@ -114,18 +114,31 @@ static uint64_t key_of_death(const struct death *dead)
 	return reuse_key(dead->stack, dead->kind, dead->class_bytes);
 }
 
+static uint64_t key_of_life(const struct life *life)
+{
+	return reuse_key(life->stack, life->kind, life->class_bytes);
+}
+
+static int row_find(struct reuse *reuse, uint64_t key)
+{
+	return id_map_find(&reuse->rows, key) == ID_MAP_NONE
+		       ? id_map_put(&reuse->rows, key, (uint32_t)reuse->count++)
+		       : 0;
+}
+
 /* Only rows with an event can have a rate. */
 static int rows_find(struct reuse *reuse)
 {
 	const struct deaths *deaths = &reuse->windows->deaths;
+	const struct frees *frees = &reuse->windows->frees;
 	int err = 0;
 
-	for (size_t i = 0; !err && i < deaths->count; i++) {
-		uint64_t key = key_of_death(&deaths->items[i]);
-
-		if (deaths->items[i].hidden && id_map_find(&reuse->rows, key) == ID_MAP_NONE)
-			err = id_map_put(&reuse->rows, key, (uint32_t)reuse->count++);
-	}
+	for (size_t i = 0; !err && i < deaths->count; i++)
+		if (deaths->items[i].hidden)
+			err = row_find(reuse, key_of_death(&deaths->items[i]));
+	for (size_t i = 0; !err && i < frees->life_count; i++)
+		if (frees->lives[i].hidden)
+			err = row_find(reuse, key_of_life(&frees->lives[i]));
 	return err;
 }
 
@@ -146,6 +159,23 @@ static int item_add(struct reuse *reuse, uint64_t key, const struct reuse_item *
 	return 0;
 }
 
+/* As many of them as a walk would not have noticed, and the others. */
+static int life_add(struct reuse *reuse, const struct life *life)
+{
+	uint32_t hidden =
+		life->asked ? (uint32_t)((uint64_t)life->count * life->hidden / life->asked) : 0;
+	uint64_t start_ns = reuse->windows->items[life->window].start_ns;
+	struct reuse_item item = {.shown_ns = start_ns + SHOWN_STEP_NS - start_ns % SHOWN_STEP_NS};
+	int err = 0;
+
+	item.end_ns = item.shown_ns + life->lived_ns / life->count;
+	for (item.hidden = 0; !err && item.hidden < 2; item.hidden++) {
+		item.count = item.hidden ? hidden : life->count - hidden;
+		err = item.count ? item_add(reuse, key_of_life(life), &item) : 0;
+	}
+	return err;
+}
+
 static int items_find(const struct process_state *process, struct reuse *reuse)
 {
 	const struct trace_windows *windows = reuse->windows;
@@ -158,13 +188,16 @@ static int items_find(const struct process_state *process, struct reuse *reuse)
 
 		err = item_add(reuse, key_of_death(&windows->deaths.items[i]), &item);
 	}
+	for (size_t i = 0; !err && i < windows->frees.life_count; i++)
+		if (windows->frees.lives[i].window < windows->count)
+			err = life_add(reuse, &windows->frees.lives[i]);
 	while (!err && (sighting = sightings_next(&windows->sightings, &cursor))) {
 		const struct block *block = state_window_block(process, sighting);
 		const struct reuse_item item = {
 			.count = 1, .shown_ns = sighting->shown_ns, .end_ns = reuse->walk_ns};
 		uint32_t kind, class_bytes;
 
-		if (!block || !sighting->kind || sighting->flags)
+		if (!block || !sighting->kind || sighting->flags & ~SIGHTING_NATIVE)
 			continue;
 		state_window_place(process, sighting, block, &kind, &class_bytes);
 		err = item_add(reuse, reuse_key(block->stack, kind, class_bytes), &item);
@@ -193,7 +226,7 @@ static void items_sort(struct reuse *reuse)
 		qsort(reuse->items, reuse->item_count, sizeof(*reuse->items), item_compare);
 	for (size_t i = 0; i < reuse->item_count; i++)
 		if (count && !item_compare(&reuse->items[count - 1], &reuse->items[i]))
-			reuse->items[count - 1].count++;
+			reuse->items[count - 1].count += reuse->items[i].count;
 		else
 			reuse->items[count++] = reuse->items[i];
 	reuse->item_count = count;

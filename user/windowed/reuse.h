@@ -11,6 +11,9 @@
  * is still the same one with the probability exp(-sum of rate * T) (Nelson and Aalen). A target
  * that is slowed in windows allocates more between them: rates are divided by its progress.
  *
+ * Of blocks of malloc's, windows show the frees, and the next walk says whether looks would have
+ * noticed (blocks/frees.h).
+ *
  * The address of a dead block goes on to count for its row, and what is there now may be replaced
  * more often. So each block counts with the probability that it is still the same one, from the
  * youngest age on. Pure.
@@ -23,7 +26,7 @@
 
 /* Up to 4 ms, 8 ms, and so on; the last one: any longer time. */
 #define REUSE_AGES   16u
-#define REUSE_AGE_NS 4000000ull
+#define REUSE_AGE_NS LIFE_AGE_NS
 #define REUSE_ALL    CALIBRATE_GROUPS /* in rates: of all windows */
 
 struct reuse_row {

@@ -155,6 +155,27 @@ static void test_another(void **state)
 	assert_int_equal(process_of(trace)->tables[EVENT_LAYER_NATIVE].frees_unknown, 0);
 }
 
+/* Probes go one by one: what was allocated after the window's last moment is not kept. */
+static void test_late(void **state)
+{
+	struct trace *trace = *state;
+	struct event_alloc late = {.header = header_of(EVENT_ALLOC, sizeof(late)),
+				   .address = chunk_at(11),
+				   .bytes = BYTES,
+				   .api = EVENT_API_NATIVE};
+
+	heap(trace, 0, 10, S);
+	window(trace, 2 * S, 0);
+	allocate(trace, 10);
+	late.header.time_ns = 4 * S;
+	assert_int_equal(trace_feed(trace, &late, sizeof(late)), 0);
+	assert_int_equal(live(trace), 2);
+	window(trace, 2 * S, 3 * S);
+	assert_int_equal(live(trace), 1);
+	heap(trace, 0, 12, 5 * S);
+	assert_int_equal(new_blocks(trace), 2);
+}
+
 /* From exact mode: all that is in the table was seen, and the rest of the heap is older. */
 static void test_from_exact(void **state)
 {
@@ -218,6 +239,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_seen, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_another, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_late, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_from_exact, setup_exact, teardown),
 		cmocka_unit_test_setup_teardown(test_cleared, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_malformed, setup, teardown),
