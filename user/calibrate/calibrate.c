@@ -353,6 +353,7 @@ static int calibration_begin(struct calibration *calibration, const struct calib
 	calibration->ranks = calloc(strata, sizeof(*calibration->ranks));
 	calibration->cells = calloc(strata, sizeof(*calibration->cells));
 	calibration->cell_of = calloc(strata, sizeof(*calibration->cell_of));
+	calibration->steady = calloc(strata, sizeof(*calibration->steady));
 	calibration->posts = calloc(strata, sizeof(*calibration->posts));
 	calibration->sightings = calloc(sightings, sizeof(*calibration->sightings));
 	calibration->groups = calloc(windows, sizeof(*calibration->groups));
@@ -367,11 +368,12 @@ static int calibration_begin(struct calibration *calibration, const struct calib
 	out->strata = calloc(strata, sizeof(*out->strata));
 	out->row_count = input->row_count;
 	return calibration->levels && calibration->order && calibration->ranks &&
-			       calibration->cells && calibration->cell_of && calibration->posts &&
-			       calibration->sightings && calibration->groups &&
-			       calibration->window_sums && calibration->shares &&
-			       calibration->progress && calibration->slot_of &&
-			       calibration->slots && out->rows && out->old_rows && out->strata
+			       calibration->cells && calibration->cell_of && calibration->steady &&
+			       calibration->posts && calibration->sightings &&
+			       calibration->groups && calibration->window_sums &&
+			       calibration->shares && calibration->progress &&
+			       calibration->slot_of && calibration->slots && out->rows &&
+			       out->old_rows && out->strata
 		       ? 0
 		       : -ENOMEM;
 }
@@ -383,6 +385,7 @@ static void calibration_end(struct calibration *calibration)
 	free(calibration->ranks);
 	free(calibration->cells);
 	free(calibration->cell_of);
+	free(calibration->steady);
 	free(calibration->posts);
 	free(calibration->sightings);
 	free(calibration->groups);
@@ -413,7 +416,8 @@ int calibrate(const struct calibrate_input *input, struct calibrate_result *out)
 		rare_collapse(&calibration);
 		strata_arrange(&calibration);
 		least_judge(&calibration);
-		for (size_t i = 0; i < calibration.cell_count; i++)
+		err = steady_find(&calibration);
+		for (size_t i = 0; !err && i < calibration.cell_count; i++)
 			cell_estimate(&calibration, &calibration.cells[i]);
 	}
 	calibration_end(&calibration);

@@ -37,8 +37,10 @@
  * that of the rows which only one group has shown, and one part in n + 1 of n windows.
  *
  * Blocks older than the trace are split like the new ones of their type and size class: by
- * likeness. Their deviations contain the sampling error of the split only; that older blocks had
- * the same origin is an assumption. They are never part of the new ones.
+ * likeness. What was allocated in a burst since then says little about the time before. So as many
+ * of them as the median rate of cohorts explains, for the target's age, are split like the cohorts
+ * with at most twice that rate. Their deviations contain the sampling error of the split only; that
+ * older blocks had the same origin is an assumption. They are never part of the new ones.
  */
 #ifndef TRACER_CALIBRATE_CALIBRATE_H
 #define TRACER_CALIBRATE_CALIBRATE_H
@@ -128,6 +130,10 @@ struct calibrate_input {
 	const struct calibrate_sighting *sightings;
 	size_t sighting_count;
 	size_t row_count;
+	/* By cohort: the time in which its blocks were allocated. NULL: not known. */
+	const uint64_t *cohorts_ns;
+	size_t cohort_count;
+	uint64_t age_ns; /* of the target when the trace began; 0: not known */
 };
 
 struct calibrate_estimate {

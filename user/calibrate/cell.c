@@ -81,18 +81,22 @@ static void sighting_split(struct calibration *calibration,
 			   const struct replicates *factor, double unsure, double part)
 {
 	struct slot *slot = slot_take(calibration, sighting->row);
+	int steady = calibration->steady[calibration->ranks[sighting->stratum]];
 	double one = factor->whole * weight_of(calibration, sighting, -1);
 
 	if (is_general(calibration, sighting))
 		replicates_add(&slot->weight, calibration, sighting);
 	slot->blocks.whole += one * part;
+	slot->steady.whole += steady * one * part;
 	for (uint32_t g = 0; g < calibration->group_count; g++) {
 		double without =
 			calibration->groups[sighting->window] == g
 				? 0
 				: factor->without[g] * weight_of(calibration, sighting, (int)g);
 
-		slot->blocks.without[g] += one * part + unsure * (without - one);
+		without = one * part + unsure * (without - one);
+		slot->blocks.without[g] += without;
+		slot->steady.without[g] += steady * without;
 	}
 }
 
@@ -143,7 +147,7 @@ static void rest_impute(const struct calibration *calibration, double total, dou
 	}
 }
 
-static double share(const struct replicates *part, const struct replicates *whole, int g)
+double replicates_share(const struct replicates *part, const struct replicates *whole, int g)
 {
 	double sum = g < 0 ? whole->whole : whole->without[g];
 
@@ -161,9 +165,8 @@ static double deviation_scale(const struct calibration *calibration)
 			  : 1;
 }
 
-/* Adds an estimate to a row: blocks, the same without each group, and the part of unseen rows. */
-static void row_add(const struct calibration *calibration, struct calibrate_estimate *row,
-		    const struct replicates *blocks, double unseen)
+void estimate_add(const struct calibration *calibration, struct calibrate_estimate *row,
+		  const struct replicates *blocks, double unseen)
 {
 	double scale = deviation_scale(calibration);
 
@@ -205,37 +208,12 @@ static void new_estimate(struct calibration *calibration, const struct parts *pa
 		struct slot *slot = &calibration->slots[i];
 
 		slot->blocks.whole +=
-			parts->imputed.whole * share(&slot->weight, &parts->weight, -1);
+			parts->imputed.whole * replicates_share(&slot->weight, &parts->weight, -1);
 		for (uint32_t g = 0; g < calibration->group_count; g++)
-			slot->blocks.without[g] += parts->imputed.without[g] *
-						   share(&slot->weight, &parts->weight, (int)g);
-		row_add(calibration, &calibration->out.rows[slot->row], &slot->blocks, unseen);
-	}
-}
-
-/* Splits the cell's older blocks as the slots' blocks are, or else their sightings' weights. */
-static void old_estimate(struct calibration *calibration, double total, const struct parts *parts,
-			 double unseen)
-{
-	int by_blocks = parts->split.whole > 0;
-	struct replicates whole = {0};
-
-	for (uint32_t i = 0; i < calibration->slot_count; i++) {
-		const struct slot *slot = &calibration->slots[i];
-		const struct replicates *part = by_blocks ? &slot->blocks : &slot->weight;
-
-		whole.whole += part->whole;
-		for (uint32_t g = 0; g < calibration->group_count; g++)
-			whole.without[g] += part->without[g];
-	}
-	for (uint32_t i = 0; i < calibration->slot_count; i++) {
-		const struct slot *slot = &calibration->slots[i];
-		const struct replicates *part = by_blocks ? &slot->blocks : &slot->weight;
-		struct replicates blocks = {.whole = total * share(part, &whole, -1)};
-
-		for (uint32_t g = 0; g < calibration->group_count; g++)
-			blocks.without[g] = total * share(part, &whole, (int)g);
-		row_add(calibration, &calibration->out.old_rows[slot->row], &blocks, unseen);
+			slot->blocks.without[g] +=
+				parts->imputed.without[g] *
+				replicates_share(&slot->weight, &parts->weight, (int)g);
+		estimate_add(calibration, &calibration->out.rows[slot->row], &slot->blocks, unseen);
 	}
 }
 
@@ -344,12 +322,10 @@ void cell_estimate(struct calibration *calibration, const struct cell *cell)
 {
 	struct parts parts = {0};
 	struct weights weights = weights_sum(calibration, cell->sightings, cell->dead);
-	double total = 0, old_total = 0;
+	double total = 0;
 
 	for (size_t i = cell->posts; i < cell->posts_end; i++)
 		total += calibration->posts[i].blocks;
-	for (size_t rank = cell->strata; rank < cell->strata_end; rank++)
-		old_total += (double)stratum_at(calibration, rank)->old_blocks;
 	calibration->likenesses = !weights.seen;
 	for (size_t i = cell->sightings; i < cell->dead; i++)
 		if (is_general(calibration, sighting_at(calibration, i)))
@@ -366,8 +342,8 @@ void cell_estimate(struct calibration *calibration, const struct cell *cell)
 		weights = weights_sum(calibration, cell->dead, cell->sightings_end);
 		dead_weigh(calibration, cell->dead, cell->sightings_end, &parts);
 	}
-	old_estimate(calibration, old_total, &parts,
-		     unseen_rows(calibration, &parts, &weights, INFINITY));
+	older_split(calibration, cell, parts.split.whole > 0,
+		    unseen_rows(calibration, &parts, &weights, INFINITY));
 	unseen_set(calibration, cell, parts.imputed.whole, weights.sightings > 0);
 	slots_clear(calibration);
 }

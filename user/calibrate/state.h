@@ -51,6 +51,7 @@ struct slot {
 	uint32_t row;
 	struct replicates weight; /* of its sightings */
 	struct replicates blocks; /* in the strata that have sightings */
+	struct replicates steady; /* of these: without bursts */
 };
 
 /*
@@ -75,6 +76,7 @@ struct cell {
 	size_t posts, posts_end;
 	size_t strata, strata_end;
 	size_t sightings, dead, sightings_end; /* those that are alive come first */
+	double steady; /* blocks that would have been allocated before the trace, without bursts */
 };
 
 struct calibration {
@@ -85,6 +87,7 @@ struct calibration {
 	struct cell *cells;
 	size_t cell_count;
 	uint32_t *cell_of;              /* by rank */
+	uint8_t *steady;                /* by rank: 1: its cohort had no burst */
 	uint32_t *sightings;            /* by cell, alive or not, stratum, row */
 	uint32_t group_count;           /* at most CALIBRATE_GROUPS */
 	uint8_t *groups;                /* by window */
@@ -169,6 +172,16 @@ double weights_limit(const struct calibration *calibration, double sum, double s
 void progress_find(struct calibration *calibration);
 /* Student's t for a 95 % interval, relative to that of the normal distribution. */
 double calibrate_student(uint32_t degrees);
+/* Sets what of strata and cells is steady. 0; -ENOMEM. */
+int steady_find(struct calibration *calibration);
+/* Splits the older blocks of a cell among its slots. unseen: the share of rows that have none. */
+void older_split(struct calibration *calibration, const struct cell *cell, int by_blocks,
+		 double unseen);
+/* Adds an estimate to a row: blocks, the same without each group, and the part of unseen rows. */
+void estimate_add(const struct calibration *calibration, struct calibrate_estimate *row,
+		  const struct replicates *blocks, double unseen);
+/* A part of a whole, with all windows, or without group g; 0 of nothing. */
+double replicates_share(const struct replicates *part, const struct replicates *whole, int g);
 /* Adds the cell's estimates to the result. */
 void cell_estimate(struct calibration *calibration, const struct cell *cell);
 

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/buffer.h"
+#include "base/clock.h"
 #include "base/error.h"
 
 #define FILE_MAX_BYTES (1u << 20) /* status with 65,536 groups; stat */
@@ -205,6 +206,19 @@ int process_info_read(pid_t pid, struct process_info *out)
 	buffer_free(&text);
 	close(directory);
 	return err;
+}
+
+uint64_t process_age_ns(pid_t pid)
+{
+	long ticks = sysconf(_SC_CLK_TCK);
+	uint64_t now_ns = clock_ns(CLOCK_BOOTTIME), begun_ns;
+	struct process_info info;
+
+	if (ticks <= 0 || process_info_read(pid, &info) ||
+	    info.start_ticks > now_ns / 1000000000 * (uint64_t)ticks + (uint64_t)ticks)
+		return 0;
+	begun_ns = info.start_ticks * (1000000000 / (uint64_t)ticks);
+	return begun_ns < now_ns ? now_ns - begun_ns : 0;
 }
 
 static int compare_pid(const void *a, const void *b)

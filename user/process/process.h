@@ -57,6 +57,8 @@ struct process_info {
 int process_root_open(pid_t pid);
 /* 0; -ESRCH no such process; -EPERM; -errno. */
 int process_info_read(pid_t pid, struct process_info *out);
+/* Since it began; 0: not known. */
+uint64_t process_age_ns(pid_t pid);
 /*
  * Reads a file of /proc/PID ("cgroup", "cmdline"), at most max bytes, NUL-terminated (the NUL is
  * not counted). 0; -ESRCH; -EPERM; -errno. The caller frees the buffer, also on failure.

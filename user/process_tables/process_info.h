@@ -82,6 +82,7 @@ struct trace_process {
 	char name[65];
 	uint64_t start_ns, end_ns; /* monotonic; end_ns: time of the last record */
 	uint64_t start_realtime_ns;
+	uint64_t age_ns;            /* of the process at start_ns; 0: not known */
 	uint64_t rss_bytes, rss_ns; /* resident set and when it was read; 0: never */
 	enum trace_end end;
 	uint32_t exit_code; /* wait status; valid for TRACE_EXITED */

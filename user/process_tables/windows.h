@@ -71,6 +71,7 @@ struct trace_windows {
 	struct pool_takers takers;
 	struct taken_counts taken, taken_walk; /* as heap and walk, of blocks in pools of takers */
 	struct account *account;
+	uint64_t cleared_ns;  /* when the table was emptied last; 0: never */
 	uint64_t malloc_used; /* allocated blocks of malloc's; 0: not known */
 	uint64_t seen;        /* blocks seen in windows */
 	uint64_t changed;     /* of these: another block was at the address */
@@ -91,6 +92,8 @@ struct event_window;
 struct process_state;
 struct builder;
 
+/* Since when blocks count as new: the trace began, or the table was emptied. */
+uint64_t state_windows_since_ns(const struct process_state *process);
 /* EVENT_WINDOW. 0, -EBADMSG, -ENOMEM, -EDQUOT. */
 int state_window(struct process_state *process, const struct event_window *event);
 /*

@@ -23,7 +23,7 @@ uint32_t state_windows_cohort_now(struct process_state *process)
 	/* Without memory for their times, all blocks are of one cohort. */
 	if (!array_reserve_in(windows->account, &windows->cohorts_ns, &windows->cohorts_capacity, 0,
 			      COHORT_MAX + 1, sizeof(*windows->cohorts_ns)))
-		windows->cohorts_ns[COHORT_FIRST] = process->info.start_ns;
+		windows->cohorts_ns[COHORT_FIRST] = state_windows_since_ns(process);
 	return windows->cohort;
 }
 

@@ -40,11 +40,19 @@ void state_windows_free(struct trace_windows *windows)
 	windows->count = windows->fresh_count = windows->cohort = 0;
 }
 
+uint64_t state_windows_since_ns(const struct process_state *process)
+{
+	uint64_t start_ns = process->info.start_ns, cleared_ns = process->windows.cleared_ns;
+
+	return cleared_ns > start_ns ? cleared_ns : start_ns;
+}
+
 void state_windows_clear(struct process_state *process, uint64_t time_ns)
 {
 	struct trace_windows *windows = &process->windows;
 	int open = windows->open;
 
+	windows->cleared_ns = time_ns;
 	state_windows_free(windows);
 	state_windows_account(windows, process->account);
 	windows->seen = windows->changed = windows->unchecked = windows->dropped = 0;

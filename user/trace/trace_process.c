@@ -117,6 +117,7 @@ static void info_set(struct process_state *process, const struct event_target *e
 		.sample_bytes = event->sample_bytes,
 		.from_start = event->from_start != 0,
 		.start_ns = event->header.time_ns,
+		.age_ns = event->age_ns,
 		.end_ns = event->header.time_ns,
 		.start_realtime_ns = event->realtime_ns,
 	};

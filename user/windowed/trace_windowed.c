@@ -259,15 +259,41 @@ static int taken_fill(struct job *job)
 	return err;
 }
 
+/* In which time the blocks of each cohort were allocated; the newest one ends with the last walk. */
+static void cohorts_fill(const struct job *job, uint64_t cohorts_ns[COHORT_MAX + 1])
+{
+	const struct trace_windows *windows = &job->process->windows;
+
+	for (uint32_t i = COHORT_FIRST; i <= job->newest.cohort && i < COHORT_MAX; i++) {
+		uint64_t end_ns = i < job->newest.cohort ? state_cohort_ns(windows, i + 1)
+							 : job->newest.walk_ns;
+		uint64_t begin_ns = state_cohort_ns(windows, i);
+
+		cohorts_ns[i] = end_ns > begin_ns ? end_ns - begin_ns : 0;
+	}
+}
+
+/* Of the target, when its blocks began to count as new. */
+static uint64_t age_ns(const struct process_state *process)
+{
+	const struct trace_process *info = &process->info;
+
+	return info->age_ns ? info->age_ns + (state_windows_since_ns(process) - info->start_ns) : 0;
+}
+
 /* Estimates with the rates of reuse as they are. */
 static int job_estimate(struct job *job, struct calibrate_result *out)
 {
+	uint64_t cohorts_ns[COHORT_MAX + 1] = {0};
 	size_t windows = job->process->windows.count;
 	/* Blocks known one by one before the first window are of one without length. */
 	struct calibrate_input input = {.strata = job->strata,
 					.windows = job->windows,
 					.window_count = windows ? windows : 1,
-					.sightings = job->sightings};
+					.sightings = job->sightings,
+					.cohorts_ns = cohorts_ns,
+					.cohort_count = COHORT_MAX + 1,
+					.age_ns = age_ns(job->process)};
 	int err = seen_collect(job);
 
 	if (!err)
@@ -282,6 +308,7 @@ static int job_estimate(struct job *job, struct calibrate_result *out)
 		err = taken_fill(job);
 	if (err)
 		return err;
+	cohorts_fill(job, cohorts_ns);
 	input.stratum_count = job->stratum_count;
 	input.row_count = job->row_count;
 	err = calibrate(&input, out);

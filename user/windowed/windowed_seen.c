@@ -63,7 +63,7 @@ static void windows_fill(struct job *job)
 {
 	const struct trace_windows *windows = &job->process->windows;
 	const struct trace_process *info = &job->process->info;
-	uint64_t from_ns = info->start_ns, until_ns;
+	uint64_t from_ns = state_windows_since_ns(job->process), until_ns;
 
 	for (size_t i = 0; i < windows->count; i++) {
 		const struct trace_window *window = &windows->items[i];

@@ -254,14 +254,51 @@ static void test_empty(void **state)
 	calibrate_free(&trial.result);
 }
 
+/*
+ * Everything but 100 blocks a second came in the first two seconds of the trace. The blocks before it
+ * were made at that rate; those beyond are like all new ones.
+ */
+static void test_older_burst(void **state)
+{
+	static const uint64_t cohorts_ns[] = {0, 15 * SECOND, 15 * SECOND, 15 * SECOND,
+					      15 * SECOND};
+	static struct trial trial;
+	(void)state;
+
+	trial_begin(&trial);
+	for (uint32_t cohort = 1; cohort <= 4; cohort++) {
+		uint32_t list = stratum_add(&trial, 1, cohort, cohort == 1 ? 7500 : 1500,
+					    cohort == 1 ? 2000 : 0);
+
+		for (uint32_t window = 15 * (cohort - 1); window < 15 * cohort; window++) {
+			sightings_add(&trial, list, window, 0, 4, 1, 0.04);
+			sightings_add(&trial, list, window, 1, window < 2 ? 120 : 0, 1, 0.04);
+		}
+	}
+	trial_run(&trial);
+	close_to(trial.result.old_rows[0].blocks, 2000 * 6000 / 12000.0);
+	calibrate_free(&trial.result);
+	trial.input.cohorts_ns = cohorts_ns;
+	trial.input.cohort_count = sizeof(cohorts_ns) / sizeof(cohorts_ns[0]);
+	trial.input.age_ns = 30 * SECOND;
+	trial_run(&trial);
+	close_to(trial.result.rows[0].blocks, 6000);
+	close_to(trial.result.old_rows[0].blocks, 2000);
+	calibrate_free(&trial.result);
+	trial.input.age_ns = 10 * SECOND;
+	trial_run(&trial);
+	close_to(trial.result.old_rows[0].blocks, 1000 + 1000 * 6000 / 12000.0);
+	calibrate_free(&trial.result);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_likeness),      cmocka_unit_test(test_split),
 		cmocka_unit_test(test_probabilities), cmocka_unit_test(test_unseen),
-		cmocka_unit_test(test_older),         cmocka_unit_test(test_errors),
-		cmocka_unit_test(test_sums),          cmocka_unit_test(test_refused),
-		cmocka_unit_test(test_empty),
+		cmocka_unit_test(test_older),         cmocka_unit_test(test_older_burst),
+		cmocka_unit_test(test_errors),        cmocka_unit_test(test_sums),
+		cmocka_unit_test(test_refused),       cmocka_unit_test(test_empty),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -215,6 +215,38 @@ static void test_cleared(void **state)
 	assert_int_equal(new_blocks(trace), 0);
 }
 
+static void window_with(struct trace *trace, uint64_t start_ns, unsigned int from, uint64_t bytes)
+{
+	window(trace, start_ns, 0);
+	for (unsigned int i = from; i < from + 5; i++)
+		put_by(trace, TGID, chunk_at(i), bytes, EVENT_API_NATIVE);
+	window(trace, start_ns, start_ns + S / 50);
+}
+
+/* The first window after that stands for the time since then, not since the trace began. */
+static void test_cleared_long_ago(void **state)
+{
+	struct trace *trace = *state;
+	struct event_mark clear = {.header = header_of(EVENT_CLEAR, sizeof(clear))};
+	uint64_t first = 0, second = 0;
+	struct snapshot *snapshot;
+
+	heap(trace, 0, 10, S);
+	clear.header.time_ns = 1000 * S;
+	assert_int_equal(trace_feed(trace, &clear, sizeof(clear)), 0);
+	heap(trace, 0, 10, 1000 * S);
+	window_with(trace, 1001 * S, 10, BYTES);
+	window_with(trace, 1002 * S, 15, BYTES + 1);
+	heap(trace, 0, 210, 1003 * S);
+	snapshot = snapshot_of(trace);
+	for (size_t i = 0; i < snapshot->trace_count; i++)
+		*(snapshot->traces[i].bytes == BYTES ? &first : &second) +=
+			snapshot->traces[i].count;
+	snapshot_free(snapshot);
+	print_message("%u and %u blocks\n", (unsigned int)first, (unsigned int)second);
+	assert_true(first < 2 * second && second < 2 * first);
+}
+
 static void test_malformed(void **state)
 {
 	struct trace *trace = *state;
@@ -242,6 +274,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_late, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_from_exact, setup_exact, teardown),
 		cmocka_unit_test_setup_teardown(test_cleared, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_cleared_long_ago, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_malformed, setup, teardown),
 	};
 
