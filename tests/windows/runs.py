@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 """Runs programs that estimates from windows may get wrong, and compares each line with tracemalloc,
-which was on in the program from its start.
+which was on in the program from its start, or with what the program has counted itself.
 
 usage: runs.py [--programs churn,short,…] [--runs N] [--seconds N] [--older N] [--python PATH]
                [--window ON/OFF | --overhead PERCENT] [--json FILE] [--keep FOLDER]

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs that estimates from windows are likely to get wrong, under tracemalloc.
+"""Programs that estimates from windows are likely to get wrong, under tracemalloc or (COUNTING)
+counting themselves what their lines keep: tracemalloc has tables of its own, single large blocks.
 
 usage: fools.py NAME [SECONDS]    works for SECONDS, prints "ready", and goes on
 
@@ -16,13 +17,32 @@ import sys
 import time
 import tracemalloc
 
-kept, recent, named, moments = [], [], {}, {}
+kept, recent, named, moments, made = [], [], {}, {}, {}
 # sizeof(trace_t), which tracemalloc allocates by PyMem_RawMalloc()
 TRACE_BYTES = 16
 values = iter(range(10**6, 10**12))
 
 
+def keep(value, line):
+    """line: has made value. The list's items are charged to this one."""
+    kept.append(value)
+    known = made.setdefault(line, [0, 0])
+    known[0] += sys.getsizeof(value)
+    known[1] += 1
+
+
+def counted():
+    """What counting programs have kept since the last time; items are new if they have grown."""
+    found = {"%s:%d" % (__file__, line): tuple(known) for line, known in made.items()}
+    items = sys.getsizeof(kept) - sys.getsizeof([])
+    if items != moments.get("items", 0):
+        found["%s:%d" % (__file__, keep.__code__.co_firstlineno + 2)] = (items, 1)
+    return found
+
+
 def live():
+    if COUNTING:
+        return json.dumps(counted()).encode() + b"\n"
     found = {}
     for _domain, size, traceback, *_total in _tracemalloc._get_traces():
         if size != TRACE_BYTES:
@@ -41,6 +61,8 @@ def say(_number, _frame):
             text = text[os.write(1, text) :]
         os._exit(0)
     tracemalloc.clear_traces()
+    made.clear()
+    moments["items"] = sys.getsizeof(kept) - sys.getsizeof([])
     os.read(0, 100)
     os.waitpid(child, 0)
     moments["traced"] = time.monotonic()
@@ -54,6 +76,10 @@ def traced_for():
 def expire(now, life):
     while recent and recent[0][0] < now - life:
         del recent[0]
+
+
+def line_here():
+    return sys._getframe(1).f_lineno
 
 
 def rest(seconds):
@@ -132,10 +158,10 @@ def lifo():
 def bursts():
     """300 ms of leaks once a minute, the first time after 10 s, besides a steady one."""
     for _ in range(4):
-        kept.append(b"%099d" % next(values))
+        keep(b"%099d" % next(values), line_here())
     if 10 <= traced_for() % 60 < 10.3:
         for _ in range(100):
-            kept.append(b"%099d" % next(values))
+            keep(b"%099d" % next(values), line_here())
     else:
         rest(0.005)
 
@@ -144,20 +170,22 @@ def in_step():
     """Work that begins with every second, of another line than the rest of it."""
     if time.monotonic() % 1 < 0.1:
         for _ in range(20):
-            kept.append(b"%099d" % next(values))
+            keep(b"%099d" % next(values), line_here())
     else:
         for _ in range(3):
-            kept.append(b"%099d" % next(values))
+            keep(b"%099d" % next(values), line_here())
     rest(0.005)
 
 
 def start_up():
     """Everything in the first second of the trace, and a little before and later."""
     if "traced" in moments and traced_for() < 1 and len(named) < 50:
-        named[len(named)] = [b"%099d" % next(values) for _ in range(1000)]
+        named[len(named)] = None
+        for _ in range(1000):
+            keep(b"%099d" % next(values), line_here())
         rest(0.015)
     else:
-        kept.append(b"%099d" % next(values))
+        keep(b"%099d" % next(values), line_here())
         rest(0.005)
 
 
@@ -252,11 +280,15 @@ def w3():
     rest(0.01)
 
 
+COUNTING = sys.argv[1] in ("bursts", "in_step", "start_up")
+
+
 def main():
     work = globals()[sys.argv[1]]
     if work is steady:
         kept.extend([None] * 2000000)
-    tracemalloc.start(1)
+    if not COUNTING:
+        tracemalloc.start(1)
     signal.signal(signal.SIGUSR1, say)
     random.seed(1)
     until = time.monotonic() + float(sys.argv[2] if len(sys.argv) > 2 else 0)
