@@ -278,6 +278,7 @@ bench: $(OUT)/tracer $(OUT)/tools/bare $(OUT)/tools/bench_perfmap
 
 windows: $(OUT)/tracer
 	$(Q)TRACER=$(abspath $(OUT)/tracer) $(PYTHON) tests/windows/runs.py $(WINDOWS)
+	$(if $(WINDOWS),,$(Q)TRACER=$(abspath $(OUT)/tracer) $(PYTHON) tests/windows/native.py)
 
 coverage: $(OUT)/tracer
 	$(Q)TRACER=$(abspath $(OUT)/tracer) $(PYTHON) tools/bench/coverage_table.py $(COVERAGE)

@@ -106,8 +106,12 @@ double newest_times(const struct trace_windows *windows, const struct newest *ne
 {
 	const struct trace_window *window = &windows->items[number];
 	uint64_t until_ns = newest_until(windows, newest, number, died_ns);
+	uint64_t lived_ns = until_ns - window->end_ns, half_ns = window->length_ns / 2;
 
-	return 1 + (double)(until_ns - window->end_ns) / (double)window->length_ns;
+	/* At its window's end it was half a window old, on average. */
+	if (until_ns == died_ns)
+		lived_ns -= lived_ns < half_ns ? lived_ns : half_ns;
+	return 1 + (double)lived_ns / (double)window->length_ns;
 }
 
 double newest_inclusion(const struct trace_windows *windows, const struct newest *newest,

@@ -4,12 +4,15 @@
  * shortly before the walk. So of the newest cohort, the blocks of the last seconds before the walk
  * are split by likeness: by what earlier windows have shown of as long a time after their end. The
  * cohort begins with a walk, which may have been long before; what windows have shown of the time
- * between stands for itself. Of blocks of
- * one line that are allocated at a steady rate, those alive at the end of a window of length L and
- * younger than L have all been seen, and so have those from x to L + x old at the time x after it.
- * The sum over x up to an age A, divided by L, stands for all that are younger than A: a block that
- * lived for D after its window counts 1 + min(D, A - L) / L times. Windows count by the time for
- * which each stands: those of a busy beginning may be near to each other.
+ * between stands for itself.
+ *
+ * Of blocks of one line that are allocated at a steady rate, those alive at the end of a window of
+ * length L and younger than L have all been seen, and so have those from x to L + x old at the time
+ * x after it. So the first ones, and the sum over x, divided by L, of those older than L by then,
+ * stand for all that are younger than an age A. A block of age a at the end, which lived for D after
+ * it, counts 1 + (D + a - L) / L times, at most A / L and at least once; a is L / 2 on average.
+ * Windows count by the time for which each stands: those of a busy beginning may be near to each
+ * other.
  */
 #ifndef TRACER_WINDOWED_NEWEST_H
 #define TRACER_WINDOWED_NEWEST_H

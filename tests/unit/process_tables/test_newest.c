@@ -56,6 +56,9 @@ static void test_rare_walks(void **state)
 	assert_true(newest_times(&trial.windows, &newest, 50, 60 * S) == 125);
 	assert_true(newest_inclusion(&trial.windows, &newest, 50, 60 * S) * 125 == 24);
 	assert_int_equal(newest_until(&trial.windows, &newest, 50, 60 * S), 55 * S);
+	/* One that lived for 100 ms was 20 ms old: of its 120 ms windows show 40. */
+	assert_true(newest_times(&trial.windows, &newest, 50, 50 * S + 140 * MS) == 3);
+	assert_true(newest_times(&trial.windows, &newest, 50, 50 * S + 50 * MS) == 1);
 }
 
 /* A window shortly after another one stands for little time. */
