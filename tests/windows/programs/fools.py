@@ -33,6 +33,11 @@ def keep(value, line):
 
 def counted():
     """What counting programs have kept since the last time; items are new if they have grown."""
+    for began, line, batch in recent:
+        if began > moments.get("cleared", 0):
+            known = made.setdefault(line, [0, 0])
+            known[0] += sum(map(sys.getsizeof, batch))
+            known[1] += len(batch)
     found = {"%s:%d" % (__file__, line): tuple(known) for line, known in made.items()}
     items = sys.getsizeof(kept) - sys.getsizeof([])
     if items != moments.get("items", 0):
@@ -62,6 +67,7 @@ def say(_number, _frame):
         os._exit(0)
     tracemalloc.clear_traces()
     made.clear()
+    moments["cleared"] = time.monotonic()
     moments["items"] = sys.getsizeof(kept) - sys.getsizeof([])
     os.read(0, 100)
     os.waitpid(child, 0)
@@ -117,12 +123,11 @@ def churn():
     expire(now, 0.3)
     batch = []
     for i in range(20):
-        value = b"%099d" % next(values)  # churns
+        value, line = b"%099d" % next(values), line_here()  # churns
         batch.append(value)
         if i % 10 == 0:
-            value = b"%099d" % next(values)  # leaks
-            kept.append(value)
-    recent.append((now, batch))
+            keep(b"%099d" % next(values), line_here())
+    recent.append((now, line, batch))
     rest(0.005)
 
 
@@ -132,12 +137,11 @@ def same():
     expire(now, 0.3)
     batch = []
     for i in range(20):
-        value = bytes(100)  # churns
+        value, line = bytes(100), line_here()  # churns
         batch.append(value)
         if i % 10 == 0:
-            value = bytes(100)  # leaks
-            kept.append(value)
-    recent.append((now, batch))
+            keep(bytes(100), line_here())
+    recent.append((now, line, batch))
     rest(0.005)
 
 
@@ -212,9 +216,10 @@ def short():
     expire(now, 0.05)
     batch = []
     for _ in range(20):
-        batch.append(b"%099d" % next(values))
-    kept.append(b"%099d" % next(values))
-    recent.append((now, batch))
+        value, line = b"%099d" % next(values), line_here()  # churns
+        batch.append(value)
+    keep(b"%099d" % next(values), line_here())
+    recent.append((now, line, batch))
     rest(0.005)
 
 
@@ -280,7 +285,7 @@ def w3():
     rest(0.01)
 
 
-COUNTING = sys.argv[1] in ("bursts", "in_step", "start_up")
+COUNTING = sys.argv[1] in ("churn", "same", "short", "bursts", "in_step", "start_up")
 
 
 def main():
