@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Frees that windows of malloc's probes have shown. Would walks of malloc's heap, which come between
- * windows, have noticed that such a block died? They would not if they find a chunk of the same size
- * at its address, which is another block's. So the next walk is asked.
+ * Frees that windows of malloc's probes have shown. Would walks of malloc's heap, which come
+ * between windows, have noticed that such a block died? They would not if they find a chunk of the
+ * same size at its address, which is another block's. So the next walk is asked.
  *
  * Blocks that were seen in the same window are too many to be kept one by one: they are counted by
  * stack, size and age.
@@ -50,7 +50,8 @@ struct frees {
 
 /*
  * A block was freed in a window: one that was seen in the same window (like: all but the counts is
- * set), or one seen in an earlier one, which is at a place in deaths. Without memory it is not noted.
+ * set), or one seen in an earlier one, which is at a place in deaths. Without memory it is not
+ * noted.
  */
 void frees_life(struct frees *frees, const struct life *like, uint64_t address, uint32_t units);
 void frees_death(struct frees *frees, uint32_t place, uint32_t window, uint64_t address,

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Blocks older than the trace. Some of the new blocks may have come in a burst: a start-up, a file
- * that was loaded. Of older blocks these say little, while lines at steady rates have worked before,
- * too. So a cohort with more than twice the median rate of its cell is taken for a burst, and older
- * blocks are split like the other cohorts, as many as that rate explains in the target's age.
+ * that was loaded. Of older blocks these say little, while lines at steady rates have worked
+ * before, too. So a cohort with more than twice the median rate of its cell is taken for a burst,
+ * and older blocks are split like the other cohorts, as many as that rate explains in the target's
+ * age.
  */
 #include <errno.h>
 #include <math.h>

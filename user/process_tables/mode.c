@@ -198,8 +198,6 @@ int state_mode_change(struct process_state *process, const struct event_mode_cha
 	info->reuse_unseen |= (event->mode & EVENT_MODE_NO_REUSE) != 0;
 	info->ends_unseen |= (event->mode & EVENT_MODE_NO_ENDS) != 0;
 	/* The blocks that are in the table have been seen in a window that began with the mode. */
-	if (before_ns < state_windows_since_ns(process))
-		before_ns = state_windows_since_ns(process);
 	if (!err && windows && !was_windows && !was_growth && !was_off)
 		err = state_windows_begin(process, before_ns);
 	return err;

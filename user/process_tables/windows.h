@@ -97,8 +97,8 @@ uint64_t state_windows_since_ns(const struct process_state *process);
 /* EVENT_WINDOW. 0, -EBADMSG, -ENOMEM, -EDQUOT. */
 int state_window(struct process_state *process, const struct event_window *event);
 /*
- * The mode is now EVENT_MODE_WINDOWS: begins a window at start_ns, in which every block of the
- * table was seen. 0; -ENOMEM, -EDQUOT.
+ * The mode is now EVENT_MODE_WINDOWS: begins a window at start_ns, or when the table was emptied
+ * after that, in which every block of the table was seen. 0; -ENOMEM, -EDQUOT.
  */
 int state_windows_begin(struct process_state *process, uint64_t start_ns);
 /*

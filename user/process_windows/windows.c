@@ -292,7 +292,9 @@ int state_windows_begin(struct process_state *process, uint64_t start_ns)
 	struct trace_windows *windows = &process->windows;
 	const struct block *block;
 	size_t cursor = 0;
-	int err = windows->open ? 0 : window_open(windows, start_ns);
+	uint64_t since_ns = state_windows_since_ns(process);
+	int err =
+		windows->open ? 0 : window_open(windows, start_ns > since_ns ? start_ns : since_ns);
 
 	while (!err && (block = blocks_next(blocks, &cursor))) {
 		const struct sighting sighting = sighting_new(process, block);

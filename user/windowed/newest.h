@@ -9,10 +9,10 @@
  * Of blocks of one line that are allocated at a steady rate, those alive at the end of a window of
  * length L and younger than L have all been seen, and so have those from x to L + x old at the time
  * x after it. So the first ones, and the sum over x, divided by L, of those older than L by then,
- * stand for all that are younger than an age A. A block of age a at the end, which lived for D after
- * it, counts 1 + (D + a - L) / L times, at most A / L and at least once; a is L / 2 on average.
- * Windows count by the time for which each stands: those of a busy beginning may be near to each
- * other.
+ * stand for all that are younger than an age A. A block of age a at the end, which lived for D
+ * after it, counts 1 + (D + a - L) / L times, at most A / L and at least once; a is L / 2 on
+ * average. Windows count by the time for which each stands: those of a busy beginning may be near
+ * to each other.
  */
 #ifndef TRACER_WINDOWED_NEWEST_H
 #define TRACER_WINDOWED_NEWEST_H

@@ -259,7 +259,7 @@ static int taken_fill(struct job *job)
 	return err;
 }
 
-/* In which time the blocks of each cohort were allocated; the newest one ends with the last walk. */
+/* The time in which the blocks of each cohort came. The newest one ends with the last walk. */
 static void cohorts_fill(const struct job *job, uint64_t cohorts_ns[COHORT_MAX + 1])
 {
 	const struct trace_windows *windows = &job->process->windows;

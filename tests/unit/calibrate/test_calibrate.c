@@ -255,8 +255,8 @@ static void test_empty(void **state)
 }
 
 /*
- * Everything but 100 blocks a second came in the first two seconds of the trace. The blocks before it
- * were made at that rate; those beyond are like all new ones.
+ * Everything but 100 blocks a second came in the first two seconds of the trace. The blocks before
+ * it were made at that rate; those beyond are like all new ones.
  */
 static void test_older_burst(void **state)
 {

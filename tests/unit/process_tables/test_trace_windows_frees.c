@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Windows of the native layer: one line makes blocks and drops them at once, another one keeps
- * blocks of the same size, and malloc gives it the addresses of those. Walks cannot tell them apart.
+ * blocks of the same size, and malloc gives it the addresses of those. Walks cannot tell them
+ * apart.
  */
 #include <setjmp.h>
 #include <stdarg.h>
