@@ -119,7 +119,7 @@ int member_announce(struct session *session, struct member *member, const char *
 			(session->opts.tasks ? EVENT_MODE_TASKS : 0) |
 			(member->tasks_untold ? EVENT_MODE_TASKS_UNTOLD : 0),
 		.sample_bytes = session->opts.sample_bytes,
-		.age_ns = from_start ? 0 : process_age_ns(member->pid),
+		.age_ns = process_age_ns(member->pid),
 		.ns_pid = ns_pid,
 	};
 

@@ -19,6 +19,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "process/memory.h"
 #include "process/process.h"
 
@@ -71,6 +72,22 @@ static void info_of_ourselves(void **state)
 	assert_int_equal(child.pid, pid);
 	assert_true(child.start_ticks >= info.start_ticks);
 	stop_sleeper(pid);
+}
+
+/* To a tick of the clock that stat is in. */
+static void age_of_processes(void **state)
+{
+	uint64_t tick_ns = 1000000000ull / (uint64_t)sysconf(_SC_CLK_TCK), begun_ns, age_ns;
+	pid_t pid;
+
+	(void)state;
+	begun_ns = clock_ns(CLOCK_BOOTTIME);
+	pid = start_sleeper();
+	usleep(50000);
+	age_ns = process_age_ns(pid);
+	assert_true(age_ns >= 50000000 && age_ns <= clock_ns(CLOCK_BOOTTIME) - begun_ns + tick_ns);
+	stop_sleeper(pid);
+	assert_int_equal(process_age_ns(pid), 0);
 }
 
 static void info_of_a_misleading_name(void **state)
@@ -247,6 +264,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(info_of_ourselves),
+		cmocka_unit_test(age_of_processes),
 		cmocka_unit_test(info_of_a_misleading_name),
 		cmocka_unit_test(info_of_a_command_line),
 		cmocka_unit_test(info_of_a_zombie),
