@@ -109,6 +109,11 @@ static int cell_compare(const struct calibration *calibration, uint32_t i, uint3
 		       : compare(x->type, y->type);
 }
 
+static int is_burst(const struct calibration *calibration, uint32_t stratum)
+{
+	return calibration->paces[stratum] == PACE_BURST;
+}
+
 static int stratum_compare(const void *a, const void *b, void *context)
 {
 	const struct calibration *calibration = context;
@@ -117,6 +122,9 @@ static int stratum_compare(const void *a, const void *b, void *context)
 				       *y = &calibration->input->strata[j];
 	int order = cell_compare(calibration, i, j);
 
+	/* Bursts come first. */
+	if (!order)
+		order = compare(!is_burst(calibration, i), !is_burst(calibration, j));
 	if (!order)
 		order = compare(x->cohort, y->cohort);
 	return order ? order : compare(i, j);
@@ -191,7 +199,8 @@ static void left_join(struct calibration *calibration, const struct cell *cell, 
 {
 	struct post *left = &calibration->posts[calibration->post_count - 1], *before = left - 1;
 
-	if (windows >= ENOUGH_WINDOWS || calibration->post_count - cell->posts < 2)
+	if (windows >= ENOUGH_WINDOWS || calibration->post_count - cell->posts < 2 ||
+	    left->burst != before->burst)
 		return;
 	before->strata_end = left->strata_end;
 	before->sightings_end = left->sightings_end;
@@ -210,7 +219,7 @@ static int is_beside(const struct calibrate_stratum *stratum,
 
 /*
  * Divides a cell into post-strata. Its newest cohort is one of its own: short-lived blocks are
- * there.
+ * there. So are those with a burst, or the others would only get what their sightings stand for.
  */
 static void cell_divide(struct calibration *calibration, struct cell *cell, uint32_t newest)
 {
@@ -222,14 +231,17 @@ static void cell_divide(struct calibration *calibration, struct cell *cell, uint
 	cell->posts = calibration->post_count;
 	for (size_t rank = cell->strata; rank < cell->strata_end; rank++) {
 		const struct calibrate_stratum *stratum = stratum_at(calibration, rank);
-		int last = stratum->cohort == newest;
+		int burst = is_burst(calibration, calibration->order[rank]);
+		int last = stratum->cohort == newest && !burst;
+		int parts = (last && !in_newest) || (post && burst != post->burst);
 
-		if (post && last && !in_newest)
+		if (post && parts)
 			left_join(calibration, cell, windows);
-		if (!post || (last && !in_newest) ||
+		if (!post || parts ||
 		    (windows >= ENOUGH_WINDOWS &&
 		     !is_beside(stratum, stratum_at(calibration, rank - 1)))) {
 			post = post_add(calibration, rank, at);
+			post->burst = burst;
 			windows = 0;
 		}
 		in_newest = last;
@@ -313,6 +325,9 @@ static void shares_set(struct calibration *calibration)
 
 void strata_arrange(struct calibration *calibration)
 {
+	memset(calibration->paces, PACE_STEADY, calibration->input->stratum_count);
+	strata_order(calibration);
+	paces_find(calibration);
 	strata_order(calibration);
 	sightings_order(calibration);
 	posts_make(calibration);
@@ -353,7 +368,8 @@ static int calibration_begin(struct calibration *calibration, const struct calib
 	calibration->ranks = calloc(strata, sizeof(*calibration->ranks));
 	calibration->cells = calloc(strata, sizeof(*calibration->cells));
 	calibration->cell_of = calloc(strata, sizeof(*calibration->cell_of));
-	calibration->steady = calloc(strata, sizeof(*calibration->steady));
+	calibration->paces = calloc(strata, sizeof(*calibration->paces));
+	calibration->stretches = calloc(strata, sizeof(*calibration->stretches));
 	calibration->posts = calloc(strata, sizeof(*calibration->posts));
 	calibration->sightings = calloc(sightings, sizeof(*calibration->sightings));
 	calibration->groups = calloc(windows, sizeof(*calibration->groups));
@@ -368,12 +384,12 @@ static int calibration_begin(struct calibration *calibration, const struct calib
 	out->strata = calloc(strata, sizeof(*out->strata));
 	out->row_count = input->row_count;
 	return calibration->levels && calibration->order && calibration->ranks &&
-			       calibration->cells && calibration->cell_of && calibration->steady &&
-			       calibration->posts && calibration->sightings &&
-			       calibration->groups && calibration->window_sums &&
-			       calibration->shares && calibration->progress &&
-			       calibration->slot_of && calibration->slots && out->rows &&
-			       out->old_rows && out->strata
+			       calibration->cells && calibration->cell_of && calibration->paces &&
+			       calibration->stretches && calibration->posts &&
+			       calibration->sightings && calibration->groups &&
+			       calibration->window_sums && calibration->shares &&
+			       calibration->progress && calibration->slot_of &&
+			       calibration->slots && out->rows && out->old_rows && out->strata
 		       ? 0
 		       : -ENOMEM;
 }
@@ -385,7 +401,8 @@ static void calibration_end(struct calibration *calibration)
 	free(calibration->ranks);
 	free(calibration->cells);
 	free(calibration->cell_of);
-	free(calibration->steady);
+	free(calibration->paces);
+	free(calibration->stretches);
 	free(calibration->posts);
 	free(calibration->sightings);
 	free(calibration->groups);
@@ -416,8 +433,7 @@ int calibrate(const struct calibrate_input *input, struct calibrate_result *out)
 		rare_collapse(&calibration);
 		strata_arrange(&calibration);
 		least_judge(&calibration);
-		err = steady_find(&calibration);
-		for (size_t i = 0; !err && i < calibration.cell_count; i++)
+		for (size_t i = 0; i < calibration.cell_count; i++)
 			cell_estimate(&calibration, &calibration.cells[i]);
 	}
 	calibration_end(&calibration);

@@ -81,7 +81,7 @@ static void sighting_split(struct calibration *calibration,
 			   const struct replicates *factor, double unsure, double part)
 {
 	struct slot *slot = slot_take(calibration, sighting->row);
-	int steady = calibration->steady[calibration->ranks[sighting->stratum]];
+	int steady = calibration->paces[sighting->stratum] == PACE_STEADY;
 	double one = factor->whole * weight_of(calibration, sighting, -1);
 
 	if (is_general(calibration, sighting))

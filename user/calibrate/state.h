@@ -20,6 +20,18 @@ enum level {
 	LEVEL_RARE, /* nothing */
 };
 
+/* How fast the blocks of a cohort came, relative to the other cohorts of the cell. */
+enum pace {
+	PACE_STEADY,
+	PACE_FAST,  /* there was a burst, perhaps */
+	PACE_BURST, /* there was one: it is a post-stratum of its own */
+};
+
+/* The blocks that a cell has of one cohort, and the time in which they came. */
+struct stretch {
+	double blocks, ns;
+};
+
 /* The weights of some sightings. */
 struct weights {
 	double sum;
@@ -66,6 +78,7 @@ struct post {
 	int least;    /* calibrate_stratum.least of one of its strata */
 	int exceeded; /* with least: the sightings stand for more, even if nothing is slowed */
 	int lone;     /* nothing is known but what a single window has shown */
+	int burst;    /* its cohorts had one: PACE_BURST */
 	double most;  /* sum of calibrate_stratum.most_blocks */
 	/* Of the blocks that its sightings explain: what they differ by without each group. */
 	double explained_without[CALIBRATE_GROUPS];
@@ -87,7 +100,8 @@ struct calibration {
 	struct cell *cells;
 	size_t cell_count;
 	uint32_t *cell_of;              /* by rank */
-	uint8_t *steady;                /* by rank: 1: its cohort had no burst */
+	uint8_t *paces;                 /* by stratum: enum pace */
+	struct stretch *stretches;      /* of the cell in work */
 	uint32_t *sightings;            /* by cell, alive or not, stratum, row */
 	uint32_t group_count;           /* at most CALIBRATE_GROUPS */
 	uint8_t *groups;                /* by window */
@@ -172,8 +186,8 @@ double weights_limit(const struct calibration *calibration, double sum, double s
 void progress_find(struct calibration *calibration);
 /* Student's t for a 95 % interval, relative to that of the normal distribution. */
 double calibrate_student(uint32_t degrees);
-/* Sets what of strata and cells is steady. 0; -ENOMEM. */
-int steady_find(struct calibration *calibration);
+/* Sets paces, and what of cells is steady. */
+void paces_find(struct calibration *calibration);
 /* Splits the older blocks of a cell among its slots. unseen: the share of rows that have none. */
 void older_split(struct calibration *calibration, const struct cell *cell, int by_blocks,
 		 double unseen);

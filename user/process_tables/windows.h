@@ -69,6 +69,8 @@ struct trace_windows {
 	struct kind_counts heap; /* of the last complete walk */
 	struct kind_counts walk; /* of the one in progress */
 	struct pool_takers takers;
+	/* blocks of pools that windows have shown, alive or not, by size class; kind: the stack */
+	struct kind_counts made;
 	struct taken_counts taken, taken_walk; /* as heap and walk, of blocks in pools of takers */
 	struct account *account;
 	uint64_t cleared_ns;  /* when the table was emptied last; 0: never */
@@ -137,6 +139,8 @@ void state_window_shown(struct process_state *process, struct sighting *sighting
 /* Do walks of malloc's heap count this block, which was seen? */
 int state_window_is_chunk(const struct process_state *process, const struct sighting *sighting,
 			  const struct block *block);
+/* The size class of a block of pymalloc's. */
+uint32_t state_window_class(const struct block *block);
 /* The kind and the size class of a block that was seen: what heap walks count it by. */
 void state_window_place(const struct process_state *process, const struct sighting *sighting,
 			const struct block *block, uint32_t *kind, uint32_t *class_bytes);

@@ -134,6 +134,17 @@ static struct sighting sighting_new(const struct process_state *process, const s
 	return sighting;
 }
 
+/* Without memory, or for too many stacks, it is not known what part of its blocks one keeps. */
+static void made_count(struct trace_windows *windows, const struct block *block)
+{
+	const struct kind_count like = {
+		.kind = block->stack, .bytes = state_window_class(block), .live = 1};
+
+	if (windows->made.count < KINDS_MAX ||
+	    id_map_find(&windows->made.index, kind_key(like.kind, like.bytes, 0)) != ID_MAP_NONE)
+		kind_counts_add(&windows->made, &like);
+}
+
 void state_window_sight(struct process_state *process, const struct block *block)
 {
 	struct trace_windows *windows = &process->windows;
@@ -144,6 +155,8 @@ void state_window_sight(struct process_state *process, const struct block *block
 	sighting.follows = windows->follows;
 	windows->follows = 0;
 	windows->seen++;
+	if (block->pooled)
+		made_count(windows, block);
 	state_windows_another(process, sighting.address);
 	if (!state_sighting_add(process, &sighting))
 		return;

@@ -12,6 +12,7 @@ void state_windows_account(struct trace_windows *windows, struct account *accoun
 	windows->deaths.account = account;
 	windows->frees.account = windows->frees.index.account = account;
 	windows->heap.index.account = windows->walk.index.account = account;
+	windows->made.index.account = account;
 	windows->takers.index.account = account;
 	windows->taken.index.account = windows->taken_walk.index.account = account;
 	windows->identities.account = windows->identities.index.account = account;
@@ -28,6 +29,7 @@ void state_windows_free(struct trace_windows *windows)
 	chunk_table_free(&windows->chunks);
 	kind_counts_free(&windows->heap);
 	kind_counts_free(&windows->walk);
+	kind_counts_free(&windows->made);
 	pool_takers_free(&windows->takers);
 	taken_counts_free(&windows->taken);
 	taken_counts_free(&windows->taken_walk);
@@ -114,10 +116,17 @@ static uint32_t units_of(const struct process_state *process, const struct sight
 		       : chunk_units(block_allocator_bytes(block));
 }
 
+uint32_t state_window_class(const struct block *block)
+{
+	uint64_t bytes = block_allocator_bytes(block);
+
+	return (uint32_t)((bytes ? bytes + EVENT_BLOCK_STEP - 1 : EVENT_BLOCK_STEP) /
+			  EVENT_BLOCK_STEP * EVENT_BLOCK_STEP);
+}
+
 void state_window_place(const struct process_state *process, const struct sighting *sighting,
 			const struct block *block, uint32_t *kind, uint32_t *class_bytes)
 {
-	uint64_t bytes = block_allocator_bytes(block);
 	uint32_t units;
 
 	if (state_window_is_chunk(process, sighting, block)) {
@@ -127,8 +136,7 @@ void state_window_place(const struct process_state *process, const struct sighti
 		return;
 	}
 	*kind = sighting->kind;
-	*class_bytes = (uint32_t)((bytes ? bytes + EVENT_BLOCK_STEP - 1 : EVENT_BLOCK_STEP) /
-				  EVENT_BLOCK_STEP * EVENT_BLOCK_STEP);
+	*class_bytes = state_window_class(block);
 }
 
 /*

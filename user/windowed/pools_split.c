@@ -6,6 +6,10 @@
 #include <stdlib.h>
 
 #include "base/error.h"
+#include "tables/id_map.h"
+
+#define DOUBLINGS  64
+#define BISECTIONS 48
 
 /* A number of blocks, and the same without each group of pools. */
 struct replicates {
@@ -13,10 +17,18 @@ struct replicates {
 	double without[CALIBRATE_GROUPS];
 };
 
-/* Of a stratum: its blocks in pools of known takers, and what rows are likely to keep of them. */
-struct taken_sum {
-	double blocks;
-	struct replicates kept;
+/* Of one item of pools_taken. */
+struct share {
+	uint32_t number;        /* of it */
+	struct replicates kept; /* what its row is likely to keep in these pools */
+	double explained;       /* what windows explain of the row in that stratum */
+};
+
+/* What windows explain of a row and stratum, and of the whole stratum: weights of sightings. */
+struct explained {
+	struct id_map index; /* pair_key() -> place in rows */
+	double *rows;        /* by the number of pools_taken */
+	double *strata;
 };
 
 static double taken_blocks(const struct pools_taken *taken)
@@ -28,6 +40,59 @@ static double taken_blocks(const struct pools_taken *taken)
 	return blocks;
 }
 
+static uint64_t pair_key(uint32_t stratum, uint32_t row)
+{
+	return (uint64_t)stratum << 32 | row;
+}
+
+static void explained_free(struct explained *explained)
+{
+	id_map_free(&explained->index);
+	free(explained->rows);
+	free(explained->strata);
+}
+
+/* 0; -ENOMEM. *out is the caller's to free in any case. */
+static int explained_find(const struct calibrate_input *input, const struct pools_taken *taken,
+			  size_t count, struct explained *out)
+{
+	int err = 0;
+
+	*out = (struct explained){.rows = calloc(count + 1, sizeof(*out->rows)),
+				  .strata = calloc(input->stratum_count + 1, sizeof(*out->strata))};
+	if (!out->rows || !out->strata)
+		return -ENOMEM;
+	for (size_t i = 0; !err && i < count; i++)
+		err = id_map_put(&out->index, pair_key(taken[i].stratum, taken[i].row),
+				 (uint32_t)i);
+	for (size_t i = 0; !err && i < input->sighting_count; i++) {
+		const struct calibrate_sighting *sighting = &input->sightings[i];
+		uint32_t found =
+			id_map_find(&out->index, pair_key(sighting->stratum, sighting->row));
+		double weight = (sighting->discount ? (double)sighting->discount->whole : 1) /
+				sighting->inclusion;
+
+		if (!sighting->alive)
+			continue;
+		out->strata[sighting->stratum] += weight;
+		if (found != ID_MAP_NONE)
+			out->rows[found] += weight;
+	}
+	return err;
+}
+
+/* The blocks of that row which windows explain. */
+static double row_explained(const struct explained *explained, const struct pools_taken *taken,
+			    size_t number, const struct calibrate_input *input,
+			    const struct calibrate_unseen *unseen)
+{
+	double all = explained->strata[taken[number].stratum];
+	double blocks =
+		(double)input->strata[taken[number].stratum].new_blocks - unseen->new_blocks;
+
+	return all > 0 ? fmax(0, blocks) * explained->rows[number] / all : 0;
+}
+
 static struct replicates taken_kept(const struct pools_taken *taken)
 {
 	struct replicates kept = {.whole = taken->keeps * taken_blocks(taken)};
@@ -37,38 +102,74 @@ static struct replicates taken_kept(const struct pools_taken *taken)
 	return kept;
 }
 
-static void sum_add(struct taken_sum *sum, const struct pools_taken *taken)
+/* g: without that group, unless negative. */
+static double kept_of(const struct share *share, int g)
 {
-	struct replicates kept = taken_kept(taken);
-
-	sum->blocks += taken_blocks(taken);
-	sum->kept.whole += kept.whole;
-	for (uint32_t g = 0; g < CALIBRATE_GROUPS; g++)
-		sum->kept.without[g] += kept.without[g];
+	return g < 0 ? share->kept.whole : share->kept.without[g];
 }
 
-/* How many of the blocks that no window has shown are attributed. */
-static double sum_attributed(const struct taken_sum *sum, const struct calibrate_unseen *unseen)
+static double left_of(const struct share *share, int g, double level)
 {
-	return sum->kept.whole > 0 ? fmin(unseen->new_blocks, sum->blocks) : 0;
+	return fmax(0, level * kept_of(share, g) - share->explained);
 }
 
-static void row_add(struct calibrate_estimate *row, const struct calibrate_unseen *unseen,
-		    double blocks, const struct replicates *part, const struct replicates *all)
+static double left_sum(const struct share *shares, size_t count, int g, double level)
+{
+	double sum = 0;
+
+	for (size_t i = 0; i < count; i++)
+		sum += left_of(&shares[i], g, level);
+	return sum;
+}
+
+/*
+ * The level at which rows have that many blocks left, beyond those that windows explain: then all
+ * blocks are split like the pools, unless windows explain more of a row. 0: nobody keeps any.
+ */
+static double level_find(const struct share *shares, size_t count, int g, double blocks)
+{
+	double low = 0, high = 1;
+
+	for (int i = 0; i < DOUBLINGS && left_sum(shares, count, g, high) < blocks; i++)
+		low = high, high *= 2;
+	if (left_sum(shares, count, g, high) < blocks)
+		return 0;
+	for (int i = 0; i < BISECTIONS; i++) {
+		double middle = (low + high) / 2;
+
+		*(left_sum(shares, count, g, middle) < blocks ? &low : &high) = middle;
+	}
+	return high;
+}
+
+/* The blocks of one stratum are split among the rows of these. Returns how many were. */
+static double stratum_split(const struct pools_taken *taken, const struct share *shares,
+			    size_t count, const struct calibrate_unseen *unseen,
+			    struct calibrate_estimate *rows)
 {
 	/* the jackknife's factor */
 	const double scale = sqrt((CALIBRATE_GROUPS - 1.0) / CALIBRATE_GROUPS);
-	double whole = blocks * part->whole / all->whole;
+	double blocks = 0, level, without[CALIBRATE_GROUPS];
 
-	row->blocks += whole;
-	for (uint32_t g = 0; g < CALIBRATE_GROUPS; g++) {
-		double without =
-			all->without[g] > 0 ? blocks * part->without[g] / all->without[g] : 0;
+	for (size_t i = 0; i < count; i++)
+		blocks += taken_blocks(&taken[shares[i].number]);
+	blocks = fmin(blocks, unseen->new_blocks);
+	level = blocks > 0 ? level_find(shares, count, -1, blocks) : 0;
+	if (!(level > 0))
+		return 0;
+	for (uint32_t g = 0; g < CALIBRATE_GROUPS; g++)
+		without[g] = level_find(shares, count, (int)g, blocks);
+	for (size_t i = 0; i < count; i++) {
+		struct calibrate_estimate *row = &rows[taken[shares[i].number].row];
+		double whole = left_of(&shares[i], -1, level);
 
-		row->deviations[g] +=
-			(float)(scale * (without - whole) +
-				(double)unseen->deviations[g] * whole / unseen->new_blocks);
+		row->blocks += whole;
+		for (uint32_t g = 0; g < CALIBRATE_GROUPS; g++)
+			row->deviations[g] +=
+				(float)(scale * (left_of(&shares[i], (int)g, without[g]) - whole) +
+					(double)unseen->deviations[g] * whole / unseen->new_blocks);
 	}
+	return blocks;
 }
 
 static void unseen_lessen(struct calibrate_result *result, uint32_t stratum, double blocks)
@@ -84,35 +185,49 @@ static void unseen_lessen(struct calibrate_result *result, uint32_t stratum, dou
 	result->pool_bytes += bytes;
 }
 
+static int share_compare(const void *a, const void *b, void *context)
+{
+	const struct pools_taken *taken = context;
+	uint32_t i = ((const struct share *)a)->number, j = ((const struct share *)b)->number;
+
+	if (taken[i].stratum != taken[j].stratum)
+		return taken[i].stratum < taken[j].stratum ? -1 : 1;
+	return (i > j) - (i < j);
+}
+
 int pools_split(const struct calibrate_input *input, const struct pools_taken *taken, size_t count,
 		struct calibrate_result *result)
 {
-	struct taken_sum *sums;
+	struct explained explained = {0};
+	struct share *shares;
+	int err;
 
 	for (size_t i = 0; i < count; i++)
 		if (taken[i].stratum >= input->stratum_count || taken[i].row >= input->row_count ||
 		    !(taken[i].keeps >= 0 && taken[i].keeps <= 1))
 			return error_set(-EINVAL, "pools %zu name what does not exist", i);
-	sums = calloc(input->stratum_count + 1, sizeof(*sums));
-	if (!sums)
-		return -ENOMEM;
-	for (size_t i = 0; i < count; i++)
-		sum_add(&sums[taken[i].stratum], &taken[i]);
-	for (size_t i = 0; i < count; i++) {
-		const struct calibrate_unseen *unseen = &result->strata[taken[i].stratum];
-		const struct taken_sum *sum = &sums[taken[i].stratum];
-		struct replicates kept = taken_kept(&taken[i]);
-		double blocks = sum_attributed(sum, unseen);
+	shares = calloc(count + 1, sizeof(*shares));
+	err = shares ? explained_find(input, taken, count, &explained) : -ENOMEM;
+	for (size_t i = 0; !err && i < count; i++)
+		shares[i] = (struct share){
+			.number = (uint32_t)i,
+			.kept = taken_kept(&taken[i]),
+			.explained = row_explained(&explained, taken, i, input,
+						   &result->strata[taken[i].stratum])};
+	if (!err)
+		qsort_r(shares, count, sizeof(*shares), share_compare, (void *)(uintptr_t)taken);
+	for (size_t i = 0, end; !err && i < count; i = end) {
+		uint32_t stratum = taken[shares[i].number].stratum;
+		double blocks;
 
+		for (end = i; end < count && taken[shares[end].number].stratum == stratum;)
+			end++;
+		blocks = stratum_split(taken, shares + i, end - i, &result->strata[stratum],
+				       result->rows);
 		if (blocks > 0)
-			row_add(&result->rows[taken[i].row], unseen, blocks, &kept, &sum->kept);
+			unseen_lessen(result, stratum, blocks);
 	}
-	for (uint32_t i = 0; i < input->stratum_count; i++) {
-		double blocks = sum_attributed(&sums[i], &result->strata[i]);
-
-		if (blocks > 0)
-			unseen_lessen(result, i, blocks);
-	}
-	free(sums);
-	return 0;
+	explained_free(&explained);
+	free(shares);
+	return err;
 }

@@ -183,6 +183,11 @@ static uint64_t place_of(const struct process_state *process, uint32_t stack)
 	return entry->nframe ? process->stack_frames[entry->first] : NO_PLACE;
 }
 
+static uint64_t place_key(const struct process_state *process, uint32_t stack, uint32_t class_bytes)
+{
+	return hash_u64(place_of(process, stack)) ^ class_bytes;
+}
+
 static int place_add(struct id_map *blocks, uint64_t place, uint64_t more)
 {
 	uint32_t known = id_map_find(blocks, place);
@@ -195,16 +200,19 @@ static int place_add(struct id_map *blocks, uint64_t place, uint64_t more)
 static int places_note(struct job *job)
 {
 	const struct process_state *process = job->process;
-	const struct activity *items = process->activities.items;
+	const struct kind_counts *made = &process->windows.made;
 	int err = 0;
 
-	for (size_t i = 0; !err && i < process->activities.count; i++)
-		if (items[i].layer == EVENT_LAYER_PYTHON)
-			err = place_add(&job->made, place_of(process, items[i].stack),
-					items[i].units / ACTIVITY_UNIT);
+	for (size_t i = 0; !err && i < made->count; i++)
+		err = place_add(&job->made,
+				place_key(process, made->items[i].kind, made->items[i].bytes),
+				made->items[i].live);
 	for (size_t i = 0; !err && i < job->seen_count; i++)
 		if (job->seen[i].use == SEEN_ALIVE)
-			err = place_add(&job->alive, place_of(process, job->seen[i].stack), 1);
+			err = place_add(
+				&job->alive,
+				place_key(process, job->seen[i].stack, job->seen[i].class_bytes),
+				1);
 	return err;
 }
 
@@ -219,10 +227,13 @@ static int seen_note(struct job *job)
 
 #define KEEPS_LEAST 20u /* after fewer blocks it is not known what part of them a place keeps */
 
-/* What part of the blocks that windows have shown is kept, of those made where the stack ends. */
-static double stack_keeps(const struct job *job, uint32_t stack)
+/*
+ * What part of the blocks that windows have shown is kept, of those of a size class that are made
+ * where the stack ends: the same instruction may make values of other sizes on the way.
+ */
+static double stack_keeps(const struct job *job, uint32_t stack, uint32_t class_bytes)
 {
-	uint64_t place = place_of(job->process, stack);
+	uint64_t place = place_key(job->process, stack, class_bytes);
 	uint32_t made = id_map_find(&job->made, place), alive = id_map_find(&job->alive, place);
 
 	if (made == ID_MAP_NONE || made < KEEPS_LEAST)
@@ -250,7 +261,7 @@ static int taken_fill(struct job *job)
 		if (found == ID_MAP_NONE || job->tracebacks[count->stack] == UINT32_MAX)
 			continue;
 		out->stratum = LARGE_STRATA + found;
-		out->keeps = stack_keeps(job, count->stack);
+		out->keeps = stack_keeps(job, count->stack, count->bytes);
 		memcpy(out->blocks, count->blocks, sizeof(out->blocks));
 		err = row_of(job, count->stack, is_class ? count->bytes : bytes,
 			     is_class ? SNAPSHOT_ROUNDED : 0, &out->row);

@@ -57,7 +57,7 @@ struct job {
 	struct reuse reuse;
 	struct id_map row_index;     /* stack, size and flags -> row */
 	struct id_map sizes;         /* kind and size class -> the size of all that were seen */
-	struct id_map made, alive;   /* place -> blocks that windows have shown: all; alive */
+	struct id_map made, alive;   /* place and size class -> blocks seen: all; alive */
 	struct id_map shared;        /* row and window -> 1 + place in discounts */
 	struct id_map newest_strata; /* kind and size class -> one of the newest cohort */
 	struct id_map likes; /* stacks, kinds and size classes of which there are likenesses */

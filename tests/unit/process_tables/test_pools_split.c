@@ -144,6 +144,39 @@ static void test_explained(void **state)
 	calibrate_free(&trial.result);
 }
 
+/* A part of what is in the pools of the second row has been explained, of its 2000 blocks. */
+static void test_partly_explained(void **state)
+{
+	static struct trial trial;
+	double explained;
+	(void)state;
+
+	trial_run(&trial);
+	calibrate_free(&trial.result);
+	for (uint32_t i = 4 * WINDOWS - 10; i < 4 * WINDOWS; i++)
+		trial.sightings[i].stratum = 1, trial.sightings[i].row = 2,
+		trial.sightings[i].window = WINDOWS - 1;
+	assert_int_equal(calibrate(&trial.input, &trial.result), 0);
+	explained = trial.result.rows[2].blocks;
+	assert_true(explained > 200 && explained < 300);
+	trial.taken[0] = taken_of(1, 1, CALIBRATE_GROUPS, 375);
+	trial.taken[1] = taken_of(1, 2, CALIBRATE_GROUPS, 125);
+	pools_run(&trial, 2);
+	assert_true(fabs(trial.result.rows[1].blocks - 6000) < 1e-3);
+	assert_true(fabs(trial.result.rows[2].blocks - 2000) < 1e-3);
+	assert_true(trial.result.unseen.new_blocks < 1e-6);
+	calibrate_free(&trial.result);
+
+	/* They explain more of it than is in its pools: the others get the rest. */
+	assert_int_equal(calibrate(&trial.input, &trial.result), 0);
+	trial.taken[0] = taken_of(1, 1, CALIBRATE_GROUPS, 490);
+	trial.taken[1] = taken_of(1, 2, CALIBRATE_GROUPS, 10);
+	pools_run(&trial, 2);
+	assert_true(fabs(trial.result.rows[1].blocks - (8000 - explained)) < 1e-3);
+	assert_true(fabs(trial.result.rows[2].blocks - explained) < 1e-3);
+	calibrate_free(&trial.result);
+}
+
 /* A row of a single pool among others has an error as large as it is. */
 static void test_error(void **state)
 {
@@ -209,9 +242,13 @@ static void test_cohort(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_split),  cmocka_unit_test(test_keeps),
-		cmocka_unit_test(test_part),   cmocka_unit_test(test_explained),
-		cmocka_unit_test(test_error),  cmocka_unit_test(test_refused),
+		cmocka_unit_test(test_split),
+		cmocka_unit_test(test_keeps),
+		cmocka_unit_test(test_part),
+		cmocka_unit_test(test_explained),
+		cmocka_unit_test(test_partly_explained),
+		cmocka_unit_test(test_error),
+		cmocka_unit_test(test_refused),
 		cmocka_unit_test(test_cohort),
 	};
 

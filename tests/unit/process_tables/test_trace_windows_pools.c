@@ -142,6 +142,50 @@ static void test_taken(void **state)
 	expect_split(trace, TAKEN, all - TAKEN - by_windows);
 }
 
+static void put_of(struct trace *trace, uint64_t stack_id, uint64_t address, uint64_t bytes,
+		   uint32_t api)
+{
+	struct event_alloc event = {.header = header_of(EVENT_ALLOC, sizeof(event)),
+				    .address = address,
+				    .bytes = bytes,
+				    .stack_id = stack_id,
+				    .api = api};
+
+	assert_int_equal(trace_feed(trace, &event, sizeof(event)), 0);
+}
+
+/*
+ * Two lines have taken as many pools. What a window shows of the first one's instruction are blocks
+ * of another size that it drops: that says nothing about those which it keeps.
+ */
+static void test_other_sizes(void **state)
+{
+	enum { FIRST = 1, SECOND, DROPPED = 60 };
+	struct trace *trace = *state;
+	struct snapshot *snapshot;
+	uint64_t least = UINT64_MAX, most = 0;
+
+	assert_int_equal(feed_stack(trace, FIRST, 100, 1), 0);
+	assert_int_equal(feed_stack(trace, SECOND, 200, 1), 0);
+	heap(trace, 1, 0, 0);
+	window(trace, 10 * S, 0);
+	for (unsigned int i = 0; i < DROPPED; i++)
+		put_of(trace, FIRST, pool_at(POOLS + 2) + i * 4 * BLOCK, 3 * BLOCK, EVENT_API_OBJ);
+	window(trace, 10 * S, 11 * S);
+	for (unsigned int i = 0; i < POOLS; i++)
+		put_of(trace, i % 2 ? SECOND : FIRST, pool_at(1 + i), POOL_BYTES, EVENT_API_POOL);
+	heap(trace, 2, 1 + POOLS, BLOCKS);
+	assert_int_equal(trace_snapshot(trace, 0, 0, &snapshot), 0);
+	assert_int_equal(snapshot->meta.windows.pool_blocks, TAKEN);
+	for (size_t i = 0; i < snapshot->trace_count; i++) {
+		least = snapshot->traces[i].count < least ? snapshot->traces[i].count : least;
+		most = snapshot->traces[i].count > most ? snapshot->traces[i].count : most;
+	}
+	assert_int_equal(least, TAKEN / 2);
+	assert_int_equal(most, TAKEN / 2);
+	snapshot_free(snapshot);
+}
+
 /* Blocks that came later than the next walks are not told by who took the pool. */
 static void test_later(void **state)
 {
@@ -197,6 +241,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_untold, setup_windows, teardown),
 		cmocka_unit_test_setup_teardown(test_taken, setup_windows, teardown),
+		cmocka_unit_test_setup_teardown(test_other_sizes, setup_windows, teardown),
 		cmocka_unit_test_setup_teardown(test_later, setup_windows, teardown),
 		cmocka_unit_test_setup_teardown(test_joined, setup_windows, teardown),
 		cmocka_unit_test_setup_teardown(test_clear, setup_windows, teardown),

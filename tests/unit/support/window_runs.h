@@ -167,6 +167,19 @@ static inline void birth_take(struct run_state *state, const struct birth *birth
 	};
 }
 
+/* The time in which the blocks of each cohort came. */
+static inline void cohorts_fill(const struct run_state *state, uint64_t *cohorts_ns)
+{
+	const struct run_opts *opts = state->opts;
+	double end = state->end - (opts->last ? opts->period : 0);
+
+	for (uint32_t i = 1; i < 1u << RUN_STRATA_BITS; i++)
+		cohorts_ns[i] =
+			(uint64_t)(1e9 * fmax(0, fmin(opts->cohort, end - (i - 1) * opts->cohort)));
+	if (opts->last)
+		cohorts_ns[(1u << RUN_STRATA_BITS) - 1] = (uint64_t)(1e9 * opts->period);
+}
+
 static inline double row_error(const struct calibrate_estimate *row)
 {
 	return sqrt(calibrate_variance(row->deviations));
@@ -199,7 +212,12 @@ static inline void run_make(const struct stream *stream, const struct run_opts *
 		state.strata[i].new_bytes = state.strata[i].new_blocks * 64;
 		state.strata[i].old_bytes = state.strata[i].old_blocks * 64;
 	}
+	uint64_t cohorts_ns[1u << RUN_STRATA_BITS] = {0};
+
+	cohorts_fill(&state, cohorts_ns);
 	const struct calibrate_input input = {
+		.cohorts_ns = opts->cohort > 0 ? cohorts_ns : NULL,
+		.cohort_count = 1u << RUN_STRATA_BITS,
 		.strata = state.strata,
 		.stratum_count = strata,
 		.windows = state.windows,

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * How fast the cohorts of a cell came. Some of the new blocks may have come in a burst: a start-up,
+ * a file that was loaded. Cohorts with far more than the median rate had one.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "calibrate/state.h"
+
+/* Of the median rate: a cohort with more had a burst; with much more, it is a post-stratum. */
+#define STEADY_MOST 2
+#define BURST_LEAST 8
+
+static double rate_of(const struct stretch *stretch)
+{
+	return stretch->ns > 0 ? stretch->blocks / stretch->ns : 0;
+}
+
+static int stretch_compare(const void *a, const void *b)
+{
+	double x = rate_of(a), y = rate_of(b);
+
+	return x < y ? -1 : x > y;
+}
+
+static double cohort_ns(const struct calibrate_input *input, uint32_t cohort)
+{
+	return cohort < input->cohort_count ? (double)input->cohorts_ns[cohort] : 0;
+}
+
+/* The cohort's ranks from there on end here. */
+static size_t cohort_end(const struct calibration *calibration, const struct cell *cell,
+			 size_t rank)
+{
+	uint32_t cohort = stratum_at(calibration, rank)->cohort;
+
+	while (rank < cell->strata_end && stratum_at(calibration, rank)->cohort == cohort)
+		rank++;
+	return rank;
+}
+
+static struct stretch stretch_of(const struct calibration *calibration, size_t rank, size_t end)
+{
+	struct stretch stretch = {
+		.ns = cohort_ns(calibration->input, stratum_at(calibration, rank)->cohort)};
+
+	for (; rank < end; rank++)
+		stretch.blocks += (double)stratum_at(calibration, rank)->new_blocks;
+	return stretch;
+}
+
+/* Half of the time it is less. Cohorts of which the cell has no blocks count, too. */
+static double median_rate(struct stretch *stretches, size_t count, double all_ns)
+{
+	double ns = all_ns;
+
+	for (size_t i = 0; i < count; i++)
+		ns -= stretches[i].ns;
+	qsort(stretches, count, sizeof(*stretches), stretch_compare);
+	for (size_t i = 0; i < count; i++) {
+		if (ns >= all_ns / 2)
+			return i ? rate_of(&stretches[i - 1]) : 0;
+		ns += stretches[i].ns;
+	}
+	return count ? rate_of(&stretches[count - 1]) : 0;
+}
+
+static enum pace pace_of_rate(double rate, double median)
+{
+	if (median > 0 && rate > BURST_LEAST * median)
+		return PACE_BURST;
+	return rate > STEADY_MOST * median ? PACE_FAST : PACE_STEADY;
+}
+
+static void cell_paces(struct calibration *calibration, struct cell *cell, double all_ns)
+{
+	struct stretch *stretches = calibration->stretches;
+	size_t count = 0;
+	double median;
+
+	for (size_t rank = cell->strata, end; rank < cell->strata_end; rank = end) {
+		end = cohort_end(calibration, cell, rank);
+		stretches[count] = stretch_of(calibration, rank, end);
+		count += stretches[count].ns > 0;
+	}
+	median = median_rate(stretches, count, all_ns);
+	cell->steady = median * (double)calibration->input->age_ns;
+	for (size_t rank = cell->strata, end; rank < cell->strata_end; rank = end) {
+		struct stretch stretch;
+
+		end = cohort_end(calibration, cell, rank);
+		stretch = stretch_of(calibration, rank, end);
+		for (; rank < end; rank++)
+			calibration->paces[calibration->order[rank]] =
+				(uint8_t)(stretch.ns > 0 ? pace_of_rate(rate_of(&stretch), median)
+							 : PACE_STEADY);
+	}
+}
+
+void paces_find(struct calibration *calibration)
+{
+	const struct calibrate_input *input = calibration->input;
+	double all_ns = 0;
+
+	for (size_t i = 0; input->cohorts_ns && i < input->cohort_count; i++)
+		all_ns += (double)input->cohorts_ns[i];
+	for (size_t i = 0; all_ns > 0 && i < calibration->cell_count; i++)
+		cell_paces(calibration, &calibration->cells[i], all_ns);
+}
