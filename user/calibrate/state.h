@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Used by calibrate.c and cell.c: the sightings in order, and what strata show. */
+/* Used by this folder: the sightings in order, and what strata show. */
 #ifndef TRACER_CALIBRATE_STATE_H
 #define TRACER_CALIBRATE_STATE_H
 
@@ -12,6 +12,9 @@
 #define ENOUGH_WINDOWS 12
 /* What fewer windows have shown says nothing about how many such blocks there are. */
 #define FEW_WINDOWS 1.5
+
+/* Beyond its estimate plus so many standard errors a stratum's total is not explained. */
+#define LIMIT_ERRORS 3
 
 /* What strata of one size class have in common to be of one cell. */
 enum level {
@@ -158,6 +161,11 @@ static inline double weight_of(const struct calibration *calibration,
 	return full_weight_of(calibration, sighting) * discount_of(sighting, g);
 }
 
+static inline int is_burst(const struct calibration *calibration, uint32_t stratum)
+{
+	return calibration->paces[stratum] == PACE_BURST;
+}
+
 static inline void level_set(struct calibration *calibration, const struct cell *cell,
 			     enum level level)
 {
@@ -171,8 +179,12 @@ void strata_arrange(struct calibration *calibration);
 void families_divide(struct calibration *calibration);
 /* Sums the sightings at positions [begin, end). */
 struct weights weights_sum(struct calibration *calibration, size_t begin, size_t end);
+/* Makes the post-strata of all cells. */
+void posts_make(struct calibration *calibration);
 /* Sets the weights of all post-strata, and block_weight, by the progress in windows. */
 void posts_weigh(struct calibration *calibration);
+/* Do the sightings of a post-stratum stand for far more blocks than its lower bound? */
+void posts_least_judge(struct calibration *calibration);
 /*
  * How many of the blocks are attributed: all, or if these are too many, what the sightings stand
  * for. Discounts do not count: what has taken the place of a dead block is of the rows that were
