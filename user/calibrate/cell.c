@@ -81,13 +81,14 @@ static void sighting_split(struct calibration *calibration,
 			   const struct replicates *factor, double unsure, double part)
 {
 	struct slot *slot = slot_take(calibration, sighting->row);
-	int steady = calibration->paces[sighting->stratum] == PACE_STEADY;
+	struct replicates *pace =
+		calibration->paces[sighting->stratum] == PACE_STEADY ? &slot->steady : &slot->fast;
 	double one = factor->whole * weight_of(calibration, sighting, -1);
 
 	if (is_general(calibration, sighting))
 		replicates_add(&slot->weight, calibration, sighting);
 	slot->blocks.whole += one * part;
-	slot->steady.whole += steady * one * part;
+	pace->whole += one * part;
 	for (uint32_t g = 0; g < calibration->group_count; g++) {
 		double without =
 			calibration->groups[sighting->window] == g
@@ -96,7 +97,7 @@ static void sighting_split(struct calibration *calibration,
 
 		without = one * part + unsure * (without - one);
 		slot->blocks.without[g] += without;
-		slot->steady.without[g] += steady * without;
+		pace->without[g] += without;
 	}
 }
 
@@ -147,7 +148,7 @@ static void rest_impute(const struct calibration *calibration, double total, dou
 	}
 }
 
-double replicates_share(const struct replicates *part, const struct replicates *whole, int g)
+static double share(const struct replicates *part, const struct replicates *whole, int g)
 {
 	double sum = g < 0 ? whole->whole : whole->without[g];
 
@@ -208,11 +209,10 @@ static void new_estimate(struct calibration *calibration, const struct parts *pa
 		struct slot *slot = &calibration->slots[i];
 
 		slot->blocks.whole +=
-			parts->imputed.whole * replicates_share(&slot->weight, &parts->weight, -1);
+			parts->imputed.whole * share(&slot->weight, &parts->weight, -1);
 		for (uint32_t g = 0; g < calibration->group_count; g++)
-			slot->blocks.without[g] +=
-				parts->imputed.without[g] *
-				replicates_share(&slot->weight, &parts->weight, (int)g);
+			slot->blocks.without[g] += parts->imputed.without[g] *
+						   share(&slot->weight, &parts->weight, (int)g);
 		estimate_add(calibration, &calibration->out.rows[slot->row], &slot->blocks, unseen);
 	}
 }

@@ -9,8 +9,9 @@
 #include "calibrate/state.h"
 
 /* Of the median rate: a cohort with more had a burst; with much more, it is a post-stratum. */
-#define STEADY_MOST 2
-#define BURST_LEAST 8
+#define STEADY_MOST  2
+#define BURST_LEAST  8
+#define BURST_BLOCKS 100 /* fewer are none */
 
 static double rate_of(const struct stretch *stretch)
 {
@@ -66,11 +67,32 @@ static double median_rate(struct stretch *stretches, size_t count, double all_ns
 	return count ? rate_of(&stretches[count - 1]) : 0;
 }
 
-static enum pace pace_of_rate(double rate, double median)
+static enum pace pace_of(const struct stretch *stretch, double median)
 {
-	if (median > 0 && rate > BURST_LEAST * median)
-		return PACE_BURST;
-	return rate > STEADY_MOST * median ? PACE_FAST : PACE_STEADY;
+	if (stretch->ns <= 0 || rate_of(stretch) <= STEADY_MOST * median)
+		return PACE_STEADY;
+	return median > 0 && stretch->blocks > BURST_BLOCKS &&
+			       rate_of(stretch) > BURST_LEAST * median
+		       ? PACE_BURST
+		       : PACE_FAST;
+}
+
+/* If bursts are as frequent as they were, and as large. */
+static void cell_older(struct cell *cell, const struct stretch *stretches, size_t count,
+		       double median, double all_ns, double age_ns)
+{
+	double excess = 0;
+
+	cell->fast_ns = 0;
+	for (size_t i = 0; i < count; i++) {
+		if (pace_of(&stretches[i], median) == PACE_STEADY)
+			continue;
+		cell->fast_ns += stretches[i].ns;
+		excess += stretches[i].blocks - median * stretches[i].ns;
+	}
+	cell->steady_ns = all_ns - cell->fast_ns;
+	cell->old_steady = median * age_ns;
+	cell->old_bursts = excess / all_ns * age_ns;
 }
 
 static void cell_paces(struct calibration *calibration, struct cell *cell, double all_ns)
@@ -85,7 +107,7 @@ static void cell_paces(struct calibration *calibration, struct cell *cell, doubl
 		count += stretches[count].ns > 0;
 	}
 	median = median_rate(stretches, count, all_ns);
-	cell->steady = median * (double)calibration->input->age_ns;
+	cell_older(cell, stretches, count, median, all_ns, (double)calibration->input->age_ns);
 	for (size_t rank = cell->strata, end; rank < cell->strata_end; rank = end) {
 		struct stretch stretch;
 
@@ -93,8 +115,7 @@ static void cell_paces(struct calibration *calibration, struct cell *cell, doubl
 		stretch = stretch_of(calibration, rank, end);
 		for (; rank < end; rank++)
 			calibration->paces[calibration->order[rank]] =
-				(uint8_t)(stretch.ns > 0 ? pace_of_rate(rate_of(&stretch), median)
-							 : PACE_STEADY);
+				(uint8_t)pace_of(&stretch, median);
 	}
 }
 

@@ -66,7 +66,8 @@ struct slot {
 	uint32_t row;
 	struct replicates weight; /* of its sightings */
 	struct replicates blocks; /* in the strata that have sightings */
-	struct replicates steady; /* of these: without bursts */
+	struct replicates steady; /* of these: in cohorts without a burst, */
+	struct replicates fast;   /* and in the others */
 };
 
 /*
@@ -92,7 +93,9 @@ struct cell {
 	size_t posts, posts_end;
 	size_t strata, strata_end;
 	size_t sightings, dead, sightings_end; /* those that are alive come first */
-	double steady; /* blocks that would have been allocated before the trace, without bursts */
+	/* Blocks that would have come before the trace: at the median rate; in bursts. */
+	double old_steady, old_bursts;
+	double fast_ns, steady_ns; /* the time of cohorts with a burst, and of the others */
 };
 
 struct calibration {
@@ -206,8 +209,6 @@ void older_split(struct calibration *calibration, const struct cell *cell, int b
 /* Adds an estimate to a row: blocks, the same without each group, and the part of unseen rows. */
 void estimate_add(const struct calibration *calibration, struct calibrate_estimate *row,
 		  const struct replicates *blocks, double unseen);
-/* A part of a whole, with all windows, or without group g; 0 of nothing. */
-double replicates_share(const struct replicates *part, const struct replicates *whole, int g);
 /* Adds the cell's estimates to the result. */
 void cell_estimate(struct calibration *calibration, const struct cell *cell);
 

@@ -264,6 +264,9 @@ static void window_drop(struct session *session, struct member *member)
 {
 	struct member_windows *windows = &member->windows;
 
+	/* Until now all are in place. */
+	if (member_is_native(member))
+		windows->checked_ns = clock_ns(CLOCK_MONOTONIC);
 	attach_drop(session->attach, member->pid, member_window_groups(member), 0);
 	windows->site = 0;
 	windows->dropped_ns = clock_ns(CLOCK_MONOTONIC);
