@@ -145,13 +145,29 @@ void member_look_fresh(struct session *session, struct member *member)
 			member->windows.checked_ns = began_ns;
 		return;
 	}
-	if (trace_sighted_pools(session->trace, member->index, 1, &pools, &count))
+	if (trace_sighted_pools(session->trace, member->index, SIGHTED_FRESH, &pools, &count))
 		return;
 	done = pools_read(&look, pools, count, began_ns + LOOK_LAST_NS);
 	free(pools);
 	all = member_large_fresh(session, member);
 	if (done == count && all && member_window_is_whole(member))
 		member->windows.checked_ns = began_ns;
+}
+
+/*
+ * Those of the last window come first in every look until the next one: how long short-lived blocks
+ * live is known as exactly as looks are close to each other.
+ */
+static void last_read(const struct member_look *look, uint64_t until_ns)
+{
+	uint64_t *pools;
+	size_t count;
+
+	if (trace_sighted_pools(look->session->trace, look->member->index, SIGHTED_LAST, &pools,
+				&count))
+		return;
+	pools_read(look, pools, count, until_ns);
+	free(pools);
 }
 
 void member_look_all(struct session *session, struct member *member)
@@ -165,7 +181,8 @@ void member_look_all(struct session *session, struct member *member)
 		member_native_walk(session, member);
 		return;
 	}
-	if (trace_sighted_pools(session->trace, member->index, 0, &pools, &count))
+	last_read(&look, began_ns + LOOK_STRETCH_NS / 2);
+	if (trace_sighted_pools(session->trace, member->index, SIGHTED_ALL, &pools, &count))
 		return;
 	while (first < count && pools[first] < windows->look_from)
 		first++;

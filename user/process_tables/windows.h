@@ -64,6 +64,7 @@ struct trace_windows {
 	/* addresses that were added in the open window; no longer all of them are sightings */
 	uint64_t *fresh;
 	size_t fresh_count, fresh_capacity;
+	size_t last_count; /* of fresh: between windows, those of the last one */
 	struct trace_window *items;
 	size_t count, capacity;
 	struct kind_counts heap; /* of the last complete walk */
@@ -134,6 +135,8 @@ void state_window_reused(struct process_state *process, enum event_layer layer,
 /* The same, for an address: what the new block has as sighting.follows. */
 uint32_t state_window_follow(struct process_state *process, uint64_t address,
 			     const struct block *block);
+/* A look has shown a block again. */
+void state_window_seen(const struct process_state *process, struct sighting *sighting);
 /* A look has shown a block that was seen for the first time. */
 void state_window_shown(struct process_state *process, struct sighting *sighting);
 /* Do walks of malloc's heap count this block, which was seen? */

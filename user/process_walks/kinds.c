@@ -28,7 +28,7 @@ static void sighting_judge(struct process_state *process, struct sighting *sight
 		process->windows.changed++;
 		state_window_drop(process, sighting->address);
 	} else {
-		sighting->seen_ns = process->info.end_ns;
+		state_window_seen(process, sighting);
 	}
 }
 

@@ -31,7 +31,7 @@ static void large_judge(struct process_state *process, const struct event_large_
 		windows->changed++;
 		state_window_drop(process, look->address);
 	} else {
-		sighting->seen_ns = process->info.end_ns;
+		state_window_seen(process, sighting);
 	}
 }
 

@@ -244,6 +244,7 @@ static int window_open(struct trace_windows *windows, uint64_t start_ns)
 		return err;
 	windows->items[windows->count++] = (struct trace_window){.start_ns = start_ns};
 	windows->open = 1;
+	windows->last_count = 0;
 	return 0;
 }
 
@@ -272,6 +273,7 @@ static void unchecked_drop(struct process_state *process, uint64_t end_ns)
 			state_sighting_remove(process, windows->fresh[i]);
 		state_window_drop(process, windows->fresh[i]);
 	}
+	windows->last_count = windows->fresh_count;
 	windows->fresh_count = 0;
 }
 

@@ -39,7 +39,7 @@ void state_windows_free(struct trace_windows *windows)
 		      sizeof(*windows->fresh));
 	array_release(windows->account, &windows->cohorts_ns, &windows->cohorts_capacity,
 		      sizeof(*windows->cohorts_ns));
-	windows->count = windows->fresh_count = windows->cohort = 0;
+	windows->count = windows->fresh_count = windows->last_count = windows->cohort = 0;
 }
 
 uint64_t state_windows_since_ns(const struct process_state *process)
@@ -140,17 +140,17 @@ void state_window_place(const struct process_state *process, const struct sighti
 }
 
 /*
- * Between the last walk that has shown a block and now. If none has after its window's end, it
- * counts as dead from that end on: the first one comes at a random moment, so that the mean is
- * right.
+ * At some moment between the last look that has shown a block and now. Looks within its window do
+ * not tell when it was alive after that.
  */
 static uint64_t died_at(const struct trace_windows *windows, const struct sighting *sighting,
 			uint64_t now_ns)
 {
-	if (sighting->window >= windows->count || sighting->seen_ns >= now_ns ||
-	    sighting->seen_ns <= windows->items[sighting->window].end_ns)
-		return sighting->seen_ns;
-	return sighting->seen_ns + (now_ns - sighting->seen_ns) / 2;
+	uint64_t from_ns = sighting->seen_ns;
+
+	if (sighting->window < windows->count && from_ns < windows->items[sighting->window].end_ns)
+		from_ns = windows->items[sighting->window].end_ns;
+	return from_ns < now_ns ? from_ns + (now_ns - from_ns) / 2 : from_ns;
 }
 
 static struct death death_of(const struct process_state *process, const struct sighting *sighting,
@@ -231,13 +231,15 @@ uint32_t state_window_follow(struct process_state *process, uint64_t address,
 	return place != DEATHS_NONE ? place + 1 : 0;
 }
 
-/* Looks within a window, which may be after its last moment, do not count as later ones. */
-static uint64_t first_seen_ns(const struct process_state *process)
+/* Looks within its window, which may be after its last moment, do not count as later ones. */
+void state_window_seen(const struct process_state *process, struct sighting *sighting)
 {
 	const struct trace_windows *windows = &process->windows;
 
-	return windows->open && windows->count ? windows->items[windows->count - 1].start_ns
-					       : process->info.end_ns;
+	if (windows->open && sighting->window + 1 == windows->count)
+		sighting->seen_ns = windows->items[sighting->window].start_ns;
+	else
+		sighting->seen_ns = process->info.end_ns;
 }
 
 void state_window_shown(struct process_state *process, struct sighting *sighting)
@@ -252,5 +254,5 @@ void state_window_shown(struct process_state *process, struct sighting *sighting
 	}
 	sighting->follows = 0;
 	sighting->shown_ns = process->info.end_ns;
-	sighting->seen_ns = first_seen_ns(process);
+	state_window_seen(process, sighting);
 }

@@ -185,13 +185,19 @@ int trace_is_walk(const struct trace *trace, size_t process);
 /* The resolved traceback, using all code received so far. Borrowed until the next call or feed. */
 struct trace_traceback trace_traceback_at(struct trace *trace, size_t process, uint32_t traceback);
 
+enum trace_sighted {
+	SIGHTED_ALL,
+	SIGHTED_FRESH, /* in the open window, and no walk has shown them yet */
+	SIGHTED_LAST,  /* in the last window, until the next one begins */
+};
+
 /*
- * The pools, sorted by address, that hold blocks that were seen in windows; fresh: only those that
- * no walk has shown in their window yet. The caller frees *pools. 0; -ENOMEM; *count may be 0.
+ * The pools, sorted by address, that hold blocks that were seen in windows. The caller frees
+ * *pools. 0; -ENOMEM; *count may be 0.
  */
-int trace_sighted_pools(const struct trace *trace, size_t process, int fresh, uint64_t **pools,
-			size_t *count);
-/* The same for the addresses of malloc's blocks that were seen in windows. */
+int trace_sighted_pools(const struct trace *trace, size_t process, enum trace_sighted which,
+			uint64_t **pools, size_t *count);
+/* The same for the addresses of malloc's blocks that were seen in windows: all, or fresh ones. */
 int trace_sighted_large(const struct trace *trace, size_t process, int fresh, uint64_t **addresses,
 			size_t *count);
 /* The meta data of a snapshot taken now. 0; -ENOENT. */

@@ -12,17 +12,25 @@ static int address_compare(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-static size_t fresh_take(const struct process_state *process, uint64_t *pools)
+/* How many addresses of a window there are at most. */
+static size_t window_most(const struct trace_windows *windows, enum trace_sighted which)
+{
+	return which == SIGHTED_FRESH ? windows->fresh_count : windows->last_count;
+}
+
+static size_t window_take(const struct process_state *process, enum trace_sighted which,
+			  uint64_t *pools)
 {
 	const struct trace_windows *windows = &process->windows;
 	uint64_t bytes = process->info.pool_bytes;
 	size_t count = 0;
 
-	for (size_t i = 0; bytes && i < windows->fresh_count; i++) {
+	for (size_t i = 0; bytes && i < window_most(windows, which); i++) {
 		const struct sighting *found =
 			sightings_find(&windows->sightings, windows->fresh[i]);
 
-		if (found && !found->kind && !(found->flags & SIGHTING_LARGE))
+		if (found && !found->kind == (which == SIGHTED_FRESH) &&
+		    !(found->flags & SIGHTING_LARGE))
 			pools[count++] = windows->fresh[i] / bytes * bytes;
 	}
 	return count;
@@ -39,20 +47,22 @@ static size_t all_take(const struct process_state *process, uint64_t *pools)
 	return count;
 }
 
-int trace_sighted_pools(const struct trace *trace, size_t index, int fresh, uint64_t **out,
-			size_t *count)
+int trace_sighted_pools(const struct trace *trace, size_t index, enum trace_sighted which,
+			uint64_t **out, size_t *count)
 {
 	const struct process_state *process =
 		trace_process_at(trace, index) ? trace->processes[index] : NULL;
-	size_t most = !process ? 0
-		      : fresh  ? process->windows.fresh_count
-			       : process->windows.pools.count;
+	size_t most = !process               ? 0
+		      : which == SIGHTED_ALL ? process->windows.pools.count
+					     : window_most(&process->windows, which);
 	uint64_t *pools = calloc(most + 1, sizeof(*pools));
 	size_t taken, kept = 0;
 
 	if (!pools)
 		return -ENOMEM;
-	taken = !most ? 0 : fresh ? fresh_take(process, pools) : all_take(process, pools);
+	taken = !most                  ? 0
+		: which == SIGHTED_ALL ? all_take(process, pools)
+				       : window_take(process, which, pools);
 	qsort(pools, taken, sizeof(*pools), address_compare);
 	for (size_t i = 0; i < taken; i++)
 		if (!kept || pools[i] != pools[kept - 1])

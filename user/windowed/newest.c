@@ -9,6 +9,11 @@
 #define LIKE_WINDOWS     24u /* as many at most, the last ones before that time */
 #define LIKE_WINDOWS_MIN 3u
 
+static uint64_t age_of(const struct newest *newest)
+{
+	return newest->walk_ns - newest->from_ns;
+}
+
 /* May a window tell how long blocks live? It is one, and has been over for as long as need be. */
 int newest_is_like(const struct trace_windows *windows, const struct newest *newest, size_t number)
 {
@@ -16,7 +21,7 @@ int newest_is_like(const struct trace_windows *windows, const struct newest *new
 
 	return number >= newest->like_from && number < newest->like_end && window->end_ns &&
 	       window->length_ns && window->length_ns == window->end_ns - window->start_ns &&
-	       window->length_ns <= NEWEST_MIN_NS / 2;
+	       window->length_ns <= age_of(newest) / 2;
 }
 
 /* The last cohort that had begun at time_ns, or the first. 0: there is none. */
@@ -27,11 +32,6 @@ static uint32_t cohort_at(const struct trace_windows *windows, uint64_t time_ns)
 	while (cohort > COHORT_FIRST && state_cohort_ns(windows, cohort) > time_ns)
 		cohort--;
 	return cohort;
-}
-
-static uint64_t age_of(const struct newest *newest)
-{
-	return newest->walk_ns - newest->from_ns;
 }
 
 /* The time that has passed since the window before; of the first one, its length. */

@@ -23,9 +23,9 @@ static void test_seen(void **state)
 	put(trace, 2);
 	put(trace, 3);
 	move_on(trace);
-	assert_int_equal(sighted(trace, 1), 1);
+	assert_int_equal(sighted(trace, SIGHTED_FRESH), 1);
 	look(trace, LIVE(2), TYPE, PRINT);
-	assert_int_equal(sighted(trace, 1), 0);
+	assert_int_equal(sighted(trace, SIGHTED_FRESH), 0);
 	put(trace, 4);
 	assert_true(knows(trace, 2) && !knows(trace, 3) && knows(trace, 4));
 	close_at(trace, 2 * S);
@@ -54,7 +54,43 @@ static void test_pool(void **state)
 	other.event.kinds[1] = (struct event_census_kind){TYPE, PRINT};
 	assert_int_equal(kinds_feed(trace, &other), 0);
 	assert_false(knows(trace, 1));
-	assert_int_equal(sighted(trace, 0), 0);
+	assert_int_equal(sighted(trace, SIGHTED_ALL), 0);
+}
+
+static const struct sighting *sighting_at(struct trace *trace, unsigned int block)
+{
+	return sightings_find(&trace->processes[0]->windows.sightings, at(block));
+}
+
+/*
+ * Pools of the last window are known until the next one begins. A look in the window says nothing
+ * about the time after it, whenever that look was; later ones do.
+ */
+static void test_last(void **state)
+{
+	struct trace *trace = *state;
+	struct kinds again = kinds_of(0);
+
+	open_at(trace, S);
+	put(trace, 1);
+	put(trace, 2);
+	move_on(trace);
+	look(trace, LIVE(1, 2), TYPE, PRINT);
+	again.event.header.time_ns = 3 * S / 2;
+	again.event.kinds[1] = again.event.kinds[2] = (struct event_census_kind){TYPE, PRINT};
+	assert_int_equal(kinds_feed(trace, &again), 0);
+	assert_int_equal(sighting_at(trace, 1)->seen_ns, S);
+	assert_int_equal(sighted(trace, SIGHTED_LAST), 0);
+	close_at(trace, 2 * S);
+	assert_int_equal(sighted(trace, SIGHTED_LAST), 1);
+	look(trace, LIVE(1), TYPE, PRINT);
+	assert_int_equal(sighting_at(trace, 1)->seen_ns, 2 * S);
+	assert_int_equal(sighted(trace, SIGHTED_LAST), 1);
+	open_at(trace, 3 * S);
+	assert_int_equal(sighted(trace, SIGHTED_LAST), 0);
+	close_at(trace, 4 * S);
+	assert_int_equal(sighted(trace, SIGHTED_LAST), 0);
+	assert_int_equal(sighted(trace, SIGHTED_ALL), 1);
 }
 
 /* In a window its thread may not have taken or filled the last block yet. */
@@ -88,7 +124,7 @@ static void test_clear(void **state)
 	close_at(trace, 2 * S);
 	assert_true(!knows(trace, 1) && knows(trace, 2));
 	assert_int_equal(feed_mark(trace, EVENT_CLEAR), 0);
-	assert_int_equal(sighted(trace, 0), 0);
+	assert_int_equal(sighted(trace, SIGHTED_ALL), 0);
 	put(trace, 3);
 	assert_false(knows(trace, 3));
 }
@@ -283,6 +319,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_seen, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_pool, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_last, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_in_progress, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_clear, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_fork, setup, teardown),

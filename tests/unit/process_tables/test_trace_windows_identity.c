@@ -47,7 +47,7 @@ static void test_identity(void **state)
 		assert_int_equal(knows(trace, 7), cases[i].alive);
 		look(trace, LIVE(7), TYPE, PRINT);
 		assert_int_equal(knows(trace, 7), cases[i].alive);
-		assert_int_equal(sighted(trace, 0), cases[i].alive);
+		assert_int_equal(sighted(trace, SIGHTED_ALL), cases[i].alive);
 	}
 }
 
@@ -98,7 +98,7 @@ static void test_reuse(void **state)
 	object_reuse(trace, at(2) + 16);
 	object_reuse(trace, at(3) + 32);
 	object_reuse(trace, at(4) + 16);
-	assert_int_equal(sighted(trace, 1), 1);
+	assert_int_equal(sighted(trace, SIGHTED_FRESH), 1);
 	/* The last one's reference count is not set yet. */
 	look(trace, LIVE(4), EVENT_KIND_DEAD, 0);
 	open_at(trace, S);
@@ -146,13 +146,13 @@ static void test_change(void **state)
 	assert_int_equal(trace_feed(trace, &change, sizeof(change)), 0);
 	assert_int_equal(process_of(trace)->tables[EVENT_LAYER_PYTHON].live_blocks, 1);
 	assert_true(knows(trace, 1));
-	assert_int_equal(sighted(trace, 0), 1);
+	assert_int_equal(sighted(trace, SIGHTED_ALL), 1);
 	/* Growth mode has another table. */
 	change.mode = EVENT_MODE_GROWTH;
 	change.header.time_ns = 4 * S;
 	assert_int_equal(trace_feed(trace, &change, sizeof(change)), 0);
 	assert_int_equal(process_of(trace)->tables[EVENT_LAYER_PYTHON].live_blocks, 0);
-	assert_int_equal(sighted(trace, 0), 0);
+	assert_int_equal(sighted(trace, SIGHTED_ALL), 0);
 }
 
 /* A walk that shows these blocks, with that content in the first of them. */

@@ -87,21 +87,21 @@ static void test_seen(void **state)
 	window(trace, S, 0);
 	for (unsigned int i = 1; i <= 4; i++)
 		large_put(trace, i);
-	assert_int_equal(sighted(trace, 1), 4);
+	assert_int_equal(sighted(trace, SIGHTED_FRESH), 4);
 	assert_int_equal(look(trace, 1, CHUNK, TYPE, PRINT), 0);
 	assert_int_equal(look(trace, 2, CHUNK, EVENT_KIND_OTHER, PRINT), 0);
 	/* The last one may not be in place yet. */
 	assert_int_equal(look(trace, 4, CHUNK, TYPE, PRINT), 0);
-	assert_int_equal(sighted(trace, 1), 2);
+	assert_int_equal(sighted(trace, SIGHTED_FRESH), 2);
 	large_free(trace, 2);
 	assert_int_equal(live(trace), 3);
 	window(trace, S, 2 * S);
 	assert_int_equal(live(trace), 1);
-	assert_int_equal(sighted(trace, 0), 1);
+	assert_int_equal(sighted(trace, SIGHTED_ALL), 1);
 	/* Between windows an allocation shows that the block there is dead. */
 	large_put(trace, 1);
 	assert_int_equal(live(trace), 0);
-	assert_int_equal(sighted(trace, 0), 0);
+	assert_int_equal(sighted(trace, SIGHTED_ALL), 0);
 	assert_int_equal(process_of(trace)->tables[EVENT_LAYER_PYTHON].frees_unknown, 0);
 }
 
@@ -120,7 +120,7 @@ static void test_certain(void **state)
 	change.header.time_ns = S;
 	assert_int_equal(trace_feed(trace, &change, sizeof(change)), 0);
 	assert_int_equal(live(trace), 2);
-	assert_int_equal(sighted(trace, 0), 2);
+	assert_int_equal(sighted(trace, SIGHTED_ALL), 2);
 	/* They are in a snapshot that is taken before the first window. */
 	assert_int_equal(trace_snapshot(trace, 0, 0, &snapshot), 0);
 	for (size_t i = 0; i < snapshot->trace_count; i++)
@@ -159,7 +159,7 @@ static void test_identity(void **state)
 		assert_int_equal(live(trace), 1);
 		assert_int_equal(look(trace, 7, cases[i].bytes, cases[i].kind, cases[i].print), 0);
 		assert_int_equal(live(trace), cases[i].alive);
-		assert_int_equal(sighted(trace, 0), cases[i].alive);
+		assert_int_equal(sighted(trace, SIGHTED_ALL), cases[i].alive);
 	}
 }
 

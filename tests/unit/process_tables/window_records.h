@@ -67,12 +67,12 @@ static inline void move_on(struct trace *trace)
 	put_by(trace, TGID, 0x7e0000000000ull, 600, EVENT_API_LARGE);
 }
 
-static inline size_t sighted(struct trace *trace, int fresh)
+static inline size_t sighted(struct trace *trace, enum trace_sighted which)
 {
 	uint64_t *pools;
 	size_t count;
 
-	assert_int_equal(trace_sighted_pools(trace, 0, fresh, &pools, &count), 0);
+	assert_int_equal(trace_sighted_pools(trace, 0, which, &pools, &count), 0);
 	if (count)
 		assert_int_equal(pools[0], POOL_AT);
 	free(pools);
