@@ -22,6 +22,7 @@ struct sighting {
 	uint32_t domain;
 	/* until a walk has shown it: 1 + place in deaths of the block that it follows; 0: none */
 	uint32_t follows;
+	uint64_t made_ns;  /* when it was allocated; 0: not known */
 	uint64_t shown_ns; /* when a walk has shown it first */
 	uint64_t seen_ns;  /* when a walk has shown it last */
 };

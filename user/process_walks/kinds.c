@@ -46,7 +46,8 @@ static void object_place(struct process_state *process, const struct sighting *o
 	struct sighting sighting = {.address = address,
 				    .kind = kind->kind,
 				    .print = kind->print,
-				    .window = object->window};
+				    .window = object->window,
+				    .made_ns = object->made_ns};
 
 	/* Its reference count is about to be set. */
 	if (kind->kind == EVENT_KIND_DEAD)

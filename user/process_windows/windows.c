@@ -123,7 +123,8 @@ static struct sighting sighting_new(const struct process_state *process, const s
 {
 	struct sighting sighting = {.address = block_allocator_address(block),
 				    .window = window_now(process),
-				    .flags = block->pooled ? 0 : SIGHTING_LARGE};
+				    .flags = block->pooled ? 0 : SIGHTING_LARGE,
+				    .made_ns = process->info.end_ns};
 
 	if (!state_window_is_native(process))
 		return sighting;
@@ -190,7 +191,8 @@ void state_window_reuse(struct process_state *process, uint64_t object, uint64_t
 				    .window = window_now(process),
 				    .stack = stack,
 				    .domain = domain,
-				    .flags = SIGHTING_OBJECT};
+				    .flags = SIGHTING_OBJECT,
+				    .made_ns = process->info.end_ns};
 	const struct block *known;
 
 	if (!is_windowed(process) || !windows->open || domain)
@@ -202,7 +204,8 @@ void state_window_reuse(struct process_state *process, uint64_t object, uint64_t
 		if (!known || !known->pooled)
 			return;
 		sighting = (struct sighting){.address = block_allocator_address(known),
-					     .window = window_now(process)};
+					     .window = window_now(process),
+					     .made_ns = process->info.end_ns};
 		sighting.follows = state_window_follow(process, sighting.address, known);
 		state_windows_another(process, sighting.address);
 	}
@@ -250,12 +253,12 @@ static int window_open(struct trace_windows *windows, uint64_t start_ns)
 
 static int is_late(const struct sighting *sighting, uint64_t end_ns)
 {
-	return sighting->flags & SIGHTING_NATIVE && sighting->shown_ns > end_ns;
+	return sighting->made_ns > end_ns;
 }
 
 /*
- * Drops what no walk has shown within the window; of the native layer, what was allocated after its
- * last moment, when some probes may have gone.
+ * Drops what no walk has shown within the window, and what was allocated after its last moment,
+ * when some probes may have gone.
  */
 static void unchecked_drop(struct process_state *process, uint64_t end_ns)
 {
@@ -312,8 +315,9 @@ int state_windows_begin(struct process_state *process, uint64_t start_ns)
 		windows->open ? 0 : window_open(windows, start_ns > since_ns ? start_ns : since_ns);
 
 	while (!err && (block = blocks_next(blocks, &cursor))) {
-		const struct sighting sighting = sighting_new(process, block);
+		struct sighting sighting = sighting_new(process, block);
 
+		sighting.made_ns = 0;
 		if (!(block->pooled || state_window_is_native(process)) || block->domain)
 			continue;
 		windows->seen++;

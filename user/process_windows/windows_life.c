@@ -162,6 +162,7 @@ static struct death death_of(const struct process_state *process, const struct s
 			      .flags = state_block_flags(block),
 			      .bytes = (uint32_t)block->bytes,
 			      .print = sighting->print,
+			      .made_ns = sighting->made_ns,
 			      .shown_ns = sighting->shown_ns,
 			      .died_ns = died_at(windows, sighting, process->info.end_ns)};
 

@@ -101,22 +101,29 @@ uint64_t newest_until(const struct trace_windows *windows, const struct newest *
 	return died_ns - window->end_ns < most_ns ? died_ns : window->end_ns + most_ns;
 }
 
+/* How old it was at its window's end; if that is not known, half a window, as on average. */
+static uint64_t age_at_end(const struct trace_window *window, uint64_t made_ns)
+{
+	if (!made_ns || made_ns < window->start_ns)
+		return window->length_ns / 2;
+	return made_ns < window->end_ns ? window->end_ns - made_ns : 0;
+}
+
 double newest_times(const struct trace_windows *windows, const struct newest *newest, size_t number,
-		    uint64_t died_ns)
+		    const struct lifetime *life)
 {
 	const struct trace_window *window = &windows->items[number];
-	uint64_t until_ns = newest_until(windows, newest, number, died_ns);
-	uint64_t lived_ns = until_ns - window->end_ns, half_ns = window->length_ns / 2;
+	uint64_t until_ns = newest_until(windows, newest, number, life->died_ns);
+	uint64_t lived_ns = until_ns - window->end_ns + window->length_ns;
 
-	/* At its window's end it was half a window old, on average. */
-	if (until_ns == died_ns)
-		lived_ns -= lived_ns < half_ns ? lived_ns : half_ns;
-	return 1 + (double)lived_ns / (double)window->length_ns;
+	if (until_ns == life->died_ns)
+		lived_ns += age_at_end(window, life->made_ns) - window->length_ns;
+	return fmax(1, (double)lived_ns / (double)window->length_ns);
 }
 
 double newest_inclusion(const struct trace_windows *windows, const struct newest *newest,
-			size_t number, uint64_t died_ns)
+			size_t number, const struct lifetime *life)
 {
 	return (double)newest->like_ns / (double)span_of(windows, number) /
-	       newest_times(windows, newest, number, died_ns);
+	       newest_times(windows, newest, number, life);
 }

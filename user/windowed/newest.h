@@ -10,9 +10,8 @@
  * length L and younger than L have all been seen, and so have those from x to L + x old at the time
  * x after it. So the first ones, and the sum over x, divided by L, of those older than L by then,
  * stand for all that are younger than an age A. A block of age a at the end, which lived for D
- * after it, counts 1 + (D + a - L) / L times, at most A / L and at least once; a is L / 2 on
- * average. Windows count by the time for which each stands: those of a busy beginning may be near
- * to each other.
+ * after it, counts 1 + (D + a - L) / L times, at most A / L and at least once. Windows count by the
+ * time for which each stands: those of a busy beginning may be near to each other.
  */
 #ifndef TRACER_WINDOWED_NEWEST_H
 #define TRACER_WINDOWED_NEWEST_H
@@ -36,11 +35,16 @@ int newest_is_like(const struct trace_windows *windows, const struct newest *new
 /* Until when a block that lived until died_ns stands for others. */
 uint64_t newest_until(const struct trace_windows *windows, const struct newest *newest,
 		      size_t number, uint64_t died_ns);
+/* Of a block: when it was made, 0: not known; when it has died, or walk_ns. */
+struct lifetime {
+	uint64_t made_ns, died_ns;
+};
+
 /* How many blocks it stands for, if all windows were like its own. */
 double newest_times(const struct trace_windows *windows, const struct newest *newest, size_t number,
-		    uint64_t died_ns);
-/* The inclusion (calibrate.h) of a block of such a window, as a likeness; alive: walk_ns. */
+		    const struct lifetime *life);
+/* The inclusion (calibrate.h) of a block of such a window, as a likeness. */
 double newest_inclusion(const struct trace_windows *windows, const struct newest *newest,
-			size_t number, uint64_t died_ns);
+			size_t number, const struct lifetime *life);
 
 #endif

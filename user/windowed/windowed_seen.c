@@ -148,6 +148,7 @@ static int likeness_add(struct job *job, const struct seen *seen, uint64_t died_
 {
 	const struct trace_windows *windows = &job->process->windows;
 	struct seen *like = &job->seen[job->seen_count];
+	struct lifetime life = {seen->made_ns, died_ns};
 	uint64_t until_ns;
 	int err;
 
@@ -157,10 +158,10 @@ static int likeness_add(struct job *job, const struct seen *seen, uint64_t died_
 	like->use = SEEN_LIKENESS;
 	like->discount = 0;
 	like->cohort = job->newest.cohort;
-	like->inclusion = newest_inclusion(windows, &job->newest, seen->window, died_ns);
+	like->inclusion = newest_inclusion(windows, &job->newest, seen->window, &life);
 	until_ns = newest_until(windows, &job->newest, seen->window, died_ns);
 	err = likeness_discount(job, like, until_ns,
-				newest_times(windows, &job->newest, seen->window, died_ns));
+				newest_times(windows, &job->newest, seen->window, &life));
 	job->seen_count += !err;
 	return err ? err : id_map_put(&job->likes, like_key(seen), 0);
 }
@@ -205,6 +206,7 @@ static int alive_collect(struct job *job)
 			.flags = state_block_flags(block),
 			.use = SEEN_ALIVE,
 			.bytes = block->bytes,
+			.made_ns = sighting->made_ns,
 			.shown_ns = sighting->shown_ns,
 			.inclusion = large == LARGE_CERTAIN
 					     ? 1
@@ -240,6 +242,7 @@ static int dead_collect(struct job *job)
 			.flags = dead->flags,
 			.use = SEEN_DEAD,
 			.bytes = dead->bytes,
+			.made_ns = dead->made_ns,
 			.shown_ns = dead->shown_ns,
 			.inclusion = inclusion(&job->windows[dead->window]),
 		};

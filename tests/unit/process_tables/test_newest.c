@@ -36,9 +36,18 @@ static void trial_begin(struct trial *trial)
 	};
 }
 
+static double times(const struct trial *trial, const struct newest *newest, uint64_t made_ns,
+		    uint64_t died_ns)
+{
+	const struct lifetime life = {made_ns, died_ns};
+
+	return newest_times(&trial->windows, newest, 50, &life);
+}
+
 /* Walks are rare: likenesses stand for the last seconds, not for all since the walk before. */
 static void test_rare_walks(void **state)
 {
+	const struct lifetime life = {0, 60 * S};
 	struct newest newest = {0};
 	struct trial trial;
 	(void)state;
@@ -53,17 +62,21 @@ static void test_rare_walks(void **state)
 	assert_int_equal(newest.like_count, 24);
 	assert_int_equal(newest.like_ns, 24 * S);
 	/* 125 windows fit into 5 s: a block that lived for all of it counts as often. */
-	assert_true(newest_times(&trial.windows, &newest, 50, 60 * S) == 125);
-	assert_true(newest_inclusion(&trial.windows, &newest, 50, 60 * S) * 125 == 24);
+	assert_true(times(&trial, &newest, 0, 60 * S) == 125);
+	assert_true(newest_inclusion(&trial.windows, &newest, 50, &life) * 125 == 24);
 	assert_int_equal(newest_until(&trial.windows, &newest, 50, 60 * S), 55 * S);
-	/* One that lived for 100 ms was 20 ms old: of its 120 ms windows show 40. */
-	assert_true(newest_times(&trial.windows, &newest, 50, 50 * S + 140 * MS) == 3);
-	assert_true(newest_times(&trial.windows, &newest, 50, 50 * S + 50 * MS) == 1);
+	/* One that lived for 120 ms: windows show 40 of these. Another one did not for as long. */
+	assert_true(times(&trial, &newest, 50 * S + 20 * MS, 50 * S + 140 * MS) == 3);
+	assert_true(times(&trial, &newest, 50 * S + 30 * MS, 50 * S + 60 * MS) == 1);
+	assert_true(times(&trial, &newest, 50 * S + 39 * MS, 50 * S + 40 * MS) == 1);
+	/* It is not known when it was made: 20 ms before the end. */
+	assert_true(times(&trial, &newest, 0, 50 * S + 140 * MS) == 3);
 }
 
 /* A window shortly after another one stands for little time. */
 static void test_near(void **state)
 {
+	const struct lifetime life = {0};
 	struct newest newest = {0};
 	struct trial trial;
 	(void)state;
@@ -74,8 +87,8 @@ static void test_near(void **state)
 	newest_find(&trial.windows, &newest);
 	assert_int_equal(newest.like_ns, 24 * S);
 	/* 0.2 s, and 1.8 s. Each block died at the end of its window. */
-	assert_true(newest_inclusion(&trial.windows, &newest, 50, 0) == 120);
-	assert_true(fabs(newest_inclusion(&trial.windows, &newest, 51, 0) * 1.8 - 24) < 1e-9);
+	assert_true(newest_inclusion(&trial.windows, &newest, 50, &life) == 120);
+	assert_true(fabs(newest_inclusion(&trial.windows, &newest, 51, &life) * 1.8 - 24) < 1e-9);
 }
 
 /* Without windows that can tell, the cohort begins before the last window. */

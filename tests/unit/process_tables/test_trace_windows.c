@@ -93,6 +93,28 @@ static void test_last(void **state)
 	assert_int_equal(sighted(trace, SIGHTED_ALL), 1);
 }
 
+/* When it was allocated, some probes may have been gone: it is not kept, though a look has shown it. */
+static void test_late(void **state)
+{
+	struct trace *trace = *state;
+	struct event_alloc late = {.header = header_of(EVENT_ALLOC, sizeof(late)),
+				   .address = at(2),
+				   .bytes = BLOCK - 1,
+				   .api = EVENT_API_OBJ};
+
+	open_at(trace, S);
+	put(trace, 1);
+	late.header.time_ns = 4 * S;
+	assert_int_equal(trace_feed(trace, &late, sizeof(late)), 0);
+	move_on(trace);
+	look(trace, LIVE(1, 2), TYPE, PRINT);
+	assert_true(knows(trace, 1) && knows(trace, 2));
+	close_at(trace, 3 * S);
+	assert_true(knows(trace, 1) && !knows(trace, 2));
+	assert_int_equal(trace->processes[0]->windows.unchecked, 0);
+	assert_int_equal(trace->processes[0]->windows.deaths.count, 0);
+}
+
 /* In a window its thread may not have taken or filled the last block yet. */
 static void test_in_progress(void **state)
 {
@@ -320,6 +342,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_seen, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_pool, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_last, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_late, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_in_progress, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_clear, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_fork, setup, teardown),
