@@ -93,7 +93,7 @@ static void test_last(void **state)
 	assert_int_equal(sighted(trace, SIGHTED_ALL), 1);
 }
 
-/* When it was allocated, some probes may have been gone: it is not kept, though a look has shown it. */
+/* It was allocated when some probes may have been gone: it is not kept, though a look shows it. */
 static void test_late(void **state)
 {
 	struct trace *trace = *state;
