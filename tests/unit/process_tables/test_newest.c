@@ -91,6 +91,26 @@ static void test_near(void **state)
 	assert_true(fabs(newest_inclusion(&trial.windows, &newest, 51, &life) * 1.8 - 24) < 1e-9);
 }
 
+/* Windows of up to half of the time for which likenesses stand tell how long blocks live. */
+static void test_long_windows(void **state)
+{
+	struct newest newest = {0};
+	struct trial trial;
+	(void)state;
+
+	trial_begin(&trial);
+	for (size_t i = 0; i < WINDOWS; i++) {
+		trial.items[i].end_ns = trial.items[i].start_ns + 300 * MS;
+		trial.items[i].length_ns = 300 * MS;
+	}
+	trial.items[50].start_ns -= 2400 * MS;
+	trial.items[50].length_ns += 2400 * MS;
+	newest_find(&trial.windows, &newest);
+	assert_int_equal(newest.like_count, 23);
+	assert_true(newest_is_like(&trial.windows, &newest, 49));
+	assert_false(newest_is_like(&trial.windows, &newest, 50));
+}
+
 /* Without windows that can tell, the cohort begins before the last window. */
 static void test_none(void **state)
 {
@@ -111,6 +131,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_rare_walks),
 		cmocka_unit_test(test_near),
+		cmocka_unit_test(test_long_windows),
 		cmocka_unit_test(test_none),
 	};
 
