@@ -9,7 +9,7 @@ static uint32_t age_of(uint64_t lived_ns)
 {
 	uint32_t age = 0;
 
-	while (lived_ns >= LIFE_AGE_NS << age)
+	while (age + 1 < LIFE_AGES && lived_ns >= LIFE_AGE_NS << age)
 		age++;
 	return age;
 }

@@ -17,7 +17,8 @@
 /* More are not kept: of frees that no walk has been asked about yet, and of lives (a ring). */
 #define FREES_MAX 65536u
 #define LIVES_MAX 65536u
-/* Ages of blocks are told apart by these: up to 4 ms, 8 ms, and so on. */
+/* Ages of blocks are told apart by these: up to 4 ms, 8 ms, and so on; the last: any longer one. */
+#define LIFE_AGES   16u
 #define LIFE_AGE_NS 4000000ull
 
 /* Blocks of one row that were seen and freed in one window, at about the same age. */

@@ -33,7 +33,7 @@ uint64_t reuse_key(uint32_t stack, uint32_t kind, uint32_t class_bytes)
 
 static uint64_t age_end_ns(uint32_t age)
 {
-	return age + 1 < REUSE_AGES ? REUSE_AGE_NS << age : UINT64_MAX / 4;
+	return age + 1 < LIFE_AGES ? LIFE_AGE_NS << age : UINT64_MAX / 4;
 }
 
 const struct reuse_row *reuse_row_of(const struct reuse *reuse, uint64_t key)
@@ -347,7 +347,7 @@ static void rates_fill(struct reuse_row *row, uint32_t from, uint32_t to)
 	for (uint32_t g = 0; g <= REUSE_ALL; g++)
 		for (uint32_t age = from; age < to; age++) {
 			double before = from ? row->rates[g][from - 1] : 0;
-			double after = to < REUSE_AGES ? row->rates[g][to] : 0;
+			double after = to < LIFE_AGES ? row->rates[g][to] : 0;
 
 			row->rates[g][age] = fmax(before, after);
 		}
@@ -370,7 +370,7 @@ static void row_rates(struct reuse *reuse, struct reuse_row *row, double progres
 
 	for (size_t i = row->items; i < row->items_end; i++)
 		reuse->items[i].hazard = 0;
-	for (uint32_t age = 0; age < REUSE_AGES; age++) {
+	for (uint32_t age = 0; age < LIFE_AGES; age++) {
 		struct counts counts = {0};
 
 		for (size_t i = row->items; i < row->items_end; i++)
@@ -381,7 +381,7 @@ static void row_rates(struct reuse *reuse, struct reuse_row *row, double progres
 		for (; known <= age; known++)
 			hazard_add(reuse, row, known);
 	}
-	rates_fill(row, known, REUSE_AGES);
+	rates_fill(row, known, LIFE_AGES);
 }
 
 void reuse_rates(struct reuse *reuse, double progress)
@@ -401,7 +401,7 @@ static void survive(const struct reuse *reuse, const struct reuse_row *row, uint
 	double hazards[CALIBRATE_GROUPS + 1] = {0}, sums[CALIBRATE_GROUPS + 1] = {0}, all = 0;
 	struct span span;
 
-	for (uint32_t age = 0; age < REUSE_AGES && age_span(reuse, shown_ns, age, until_ns, &span);
+	for (uint32_t age = 0; age < LIFE_AGES && age_span(reuse, shown_ns, age, until_ns, &span);
 	     age++) {
 		double open = 0;
 

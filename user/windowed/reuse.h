@@ -24,15 +24,12 @@
 #include "calibrate/calibrate.h"
 #include "process_tables/process_tables.h"
 
-/* Up to 4 ms, 8 ms, and so on; the last one: any longer time. */
-#define REUSE_AGES   16u
-#define REUSE_AGE_NS LIFE_AGE_NS
-#define REUSE_ALL    CALIBRATE_GROUPS /* in rates: of all windows */
+#define REUSE_ALL CALIBRATE_GROUPS /* in rates: of all windows */
 
 struct reuse_row {
 	size_t items, items_end; /* blocks that were seen */
 	/* by age, without each group of windows, and of all */
-	double rates[CALIBRATE_GROUPS + 1][REUSE_AGES];
+	double rates[CALIBRATE_GROUPS + 1][LIFE_AGES];
 };
 
 /* What windows took until the beginning of one. */

@@ -66,6 +66,21 @@ static void test_lives(void **state)
 	assert_int_equal(frees.life_count, 0);
 }
 
+/* A capture may claim any times. */
+static void test_any_age(void **state)
+{
+	struct frees frees = {0};
+	const struct life longest = like_of(1, 3, UINT64_MAX),
+			  longer = like_of(1, 3, LIFE_AGE_NS << LIFE_AGES);
+	(void)state;
+
+	frees_life(&frees, &longest, AT, UNITS);
+	frees_life(&frees, &longer, AT, UNITS);
+	assert_int_equal(frees.life_count, 1);
+	assert_int_equal(frees.lives[0].count, 2);
+	frees_free(&frees);
+}
+
 static void test_deaths(void **state)
 {
 	struct frees frees = {0};
@@ -125,9 +140,8 @@ static void test_no_memory(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_lives),
-		cmocka_unit_test(test_deaths),
-		cmocka_unit_test(test_many),
+		cmocka_unit_test(test_lives),     cmocka_unit_test(test_any_age),
+		cmocka_unit_test(test_deaths),    cmocka_unit_test(test_many),
 		cmocka_unit_test(test_no_memory),
 	};
 
