@@ -40,6 +40,15 @@ static inline uint64_t block_allocator_bytes(const struct block *block)
 	return block->bytes + (block->hooked ? EVENT_HOOKS_BYTES : 0);
 }
 
+/* The size class that pymalloc rounds it up to. */
+static inline uint64_t block_class_bytes(const struct block *block)
+{
+	uint64_t bytes = block_allocator_bytes(block);
+
+	return (bytes ? bytes + EVENT_BLOCK_STEP - 1 : EVENT_BLOCK_STEP) / EVENT_BLOCK_STEP *
+	       EVENT_BLOCK_STEP;
+}
+
 static inline uint64_t block_allocator_address(const struct block *block)
 {
 	return block->address - (block->hooked ? EVENT_HOOKS_BEFORE : 0);

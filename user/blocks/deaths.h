@@ -10,6 +10,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/hash.h"
+
 #define DEATHS_MAX  65536u
 #define DEATHS_NONE UINT32_MAX
 
@@ -23,6 +25,12 @@ struct death {
 	/* A window has shown its address allocated again, or (malloc's) freed; 0: none has */
 	uint64_t reused_ns;
 };
+
+/* Blocks of one row die alike: what rates are known by. */
+static inline uint64_t death_row_key(uint32_t stack, uint32_t kind, uint32_t class_bytes)
+{
+	return hash_u64((uint64_t)kind << 32 | class_bytes) ^ stack;
+}
 
 struct account;
 

@@ -3,7 +3,6 @@
 
 #include "base/account.h"
 #include "base/array.h"
-#include "base/hash.h"
 
 static uint32_t age_of(uint64_t lived_ns)
 {
@@ -16,7 +15,7 @@ static uint32_t age_of(uint64_t lived_ns)
 
 static uint64_t life_key(const struct life *life)
 {
-	return hash_u64(hash_u64((uint64_t)life->kind << 32 | life->class_bytes) ^ life->stack) ^
+	return hash_u64(death_row_key(life->stack, life->kind, life->class_bytes)) ^
 	       age_of(life->lived_ns);
 }
 

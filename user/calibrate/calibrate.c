@@ -115,7 +115,6 @@ static int stratum_compare(const void *a, const void *b, void *context)
 				       *y = &calibration->input->strata[j];
 	int order = cell_compare(calibration, i, j);
 
-	/* Bursts come first. */
 	if (!order)
 		order = compare(!is_burst(calibration, i), !is_burst(calibration, j));
 	if (!order)
@@ -204,8 +203,9 @@ void strata_arrange(struct calibration *calibration)
 {
 	memset(calibration->paces, PACE_STEADY, calibration->input->stratum_count);
 	strata_order(calibration);
-	paces_find(calibration);
-	strata_order(calibration);
+	/* Those with a burst come first then. */
+	if (paces_find(calibration))
+		strata_order(calibration);
 	sightings_order(calibration);
 	posts_make(calibration);
 }

@@ -40,8 +40,8 @@
  * likeness. What was allocated in a burst since then says little about the time before. So as many
  * of them as the median rate of cohorts explains, for the target's age, are split like the cohorts
  * with at most twice that rate, and as many as bursts of the same frequency would explain like the
- * others. Their deviations contain the sampling error of the split only; that
- * older blocks had the same origin is an assumption. They are never part of the new ones.
+ * others. Their deviations contain the sampling error of the split only; that older blocks had the
+ * same origin is an assumption. They are never part of the new ones.
  */
 #ifndef TRACER_CALIBRATE_CALIBRATE_H
 #define TRACER_CALIBRATE_CALIBRATE_H

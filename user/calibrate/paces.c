@@ -4,7 +4,6 @@
  * a file that was loaded. Cohorts with far more than the median rate had one.
  */
 #include <stdlib.h>
-#include <string.h>
 
 #include "calibrate/state.h"
 
@@ -95,11 +94,12 @@ static void cell_older(struct cell *cell, const struct stretch *stretches, size_
 	cell->old_bursts = excess / all_ns * age_ns;
 }
 
-static void cell_paces(struct calibration *calibration, struct cell *cell, double all_ns)
+static int cell_paces(struct calibration *calibration, struct cell *cell, double all_ns)
 {
 	struct stretch *stretches = calibration->stretches;
 	size_t count = 0;
 	double median;
+	int bursts = 0;
 
 	for (size_t rank = cell->strata, end; rank < cell->strata_end; rank = end) {
 		end = cohort_end(calibration, cell, rank);
@@ -110,22 +110,27 @@ static void cell_paces(struct calibration *calibration, struct cell *cell, doubl
 	cell_older(cell, stretches, count, median, all_ns, (double)calibration->input->age_ns);
 	for (size_t rank = cell->strata, end; rank < cell->strata_end; rank = end) {
 		struct stretch stretch;
+		enum pace pace;
 
 		end = cohort_end(calibration, cell, rank);
 		stretch = stretch_of(calibration, rank, end);
+		pace = pace_of(&stretch, median);
+		bursts |= pace == PACE_BURST;
 		for (; rank < end; rank++)
-			calibration->paces[calibration->order[rank]] =
-				(uint8_t)pace_of(&stretch, median);
+			calibration->paces[calibration->order[rank]] = (uint8_t)pace;
 	}
+	return bursts;
 }
 
-void paces_find(struct calibration *calibration)
+int paces_find(struct calibration *calibration)
 {
 	const struct calibrate_input *input = calibration->input;
 	double all_ns = 0;
+	int bursts = 0;
 
 	for (size_t i = 0; input->cohorts_ns && i < input->cohort_count; i++)
 		all_ns += (double)input->cohorts_ns[i];
 	for (size_t i = 0; all_ns > 0 && i < calibration->cell_count; i++)
-		cell_paces(calibration, &calibration->cells[i], all_ns);
+		bursts |= cell_paces(calibration, &calibration->cells[i], all_ns);
+	return bursts;
 }

@@ -201,8 +201,8 @@ double weights_limit(const struct calibration *calibration, double sum, double s
 void progress_find(struct calibration *calibration);
 /* Student's t for a 95 % interval, relative to that of the normal distribution. */
 double calibrate_student(uint32_t degrees);
-/* Sets paces, and what of cells is steady. */
-void paces_find(struct calibration *calibration);
+/* Sets paces, and what of cells is steady. Returns whether there was a burst. */
+int paces_find(struct calibration *calibration);
 /* Splits the older blocks of a cell among its slots. unseen: the share of rows that have none. */
 void older_split(struct calibration *calibration, const struct cell *cell, int by_blocks,
 		 double unseen);

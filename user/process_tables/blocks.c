@@ -110,15 +110,6 @@ static void thread_did(struct process_state *process, const struct event_header 
 	}
 }
 
-/* The size class that pymalloc rounds the block up to. */
-static uint64_t class_bytes(const struct block *block)
-{
-	uint64_t bytes = block_allocator_bytes(block);
-
-	return (bytes ? bytes + EVENT_BLOCK_STEP - 1 : EVENT_BLOCK_STEP) / EVENT_BLOCK_STEP *
-	       EVENT_BLOCK_STEP;
-}
-
 /* The address of the block's pool; 0: not in a pool, or the size of pools is unknown. */
 static uint64_t pool_of(const struct process_state *process, const struct block *block)
 {
@@ -133,7 +124,7 @@ static uint64_t pool_of(const struct process_state *process, const struct block 
  */
 static void pool_note(struct process_state *process, const struct block *block)
 {
-	uint64_t pool = pool_of(process, block), bytes = class_bytes(block);
+	uint64_t pool = pool_of(process, block), bytes = block_class_bytes(block);
 
 	if (pool && block_allocator_address(block) == pool + EVENT_POOL_HEADER_BYTES &&
 	    bytes <= process->info.pool_bytes)

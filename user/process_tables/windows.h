@@ -142,8 +142,6 @@ void state_window_shown(struct process_state *process, struct sighting *sighting
 /* Do walks of malloc's heap count this block, which was seen? */
 int state_window_is_chunk(const struct process_state *process, const struct sighting *sighting,
 			  const struct block *block);
-/* The size class of a block of pymalloc's. */
-uint32_t state_window_class(const struct block *block);
 /* The kind and the size class of a block that was seen: what heap walks count it by. */
 void state_window_place(const struct process_state *process, const struct sighting *sighting,
 			const struct block *block, uint32_t *kind, uint32_t *class_bytes);

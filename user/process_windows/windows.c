@@ -139,7 +139,7 @@ static struct sighting sighting_new(const struct process_state *process, const s
 static void made_count(struct trace_windows *windows, const struct block *block)
 {
 	const struct kind_count like = {
-		.kind = block->stack, .bytes = state_window_class(block), .live = 1};
+		.kind = block->stack, .bytes = (uint32_t)block_class_bytes(block), .live = 1};
 
 	if (windows->made.count < KINDS_MAX ||
 	    id_map_find(&windows->made.index, kind_key(like.kind, like.bytes, 0)) != ID_MAP_NONE)
@@ -251,11 +251,6 @@ static int window_open(struct trace_windows *windows, uint64_t start_ns)
 	return 0;
 }
 
-static int is_late(const struct sighting *sighting, uint64_t end_ns)
-{
-	return sighting->made_ns > end_ns;
-}
-
 /*
  * Drops what no walk has shown within the window, and what was allocated after its last moment,
  * when some probes may have gone.
@@ -268,7 +263,7 @@ static void unchecked_drop(struct process_state *process, uint64_t end_ns)
 		const struct sighting *found =
 			sightings_find(&windows->sightings, windows->fresh[i]);
 
-		if (!found || (found->kind && !is_late(found, end_ns)))
+		if (!found || (found->kind && found->made_ns <= end_ns))
 			continue;
 		windows->unchecked += !found->kind;
 		/* Nothing is known of its life. */

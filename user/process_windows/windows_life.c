@@ -116,14 +116,6 @@ static uint32_t units_of(const struct process_state *process, const struct sight
 		       : chunk_units(block_allocator_bytes(block));
 }
 
-uint32_t state_window_class(const struct block *block)
-{
-	uint64_t bytes = block_allocator_bytes(block);
-
-	return (uint32_t)((bytes ? bytes + EVENT_BLOCK_STEP - 1 : EVENT_BLOCK_STEP) /
-			  EVENT_BLOCK_STEP * EVENT_BLOCK_STEP);
-}
-
 void state_window_place(const struct process_state *process, const struct sighting *sighting,
 			const struct block *block, uint32_t *kind, uint32_t *class_bytes)
 {
@@ -136,7 +128,7 @@ void state_window_place(const struct process_state *process, const struct sighti
 		return;
 	}
 	*kind = sighting->kind;
-	*class_bytes = state_window_class(block);
+	*class_bytes = (uint32_t)block_class_bytes(block);
 }
 
 /*

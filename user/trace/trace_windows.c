@@ -29,7 +29,7 @@ static size_t window_take(const struct process_state *process, enum trace_sighte
 		const struct sighting *found =
 			sightings_find(&windows->sightings, windows->fresh[i]);
 
-		if (found && !found->kind == (which == SIGHTED_FRESH) &&
+		if (found && !(which == SIGHTED_FRESH && found->kind) &&
 		    !(found->flags & SIGHTING_LARGE))
 			pools[count++] = windows->fresh[i] / bytes * bytes;
 	}

@@ -23,9 +23,9 @@ struct pools_taken {
  * Attributes what no window has shown of a stratum, at most as many blocks as there are in such
  * pools, to the rows that took these, by what they keep in them beyond the blocks that windows
  * explain: whose request finds all pools full is as random as whose is in a window, unless the
- * blocks of one round fill pools exactly. Pools are clusters, so deviations
- * are those of a jackknife over groups of pools. Less is unseen then. 0; -EINVAL (error_set):
- * indices as in calibrate(); -ENOMEM; nothing has changed then.
+ * blocks of one round fill pools exactly. Pools are clusters, so deviations are those of a
+ * jackknife over groups of pools. Less is unseen then. 0; -EINVAL (error_set): indices as in
+ * calibrate(); -ENOMEM; nothing has changed then.
  */
 int pools_split(const struct calibrate_input *input, const struct pools_taken *taken, size_t count,
 		struct calibrate_result *result);

@@ -26,11 +26,6 @@ struct counts {
 	double events[CALIBRATE_GROUPS], open[CALIBRATE_GROUPS];
 };
 
-uint64_t reuse_key(uint32_t stack, uint32_t kind, uint32_t class_bytes)
-{
-	return hash_u64((uint64_t)kind << 32 | class_bytes) ^ stack;
-}
-
 static uint64_t age_end_ns(uint32_t age)
 {
 	return age + 1 < LIFE_AGES ? LIFE_AGE_NS << age : UINT64_MAX / 4;
@@ -111,12 +106,12 @@ static struct reuse_item of_death(const struct death *dead)
 
 static uint64_t key_of_death(const struct death *dead)
 {
-	return reuse_key(dead->stack, dead->kind, dead->class_bytes);
+	return death_row_key(dead->stack, dead->kind, dead->class_bytes);
 }
 
 static uint64_t key_of_life(const struct life *life)
 {
-	return reuse_key(life->stack, life->kind, life->class_bytes);
+	return death_row_key(life->stack, life->kind, life->class_bytes);
 }
 
 static int row_find(struct reuse *reuse, uint64_t key)
@@ -200,7 +195,7 @@ static int items_find(const struct process_state *process, struct reuse *reuse)
 		if (!block || !sighting->kind || sighting->flags & ~SIGHTING_NATIVE)
 			continue;
 		state_window_place(process, sighting, block, &kind, &class_bytes);
-		err = item_add(reuse, reuse_key(block->stack, kind, class_bytes), &item);
+		err = item_add(reuse, death_row_key(block->stack, kind, class_bytes), &item);
 	}
 	return err;
 }

@@ -49,7 +49,7 @@ struct reuse_item {
 struct reuse {
 	const struct trace_windows *windows;
 	uint64_t walk_ns;     /* the last walk */
-	struct id_map rows;   /* reuse_key() -> index; only those with events */
+	struct id_map rows;   /* death_row_key() -> index; only those with events */
 	struct reuse_row *of; /* by that index */
 	size_t count;
 	struct reuse_item *items; /* by row */
@@ -58,8 +58,6 @@ struct reuse {
 	uint8_t *groups;           /* by window */
 	struct reuse_clock *clock; /* by window, and one more */
 };
-
-uint64_t reuse_key(uint32_t stack, uint32_t kind, uint32_t class_bytes);
 
 /* 0; -ENOMEM. *out is the caller's to reuse_free() in any case. */
 int reuse_find(const struct process_state *process, uint64_t walk_ns, struct reuse *out);

@@ -94,7 +94,7 @@ static double inclusion(const struct calibrate_window *window)
 
 static uint64_t like_key(const struct seen *seen)
 {
-	return reuse_key(seen->stack, seen->kind, seen->class_bytes);
+	return death_row_key(seen->stack, seen->kind, seen->class_bytes);
 }
 
 static uint64_t shared_key(const struct seen *seen)
