@@ -29,7 +29,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 TRACER = os.path.abspath(
     os.environ.get("TRACER", os.path.join(HERE, "..", "..", "build", "tracer"))
 )
-UNTRACED = 4  # seconds between two traced parts
+UNTRACED = 10  # seconds between two traced parts
 SETTLING = 0.5  # of the machine, after a detach
 FIRST = 10  # seconds over which the budget is to hold
 WARM_UP = 2

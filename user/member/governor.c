@@ -49,7 +49,7 @@ uint64_t member_measure_begin(struct session *session, struct member *member)
 
 static double hits_cost(const struct session *session, uint64_t hits)
 {
-	return (double)hits * (session->hit_cost.trap_ns + session->hit_cost.run_ns);
+	return (double)hits * hit_cost_ns(&session->hit_cost, HIT_STEADY);
 }
 
 int member_clock_begin(struct member *member)
@@ -167,7 +167,7 @@ static void member_judge(struct session *session, struct member *member, uint64_
 	hits = member_measure_begin(session, member);
 	log_debug("PID %d: probes took %.1f %% of %.1f ms (a program runs %.0f ns)", member->pid,
 		  period.cpu_ns ? period.cost_ns * 100 / (double)period.cpu_ns : 0,
-		  (double)period.cpu_ns / 1e6, session->hit_cost.run_ns);
+		  (double)period.cpu_ns / 1e6, session->hit_cost.run_ns[HIT_STEADY]);
 	if (member->windows.refused) {
 		member->windows.refused = 0;
 		state->governor.share = member->windows.share;

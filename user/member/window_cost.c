@@ -10,11 +10,7 @@
 #include "member/windows.h"
 #include "process/threads.h"
 
-/*
- * The price of a trap was measured at the start, and a busy machine makes it up to three times as
- * high. Placing and removing cost more than traps: copies of pages, flushes of translations.
- */
-#define LOSS_FACTOR 3.0
+/* Placing and removing cost more than traps: copies of pages, flushes of translations. */
 #define EDGES_SHARE 0.25
 
 #define BUSY_THREADS 256u /* of a target that is asked for how long they run */
@@ -27,6 +23,15 @@ static uint64_t own_time(const struct session *session)
 
 	return clock_ns(CLOCK_PROCESS_CPUTIME_ID) +
 	       (holder > 0 && !clock_getcpuclockid(holder, &clock) ? clock_ns(clock) : 0);
+}
+
+void session_phase_enter(struct session *session, enum hit_phase phase)
+{
+	for (size_t i = 0; phase == HIT_STEADY && i < session->count; i++)
+		if (member_window_busy(session->members[i]))
+			return;
+	if (phase != session->hit_cost.phase)
+		hit_cost_enter(&session->hit_cost, session->attach, phase);
 }
 
 struct window_mark member_window_mark(const struct session *session, const struct member *member)
@@ -63,11 +68,11 @@ uint64_t member_window_busy_ns(const struct member *member)
 }
 
 static double hits_cost(const struct session *session, const struct window_mark *from,
-			const struct window_mark *to)
+			const struct window_mark *to, enum hit_phase phase)
 {
 	double hits = (double)(to->hits >= from->hits ? to->hits - from->hits : to->hits);
 
-	return hits * (session->hit_cost.trap_ns + session->hit_cost.run_ns);
+	return hits * hit_cost_ns(&session->hit_cost, phase);
 }
 
 static double cpu_since(const struct window_mark *from, const struct window_mark *to)
@@ -80,7 +85,7 @@ static double loss(const struct session *session, const struct window_mark *from
 		   const struct window_mark *to, double least_share)
 {
 	double cpu_ns = cpu_since(from, to);
-	double cost_ns = LOSS_FACTOR * hits_cost(session, from, to);
+	double cost_ns = hits_cost(session, from, to, HIT_WINDOW);
 
 	if (cost_ns < least_share * cpu_ns)
 		cost_ns = least_share * cpu_ns;
@@ -103,17 +108,19 @@ void member_window_judge(struct session *session, struct member *member,
 	cost.inside_ns = (uint64_t)loss(session, &windows->begin, &windows->end, 0);
 	cost.edges_ns = (uint64_t)(loss(session, &windows->placing, &windows->begin, EDGES_SHARE) +
 				   loss(session, &closing, now, EDGES_SHARE));
-	/* Removing takes another process about as long as placing. */
-	cost.own_ns = 2 * (windows->begin.own_ns - windows->placing.own_ns) +
-		      (now->own_ns - windows->begin.own_ns);
+	/* What is read of the window's blocks takes as much as the target makes of them. */
+	cost.own_ns = (windows->begin.own_ns - windows->placing.own_ns) +
+		      (now->own_ns - windows->end.own_ns);
 	if (before_ns > 0)
 		cost.base =
-			fmin(hits_cost(session, &windows->after, &windows->placing) / before_ns, 1);
+			fmin(hits_cost(session, &windows->after, &windows->placing, HIT_STEADY) /
+				     before_ns,
+			     1);
 	lost_ns = (double)(cost.inside_ns + cost.edges_ns);
 	windows->inside_share =
 		(double)cost.inside_ns / fmax(cpu_since(&windows->begin, &windows->end), 1);
 	if (cpu_ns > 0)
-		windows->share = cost.base + lost_ns / cpu_ns;
+		windows->share = fmin(cost.base + lost_ns / cpu_ns, 1);
 	log_debug("PID %d: a window of %.1f ms took %.1f ms, and %.1f ms for its edges, of %.1f ms "
 		  "CPU time in %.1f ms; other probes %.1f %%, the tracer %.1f ms",
 		  member->pid, (double)cost.length_ns / 1e6, (double)cost.inside_ns / 1e6,

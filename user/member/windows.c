@@ -232,6 +232,7 @@ static void window_open(struct session *session, struct member *member)
 	windows->site = 0;
 	windows->foreign = member_window_is_probed(member);
 	windows->dropped_ns = windows->checked_ns = 0;
+	session_phase_enter(session, HIT_WINDOW);
 	windows->placing = member_window_mark(session, member);
 	err = member_probe(session, member, &windows->plan, member_window_groups(member));
 	windows->marks = member_window_marks(member);
@@ -439,4 +440,5 @@ void session_windows_due(struct session *session, uint64_t now_ns)
 		member_due(session, member, now_ns);
 		now_ns = clock_ns(CLOCK_MONOTONIC);
 	}
+	session_phase_enter(session, HIT_STEADY);
 }

@@ -15,6 +15,7 @@
 #include "process/threads.h"
 #include "process_plan/plan_target.h"
 #include "process_plan/plan_text.h"
+#include "trial/hit_cost.h"
 
 struct glibc;
 struct session;
@@ -118,6 +119,8 @@ uint64_t session_windows_left_ns(const struct session *session, uint64_t now_ns)
  *   not found are taken for clear.
  * - member_window_mark(): this moment, of which only the time is valid without --overhead.
  * - member_window_times_begin(), member_window_busy_ns(): in the open window, as in event_window.
+ * - session_phase_enter(): hits cost what they do in that phase from here on; it is steady only if
+ *   no window is open or being closed.
  * - member_window_judge(): the kernel has removed the probes by now: tells the policy what the last
  *   window has cost.
  */
@@ -151,6 +154,7 @@ struct member_look {
 };
 int member_look_feed(void *look, const void *record, size_t size);
 struct window_mark member_window_mark(const struct session *session, const struct member *member);
+void session_phase_enter(struct session *session, enum hit_phase phase);
 void member_window_judge(struct session *session, struct member *member,
 			 const struct window_mark *now);
 /* Is a window of some member open? */

@@ -8,11 +8,28 @@
 #include "attach/attach.h"
 #include "trial/trap_cost.h"
 
+/*
+ * Programs run for different times on probes that are in place all the time and on those of
+ * windows: a pool that is taken into use needs a stack, a block that is freed does not.
+ */
+enum hit_phase {
+	HIT_STEADY, /* no window is open */
+	HIT_WINDOW,
+	HIT_PHASES,
+};
+
+struct hit_runs {
+	uint64_t ns, count; /* of programs, while the kernel counts */
+};
+
 struct hit_cost {
-	double trap_ns, run_ns; /* before and after the program; the program itself */
-	int stats; /* descriptor while the kernel counts run time since the two below; else -1 */
-	uint64_t stats_run_ns, stats_runs;
-	unsigned int periods; /* since the last count */
+	double trap_ns;            /* before and after the program */
+	double run_ns[HIT_PHASES]; /* the program itself; 0: not known yet */
+	int stats;                 /* descriptor while the kernel counts; else -1 */
+	enum hit_phase phase;
+	struct hit_runs seen;                /* the kernel's counts, when last looked at */
+	struct hit_runs counted[HIT_PHASES]; /* since it began to count */
+	unsigned int periods;                /* since it began, or ended, to count */
 	struct trap_trial trial;
 };
 
@@ -25,10 +42,17 @@ int hit_cost_trap_begin(struct hit_cost *cost, struct attach *attach);
  * reason.
  */
 int hit_cost_trap(struct hit_cost *cost, struct attach *attach);
+/*
+ * What a hit costs a program that does something else, too, in that phase (or another one, if only
+ * that is known).
+ */
+double hit_cost_ns(const struct hit_cost *cost, enum hit_phase phase);
 /* Has the kernel count run time from here on, if it does not; without the right to, nothing. */
 void hit_cost_count(struct hit_cost *cost, struct attach *attach);
 /* Takes over the kernel's counts; to be called once a period. */
 void hit_cost_update(struct hit_cost *cost, struct attach *attach);
+/* Another phase begins. */
+void hit_cost_enter(struct hit_cost *cost, struct attach *attach, enum hit_phase phase);
 /* Stops counting. */
 void hit_cost_end(struct hit_cost *cost);
 /* The same, and waits for the child that measures. */
