@@ -2,6 +2,7 @@
 """Windows of probes: estimates against what a program itself reports, and no probe is left where it
 was placed, whatever happens to the target or the tracer meanwhile. No test here checks a duration."""
 import os
+import re
 import resource
 import signal
 import subprocess
@@ -135,6 +136,24 @@ def test_pools_restricted(tracer, tmp_path, any_python):
             report = run.finish()
         wait_clean(target.pid)
     assert report.data["mode"] == "windows"
+
+
+def test_own_cost(tracer, tmp_path, any_python):
+    """What the tracer reads of a window's blocks is not counted as the cost of placing probes, or
+    programs that allocate much would have few windows."""
+    windows = re.compile(r"a window of ([0-9.]+) ms .* the tracer ([0-9.]+) ms")
+    with Target(any_python, "rounds.py") as target:
+        with Traced(tracer, tmp_path, "-vv", "--overhead", 60, "-p", target.pid) as run:
+            wait_until(
+                lambda: [at for at, _ in windows.findall(run.stderr) if float(at) > 500],
+                "there is a long window",
+            )
+            target.step()
+            target.read_until("done")
+            run.finish()
+        wait_clean(target.pid)
+    long = [(float(at), float(own)) for at, own in windows.findall(run.stderr) if float(at) > 500]
+    assert all(own < at / 4 for at, own in long), long
 
 
 def test_last_in_window(tracer, tmp_path, any_python):
