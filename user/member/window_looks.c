@@ -131,6 +131,23 @@ static size_t pools_read(const struct member_look *look, const uint64_t *pools, 
 	return done;
 }
 
+/*
+ * Reads the pools of the open window again before it ends: a block that has died since the look
+ * before would count as alive then. Those of the last window come first in every look until the
+ * next one: how long short-lived blocks live is known as exactly as looks are close to each other.
+ */
+static void last_read(const struct member_look *look, uint64_t until_ns)
+{
+	uint64_t *pools;
+	size_t count;
+
+	if (trace_sighted_pools(look->session->trace, look->member->index, SIGHTED_LAST, &pools,
+				&count))
+		return;
+	pools_read(look, pools, count, until_ns);
+	free(pools);
+}
+
 void member_look_fresh(struct session *session, struct member *member)
 {
 	const struct member_look look = {session, member, 1};
@@ -138,6 +155,10 @@ void member_look_fresh(struct session *session, struct member *member)
 	size_t count, done;
 	int all;
 
+	if (member->windows.dropped_ns && !member_is_native(member)) {
+		last_read(&look, began_ns + LOOK_STRETCH_NS / 2);
+		began_ns = clock_ns(CLOCK_MONOTONIC);
+	}
 	session_pull(session);
 	/* Its records say for certain what has been allocated. */
 	if (member_is_native(member)) {
@@ -152,22 +173,6 @@ void member_look_fresh(struct session *session, struct member *member)
 	all = member_large_fresh(session, member);
 	if (done == count && all && member_window_is_whole(member))
 		member->windows.checked_ns = began_ns;
-}
-
-/*
- * Those of the last window come first in every look until the next one: how long short-lived blocks
- * live is known as exactly as looks are close to each other.
- */
-static void last_read(const struct member_look *look, uint64_t until_ns)
-{
-	uint64_t *pools;
-	size_t count;
-
-	if (trace_sighted_pools(look->session->trace, look->member->index, SIGHTED_LAST, &pools,
-				&count))
-		return;
-	pools_read(look, pools, count, until_ns);
-	free(pools);
 }
 
 void member_look_all(struct session *session, struct member *member)

@@ -188,7 +188,7 @@ struct trace_traceback trace_traceback_at(struct trace *trace, size_t process, u
 enum trace_sighted {
 	SIGHTED_ALL,
 	SIGHTED_FRESH, /* in the open window, and no walk has shown them yet */
-	SIGHTED_LAST,  /* in the last window, until the next one begins */
+	SIGHTED_LAST,  /* in the open window; if none is open, in the last one */
 };
 
 /*

@@ -15,7 +15,9 @@ static int address_compare(const void *a, const void *b)
 /* How many addresses of a window there are at most. */
 static size_t window_most(const struct trace_windows *windows, enum trace_sighted which)
 {
-	return which == SIGHTED_FRESH ? windows->fresh_count : windows->last_count;
+	return windows->open           ? windows->fresh_count
+	       : which == SIGHTED_LAST ? windows->last_count
+				       : 0;
 }
 
 static size_t window_take(const struct process_state *process, enum trace_sighted which,

@@ -63,8 +63,9 @@ static const struct sighting *sighting_at(struct trace *trace, unsigned int bloc
 }
 
 /*
- * Pools of the last window are known until the next one begins. A look in the window says nothing
- * about the time after it, whenever that look was; later ones do.
+ * Pools of the open window are known, also if a look has shown all of its blocks; those of the last
+ * one until the next one begins. A look in the window says nothing about the time after it, whenever
+ * that look was; later ones do.
  */
 static void test_last(void **state)
 {
@@ -80,7 +81,8 @@ static void test_last(void **state)
 	again.event.kinds[1] = again.event.kinds[2] = (struct event_census_kind){TYPE, PRINT};
 	assert_int_equal(kinds_feed(trace, &again), 0);
 	assert_int_equal(sighting_at(trace, 1)->seen_ns, S);
-	assert_int_equal(sighted(trace, SIGHTED_LAST), 0);
+	assert_int_equal(sighted(trace, SIGHTED_FRESH), 0);
+	assert_int_equal(sighted(trace, SIGHTED_LAST), 1);
 	close_at(trace, 2 * S);
 	assert_int_equal(sighted(trace, SIGHTED_LAST), 1);
 	look(trace, LIVE(1), TYPE, PRINT);
