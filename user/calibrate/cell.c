@@ -9,6 +9,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "calibrate/state.h"
 
 /* What is attributed of a cell, besides the rows' parts in slots. */
@@ -203,8 +204,30 @@ static double unseen_rows(const struct calibration *calibration, const struct pa
 	return (1 - known) * fmin(1, single + 1 / (weights->windows + 1));
 }
 
-static void new_estimate(struct calibration *calibration, const struct parts *parts, double unseen)
+/*
+ * A row that one group of windows alone has shown may have been missed in any other: its error is at
+ * least that of a sighting of mean weight. Where the window has shown all of its time, as the first
+ * one of a trace that began with all probes, the row would else have next to none. Rows are
+ * independent in that, so each is given it in some replicate, with some sign.
+ */
+static void single_widen(const struct calibration *calibration, const struct slot *slot,
+			 double mean, struct calibrate_estimate *row)
 {
+	uint64_t random = hash_u64(slot->row + 1ull);
+	double missed = mean * mean - slot->blocks.whole * slot->blocks.whole;
+
+	if (missed > 0 && slot_is_single(calibration, slot))
+		row->deviations[random % calibration->group_count] +=
+			(float)(random >> 63 ? sqrt(missed) : -sqrt(missed));
+}
+
+static void new_estimate(struct calibration *calibration, const struct parts *parts,
+			 const struct weights *weights, double unseen)
+{
+	double blocks = parts->split.whole + parts->imputed.whole;
+	double known = fmin(1, weights->seen / fmax(blocks, 1));
+	double mean = blocks / fmax((double)weights->sightings, 1) * sqrt(1 - known);
+
 	for (uint32_t i = 0; i < calibration->slot_count; i++) {
 		struct slot *slot = &calibration->slots[i];
 
@@ -214,6 +237,7 @@ static void new_estimate(struct calibration *calibration, const struct parts *pa
 			slot->blocks.without[g] += parts->imputed.without[g] *
 						   share(&slot->weight, &parts->weight, (int)g);
 		estimate_add(calibration, &calibration->out.rows[slot->row], &slot->blocks, unseen);
+		single_widen(calibration, slot, mean, &calibration->out.rows[slot->row]);
 	}
 }
 
@@ -336,7 +360,7 @@ void cell_estimate(struct calibration *calibration, const struct cell *cell)
 	if (weights.sightings) {
 		rest_impute(calibration, total, weights_explain(calibration, &weights, total),
 			    &parts);
-		new_estimate(calibration, &parts,
+		new_estimate(calibration, &parts, &weights,
 			     unseen_rows(calibration, &parts, &weights, total));
 	} else {
 		weights = weights_sum(calibration, cell->dead, cell->sightings_end);

@@ -297,6 +297,33 @@ static void test_older_burst(void **state)
 	calibrate_free(&trial.result);
 }
 
+/*
+ * The first window has shown all of its time. What it alone has shown may come in the dark as well as
+ * what another window alone has shown.
+ */
+static void test_errors_single(void **state)
+{
+	static struct trial trial;
+	uint32_t list;
+	double first, other;
+	(void)state;
+
+	trial_begin(&trial);
+	list = stratum_add(&trial, 1, 0, 59 * 4 * 25 + 4 + 1 + 25, 0);
+	trial.windows[0].end_ns = SECOND;
+	for (uint32_t window = 0; window < WINDOWS; window++)
+		sightings_add(&trial, list, window, 0, 4, 1, window ? 0.04 : 1);
+	sightings_add(&trial, list, 0, 1, 1, 1, 1);
+	sightings_add(&trial, list, 30, 2, 1, 1, 0.04);
+	trial_run(&trial);
+	close_to(trial.result.rows[1].blocks, 1);
+	close_to(trial.result.rows[2].blocks, 25);
+	first = sqrt(calibrate_variance(trial.result.rows[1].deviations));
+	other = sqrt(calibrate_variance(trial.result.rows[2].deviations));
+	assert_true(first > other / 2 && first < other * 2);
+	calibrate_free(&trial.result);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -304,7 +331,8 @@ int main(void)
 		cmocka_unit_test(test_probabilities), cmocka_unit_test(test_unseen),
 		cmocka_unit_test(test_older),         cmocka_unit_test(test_older_burst),
 		cmocka_unit_test(test_errors),        cmocka_unit_test(test_sums),
-		cmocka_unit_test(test_refused),       cmocka_unit_test(test_empty),
+		cmocka_unit_test(test_errors_single), cmocka_unit_test(test_refused),
+		cmocka_unit_test(test_empty),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
