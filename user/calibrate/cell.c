@@ -205,9 +205,9 @@ static double unseen_rows(const struct calibration *calibration, const struct pa
 }
 
 /*
- * A row that one group of windows alone has shown may have been missed in any other: its error is at
- * least that of a sighting of mean weight. Where the window has shown all of its time, as the first
- * one of a trace that began with all probes, the row would else have next to none. Rows are
+ * A row that one group of windows alone has shown may have been missed in any other: its error is
+ * at least that of a sighting of mean weight. Where the window has shown all of its time, as the
+ * first one of a trace that began with all probes, the row would else have next to none. Rows are
  * independent in that, so each is given it in some replicate, with some sign.
  */
 static void single_widen(const struct calibration *calibration, const struct slot *slot,

@@ -92,6 +92,15 @@ static double loss(const struct session *session, const struct window_mark *from
 	return cost_ns < cpu_ns ? cost_ns : cpu_ns;
 }
 
+/* Of a target that is idle the budget is that of WINDOWS_RATE_MIN, so its share of that counts. */
+static double base_share(const struct session *session, const struct member_windows *windows,
+			 double cpu_ns, double elapsed_ns)
+{
+	double cost_ns = hits_cost(session, &windows->after, &windows->placing, HIT_STEADY);
+
+	return fmin(cost_ns / fmax(cpu_ns, WINDOWS_RATE_MIN * elapsed_ns), 1);
+}
+
 void member_window_judge(struct session *session, struct member *member,
 			 const struct window_mark *now)
 {
@@ -112,10 +121,7 @@ void member_window_judge(struct session *session, struct member *member,
 	cost.own_ns = (windows->begin.own_ns - windows->placing.own_ns) +
 		      (now->own_ns - windows->end.own_ns);
 	if (before_ns > 0)
-		cost.base =
-			fmin(hits_cost(session, &windows->after, &windows->placing, HIT_STEADY) /
-				     before_ns,
-			     1);
+		cost.base = base_share(session, windows, before_ns, (double)cost.elapsed_ns);
 	lost_ns = (double)(cost.inside_ns + cost.edges_ns);
 	windows->inside_share =
 		(double)cost.inside_ns / fmax(cpu_since(&windows->begin, &windows->end), 1);

@@ -14,6 +14,9 @@
 
 #define LOOK_STRETCH_NS 10000000ull
 #define LOOK_LAST_NS    20000000ull /* within a window, which is that much longer then */
+#define LAST_FIRST_NS   8000000ull  /* after a window, the first look at its pools */
+#define LAST_MOST_NS    250000000ull
+#define LOOK_SHARE      100u /* looks at these take at most 1/100 of the time */
 #define BREAKPOINT      0xcc
 
 static int is_breakpoint(const struct member *member, uint64_t address)
@@ -173,6 +176,37 @@ void member_look_fresh(struct session *session, struct member *member)
 	all = member_large_fresh(session, member);
 	if (done == count && all && member_window_is_whole(member))
 		member->windows.checked_ns = began_ns;
+}
+
+void member_last_begin(struct member *member)
+{
+	member->windows.last_after_ns = member_is_native(member) ? 0 : LAST_FIRST_NS;
+	member->windows.last_took_ns = 0;
+}
+
+uint64_t member_last_due_ns(const struct member *member)
+{
+	const struct member_windows *windows = &member->windows;
+	uint64_t most_ns = windows->windows.pause_ns / LOOK_SHARE;
+
+	return windows->last_after_ns && windows->last_took_ns * windows->windows.targets <= most_ns
+		       ? windows->end.time_ns + windows->last_after_ns
+		       : UINT64_MAX;
+}
+
+void member_look_last(struct session *session, struct member *member)
+{
+	const struct member_look look = {session, member, 0};
+	struct member_windows *windows = &member->windows;
+	uint64_t began_ns = clock_ns(CLOCK_MONOTONIC), now_ns;
+
+	last_read(&look, began_ns + LOOK_STRETCH_NS / 2);
+	now_ns = clock_ns(CLOCK_MONOTONIC);
+	windows->last_took_ns += now_ns - began_ns;
+	while (windows->end.time_ns + windows->last_after_ns <= now_ns)
+		windows->last_after_ns *= 2;
+	if (windows->last_after_ns > LAST_MOST_NS)
+		windows->last_after_ns = 0;
 }
 
 void member_look_all(struct session *session, struct member *member)

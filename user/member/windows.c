@@ -306,6 +306,7 @@ void member_window_close(struct session *session, struct member *member)
 	windows->closing_ns = windows->look_ns + CLOSING_STEP_NS;
 	/* The first look comes at a random moment, so that it tells how long blocks live. */
 	windows->look_ns -= hash_u64(windows->look_ns) % look_pause(windows);
+	member_last_begin(member);
 	/* What a window by hand costs is not measured. */
 	if (session->opts.overhead > 0)
 		return;
@@ -389,6 +390,8 @@ static uint64_t due_ns(const struct member *member)
 	if (windows->state == WINDOW_OPEN || windows->state == WINDOW_CLOSING)
 		return windows->closing_ns;
 	look_ns = windows->look_ns + look_pause(windows);
+	if (member_last_due_ns(member) < look_ns)
+		look_ns = member_last_due_ns(member);
 	return windows->next.start_ns < look_ns ? windows->next.start_ns : look_ns;
 }
 
@@ -426,6 +429,8 @@ static void member_due(struct session *session, struct member *member, uint64_t 
 		closing_look(session, member, now_ns);
 	else if (windows->next.start_ns <= now_ns)
 		window_open(session, member);
+	else if (member_last_due_ns(member) <= now_ns)
+		member_look_last(session, member);
 	else
 		member_look_all(session, member);
 }

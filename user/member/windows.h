@@ -54,6 +54,8 @@ struct member_windows {
 	double inside_share; /* the same, in the last window */
 	uint64_t look_ns;    /* when the pools were last read */
 	uint64_t look_took_ns;
+	/* the next look at the last window's pools, after its end; 0: none. What these took */
+	uint64_t last_after_ns, last_took_ns;
 	struct glibc *glibc; /* native: malloc's heap; NULL: not found yet */
 	uint64_t walked_ns;  /* when malloc's heap was last walked; 0: never */
 	/* address of the pool, and of the large block, from which to read on */
@@ -114,6 +116,9 @@ uint64_t session_windows_left_ns(const struct session *session, uint64_t now_ns)
  * - member_look_fresh(): within a window, reads the pools with blocks that no walk has shown: those
  *   that it does not show are dropped at the window's end. What is found after the first probe has
  *   gone may be another block, and is dropped.
+ * - member_look_last(): after a window, reads its pools, at twice the time after its end each time:
+ *   so it is known how long blocks live, whether that is 10 ms or 200. member_last_begin(): the
+ *   window has ended. member_last_due_ns(): when the next one is due; UINT64_MAX: none.
  * - member_look_all(): between windows, reads all pools in turn, as many as there is time for.
  * - member_text_find(): notes where the sites of windows are in the target's text; those that are
  *   not found are taken for clear.
@@ -131,6 +136,9 @@ int member_window_is_probed(struct member *member);
 uint64_t member_window_marks(const struct member *member);
 int member_window_is_whole(const struct member *member);
 void member_look_fresh(struct session *session, struct member *member);
+void member_look_last(struct session *session, struct member *member);
+void member_last_begin(struct member *member);
+uint64_t member_last_due_ns(const struct member *member);
 void member_look_all(struct session *session, struct member *member);
 /* The same for large blocks: fresh is within a window; returns whether all of them were read. */
 int member_large_fresh(struct session *session, const struct member *member);

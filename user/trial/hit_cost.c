@@ -16,9 +16,9 @@
 #define STATS_PERIODS 40
 
 /*
- * Traps are measured in a loop that does nothing else. Where they interrupt work, hits were found to
- * cost 1 to 1.5 times as much, and up to three times on a busy machine. Windows, which are most of
- * what the budget is for, are paid at that price.
+ * Traps are measured in a loop that does nothing else. Where they interrupt work, hits were found
+ * to cost 1 to 1.5 times as much, and up to three times on a busy machine. Windows, which are most
+ * of what the budget is for, are paid at that price.
  */
 static const double in_work[HIT_PHASES] = {[HIT_STEADY] = 1.5, [HIT_WINDOW] = 3};
 

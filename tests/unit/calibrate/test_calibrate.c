@@ -298,8 +298,8 @@ static void test_older_burst(void **state)
 }
 
 /*
- * The first window has shown all of its time. What it alone has shown may come in the dark as well as
- * what another window alone has shown.
+ * The first window has shown all of its time. What it alone has shown may come in the dark as well
+ * as what another window alone has shown.
  */
 static void test_errors_single(void **state)
 {

@@ -64,8 +64,8 @@ static const struct sighting *sighting_at(struct trace *trace, unsigned int bloc
 
 /*
  * Pools of the open window are known, also if a look has shown all of its blocks; those of the last
- * one until the next one begins. A look in the window says nothing about the time after it, whenever
- * that look was; later ones do.
+ * one until the next one begins. A look in the window says nothing about the time after it,
+ * whenever that look was; later ones do.
  */
 static void test_last(void **state)
 {
