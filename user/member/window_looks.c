@@ -16,7 +16,7 @@
 #define LOOK_LAST_NS    20000000ull /* within a window, which is that much longer then */
 #define LAST_FIRST_NS   8000000ull  /* after a window, the first look at its pools */
 #define LAST_MOST_NS    250000000ull
-#define LOOK_SHARE      100u /* looks at these take at most 1/100 of the time */
+#define LAST_SHARE      50u /* looks at these take at most 1/50 of the time */
 #define BREAKPOINT      0xcc
 
 static int is_breakpoint(const struct member *member, uint64_t address)
@@ -187,7 +187,7 @@ void member_last_begin(struct member *member)
 uint64_t member_last_due_ns(const struct member *member)
 {
 	const struct member_windows *windows = &member->windows;
-	uint64_t most_ns = windows->windows.pause_ns / LOOK_SHARE;
+	uint64_t most_ns = windows->windows.pause_ns / LAST_SHARE;
 
 	return windows->last_after_ns && windows->last_took_ns * windows->windows.targets <= most_ns
 		       ? windows->end.time_ns + windows->last_after_ns
