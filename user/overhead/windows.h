@@ -52,7 +52,7 @@ struct windows {
 	double edges_ns, rate_ns; /* loss of the edges; loss for each ns of a window */
 	double over_ns;           /* the time by which windows are longer than they were told to */
 	double own_ns;            /* CPU time of the tracer for a window */
-	double base;      /* what other probes take, as share of that rate, at least the minimum */
+	double base;      /* what other probes take of its CPU time, or of WINDOWS_RATE_MIN */
 	uint64_t dear_ns; /* for as long that has been more than half of the budget */
 	uint64_t count;   /* windows so far */
 	struct windows_spent spent[WINDOWS_RECENT]; /* the last ones, by their numbers */

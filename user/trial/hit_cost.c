@@ -8,7 +8,7 @@
 
 /*
  * The kernel's run-time counters cost each program 50 ns themselves, so they are on at the start
- * only, for STATS_LEAST periods and until each phase has STATS_RUNS runs, or no window has come in
+ * only, for STATS_LEAST periods and until each phase has STATS_RUNS runs, or one of them after
  * STATS_PERIODS. If the tracer keeps the right to, it has them on again after as many.
  */
 #define STATS_RUNS    1000
@@ -66,6 +66,16 @@ void hit_cost_count(struct hit_cost *cost, struct attach *attach)
 		hit_cost_end(cost);
 }
 
+/* There may be no probe but in windows, or no window at all. */
+static int is_counted(const struct hit_cost *cost)
+{
+	unsigned int phases = 0;
+
+	for (int i = 0; i < HIT_PHASES; i++)
+		phases += is_enough(&cost->counted[i]) != 0;
+	return phases && cost->periods >= (phases == HIT_PHASES ? STATS_LEAST : STATS_PERIODS);
+}
+
 void hit_cost_update(struct hit_cost *cost, struct attach *attach)
 {
 	cost->periods++;
@@ -75,8 +85,7 @@ void hit_cost_update(struct hit_cost *cost, struct attach *attach)
 		return;
 	}
 	count_take(cost, attach);
-	if (is_enough(&cost->counted[HIT_STEADY]) && cost->periods >= STATS_LEAST &&
-	    (is_enough(&cost->counted[HIT_WINDOW]) || cost->periods >= STATS_PERIODS)) {
+	if (is_counted(cost)) {
 		hit_cost_end(cost);
 		cost->periods = 0;
 	}
