@@ -168,6 +168,8 @@ static void member_judge(struct session *session, struct member *member, uint64_
 	log_debug("PID %d: probes took %.1f %% of %.1f ms (a program runs %.0f ns)", member->pid,
 		  period.cpu_ns ? period.cost_ns * 100 / (double)period.cpu_ns : 0,
 		  (double)period.cpu_ns / 1e6, session->hit_cost.run_ns[HIT_STEADY]);
+	if (member->mode == EVENT_MODE_WINDOWS)
+		member->windows.others_ns += period.cost_ns;
 	if (member->windows.refused) {
 		member->windows.refused = 0;
 		state->governor.share = member->windows.share;
@@ -182,6 +184,8 @@ static void member_judge(struct session *session, struct member *member, uint64_
 	period.cost_ns =
 		hits_cost(session, hits_since(member_measure_begin(session, member), hits));
 	governor_changed(&state->governor, state->measured_ns, period.cost_ns);
+	if (member->mode == EVENT_MODE_WINDOWS)
+		windows_others_gone(&member->windows.windows, period.cost_ns, state->measured_ns);
 }
 
 /*

@@ -108,17 +108,17 @@ static double pause_for(const struct windows *windows, double loss_ns)
 }
 
 /*
- * When the next window fits into the budget, after those of the last 10 s; 0: at any time. Several
- * windows use up the budget, unless their length is at its limits. The loss of single ones varies;
- * so that this does not delay the last one of them, half of its loss may exceed the budget.
+ * When the next window fits into that loss, after those of the last 10 s; 0: at any time, or at
+ * none. Several windows use up the budget, unless their length is at its limits. The loss of single
+ * ones varies; so that this does not delay the last one of them, half of its loss may exceed the
+ * budget.
  */
-static uint64_t fits_from(const struct windows *windows)
+static uint64_t fits_into(const struct windows *windows, double most)
 {
 	int several =
 		windows->length_ns > WINDOWS_LENGTH_MIN && windows->length_ns < WINDOWS_LENGTH_MAX;
 	double mean_ns = loss_of(windows, windows->length_ns);
 	double loss_ns = mean_ns * (several ? 0.5 : 1), actual_ns = loss_ns;
-	double most = allowed(windows) * (1 + ROUNDING);
 
 	for (uint64_t i = windows->count; i > 0 && windows->count - i < WINDOWS_RECENT; i--) {
 		const struct windows_spent *spent = &windows->spent[(i - 1) % WINDOWS_RECENT];
@@ -129,6 +129,20 @@ static uint64_t fits_from(const struct windows *windows)
 			return spent->start_ns + WINDOWS_PERIOD_NS;
 	}
 	return 0;
+}
+
+/* When the next window fits into the budget; 0: at any time. */
+static uint64_t fits_from(const struct windows *windows, uint64_t from_ns)
+{
+	double most = allowed(windows) * (1 + ROUNDING);
+	uint64_t fits_ns = fits_into(windows, most), left_ns = windows->gone_until_ns;
+
+	if (left_ns <= from_ns)
+		return fits_ns;
+	most -= windows->gone_ns;
+	if (most > loss_of(windows, windows->length_ns) && fits_into(windows, most) < left_ns)
+		left_ns = fits_into(windows, most);
+	return left_ns > fits_ns ? left_ns : fits_ns;
 }
 
 /* The length of windows of which so many, in 10 s, use up the budget. */
@@ -219,7 +233,7 @@ int windows_next(struct windows *windows, uint64_t now_ns, struct windows_next *
 	} else {
 		err = choose(windows);
 		from_ns = windows->last_ns + windows->pause_ns - windows->pause_ns / 4;
-		fits_ns = fits_from(windows);
+		fits_ns = fits_from(windows, from_ns);
 		from_ns = from_ns > fits_ns ? from_ns : fits_ns;
 		jitter_ns = windows->pause_ns / 2;
 	}
@@ -235,6 +249,14 @@ int windows_next(struct windows *windows, uint64_t now_ns, struct windows_next *
 	windows->last_ns = from_ns > now_ns ? from_ns : now_ns;
 	*out = (struct windows_next){.start_ns = windows->last_ns, .length_ns = windows->length_ns};
 	return 0;
+}
+
+void windows_others_gone(struct windows *windows, double loss_ns, uint64_t now_ns)
+{
+	windows->gone_ns = loss_ns + (now_ns < windows->gone_until_ns ? windows->gone_ns : 0);
+	windows->gone_until_ns = now_ns + WINDOWS_PERIOD_NS;
+	windows->base = 0;
+	windows->dear_ns = 0;
 }
 
 void windows_took(struct windows *windows, const struct windows_cost *cost)

@@ -8,7 +8,8 @@
  * while probes are placed and removed (the edges). The loss of the windows that begin in any 10 s
  * stays within the budget for these on average; where it differs from window to window, it may
  * exceed that by half of the budget and of one window. Probes that are in place all the time leave
- * less for windows: if fewer of them would do, they may take half of the budget. The tracer itself
+ * less for windows, for 10 s also when they are gone: if fewer of them would do, they may take half
+ * of the budget. The tracer itself
  * takes at most WINDOWS_OWN_SHARE of a CPU for placing and removing probes. If edges are expensive,
  * windows are longer and rarer.
  */
@@ -54,7 +55,9 @@ struct windows {
 	double own_ns;            /* CPU time of the tracer for a window */
 	double base;      /* what other probes take of its CPU time, or of WINDOWS_RATE_MIN */
 	uint64_t dear_ns; /* for as long that has been more than half of the budget */
-	uint64_t count;   /* windows so far */
+	double gone_ns;   /* what probes that are gone took of the 10 s until gone_until_ns */
+	uint64_t gone_until_ns;
+	uint64_t count;                             /* windows so far */
 	struct windows_spent spent[WINDOWS_RECENT]; /* the last ones, by their numbers */
 };
 
@@ -79,6 +82,8 @@ struct windows_cost {
  * of it is left for windows, and less can be traced between them.
  */
 int windows_next(struct windows *windows, uint64_t now_ns, struct windows_next *out);
+/* There are fewer probes between windows: the others have taken loss_ns of the last 10 s. */
+void windows_others_gone(struct windows *windows, double loss_ns, uint64_t now_ns);
 /* A window has ended. */
 void windows_took(struct windows *windows, const struct windows_cost *cost);
 

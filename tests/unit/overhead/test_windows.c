@@ -146,6 +146,40 @@ static void test_budget(void **state)
 		}
 }
 
+/* What probes between windows have taken before they went belongs to the budget of these 10 s. */
+static void test_others_gone(void **state)
+{
+	const double gone_ns = 200e6, budget_ns = 500e6;
+	struct target target = {1, 3 * MS, 30 * MS, 1, 0.03};
+	struct run run = {.windows = {.budget = 0.05, .random = 7}, .now_ns = S};
+	double before_ns = 0, soon_ns = 0, later_ns = 0;
+	uint64_t gone_at_ns;
+
+	(void)state;
+	assert_int_equal(run_until(&run, &target, 6 * S), 0);
+	gone_at_ns = run.now_ns;
+	for (size_t i = 0; i < run.count; i++)
+		before_ns += run.loss_ns[i];
+	windows_others_gone(&run.windows, gone_ns, gone_at_ns);
+	target.base = 0;
+	size_t first = run.count;
+	assert_int_equal(run_until(&run, &target, 40 * S), 0);
+	for (size_t i = first; i < run.count; i++) {
+		uint64_t since_ns = run.at[i].start_ns - gone_at_ns;
+
+		soon_ns += since_ns < 4 * S ? run.loss_ns[i] : 0;
+		later_ns += since_ns >= 15 * S && since_ns < 25 * S ? run.loss_ns[i] : 0;
+	}
+	assert_true(before_ns + gone_ns + soon_ns <= 1.1 * budget_ns);
+	assert_true(later_ns >= 0.8 * budget_ns);
+	/* More than the budget: no window for that time, but one after it. */
+	windows_others_gone(&run.windows, 2 * budget_ns, run.now_ns);
+	gone_at_ns = run.now_ns;
+	first = run.count;
+	assert_int_equal(run_until(&run, &target, gone_at_ns + 20 * S), 0);
+	assert_true(run.count > first && run.at[first].start_ns >= gone_at_ns + 10 * S);
+}
+
 /* A target that takes little of a CPU has windows all the same, for little of a CPU. */
 static void test_little_work(void **state)
 {
@@ -411,13 +445,14 @@ static void test_suspended(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_budget),      cmocka_unit_test(test_used),
-		cmocka_unit_test(test_edges),       cmocka_unit_test(test_cheap),
-		cmocka_unit_test(test_random),      cmocka_unit_test(test_none),
-		cmocka_unit_test(test_yields),      cmocka_unit_test(test_stopped),
-		cmocka_unit_test(test_targets),     cmocka_unit_test(test_suspended),
-		cmocka_unit_test(test_noisy),       cmocka_unit_test(test_little_work),
-		cmocka_unit_test(test_costly_work), cmocka_unit_test(test_even),
+		cmocka_unit_test(test_budget),      cmocka_unit_test(test_others_gone),
+		cmocka_unit_test(test_used),        cmocka_unit_test(test_edges),
+		cmocka_unit_test(test_cheap),       cmocka_unit_test(test_random),
+		cmocka_unit_test(test_none),        cmocka_unit_test(test_yields),
+		cmocka_unit_test(test_stopped),     cmocka_unit_test(test_targets),
+		cmocka_unit_test(test_suspended),   cmocka_unit_test(test_noisy),
+		cmocka_unit_test(test_little_work), cmocka_unit_test(test_costly_work),
+		cmocka_unit_test(test_even),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
