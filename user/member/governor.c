@@ -30,12 +30,6 @@ static uint64_t cpu_time(const struct member *member)
 	return clock_ns(member->governor.clock);
 }
 
-/* Hits are counted from zero after each attach_target(). */
-static uint64_t hits_since(uint64_t now, uint64_t before)
-{
-	return now >= before ? now - before : now;
-}
-
 uint64_t member_measure_begin(struct session *session, struct member *member)
 {
 	struct member_governor *state = &member->governor;
@@ -45,11 +39,6 @@ uint64_t member_measure_begin(struct session *session, struct member *member)
 	state->measured_ns = clock_ns(CLOCK_MONOTONIC);
 	state->cpu_ns = cpu_time(member);
 	return state->hits;
-}
-
-static double hits_cost(const struct session *session, uint64_t hits)
-{
-	return (double)hits * hit_cost_ns(&session->hit_cost, HIT_STEADY);
 }
 
 int member_clock_begin(struct member *member)
@@ -151,7 +140,7 @@ int member_period(struct session *session, const struct member *member, uint64_t
 		.now_ns = now_ns,
 		.elapsed_ns = now_ns - state->measured_ns,
 		.cpu_ns = cpu_time(member) - state->cpu_ns,
-		.cost_ns = hits_cost(session, hits_since(hits, state->hits)),
+		.cost_ns = hit_cost_ns(&session->hit_cost, state->hits, hits, HIT_STEADY),
 	};
 	return 0;
 }
@@ -168,8 +157,7 @@ static void member_judge(struct session *session, struct member *member, uint64_
 	log_debug("PID %d: probes took %.1f %% of %.1f ms (a program runs %.0f ns)", member->pid,
 		  period.cpu_ns ? period.cost_ns * 100 / (double)period.cpu_ns : 0,
 		  (double)period.cpu_ns / 1e6, session->hit_cost.run_ns[HIT_STEADY]);
-	if (member->mode == EVENT_MODE_WINDOWS)
-		member->windows.others_ns += period.cost_ns;
+	windows_others_took(&member->windows.windows, period.cost_ns, period.elapsed_ns);
 	if (member->windows.refused) {
 		member->windows.refused = 0;
 		state->governor.share = member->windows.share;
@@ -181,11 +169,11 @@ static void member_judge(struct session *session, struct member *member, uint64_
 		return;
 	}
 	step_take(session, member);
-	period.cost_ns =
-		hits_cost(session, hits_since(member_measure_begin(session, member), hits));
+	period.cost_ns = hit_cost_ns(&session->hit_cost, hits,
+				     member_measure_begin(session, member), HIT_STEADY);
 	governor_changed(&state->governor, state->measured_ns, period.cost_ns);
-	if (member->mode == EVENT_MODE_WINDOWS)
-		windows_others_gone(&member->windows.windows, period.cost_ns, state->measured_ns);
+	windows_others_took(&member->windows.windows, period.cost_ns, 0);
+	windows_others_gone(&member->windows.windows, state->measured_ns);
 }
 
 /*

@@ -70,9 +70,7 @@ uint64_t member_window_busy_ns(const struct member *member)
 static double hits_cost(const struct session *session, const struct window_mark *from,
 			const struct window_mark *to, enum hit_phase phase)
 {
-	double hits = (double)(to->hits >= from->hits ? to->hits - from->hits : to->hits);
-
-	return hits * hit_cost_ns(&session->hit_cost, phase);
+	return hit_cost_ns(&session->hit_cost, from->hits, to->hits, phase);
 }
 
 static double cpu_since(const struct window_mark *from, const struct window_mark *to)

@@ -166,8 +166,6 @@ void member_windows_again(struct session *session, struct member *member)
 
 	member_text_find(member);
 	windows->refused = 0;
-	windows_others_gone(&windows->windows, windows->others_ns, clock_ns(CLOCK_MONOTONIC));
-	windows->others_ns = 0;
 	windows->opened_ns = 0;
 	windows->end = member_window_mark(session, member);
 	windows->closing_ns = windows->end.time_ns;

@@ -50,7 +50,6 @@ struct member_windows {
 	int foreign;              /* there were breakpoints before ours were placed */
 	/* the end of the last one, placing, the beginning, the end */
 	struct window_mark after, placing, begin, end;
-	double others_ns;    /* what probes between windows took, until fewer of them were left */
 	double share;        /* of the target's CPU time that probes took of late */
 	double inside_share; /* the same, in the last window */
 	uint64_t look_ns;    /* when the pools were last read */

@@ -135,14 +135,16 @@ static uint64_t fits_into(const struct windows *windows, double most)
 static uint64_t fits_from(const struct windows *windows, uint64_t from_ns)
 {
 	double most = allowed(windows) * (1 + ROUNDING);
-	uint64_t fits_ns = fits_into(windows, most), left_ns = windows->gone_until_ns;
+	uint64_t fits_ns = fits_into(windows, most), less_ns = UINT64_MAX;
 
-	if (left_ns <= from_ns)
+	if (windows->gone_until_ns <= from_ns)
 		return fits_ns;
 	most -= windows->gone_ns;
-	if (most > loss_of(windows, windows->length_ns) && fits_into(windows, most) < left_ns)
-		left_ns = fits_into(windows, most);
-	return left_ns > fits_ns ? left_ns : fits_ns;
+	if (most > loss_of(windows, windows->length_ns))
+		less_ns = fits_into(windows, most);
+	if (less_ns > windows->gone_until_ns)
+		less_ns = windows->gone_until_ns;
+	return less_ns > fits_ns ? less_ns : fits_ns;
 }
 
 /* The length of windows of which so many, in 10 s, use up the budget. */
@@ -251,9 +253,18 @@ int windows_next(struct windows *windows, uint64_t now_ns, struct windows_next *
 	return 0;
 }
 
-void windows_others_gone(struct windows *windows, double loss_ns, uint64_t now_ns)
+void windows_others_took(struct windows *windows, double loss_ns, uint64_t elapsed_ns)
 {
-	windows->gone_ns = loss_ns + (now_ns < windows->gone_until_ns ? windows->gone_ns : 0);
+	double kept = fmax(0, 1 - (double)elapsed_ns / (double)WINDOWS_PERIOD_NS);
+
+	windows->others_ns = windows->others_ns * kept + loss_ns;
+}
+
+void windows_others_gone(struct windows *windows, uint64_t now_ns)
+{
+	windows->gone_ns =
+		windows->others_ns + (now_ns < windows->gone_until_ns ? windows->gone_ns : 0);
+	windows->others_ns = 0;
 	windows->gone_until_ns = now_ns + WINDOWS_PERIOD_NS;
 	windows->base = 0;
 	windows->dear_ns = 0;

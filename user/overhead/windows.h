@@ -9,9 +9,8 @@
  * stays within the budget for these on average; where it differs from window to window, it may
  * exceed that by half of the budget and of one window. Probes that are in place all the time leave
  * less for windows, for 10 s also when they are gone: if fewer of them would do, they may take half
- * of the budget. The tracer itself
- * takes at most WINDOWS_OWN_SHARE of a CPU for placing and removing probes. If edges are expensive,
- * windows are longer and rarer.
+ * of the budget. The tracer itself takes at most WINDOWS_OWN_SHARE of a CPU for placing and
+ * removing probes. If edges are expensive, windows are longer and rarer.
  */
 #ifndef TRACER_OVERHEAD_WINDOWS_H
 #define TRACER_OVERHEAD_WINDOWS_H
@@ -55,6 +54,7 @@ struct windows {
 	double own_ns;            /* CPU time of the tracer for a window */
 	double base;      /* what other probes take of its CPU time, or of WINDOWS_RATE_MIN */
 	uint64_t dear_ns; /* for as long that has been more than half of the budget */
+	double others_ns; /* what other probes took of the last 10 s */
 	double gone_ns;   /* what probes that are gone took of the 10 s until gone_until_ns */
 	uint64_t gone_until_ns;
 	uint64_t count;                             /* windows so far */
@@ -82,8 +82,10 @@ struct windows_cost {
  * of it is left for windows, and less can be traced between them.
  */
 int windows_next(struct windows *windows, uint64_t now_ns, struct windows_next *out);
-/* There are fewer probes between windows: the others have taken loss_ns of the last 10 s. */
-void windows_others_gone(struct windows *windows, double loss_ns, uint64_t now_ns);
+/* Probes between windows have taken loss_ns of the last elapsed_ns. */
+void windows_others_took(struct windows *windows, double loss_ns, uint64_t elapsed_ns);
+/* There are fewer of them: what they took of the last 10 s is not left for windows. */
+void windows_others_gone(struct windows *windows, uint64_t now_ns);
 /* A window has ended. */
 void windows_took(struct windows *windows, const struct windows_cost *cost);
 

@@ -27,13 +27,13 @@ void hit_cost_init(struct hit_cost *cost)
 	*cost = (struct hit_cost){.stats = -1};
 }
 
-double hit_cost_ns(const struct hit_cost *cost, enum hit_phase phase)
+double hit_cost_ns(const struct hit_cost *cost, uint64_t before, uint64_t now, enum hit_phase phase)
 {
-	double run_ns = cost->run_ns[phase];
+	double hits = (double)(now >= before ? now - before : now), run_ns = cost->run_ns[phase];
 
 	if (!(run_ns > 0))
 		run_ns = cost->run_ns[phase == HIT_STEADY ? HIT_WINDOW : HIT_STEADY];
-	return in_work[phase] * (cost->trap_ns + run_ns);
+	return hits * in_work[phase] * (cost->trap_ns + run_ns);
 }
 
 static int is_enough(const struct hit_runs *runs)

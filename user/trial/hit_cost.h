@@ -43,10 +43,11 @@ int hit_cost_trap_begin(struct hit_cost *cost, struct attach *attach);
  */
 int hit_cost_trap(struct hit_cost *cost, struct attach *attach);
 /*
- * What a hit costs a program that does something else, too, in that phase (or another one, if only
- * that is known).
+ * What the hits from one count to the next cost a program that does something else, too, in that
+ * phase (or another one, if only that is known). A count begins at zero after attach_target().
  */
-double hit_cost_ns(const struct hit_cost *cost, enum hit_phase phase);
+double hit_cost_ns(const struct hit_cost *cost, uint64_t before, uint64_t now,
+		   enum hit_phase phase);
 /* Has the kernel count run time from here on, if it does not; without the right to, nothing. */
 void hit_cost_count(struct hit_cost *cost, struct attach *attach);
 /* Takes over the kernel's counts; to be called once a period. */
