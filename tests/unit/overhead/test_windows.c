@@ -10,85 +10,7 @@
 
 #include <errno.h>
 
-#include "overhead/windows.h"
-
-#define MS 1000000ull
-#define S  1000000000ull
-
-/* What a target loses: CPU time for each ns of a window, and for placing and removing probes. */
-struct target {
-	double rate_ns;
-	uint64_t edges_ns, own_ns;
-	double rate, base;
-};
-
-/* Work at the beginning of each period, in which windows lose more. */
-struct work {
-	uint64_t period_ns, work_ns; /* 0: there is none */
-	double rate_ns;
-};
-
-#define RUNS 4000
-
-struct run {
-	struct work work;
-	struct windows windows;
-	uint64_t now_ns;
-	uint64_t over_ns; /* a window lasts so much longer than it was told to */
-	size_t count;
-	struct windows_next at[RUNS];
-	double loss_ns[RUNS];
-};
-
-/* The time of the work in a window. */
-static uint64_t work_in(const struct work *work, uint64_t start_ns, uint64_t length_ns)
-{
-	uint64_t sum = 0, end_ns = start_ns + length_ns;
-
-	for (uint64_t at_ns = work->period_ns ? start_ns - start_ns % work->period_ns : end_ns;
-	     at_ns < end_ns; at_ns += work->period_ns) {
-		uint64_t from_ns = at_ns > start_ns ? at_ns : start_ns;
-		uint64_t until_ns = at_ns + work->work_ns < end_ns ? at_ns + work->work_ns : end_ns;
-
-		sum += until_ns > from_ns ? until_ns - from_ns : 0;
-	}
-	return sum;
-}
-
-/* Runs until a time, at most RUNS windows. The result of windows_next() that ended it. */
-static int run_until(struct run *run, const struct target *target, uint64_t until_ns)
-{
-	uint64_t before_ns = run->now_ns;
-
-	while (run->now_ns < until_ns && run->count < RUNS) {
-		struct windows_next *next = &run->at[run->count];
-		int err = windows_next(&run->windows, run->now_ns, next);
-
-		if (err)
-			return err;
-		assert_true(next->start_ns >= run->now_ns);
-		uint64_t length_ns = next->length_ns + run->over_ns;
-
-		double worked_ns = (double)work_in(&run->work, next->start_ns, length_ns);
-
-		run->now_ns = next->start_ns + length_ns + 10 * MS;
-		struct windows_cost cost = {
-			.length_ns = length_ns,
-			.inside_ns = (uint64_t)(target->rate_ns * (double)length_ns +
-						run->work.rate_ns * worked_ns),
-			.edges_ns = target->edges_ns,
-			.own_ns = target->own_ns,
-			.cpu_ns = (uint64_t)(target->rate * (double)(run->now_ns - before_ns)),
-			.elapsed_ns = run->now_ns - before_ns,
-			.base = target->base,
-		};
-
-		run->loss_ns[run->count++] = (double)(cost.inside_ns + cost.edges_ns);
-		before_ns = run->now_ns;
-		windows_took(&run->windows, &cost);
-	}
-	return 0;
-}
+#include "windows_trial.h"
 
 /* The most that was lost in any 10 s, of windows from the given one on. */
 static double worst(const struct run *run, size_t first)
@@ -104,15 +26,6 @@ static double worst(const struct run *run, size_t first)
 		most = sum > most ? sum : most;
 	}
 	return most;
-}
-
-static uint64_t length_sum(const struct run *run)
-{
-	uint64_t sum = 0;
-
-	for (size_t i = 0; i < run->count; i++)
-		sum += run->at[i].length_ns;
-	return sum;
 }
 
 static void test_budget(void **state)
@@ -275,98 +188,6 @@ static void test_cheap(void **state)
 	assert_true(length_sum(&run) > 120 * S);
 }
 
-/* Moments are spread: no phase of a period of one second is preferred. */
-static void test_random(void **state)
-{
-	const struct target target = {1, 70 * MS, 20 * MS, 1, 0};
-	unsigned int phases[10] = {0};
-	static struct run run;
-	(void)state;
-
-	run = (struct run){.windows = {.on_ns = 40 * MS, .off_ns = 960 * MS}, .now_ns = S};
-	assert_int_equal(run_until(&run, &target, 10000 * S), 0);
-	assert_int_equal(run.count, RUNS);
-	for (size_t i = 0; i < run.count; i++) {
-		assert_int_equal(run.at[i].length_ns, 40 * MS);
-		phases[run.at[i].start_ns / (100 * MS) % 10]++;
-	}
-	for (size_t i = 0; i < 10; i++)
-		assert_in_range(phases[i], RUNS / 10 * 8 / 10, RUNS / 10 * 12 / 10);
-	assert_in_range(length_sum(&run) * 1000 / run.now_ns, 39, 41);
-}
-
-/*
- * The estimate of the part of the time in which there is work, relative to the truth: each window
- * stands for the time since the one before.
- */
-static double work_found(const struct run *run)
-{
-	const struct work *work = &run->work;
-	double found = 0, all = 0;
-
-	for (size_t i = 1; i < run->count; i++) {
-		const struct windows_next *at = &run->at[i], *before = at - 1;
-		double span = (double)(at->start_ns + at->length_ns - before->start_ns -
-				       before->length_ns);
-
-		found += span * (double)work_in(work, at->start_ns, at->length_ns) /
-			 (double)at->length_ns;
-		all += span;
-	}
-	return found / all * (double)work->period_ns / (double)work->work_ns;
-}
-
-static const uint64_t periods_s[] = {1, 2, 3, 5, 10};
-#define PERIODS (sizeof(periods_s) / sizeof(periods_s[0]))
-
-/* Work in a tenth of each period, beginning with it. */
-static void work_begin(struct run *run, size_t period, double rate_ns, uint64_t random)
-{
-	*run = (struct run){.work = {.period_ns = periods_s[period] * S,
-				     .work_ns = periods_s[period] * 100 * MS,
-				     .rate_ns = rate_ns},
-			    .windows = {.budget = 0.05, .random = random},
-			    .now_ns = S + random * 50 * MS};
-}
-
-/* What costs more in windows is not shown too often: what one has cost does not time the next. */
-static void test_costly_work(void **state)
-{
-	const struct target target = {0.045, 2 * MS, 10 * MS, 0.03, 0};
-	static struct run run;
-	(void)state;
-
-	for (size_t i = 0; i < PERIODS; i++) {
-		work_begin(&run, i, 0.2, i);
-		assert_int_equal(run_until(&run, &target, 3600 * S), 0);
-		double found = work_found(&run);
-
-		print_message("every %d s: %.3f\n", (int)periods_s[i], found);
-		assert_true(fabs(found - 1) < 0.06);
-	}
-}
-
-/* A minute shows work of each second and of a few seconds about as often as there is of it. */
-static void test_even(void **state)
-{
-	static const double most[] = {0.15, 0.25, 0.35, 0.5, 0.6};
-	const struct target target = {0.045, 2 * MS, 32 * MS, 0.03, 0};
-	static struct run run;
-	(void)state;
-
-	for (size_t i = 0; i < PERIODS; i++) {
-		double square = 0;
-
-		for (uint64_t k = 0; k < 200; k++) {
-			work_begin(&run, i, 0.09, k);
-			assert_int_equal(run_until(&run, &target, run.now_ns + 60 * S), 0);
-			square += pow(work_found(&run) - 1, 2) / 200;
-		}
-		print_message("every %d s: %.3f\n", (int)periods_s[i], sqrt(square));
-		assert_true(sqrt(square) < most[i]);
-	}
-}
-
 /* Other probes use up the budget, or windows are too expensive for it. */
 static void test_none(void **state)
 {
@@ -449,14 +270,12 @@ static void test_suspended(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_budget),      cmocka_unit_test(test_others_gone),
-		cmocka_unit_test(test_used),        cmocka_unit_test(test_edges),
-		cmocka_unit_test(test_cheap),       cmocka_unit_test(test_random),
-		cmocka_unit_test(test_none),        cmocka_unit_test(test_yields),
-		cmocka_unit_test(test_stopped),     cmocka_unit_test(test_targets),
-		cmocka_unit_test(test_suspended),   cmocka_unit_test(test_noisy),
-		cmocka_unit_test(test_little_work), cmocka_unit_test(test_costly_work),
-		cmocka_unit_test(test_even),
+		cmocka_unit_test(test_budget),  cmocka_unit_test(test_others_gone),
+		cmocka_unit_test(test_used),    cmocka_unit_test(test_edges),
+		cmocka_unit_test(test_cheap),   cmocka_unit_test(test_none),
+		cmocka_unit_test(test_yields),  cmocka_unit_test(test_stopped),
+		cmocka_unit_test(test_targets), cmocka_unit_test(test_suspended),
+		cmocka_unit_test(test_noisy),   cmocka_unit_test(test_little_work),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
