@@ -18,7 +18,7 @@ struct level {
 	char *directory;
 	size_t mount_bytes; /* length of the mount point, a prefix of directory */
 	int limited;
-	uint64_t left;
+	struct memory_left left;
 	int64_t taken;
 };
 
@@ -35,39 +35,61 @@ struct memory_headroom {
 	size_t process_count, process_capacity;
 };
 
-uint64_t memory_level_left(const struct memory_level *level)
+static uint64_t lower(uint64_t a, uint64_t b)
 {
-	uint64_t used = level->used > level->reclaimable ? level->used - level->reclaimable : 0;
+	return a < b ? a : b;
+}
 
+static uint64_t unused(const struct memory_level *level, uint64_t used)
+{
+	used = used > level->reclaimable ? used - level->reclaimable : 0;
 	return level->limit > used ? level->limit - used : 0;
 }
 
-/* What is left of one limit. Returns 0 if there is no limit. */
-static int limit_left(const char *directory, const char *limit, const char *usage,
-		      uint64_t reclaimable, uint64_t *left)
+struct memory_left memory_level_left(const struct memory_level *level)
 {
-	struct memory_level memory = {.limit = memory_number_read(directory, limit),
+	const int may_recur = level->peak > level->used && level->peak <= level->limit;
+
+	return (struct memory_left){
+		.now = unused(level, level->used),
+		.at_peak = unused(level, may_recur ? level->peak : level->used),
+	};
+}
+
+/* The names of a limit's files. Kernels before 5.19 have no memory.peak. */
+struct limit_files {
+	const char *limit, *usage, *peak;
+};
+
+/* What is left of one limit. Returns 0 if there is no limit. */
+static int limit_left(const char *directory, const struct limit_files *files, uint64_t reclaimable,
+		      struct memory_left *left)
+{
+	struct memory_level memory = {.limit = memory_number_read(directory, files->limit),
 				      .reclaimable = reclaimable};
 
 	if (memory.limit == UINT64_MAX)
 		return 0;
-	memory.used = memory_number_read(directory, usage);
+	memory.used = memory_number_read(directory, files->usage);
 	if (memory.used == UINT64_MAX)
 		return 0;
+	memory.peak = memory_number_read(directory, files->peak);
 	*left = memory_level_left(&memory);
 	return 1;
 }
 
-int memory_directory_left(const char *directory, uint64_t *left)
+int memory_directory_left(const char *directory, struct memory_left *left)
 {
-	static const char *const files[][2] = {
-		{"memory.max", "memory.current"},
-		{"memory.high", "memory.current"},
-		{"memory.limit_in_bytes", "memory.usage_in_bytes"},
-		{"memory.memsw.limit_in_bytes", "memory.memsw.usage_in_bytes"},
+	static const struct limit_files files[] = {
+		{"memory.max", "memory.current", "memory.peak"},
+		{"memory.high", "memory.current", "memory.peak"},
+		{"memory.limit_in_bytes", "memory.usage_in_bytes", "memory.max_usage_in_bytes"},
+		{"memory.memsw.limit_in_bytes", "memory.memsw.usage_in_bytes",
+		 "memory.memsw.max_usage_in_bytes"},
 	};
+	struct memory_left least = {UINT64_MAX, UINT64_MAX}, one;
 	char stat[MEMORY_FILE_BYTES];
-	uint64_t inactive, active, one;
+	uint64_t inactive, active;
 	int limited = 0;
 
 	memory_text_read(directory, "memory.stat", stat, sizeof(stat));
@@ -77,12 +99,14 @@ int memory_directory_left(const char *directory, uint64_t *left)
 	active = memory_stat_value(stat, "total_active_file")
 			 ?: memory_stat_value(stat, "active_file");
 	for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
-		if (!limit_left(directory, files[i][0], files[i][1], inactive + active / 2, &one))
+		if (!limit_left(directory, &files[i], inactive + active / 2, &one))
 			continue;
-		if (!limited || one < *left)
-			*left = one;
+		least.now = lower(least.now, one.now);
+		least.at_peak = lower(least.at_peak, one.at_peak);
 		limited = 1;
 	}
+	if (limited)
+		*left = least;
 	return limited;
 }
 
@@ -93,7 +117,8 @@ static void machine_read(struct level *level)
 	memory_text_read(MACHINE, "meminfo", text, sizeof(text));
 	line = strstr(text, "MemAvailable:");
 	level->limited = line != NULL;
-	level->left = line ? strtoull(line + strlen("MemAvailable:"), NULL, 10) * 1024 : 0;
+	level->left.now = line ? strtoull(line + strlen("MemAvailable:"), NULL, 10) * 1024 : 0;
+	level->left.at_peak = level->left.now;
 }
 
 /* Takes ownership of directory. Returns the level's index, or -ENOMEM. */
@@ -226,8 +251,8 @@ int memory_headroom_left(const struct memory_headroom *headroom, uint64_t *left)
 	for (size_t i = 1; i < headroom->level_count; i++) {
 		const struct level *level = &headroom->levels[i];
 
-		if (level->limited && (!limited || level->left < *left))
-			*left = level->left;
+		if (level->limited && (!limited || level->left.now < *left))
+			*left = level->left.now;
 		limited |= level->limited;
 	}
 	return limited;
@@ -241,9 +266,10 @@ int memory_headroom_is_short(const struct memory_headroom *headroom, struct memo
 		const char *name = level->directory + level->mount_bytes;
 		size_t bytes = strlen(name), most = sizeof(out->where) - sizeof("the cgroup ");
 
-		if (!taken || !level->limited || taken + taken / 2 <= level->left)
+		if (!taken || !level->limited || taken + taken / 2 <= level->left.at_peak)
 			continue;
-		out->left = level->left;
+		out->left = level->left.at_peak;
+		out->swings = level->left.at_peak < level->left.now;
 		out->wanted = taken + taken / 2;
 		snprintf(out->where, sizeof(out->where), "%s%s", i ? "the cgroup " : "the machine",
 			 !i       ? ""

@@ -17,7 +17,8 @@ struct memory_headroom;
 /* A limit that would be exceeded. */
 struct memory_short {
 	char where[128]; /* "the cgroup /a/b", truncated at the front; "the machine" */
-	uint64_t left;   /* bytes */
+	uint64_t left;   /* bytes, when it used most */
+	int swings;      /* 1: more is left now */
 	/* bytes: what was charged plus half of it, for what the processes allocate meanwhile */
 	uint64_t wanted;
 };
@@ -26,13 +27,21 @@ struct memory_short {
 struct memory_level {
 	uint64_t limit; /* UINT64_MAX: none */
 	uint64_t used;
+	/*
+	 * The most that was used so far: what a program has used once it may use again. Above the
+	 * limit it is of a time when that was higher, and does not count; UINT64_MAX: not known.
+	 */
+	uint64_t peak;
 	/* part of used that can be reclaimed: inactive file pages, and half of the active ones */
 	uint64_t reclaimable;
 };
-uint64_t memory_level_left(const struct memory_level *level);
+struct memory_left {
+	uint64_t now, at_peak;
+};
+struct memory_left memory_level_left(const struct memory_level *level);
 
 /* What is left of the limits of a cgroup's directory, v1 or v2. 1 and *left; 0: it has no limit. */
-int memory_directory_left(const char *directory, uint64_t *left);
+int memory_directory_left(const char *directory, struct memory_left *left);
 
 /* 0, -ENOMEM. A cgroup is read when a process in it is first charged. */
 int memory_headroom_new(struct memory_headroom **out);
@@ -42,9 +51,9 @@ void memory_headroom_free(struct memory_headroom *headroom); /* NULL is legal */
  * cannot be read is ignored.
  */
 int memory_headroom_take(struct memory_headroom *headroom, pid_t pid, int64_t bytes);
-/* The least that is left of a cgroup's limit, of the charged ones. 1; 0: none has a limit. */
+/* The least that is left now of a cgroup's limit, of the charged ones. 1; 0: none has a limit. */
 int memory_headroom_left(const struct memory_headroom *headroom, uint64_t *left);
-/* Is a limit that was charged too small? Returns 1 and the first such limit, or 0. */
+/* Is a limit that was charged too small at the peak of its use? Returns 1 and the first such limit, or 0. */
 int memory_headroom_is_short(const struct memory_headroom *headroom, struct memory_short *out);
 
 #endif

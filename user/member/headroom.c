@@ -108,10 +108,11 @@ static int text_fits(struct session *session, struct member *member,
 	}
 	if (!fits)
 		snprintf(why, MEMBER_WHY,
-			 "the pages of text that its probes copy want %llu KiB free, and %s has "
-			 "%llu KiB left",
+			 "the pages of text that its probes copy want %llu KiB free, and %s %s "
+			 "%llu KiB left%s",
 			 (unsigned long long)missing.wanted / 1024, missing.where,
-			 (unsigned long long)missing.left / 1024);
+			 missing.swings ? "had" : "has", (unsigned long long)missing.left / 1024,
+			 missing.swings ? " when it used most" : "");
 	return fits;
 }
 

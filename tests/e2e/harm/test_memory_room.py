@@ -13,22 +13,37 @@ from harness import Target, error_line, memory_cgroup, write_text
 ROOM, MORE = 900 << 10, 16 << 20
 
 
+def peak(_, folder):
+    """The most bytes that were charged to its cgroup so far."""
+    for name in ("memory.peak", "memory.max_usage_in_bytes"):
+        if os.path.exists(os.path.join(folder, name)):
+            with open(os.path.join(folder, name)) as file:
+                return int(file.read())
+    pytest.skip("cgroups have no peak on this kernel")
+
+
+def resident(pid, _):
+    """Bytes that are charged to its cgroup, without the kernel's own memory: anonymous memory."""
+    with open("/proc/%d/smaps_rollup" % pid) as file:
+        return int(re.search(r"^Anonymous: +(\d+) kB$", file.read(), re.M)[1]) << 10
+
+
 @pytest.fixture
 def cornered(debian_python):
     """cornered(bytes): a Target in a memory cgroup with that much memory left, and the cgroup's
-    folder."""
+    folder. used(pid, folder): the bytes in use."""
     targets, groups = [], []
 
-    def make(room):
+    def make(room, program="golden.py", used=resident):
         group = memory_cgroup(1 << 30)
         folder = group.__enter__()
         groups.append(group)
         limit = "memory.max" if os.path.exists(folder + "/memory.max") else "memory.limit_in_bytes"
         inside = ("sh", "-c", 'echo $$ > "$0"/cgroup.procs; exec "$@"', folder)
-        target = Target(debian_python, "golden.py", prefix=inside)
+        target = Target(debian_python, program, prefix=inside)
         targets.append(target)
         target.wait_reading()
-        write_text(os.path.join(folder, limit), resident(target.pid) + room)
+        write_text(os.path.join(folder, limit), used(target.pid, folder) + room)
         return target, folder
 
     yield make
@@ -36,12 +51,6 @@ def cornered(debian_python):
         target.kill()
     for group in groups:
         group.__exit__(None, None, None)
-
-
-def resident(pid):
-    """Bytes that are charged to its cgroup, without the kernel's own memory: anonymous memory."""
-    with open("/proc/%d/smaps_rollup" % pid) as file:
-        return int(re.search(r"^Anonymous: +(\d+) kB$", file.read(), re.M)[1]) << 10
 
 
 def copied(pid):
@@ -87,6 +96,20 @@ def test_fewer_probes(cornered, trace):
         run.stderr,
     ), run.stderr
     assert probes(run.stderr) < 50 and "growth mode" in run.stderr
+    run.finish()
+    assert killed(folder) == 0 and target.process.poll() is None
+
+
+def test_trough(cornered, trace):
+    """The peak of the cgroup's use counts, too: it may come again."""
+    target, folder = cornered(ROOM, "trough.py", peak)
+    run = trace("-p", target.pid)
+    assert re.search(
+        r"not in census mode: .* want \d+ KiB free, and the cgroup \S+ had \d+ KiB left when it "
+        "used most",
+        run.stderr,
+    ), run.stderr
+    assert probes(run.stderr) < 50
     run.finish()
     assert killed(folder) == 0 and target.process.poll() is None
 

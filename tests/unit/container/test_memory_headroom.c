@@ -29,14 +29,31 @@
 
 static void arithmetic(void **state)
 {
+	static const struct {
+		struct memory_level level;
+		struct memory_left left;
+	} rows[] = {
+		{{100, 60, 60, 0}, {40, 40}},
+		{{100, 60, 60, 50}, {90, 90}},
+		{{100, 60, 60, 70}, {100, 100}},
+		{{100, 160, 160, 10}, {0, 0}},
+		{{100, 60, 90, 0}, {40, 10}},
+		{{100, 60, 90, 30}, {70, 40}},
+		{{100, 60, 100, 0}, {40, 0}},
+		/* A higher limit allowed that, or it is not known. */
+		{{100, 60, 101, 0}, {40, 40}},
+		{{100, 60, UINT64_MAX, 0}, {40, 40}},
+	};
 	static const char stat[] =
 		"cache 5\nactive_file 7\nxactive_file 1\ntotal_active_file 9\nlast 12";
 	(void)state;
 
-	assert_int_equal(memory_level_left(&(struct memory_level){100, 60, 0}), 40);
-	assert_int_equal(memory_level_left(&(struct memory_level){100, 60, 50}), 90);
-	assert_int_equal(memory_level_left(&(struct memory_level){100, 60, 70}), 100);
-	assert_int_equal(memory_level_left(&(struct memory_level){100, 160, 10}), 0);
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct memory_left left = memory_level_left(&rows[i].level);
+
+		assert_int_equal(left.now, rows[i].left.now);
+		assert_int_equal(left.at_peak, rows[i].left.at_peak);
+	}
 	assert_int_equal(memory_stat_value(stat, "active_file"), 7);
 	assert_int_equal(memory_stat_value(stat, "total_active_file"), 9);
 	assert_int_equal(memory_stat_value(stat, "last"), 12);
@@ -156,8 +173,8 @@ static void version_2(void **state)
 		"active_file 12582912\nunevictable 0\nslab_reclaimable 1048576\n";
 	char folder[] = "/tmp/memory-XXXXXX", path[64];
 	static const char *const names[] = {"memory.stat", "memory.max", "memory.high",
-					    "memory.current"};
-	uint64_t left = 7;
+					    "memory.current", "memory.peak"};
+	struct memory_left left = {7, 7};
 	FILE *file;
 	(void)state;
 
@@ -175,13 +192,18 @@ static void version_2(void **state)
 	assert_int_equal(fclose(file), 0);
 	assert_int_equal(file_write(folder, "memory.current", 100 * MIB), 0);
 	assert_false(memory_directory_left(folder, &left));
-	assert_int_equal(left, 7);
+	assert_int_equal(left.now, 7);
 	assert_int_equal(file_write(folder, "memory.max", 128 * MIB), 0);
 	assert_true(memory_directory_left(folder, &left));
-	assert_int_equal(left, (128 - 100 + 8 + 6) * MIB);
+	assert_int_equal(left.now, (128 - 100 + 8 + 6) * MIB);
 	assert_int_equal(file_write(folder, "memory.high", 110 * MIB), 0);
 	assert_true(memory_directory_left(folder, &left));
-	assert_int_equal(left, (110 - 100 + 8 + 6) * MIB);
+	assert_int_equal(left.now, (110 - 100 + 8 + 6) * MIB);
+	assert_int_equal(left.at_peak, left.now);
+	assert_int_equal(file_write(folder, "memory.peak", 109 * MIB), 0);
+	assert_true(memory_directory_left(folder, &left));
+	assert_int_equal(left.now, (110 - 100 + 8 + 6) * MIB);
+	assert_int_equal(left.at_peak, (110 - 109 + 8 + 6) * MIB);
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
 		snprintf(path, sizeof(path), "%s/%s", folder, names[i]);
 		assert_int_equal(unlink(path), 0);
