@@ -2,18 +2,25 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "fetch/fetch_wire.h"
 #include "process/child.h"
 
 #define LIBRARY "libdebuginfod.so.1"
-/* The largest file that is fetched, unless the environment says something else. */
-#define BYTES_MAX "2147483648"
+/* The largest file that is fetched, and the longest time for it, unless the environment says so. */
+#define BYTES_MAX   "2147483648"
+#define SECONDS_MAX "120"
+/* All files of a session, of which there are as many as servers have and the target maps. */
+#define TOTAL_MAX (8ull << 30)
 
 /* libdebuginfod's interface: debuginfod_find_debuginfo(3). */
 struct library {
@@ -37,9 +44,26 @@ static int environment_set(const char *urls)
 	/* They print to stderr, which is nobody's. */
 	unsetenv("DEBUGINFOD_VERBOSE");
 	unsetenv("DEBUGINFOD_PROGRESS");
-	return setenv("DEBUGINFOD_URLS", urls, 1) || setenv("DEBUGINFOD_MAXSIZE", BYTES_MAX, 0)
+	return setenv("DEBUGINFOD_URLS", urls, 1) || setenv("DEBUGINFOD_MAXSIZE", BYTES_MAX, 0) ||
+			       setenv("DEBUGINFOD_MAXTIME", SECONDS_MAX, 0)
 		       ? -ENOMEM
 		       : 0;
+}
+
+/*
+ * The library compares a length that the server sends. Without one the body may be endless: then
+ * the kernel refuses to write more (EFBIG), and the library removes what there is.
+ */
+static int files_limit(uint64_t left)
+{
+	uint64_t largest = strtoull(getenv("DEBUGINFOD_MAXSIZE") ?: BYTES_MAX, NULL, 10);
+	struct rlimit limit;
+
+	/* The library takes 0 for no limit. */
+	if (!largest || largest > left)
+		largest = left;
+	limit.rlim_cur = limit.rlim_max = largest;
+	return setrlimit(RLIMIT_FSIZE, &limit) ? -errno : 0;
 }
 
 /* fd: -1 for none. */
@@ -62,14 +86,21 @@ static int result_send(uint32_t number, int result, int fd)
 	return sendmsg(CHILD_SOCKET, &message, MSG_NOSIGNAL) < 0 ? -errno : 0;
 }
 
-/* Returns a descriptor, or -errno. */
-static int file_find(const struct library *library, void *client, const char *build_id)
+/* Returns a descriptor, or -errno. *left: bytes that may still be fetched. */
+static int file_find(const struct library *library, void *client, const char *build_id,
+		     uint64_t *left)
 {
 	char *path = NULL;
-	/* A length of 0 says that it is in hex. */
-	int fd = library->find(client, (const unsigned char *)build_id, 0, &path);
+	struct stat st;
+	int fd, err = files_limit(*left);
 
+	if (err)
+		return err;
+	/* A length of 0 says that it is in hex. */
+	fd = library->find(client, (const unsigned char *)build_id, 0, &path);
 	free(path);
+	if (fd >= 0 && !fstat(fd, &st))
+		*left -= (uint64_t)st.st_size < *left ? (uint64_t)st.st_size : *left;
 	return fd;
 }
 
@@ -77,6 +108,7 @@ void fetch_child_run(int socket, pid_t parent, const char *urls)
 {
 	struct fetch_question question;
 	struct library library = {0};
+	uint64_t left = TOTAL_MAX;
 	int err = environment_set(urls);
 	void *client = NULL;
 
@@ -89,13 +121,14 @@ void fetch_child_run(int socket, pid_t parent, const char *urls)
 		client = library.begin();
 		err = client ? 0 : -ENOMEM;
 	}
+	signal(SIGXFSZ, SIG_IGN);
 	if (result_send(0, err, -1) || err)
 		_exit(1);
 	while (recv(CHILD_SOCKET, &question, sizeof(question), 0) == sizeof(question)) {
 		int fd;
 
 		question.build_id[sizeof(question.build_id) - 1] = '\0';
-		fd = file_find(&library, client, question.build_id);
+		fd = file_find(&library, client, question.build_id, &left);
 		err = result_send(question.number, fd < 0 ? fd : 0, fd);
 		if (fd >= 0)
 			close(fd);

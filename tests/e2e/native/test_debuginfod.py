@@ -17,11 +17,24 @@ SOURCE = "inlined.c"
 
 @pytest.fixture
 def server():
-    """.files: {path of a request: bytes}, .asked: the paths that were asked for, .url."""
+    """.files: {path of a request: bytes}, .asked: the paths that were asked for, .url; .endless: an
+    answer tells no length and has no end."""
 
     class Handler(http.server.BaseHTTPRequestHandler):
+        def send_endless(self):
+            self.send_response(200)
+            self.end_headers()
+            try:
+                while True:
+                    self.wfile.write(b"\0" * 65536)
+            except OSError:
+                server.cut += 1
+
         def do_GET(self):
             server.asked.append(self.path)
+            if server.endless:
+                self.send_endless()
+                return
             data = server.files.get(self.path)
             self.send_response(200 if data else 404)
             self.send_header("Content-Length", str(len(data or b"")))
@@ -33,6 +46,7 @@ def server():
 
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.files, server.asked = {}, []
+    server.endless, server.cut = False, 0
     server.url = "http://127.0.0.1:%d" % server.server_port
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
@@ -107,6 +121,20 @@ def test_only_if_wanted(tracer, server, stripped, tmp_path):
     (frames,) = tracebacks(tracer, tmp_path, stripped, DEBUGINFOD_URLS=server.url)
     assert frames[0] == (stripped, 0)
     assert not server.asked
+
+
+def test_endless(tracer, server, stripped, tmp_path):
+    """The largest file is bounded whether or not the server tells its length."""
+    server.endless = True
+    urls = "--debuginfod=" + server.url
+    (frames,) = tracebacks(tracer, tmp_path, stripped, urls, DEBUGINFOD_MAXSIZE=str(1 << 20))
+    assert frames[0] == (stripped, 0) and server.cut
+    sizes = [
+        os.path.getsize(os.path.join(folder, name))
+        for folder, _, names in os.walk(tmp_path / "cache")
+        for name in names
+    ]
+    assert max(sizes, default=0) < 1 << 16  # what was written is removed
 
 
 def test_no_server(run_tracer):
