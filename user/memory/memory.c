@@ -50,21 +50,6 @@ static int glibc_find(struct memory_reading *reading)
 	return part_end(err, reading->malloc_reason);
 }
 
-static int process_check(pid_t pid, struct process_info *info)
-{
-	int err = process_info_read(pid, info);
-
-	if (err)
-		return err;
-	if (info->kernel_thread)
-		return error_set(-ENOTSUP, "it is a kernel thread, which has no memory of its own");
-	if (info->zombie)
-		return error_set(-ESRCH, "it has ended");
-	if (info->pid != info->tgid)
-		return error_set(-EINVAL, "it is a thread of process %d", (int)info->tgid);
-	return 0;
-}
-
 int memory_open(struct memory_reading **out, pid_t pid, int no_swap_in)
 {
 	struct memory_reading *reading = calloc(1, sizeof(*reading));
@@ -74,7 +59,7 @@ int memory_open(struct memory_reading **out, pid_t pid, int no_swap_in)
 		return -ENOMEM;
 	reading->files.pagemap = reading->files.kpageflags = -1;
 	error_clear();
-	err = process_check(pid, &reading->info);
+	err = process_info_read(pid, &reading->info) ?: process_info_check(&reading->info);
 	if (!err)
 		err = smaps_open(&reading->files, pid);
 	if (!err)

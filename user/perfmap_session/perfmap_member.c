@@ -22,15 +22,12 @@
 static int info_read(struct perfmap_member *member)
 {
 	struct process_info info;
-	int err = process_info_read(member->pid, &info);
+	int err = process_info_read(member->pid, &info) ?: process_info_check(&info);
 
 	if (err)
 		return err;
-	if (info.tgid != member->pid)
-		return error_set(-EINVAL, "it is a thread of process %d", info.tgid);
-	if (info.kernel_thread || info.zombie || member->pidfd < 0)
-		return error_set(-ESRCH,
-				 info.kernel_thread ? "it is a kernel thread" : "it has ended");
+	if (member->pidfd < 0)
+		return error_set(-ESRCH, "it has ended");
 	member->ns_pid = info.ns_pid;
 	member->uid = info.uid;
 	snprintf(member->name, sizeof(member->name), "%s", info.name);

@@ -110,7 +110,26 @@ static int parse_stat(const char *text, struct process_info *out)
 	out->kernel_thread = (field[9] & PF_KTHREAD) != 0;
 	out->zombie = state == 'Z' || state == 'X' || field[9] & PF_EXITING;
 	out->threads = (int)field[20];
+	out->headless = out->zombie && out->threads > 1;
+	out->zombie &= !out->headless;
 	out->start_ticks = field[22];
+	return 0;
+}
+
+int process_info_check(const struct process_info *info)
+{
+	if (info->tgid != info->pid)
+		return error_set(-EINVAL, "it is a thread of process %d", (int)info->tgid);
+	if (info->kernel_thread)
+		return error_set(-ENOTSUP, "it is a kernel thread, and has no memory of its own");
+	if (info->zombie)
+		return error_set(-ESRCH, "it is a zombie, it has ended");
+	if (info->headless)
+		return error_set(
+			-ENOTSUP,
+			"its first thread has ended while others run (%d threads): the "
+			"kernel shows no memory of such a process and places no probe in it",
+			info->threads);
 	return 0;
 }
 

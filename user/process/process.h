@@ -46,8 +46,12 @@ struct process_info {
 	int uids_differ;   /* 1: real or saved uid differs from the effective one */
 	int seccomp;       /* 0 none, 1 strict, 2 filter */
 	int kernel_thread; /* 1: no address space */
-	/* 1: it has ended, or its first thread is exiting: its memory is no longer visible */
-	int zombie;
+	int zombie;        /* 1: it has ended */
+	/*
+	 * 1: its first thread has ended or is exiting, others have not: its memory is not visible
+	 * as that of its pid, and the kernel finds no memory to place a process's probes in
+	 */
+	int headless;
 	int threads;
 	char name[64];     /* comm, control bytes unescaped; NUL-terminated */
 	char command[256]; /* command line, arguments separated by spaces, truncated */
@@ -57,6 +61,11 @@ struct process_info {
 int process_root_open(pid_t pid);
 /* 0; -ESRCH no such process; -EPERM; -errno. */
 int process_info_read(pid_t pid, struct process_info *out);
+/*
+ * Is it a process with memory that can be read and probed? 0, or with its reason (error_set()):
+ * -EINVAL a thread; -ENOTSUP a kernel thread, headless; -ESRCH a zombie.
+ */
+int process_info_check(const struct process_info *info);
 /* Since it began; 0: not known. */
 uint64_t process_age_ns(pid_t pid);
 /*

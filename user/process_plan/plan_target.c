@@ -60,7 +60,8 @@ static int python_plan(pid_t pid, const struct plan_target_opts *opts, struct pl
 
 	if (err) {
 		out->runtime = (struct python_runtime){0};
-		if (out->info.kernel_thread || out->info.zombie || opts->layers == PYTHON)
+		if (out->info.kernel_thread || out->info.zombie || out->info.headless ||
+		    opts->layers == PYTHON)
 			return err;
 		/*
 		 * For an unknown version, the native layer can still be traced if it is requested.
@@ -115,13 +116,13 @@ static int is_gone(pid_t pid)
 	struct process_info info;
 	int err = process_info_read(pid, &info);
 
-	return err == -ESRCH || (!err && info.zombie);
+	return err == -ESRCH || (!err && (info.zombie || info.headless));
 }
 
 int plan_target(pid_t pid, const struct plan_target_opts *opts, struct plan_caches *caches,
 		struct plan_target *out)
 {
-	int err;
+	int err, headless;
 
 	error_clear();
 	*out = (struct plan_target){0};
@@ -147,10 +148,11 @@ int plan_target(pid_t pid, const struct plan_target_opts *opts, struct plan_cach
 		out->layers &= ~MMAP;
 	if (!err && !out->layers)
 		err = error_set(-ENOENT, "none of the requested layers can be traced in it");
+	headless = out->info.headless;
 	if (err)
 		plan_target_free(out);
 	/* A process that is ending has no memory map, which makes other steps fail. */
-	if (err && err != -ESRCH && err != -EINVAL && is_gone(pid))
+	if (err && err != -ESRCH && err != -EINVAL && !headless && is_gone(pid))
 		err = error_set(-ESRCH, "it has ended, or is about to");
 	return err;
 }

@@ -434,15 +434,9 @@ int python_process_find(pid_t pid, struct runtime_files *files, struct process_i
 	int err;
 
 	error_clear();
-	err = process_info_read(pid, info);
+	err = process_info_read(pid, info) ?: process_info_check(info);
 	if (err)
 		return err;
-	if (info->tgid != pid)
-		return error_set(-EINVAL, "it is a thread of process %d", info->tgid);
-	if (info->kernel_thread)
-		return error_set(-ENOTSUP, "it is a kernel thread, and has no memory of its own");
-	if (info->zombie)
-		return error_set(-ESRCH, "it is a zombie, it has ended");
 	err = python_runtime_find(pid, files, out);
 	if (!err && (err = layout_prove(out)))
 		python_runtime_close(out);

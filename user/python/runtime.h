@@ -68,8 +68,7 @@ struct python_runtime {
 int python_runtime_find(pid_t pid, struct runtime_files *files, struct python_runtime *out);
 /*
  * The same for a process that will be traced or read; fills *info, too, and verifies the layout
- * (layout.h). Also -EINVAL: pid is not the thread group leader; -ENOTSUP: a kernel thread; -ESRCH:
- * a zombie.
+ * (layout.h). Also as process_info_check().
  */
 int python_process_find(pid_t pid, struct runtime_files *files, struct process_info *info,
 			struct python_runtime *out);
