@@ -53,7 +53,10 @@ void memory_headroom_free(struct memory_headroom *headroom); /* NULL is legal */
 int memory_headroom_take(struct memory_headroom *headroom, pid_t pid, int64_t bytes);
 /* The least that is left now of a cgroup's limit, of the charged ones. 1; 0: none has a limit. */
 int memory_headroom_left(const struct memory_headroom *headroom, uint64_t *left);
-/* Is a limit that was charged too small at the peak of its use? Returns 1 and the first such limit, or 0. */
+/*
+ * Is a limit that was charged too small at the peak of its use? Returns 1 and the first such limit,
+ * or 0.
+ */
 int memory_headroom_is_short(const struct memory_headroom *headroom, struct memory_short *out);
 
 #endif
