@@ -1,10 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "base/array.h"
 #include "base/error.h"
 #include "cli/cli.h"
 #include "options/options.h"
+#include "text/near.h"
 
 static const struct {
 	const char *name;
@@ -34,9 +40,47 @@ static void usage_print(FILE *out)
 {
 	fprintf(out, "Shows which line of which file owns the memory of a running Python "
 		     "process.\n\n");
-	for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
+	for (size_t i = 0; i < ARRAY_SIZE(commands); i++)
 		fprintf(out, "  tracer %-44s %s\n", commands[i].synopsis, commands[i].help);
 	fprintf(out, "\nEach command has --help. tracer --version prints the version.\n");
+}
+
+/* Is there such a program, by its path or on PATH? */
+static int is_program(const char *name)
+{
+	const char *path = getenv("PATH");
+	char file[PATH_MAX];
+
+	if (strchr(name, '/'))
+		return !access(name, X_OK);
+	while (path && *path) {
+		size_t bytes = strcspn(path, ":");
+
+		snprintf(file, sizeof(file), "%.*s/%s", (int)bytes, path, name);
+		if (!access(file, X_OK))
+			return 1;
+		path += bytes + (path[bytes] == ':');
+	}
+	return 0;
+}
+
+/* The word may be a process id or a program whose option was left out, or a command, mistyped. */
+static int command_unknown(const char *word)
+{
+	struct near near = {.word = word};
+	char remedy[256] = "tracer --help lists them";
+	uint64_t pid;
+
+	for (size_t i = 0; i < ARRAY_SIZE(commands); i++)
+		near_offer(&near, commands[i].name);
+	if (!cli_parse_number(word, 1, 1 << 22, &pid))
+		snprintf(remedy, sizeof(remedy), "did you mean tracer -p %s?", word);
+	else if (near.best)
+		snprintf(remedy, sizeof(remedy), "did you mean tracer %s?", near.best);
+	else if (is_program(word))
+		snprintf(remedy, sizeof(remedy), "did you mean tracer -- %s ...?", word);
+	error_print(error_set(-EINVAL, "no such command"), remedy, "%s", word);
+	return EXIT_USAGE;
 }
 
 int main(int argc, char **argv)
@@ -50,7 +94,7 @@ int main(int argc, char **argv)
 		return EXIT_DONE;
 	}
 	if (!strcmp(argv[1], "--print-commands")) {
-		for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
+		for (size_t i = 0; i < ARRAY_SIZE(commands); i++)
 			printf("%s\t%s\n", commands[i].name, commands[i].help);
 		return EXIT_DONE;
 	}
@@ -58,13 +102,10 @@ int main(int argc, char **argv)
 		printf("tracer %s\n", TRACER_VERSION);
 		return EXIT_DONE;
 	}
-	for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
+	for (size_t i = 0; i < ARRAY_SIZE(commands); i++)
 		if (!strcmp(argv[1], commands[i].name))
 			return commands[i].run(argc - 1, argv + 1);
-	if (argv[1][0] != '-') {
-		error_print(error_set(-22, "no such command"), "tracer --help lists them", "%s",
-			    argv[1]);
-		return EXIT_USAGE;
-	}
+	if (argv[1][0] != '-')
+		return command_unknown(argv[1]);
 	return cli_trace(argc, argv);
 }

@@ -56,6 +56,13 @@ def test_options(name):
     )
 
 
+def test_underscores():
+    """Markdown takes underscores outside of code for emphasis."""
+    for name in os.listdir(PAGES):
+        text = re.sub(r"`[^`]*`", "", page_text(name))
+        assert not re.findall(r"\w*[^\W\\]_\w+", text), name
+
+
 def test_every_subcommand_has_a_page():
     pages = {name for name in os.listdir(PAGES) if name.endswith(".1.md")}
     assert pages == {"tracer.1.md", *("tracer-%s.1.md" % name for name in subcommands())}

@@ -9,6 +9,8 @@
 
 #include <stddef.h>
 
+#define ARRAY_SIZE(array) (sizeof(array) / sizeof((array)[0]))
+
 #define HUGE_BYTES (2u << 20) /* of a huge page */
 
 struct account;

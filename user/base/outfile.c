@@ -22,6 +22,7 @@
 
 #include "base/descriptor.h"
 #include "base/error.h"
+#include "base/outfile_own.h"
 
 #define OUTFILE_BUFFER_BYTES (64u * 1024)
 #define OUTFILE_TRIES        16
@@ -250,7 +251,25 @@ int outfile_location(const struct outfile *file, char *path, size_t bytes)
 	return 0;
 }
 
-int outfile_open(struct outfile **out, const char *path)
+/* 0; -EEXIST if the file that has the name is none that tracer has written. */
+static int check_own(const struct outfile *file)
+{
+	int fd =
+		openat(file->directory, file->name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	struct stat st;
+	int own;
+
+	if (fd < 0)
+		return 0; /* there is none, or check_name() says why */
+	own = fstat(fd, &st) || !S_ISREG(st.st_mode) || outfile_is_own(fd);
+	close(fd);
+	return own ? 0
+		   : error_set(-EEXIST,
+			       "'%s' is no file that tracer has written; --force replaces it",
+			       file->path);
+}
+
+int outfile_open(struct outfile **out, const char *path, enum outfile_replace replace)
 {
 	struct outfile *file;
 	int err;
@@ -268,6 +287,8 @@ int outfile_open(struct outfile **out, const char *path)
 		return 0;
 	}
 	err = open_directory(file);
+	if (!err && replace == OUTFILE_OWN)
+		err = check_own(file);
 	if (!err)
 		outfile_clean(file->directory);
 	return file_begin(out, file, err);

@@ -13,7 +13,14 @@
 
 struct outfile;
 
-int outfile_open(struct outfile **out, const char *path); /* 0, -errno. Calls outfile_clean(). */
+/*
+ * What an existing file must be that the new one replaces: one that tracer has written, or an empty
+ * one (outfile_own.h); or any regular file.
+ */
+enum outfile_replace { OUTFILE_OWN, OUTFILE_ANY };
+
+/* 0; -EEXIST: the file is not one to replace; -errno. Calls outfile_clean(). */
+int outfile_open(struct outfile **out, const char *path, enum outfile_replace replace);
 /*
  * Removes the temporary files that killed processes of our user have left in a directory: those
  * that are not locked, since a writer holds a lock. In a very large directory only a part is

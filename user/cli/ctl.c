@@ -28,8 +28,9 @@ struct ctl {
 	struct cli_arguments arguments;
 	uint64_t pid, session;
 	int watch; /* the request is for the live view, not one of the session's */
-	int all;   /* snapshot: all processes of the session */
-	int fd;    /* connection to the session */
+	enum outfile_replace replace;
+	int all; /* snapshot: all processes of the session */
+	int fd;  /* connection to the session */
 	struct buffer answer;
 };
 
@@ -40,6 +41,7 @@ static const struct argp_option options[] = {
 	 "choose one of several sessions that trace the process: the tracer's PID", 1},
 	{"all", KEY_ALL, NULL, 0, "snapshot: all processes that the session traces, not only PID",
 	 1},
+	CLI_OPTION_FORCE(1),
 	{"format", KEY_FORMAT, "KIND", 0, "text (default) or json", 1},
 	{0},
 };
@@ -57,6 +59,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		return CLI_REPORTED;
 	case KEY_ALL:
 		ctl->all = 1;
+		return 0;
+	case CLI_KEY_FORCE:
+		ctl->replace = OUTFILE_ANY;
 		return 0;
 	case KEY_FORMAT:
 		if (!strcmp(arg, "json") || !strcmp(arg, "text")) {
@@ -282,7 +287,7 @@ static int file_run(struct ctl *ctl, enum request_kind kind)
 	const char *path = ctl->arguments.items[2];
 	int to_stdout = !strcmp(path, "-");
 	struct outfile *file;
-	int err = outfile_open(&file, path);
+	int err = outfile_open(&file, path, ctl->replace);
 
 	if (err) {
 		error_print(err, NULL, "%s", path);

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/error.h"
 #include "cli/cli.h"
 #include "export/exporter.h"
@@ -24,18 +25,21 @@ struct export
 	const struct exporter *exporter;
 	struct export_opts opts;
 	const char *command, *output;
+	enum outfile_replace replace;
 	int source; /* html: with the lines of source files */
 	struct cli_arguments files;
 };
 
 static const struct argp_option filter_options[] = {
 	{"output", 'o', "FILE", 0, "write it there (-: standard output)", 1},
+	CLI_OPTION_FORCE(1),
 	{0},
 };
 
 static const struct argp_option export_options[] = {
 	{"format", KEY_FORMAT, "KIND", 0, "what to write:", 1},
 	{"output", 'o', "FILE", 0, "write it there (-: standard output)", 1},
+	CLI_OPTION_FORCE(1),
 	{"python", KEY_PYTHON, "VERSION", 0,
 	 "tracemalloc: the Python that will load it; 3.8 computes statistics only of files without "
 	 "total_nframe, later versions only of files with it (default: the version of the "
@@ -59,8 +63,19 @@ static const struct argp_child export_children[] = {
 
 static error_t parse_format(struct export *export, const char *arg)
 {
-	export->exporter = exporter_find(arg);
-	return export->exporter ? 0 : cli_reject("--format", arg, NULL);
+	struct cli_word words[16];
+	size_t count = 0;
+	int index;
+	error_t err;
+
+	while (count < ARRAY_SIZE(words) && exporter_get(count)) {
+		words[count] = (struct cli_word){exporter_get(count)->name, (int)count};
+		count++;
+	}
+	err = cli_parse_word("--format", arg, words, count, &index);
+	if (!err)
+		export->exporter = exporter_get((size_t)index);
+	return err;
 }
 
 static error_t parse_python(struct export *export, const char *arg)
@@ -91,6 +106,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		if (!export->exporter) /* tracer export: the format is an option */
 			state->child_inputs[4] = &export->app;
 		return 0;
+	case CLI_KEY_FORCE:
+		export->replace = OUTFILE_ANY;
+		return 0;
 	case 'o':
 		export->output = arg;
 		return 0;
@@ -101,7 +119,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	case KEY_WEIGHT:
 		export->opts.counts = !strcmp(arg, "count");
 		return !export->opts.counts && strcmp(arg, "size")
-			       ? cli_reject("--weight", arg, NULL)
+			       ? cli_reject("--weight", arg, "size or count")
 			       : 0;
 	case KEY_SOURCE:
 	case KEY_NO_SOURCE:
@@ -223,7 +241,7 @@ static int file_write(const struct export *export, const struct snapshot *chosen
 		      const struct export_opts *opts)
 {
 	struct outfile *file;
-	int err = outfile_open(&file, export->output);
+	int err = outfile_open(&file, export->output, export->replace);
 
 	if (err)
 		return err;

@@ -47,7 +47,7 @@ static int bytes_write(void *context, const char *data, size_t bytes)
 }
 
 /* Writes the map of the single process. */
-static int output_write(struct run *run, const char *path)
+static int output_write(struct run *run, const char *path, enum outfile_replace replace)
 {
 	const struct perfmap_table *table = perfmap_session_at(run->session, 0)->process->table;
 	struct outfile *file;
@@ -55,7 +55,7 @@ static int output_write(struct run *run, const char *path)
 
 	if (run->version == perfmap_table_version(table))
 		return 0;
-	err = outfile_open(&file, path);
+	err = outfile_open(&file, path, replace);
 	if (err)
 		return err;
 	err = perfmap_text_write(table, bytes_write, file);
@@ -98,7 +98,7 @@ static int maps_write(struct run *run, int at_end)
 		err = maps_install(run);
 	else if (options->output ? strcmp(options->output, "-") || at_end
 				 : at_end && !options->status) {
-		err = output_write(run, options->output ? options->output : "-");
+		err = output_write(run, options->output ? options->output : "-", options->replace);
 		if (err)
 			error_print(err, "the existing file is unchanged", "%s",
 				    options->output ? options->output : "stdout");

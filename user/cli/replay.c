@@ -17,12 +17,14 @@
 struct replay {
 	struct report_choice choice;
 	const char *output;
+	enum outfile_replace replace;
 	struct cli_arguments files;
 };
 
 static const struct argp_option options[] = {
 	{"output", 'o', "FILE", 0,
 	 "write the snapshot there (-: to stdout, and the report to stderr)", 0},
+	CLI_OPTION_FORCE(0),
 	{0},
 };
 
@@ -37,6 +39,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	case ARGP_KEY_INIT:
 		state->child_inputs[0] = &replay->choice;
 		state->child_inputs[1] = &replay->choice.layer;
+		return 0;
+	case CLI_KEY_FORCE:
+		replay->replace = OUTFILE_ANY;
 		return 0;
 	case 'o':
 		replay->output = arg;
@@ -106,7 +111,7 @@ static int replay_run(const struct replay *replay)
 		return EXIT_USAGE;
 	}
 	if (replay->output) {
-		err = outfile_open(&file, replay->output);
+		err = outfile_open(&file, replay->output, replay->replace);
 		if (err) {
 			error_print(err, NULL, "%s", replay->output);
 			return EXIT_FAILED;

@@ -237,15 +237,17 @@ static int targets_start(struct run *run)
 static int files_open(struct run *run)
 {
 	struct trace_options *options = &run->options;
-	int err = options->output ? outfile_open(&run->output, options->output) : 0;
+	int err =
+		options->output ? outfile_open(&run->output, options->output, options->replace) : 0;
 
 	if (err)
 		return error_print(err, NULL, "%s", options->output);
-	err = options->capture ? outfile_open(&run->capture, options->capture) : 0;
+	err = options->capture ? outfile_open(&run->capture, options->capture, options->replace)
+			       : 0;
 	if (err)
 		return error_print(err, NULL, "%s", options->capture);
 	options->session.capture = run->capture;
-	err = options->record ? outfile_open(&run->record, options->record) : 0;
+	err = options->record ? outfile_open(&run->record, options->record, options->replace) : 0;
 	return err ? error_print(err, NULL, "%s", options->record) : 0;
 }
 

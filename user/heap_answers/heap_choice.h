@@ -17,9 +17,10 @@ struct heap_choice {
 	struct report_choice output;
 	enum heap_by by;
 	int retained, freeze, no_swap_in;
-	uint32_t depth;      /* --depth: levels of the tree of dominators; 0: no tree */
-	int values;          /* --values: contents of texts are printed */
-	const char *out;     /* -o; NULL: no dump is written */
+	uint32_t depth;  /* --depth: levels of the tree of dominators; 0: no tree */
+	int values;      /* --values: contents of texts are printed */
+	const char *out; /* -o; NULL: no dump is written */
+	enum outfile_replace replace;
 	const char *core;    /* --core; NULL: none */
 	const char *sysroot; /* --sysroot; NULL: "/" */
 	const char

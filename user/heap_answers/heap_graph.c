@@ -96,7 +96,7 @@ int heap_graph_open(const struct heap_choice *choice, const char *dump, unsigned
 		    struct heap_graph *out)
 {
 	struct outfile *file = NULL;
-	int err = choice->out ? outfile_open(&file, choice->out) : 0;
+	int err = choice->out ? outfile_open(&file, choice->out, choice->replace) : 0;
 
 	*out = (struct heap_graph){0};
 	if (err)

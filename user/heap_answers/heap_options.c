@@ -46,6 +46,7 @@ static const struct argp_option options[] = {
 	{"no-swap-in", KEY_NO_SWAP_IN, NULL, 0,
 	 "leave out memory that is swapped out, and say how much", 2},
 	{"output", 'o', "FILE", 0, "also write the copied memory to FILE, a dump", 2},
+	CLI_OPTION_FORCE(2),
 	{0},
 };
 
@@ -125,6 +126,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		return 0;
 	case KEY_SYSROOT:
 		choice->sysroot = arg;
+		return 0;
+	case CLI_KEY_FORCE:
+		choice->replace = OUTFILE_ANY;
 		return 0;
 	case 'o':
 		choice->out = arg;

@@ -8,9 +8,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/error.h"
 #include "options/options.h"
 #include "options/print_options.h"
+#include "text/near.h"
 
 int cli_parse_number(const char *text, uint64_t low, uint64_t high, uint64_t *number)
 {
@@ -49,15 +51,34 @@ int cli_parse_bytes(const char *text, uint64_t *bytes)
 
 int cli_parse_seconds(const char *text, uint64_t *ns)
 {
+	static const struct {
+		const char *name;
+		double seconds;
+	} units[] = {{"", 1}, {"s", 1}, {"ms", 1e-3}, {"m", 60}, {"min", 60}, {"h", 3600}};
 	char *end;
-	double seconds;
+	double number, seconds = 0;
 
 	errno = 0;
-	seconds = strtod(text, &end);
-	if (errno || end == text || *end || !isfinite(seconds) || seconds <= 0 || seconds > 1e9)
+	number = strtod(text, &end);
+	if (errno || end == text || !isfinite(number))
+		return -EINVAL;
+	for (size_t i = 0; i < ARRAY_SIZE(units); i++)
+		if (!strcmp(end, units[i].name))
+			seconds = number * units[i].seconds;
+	if (seconds <= 0 || seconds > 1e9)
 		return -EINVAL;
 	*ns = (uint64_t)(seconds * 1e9);
 	return 0;
+}
+
+int cli_parse_percent(const char *text, double *percent)
+{
+	char *end;
+
+	if (!isdigit((unsigned char)text[0]))
+		return -EINVAL;
+	*percent = strtod(text, &end);
+	return !isfinite(*percent) || (*end && strcmp(end, "%") != 0) ? -EINVAL : 0;
 }
 
 const char *cli_remedy(int err)
@@ -103,7 +124,11 @@ int cli_parse_pids(const char *text, pid_t **pids, size_t *count)
 		}
 		list = more;
 		if (cli_parse_number(word, 1, 1 << 22, &number)) {
-			err = error_set(-EINVAL, "\"%s\" is not a process id", word);
+			err = error_set(-EINVAL,
+					word[strspn(word, "0123456789 ")]
+						? "\"%s\" is not a process id; --comm takes a name"
+						: "\"%s\" is not a process id",
+					word);
 			break;
 		}
 		if (!pid_is_in(list, *count, number))
@@ -134,10 +159,75 @@ static error_t root_parse(int key, char *arg, struct argp_state *state)
 	if (key == ARGP_KEY_INIT)
 		state->child_inputs[0] = root->input;
 	else if (key == ARGP_KEY_ERROR && state->next > 0 && state->next <= state->argc)
-		root->culprit = state->argv[state->next - 1];
+		/* Within "-abc", next is still the index of that argument. */
+		root->culprit = state->argv[state->next - 1][0] != '-' && state->next < state->argc
+					? state->argv[state->next]
+					: state->argv[state->next - 1];
 	else
 		return ARGP_ERR_UNKNOWN;
 	return 0;
+}
+
+/* What is known of an argument that argp has refused. */
+struct refused {
+	struct near near;     /* all long names are offered */
+	size_t bytes;         /* of the long name that was typed */
+	int key;              /* of the short option that was typed; 0: a long one */
+	unsigned int matches; /* options that begin like that */
+	int is_exact, takes_value;
+};
+
+static void option_find(const struct argp *argp, struct refused *refused)
+{
+	const struct argp_option *option = argp->options;
+	const struct argp_child *child = argp->children;
+
+	for (; option && (option->name || option->key || option->doc); option++) {
+		int is_this = refused->key
+				      ? option->key == refused->key
+				      : option->name && !strncmp(option->name, refused->near.word,
+								 refused->bytes);
+
+		if (option->name && !refused->key)
+			near_offer(&refused->near, option->name);
+		refused->matches += (unsigned int)is_this;
+		refused->is_exact |= is_this && (refused->key || !option->name[refused->bytes]);
+		refused->takes_value |= is_this && option->arg;
+	}
+	for (; child && child->argp; child++)
+		option_find(child->argp, refused);
+}
+
+/* Why argp has refused it. It stops at the first letter of "-abc" that it does not take. */
+static int option_explain(const struct argp *argp, const char *typed)
+{
+	char name[64];
+	struct refused refused = {.near.word = name};
+
+	if (typed[0] != '-' || !typed[1])
+		return error_set(-EINVAL, "it takes no argument \"%s\"", typed);
+	if (typed[1] != '-') {
+		for (const char *at = typed + 1; *at; at++) {
+			refused = (struct refused){.near.word = "", .key = *at};
+			option_find(argp, &refused);
+			if (!refused.matches)
+				return error_set(-EINVAL, "there is no option -%c", *at);
+			if (refused.takes_value)
+				return error_set(-EINVAL, "the value of -%c is missing", *at);
+		}
+		return error_set(-EINVAL, "not an option");
+	}
+	snprintf(name, sizeof(name), "%.*s", (int)strcspn(typed + 2, "="), typed + 2);
+	refused.bytes = strlen(name);
+	option_find(argp, &refused);
+	if (refused.matches > 1 && !refused.is_exact)
+		return error_set(-EINVAL, "%u options begin like this", refused.matches);
+	if (refused.matches)
+		return error_set(-EINVAL, refused.takes_value ? "its value is missing"
+							      : "it takes no value");
+	return refused.near.best
+		       ? error_set(-EINVAL, "no such option; did you mean --%s?", refused.near.best)
+		       : error_set(-EINVAL, "no such option");
 }
 
 int cli_parse(const struct argp *argp, int argc, char **argv, unsigned flags, void *input)
@@ -177,9 +267,12 @@ int cli_parse(const struct argp *argp, int argc, char **argv, unsigned flags, vo
 	if (!err)
 		return 0;
 	if (err != CLI_REPORTED)
-		error_print(error_set(-EINVAL, "not an option, or its value is missing"),
-			    "--help lists them", "%s",
-			    root_input.culprit ? root_input.culprit : argv[0]);
+		error_print(root_input.culprit
+				    ? option_explain(argp, root_input.culprit)
+				    : error_set(-EINVAL, "arguments are missing or not known"),
+			    "--help lists what it takes", "%s",
+			    root_input.culprit && root_input.culprit[0] == '-' ? root_input.culprit
+									       : argv[0]);
 	return EXIT_USAGE;
 }
 
@@ -199,12 +292,33 @@ error_t cli_reject(const char *option, const char *arg, const char *remedy)
 	return CLI_REPORTED;
 }
 
+error_t cli_parse_word(const char *option, const char *arg, const struct cli_word *words,
+		       size_t count, int *value)
+{
+	char names[256] = "";
+	size_t used = 0;
+
+	for (size_t i = 0; i < count; i++) {
+		if (!strcmp(arg, words[i].name)) {
+			*value = words[i].value;
+			return 0;
+		}
+		if (used < sizeof(names))
+			used += (size_t)snprintf(names + used, sizeof(names) - used, "%s%s",
+						 !i               ? ""
+						 : i + 1 == count ? " or "
+								  : ", ",
+						 words[i].name);
+	}
+	return cli_reject(option, arg, names);
+}
+
 error_t cli_take_seconds(const char *option, const char *arg, uint64_t *ns)
 {
 	if (!cli_parse_seconds(arg, ns))
 		return 0;
 	error_print(error_set(-EINVAL, "\"%s\" is not a number of seconds above 0", arg),
-		    "for example 10 or 0.5", "%s", option);
+		    "for example 10, 0.5, 30s or 5m", "%s", option);
 	return CLI_REPORTED;
 }
 

@@ -16,6 +16,14 @@
 #include "report/report.h"
 #include "view/view.h"
 
+/* The option of each command that writes a file; group: of its help. Its key sets a flag. */
+#define CLI_KEY_FORCE 0x7f0
+#define CLI_OPTION_FORCE(group)                                                                    \
+	{                                                                                          \
+		"force", CLI_KEY_FORCE, NULL, 0,                                                   \
+			"replace the file even if tracer has not written it", group                \
+	}
+
 enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
 
 struct layer_choice {
@@ -127,12 +135,24 @@ int cli_parse_bytes(const char *text, uint64_t *bytes);
  * parser is to return.
  */
 error_t cli_reject(const char *option, const char *arg, const char *remedy);
+/*
+ * The value of the word that arg is, among count words. 0; what a parser is to return, after a
+ * message that lists the words.
+ */
+struct cli_word {
+	const char *name;
+	int value;
+};
+error_t cli_parse_word(const char *option, const char *arg, const struct cli_word *words,
+		       size_t count, int *value);
 /* The --buffer of a session: a power of two from 4K to 2G. 0, or what a parser is to return. */
 error_t cli_parse_buffer(const char *arg, size_t *bytes);
 /* A decimal number in [low, high] without trailing text. 0, -EINVAL. */
 int cli_parse_number(const char *text, uint64_t low, uint64_t high, uint64_t *number);
-/* Seconds, with a fraction ("2.5"), greater than 0. 0, -EINVAL. */
+/* Seconds with a fraction ("2.5"), or with a unit: ms, s, m, min, h; above 0. 0, -EINVAL. */
 int cli_parse_seconds(const char *text, uint64_t *ns);
+/* "5", "0.5" or "5%". 0, -EINVAL. */
+int cli_parse_percent(const char *text, double *percent);
 /* cli_parse_seconds() for an option, with an error message. 0, or what a parser is to return. */
 error_t cli_take_seconds(const char *option, const char *arg, uint64_t *ns);
 

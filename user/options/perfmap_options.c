@@ -27,6 +27,7 @@ static const struct argp_option options[] = {
 	 2},
 	{"duration", 'd', "SEC", 0, "stop after SEC seconds", 2},
 	{"output", 'o', "FILE", 0, "write the map there (default: on stdout, at the end)", 3},
+	CLI_OPTION_FORCE(3),
 	{"install", KEY_INSTALL, NULL, 0,
 	 "write /tmp/perf-PID.map, where perf looks for it: under the process id here, and under "
 	 "the one in its own PID namespace in its own /tmp",
@@ -81,6 +82,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		return -target_set_container(&out->targets, arg);
 	case 'd':
 		return cli_take_seconds("--duration", arg, &out->duration_ns);
+	case CLI_KEY_FORCE:
+		out->replace = OUTFILE_ANY;
+		return 0;
 	case 'o':
 		out->output = arg;
 		return 0;

@@ -13,6 +13,7 @@ struct perfmap_options {
 	struct perfmap_symbol *symbols; /* owned */
 	size_t symbol_count, symbol_capacity;
 	const char *output; /* borrowed; NULL: none */
+	enum outfile_replace replace;
 	int install, follow, status;
 	uint64_t duration_ns; /* 0: none */
 	struct perfmap_session_opts session;

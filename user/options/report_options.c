@@ -54,7 +54,8 @@ static error_t filter_domain(struct filter_choice *choice, int inclusive, const 
 	uint64_t number;
 
 	if (cli_parse_number(arg, 0, UINT32_MAX, &number))
-		return cli_reject(inclusive ? "--domain" : "--not-domain", arg, NULL);
+		return cli_reject(inclusive ? "--domain" : "--not-domain", arg,
+				  "a number, 0 for Python's allocators");
 	return -filters_add_domain(&choice->filters, inclusive, (uint32_t)number);
 }
 
@@ -118,6 +119,23 @@ static const struct argp_option output_options[] = {
 	{0},
 };
 
+static error_t output_format(struct report_choice *choice, const char *arg)
+{
+	static const struct cli_word words[] = {{"text", FORMAT_TEXT},
+						{"json", FORMAT_JSON},
+						{"csv", FORMAT_CSV},
+						{"heapsnapshot", FORMAT_HEAPSNAPSHOT},
+						{"pprof", FORMAT_PPROF}};
+	int format;
+	error_t err = cli_parse_word("--format", arg, words, choice->graphs ? 5 : 3, &format);
+
+	if (!err) {
+		choice->format = format;
+		choice->format_asked = 1;
+	}
+	return err;
+}
+
 static error_t output_option(int key, char *arg, struct argp_state *state)
 {
 	struct report_choice *choice = state->input;
@@ -126,24 +144,11 @@ static error_t output_option(int key, char *arg, struct argp_state *state)
 	switch (key) {
 	case KEY_TOP:
 		if (cli_parse_number(arg, 0, SIZE_MAX, &number))
-			return cli_reject("--top", arg, NULL);
+			return cli_reject("--top", arg, "a number; 0: all");
 		choice->opts.top = number;
 		return 0;
 	case KEY_FORMAT:
-		choice->format_asked = 1;
-		if (!strcmp(arg, "text"))
-			choice->format = FORMAT_TEXT;
-		else if (!strcmp(arg, "json"))
-			choice->format = FORMAT_JSON;
-		else if (!strcmp(arg, "csv"))
-			choice->format = FORMAT_CSV;
-		else if (choice->graphs && !strcmp(arg, "heapsnapshot"))
-			choice->format = FORMAT_HEAPSNAPSHOT;
-		else if (choice->graphs && !strcmp(arg, "pprof"))
-			choice->format = FORMAT_PPROF;
-		else
-			return cli_reject("--format", arg, NULL);
-		return 0;
+		return output_format(choice, arg);
 	}
 	return ARGP_ERR_UNKNOWN;
 }
@@ -180,54 +185,44 @@ static const struct argp_option report_options[] = {
 
 static error_t option_by(struct report_choice *choice, const char *arg)
 {
-	static const struct {
-		const char *name;
-		enum group_by by;
-	} names[] = {{"process", GROUP_PROCESS},
-		     {"comm", GROUP_COMM},
-		     {"container", GROUP_CONTAINER},
-		     {"thread", GROUP_THREAD},
-		     {"task", GROUP_TASK}};
+	static const struct cli_word words[] = {{"process", GROUP_PROCESS},
+						{"comm", GROUP_COMM},
+						{"container", GROUP_CONTAINER},
+						{"thread", GROUP_THREAD},
+						{"task", GROUP_TASK}};
+	int by;
+	error_t err = cli_parse_word("--by", arg, words, ARRAY_SIZE(words), &by);
 
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-		if (!strcmp(arg, names[i].name)) {
-			choice->opts.by = names[i].by;
-			return 0;
-		}
-	}
-	return cli_reject("--by", arg, "process, comm, container, thread or task");
+	if (!err)
+		choice->opts.by = by;
+	return err;
 }
 
 static error_t option_group(struct report_choice *choice, const char *arg)
 {
-	static const struct {
-		const char *name;
-		enum group_by by;
-	} names[] = {{"filename", GROUP_FILENAME}, {"lineno", GROUP_LINENO},
-		     {"function", GROUP_FUNCTION}, {"traceback", GROUP_TRACEBACK},
-		     {"size", GROUP_SIZE},         {"lifetime", GROUP_LIFETIME}};
+	static const struct cli_word words[] = {
+		{"filename", GROUP_FILENAME}, {"lineno", GROUP_LINENO},
+		{"function", GROUP_FUNCTION}, {"traceback", GROUP_TRACEBACK},
+		{"size", GROUP_SIZE},         {"lifetime", GROUP_LIFETIME}};
+	int group;
+	error_t err = cli_parse_word("--group-by", arg, words, ARRAY_SIZE(words), &group);
 
 	choice->lines_asked = 1;
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-		if (!strcmp(arg, names[i].name)) {
-			choice->group = names[i].by;
-			return 0;
-		}
-	}
-	return cli_reject("--group-by", arg, NULL);
+	if (!err)
+		choice->group = group;
+	return err;
 }
 
 static error_t option_sort(struct report_choice *choice, const char *arg)
 {
-	if (!strcmp(arg, "size"))
-		choice->opts.sort = SORT_SIZE;
-	else if (!strcmp(arg, "allocated"))
-		choice->opts.sort = SORT_ALLOCATED;
-	else if (!strcmp(arg, "temporary"))
-		choice->opts.sort = SORT_TEMPORARY;
-	else
-		return cli_reject("--sort", arg, "size, allocated or temporary");
-	return 0;
+	static const struct cli_word words[] = {
+		{"size", SORT_SIZE}, {"allocated", SORT_ALLOCATED}, {"temporary", SORT_TEMPORARY}};
+	int sort;
+	error_t err = cli_parse_word("--sort", arg, words, ARRAY_SIZE(words), &sort);
+
+	if (!err)
+		choice->opts.sort = sort;
+	return err;
 }
 
 static error_t option_temporary(struct report_choice *choice, const char *arg)

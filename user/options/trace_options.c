@@ -100,6 +100,7 @@ static const struct argp_option options[] = {
 	{"interval", 'i', "SEC", 0, "print the report every SEC seconds while running", 2},
 	{"output", 'o', "FILE", 0,
 	 "write the snapshot there at the end (pprof; -: to stdout, and the report to stderr)", 3},
+	CLI_OPTION_FORCE(3),
 	{"snapshot-every", KEY_EVERY, "SEC", 0,
 	 "with -o, also write it every SEC seconds; the previous one becomes FILE.1, that one "
 	 "FILE.2 and so on",
@@ -147,15 +148,15 @@ static const struct argp_option options[] = {
 
 static error_t parse_mode(struct trace_options *out, const char *arg)
 {
-	if (!strcmp(arg, "exact"))
-		out->session.plan.python.mode = EVENT_MODE_EXACT;
-	else if (!strcmp(arg, "census"))
-		out->session.plan.python.mode = EVENT_MODE_CENSUS;
-	else if (!strcmp(arg, "growth"))
-		out->session.plan.python.mode = EVENT_MODE_GROWTH;
-	else
-		return cli_reject("--mode", arg, "census, exact or growth");
-	return 0;
+	static const struct cli_word words[] = {{"census", EVENT_MODE_CENSUS},
+						{"exact", EVENT_MODE_EXACT},
+						{"growth", EVENT_MODE_GROWTH}};
+	int mode;
+	error_t err = cli_parse_word("--mode", arg, words, ARRAY_SIZE(words), &mode);
+
+	if (!err)
+		out->session.plan.python.mode = mode;
+	return err;
 }
 
 static error_t parse_layer(struct trace_options *out, const char *arg)
@@ -173,23 +174,22 @@ static error_t parse_layer(struct trace_options *out, const char *arg)
 
 static error_t parse_backend(struct trace_options *out, const char *arg)
 {
-	if (!strcmp(arg, "session"))
-		out->session.backend = SESSION_BACKEND_BEST;
-	else if (!strcmp(arg, "multi"))
-		out->session.backend = SESSION_BACKEND_MULTI;
-	else if (!strcmp(arg, "perf"))
-		out->session.backend = SESSION_BACKEND_PERF;
-	else
-		return cli_reject("--backend", arg, "session, multi or perf");
-	return 0;
+	static const struct cli_word words[] = {{"session", SESSION_BACKEND_BEST},
+						{"multi", SESSION_BACKEND_MULTI},
+						{"perf", SESSION_BACKEND_PERF}};
+	int backend;
+	error_t err = cli_parse_word("--backend", arg, words, ARRAY_SIZE(words), &backend);
+
+	if (!err)
+		out->session.backend = backend;
+	return err;
 }
 
 static error_t parse_overhead(struct trace_options *out, const char *arg)
 {
-	char *end;
-	double percent = strtod(arg, &end);
+	double percent;
 
-	if (arg[0] < '0' || arg[0] > '9' || *end || !(percent >= 0.1 && percent <= 100))
+	if (cli_parse_percent(arg, &percent) || !(percent >= 0.1 && percent <= 100))
 		return cli_reject("--overhead", arg, "percent, from 0.1 to 100");
 	out->session.overhead = percent / 100;
 	return 0;
@@ -257,6 +257,9 @@ static error_t parse_debuginfod(struct trace_options *out, const char *arg)
 static int parse_flag(struct trace_options *out, int key)
 {
 	switch (key) {
+	case CLI_KEY_FORCE:
+		out->replace = OUTFILE_ANY;
+		return 1;
 	case KEY_DRY_RUN:
 		out->dry_run = 1;
 		return 1;

@@ -15,6 +15,7 @@ struct trace_options {
 	unsigned int keep;                     /* number of snapshots kept, in FILE, FILE.1, ... */
 	uint64_t record_ns;                    /* between two snapshots of a recording */
 	const char *output, *capture, *record; /* borrowed */
+	enum outfile_replace replace;
 	int dry_run;
 	/* a live view, on a terminal; 0: --no-live, or the output forbids it */
 	int live;

@@ -15,6 +15,7 @@ static const struct argp_option time_options[] = {
 	{"top", KEY_TOP, "N", 0, "show N lines (default 10; 0: all)", 1},
 	{"format", KEY_FORMAT, "FORMAT", 0, "text, json or, for timeline, html (default text)", 1},
 	{"output", 'o', "FILE", 0, "write it there (default: stdout)", 1},
+	CLI_OPTION_FORCE(1),
 	{"points", KEY_POINTS, "N", 0,
 	 "take at most N snapshots, evenly spread (2-1000; default 120, text of timeline 48)", 1},
 	{0},
@@ -60,12 +61,15 @@ static error_t time_option(int key, char *arg, struct argp_state *state)
 		return option_group(choice, arg);
 	case KEY_FORMAT:
 		return option_format(choice, arg);
+	case CLI_KEY_FORCE:
+		choice->replace = OUTFILE_ANY;
+		return 0;
 	case 'o':
 		choice->output = arg;
 		return 0;
 	case KEY_TOP:
 		if (cli_parse_number(arg, 0, UINT32_MAX, &number))
-			return cli_reject("--top", arg, NULL);
+			return cli_reject("--top", arg, "a number; 0: all");
 		choice->top = number;
 		return 0;
 	case KEY_POINTS:
@@ -142,7 +146,7 @@ int time_write(const struct time_choice *choice, time_print_fn print, const void
 {
 	const char *name = choice->output ? choice->output : "-";
 	struct outfile *file;
-	int err = outfile_open(&file, name);
+	int err = outfile_open(&file, name, choice->replace);
 
 	if (!err)
 		err = file_write(file, print, context);

@@ -19,6 +19,7 @@ struct time_choice {
 	enum time_format format;
 	int has_html;       /* set by the caller: it has such a format */
 	const char *output; /* borrowed; NULL: stdout */
+	enum outfile_replace replace;
 };
 
 /* The input is a struct time_choice that time_choice_default() has set. */

@@ -184,7 +184,7 @@ static int save_begin(struct watch *watch)
 	snprintf(watch->saving_name, sizeof(watch->saving_name),
 		 "tracer-%u-%04d%02d%02d-%02d%02d%02d.pb.gz", request.pid, tm.tm_year + 1900,
 		 tm.tm_mon + 1, tm.tm_mday, tm.tm_hour, tm.tm_min, tm.tm_sec);
-	err = outfile_open(&watch->saving, watch->saving_name);
+	err = outfile_open(&watch->saving, watch->saving_name, OUTFILE_OWN);
 	if (err) {
 		snprintf(watch->view.message, sizeof(watch->view.message), "%s: %s",
 			 watch->saving_name, error_reason(err));

@@ -430,3 +430,30 @@ def test_colour(finished, tracer):
         b"\x1b["
         not in subprocess.run(arguments, stdout=subprocess.PIPE, env=plain, timeout=60).stdout
     )
+
+
+def test_foreign_files_are_kept(finished, run_tracer, tmp_path):
+    """A file that tracer has not written is not replaced, whichever command is asked to; its own
+    ones are, in each format."""
+    run, _ = finished
+    notes = tmp_path / "notes.txt"
+    notes.write_text("my notes\n")
+    commands = (
+        ("export", run.snapshot, "--format", "folded", "-o"),
+        ("filter", run.snapshot, "-o"),
+        ("-p", str(os.getpid()), "-d", "1", "-o"),
+        ("-p", str(os.getpid()), "-d", "1", "--record"),
+        ("heap", "-p", str(os.getpid()), "-o"),
+    )
+    for command in commands:
+        done = run_tracer(*command, str(notes))
+        assert "--force" in done.stderr and done.returncode == 1, done
+        assert notes.read_text() == "my notes\n"
+    for kind in ("tracemalloc", "folded", "pprof", "perf", "html", "speedscope"):
+        for _ in range(2):
+            done = run_tracer(
+                "export", run.snapshot, "--format", kind, "-o", str(tmp_path / kind)
+            )
+            assert done.returncode == 0, done.stderr
+    done = run_tracer("export", run.snapshot, "--format", "html", "--force", "-o", str(notes))
+    assert done.returncode == 0 and notes.read_text().startswith("<!doctype"), done.stderr

@@ -19,6 +19,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/outfile.h"
 
 /*
@@ -89,7 +90,7 @@ static void outfile_appears_at_commit(void **state)
 	(void)state;
 	put_file("result", "old");
 	snprintf(path, sizeof(path), "%s/result", directory);
-	assert_int_equal(outfile_open(&file, path), 0);
+	assert_int_equal(outfile_open(&file, path, OUTFILE_ANY), 0);
 	assert_int_equal(outfile_write(file, "ne", 2), 0);
 	assert_int_equal(outfile_write(file, "w", 1), 0);
 	assert_file("result", "old");
@@ -107,7 +108,7 @@ static void outfile_follows_its_directory(void **state)
 
 	(void)state;
 	assert_int_equal(mkdir("a", 0700), 0);
-	assert_int_equal(outfile_open(&file, "a/result"), 0);
+	assert_int_equal(outfile_open(&file, "a/result", OUTFILE_ANY), 0);
 	assert_int_equal(outfile_write(file, "x", 1), 0);
 	assert_int_equal(rename("a", "b"), 0);
 	assert_int_equal(mkdir("a", 0700), 0);
@@ -123,7 +124,7 @@ static void outfile_discarded_leaves_nothing(void **state)
 
 	(void)state;
 	put_file("result", "old");
-	assert_int_equal(outfile_open(&file, "result"), 0);
+	assert_int_equal(outfile_open(&file, "result", OUTFILE_ANY), 0);
 	assert_int_equal(outfile_write(file, "new", 3), 0);
 	outfile_discard(file);
 	outfile_discard(NULL);
@@ -142,7 +143,7 @@ static pid_t writer_start(void)
 	assert_int_equal(pipe(ready), 0);
 	child = fork();
 	if (!child) {
-		if (outfile_open(&file, "other") || outfile_write(file, "part", 4) ||
+		if (outfile_open(&file, "other", OUTFILE_ANY) || outfile_write(file, "part", 4) ||
 		    write(ready[1], "", 1) != 1)
 			_exit(1);
 		pause();
@@ -170,13 +171,13 @@ static void outfile_removes_what_killed_ones_left(void **state)
 	assert_int_equal(count_files(), 7);
 	writing = writer_start(); /* it has removed the stale file, and writes its own */
 	assert_int_equal(count_files(), 6);
-	assert_int_equal(outfile_open(&file, "result"), 0);
+	assert_int_equal(outfile_open(&file, "result", OUTFILE_ANY), 0);
 	assert_int_equal(count_files(), 7);
 	assert_int_equal(outfile_commit(file), 0);
 	assert_int_equal(count_files(), 7);
 	kill(writing, SIGKILL);
 	waitpid(writing, NULL, 0);
-	assert_int_equal(outfile_open(&file, "result"), 0);
+	assert_int_equal(outfile_open(&file, "result", OUTFILE_ANY), 0);
 	outfile_discard(file);
 	assert_int_equal(count_files(), 6);
 }
@@ -190,7 +191,7 @@ static void outfile_holds_what_was_written(void **state)
 	(void)state;
 	for (size_t i = 0; i < sizeof(data); i++)
 		data[i] = (unsigned char)(i * 31 >> 3);
-	assert_int_equal(outfile_open(&file, "result"), 0);
+	assert_int_equal(outfile_open(&file, "result", OUTFILE_ANY), 0);
 	assert_int_equal(outfile_write(file, data, 65535), 0);
 	assert_int_equal(outfile_write(file, data + 65535, 2), 0);
 	assert_int_equal(outfile_write(file, data + 65537, sizeof(data) - 65537), 0);
@@ -213,17 +214,17 @@ static void outfile_replaces_only_regular_files(void **state)
 	assert_int_equal(symlink("absent", "dangling"), 0);
 	assert_int_equal(mkdir("dir", 0700), 0);
 	assert_int_equal(mkfifo("fifo", 0600), 0);
-	assert_int_equal(outfile_open(&file, "link"), -ELOOP);
-	assert_int_equal(outfile_open(&file, "dangling"), -ELOOP);
-	assert_int_equal(outfile_open(&file, "dir"), -EISDIR);
-	assert_int_equal(outfile_open(&file, "dir/"), -EISDIR);
-	assert_int_equal(outfile_open(&file, "."), -EISDIR);
-	assert_int_equal(outfile_open(&file, "/"), -EISDIR);
-	assert_int_equal(outfile_open(&file, "fifo"), -EINVAL);
-	assert_int_equal(outfile_open(&file, "/dev/null"), -EINVAL);
-	assert_int_equal(outfile_open(&file, ""), -ENOENT);
-	assert_int_equal(outfile_open(&file, "absent/result"), -ENOENT);
-	assert_int_equal(outfile_open(&file, "real/result"), -ENOTDIR);
+	assert_int_equal(outfile_open(&file, "link", OUTFILE_ANY), -ELOOP);
+	assert_int_equal(outfile_open(&file, "dangling", OUTFILE_ANY), -ELOOP);
+	assert_int_equal(outfile_open(&file, "dir", OUTFILE_ANY), -EISDIR);
+	assert_int_equal(outfile_open(&file, "dir/", OUTFILE_ANY), -EISDIR);
+	assert_int_equal(outfile_open(&file, ".", OUTFILE_ANY), -EISDIR);
+	assert_int_equal(outfile_open(&file, "/", OUTFILE_ANY), -EISDIR);
+	assert_int_equal(outfile_open(&file, "fifo", OUTFILE_ANY), -EINVAL);
+	assert_int_equal(outfile_open(&file, "/dev/null", OUTFILE_ANY), -EINVAL);
+	assert_int_equal(outfile_open(&file, "", OUTFILE_ANY), -ENOENT);
+	assert_int_equal(outfile_open(&file, "absent/result", OUTFILE_ANY), -ENOENT);
+	assert_int_equal(outfile_open(&file, "real/result", OUTFILE_ANY), -ENOTDIR);
 	assert_null(file);
 	assert_int_equal(count_files(), 5);
 	assert_file("real", "old");
@@ -236,7 +237,7 @@ static void outfile_symlink_made_meanwhile_is_not_followed(void **state)
 
 	(void)state;
 	put_file("victim", "old");
-	assert_int_equal(outfile_open(&file, "result"), 0);
+	assert_int_equal(outfile_open(&file, "result", OUTFILE_ANY), 0);
 	assert_int_equal(outfile_write(file, "new", 3), 0);
 	assert_int_equal(symlink("victim", "result"), 0);
 	assert_int_equal(outfile_commit(file), 0);
@@ -259,7 +260,7 @@ static void outfile_failure_keeps_the_old_file(void **state)
 	limit = before;
 	limit.rlim_cur = 100000;
 	signal(SIGXFSZ, SIG_IGN);
-	assert_int_equal(outfile_open(&file, "result"), 0);
+	assert_int_equal(outfile_open(&file, "result", OUTFILE_ANY), 0);
 	assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
 	err = outfile_write(file, zeros, sizeof(zeros));
 	assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
@@ -284,7 +285,7 @@ static void outfile_failure_at_commit(void **state)
 	limit = before;
 	limit.rlim_cur = 1;
 	signal(SIGXFSZ, SIG_IGN);
-	assert_int_equal(outfile_open(&file, "result"), 0);
+	assert_int_equal(outfile_open(&file, "result", OUTFILE_ANY), 0);
 	assert_int_equal(outfile_write(file, "new", 3), 0);
 	assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
 	err = outfile_commit(file);
@@ -305,7 +306,7 @@ static void outfile_dash_is_stdout(void **state)
 	fd = open("captured", O_RDWR | O_CREAT, 0600);
 	assert_true(saved >= 0 && fd >= 0);
 	dup2(fd, STDOUT_FILENO);
-	write_err = outfile_open(&file, "-");
+	write_err = outfile_open(&file, "-", OUTFILE_ANY);
 	if (!write_err)
 		write_err = outfile_write(file, "text", 4);
 	commit = outfile_commit(file);
@@ -333,7 +334,7 @@ static void outfile_rotates(void **state)
 	struct outfile *like;
 
 	(void)state;
-	assert_int_equal(outfile_open(&like, "result"), 0);
+	assert_int_equal(outfile_open(&like, "result", OUTFILE_ANY), 0);
 	write_rotated(like, "1", 3, 0);
 	assert_int_equal(count_files(), 2); /* includes like's own file, not committed yet */
 	write_rotated(like, "2", 3, 0);
@@ -360,7 +361,7 @@ static void outfile_rotates_only_regular_files(void **state)
 
 	(void)state;
 	put_file("other", "other");
-	assert_int_equal(outfile_open(&like, "result"), 0);
+	assert_int_equal(outfile_open(&like, "result", OUTFILE_ANY), 0);
 	write_rotated(like, "1", 3, 0);
 	assert_int_equal(symlink("other", "result.2"), 0);
 	write_rotated(like, "2", 3, -EINVAL);
@@ -388,6 +389,37 @@ static void outfile_around_a_descriptor(void **state)
 	assert_int_equal(close(fd), 0); /* it still belongs to the caller */
 }
 
+/* Only empty files and those that begin like ours, unless any may be replaced. */
+static void outfile_keeps_foreign_files(void **state)
+{
+	static const char *const foreign[] = {"my notes\n", "key: 5\n",
+					      "\x1f\x8b\x08 not a profile", "{\"a\": 1}\n",
+					      "main;f (a.py:3) 12\nand a note\n"};
+	static const char *const own[] = {"",
+					  "\x89TRACER\n and more",
+					  "TRACERCP",
+					  "trcrheap",
+					  "PERFILE2",
+					  "main (a.py:1);f (a.py:3) 12\n",
+					  "7f0012345678 40 py::f:/a.py\n"};
+	struct outfile *file;
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(foreign); i++) {
+		put_file("result", foreign[i]);
+		assert_int_equal(outfile_open(&file, "result", OUTFILE_OWN), -EEXIST);
+		assert_int_equal(outfile_open(&file, "result", OUTFILE_ANY), 0);
+		outfile_discard(file);
+		assert_file("result", foreign[i]);
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(own); i++) {
+		put_file("result", own[i]);
+		assert_int_equal(outfile_open(&file, "result", OUTFILE_OWN), 0);
+		outfile_discard(file);
+	}
+	assert_int_equal(count_files(), 1);
+}
+
 #define with_directory(test) cmocka_unit_test_setup_teardown(test, make_directory, remove_directory)
 
 int main(void)
@@ -406,6 +438,7 @@ int main(void)
 		with_directory(outfile_rotates),
 		with_directory(outfile_rotates_only_regular_files),
 		with_directory(outfile_around_a_descriptor),
+		with_directory(outfile_keeps_foreign_files),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -130,7 +130,7 @@ static void snapshot_write(const struct snapshot *snapshot, const char *path)
 {
 	struct outfile *file;
 
-	assert_int_equal(outfile_open(&file, path), 0);
+	assert_int_equal(outfile_open(&file, path, OUTFILE_ANY), 0);
 	assert_int_equal(pprof_write(snapshot, file), 0);
 	assert_int_equal(outfile_commit(file), 0);
 }

@@ -48,7 +48,7 @@ static struct snapshot *written(const struct place *place, const char *const pat
 	for (size_t i = 0; i < count; i++)
 		traceback_add(&builder, patterns[i], 'f');
 	snapshot = builder_finish(&builder);
-	assert_int_equal(outfile_open(&file, place->path), 0);
+	assert_int_equal(outfile_open(&file, place->path, OUTFILE_ANY), 0);
 	assert_int_equal(pprof_write(snapshot, file), 0);
 	assert_int_equal(outfile_commit(file), 0);
 	snapshot_free(snapshot);

@@ -27,7 +27,7 @@ static struct snapshot *write_read(const struct snapshot *snapshot, enum tracema
 
 	assert_non_null(mkdtemp(directory));
 	snprintf(path, sizeof(path), "%s/snapshot.pickle", directory);
-	assert_int_equal(outfile_open(&file, path), 0);
+	assert_int_equal(outfile_open(&file, path, OUTFILE_ANY), 0);
 	assert_int_equal(tracemalloc_write(snapshot, layout, file), 0);
 	assert_int_equal(outfile_commit(file), 0);
 	assert_int_equal(snapshot_load(path, &back), 0);

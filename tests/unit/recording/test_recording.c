@@ -196,7 +196,7 @@ static off_t whole_size(const char *path, unsigned int at, unsigned int lines)
 	struct outfile *file;
 	struct stat st;
 
-	assert_int_equal(outfile_open(&file, path), 0);
+	assert_int_equal(outfile_open(&file, path, OUTFILE_ANY), 0);
 	assert_int_equal(pprof_write(snapshot, file), 0);
 	assert_int_equal(outfile_commit(file), 0);
 	snapshot_free(snapshot);

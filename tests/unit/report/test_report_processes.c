@@ -114,7 +114,7 @@ static void test_folded(void **state)
 	struct outfile *file;
 
 	assert_true(fd >= 0);
-	assert_int_equal(outfile_open(&file, path), 0);
+	assert_int_equal(outfile_open(&file, path, OUTFILE_ANY), 0);
 	assert_int_equal(
 		exporter_write(&export_folded, *state, NULL, &(struct export_opts){0}, file), 0);
 	assert_int_equal(outfile_commit(file), 0);

@@ -265,7 +265,7 @@ static void test_difference(void **state)
 static int snapshot_store(const struct snapshot *snapshot, const char *path)
 {
 	struct outfile *file;
-	int err = outfile_open(&file, path);
+	int err = outfile_open(&file, path, OUTFILE_ANY);
 
 	if (!err)
 		err = pprof_write(snapshot, file);

@@ -79,7 +79,7 @@ static inline int snapshot_export(struct files *files, const struct snapshot *sn
 	struct outfile *file;
 	int err;
 
-	assert_int_equal(outfile_open(&file, files->path), 0);
+	assert_int_equal(outfile_open(&file, files->path, OUTFILE_ANY), 0);
 	err = exporter_write(exporter_find("perf"), snapshot, NULL, &opts, file);
 	if (err)
 		outfile_discard(file);

@@ -35,7 +35,7 @@ static void capture_write(const char *path, uint32_t records, uint64_t stop_at)
 {
 	struct outfile *file;
 
-	assert_int_equal(outfile_open(&file, path), 0);
+	assert_int_equal(outfile_open(&file, path, OUTFILE_ANY), 0);
 	assert_int_equal(capture_begin(file), 0);
 	for (uint32_t i = 0; i < records; i++) {
 		struct event_alloc event = {.header = {.type = EVENT_ALLOC, .size = sizeof(event)},

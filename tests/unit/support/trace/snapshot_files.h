@@ -22,7 +22,7 @@ static inline struct snapshot *snapshot_through_file(const struct snapshot *snap
 
 	assert_true(fd >= 0);
 	close(fd);
-	assert_int_equal(outfile_open(&file, path), 0);
+	assert_int_equal(outfile_open(&file, path, OUTFILE_ANY), 0);
 	assert_int_equal(pprof_write(snapshot, file), 0);
 	assert_int_equal(outfile_commit(file), 0);
 	assert_int_equal(snapshot_load(path, &back), 0);
