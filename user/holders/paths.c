@@ -125,21 +125,27 @@ static int group_compare(const void *a, const void *b)
 	return x->example < y->example ? -1 : x->example > y->example;
 }
 
-/* Whether an object is inside of another one that is wanted, so that it is retained with it. */
-static int is_inside(const struct retained *retained, uint32_t object, const uint8_t *wanted)
+/*
+ * Whether the group is of dictionaries of modules or classes. What they hold is named in the rows of
+ * the objects in them, and would only hide these.
+ */
+static uint8_t is_apart(const struct paths *paths, uint32_t object)
 {
-	uint32_t at = retained->idom[object];
+	const struct graph *graph = paths->graph;
+	uint32_t above = paths->parent[object];
+	enum types_layout layout;
 
-	for (unsigned int i = 0; i < PATHS_MAX_STEPS && at < retained->graph->count; i++) {
-		if (wanted[at])
-			return 1;
-		at = retained->idom[at];
-	}
-	return 0;
+	if (graph_type(graph, object)->layout != LAYOUT_DICT || !paths_is_namespace(paths, object))
+		return 0;
+	if (above == GRAPH_NONE)
+		return 1;
+	layout = graph_type(graph, above)->layout;
+	return layout == LAYOUT_MODULE || layout == LAYOUT_TYPE;
 }
 
-static int groups_fill(const struct paths *paths, const struct retained *retained,
-		       const uint8_t *wanted, struct path_group **groups, size_t *count)
+/* group_of: of each wanted object; GRAPH_NONE of the others. */
+static int groups_fill(const struct paths *paths, uint32_t *group_of, struct path_group **groups,
+		       size_t *count)
 {
 	struct id_map found = {0};
 	size_t capacity = 0;
@@ -148,7 +154,7 @@ static int groups_fill(const struct paths *paths, const struct retained *retaine
 	for (size_t i = 0; i < paths->graph->count && !err; i++) {
 		uint32_t at;
 
-		if (!wanted[i])
+		if (group_of[i] == GRAPH_NONE)
 			continue;
 		at = id_map_find(&found, paths->shape[i]);
 		if (at == ID_MAP_NONE) {
@@ -160,12 +166,29 @@ static int groups_fill(const struct paths *paths, const struct retained *retaine
 			(*groups)[(*count)++] = (struct path_group){.shape = paths->shape[i],
 								    .example = (uint32_t)i};
 		}
+		group_of[i] = at;
 		(*groups)[at].count++;
 		(*groups)[at].bytes += graph_bytes(paths->graph, (uint32_t)i);
-		if (!is_inside(retained, (uint32_t)i, wanted))
-			(*groups)[at].retained += retained->bytes[i];
 	}
 	id_map_free(&found);
+	return err;
+}
+
+static int groups_retained(const struct paths *paths, const struct retained *retained,
+			   const uint32_t *group_of, struct path_group *groups, size_t count)
+{
+	struct retained_sum *sums = calloc(count + 1, sizeof(*sums));
+	uint8_t *apart = calloc(count + 1, 1);
+	int err = sums && apart ? 0 : -ENOMEM;
+
+	for (size_t i = 0; i < count && !err; i++)
+		apart[i] = is_apart(paths, groups[i].example);
+	if (!err)
+		err = retained_groups(retained, group_of, count, apart, sums);
+	for (size_t i = 0; i < count && !err; i++)
+		groups[i].retained = sums[i].bytes;
+	free(apart);
+	free(sums);
 	return err;
 }
 
@@ -173,17 +196,18 @@ int paths_group(const struct paths *paths, const struct retained *retained,
 		int (*wanted)(void *context, uint32_t object), void *context,
 		struct path_group **groups, size_t *count)
 {
-	uint8_t *chosen = calloc(paths->graph->count + 1, 1);
+	uint32_t *group_of = array_new(paths->graph->count + 1, sizeof(*group_of));
 	int err;
 
-	if (!chosen)
+	if (!group_of)
 		return -ENOMEM;
 	for (size_t i = 0; i < paths->graph->count; i++)
-		chosen[i] = wanted(context, (uint32_t)i) != 0;
+		group_of[i] = wanted(context, (uint32_t)i) ? 0 : GRAPH_NONE;
 	*groups = NULL;
 	*count = 0;
-	err = groups_fill(paths, retained, chosen, groups, count);
-	free(chosen);
+	err = groups_fill(paths, group_of, groups, count)
+		      ?: groups_retained(paths, retained, group_of, *groups, *count);
+	free(group_of);
 	if (err) {
 		free(*groups);
 		*groups = NULL;

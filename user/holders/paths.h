@@ -61,8 +61,12 @@ uint64_t variable_name(const struct graph *graph, uint64_t code, uint64_t slot);
 struct path_group {
 	uint64_t shape;
 	uint32_t example;
-	uint64_t count, bytes,
-		retained; /* retained: sum over objects that do not contain another */
+	uint64_t count, bytes;
+	/*
+	 * what would be freed with them; of dictionaries of modules and classes without what is in
+	 * other wanted objects
+	 */
+	uint64_t retained;
 };
 
 /*

@@ -47,36 +47,83 @@ static void children_find(struct retained *retained)
 	start[0] = 0;
 }
 
-/*
- * Goes down the tree of dominators. open counts, by type, the objects on the way to the current
- * one, `at`; stack holds their places among children.
- */
-static void types_sum(struct retained *retained, uint32_t *open, uint32_t *stack)
+struct summing {
+	const struct retained *retained;
+	const uint32_t *group_of;
+	const uint8_t *apart;
+	struct retained_sum *sums;
+	uint32_t *open;  /* by group: its objects on the way to the current one */
+	uint32_t *stack; /* places among the children, of the way to the current object */
+	uint32_t *near;  /* by depth: the group of the nearest object that has one */
+};
+
+static void object_enter(struct summing *summing, uint32_t at, size_t depth)
 {
-	const struct graph *graph = retained->graph;
-	uint32_t at = (uint32_t)graph->count, place = retained->child_start[at];
+	const struct retained *retained = summing->retained;
+	uint32_t group = summing->group_of[at], above = summing->near[depth];
+	struct retained_sum *sum;
+
+	summing->near[depth + 1] = group == GRAPH_NONE ? above : group;
+	if (group == GRAPH_NONE)
+		return;
+	if (above != GRAPH_NONE && summing->apart && summing->apart[above]) {
+		summing->sums[above].bytes -= retained->bytes[at];
+		summing->sums[above].count -= retained->counts[at];
+	}
+	sum = &summing->sums[group];
+	if (!summing->open[group]++ || (summing->apart && summing->apart[group])) {
+		sum->bytes += retained->bytes[at];
+		sum->count += retained->counts[at];
+	}
+}
+
+/* Goes down the tree of dominators. */
+static void groups_sum(struct summing *summing)
+{
+	const struct retained *retained = summing->retained;
+	uint32_t at = (uint32_t)retained->graph->count, place = retained->child_start[at];
+	uint32_t *stack = summing->stack;
 	size_t depth = 0;
 
+	summing->near[0] = GRAPH_NONE;
 	for (;;) {
-		uint32_t type;
-
 		if (place == retained->child_start[at + 1]) {
 			if (!depth)
 				return;
-			open[graph->type_of[at]]--;
+			if (summing->group_of[at] != GRAPH_NONE)
+				summing->open[summing->group_of[at]]--;
 			place = stack[--depth] + 1;
-			at = depth ? retained->children[stack[depth - 1]] : (uint32_t)graph->count;
+			at = depth ? retained->children[stack[depth - 1]]
+				   : (uint32_t)retained->graph->count;
 			continue;
 		}
 		at = retained->children[place];
-		type = graph->type_of[at];
-		if (!open[type]++) {
-			retained->types[type].bytes += retained->bytes[at];
-			retained->types[type].count += retained->counts[at];
-		}
+		object_enter(summing, at, depth);
 		stack[depth++] = place;
 		place = retained->child_start[at];
 	}
+}
+
+int retained_groups(const struct retained *retained, const uint32_t *group_of, size_t count,
+		    const uint8_t *apart, struct retained_sum *sums)
+{
+	struct summing summing = {
+		.retained = retained,
+		.group_of = group_of,
+		.apart = apart,
+		.sums = sums,
+		.open = calloc(count + 1, sizeof(uint32_t)),
+		.stack = array_new(retained->graph->count + 2, sizeof(uint32_t)),
+		.near = array_new(retained->graph->count + 2, sizeof(uint32_t)),
+	};
+	int err = summing.open && summing.stack && summing.near ? 0 : -ENOMEM;
+
+	if (!err)
+		groups_sum(&summing);
+	free(summing.open);
+	free(summing.stack);
+	free(summing.near);
+	return err;
 }
 
 static int sums_and_children(struct retained *retained, const uint32_t *order, uint32_t reached)
@@ -94,20 +141,14 @@ static int sums_and_children(struct retained *retained, const uint32_t *order, u
 	return 0;
 }
 
-/* Uses order as the stack. */
-static int types_fill(struct retained *retained, uint32_t *order)
+static int types_fill(struct retained *retained)
 {
 	const struct graph *graph = retained->graph;
-	uint32_t *open = calloc(graph->types.count + 1, sizeof(uint32_t));
-	int err;
 
 	retained->types = calloc(graph->types.count + 1, sizeof(*retained->types));
-	err = open && retained->types ? 0 : -ENOMEM;
-
-	if (!err)
-		types_sum(retained, open, order);
-	free(open);
-	return err;
+	return retained->types ? retained_groups(retained, graph->type_of, graph->types.count, NULL,
+						 retained->types)
+			       : -ENOMEM;
 }
 
 /* Each step allocates what it needs: the dominators take as much as the rest. */
@@ -127,10 +168,9 @@ static int retained_fill(struct retained *retained)
 	retained->idom = array_new(count, sizeof(uint32_t));
 	if (order && retained->idom)
 		err = dominators_find(&flow, retained->idom, order, &reached)
-			      ?: sums_and_children(retained, order, reached)
-			      ?: types_fill(retained, order);
+			      ?: sums_and_children(retained, order, reached);
 	free(order);
-	return err;
+	return err ?: types_fill(retained);
 }
 
 int retained_new(struct retained **out, const struct graph *graph)

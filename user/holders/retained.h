@@ -25,5 +25,13 @@ struct retained {
 /* 0, -ENOMEM. The graph is borrowed until retained_free(). */
 int retained_new(struct retained **out, const struct graph *graph);
 void retained_free(struct retained *retained);
+/*
+ * What would be freed with the objects of each of count groups. group_of: the group of each object;
+ * GRAPH_NONE: none. An object inside of another one of its group counts once. Of a group that is
+ * `apart` only that counts which is in no other object with a group; apart NULL: none is. sums is
+ * the caller's, zeroed. 0, -ENOMEM.
+ */
+int retained_groups(const struct retained *retained, const uint32_t *group_of, size_t count,
+		    const uint8_t *apart, struct retained_sum *sums);
 
 #endif
