@@ -24,8 +24,8 @@ int is_chosen(void *context, uint32_t object)
 }
 
 /*
- * Whether what is the name, or the part of it behind one of its dots. asyncio.Task is _asyncio.Task,
- * too: modules in C have an underscore that nobody writes.
+ * Whether what is the name, or the part of it behind one of its dots. asyncio.Task is also
+ * _asyncio.Task: modules in C have an underscore that nobody writes.
  */
 static int is_name(const char *name, const char *what)
 {

@@ -48,7 +48,8 @@ static int path_intern(struct difference *difference, const struct heap_graph *h
 
 	if (difference->choice->by == BY_MODULE && heap->paths->parent[at] == GRAPH_NONE)
 		return text_intern(difference, "", id);
-	err = path_label(heap, at, &label) ?: text_intern(difference, (const char *)label.data, id);
+	err = holder_label(heap, at, &label)
+		      ?: text_intern(difference, (const char *)label.data, id);
 	buffer_free(&label);
 	return err;
 }

@@ -71,13 +71,9 @@ static int is_holder(const struct paths *paths, uint32_t at)
 
 	if (parent == GRAPH_NONE || graph->addresses[parent] == graph->modules)
 		return 1;
-	above = paths->parent[parent];
-	/* The parent is a module: its variables are in a dictionary. */
-	if (above != GRAPH_NONE && graph->addresses[above] == graph->modules)
-		return !paths_is_namespace(paths, at);
-	if (above == GRAPH_NONE || !paths_is_namespace(paths, parent))
-		return 0;
-	above = paths->parent[above];
+	/* A module's variables are in its dictionary; what its C code holds has no name. */
+	above = paths_is_namespace(paths, parent) ? paths->parent[parent] : GRAPH_NONE;
+	above = above == GRAPH_NONE ? GRAPH_NONE : paths->parent[above];
 	return above != GRAPH_NONE && graph->addresses[above] == graph->modules;
 }
 
@@ -87,7 +83,9 @@ uint32_t path_holder(const struct paths *paths, uint32_t *holders, uint32_t obje
 
 	while (holders[at] == GRAPH_NONE && !is_holder(paths, at))
 		at = paths->parent[at];
-	found = holders[at] == GRAPH_NONE ? at : holders[at];
+	found = holders[at] != GRAPH_NONE                                   ? holders[at]
+		: paths->parent[at] == GRAPH_NONE && paths->graph->root[at] ? paths->slot[at]
+									    : at;
 	while (object != at) {
 		holders[object] = found;
 		object = paths->parent[object];
@@ -210,6 +208,6 @@ void line_json(const struct view *view, const struct row *row)
 	if (row->holder == GRAPH_NONE)
 		return;
 	fputs(", \"holder\": ", stdout);
-	path_name(view->heap, row->holder, stdout, 1);
+	holder_name(view->heap, row->holder, stdout, 1);
 	printf(", \"holder_size\": %" PRIu64, row->held_bytes);
 }

@@ -119,22 +119,57 @@ static int is_container(const struct graph *graph, uint32_t object)
 	}
 }
 
+/*
+ * The row of a container. Those that are reached in the same way, but through no module, are one:
+ * no name tells one from the other.
+ */
+static int container_row(struct view *view, struct id_map *found, uint32_t *start, uint32_t object,
+			 uint32_t *row)
+{
+	const struct paths *paths = view->heap->paths;
+	uint64_t key = hash_u64(paths->shape[object] ^ hash_u64(paths->graph->type_of[object] + 1));
+	int named = paths->parent[path_start(paths, start, object)] != GRAPH_NONE;
+
+	*row = named ? ID_MAP_NONE : id_map_find(found, key);
+	if (*row != ID_MAP_NONE)
+		return 0;
+	*row = (uint32_t)view->count++;
+	view->rows[*row].key = object;
+	return named ? 0 : id_map_put(found, key, *row);
+}
+
+static int containers_retained(struct view *view, const uint32_t *row_of)
+{
+	struct retained_sum *sums = calloc(view->count + 1, sizeof(*sums));
+	int err = sums ? retained_groups(view->heap->retained, row_of, view->count, NULL, sums)
+		       : -ENOMEM;
+
+	for (size_t i = 0; i < view->count && !err; i++) {
+		view->rows[i].retained_bytes = sums[i].bytes;
+		view->rows[i].retained_count = sums[i].count;
+	}
+	free(sums);
+	return err;
+}
+
 static int rows_by_container(struct view *view)
 {
 	const struct graph *graph = view->heap->graph;
-	int err = view_reserve(view, graph->count);
+	uint32_t *start = numbers_new(graph->count), *row_of = numbers_new(graph->count);
+	struct id_map found = {0};
+	int err = start && row_of ? view_reserve(view, graph->count) : -ENOMEM;
 
 	for (size_t i = 0; i < graph->count && !err; i++) {
-		struct row *row = &view->rows[view->count];
-
 		if (!is_container(graph, (uint32_t)i))
 			continue;
-		row_add(row, graph, (uint32_t)i);
-		row->key = i;
-		row->retained_bytes = view->heap->retained->bytes[i];
-		row->retained_count = view->heap->retained->counts[i];
-		view->count++;
+		err = container_row(view, &found, start, (uint32_t)i, &row_of[i]);
+		if (!err)
+			row_add(&view->rows[row_of[i]], graph, (uint32_t)i);
 	}
+	err = err ?: containers_retained(view, row_of);
+	id_map_free(&found);
+	free(start);
+	free(row_of);
 	return err;
 }
 
@@ -168,32 +203,53 @@ static int row_compare(const void *a, const void *b)
 
 int path_label(const struct heap_graph *heap, uint32_t object, struct buffer *out)
 {
-	const struct step *step;
-	const char *name;
 	struct path path;
-	int err = path_read(heap->paths, object, &path);
+	int err = path_read(heap->paths, object, &path) ?: path_write(&path, out);
 
-	if (!err && path.expression.data[0]) {
-		err = buffer_append(out, path.expression.data, path.expression.size);
-	} else if (!err && path.count) {
-		step = &path.steps[path.count - 1];
-		name = (const char *)path.names.data + step->name;
-		err = buffer_printf(out, "%s%s%s", step->kind, name[0] ? " " : "", name);
-	}
 	path_free(&path);
 	return err ?: buffer_append(out, "", 1);
 }
 
-void path_name(const struct heap_graph *heap, uint32_t object, FILE *out, int json)
+int holder_label(const struct heap_graph *heap, uint32_t holder, struct buffer *out)
+{
+	const struct graph *graph = heap->graph;
+	const char *kind = graph_root_name(graph->root[holder]);
+	size_t bytes;
+	int err;
+
+	if (heap->paths->parent[holder] != GRAPH_NONE || graph->addresses[holder] == graph->modules)
+		return path_label(heap, holder, out);
+	err = buffer_printf(out, "%s ", kind);
+	bytes = out->size;
+	err = err ?: root_name(graph, holder, 0, out);
+	if (!err && out->size == bytes)
+		out->size--;
+	return err ?: buffer_append(out, "", 1);
+}
+
+typedef int (*label_fn)(const struct heap_graph *heap, uint32_t object, struct buffer *out);
+
+static void label_print(const struct heap_graph *heap, uint32_t object, label_fn label_of,
+			FILE *out, int json)
 {
 	struct buffer label = {0};
-	const char *text = path_label(heap, object, &label) ? "" : (const char *)label.data;
+	const char *text = label_of(heap, object, &label) ? "" : (const char *)label.data;
 
 	if (json)
 		json_string(out, text);
 	else
 		text_print(out, text[0] ? text : "<unnamed>");
 	buffer_free(&label);
+}
+
+void path_name(const struct heap_graph *heap, uint32_t object, FILE *out, int json)
+{
+	label_print(heap, object, path_label, out, json);
+}
+
+void holder_name(const struct heap_graph *heap, uint32_t holder, FILE *out, int json)
+{
+	label_print(heap, holder, holder_label, out, json);
 }
 
 void type_text(const struct graph *graph, const struct type *type)
@@ -240,8 +296,10 @@ static void key_print(const struct view *view, const struct row *row, int json)
 			fputs(graph_root_name((enum graph_root)row->key), stdout);
 		return;
 	case BY_CONTAINER:
-	case BY_PATH:
 		path_name(heap, (uint32_t)row->key, stdout, json);
+		return;
+	case BY_PATH:
+		holder_name(heap, (uint32_t)row->key, stdout, json);
 		return;
 	case BY_SIZE:
 		if (json)
@@ -266,7 +324,8 @@ static void row_text(const struct view *view, const struct row *row)
 	if (view->choice->by == BY_CONTAINER) {
 		fputs(" (", stdout);
 		type_text(view->heap->graph, graph_type(view->heap->graph, (uint32_t)row->key));
-		printf(" at 0x%" PRIx64 ")", view->heap->graph->addresses[row->key]);
+		printf("%s at 0x%" PRIx64 ")", row->count > 1 ? ", for example" : "",
+		       view->heap->graph->addresses[row->key]);
 	}
 	if (row->retained_count) {
 		printf(": retained=%s, retained count=%" PRIu64,
@@ -279,7 +338,7 @@ static void row_text(const struct view *view, const struct row *row)
 	if (view->choice->by == BY_LINE && row->holder != GRAPH_NONE && row->bytes) {
 		printf(", %.0f %% of it through ",
 		       100.0 * (double)row->held_bytes / (double)row->bytes);
-		path_name(view->heap, row->holder, stdout, 0);
+		holder_name(view->heap, row->holder, stdout, 0);
 	}
 	putchar('\n');
 }

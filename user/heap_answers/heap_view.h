@@ -32,14 +32,17 @@ uint32_t path_start(const struct paths *paths, uint32_t *start, uint32_t object)
 /* A number for each object, GRAPH_NONE in each; the caller frees. NULL: no memory. */
 uint32_t *numbers_new(size_t count);
 /*
- * The module's variable, the module or the root that an object's path leads through. holders: by
- * object, GRAPH_NONE: not known yet.
+ * The module's variable, the module or the root that an object's path leads through; of roots of
+ * one kind and name the first one. holders: by object, GRAPH_NONE: not known yet.
  */
 uint32_t path_holder(const struct paths *paths, uint32_t *holders, uint32_t object);
-/* The same, appended to out and NUL-terminated; "" if nothing is known. 0, -ENOMEM. */
+/* The path to an object: path_write(), NUL-terminated. 0, -ENOMEM. */
 int path_label(const struct heap_graph *heap, uint32_t object, struct buffer *out);
-/* The expression of the path to an object, or the kind and name of its last step. */
+/* The same of what path_holder() returns: of a root its kind and name. */
+int holder_label(const struct heap_graph *heap, uint32_t holder, struct buffer *out);
+/* They print these. */
 void path_name(const struct heap_graph *heap, uint32_t object, FILE *out, int json);
+void holder_name(const struct heap_graph *heap, uint32_t holder, FILE *out, int json);
 
 /* A type with its module. JSON: "type": "User", "type_name": "shop.Session.User" */
 void type_text(const struct graph *graph, const struct type *type);

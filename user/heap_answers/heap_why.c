@@ -26,6 +26,10 @@ static void steps_text(const struct heap_graph *heap, const struct path *path)
 			putchar(' ');
 			text_print(stdout, name);
 		}
+		if (step->least != step->most)
+			printf(" {%" PRIu32 ",%" PRIu32 "}", step->least, step->most);
+		else if (step->most > 1)
+			printf(" {%" PRIu32 "}", step->most);
 		fputs(" -> ", stdout);
 		type_text(graph, graph_type(graph, step->object));
 		printf(" at 0x%" PRIx64 "\n", graph->addresses[step->object]);
@@ -46,13 +50,32 @@ static void steps_json(const struct heap_graph *heap, const struct path *path)
 		json_string(stdout, (const char *)path->names.data + step->name);
 		fputs(", ", stdout);
 		type_json(graph, graph_type(graph, step->object));
-		printf(", \"address\": %" PRIu64 "}", graph->addresses[step->object]);
+		printf(", \"address\": %" PRIu64, graph->addresses[step->object]);
+		if (step->most > 1)
+			printf(", \"repeated\": %" PRIu32 ", \"repeated_most\": %" PRIu32,
+			       step->least, step->most);
+		putchar('}');
 	}
 	printf("], \"cut\": %s", path->cut ? "true" : "false");
-	if (path->expression.data[0]) {
+	if (path->is_python) {
 		fputs(", \"expression\": ", stdout);
-		json_string(stdout, (const char *)path->expression.data);
+		json_string(stdout, (const char *)path->text.data);
 	}
+}
+
+/* The path in Python, if that is possible: on a line of its own. */
+static int expression_text(const struct path *path)
+{
+	struct buffer text = {0};
+	int err = path->is_python ? path_write(path, &text) ?: buffer_append(&text, "", 1) : 0;
+
+	if (!err && path->is_python) {
+		fputs("    ", stdout);
+		text_print(stdout, (const char *)text.data);
+		putchar('\n');
+	}
+	buffer_free(&text);
+	return err;
 }
 
 static int group_print(const struct heap_graph *heap, const struct path_group *group, int json,
@@ -62,23 +85,21 @@ static int group_print(const struct heap_graph *heap, const struct path_group *g
 	struct path path;
 	int err = path_read(heap->paths, group->example, &path);
 
-	if (!err && json) {
+	if (json)
 		printf("%s{\"count\": %" PRIu64 ", \"size\": %" PRIu64
 		       ", \"retained_size\": %" PRIu64 ", ",
 		       first ? "" : ", ", group->count, group->bytes, group->retained);
-		steps_json(heap, &path);
-		putchar('}');
-	} else if (!err) {
+	else
 		printf("  %" PRIu64 " object%s, size=%s, retained=%s, for example\n", group->count,
 		       group->count == 1 ? "" : "s", size_text(size, group->bytes),
 		       size_text(retained, group->retained));
-		if (path.expression.data[0]) {
-			fputs("    ", stdout);
-			text_print(stdout, (const char *)path.expression.data);
-			putchar('\n');
-		}
-		steps_text(heap, &path);
-	}
+	if (!err && !json)
+		err = expression_text(&path);
+	err = err ?: path_fold(heap->paths, group->example, group->longest, &path);
+	if (!err)
+		(json ? steps_json : steps_text)(heap, &path);
+	if (json)
+		putchar('}');
 	path_free(&path);
 	return err;
 }

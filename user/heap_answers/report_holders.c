@@ -111,7 +111,7 @@ static void holder_text(const struct notes *notes, const struct line_holder *hol
 		return;
 	}
 	fputs("through ", stdout);
-	path_name(notes->heap, holder->holder, stdout, 0);
+	holder_name(notes->heap, holder->holder, stdout, 0);
 	printf(", %.0f %% only through it\n", (double)holder->only_bytes / whole);
 }
 
@@ -141,7 +141,7 @@ static void holders_json(const struct notes *notes, const struct line_holder *ho
 		if (holders[i].holder == GRAPH_NONE)
 			fputs("null", stdout);
 		else
-			path_name(notes->heap, holders[i].holder, stdout, 1);
+			holder_name(notes->heap, holders[i].holder, stdout, 1);
 		printf(", \"size\": %" PRIu64 ", \"count\": %" PRIu64 ", \"only_size\": %" PRIu64
 		       "}",
 		       holders[i].bytes, holders[i].count, holders[i].only_bytes);

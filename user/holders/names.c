@@ -87,8 +87,7 @@ uint64_t variable_name(const struct graph *graph, uint64_t code, uint64_t slot)
 	return slot < count ? image_u64(graph->image, names + at->tuple_items + slot * 8) : 0;
 }
 
-/* The code object of the frame of a frame object or generator. */
-static uint64_t code_of(const struct graph *graph, uint32_t source)
+uint64_t frame_code(const struct graph *graph, uint32_t source)
 {
 	const struct object_offsets *at = &graph->image->offsets.objects;
 	uint64_t frame = graph->addresses[source], code;
@@ -165,7 +164,7 @@ int reference_name(const struct graph *graph, uint32_t source, enum reference_ki
 	case REFERENCE_DICT:
 		return buffer_append(out, "__dict__", 8);
 	case REFERENCE_LOCAL:
-		name = variable_name(graph, code_of(graph, source), slot);
+		name = variable_name(graph, frame_code(graph, source), slot);
 		err = values_identifier(graph, name, out);
 		return err < 0 ? err : 0;
 	default:

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How paths are written: as steps, and as an expression of Python. */
+/* How paths are written: as steps, and as a text, in Python as far as possible. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -71,79 +71,30 @@ static int step_add(struct path *path, const char *kind, uint32_t object, struct
 		err = buffer_append(name, "", 1);
 	if (err)
 		return err;
-	path->steps[path->count++] =
-		(struct step){.kind = kind, .object = object, .name = (uint32_t)path->names.size};
+	path->steps[path->count++] = (struct step){.kind = kind,
+						   .object = object,
+						   .name = (uint32_t)path->names.size,
+						   .end = (uint32_t)path->text.size,
+						   .least = 1,
+						   .most = 1};
 	return buffer_append(&path->names, name->data, strlen((const char *)name->data) + 1);
-}
-
-static int frame_root_name(const struct graph *graph, const struct graph_root_word *word,
-			   struct buffer *name)
-{
-	const struct abi_offsets *abi = &graph->image->offsets.abi;
-	uint64_t code = image_u64(graph->image, word->address + abi->frame_code);
-	size_t before = name->size;
-	int got;
-
-	if (abi->frame_owner == ABI_NONE || word->kind != REFERENCE_LOCAL)
-		return 0;
-	code = abi->frame_code_tagged ? code & ~7ull : code;
-	got = values_identifier(graph, variable_name(graph, code, word->slot), name);
-	if (got > 0)
-		got = buffer_append(name, " of ", 4);
-	if (got < 0)
-		return got;
-	got = values_identifier(graph, image_u64(graph->image, code + abi->code_qualname), name);
-	if (!got && name->size > before)
-		name->size -= 4;
-	return got < 0 ? got : 0;
-}
-
-static int root_name(const struct graph *graph, uint32_t object, struct buffer *name)
-{
-	size_t count;
-	const struct graph_root_word *word = graph_words(graph, object, &count);
-	const struct image_segment *segment;
-	uint64_t missing;
-
-	while (count > 1 && word->root != graph->root[object]) {
-		word++;
-		count--;
-	}
-	switch (graph->root[object]) {
-	case ROOT_MODULES:
-		return buffer_append(name, "sys.modules", 11);
-	case ROOT_FRAME:
-		return word ? frame_root_name(graph, word, name) : 0;
-	case ROOT_STATIC:
-		segment = image_segment(graph->image, graph->addresses[object]);
-		break;
-	case ROOT_VARIABLE:
-		segment = word ? image_segment(graph->image, word->address) : NULL;
-		break;
-	case ROOT_NATIVE:
-	case ROOT_LOST:
-		missing = graph_refcount(graph, graph->addresses[object]) - graph->held[object];
-		return buffer_printf(name, "%" PRIu64 " reference%s", missing,
-				     missing == 1 ? "" : "s");
-	default:
-		return 0;
-	}
-	if (!segment || !segment->file[0])
-		return 0;
-	return buffer_append(
-		name, strrchr(segment->file, '/') ? strrchr(segment->file, '/') + 1 : segment->file,
-		strlen(strrchr(segment->file, '/') ? strrchr(segment->file, '/') + 1
-						   : segment->file));
 }
 
 struct writer {
 	const struct paths *paths;
 	struct path *path;
 	struct buffer name;
-	size_t before_dict; /* length of the expression without .__dict__ */
-	int expressible;
-	int proxy; /* the expression ends with a type's __dict__, which is not the dictionary */
+	size_t before_dict; /* length of the text without .__dict__ */
+	int is_python;
+	int proxy; /* the text ends with a type's __dict__, which is not the dictionary */
 };
+
+/* Appends a step that Python has no expression for. */
+static int plain_write(struct writer *writer, const char *kind, const char *name)
+{
+	writer->is_python = 0;
+	return buffer_printf(&writer->path->text, ", %s%s%s", kind, name[0] ? " " : "", name);
+}
 
 /* The step that the module, class or instance of a dictionary makes together with it. */
 static int namespace_step(struct writer *writer, uint32_t dict, uint32_t object)
@@ -152,19 +103,21 @@ static int namespace_step(struct writer *writer, uint32_t dict, uint32_t object)
 	uint32_t owner = writer->paths->parent[dict];
 	uint64_t key = dict_key(graph, dict, writer->paths->slot[object]);
 	int got = values_identifier(graph, key, &writer->name);
+	const char *name;
 
 	if (got <= 0)
 		return got;
 	got = buffer_append(&writer->name, "", 1);
 	if (got)
 		return got;
-	if (writer->expressible && owner != GRAPH_NONE &&
-	    graph_type(graph, owner)->layout != LAYOUT_TYPE) {
-		writer->path->expression.size = writer->before_dict;
-		got = attribute_write(&writer->path->expression, (char *)writer->name.data);
-	} else if (writer->expressible) {
-		got = buffer_printf(&writer->path->expression, "['%s']", (char *)writer->name.data)
-			      ?: 1;
+	name = (const char *)writer->name.data;
+	if (writer->is_python && owner != GRAPH_NONE &&
+	    graph_type(graph, owner)->layout == LAYOUT_TYPE) {
+		got = buffer_printf(&writer->path->text, "['%s']", name);
+	} else {
+		writer->path->text.size = writer->before_dict;
+		got = writer->is_python ? attribute_write(&writer->path->text, name)
+					: plain_write(writer, "attribute", name);
 	}
 	if (got < 0)
 		return got;
@@ -199,6 +152,30 @@ static void text_unquote(struct buffer *name)
 	memmove(name->data, name->data + 1, name->size);
 }
 
+/* Appends the step to the text, in Python if that is possible. */
+static int text_step(struct writer *writer, uint32_t object, const char *kind_name)
+{
+	const struct paths *paths = writer->paths;
+	uint32_t source = paths->parent[object];
+	enum reference_kind kind = paths->kind[object];
+	struct buffer *text = &writer->path->text;
+	const char *name = (const char *)writer->name.data;
+	size_t before = text->size;
+	int got;
+
+	writer->before_dict = before;
+	if (writer->proxy && kind != REFERENCE_VALUE)
+		writer->is_python = 0;
+	writer->proxy = is_type_dict(paths->graph, source, kind, paths->slot[object]);
+	got = writer->is_python ? expression_step(paths->graph, source, kind, paths->slot[object],
+						  kind_name, name, text)
+				: 0;
+	if (got)
+		return got < 0 ? got : 0;
+	text->size = before;
+	return plain_write(writer, kind_name, name);
+}
+
 static int object_step(struct writer *writer, uint32_t object)
 {
 	const struct paths *paths = writer->paths;
@@ -218,20 +195,9 @@ static int object_step(struct writer *writer, uint32_t object)
 	}
 	got = reference_name(graph, source, kind, paths->slot[object], &kind_name, &writer->name);
 	if (!got)
-		got = buffer_append(&writer->name, "", 1);
+		got = buffer_append(&writer->name, "", 1) ?: text_step(writer, object, kind_name);
 	if (got)
 		return got;
-	writer->before_dict = path->expression.size;
-	if (writer->proxy && kind != REFERENCE_VALUE)
-		writer->expressible = 0;
-	writer->proxy = is_type_dict(graph, source, kind, paths->slot[object]);
-	if (writer->expressible) {
-		got = expression_step(graph, source, kind, paths->slot[object], kind_name,
-				      (char *)writer->name.data, &path->expression);
-		writer->expressible = got > 0;
-		if (got < 0)
-			return got;
-	}
 	writer->name.size--;
 	if (graph->addresses[source] == graph->modules && path->count == 1) {
 		path->count = 0;
@@ -241,48 +207,42 @@ static int object_step(struct writer *writer, uint32_t object)
 	return step_add(path, kind_name, object, &writer->name);
 }
 
-/* The objects from the root to `object`, at most PATHS_MAX_STEPS of those next to it. */
-static uint32_t *chain_make(const struct paths *paths, uint32_t object, size_t *count, int *cut)
+/* The first step: what holds the object that the path begins with. */
+static int root_step(struct writer *writer, uint32_t object)
 {
-	uint32_t *chain = malloc(PATHS_MAX_STEPS * sizeof(*chain));
+	const struct graph *graph = writer->paths->graph;
+	struct path *path = writer->path;
+	const char *kind = graph_root_name(path->cut ? ROOT_NONE : graph->root[object]);
+	int err = root_name(graph, object, 1, &writer->name) ?: buffer_append(&writer->name, "", 1);
 
-	*count = 0;
-	for (uint32_t at = object; chain && at != GRAPH_NONE; at = paths->parent[at]) {
-		if (*count == PATHS_MAX_STEPS) {
-			*cut = 1;
-			break;
-		}
-		chain[(*count)++] = at;
-	}
-	return chain;
+	if (err)
+		return err;
+	writer->is_python = graph->addresses[object] == graph->modules;
+	err = writer->is_python
+		      ? buffer_append(&path->text, "sys.modules", 11)
+		      : buffer_printf(&path->text, "%s%s%s", kind, writer->name.size > 1 ? " " : "",
+				      (const char *)writer->name.data);
+	writer->name.size--;
+	return err ?: step_add(path, kind, object, &writer->name);
 }
 
 int path_read(const struct paths *paths, uint32_t object, struct path *out)
 {
 	struct writer writer = {.paths = paths, .path = out};
 	size_t count;
-	uint32_t *chain, first;
+	uint32_t *chain;
 	int err;
 
 	*out = (struct path){0};
 	chain = chain_make(paths, object, &count, &out->cut);
 	if (!chain)
 		return -ENOMEM;
-	first = chain[count - 1];
-	writer.expressible = paths->graph->addresses[first] == paths->graph->modules;
-	err = root_name(paths->graph, first, &writer.name);
-	if (!err && writer.expressible)
-		err = buffer_append(&out->expression, "sys.modules", 11);
-	if (!err)
-		err = step_add(out,
-			       graph_root_name(out->cut ? ROOT_NONE : paths->graph->root[first]),
-			       first, &writer.name);
-	for (size_t i = count - 1; i-- > 0 && !err;)
+	err = root_step(&writer, chain[0]);
+	for (size_t i = 1; i < count && !err; i++)
 		err = object_step(&writer, chain[i]);
-	if (!writer.expressible || writer.proxy)
-		out->expression.size = 0;
+	out->is_python = writer.is_python && !writer.proxy;
 	if (!err)
-		err = buffer_append(&out->expression, "", 1);
+		err = buffer_append(&out->text, "", 1);
 	buffer_free(&writer.name);
 	free(chain);
 	return err;
@@ -292,6 +252,6 @@ void path_free(struct path *path)
 {
 	free(path->steps);
 	buffer_free(&path->names);
-	buffer_free(&path->expression);
+	buffer_free(&path->text);
 	memset(path, 0, sizeof(*path));
 }

@@ -7,11 +7,16 @@
 
 #include "base/array.h"
 
+#define PART_MAX 8u /* references of a part of a path that may be repeated */
+
 struct search {
 	struct paths *paths;
 	uint32_t *queue;
 	size_t count;
 	uint32_t source;
+	struct id_map root_of; /* by shape: the first root with it */
+	struct buffer name;
+	int err;
 };
 
 int paths_is_namespace(const struct paths *paths, uint32_t dict)
@@ -19,6 +24,8 @@ int paths_is_namespace(const struct paths *paths, uint32_t dict)
 	const struct graph *graph = paths->graph;
 	enum types_layout above;
 
+	if (graph_type(graph, dict)->layout != LAYOUT_DICT)
+		return 0;
 	if (graph->addresses[dict] == graph->modules || paths->kind[dict] == REFERENCE_DICT)
 		return 1;
 	if (paths->parent[dict] == GRAPH_NONE)
@@ -29,17 +36,71 @@ int paths_is_namespace(const struct paths *paths, uint32_t dict)
 		paths->slot[dict] == graph->image->offsets.objects.type_dict);
 }
 
-static uint64_t shape_of(const struct paths *paths, uint32_t source, enum reference_kind kind,
+/*
+ * What a reference is called, without keys and indexes except those of namespaces. An instance's
+ * attributes may be in any order, so it is the key that counts there.
+ */
+static uint32_t label_of(const struct paths *paths, uint32_t source, enum reference_kind kind,
 			 uint64_t slot)
 {
-	int general = kind == REFERENCE_ITEM || kind == REFERENCE_ELEMENT ||
-		      kind == REFERENCE_BUFFER ||
-		      ((kind == REFERENCE_KEY || kind == REFERENCE_VALUE) &&
-		       !paths_is_namespace(paths, source));
-	uint64_t shape = paths->shape[source];
+	const struct graph *graph = paths->graph;
+	uint64_t name = slot + 1;
 
-	shape = hash_u64(shape ^ paths->graph->type_of[source]);
-	return hash_u64(shape + ((uint64_t)kind << 40) + (general ? 0 : slot + 1));
+	if (kind == REFERENCE_ITEM || kind == REFERENCE_ELEMENT || kind == REFERENCE_BUFFER)
+		name = 0;
+	else if (kind == REFERENCE_KEY || kind == REFERENCE_VALUE)
+		name = paths_is_namespace(paths, source) ? dict_key(graph, source, slot) : 0;
+	return (uint32_t)hash_u64(hash_u64((uint64_t)graph->type_of[source] << 8 | kind) + name);
+}
+
+/* The path of `object` without its last reference and without repetitions. */
+static uint32_t above(const struct paths *paths, uint32_t object)
+{
+	return paths->folded[paths->parent[object]];
+}
+
+static int is_same_reference(const struct paths *paths, uint32_t a, uint32_t b)
+{
+	return paths->label[a] == paths->label[b] && paths->kind[a] == paths->kind[b] &&
+	       paths->graph->type_of[paths->parent[a]] == paths->graph->type_of[paths->parent[b]];
+}
+
+/*
+ * Whether the `part` references at the end of a path are those in front of them. The last one of
+ * them is the object's; `newer` has the others, `older` those in front.
+ */
+static int is_repeated(const struct paths *paths, uint32_t object, uint32_t newer, uint32_t older,
+		       unsigned int part)
+{
+	if (!is_same_reference(paths, object, older))
+		return 0;
+	while (--part) {
+		older = above(paths, older);
+		if (paths->parent[older] == GRAPH_NONE || !is_same_reference(paths, newer, older))
+			return 0;
+		newer = above(paths, newer);
+	}
+	return 1;
+}
+
+/*
+ * Paths of linked lists and trees have any length. If the last references of a path are those in
+ * front of them, it has the shape that it has without them.
+ */
+static void shape_find(struct paths *paths, uint32_t object)
+{
+	uint32_t before = paths->folded[paths->parent[object]], at = before;
+
+	for (unsigned int part = 1; part <= PART_MAX && paths->parent[at] != GRAPH_NONE; part++) {
+		if (is_repeated(paths, object, before, at, part)) {
+			paths->folded[object] = at;
+			paths->shape[object] = paths->shape[at];
+			return;
+		}
+		at = above(paths, at);
+	}
+	paths->folded[object] = object;
+	paths->shape[object] = hash_u64(paths->shape[before] ^ paths->label[object]) | 1;
 }
 
 static void reference_visit(void *context, uint64_t target, enum reference_kind kind, uint64_t slot)
@@ -53,7 +114,32 @@ static void reference_visit(void *context, uint64_t target, enum reference_kind 
 	paths->parent[object] = search->source;
 	paths->kind[object] = (uint8_t)kind;
 	paths->slot[object] = slot < UINT32_MAX ? (uint32_t)slot : UINT32_MAX;
-	paths->shape[object] = shape_of(paths, search->source, kind, slot) | 1;
+	paths->depth[object] = paths->depth[search->source] + 1;
+	paths->label[object] = label_of(paths, search->source, kind, slot);
+	shape_find(paths, object);
+	search->queue[search->count++] = object;
+}
+
+/* Roots of one kind and name have one shape. */
+static void root_add(struct search *search, uint32_t object)
+{
+	struct paths *paths = search->paths;
+	uint64_t hash = hash_u64(paths->graph->root[object]);
+	uint32_t first;
+
+	search->name.size = 0;
+	search->err = root_name(paths->graph, object, 0, &search->name);
+	for (size_t i = 0; i < search->name.size; i++)
+		hash = hash_u64(hash ^ search->name.data[i]);
+	hash |= 1;
+	first = id_map_find(&search->root_of, hash);
+	if (first == ID_MAP_NONE && !search->err) {
+		first = object;
+		search->err = id_map_put(&search->root_of, hash, object);
+	}
+	paths->shape[object] = hash;
+	paths->slot[object] = first;
+	paths->folded[object] = object;
 	search->queue[search->count++] = object;
 }
 
@@ -64,12 +150,10 @@ static void search_from(struct search *search, enum graph_root root)
 	struct graph *graph = paths->graph;
 	size_t next = search->count;
 
-	for (size_t i = 0; i < graph->count; i++)
-		if (graph->root[i] == root && !paths->shape[i]) {
-			paths->shape[i] = hash_u64(root) | 1;
-			search->queue[search->count++] = (uint32_t)i;
-		}
-	for (; next < search->count; next++) {
+	for (size_t i = 0; i < graph->count && !search->err; i++)
+		if (graph->root[i] == root && !paths->shape[i])
+			root_add(search, (uint32_t)i);
+	for (; next < search->count && !search->err; next++) {
 		search->source = search->queue[next];
 		graph_references(graph, search->source, reference_visit, search);
 	}
@@ -80,6 +164,7 @@ int paths_new(struct paths **out, struct graph *graph)
 	struct paths *paths = calloc(1, sizeof(*paths));
 	struct search search = {.paths = paths};
 	size_t count = graph->count + 1;
+	int err;
 
 	if (!paths)
 		return -ENOMEM;
@@ -88,8 +173,12 @@ int paths_new(struct paths **out, struct graph *graph)
 	paths->kind = calloc(count, 1);
 	paths->slot = calloc(count, sizeof(uint32_t));
 	paths->shape = calloc(count, sizeof(uint64_t));
+	paths->folded = calloc(count, sizeof(uint32_t));
+	paths->label = calloc(count, sizeof(uint32_t));
+	paths->depth = calloc(count, sizeof(uint32_t));
 	search.queue = malloc(count * sizeof(uint32_t));
-	if (!paths->parent || !paths->kind || !paths->slot || !paths->shape || !search.queue) {
+	if (!paths->parent || !paths->kind || !paths->slot || !paths->shape || !paths->folded ||
+	    !paths->label || !paths->depth || !search.queue) {
 		free(search.queue);
 		paths_free(paths);
 		return -ENOMEM;
@@ -98,9 +187,15 @@ int paths_new(struct paths **out, struct graph *graph)
 	graph_work_begin(graph);
 	for (enum graph_root root = ROOT_MODULES; root < ROOT_COUNT; root++)
 		search_from(&search, root);
+	err = search.err;
 	free(search.queue);
-	*out = paths;
-	return 0;
+	id_map_free(&search.root_of);
+	buffer_free(&search.name);
+	if (err)
+		paths_free(paths);
+	else
+		*out = paths;
+	return err;
 }
 
 void paths_free(struct paths *paths)
@@ -111,6 +206,9 @@ void paths_free(struct paths *paths)
 	free(paths->kind);
 	free(paths->slot);
 	free(paths->shape);
+	free(paths->folded);
+	free(paths->label);
+	free(paths->depth);
 	free(paths);
 }
 
@@ -126,8 +224,8 @@ static int group_compare(const void *a, const void *b)
 }
 
 /*
- * Whether the group is of dictionaries of modules or classes. What they hold is named in the rows of
- * the objects in them, and would only hide these.
+ * Whether the group is of dictionaries of modules or classes. What they hold is named in the rows
+ * of the objects in them, and would only hide these.
  */
 static uint8_t is_apart(const struct paths *paths, uint32_t object)
 {
@@ -135,7 +233,7 @@ static uint8_t is_apart(const struct paths *paths, uint32_t object)
 	uint32_t above = paths->parent[object];
 	enum types_layout layout;
 
-	if (graph_type(graph, object)->layout != LAYOUT_DICT || !paths_is_namespace(paths, object))
+	if (!paths_is_namespace(paths, object))
 		return 0;
 	if (above == GRAPH_NONE)
 		return 1;
@@ -164,8 +262,13 @@ static int groups_fill(const struct paths *paths, uint32_t *group_of, struct pat
 			if (err)
 				break;
 			(*groups)[(*count)++] = (struct path_group){.shape = paths->shape[i],
-								    .example = (uint32_t)i};
+								    .example = (uint32_t)i,
+								    .longest = (uint32_t)i};
 		}
+		if (paths->depth[i] < paths->depth[(*groups)[at].example])
+			(*groups)[at].example = (uint32_t)i;
+		if (paths->depth[i] > paths->depth[(*groups)[at].longest])
+			(*groups)[at].longest = (uint32_t)i;
 		group_of[i] = at;
 		(*groups)[at].count++;
 		(*groups)[at].bytes += graph_bytes(paths->graph, (uint32_t)i);

@@ -16,9 +16,15 @@ struct paths {
 	struct graph *graph;
 	uint32_t *parent; /* by object; GRAPH_NONE: a root, or reached by none */
 	uint8_t *kind;    /* enum reference_kind from the parent */
-	uint32_t *slot;
-	/* of the path without keys and indexes, except those of modules, classes and instances */
+	uint32_t *slot;   /* of a root: the first object with a root of its kind and name */
+	/*
+	 * of the path without keys and indexes, except those of modules, classes and instances, and
+	 * without repetitions
+	 */
 	uint64_t *shape;
+	uint32_t *folded; /* the object whose path this one is without repetitions */
+	uint32_t *label;  /* of the reference from the parent, a part of the shape */
+	uint32_t *depth;  /* references from the root */
 };
 
 /* 0, -ENOMEM. The graph is borrowed until paths_free(). */
@@ -32,19 +38,44 @@ struct step {
 	const char *kind; /* "module", "attribute", "key", "index", …; a root's: enum graph_root */
 	uint32_t object;  /* that it leads to */
 	uint32_t name;    /* offset of its text in path.names; "" if it has none */
+	uint32_t end;     /* of its part of path.text */
+	/* how often it, or the part that it is in, follows itself; 1: there is no such part */
+	uint32_t least, most;
 };
 
 struct path {
 	struct step *steps;
 	size_t count, capacity;
 	struct buffer names;
-	struct buffer expression; /* NUL-terminated; empty: it cannot be written in Python */
-	int cut;                  /* 1: it has more steps than are here */
+	struct buffer text; /* NUL-terminated: as far as possible in Python, then the other steps */
+	int is_python;      /* 1: all of text is an expression of Python */
+	int cut;            /* 1: it has more steps than are here */
 };
 
+/*
+ * The objects of a path, from the root to `object`, at most PATHS_MAX_STEPS of those next to it;
+ * the caller frees. *cut: 1: there are more. NULL: no memory.
+ */
+uint32_t *chain_make(const struct paths *paths, uint32_t object, size_t *count, int *cut);
 /* The path to an object. 0, -ENOMEM. The caller frees with path_free(), also after a failure. */
 int path_read(const struct paths *paths, uint32_t object, struct path *out);
 void path_free(struct path *path);
+/*
+ * Leaves one of each part of the path that follows itself, with the numbers of times in it and in
+ * that of `longest`, an object whose path has the same shape. The texts of the steps are no longer
+ * in path.text. 0, -ENOMEM.
+ */
+int path_fold(const struct paths *paths, uint32_t object, uint32_t longest, struct path *path);
+/*
+ * Appends path.text, with what follows itself at least three times written once: "a(.next){57}".
+ * 0, -ENOMEM.
+ */
+int path_write(const struct path *path, struct buffer *out);
+/*
+ * What holds an object whose root is no other object: the text behind the root's kind. detailed: of
+ * a frame also the variable, of native code the number of references. 0, -ENOMEM.
+ */
+int root_name(const struct graph *graph, uint32_t object, int detailed, struct buffer *out);
 /*
  * How a reference is named, as in a step: its kind, and its text in out ("" if it has none). 0,
  * -ENOMEM.
@@ -54,13 +85,16 @@ int reference_name(const struct graph *graph, uint32_t source, enum reference_ki
 
 /* The key of entry number slot of a dict; 0: there is none. */
 uint64_t dict_key(const struct graph *graph, uint32_t dict, uint64_t slot);
+/* The code object of the frame of a frame object or generator. */
+uint64_t frame_code(const struct graph *graph, uint32_t source);
 /* The name of variable number slot of a code object; 0: there is none. */
 uint64_t variable_name(const struct graph *graph, uint64_t code, uint64_t slot);
 
 /* Objects whose paths have the same shape. */
 struct path_group {
 	uint64_t shape;
-	uint32_t example;
+	uint32_t example; /* with the shortest path */
+	uint32_t longest; /* with the longest path */
 	uint64_t count, bytes;
 	/*
 	 * what would be freed with them; of dictionaries of modules and classes without what is in
