@@ -11,6 +11,7 @@
 
 #include "graph/image_blocks.h"
 #include "graph/types.h"
+#include "layouts/dict_keys.h"
 #include "layouts/refcount.h"
 
 enum reference_kind {
@@ -103,14 +104,7 @@ void walk_instance(struct walk *walk);
 void walk_frame(struct walk *walk);
 void walk_generator(struct walk *walk);
 
-/* A table of a dictionary's keys: a PyDictKeysObject. */
-struct keys {
-	uint64_t address, entries, bytes;
-	uint64_t count, entry_bytes;
-	uint64_t slots;            /* of its index */
-	uint32_t key_at, value_at; /* in an entry; value_at is 0 if values are elsewhere */
-};
-/* 0; -EINVAL: the table is damaged. */
+/* A table of keys with its entries. 0; -EINVAL: it is damaged, or not in the image. */
 int keys_read(const struct image *image, uint64_t address, struct keys *out);
 
 #endif

@@ -4,10 +4,9 @@
 #include <string.h>
 
 #include "graph/references.h"
+#include "layouts/text_state.h"
 
 #define MAX_KEYS 4096u /* of a class's dictionary that are read */
-#define COMPACT  1u    /* the bits above the kind in PyASCIIObject.state */
-#define ASCII    2u
 
 /* The text of a compact ASCII str. 1; 0: it is none. */
 static int ascii_read(const struct image *image, uint64_t address, char out[TYPES_NAME])
@@ -15,9 +14,8 @@ static int ascii_read(const struct image *image, uint64_t address, char out[TYPE
 	const struct abi_offsets *abi = &image->offsets.abi;
 	uint64_t state = address ? image_u64(image, address + abi->unicode_state) : 0;
 
-	state >>= abi->unicode_kind_shift;
 	out[0] = '\0';
-	if ((state & 7) == 1 && (state >> 3 & (COMPACT | ASCII)) == (COMPACT | ASCII))
+	if (text_is_ascii(abi, state))
 		image_text(image, address + abi->unicode_ascii, out, TYPES_NAME);
 	return out[0] != 0;
 }

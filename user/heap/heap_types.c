@@ -8,11 +8,13 @@
 #include "base/array.h"
 #include "base/error.h"
 #include "base/sorted.h"
+#include "heap/class_names.h"
 #include "heap/object_types.h"
 #include "process/memory.h"
 
 #define MAX_TYPES       (1u << 20) /* objects of further types count as no objects */
 #define MAX_LOOKS       32768u     /* reads of types when only sizes are needed: 30 ms */
+#define MAX_READS       262144u    /* for the modules of classes: 0.3 s */
 #define MAX_SIZED_TYPES 4096u      /* when only sizes are needed: it is a sample */
 
 static void sum_add(struct heap_sum *sum, uint64_t bytes)
@@ -87,23 +89,13 @@ static int block_visit(uint64_t address, uint64_t block_bytes, const uint8_t *co
 	return 0;
 }
 
-/* Reads at most to the end of a page at a time: the next page may not be mapped. */
 static int name_read(const struct object_types *objects, struct heap_type *type)
 {
 	uint64_t at;
-	size_t have = 0;
 	int err = memory_read_u64(objects->runtime->pid,
 				  type->address + objects->offsets->type_name, &at);
 
-	while (!err && have < sizeof(type->name) - 1 && strnlen(type->name, have) == have) {
-		size_t bytes = sizeof(type->name) - 1 - have, page = 4096 - (at + have) % 4096;
-
-		if (bytes > page)
-			bytes = page;
-		err = memory_read(objects->runtime->pid, at + have, type->name + have, bytes);
-		have += err ? 0 : bytes;
-	}
-	type->name[have] = 0;
+	err = err ?: memory_read_text(objects->runtime->pid, at, type->name, sizeof(type->name));
 	return err == -EFAULT ? 0 : err;
 }
 
@@ -121,6 +113,7 @@ static int type_compare(const void *a, const void *b)
 /* Drops types without objects, reads the names of the others and sorts them. */
 static int types_finish(const struct object_types *objects)
 {
+	struct class_names names = {.runtime = objects->runtime, .reads = MAX_READS};
 	struct heap_types *out = objects->out;
 	size_t kept = 0;
 	int err = 0;
@@ -133,6 +126,9 @@ static int types_finish(const struct object_types *objects)
 	}
 	out->count = kept;
 	qsort(out->types, kept, sizeof(*out->types), type_compare);
+	for (size_t i = 0; i < kept && !err; i++)
+		err = class_name_read(&names, &out->types[i]);
+	out->modules_unknown = names.unknown;
 	return err;
 }
 
@@ -167,6 +163,8 @@ int heap_types_read_some(const struct python_runtime *runtime, heap_want_fn want
 
 void heap_types_free(struct heap_types *types)
 {
+	for (size_t i = 0; i < types->count; i++)
+		free(types->types[i].full_name);
 	free(types->types);
 	free(types->classes);
 	memset(types, 0, sizeof(*types));

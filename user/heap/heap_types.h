@@ -25,6 +25,7 @@ struct heap_type {
 	uint32_t instance_bytes;
 	struct heap_sum sum;
 	char name[HEAP_TYPE_NAME]; /* tp_name, truncated; "" if it cannot be read */
+	char *full_name; /* with the module and the classes around it; NULL: it is the name */
 };
 
 /* The blocks of one size. */
@@ -43,7 +44,8 @@ struct heap_types {
 	struct heap_sum others; /* blocks that are no objects: keys of dicts, items of lists, … */
 	struct heap_class *classes; /* by block_bytes */
 	size_t class_count;
-	struct heap_walk walk; /* walk.blocks is the sum of objects, dead and others */
+	uint64_t modules_unknown; /* classes whose full names were too many to read */
+	struct heap_walk walk;    /* walk.blocks is the sum of objects, dead and others */
 };
 
 /*
@@ -58,6 +60,10 @@ int heap_types_read(const struct python_runtime *runtime, struct heap_types *out
 typedef int (*heap_want_fn)(uint64_t address, void *context);
 int heap_types_read_some(const struct python_runtime *runtime, heap_want_fn want, void *context,
 			 struct heap_types *out);
+static inline const char *heap_type_name(const struct heap_type *type)
+{
+	return type->full_name ? type->full_name : type->name;
+}
 void heap_types_free(struct heap_types *types);
 
 /* Finds the requested sizes of blocks by the types of the objects in them. */

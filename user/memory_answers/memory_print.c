@@ -106,7 +106,7 @@ static void pins_text(const struct memory_report *report, size_t top)
 	       pins->arenas, size_text(size, pins->bytes));
 	for (size_t i = 0; i < types->count && (!top || i < top); i++) {
 		fputs("  ", stdout);
-		text_print(stdout, types->types[i].name);
+		text_print(stdout, heap_type_name(&types->types[i]));
 		printf(": size=%s, count=%s\n", size_text(size, types->types[i].sum.bytes),
 		       text_count(live, types->types[i].sum.blocks));
 	}
@@ -232,6 +232,7 @@ static void pins_json(const struct memory_pins *pins)
 	for (size_t i = 0; i < types->count; i++) {
 		fputs(i ? ", {" : "{", stdout);
 		json_member(stdout, "type", types->types[i].name);
+		json_member(stdout, "type_name", heap_type_name(&types->types[i]));
 		printf(", \"size\": %" PRIu64 ", \"count\": %" PRIu64 "}",
 		       types->types[i].sum.bytes, types->types[i].sum.blocks);
 	}

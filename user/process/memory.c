@@ -2,7 +2,10 @@
 #include "process/memory.h"
 
 #include <errno.h>
+#include <string.h>
 #include <sys/uio.h>
+
+#define PAGE 4096u
 
 int memory_read(pid_t pid, uint64_t address, void *out, size_t bytes)
 {
@@ -29,4 +32,22 @@ int memory_read(pid_t pid, uint64_t address, void *out, size_t bytes)
 int memory_read_u64(pid_t pid, uint64_t address, uint64_t *out)
 {
 	return memory_read(pid, address, out, sizeof(*out));
+}
+
+/* Reads at most to the end of a page at a time: the next page may not be mapped. */
+int memory_read_text(pid_t pid, uint64_t address, char *out, size_t bytes)
+{
+	size_t have = 0;
+	int err = 0;
+
+	while (!err && have < bytes - 1 && strnlen(out, have) == have) {
+		size_t more = bytes - 1 - have, page = PAGE - (address + have) % PAGE;
+
+		if (more > page)
+			more = page;
+		err = memory_read(pid, address + have, out + have, more);
+		have += err ? 0 : more;
+	}
+	out[have] = 0;
+	return err;
 }
