@@ -30,8 +30,8 @@ struct heap_process {
 
 /* A row of the output; rows are sorted by bytes, the largest first. */
 struct heap_row {
-	const char *name; /* a type's name */
-	uint64_t key;     /* a type's address, a class's size */
+	const struct heap_type *type; /* NULL: a size class */
+	uint64_t key;                 /* a type's address, a class's size */
 	struct heap_sum sum;
 };
 
@@ -45,11 +45,12 @@ struct heap_view {
 	size_t count, shown;
 };
 
-static void sum_print(const struct heap_sum *sum)
+/* what: "size"; "own size": the objects' own blocks alone */
+static void sum_print(const char *what, const struct heap_sum *sum)
 {
 	char size[32], average[32];
 
-	printf("size=%s, count=%" PRIu64, size_text(size, sum->bytes), sum->blocks);
+	printf("%s=%s, count=%" PRIu64, what, size_text(size, sum->bytes), sum->blocks);
 	if (sum->blocks)
 		printf(", average=%s",
 		       size_text(average, (sum->bytes + sum->blocks / 2) / sum->blocks));
@@ -61,17 +62,18 @@ static void row_text(const struct heap_view *view, const struct heap_row *row)
 	fputs("  ", stdout);
 	if (view->choice->by == BY_CLASS)
 		printf("%" PRIu64 " B", row->key);
-	else if (row->name[0])
-		text_print(stdout, row->name);
+	else if (heap_type_name(row->type)[0])
+		text_print(stdout, heap_type_name(row->type));
 	else
 		printf("<type at 0x%" PRIx64 ">", row->key);
 	fputs(": ", stdout);
-	sum_print(&row->sum);
+	sum_print(row->type ? "own size" : "size", &row->sum);
 }
 
 static void view_text(const struct heap_view *view)
 {
-	const char *const names = view->choice->by == BY_TYPE ? "types" : "size classes";
+	int by_type = view->choice->by == BY_TYPE;
+	const char *const names = by_type ? "types" : "size classes";
 	const struct heap_types *types = view->types;
 	const struct heap_walk *walk = &types->walk;
 	struct heap_sum total = {walk->blocks, walk->bytes}, rest = {0};
@@ -85,8 +87,9 @@ static void view_text(const struct heap_view *view)
 		printf("Top %zu %s of %zu", view->shown, names, view->count);
 	else
 		printf("All %zu %s", view->count, names);
-	printf(" by size, in bytes of %s's size classes\n",
-	       walk->is_mimalloc ? "mimalloc" : "pymalloc");
+	printf(" by %ssize, in bytes of %s's size classes%s\n", by_type ? "own " : "",
+	       walk->is_mimalloc ? "mimalloc" : "pymalloc",
+	       by_type ? "; --retained has also what they own" : "");
 	for (size_t i = 0; i < view->shown; i++)
 		row_text(view, &view->rows[i]);
 	for (size_t i = view->shown; i < view->count; i++) {
@@ -95,16 +98,16 @@ static void view_text(const struct heap_view *view)
 	}
 	if (rest.blocks) {
 		printf("  %zu other: ", view->count - view->shown);
-		sum_print(&rest);
+		sum_print(by_type ? "own size" : "size", &rest);
 	}
-	if (view->choice->by == BY_TYPE) {
+	if (by_type) {
 		fputs("  no object (keys of dicts, items of lists, buffers): ", stdout);
-		sum_print(&types->others);
+		sum_print("size", &types->others);
 		fputs("  dead objects, kept on free lists: ", stdout);
-		sum_print(&types->dead);
+		sum_print("size", &types->dead);
 	}
 	fputs("Total: ", stdout);
-	sum_print(&total);
+	sum_print("size", &total);
 	puts("Not seen:");
 	if (walk->is_mimalloc)
 		puts("  blocks of malloc, which extensions use; nobody counts them");
@@ -114,6 +117,8 @@ static void view_text(const struct heap_view *view)
 		       walk->raw_blocks);
 	printf("  pools that could not be read: %" PRIu64 " of %" PRIu64 "\n",
 	       walk->pools_unreadable, walk->pools + walk->pools_unreadable);
+	if (types->modules_unknown)
+		printf("  modules of %" PRIu64 " classes\n", types->modules_unknown);
 	if (view->bytes_swapped)
 		printf("  on swap, which were not read: %s\n",
 		       size_text(swapped, view->bytes_swapped));
@@ -156,8 +161,11 @@ static void view_json(const struct heap_view *view)
 		fputs(i ? ", {" : "{", stdout);
 		if (view->choice->by == BY_TYPE) {
 			fputs("\"type\": ", stdout);
-			json_string(stdout, row->name);
-			printf(", \"type_address\": %" PRIu64, row->key);
+			json_string(stdout, row->type->name);
+			fputs(", \"type_name\": ", stdout);
+			json_string(stdout, heap_type_name(row->type));
+			printf(", \"type_address\": %" PRIu64 ", \"own_size\": %" PRIu64, row->key,
+			       row->sum.bytes);
 		} else {
 			printf("\"class\": %" PRIu64, row->key);
 		}
@@ -187,10 +195,10 @@ static int view_print(struct heap_view *view)
 		return -ENOMEM;
 	for (size_t i = 0; view->choice->by == BY_TYPE && i < types->count; i++)
 		view->rows[view->count++] = (struct heap_row){
-			types->types[i].name, types->types[i].address, types->types[i].sum};
+			&types->types[i], types->types[i].address, types->types[i].sum};
 	for (size_t i = 0; view->choice->by == BY_CLASS && i < types->class_count; i++)
-		view->rows[view->count++] =
-			(struct heap_row){"", types->classes[i].block_bytes, types->classes[i].sum};
+		view->rows[view->count++] = (struct heap_row){NULL, types->classes[i].block_bytes,
+							      types->classes[i].sum};
 	qsort(view->rows, view->count, sizeof(*view->rows), row_compare);
 	view->shown = top && top < view->count ? top : view->count;
 	if (view->choice->output.format == FORMAT_JSON)

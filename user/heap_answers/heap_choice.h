@@ -51,8 +51,10 @@ enum heap_needs { HEAP_RETAINED = 1, HEAP_PATHS = 2 };
 int heap_graph_open(const struct heap_choice *choice, const char *dump, unsigned int needs,
 		    struct heap_graph *out);
 void heap_graph_close(struct heap_graph *heap);
-/* The process, its version and the proof: the first lines of an answer in text. */
+/* The process and its version: the first line of an answer in text. */
 void heap_graph_head(const struct heap_graph *heap);
+/* The proof, and what was not seen: the last lines. */
+void heap_graph_foot(const struct heap_graph *heap);
 /* {"pid": …, "references": {…} without the closing brace. */
 void heap_graph_json(const struct heap_graph *heap);
 

@@ -120,6 +120,8 @@ int heap_cycles_print(const struct heap_choice *choice, const struct heap_graph 
 		}
 		if (json)
 			puts("]}");
+		else
+			heap_graph_foot(heap);
 		err = fflush(stdout) || ferror(stdout) ? -EIO : 0;
 	}
 	cycles_free(&cycles);

@@ -260,6 +260,8 @@ static int difference_write(struct difference *difference)
 			row_text(difference, &difference->rows[i]);
 	if (json)
 		puts("]}");
+	else
+		heap_graph_foot(&difference->heaps[1]);
 	return fflush(stdout) || ferror(stdout) ? -EIO : 0;
 }
 

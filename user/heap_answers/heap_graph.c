@@ -147,8 +147,7 @@ static double percent(uint64_t part, uint64_t whole)
 void heap_graph_head(const struct heap_graph *heap)
 {
 	const struct image *image = &heap->capture.image;
-	const struct graph *graph = heap->graph;
-	char version[VERSION_TEXT], count[32], bytes[32];
+	char version[VERSION_TEXT];
 
 	fputs("tracer: ", stdout);
 	text_print(stdout, image->name);
@@ -156,6 +155,14 @@ void heap_graph_head(const struct heap_graph *heap)
 	if (heap->capture.elapsed_ns)
 		printf("memory copied in %.1f ms, ", (double)heap->capture.elapsed_ns / 1e6);
 	printf("analysed in %.1f ms\n", (double)heap->elapsed_ns / 1e6);
+}
+
+void heap_graph_foot(const struct heap_graph *heap)
+{
+	const struct image *image = &heap->capture.image;
+	const struct graph *graph = heap->graph;
+	char count[32], bytes[32];
+
 	printf("References: of %s mortal objects, %.2f %% have as many as their reference count "
 	       "says, and %.2f %% have all of them\n",
 	       text_count(count, graph->proof.objects),

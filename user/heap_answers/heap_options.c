@@ -140,12 +140,20 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 const struct argp heap_argp = {
 	.options = options,
 	.parser = parse,
-	.args_doc = "-p PID\n-c CONTAINER\n--core FILE\nDUMP\nwhy TYPE|ADDR [DUMP]\n"
+	.args_doc = "-p PID[,PID...]\n-c CONTAINER\n--core FILE\nDUMP\nwhy TYPE|ADDR [DUMP]\n"
 		    "holders TYPE|ADDR [DUMP]\nshow ADDR [DUMP]\nwaste [DUMP]\n"
 		    "cycles [DUMP]\n"
 		    "diff OLD NEW [LATER]",
 	.doc = "Prints what is on the heap of running Pythons, by the types of their "
 	       "objects, and what keeps them alive. The heap is read from outside: no "
-	       "probe is placed, and the process is stopped only with --freeze.",
+	       "probe is placed, and the process is stopped only with --freeze.\n\n"
+	       "  why      the shortest paths from a root to the objects\n"
+	       "  holders  which types refer to the objects, and by which attribute\n"
+	       "  show     one object, what it refers to and what refers to it\n"
+	       "  waste    texts that exist several times, tables that are larger than needed\n"
+	       "  cycles   objects that refer to each other, and garbage of that kind\n"
+	       "  diff     what has changed from one dump to another\n\n"
+	       "These take a process (-p), a dump that -o has written, or a core (--core). "
+	       "TYPE is a name, whole or from one of its dots on.",
 	.children = children,
 };

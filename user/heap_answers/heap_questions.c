@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "base/error.h"
 #include "heap_answers/heap_choice.h"
@@ -35,29 +37,6 @@ static int usage_error(const char *reason)
 	return EXIT_USAGE;
 }
 
-/*
- * Finds the one process that is read, unless it is a dump or a core. 1; 0: there is none, or there
- * are several; -errno after a message.
- */
-static int process_choose(struct heap_choice *choice, const char *dump)
-{
-	pid_t *pids = NULL;
-	size_t count = 0;
-	int err;
-
-	if (dump || choice->core)
-		return target_set_is_empty(&choice->targets) && (!dump || !choice->core);
-	if (target_set_is_empty(&choice->targets))
-		return 0;
-	err = targets_list(&choice->targets, "tracer list shows what can be read", &pids, &count);
-	if (err)
-		return err;
-	if (count == 1)
-		choice->pid = pids[0];
-	free(pids);
-	return count == 1;
-}
-
 /* After heap_graph_open(): prints an error of writing the answer. */
 static int answer_end(struct heap_graph *heap, int err)
 {
@@ -69,24 +48,11 @@ static int answer_end(struct heap_graph *heap, int err)
 	return err ? EXIT_FAILED : EXIT_DONE;
 }
 
-/* tracer heap why|holders|show WHAT [DUMP], tracer heap waste|cycles [DUMP] */
-static int question_answer(struct heap_choice *choice, size_t question)
+/* Whether the answer is a file of a whole heap rather than text. */
+static int is_file(const struct heap_choice *choice)
 {
-	size_t words = question_words(question), count = choice->rest.count;
-	const char *dump = count > words ? choice->rest.items[words] : NULL;
-	struct heap_graph heap;
-	int chosen = process_choose(choice, dump);
-
-	if (chosen < 0)
-		return EXIT_FAILED;
-	if (count < words || count > words + 1 || !chosen)
-		return usage_error(words > 1 ? "it takes a type or an address, and one process, a "
-					       "dump or a core"
-					     : "it takes one process, a dump or a core");
-	if (heap_graph_open(choice, dump, questions[question].needs, &heap))
-		return EXIT_FAILED;
-	return answer_end(&heap, questions[question].print(
-					 choice, &heap, words > 1 ? choice->rest.items[1] : NULL));
+	return choice->output.format == FORMAT_HEAPSNAPSHOT ||
+	       choice->output.format == FORMAT_PPROF;
 }
 
 static int view_answer(struct heap_choice *choice, const char *dump)
@@ -114,11 +80,106 @@ static int view_answer(struct heap_choice *choice, const char *dump)
 	return answer_end(&heap, heap_view_print(choice, &heap));
 }
 
-/* Whether the answer is a file of a whole heap rather than text. */
-static int is_file(const struct heap_choice *choice)
+#define NO_QUESTION (sizeof(questions) / sizeof(questions[0]))
+
+/* The answer about choice->pid, the core or the dump. An exit status. */
+static int graph_answer(struct heap_choice *choice, size_t question, const char *dump)
 {
-	return choice->output.format == FORMAT_HEAPSNAPSHOT ||
-	       choice->output.format == FORMAT_PPROF;
+	const char *what = question_words(question) > 1 ? choice->rest.items[1] : NULL;
+	struct heap_graph heap;
+
+	if (question == NO_QUESTION)
+		return view_answer(choice, dump);
+	if (heap_graph_open(choice, dump, questions[question].needs, &heap))
+		return EXIT_FAILED;
+	return answer_end(&heap, questions[question].print(choice, &heap, what));
+}
+
+/* Leaves the processes that run Python, of those of a container. Returns how many. */
+static size_t pythons_keep(const struct heap_choice *choice, pid_t *pids, size_t count)
+{
+	struct python_runtime runtime;
+	struct process_info info;
+	size_t kept = 0;
+
+	if (target_set_is_pids(&choice->targets) || count < 2)
+		return count;
+	for (size_t i = 0; i < count; i++) {
+		if (python_process_find(pids[i], NULL, &info, &runtime))
+			continue;
+		python_runtime_close(&runtime);
+		pids[kept++] = pids[i];
+	}
+	return kept;
+}
+
+/* In a process of its own: each gives up what it needs no more for its target. */
+static int process_answer(struct heap_choice *choice, size_t question)
+{
+	pid_t child;
+	int status;
+
+	fflush(stdout);
+	child = fork();
+	if (!child) {
+		status = graph_answer(choice, question, NULL);
+		_exit(fflush(stdout) ? EXIT_FAILED : status);
+	}
+	if (child < 0) {
+		error_print(-errno, NULL, "heap");
+		return EXIT_FAILED;
+	}
+	while (waitpid(child, &status, 0) < 0 && errno == EINTR)
+		;
+	return WIFEXITED(status) ? WEXITSTATUS(status) : EXIT_FAILED;
+}
+
+static int processes_answer(struct heap_choice *choice, size_t question)
+{
+	const char *hint = "tracer list shows what can be read";
+	int status = EXIT_DONE, answered;
+	size_t count = 0, kept;
+	pid_t *pids = NULL;
+
+	if (targets_list(&choice->targets, hint, &pids, &count))
+		return EXIT_FAILED;
+	kept = pythons_keep(choice, pids, count);
+	if (!kept) {
+		error_print(error_set(-ENOENT, "none of its %zu processes runs Python", count),
+			    hint, "heap");
+		status = EXIT_FAILED;
+	} else if (kept == 1) {
+		choice->pid = pids[0];
+		status = graph_answer(choice, question, NULL);
+	} else if (choice->out || is_file(choice)) {
+		status = usage_error("a file is of one process");
+	}
+	for (size_t i = 0; kept > 1 && i < kept && status != EXIT_USAGE; i++) {
+		if (i && choice->output.format == FORMAT_TEXT)
+			putchar('\n');
+		choice->pid = pids[i];
+		answered = process_answer(choice, question);
+		status = answered > status ? answered : status;
+	}
+	free(pids);
+	return status;
+}
+
+/* Answers about the processes that are named, or about a dump or core. */
+static int answer(struct heap_choice *choice, size_t question, size_t words)
+{
+	size_t count = choice->rest.count;
+	const char *dump = count > words ? choice->rest.items[words] : NULL;
+	int sources =
+		!target_set_is_empty(&choice->targets) + (choice->core != NULL) + (dump != NULL);
+
+	if (count < words || count > words + 1 || sources != 1)
+		return usage_error(words > 1 ? "it takes a type or an address, and processes, a "
+					       "dump or a core"
+					     : "it takes processes, a dump or a core");
+	if (dump || choice->core)
+		return graph_answer(choice, question, dump);
+	return processes_answer(choice, question);
 }
 
 int heap_is_question(const struct heap_choice *choice)
@@ -131,7 +192,6 @@ int heap_is_question(const struct heap_choice *choice)
 int heap_answer(struct heap_choice *choice)
 {
 	const char *first = choice->rest.count ? choice->rest.items[0] : NULL;
-	int chosen;
 
 	if (choice->no_swap_in && target_set_is_empty(&choice->targets))
 		return usage_error("--no-swap-in is of a running process");
@@ -147,7 +207,7 @@ int heap_answer(struct heap_choice *choice)
 		return usage_error("this format is of a whole heap");
 	for (size_t i = 0; first && i < sizeof(questions) / sizeof(questions[0]); i++)
 		if (!strcmp(first, questions[i].name))
-			return question_answer(choice, i);
+			return answer(choice, i, question_words(i));
 	if (first && !strcmp(first, "diff")) {
 		if (choice->rest.count < 3 || choice->rest.count > 4 ||
 		    !target_set_is_empty(&choice->targets) || choice->out || choice->core)
@@ -160,12 +220,5 @@ int heap_answer(struct heap_choice *choice)
 	}
 	if (choice->by == BY_CLASS)
 		return usage_error("--by class is of a running process's pools alone");
-	if (choice->rest.count > 1)
-		return usage_error("it reads one process, a dump or a core");
-	chosen = process_choose(choice, first);
-	if (chosen < 0)
-		return EXIT_FAILED;
-	if (!chosen)
-		return usage_error("it reads one process, a dump or a core");
-	return view_answer(choice, first);
+	return answer(choice, NO_QUESTION, 0);
 }

@@ -156,5 +156,7 @@ int heap_show_print(const struct heap_choice *choice, const struct heap_graph *h
 	direction_show(&showing, 1);
 	if (showing.json)
 		puts("}");
+	else
+		heap_graph_foot(heap);
 	return showing.err ?: fflush(stdout) || ferror(stdout) ? -EIO : 0;
 }

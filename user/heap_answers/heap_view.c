@@ -357,6 +357,7 @@ static void view_text(const struct view *view)
 	for (size_t i = 0; i < graph->count; i++)
 		row_add(&total, graph, (uint32_t)i);
 	printf("Total: size=%s, count=%" PRIu64 "\n", size_text(size, total.bytes), total.count);
+	heap_graph_foot(view->heap);
 }
 
 static void view_json(const struct view *view)

@@ -196,6 +196,8 @@ static int list_print(const struct heap_choice *choice, const struct heap_graph 
 	}
 	if (json)
 		puts("]}");
+	else
+		heap_graph_foot(heap);
 	return err ?: fflush(stdout) || ferror(stdout) ? -EIO : 0;
 }
 

@@ -133,6 +133,8 @@ int heap_why_print(const struct heap_choice *choice, const struct heap_graph *he
 		err = group_print(heap, &groups[i], json, !i);
 	if (json)
 		puts("]}");
+	else
+		heap_graph_foot(heap);
 	free(groups);
 	return err ?: fflush(stdout) || ferror(stdout) ? -EIO : 0;
 }
@@ -253,6 +255,8 @@ static int holders_write(const struct heap_choice *choice, const struct heap_gra
 		err = holder_print(heap->graph, &holding->holders[i], json, !i);
 	if (json)
 		puts("]}");
+	else
+		heap_graph_foot(heap);
 	return err ?: fflush(stdout) || ferror(stdout) ? -EIO : 0;
 }
 

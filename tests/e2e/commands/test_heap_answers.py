@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """tracer heap: how answers name types and paths, and which objects they put together."""
+import json
+import re
+
 import pytest
 
 from harness import error_line
@@ -101,6 +104,55 @@ def check_merged(run_tracer, dump):
         assert simple["type"] == "list" and simple["retained_size"] >= N // 10 * 1000
     chain = [name for name in names if name.startswith(MAIN + "head(.next){")]
     assert len(chain) in (0, 997), len(chain)  # up to 3.10 each node has a dict
+
+
+def test_plain(start, run_tracer, any_python):
+    """Types have their modules in the plain walk, too; `own size` is that of the blocks alone."""
+    target = start(any_python, "heap_answers.py", N)
+    target.wait_reading()
+    plain = ask(run_tracer, "--top", 0, "-p", target.pid)["statistics"]
+    whole = ask(run_tracer, "--retained", "--top", 0, "-p", target.pid)["statistics"]
+    counts = {row["type_name"]: row["count"] for row in plain}
+    assert (counts["one.Item"], counts["other.inner.Item"]) == (N // 10, N // 5)
+    assert {row["type"] for row in plain if row["type_name"] == "one.Item"} == {"Item"}
+    assert counts["__main__.Node"] == 1000 and counts["collections.deque"] >= N // 20
+    # Types whose objects are all on the walked heap have one name in both answers.
+    names = {row["type_address"]: row["type_name"] for row in whole}
+    assert all(names.get(row["type_address"]) in (row["type_name"], None) for row in plain)
+    sizes = {row["type_name"]: row["size"] for row in whole}
+    for row in plain:
+        if row["type_name"] in ("dict", "list"):
+            assert row["own_size"] == row["size"] < sizes[row["type_name"]]
+    text = run_tracer("heap", "--top", 0, "-p", target.pid).stdout
+    assert "\n  other.inner.Item: own size=" in text and "\n  dict: own size=" in text
+    assert "\n  dict: retained=" in run_tracer("heap", "--retained", "-p", target.pid).stdout
+    assert target.finish() == 0
+
+
+def test_several(start, run_tracer, any_python):
+    """An answer for each process; the proof stands below it."""
+    targets = sorted((start(any_python, "heap_answers.py", 200) for _ in "ab"), key=lambda t: t.pid)
+    pids = [target.pid for target in targets]
+    for question in (("--by", "path"), ("why", "SimpleQueue")):
+        done = run_tracer("heap", *question, "--top", 3, "-p", "%d,%d" % tuple(pids))
+        assert done.returncode == 0 and done.stderr == "", done.stderr
+        answers = done.stdout.split("\n\n")
+        assert len(answers) == 2
+        for pid, answer in zip(pids, answers):
+            first, *_, last = [line for line in answer.splitlines() if "others no more" not in line]
+            assert "(PID %d)" % pid in first and last.startswith(("References: of ", "It ran"))
+    done = run_tracer("heap", "holders", "dict", "--format", "json", "-p", "%d,%d" % tuple(pids))
+    assert [json.loads(line)["pid"] for line in done.stdout.splitlines()] == pids
+    done = run_tracer("heap", "--by", "root", "-p", "%d,1" % pids[0])
+    assert done.returncode == 1 and "PID 1" in done.stderr and "(PID %d)" % pids[0] in done.stdout
+    for arguments in (("-o", "/tmp/unused.dump"), ("--format", "pprof")):
+        error_line(run_tracer("heap", "--by", "root", *arguments, "-p", "%d,%d" % tuple(pids)), 2)
+    for question in ((), ("why",)):
+        text = run_tracer("heap", *question, "--help").stdout
+        for word in ("why", "holders", "show", "waste", "cycles", "diff"):
+            assert re.search(r"^  %s  +[a-z].{20}" % word, text, re.M), word
+    for target in targets:
+        assert target.finish() == 0
 
 
 @pytest.mark.versions("3.8", "3.13")

@@ -85,9 +85,9 @@ def test_text(objects, run_tracer, any_python):
         r"tracer: python\S* \(PID %d\), CPython %s" % (target.pid, re.escape(any_python.version)),
         head,
     )
-    assert re.match(r"Top 5 types of \d+ by size, in bytes of pymalloc's size classes$", title)
-    assert "  Node: size=938 KiB, count=%d, average=48 B" % COUNT in lines[:5]
-    assert re.match(r"  \d+ other: size=", lines[5])
+    assert re.match(r"Top 5 types of \d+ by own size, in bytes of pymalloc's size classes; ", title)
+    assert "  __main__.Node: own size=938 KiB, count=%d, average=48 B" % COUNT in lines[:5]
+    assert re.match(r"  \d+ other: own size=", lines[5])
     assert lines[6].startswith("  no object ") and lines[7].startswith("  dead objects")
     total = int(re.match(r"Total: size=.*, count=(\d+)", lines[8]).group(1))
     assert lines[9] == "Not seen:"
