@@ -31,6 +31,9 @@ static const char *const not_the_application[] = {
 	"*/.cargo/registry/*",
 };
 
+/* Cells of notebooks and shells have such names in place of a file's; a person writes them. */
+static const char *const cells[] = {"<ipython-input-", "<command-"};
+
 #define PATTERNS (sizeof(not_the_application) / sizeof(not_the_application[0]))
 
 static const char *const native_ends[] = {".c",  ".cc",  ".cpp", ".cxx", ".h",
@@ -106,6 +109,14 @@ static int is_native(const char *name)
 	return 0;
 }
 
+static int is_cell(const char *name)
+{
+	for (size_t i = 0; i < sizeof(cells) / sizeof(cells[0]); i++)
+		if (!strncmp(name, cells[i], strlen(cells[i])))
+			return 1;
+	return 0;
+}
+
 static int name_rank(const struct app_run *run, const char *name)
 {
 	size_t length = strlen(name);
@@ -115,6 +126,8 @@ static int name_rank(const struct app_run *run, const char *name)
 		matches = any_matches(run->app->patterns, run->app->count, name);
 		return matches < 0 ? matches : matches ? APP_FILE : APP_NOT;
 	}
+	if (is_cell(name))
+		return APP_FILE;
 	matches = any_matches(run->patterns, PATTERNS, name);
 	if (matches)
 		return matches < 0 ? matches : APP_NOT;

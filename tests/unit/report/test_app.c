@@ -69,6 +69,8 @@ static void test_ranks(void **state)
 		{"/srv/lib/python3.py", APP_FILE},
 		{"/srv/templates/index.html", APP_FILE},
 		{"/tmp/ipykernel_12/345.py", APP_FILE},
+		{"<ipython-input-1-c0ffee>", APP_FILE},
+		{"<command-4711>", APP_FILE},
 		{"", APP_FILE},
 		{"<string>", APP_NO_FILE},
 		{"<attrs generated init shop.Order>", APP_NO_FILE},
