@@ -13,6 +13,21 @@
 #include "text/size.h"
 #include "text/text.h"
 
+/* The function of a frame or generator on a path, after `before`. */
+static void function_print(const struct graph *graph, uint32_t object, const char *before, int json)
+{
+	struct buffer name = {0};
+
+	if (frame_function(graph, object, &name) > 0 && !buffer_append(&name, "", 1)) {
+		fputs(before, stdout);
+		if (json)
+			json_string(stdout, (const char *)name.data);
+		else
+			text_print(stdout, (const char *)name.data);
+	}
+	buffer_free(&name);
+}
+
 static void steps_text(const struct heap_graph *heap, const struct path *path)
 {
 	const struct graph *graph = heap->graph;
@@ -32,7 +47,9 @@ static void steps_text(const struct heap_graph *heap, const struct path *path)
 			printf(" {%" PRIu32 "}", step->most);
 		fputs(" -> ", stdout);
 		type_text(graph, graph_type(graph, step->object));
-		printf(" at 0x%" PRIx64 "\n", graph->addresses[step->object]);
+		printf(" at 0x%" PRIx64, graph->addresses[step->object]);
+		function_print(graph, step->object, " of ", 0);
+		putchar('\n');
 	}
 	if (path->cut)
 		puts("    (the path is longer: its beginning is left out)");
@@ -51,6 +68,7 @@ static void steps_json(const struct heap_graph *heap, const struct path *path)
 		fputs(", ", stdout);
 		type_json(graph, graph_type(graph, step->object));
 		printf(", \"address\": %" PRIu64, graph->addresses[step->object]);
+		function_print(graph, step->object, ", \"function\": ", 1);
 		if (step->most > 1)
 			printf(", \"repeated\": %" PRIu32 ", \"repeated_most\": %" PRIu32,
 			       step->least, step->most);

@@ -100,6 +100,19 @@ uint64_t frame_code(const struct graph *graph, uint32_t source)
 	return graph->image->offsets.abi.frame_code_tagged ? code & ~7ull : code;
 }
 
+int frame_function(const struct graph *graph, uint32_t object, struct buffer *out)
+{
+	enum types_layout layout = graph_type(graph, object)->layout;
+
+	if (layout != LAYOUT_FRAME && layout != LAYOUT_GENERATOR)
+		return 0;
+	return values_qualname(
+		graph,
+		image_u64(graph->image,
+			  frame_code(graph, object) + graph->image->offsets.abi.code_qualname),
+		out);
+}
+
 static int word_name(const struct graph *graph, uint32_t source, uint64_t slot,
 		     const char **kind_name, struct buffer *out)
 {

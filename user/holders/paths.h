@@ -87,6 +87,11 @@ int reference_name(const struct graph *graph, uint32_t source, enum reference_ki
 uint64_t dict_key(const struct graph *graph, uint32_t dict, uint64_t slot);
 /* The code object of the frame of a frame object or generator. */
 uint64_t frame_code(const struct graph *graph, uint32_t source);
+/*
+ * Appends the name of the function that a frame object, generator or coroutine runs. 1; 0: the
+ * object is none of these, or the name cannot be read; -ENOMEM.
+ */
+int frame_function(const struct graph *graph, uint32_t object, struct buffer *out);
 /* The name of variable number slot of a code object; 0: there is none. */
 uint64_t variable_name(const struct graph *graph, uint64_t code, uint64_t slot);
 

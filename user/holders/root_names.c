@@ -16,7 +16,7 @@ static int frame_name(const struct graph *graph, uint64_t code, const uint64_t *
 	if (got >= 0)
 		got = buffer_append(name, got ? " of " : "of ", got ? 4 : 3) ?: 1;
 	if (got > 0)
-		got = values_identifier(
+		got = values_qualname(
 			graph,
 			image_u64(graph->image, code + graph->image->offsets.abi.code_qualname),
 			name);

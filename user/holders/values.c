@@ -126,15 +126,28 @@ int values_repr(const struct graph *graph, uint64_t address, struct buffer *out)
 	return 0;
 }
 
-int values_identifier(const struct graph *graph, uint64_t address, struct buffer *out)
+/* others: further characters than those of identifiers */
+static int name_append(const struct graph *graph, uint64_t address, const char *others,
+		       struct buffer *out)
 {
 	struct values_text text;
 
 	if (!text_find(graph, address, &text) || !text.length || text.kind != 1)
 		return 0;
 	for (uint64_t i = 0; i < text.length; i++)
-		if (text.data[i] >= 128 ||
-		    !(text.data[i] == '_' || isalpha(text.data[i]) || (i && isdigit(text.data[i]))))
+		if (!text.data[i] || text.data[i] >= 128 ||
+		    !(text.data[i] == '_' || isalpha(text.data[i]) ||
+		      (i && isdigit(text.data[i])) || strchr(others, text.data[i])))
 			return 0;
 	return buffer_append(out, text.data, text.length) ?: 1;
+}
+
+int values_identifier(const struct graph *graph, uint64_t address, struct buffer *out)
+{
+	return name_append(graph, address, "", out);
+}
+
+int values_qualname(const struct graph *graph, uint64_t address, struct buffer *out)
+{
+	return name_append(graph, address, ".<>", out);
 }

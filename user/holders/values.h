@@ -27,5 +27,7 @@ int values_repr(const struct graph *graph, uint64_t address, struct buffer *out)
  * none; -ENOMEM.
  */
 int values_identifier(const struct graph *graph, uint64_t address, struct buffer *out);
+/* The same for the qualified name of a function: "Shop.serve.<locals>.answer". */
+int values_qualname(const struct graph *graph, uint64_t address, struct buffer *out);
 
 #endif

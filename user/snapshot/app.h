@@ -8,8 +8,9 @@
  * packages: lib/pythonX.Y (also lib64 and zip files), site-packages, dist-packages and <frozen
  * ...>; for native code, except the interpreter, shared libraries, /usr/include and sources shipped
  * with a compiler. In a traceback without such a file, native sources count. A cell of a notebook
- * (<ipython-input-1-…>) is like a file. Other code without a file (<string>, <stdin>) counts if the program itself is such code (python3 -c), so that it is the
- * oldest frame; otherwise a library generated it (dataclasses, attrs).
+ * (<ipython-input-1-…>) is like a file. Other code without a file (<string>, <stdin>) counts if the
+ * program itself is such code (python3 -c), so that it is the oldest frame; otherwise a library
+ * generated it (dataclasses, attrs).
  */
 #ifndef TRACER_SNAPSHOT_APP_H
 #define TRACER_SNAPSHOT_APP_H

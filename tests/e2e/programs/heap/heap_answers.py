@@ -34,11 +34,17 @@ def item_of(module):
     return type("Item", (), {"__slots__": ("x",), "__module__": module})
 
 
-def serve(ready):
-    log = [X * (1000 + n) for n in range(100)]
-    ready.wait()
-    time.sleep(10000)
-    return log
+class Server:
+    def serve(self, ready):
+        log = [X * (1000 + n) for n in range(100)]
+        ready.wait()
+        time.sleep(10000)
+        return log
+
+
+def generate():
+    state = {1.25: X * 77}
+    yield state
 
 
 def lose(number):
@@ -61,8 +67,11 @@ for n in range(N // 10):
     simple.put((n, X * 1000))
 started = threading.Barrier(5)
 for _ in range(4):
-    threading.Thread(target=serve, args=(started,), daemon=True).start()
+    threading.Thread(target=Server().serve, args=(started,), daemon=True).start()
 started.wait()
+waiting = [generate() for _ in range(10)]
+for generator in waiting:
+    next(generator)
 for n in range(N // 4):
     lose(n)
 print("ready", flush=True)
