@@ -19,6 +19,14 @@ static int advance(struct recording *recording, uint64_t until_ns, int data,
 	return more;
 }
 
+/* No snapshot of the recording can be read. */
+static int none_set(const struct recording *recording)
+{
+	const char *damage = recording_damage(recording);
+
+	return error_set(-EBADMSG, "%s", damage[0] ? damage : "the recording has no snapshot");
+}
+
 /* When the recording began by the clock on the wall, and when its last snapshot was. */
 static int bounds_read(const char *path, uint64_t *begin_realtime_ns, uint64_t *last_ns)
 {
@@ -33,6 +41,8 @@ static int bounds_read(const char *path, uint64_t *begin_realtime_ns, uint64_t *
 	err = recording_new(&recording, &file);
 	if (!err) {
 		err = advance(recording, UINT64_MAX, 0, &moment, &count);
+		if (!err && !count)
+			err = none_set(recording);
 		recording_free(recording);
 	}
 	infile_close(&file);
@@ -190,6 +200,20 @@ static int range_load(struct recording *recording, const char *path,
 	return err;
 }
 
+/* Why no snapshot was found: the recording is not empty, or no range was asked for. */
+static int none_explain(struct recording *recording, int by_range)
+{
+	struct recording_moment later;
+
+	if (recording_damage(recording)[0])
+		return none_set(recording);
+	if (by_range)
+		return error_set(-ERANGE, "the recording has no snapshot in that range");
+	return recording_next(recording, UINT64_MAX, 0, &later) > 0
+		       ? error_set(-ERANGE, "the recording's first snapshot is later")
+		       : none_set(recording);
+}
+
 int recording_load(struct infile *file, const char *path, const struct recording_choice *choice,
 		   char note[RECORDING_NOTE_BYTES], struct snapshot **out)
 {
@@ -207,10 +231,7 @@ int recording_load(struct infile *file, const char *path, const struct recording
 	else
 		err = time_load(recording, path, choice->time, &moment, &count, out);
 	if (!err && !count)
-		err = recording_damage(recording)[0]
-			      ? error_set(-EBADMSG, "%s", recording_damage(recording))
-		      : by_range ? error_set(-ERANGE, "the recording has no snapshot in that range")
-				 : error_set(-ERANGE, "the recording's first snapshot is later");
+		err = none_explain(recording, by_range);
 	if (!err && by_range)
 		snprintf(range, sizeof(range), ", with the highest total of the %zu in the range",
 			 count);

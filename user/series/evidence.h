@@ -23,9 +23,11 @@
 struct evidence_point {
 	double seconds;  /* rising */
 	double size;     /* bytes alive */
+	double error;    /* standard error of the size; 0: it is no estimate */
 	double count;    /* blocks alive */
 	double acquired; /* blocks allocated until then, alive or not */
 	double old_gone; /* blocks of any line, older than the trace, that were freed until then */
+	double alive;    /* blocks alive of all lines and older than the trace, up to a constant */
 };
 
 enum evidence_verdict { EVIDENCE_STEADY, EVIDENCE_UNCLEAR, EVIDENCE_GROWS };
@@ -38,10 +40,12 @@ enum evidence_doubt {
 	DOUBT_FALLS, /* what is left after a cleaning does not rise */
 	/*
 	 * in the second half at least half as many blocks older than the trace were freed as it
-	 * gained: it may have replaced them, as a cache does that was full before the trace
+	 * gained: it may have replaced them, as a cache does that was full before the trace. But
+	 * not if it keeps what it allocates, and the heap as a whole gained four times as many
 	 */
 	DOUBT_OLD,
 	DOUBT_SLOWS, /* the second half grows at less than half the rate of the first */
+	DOUBT_LATE,  /* it has grown since evidence.late only, in the second half */
 };
 
 struct evidence {
@@ -49,12 +53,16 @@ struct evidence {
 	enum evidence_doubt doubt;
 	struct slope slope;         /* bytes a second, over the whole time */
 	struct slope first, second; /* over the halves; all 0 where there are too few points */
+	size_t late; /* DOUBT_LATE: index of the last point at which it had not grown */
 	/*
 	 * Of the blocks that were allocated since the first point, the share that there are more
 	 * now, from 0 to 1; below 0: unknown, or nothing was allocated.
 	 */
 	double survivors;
-	/* Blocks that were allocated and freed since the first point; unknown: 0. */
+	/*
+	 * Blocks that were allocated and freed since the first point; unknown: 0. Whatever there is
+	 * more was allocated, whether that was counted or not.
+	 */
 	double acquired, freed;
 	/* Index of the first point after which none of its blocks was freed; the last: none. */
 	size_t none_freed;

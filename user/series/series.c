@@ -99,6 +99,7 @@ static struct series_figures figures_of(const struct statistic_sums *sums,
 {
 	return (struct series_figures){.size = sums->size,
 				       .count = sums->count,
+				       .size_error = sums->error.size,
 				       .allocated_size = allocated->size,
 				       .allocated_count = allocated->count};
 }
@@ -108,7 +109,8 @@ static int statistics_take(struct reader *reader, const struct statistics *stati
 	struct series *series = reader->series;
 	size_t at = series->moment_count;
 	const struct statistic_sums total = {.size = statistics->total_size,
-					     .count = statistics->total_count};
+					     .count = statistics->total_count,
+					     .error = statistics->total_error};
 	int err = 0;
 
 	series->moments[at].total = figures_of(&total, &statistics->beside.allocated);
@@ -116,7 +118,8 @@ static int statistics_take(struct reader *reader, const struct statistics *stati
 	series->sampled |= statistics->sampled;
 	for (size_t i = 0; !err && i < statistics->count; i++) {
 		const struct statistic *entry = &statistics->entries[i];
-		const struct statistic_sums sums = {.size = entry->size, .count = entry->count};
+		const struct statistic_sums sums = {
+			.size = entry->size, .count = entry->count, .error = entry->error};
 		struct series_line *line;
 
 		err = line_find(reader, entry, &line);
@@ -165,20 +168,26 @@ static int moment_take(struct reader *reader, const struct recording *recording,
 		       const struct recording_moment *time)
 {
 	struct series *series = reader->series;
+	struct series_moment *at;
 	struct snapshot *snapshot;
 	int err = recording_snapshot(recording, &snapshot);
 
 	if (err)
 		return err;
-	series->moments[series->moment_count] =
-		(struct series_moment){.time = *time,
-				       .rss_bytes = snapshot->meta.rss_bytes,
-				       .old_gone = old_gone(&snapshot->meta)};
+	at = &series->moments[series->moment_count];
+	*at = (struct series_moment){.time = *time,
+				     .rss_bytes = snapshot->meta.rss_bytes,
+				     .old_gone = old_gone(&snapshot->meta)};
 	snapshot_free(series->last);
 	series->last = snapshot;
 	err = snapshot_take(reader, snapshot);
-	series->moment_count += !err;
-	return err;
+	if (err)
+		return err;
+	at->alive = snapshot->meta.coverage_known ? (int64_t)(snapshot->meta.coverage.live_blocks +
+							      snapshot->meta.coverage.large_blocks)
+						  : (int64_t)at->total.count - at->old_gone;
+	series->moment_count++;
+	return 0;
 }
 
 /* Is the snapshot one of those that are evenly spread? */
@@ -202,6 +211,9 @@ static int recording_take(struct reader *reader, struct recording *recording)
 	if (!err && more < 0)
 		err = more;
 	snprintf(series->damage, sizeof(series->damage), "%s", recording_damage(recording));
+	/* A whole record may have contents that do not apply. */
+	if (!err && !series->moment_count)
+		err = error_set(-EBADMSG, "%s", series->damage);
 	return err;
 }
 

@@ -22,6 +22,7 @@ struct series_figures {
 	uint64_t size, count;
 	/* since the trace began, alive or not; 0 unless series.allocated_known */
 	uint64_t allocated_size, allocated_count;
+	uint64_t size_error; /* standard error of size; 0: no estimate */
 };
 
 struct series_line {
@@ -40,6 +41,11 @@ struct series_moment {
 	 * walks, others by frees of blocks that are not in the table.
 	 */
 	int64_t old_gone;
+	/*
+	 * Blocks of the whole heap, older ones included: its differences count. As heap walks find
+	 * them, or those that are traced less old_gone.
+	 */
+	int64_t alive;
 };
 
 struct series {
@@ -55,8 +61,8 @@ struct series {
 };
 
 /*
- * Reads a recording. 0; -EBADMSG: none, or without a snapshot (error_set); -ENOENT: a snapshot
- * lacks the layer (error_set); errors of recording_next(), recording_snapshot() and
+ * Reads a recording. 0; -EBADMSG: none, or no snapshot of it can be read (error_set); -ENOENT: a
+ * snapshot lacks the layer (error_set); errors of recording_next(), recording_snapshot() and
  * statistics_compute(). series_free() releases.
  */
 int series_read(const char *path, const struct series_opts *opts, struct series *out);

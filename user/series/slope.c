@@ -6,7 +6,6 @@
 #include <stdlib.h>
 
 #define INTERVAL_POINTS 4
-#define NORMAL_95       1.959964
 
 static int double_compare(const void *a, const void *b)
 {
@@ -42,6 +41,14 @@ static int all_equal(const double *values, size_t count)
 		if (values[i] > values[0] || values[i] < values[0])
 			return 0;
 	return 1;
+}
+
+void slope_widen(struct slope *slope, double first_error, double last_error, double seconds)
+{
+	double error = NORMAL_95 * hypot(first_error, last_error) / seconds;
+
+	slope->low = slope->median - hypot(slope->median - slope->low, error);
+	slope->high = slope->median + hypot(slope->high - slope->median, error);
 }
 
 int slope_find(const double *x, const double *y, size_t count, struct slope *out)

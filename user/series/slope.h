@@ -9,7 +9,8 @@
 
 #include <stddef.h>
 
-#define SLOPE_POINTS_MAX 1000u /* 499,500 pairs: 4 MB */
+#define NORMAL_95        1.959964 /* standard errors that 95 % are within */
+#define SLOPE_POINTS_MAX 1000u    /* 499,500 pairs: 4 MB */
 
 struct slope {
 	/* units of y for one of x; the interval has 95 % */
@@ -26,5 +27,10 @@ struct slope {
  * does not rise; -ENOMEM.
  */
 int slope_find(const double *x, const double *y, size_t count, struct slope *out);
+/*
+ * The points are estimates: widens the interval by the standard errors of the first and the last
+ * one, which lie `seconds` apart. Errors that all points share do not show as scatter.
+ */
+void slope_widen(struct slope *slope, double first_error, double last_error, double seconds);
 
 #endif

@@ -56,6 +56,18 @@ static int whole_slope(const struct series *series, whole_fn whole, struct slope
 	return err ? err : known;
 }
 
+static int total_slope(const struct series *series, struct slope *out)
+{
+	size_t last = series->moment_count - 1;
+	int known = whole_slope(series, total_of, out);
+
+	if (known > 0)
+		slope_widen(out, (double)series->moments[0].total.size_error,
+			    (double)series->moments[last].total.size_error,
+			    series_seconds(series, last));
+	return known;
+}
+
 static int limit_find(const struct series *series, struct leaks_limit *limit)
 {
 	struct slope slope;
@@ -87,9 +99,11 @@ static int lines_judge(const struct series *series, struct leaks *out)
 			points[at] = (struct evidence_point){
 				.seconds = series_seconds(series, at),
 				.size = (double)figures->size,
+				.error = (double)figures->size_error,
 				.count = (double)figures->count,
 				.acquired = (double)figures->allocated_count,
-				.old_gone = (double)series->moments[at].old_gone};
+				.old_gone = (double)series->moments[at].old_gone,
+				.alive = (double)series->moments[at].alive};
 		}
 		err = evidence_find(points, count, series->allocated_known, &out->lines[i]);
 		out->verdicts[out->lines[i].verdict]++;
@@ -112,6 +126,16 @@ static double line_rank(const struct series *series, size_t line, const void *co
 	return evidence->verdict + sure;
 }
 
+int leaks_is_idle(const struct leaks *leaks)
+{
+	const struct series *series = leaks->series;
+	const struct series_figures *first = &series->moments[0].total,
+				    *last = &series->moments[series->moment_count - 1].total;
+
+	return series->allocated_known && last->size == first->size &&
+	       last->count == first->count && last->allocated_count == first->allocated_count;
+}
+
 int leaks_find(const struct series *series, struct leaks *out)
 {
 	int known, err;
@@ -123,7 +147,7 @@ int leaks_find(const struct series *series, struct leaks *out)
 	err = out->lines ? lines_judge(series, out) : -ENOMEM;
 	if (!err)
 		err = limit_find(series, &out->limit);
-	known = err ? err : whole_slope(series, total_of, &out->total);
+	known = err ? err : total_slope(series, &out->total);
 	if (known >= 0)
 		known = whole_slope(series, rss_of, &out->rss);
 	out->rss_known = known > 0;

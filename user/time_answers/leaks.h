@@ -32,6 +32,8 @@ struct leaks {
 /* 0; -EINVAL: the series has fewer than 2 moments (error_set); -ENOMEM. leaks_free() releases. */
 int leaks_find(const struct series *series, struct leaks *out);
 void leaks_free(struct leaks *leaks);
+/* Is it known that nothing was allocated? Then nothing can be said of growth. */
+int leaks_is_idle(const struct leaks *leaks);
 
 /* 0; of the type time_print_fn. */
 int leaks_text(const void *leaks, FILE *out);

@@ -19,6 +19,7 @@ static const char *const doubts[] = {
 	[DOUBT_FALLS] = "what is left when it is low does not rise",
 	[DOUBT_OLD] = "blocks older than the trace went, which it may have replaced",
 	[DOUBT_SLOWS] = "the second half grows at less than half the rate of the first",
+	[DOUBT_LATE] = "it grew only in a last part of the time",
 };
 
 /* " 3.1 MiB/min (2.9 MiB to 3.3 MiB)" */
@@ -63,6 +64,19 @@ static void fates_print(FILE *out, const struct leaks *leaks, const struct evide
 			seconds_text(text, evidence->age));
 }
 
+/* " +3.1 MiB since 2026-11-24 02:10:03" */
+static void late_print(FILE *out, const struct leaks *leaks, const struct evidence *evidence,
+		       const struct series_line *line)
+{
+	const struct series *series = leaks->series;
+	double now = (double)line->at[series->moment_count - 1].size,
+	       then = (double)line->at[evidence->late].size;
+	char size[SIZE_TEXT_MAX], clock[RECORDING_DURATION_BYTES];
+
+	fprintf(out, " %s since %s", size_format(size, now - then, 1),
+		recording_clock_text(clock, series->moments[evidence->late].time.realtime_ns));
+}
+
 static void line_print(FILE *out, const struct leaks *leaks, size_t line)
 {
 	const struct evidence *evidence = &leaks->lines[line];
@@ -73,7 +87,10 @@ static void line_print(FILE *out, const struct leaks *leaks, size_t line)
 	fputs("  ", out);
 	line_name_print(out, of, leaks->by);
 	putc(':', out);
-	slope_print(out, &evidence->slope);
+	if (evidence->doubt == DOUBT_LATE)
+		late_print(out, leaks, evidence, of);
+	else
+		slope_print(out, &evidence->slope);
 	fprintf(out, "\n    now %s in %" PRIu64 " blocks", size_text(text, now->size), now->count);
 	fates_print(out, leaks, evidence);
 	if (evidence->verdict == EVIDENCE_UNCLEAR)
@@ -81,19 +98,22 @@ static void line_print(FILE *out, const struct leaks *leaks, size_t line)
 	putc('\n', out);
 }
 
-static void whole_print(FILE *out, const struct leaks *leaks)
+/* "9.5 MiB, then 96.7 MiB:" and the slope */
+static void change_print(FILE *out, uint64_t first, uint64_t last, const struct slope *slope)
+{
+	char text[SIZE_TEXT_MAX];
+
+	fprintf(out, " %s", size_text(text, first));
+	fprintf(out, ", then %s:", size_text(text, last));
+	slope_print(out, slope);
+}
+
+static void limit_print(FILE *out, const struct leaks *leaks)
 {
 	const struct leaks_limit *limit = &leaks->limit;
 	char text[SIZE_TEXT_MAX], when[RECORDING_DURATION_BYTES], from[RECORDING_DURATION_BYTES],
 		to[RECORDING_DURATION_BYTES];
 
-	fputs("Total:", out);
-	slope_print(out, &leaks->total);
-	if (leaks->rss_known) {
-		fputs("; RSS:", out);
-		slope_print(out, &leaks->rss);
-	}
-	putc('\n', out);
 	if (!limit->known)
 		fputs("No memory limit of a cgroup is known.\n", out);
 	else if (!limit->is_reached)
@@ -107,15 +127,26 @@ static void whole_print(FILE *out, const struct leaks *leaks)
 			seconds_text(from, limit->soonest), seconds_text(to, limit->latest));
 }
 
-/* The lines of a verdict, which are those from *at on, at most as many as are left to show. */
-static void verdict_print(FILE *out, const struct leaks *leaks, enum evidence_verdict verdict,
-			  const char *one, const char *several, size_t *at)
+static void whole_print(FILE *out, const struct leaks *leaks)
 {
-	size_t all = leaks->verdicts[verdict], left = leaks->top ? leaks->top - *at : all;
-	size_t shown = all < left ? all : left;
+	const struct series_moment *first = &leaks->series->moments[0],
+				   *last = &leaks->series->moments[leaks->series->moment_count - 1];
 
-	fprintf(out, "%zu %s%s %s", all, leaks->by == GROUP_FILENAME ? "file" : "line",
-		all == 1 ? "" : "s", all == 1 ? one : several);
+	fputs("Total:", out);
+	change_print(out, first->total.size, last->total.size, &leaks->total);
+	if (leaks->rss_known) {
+		fputs("; RSS:", out);
+		change_print(out, first->rss_bytes, last->rss_bytes, &leaks->rss);
+	}
+	putc('\n', out);
+	limit_print(out, leaks);
+}
+
+/* The next `all` lines, from *at on, at most as many as are left to show. */
+static void lines_print(FILE *out, const struct leaks *leaks, size_t all, size_t *at)
+{
+	size_t left = leaks->top ? leaks->top - *at : all, shown = all < left ? all : left;
+
 	if (shown && shown < all)
 		fprintf(out, "; %zu of them", shown);
 	fputs(shown ? ":\n" : ".\n", out);
@@ -123,25 +154,69 @@ static void verdict_print(FILE *out, const struct leaks *leaks, enum evidence_ve
 		line_print(out, leaks, leaks->order[(*at)++]);
 }
 
+/* No line that grows is not said while some may. */
+static void verdicts_print(FILE *out, const struct leaks *leaks)
+{
+	size_t grows = leaks->verdicts[EVIDENCE_GROWS], may = leaks->verdicts[EVIDENCE_UNCLEAR],
+	       last = leaks->series->moment_count - 1, at = 0;
+	const char *noun = leaks->by == GROUP_FILENAME ? "file" : "line";
+	char text[RECORDING_DURATION_BYTES];
+
+	if (grows) {
+		fprintf(out,
+			grows == 1 ? "%zu %s grows over the whole time (95 %% interval)"
+				   : "%zu %ss grow over the whole time (95 %% intervals)",
+			grows, noun);
+		if (may)
+			fprintf(out, ", and %zu more may", may);
+		lines_print(out, leaks, grows, &at);
+	}
+	if (may) {
+		if (grows)
+			fprintf(out, "%zu %s%s may grow, which is unclear", may, noun,
+				may == 1 ? "" : "s");
+		else
+			fprintf(out, "No %s surely grows, but %zu may", noun, may);
+		lines_print(out, leaks, may, &at);
+	}
+	if (!grows && !may && leaks_is_idle(leaks))
+		fprintf(out, "Nothing was allocated in %s: too short to tell what grows.\n",
+			seconds_text(text, series_seconds(leaks->series, last)));
+	else if (!grows && !may)
+		fprintf(out, "No %s grows over the whole time (95 %% intervals).\n", noun);
+}
+
+/* Who keeps the blocks is told by another command. */
+static void next_print(FILE *out, const struct leaks *leaks)
+{
+	const struct snapshot_meta *meta = &leaks->series->last->meta;
+	char pid[16] = "PID";
+
+	if (leaks->verdicts[EVIDENCE_STEADY] == leaks->series->line_count || !meta->python_version)
+		return;
+	if (meta->pid)
+		snprintf(pid, sizeof(pid), "%u", meta->pid);
+	fprintf(out,
+		"What keeps it, with no probe: tracer heap -p %s -o a.dump, later the same with "
+		"b.dump, then tracer heap diff a.dump b.dump --by path\n",
+		pid);
+}
+
 int leaks_text(const void *context, FILE *out)
 {
 	const struct leaks *leaks = context;
 	const struct timeline title = {.series = leaks->series, .name = leaks->name};
-	size_t at = 0;
 
 	timeline_title(&title, out);
 	report_title_print(out, leaks->series->last);
-	verdict_print(out, leaks, EVIDENCE_GROWS, "grows over the whole time (95 % interval)",
-		      "grow over the whole time (95 % intervals)", &at);
-	verdict_print(out, leaks, EVIDENCE_UNCLEAR, "may grow, which is unclear",
-		      "may grow, which is unclear", &at);
+	verdicts_print(out, leaks);
 	fprintf(out, "%zu %s steady.\n", leaks->verdicts[EVIDENCE_STEADY],
 		leaks->verdicts[EVIDENCE_STEADY] == 1 ? "is" : "are");
 	whole_print(out, leaks);
 	if (leaks->series->sampled)
-		fputs("Figures are estimates: their errors are part of the intervals as far as "
-		      "they differ from snapshot to snapshot.\n",
+		fputs("Figures are estimates: their standard errors are part of the intervals.\n",
 		      out);
+	next_print(out, leaks);
 	return 0;
 }
 
@@ -149,6 +224,12 @@ static void slope_json(FILE *out, const struct slope *slope)
 {
 	fprintf(out, "\"slope\": %.6g, \"slope_low\": %.6g, \"slope_high\": %.6g", slope->median,
 		slope->low, slope->high);
+}
+
+static void change_json(FILE *out, uint64_t first, uint64_t last, const struct slope *slope)
+{
+	fprintf(out, "\"first\": %" PRIu64 ", \"last\": %" PRIu64 ", ", first, last);
+	slope_json(out, slope);
 }
 
 /* A number that may be unknown. */
@@ -187,6 +268,9 @@ static void line_json(FILE *out, const struct leaks *leaks, size_t line)
 	fprintf(out, ", \"verdict\": \"%s\"", verdicts[evidence->verdict]);
 	if (evidence->doubt)
 		fprintf(out, ", \"doubt\": \"%s\"", doubts[evidence->doubt]);
+	if (evidence->doubt == DOUBT_LATE)
+		fprintf(out, ", \"grows_since\": %.6g",
+			(double)series->moments[evidence->late].time.since_ns / 1e9);
 	putc('}', out);
 }
 
@@ -207,6 +291,7 @@ int leaks_json(const void *context, FILE *out)
 {
 	const struct leaks *leaks = context;
 	const struct series *series = leaks->series;
+	const struct series_moment *last = &series->moments[series->moment_count - 1];
 	size_t all = series->line_count, shown = leaks->top && leaks->top < all ? leaks->top : all;
 
 	fprintf(out, "{\"begin\": %.3f, \"snapshots\": %zu, \"points\": %zu, \"duration\": %.3f, ",
@@ -215,17 +300,18 @@ int leaks_json(const void *context, FILE *out)
 		series->snapshots, series->moment_count,
 		series_seconds(series, series->moment_count - 1));
 	fputs("\"total\": {", out);
-	slope_json(out, &leaks->total);
+	change_json(out, series->moments[0].total.size, last->total.size, &leaks->total);
 	fputs("}, \"rss\": ", out);
 	if (leaks->rss_known) {
 		putc('{', out);
-		slope_json(out, &leaks->rss);
+		change_json(out, series->moments[0].rss_bytes, last->rss_bytes, &leaks->rss);
 		fputs("}, ", out);
 	} else {
 		fputs("null, ", out);
 	}
 	limit_json(out, &leaks->limit);
-	fprintf(out, "\"estimated\": %s, ", series->sampled ? "true" : "false");
+	fprintf(out, "\"estimated\": %s, \"idle\": %s, ", series->sampled ? "true" : "false",
+		leaks_is_idle(leaks) ? "true" : "false");
 	json_member(out, "damage", series->damage);
 	fprintf(out, ", \"line_count\": %zu, \"lines\": [", all);
 	for (size_t i = 0; i < shown; i++) {

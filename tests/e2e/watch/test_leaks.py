@@ -107,6 +107,37 @@ def test_ten_programs(start, trace, run_tracer, any_python, tmp_path, name):
     assert lines[0]["verdict"] == "grows"
 
 
+def test_garbage(start, trace, run_tracer, any_python, tmp_path):
+    """Older blocks that go bit by bit, garbage of a service, say, do not hide which lines keep all
+    that they allocate. What was there first and last is said of the whole."""
+    path = tmp_path / "garbage.rec"
+    target = start(any_python, "garbage_leaks.py")
+    run = trace("-p", target.pid, "--record", path, "--every", 0.05, output=False)
+    wait_until(lambda: snapshots(run_tracer, path) > 30, "there is enough of it")
+    run.interrupt()
+    assert run.wait() == 0, run.stderr
+    answer = json.loads(
+        run_tracer("leaks", path, "--format", "json", "--top", 0).stdout
+    )
+    verdicts = {entry["traceback"][0]["lineno"]: entry["verdict"] for entry in answer["lines"]}
+    wanted = {"R": "grows", "P": "grows", "G": "steady"}
+    found = {mark: verdicts[marked_line("garbage_leaks.py", mark)] for mark in wanted}
+    assert found == wanted, answer
+    assert answer["total"]["last"] > answer["total"]["first"]
+    text = run_tracer("leaks", path).stdout
+    assert "tracer heap diff a.dump b.dump --by path" in text
+    assert "tracer heap -p %d -o a.dump" % target.pid in text
+
+
+def test_idle(start, run_tracer, any_python):
+    """Of a process that allocated nothing it is not said that nothing grows."""
+    target = start(any_python, "golden.py", 10)
+    done = run_tracer("leaks", "-p", target.pid, "-d", 1)
+    assert done.returncode == 0, done.stderr
+    assert "Nothing was allocated in " in done.stdout and "too short to tell" in done.stdout
+    assert "grow over" not in done.stdout and "grows over" not in done.stdout
+
+
 def test_limit(start, trace, run_tracer, any_python, tmp_path):
     """What is left of the cgroup's limit, and when it is reached."""
     path, limit = tmp_path / "grows.rec", 128 << 20

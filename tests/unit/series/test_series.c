@@ -8,10 +8,15 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <zlib.h>
 
 #include "base/error.h"
 #include "place.h"
+#include "recording/record_file.h"
 #include "recordings.h"
 #include "series/series.h"
 
@@ -110,12 +115,41 @@ static void test_cut(void **state)
 	assert_int_equal(series_read(place->path, &by_line, &series), -EBADMSG);
 }
 
+/* A record whose checksum is right and whose contents are not: there is no series of nothing. */
+static void test_contents(void **state)
+{
+	struct place *place = *state;
+	const unsigned char payload[] = {1, 2, 0, 0xfd, 0xff, 0xff}; /* stored, of two bytes */
+	struct record_header record = {.magic = RECORD_MAGIC,
+				       .flags = RECORD_WHOLE,
+				       .packed = sizeof(payload) + 1,
+				       .unpacked = 2};
+	struct recording_header header = {.magic = RECORDING_MAGIC, .version = RECORDING_VERSION};
+	unsigned char packed[sizeof(payload) + 1] = {0};
+	struct series series;
+	FILE *file;
+
+	memcpy(packed, payload, sizeof(payload));
+	record.checksum = (uint32_t)crc32(
+		crc32(0, (const void *)&record, offsetof(struct record_header, checksum)), packed,
+		sizeof(packed));
+	file = fopen(place->path, "w");
+	assert_non_null(file);
+	assert_int_equal(fwrite(&header, sizeof(header), 1, file), 1);
+	assert_int_equal(fwrite(&record, sizeof(record), 1, file), 1);
+	assert_int_equal(fwrite(packed, sizeof(packed), 1, file), 1);
+	fclose(file);
+	assert_int_equal(series_read(place->path, &by_line, &series), -EBADMSG);
+	assert_non_null(strstr(error_reason(-EBADMSG), "a snapshot is damaged"));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_figures, place_setup, place_teardown),
 		cmocka_unit_test_setup_teardown(test_thinned, place_setup, place_teardown),
 		cmocka_unit_test_setup_teardown(test_cut, place_setup, place_teardown),
+		cmocka_unit_test_setup_teardown(test_contents, place_setup, place_teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
