@@ -40,9 +40,9 @@ static uint64_t lower(uint64_t a, uint64_t b)
 	return a < b ? a : b;
 }
 
-static uint64_t unused(const struct memory_level *level, uint64_t used)
+static uint64_t unused(const struct memory_level *level, uint64_t used, uint64_t reclaimable)
 {
-	used = used > level->reclaimable ? used - level->reclaimable : 0;
+	used = used > reclaimable ? used - reclaimable : 0;
 	return level->limit > used ? level->limit - used : 0;
 }
 
@@ -51,8 +51,9 @@ struct memory_left memory_level_left(const struct memory_level *level)
 	const int may_recur = level->peak > level->used && level->peak <= level->limit;
 
 	return (struct memory_left){
-		.now = unused(level, level->used),
-		.at_peak = unused(level, may_recur ? level->peak : level->used),
+		.now = unused(level, level->used, level->reclaimable),
+		.at_peak = unused(level, may_recur ? level->peak : level->used, level->reclaimable),
+		.last = unused(level, level->used, level->reclaimable_last),
 	};
 }
 
@@ -62,12 +63,10 @@ struct limit_files {
 };
 
 /* What is left of one limit. Returns 0 if there is no limit. */
-static int limit_left(const char *directory, const struct limit_files *files, uint64_t reclaimable,
-		      struct memory_left *left)
+static int limit_left(const char *directory, const struct limit_files *files,
+		      struct memory_level memory, struct memory_left *left)
 {
-	struct memory_level memory = {.limit = memory_number_read(directory, files->limit),
-				      .reclaimable = reclaimable};
-
+	memory.limit = memory_number_read(directory, files->limit);
 	if (memory.limit == UINT64_MAX)
 		return 0;
 	memory.used = memory_number_read(directory, files->usage);
@@ -76,6 +75,24 @@ static int limit_left(const char *directory, const struct limit_files *files, ui
 	memory.peak = memory_number_read(directory, files->peak);
 	*left = memory_level_left(&memory);
 	return 1;
+}
+
+/* Sets what of the cgroup's memory can be reclaimed. */
+static void reclaimable_read(const char *directory, struct memory_level *level)
+{
+	char stat[MEMORY_FILE_BYTES];
+	uint64_t inactive, active, slab, kernel;
+
+	memory_text_read(directory, "memory.stat", stat, sizeof(stat));
+	/* v1 counts descendant cgroups in separate fields. */
+	inactive = memory_stat_value(stat, "total_inactive_file")
+			   ?: memory_stat_value(stat, "inactive_file");
+	active = memory_stat_value(stat, "total_active_file")
+			 ?: memory_stat_value(stat, "active_file");
+	kernel = memory_number_read(directory, "memory.kmem.usage_in_bytes");
+	slab = kernel == UINT64_MAX ? memory_stat_value(stat, "slab_reclaimable") : kernel;
+	level->reclaimable = inactive + active / 2;
+	level->reclaimable_last = inactive + active + slab;
 }
 
 int memory_directory_left(const char *directory, struct memory_left *left)
@@ -87,22 +104,17 @@ int memory_directory_left(const char *directory, struct memory_left *left)
 		{"memory.memsw.limit_in_bytes", "memory.memsw.usage_in_bytes",
 		 "memory.memsw.max_usage_in_bytes"},
 	};
-	struct memory_left least = {UINT64_MAX, UINT64_MAX}, one;
-	char stat[MEMORY_FILE_BYTES];
-	uint64_t inactive, active;
+	struct memory_left least = {UINT64_MAX, UINT64_MAX, UINT64_MAX}, one;
+	struct memory_level level = {0};
 	int limited = 0;
 
-	memory_text_read(directory, "memory.stat", stat, sizeof(stat));
-	/* v1 counts descendant cgroups in separate fields. */
-	inactive = memory_stat_value(stat, "total_inactive_file")
-			   ?: memory_stat_value(stat, "inactive_file");
-	active = memory_stat_value(stat, "total_active_file")
-			 ?: memory_stat_value(stat, "active_file");
+	reclaimable_read(directory, &level);
 	for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
-		if (!limit_left(directory, &files[i], inactive + active / 2, &one))
+		if (!limit_left(directory, &files[i], level, &one))
 			continue;
 		least.now = lower(least.now, one.now);
 		least.at_peak = lower(least.at_peak, one.at_peak);
+		least.last = lower(least.last, one.last);
 		limited = 1;
 	}
 	if (limited)
@@ -118,7 +130,7 @@ static void machine_read(struct level *level)
 	line = strstr(text, "MemAvailable:");
 	level->limited = line != NULL;
 	level->left.now = line ? strtoull(line + strlen("MemAvailable:"), NULL, 10) * 1024 : 0;
-	level->left.at_peak = level->left.now;
+	level->left.at_peak = level->left.last = level->left.now;
 }
 
 /* Takes ownership of directory. Returns the level's index, or -ENOMEM. */
@@ -251,8 +263,8 @@ int memory_headroom_left(const struct memory_headroom *headroom, uint64_t *left)
 	for (size_t i = 1; i < headroom->level_count; i++) {
 		const struct level *level = &headroom->levels[i];
 
-		if (level->limited && (!limited || level->left.now < *left))
-			*left = level->left.now;
+		if (level->limited && (!limited || level->left.last < *left))
+			*left = level->left.last;
 		limited |= level->limited;
 	}
 	return limited;

@@ -34,9 +34,15 @@ struct memory_level {
 	uint64_t peak;
 	/* part of used that can be reclaimed: inactive file pages, and half of the active ones */
 	uint64_t reclaimable;
+	/*
+	 * what is reclaimed before a limit kills: all file pages, and slab that v2 calls
+	 * reclaimable; all of the kernel's memory in v1, which tells no parts of it
+	 */
+	uint64_t reclaimable_last;
 };
 struct memory_left {
 	uint64_t now, at_peak;
+	uint64_t last; /* before a limit kills */
 };
 struct memory_left memory_level_left(const struct memory_level *level);
 
@@ -51,7 +57,10 @@ void memory_headroom_free(struct memory_headroom *headroom); /* NULL is legal */
  * cannot be read is ignored.
  */
 int memory_headroom_take(struct memory_headroom *headroom, pid_t pid, int64_t bytes);
-/* The least that is left now of a cgroup's limit, of the charged ones. 1; 0: none has a limit. */
+/*
+ * The least that is left of a cgroup's limit before it kills, of the charged ones. 1; 0: none has a
+ * limit.
+ */
 int memory_headroom_left(const struct memory_headroom *headroom, uint64_t *left);
 /*
  * Is a limit that was charged too small at the peak of its use? Returns 1 and the first such limit,

@@ -34,7 +34,10 @@ struct record_header {
 	uint32_t magic;
 	uint32_t flags;
 	uint64_t since_ns; /* since the recording began; a clock that does not jump */
-	/* what the targets' cgroups may still use before a limit; UINT64_MAX: no limit known */
+	/*
+	 * what the targets' cgroups may still use before a limit if all is reclaimed that can be;
+	 * UINT64_MAX: no limit known
+	 */
 	uint64_t memory_left;
 	uint64_t reserved;
 	uint32_t packed, unpacked; /* bytes of the payload */

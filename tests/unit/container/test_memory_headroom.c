@@ -33,16 +33,16 @@ static void arithmetic(void **state)
 		struct memory_level level;
 		struct memory_left left;
 	} rows[] = {
-		{{100, 60, 60, 0}, {40, 40}},
-		{{100, 60, 60, 50}, {90, 90}},
-		{{100, 60, 60, 70}, {100, 100}},
-		{{100, 160, 160, 10}, {0, 0}},
-		{{100, 60, 90, 0}, {40, 10}},
-		{{100, 60, 90, 30}, {70, 40}},
-		{{100, 60, 100, 0}, {40, 0}},
+		{{100, 60, 60, 0, 40}, {40, 40, 80}},
+		{{100, 60, 60, 50, 40}, {90, 90, 80}},
+		{{100, 60, 60, 70, 40}, {100, 100, 80}},
+		{{100, 160, 160, 10, 40}, {0, 0, 0}},
+		{{100, 60, 90, 0, 40}, {40, 10, 80}},
+		{{100, 60, 90, 30, 40}, {70, 40, 80}},
+		{{100, 60, 100, 0, 40}, {40, 0, 80}},
 		/* A higher limit allowed that, or it is not known. */
-		{{100, 60, 101, 0}, {40, 40}},
-		{{100, 60, UINT64_MAX, 0}, {40, 40}},
+		{{100, 60, 101, 0, 40}, {40, 40, 80}},
+		{{100, 60, UINT64_MAX, 0, 40}, {40, 40, 80}},
 	};
 	static const char stat[] =
 		"cache 5\nactive_file 7\nxactive_file 1\ntotal_active_file 9\nlast 12";
@@ -53,6 +53,7 @@ static void arithmetic(void **state)
 
 		assert_int_equal(left.now, rows[i].left.now);
 		assert_int_equal(left.at_peak, rows[i].left.at_peak);
+		assert_int_equal(left.last, rows[i].left.last);
 	}
 	assert_int_equal(memory_stat_value(stat, "active_file"), 7);
 	assert_int_equal(memory_stat_value(stat, "total_active_file"), 9);
@@ -164,6 +165,55 @@ static void cgroups(void **state)
 	assert_int_equal(rmdir(outer), 0);
 }
 
+static void text_write(const char *folder, const char *name, const char *text)
+{
+	char path[64];
+	FILE *file;
+
+	snprintf(path, sizeof(path), "%s/%s", folder, name);
+	file = fopen(path, "we");
+	assert_non_null(file);
+	assert_true(fputs(text, file) >= 0);
+	assert_int_equal(fclose(file), 0);
+}
+
+static void files_remove(const char *folder, const char *const *names, size_t count)
+{
+	char path[64];
+
+	for (size_t i = 0; i < count; i++) {
+		snprintf(path, sizeof(path), "%s/%s", folder, names[i]);
+		assert_int_equal(unlink(path), 0);
+	}
+	assert_int_equal(rmdir(folder), 0);
+}
+
+/*
+ * The files of a cgroup of version 1. What inodes and dentries take is the kernel's memory, and is
+ * taken back before a limit kills.
+ */
+static void version_1(void **state)
+{
+	char folder[] = "/tmp/memory-XXXXXX";
+	static const char *const names[] = {"memory.stat", "memory.limit_in_bytes",
+					    "memory.usage_in_bytes", "memory.kmem.usage_in_bytes"};
+	struct memory_left left;
+	(void)state;
+
+	assert_non_null(mkdtemp(folder));
+	text_write(folder, "memory.stat",
+		   "cache 4194304\nrss 8388608\ninactive_file 1\nactive_file 1\n"
+		   "total_cache 4194304\ntotal_inactive_file 3145728\n"
+		   "total_active_file 1048576\n");
+	assert_int_equal(file_write(folder, "memory.limit_in_bytes", 48 * MIB), 0);
+	assert_int_equal(file_write(folder, "memory.usage_in_bytes", 46 * MIB), 0);
+	assert_int_equal(file_write(folder, "memory.kmem.usage_in_bytes", 34 * MIB), 0);
+	assert_true(memory_directory_left(folder, &left));
+	assert_int_equal(left.now, 2 * MIB + 3 * MIB + MIB / 2);
+	assert_int_equal(left.last, (2 + 4 + 34) * MIB);
+	files_remove(folder, names, sizeof(names) / sizeof(names[0]));
+}
+
 /* The files of a cgroup of version 2, as Linux 6.12 writes them. */
 static void version_2(void **state)
 {
@@ -171,31 +221,23 @@ static void version_2(void **state)
 		"anon 73400320\nfile 20971520\nkernel 3145728\nshmem 0\nfile_mapped 4194304\n"
 		"inactive_anon 73396224\nactive_anon 4096\ninactive_file 8388608\n"
 		"active_file 12582912\nunevictable 0\nslab_reclaimable 1048576\n";
-	char folder[] = "/tmp/memory-XXXXXX", path[64];
+	char folder[] = "/tmp/memory-XXXXXX";
 	static const char *const names[] = {"memory.stat", "memory.max", "memory.high",
 					    "memory.current", "memory.peak"};
-	struct memory_left left = {7, 7};
-	FILE *file;
+	struct memory_left left = {7, 7, 7};
 	(void)state;
 
 	assert_non_null(mkdtemp(folder));
 	assert_false(memory_directory_left(folder, &left)); /* the root cgroup has none of them */
-	snprintf(path, sizeof(path), "%s/memory.stat", folder);
-	file = fopen(path, "we");
-	assert_non_null(file);
-	assert_true(fputs(stat, file) >= 0);
-	assert_int_equal(fclose(file), 0);
-	snprintf(path, sizeof(path), "%s/memory.max", folder);
-	file = fopen(path, "we");
-	assert_non_null(file);
-	assert_true(fputs("max\n", file) >= 0);
-	assert_int_equal(fclose(file), 0);
+	text_write(folder, "memory.stat", stat);
+	text_write(folder, "memory.max", "max\n");
 	assert_int_equal(file_write(folder, "memory.current", 100 * MIB), 0);
 	assert_false(memory_directory_left(folder, &left));
 	assert_int_equal(left.now, 7);
 	assert_int_equal(file_write(folder, "memory.max", 128 * MIB), 0);
 	assert_true(memory_directory_left(folder, &left));
 	assert_int_equal(left.now, (128 - 100 + 8 + 6) * MIB);
+	assert_int_equal(left.last, (128 - 100 + 8 + 12 + 1) * MIB);
 	assert_int_equal(file_write(folder, "memory.high", 110 * MIB), 0);
 	assert_true(memory_directory_left(folder, &left));
 	assert_int_equal(left.now, (110 - 100 + 8 + 6) * MIB);
@@ -204,19 +246,14 @@ static void version_2(void **state)
 	assert_true(memory_directory_left(folder, &left));
 	assert_int_equal(left.now, (110 - 100 + 8 + 6) * MIB);
 	assert_int_equal(left.at_peak, (110 - 109 + 8 + 6) * MIB);
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-		snprintf(path, sizeof(path), "%s/%s", folder, names[i]);
-		assert_int_equal(unlink(path), 0);
-	}
-	assert_int_equal(rmdir(folder), 0);
+	files_remove(folder, names, sizeof(names) / sizeof(names[0]));
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(arithmetic),
-		cmocka_unit_test(machine),
-		cmocka_unit_test(version_2),
+		cmocka_unit_test(arithmetic), cmocka_unit_test(machine),
+		cmocka_unit_test(version_1),  cmocka_unit_test(version_2),
 		cmocka_unit_test(cgroups),
 	};
 
