@@ -112,6 +112,15 @@ struct event_rss {
 	__u64 bytes; /* resident, as /proc/PID/statm has it */
 };
 
+/* Since the process came under trace. */
+#define EVENT_COST_UNKNOWN (~0ull)
+struct event_cost {
+	struct event_header header;
+	__u64 cpu_ns;    /* its CPU time */
+	__u64 wait_ns;   /* its threads were ready to run besides; 0: not known */
+	__u64 probes_ns; /* what of that its probes took, an estimate; or EVENT_COST_UNKNOWN */
+};
+
 /* The name of the thread in the header, as /proc/PID/task/TID/comm has it, NUL-terminated. */
 #define EVENT_THREAD_NAME 16
 struct event_thread {
@@ -171,6 +180,7 @@ _Static_assert(__builtin_offsetof(struct event_target, parent) == EVENT_TARGET_M
 _Static_assert(sizeof(struct event_target) == 200, "target");
 _Static_assert(sizeof(struct event_mode_change) == 48, "mode_change");
 _Static_assert(sizeof(struct event_rss) == 32, "rss");
+_Static_assert(sizeof(struct event_cost) == 48, "cost");
 _Static_assert(sizeof(struct event_thread) == 40, "thread");
 _Static_assert(sizeof(struct event_task) == 168, "task");
 _Static_assert(sizeof(struct event_loss) == 24 + 8 * LOSS_COUNT, "loss");

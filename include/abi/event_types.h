@@ -80,6 +80,7 @@ enum event_type {
 	EVENT_THREAD = 281, /* struct event_thread: the name of a thread */
 	/* struct event_census_chunks: the blocks of malloc's that are allocated */
 	EVENT_CENSUS_CHUNKS = 282,
+	EVENT_COST = 290, /* struct event_cost: what the process has run, and its probes of that */
 };
 
 struct event_header {

@@ -88,6 +88,7 @@ int member_census(struct session *session, struct member *member, int baseline, 
 	if ((member->heap_unreadable && !native) || member->ended ||
 	    trace_process_at(session->trace, member->index)->end != TRACE_RUNNING)
 		return 0;
+	member_cost_feed(session, member, start);
 	session->walk = 1;
 	member_large_walk(session, member);
 	err = native ? member_native_walk(session, member) : census_take(&member->runtime, &opts);
@@ -159,5 +160,6 @@ void member_rss_read(struct session *session, struct member *member, uint64_t ti
 		return;
 	record.bytes = bytes;
 	session_feed(session, &record, sizeof(record));
+	member_cost_feed(session, member, time_ns);
 	threads_name(session, member, time_ns);
 }

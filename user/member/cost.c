@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "member/cost.h"
 
+#include <errno.h>
 #include <stdio.h>
 
 #include "base/clock.h"
@@ -9,6 +10,8 @@
 #include "member/member.h"
 #include "member/state.h"
 
+#define WAIT_THREADS 64u /* of a process that is asked how long they wait */
+
 /* The result over all processes. */
 struct notice {
 	const struct member *worst;
@@ -16,11 +19,18 @@ struct notice {
 	size_t others;
 };
 
-static void cost_end(struct session *session)
+static void cost_give_up(struct session *session)
 {
-	session->cost.done = 1;
+	session->cost.failed = 1;
 	attach_count(session->attach, 0);
 	hit_cost_end(&session->hit_cost);
+}
+
+/* Is it known what the hits of probes cost? */
+static int cost_is_known(const struct session *session)
+{
+	return (session->opts.overhead > 0 || session->cost.counts) &&
+	       session->hit_cost.trap_ns > 0;
 }
 
 void session_cost_prepare(struct session *session)
@@ -37,30 +47,103 @@ void session_cost_prepare(struct session *session)
 /* Only a notice depends on it: missing privileges are no error. */
 void session_cost_trap_begin(struct session *session)
 {
-	if (session->cost.counts && !session->cost.done && !(session->hit_cost.trap_ns > 0) &&
+	if (session->cost.counts && !session->cost.failed && !(session->hit_cost.trap_ns > 0) &&
 	    hit_cost_trap_begin(&session->hit_cost, session->attach))
-		cost_end(session);
+		cost_give_up(session);
 }
 
-void member_cost_begin(struct session *session, struct member *member)
+/* CPU time of the process. 0; -ESRCH: it has ended. */
+static int cpu_read(const struct member_cost *cost, uint64_t *cpu_ns)
 {
-	struct session_cost *cost = &session->cost;
+	struct timespec spent;
 
-	if (!cost->counts || cost->done || member_clock_begin(member))
-		return;
-	member_measure_begin(session, member);
-	if (!cost->begin_ns)
-		cost->begin_ns = member->governor.measured_ns;
+	if (clock_gettime(cost->clock, &spent))
+		return -ESRCH;
+	*cpu_ns = (uint64_t)spent.tv_sec * 1000000000 + (uint64_t)spent.tv_nsec;
+	return 0;
 }
 
-static void member_look(struct session *session, const struct member *member, uint64_t now_ns,
+/* Threads that begin or end meanwhile take what they waited with them. */
+static void wait_take(struct member *member)
+{
+	struct member_cost *cost = &member->cost;
+	struct threads_time now;
+
+	if (threads_time(member->pid, WAIT_THREADS, &now))
+		return;
+	if (now.threads == cost->waited.threads && now.wait_ns > cost->waited.wait_ns)
+		cost->wait_ns += now.wait_ns - cost->waited.wait_ns;
+	cost->waited = now;
+}
+
+void member_cost_begin(struct session *session, struct member *member, int ran)
+{
+	struct member_cost *cost = &member->cost;
+
+	if (clock_getcpuclockid(member->pid, &cost->clock) || cpu_read(cost, &cost->begin_cpu_ns))
+		return;
+	if (attach_hits(session->attach, member->pid, &cost->hits))
+		cost->hits = 0;
+	cost->begun = 1;
+	wait_take(member);
+	cost->wait_ns = 0;
+	if (!session->cost.counts || session->cost.failed)
+		return;
+	if (!session->cost.look_ns)
+		session->cost.look_ns = clock_ns(CLOCK_MONOTONIC) + COST_NOTICE_NS;
+	if (ran && !member_clock_begin(member))
+		member_measure_begin(session, member);
+}
+
+/* What windows took is added as they are judged. */
+static void hits_take(struct session *session, struct member *member)
+{
+	struct member_cost *cost = &member->cost;
+	uint64_t hits;
+
+	if (!cost_is_known(session) || attach_hits(session->attach, member->pid, &hits))
+		return;
+	if (member->mode != EVENT_MODE_WINDOWS || member->off)
+		cost->probes_ns += hit_cost_ns(&session->hit_cost, cost->hits, hits, HIT_STEADY);
+	cost->hits = hits;
+}
+
+void member_cost_feed(struct session *session, struct member *member, uint64_t now_ns)
+{
+	const struct member_cost *cost = &member->cost;
+	struct event_cost record = {.header = {.type = EVENT_COST,
+					       .size = sizeof(record),
+					       .time_ns = now_ns,
+					       .tgid = (uint32_t)member->pid,
+					       .tid = (uint32_t)member->pid},
+				    .probes_ns = EVENT_COST_UNKNOWN};
+
+	uint64_t cpu_ns;
+
+	if (member->ended || !cost->begun || cpu_read(cost, &cpu_ns))
+		return;
+	hits_take(session, member);
+	wait_take(member);
+	record.cpu_ns = cpu_ns - cost->begin_cpu_ns;
+	record.wait_ns = cost->wait_ns;
+	/* The cost of a hit is a mean, so it may exceed what the process ran. */
+	if (cost_is_known(session) && (double)record.cpu_ns > cost->probes_ns)
+		record.probes_ns = (uint64_t)cost->probes_ns;
+	else if (cost_is_known(session))
+		record.probes_ns = record.cpu_ns;
+	session_feed(session, &record, sizeof(record));
+}
+
+static void member_look(struct session *session, struct member *member, uint64_t now_ns,
 			struct notice *notice)
 {
 	struct governor_period period;
 
 	if (member->ended || !member->governor.measured_ns ||
-	    member_period(session, member, now_ns, &period) ||
-	    period.cpu_ns * 100 < period.elapsed_ns * GOVERNOR_IDLE_PERCENT ||
+	    member_period(session, member, now_ns, &period))
+		return;
+	member_measure_begin(session, member);
+	if (period.cpu_ns * 100 < period.elapsed_ns * GOVERNOR_IDLE_PERCENT ||
 	    period.cost_ns <= COST_NOTICE_SHARE * (double)period.cpu_ns)
 		return;
 	notice->others += notice->worst != NULL;
@@ -84,30 +167,50 @@ static const char *cheaper_modes(const struct session *session, const struct mem
 			 "records";
 }
 
+/* Measures what a hit costs. 0; -errno: it cannot be. */
+static int hits_measure(struct session *session)
+{
+	struct hit_cost *hit = &session->hit_cost;
+	int err = hit->trap_ns > 0 ? 0 : hit_cost_trap(hit, session->attach);
+
+	if (err || hit->stats < 0)
+		return err;
+	hit_cost_update(hit, session->attach);
+	/* Counting costs each hit, too. */
+	if (hit->run_ns[HIT_STEADY] > 0)
+		hit_cost_end(hit);
+	return 0;
+}
+
+static void notice_print(const struct session *session, const struct notice *notice)
+{
+	char others[64] = "";
+
+	if (notice->others)
+		snprintf(others, sizeof(others), " (more than half for %zu others, too)",
+			 notice->others);
+	/* The cost of a hit is a mean, so the share may exceed 1. */
+	log_info("PID %d: the probes take %.0f %% of its CPU time%s: %s", notice->worst->pid,
+		 notice->share < 1 ? notice->share * 100 : 100, others,
+		 cheaper_modes(session, notice->worst));
+}
+
 void session_cost_due(struct session *session, uint64_t now_ns)
 {
 	struct session_cost *cost = &session->cost;
 	struct notice notice = {0};
-	char others[64] = "";
 
-	if (cost->done || !cost->begin_ns || now_ns - cost->begin_ns < COST_NOTICE_NS)
+	if (cost->failed || !cost->look_ns || now_ns < cost->look_ns)
 		return;
-	if (!(session->hit_cost.trap_ns > 0) &&
-	    hit_cost_trap(&session->hit_cost, session->attach)) {
-		cost_end(session);
+	cost->look_ns = now_ns + COST_NOTICE_NS;
+	if (hits_measure(session)) {
+		cost_give_up(session);
 		return;
 	}
-	hit_cost_update(&session->hit_cost, session->attach);
-	for (size_t i = 0; i < session->count; i++)
+	for (size_t i = 0; i < session->count && !cost->told; i++)
 		member_look(session, session->members[i], now_ns, &notice);
-	cost_end(session);
 	if (!notice.worst)
 		return;
-	if (notice.others)
-		snprintf(others, sizeof(others), " (more than half for %zu others, too)",
-			 notice.others);
-	/* The cost of a hit is a mean, so the share may exceed 1. */
-	log_info("PID %d: the probes take %.0f %% of its CPU time%s: %s", notice.worst->pid,
-		 notice.share < 1 ? notice.share * 100 : 100, others,
-		 cheaper_modes(session, notice.worst));
+	cost->told = 1;
+	notice_print(session, &notice);
 }

@@ -112,6 +112,7 @@ static void step_take(struct session *session, struct member *member)
 	struct governor *governor = &member->governor.governor;
 	int err;
 
+	member_cost_feed(session, member, clock_ns(CLOCK_MONOTONIC));
 	for (;;) {
 		const struct governor_step *step = &governor->steps[governor->step];
 		double cost = governor->tried ? 0 : governor->share;

@@ -10,6 +10,7 @@
 #include <sys/types.h>
 
 #include "abi/events.h"
+#include "member/cost.h"
 #include "member/governor.h"
 #include "member/symbols.h"
 #include "member/windows.h"
@@ -51,6 +52,7 @@ struct member {
 	int baseline_due;                   /* the next walk is a baseline: its blocks are older */
 	uint64_t census_ns, census_cost_ns; /* when the last walk ended, and its duration */
 	int off;                            /* its probes are out; mode is the previous one */
+	struct member_cost cost;
 	struct member_governor governor;
 	struct member_windows windows;
 };

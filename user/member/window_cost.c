@@ -121,6 +121,8 @@ void member_window_judge(struct session *session, struct member *member,
 	if (before_ns > 0)
 		cost.base = base_share(session, windows, before_ns, (double)cost.elapsed_ns);
 	lost_ns = (double)(cost.inside_ns + cost.edges_ns);
+	member->cost.probes_ns +=
+		lost_ns + hits_cost(session, &windows->after, &windows->placing, HIT_STEADY);
 	windows->inside_share =
 		(double)cost.inside_ns / fmax(cpu_since(&windows->begin, &windows->end), 1);
 	if (cpu_ns > 0)

@@ -374,6 +374,7 @@ int state_census_done(struct process_state *process, const struct event_census *
 	if (!event->baseline)
 		info->coverage = *counts;
 	census->known = 1;
+	info->walked_cpu_ns = info->cost_ns ? info->cpu_ns : EVENT_COST_UNKNOWN;
 	state_windows_walked(process, event->failed != EVENT_CENSUS_PARTIAL, event->baseline,
 			     event->header.time_ns);
 	walk_end(census);

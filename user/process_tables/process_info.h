@@ -82,8 +82,12 @@ struct trace_process {
 	char name[65];
 	uint64_t start_ns, end_ns; /* monotonic; end_ns: time of the last record */
 	uint64_t start_realtime_ns;
-	uint64_t age_ns;            /* of the process at start_ns; 0: not known */
-	uint64_t rss_bytes, rss_ns; /* resident set and when it was read; 0: never */
+	uint64_t age_ns;                     /* of the process at start_ns; 0: not known */
+	uint64_t rss_bytes, rss_ns;          /* resident set and when it was read; 0: never */
+	uint64_t cpu_ns, wait_ns, probes_ns; /* as in struct event_cost, */
+	uint64_t cost_ns;                    /* at that time; 0: never */
+	uint64_t walked_cpu_ns;              /* cpu_ns as of the last heap walk, or before */
+	uint32_t emptied;                    /* how many times its tables were emptied */
 	enum trace_end end;
 	uint32_t exit_code; /* wait status; valid for TRACE_EXITED */
 	struct trace_table tables[EVENT_LAYER_TABLES];

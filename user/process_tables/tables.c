@@ -138,5 +138,6 @@ int state_clear(struct process_state *process)
 	state_windows_clear(process, info->end_ns);
 	state_activity_clear(process, info->end_ns);
 	info->from_start = 0;
+	info->emptied++;
 	return state_weights_clear(process);
 }

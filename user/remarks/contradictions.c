@@ -45,9 +45,8 @@ static void large_judge(const struct snapshot_meta *meta, struct sentences *out)
 		SAY(out,
 		    "%" PRIu64 " blocks of more than %u bytes are counted as live, but the "
 		    "interpreter has only %" PRIu64 ": the others are dead, and make the "
-		    "figures too large%s",
-		    counts->large_seen, EVENT_SMALL_BYTES, counts->large_blocks,
-		    strcmp(meta->mode, "exact") != 0 ? "; --mode exact traces every free" : "");
+		    "figures too large",
+		    counts->large_seen, EVENT_SMALL_BYTES, counts->large_blocks);
 	else if (is_more(counts->large_new, counts->large_seen, SLACK_LARGE_SHARE))
 		SAY(out,
 		    "the interpreter counts %" PRIu64
@@ -87,21 +86,18 @@ static void unread_judge(const struct snapshot_meta *meta, struct sentences *out
 	int growth = !strcmp(meta->mode, "growth");
 	const char *freed = growth ? "pools that were given back" : "small blocks that were freed";
 	const char *counted = growth ? "in use" : "live";
-	const char *follow = growth ? "" : "; --mode exact traces every free";
 
 	if (snapshot_is_unread(meta) && meta->coverage_known)
 		SAY(out,
 		    "the heap was last read %.1f ms before the end: %s since then are counted "
-		    "as %s%s",
-		    (double)meta->unread_ns / 1e6, freed, counted, follow);
+		    "as %s",
+		    (double)meta->unread_ns / 1e6, freed, counted);
 	else if (snapshot_is_unread(meta))
-		SAY(out, "the heap was not read before the end: %s are counted as %s%s", freed,
-		    counted, follow);
+		SAY(out, "the heap was not read before the end: %s are counted as %s", freed,
+		    counted);
 	else if (meta->walks_dropped && !meta->coverage_known)
-		SAY(out,
-		    "there was no memory to read the heap (--budget): %s are counted as "
-		    "%s%s",
-		    freed, counted, follow);
+		SAY(out, "there was no memory to read the heap (--budget): %s are counted as %s",
+		    freed, counted);
 }
 
 /*

@@ -276,6 +276,21 @@ static void rss_print(FILE *out, const struct snapshot *snapshot, const struct n
 	fputs(end, out);
 }
 
+/* What the probes took, at least a hundredth of a percent of it. */
+static void cost_print(FILE *out, const struct snapshot *snapshot, const struct not_seen_opts *opts,
+		       const char *lead, const char *end)
+{
+	const struct snapshot_meta *meta = &snapshot->meta;
+
+	if (!opts->whole || meta->probes_ns * 10000 < meta->cpu_ns || !meta->probes_ns)
+		return;
+	fprintf(out, "%sthe probes took %.*f %% of %s CPU time, %.2f s of %.2f s%s", lead,
+		meta->probes_ns * 10 < meta->cpu_ns ? 1 : 0,
+		100.0 * (double)meta->probes_ns / (double)meta->cpu_ns,
+		snapshot->process_count ? "their" : "its", (double)meta->probes_ns / 1e9,
+		(double)meta->cpu_ns / 1e9, end);
+}
+
 static int heap_is_well(const struct snapshot_meta *meta)
 {
 	const struct snapshot_coverage *counts = &meta->coverage;
@@ -354,6 +369,7 @@ static void well_print(FILE *out, const struct snapshot *snapshot, const struct 
 		fprintf(out, ", all %s native stacks whole",
 			text_count(text, meta->stack_ends.whole));
 	rss_print(out, snapshot, opts, "; ", "");
+	cost_print(out, snapshot, opts, "; ", "");
 	putc('\n', out);
 }
 
@@ -385,6 +401,7 @@ void not_seen_print(FILE *out, const struct snapshot *snapshot, const struct not
 	not_seen_unread_heap_print(out, snapshot);
 	not_seen_unread_print(out, &snapshot->meta);
 	rss_print(out, snapshot, opts, "  ", "\n");
+	cost_print(out, snapshot, opts, "  ", "\n");
 	processes_print(out, snapshot);
 }
 

@@ -182,8 +182,7 @@ void not_seen_unread_heap_print(FILE *out, const struct snapshot *snapshot)
 	else
 		fprintf(out, "  the heap was not read before the end: %s\n",
 			growth ? "pools that were given back are counted as in use"
-			       : "small blocks that were freed are counted as live; --mode exact "
-				 "traces frees");
+			       : "small blocks that were freed are counted as live");
 }
 
 void not_seen_coverage_print(FILE *out, const struct snapshot *snapshot)

@@ -142,6 +142,15 @@ static void entry_write(FILE *out, const struct report_opts *opts,
  * The share of the processes' resident memory that the report accounts for. Not printed for a part
  * of the snapshot.
  */
+static void cost_write(FILE *out, const struct snapshot_meta *meta)
+{
+	if (meta->cpu_ns)
+		fprintf(out, "\"cpu_ns\": %" PRIu64 ", \"probes_ns\": %" PRIu64 ", ", meta->cpu_ns,
+			meta->probes_ns);
+	if (meta->emptied)
+		fprintf(out, "\"emptied\": %" PRIu32 ", ", meta->emptied);
+}
+
 static void rss_write(FILE *out, const struct snapshot *snapshot, const struct report_opts *opts)
 {
 	struct explained explained;
@@ -352,6 +361,7 @@ int report_json(const struct snapshot *snapshot, const struct report_opts *opts,
 	fputs(", ", out);
 	app_write(out, &statistics, opts);
 	rss_write(out, snapshot, opts);
+	cost_write(out, &snapshot->meta);
 	if (opts->notes)
 		opts->notes->head(opts->notes->context, out);
 	entries_write(out, snapshot, &statistics, opts);

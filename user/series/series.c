@@ -2,6 +2,7 @@
 #include "series/series.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,6 +39,41 @@ double series_seconds(const struct series *series, size_t moment)
 	const struct series_moment *moments = series->moments;
 
 	return (double)(moments[moment].time.since_ns - moments[0].time.since_ns) / 1e9;
+}
+
+size_t series_begin(const struct series *series)
+{
+	size_t begin = series->moment_count ? series->moment_count - 1 : 0;
+
+	while (begin && series->moments[begin - 1].emptied >= series->moments[begin].emptied)
+		begin--;
+	return begin;
+}
+
+/* What grew of a figure since a moment; less than nothing if a process is not in it any more. */
+static double grown(uint64_t first, uint64_t last)
+{
+	return last > first ? (double)(last - first) : 0;
+}
+
+double series_probes_share(const struct series *series, size_t from)
+{
+	const struct series_moment *first = &series->moments[from],
+				   *last = &series->moments[series->moment_count - 1];
+	double cpu_ns = grown(first->cpu_ns, last->cpu_ns);
+
+	return cpu_ns > 0 ? fmin(grown(first->probes_ns, last->probes_ns) / cpu_ns, 1) : -1;
+}
+
+double series_lost_share(const struct series *series, size_t from)
+{
+	const struct series_moment *first = &series->moments[from],
+				   *last = &series->moments[series->moment_count - 1];
+	double elapsed_ns = grown(first->time.since_ns, last->time.since_ns),
+	       busy_ns = grown(first->cpu_ns, last->cpu_ns) + grown(first->wait_ns, last->wait_ns),
+	       share = series_probes_share(series, from);
+
+	return share > 0 && elapsed_ns > 0 ? share * fmin(busy_ns / elapsed_ns, 1) : 0;
 }
 
 /* Adds a line. Its figures have room for every moment that can come. */
@@ -177,6 +213,10 @@ static int moment_take(struct reader *reader, const struct recording *recording,
 	at = &series->moments[series->moment_count];
 	*at = (struct series_moment){.time = *time,
 				     .rss_bytes = snapshot->meta.rss_bytes,
+				     .cpu_ns = snapshot->meta.cpu_ns,
+				     .wait_ns = snapshot->meta.wait_ns,
+				     .probes_ns = snapshot->meta.probes_ns,
+				     .emptied = snapshot->meta.emptied,
 				     .old_gone = old_gone(&snapshot->meta)};
 	snapshot_free(series->last);
 	series->last = snapshot;

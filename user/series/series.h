@@ -36,6 +36,9 @@ struct series_moment {
 	struct recording_moment time;
 	struct series_figures total;
 	uint64_t rss_bytes; /* 0: unknown */
+	/* as in struct snapshot_meta */
+	uint64_t cpu_ns, wait_ns, probes_ns;
+	uint32_t emptied;
 	/*
 	 * Blocks older than the trace that are gone: its differences count. Small ones by heap
 	 * walks, others by frees of blocks that are not in the table.
@@ -70,5 +73,18 @@ void series_free(struct series *series); /* also valid when zero-initialised */
 
 /* The seconds from the first moment to that one. */
 double series_seconds(const struct series *series, size_t moment);
+/*
+ * The first moment after the tables were emptied last: figures from before do not continue in those
+ * after. 0: they were not.
+ */
+size_t series_begin(const struct series *series);
+/* The CPU time of the processes since that moment that the probes took, its share; -1: unknown. */
+double series_probes_share(const struct series *series, size_t from);
+/*
+ * The share of the time since that moment in which the probes ran, or waited to: without them the
+ * processes do their work in as much less time, at most. Several processes: as if each waits for
+ * the others. 0: unknown.
+ */
+double series_lost_share(const struct series *series, size_t from);
 
 #endif

@@ -43,6 +43,14 @@ static int all_equal(const double *values, size_t count)
 	return 1;
 }
 
+void slope_undisturb(struct slope *slope, double lost)
+{
+	if (slope->low < 0)
+		slope->low /= 1 - lost;
+	if (slope->high > 0)
+		slope->high /= 1 - lost;
+}
+
 void slope_widen(struct slope *slope, double first_error, double last_error, double seconds)
 {
 	double error = NORMAL_95 * hypot(first_error, last_error) / seconds;

@@ -28,6 +28,11 @@ struct slope {
  */
 int slope_find(const double *x, const double *y, size_t count, struct slope *out);
 /*
+ * The share of the time that what was measured lost by the measuring: undisturbed, a slope is at
+ * most 1 / (1 - lost) as steep. Widens the interval by that.
+ */
+void slope_undisturb(struct slope *slope, double lost);
+/*
  * The points are estimates: widens the interval by the standard errors of the first and the last
  * one, which lie `seconds` apart. Errors that all points share do not show as scatter.
  */

@@ -321,8 +321,7 @@ static void measures_begin(struct session *session, struct member *member, int f
 {
 	if (member_governor_begin(session, member))
 		log_info("PID %d: --overhead does not work: %s", member->pid, error_reason(-ESRCH));
-	if (!from_start)
-		member_cost_begin(session, member);
+	member_cost_begin(session, member, !from_start);
 	if (!member->runtime.version_hex && member->symbols.count && execd_layers(&session->opts))
 		execd_files_settle(session, member->symbols.modules[0]);
 }
@@ -394,7 +393,7 @@ static int program_add(struct session *session, pid_t pid, int from_start, int f
 	target.runtime = (struct python_runtime){0};
 	member_planned(member, &target);
 	err = member_settle(session, member, &target, from_start, followed);
-	if (!err && !from_start)
+	if (!err)
 		session_cost_prepare(session);
 	if (!err)
 		err = member_attach(session, member, &target, program, from_start);

@@ -262,6 +262,8 @@ static void child_attach(struct session *session, struct member *member)
 	if (!err)
 		err = member_governor_begin(session, member);
 	if (!err)
+		member_cost_begin(session, member, 0);
+	if (!err)
 		member_reconcile(session, member, 0, 0);
 	/* -ESRCH: its end will be reported. */
 	if (err && err != -ESRCH) {

@@ -336,8 +336,10 @@ int session_stop(struct session *session, int hurried)
 	session->opts.watch = ABI_WATCH_NONE; /* new processes are not followed any more */
 	/* Blocks of events after the last walk may have died unseen: stop right after it. */
 	session_census_last(session, hurried);
-	for (size_t i = 0; i < session->count; i++)
+	for (size_t i = 0; i < session->count; i++) {
+		member_cost_feed(session, session->members[i], clock_ns(CLOCK_MONOTONIC));
 		member_forget(session, session->members[i]);
+	}
 	/* From here on the probes do nothing. */
 	began_ns = clock_ns(CLOCK_MONOTONIC);
 	session->end.stopped_ns =

@@ -78,6 +78,10 @@ static void counters_add(struct snapshot_meta *sum, const struct snapshot_meta *
 	stack_ends_add(&sum->stack_ends, &one->stack_ends);
 	sum->rounded_blocks += one->rounded_blocks;
 	sum->rss_bytes += one->rss_bytes;
+	sum->cpu_ns += one->cpu_ns;
+	sum->wait_ns += one->wait_ns;
+	sum->probes_ns += one->probes_ns;
+	sum->emptied += one->emptied;
 	sum->rss_age_ns = max(sum->rss_age_ns, one->rss_age_ns);
 	sum->regions_dropped += one->regions_dropped;
 	sum->blocks_dropped += one->blocks_dropped;

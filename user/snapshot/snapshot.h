@@ -278,6 +278,17 @@ struct snapshot_meta {
 	uint32_t pool_bytes; /* size of a pymalloc pool; 0: unknown */
 	/* Resident set, and its age at this moment; 0: unknown. Several processes: the sum. */
 	uint64_t rss_bytes, rss_age_ns;
+	/*
+	 * CPU time since the trace began, how long threads were ready to run besides, and what of
+	 * the CPU time the probes took, an estimate; all 0: unknown. Several processes: the sums of
+	 * those where it is known.
+	 */
+	uint64_t cpu_ns, wait_ns, probes_ns;
+	/*
+	 * How many times the tables were emptied, by a user or by a change of mode: what was alive
+	 * before is older than the trace
+	 */
+	uint32_t emptied;
 	uint64_t regions_dropped; /* changes of mapped memory that were dropped */
 	/* Dropped for lack of memory (--budget), as in struct trace_counters. */
 	uint64_t blocks_dropped, bytes_dropped;

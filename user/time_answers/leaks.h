@@ -16,12 +16,20 @@ struct leaks_limit {
 	double seconds, soonest, latest;
 };
 
+#define LEAKS_LOST_MAX 0.5
+
 struct leaks {
 	const struct series *series; /* borrowed */
 	const char *name;            /* of the file; borrowed */
 	enum group_by by;
 	size_t top;
-	struct evidence *lines; /* of each line of the series */
+	size_t begin; /* index of the first moment that counts: series_begin() */
+	/*
+	 * What the probes took since then: series_probes_share(), series_lost_share(). If that is
+	 * LEAKS_LOST_MAX or more, there is no rate of the undisturbed target.
+	 */
+	double probes_share, lost_share;
+	struct evidence *lines; /* of each line of the series; indices count from begin */
 	size_t *order;          /* those that grow first, the surest first; then the unclear ones */
 	size_t verdicts[EVIDENCE_GROWS + 1]; /* number of lines, by verdict */
 	struct slope total, rss;
@@ -29,9 +37,17 @@ struct leaks {
 	struct leaks_limit limit;
 };
 
-/* 0; -EINVAL: the series has fewer than 2 moments (error_set); -ENOMEM. leaks_free() releases. */
+/*
+ * 0; -EINVAL: the series has fewer than 2 moments, or since it was emptied (error_set); -ENOMEM.
+ * leaks_free() releases.
+ */
 int leaks_find(const struct series *series, struct leaks *out);
 void leaks_free(struct leaks *leaks);
+/* Are there rates, or did the probes take too much of the time? */
+static inline int leaks_has_rates(const struct leaks *leaks)
+{
+	return leaks->lost_share < LEAKS_LOST_MAX;
+}
 /* Is it known that nothing was allocated? Then nothing can be said of growth. */
 int leaks_is_idle(const struct leaks *leaks);
 

@@ -22,11 +22,16 @@ static const char *const doubts[] = {
 	[DOUBT_LATE] = "it grew only in a last part of the time",
 };
 
-/* " 3.1 MiB/min (2.9 MiB to 3.3 MiB)" */
-static void slope_print(FILE *out, const struct slope *slope)
+/* " +3.1 MiB/min (+2.9 MiB to +3.3 MiB)"; without a rate the change: " +3.1 MiB" */
+static void slope_print(FILE *out, const struct leaks *leaks, const struct slope *slope,
+			uint64_t first, uint64_t last)
 {
 	char text[SIZE_TEXT_MAX];
 
+	if (!leaks_has_rates(leaks)) {
+		fprintf(out, " %s", size_format(text, (double)last - (double)first, 1));
+		return;
+	}
 	fprintf(out, " %s/min", size_format(text, slope->median * MINUTE, 1));
 	if (!slope->has_interval)
 		return;
@@ -55,10 +60,11 @@ static void fates_print(FILE *out, const struct leaks *leaks, const struct evide
 	if (evidence->survivors >= 0)
 		fprintf(out, ": %.0f %% stay", evidence->survivors * 100);
 	/* Of the last few moments it says little. */
-	if (evidence->none_freed < series->moment_count * 3 / 4)
+	if (evidence->none_freed < (series->moment_count - leaks->begin) * 3 / 4)
 		fprintf(out, "; none was freed since %s",
-			recording_clock_text(
-				text, series->moments[evidence->none_freed].time.realtime_ns));
+			recording_clock_text(text,
+					     series->moments[leaks->begin + evidence->none_freed]
+						     .time.realtime_ns));
 	if (evidence->age > 0)
 		fprintf(out, "; half of them are at least %s old",
 			seconds_text(text, evidence->age));
@@ -70,11 +76,12 @@ static void late_print(FILE *out, const struct leaks *leaks, const struct eviden
 {
 	const struct series *series = leaks->series;
 	double now = (double)line->at[series->moment_count - 1].size,
-	       then = (double)line->at[evidence->late].size;
+	       then = (double)line->at[leaks->begin + evidence->late].size;
 	char size[SIZE_TEXT_MAX], clock[RECORDING_DURATION_BYTES];
 
 	fprintf(out, " %s since %s", size_format(size, now - then, 1),
-		recording_clock_text(clock, series->moments[evidence->late].time.realtime_ns));
+		recording_clock_text(
+			clock, series->moments[leaks->begin + evidence->late].time.realtime_ns));
 }
 
 static void line_print(FILE *out, const struct leaks *leaks, size_t line)
@@ -90,7 +97,7 @@ static void line_print(FILE *out, const struct leaks *leaks, size_t line)
 	if (evidence->doubt == DOUBT_LATE)
 		late_print(out, leaks, evidence, of);
 	else
-		slope_print(out, &evidence->slope);
+		slope_print(out, leaks, &evidence->slope, of->at[leaks->begin].size, now->size);
 	fprintf(out, "\n    now %s in %" PRIu64 " blocks", size_text(text, now->size), now->count);
 	fates_print(out, leaks, evidence);
 	if (evidence->verdict == EVIDENCE_UNCLEAR)
@@ -99,13 +106,14 @@ static void line_print(FILE *out, const struct leaks *leaks, size_t line)
 }
 
 /* "9.5 MiB, then 96.7 MiB:" and the slope */
-static void change_print(FILE *out, uint64_t first, uint64_t last, const struct slope *slope)
+static void change_print(FILE *out, const struct leaks *leaks, const struct slope *slope,
+			 uint64_t first, uint64_t last)
 {
 	char text[SIZE_TEXT_MAX];
 
 	fprintf(out, " %s", size_text(text, first));
 	fprintf(out, ", then %s:", size_text(text, last));
-	slope_print(out, slope);
+	slope_print(out, leaks, slope, first, last);
 }
 
 static void limit_print(FILE *out, const struct leaks *leaks)
@@ -117,8 +125,10 @@ static void limit_print(FILE *out, const struct leaks *leaks)
 	if (!limit->known)
 		fputs("No memory limit of a cgroup is known.\n", out);
 	else if (!limit->is_reached)
-		fprintf(out, "The cgroup's memory limit: %s left, and no nearer by the interval.\n",
-			size_text(text, limit->left));
+		fprintf(out, "The cgroup's memory limit: %s left, and %s.\n",
+			size_text(text, limit->left),
+			leaks_has_rates(leaks) ? "no nearer by the interval"
+					       : "no forecast of when it is reached");
 	else
 		fprintf(out,
 			"The cgroup's memory limit: %s left; reached in %s (%s to %s) if it goes "
@@ -127,18 +137,42 @@ static void limit_print(FILE *out, const struct leaks *leaks)
 			seconds_text(from, limit->soonest), seconds_text(to, limit->latest));
 }
 
+/* What is to be known of the rates. */
+static void rates_print(FILE *out, const struct leaks *leaks)
+{
+	const struct series *series = leaks->series;
+	char text[RECORDING_DURATION_BYTES];
+
+	if (leaks->begin)
+		fprintf(out,
+			"Growth is that since %s: then tables were emptied, by tracer ctl clear or "
+			"a change of mode.\n",
+			recording_clock_text(text, series->moments[leaks->begin].time.realtime_ns));
+	if (!leaks_has_rates(leaks))
+		fprintf(out,
+			"No rate is known, only what was gained: the probes took %.0f %% of its "
+			"CPU time, without them it does more. --overhead 5 disturbs it less.\n",
+			leaks->probes_share * 100);
+	else if (leaks->lost_share >= TIMELINE_LOST_TOLD)
+		fprintf(out,
+			"The probes took %.0f %% of its CPU time. Without them growth may be up to "
+			"%.2f times as fast, which the intervals allow for.\n",
+			leaks->probes_share * 100, 1 / (1 - leaks->lost_share));
+}
+
 static void whole_print(FILE *out, const struct leaks *leaks)
 {
-	const struct series_moment *first = &leaks->series->moments[0],
+	const struct series_moment *first = &leaks->series->moments[leaks->begin],
 				   *last = &leaks->series->moments[leaks->series->moment_count - 1];
 
 	fputs("Total:", out);
-	change_print(out, first->total.size, last->total.size, &leaks->total);
+	change_print(out, leaks, &leaks->total, first->total.size, last->total.size);
 	if (leaks->rss_known) {
 		fputs("; RSS:", out);
-		change_print(out, first->rss_bytes, last->rss_bytes, &leaks->rss);
+		change_print(out, leaks, &leaks->rss, first->rss_bytes, last->rss_bytes);
 	}
 	putc('\n', out);
+	rates_print(out, leaks);
 	limit_print(out, leaks);
 }
 
@@ -181,7 +215,8 @@ static void verdicts_print(FILE *out, const struct leaks *leaks)
 	}
 	if (!grows && !may && leaks_is_idle(leaks))
 		fprintf(out, "Nothing was allocated in %s: too short to tell what grows.\n",
-			seconds_text(text, series_seconds(leaks->series, last)));
+			seconds_text(text, series_seconds(leaks->series, last) -
+						   series_seconds(leaks->series, leaks->begin)));
 	else if (!grows && !may)
 		fprintf(out, "No %s grows over the whole time (95 %% intervals).\n", noun);
 }
@@ -220,16 +255,20 @@ int leaks_text(const void *context, FILE *out)
 	return 0;
 }
 
-static void slope_json(FILE *out, const struct slope *slope)
+static void slope_json(FILE *out, const struct leaks *leaks, const struct slope *slope)
 {
-	fprintf(out, "\"slope\": %.6g, \"slope_low\": %.6g, \"slope_high\": %.6g", slope->median,
-		slope->low, slope->high);
+	if (!leaks_has_rates(leaks))
+		fputs("\"slope\": null, \"slope_low\": null, \"slope_high\": null", out);
+	else
+		fprintf(out, "\"slope\": %.6g, \"slope_low\": %.6g, \"slope_high\": %.6g",
+			slope->median, slope->low, slope->high);
 }
 
-static void change_json(FILE *out, uint64_t first, uint64_t last, const struct slope *slope)
+static void change_json(FILE *out, const struct leaks *leaks, const struct slope *slope,
+			uint64_t first, uint64_t last)
 {
 	fprintf(out, "\"first\": %" PRIu64 ", \"last\": %" PRIu64 ", ", first, last);
-	slope_json(out, slope);
+	slope_json(out, leaks, slope);
 }
 
 /* A number that may be unknown. */
@@ -251,14 +290,17 @@ static void line_json(FILE *out, const struct leaks *leaks, size_t line)
 	const struct series_figures *now = &series->lines[line].at[series->moment_count - 1];
 	double since = -1;
 
-	if (series->allocated_known && evidence->none_freed + 1 < series->moment_count)
-		since = (double)series->moments[evidence->none_freed].time.since_ns / 1e9;
+	if (series->allocated_known &&
+	    evidence->none_freed + 1 < series->moment_count - leaks->begin)
+		since = (double)series->moments[leaks->begin + evidence->none_freed].time.since_ns /
+			1e9;
 	putc('{', out);
 	line_name_json(out, &series->lines[line]);
 	fprintf(out, ", \"size\": %" PRIu64 ", \"count\": %" PRIu64 ", ", now->size, now->count);
-	slope_json(out, &evidence->slope);
-	fprintf(out, ", \"slope_first\": %.6g, \"slope_second\": %.6g", evidence->first.median,
-		evidence->second.median);
+	slope_json(out, leaks, &evidence->slope);
+	if (leaks_has_rates(leaks))
+		fprintf(out, ", \"slope_first\": %.6g, \"slope_second\": %.6g",
+			evidence->first.median, evidence->second.median);
 	if (series->allocated_known)
 		fprintf(out, ", \"allocated_count\": %.0f, \"freed_count\": %.0f",
 			evidence->acquired, evidence->freed);
@@ -270,7 +312,7 @@ static void line_json(FILE *out, const struct leaks *leaks, size_t line)
 		fprintf(out, ", \"doubt\": \"%s\"", doubts[evidence->doubt]);
 	if (evidence->doubt == DOUBT_LATE)
 		fprintf(out, ", \"grows_since\": %.6g",
-			(double)series->moments[evidence->late].time.since_ns / 1e9);
+			(double)series->moments[leaks->begin + evidence->late].time.since_ns / 1e9);
 	putc('}', out);
 }
 
@@ -291,20 +333,25 @@ int leaks_json(const void *context, FILE *out)
 {
 	const struct leaks *leaks = context;
 	const struct series *series = leaks->series;
-	const struct series_moment *last = &series->moments[series->moment_count - 1];
+	const struct series_moment *first = &series->moments[leaks->begin],
+				   *last = &series->moments[series->moment_count - 1];
 	size_t all = series->line_count, shown = leaks->top && leaks->top < all ? leaks->top : all;
 
 	fprintf(out, "{\"begin\": %.3f, \"snapshots\": %zu, \"points\": %zu, \"duration\": %.3f, ",
 		(double)(series->moments[0].time.realtime_ns - series->moments[0].time.since_ns) /
 			1e9,
-		series->snapshots, series->moment_count,
-		series_seconds(series, series->moment_count - 1));
+		series->snapshots, series->moment_count - leaks->begin,
+		series_seconds(series, series->moment_count - 1) -
+			series_seconds(series, leaks->begin));
+	fprintf(out, "\"since\": %.6g", (double)first->time.since_ns / 1e9);
+	maybe_json(out, "probes_share", leaks->probes_share);
+	fputs(", ", out);
 	fputs("\"total\": {", out);
-	change_json(out, series->moments[0].total.size, last->total.size, &leaks->total);
+	change_json(out, leaks, &leaks->total, first->total.size, last->total.size);
 	fputs("}, \"rss\": ", out);
 	if (leaks->rss_known) {
 		putc('{', out);
-		change_json(out, series->moments[0].rss_bytes, last->rss_bytes, &leaks->rss);
+		change_json(out, leaks, &leaks->rss, first->rss_bytes, last->rss_bytes);
 		fputs("}, ", out);
 	} else {
 		fputs("null, ", out);

@@ -73,6 +73,24 @@ void timeline_title(const struct timeline *timeline, FILE *out)
 	putc('\n', out);
 }
 
+void timeline_notes(const struct timeline *timeline, FILE *out)
+{
+	const struct series *series = timeline->series;
+	double share = series_probes_share(series, 0);
+	char text[RECORDING_DURATION_BYTES];
+	size_t begin = series_begin(series);
+
+	if (begin)
+		fprintf(out,
+			"Figures begin anew at %s: then tables were emptied, by tracer ctl "
+			"clear or a change of mode.\n",
+			recording_clock_text(text, series->moments[begin].time.realtime_ns));
+	if (series_lost_share(series, 0) >= TIMELINE_LOST_TOLD)
+		fprintf(out,
+			"The probes took %.0f %% of its CPU time, without them it may do more.\n",
+			share * 100);
+}
+
 static void sparkline_print(const struct timeline *timeline, FILE *out,
 			    const struct series_line *line, enum timeline_figure figure)
 {
@@ -134,6 +152,7 @@ int timeline_text(const void *context, FILE *out)
 	      out);
 	if (series->sampled)
 		fputs("Figures are estimates: tracer report --at has their errors.\n", out);
+	timeline_notes(timeline, out);
 	free(lines);
 	return 0;
 }
@@ -185,6 +204,7 @@ int timeline_json(const void *context, FILE *out)
 	const struct timeline *timeline = context;
 	const struct series *series = timeline->series;
 	size_t count, *lines = timeline_lines(timeline, &count);
+	double share = series_probes_share(series, 0);
 
 	if (!lines)
 		return -ENOMEM;
@@ -195,6 +215,12 @@ int timeline_json(const void *context, FILE *out)
 	fputs("}, ", out);
 	values_json(out, "rss", series, NULL, FIGURE_RSS);
 	fprintf(out, ", \"estimated\": %s, ", series->sampled ? "true" : "false");
+	fprintf(out, "\"since\": %.6g, \"probes_share\": ",
+		(double)series->moments[series_begin(series)].time.since_ns / 1e9);
+	if (share < 0)
+		fputs("null, ", out);
+	else
+		fprintf(out, "%.6g, ", share);
 	json_member(out, "damage", series->damage);
 	fprintf(out, ", \"line_count\": %zu, \"lines\": [", series->line_count);
 	for (size_t i = 0; i < count; i++) {

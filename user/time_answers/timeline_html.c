@@ -124,6 +124,7 @@ static void head_write(FILE *out, const struct timeline *timeline)
 	if (notes) {
 		timeline_title(timeline, notes);
 		report_title_print(notes, timeline->series->last);
+		timeline_notes(timeline, notes);
 		if (!fclose(notes))
 			html_text(out, text);
 		free(text);

@@ -98,6 +98,8 @@ static size_t record_bytes(uint32_t type)
 		return sizeof(struct event_map);
 	case EVENT_RSS:
 		return sizeof(struct event_rss);
+	case EVENT_COST:
+		return sizeof(struct event_cost);
 	case EVENT_THREAD:
 		return sizeof(struct event_thread);
 	case EVENT_TASK:
@@ -130,6 +132,15 @@ static int rss_set(struct process_state *process, const struct event_rss *event)
 {
 	process->info.rss_bytes = event->bytes;
 	process->info.rss_ns = event->header.time_ns;
+	return 0;
+}
+
+static int cost_set(struct process_state *process, const struct event_cost *event)
+{
+	process->info.cost_ns = event->header.time_ns;
+	process->info.cpu_ns = event->cpu_ns;
+	process->info.wait_ns = event->wait_ns;
+	process->info.probes_ns = event->probes_ns;
 	return 0;
 }
 
@@ -231,6 +242,8 @@ static int process_feed(struct trace *trace, struct process_state *process, cons
 		return peaks_reset(process);
 	case EVENT_RSS:
 		return rss_set(process, record);
+	case EVENT_COST:
+		return cost_set(process, record);
 	case EVENT_THREAD:
 	case EVENT_TASK:
 		return thread_feed(process, record);

@@ -71,6 +71,13 @@ static void beside_set(struct snapshot_meta *meta, const struct process_state *p
 		meta->allocated_ns -= since_ns - info->start_ns;
 }
 
+/* A process that has not run since the last heap walk has not changed its heap. */
+static int is_as_walked(const struct trace_process *info)
+{
+	return info->coverage.time_ns && info->cost_ns >= info->coverage.time_ns &&
+	       info->walked_cpu_ns == info->cpu_ns;
+}
+
 void state_meta(const struct trace *trace, const struct process_state *process,
 		struct snapshot_meta *meta)
 {
@@ -111,13 +118,19 @@ void state_meta(const struct trace *trace, const struct process_state *process,
 		.ends_unseen = info->ends_unseen,
 		.pool_bytes = info->pool_bytes,
 		.rss_bytes = info->rss_bytes,
+		.emptied = info->emptied,
 		.coverage_known = coverage->time_ns != 0,
 		.coverage = *coverage,
 		.ending = info->ending,
 		.change_count = info->change_count,
 		.changes_dropped = info->changes_dropped,
 	};
-	if (state_needs_walk(info) && meta->layer == EVENT_LAYER_PYTHON)
+	if (info->cost_ns && info->probes_ns != EVENT_COST_UNKNOWN) {
+		meta->cpu_ns = info->cpu_ns;
+		meta->wait_ns = info->wait_ns;
+		meta->probes_ns = info->probes_ns < info->cpu_ns ? info->probes_ns : info->cpu_ns;
+	}
+	if (state_needs_walk(info) && meta->layer == EVENT_LAYER_PYTHON && !is_as_walked(info))
 		meta->unread_ns =
 			info->end_ns - (coverage->time_ns ? coverage->time_ns : info->start_ns);
 	if (info->rss_bytes && moment_ns(trace, info) > info->rss_ns)

@@ -4,6 +4,7 @@ import os
 import re
 import signal
 import subprocess
+import time
 
 import pytest
 
@@ -155,6 +156,31 @@ def test_dear(tracer, tmp_path, any_python):
         with Traced(tracer, tmp_path, "-m", "growth", "-d", 1, "-p", target.pid) as run:
             assert run.wait() == 0
         assert REMARK not in run.stderr
+
+
+def test_dear_late(tracer, tmp_path, any_python):
+    """The same of a program that is idle at first, as a server is at night. It is stopped while the
+    tracer attaches and after. The end of the report has the share."""
+    with Target(any_python, "busy.py") as target:
+        os.kill(target.pid, signal.SIGSTOP)
+        with Traced(tracer, tmp_path, "-p", target.pid) as run:
+            time.sleep(1)
+            assert REMARK not in run.stderr
+            os.kill(target.pid, signal.SIGCONT)
+            wait_until(lambda: REMARK in run.stderr, "it is said")
+            report = run.finish()
+    assert run.stderr.count(REMARK) == 1
+    assert 2 * report.data["probes_ns"] > report.data["cpu_ns"] > 0
+    assert re.search(r"the probes took \d+ % of its CPU time, ", run.stdout)
+
+
+def test_idle(tracer, tmp_path, any_python):
+    """The heap of a program that did not run since it was read is as it was read."""
+    with Target(any_python, "golden.py", 10) as target:
+        with Traced(tracer, tmp_path, "-d", 1, "-p", target.pid) as run:
+            assert run.wait() == 0
+    assert "the heap was last read" not in run.stdout + run.stderr
+    assert "the probes took" not in run.stdout
 
 
 @pytest.mark.unprivileged

@@ -129,6 +129,25 @@ def test_garbage(start, trace, run_tracer, any_python, tmp_path):
     assert "tracer heap -p %d -o a.dump" % target.pid in text
 
 
+def test_clear(start, trace, run_tracer, any_python, tmp_path):
+    """Growth does not cross the moment at which a client emptied the table."""
+    path = tmp_path / "clear.rec"
+    target = start(any_python, "grows.py")
+    run = trace("-p", target.pid, "--record", path, "--every", 0.1, output=False)
+    wait_until(lambda: snapshots(run_tracer, path) > 4, "it is recorded")
+    assert run_tracer("ctl", target.pid, "clear").returncode == 0
+    enough = snapshots(run_tracer, path) + 12
+    wait_until(lambda: snapshots(run_tracer, path) > enough, "there is more of it")
+    run.interrupt()
+    assert run.wait() == 0, run.stderr
+    answer, lines = judged(run_tracer, path)
+    assert 10 <= answer["points"] < answer["snapshots"] and answer["since"] > 0
+    assert lines["L"]["slope"] is None or lines["L"]["slope"] > 0
+    said = "tables were emptied, by tracer ctl clear"
+    assert said in run_tracer("leaks", path).stdout
+    assert said in run_tracer("timeline", path).stdout
+
+
 def test_idle(start, run_tracer, any_python):
     """Of a process that allocated nothing it is not said that nothing grows."""
     target = start(any_python, "golden.py", 10)

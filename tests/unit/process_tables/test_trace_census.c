@@ -239,15 +239,71 @@ static void test_clear(void **state)
 	expect(trace, 1, 2, 0, 0);
 }
 
+/* What it has run, and its probes. */
+static void cost(struct trace *trace, uint64_t time_ns, uint64_t cpu_ns, uint64_t probes_ns)
+{
+	struct event_cost event = {.header = header_of(EVENT_COST, sizeof(event)),
+				   .cpu_ns = cpu_ns,
+				   .wait_ns = 7,
+				   .probes_ns = probes_ns};
+
+	event.header.time_ns = time_ns;
+	assert_int_equal(trace_feed(trace, &event, sizeof(event)), 0);
+}
+
+static struct snapshot_meta meta_of(struct trace *trace)
+{
+	struct snapshot_meta meta;
+
+	assert_int_equal(trace_meta(trace, 0, &meta), 0);
+	return meta;
+}
+
+/* A process that has not run since the last walk has not changed its heap. */
+static void test_idle(void **state)
+{
+	struct trace *trace = *state;
+
+	baseline(trace, 2, LIVE(0));
+	cost(trace, 1 * S, 500, 100);
+	walk(trace, 4, LIVE(0)); /* at 2 s */
+	cost(trace, 3 * S, 500, 100);
+	assert_int_equal(meta_of(trace).unread_ns, 0);
+	cost(trace, 4 * S, 501, 100);
+	assert_int_equal(meta_of(trace).unread_ns, 2 * S);
+}
+
+/* What the probes took is at most all that it has run; what is not known is not guessed. */
+static void test_cost(void **state)
+{
+	struct trace *trace = *state;
+
+	assert_int_equal(meta_of(trace).cpu_ns, 0);
+	cost(trace, 1 * S, 500, EVENT_COST_UNKNOWN);
+	assert_int_equal(meta_of(trace).cpu_ns, 0);
+	assert_int_equal(meta_of(trace).probes_ns, 0);
+	cost(trace, 2 * S, 500, 300);
+	assert_int_equal(meta_of(trace).cpu_ns, 500);
+	assert_int_equal(meta_of(trace).wait_ns, 7);
+	assert_int_equal(meta_of(trace).probes_ns, 300);
+	cost(trace, 3 * S, 500, 600);
+	assert_int_equal(meta_of(trace).probes_ns, 500);
+	assert_int_equal(meta_of(trace).emptied, 0);
+	assert_int_equal(feed_mark(trace, EVENT_CLEAR), 0);
+	assert_int_equal(meta_of(trace).emptied, 1);
+}
+
 int main(void)
 {
 #define CENSUS(test) cmocka_unit_test_setup_teardown(test, setup_census, teardown)
 #define EXACT(test)  cmocka_unit_test_setup_teardown(test, setup_exact, teardown)
 	const struct CMUnitTest tests[] = {
-		CENSUS(test_reconcile),      EXACT(test_reconcile),        CENSUS(test_sizes),
-		CENSUS(test_class_mismatch), CENSUS(test_given_up),        CENSUS(test_partial),
-		CENSUS(test_not_pooled),     CENSUS(test_census_counters), EXACT(test_lost_free),
-		CENSUS(test_clear),
+		CENSUS(test_reconcile),  EXACT(test_reconcile),
+		CENSUS(test_sizes),      CENSUS(test_class_mismatch),
+		CENSUS(test_given_up),   CENSUS(test_partial),
+		CENSUS(test_not_pooled), CENSUS(test_census_counters),
+		EXACT(test_lost_free),   CENSUS(test_clear),
+		CENSUS(test_idle),       CENSUS(test_cost),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

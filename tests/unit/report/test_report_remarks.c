@@ -252,8 +252,7 @@ static void test_contradictions(void **state)
 	snprintf(snapshot->meta.mode, sizeof(snapshot->meta.mode), "census");
 	warns(snapshot,
 	      "25840 blocks of more than 512 bytes are counted as live, but the interpreter has "
-	      "only 1300: the others are dead, and make the figures too large; --mode exact traces "
-	      "every free");
+	      "only 1300: the others are dead, and make the figures too large");
 	counts->large_seen = 2;
 	warns(snapshot,
 	      "the interpreter counts 300 more blocks of over 512 bytes than at the start of the "
@@ -299,12 +298,11 @@ static void test_unread_warned(void **state)
 	snprintf(meta->moment, sizeof(meta->moment), "exited");
 	warns(snapshot,
 	      "the heap was not read before the end: small blocks that were freed are counted as "
-	      "live; "
-	      "--mode exact traces every free");
+	      "live");
 	meta->coverage_known = 1;
 	warns(snapshot,
 	      "the heap was last read 412.3 ms before the end: small blocks that were freed since "
-	      "then are counted as live; --mode exact traces every free");
+	      "then are counted as live");
 	snprintf(meta->mode, sizeof(meta->mode), "growth");
 	warns(snapshot,
 	      "the heap was last read 412.3 ms before the end: pools that were given back since "
@@ -318,7 +316,7 @@ static void test_unread_warned(void **state)
 	meta->walks_dropped = 3;
 	warns(snapshot,
 	      "there was no memory to read the heap (--budget): small blocks that were freed are "
-	      "counted as live; --mode exact traces every free");
+	      "counted as live");
 }
 
 int main(void)

@@ -135,7 +135,8 @@ static void test_late(void **state)
 	(void)state;
 	world_make(&world, late);
 	text = said(&world, leaks_text);
-	assert_non_null(strstr(text, "\n1 line grows over the whole time (95 % interval), and 1 more may:\n"));
+	assert_non_null(strstr(
+		text, "\n1 line grows over the whole time (95 % interval), and 1 more may:\n"));
 	assert_non_null(strstr(text, "\n  a.py:2: +586 KiB/min (+586 KiB to +586 KiB)\n"));
 	assert_non_null(strstr(text, "\n  a.py:1: +977 KiB since 20"));
 	assert_non_null(strstr(text, "now 981 KiB in 1005 blocks"));
@@ -167,12 +168,106 @@ static void test_unclear(void **state)
 	world_end(&world, text);
 }
 
+static uint64_t leaks_only(unsigned int line, unsigned int at)
+{
+	return line == 1 ? 100 * at : 7;
+}
+
+/* Its probes take a share of its CPU time, as busy as it is; 100 MB are left of a limit. */
+static void slow(struct world *world, double share, double busy)
+{
+	for (unsigned int at = 0; at < MOMENTS; at++) {
+		struct series_moment *moment = &world->moments[at];
+
+		moment->cpu_ns = (uint64_t)(at * 0.5e9 * busy);
+		moment->wait_ns = moment->cpu_ns;
+		moment->probes_ns = (uint64_t)((double)moment->cpu_ns * share);
+		moment->time.memory_left = 100000000 - 100000ull * at;
+	}
+}
+
+/* A rate is of an undisturbed target: an interval has room for it, or there is none. */
+static void test_slowed(void **state)
+{
+	struct world world;
+	char *text;
+
+	(void)state;
+	world_make(&world, leaks_only);
+	slow(&world, 0.95, 1);
+	text = said(&world, leaks_text);
+	assert_null(strstr(text, "/min"));
+	assert_non_null(strstr(text, "  a.py:2: +3809 KiB\n"));
+	assert_non_null(
+		strstr(text, "\nNo rate is known, only what was gained: the probes took 95 %"));
+	assert_non_null(strstr(text, "left, and no forecast"));
+	free(text);
+	text = said(&world, leaks_json);
+	assert_non_null(strstr(text, "\"slope\": null"));
+	assert_null(strstr(text, "\"slope\": 1"));
+	assert_non_null(strstr(text, "\"probes_share\": 0.95"));
+	assert_non_null(strstr(text, "\"verdict\": \"grows\""));
+	world_end(&world, text);
+	/* A fifth of the time: up to 1.25 times as fast, 7.2 MB a minute, and the limit as near. */
+	world_make(&world, leaks_only);
+	slow(&world, 0.2, 1);
+	text = said(&world, leaks_text);
+	assert_non_null(strstr(text, "  a.py:2: +5859 KiB/min (+5859 KiB to +7324 KiB)\n"));
+	assert_non_null(strstr(text, "up to 1.25 times as fast"));
+	assert_non_null(strstr(text, "reached in 16 min 1 s (12 min 48 s to 16 min 1 s)"));
+	world_end(&world, text);
+	/* Most of its CPU time, which is little: it waits most of the time, with and without. */
+	world_make(&world, leaks_only);
+	slow(&world, 0.9, 0.1);
+	text = said(&world, leaks_text);
+	assert_non_null(strstr(text, "  a.py:2: +5859 KiB/min (+5859 KiB to +6439 KiB)\n"));
+	world_end(&world, text);
+	/* Nothing is known of the probes. */
+	world_make(&world, leaks_only);
+	text = said(&world, leaks_json);
+	assert_non_null(strstr(text, "\"probes_share\": null"));
+	world_end(&world, text);
+}
+
+/* The tables are emptied at moment 15. */
+static uint64_t emptied(unsigned int line, unsigned int at)
+{
+	return line == 1 ? 100 * (at < 15 ? at + 40 : at - 15) : 7;
+}
+
+/* Rates do not cross the moment at which the tables were emptied. */
+static void test_emptied(void **state)
+{
+	struct world world;
+	char *text;
+
+	(void)state;
+	world_make(&world, emptied);
+	for (unsigned int at = 15; at < MOMENTS; at++)
+		world.moments[at].emptied = 1;
+	text = said(&world, leaks_text);
+	assert_non_null(strstr(text, "  a.py:2: +5859 KiB/min (+5859 KiB to +5859 KiB)\n"));
+	assert_non_null(strstr(text, "\nGrowth is that since 20"));
+	assert_non_null(strstr(text, "tracer ctl clear"));
+	free(text);
+	text = said(&world, leaks_json);
+	assert_non_null(strstr(text, "\"points\": 25, \"duration\": 24.000, \"since\": 15"));
+	world_end(&world, text);
+	/* A process that was emptied has ended: nothing begins anew. */
+	world_make(&world, leaks_only);
+	for (unsigned int at = 0; at < 15; at++)
+		world.moments[at].emptied = 1;
+	text = said(&world, leaks_json);
+	assert_non_null(strstr(text, "\"points\": 40"));
+	world_end(&world, text);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_idle),
-		cmocka_unit_test(test_late),
-		cmocka_unit_test(test_unclear),
+		cmocka_unit_test(test_idle),    cmocka_unit_test(test_late),
+		cmocka_unit_test(test_unclear), cmocka_unit_test(test_slowed),
+		cmocka_unit_test(test_emptied),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
