@@ -107,7 +107,8 @@ int member_census(struct session *session, struct member *member, int baseline, 
 		return 0;
 	}
 	contradiction_log(session, member);
-	return err == -ESRCH ? 0 : err;
+	/* The baseline has told that there is no heap. */
+	return err == -ESRCH || (err == -ENODATA && !baseline) ? 0 : err;
 }
 
 void member_reconcile(struct session *session, struct member *member, int baseline, int freeze)

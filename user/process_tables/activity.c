@@ -47,8 +47,7 @@ void state_activity_count(struct process_state *process, enum event_layer layer,
 		activities->gap = 1;
 		return;
 	}
-	if (process->info.mode != EVENT_MODE_EXACT &&
-	    (layer == EVENT_LAYER_PYTHON || layer == state_walked_layer(&process->info)))
+	if (layer == state_walked_layer(&process->info))
 		activities->unfreed = 1;
 	if (layer == EVENT_LAYER_PYTHON && process->info.mode != EVENT_MODE_CENSUS)
 		activities->unwalked = 1;
@@ -141,8 +140,8 @@ int state_activity_known(const struct process_state *process, enum snapshot_besi
 
 	if (what != BESIDE_FREED || !known || layer == EVENT_LAYER_NATIVE)
 		return known;
-	return info->mode == EVENT_MODE_EXACT ? !process->activities.unfreed
-					      : !process->activities.unwalked;
+	return state_needs_walk(info) ? !process->activities.unwalked
+				      : !process->activities.unfreed;
 }
 
 uint32_t state_activity_ms(const struct process_state *process, uint64_t time_ns)
@@ -174,8 +173,7 @@ static int freed_add(const struct process_state *process, const struct activity 
 		     const struct snapshot_trace *like, struct builder *builder)
 {
 	uint32_t layer = SNAPSHOT_BESIDE(BESIDE_FREED, activity->layer);
-	int by_walk =
-		activity->layer == EVENT_LAYER_PYTHON && process->info.mode == EVENT_MODE_CENSUS;
+	int by_walk = activity->layer == EVENT_LAYER_PYTHON && state_needs_walk(&process->info);
 	int err = 0;
 
 	for (uint32_t i = activity->freed; !err && i; i = process->activities.freed[i - 1].next) {

@@ -50,12 +50,15 @@ int state_block_put(struct process_state *process, enum event_layer layer,
 {
 	struct trace_process *info = &process->info;
 	struct trace_table *table = &info->tables[layer];
-	int needs_walk = layer == state_walked_layer(info);
 	uint64_t bytes = state_bytes(process, layer, block);
 	struct block old;
+	int needs_walk;
 
 	if (!block->address || bytes > TRACE_BYTES_MAX - table->live_bytes)
 		return -EBADMSG;
+	/* Debugging hooks may ask malloc for it; their frees are seen. */
+	info->pooled |= block->pooled && !block->hooked;
+	needs_walk = layer == state_walked_layer(info);
 	int replaced = blocks_put(process->blocks[layer], block, &old);
 	if (replaced < 0)
 		return replaced;

@@ -169,6 +169,7 @@ int state_census_pool(struct process_state *process, const struct event_census_p
 		return -EBADMSG;
 	if (!census->running || census->id != event->id)
 		return 0;
+	process->info.pooled = 1;
 	if (!event->block_bytes)
 		pool_keep(process, event);
 	for (uint32_t i = 0; event->block_bytes && i < event->count && !err; i++) {

@@ -180,6 +180,7 @@ int state_inherit(struct process_state *child, const struct process_state *paren
 	info->large_blocks = parent->info.large_blocks;
 	info->rounded_blocks = parent->info.rounded_blocks;
 	info->from_start = parent->info.from_start;
+	info->pooled = parent->info.pooled;
 	info->coverage = parent->info.coverage;
 	state_tables_free(child);
 	*child = copy;

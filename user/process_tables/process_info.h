@@ -75,6 +75,11 @@ struct trace_process {
 	int ends_unseen;    /* EVENT_MODE_NO_ENDS */
 	int tasks;          /* EVENT_MODE_TASKS */
 	int is_mimalloc;    /* EVENT_MODE_MIMALLOC */
+	/*
+	 * It has used pymalloc's pools, as blocks or heap walks show. If not (PYTHONMALLOC=malloc),
+	 * malloc serves all blocks, and each free is seen in census mode, too
+	 */
+	int pooled;
 	int from_start;
 	int off;                                          /* its probes are removed */
 	struct snapshot_change changes[SNAPSHOT_CHANGES]; /* see struct snapshot_meta */

@@ -215,8 +215,9 @@ struct traceback_frames {
  */
 static inline int state_needs_walk(const struct trace_process *info)
 {
-	return info->mode == EVENT_MODE_CENSUS || info->mode == EVENT_MODE_GROWTH ||
-	       info->mode == EVENT_MODE_WINDOWS;
+	return info->mode == EVENT_MODE_WINDOWS ||
+	       ((info->mode == EVENT_MODE_CENSUS || info->mode == EVENT_MODE_GROWTH) &&
+		(info->pooled || info->off));
 }
 
 /* The layer of which that holds; EVENT_LAYERS: none. */

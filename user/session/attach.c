@@ -143,7 +143,15 @@ static int member_baseline(struct session *session, struct member *member, int f
 		log_info("PID %d: its heap could not be read: %s", member->pid, error_reason(err));
 		return 0;
 	}
-	if (err != -ENOTSUP && err != -ENODATA)
+	/* A later walk finds the heap of an interpreter that is about to start. */
+	if (err == -ENODATA) {
+		log_info("PID %d: %s: %s", member->pid, error_reason(err),
+			 member->mode == EVENT_MODE_CENSUS
+				 ? "if it stays so, every free is seen, as in exact mode"
+				 : "coverage is not measured until it has");
+		return 0;
+	}
+	if (err != -ENOTSUP)
 		return err;
 	/* The planner could read it: census mode ends if the next walk fails, too. */
 	if (err == -ENOTSUP && member_plan_mode(member->mode) == EVENT_MODE_CENSUS)

@@ -24,6 +24,15 @@ static uint64_t moment_ns(const struct trace *trace, const struct trace_process 
 	return info->end == TRACE_RUNNING && loss_ns > info->end_ns ? loss_ns : info->end_ns;
 }
 
+/* Without pymalloc census mode sees every free, and so it is exact. */
+static uint32_t mode_now(const struct trace_process *info)
+{
+	return info->mode == EVENT_MODE_CENSUS && !state_needs_walk(info) &&
+			       info->tables[EVENT_LAYER_PYTHON].allocs
+		       ? EVENT_MODE_EXACT
+		       : info->mode;
+}
+
 static void arrays_set(struct snapshot_meta *meta, const struct trace *trace,
 		       const struct trace_process *info)
 {
@@ -31,7 +40,7 @@ static void arrays_set(struct snapshot_meta *meta, const struct trace *trace,
 	memcpy(meta->changes, info->changes, sizeof(meta->changes));
 	memcpy(meta->name, info->name, sizeof(meta->name));
 	memcpy(meta->container, info->container, sizeof(meta->container));
-	snprintf(meta->mode, sizeof(meta->mode), "%s", snapshot_mode_name(info->mode));
+	snprintf(meta->mode, sizeof(meta->mode), "%s", snapshot_mode_name(mode_now(info)));
 	snprintf(meta->moment, sizeof(meta->moment), "%s", moments[info->end]);
 }
 
