@@ -315,6 +315,32 @@ static void outside_print(const struct page *page, const struct snapshot *snapsh
 		      page->out);
 }
 
+/* Does its error exceed it, because too few windows have shown it? */
+static int is_unsure(const struct page *page, const struct statistic *entry)
+{
+	return entry->snapshot->meta.windows.count && !page->opts->old &&
+	       entry->error.size > entry->size;
+}
+
+/* Prints the first entries, but for those that are too unsure, which are told by their number. */
+static void entries_print(const struct page *page, const struct statistics *statistics,
+			  size_t shown)
+{
+	size_t unsure = 0;
+
+	for (size_t i = 0; i < shown; i++) {
+		if (is_unsure(page, &statistics->entries[i]))
+			unsure++;
+		else
+			entry_print(page, &statistics->entries[i]);
+	}
+	if (unsure)
+		fprintf(page->out,
+			"  %zu of these had too few windows, with errors above their sizes: a "
+			"longer trace tells more (--format json has them)\n",
+			unsure);
+}
+
 static void statistics_print(struct page *page, const struct snapshot *snapshot,
 			     const struct statistics *statistics, const struct words *words)
 {
@@ -325,8 +351,7 @@ static void statistics_print(struct page *page, const struct snapshot *snapshot,
 
 	page->statistics = statistics;
 	heading_print(page, statistics, shown, words->heading);
-	for (size_t i = 0; i < shown; i++)
-		entry_print(page, &statistics->entries[i]);
+	entries_print(page, statistics, shown);
 	others_print(page, statistics, shown);
 	fprintf(page->out, "%s: ", words->total);
 	figures_print(page->out, &total, opts->old != NULL);

@@ -83,7 +83,10 @@ static void growth_print(FILE *out, const struct snapshot_meta *meta)
 
 	fprintf(out,
 		"Where the heap grew: sizes are of whole pools (%s each), charged to the line that "
-		"first used them%s\n",
+		"first used them%s\n"
+		"These lines took pools, maybe for what they drop again: it is no list of leaks; "
+		"tracer heap --by path, and heap diff of two dumps, show what stays and what holds "
+		"it\n",
 		meta->pool_bytes ? size_text(text, meta->pool_bytes) : "of unknown size",
 		meta->large_skipped ? ", not of objects"
 				    : ", and of blocks of more than 512 bytes");

@@ -326,6 +326,8 @@ static int job_estimate(struct job *job, struct calibrate_result *out)
 	if (err)
 		return err;
 	err = pools_split(&input, job->taken, job->taken_count, out);
+	if (!err)
+		err = large_split(job, &input, out);
 	if (err)
 		calibrate_free(out);
 	return err;

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "windowed/windowed_large.h"
 
+#include <errno.h>
 #include <math.h>
+#include <stdlib.h>
 
 /* 3.8 does not count each of its large blocks. */
 static int is_counted(const struct trace_process *info)
@@ -106,6 +108,99 @@ void large_collect(struct job *job)
 				      .inclusion = 1};
 		job->seen_count++;
 	}
+}
+
+/* Of chunks of one kind: blocks that are certain; of the others, all new ones and the unseen. */
+struct large_kind {
+	double certain, fresh, unseen;
+};
+
+static uint64_t certain_kind(const struct job *job, const struct calibrate_sighting *sighting)
+{
+	uint32_t units = chunk_units(job->rows[sighting->row].bytes);
+
+	return kind_key(chunk_kind(units), chunk_class(units), 0);
+}
+
+static uint64_t stratum_kind(const struct calibrate_stratum *stratum)
+{
+	return kind_key((uint32_t)stratum->type, stratum->class_bytes, 0);
+}
+
+static int large_kinds_find(const struct job *job, const struct calibrate_input *input,
+			    const struct calibrate_result *result, struct id_map *index,
+			    struct large_kind *kinds)
+{
+	int err = 0;
+
+	for (size_t i = 0; !err && i < input->sighting_count; i++) {
+		const struct calibrate_sighting *sighting = &input->sightings[i];
+		uint64_t kind = certain_kind(job, sighting);
+		uint32_t found = id_map_find(index, kind);
+
+		if (sighting->stratum != LARGE_CERTAIN)
+			continue;
+		if (found == ID_MAP_NONE) {
+			found = (uint32_t)index->count;
+			err = id_map_put(index, kind, found);
+		}
+		kinds[found].certain++;
+	}
+	for (size_t i = LARGE_STRATA; !err && i < input->stratum_count; i++) {
+		uint32_t found = id_map_find(index, stratum_kind(&input->strata[i]));
+
+		if (found == ID_MAP_NONE || !chunk_is_class(input->strata[i].class_bytes))
+			continue;
+		kinds[found].fresh += (double)input->strata[i].new_blocks;
+		kinds[found].unseen += result->strata[i].new_blocks;
+	}
+	return err;
+}
+
+static void large_unseen_lessen(const struct calibrate_input *input, const struct id_map *index,
+				struct calibrate_result *result)
+{
+	for (size_t i = LARGE_STRATA; i < input->stratum_count; i++) {
+		struct calibrate_unseen *unseen = &result->strata[i];
+
+		if (id_map_find(index, stratum_kind(&input->strata[i])) == ID_MAP_NONE ||
+		    !chunk_is_class(input->strata[i].class_bytes))
+			continue;
+		result->unseen.new_blocks = fmax(0, result->unseen.new_blocks - unseen->new_blocks);
+		result->unseen.new_bytes = fmax(0, result->unseen.new_bytes - unseen->new_bytes);
+		unseen->new_blocks = unseen->new_bytes = 0;
+	}
+}
+
+/* Standard errors that cover what windows miss of a row by chance, in sightings. */
+#define MISSED_ERROR 1.5
+
+int large_split(const struct job *job, const struct calibrate_input *input,
+		struct calibrate_result *result)
+{
+	double weight = result->time_share > 0 ? 1 / (result->time_share * result->progress) : 0;
+	struct large_kind *kinds = calloc(input->sighting_count + 1, sizeof(*kinds));
+	struct id_map index = {0};
+	int err = kinds ? large_kinds_find(job, input, result, &index, kinds) : -ENOMEM;
+
+	for (size_t i = 0; !err && i < input->sighting_count; i++) {
+		const struct calibrate_sighting *sighting = &input->sightings[i];
+		struct calibrate_estimate *row = &result->rows[sighting->row];
+		const struct large_kind *kind;
+
+		if (sighting->stratum != LARGE_CERTAIN)
+			continue;
+		kind = &kinds[id_map_find(&index, certain_kind(job, sighting))];
+		row->blocks += kind->unseen / kind->certain;
+		row->deviations[CALIBRATE_GROUPS] +=
+			(float)(fmax(kind->unseen, fmin(kind->fresh, MISSED_ERROR * weight)) /
+				kind->certain);
+	}
+	if (!err)
+		large_unseen_lessen(input, &index, result);
+	id_map_free(&index);
+	free(kinds);
+	return err;
 }
 
 uint64_t large_share(uint64_t blocks, double share)

@@ -39,6 +39,14 @@ uint64_t large_share(uint64_t blocks, double share);
 void large_collect(struct job *job);
 /* At most as many are added. */
 size_t large_collect_most(const struct process_state *process);
+/*
+ * Blocks that are known one by one from before the change show which lines allocate such blocks.
+ * What no window has shown of new chunks of their sizes is attributed to them, in proportion, and
+ * all of it is their error: the windows may have missed as many. It is at least what windows miss
+ * by chance. 0; -ENOMEM, and nothing has changed.
+ */
+int large_split(const struct job *job, const struct calibrate_input *input,
+		struct calibrate_result *result);
 /* The first LARGE_STRATA of job->strata. */
 void large_strata_fill(struct job *job);
 

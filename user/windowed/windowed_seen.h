@@ -10,7 +10,7 @@
 
 /* The first strata, before those of the heap's walk. */
 enum large {
-	LARGE_CERTAIN, /* seen before large blocks were traced in windows: they are all */
+	LARGE_CERTAIN, /* seen before large blocks were traced in windows: each is known */
 	LARGE_OBJECT,
 	LARGE_RAW,
 	/*

@@ -67,7 +67,9 @@ def check(start, trace, python, *options):
     assert 0 <= arenas <= 1 and size - live["M"][1] * pages in (0, ARENA >> 2, ARENA)
     assert marked_line(NAME, "U") not in mapped
     assert (
-        "charged to the line that first used them" in run.stdout and "do not add up" in run.stdout
+        "charged to the line that first used them" in run.stdout
+        and "no list of leaks; tracer heap --by path" in run.stdout
+        and "do not add up" in run.stdout
     )
     assert target.finish() == 0, "the target was harmed"
     return report, live

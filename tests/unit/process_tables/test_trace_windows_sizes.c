@@ -9,6 +9,7 @@
 
 #include "blocks/chunk_table.h"
 #include "census_records.h"
+#include "snapshot/estimate.h"
 
 #define LARGE 0x7d0000000010ull
 #define SMALL 1000u /* two sizes of large blocks */
@@ -206,6 +207,36 @@ static void test_given_up(void **state)
 	snapshot_free(snapshot);
 }
 
+/*
+ * Large blocks are traced all the time, and then in windows: of the line whose blocks were seen
+ * before, there may be others between windows. So its figure is no exact one.
+ */
+static void test_windowed_later(void **state)
+{
+	struct trace *trace = *state;
+	struct event_mode_change change = {.header = header_of(EVENT_MODE_CHANGE, sizeof(change)),
+					   .mode = EVENT_MODE_WINDOWS | EVENT_MODE_LARGE |
+						   EVENT_MODE_LARGE_WINDOWS};
+	struct snapshot *snapshot;
+	struct estimate sum = {0};
+
+	heaps(trace, 1, 20, 0, 20);
+	for (unsigned int i = 30; i < 40; i++)
+		put_by(trace, TGID, large_at(i), SMALL, EVENT_API_LARGE);
+	change.header.time_ns = 5 * S;
+	assert_int_equal(trace_feed(trace, &change, sizeof(change)), 0);
+	window(trace, 10 * S, 0);
+	window(trace, 10 * S, 11 * S);
+	heaps(trace, 2, 26, 0, 36);
+	expect_lines(trace, SMALL, 16, 0);
+	assert_int_equal(trace_snapshot(trace, 0, 0, &snapshot), 0);
+	for (size_t i = 0; i < snapshot->trace_count; i++)
+		estimate_add_trace(&sum, snapshot, &snapshot->traces[i]);
+	assert_in_range(estimate_count_error(&sum), 6, 16);
+	assert_int_equal(snapshot->meta.windows.unseen_bytes, 0);
+	snapshot_free(snapshot);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -216,6 +247,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_always, setup_always, teardown),
 		cmocka_unit_test_setup_teardown(test_always_uncounted, setup_3_8, teardown),
 		cmocka_unit_test_setup_teardown(test_given_up, setup_always, teardown),
+		cmocka_unit_test_setup_teardown(test_windowed_later, setup_always, teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
