@@ -303,15 +303,15 @@ const struct block *blocks_find(const struct blocks *blocks, uint64_t address, u
 	return block->address ? block : NULL;
 }
 
-int blocks_retrace(struct blocks *blocks, uint64_t address, uint32_t domain, uint32_t stack,
-		   uint32_t owner)
+int blocks_retrace(struct blocks *blocks, const struct block *by)
 {
-	struct block *block = (struct block *)blocks_find(blocks, address, domain);
+	struct block *block = (struct block *)blocks_find(blocks, by->address, by->domain);
 
 	if (!block)
 		return 0;
-	block->stack = stack & BLOCK_STACK_MAX;
-	block->owner = owner;
+	block->stack = by->stack;
+	block->owner = by->owner;
+	block->born_ms = by->born_ms;
 	block->inherited = 0;
 	return 1;
 }

@@ -81,9 +81,11 @@ const struct block *blocks_at_allocator(const struct blocks *blocks, uint64_t ad
  */
 #define BLOCKS_NEAR 1024u
 const struct block *blocks_containing(const struct blocks *blocks, uint64_t address);
-/* Sets the stack and owner of a block and clears inherited. 1; 0: there is no such block. */
-int blocks_retrace(struct blocks *blocks, uint64_t address, uint32_t domain, uint32_t stack,
-		   uint32_t owner);
+/*
+ * Another object has the block of that address and domain: sets stack, owner and born_ms, and
+ * clears inherited. 1; 0: there is no such block.
+ */
+int blocks_retrace(struct blocks *blocks, const struct block *by);
 /*
  * A heap walk found a live block at address in a pool of size class class_bytes: is it the one in
  * the table? 1: yes, its epoch is set; 0: no block, or one that does not fit. The address is the

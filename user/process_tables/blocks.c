@@ -377,16 +377,25 @@ int state_realloc_fail(struct process_state *process, const struct event_free *e
 	return state_block_put(process, layer, &pending.block);
 }
 
-static void retrace(struct process_state *process, uint64_t address, uint32_t domain,
-		    uint32_t stack, uint32_t owner)
+/*
+ * The object that had the block is gone, when is not known, and another one has it: for all counts
+ * a free and an allocation.
+ */
+static void retrace(struct process_state *process, const struct event_alloc *event,
+		    uint64_t address)
 {
 	struct blocks *blocks = process->blocks[EVENT_LAYER_PYTHON];
-	struct block block = *blocks_find(blocks, address, domain);
+	struct block block = *blocks_find(blocks, address, event->domain);
 
+	free_count(process, &event->header, EVENT_LAYER_PYTHON, &block);
+	state_activity_gone(process, EVENT_LAYER_PYTHON, &block);
 	state_live_change(process, EVENT_LAYER_PYTHON, &block, 1);
-	blocks_retrace(blocks, address, domain, stack, owner);
-	block.stack = stack & BLOCK_STACK_MAX;
+	block.stack = state_stack_index(process, event->stack_id) & BLOCK_STACK_MAX;
+	block.owner = state_owner(process, event->header.tid);
+	block.born_ms = state_activity_ms(process, event->header.time_ns);
+	blocks_retrace(blocks, &block);
 	state_live_change(process, EVENT_LAYER_PYTHON, &block, 0);
+	allocation_count(process, EVENT_LAYER_PYTHON, &block, event->header.tid);
 }
 
 /*
@@ -415,7 +424,6 @@ int state_reuse(struct process_state *process, const struct event_alloc *event)
 	if (!address)
 		return 0;
 	process->info.counters.reuses++;
-	retrace(process, address, event->domain, state_stack_index(process, event->stack_id),
-		state_owner(process, event->header.tid));
+	retrace(process, event, address);
 	return 0;
 }

@@ -4,7 +4,7 @@ import subprocess
 
 import pytest
 
-from harness import environment, program
+from harness import environment, marked_line, program, read_report
 
 WITHOUT_POOLS = ("malloc", "malloc_debug")
 
@@ -39,3 +39,24 @@ def test_without_pools_from_start(trace, debian_python, allocator):
     run.step()
     assert run.wait() == 0, run.stderr
     check_exact(run.report(), live)
+
+
+@pytest.mark.versions()
+@pytest.mark.parametrize("mode", ("census", "exact"))
+def test_free_lists(start, trace, tracer, python, mode):
+    """An object that is taken from a free list counts as allocated, and the one before it as freed:
+    no line has more blocks alive and gone than it was given."""
+    target = start(python, "reuse.py")
+    run = trace("-p", target.pid, "-m", mode)
+    target.step()
+    live = target.expect()
+    run.finish()
+    everything = read_report(tracer, run.snapshot, "--sort", "allocated").statistics
+    lines = {entry["traceback"][0]["lineno"]: entry for entry in everything}
+    for kind, (_, count) in live.items():
+        line = lines[marked_line("reuse.py", kind)]
+        assert line["count"] == count, kind
+        assert line["allocated_count"] == count, kind
+    gone = "short_lived_count" if mode == "census" else "temporary_count"
+    for entry in everything:
+        assert entry["count"] + entry[gone] <= entry["allocated_count"], entry
