@@ -1,21 +1,52 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
+#include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/error.h"
 #include "cli/cli.h"
 #include "container/container.h"
 #include "layouts/version.h"
 #include "options/options.h"
 #include "process/process.h"
+#include "python/runtime_files.h"
 #include "select/target_set.h"
 #include "session/session.h"
+#include "text/json.h"
+#include "text/size.h"
 #include "text/text.h"
 
-#define CONTAINER_COLUMN 20
-#define HIDDEN_NAMED     4u
+#define USER_BYTES   33u
+#define REASON_BYTES 256u
+#define NAMED_MAX    4u /* processes that a remark names */
+
+/* A process that is listed. */
+struct row {
+	struct process_info info;
+	uint64_t rss, age_ns;
+	char user[USER_BYTES];                     /* or its number */
+	char container[CONTAINER_LABEL_SIZE + 16]; /* "": none */
+	char version[VERSION_TEXT];                /* "": no Python, or one that is not supported */
+	const char *coverage;                      /* NULL: not asked for, or not known */
+	char refused[REASON_BYTES];                /* why its Python is not supported; "": it is */
+	int is_python;
+};
+
+struct list {
+	struct row *rows;
+	size_t count, capacity;
+	size_t others;               /* processes without Python */
+	struct process_info *hidden; /* that could not be inspected */
+	size_t hidden_count, hidden_capacity;
+	int all, coverage, json;
+	struct container_list containers;
+	struct runtime_files *files;
+};
 
 /*
  * The share of the allocations that a session would see. A shared libpython calls its allocator
@@ -36,136 +67,372 @@ static const char *coverage_expected(const struct python_runtime *runtime)
 }
 
 /*
- * Prints a foreign name, padded with blanks. A name that is too long is not cut: the user may have
- * to type it.
+ * The name in this machine's /etc/passwd, read without NSS: a service that names users may hang. A
+ * user of a container is not in it.
  */
-static void column_print(const char *text, int width)
+static void user_name(uint32_t uid, char out[USER_BYTES])
 {
-	char escaped[4 * (CONTAINER_LABEL_SIZE + 16)];
+	FILE *file = fopen("/etc/passwd", "re");
+	struct passwd *entry;
 
-	text_escape(escaped, sizeof(escaped), text);
-	printf("%-*s ", width, escaped);
+	snprintf(out, USER_BYTES, "%u", uid);
+	while (file && (entry = fgetpwent(file)))
+		if (entry->pw_uid == uid) {
+			snprintf(out, USER_BYTES, "%s", entry->pw_name);
+			break;
+		}
+	if (file)
+		fclose(file);
 }
 
-/* "web-1 (docker)"; "-" outside of containers. */
-static const char *container_text(const struct container_list *containers, pid_t pid,
-				  char out[CONTAINER_LABEL_SIZE + 16])
+/* "web-1 (docker)"; "" outside of containers. */
+static void container_text(const struct container_list *containers, struct row *row)
 {
-	const struct container *container = container_of(containers, pid);
+	const struct container *container = container_of(containers, row->info.pid);
 	char label[CONTAINER_LABEL_SIZE];
 
-	if (!container)
-		return "-";
-	snprintf(out, CONTAINER_LABEL_SIZE + 16, container->runtime ? "%s (%s)" : "%s",
-		 container_label(container, label), container_runtime_name(container->runtime));
+	if (container)
+		snprintf(row->container, sizeof(row->container),
+			 container->runtime ? "%s (%s)" : "%s", container_label(container, label),
+			 container_runtime_name(container->runtime));
+}
+
+static int hidden_add(struct list *list, const struct process_info *info)
+{
+	int err = array_reserve(&list->hidden, &list->hidden_capacity, list->hidden_count, 1,
+				sizeof(*list->hidden));
+
+	if (!err)
+		list->hidden[list->hidden_count++] = *info;
+	return err;
+}
+
+/* Adds the process if it is to be listed. 0, -ENOMEM. */
+static int process_add(struct list *list, pid_t pid)
+{
+	struct python_runtime runtime = {0};
+	struct row row = {0};
+	int err = process_info_read(pid, &row.info);
+
+	if (err || row.info.kernel_thread || row.info.zombie)
+		return 0;
+	err = python_runtime_find(pid, list->files, &runtime);
+	if (err == -EPERM)
+		return hidden_add(list, &row.info);
+	row.is_python = !err || err == -ENOTSUP;
+	list->others += !row.is_python;
+	if (err == -ENOTSUP)
+		snprintf(row.refused, sizeof(row.refused), "%s", error_reason(err));
+	if (!err) {
+		version_text(row.version, runtime.version_hex);
+		row.coverage = list->coverage ? coverage_expected(&runtime) : NULL;
+		python_runtime_close(&runtime);
+	}
+	if (!row.is_python && !list->all)
+		return 0;
+	process_rss_read(pid, &row.rss, NULL);
+	row.age_ns = process_age_ns(pid);
+	user_name(row.info.uid, row.user);
+	container_text(&list->containers, &row);
+	err = array_reserve(&list->rows, &list->capacity, list->count, 1, sizeof(row));
+	if (!err)
+		list->rows[list->count++] = row;
+	return err;
+}
+
+/* The largest first. */
+static int row_compare(const void *a, const void *b)
+{
+	const struct row *x = a, *y = b;
+
+	if (x->rss != y->rss)
+		return x->rss < y->rss ? 1 : -1;
+	return (x->info.pid > y->info.pid) - (x->info.pid < y->info.pid);
+}
+
+static const char *python_text(const struct row *row)
+{
+	return row->refused[0] ? "not supported" : row->version[0] ? row->version : "-";
+}
+
+static const char *age_text(char out[16], uint64_t ns)
+{
+	uint64_t seconds = ns / 1000000000u;
+
+	if (seconds < 60)
+		snprintf(out, 16, "%us", (unsigned int)seconds);
+	else if (seconds < 3600)
+		snprintf(out, 16, "%um", (unsigned int)(seconds / 60));
+	else if (seconds < 48 * 3600)
+		snprintf(out, 16, "%uh", (unsigned int)(seconds / 3600));
+	else
+		snprintf(out, 16, "%ud", (unsigned int)(seconds / 86400));
 	return out;
 }
 
-/* Processes that could not be inspected, the first few of them with their names. */
-struct hidden {
-	char names[HIDDEN_NAMED * 96];
-	size_t bytes, count;
-};
-
-static void hidden_add(struct hidden *hidden, const struct process_info *info)
+/* Columns of the terminal on stdout; 0: it is none, and nothing is cut. */
+static size_t columns(void)
 {
-	char name[4 * sizeof(info->name)];
+	struct winsize size;
 
-	if (hidden->count++ >= HIDDEN_NAMED)
-		return;
-	text_escape(name, sizeof(name), info->name);
-	hidden->bytes += (size_t)snprintf(hidden->names + hidden->bytes,
-					  sizeof(hidden->names) - hidden->bytes, "%sPID %d (%.64s)",
-					  hidden->bytes ? ", " : "", (int)info->pid, name);
+	return !isatty(STDOUT_FILENO) || ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) ? 0 : size.ws_col;
 }
 
-/* An empty list is an error if some processes could not be inspected. */
-static int hidden_print(const struct hidden *hidden, size_t listed)
-{
-	const char *remedy = cli_remedy(-EPERM);
-	char more[48] = "";
+/* A column as wide as its widest text. A name is not cut: the user may have to type it. */
+struct column {
+	const char *title;
+	int is_left, width; /* width 0: it is left out */
+};
+enum {
+	COLUMN_PID,
+	COLUMN_PARENT,
+	COLUMN_USER,
+	COLUMN_RSS,
+	COLUMN_AGE,
+	COLUMN_PYTHON,
+	COLUMN_CONTAINER,
+	COLUMN_COVERAGE,
+	COLUMNS
+};
+#define CELL_BYTES (4 * (CONTAINER_LABEL_SIZE + 16))
 
-	if (!hidden->count)
+static void cell_text(const struct row *row, int column, char out[CELL_BYTES])
+{
+	char text[SIZE_TEXT_MAX];
+
+	switch (column) {
+	case COLUMN_PID:
+		snprintf(out, CELL_BYTES, "%d", (int)row->info.pid);
+		break;
+	case COLUMN_PARENT:
+		snprintf(out, CELL_BYTES, "%d", (int)row->info.ppid);
+		break;
+	case COLUMN_USER:
+		text_escape(out, CELL_BYTES, row->user);
+		break;
+	case COLUMN_RSS:
+		snprintf(out, CELL_BYTES, "%s", size_text(text, row->rss));
+		break;
+	case COLUMN_AGE:
+		snprintf(out, CELL_BYTES, "%s", age_text(text, row->age_ns));
+		break;
+	case COLUMN_PYTHON:
+		snprintf(out, CELL_BYTES, "%s", python_text(row));
+		break;
+	case COLUMN_CONTAINER:
+		text_escape(out, CELL_BYTES, row->container[0] ? row->container : "-");
+		break;
+	default:
+		snprintf(out, CELL_BYTES, "%s", row->coverage ? row->coverage : "-");
+		break;
+	}
+}
+
+/* Returns what it has printed. */
+static size_t cells_print(const struct row *row, struct column titles[COLUMNS])
+{
+	char cell[CELL_BYTES];
+	size_t used = 0;
+
+	for (int i = 0; i < COLUMNS; i++) {
+		if (!titles[i].width)
+			continue;
+		if (row)
+			cell_text(row, i, cell);
+		used += (size_t)printf("%*s ",
+				       titles[i].is_left ? -titles[i].width : titles[i].width,
+				       row ? cell : titles[i].title);
+	}
+	return used;
+}
+
+static void table_print(const struct list *list)
+{
+	struct column titles[COLUMNS] = {{"PID", 0, 7},       {"PARENT", 0, 7},  {"USER", 1, 4},
+					 {"RSS", 0, 8},       {"AGE", 0, 3},     {"PYTHON", 1, 6},
+					 {"CONTAINER", 1, 9}, {"COVERAGE", 1, 8}};
+	char cell[CELL_BYTES], command[4 * sizeof(list->rows->info.command)];
+	size_t width = columns(), contained = 0;
+
+	for (size_t i = 0; i < list->count; i++) {
+		contained += list->rows[i].container[0] != 0;
+		for (int c = 0; c < COLUMNS; c++) {
+			cell_text(&list->rows[i], c, cell);
+			if ((int)strlen(cell) > titles[c].width)
+				titles[c].width = (int)strlen(cell);
+		}
+	}
+	if (!contained)
+		titles[COLUMN_CONTAINER].width = 0;
+	if (!list->coverage)
+		titles[COLUMN_COVERAGE].width = 0;
+	cells_print(NULL, titles);
+	puts("COMMAND");
+	for (size_t i = 0; i < list->count; i++) {
+		const struct process_info *info = &list->rows[i].info;
+		size_t used = cells_print(&list->rows[i], titles);
+
+		text_escape(command, sizeof(command),
+			    info->command[0] ? info->command : info->name);
+		if (width > used + 16 && strlen(command) > width - used)
+			command[width - used] = '\0';
+		puts(command);
+	}
+}
+
+static void json_print(const struct list *list)
+{
+	printf("{\"processes\": [");
+	for (size_t i = 0; i < list->count; i++) {
+		const struct row *row = &list->rows[i];
+
+		printf("%s\n {\"pid\": %d, \"parent\": %d, \"uid\": %u, ", i ? "," : "",
+		       (int)row->info.pid, (int)row->info.ppid, row->info.uid);
+		json_member(stdout, "user", row->user);
+		printf(", \"rss\": %llu, \"age\": %.3f, ", (unsigned long long)row->rss,
+		       (double)row->age_ns / 1e9);
+		if (row->version[0]) {
+			json_member(stdout, "python", row->version);
+			printf(", ");
+		}
+		if (row->refused[0]) {
+			json_member(stdout, "refused", row->refused);
+			printf(", ");
+		}
+		if (row->container[0]) {
+			json_member(stdout, "container", row->container);
+			printf(", ");
+		}
+		if (row->coverage) {
+			json_member(stdout, "coverage", row->coverage);
+			printf(", ");
+		}
+		json_member(stdout, "name", row->info.name);
+		printf(", ");
+		json_member(stdout, "command", row->info.command);
+		putchar('}');
+	}
+	printf("],\n\"others\": %zu, \"hidden\": %zu}\n", list->all ? 0 : list->others,
+	       list->hidden_count);
+}
+
+/* What the list lacks. An empty list is an error if some processes could not be inspected. */
+static int remarks_print(const struct list *list)
+{
+	char names[NAMED_MAX * 96] = "", name[4 * sizeof(list->hidden->name)];
+	char more[48] = "", why[160];
+	size_t used = 0, refused = 0;
+
+	for (size_t i = 0; i < list->count; i++)
+		if (list->rows[i].refused[0] && refused++ < NAMED_MAX)
+			log_info("PID %d: %s", (int)list->rows[i].info.pid, list->rows[i].refused);
+	if (refused > NAMED_MAX)
+		log_info("%zu more are not supported", refused - NAMED_MAX);
+	if (list->containers.remark[0])
+		log_info("containers: %s", list->containers.remark);
+	if (target_hidden_explain(why, sizeof(why)))
+		log_info("%s: other users' processes are not in this list", why);
+	if (list->others && !list->all)
+		log_info(
+			"%zu processes without Python are not listed: they can be traced at malloc; "
+			"--all lists them",
+			list->others);
+	if (list->coverage && list->count)
+		log_info(
+			"COVERAGE is the share of a process's allocations that a trace sees: full, "
+			"none, or measured during a trace, because the allocator is inlined");
+	if (!list->hidden_count)
 		return EXIT_DONE;
-	if (hidden->count > HIDDEN_NAMED)
-		snprintf(more, sizeof(more), " and %zu more", hidden->count - HIDDEN_NAMED);
-	if (listed) {
-		log_info("could not be inspected: %s%s; %s", hidden->names, more, remedy);
+	for (size_t i = 0; i < list->hidden_count && i < NAMED_MAX; i++) {
+		text_escape(name, sizeof(name), list->hidden[i].name);
+		used += (size_t)snprintf(names + used, sizeof(names) - used, "%sPID %d (%.64s)",
+					 i ? ", " : "", (int)list->hidden[i].pid, name);
+	}
+	if (list->hidden_count > NAMED_MAX)
+		snprintf(more, sizeof(more), " and %zu more", list->hidden_count - NAMED_MAX);
+	if (list->count) {
+		log_info("could not be inspected: %s%s; %s", names, more, cli_remedy(-EPERM));
 		return EXIT_DONE;
 	}
-	error_print(error_set(-EPERM, "nothing is listed, and %s%s could not be inspected",
-			      hidden->names, more),
-		    remedy, "list");
+	error_print(error_set(-EPERM, "nothing is listed, and %s%s could not be inspected", names,
+			      more),
+		    cli_remedy(-EPERM), "list");
 	return EXIT_FAILED;
 }
 
-/* Returns 1 if the process is listed. */
-static int process_print(pid_t pid, const struct container_list *containers, struct hidden *hidden)
+static int list_read(struct list *list)
 {
-	char container[CONTAINER_LABEL_SIZE + 16];
-	struct python_runtime runtime = {0};
-	struct process_info info;
-	char version[VERSION_TEXT], reason[256];
-	int err = process_info_read(pid, &info);
+	size_t count = 0;
+	pid_t *pids = NULL;
+	int err = runtime_files_new(&list->files), containers;
 
-	if (err || info.kernel_thread || info.zombie)
-		return 0;
-	err = python_runtime_find(pid, NULL, &runtime);
-	if (err == -EPERM)
-		hidden_add(hidden, &info);
-	if (err && err != -ENOTSUP)
-		return 0;
-	if (err)
-		snprintf(reason, sizeof(reason), "%s", error_reason(err));
-	printf("%7d  %-10s %-26s ", pid, err ? "Python" : "CPython",
-	       err ? "not supported" : version_text(version, runtime.version_hex));
-	column_print(container_text(containers, pid, container), CONTAINER_COLUMN);
-	if (err)
-		printf("%-26s ", reason);
-	else
-		printf("%-26s ", coverage_expected(&runtime));
-	text_print(stdout, info.command[0] ? info.command : info.name);
-	putchar('\n');
 	if (!err)
-		python_runtime_close(&runtime);
-	return 1;
+		err = process_list(&pids, &count);
+	if (!err && (containers = container_list_read(&list->containers)))
+		error_print(containers, NULL, "containers");
+	for (size_t i = 0; i < count && !err; i++)
+		if (pids[i] != getpid())
+			err = process_add(list, pids[i]);
+	free(pids);
+	if (list->count)
+		qsort(list->rows, list->count, sizeof(*list->rows), row_compare);
+	return err;
+}
+
+enum { KEY_FORMAT = 0x300 };
+
+static const struct argp_option options[] = {
+	{"all", 'a', NULL, 0, "also the processes without Python, which can be traced at malloc",
+	 0},
+	{"format", KEY_FORMAT, "FORMAT", 0, "text (default) or json", 0},
+	{"verbose", 'v', NULL, 0, "also the share of its allocations that a trace sees", 0},
+	{0},
+};
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+	static const struct cli_word formats[] = {{"text", 0}, {"json", 1}};
+	struct list *list = state->input;
+
+	switch (key) {
+	case 'a':
+		list->all = 1;
+		return 0;
+	case KEY_FORMAT:
+		return cli_parse_word("--format", arg, formats, ARRAY_SIZE(formats), &list->json);
+	case 'v':
+		list->coverage = 1;
+		return 0;
+	}
+	return ARGP_ERR_UNKNOWN;
 }
 
 int cli_list(int argc, char **argv)
 {
-	static const struct argp argp = {.doc = "Processes that can be traced."};
-	struct container_list containers = {0};
-	struct hidden hidden = {0};
-	size_t count, listed = 0;
-	char why[160];
-	int status, err;
-	pid_t *pids;
+	static const struct argp argp = {
+		.options = options,
+		.parser = parse,
+		.doc = "Processes that can be traced, the largest first.",
+	};
+	struct list list = {0};
+	int status = cli_parse(&argp, argc, argv, 0, &list), err;
 
-	status = cli_parse(&argp, argc, argv, 0, NULL);
 	if (status)
 		return status < 0 ? EXIT_DONE : status;
-	err = process_list(&pids, &count);
+	err = list_read(&list);
 	if (err) {
 		error_print(err, NULL, "list");
-		return EXIT_FAILED;
+		status = EXIT_FAILED;
+	} else {
+		if (list.json)
+			json_print(&list);
+		else
+			table_print(&list);
+		status = remarks_print(&list);
 	}
-	err = container_list_read(&containers);
-	if (err)
-		error_print(err, NULL, "containers");
-	printf("%7s  %-10s %-26s %-*s %-26s %s\n", "PID", "RUNTIME", "VERSION", CONTAINER_COLUMN,
-	       "CONTAINER", "COVERAGE", "COMMAND");
-	for (size_t i = 0; i < count; i++)
-		if (pids[i] != getpid())
-			listed += (size_t)process_print(pids[i], &containers, &hidden);
-	free(pids);
-	if (containers.remark[0])
-		log_info("containers: %s", containers.remark);
-	container_list_free(&containers);
-	if (target_hidden_explain(why, sizeof(why)))
-		log_info("%s: other users' processes are not in this list", why);
-	if (listed)
-		log_info(
-			"COVERAGE is the share of a process's allocations that a trace sees: full, "
-			"none, or measured during a trace, because the allocator is inlined");
-	return hidden_print(&hidden, listed);
+	container_list_free(&list.containers);
+	runtime_files_free(list.files);
+	free(list.rows);
+	free(list.hidden);
+	return status;
 }

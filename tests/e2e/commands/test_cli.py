@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Help, list, doctor and dry runs."""
+import json
 import os
 import re
 import subprocess
@@ -37,7 +38,13 @@ def test_version(run_tracer):
 def test_list(start, run_tracer, python):
     target = start(python, "golden.py", 17)
     (line,) = listed(run_tracer, target.pid)
-    assert re.search(r" CPython +%s(\.\d+)? " % re.escape(python.version), line)
+    assert re.search(r" %s(\.\d+)? " % re.escape(python.version), line)
+    answer = json.loads(run_tracer("list", "--format", "json").stdout)
+    (entry,) = [entry for entry in answer["processes"] if entry["pid"] == target.pid]
+    assert entry["python"].startswith(python.version) and entry["command"].endswith(" 17")
+    assert entry["parent"] == os.getpid() and entry["uid"] == os.getuid() and entry["age"] >= 0
+    with open("/proc/%d/status" % target.pid) as status:
+        assert entry["rss"] == 1024 * int(re.search(r"VmRSS:\s+(\d+)", status.read())[1])
     assert line.endswith("%s %s 17" % (python.path, program("golden.py")))
     library = os.path.join(
         os.path.dirname(os.path.dirname(python.path)), "lib", "libpython%s.so.1.0" % python.version
@@ -49,18 +56,19 @@ def test_list_stripped(start, run_tracer, debian_python):
     """The coverage of an inlined allocator is known only after a trace."""
     target = start(debian_python, "golden.py")
     (line,) = listed(run_tracer, target.pid)
-    assert "CPython" in line and debian_python.version in line
+    assert " " + debian_python.version in line
     assert " full " not in line
 
 
 def test_list_explains(run_tracer, start, any_python):
     with start(any_python, "golden.py"):
-        assert "COVERAGE is " in run_tracer("list").stderr
+        assert "COVERAGE is " in run_tracer("list", "-v").stderr
 
 
 def test_list_names_no_others(run_tracer):
     with subprocess.Popen(["sleep", "60"]) as other:
         assert listed(run_tracer, other.pid) == []
+        assert len(listed(run_tracer, other.pid, "--all")) == 1
         other.kill()
 
 
