@@ -51,7 +51,9 @@ struct memory_map {
 	enum memory_source source;
 	char *name; /* owned; "" for none */
 	int writable;
+	int shared; /* MAP_SHARED */
 	uint64_t rss, private_clean, private_dirty, shared_clean, shared_dirty, swap;
+	uint64_t anonymous; /* pages of its own, no file's */
 	uint64_t huge; /* of them in transparent huge pages */
 	/*
 	 * bit n: page n is resident; NULL: all of them if rss is the size of the map, else unknown,

@@ -119,6 +119,7 @@ static int map_begin(struct memory_account *account, char *line)
 	if (err)
 		return err;
 	map.writable = permissions[1] == 'w';
+	map.shared = permissions[3] == 's';
 	map.source = smaps_source(line + at, inode);
 	map.name = strdup(line + at);
 	if (!map.name)
@@ -134,6 +135,7 @@ static void map_line(struct memory_map *map, const char *line)
 	       line_bytes(line, "Private_Dirty", &map->private_dirty) ||
 	       line_bytes(line, "Shared_Clean", &map->shared_clean) ||
 	       line_bytes(line, "Shared_Dirty", &map->shared_dirty) ||
+	       line_bytes(line, "Anonymous", &map->anonymous) ||
 	       line_bytes(line, "AnonHugePages", &map->huge) ||
 	       line_bytes(line, "Swap", &map->swap));
 }

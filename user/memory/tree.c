@@ -109,27 +109,45 @@ static int kinds_add(struct memory_node *root, const struct memory_account *acco
 	return err;
 }
 
-/* A map of a file has parts as smaps counts them, which are its rss. */
+static uint64_t least(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+/*
+ * A map of a file has parts as smaps counts them, which are its rss. smaps calls a page private if
+ * no other process maps it, and dirty if the page is: of a shared map neither says that the process
+ * has a copy. Private_Dirty of a private map has its copies, and pages of the file that others wrote.
+ */
 static int file_add(struct memory_node *root, const struct memory_map *map)
 {
+	uint64_t dirty = map->private_dirty, clean = map->private_clean;
+	uint64_t own = map->shared ? 0 : least(dirty, map->anonymous);
+	int is_cache = map->shared && map->source == MEMORY_FILE;
+	int is_memory = map->source == MEMORY_SHARED;
 	const struct {
 		const char *name;
 		uint64_t bytes;
 	} parts[] = {
-		{"private, dirty", map->private_dirty},
-		{"private, clean", map->private_clean},
-		{"shared, dirty", map->shared_dirty},
-		{"shared, clean", map->shared_clean},
+		{"private, dirty", own},
+		{"private, clean", is_cache || is_memory ? 0 : clean},
+		{"mapped here only",
+		 is_memory ? least(dirty - own, UINT64_MAX - clean) + clean : 0},
+		{"page cache, dirty",
+		 is_memory ? 0 : dirty - own + (is_cache ? map->shared_dirty : 0)},
+		{"page cache, clean",
+		 is_cache ? least(clean, UINT64_MAX - map->shared_clean) + map->shared_clean : 0},
+		{"shared, dirty", is_cache ? 0 : map->shared_dirty},
+		{"shared, clean", is_cache ? 0 : map->shared_clean},
 		{"other", UINT64_MAX}, /* none, unless the map changed meanwhile */
 	};
 	uint64_t left = map->rss - map->taken;
 	int err = 0;
 
 	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]) && !err; i++) {
-		const char *const path[] = {map->source == MEMORY_SHARED ? "shared memory"
-									 : "files",
-					    map->name, parts[i].name, NULL};
-		struct memory_sum sum = {.size = parts[i].bytes < left ? parts[i].bytes : left};
+		const char *const path[] = {is_memory ? "shared memory" : "files", map->name,
+					    parts[i].name, NULL};
+		struct memory_sum sum = {.size = least(parts[i].bytes, left)};
 
 		left -= sum.size;
 		if (sum.size)

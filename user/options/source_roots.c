@@ -3,11 +3,11 @@
 
 #include <errno.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/error.h"
 #include "container/state_file.h"
+#include "process/process.h"
 #include "text/text.h"
 
 /* Processes that share one remark. */
@@ -38,30 +38,25 @@ static void remark_print(const struct remark *remark, const char *what, const ch
 		 container[0] ? " (container " : "", container, container[0] ? ")" : "", more, why);
 }
 
-static int is_same(int fd, const struct stat *here)
-{
-	struct stat other;
-
-	return !fstat(fd, &other) && here->st_dev == other.st_dev && here->st_ino == other.st_ino;
-}
-
 /* Is the root in the list already? */
-static int root_is_known(struct source_roots *roots, int fd, const struct stat *own)
+static int root_is_known(struct source_roots *roots, int fd, const struct process_root *own)
 {
-	struct stat here;
+	struct process_root root, other;
 
-	if (is_same(fd, own)) {
+	if (process_root_identify(fd, &root))
+		return 0;
+	if (process_root_is(&root, own)) {
 		roots->own = 1;
 		return 1;
 	}
 	for (size_t i = 0; i < roots->count; i++)
-		if (!fstat(roots->fds[i], &here) && is_same(fd, &here))
+		if (!process_root_identify(roots->fds[i], &other) && process_root_is(&root, &other))
 			return 1;
 	return 0;
 }
 
 /* Takes ownership of fd. 0; -E2BIG if there are more than SOURCE_ROOTS_MAX roots. */
-static int root_add(struct source_roots *roots, int fd, const struct stat *own)
+static int root_add(struct source_roots *roots, int fd, const struct process_root *own)
 {
 	int known = root_is_known(roots, fd, own);
 
@@ -81,7 +76,7 @@ static int is_elsewhere(const struct snapshot_meta *process)
 
 /* No file of a container is held open during the trace: it would block unmounting. */
 static void process_add(struct source_roots *roots, const struct snapshot_meta *process,
-			const struct stat *own, struct remark *gone, struct remark *beyond)
+			const struct process_root *own, struct remark *gone, struct remark *beyond)
 {
 	int fd = process->has_exited ? -ESRCH : state_root_open((pid_t)process->pid);
 
@@ -98,10 +93,13 @@ static void process_add(struct source_roots *roots, const struct snapshot_meta *
 static void live_open(const struct snapshot *snapshot, struct source_roots *out)
 {
 	struct remark gone = {0}, beyond = {0};
-	struct stat own = {0};
+	struct process_root own = {0};
+	int fd = state_root_open(0), err = fd < 0 ? fd : process_root_identify(fd, &own);
 
-	if (stat("/", &own)) /* then every root differs from ours */
-		log_debug("/: %s", strerror(errno));
+	if (err) /* then every root differs from ours */
+		log_debug("/: %s", strerror(-err));
+	if (fd >= 0)
+		close(fd);
 	for (size_t i = 0; i < snapshot_process_count(snapshot); i++)
 		process_add(out, snapshot_process(snapshot, i), &own, &gone, &beyond);
 	remark_print(&gone, "no source lines from",

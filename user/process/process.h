@@ -57,6 +57,18 @@ struct process_info {
 	char command[256]; /* command line, arguments separated by spaces, truncated */
 };
 
+/*
+ * What a root directory is. A mount namespace of its own has other mounts below the same directory:
+ * each namespace's mount of it has an id of its own.
+ */
+struct process_root {
+	uint64_t mount, inode;
+	uint32_t device_major, device_minor;
+};
+
+/* 0, -errno. */
+int process_root_identify(int directory, struct process_root *out);
+int process_root_is(const struct process_root *a, const struct process_root *b);
 /* Its root directory; -1: it is the same as ours, or cannot be opened. The caller closes it. */
 int process_root_open(pid_t pid);
 /* 0; -ESRCH no such process; -EPERM; -errno. */

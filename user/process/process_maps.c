@@ -258,19 +258,43 @@ void process_code_range(pid_t pid, const struct stat *file, uint64_t *start, uin
 	process_maps_free(&maps);
 }
 
+int process_root_identify(int directory, struct process_root *out)
+{
+	struct statx st;
+
+	if (statx(directory, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_INO | STATX_MNT_ID, &st))
+		return -errno;
+	*out = (struct process_root){.mount = st.stx_mnt_id,
+				     .inode = st.stx_ino,
+				     .device_major = st.stx_dev_major,
+				     .device_minor = st.stx_dev_minor};
+	return 0;
+}
+
+int process_root_is(const struct process_root *a, const struct process_root *b)
+{
+	return a->mount == b->mount && a->inode == b->inode && a->device_major == b->device_major &&
+	       a->device_minor == b->device_minor;
+}
+
 int process_root_open(pid_t pid)
 {
-	struct stat theirs, ours;
+	struct process_root theirs, ours;
 	char name[32];
-	int root;
+	int root, own;
 
 	snprintf(name, sizeof(name), "/proc/%d/root", pid);
 	root = open(name, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (root < 0)
 		return -1;
-	if (!fstat(root, &theirs) && !stat("/", &ours) &&
-	    (theirs.st_dev != ours.st_dev || theirs.st_ino != ours.st_ino))
+	own = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (own >= 0 && !process_root_identify(root, &theirs) &&
+	    !process_root_identify(own, &ours) && !process_root_is(&theirs, &ours)) {
+		close(own);
 		return root;
+	}
+	if (own >= 0)
+		close(own);
 	close(root);
 	return -1;
 }

@@ -10,12 +10,13 @@ import re
 import shutil
 import signal
 import subprocess
+import tempfile
 import time
 
 import pytest
 
 import containers
-from harness import ROOT, Interpreter, Target, compiled, error_line, program, wait_until
+from harness import ROOT, TIMEOUT, Interpreter, Target, compiled, environment, error_line, program, wait_until
 
 PAUSE = 34  # system call
 SLEEP = 230  # clock_nanosleep
@@ -369,3 +370,36 @@ def test_container(docker, run_tracer, any_python):
         assert find(tree, "python", "live blocks")["size"] > 0
         assert find(tree, "malloc", "in use")["size"] > 0
         assert tree["cgroup"]["used"] >= tree["cgroup"]["anonymous"] > 0
+
+
+MAPPER = """
+import mmap, sys
+with open(sys.argv[1], "r+b") as file:
+    shared = mmap.mmap(file.fileno(), 0, mmap.MAP_SHARED, mmap.PROT_READ)
+    private = mmap.mmap(file.fileno(), 0, mmap.MAP_PRIVATE, mmap.PROT_READ | mmap.PROT_WRITE)
+sum(shared[::4096])
+private[: 1 << 20] = b"x" * (1 << 20)
+print("ready", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_shared_maps_are_page_cache(any_python, run_tracer):
+    """A page of a MAP_SHARED file is the file's, however dirty; of a private map only what the
+    process has written is its own."""
+    with tempfile.NamedTemporaryFile(dir="/var/tmp") as file:
+        file.write(b"y" * (8 << 20))
+        file.flush()
+        with subprocess.Popen(
+            [any_python.path, "-c", MAPPER, file.name],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=environment(),
+        ) as process:
+            assert process.stdout.readline() == b"ready\n"
+            tree = json.loads(run_tracer("memory", "-p", process.pid, "--format", "json").stdout)
+            process.stdin.close()
+            assert process.wait(TIMEOUT) == 0
+    sizes = {node["name"]: node["size"] for node in find(tree, "files", file.name)["children"]}
+    assert sizes.pop("private, dirty") == 1 << 20
+    assert sum(size for name, size in sizes.items() if name.startswith("page cache")) >= 8 << 20

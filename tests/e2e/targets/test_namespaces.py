@@ -102,3 +102,45 @@ def test_hidepid(tracer):
         os.unlink(copy)
     assert done.returncode == 0, done.stderr.decode()
     assert "/proc is mounted with hidepid" in done.stderr.decode()
+
+
+SHOWN = """
+import sys
+X = b"x"
+print("ready", flush=True)
+sys.stdin.readline()
+KEEP = [X * 1000 for _ in range(1000)]
+print("done", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_source_in_a_mount_namespace(tracer, any_python, tmp_path):
+    """A mount namespace with our own root directory has another file at the same path: --source
+    shows the process's file, not this machine's."""
+    folder = tmp_path / "app"
+    folder.mkdir()
+    path = folder / "app.py"
+    path.write_text("# this machine's file\n" * 20)
+    script = "mount -t tmpfs tmpfs {0} && cat >{1} && exec {2} {1} <&9"
+    script = script.format(folder, path, any_python.path)
+    reader, writer = os.pipe()
+    with subprocess.Popen(
+        [*unshare("--mount", "--propagation", "private"), "bash", "-c", script],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        preexec_fn=lambda: os.dup2(reader, 9),
+        close_fds=False,
+        env=environment(),
+    ) as process:
+        os.close(reader)
+        process.stdin.write(SHOWN.encode())
+        process.stdin.close()
+        assert process.stdout.readline() == b"ready\n"
+        run = harness.Traced(tracer, str(tmp_path), "-p", process.pid, "--source")
+        os.write(writer, b"\n")
+        assert process.stdout.readline() == b"done\n"
+        run.finish()
+        os.close(writer)
+        assert process.wait(harness.TIMEOUT) == 0
+    assert "KEEP = [X * 1000" in run.stdout and "this machine's file" not in run.stdout

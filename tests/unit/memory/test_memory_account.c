@@ -45,7 +45,7 @@ static void account_make(struct memory_account *account)
 	map->pages[0] = 0xd;
 	map_add(account, BASE + 4 * PAGE, 2, 2, MEMORY_ANONYMOUS, "");
 	map = map_add(account, BASE + 8 * PAGE, 4, 2, MEMORY_FILE, "/lib/a.so");
-	map->private_dirty = PAGE;
+	map->private_dirty = map->anonymous = PAGE;
 	map->shared_clean = PAGE;
 }
 
@@ -162,6 +162,35 @@ static void test_lying_maps(void **state)
 	memory_account_free(&account);
 }
 
+/* Of a shared map the dirty bit is the page's: nothing of it is the process's own. */
+static void test_shared_map(void **state)
+{
+	struct memory_account account = {0};
+	struct memory_node root;
+	const struct memory_node *node;
+	struct memory_map *map = map_add(&account, BASE, 4, 4, MEMORY_FILE, "/a");
+
+	(void)state;
+	map->shared = 1;
+	map->private_dirty = 3 * PAGE;
+	map->shared_clean = PAGE;
+	/* A private map whose file another process has just written. */
+	map = map_add(&account, BASE + 8 * PAGE, 4, 3, MEMORY_FILE, "/b");
+	map->private_dirty = 3 * PAGE;
+	map->anonymous = PAGE;
+	assert_int_equal(memory_tree_build(&root, &account, 7 * PAGE, 0, ""), 0);
+	check_sums(&root);
+	node = memory_node_child(memory_node_child(&root, "files"), "/a");
+	assert_null(memory_node_child(node, "private, dirty"));
+	assert_int_equal(memory_node_child(node, "page cache, dirty")->size, 3 * PAGE);
+	assert_int_equal(memory_node_child(node, "page cache, clean")->size, PAGE);
+	node = memory_node_child(memory_node_child(&root, "files"), "/b");
+	assert_int_equal(memory_node_child(node, "private, dirty")->size, PAGE);
+	assert_int_equal(memory_node_child(node, "page cache, dirty")->size, 2 * PAGE);
+	memory_node_free(&root);
+	memory_account_free(&account);
+}
+
 static void test_sources(void **state)
 {
 	(void)state;
@@ -199,9 +228,10 @@ static void test_large(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_resident), cmocka_unit_test(test_regions),
-		cmocka_unit_test(test_tree),     cmocka_unit_test(test_lying_maps),
-		cmocka_unit_test(test_sources),  cmocka_unit_test(test_large),
+		cmocka_unit_test(test_resident),   cmocka_unit_test(test_regions),
+		cmocka_unit_test(test_tree),       cmocka_unit_test(test_lying_maps),
+		cmocka_unit_test(test_shared_map), cmocka_unit_test(test_sources),
+		cmocka_unit_test(test_large),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
