@@ -382,8 +382,7 @@ static int list_read(struct list *list)
 enum { KEY_FORMAT = 0x300 };
 
 static const struct argp_option options[] = {
-	{"all", 'a', NULL, 0, "also the processes without Python, which can be traced at malloc",
-	 0},
+	{"all", 'a', NULL, 0, "also processes without Python, which can be traced at malloc", 0},
 	{"format", KEY_FORMAT, "FORMAT", 0, "text (default) or json", 0},
 	{"verbose", 'v', NULL, 0, "also the share of its allocations that a trace sees", 0},
 	{0},

@@ -117,7 +117,8 @@ static uint64_t least(uint64_t a, uint64_t b)
 /*
  * A map of a file has parts as smaps counts them, which are its rss. smaps calls a page private if
  * no other process maps it, and dirty if the page is: of a shared map neither says that the process
- * has a copy. Private_Dirty of a private map has its copies, and pages of the file that others wrote.
+ * has a copy. Private_Dirty of a private map has its copies, and pages of the file that others
+ * wrote.
  */
 static int file_add(struct memory_node *root, const struct memory_map *map)
 {
