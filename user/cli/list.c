@@ -334,7 +334,7 @@ static int remarks_print(const struct list *list)
 		log_info("%s: other users' processes are not in this list", why);
 	if (list->others && !list->all)
 		log_info(
-			"%zu processes without Python are not listed: they can be traced at malloc; "
+			"%zu processes without Python are not listed: they are traced at malloc; "
 			"--all lists them",
 			list->others);
 	if (list->coverage && list->count)
