@@ -333,10 +333,9 @@ static int remarks_print(const struct list *list)
 	if (target_hidden_explain(why, sizeof(why)))
 		log_info("%s: other users' processes are not in this list", why);
 	if (list->others && !list->all)
-		log_info(
-			"%zu processes without Python are not listed: they are traced at malloc; "
-			"--all lists them",
-			list->others);
+		log_info("%zu processes without Python are not listed: they are traced at malloc; "
+			 "--all lists them",
+			 list->others);
 	if (list->coverage && list->count)
 		log_info(
 			"COVERAGE is the share of a process's allocations that a trace sees: full, "

@@ -54,7 +54,7 @@ struct memory_map {
 	int shared; /* MAP_SHARED */
 	uint64_t rss, private_clean, private_dirty, shared_clean, shared_dirty, swap;
 	uint64_t anonymous; /* pages of its own, no file's */
-	uint64_t huge; /* of them in transparent huge pages */
+	uint64_t huge;      /* of them in transparent huge pages */
 	/*
 	 * bit n: page n is resident; NULL: all of them if rss is the size of the map, else unknown,
 	 * and taken for none. Owned.
