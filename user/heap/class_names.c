@@ -38,7 +38,7 @@ static uint64_t word_read(struct class_names *names, uint64_t address)
 static int text_read(struct class_names *names, uint64_t address, char out[HEAP_TYPE_NAME])
 {
 	const struct abi_offsets *abi = &names->runtime->offsets->abi;
-	uint8_t header[MAX_HEADER];
+	uint8_t header[MAX_HEADER] = {0};
 
 	if (abi->unicode_ascii > sizeof(header) || abi->unicode_state + 8u > sizeof(header) ||
 	    !bytes_read(names, address, header, abi->unicode_ascii) ||

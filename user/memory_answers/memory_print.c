@@ -232,6 +232,7 @@ static void pins_json(const struct memory_pins *pins)
 	for (size_t i = 0; i < types->count; i++) {
 		fputs(i ? ", {" : "{", stdout);
 		json_member(stdout, "type", types->types[i].name);
+		fputs(", ", stdout);
 		json_member(stdout, "type_name", heap_type_name(&types->types[i]));
 		printf(", \"size\": %" PRIu64 ", \"count\": %" PRIu64 "}",
 		       types->types[i].sum.bytes, types->types[i].sum.blocks);

@@ -285,7 +285,8 @@ static void graph_use(struct graph *graph)
 		top += retained->idom[i] == graph->count ? retained->bytes[i] : 0;
 		if (retained->bytes[i] < graph_bytes(graph, i))
 			abort();
-		if (i < TRICKLE && path_read(paths, i, &path))
+		if (i < TRICKLE && (path_read(paths, i, &path) || path_write(&path, &value) ||
+				    path_fold(paths, i, graph->count - 1 - i, &path)))
 			abort();
 		if (i < TRICKLE)
 			path_free(&path);
