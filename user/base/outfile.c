@@ -392,23 +392,58 @@ int outfile_rotate(struct outfile *file, unsigned int keep)
 	return err;
 }
 
-int outfile_commit(struct outfile *file)
+/* Everything but the name. 0, -errno. */
+static int finish(struct outfile *file)
 {
 	int err = flush(file);
 
-	if (!err && file->temporary[0]) {
-		/* A file system that cannot sync returns EINVAL. Others report a full disk here. */
-		if (fsync(file->fd) && errno != EINVAL)
-			err = -errno;
-		else if (renameat(file->directory, file->temporary, file->directory, file->name))
-			err = -errno;
-		else
-			file->temporary[0] = '\0';
-		if (err)
-			error_set(err, "cannot finish '%s': %s", file->path, strerror(-err));
-	}
+	/* A file system that cannot sync returns EINVAL. Others report a full disk here. */
+	if (!err && file->temporary[0] && fsync(file->fd) && errno != EINVAL)
+		err = -errno;
+	return err;
+}
+
+static int take_name(struct outfile *file, unsigned int flags)
+{
+	if (renameat2(file->directory, file->temporary, file->directory, file->name, flags))
+		return -errno;
+	/* After an exchange it is the other file's, which is removed. */
+	if (flags != RENAME_EXCHANGE)
+		file->temporary[0] = '\0';
+	return 0;
+}
+
+static int commit_end(struct outfile *file, int err)
+{
+	if (err && !file->err)
+		error_set(err, "cannot finish '%s': %s", file->path, strerror(-err));
 	outfile_discard(file);
 	return err;
+}
+
+int outfile_commit(struct outfile *file)
+{
+	int err = finish(file);
+
+	if (!err && file->temporary[0])
+		err = take_name(file, 0);
+	return commit_end(file, err);
+}
+
+int outfile_commit_unless(struct outfile *file, int (*keep)(void *context), void *context)
+{
+	int err = finish(file);
+
+	if (!err && file->temporary[0]) {
+		err = take_name(file, RENAME_EXCHANGE);
+		if (err == -ENOENT)
+			err = take_name(file, RENAME_NOREPLACE);
+		else if (err == -EINVAL)
+			err = take_name(file, 0);
+		else if (!err && keep(context))
+			err = take_name(file, RENAME_EXCHANGE) ?: -EBUSY;
+	}
+	return commit_end(file, err);
 }
 
 void outfile_discard(struct outfile *file)

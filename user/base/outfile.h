@@ -63,9 +63,16 @@ int outfile_write(struct outfile *file, const void *data, size_t bytes);
  */
 int outfile_commit(struct outfile *file);
 /*
- * The same, and the existing file becomes NAME.1, that NAME.2 and so on; keep files are kept,
- * including the new one. NAME exists at every moment. It is an error if one of them is not a
- * regular file.
+ * The same, but the existing file gets its name back if keep() says so, and the new file is
+ * discarded: -EBUSY. keep() is called when no one can open the existing file by its name any more.
+ * A file that appears meanwhile is not replaced (-EEXIST). (Where a file system has no flags for
+ * renaming, it is replaced, and keep() is not called.)
+ */
+int outfile_commit_unless(struct outfile *file, int (*keep)(void *context), void *context);
+/*
+ * The same as outfile_commit(), and the existing file becomes NAME.1, that NAME.2 and so on; keep
+ * files are kept, including the new one. NAME exists at every moment. It is an error if one of them
+ * is not a regular file.
  */
 int outfile_rotate(struct outfile *file, unsigned int keep);
 /* removes the temporary file and frees; NULL is legal */

@@ -53,7 +53,9 @@ static int output_write(struct run *run, const char *path, enum outfile_replace 
 	struct outfile *file;
 	int err;
 
-	if (run->version == perfmap_table_version(table))
+	/* An empty map is written to a file that was asked for. */
+	if (run->version == perfmap_table_version(table) ||
+	    (!strcmp(path, "-") && !perfmap_table_count(table)))
 		return 0;
 	err = outfile_open(&file, path, replace);
 	if (err)

@@ -23,6 +23,7 @@ static const char *file_state(const struct perfmap_process *process)
 void perfmap_status_print(const struct perfmap_member *member)
 {
 	const struct perfmap_process *process = member->process;
+	size_t jitdumps = 0;
 
 	printf("PID %d (", member->pid);
 	text_print(stdout, member->name);
@@ -42,8 +43,10 @@ void perfmap_status_print(const struct perfmap_member *member)
 	       ", CompileCode %" PRIu64 ", SetPersistAfterFork %" PRIu64 "\n",
 	       process->writes, process->finis, process->copies, process->compiles,
 	       process->persists);
-	printf("  JIT images: %zu registered; files followed: %zu, %" PRIu64 " of them jitdumps\n",
-	       process->image_count, member->follow_count, member->jitdumps);
+	for (size_t i = 0; i < member->follow_count; i++)
+		jitdumps += member->follows[i]->is_jitdump;
+	printf("  JIT images: %zu registered; files followed: %zu, %zu of them jitdumps\n",
+	       process->image_count, member->follow_count, jitdumps);
 	printf("  entries whose memory was unmapped: %" PRIu64 "\n", process->expired);
 }
 
@@ -76,6 +79,24 @@ static void member_remarks(const struct perfmap_member *member)
 	remark(member, member->follows_dropped, "more files of it are not read");
 	remark(member, process->files_failed, "map files that it copied could not be read");
 	remark(member, process->images_unreadable, "JIT images could not be read");
+	for (int i = 0; i < 2; i++)
+		if (member->places.at[i].conflicts)
+			log_info("PID %d: %zu entries are not in %s: the process's own lines name "
+				 "other code at their addresses, and stay as they are",
+				 member->pid, member->places.at[i].conflicts,
+				 member->places.at[i].shown);
+	if (member->stale)
+		log_info("PID %d: what is in its map file was written before it began, by an "
+			 "earlier process with its id, and is left out",
+			 member->pid);
+	if (member->older)
+		log_info("PID %d: its map file is older than the process: of the lines that were "
+			 "there, those for memory that is not mapped are left out",
+			 member->pid);
+	if (member->orphaned)
+		log_info("PID %d: it was forked by a process that has ended: functions from before "
+			 "that may have no names",
+			 member->pid);
 	if (member->files_refused)
 		log_info("PID %d: its map file was not read: %s", member->pid, member->file_reason);
 }
@@ -112,6 +133,8 @@ void perfmap_not_seen_print(const struct perfmap_session *session)
 		const struct perfmap_member *member = perfmap_session_at(session, i);
 
 		member_remarks(member);
+		if (member->named)
+			perfmap_session_advise(perfmap_session_at(session, i));
 		let_go += member->process->evicted != 0;
 	}
 	if (let_go)

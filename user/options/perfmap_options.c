@@ -19,7 +19,9 @@ static const struct argp_option options[] = {
 	 1},
 	{"container", 'c', "CONTAINER", 0,
 	 "the processes of a container, as with tracer -c (repeatable)", 1},
-	{"merge", KEY_MERGE, NULL, 0, "begin with the map file that the process has written so far",
+	{"merge", KEY_MERGE, NULL, 0,
+	 "begin with the map file that the process has written so far, and those that it was "
+	 "forked from",
 	 2},
 	{"perf-map-symbol", KEY_SYMBOL, "FILE:SYMBOL[:addr=ARG,size=ARG,name=ARG]", 0,
 	 "a function that names code, like PyUnstable_WritePerfMapEntry (repeatable); ARG counts "
@@ -29,8 +31,9 @@ static const struct argp_option options[] = {
 	{"output", 'o', "FILE", 0, "write the map there (default: on stdout, at the end)", 3},
 	CLI_OPTION_FORCE(3),
 	{"install", KEY_INSTALL, NULL, 0,
-	 "write /tmp/perf-PID.map, where perf looks for it: under the process id here, and under "
-	 "the one in its own PID namespace in its own /tmp",
+	 "write the map to /tmp/perf-PID.map, where perf looks for it: under the process id here, "
+	 "and under the one in its own PID namespace in its own /tmp; what a file of the "
+	 "process's own lacks is appended to it",
 	 3},
 	{"follow", KEY_FOLLOW, NULL, 0,
 	 "keep the written map current, instead of writing it only at start and end", 3},
@@ -147,6 +150,8 @@ int perfmap_options_parse(int argc, char **argv, struct perfmap_options *out)
 	status = cli_parse(&argp, argc, argv, ARGP_IN_ORDER, out);
 	if (status)
 		return status;
+	/* What was written so far is its state. */
+	out->session.merge |= out->status && !out->install && !out->output && !out->command.count;
 	out->session.symbols = out->symbols;
 	out->session.symbol_count = out->symbol_count;
 	if (target_set_is_empty(&out->targets) == !out->command.count)

@@ -51,6 +51,8 @@ void perfmap_follow_free(struct perfmap_follow *follow, int inotify)
 struct read_context {
 	struct perfmap_process *process;
 	uint64_t time_ns;
+	uint64_t until_ns;
+	int mapped_only;
 };
 
 static int line_take(void *context, uint64_t start, uint64_t size, const char *name,
@@ -58,10 +60,12 @@ static int line_take(void *context, uint64_t start, uint64_t size, const char *n
 {
 	struct read_context *to = context;
 	const struct perfmap_entry *known = perfmap_table_find(to->process->table, start);
-	struct perfmap_entry entry = {.time_ns = to->time_ns};
+	struct perfmap_entry entry = {.time_ns = to->time_ns, .mapped = to->mapped_only};
 
-	/* The call that wrote this line was recorded: its name is not cut at a line end. */
-	if (known && known->called && known->start == start && known->end - known->start == size)
+	/* The call that wrote this line was recorded: its name is not cut at a line end. Or its
+	 * image is in memory. */
+	if (known && (known->called || known->origin) && known->start == start &&
+	    known->end - known->start == size)
 		return 0;
 	return perfmap_process_add(to->process, start, size, name, name_bytes, &entry);
 }
@@ -69,8 +73,14 @@ static int line_take(void *context, uint64_t start, uint64_t size, const char *n
 static int code_take(void *context, const struct jitdump_code *code)
 {
 	struct read_context *to = context;
+	struct jitdump_code past = *code;
 
-	return perfmap_process_jitdump(to->process, code, to->time_ns);
+	/* Another clock, or a lie. */
+	if (past.time_ns > to->time_ns || !past.time_ns)
+		past.time_ns = to->time_ns;
+	if (past.time_ns > to->until_ns)
+		return 0;
+	return perfmap_process_jitdump(to->process, &past);
 }
 
 static void follow_restart(struct perfmap_follow *follow)
@@ -109,7 +119,10 @@ static void tail_keep(struct perfmap_follow *follow, const char *piece, size_t b
 int perfmap_follow_read(struct perfmap_follow *follow, struct perfmap_process *process,
 			uint64_t limit)
 {
-	struct read_context context = {.process = process, .time_ns = clock_ns(CLOCK_MONOTONIC)};
+	struct read_context context = {.process = process,
+				       .time_ns = clock_ns(CLOCK_MONOTONIC),
+				       .until_ns = follow->until_ns ?: UINT64_MAX,
+				       .mapped_only = follow->mapped_only};
 	char piece[PIECE_BYTES];
 	ssize_t n = 1;
 	int err = 0;
@@ -120,21 +133,52 @@ int perfmap_follow_read(struct perfmap_follow *follow, struct perfmap_process *p
 	if (was_truncated(follow))
 		follow_restart(follow);
 	for (uint64_t done = 0; !err && done < limit; done += n) {
-		n = pread(follow->fd, piece, sizeof(piece), follow->offset);
+		size_t bytes = limit - done < sizeof(piece) ? limit - done : sizeof(piece);
+
+		n = pread(follow->fd, piece, bytes, follow->offset);
 		if (n <= 0)
 			break;
+		if (follow->offset >= PERFMAP_FILE_MAX)
+			err = -EFBIG;
 		follow->offset += n;
 		tail_keep(follow, piece, n);
-		err = follow->is_jitdump
-			      ? jitdump_read(&follow->jitdump, piece, n, code_take, &context)
-			      : perfmap_text_read(&follow->text, piece, n, line_take, &context);
+		if (!err)
+			err = follow->is_jitdump ? jitdump_read(&follow->jitdump, piece, n,
+								code_take, &context)
+						 : perfmap_text_read(&follow->text, piece, n,
+								     line_take, &context);
 	}
 	follow->dirty = n > 0;
+	follow->mapped_only &= n > 0;
 	if (n < 0 && !err)
 		err = -errno;
 	if (err && err != -ENOMEM) {
 		follow->failed = err;
 		err = 0;
 	}
+	return err;
+}
+
+int perfmap_follow_finish(struct perfmap_follow *follow, struct perfmap_process *process)
+{
+	if (was_truncated(follow))
+		return 0;
+	follow->dirty = 1;
+	return perfmap_follow_read(follow, process, UINT64_MAX);
+}
+
+int perfmap_follow_skip(struct perfmap_follow *follow, struct perfmap_process *process,
+			uint64_t start, uint64_t end)
+{
+	int err = 0;
+
+	follow->dirty = 1;
+	if (follow->offset < start)
+		err = perfmap_follow_read(follow, process, start - follow->offset);
+	if (!err && follow->offset == start && !was_truncated(follow)) {
+		follow->offset = end;
+		follow->tail_bytes = 0;
+	}
+	follow->dirty = 1;
 	return err;
 }

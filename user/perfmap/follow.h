@@ -14,12 +14,20 @@
 #include "perfmap/process.h"
 #include "perfmap/text.h"
 
+#define PERFMAP_FILE_MAX (4ull << 30) /* bytes of a file that are read */
+
 struct perfmap_follow {
 	int fd;    /* owned */
 	int watch; /* inotify watch; -1: none, the file is read every time */
 	int dirty; /* it has grown or may have grown */
 	int is_jitdump;
-	int failed; /* the error that ended following; 0: none */
+	/*
+	 * An earlier process wrote to it, too: lines for memory that is not mapped now are not of
+	 * this one. Until its present end is reached.
+	 */
+	int mapped_only;
+	uint64_t until_ns; /* later records of a jitdump are ignored; 0: none are */
+	int failed;        /* the error that ended following; 0: none */
 	dev_t device;
 	ino_t inode;
 	uint64_t offset;
@@ -39,11 +47,22 @@ struct perfmap_follow {
 int perfmap_follow_new(struct perfmap_follow **out, int fd, int is_jitdump, int inotify);
 void perfmap_follow_free(struct perfmap_follow *follow, int inotify);
 /*
- * Reads new content if the file is dirty: about limit bytes at most, then it stays dirty. A file
+ * Reads new content if the file is dirty: limit bytes at most, then it stays dirty. A file
  * that has shrunk, or whose last read bytes have changed, is read from its start again. 0; -ENOMEM.
  * A file that cannot be read further is given up (failed).
  */
 int perfmap_follow_read(struct perfmap_follow *follow, struct perfmap_process *process,
 			uint64_t limit);
+/*
+ * Reads to the end, whether dirty or not; but nothing of a file that was truncated, since that is
+ * what the next program has written. 0; -ENOMEM.
+ */
+int perfmap_follow_finish(struct perfmap_follow *follow, struct perfmap_process *process);
+/*
+ * We have appended bytes [start, end) to the file: reads what is before them, and never them. 0;
+ * -ENOMEM.
+ */
+int perfmap_follow_skip(struct perfmap_follow *follow, struct perfmap_process *process,
+			uint64_t start, uint64_t end);
 
 #endif

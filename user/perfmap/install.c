@@ -9,14 +9,33 @@
 #include <unistd.h>
 
 #include "base/buffer.h"
+#include "base/descriptor.h"
 #include "base/error.h"
 #include "base/outfile.h"
+#include "perfmap/missing.h"
 #include "perfmap/text.h"
+#include "process/descriptors.h"
 #include "process/tmp_dir.h"
 
-static int same_file(const struct stat *a, const struct stat *b)
+/* Times of files and of processes are counted in ticks of the kernel. */
+#define TICKS_NS   50000000ull
+#define COPY_BYTES 4096 /* see perfmap_text_write() */
+
+static int same_directory(int a, int b)
 {
-	return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
+	struct stat first, second;
+
+	return a >= 0 && b >= 0 && !fstat(a, &first) && !fstat(b, &second) &&
+	       first.st_dev == second.st_dev && first.st_ino == second.st_ino;
+}
+
+static void places_init(struct perfmap_places *places, pid_t pid, uint32_t uid)
+{
+	*places = (struct perfmap_places){.at = {{.directory = -1}, {.directory = -1}},
+					  .target = -1,
+					  .pid = pid,
+					  .uid = uid,
+					  .version = UINT64_MAX};
 }
 
 static void place_fill(struct perfmap_place *place, int directory, pid_t pid, pid_t owner)
@@ -32,7 +51,6 @@ static void place_fill(struct perfmap_place *place, int directory, pid_t pid, pi
 
 int perfmap_places_open(struct perfmap_places *places, pid_t pid, pid_t ns_pid, uint32_t uid)
 {
-	struct stat theirs, ours;
 	int target = tmp_dir_open(pid), own = tmp_dir_open(0);
 	int err = target < 0 ? target : own;
 
@@ -40,16 +58,13 @@ int perfmap_places_open(struct perfmap_places *places, pid_t pid, pid_t ns_pid, 
 		outfile_clean(target);
 	if (own >= 0)
 		outfile_clean(own);
-	*places = (struct perfmap_places){.at = {{.directory = -1}, {.directory = -1}},
-					  .target = target < 0 ? -1 : 0,
-					  .uid = uid,
-					  .version = UINT64_MAX};
+	places_init(places, pid, uid);
+	places->target = target < 0 ? -1 : 0;
 	if (target >= 0)
 		place_fill(&places->at[0], target, ns_pid, pid);
 	if (own >= 0)
 		place_fill(&places->at[1], own, pid, 0);
-	if (target >= 0 && own >= 0 && pid == ns_pid && !fstat(target, &theirs) &&
-	    !fstat(own, &ours) && same_file(&theirs, &ours)) {
+	if (pid == ns_pid && same_directory(target, own)) {
 		close(target);
 		places->at[0].directory = -1;
 		places->target = 1;
@@ -61,10 +76,8 @@ int perfmap_places_open_own(struct perfmap_places *places, pid_t pid, uint32_t u
 {
 	int own = tmp_dir_open(0);
 
-	*places = (struct perfmap_places){.at = {{.directory = -1}, {.directory = -1}},
-					  .target = own < 0 ? -1 : 1,
-					  .uid = uid,
-					  .version = UINT64_MAX};
+	places_init(places, pid, uid);
+	places->target = own < 0 ? -1 : 1;
 	if (own >= 0)
 		place_fill(&places->at[1], own, pid, 0);
 	return own < 0 ? own : 0;
@@ -125,41 +138,206 @@ static int content_equals(int fd, const struct buffer *text)
 	return !n && at == text->size;
 }
 
-static int place_write(struct perfmap_place *place, const struct buffer *text, uint32_t uid)
+void perfmap_places_continue(struct perfmap_places *places, const struct perfmap_places *before)
+{
+	places->version = before->version;
+	for (int i = 0; i < 2; i++) {
+		struct perfmap_place *place = &places->at[i];
+		const struct perfmap_place *old = &before->at[i];
+
+		if (!same_directory(place->directory, old->directory))
+			continue;
+		place->device = old->device;
+		place->inode = old->inode;
+		place->bytes = old->bytes;
+		place->ours = old->ours;
+		place->rival = old->rival;
+	}
+}
+
+void perfmap_places_user(struct perfmap_places *places, uint32_t uid)
+{
+	if (uid == places->uid)
+		return;
+	places->uid = uid;
+	for (int i = 0; i < 2; i++) {
+		struct perfmap_place *place = &places->at[i];
+		int fd = place->ours ? tmp_dir_file(place->directory, place->name, uid, O_RDONLY)
+				     : -1;
+		struct stat st;
+
+		if (fd < 0)
+			continue;
+		if (!fstat(fd, &st) && st.st_dev == place->device && st.st_ino == place->inode)
+			access_grant(fd, uid);
+		close(fd);
+	}
+}
+
+int perfmap_places_stale(const struct perfmap_places *places, const struct stat *file)
+{
+	uint64_t written_ns = file->st_mtim.tv_sec * 1000000000ull + file->st_mtim.tv_nsec;
+
+	return written_ns + TICKS_NS < places->begun_ns;
+}
+
+static void place_keep(struct perfmap_place *place, const struct stat *st, uint64_t bytes, int ours)
+{
+	place->device = st->st_dev;
+	place->inode = st->st_ino;
+	place->bytes = bytes;
+	place->ours = ours;
+}
+
+struct replaced {
+	const struct perfmap_places *places;
+	const struct perfmap_place *place;
+	int existed;
+	struct stat file;
+};
+
+static int is_open(void *context)
+{
+	const struct replaced *replaced = context;
+
+	return !replaced->existed ||
+	       writers_find(replaced->places->pid, replaced->place->name, &replaced->file).count;
+}
+
+/* Makes a file, or replaces one of ours. 1; -EBUSY, -EEXIST: the process has opened it; -errno. */
+static int place_write(struct perfmap_place *place, const struct buffer *text,
+		       struct replaced *replaced)
 {
 	struct outfile *file;
+	struct stat st = {0};
 	int err = outfile_open_at(&file, place->directory, place->name, place->shown);
 
 	if (err)
 		return err;
-	err = access_grant(outfile_fd(file), uid);
+	err = access_grant(outfile_fd(file), replaced->places->uid);
 	if (!err)
 		err = outfile_write(file, text->data, text->size);
 	if (!err)
-		err = fstat(outfile_fd(file), &place->installed) ? -errno : 0;
+		err = fstat(outfile_fd(file), &st) ? -errno : 0;
 	if (err) {
 		outfile_discard(file);
-		place->installed.st_ino = 0;
 		return err;
 	}
-	return outfile_commit(file) ?: 1;
+	err = outfile_commit_unless(file, is_open, replaced);
+	if (err)
+		return err;
+	place_keep(place, &st, text->size, 1);
+	return 1;
 }
 
-static int place_install(struct perfmap_place *place, const struct buffer *text, uint32_t uid)
+static int append_refuse(const struct perfmap_place *place, size_t count, const char *why)
 {
-	int fd = tmp_dir_file(place->directory, place->name, uid), same = 0;
-	struct stat st;
+	return error_set(-EBUSY, "%s: %zu entries are not added: %s", place->shown, count, why);
+}
 
-	if (fd < 0 && fd != -ENOENT)
-		return error_set(fd, "%s: %s", place->shown, error_reason(fd));
-	if (fd >= 0) {
-		same = !fstat(fd, &st) && (!st.st_uid || st.st_uid == geteuid()) &&
-		       content_equals(fd, text);
-		if (same)
-			place->installed = st;
-		close(fd);
+/* Appends to a file of the process. 1, 0, -errno. */
+static int lines_append(struct perfmap_place *place, int fd, struct perfmap_missing *missing,
+			const struct writers *writers)
+{
+	struct buffer *text = &missing->text;
+	struct stat st;
+	int err;
+
+	if (writers->at_offset)
+		return append_refuse(place, missing->count,
+				     "the process writes at an offset of its own, and would "
+				     "overwrite them");
+	if (missing->partial && writers->count)
+		return append_refuse(place, missing->count,
+				     "the process is in the middle of a line");
+	err = fstat(fd, &st) ? -errno : 0;
+	if (!err && (st.st_size + text->size) % COPY_BYTES == 0)
+		err = buffer_append(text, "\n", 1);
+	if (!err)
+		err = descriptor_write(fd, text->data, text->size);
+	if (err) {
+		/* The disk is full: what the process appends should not continue our last line. */
+		descriptor_write(fd, "\n", 1);
+		return error_set(err, "%s: %s", place->shown, error_reason(err));
 	}
-	return same ? 0 : place_write(place, text, uid);
+	place->appended_end = lseek(fd, 0, SEEK_CUR);
+	place->appended_start = place->appended_end - text->size;
+	return 1;
+}
+
+static int place_append(struct perfmap_places *places, struct perfmap_place *place,
+			const struct perfmap_table *table, struct account *account,
+			const struct writers *writers)
+{
+	int fd = tmp_dir_file(place->directory, place->name, places->uid, O_RDWR | O_APPEND);
+	struct perfmap_missing missing = {0};
+	struct stat st;
+	int err;
+
+	if (fd < 0)
+		return error_set(fd, "%s: %s", place->shown, error_reason(fd));
+	err = perfmap_missing_find(&missing, table, fd, account);
+	if (err)
+		error_set(err, "%s: %s", place->shown, error_reason(err));
+	if (!err && missing.count)
+		err = lines_append(place, fd, &missing, writers);
+	if (err >= 0 && !fstat(fd, &st)) {
+		place->conflicts = missing.conflicts;
+		place_keep(place, &st, st.st_size, 0);
+	}
+	buffer_free(&missing.text);
+	close(fd);
+	return err;
+}
+
+static int place_install(struct perfmap_places *places, struct perfmap_place *place,
+			 const struct perfmap_table *table, const struct buffer *text,
+			 struct account *account)
+{
+	int fd = tmp_dir_file(place->directory, place->name, places->uid, O_RDONLY);
+	struct replaced replaced = {.places = places, .place = place};
+	struct stat *st = &replaced.file;
+	struct writers writers;
+	int ours;
+
+	if (fd == -ENOENT)
+		return place_write(place, text, &replaced);
+	if (fd < 0 || fstat(fd, st))
+		return error_set(fd < 0 ? fd : -errno, "%s: %s", place->shown, error_reason(fd));
+	replaced.existed = 1;
+	writers = writers_find(places->pid, place->name, st);
+	ours = place->ours && st->st_dev == place->device && st->st_ino == place->inode &&
+	       (uint64_t)st->st_size == place->bytes;
+	if (content_equals(fd, text)) {
+		place_keep(place, st, text->size, ours || st->st_uid == geteuid());
+		close(fd);
+		return 0;
+	}
+	close(fd);
+	if (!writers.count && (ours || perfmap_places_stale(places, st)))
+		return place_write(place, text, &replaced);
+	return place_append(places, place, table, account, &writers);
+}
+
+static int place_try(struct perfmap_places *places, struct perfmap_place *place,
+		     const struct perfmap_table *table, const struct buffer *text,
+		     struct account *account)
+{
+	int status;
+
+	if (place->directory < 0)
+		return 0;
+	if (place->rival)
+		return error_set(-EBUSY,
+				 "%s is left alone: process %d has the same id in its namespace "
+				 "and the same /tmp, so both write to it, and perf takes the names "
+				 "of either for both",
+				 place->shown, place->rival);
+	status = place_install(places, place, table, text, account);
+	/* The process has opened it in between: it is its file now. */
+	if (status == -EBUSY || status == -EEXIST)
+		status = place_install(places, place, table, text, account);
+	return status;
 }
 
 static int text_take(void *context, const char *data, size_t bytes)
@@ -167,7 +345,7 @@ static int text_take(void *context, const char *data, size_t bytes)
 	return buffer_append(context, data, bytes);
 }
 
-/* Whether our files are still there and were not replaced. */
+/* Whether the files are still there and have not become shorter. */
 static int all_installed(const struct perfmap_places *places)
 {
 	struct stat st;
@@ -177,13 +355,15 @@ static int all_installed(const struct perfmap_places *places)
 
 		if (place->directory >= 0 &&
 		    (fstatat(place->directory, place->name, &st, AT_SYMLINK_NOFOLLOW) ||
-		     !same_file(&st, &place->installed)))
+		     st.st_dev != place->device || st.st_ino != place->inode ||
+		     (uint64_t)st.st_size < place->bytes))
 			return 0;
 	}
 	return 1;
 }
 
-int perfmap_install(struct perfmap_places *places, const struct perfmap_table *table)
+int perfmap_install(struct perfmap_places *places, const struct perfmap_table *table,
+		    struct account *account)
 {
 	uint64_t version = perfmap_table_version(table);
 	struct buffer text = {0};
@@ -194,9 +374,7 @@ int perfmap_install(struct perfmap_places *places, const struct perfmap_table *t
 		return 0;
 	err = perfmap_text_write(table, text_take, &text);
 	for (int i = 0; i < 2 && err != -ENOMEM; i++) {
-		int status = places->at[i].directory >= 0
-				     ? place_install(&places->at[i], &text, places->uid)
-				     : 0;
+		int status = place_try(places, &places->at[i], table, &text, account);
 
 		if (status > 0)
 			done = 1;

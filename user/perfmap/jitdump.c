@@ -39,12 +39,15 @@ _Static_assert(sizeof(struct file_header) == 40 && sizeof(struct record_load) ==
 		       sizeof(struct record_move) <= JITDUMP_HEAD_BYTES,
 	       "the specification's layout");
 
-int jitdump_has_name(const char *path)
+pid_t jitdump_writer(const char *path)
 {
 	const char *name = strrchr(path, '/');
+	unsigned int pid;
 	int end = 0;
 
-	return name && sscanf(name, "/jit-%*u.dump%n", &end) >= 0 && end && !name[end];
+	return name && sscanf(name, "/jit-%9u.dump%n", &pid, &end) == 1 && end && !name[end]
+		       ? (pid_t)pid
+		       : -1;
 }
 
 static int range_is_bad(uint64_t address, uint64_t bytes)
@@ -63,6 +66,7 @@ static int load_take(struct jitdump *jitdump, size_t size, jitdump_code_fn code,
 	memcpy(&load, jitdump->head, sizeof(load));
 	found.address = load.code_addr;
 	found.bytes = load.code_size;
+	found.time_ns = load.prefix.timestamp;
 	found.name_bytes = strnlen(found.name, jitdump->held - sizeof(load));
 	/*
 	 * No NUL in the buffered part: the name continues beyond it, or the record ends within the
@@ -88,6 +92,7 @@ static int move_take(struct jitdump *jitdump, size_t size, jitdump_code_fn code,
 	memcpy(&move, jitdump->head, sizeof(move));
 	found.address = move.new_code_addr;
 	found.bytes = move.code_size;
+	found.time_ns = move.prefix.timestamp;
 	found.moved_from = move.old_code_addr;
 	if (range_is_bad(found.address, found.bytes) ||
 	    range_is_bad(found.moved_from, found.bytes) || !found.moved_from)

@@ -9,6 +9,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "perfmap/text.h"
 
@@ -17,12 +18,16 @@
 struct jitdump_code {
 	uint64_t address, bytes;
 	uint64_t moved_from; /* 0: new code; else its previous address, and name is NULL */
+	uint64_t time_ns;    /* when the writer says that it happened, on its clock (monotonic) */
 	const char *name;    /* not terminated */
 	size_t name_bytes;
 };
 
-/* Is this the path of a jitdump: "…/jit-PID.dump"? Its writer maps a page of it executable. */
-int jitdump_has_name(const char *path);
+/*
+ * Whose jitdump is this by its path, "…/jit-PID.dump"; -1: it is none. Its writer maps a page of it
+ * executable.
+ */
+pid_t jitdump_writer(const char *path);
 /* Anything but 0 ends the reading and is returned. */
 typedef int (*jitdump_code_fn)(void *context, const struct jitdump_code *code);
 

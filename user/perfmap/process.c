@@ -10,7 +10,8 @@
 #include "base/array.h"
 #include "perfmap/jit_elf.h"
 
-#define PROCESS_SHARE 4u /* a map has at most this many times what the others leave */
+#define PROCESS_SHARE   4u /* a map has at most this many times what the others leave */
+#define GENERATIONS_MAX 64
 
 struct perfmaps {
 	struct perfmaps_hooks hooks;
@@ -66,7 +67,7 @@ static int map_evict(struct perfmaps *maps)
 	for (size_t i = 0; i < maps->count; i++) {
 		struct perfmap_process *process = maps->processes[i];
 
-		if (!process->exited || !process->parent_tgid || process->evicted)
+		if (!process->exited || !process->parent || process->evicted)
 			continue;
 		process->evicted = 1;
 		perfmap_table_clear(process->table);
@@ -134,16 +135,60 @@ int perfmap_process_add(struct perfmap_process *process, uint64_t start, uint64_
 	return err;
 }
 
-int perfmap_process_jitdump(struct perfmap_process *process, const struct jitdump_code *code,
-			    uint64_t time_ns)
+static int code_add(struct perfmap_process *process, const struct jitdump_code *code)
 {
-	struct perfmap_entry entry = {.time_ns = time_ns};
+	const struct perfmap_entry *known = perfmap_table_find(process->table, code->address);
+	struct perfmap_entry entry = {.time_ns = code->time_ns};
+
+	if (known && known->time_ns > code->time_ns)
+		return 0;
+	return perfmap_process_add(process, code->address, code->bytes, code->name,
+				   code->name_bytes, &entry);
+}
+
+static int code_is_known(const struct perfmap_process *process, const struct jitdump_code *code)
+{
+	const struct perfmap_entry *known = perfmap_table_find(process->table, code->address);
+	const char *name = known ? perfmap_table_name(process->table, known) : NULL;
+
+	return known && known->start == code->address && known->end - known->start == code->bytes &&
+	       known->time_ns == code->time_ns && strlen(name) == code->name_bytes &&
+	       !memcmp(name, code->name, code->name_bytes);
+}
+
+/* Does the process have the memory that another one had at that time? */
+static int has_memory_of(const struct perfmap_process *process,
+			 const struct perfmap_process *ancestor, uint64_t time_ns)
+{
+	for (int i = 0; process && i < GENERATIONS_MAX; i++) {
+		if (process == ancestor)
+			return 1;
+		if (process->execs || process->forked_ns <= time_ns)
+			return 0;
+		process = process->parent;
+	}
+	return 0;
+}
+
+static int code_spread(struct perfmap_process *process, const struct jitdump_code *code)
+{
+	const struct perfmaps *maps = process->maps;
+	int err = 0;
+
+	for (size_t i = 0; i < maps->count && !err; i++)
+		if (has_memory_of(maps->processes[i], process, code->time_ns))
+			err = code_add(maps->processes[i], code);
+	return err;
+}
+
+int perfmap_process_jitdump(struct perfmap_process *process, const struct jitdump_code *code)
+{
+	struct perfmap_entry entry = {.time_ns = code->time_ns};
 	const struct perfmap_entry *old;
 	char name[PERFMAP_NAME_MAX + 1];
 
 	if (!code->moved_from)
-		return perfmap_process_add(process, code->address, code->bytes, code->name,
-					   code->name_bytes, &entry);
+		return code_is_known(process, code) ? 0 : code_spread(process, code);
 	old = perfmap_table_find(process->table, code->moved_from);
 	if (!old) {
 		process->refused++;
@@ -290,8 +335,7 @@ static void call_take(struct perfmap_process *process, const struct event_map_ca
 	}
 }
 
-int perfmap_process_copy(struct perfmap_process *process, const struct perfmap_process *from,
-			 int only_with_origin)
+int perfmap_process_copy(struct perfmap_process *process, const struct perfmap_process *from)
 {
 	const struct perfmap_table *table = from->table;
 	size_t before = perfmap_table_count(process->table), there;
@@ -301,7 +345,7 @@ int perfmap_process_copy(struct perfmap_process *process, const struct perfmap_p
 	 * Copying again, after memory was freed, does not change entries that are already copied.
 	 */
 	do
-		err = perfmap_table_copy(process->table, table, only_with_origin);
+		err = perfmap_table_copy(process->table, table);
 	while (account_is_full(err) && map_evict(process->maps));
 	if (!account_is_full(err))
 		return err;
@@ -311,15 +355,17 @@ int perfmap_process_copy(struct perfmap_process *process, const struct perfmap_p
 	return 0;
 }
 
-static int fork_take(struct perfmaps *maps, struct perfmap_process *parent, uint32_t tgid)
+static int fork_take(struct perfmaps *maps, struct perfmap_process *parent, uint32_t tgid,
+		     uint64_t time_ns)
 {
 	struct perfmap_process *child;
 	int err = perfmaps_add(maps, tgid, &child);
 
 	if (err)
 		return err == -ENOSPC ? 0 : err;
-	child->parent_tgid = parent->tgid;
-	err = perfmap_process_copy(child, parent, parent->persist != 1);
+	child->parent = parent;
+	child->forked_ns = time_ns;
+	err = perfmap_process_copy(child, parent);
 	if (err)
 		return err == -ENOSPC ? 0 : err;
 	err = array_reserve_in(&child->account, &child->images, &child->image_capacity, 0,
@@ -360,6 +406,9 @@ static int event_take(struct perfmaps *maps, struct perfmap_process *process, co
 	if (size < least ||
 	    (is_text && (text->name_bytes > size - least || text->name_bytes > EVENT_MAX_MAP_NAME)))
 		return -EPROTO;
+	if ((header->type == EVENT_FORK || header->type == EVENT_EXEC) &&
+	    maps->hooks.process_changes)
+		maps->hooks.process_changes(maps->hooks.context, process);
 	switch (header->type) {
 	case EVENT_MAP_WRITE:
 		return write_take(maps, process, text);
@@ -372,7 +421,7 @@ static int event_take(struct perfmaps *maps, struct perfmap_process *process, co
 	case EVENT_MAP_JIT:
 		return jit_take(maps, process, record);
 	case EVENT_FORK:
-		err = fork_take(maps, process, event->other);
+		err = fork_take(maps, process, event->other, header->time_ns);
 		process = perfmaps_find(maps, event->other);
 		break;
 	case EVENT_EXEC:

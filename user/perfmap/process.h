@@ -4,10 +4,10 @@
  * processes and files.
  *
  * The state of a process follows CPython's C API manual. PyUnstable_PerfMapState_Init() opens its
- * map file and _Fini() closes it. A forked child gets its parent's entries if trampolines persist
- * across forks, otherwise an empty map; a child that copies the map itself gets the entries in any
- * case. exec clears the map. Images of GDB's JIT interface are in memory and are inherited. A
- * process that has ended keeps its last map.
+ * map file and _Fini() closes it. A forked child has its parent's memory, and so its parent's
+ * entries, whatever the file of its own says. What a parent wrote before the fork into a jitdump,
+ * but was read later, is added to the child as well. exec clears the map. A process that has ended
+ * keeps its last map.
  */
 #ifndef TRACER_PERFMAP_PROCESS_H
 #define TRACER_PERFMAP_PROCESS_H
@@ -30,7 +30,8 @@ struct perfmap_image {
 
 struct perfmap_process {
 	uint32_t tgid;
-	uint32_t parent_tgid; /* of the traced process that forked it; 0: none */
+	struct perfmap_process *parent; /* the traced process that forked it; NULL: none */
+	uint64_t forked_ns;             /* when; CLOCK_MONOTONIC */
 	struct perfmap_table *table;
 	enum { PERFMAP_FILE_UNKNOWN, PERFMAP_FILE_OPEN, PERFMAP_FILE_CLOSED } file;
 	int persist;     /* 0, 1; -1: not set since tracing began */
@@ -66,6 +67,8 @@ struct perfmaps_hooks {
 	/* The process copies a map file into its own; the name needs no NUL. 0, -errno. */
 	int (*file_copy)(void *context, struct perfmap_process *process, const char *name,
 			 size_t bytes);
+	/* It has forked or executed a program, which is applied next: reads what it has written. */
+	void (*process_changes)(void *context, struct perfmap_process *process);
 	/*
 	 * The process was added by a fork, has executed a program, or has ended; type: EVENT_FORK,
 	 * EVENT_EXEC, EVENT_EXIT.
@@ -100,11 +103,13 @@ int perfmap_image_add(struct perfmaps *maps, struct perfmap_process *process, ui
 /* Adds one entry; a refused or dropped entry is counted. 0, -ENOMEM. */
 int perfmap_process_add(struct perfmap_process *process, uint64_t start, uint64_t bytes,
 			const char *name, size_t name_bytes, const struct perfmap_entry *entry);
-/* Copies all entries of another process's map, or only those of its images. 0, -ENOSPC, -ENOMEM. */
-int perfmap_process_copy(struct perfmap_process *process, const struct perfmap_process *from,
-			 int only_with_origin);
-/* Applies a jitdump record: new or moved code. 0, -ENOMEM. */
-int perfmap_process_jitdump(struct perfmap_process *process, const struct jitdump_code *code,
-			    uint64_t time_ns);
+/* Copies all entries of another process's map. 0, -ENOSPC, -ENOMEM. */
+int perfmap_process_copy(struct perfmap_process *process, const struct perfmap_process *from);
+/*
+ * Applies a jitdump record: new or moved code; new code also to the children that were forked after
+ * it. A record is ignored if something newer is known of its address: each forked child of a
+ * CPython writes what its parent had buffered once more. 0, -ENOMEM.
+ */
+int perfmap_process_jitdump(struct perfmap_process *process, const struct jitdump_code *code);
 
 #endif

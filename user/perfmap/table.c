@@ -139,8 +139,7 @@ int perfmap_table_cut(struct perfmap_table *table, uint64_t start, uint64_t end)
 	return start < end ? entries_clear_range(&table->entries, start, end) : 0;
 }
 
-int perfmap_table_copy(struct perfmap_table *table, const struct perfmap_table *from,
-		       int only_with_origin)
+int perfmap_table_copy(struct perfmap_table *table, const struct perfmap_table *from)
 {
 	const struct perfmap_entry *entry;
 	size_t cursor = 0;
@@ -149,9 +148,8 @@ int perfmap_table_copy(struct perfmap_table *table, const struct perfmap_table *
 	while (!err && (entry = perfmap_table_next(from, &cursor))) {
 		const char *name = perfmap_table_name(from, entry);
 
-		if (!only_with_origin || entry->origin)
-			err = perfmap_table_add(table, entry->start, entry->end - entry->start,
-						name, strlen(name), entry);
+		err = perfmap_table_add(table, entry->start, entry->end - entry->start, name,
+					strlen(name), entry);
 	}
 	return err;
 }
@@ -204,10 +202,14 @@ size_t perfmap_table_expire(struct perfmap_table *table, const struct perfmap_ra
 	return table_filter(table, is_mapped, &expiry);
 }
 
+const struct perfmap_entry *perfmap_table_after(const struct perfmap_table *table, uint64_t address)
+{
+	return entries_at(&table->entries, entries_find(&table->entries, address));
+}
+
 const struct perfmap_entry *perfmap_table_find(const struct perfmap_table *table, uint64_t address)
 {
-	const struct perfmap_entry *entry =
-		entries_at(&table->entries, entries_find(&table->entries, address));
+	const struct perfmap_entry *entry = perfmap_table_after(table, address);
 
 	return entry && entry->start <= address ? entry : NULL;
 }

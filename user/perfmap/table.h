@@ -53,12 +53,8 @@ int perfmap_table_add(struct perfmap_table *table, uint64_t start, uint64_t size
 		      size_t name_bytes, const struct perfmap_entry *entry);
 /* Removes the range [start, end). 0, -ENOMEM. */
 int perfmap_table_cut(struct perfmap_table *table, uint64_t start, uint64_t end);
-/*
- * Adds all entries of another table, or only those that have an origin. 0, -ENOSPC, -ENOMEM (some
- * were added).
- */
-int perfmap_table_copy(struct perfmap_table *table, const struct perfmap_table *from,
-		       int only_with_origin);
+/* Adds all entries of another table. 0, -ENOSPC, -ENOMEM (some were added). */
+int perfmap_table_copy(struct perfmap_table *table, const struct perfmap_table *from);
 /* Removes the entries of an image; returns their number. */
 size_t perfmap_table_remove(struct perfmap_table *table, uint32_t origin);
 /*
@@ -74,6 +70,9 @@ void perfmap_table_clear(struct perfmap_table *table);
 
 /* The entry at an address, or NULL. Borrowed until the table changes. */
 const struct perfmap_entry *perfmap_table_find(const struct perfmap_table *table, uint64_t address);
+/* The first entry that ends above an address, or NULL. Borrowed until the table changes. */
+const struct perfmap_entry *perfmap_table_after(const struct perfmap_table *table,
+						uint64_t address);
 /* In address order; *cursor starts at 0. NULL at the end. The table must not change meanwhile. */
 const struct perfmap_entry *perfmap_table_next(const struct perfmap_table *table, size_t *cursor);
 const char *perfmap_table_name(const struct perfmap_table *table,

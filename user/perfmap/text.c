@@ -109,24 +109,43 @@ int perfmap_text_read(struct perfmap_text *text, const char *data, size_t bytes,
 	return err;
 }
 
-int perfmap_text_write(const struct perfmap_table *table, perfmap_write_fn write, void *context)
+int perfmap_line_write(const struct perfmap_entry *entry, const char *name, perfmap_write_fn write,
+		       void *context)
 {
 	char line[48 + 4 * PERFMAP_NAME_MAX + 2];
+	size_t length = snprintf(line, 48, "%" PRIx64 " %" PRIx64 " ", entry->start,
+				 entry->end - entry->start);
+
+	length += text_escape(line + length, sizeof(line) - length - 1, name);
+	line[length++] = '\n';
+	return write(context, line, length);
+}
+
+struct counted {
+	perfmap_write_fn write;
+	void *context;
+	size_t bytes;
+};
+
+static int counted_write(void *context, const char *data, size_t bytes)
+{
+	struct counted *counted = context;
+
+	counted->bytes += bytes;
+	return counted->write(counted->context, data, bytes);
+}
+
+int perfmap_text_write(const struct perfmap_table *table, perfmap_write_fn write, void *context)
+{
+	struct counted counted = {.write = write, .context = context};
 	const struct perfmap_entry *entry;
-	size_t cursor = 0, total = 0;
+	size_t cursor = 0;
 	int err = 0;
 
-	while (!err && (entry = perfmap_table_next(table, &cursor))) {
-		size_t length = snprintf(line, 48, "%" PRIx64 " %" PRIx64 " ", entry->start,
-					 entry->end - entry->start);
-
-		length += text_escape(line + length, sizeof(line) - length - 1,
-				      perfmap_table_name(table, entry));
-		line[length++] = '\n';
-		total += length;
-		err = write(context, line, length);
-	}
-	if (!err && total % COPY_BYTES == 0)
+	while (!err && (entry = perfmap_table_next(table, &cursor)))
+		err = perfmap_line_write(entry, perfmap_table_name(table, entry), counted_write,
+					 &counted);
+	if (!err && counted.bytes % COPY_BYTES == 0)
 		err = write(context, "\n", 1);
 	return err;
 }

@@ -43,6 +43,9 @@ int perfmap_text_read(struct perfmap_text *text, const char *data, size_t bytes,
 /* Anything but 0 ends the writing and is returned. */
 typedef int (*perfmap_write_fn)(void *context, const char *data, size_t bytes);
 
+/* Writes the line of one entry. 0, or what write() returned. */
+int perfmap_line_write(const struct perfmap_entry *entry, const char *name, perfmap_write_fn write,
+		       void *context);
 /*
  * Writes the table, sorted and without overlaps, one terminated line per entry; control bytes and
  * invalid UTF-8 in names are written as \xNN. CPython's PyUnstable_CopyPerfMapFile() fails on a

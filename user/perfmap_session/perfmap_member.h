@@ -26,21 +26,34 @@ int perfmap_member_renew(struct perfmap_member *member, int inotify);
 void perfmap_member_close(struct perfmap_member *member, int inotify);
 
 /*
- * Follows the map file in the process's /tmp, unless it is followed already; a file that we
- * installed is followed from its end. from_start: also reads the existing contents. A file that
- * must not be read is counted in files_refused.
+ * Follows the map file and the jitdump in the process's /tmp, unless they are followed already; a
+ * map that we installed, or that an earlier process wrote, is followed from its end. from_start:
+ * also reads the existing contents. A file that must not be read is counted in files_refused.
  */
-void perfmap_member_find_map(struct perfmap_member *member, int inotify, int from_start);
+void perfmap_member_find_files(struct perfmap_member *member, int inotify, int from_start);
 /*
  * Finds out by its descriptors whether its map file is open, and sets process->file. An open file
  * is followed, so it is read even if its name is removed.
  */
 void perfmap_member_find_open(struct perfmap_member *member, int inotify, int from_start);
 /*
- * Reads the mappings: expires entries whose memory is unmapped, and finds jitdumps, which their
- * writers map for that purpose. 0, -ENOMEM.
+ * Reads the mappings: finds jitdumps, which their writers map for that purpose, and if asked to,
+ * expires entries whose memory is unmapped. 0, -ENOMEM.
  */
-int perfmap_member_scan(struct perfmap_member *member, int inotify);
+int perfmap_member_scan(struct perfmap_member *member, int inotify, int expire);
+/*
+ * Reads all that the process has written so far; it ends, forks or executes a program. 0, -ENOMEM.
+ */
+int perfmap_member_settle(struct perfmap_member *member, int inotify);
+/*
+ * A process has the memory of the one that forked it, and its functions: reads what that has
+ * written, and those before it. Before its own files, which are newer. 0, -ENOMEM.
+ */
+int perfmap_member_read_ancestors(struct perfmap_member *member);
+/*
+ * Installs its map, as perfmap_install(); what it appends is not read again as the process's own.
+ */
+int perfmap_member_install(struct perfmap_member *member, int inotify);
 /* Reads what was appended to its files, at most about limit bytes of each. 0, -ENOMEM. */
 int perfmap_member_read(struct perfmap_member *member, uint64_t limit);
 /* The file with this inotify watch has grown. */

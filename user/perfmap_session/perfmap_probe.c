@@ -140,6 +140,21 @@ static int symbols_check(const struct perfmap_session *session, const struct pro
 	return 0;
 }
 
+/* How the program is made to write a map, by the name of its file. NULL: not known. */
+static const char *file_advice(const char *path, int python)
+{
+	const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+
+	if (python)
+		return "CPython names its functions only if it is started with -X perf "
+		       "(PYTHONPERFSUPPORT=1)";
+	if (!strncmp(name, "python3", 7) || !strncmp(name, "libpython3", 10))
+		return "CPython can name its functions from 3.12 on (-X perf)";
+	if (!strcmp(name, "node") || !strncmp(name, "libnode.so", 10))
+		return "node names its functions only if it is started with --perf-basic-prof";
+	return NULL;
+}
+
 int perfmap_probe(struct perfmap_session *session, struct perfmap_member *member)
 {
 	struct process_maps maps = {0};
@@ -153,6 +168,8 @@ int perfmap_probe(struct perfmap_session *session, struct perfmap_member *member
 		if (!map->inode || !map->executable)
 			continue;
 		err = file_find(session, member, map, &probed);
+		if (!err && (probed->python || !member->advice))
+			member->advice = file_advice(map->path, probed->python) ?: member->advice;
 		if (err || !probed->file)
 			continue;
 		member->probed += probed->sites;

@@ -30,7 +30,9 @@
 #define READ_BATCH  (8u << 20) /* bytes of a file at once */
 /* Mappings are read this often, for at most 1/50 of the time. */
 #define SCAN_PERIOD_NS 500000000ull
+#define SCAN_FIRST_NS  20000000ull
 #define SCAN_SHARE     50
+#define YOUNG_NS       1000000000ull
 
 static int record_handle(void *context, void *record, size_t size)
 {
@@ -104,23 +106,23 @@ static int image_read(void *context, struct perfmap_process *process, uint64_t a
 /* A forked child copies its parent's map, that is, our table of the parent; or it copies a file. */
 static int file_copy(void *context, struct perfmap_process *process, const char *name, size_t bytes)
 {
-	struct perfmap_session *session = context;
-	struct perfmap_process *parent = perfmaps_find(session->maps, process->parent_tgid);
+	struct perfmap_process *parent = process->parent;
 	struct perfmap_member *member = process->user, *of = parent ? parent->user : NULL;
 	char path[64], expected[64];
 	struct perfmap_follow *follow;
 	int fd, err;
 
+	(void)context;
 	snprintf(path, sizeof(path), "%.*s", (int)bytes, name);
 	snprintf(expected, sizeof(expected), "/tmp/perf-%d.map", of ? of->ns_pid : -1);
 	if (of && !strcmp(path, expected))
-		return perfmap_process_copy(process, parent, 0);
+		return perfmap_process_copy(process, parent);
 	/* Another file: only in its /tmp, where its owner and type can be checked. */
 	if (!member || member->places.target < 0 || bytes >= sizeof(path) ||
 	    strncmp(path, "/tmp/", 5) || strchr(path + 5, '/') || !path[5])
 		return -EINVAL;
-	fd = tmp_dir_file(member->places.at[member->places.target].directory, path + 5,
-			  member->uid);
+	fd = tmp_dir_file(member->places.at[member->places.target].directory, path + 5, member->uid,
+			  O_RDONLY);
 	if (fd < 0)
 		return fd;
 	err = perfmap_follow_new(&follow, fd, 0, -1);
@@ -132,36 +134,53 @@ static int file_copy(void *context, struct perfmap_process *process, const char 
 	return err;
 }
 
+static void process_changes(void *context, struct perfmap_process *process)
+{
+	struct perfmap_session *session = context;
+
+	if (process->user)
+		perfmap_member_settle(process->user, session->inotify);
+}
+
+static void child_add(struct perfmap_session *session, struct perfmap_process *process)
+{
+	struct perfmap_member *parent = process->parent ? process->parent->user : NULL, *member;
+	int gone = member_add(session, process, process->tgid, &member);
+
+	member = process->user;
+	if (!member)
+		return;
+	/* A child that is gone cannot be inspected: its map is installed as its parent's. */
+	if (gone && parent)
+		perfmap_member_inherit(member, parent);
+	else
+		perfmap_rivals_find(session, member);
+	member->python = parent && parent->python;
+	member->advice = parent ? parent->advice : NULL;
+	member->probed = parent ? parent->probed : 0;
+}
+
+static void member_finish(struct perfmap_session *session, struct perfmap_member *member)
+{
+	if (!member->finished)
+		perfmap_member_settle(member, session->inotify);
+	member->finished = 1;
+}
+
 static void process_changed(void *context, struct perfmap_process *process, uint32_t type)
 {
 	struct perfmap_session *session = context;
-	struct perfmap_member *member = process->user, *parent;
+	struct perfmap_member *member = process->user;
 
-	if (type == EVENT_FORK && !member) {
-		const struct perfmap_process *forked =
-			perfmaps_find(session->maps, process->parent_tgid);
-
-		parent = forked ? forked->user : NULL;
-		int gone = member_add(session, process, process->tgid, &member);
-
-		member = process->user;
-		if (!member)
-			return;
-		/*
-		 * A child that is gone cannot be inspected: its map is installed as its parent's.
-		 */
-		if (gone && parent)
-			perfmap_member_inherit(member, parent);
-		member->python = parent && parent->python;
-		member->probed = parent ? parent->probed : 0;
-	} else if (type == EVENT_EXEC && member) {
-		/* Privileges for new probes were dropped; files that are probed need none. */
-		if (!perfmap_member_renew(member, session->inotify) &&
-		    perfmap_probe(session, member))
-			log_info("PID %d runs another program now, in which no probe can be "
-				 "placed",
-				 member->pid);
-	}
+	if (type == EVENT_FORK && !member)
+		child_add(session, process);
+	else if (type == EVENT_EXIT && member)
+		member_finish(session, member);
+	/* Privileges for new probes were dropped; files that are probed need none. */
+	else if (type == EVENT_EXEC && member && !perfmap_member_renew(member, session->inotify) &&
+		 perfmap_probe(session, member))
+		log_info("PID %d runs another program now, in which no probe can be placed",
+			 member->pid);
 }
 
 int perfmap_session_new(struct perfmap_session **out, const struct perfmap_session_opts *opts,
@@ -171,6 +190,7 @@ int perfmap_session_new(struct perfmap_session **out, const struct perfmap_sessi
 	struct perfmaps_hooks hooks = {.name_read = name_read,
 				       .image_read = image_read,
 				       .file_copy = file_copy,
+				       .process_changes = process_changes,
 				       .process_changed = process_changed,
 				       .context = session};
 	struct perfmap_attach_opts attach = {
@@ -246,11 +266,15 @@ int perfmap_session_add(struct perfmap_session *session, pid_t pid)
 	err = perfmap_probe(session, member);
 	if (err)
 		return obstacle_tell(OBSTACLE_PROBE, err);
+	perfmap_rivals_find(session, member);
+	if (session->opts.merge)
+		err = perfmap_member_read_ancestors(member);
 	perfmap_member_find_open(member, session->inotify, session->opts.merge);
-	perfmap_member_find_map(member, session->inotify, session->opts.merge);
-	err = perfmap_member_read(member, UINT64_MAX);
+	perfmap_member_find_files(member, session->inotify, session->opts.merge);
 	if (!err)
-		err = perfmap_member_scan(member, session->inotify);
+		err = perfmap_member_read(member, UINT64_MAX);
+	if (!err)
+		err = perfmap_member_scan(member, session->inotify, 1);
 	if (!err)
 		err = perfmap_member_read(member, UINT64_MAX);
 	if (err)
@@ -262,7 +286,23 @@ int perfmap_session_add(struct perfmap_session *session, pid_t pid)
 		 pid, member->name, member->probed, member->python ? "yes" : "no",
 		 perfmap_table_count(process->table),
 		 (unsigned long long)((clock_ns(CLOCK_MONOTONIC) - start) / 1000000));
+	/* A command that is started has run nothing yet. */
+	if (member->advice && process->file != PERFMAP_FILE_OPEN && !member->follow_count &&
+	    process_age_ns(pid) > YOUNG_NS)
+		perfmap_session_advise(member);
 	return 0;
+}
+
+void perfmap_session_advise(struct perfmap_member *member)
+{
+	const struct perfmap_process *process = member->process;
+
+	if (member->advised || perfmap_table_count(process->table) || process->expired ||
+	    process->refused || process->missed || process->execs)
+		return;
+	member->advised = 1;
+	log_info("PID %d has no entries: %s", member->pid,
+		 member->advice ?: "nothing in it is known to name code (--perf-map-symbol)");
 }
 
 static void growth_take(struct perfmap_session *session)
@@ -294,9 +334,18 @@ static void ends_watch(struct perfmap_session *session)
 		       (int)DRAIN_BATCH)
 			;
 		member->process->exited = 1;
+		member_finish(session, member);
 		close(member->pidfd);
 		member->pidfd = -1;
 	}
+}
+
+/* More often at first, so that the jitdump of a program that ends soon is found. */
+static uint64_t scan_period_ns(uint64_t age_ns)
+{
+	return age_ns / 4 < SCAN_FIRST_NS    ? SCAN_FIRST_NS
+	       : age_ns / 4 < SCAN_PERIOD_NS ? age_ns / 4
+					     : SCAN_PERIOD_NS;
 }
 
 static int scan_when_due(struct perfmap_session *session, uint64_t now)
@@ -305,13 +354,16 @@ static int scan_when_due(struct perfmap_session *session, uint64_t now)
 
 	for (size_t i = 0; i < session->count && !err; i++) {
 		struct perfmap_member *member = session->members[i];
-		uint64_t pause = member->scan_cost_ns * SCAN_SHARE;
+		uint64_t pause = member->scan_cost_ns * SCAN_SHARE,
+			 period = scan_period_ns(now - member->opened_ns);
 
-		if (now - member->scanned_ns < (pause < SCAN_PERIOD_NS ? SCAN_PERIOD_NS : pause))
+		if (now - member->scanned_ns < (pause < period ? period : pause))
 			continue;
 		member->scanned_ns = now;
-		perfmap_member_find_map(member, session->inotify, 1);
-		err = perfmap_member_scan(member, session->inotify);
+		perfmap_member_find_files(member, session->inotify, 1);
+		/* A program that ends frees its code first: names are kept for a while. */
+		err = perfmap_member_scan(member, session->inotify,
+					  now - member->expired_ns >= SCAN_PERIOD_NS);
 	}
 	return err;
 }
@@ -345,10 +397,10 @@ int perfmap_session_refresh(struct perfmap_session *session)
 	for (size_t i = 0; i < session->count && !err; i++) {
 		struct perfmap_member *member = session->members[i];
 
-		perfmap_member_find_map(member, session->inotify, 1);
+		perfmap_member_find_files(member, session->inotify, 1);
 		err = perfmap_member_read(member, UINT64_MAX);
 		if (!err)
-			err = perfmap_member_scan(member, session->inotify);
+			err = perfmap_member_scan(member, session->inotify, 1);
 		if (!err)
 			err = perfmap_member_read(member, UINT64_MAX);
 	}
@@ -357,18 +409,12 @@ int perfmap_session_refresh(struct perfmap_session *session)
 
 int perfmap_session_install(struct perfmap_session *session, struct perfmap_member *member)
 {
-	int status;
-
 	/* There are no entries: do not replace a map file that it may have. */
 	if (!perfmap_table_count(member->process->table) && member->places.version == UINT64_MAX)
 		return 0;
 	if (member->process->evicted) /* its table was freed; the installed map is complete */
 		return 0;
-	status = perfmap_install(&member->places, member->process->table);
-	member->installed_ns = clock_ns(CLOCK_MONOTONIC);
-	if (status > 0)
-		perfmap_member_find_map(member, session->inotify, 1);
-	return status;
+	return perfmap_member_install(member, session->inotify);
 }
 
 size_t perfmap_session_running(const struct perfmap_session *session)

@@ -35,15 +35,19 @@ struct perfmap_member {
 	int probed; /* number of probes in the files that it maps */
 	int python; /* it maps a CPython with the perf map functions */
 	char name[64];
+	const char *advice; /* how its program is made to write a map; NULL: not known */
+	int advised;        /* that was said */
 	struct perfmap_places places;
 	struct perfmap_follow *follows[PERFMAP_FOLLOWS_MAX];
 	size_t follow_count;
-	uint64_t jitdumps;        /* how many of the followed files are jitdumps */
 	uint64_t files_refused;   /* map files of another user, or that are no regular files */
 	char file_reason[128];    /* why the first one was refused */
 	uint64_t follows_dropped; /* files beyond PERFMAP_FOLLOWS_MAX */
-	uint64_t scanned_ns, scan_cost_ns;
-	uint64_t installed_ns;
+	int stale;    /* its map file was written by an earlier process, and is not read */
+	int older;    /* its map file is older than the process, which has written to it, too */
+	int orphaned; /* it was forked by a process that has ended, whose map is not known */
+	int finished; /* it has ended, and all that it wrote was read */
+	uint64_t opened_ns, scanned_ns, expired_ns, scan_cost_ns;
 	int install_error; /* the last one that was reported */
 };
 
@@ -69,6 +73,8 @@ int perfmap_session_refresh(struct perfmap_session *session);
  */
 int perfmap_session_install(struct perfmap_session *session, struct perfmap_member *member);
 
+/* Says how a process without entries is made to write a map, once. */
+void perfmap_session_advise(struct perfmap_member *member);
 /* How many processes of perfmap_session_add() are running. */
 size_t perfmap_session_running(const struct perfmap_session *session);
 size_t perfmap_session_count(const struct perfmap_session *session);

@@ -39,5 +39,10 @@ struct perfmap_session {
  * reason.
  */
 int perfmap_probe(struct perfmap_session *session, struct perfmap_member *member);
+/*
+ * Finds processes with the same id in their PID namespace and the same /tmp, which write the same
+ * map file: members, and for a member that was named also others that have it open.
+ */
+void perfmap_rivals_find(struct perfmap_session *session, struct perfmap_member *member);
 
 #endif

@@ -21,6 +21,7 @@
 #define FILE_MAX_BYTES (1u << 20) /* status with 65,536 groups; stat */
 #define PF_EXITING     0x00000004u
 #define PF_KTHREAD     0x00200000u
+#define PF_FORKNOEXEC  0x00000040u
 
 /* Maps /proc's errors: for a process that has ended or is hidden, and for one of another user. */
 static int proc_error(int err)
@@ -108,6 +109,7 @@ static int parse_stat(const char *text, struct process_info *out)
 	}
 	out->ppid = (pid_t)field[4];
 	out->kernel_thread = (field[9] & PF_KTHREAD) != 0;
+	out->forked = (field[9] & PF_FORKNOEXEC) != 0;
 	out->zombie = state == 'Z' || state == 'X' || field[9] & PF_EXITING;
 	out->threads = (int)field[20];
 	out->headless = out->zombie && out->threads > 1;

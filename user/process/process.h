@@ -46,6 +46,7 @@ struct process_info {
 	int uids_differ;   /* 1: real or saved uid differs from the effective one */
 	int seccomp;       /* 0 none, 1 strict, 2 filter */
 	int kernel_thread; /* 1: no address space */
+	int forked;        /* 1: it has the memory of its parent: no exec since it was forked */
 	int zombie;        /* 1: it has ended */
 	/*
 	 * 1: its first thread has ended or is exiting, others have not: its memory is not visible

@@ -62,10 +62,9 @@ static int file_check(int fd, const char *name, uint32_t uid)
 }
 
 /*
- * Checks path_fd, which identifies the file without opening it, reopens it for reading, and closes
- * path_fd.
+ * Checks path_fd, which identifies the file without opening it, reopens it, and closes path_fd.
  */
-static int file_reopen(int path_fd, const char *name, uint32_t uid)
+static int file_reopen(int path_fd, const char *name, uint32_t uid, int flags)
 {
 	int err = file_check(path_fd, name, uid), fd;
 	char link[40];
@@ -75,17 +74,23 @@ static int file_reopen(int path_fd, const char *name, uint32_t uid)
 		return err;
 	}
 	snprintf(link, sizeof(link), "/proc/self/fd/%d", path_fd);
-	fd = open(link, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	fd = open(link, flags | O_CLOEXEC | O_NONBLOCK);
 	err = -errno;
 	close(path_fd);
 	return fd < 0 ? err : fd;
 }
 
-int tmp_dir_file(int directory, const char *name, uint32_t uid)
+int tmp_dir_file(int directory, const char *name, uint32_t uid, int flags)
 {
-	int path_fd = openat(directory, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+	/* A process with a user namespace of its own can mount any file that it sees there. */
+	struct open_how how = {.flags = O_PATH | O_NOFOLLOW | O_CLOEXEC,
+			       .resolve = RESOLVE_NO_XDEV};
+	int path_fd = syscall(SYS_openat2, directory, name, &how, sizeof(how));
 
-	return path_fd < 0 ? -errno : file_reopen(path_fd, name, uid);
+	if (path_fd < 0)
+		return errno == EXDEV ? error_set(-EXDEV, "something is mounted on '%s'", name)
+				      : -errno;
+	return file_reopen(path_fd, name, uid, flags);
 }
 
 int tmp_dir_descriptor(pid_t pid, const char *number, uint32_t uid)
@@ -95,5 +100,5 @@ int tmp_dir_descriptor(pid_t pid, const char *number, uint32_t uid)
 
 	snprintf(path, sizeof(path), "/proc/%d/fd/%.16s", pid, number);
 	path_fd = open(path, O_PATH | O_CLOEXEC);
-	return path_fd < 0 ? -errno : file_reopen(path_fd, path, uid);
+	return path_fd < 0 ? -errno : file_reopen(path_fd, path, uid, O_RDONLY);
 }

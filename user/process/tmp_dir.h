@@ -16,11 +16,12 @@
  */
 int tmp_dir_open(pid_t pid);
 /*
- * Opens a file in it for reading, if it is regular, has a single link and belongs to root, to us or
- * to user uid. Returns a descriptor; -ENOENT; -EPERM it belongs to another user, -ELOOP a symlink,
- * -EINVAL not a regular file, all with error_set(); -errno.
+ * Opens a file in it, if it is regular, has a single link and belongs to root, to us or to user
+ * uid. flags: O_RDONLY, or O_RDWR | O_APPEND. Returns a descriptor; -ENOENT; -EPERM it belongs to
+ * another user, -ELOOP a symlink, -EINVAL not a regular file, -EXDEV something is mounted there,
+ * all with error_set(); -errno.
  */
-int tmp_dir_file(int directory, const char *name, uint32_t uid);
+int tmp_dir_file(int directory, const char *name, uint32_t uid, int flags);
 /*
  * The same for a file that the process has open, by descriptor number. The file may have been
  * unlinked.

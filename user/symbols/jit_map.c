@@ -2,6 +2,7 @@
 #include "symbols/jit_map.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -49,7 +50,7 @@ static int map_open(pid_t pid)
 	if (directory < 0)
 		return directory;
 	snprintf(name, sizeof(name), "perf-%d.map", info.ns_pid);
-	fd = tmp_dir_file(directory, name, info.uid);
+	fd = tmp_dir_file(directory, name, info.uid, O_RDONLY);
 	close(directory);
 	return fd;
 }

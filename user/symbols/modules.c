@@ -121,7 +121,7 @@ static void jit_find(struct modules *modules, const struct process_maps *maps)
 		jit_own_add(modules, map);
 	for (size_t i = 0; i < maps->count && modules->jit_own < MODULES_JIT_MAX; i++) {
 		const struct process_map *at = &maps->entries[i];
-		int fd = at->inode && jitdump_has_name(at->path)
+		int fd = at->inode && jitdump_writer(at->path) >= 0
 				 ? process_map_open(modules->pid, at)
 				 : -1;
 

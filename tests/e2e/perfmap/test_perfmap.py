@@ -210,7 +210,8 @@ def test_fork(start, perfmap, python, persist, known):
     os.kill(child, signal.SIGKILL)
     said = end(run)
     assert state(said, child, "entries") != "0"
-    assert any("function_of_parent" in name for name in names(map_of(child))) == bool(persist)
+    # Its memory has them, whatever its own map file says.
+    assert any("function_of_parent" in name for name in names(map_of(child)))
     assert any("function_of_child" in name for name in names(map_of(child))) != bool(persist)
     assert state(said, child, "persistence after fork").startswith(
         "on" if persist and known else ("off" if known else "not set")

@@ -6,6 +6,7 @@ import sys
 import threading
 
 API = ctypes.PyDLL(None)
+KEPT = []
 WRITE = ctypes.CDLL(None).PyUnstable_WritePerfMapEntry  # holds no GIL, as the manual allows
 WRITE.argtypes = [ctypes.c_void_p, ctypes.c_uint, ctypes.c_char_p]
 
@@ -51,6 +52,8 @@ COMMANDS = {
     "many": lambda threads, each: many(int(threads), int(each)),
     "fork": fork,
     "exec": lambda: os.execv("/bin/sleep", ["sleep", "60"]),
+    "reopen": lambda path: KEPT.append(open(path, "w")) or 0,
+    "setuid": lambda uid: os.setgid(int(uid)) or os.setuid(int(uid)) or 0,
     "locks": lambda fail: ctypes.CDLL(None).locks_set(int(fail)),
 }
 print("ready", flush=True)
