@@ -303,6 +303,8 @@ static int heaps_print(struct heap_choice *choice)
 	 * Finding the runtimes opens the files that the processes have mapped; reading the heaps
 	 * needs fewer rights.
 	 */
+	if (found && target_set_is_pids(&choice->targets))
+		targets_workers_print(pids, count, NULL, "read", 1);
 	err = found ? privileges_drop(0, 0) ?: calls_limit(0) : 0;
 	err = err ? error_print(err, NULL, "heap") : processes_print(processes, found, choice);
 	for (size_t i = 0; i < found; i++)

@@ -14,6 +14,7 @@
 
 #include "base/error.h"
 #include "cli/cli.h"
+#include "options/trace_options.h"
 #include "time_answers/leaks.h"
 #include "time_answers/time_options.h"
 
@@ -21,32 +22,53 @@
 #define SNAPSHOTS 40 /* of a process */
 #define SECONDS   "60"
 
+#define PASSED 64 /* options for the trace */
+
+/* An option of tracer trace. */
+struct passed {
+	const struct argp_option *option;
+	const char *arg; /* borrowed */
+};
+
 struct leaks_command {
 	struct time_choice choice;
 	struct cli_arguments files;
-	const char *pid, *duration; /* borrowed */
+	struct passed passed[PASSED];
+	size_t passed_count;
+	const char *duration; /* borrowed */
 	uint64_t duration_ns;
 };
 
 static const struct argp_option options[] = {
-	{"pid", 'p', "PID", 0, "trace this process first", 1},
-	{"duration", 'd', "SEC", 0, "for SEC seconds (default 60), with 40 snapshots", 1},
+	{"duration", 'd', "SEC", 0,
+	 "with -p and the like: trace for SEC seconds (default 60), with 40 snapshots", 1},
 	{0},
 };
+
+/* The options of tracer trace are its own to judge. */
+static error_t parse_passed(int key, char *arg, struct argp_state *state)
+{
+	struct leaks_command *command = state->input;
+
+	for (const struct argp_option *option = trace_target_options; option->name; option++) {
+		if (option->key != key)
+			continue;
+		if (command->passed_count == PASSED)
+			return cli_reject(option->name, arg, "fewer options");
+		command->passed[command->passed_count++] = (struct passed){option, arg};
+		return 0;
+	}
+	return ARGP_ERR_UNKNOWN;
+}
 
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
 	struct leaks_command *command = state->input;
-	uint64_t pid;
 
 	switch (key) {
 	case ARGP_KEY_INIT:
 		state->child_inputs[0] = &command->choice;
-		return 0;
-	case 'p':
-		if (cli_parse_number(arg, 1, 1 << 22, &pid))
-			return cli_reject("--pid", arg, "a process id");
-		command->pid = arg;
+		state->child_inputs[1] = command;
 		return 0;
 	case 'd':
 		command->duration = arg;
@@ -83,21 +105,33 @@ static int recording_judge(const struct leaks_command *command, const char *path
 /* Does not return. Its report is not wanted. */
 static void child_trace(const struct leaks_command *command, const char *path)
 {
-	const char *layer = command->choice.layer < 0
-				    ? NULL
-				    : event_layer_name((enum event_layer)command->choice.layer);
-	char every[32];
-	const char *argv[] = {"trace",    "-p",  command->pid, "-d",  command->duration,
-			      "--record", path,  "--every",    every, "--no-live",
-			      "--layer",  layer, NULL};
-	int argc = layer ? 12 : 10, null = open("/dev/null", O_WRONLY | O_CLOEXEC);
+	int layer = command->choice.layer, null = open("/dev/null", O_WRONLY | O_CLOEXEC), argc = 0;
+	char every[32], *argv[PASSED + 16];
 
-	argv[argc] = NULL;
-	snprintf(every, sizeof(every), "%.3f",
+	snprintf(every, sizeof(every), "--every=%.3f",
 		 (double)command->duration_ns / 1e9 / SNAPSHOTS + 0.001);
+	argv[argc++] = (char *)"trace";
+	for (size_t i = 0; i < command->passed_count; i++) {
+		const struct passed *one = &command->passed[i];
+
+		if (asprintf(&argv[argc++], "--%s%s%s", one->option->name, one->arg ? "=" : "",
+			     one->arg ? one->arg : "") < 0)
+			exit(EXIT_FAILED);
+	}
+	argv[argc++] = (char *)"-d";
+	argv[argc++] = (char *)command->duration;
+	argv[argc++] = (char *)"--record";
+	argv[argc++] = (char *)path;
+	argv[argc++] = every;
+	argv[argc++] = (char *)"--no-live";
+	if (layer >= 0) {
+		argv[argc++] = (char *)"--layer";
+		argv[argc++] = (char *)event_layer_name((enum event_layer)layer);
+	}
+	argv[argc] = NULL;
 	if (null >= 0)
 		dup2(null, STDOUT_FILENO);
-	exit(cli_trace(argc, (char **)argv));
+	exit(cli_trace(argc, argv));
 }
 
 /* Ctrl-C ends the trace, and what was recorded until then is judged. The exit status. */
@@ -123,10 +157,27 @@ static int process_record(const struct leaks_command *command, const char *path)
 	return WIFEXITED(status) ? WEXITSTATUS(status) : EXIT_FAILED;
 }
 
+/* "PID 1,2", "comm gunicorn": what was traced. */
+static void targets_name(const struct leaks_command *command, char *name, size_t bytes)
+{
+	size_t at = 0;
+
+	for (size_t i = 0; i < command->passed_count && at < bytes; i++) {
+		const struct passed *one = &command->passed[i];
+
+		if (one->option->group == 1 && one->arg)
+			at += (size_t)snprintf(name + at, bytes - at, "%s%s %s", at ? ", " : "",
+					       one->option->key == 'p' ? "PID" : one->option->name,
+					       one->arg);
+	}
+	if (!at)
+		snprintf(name, bytes, "all processes");
+}
+
 static int process_judge(struct leaks_command *command)
 {
 	const char *place = getenv("TMPDIR");
-	char *directory, *path, name[32];
+	char *directory, *path, name[256];
 	int status = EXIT_FAILED;
 
 	if (!command->duration) {
@@ -141,7 +192,7 @@ static int process_judge(struct leaks_command *command)
 		return status;
 	}
 	status = process_record(command, path);
-	snprintf(name, sizeof(name), "PID %s", command->pid);
+	targets_name(command, name, sizeof(name));
 	if (status == EXIT_DONE)
 		status = recording_judge(command, path, name);
 	unlink(path);
@@ -154,28 +205,37 @@ static int process_judge(struct leaks_command *command)
 static int leaks_run(struct leaks_command *command)
 {
 	const char *why = NULL;
+	char text[128];
 
-	if (command->pid ? command->files.count : command->files.count != 1)
-		why = "one recording is judged, or a process";
-	else if (command->duration && !command->pid)
+	if (command->files.count > 1 || (!command->files.count && !command->passed_count)) {
+		why = "one recording is judged, or processes";
+	} else if (command->files.count && command->passed_count) {
+		snprintf(text, sizeof(text),
+			 "a recording is judged as it is, --%s is for a process",
+			 command->passed[0].option->name);
+		why = text;
+	} else if (command->files.count && command->duration) {
 		why = "--duration is for a process";
+	}
 	if (why) {
 		error_print(error_set(-EINVAL, "%s", why),
 			    "tracer leaks FILE, or tracer leaks -p PID", "leaks");
 		return EXIT_USAGE;
 	}
-	return command->pid
-		       ? process_judge(command)
-		       : recording_judge(command, command->files.items[0], command->files.items[0]);
+	return command->files.count
+		       ? recording_judge(command, command->files.items[0], command->files.items[0])
+		       : process_judge(command);
 }
 
 int cli_leaks(int argc, char **argv)
 {
-	static const struct argp_child children[] = {{&time_argp, 0, NULL, 0}, {0}};
+	static const struct argp passed = {.options = trace_target_options, .parser = parse_passed};
+	static const struct argp_child children[] = {
+		{&time_argp, 0, NULL, 0}, {&passed, 0, "The processes", 2}, {0}};
 	static const struct argp argp = {
 		.options = options,
 		.parser = parse,
-		.args_doc = "FILE\n-p PID",
+		.args_doc = "FILE\n-p PID\n-c CONTAINER\n-a",
 		.doc = "Which lines grow over the whole of a recording (tracer --record FILE), and "
 		       "what becomes of the blocks that they allocate. Growth is the robust slope "
 		       "of Theil and Sen, with its interval.",

@@ -113,6 +113,7 @@ int cli_memory(int argc, char **argv)
 			    "tracer memory -p PID", "memory");
 		status = EXIT_USAGE;
 	} else {
+		targets_workers_print(choice.pids, 1, NULL, "part of this", 0);
 		err = memory_print(choice.pids[0], &choice);
 		if (err)
 			pid_error_print(choice.pids[0], err);

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/interrupt.h"
 #include "options/options.h"
+#include "process/family.h"
 
 /*
  * between two searches for a container that has not started, or LOOK_SHARE times as long as a
@@ -114,6 +115,55 @@ int targets_none_print(const struct target_set *set, size_t count)
 		"trace");
 }
 
+/* The text "14282,14283"; an end that does not fit is "…". */
+static void pids_text(char *text, size_t bytes, const pid_t *pids, size_t count)
+{
+	size_t at = 0;
+
+	text[0] = '\0';
+	for (size_t i = 0; i < count; i++) {
+		if (at + sizeof(",4194304,…") > bytes) {
+			snprintf(text + at, bytes - at, ",…");
+			return;
+		}
+		at += (size_t)snprintf(text + at, bytes - at, "%s%d", at ? "," : "", (int)pids[i]);
+	}
+}
+
+static int is_among(const pid_t *pids, size_t count, pid_t pid)
+{
+	for (size_t i = 0; i < count; i++)
+		if (pids[i] == pid)
+			return 1;
+	return 0;
+}
+
+void targets_workers_print(const pid_t *pids, size_t count, struct session *session,
+			   const char *done, int several)
+{
+	char text[256], first[32];
+
+	for (size_t i = 0; i < count; i++) {
+		pid_t *workers;
+		size_t all, left = 0;
+
+		if (family_list(pids[i], &workers, &all))
+			continue;
+		for (size_t j = 0; j < all; j++)
+			if (!is_among(pids, count, workers[j]) &&
+			    !(session && session_has(session, workers[j])))
+				workers[left++] = workers[j];
+		pids_text(text, sizeof(text), workers, left);
+		free(workers);
+		if (!left)
+			continue;
+		snprintf(first, sizeof(first), "-p %d,", (int)pids[i]);
+		log_info("PID %d has %zu worker%s that run%s the same program, not %s: %s%s",
+			 (int)pids[i], left, left == 1 ? "" : "s", left == 1 ? "s" : "", done,
+			 several ? first : "PID ", text);
+	}
+}
+
 static int is_seen(const struct targets *targets, pid_t pid)
 {
 	for (size_t i = 0; i < targets->seen_count; i++)
@@ -178,6 +228,8 @@ int targets_attach(struct targets *targets, struct session *session)
 	for (size_t i = 0; i < targets->set->container_count; i++)
 		if (target_set_is_awaited(targets->set, &targets->set->containers[i]))
 			log_info("waiting for container %s", targets->set->containers[i].text);
+	if (targets->attached && target_set_is_pids(targets->set))
+		targets_workers_print(targets->seen, targets->seen_count, session, "traced", 1);
 	if (targets->attached || targets_waiting(targets) || interrupt_pending())
 		return 0;
 	targets->open = targets->follows && target_set_may_grow(targets->set);

@@ -44,6 +44,13 @@ void targets_free(struct targets *targets);
  * after a message; the caller frees *pids.
  */
 int targets_list(struct target_set *set, const char *missing, pid_t **pids, size_t *count);
+/*
+ * Names on stderr the workers (family.h) of these processes that are not among them, nor under
+ * trace (session NULL: there is none). done: what they are not, "traced". several: the command's -p
+ * takes several processes.
+ */
+void targets_workers_print(const pid_t *pids, size_t count, struct session *session,
+			   const char *done, int several);
 void target_error_print(const struct target_set *set, pid_t pid, int err);
 /*
  * The same for a process that the user named by its id: an id of another PID namespace is

@@ -40,7 +40,7 @@ enum {
 #define RECORD_DEFAULT 10000000000ull
 #define KEEP_MAX       1000
 
-static const struct argp_option options[] = {
+const struct argp_option trace_target_options[] = {
 	{"pid", 'p', "PID[,PID...]", 0,
 	 "trace running processes; with -c, by their ids in the container", 1},
 	{"container", 'c', "CONTAINER", 0,
@@ -71,11 +71,6 @@ static const struct argp_option options[] = {
 	 "exact: "
 	 "allocations and frees; growth: only where the heap grows, at little cost",
 	 2},
-	{"budget", KEY_BUDGET, "BYTES", 0,
-	 "memory for everything kept about the targets, including snapshots being built (default "
-	 "1G, 0: no limit); what does not fit is counted, and is missing from the report or has no "
-	 "name there",
-	 4},
 	{"sample", KEY_SAMPLE, "BYTES", 0,
 	 "trace a sample, one block for every BYTES allocated (such as 64K, 512K); figures are "
 	 "then estimates, each with its standard error",
@@ -91,6 +86,15 @@ static const struct argp_option options[] = {
 	 "windows of ON milliseconds, OFF apart on average, at random moments; figures are then "
 	 "estimates",
 	 2},
+	{0},
+};
+
+static const struct argp_option options[] = {
+	{"budget", KEY_BUDGET, "BYTES", 0,
+	 "memory for everything kept about the targets, including snapshots being built (default "
+	 "1G, 0: no limit); what does not fit is counted, and is missing from the report or has no "
+	 "name there",
+	 4},
 	{"layer", KEY_LAYER, "LAYER", 0,
 	 "python: Python's allocators; native: malloc and related functions; mmap: mapped memory; "
 	 "all: the three of them (default: python if there is a Python, else native; of several "
@@ -325,6 +329,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	switch (key) {
 	case ARGP_KEY_INIT:
 		state->child_inputs[0] = &out->choice;
+		state->child_inputs[1] = out;
 		return 0;
 	case 'p':
 	case 'c':
@@ -376,10 +381,21 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	return parse_flag(out, key) ? 0 : cli_parse_arguments(key, state, &out->command);
 }
 
+/* trace_target_options: an option only, of the parser above. */
+static error_t parse_shared(int key, char *arg, struct argp_state *state)
+{
+	for (const struct argp_option *option = trace_target_options; option->name; option++)
+		if (option->key == key)
+			return parse(key, arg, state);
+	return ARGP_ERR_UNKNOWN;
+}
+
 int trace_options_parse(int argc, char **argv, struct trace_options *out)
 {
-	static const struct argp_child children[] = {{&cli_report_argp, 0, "At the end, print", 9},
-						     {0}};
+	static const struct argp targets = {.options = trace_target_options,
+					    .parser = parse_shared};
+	static const struct argp_child children[] = {
+		{&cli_report_argp, 0, "At the end, print", 9}, {&targets, 0, NULL, 0}, {0}};
 	static const struct argp argp = {
 		.options = options,
 		.parser = parse,

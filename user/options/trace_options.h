@@ -25,6 +25,12 @@ struct trace_options {
 	struct report_choice choice;
 };
 
+/*
+ * Which processes are traced, and how: the part of the options that commands share which have
+ * "tracer trace" run for them, and pass these on. Ends with a zeroed one.
+ */
+extern const struct argp_option trace_target_options[];
+
 /* 0; otherwise as cli_parse(). */
 int trace_options_parse(int argc, char **argv, struct trace_options *out);
 void trace_options_free(struct trace_options *options);

@@ -148,6 +148,27 @@ def test_clear(start, trace, run_tracer, any_python, tmp_path):
     assert said in run_tracer("timeline", path).stdout
 
 
+def test_workers(start, run_tracer, any_python):
+    """A master whose workers exist already: they are named with the options that take them, too. With
+    these the line of the workers grows. The options of a trace are passed on."""
+    target = start(any_python, "workers.py")
+    workers = target.read_line()
+    master = run_tracer("-p", target.pid, "-d", 0.2)
+    named = "-p %d,%s" % (target.pid, workers)
+    assert "has 2 workers that run the same program, not traced: " + named in master.stderr
+    assert "not read: " + named in run_tracer("heap", "-p", target.pid).stderr
+    assert "not part of this: PID " + workers in run_tracer("memory", "-p", target.pid).stderr
+    pids = "%d,%s" % (target.pid, workers)
+    done = run_tracer(
+        "leaks", "-p", pids, "-m", "exact", "--no-follow", "-d", 1, "--format", "json"
+    )
+    assert done.returncode == 0 and "workers" not in done.stderr, done.stderr
+    assert done.stderr.count(", exact mode") == 3
+    line = json.loads(done.stdout)["lines"][0]
+    assert line["traceback"][0]["lineno"] == marked_line("workers.py", "W")
+    assert line["count"] > 10
+
+
 def test_idle(start, run_tracer, any_python):
     """Of a process that allocated nothing it is not said that nothing grows."""
     target = start(any_python, "golden.py", 10)
@@ -186,7 +207,7 @@ def test_of_a_process(start, run_tracer, any_python, tmp_path):
 @pytest.mark.unprivileged
 @pytest.mark.parametrize(
     "options, said",
-    (((), "tracer leaks FILE"), (("x", "-p", "1"), "a process"), (("x", "-d", "1"), "--duration")),
+    (((), "tracer leaks FILE"), (("x", "-p", "1"), "--pid is for a process"), (("x", "-m", "exact"), "--mode is"), (("-m", "exact"), "no target"), (("x", "-d", "1"), "--duration")),
 )
 def test_refused(run_tracer, options, said):
     assert said in error_line(run_tracer("leaks", *options), 2)
