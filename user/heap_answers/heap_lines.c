@@ -71,8 +71,10 @@ static int is_holder(const struct paths *paths, uint32_t at)
 
 	if (parent == GRAPH_NONE || graph->addresses[parent] == graph->modules)
 		return 1;
-	/* A module's variables are in its dictionary; what its C code holds has no name. */
-	above = paths_is_namespace(paths, parent) ? paths->parent[parent] : GRAPH_NONE;
+	/* A module's variables are its dictionary's values; what its C code holds has no name. */
+	above = paths->kind[at] == REFERENCE_VALUE && paths_is_namespace(paths, parent)
+			? paths->parent[parent]
+			: GRAPH_NONE;
 	above = above == GRAPH_NONE ? GRAPH_NONE : paths->parent[above];
 	return above != GRAPH_NONE && graph->addresses[above] == graph->modules;
 }
