@@ -104,6 +104,12 @@ static __always_inline int request_begin(struct pt_regs *regs, void *context, __
 		thread->python.api = EVENT_API_LARGE;
 	thread->last_free = 0;
 	/* At a call instruction the return address is not on the stack yet. */
+	if (sp == REG_SP(regs) && request_is_barred()) {
+		if (thread->python.old_address)
+			free_output(thread, EVENT_FREE, thread->python.old_address, 0,
+				    thread->python.api);
+		return 1;
+	}
 	request_start(&thread->python, sp, sp == REG_SP(regs), 0);
 	/* The realloc of a block outside the sample is traced as an allocation. */
 	if (thread->python.old_address &&
@@ -409,6 +415,29 @@ int object_begin(struct pt_regs *regs)
 		thread->last_bytes = 0;
 	else if (sample_has_object(&thread->target, object))
 		alloc_output(thread, EVENT_REUSE, object, 0, 0, EVENT_API_OBJ);
+	return 0;
+}
+
+/*
+ * Which threads bar returns: of the process tgid, of all targets if that is 0. The answer is their
+ * number, and the process of the last one in `found`.
+ */
+struct {
+	__u32 tgid, count, found;
+} barred;
+
+SEC("iter/task")
+int task_look(struct bpf_iter__task *context)
+{
+	struct task_struct *task = context->task;
+	__u32 tgid = task ? task->tgid : 0;
+
+	if (!task || !task_bars_returns(task))
+		return 0;
+	if (barred.tgid ? tgid != barred.tgid : !bpf_map_lookup_elem(&targets, &tgid))
+		return 0;
+	barred.count++;
+	barred.found = tgid;
 	return 0;
 }
 

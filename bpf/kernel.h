@@ -127,7 +127,16 @@ struct vm_area_struct {
 	struct file *vm_file;
 };
 
+struct thread_info {
+	unsigned long syscall_work; /* machines with the generic entry code */
+};
+
+enum syscall_work_bit {
+	SYSCALL_WORK_BIT_SYSCALL_USER_DISPATCH,
+};
+
 struct task_struct {
+	struct thread_info thread_info;
 	struct mm_struct *mm;
 	struct task_struct *real_parent;
 	int tgid;
@@ -139,6 +148,12 @@ struct task_struct {
 	struct uprobe_task *utask;
 	unsigned long long self_exec_id; /* incremented by exec */
 	struct thread_struct thread;
+};
+
+/* The context of an iterator over all threads; task is NULL after the last one. */
+struct bpf_iter__task {
+	void *meta;
+	struct task_struct *task;
 };
 
 #pragma clang attribute pop

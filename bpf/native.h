@@ -122,6 +122,11 @@ static __always_inline int native_begin(struct pt_regs *regs, int by_return)
 	default:
 		return 1;
 	}
+	if (by_return && request_is_barred()) {
+		if (request->old_address)
+			free_output(thread, EVENT_FREE, request->old_address, 0, EVENT_API_NATIVE);
+		return 1;
+	}
 	request_start(request, REG_SP(regs), by_return, by_return ? 0 : REG_CALLER(regs));
 	request->throws = !by_return && !(cookie >> 40 & ABI_NATIVE_RETURNS);
 	/* The realloc of a block outside the sample is traced as an allocation. */

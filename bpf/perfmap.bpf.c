@@ -6,6 +6,7 @@
  * here.
  */
 #include "registers.h"
+#include "returns.h"
 #include "stream.h"
 #include "task_state.h"
 
@@ -145,6 +146,15 @@ int map_return(struct pt_regs *regs)
 	if (!is_target())
 		return 0;
 	return call_output(bpf_get_attach_cookie(regs) & 0xff, (__s32)REG_RESULT(regs));
+}
+
+/* The same where the kernel has sessions: only the returns of targets are probed. */
+SEC("uprobe")
+int map_session(struct pt_regs *regs)
+{
+	if (session_is_return(regs))
+		return map_return(regs);
+	return !is_target() || task_bars_returns((void *)bpf_get_current_task_btf());
 }
 
 SEC("raw_tp/sched_process_exit")

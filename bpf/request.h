@@ -7,6 +7,7 @@
 #ifndef TRACER_BPF_REQUEST_H
 #define TRACER_BPF_REQUEST_H
 
+#include "returns.h"
 #include "state.h"
 #include "user_word.h"
 
@@ -15,16 +16,6 @@
  * pointer mean that the return was lost.
  */
 #define MAX_NESTED_EQUAL 4
-
-/*
- * Does a session's program run at the return? The kernel reports the probe's address at both ends,
- * and at the return the program counter is the caller's. (bpf_session_is_return() would also say
- * so, but has another prototype from 7.0 on.)
- */
-static __always_inline int session_is_return(struct pt_regs *regs)
-{
-	return bpf_get_func_ip(regs) != REG_PC(regs);
-}
 
 /* No allocator calls another one deeper in the stack than this. */
 #define NESTED_BYTES_MAX (64u << 10)
@@ -93,6 +84,19 @@ static __always_inline int request_is_nested(struct thread_state *thread, struct
 		last_allocator_forget();
 	}
 	return 0;
+}
+
+/*
+ * May the return of the running thread's request not be probed? Then it is counted as not seen,
+ * which may be another one's that is nested in it, too.
+ */
+static __always_inline int request_is_barred(void)
+{
+	if (!task_bars_returns((void *)bpf_get_current_task_btf()))
+		return 0;
+	loss_add(LOSS_RETURN, 1);
+	last_allocator_forget();
+	return 1;
 }
 
 /* by_return: it has a return probe; caller: without one, its return address, 0: not known. */

@@ -155,6 +155,7 @@ int attach_new(struct attach **out, const struct features *features, const struc
 	attach->skeleton->rodata->has_loop = features->bpf_loop;
 	attach->skeleton->rodata->has_native = !opts->no_native && !opts->empty;
 	attach->skeleton->rodata->has_tasks = opts->tasks;
+	attach->skeleton->rodata->returns_by_call = features->returns_by_call;
 	if (!attach->skeleton->rodata->has_native || !features->bpf_loop)
 		tables_omit(attach);
 	attach->skeleton->rodata->watch = opts->watch;
@@ -169,6 +170,7 @@ int attach_new(struct attach **out, const struct features *features, const struc
 	bpf_program__set_autoload(attach->skeleton->progs.process_exec_begin,
 				  features->prepare_exec);
 	programs_select(attach, opts);
+	bpf_program__set_autoload(attach->skeleton->progs.task_look, features->returns_by_call);
 	err = stream_open(&attach->stream, attach->skeleton->skeleton, opts->ring_bytes,
 			  opts->record, opts->context);
 	if (err)
@@ -298,6 +300,36 @@ const char *attach_backend(const struct attach *attach)
 	default:
 		return "perf-event uprobes";
 	}
+}
+
+int attach_barred_threads(struct attach *attach, uint32_t *tgid)
+{
+	struct alloc_bpf *skeleton = attach->skeleton;
+	struct bpf_link *link;
+	int fd, err = 0;
+	char none;
+
+	if (!skeleton->rodata->returns_by_call)
+		return 0;
+	link = bpf_program__attach_iter(skeleton->progs.task_look, NULL);
+	if (!link)
+		return -errno;
+	skeleton->bss->barred.tgid = *tgid;
+	skeleton->bss->barred.count = 0;
+	fd = bpf_iter_create(bpf_link__fd(link));
+	/* The program runs for all threads, and prints nothing. */
+	if (fd < 0 || read(fd, &none, 1) < 0)
+		err = -errno;
+	if (fd >= 0)
+		close(fd);
+	bpf_link__destroy(link);
+	*tgid = skeleton->bss->barred.found;
+	return err ? err : (int)skeleton->bss->barred.count;
+}
+
+int attach_chooses_returns(const struct attach *attach)
+{
+	return attach->backend == LINKS_SESSION;
 }
 
 int attach_drain(struct attach *attach, size_t limit)

@@ -177,6 +177,14 @@ void attach_detach(struct attach *attach);
  * tens of ms for each link.
  */
 int attach_detaches_slowly(const struct attach *attach);
+/*
+ * The number of threads of a process (0: of all targets) that may not return from a function with a
+ * return probe: bpf/returns.h. *tgid becomes the process of one of them, if there are any. -errno:
+ * not known.
+ */
+int attach_barred_threads(struct attach *attach, uint32_t *tgid);
+/* Is it decided at each entry of a function whether its return is probed? */
+int attach_chooses_returns(const struct attach *attach);
 /* How the probes are attached: "one uprobe_multi session link …". Static. */
 const char *attach_backend(const struct attach *attach);
 

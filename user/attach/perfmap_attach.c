@@ -15,7 +15,13 @@ struct perfmap_attach {
 	struct perfmap_bpf *skeleton;
 	struct links links;
 	struct stream *stream;
+	struct bpf_program *returning; /* that of functions with a return */
 };
+
+static enum links_kind return_kind(const struct perfmap_attach *attach)
+{
+	return attach->links.backend == LINKS_SESSION ? LINKS_BOTH : LINKS_RETURN;
+}
 
 static int tracepoints_attach(struct perfmap_bpf *skeleton)
 {
@@ -32,14 +38,12 @@ int perfmap_attach_new(struct perfmap_attach **out, const struct features *featu
 		       const struct perfmap_attach_opts *opts)
 {
 	struct perfmap_attach *attach = calloc(1, sizeof(*attach));
-	int err;
+	int err, session;
 
 	if (!attach)
 		return -ENOMEM;
-	/*
-	 * Sessions bring no benefit: only one function's return is probed, and it is rarely called.
-	 */
-	attach->links.backend = links_choose(features, 1, 0);
+	attach->links.backend = links_choose(features, 0, 0);
+	session = attach->links.backend == LINKS_SESSION;
 	links_silence_libbpf();
 	err = links_holder_new(&attach->links.holder);
 	if (err)
@@ -50,7 +54,12 @@ int perfmap_attach_new(struct perfmap_attach **out, const struct features *featu
 		goto fail;
 	}
 	links_prepare(&attach->links, attach->skeleton->progs.map_call, LINKS_ENTRY);
-	links_prepare(&attach->links, attach->skeleton->progs.map_return, LINKS_RETURN);
+	attach->returning =
+		session ? attach->skeleton->progs.map_session : attach->skeleton->progs.map_return;
+	links_prepare(&attach->links, attach->returning, return_kind(attach));
+	bpf_program__set_autoload(attach->skeleton->progs.map_session, session);
+	bpf_program__set_autoload(attach->skeleton->progs.map_return, !session);
+	attach->skeleton->rodata->returns_by_call = features->returns_by_call;
 	err = stream_open(&attach->stream, attach->skeleton->skeleton, opts->ring_bytes,
 			  opts->record, opts->context);
 	if (!err)
@@ -106,13 +115,18 @@ int perfmap_attach_sites(struct perfmap_attach *attach, const struct plan *plan,
 		-1, &(struct links_sites){.offsets = offsets, .cookies = cookies, .count = calls});
 	if (!err && !no_returns)
 		err = links_add(
-			&attach->links, attach->skeleton->progs.map_return, LINKS_RETURN,
-			elf_file_fd(file), -1,
+			&attach->links, attach->returning, return_kind(attach), elf_file_fd(file),
+			-1,
 			&(struct links_sites){.offsets = offsets + 2 * plan->count - returns,
 					      .cookies = cookies + 2 * plan->count - returns,
 					      .count = returns});
 	free(offsets);
 	return err;
+}
+
+int perfmap_attach_chooses_returns(const struct perfmap_attach *attach)
+{
+	return attach->links.backend == LINKS_SESSION;
 }
 
 int perfmap_attach_check(const struct perfmap_attach *attach)

@@ -189,7 +189,7 @@ static void features_print(const struct features *features)
 	line_print(features->uprobe_session, "uprobe.session",
 		   "no return probe for nested requests; kernel 6.13+");
 	line_print(
-		!features->seccomp_uretprobe_risk || seccomp_kills_returns() != 1,
+		!features->returns_by_call || seccomp_kills_returns() != 1,
 		"seccomp and returns",
 		"needed for targets with a filter (containers); not in some kernels from 6.11 to "
 		"6.13");

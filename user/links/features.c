@@ -93,7 +93,7 @@ int features_probe(struct features *out)
 								   "BPF_TRACE_UPROBE_MULTI"));
 	out->task_storage_holds = out->task_storage && task_storage_trial(TASK_STATE_MAX) != 0;
 	out->task_storage_found = out->task_storage && task_storage_is_found(btf);
-	out->seccomp_uretprobe_risk =
+	out->returns_by_call =
 		btf__find_by_name_kind(btf, "__x64_sys_uretprobe", BTF_KIND_FUNC) > 0 ||
 		btf__find_by_name_kind(btf, "__do_sys_uretprobe", BTF_KIND_FUNC) > 0;
 	btf__free(btf);

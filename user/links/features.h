@@ -23,8 +23,8 @@ struct features {
 	int bpf_loop;     /* 5.17+: the heap can be walked when the interpreter shuts down */
 	int prepare_exec; /* 6.10+: the tracepoint before an exec replaces the memory */
 	int perf_uprobe;  /* the uprobe PMU: probes on older kernels */
-	/* 6.11+: a return probe makes a system call, see seccomp.h */
-	int seccomp_uretprobe_risk;
+	/* 6.11+: a return probe makes a system call: seccomp.h, bpf/returns.h */
+	int returns_by_call;
 	/* we are in the initial PID namespace, so our pids are the kernel's */
 	int root_pid_ns;
 	/* we are in the initial user namespace, so our capabilities are effective */

@@ -49,14 +49,17 @@ static int file_probe(struct perfmap_session *session, const struct perfmap_memb
 		return 0;
 	}
 	err = perfmap_plan(probed->file, symbols, symbols_in(session, map->path, symbols), &plan);
+	/* The file's probes are hit by every process that maps it. */
 	if (!err && plan.has_python)
-		no_returns = seccomp_check(&session->seccomp, &session->features, member->pid,
+		no_returns = (session->features.returns_by_call &&
+			      !perfmap_attach_chooses_returns(session->attach)) ||
+			     seccomp_check(&session->seccomp, &session->features, member->pid,
 					   &plan.sites) != 0;
 	if (!err && plan.sites.count)
 		err = perfmap_attach_sites(session->attach, &plan.sites, probed->file, no_returns);
 	if (!err && no_returns)
 		log_info("%s: results of PyUnstable_PerfMapState_Init are not seen: a return probe "
-			 "may kill a process with a seccomp filter on this kernel",
+			 "may kill a process that restricts its system calls on this kernel",
 			 map->path);
 	probed->sites = plan.sites.count;
 	probed->python = plan.has_python;

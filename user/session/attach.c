@@ -29,10 +29,10 @@
 #include "python/heap_place.h"
 #include "session/execd.h"
 #include "session/interpreter.h"
+#include "session/returns.h"
 #include "session/tasks_choose.h"
 #include "session/unwind_tables.h"
 #include "symbols/symbols.h"
-#include "trial/seccomp.h"
 
 #define LOADER_TURNS    20
 #define LOADER_PAUSE_NS 5000000
@@ -255,16 +255,6 @@ static int member_attach(struct session *session, struct member *member,
 	return err;
 }
 
-static int seccomp_allows(struct session *session, pid_t pid, const struct plan_target *target)
-{
-	int err = seccomp_check(&session->seccomp, &session->features, pid, &target->python);
-
-	for (size_t i = 0; i < target->native_count && !err; i++)
-		err = seccomp_check(&session->seccomp, &session->features, pid,
-				    target->native[i].plan);
-	return err;
-}
-
 int session_has(struct session *session, pid_t pid)
 {
 	return member_find(session, (uint32_t)pid) != NULL;
@@ -360,7 +350,7 @@ static int member_settle(struct session *session, struct member *member,
 	int err = tasks_choose(session, member, followed);
 
 	windows_choose(session, member, plan, from_start);
-	return err ? err : seccomp_allows(session, member->pid, plan);
+	return err ? err : returns_check(session, member->pid, plan);
 }
 
 /* -ESTALE: it has called exec meanwhile. */

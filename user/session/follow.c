@@ -30,9 +30,9 @@
 #include "process_plan/plan_target.h"
 #include "session/candidate.h"
 #include "session/execd.h"
+#include "session/returns.h"
 #include "session/unwind_tables.h"
 #include "symbols/symbols.h"
-#include "trial/seccomp.h"
 
 #define SETTLE_NS      2000000ull  /* after a member has mapped a file with code */
 #define CHILD_DELAY_NS 50000000ull /* after the fork */
@@ -294,9 +294,8 @@ static void member_extend(struct session *session, struct member *member)
 				      &target.native_count);
 
 	member->mapped_ns = 0;
-	for (size_t i = 0; i < target.native_count && !err; i++)
-		err = seccomp_check(&session->seccomp, &session->features, member->pid,
-				    target.native[i].plan);
+	if (!err)
+		err = returns_check(session, member->pid, &target);
 	if (!err)
 		err = member_probe(session, member, &target, member_groups(member));
 	if (!err)

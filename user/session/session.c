@@ -22,6 +22,7 @@
 #include "session/census.h"
 #include "session/execd.h"
 #include "session/follow.h"
+#include "session/returns.h"
 #include "session/unwind_tables.h"
 #include "symbols/symbols.h"
 #include "text/text.h"
@@ -235,8 +236,10 @@ int session_count_loss(struct session *session)
 	/* The time of the record is the time up to which the tables are known. */
 	if (session->end.stopped_ns)
 		record.header.time_ns = session->end.stopped_ns;
-	if (!err)
+	if (!err) {
 		follow_lost(session, record.counts[LOSS_PROCESS]);
+		returns_watch(session, record.counts[LOSS_RETURN]);
+	}
 	return err ? err : session_feed(session, &record, sizeof(record));
 }
 

@@ -74,7 +74,8 @@ int blind_check(const struct blind_facts *facts, const char **remedy)
 			"lost",
 			(unsigned long long)unstored(facts));
 	case BLIND_NO_RETURN:
-		*remedy = "try --backend multi or --backend perf";
+		*remedy = "unless a line before tells the cause, try --backend multi or --backend "
+			  "perf";
 		return error_set(-ENODATA,
 				 "no block was seen: %llu requests started, but none returned",
 				 (unsigned long long)facts->loss[LOSS_RETURN]);

@@ -131,15 +131,20 @@ int seccomp_is_filtered(pid_t pid)
 	return filtered || count > MAX_THREADS;
 }
 
+int seccomp_concerns(const struct plan *plan)
+{
+	for (size_t i = 0; i < plan->count; i++)
+		if (plan->sites[i].with_return)
+			return 1;
+	return 0;
+}
+
 int seccomp_check(struct seccomp_answer *answer, const struct features *features, pid_t pid,
 		  const struct plan *plan)
 {
-	size_t returns = 0;
 	int filtered;
 
-	for (size_t i = 0; i < plan->count; i++)
-		returns += plan->sites[i].with_return != 0;
-	if (!features->seccomp_uretprobe_risk || !returns)
+	if (!features->returns_by_call || !seccomp_concerns(plan))
 		return 0;
 	filtered = seccomp_is_filtered(pid);
 	if (filtered <= 0)

@@ -26,6 +26,8 @@ struct seccomp_answer {
 	int asked, kills;
 };
 
+/* Does a plan have return probes? */
+int seccomp_concerns(const struct plan *plan);
 /*
  * May the plan's probes be placed in the process? 0; -ENOTSUP: the kernel would kill it (with
  * error_set()); -ESRCH.

@@ -6,9 +6,15 @@ import subprocess
 
 import pytest
 
-from harness import compiled, error_line
+from harness import compiled, error_line, wait_until
 
 pytestmark = pytest.mark.usefixtures("undisturbed")
+
+
+def returns_by_call():
+    """Does a return probe make a system call on this kernel?"""
+    with open("/proc/kallsyms") as file:
+        return any("sys_uretprobe" in line for line in file)
 
 
 @pytest.fixture
@@ -41,3 +47,41 @@ def test_first_thread_ended(start, trace, run_tracer, program_of):
     kept = run.finish("--group-by", "traceback").statistics
     assert (1000000, 1000) in [(entry["size"], entry["count"]) for entry in kept]
     assert target.finish() == 0
+
+
+@pytest.mark.parametrize("when", ("begin", "later"))
+def test_system_calls_dispatched(start, trace, program_of, when):
+    """A return probe makes a system call on some kernels. A thread that has its system calls sent
+    to itself would end the process for that: its returns are not probed."""
+    target = start(program_of("dispatched.c"), None, when, ready=False)
+    if target.read_line() != "ready":
+        pytest.skip("no syscall user dispatch on this kernel or machine")
+    run = trace("-p", target.pid, "--layer", "native")
+    target.step()
+    target.read_until("done")
+    if returns_by_call():
+        said = "PID %d has its system calls sent to itself" % target.pid
+        wait_until(lambda: said in run.stderr, "it is said")
+    nothing_is_seen = returns_by_call() and when == "begin"
+    seen = run.finish("--group-by", "traceback", status=1 if nothing_is_seen else 0)
+    assert target.finish() == 0
+    missing = seen.data["not_seen"]["missing_returns"]
+    blocks = [(entry["size"], entry["count"]) for entry in seen.statistics]
+    assert missing >= 3000 if returns_by_call() else not missing
+    assert ((200000, 1000) in blocks) != returns_by_call()
+    assert ((300000, 1000) in blocks) == (when == "later")
+
+
+def test_dispatched_and_no_choice(start, run_tracer, program_of):
+    """Without sessions every return of a probed function is probed: it is refused."""
+    target = start(program_of("dispatched.c"), None, "begin", ready=False)
+    if target.read_line() != "ready":
+        pytest.skip("no syscall user dispatch on this kernel or machine")
+    done = run_tracer("-p", target.pid, "--layer", "native", "-d", "1", "--backend", "multi")
+    target.step()
+    target.read_until("done")
+    assert target.finish() == 0
+    if returns_by_call():
+        assert "it has its system calls sent to itself" in error_line(done, 1)
+    else:
+        assert done.returncode == 0

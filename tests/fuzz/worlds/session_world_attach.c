@@ -157,6 +157,19 @@ int attach_loss(struct attach *attach, __u64 counts[LOSS_COUNT])
 	return 0;
 }
 
+int attach_barred_threads(struct attach *attach, uint32_t *tgid)
+{
+	(void)attach;
+	(void)tgid;
+	return 0;
+}
+
+int attach_chooses_returns(const struct attach *attach)
+{
+	(void)attach;
+	return 1;
+}
+
 void attach_count(struct attach *attach, int on)
 {
 	(void)attach;

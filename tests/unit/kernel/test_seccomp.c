@@ -89,7 +89,7 @@ static void test_check(void **state)
 {
 	struct plan_site sites[2] = {{.with_return = 0}, {.with_return = 1}};
 	struct plan plan = {.sites = sites, .count = 2};
-	struct features features = {.kernel = "6.12.1", .seccomp_uretprobe_risk = 1};
+	struct features features = {.kernel = "6.12.1", .returns_by_call = 1};
 	struct seccomp_answer answer = {.asked = 1, .kills = 1};
 	pid_t child = fork();
 
@@ -113,7 +113,7 @@ static void test_check(void **state)
 	plan.count = 1; /* no return probes */
 	assert_int_equal(seccomp_check(&answer, &features, child, &plan), 0);
 	plan.count = 2;
-	features.seccomp_uretprobe_risk = 0; /* return probes make no system call */
+	features.returns_by_call = 0; /* return probes make no system call */
 	assert_int_equal(seccomp_check(&answer, &features, child, &plan), 0);
 	kill(child, SIGKILL);
 	waitpid(child, NULL, 0);

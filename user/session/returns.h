@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Processes in which a return probe does harm: trial/seccomp.h, bpf/returns.h. */
+#ifndef TRACER_SESSION_RETURNS_H
+#define TRACER_SESSION_RETURNS_H
+
+#include <stdint.h>
+#include <sys/types.h>
+
+struct plan_target;
+struct session;
+
+/*
+ * May this plan's probes be placed in the process? 0, also if the returns of some of its threads
+ * will not be probed, which is logged; -ENOTSUP: a return would end the process (error_set());
+ * -ESRCH.
+ */
+int returns_check(struct session *session, pid_t pid, const struct plan_target *target);
+/* missing: LOSS_RETURN. If it has grown because a thread bars returns by now, logs that once. */
+void returns_watch(struct session *session, uint64_t missing);
+
+#endif
