@@ -321,6 +321,14 @@ int attach_is_everywhere(const struct attach *attach, const struct elf_file *fil
 	return 0;
 }
 
+int attach_is_in_files(const struct attach *attach)
+{
+	for (size_t i = 0; i < attach->placed_count; i++)
+		if (attach->placed[i].pid < 0)
+			return 1;
+	return 0;
+}
+
 void attach_detach(struct attach *attach)
 {
 	int wait_ms = attach_detaches_slowly(attach) ? 0 : LINKS_END_MS;

@@ -14,6 +14,7 @@
 #include "layouts/version.h"
 #include "options/options.h"
 #include "process/process.h"
+#include "process_plan/translator.h"
 #include "python/runtime_files.h"
 #include "select/target_set.h"
 #include "session/session.h"
@@ -117,6 +118,8 @@ static int process_add(struct list *list, pid_t pid)
 	if (err || row.info.kernel_thread || row.info.zombie)
 		return 0;
 	err = python_runtime_find(pid, list->files, &runtime);
+	if (!err && (err = translator_check(pid)))
+		python_runtime_close(&runtime);
 	if (err == -EPERM)
 		return hidden_add(list, &row.info);
 	row.is_python = !err || err == -ENOTSUP;

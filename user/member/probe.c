@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "member/member.h"
 #include "member/state.h"
+#include "member/translators.h"
 #include "process_plan/plan_target.h"
 
 #define USERS_FRESH_NS 500000000ull /* how long the list of mapped files is taken to be valid */
@@ -49,8 +50,10 @@ pid_t probe_scope(struct session *session, const struct member *member, const st
 	/* The governor and windows remove the probes of single processes. */
 	if (session->opts.overhead > 0 || session->opts.window_on_ns)
 		return member->pid;
-	if (session->opts.everywhere || attach_is_everywhere(session->attach, file))
+	if (attach_is_everywhere(session->attach, file))
 		return -1;
+	if (session->opts.everywhere)
+		return translators_run(session) ? member->pid : -1;
 	if (session->opts.watch == ABI_WATCH_NONE || member->private_probes)
 		return member->pid;
 	users = session_users(session);

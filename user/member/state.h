@@ -44,7 +44,9 @@ struct session {
 	struct seccomp_answer seccomp;
 	struct hit_cost hit_cost;
 	struct session_cost cost;
-	uint64_t loss_ns;         /* when the loss counters were last read */
+	uint64_t loss_ns;   /* when the loss counters were last read */
+	size_t translators; /* processes under a translator that are known */
+	int translators_looked;
 	size_t barred_logs;       /* processes with threads whose returns are not probed */
 	uint64_t returns_missing; /* LOSS_RETURN, as last looked at */
 	int missing_logged;       /* the features that this kernel lacks were logged */

@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "process/memory.h"
 #include "process/process.h"
+#include "process_plan/translator.h"
 
 /* The user's symbols in the file with this path; symbols has capacity for all of them. */
 static size_t symbols_in(const struct perfmap_session *session, const char *path,
@@ -162,7 +163,7 @@ int perfmap_probe(struct perfmap_session *session, struct perfmap_member *member
 {
 	struct process_maps maps = {0};
 	uint64_t bias;
-	int err = process_maps_read(member->pid, &maps);
+	int err = translator_check(member->pid) ?: process_maps_read(member->pid, &maps);
 
 	for (size_t i = 0; !err && i < maps.count; i++) {
 		const struct process_map *map = &maps.entries[i];

@@ -11,6 +11,7 @@
 #include "native/plan_provider.h"
 #include "process_plan/plan_memory.h"
 #include "process_plan/plan_process.h"
+#include "process_plan/translator.h"
 
 #define PYTHON (1u << EVENT_LAYER_PYTHON)
 #define NATIVE (1u << EVENT_LAYER_NATIVE)
@@ -126,7 +127,7 @@ int plan_target(pid_t pid, const struct plan_target_opts *opts, struct plan_cach
 
 	error_clear();
 	*out = (struct plan_target){0};
-	err = python_plan(pid, opts, caches->python, out);
+	err = translator_check(pid) ?: python_plan(pid, opts, caches->python, out);
 	if (!opts->layers && opts->native.alloc_count)
 		out->layers |= NATIVE;
 	if (!err && out->layers & NATIVE) {

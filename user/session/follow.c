@@ -27,7 +27,9 @@
 #include "member/provider.h"
 #include "member/state.h"
 #include "member/symbols.h"
+#include "member/translators.h"
 #include "process_plan/plan_target.h"
+#include "process_plan/translator.h"
 #include "session/candidate.h"
 #include "session/execd.h"
 #include "session/returns.h"
@@ -58,6 +60,8 @@ static void mapped_take(void *context, const struct map_watch_record *record)
 	struct session *session = context;
 	struct member *member = record->exec ? NULL : member_find(session, record->tgid);
 
+	if (record->map.inode && translator_of(record->map.path))
+		translator_appears(session, (pid_t)record->tgid, translator_of(record->map.path));
 	if (session->unwind && !record->exec && (session->opts.everywhere || member))
 		unwind_loader_map(session->unwind, (pid_t)record->tgid, &record->map);
 	if (member && record->map.inode)

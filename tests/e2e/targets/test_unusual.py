@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Processes that are unlike most: in what threads they have, in what system calls they may make, in
 what they do with their code. Each is traced, or refused with the reason; none is harmed."""
-import re
-import subprocess
+import shutil
 
 import pytest
 
-from harness import compiled, error_line, wait_until
+from harness import Target, compiled, error_line, wait_until
 
 pytestmark = pytest.mark.usefixtures("undisturbed")
 
@@ -85,3 +84,45 @@ def test_dispatched_and_no_choice(start, run_tracer, program_of):
         assert "it has its system calls sent to itself" in error_line(done, 1)
     else:
         assert done.returncode == 0
+
+
+@pytest.fixture
+def translated(program_of):
+    """Starts a program under valgrind: a Target."""
+    if not shutil.which("valgrind"):
+        pytest.skip("no valgrind")
+    started = []
+
+    def make(name, *args):
+        words = ("valgrind", "-q", "--tool=none")
+        started.append(Target(program_of(name), None, *args, prefix=words))
+        return started[-1]
+
+    yield make
+    for target in started:
+        target.kill()
+
+
+def test_code_is_copied(run_tracer, translated):
+    """Under valgrind the program that runs is a copy. With a breakpoint in it the program would be
+    killed."""
+    target = translated("keeper.c")
+    for words in (("-d", "1"), ("--dry-run",)):
+        line = error_line(run_tracer("-p", target.pid, "--layer", "native", *words), 1)
+        assert "it runs under valgrind" in line
+    name = open("/proc/%d/comm" % target.pid).read().strip()
+    done = run_tracer("--comm", name, "--layer", "native", "-d", "1")
+    assert done.returncode == 1 and "it runs under valgrind" in done.stderr
+    target.step()
+    assert target.read_line() == "done" and target.finish() == 0
+
+
+def test_command_that_copies_code(run_tracer, program_of, tmp_path):
+    """The command is valgrind, which is traced until it calls the program that makes the copies."""
+    if not shutil.which("valgrind"):
+        pytest.skip("no valgrind")
+    path = str(tmp_path / "snapshot.pb.gz")
+    words = ("valgrind", "-q", "--tool=none", program_of("keeper.c"))
+    done = run_tracer("--layer", "native", "-o", path, "--", *words)
+    assert done.returncode == 0, done.stderr
+    assert "is not traced: it runs under valgrind" in done.stderr

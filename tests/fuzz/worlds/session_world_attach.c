@@ -164,6 +164,12 @@ int attach_barred_threads(struct attach *attach, uint32_t *tgid)
 	return 0;
 }
 
+int attach_is_in_files(const struct attach *attach)
+{
+	(void)attach;
+	return 0;
+}
+
 int attach_chooses_returns(const struct attach *attach)
 {
 	(void)attach;
