@@ -165,6 +165,9 @@ static void parse_status(const char *text, struct process_info *out)
 		out->uid = (uint32_t)strtoul(end, &end, 10);
 		out->uids_differ = real != out->uid || strtoul(end, NULL, 10) != out->uid;
 	}
+	value = status_value(text, "TracerPid");
+	if (value)
+		out->debugger = (pid_t)strtol(value, NULL, 10);
 	value = status_value(text, "Seccomp");
 	if (value)
 		out->seccomp = (int)strtol(value, NULL, 10);

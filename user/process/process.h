@@ -44,6 +44,7 @@ struct process_info {
 	uint64_t start_ticks;
 	uint32_t uid;      /* effective */
 	int uids_differ;   /* 1: real or saved uid differs from the effective one */
+	pid_t debugger;    /* that traces it by ptrace; 0: none */
 	int seccomp;       /* 0 none, 1 strict, 2 filter */
 	int kernel_thread; /* 1: no address space */
 	int forked;        /* 1: it has the memory of its parent: no exec since it was forked */

@@ -91,6 +91,11 @@ static void attached_print(struct session *session, const struct member *member,
 	if (member->runtime.other[0])
 		log_info("PID %d: it has another Python, of %s, which is not traced", member->pid,
 			 member->runtime.other);
+	if (target->info.debugger)
+		log_info("PID %d: PID %d traces it by ptrace. A debugger that has a breakpoint at "
+			 "a probe's place hides one from the other, and may leave the probe's in "
+			 "the code: remove its breakpoints before this trace ends",
+			 member->pid, (int)target->info.debugger);
 	if (plan->mode_why[0])
 		log_info("not in %s mode: %s", plan_mode_name(session->opts.plan.python.mode),
 			 plan->mode_why);

@@ -10,8 +10,10 @@
 #include "session/follow.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 
 #include "attach/file_users.h"
 #include "attach/map_watch.h"
@@ -220,6 +222,17 @@ static int child_announce(struct session *session, const struct member *parent,
 	return member_symbols_inherit(session, member, parent);
 }
 
+/* The kernel sends SIGTRAP for a breakpoint that it has not placed itself. */
+static void end_explain(const struct member *member, uint32_t status)
+{
+	if (WIFSIGNALED(status) && WTERMSIG(status) == SIGTRAP)
+		log_info("PID %d was killed by SIGTRAP. If it has not done that itself, it ran a "
+			 "copy of its code with a probe's breakpoint in it: programs that move "
+			 "their code to huge pages make such copies, libraries that hook functions "
+			 "and debuggers, too",
+			 member->pid);
+}
+
 void follow_note(struct session *session, const void *record)
 {
 	const struct event_header *header = record;
@@ -231,6 +244,8 @@ void follow_note(struct session *session, const void *record)
 	member = member_find(session, header->tgid);
 	if (!member)
 		return;
+	if (header->type == EVENT_EXIT)
+		end_explain(member, event->code);
 	if (header->type != EVENT_FORK)
 		member->ended = 1;
 	else if (event->code & EVENT_FORK_TRACED && child_announce(session, member, event))

@@ -17,6 +17,7 @@
 #include "member/member.h"
 #include "member/state.h"
 #include "member/symbols.h"
+#include "process/process.h"
 #include "process_plan/plan_target.h"
 #include "python/code.h"
 #include "session/census.h"
@@ -330,6 +331,26 @@ int session_drain(struct session *session)
 	return count;
 }
 
+/* It may write a probe's breakpoint back once the probes are gone. */
+static void debuggers_tell(const struct session *session)
+{
+	struct process_info info;
+	size_t told = 0;
+
+	for (size_t i = 0; i < session->count && told < SESSION_LOGS; i++) {
+		const struct member *member = session->members[i];
+
+		if (member->ended || process_info_read(member->pid, &info) || !info.debugger)
+			continue;
+		told++;
+		log_info("PID %d: PID %d still traces it by ptrace. If that is a debugger with a "
+			 "breakpoint at a probe's place (malloc, free), what it restores there is "
+			 "the probe's breakpoint, which kills the process once it is reached. A "
+			 "new trace of the process removes it",
+			 member->pid, (int)info.debugger);
+	}
+}
+
 int session_stop(struct session *session, int hurried)
 {
 	int lost = session->links_lost ? 0 : links_check(session), err;
@@ -352,6 +373,7 @@ int session_stop(struct session *session, int hurried)
 		log_info("this kernel removes the probes one by one, which continues for a while "
 			 "after the end; until then each costs a trap");
 	attach_detach(session->attach);
+	debuggers_tell(session);
 	session->end.probes_ns = clock_ns(CLOCK_MONOTONIC) - began_ns;
 	session_pull(session);
 	execs_end(session);

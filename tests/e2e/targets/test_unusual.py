@@ -1,7 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Processes that are unlike most: in what threads they have, in what system calls they may make, in
 what they do with their code. Each is traced, or refused with the reason; none is harmed."""
+import os
+import re
 import shutil
+import signal
+import subprocess
 
 import pytest
 
@@ -126,3 +130,34 @@ def test_command_that_copies_code(run_tracer, program_of, tmp_path):
     done = run_tracer("--layer", "native", "-o", path, "--", *words)
     assert done.returncode == 0, done.stderr
     assert "is not traced: it runs under valgrind" in done.stderr
+
+
+def test_breakpoint_in_a_copy(start, trace, program_of):
+    """A copy that a program makes of its code while it is probed cannot be helped. It is said."""
+    path = program_of("copier.c", "-ldl")
+    target = start(path, None)
+    run = trace("-p", target.pid, "--layer", "native")
+    target.step()
+    assert target.finish() == -signal.SIGTRAP and run.wait() == 0
+    assert re.search(r"PID %d was killed by SIGTRAP\. .* a copy of its code" % target.pid, run.stderr)
+
+
+def test_debugger(start, run_tracer, program_of, tmp_path):
+    """A debugger that attaches takes a probe's breakpoint for the program's own byte. It is said
+    when the trace begins, and when it ends before the debugger has."""
+    if not shutil.which("gdb"):
+        pytest.skip("no gdb")
+    target = start(program_of("keeper.c"), None)
+    gate = str(tmp_path / "gate")
+    os.mkfifo(gate)
+    words = ("gdb", "-q", "-nx", "-batch", "-p", str(target.pid), "-ex", "shell cat " + gate)
+    with subprocess.Popen(
+        words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as gdb:
+        with open(gate, "w"):  # opened by gdb once it has attached
+            done = run_tracer("-p", target.pid, "--layer", "native", "-d", "1")
+    assert done.returncode == 0, done.stderr
+    assert "PID %d: PID %d traces it by ptrace" % (target.pid, gdb.pid) in done.stderr
+    assert "PID %d: PID %d still traces it by ptrace" % (target.pid, gdb.pid) in done.stderr
+    target.step()
+    assert target.read_line() == "done" and target.finish() == 0
