@@ -135,8 +135,11 @@ enum syscall_work_bit {
 	SYSCALL_WORK_BIT_SYSCALL_USER_DISPATCH,
 };
 
+struct completion;
+
 struct task_struct {
 	struct thread_info thread_info;
+	struct completion *vfork_done; /* its parent waits for its exec or its end */
 	struct mm_struct *mm;
 	struct task_struct *real_parent;
 	int tgid;

@@ -92,6 +92,33 @@ static __always_inline void program_appear(struct task_struct *task, __u32 tgid)
 		target_delete(tgid);
 }
 
+/*
+ * Processes that share the memory of a target, by tgid: vfork's children until their exec, and
+ * those of clone(CLONE_VM). The kernel runs the programs of a process's probes for its threads
+ * only, and so their requests are not seen. Of vfork's children none is expected.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 4096);
+	__type(key, __u32);
+	__type(value, __u32);
+} sharers SEC(".maps");
+
+static __always_inline void sharer_begin(__u32 tgid)
+{
+	__u32 one = 1;
+
+	if (!bpf_map_update_elem(&sharers, &tgid, &one, BPF_ANY))
+		loss_add(LOSS_SHARER, 1);
+}
+
+/* was_brief: it has called exec, or ends as a child of vfork. */
+static __always_inline void sharer_end(__u32 tgid, int was_brief)
+{
+	if (!bpf_map_delete_elem(&sharers, &tgid) && was_brief)
+		loss_add(LOSS_SHARER, -1ull);
+}
+
 SEC("raw_tp/sched_process_exit")
 int process_exit(void *context UNUSED)
 {
@@ -100,6 +127,8 @@ int process_exit(void *context UNUSED)
 	struct abi_target *target = bpf_map_lookup_elem(&targets, &tgid);
 	int is_end;
 
+	if (!task->signal->live.counter)
+		sharer_end(tgid, task->vfork_done != NULL);
 	threads_forget(task->pid);
 	codes_forget(task->pid);
 	/*
@@ -150,6 +179,7 @@ int process_exec(void *context UNUSED)
 	__u32 tgid = bpf_get_current_pid_tgid() >> 32;
 	struct abi_target *target = bpf_map_lookup_elem(&targets, &tgid);
 
+	sharer_end(tgid, 1);
 	if (!target && !is_watched(tgid))
 		return 0;
 	if (target) {
@@ -198,6 +228,8 @@ int process_fork(struct bpf_raw_tracepoint_args *args)
 		return 0;
 	if (watch)
 		follow(other);
+	if (target && shares_memory)
+		sharer_begin(other);
 	if (target) {
 		if (watch && !shares_memory)
 			space_id = target_inherit(target, other);

@@ -161,9 +161,14 @@ enum event_loss_kind {
 	LOSS_RETURN = 10,      /* requests whose return was not seen */
 	LOSS_REUSE = 11,       /* reuses of dead objects dropped: ring buffer full */
 	LOSS_MAP = 12,         /* any of the four mapped-memory records dropped: ring buffer full */
-	LOSS_MAP_ENTRY = 14,   /* entries of perf maps dropped: ring buffer full, or no memory */
-	LOSS_MAP_CALL = 15,    /* other perf-map records dropped: ring buffer full, or unreadable */
-	LOSS_COUNT = 16,       /* size of the array, spare entries included */
+	/*
+	 * processes that share a target's memory and are no threads of it: none of their requests is
+	 * seen
+	 */
+	LOSS_SHARER = 13,
+	LOSS_MAP_ENTRY = 14, /* entries of perf maps dropped: ring buffer full, or no memory */
+	LOSS_MAP_CALL = 15,  /* other perf-map records dropped: ring buffer full, or unreadable */
+	LOSS_COUNT = 16,     /* size of the array, spare entries included */
 };
 
 struct event_loss {

@@ -45,7 +45,11 @@ static void lost_kinds_print(FILE *out, const uint64_t loss[LOSS_COUNT])
 		   "requests without memory for their thread's state");
 	item_print(out, &items, loss[LOSS_RETURN], "request whose return was not seen",
 		   "requests whose return was not seen");
-	for (unsigned int i = LOSS_MAP + 1; i < LOSS_COUNT; i++)
+	item_print(out, &items, loss[LOSS_SHARER],
+		   "process that shares a target's memory and is no thread of it: its requests",
+		   "processes that share a target's memory and are no threads of it: their "
+		   "requests");
+	for (unsigned int i = LOSS_SHARER + 1; i < LOSS_COUNT; i++)
 		item_print(out, &items, loss[i], "event of another kind", "events of another kind");
 }
 
@@ -58,7 +62,8 @@ static int loss_is_overrun(const uint64_t loss[LOSS_COUNT])
 static void lost_meaning_print(FILE *out, const struct snapshot_meta *meta)
 {
 	const uint64_t *loss = meta->loss;
-	uint64_t either = loss[LOSS_REALLOC] | loss[LOSS_THREAD_STATE] | loss[LOSS_RETURN];
+	uint64_t either = loss[LOSS_REALLOC] | loss[LOSS_THREAD_STATE] | loss[LOSS_RETURN] |
+			  loss[LOSS_SHARER];
 	uint64_t allocs = loss[LOSS_ALLOC] | either, frees = loss[LOSS_FREE] | either;
 
 	if (frees && meta->coverage_known)

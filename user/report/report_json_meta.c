@@ -87,6 +87,7 @@ static void not_seen_write(FILE *out, const struct snapshot_meta *meta, int lost
 		[LOSS_RETURN] = "missing_returns",
 		[LOSS_REUSE] = "lost_reuses",
 		[LOSS_MAP] = "lost_mappings",
+		[LOSS_SHARER] = "memory_sharers",
 	};
 
 	const struct {

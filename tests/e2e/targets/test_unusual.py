@@ -161,3 +161,17 @@ def test_debugger(start, run_tracer, program_of, tmp_path):
     assert "PID %d: PID %d still traces it by ptrace" % (target.pid, gdb.pid) in done.stderr
     target.step()
     assert target.read_line() == "done" and target.finish() == 0
+
+
+def test_shared_memory(start, trace, program_of):
+    """A process that shares the target's memory is not seen, which is said. A child of vfork is none
+    of those, unless it allocates."""
+    target = start(program_of("sharer.c"), None)
+    run = trace("-p", target.pid, "--layer", "native", "--no-follow")
+    target.step()
+    target.read_until("done")
+    seen = run.finish("--group-by", "traceback")
+    assert target.finish() == 0
+    assert seen.data["not_seen"]["memory_sharers"] == 1
+    blocks = [(entry["size"], entry["count"]) for entry in seen.statistics]
+    assert (500000, 1000) in blocks and (1000000, 1000) not in blocks
