@@ -19,6 +19,9 @@
 #include "native/plan_provider.h"
 #include "plan/function_option.h"
 
+/* Files without an allocator that are remembered; then they are read again. */
+#define EMPTY_FILES_MAX 4096u
+
 struct identity {
 	uint64_t device, inode;
 	int64_t size, modified_s, modified_ns, changed_s, changed_ns;
@@ -33,7 +36,7 @@ struct cached_file {
 struct plan_native_cache {
 	struct plan_native_opts opts;
 	struct cached_file *files; /* sorted by identity */
-	size_t count, capacity;
+	size_t count, capacity, empty;
 	struct seen {
 		unsigned file : 1, function : 1;
 		char refused[128]; /* why the function is not probed */
@@ -175,6 +178,18 @@ static int cached_file_fill(struct plan_native_cache *cache, int fd, const char 
 	return 0;
 }
 
+/* Nobody refers to a file that has no allocator. */
+static void empty_files_drop(struct plan_native_cache *cache)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < cache->count; i++)
+		if (cache->files[i].file)
+			cache->files[kept++] = cache->files[i];
+	cache->count = kept;
+	cache->empty = 0;
+}
+
 static int cached_file_add(struct plan_native_cache *cache, size_t at, int fd, const char *path,
 			   const struct identity *identity)
 {
@@ -193,6 +208,7 @@ static int cached_file_add(struct plan_native_cache *cache, size_t at, int fd, c
 		(cache->count - at) * sizeof(*cache->files));
 	cache->files[at] = known;
 	cache->count++;
+	cache->empty += !known.file;
 	return 0;
 }
 
@@ -228,6 +244,8 @@ int plan_native_map(pid_t pid, const struct process_map *map, struct plan_native
 		close(fd);
 		return 0;
 	}
+	if (cache->empty >= EMPTY_FILES_MAX)
+		empty_files_drop(cache);
 	if (cached_file_find(cache, &identity, &at))
 		close(fd);
 	else

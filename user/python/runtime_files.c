@@ -7,6 +7,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#define SWEPT 16u /* slots that are looked at when a file is added */
+
 struct known_file {
 	uint64_t inode; /* as maps show it */
 	uint32_t device_major, device_minor;
@@ -19,6 +21,7 @@ struct known_file {
 struct runtime_files {
 	struct known_file items[RUNTIME_FILES_MAX];
 	size_t next; /* next slot to use */
+	size_t swept;
 };
 
 int runtime_files_new(struct runtime_files **out)
@@ -76,6 +79,21 @@ int runtime_files_find(struct runtime_files *files, const struct process_map *ma
 	return -ENOENT;
 }
 
+/*
+ * Forgets files that have no name any more, among the next few slots: programs that come and go
+ * with files of their own do not fill the cache.
+ */
+static void unlinked_forget(struct runtime_files *files)
+{
+	for (size_t i = 0; i < SWEPT; i++) {
+		struct known_file *known = &files->items[files->swept++ % RUNTIME_FILES_MAX];
+		struct stat st;
+
+		if (known->fd >= 0 && !fstat(known->fd, &st) && !st.st_nlink)
+			known_forget(known);
+	}
+}
+
 void runtime_files_keep(struct runtime_files *files, const struct process_map *map,
 			struct elf_file *file, int has_runtime)
 {
@@ -88,6 +106,7 @@ void runtime_files_keep(struct runtime_files *files, const struct process_map *m
 	fd = fcntl(elf_file_fd(file), F_DUPFD_CLOEXEC, 0);
 	if (fd < 0)
 		return;
+	unlinked_forget(files);
 	known_forget(known);
 	*known = (struct known_file){.inode = map->inode,
 				     .device_major = map->device_major,

@@ -15,7 +15,7 @@
 
 struct files {
 	struct file *buckets[BUCKETS];
-	uint32_t count, max, last_number;
+	uint32_t count, idle, max, last_number;
 	uint64_t clock;
 };
 
@@ -89,6 +89,7 @@ static int oldest_remove(struct files *files)
 	file = *oldest;
 	*oldest = file->next;
 	files->count--;
+	files->idle--;
 	file_free(file);
 	return 0;
 }
@@ -137,11 +138,12 @@ int files_get(struct files *files, struct file **out, pid_t pid, const struct pr
 		file->next = *bucket;
 		*bucket = file;
 		files->count++;
+		files->idle++;
 		/* The other root disappears with its last process. */
 		if (root >= 0 && !file_read(file))
 			elf_file_find_debug(file->elf, root);
 	}
-	file->users++;
+	files->idle -= !file->users++;
 	file->used = ++files->clock;
 	*out = file;
 	return 0;
@@ -171,8 +173,11 @@ void files_share(struct file *file)
 
 void files_put(struct files *files, struct file *file)
 {
-	file->users--;
 	file->used = ++files->clock;
+	if (--file->users)
+		return;
+	if (++files->idle > FILES_IDLE)
+		oldest_remove(files);
 }
 
 int file_read(struct file *file)

@@ -16,10 +16,12 @@
 #include "process/process.h"
 
 /*
- * Limit of open files; a quarter of the descriptor limit if that is less. Files that no process
- * maps are removed first.
+ * Limit of open files; a quarter of the descriptor limit if that is less. Of those that no process
+ * maps any more the last FILES_IDLE are held, in case that another one maps them: the descriptors
+ * of a session do not grow with the number of programs that have run in it.
  */
-#define FILES_MAX 4096u
+#define FILES_MAX  4096u
+#define FILES_IDLE 32u
 
 struct file {
 	uint32_t number; /* never 0, never reused */

@@ -8,7 +8,16 @@ import subprocess
 
 import pytest
 
-from harness import Interpreter, environment, program, read_report, wait_reading, wait_until
+from ctl_client import ctl  # noqa: F401
+from harness import (
+    Interpreter,
+    compiled,
+    environment,
+    program,
+    read_report,
+    wait_reading,
+    wait_until,
+)
 from test_lifecycle import probed_bytes
 
 pytestmark = pytest.mark.usefixtures("undisturbed")
@@ -266,3 +275,23 @@ def test_many_children(start, trace, own_python):
     assert target.finish() == 0
     assert run.wait() == 0
     assert "not traced" not in run.stderr
+
+
+def test_many_files(start, trace, ctl, any_python, tmp_path):
+    """Programs come and go, each from a file of its own. What the session holds open does not grow
+    with them; what it keeps of each for its report is small and the same."""
+    passing = compiled(tmp_path / "passing", "passing.c")
+    target = start(any_python, "many.py", passing, tmp_path, 48)
+    run = trace("-p", target.pid, "--layer", "native")
+
+    def held():
+        target.step()
+        target.read_until("done")
+        settled = wait_until(lambda: [s for s in ctl(target.pid, "status")], "it answers")
+        return len(os.listdir("/proc/%d/fd" % run.pid)), settled[0]["tracer_memory"]
+
+    first, second, third = held(), held(), held()
+    assert third[0] - first[0] < 24, "descriptors: %s" % [first, second, third]
+    assert third[1] - second[1] < 48 * 8192, "bytes: %s" % [first, second, third]
+    run.finish()
+    assert target.finish() == 0
