@@ -162,8 +162,8 @@ enum event_loss_kind {
 	LOSS_REUSE = 11,       /* reuses of dead objects dropped: ring buffer full */
 	LOSS_MAP = 12,         /* any of the four mapped-memory records dropped: ring buffer full */
 	/*
-	 * processes that share a target's memory and are no threads of it: none of their requests is
-	 * seen
+	 * processes that share a target's memory and are no threads of it: none of their requests
+	 * is seen
 	 */
 	LOSS_SHARER = 13,
 	LOSS_MAP_ENTRY = 14, /* entries of perf maps dropped: ring buffer full, or no memory */

@@ -189,8 +189,7 @@ static void features_print(const struct features *features)
 	line_print(features->uprobe_session, "uprobe.session",
 		   "no return probe for nested requests; kernel 6.13+");
 	line_print(
-		!features->returns_by_call || seccomp_kills_returns() != 1,
-		"seccomp and returns",
+		!features->returns_by_call || seccomp_kills_returns() != 1, "seccomp and returns",
 		"needed for targets with a filter (containers); not in some kernels from 6.11 to "
 		"6.13");
 	line_print(features->root_user_ns, "initial user namespace",

@@ -15,8 +15,9 @@
  * the links, this process passes them to a child of its own, which exits; to close all, it exits
  * itself. It also exits when its owner has ended for any reason.
  *
- * The remaining risk is a SIGKILL for this process itself while it creates a link, for instance
- * when a whole control group is killed.
+ * It moves to the root of the cgroup hierarchies that are mounted writable here, since a whole
+ * control group may be killed at once. The remaining risk is a SIGKILL for this process itself
+ * while it creates a link: in a container whose control group it cannot leave.
  */
 #ifndef TRACER_LINKS_LINKS_HOLDER_H
 #define TRACER_LINKS_LINKS_HOLDER_H

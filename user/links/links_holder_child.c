@@ -15,13 +15,18 @@
 #include <unistd.h>
 
 #include "base/array.h"
+#include "base/buffer.h"
+#include "container/cgroup.h"
 #include "kernel/privileges.h"
 #include "links/links_holder.h"
 #include "links/links_wire.h"
 #include "links/perf_uprobe.h"
+#include "process/process.h"
 
 /* Processes that close links side by side. */
 #define CLOSERS 8u
+
+#define PROCS "/cgroup.procs"
 
 struct group {
 	uint32_t id;
@@ -156,6 +161,44 @@ static void oom_avoid(void)
 	if (write(fd, "-1000", 5) < 0)
 		errno = 0;
 	close(fd);
+}
+
+/* Moves this process to the root of one hierarchy. */
+static void hierarchy_leave(const struct cgroup_line *line)
+{
+	size_t mount_bytes, room = sizeof(PROCS);
+	char *directory = cgroup_directory(line, line->path_bytes, &mount_bytes), *path = NULL;
+	int fd = -1;
+
+	/* A move makes the kernel wait for all processors. */
+	if (directory && directory[mount_bytes] && directory[mount_bytes + 1])
+		path = realloc(directory, mount_bytes + room);
+	if (path) {
+		directory = path;
+		memcpy(path + mount_bytes, PROCS, room);
+		fd = open(path, O_WRONLY | O_CLOEXEC);
+	}
+	if (fd >= 0) {
+		if (write(fd, "0", 1) < 0)
+			errno = 0;
+		close(fd);
+	}
+	free(directory);
+}
+
+/*
+ * All processes of a control group may be killed at once: by cgroup.kill, by a runtime or a service
+ * manager. This one must not be while it creates a link, and leaves. It ends when the owner does.
+ */
+static void cgroups_leave(void)
+{
+	struct buffer text = {0};
+	struct cgroup_line line;
+
+	if (!process_file_read(getpid(), "cgroup", CGROUP_TEXT_MAX, &text))
+		for (const char *next = (const char *)text.data; cgroup_next(&next, &line);)
+			hierarchy_leave(&line);
+	buffer_free(&text);
 }
 
 static void group_make(const struct links_request *request, const int fds[2],
@@ -352,6 +395,7 @@ static void keeper_begin(const struct keeper *keeper)
 		errno = 0;
 	descriptors_allow();
 	oom_avoid();
+	cgroups_leave();
 }
 
 void links_holder_run(int socket, int owner)

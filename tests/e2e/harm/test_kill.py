@@ -13,7 +13,8 @@ import time
 
 import pytest
 
-from harness import Target, Traced, wait_until
+from cgroups import hierarchy, removed, unique
+from harness import Target, Traced, wait_until, write_text
 from procfs import code_of, links_holder, text_differs
 
 pytestmark = pytest.mark.usefixtures("undisturbed")
@@ -132,6 +133,47 @@ def test_nothing_stays(tracer, tmp_path, own_python, request):
             turn, moment = divmod(killer.kills, len(MOMENTS))
             ways = list(MOMENTS.values())[moment]
             killer.at(list(MOMENTS)[moment], ways[turn % len(ways)])
+        target.step()
+        assert target.expect() == {}
+        assert target.finish() == 0, "the target was harmed"
+
+
+@pytest.fixture
+def tracer_in_a_cgroup(tracer, tmp_path):
+    """A tracer that runs in a cgroup of its own, and the cgroup's folder."""
+    with hierarchy(tmp_path, "v2") as mount:
+        folder = os.path.join(mount, unique("tracer-test"))
+        os.mkdir(folder)
+        path = tmp_path / "inside"
+        path.write_text('#!/bin/sh\necho $$ > %s/cgroup.procs\nexec %s "$@"\n' % (folder, tracer))
+        path.chmod(0o755)
+        yield str(path), folder
+        wait_until(lambda: removed(folder), "the cgroup is empty")
+
+
+def test_all_killed_at_once(tracer_in_a_cgroup, tmp_path, own_python):
+    """Nor does any stay if the tracer's control group is killed. The process that holds the links has
+    left it, and ends by itself."""
+    tracer, folder = tracer_in_a_cgroup
+    kill = os.path.join(folder, "cgroup.kill")
+    if not os.path.exists(kill):
+        pytest.skip("no cgroup.kill before 5.14")
+    with Target(own_python, "busy.py") as target:
+        killer = Killer(tracer, tmp_path, target)
+        for _ in range(2):
+            run = killer.start("-m", "exact")
+            holder = links_holder(run.pid)
+            with open("/proc/%d/cgroup" % holder) as file:
+                assert os.path.basename(folder) not in file.read()
+            write_text(kill, 1)
+            assert run.wait() == -signal.SIGKILL
+            killer.wait_clean("its control group was killed")
+            run = killer.start("-m", "exact", attached=False)
+            killer.wait_moment(run, killer.code(), killer.attach_takes)
+            write_text(kill, 1)
+            run.wait()
+            killer.kills += 1
+            killer.wait_clean("its control group was killed while it attached")
         target.step()
         assert target.expect() == {}
         assert target.finish() == 0, "the target was harmed"
