@@ -225,6 +225,7 @@ int main(int argc, char **argv)
 	alloc->rodata->has_tasks = 1;
 	alloc->rodata->watch = ABI_WATCH_ALL;
 	alloc->rodata->sampling = 1;
+	alloc->rodata->returns_by_call = perfmap->rodata->returns_by_call = 1;
 	well &= object_try(alloc->obj, &features, verbose);
 	well &= object_try(perfmap->obj, &features, verbose);
 	return well ? 0 : 1;
