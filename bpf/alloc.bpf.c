@@ -43,6 +43,11 @@ static __always_inline __u64 pool_first_free(__u64 pool)
 	return user_u64(pool + POOL_FREEBLOCK);
 }
 
+static __always_inline __u64 return_address(struct pt_regs *regs UNUSED, __u64 sp UNUSED)
+{
+	return RETURN_IS_PUSHED ? user_u64(sp) : REG_CALLER(regs);
+}
+
 /* Does the function that has this stack pointer at its entry return to the object allocator? */
 static __always_inline int is_object_code(struct pt_regs *regs UNUSED,
 					  const struct abi_target *target, __u64 sp)
@@ -52,10 +57,46 @@ static __always_inline int is_object_code(struct pt_regs *regs UNUSED,
 
 	if (!target->object_code[0].bytes)
 		return 0;
-	to = RETURN_IS_PUSHED ? user_u64(sp) : REG_CALLER(regs);
+	to = return_address(regs, sp);
 	for (int i = 0; i < ABI_OBJECT_CODES; i++)
 		found |= to - target->object_code[i].start < target->object_code[i].bytes;
 	return found;
+}
+
+/* A request for a record of tracemalloc's own: the block is in no line, and is not reported. */
+#define API_RECORD 0xffu
+
+/* Is that the return address of one of tracemalloc's calls for its records? */
+static __always_inline int is_record(const struct thread_state *thread, __u64 to)
+{
+	to -= thread->target.record_base;
+	for (int i = 0; i < ABI_RECORD_CALLS && to; i++)
+		if (to == thread->target.record_calls[i])
+			return 1;
+	return 0;
+}
+
+__noinline int request_judge(struct thread_state *thread, __u64 to)
+{
+	if (!thread || (thread->python.api & EVENT_API_MASK) != EVENT_API_RAW ||
+	    !is_record(thread, to))
+		return 0;
+	thread->python.api = API_RECORD;
+	thread->python.old_address = 0;
+	return 0;
+}
+
+/*
+ * The free of a record is not reported, nor is that of the block in which a debugging hook has put
+ * it (0: there is no hook).
+ */
+__noinline int record_free(struct thread_state *thread, __u64 to, __u64 hooked)
+{
+	if (!thread || !is_record(thread, to))
+		return 0;
+	thread->last_free = hooked;
+	thread->last_hooked = hooked != 0;
+	return 1;
 }
 
 /*
@@ -102,6 +143,7 @@ static __always_inline int request_begin(struct pt_regs *regs, void *context, __
 		thread->python.api |= EVENT_API_HOOKED;
 	else if (thread->python.api == EVENT_API_RAW && is_object_code(regs, target, sp))
 		thread->python.api = EVENT_API_LARGE;
+	request_judge(thread, return_address(regs, sp));
 	thread->last_free = 0;
 	/* At a call instruction the return address is not on the stack yet. */
 	if (sp == REG_SP(regs) && request_is_barred()) {
@@ -127,6 +169,8 @@ static __always_inline int request_end(struct pt_regs *regs, __u64 address)
 	if (!thread || !thread->python.sp || REG_SP(regs) != thread->python.sp + RETURN_BYTES)
 		return 0;
 	thread->python.sp = 0;
+	if (thread->python.api == API_RECORD)
+		return 0;
 	/*
 	 * It returns a block of the pool, but not always the first one: a pool that had blocks of
 	 * this class before returns the head of its free list.
@@ -356,7 +400,10 @@ int request_once(struct pt_regs *regs)
 	api = cookie >> 8 & 0xff;
 	switch (cookie & 0xff) {
 	case ABI_OP_FREE:
-		if (!request_is_nested(thread, &thread->python, sp))
+		if (!request_is_nested(thread, &thread->python, sp) &&
+		    !(api == EVENT_API_RAW &&
+		      record_free(thread, return_address(regs, sp),
+				  addend(cookie) ? argument(regs, cookie, 0) - addend(cookie) : 0)))
 			block_free(thread, argument(regs, cookie, 0), api, addend(cookie));
 		break;
 	case ABI_OP_POOL_FREE:

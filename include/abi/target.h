@@ -117,6 +117,7 @@ struct abi_heap {
 };
 
 #define ABI_OBJECT_CODES 4
+#define ABI_RECORD_CALLS 32
 #define ABI_LOOP_CODES   2
 
 struct abi_code {
@@ -169,6 +170,12 @@ struct abi_target {
 	__u32 window;  /* number of the native layer's window */
 	__u64 long_type, unicode_type; /* addresses of PyLong_Type, PyUnicode_Type; 0: not needed */
 	__u64 renames;                 /* enum abi_renames; BPF sets it to UNTOLD */
+	/*
+	 * Return addresses, from record_base on, of tracemalloc's requests of the raw allocator for
+	 * its own records, which are not reported; 0: none
+	 */
+	__u64 record_base;
+	__u32 record_calls[ABI_RECORD_CALLS];
 };
 
 /* Where Task.set_name() has its probe, ABI_OP_RENAME. */
@@ -400,6 +407,6 @@ _Static_assert(__builtin_offsetof(struct abi_target, tstate_source) == 24, "targ
 _Static_assert(__builtin_offsetof(struct abi_target, offsets) == 224, "target.offsets");
 _Static_assert(__builtin_offsetof(struct abi_target, interpreter_start) == 296,
 	       "target.interpreter_start");
-_Static_assert(sizeof(struct abi_target) == 392, "target");
+_Static_assert(sizeof(struct abi_target) == 528, "target");
 
 #endif

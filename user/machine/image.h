@@ -20,11 +20,12 @@ struct inline_import {
 	enum abi_op op; /* ABI_OP_MALLOC, _CALLOC, _REALLOC, _FREE */
 };
 
-#define INLINE_STUB_RANGES   3
-#define INLINE_IMPORTS_MAX   16
-#define INLINE_TRACING_SLOTS 2
-#define INLINE_NEW_TYPES     21
-#define INLINE_NEW_FUNCTIONS 6
+#define INLINE_STUB_RANGES      3
+#define INLINE_IMPORTS_MAX      16
+#define INLINE_TRACING_SLOTS    2
+#define INLINE_NEW_TYPES        21
+#define INLINE_NEW_FUNCTIONS    6
+#define INLINE_OBJECT_FUNCTIONS 3
 
 struct machine;
 
@@ -36,6 +37,10 @@ struct inline_image {
 	size_t import_count;
 	const uint64_t *starts; /* of functions, and of parts split off; sorted */
 	size_t start_count;
+	/* what the object allocator's slots hold at the start: malloc, calloc, realloc; 0: unknown */
+	uint64_t object_functions[INLINE_OBJECT_FUNCTIONS];
+	uint64_t get_allocator; /* PyMem_GetAllocator; 0: not found */
+	uint64_t get_allocator_slots[INLINE_TRACING_SLOTS];
 	uint64_t new_reference; /* _Py_NewReference; 0: not found */
 	/* slots through which the file calls it; 0: none */
 	uint64_t new_reference_slots[INLINE_TRACING_SLOTS];

@@ -61,6 +61,7 @@ struct plan {
 	char mode_why[256];   /* why the requested mode is not available, else "" */
 	/* as in struct abi_target, with addresses of the file */
 	struct abi_code object_code[ABI_OBJECT_CODES];
+	uint32_t record_calls[ABI_RECORD_CALLS]; /* from record_base 0 on */
 	/*
 	 * Growth: sites where the process's libc maps memory; owned. It is a plan of its own
 	 * because it is for another file. NULL: mappings are not followed; memory_why has the

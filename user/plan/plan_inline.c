@@ -14,6 +14,7 @@
 #include "base/sorted.h"
 #include "elf/elf_frames.h"
 #include "machine/machine.h"
+#include "plan/plan_slots.h"
 #include "pymalloc/alive.h"
 
 #define TEXT_MAX      (64u << 20)
@@ -249,11 +250,20 @@ static void imports_load(struct elf_file *file, struct inline_image *image)
 /* 3.8 exports the variable, and has no function that leads to it. */
 #define TRACING        "_Py_tracemalloc_config"
 #define TRACING_OFFSET 4 /* .tracing */
+#define GET_ALLOCATOR  "PyMem_GetAllocator"
 
 static void objects_load(struct elf_file *file, struct inline_image *image)
 {
+	uint64_t functions[PLAN_FUNCTIONS];
 	struct elf_symbol symbol;
 
+	if (!plan_slots_find(file, "PyObject_", functions))
+		memcpy(image->object_functions, functions, sizeof(image->object_functions));
+	if (!elf_file_symbol(file, GET_ALLOCATOR, &symbol) && symbol.function) {
+		image->get_allocator = symbol.vaddr;
+		elf_file_import_slots(file, GET_ALLOCATOR, image->get_allocator_slots,
+				      INLINE_TRACING_SLOTS);
+	}
 	if (!elf_file_symbol(file, "_Py_NewReference", &symbol) && symbol.function) {
 		image->new_reference = symbol.vaddr;
 		elf_file_import_slots(file, "_Py_NewReference", image->new_reference_slots,

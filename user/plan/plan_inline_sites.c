@@ -144,6 +144,12 @@ int plan_inline_sites(struct plan *plan, struct elf_file *file, const struct pla
 	plan->capacity = found.count + found.pool_count + PLAN_MAX_ENTRIES;
 	if (opts->pools && !only_objects)
 		plan_pools_take(plan, &found, opts);
+	for (size_t i = 0; i < found.record_count; i++)
+		plan->record_calls[i] = (uint32_t)found.records[i];
+	if (!found.records_known)
+		plan_missing_add(plan, "tracemalloc",
+				 "where it allocates its own records is not found: they count as "
+				 "blocks of the program");
 	for (size_t i = 0; i < found.large_count && !only_objects; i++)
 		plan->object_code[i] = (struct abi_code){found.large[i], 1};
 	if (!only_objects) {

@@ -72,20 +72,42 @@ static void function_look(struct inline_search *search)
 	}
 }
 
+/*
+ * There are inlined copies, which call malloc itself. The functions are what hooks call
+ * (tracemalloc's), and they request large blocks through a slot that holds a hook, too.
+ */
+static int functions_look(struct inline_search *search)
+{
+	const uint64_t *functions = search->code.image->object_functions;
+	int err = 0;
+
+	for (size_t i = 0; i < INLINE_OBJECT_FUNCTIONS && err != -ENOMEM; i++) {
+		err = functions[i] ? inline_code_function(&search->code, functions[i]) : -ENOENT;
+		if (!err)
+			function_look(search);
+	}
+	return err == -ENOMEM ? err : 0;
+}
+
 int inline_large_find(struct inline_search *search)
 {
 	struct inline_sites *sites = search->out;
+	int err;
 
 	/*
 	 * An allocator has few functions. If there are more sites, they are inlined copies, which
 	 * call malloc itself.
 	 */
-	if (sites->found[INLINE_POOL] > INLINE_LARGE_MAX)
-		return 0;
+	if (sites->found[INLINE_POOL] > INLINE_LARGE_MAX) {
+		err = functions_look(search);
+		if (sites->large_count > INLINE_LARGE_MAX)
+			sites->large_count = 0;
+		return err;
+	}
 	for (size_t i = 0; i < sites->count; i++) {
-		int err = sites->sites[i].op == ABI_OP_POOL
-				  ? inline_code_function(&search->code, sites->sites[i].vaddr)
-				  : -ENOENT;
+		err = sites->sites[i].op == ABI_OP_POOL
+			      ? inline_code_function(&search->code, sites->sites[i].vaddr)
+			      : -ENOENT;
 
 		if (err == -ENOMEM)
 			return err;

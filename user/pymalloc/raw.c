@@ -61,6 +61,14 @@ static int is_raw_call(struct inline_search *search, uint64_t vaddr)
 	       stub_at(search->code.image, insn.target);
 }
 
+static int is_record_call(const struct inline_sites *sites, uint64_t vaddr)
+{
+	for (size_t i = 0; i < sites->record_call_count; i++)
+		if (sites->record_calls[i] == vaddr)
+			return 1;
+	return 0;
+}
+
 /* Adds a call of a function of libc, or a jump to it in place of a call. */
 static int raw_add(struct inline_search *search, uint64_t vaddr, size_t bytes, enum abi_op op,
 		   int is_call)
@@ -107,7 +115,7 @@ int inline_raws_find(struct inline_search *search)
 							     ? import_of(image, found.target)
 							     : stub_at(image, found.target);
 
-		if (!import)
+		if (!import || is_record_call(search->out, found.vaddr))
 			continue;
 		if (inline_is_instruction(search, found.vaddr, &err))
 			err = raw_add(search, found.vaddr, found.bytes, import->op, found.is_call);

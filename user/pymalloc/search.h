@@ -53,6 +53,11 @@ int inline_refills_add(struct inline_search *search);
  * latter are sites of INLINE_FIRST, too. 0; or as inline_site_add().
  */
 int inline_new_pools_add(struct inline_search *search);
+/*
+ * Where tracemalloc allocates and frees its own records (pymalloc/records.c). 0, also if that is
+ * not found; -ENOMEM.
+ */
+int inline_records_find(struct inline_search *search);
 /* Calls of libc's allocator (pymalloc/raw.c). 0; or as inline_site_add(). */
 int inline_raws_find(struct inline_search *search);
 /*

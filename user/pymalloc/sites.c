@@ -230,6 +230,8 @@ int inline_sites_find(const struct inline_image *image, struct inline_sites *out
 
 	if (!err)
 		err = pools_find(&search);
+	if (!err)
+		err = inline_records_find(&search);
 	if (!err && inline_sites_have_pymalloc(&sites))
 		err = rest_find(&search);
 	if (!err)

@@ -27,7 +27,8 @@
 #include "machine/image.h"
 #include "machine/site.h"
 
-#define INLINE_LARGE_MAX ABI_OBJECT_CODES
+#define INLINE_LARGE_MAX   ABI_OBJECT_CODES
+#define INLINE_RECORDS_MAX ABI_RECORD_CALLS
 
 enum inline_kind {
 	INLINE_POOL,      /* a block is taken from a pool */
@@ -74,6 +75,13 @@ struct inline_sites {
 	 */
 	uint64_t large[INLINE_LARGE_MAX];
 	size_t large_count;
+	/*
+	 * tracemalloc's own records: the return addresses of its calls of the raw allocator, and
+	 * where it calls libc's functions itself, which are no sites. records_known 0: not found.
+	 */
+	uint64_t records[INLINE_RECORDS_MAX], record_calls[INLINE_RECORDS_MAX];
+	size_t record_count, record_call_count;
+	int records_known;
 	size_t given_up[INLINE_KINDS], given_up_count;
 	struct {
 		uint64_t vaddr;

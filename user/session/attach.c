@@ -127,6 +127,8 @@ static void target_describe(struct session *session, struct member *member, cons
 	    heap_describe(&member->runtime, &target->heap))
 		log_debug("PID %d: %s", member->pid, error_reason(-ENOTSUP));
 	interpreter_codes_place(member, target->object_code, plan->object_code, ABI_OBJECT_CODES);
+	target->record_base = member->runtime.bias;
+	memcpy(target->record_calls, plan->record_calls, sizeof(target->record_calls));
 }
 
 /* Walks Python's heap for blocks that are older than the trace. */

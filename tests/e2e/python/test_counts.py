@@ -60,3 +60,33 @@ def test_free_lists(start, trace, tracer, python, mode):
     gone = "short_lived_count" if mode == "census" else "temporary_count"
     for entry in everything:
         assert entry["count"] + entry[gone] <= entry["allocated_count"], entry
+
+
+def check_tracemalloc(start, trace, python, when, mode, **more):
+    target = start(python, "traced_twice.py", when, **more)
+    run = trace("-p", target.pid, "-m", mode)
+    target.step()
+    live = target.expect()
+    report = run.finish()
+    assert report.marked("traced_twice.py", live) == live
+    assert report.contradictions() == []
+    assert target.finish() == 0, "the target was harmed"
+
+
+@pytest.mark.versions()
+@pytest.mark.parametrize("mode", ("census", "exact"))
+@pytest.mark.parametrize("when", ("on", "later"))
+def test_tracemalloc(start, trace, python, when, mode):
+    """What tracemalloc allocates for its own records is at no line of the program."""
+    check_tracemalloc(start, trace, python, when, mode)
+
+
+@pytest.mark.parametrize("when", ("on", "later"))
+def test_tracemalloc_stripped(start, trace, debian_python, when):
+    check_tracemalloc(start, trace, debian_python, when, "census")
+
+
+@pytest.mark.parametrize("allocator", ("debug", "malloc"))
+def test_tracemalloc_and_hooks(start, trace, debian_python, allocator):
+    env = environment(PYTHONMALLOC=allocator)
+    check_tracemalloc(start, trace, debian_python, "on", "census", env=env)
