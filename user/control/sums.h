@@ -35,7 +35,7 @@ struct sums_header {
 };
 
 /* sums_process.flags */
-#define SUMS_WINDOWS   1u /* blocks of windows only: not estimates of all blocks */
+#define SUMS_WINDOWS   1u /* estimates; by thread or task only blocks of windows */
 #define SUMS_SAMPLED   2u
 #define SUMS_WALKED    4u   /* the heap was walked, walk_ns ago; dead blocks count until a walk */
 #define SUMS_LAYER     8u   /* the layer that was asked for is traced here */

@@ -10,6 +10,10 @@
 /* ended processes may keep 1/4 of the processes' share of the budget, whatever others request */
 #define STATE_KEEP_SHARE 4u
 
+/* Is the block one that was seen in a window, and stands for others of its kind? */
+int state_block_stands(const struct process_state *process, enum event_layer layer,
+		       const struct block *block);
+
 struct trace {
 	struct trace_hooks hooks;
 	int in_hook;

@@ -185,9 +185,8 @@ static int trace_add(struct snapshot_job *job, enum event_layer layer,
 	return 0;
 }
 
-/* Is the block one that stands for others of its kind? */
-static int is_estimated(const struct process_state *process, enum event_layer layer,
-			const struct block *block)
+int state_block_stands(const struct process_state *process, enum event_layer layer,
+		       const struct block *block)
 {
 	return process->info.mode == EVENT_MODE_WINDOWS &&
 	       layer == state_window_layer(&process->info) &&
@@ -203,7 +202,7 @@ static int blocks_add(struct snapshot_job *job, enum event_layer layer)
 	int err = 0;
 
 	while (!err && (block = blocks_next(blocks, &cursor))) {
-		if (is_estimated(job->process, layer, block))
+		if (state_block_stands(job->process, layer, block))
 			continue;
 		struct snapshot_trace trace = {.traceback = job->tracebacks[block->stack],
 					       .domain = block->domain,

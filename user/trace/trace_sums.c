@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What is live at each stack, for a view that is refreshed often. */
 #include <errno.h>
+#include <stdlib.h>
 
 #include "trace/state.h"
+#include "windowed/trace_windowed.h"
 
 static const struct process_state *running(const struct trace *trace, size_t index)
 {
@@ -69,7 +71,42 @@ static int is_live_known(const struct process_state *process, enum event_layer l
 	return state_activity_known(process, BESIDE_PEAK, layer) && !is_sampled(process, layer);
 }
 
-static void blocks_sum(const struct process_state *process, enum event_layer layer,
+struct windows_sum {
+	struct trace_sum *sums;
+	size_t count;
+};
+
+static int rows_sum(void *context, const struct snapshot_trace *rows,
+		    const struct calibrate_result *result)
+{
+	const struct windows_sum *out = context;
+
+	for (size_t i = 0; i < result->row_count; i++) {
+		if (rows[i].traceback >= out->count)
+			continue;
+		out->sums[rows[i].traceback].size += result->rows[i].blocks * (double)rows[i].bytes;
+		out->sums[rows[i].traceback].count += result->rows[i].blocks;
+	}
+	return 0;
+}
+
+/* What a report says, by stack. 0; -ENOMEM, and nothing was added. */
+static int windows_sum(const struct process_state *process, struct trace_sum *sums)
+{
+	struct windows_sum out = {sums, process->stack_count};
+	uint32_t *stacks = calloc(process->stack_count + 1, sizeof(*stacks));
+	int err = -ENOMEM;
+
+	for (uint32_t i = 0; stacks && i < process->stack_count; i++)
+		stacks[i] = i;
+	if (stacks)
+		err = trace_windowed_estimate(process, stacks, rows_sum, &out);
+	free(stacks);
+	return err;
+}
+
+/* estimated: without the blocks that estimates cover. */
+static void blocks_sum(const struct process_state *process, enum event_layer layer, int estimated,
 		       struct trace_sum *sums)
 {
 	int sampled = is_sampled(process, layer);
@@ -79,7 +116,8 @@ static void blocks_sum(const struct process_state *process, enum event_layer lay
 	while (process->blocks[layer] && (block = blocks_next(process->blocks[layer], &cursor))) {
 		double chance = sampled ? state_chance(process, layer, block) : 1;
 
-		if (block->stack >= process->stack_count)
+		if (block->stack >= process->stack_count ||
+		    (estimated && state_block_stands(process, layer, block)))
 			continue;
 		sums[block->stack].size += (double)block->bytes / chance;
 		sums[block->stack].count += 1 / chance;
@@ -100,7 +138,11 @@ void trace_sums(const struct trace *trace, size_t index, enum event_layer layer,
 	int live = is_live_known(process, layer);
 
 	if (!live)
-		blocks_sum(process, layer, sums);
+		blocks_sum(process, layer,
+			   process->info.mode == EVENT_MODE_WINDOWS &&
+				   layer == state_window_layer(&process->info) &&
+				   !windows_sum(process, sums),
+			   sums);
 	activities_sum(process, layer, live, sums);
 }
 

@@ -58,7 +58,10 @@ static void memory_print(const struct watch_model *model, const struct watch_tot
 	if (total->flags & SUMS_SAMPLED)
 		fputs(", estimates from a sample", out);
 	if (total->flags & SUMS_WINDOWS)
-		fputs(", only blocks seen in windows", out);
+		fputs(total->flags & (SUMS_THREADS | SUMS_TASKS)
+			      ? ", only blocks seen in windows"
+			      : ", estimates from windows (reports have their errors)",
+		      out);
 }
 
 static void trust_print(const struct watch_model *model, const struct watch_total *total,

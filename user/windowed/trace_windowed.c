@@ -344,7 +344,7 @@ static void job_clear(struct job *job)
 	id_map_free(&job->alive);
 }
 
-static int job_run(struct job *job, struct builder *builder)
+static int job_run(struct job *job, trace_windowed_fn take, void *context)
 {
 	struct calibrate_result result = {0};
 	int err;
@@ -363,13 +363,13 @@ static int job_run(struct job *job, struct builder *builder)
 	if (err)
 		return err;
 	result.windows = job->process->windows.count;
-	err = windowed_add(builder, job->rows, &result);
+	err = take(context, job->rows, &result);
 	calibrate_free(&result);
 	return err;
 }
 
-int trace_windowed_add(const struct process_state *process, const uint32_t *tracebacks,
-		       struct builder *builder)
+int trace_windowed_estimate(const struct process_state *process, const uint32_t *tracebacks,
+			    trace_windowed_fn take, void *context)
 {
 	const struct trace_windows *windows = &process->windows;
 	struct job job = {.process = process, .tracebacks = tracebacks};
@@ -384,7 +384,7 @@ int trace_windowed_add(const struct process_state *process, const uint32_t *trac
 	job.strata = calloc(most + LARGE_STRATA + windows->heap.count, sizeof(*job.strata));
 	job.windows = calloc(windows->count + 1, sizeof(*job.windows));
 	if (job.seen && job.rows && job.taken && job.sightings && job.strata && job.windows)
-		err = job_run(&job, builder);
+		err = job_run(&job, take, context);
 	free(job.seen);
 	free(job.rows);
 	free(job.taken);
@@ -395,4 +395,16 @@ int trace_windowed_add(const struct process_state *process, const uint32_t *trac
 	job_clear(&job);
 	reuse_free(&job.reuse);
 	return err;
+}
+
+static int builder_take(void *context, const struct snapshot_trace *rows,
+			const struct calibrate_result *result)
+{
+	return windowed_add(context, rows, result);
+}
+
+int trace_windowed_add(const struct process_state *process, const uint32_t *tracebacks,
+		       struct builder *builder)
+{
+	return trace_windowed_estimate(process, tracebacks, builder_take, builder);
 }

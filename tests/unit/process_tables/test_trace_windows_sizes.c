@@ -7,6 +7,8 @@
 
 #include <cmocka.h>
 
+#include <stdlib.h>
+
 #include "blocks/chunk_table.h"
 #include "census_records.h"
 #include "snapshot/estimate.h"
@@ -95,6 +97,27 @@ static void heaps(struct trace *trace, uint64_t id, unsigned int small, unsigned
 	assert_int_equal(trace_feed(trace, &end, sizeof(end)), 0);
 }
 
+/* A live view is told what a report says. */
+static void expect_sums(const struct trace *trace, const struct snapshot *snapshot)
+{
+	size_t stacks = trace_stack_count(trace, 0);
+	struct trace_sum *sums = calloc(stacks + 1, sizeof(*sums));
+	double count = 0, size = 0;
+
+	trace_sums(trace, 0, EVENT_LAYER_PYTHON, sums);
+	for (size_t i = 0; i < stacks; i++) {
+		count += sums[i].count;
+		size += sums[i].size;
+	}
+	for (size_t i = 0; i < snapshot->trace_count; i++) {
+		count -= (double)snapshot->traces[i].count;
+		size -= (double)snapshot->traces[i].count * (double)snapshot->traces[i].bytes;
+	}
+	assert_true(count > -1 && count < 1);
+	assert_true(size > -(double)BIG && size < BIG);
+	free(sums);
+}
+
 /* How many blocks of a size there are in lines: new ones, and older ones by likeness. */
 static void expect_lines(struct trace *trace, uint64_t bytes, uint64_t new, uint64_t old)
 {
@@ -110,6 +133,7 @@ static void expect_lines(struct trace *trace, uint64_t bytes, uint64_t new, uint
 			counts[1] += snapshot->layers[SNAPSHOT_OLDER].traces[i].count;
 	assert_int_equal(counts[0], new);
 	assert_int_equal(counts[1], old);
+	expect_sums(trace, snapshot);
 	snapshot_free(snapshot);
 }
 
