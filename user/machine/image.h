@@ -37,7 +37,7 @@ struct inline_image {
 	size_t import_count;
 	const uint64_t *starts; /* of functions, and of parts split off; sorted */
 	size_t start_count;
-	/* what the object allocator's slots hold at the start: malloc, calloc, realloc; 0: unknown */
+	/* what the object allocator's slots hold at the start, but for free; 0: unknown */
 	uint64_t object_functions[INLINE_OBJECT_FUNCTIONS];
 	uint64_t get_allocator; /* PyMem_GetAllocator; 0: not found */
 	uint64_t get_allocator_slots[INLINE_TRACING_SLOTS];

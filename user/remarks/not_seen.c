@@ -214,8 +214,15 @@ static int remarks_print(FILE *out, const struct snapshot_meta *meta)
 				meta->ending.arenas, meta->ending.arenas_unread);
 	}
 	if (counts->new_blocks && !snapshot_is_estimated(meta) && seen < COVERAGE_REMARKED &&
-	    ++remarks && out)
+	    ++remarks && out) {
 		fprintf(out, "%scoverage %u.%u %%", remarks > 1 ? "; " : "", seen / 10, seen % 10);
+		/* A probe in a process is not inherited. */
+		if (meta->parent && !meta->change_count)
+			fprintf(out,
+				": %" PRIu64 " small blocks are in no line, from between the fork "
+				"and its probes",
+				counts->new_blocks - counts->seen_blocks);
+	}
 	if (counts->pools_unreadable && ++remarks && out)
 		fprintf(out, "%s%" PRIu64 " pools could not be read", remarks > 1 ? "; " : "",
 			counts->pools_unreadable);

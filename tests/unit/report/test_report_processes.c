@@ -64,6 +64,26 @@ static void test_text(void **state)
 	free(text);
 }
 
+/* What a forked process allocates before it has its probes is told by number. */
+static void test_forked(void **state)
+{
+	struct snapshot *snapshot = *state;
+	struct snapshot_meta *web = &snapshot->processes[0], was;
+	char *text;
+
+	while (web->pid != 10)
+		web++;
+	was = *web;
+	web->parent = 9;
+	web->coverage.new_blocks = 900;
+	web->coverage.seen_blocks = 817;
+	text = report(snapshot, GROUP_LINENO, 2, report_text);
+	contains(text, "  PID 10 (web): coverage 90.7 %: 83 small blocks are in no line, from "
+		       "between the fork and its probes\n");
+	free(text);
+	*web = was;
+}
+
 static void test_json(void **state)
 {
 	char *text = report(*state, GROUP_PROCESS, 0, report_json);
@@ -198,7 +218,7 @@ static void test_inherited(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_inherited), TEST(test_unknown), TEST(test_text),
+		TEST(test_inherited), TEST(test_unknown), TEST(test_text),   TEST(test_forked),
 		TEST(test_json),      TEST(test_csv),     TEST(test_folded),
 	};
 
