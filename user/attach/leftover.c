@@ -10,7 +10,6 @@
 #include "process/process.h"
 
 #define BREAKPOINT 0xcc /* int3 */
-#define PIECE      4096u
 
 static int is_site(const struct plan *plan, uint64_t offset)
 {
@@ -33,35 +32,46 @@ static void piece_count(const struct plan *plan, const uint8_t *mapped, const ui
 	}
 }
 
-/* left: bytes that may still be compared. */
-static void map_count(pid_t pid, const struct plan *plan, int fd, const struct process_map *map,
-		      uint64_t *left, struct leftover *out)
+static void page_count(struct space *space, const struct plan *plan, int fd, uint64_t address,
+		       uint64_t offset, struct leftover *out)
 {
-	uint8_t mapped[PIECE], wanted[PIECE];
+	uint8_t mapped[SPACE_PAGE], wanted[SPACE_PAGE];
+	ssize_t got = pread(fd, wanted, SPACE_PAGE, (off_t)offset);
 
-	for (uint64_t at = 0; at < map->end - map->start; at += PIECE) {
-		ssize_t got;
-
-		if (*left < PIECE) {
-			out->bytes_unlooked += map->end - map->start - at;
-			break;
-		}
-		*left -= PIECE;
-		got = pread(fd, wanted, PIECE, (off_t)(map->offset + at));
-		if (got <= 0)
-			break;
-		if (!memory_read(pid, map->start + at, mapped, (size_t)got))
-			piece_count(plan, mapped, wanted, (size_t)got, map->offset + at, out);
-	}
+	if (got > 0 && !space_read(space, address, mapped, (size_t)got))
+		piece_count(plan, mapped, wanted, (size_t)got, offset, out);
 }
 
-int leftover_count(pid_t pid, const struct plan *plan, const struct elf_file *file,
+/* Pages that are not in its memory are as in the file. left: bytes that may still be compared. */
+static void map_count(struct space *space, const struct plan *plan, int fd,
+		      const struct process_map *map, uint64_t *left, struct leftover *out)
+{
+	uint8_t what[SPACE_PAGES];
+	uint64_t at = map->start;
+
+	while (at < map->end && *left >= SPACE_PAGE) {
+		uint64_t most = (map->end - at < *left ? map->end - at : *left) / SPACE_PAGE;
+		size_t pages = most < SPACE_PAGES ? most : SPACE_PAGES;
+
+		if (space_pages(space, at, pages, what))
+			return;
+		for (size_t i = 0; i < pages; i++, at += SPACE_PAGE)
+			if (what[i] == SPACE_MEMORY)
+				page_count(space, plan, fd, at, map->offset + (at - map->start),
+					   out);
+		*left -= pages * SPACE_PAGE;
+	}
+	out->bytes_unlooked += map->end - at;
+}
+
+int leftover_count(struct space *space, const struct plan *plan, const struct elf_file *file,
 		   struct leftover *out)
 {
 	uint64_t left = LEFTOVER_BYTES_MAX;
 	struct process_maps maps;
 	struct stat st;
-	int err = fstat(elf_file_fd(file), &st) ? -errno : process_maps_read(pid, &maps);
+	int err =
+		fstat(elf_file_fd(file), &st) ? -errno : process_maps_read(space_pid(space), &maps);
 
 	if (err)
 		return err;
@@ -69,14 +79,14 @@ int leftover_count(pid_t pid, const struct plan *plan, const struct elf_file *fi
 		const struct process_map *map = &maps.entries[i];
 
 		if (process_map_is_code(map, &st))
-			map_count(pid, plan, elf_file_fd(file), map, &left, out);
+			map_count(space, plan, elf_file_fd(file), map, &left, out);
 	}
 	process_maps_free(&maps);
 	return 0;
 }
 
 struct leftover_walk {
-	pid_t pid;
+	struct space *space;
 	struct leftover *out;
 };
 
@@ -84,20 +94,23 @@ static int plan_count(void *context, const struct plan *plan, const struct elf_f
 {
 	const struct leftover_walk *walk = context;
 
-	leftover_count(walk->pid, plan, file, walk->out);
+	leftover_count(walk->space, plan, file, walk->out);
 	return 0;
 }
 
 int leftover_process(pid_t pid, const struct plan_target_opts *opts, struct plan_caches *caches,
 		     struct leftover *out)
 {
-	struct leftover_walk walk = {pid, out};
+	struct leftover_walk walk = {.out = out};
 	struct plan_target target;
 	int err = plan_target(pid, opts, caches, &target);
 
+	if (!err)
+		err = space_open(&walk.space, pid);
 	if (err)
 		return err;
 	plan_target_each(&target, target.runtime.file, plan_count, &walk);
 	plan_target_free(&target);
+	space_close(walk.space);
 	return 0;
 }

@@ -13,6 +13,7 @@
 #include <sys/types.h>
 
 #include "elf/elf_file.h"
+#include "process/memory.h"
 #include "process_plan/plan_target.h"
 
 /* limit for comparing the code of one file in one process: 0.1 s */
@@ -28,7 +29,7 @@ struct leftover {
  * Adds the breakpoints in the process's mapping of the file, compared with the file itself. Memory
  * that cannot be read counts as having none. 0, -ESRCH, -errno.
  */
-int leftover_count(pid_t pid, const struct plan *plan, const struct elf_file *file,
+int leftover_count(struct space *space, const struct plan *plan, const struct elf_file *file,
 		   struct leftover *out);
 /*
  * Adds the breakpoints in all files that the plan probes in the process. 0; errors as

@@ -7,7 +7,6 @@
 
 #include "base/error.h"
 #include "cli/cli.h"
-#include "heap/heap_guard.h"
 #include "heap/heap_types.h"
 #include "heap_answers/heap_choice.h"
 #include "kernel/calls.h"
@@ -25,7 +24,6 @@
 struct heap_process {
 	struct process_info info;
 	struct python_runtime runtime;
-	struct swap_guard guard; /* open if runtime.guard is set */
 };
 
 /* A row of the output; rows are sorted by bytes, the largest first. */
@@ -219,8 +217,8 @@ static int heap_print(const struct heap_process *process, const struct heap_choi
 	int err = heap_types_read(&process->runtime, &types);
 
 	if (err)
-		return err;
-	view.bytes_swapped = process->runtime.guard ? process->runtime.guard->bytes : 0;
+		return space_error(process->runtime.space, err);
+	view.bytes_swapped = space_missed(process->runtime.space).swapped;
 	err = view_print(&view);
 	heap_types_free(&types);
 	return err;
@@ -230,16 +228,18 @@ static int heap_print(const struct heap_process *process, const struct heap_choi
  * Finds the Pythons among the processes. Returns 0, or -errno after a message for each that was
  * named and cannot be read; *found is how many were found in either case.
  */
-static int processes_find(const struct target_set *set, const pid_t *pids, size_t count,
+static int processes_find(const struct heap_choice *choice, const pid_t *pids, size_t count,
 			  struct heap_process *processes, size_t *found)
 {
+	const struct target_set *set = &choice->targets;
 	int status = 0, err;
 
 	*found = 0;
 	for (size_t i = 0; i < count; i++) {
 		struct heap_process *process = &processes[*found];
 
-		err = python_process_find(pids[i], NULL, &process->info, &process->runtime);
+		err = python_process_find(pids[i], NULL, choice->swap_in, &process->info,
+					  &process->runtime);
 		*found += !err;
 		if (!err)
 			continue;
@@ -255,17 +255,6 @@ static int processes_find(const struct target_set *set, const pid_t *pids, size_
 	return status;
 }
 
-static int process_print(struct heap_process *process, const struct heap_choice *choice)
-{
-	int err = choice->no_swap_in ? heap_guard(&process->runtime, &process->guard) : 0;
-
-	err = err ?: heap_print(process, choice);
-	if (process->runtime.guard)
-		swap_guard_close(&process->guard);
-	process->runtime.guard = NULL;
-	return err;
-}
-
 static int processes_print(struct heap_process *processes, size_t count,
 			   const struct heap_choice *choice)
 {
@@ -274,7 +263,7 @@ static int processes_print(struct heap_process *processes, size_t count,
 	for (size_t i = 0; i < count; i++) {
 		if (i && choice->output.format == FORMAT_TEXT)
 			putchar('\n');
-		err = process_print(&processes[i], choice);
+		err = heap_print(&processes[i], choice);
 		if (!err)
 			continue;
 		pid_error_print(processes[i].info.pid, err);
@@ -298,7 +287,7 @@ static int heaps_print(struct heap_choice *choice)
 	if (!processes)
 		status = error_print(-ENOMEM, NULL, "heap");
 	else
-		status = processes_find(&choice->targets, pids, count, processes, &found);
+		status = processes_find(choice, pids, count, processes, &found);
 	/*
 	 * Finding the runtimes opens the files that the processes have mapped; reading the heaps
 	 * needs fewer rights.

@@ -15,17 +15,18 @@ struct memory_choice {
 	struct report_choice output;
 	pid_t *pids;
 	size_t pid_count;
-	int freeze, no_swap_in;
+	int freeze, swap_in;
 	struct cli_arguments rest;
 };
 
-enum { KEY_FREEZE = 0x300, KEY_NO_SWAP_IN };
+enum { KEY_FREEZE = 0x300, KEY_SWAP_IN, KEY_NO_SWAP_IN };
 
 static const struct argp_option options[] = {
 	{"pid", 'p', "PID", 0, "the process", 1},
 	{"freeze", KEY_FREEZE, NULL, 0, "stop the process while its memory is read", 2},
-	{"no-swap-in", KEY_NO_SWAP_IN, NULL, 0,
-	 "leave out memory that is swapped out, and say how much", 2},
+	{"swap-in", KEY_SWAP_IN, NULL, 0,
+	 "also read memory that is swapped out, which brings it back", 2},
+	{"no-swap-in", KEY_NO_SWAP_IN, NULL, OPTION_HIDDEN, NULL, 2}, /* as it is without */
 	{0},
 };
 
@@ -49,8 +50,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	case KEY_FREEZE:
 		choice->freeze = 1;
 		return 0;
+	case KEY_SWAP_IN:
 	case KEY_NO_SWAP_IN:
-		choice->no_swap_in = 1;
+		choice->swap_in = key == KEY_SWAP_IN;
 		return 0;
 	}
 	return cli_parse_arguments(key, state, &choice->rest);
@@ -75,7 +77,7 @@ static int memory_print(pid_t pid, const struct memory_choice *choice)
 {
 	struct memory_reading *reading;
 	struct memory_report report;
-	int err = memory_open(&reading, pid, choice->no_swap_in);
+	int err = memory_open(&reading, pid, choice->swap_in);
 
 	if (err)
 		return err;

@@ -17,22 +17,21 @@
 #include "dump/segments.h"
 #include "process/freeze.h"
 #include "process/memory.h"
-#include "process/pagemap.h"
 #include "process/threads.h"
 
 #define PAGE  4096u
-#define PIECE ((uint64_t)RESIDENT_PAGES * PAGE) /* bytes asked about by one call */
+#define PIECE ((uint64_t)SPACE_PAGES * PAGE) /* bytes asked about by one call */
 
 /* Pages that cannot be read stay zero, and are counted. 0, -ESRCH, -EPERM. */
-static int piece_copy(struct capture *capture, pid_t pid, uint64_t address, uint8_t *to,
+static int piece_copy(struct capture *capture, struct space *space, uint64_t address, uint8_t *to,
 		      uint64_t bytes)
 {
-	int err = memory_read(pid, address, to, bytes);
+	int err = space_read(space, address, to, bytes);
 
 	if (err != -EFAULT && err != -EIO && err != -ENOMEM)
 		return err;
 	for (uint64_t at = 0; at < bytes; at += PAGE) {
-		err = memory_read(pid, address + at, to + at, PAGE);
+		err = space_read(space, address + at, to + at, PAGE);
 		if (err == -ESRCH || err == -EPERM)
 			return err;
 		if (err) {
@@ -43,24 +42,17 @@ static int piece_copy(struct capture *capture, pid_t pid, uint64_t address, uint
 	return 0;
 }
 
-uint32_t piece_pages(const struct copying *copying, const struct image_segment *segment,
-		     uint64_t from, uint32_t pages, uint8_t exists[RESIDENT_PAGES])
+int piece_pages(struct space *space, uint64_t address, uint32_t pages, uint8_t exists[SPACE_PAGES],
+		uint32_t *swapped)
 {
-	int is_file = segment->kind == IMAGE_DATA || segment->kind == IMAGE_CONSTANT;
-	uint32_t skipped = 0;
+	int err = space_pages(space, address, pages, exists);
 
-	if (is_file && !copying->skip_swapped) {
-		memset(exists, 1, pages);
-		return 0;
+	*swapped = 0;
+	for (uint32_t page = 0; page < pages && !err; page++) {
+		*swapped += exists[page] == SPACE_SWAPPED;
+		exists[page] = exists[page] == SPACE_MEMORY || exists[page] == SPACE_FILE;
 	}
-	resident_read(copying->pagemap, segment->start + from, pages, exists);
-	for (uint32_t page = 0; page < pages; page++) {
-		int skip = exists[page] == RESIDENT_SWAP && copying->skip_swapped;
-
-		skipped += (uint32_t)skip;
-		exists[page] = !skip && (is_file || exists[page] != RESIDENT_NOT);
-	}
-	return skipped;
+	return err;
 }
 
 /*
@@ -89,32 +81,33 @@ static uint32_t pages_left(const struct image_segment *segment, uint64_t from)
 {
 	uint64_t pages = (segment->end - segment->start - from) / PAGE;
 
-	return pages < RESIDENT_PAGES ? (uint32_t)pages : RESIDENT_PAGES;
+	return pages < SPACE_PAGES ? (uint32_t)pages : SPACE_PAGES;
 }
 
-static int piece_read(struct capture *capture, const struct copying *copying,
+static int piece_read(struct capture *capture, struct space *space,
 		      const struct image_segment *segment, uint64_t from, uint32_t pages,
 		      uint8_t *to)
 {
-	uint8_t exists[RESIDENT_PAGES];
-	uint32_t end;
-	int err = 0;
+	uint8_t exists[SPACE_PAGES];
+	uint32_t end, swapped;
+	int err = piece_pages(space, segment->start + from, pages, exists, &swapped);
 
-	capture->image.bytes_swapped +=
-		(uint64_t)piece_pages(copying, segment, from, pages, exists) * PAGE;
+	if (err)
+		return err;
+	capture->image.bytes_swapped += (uint64_t)swapped * PAGE;
 	if (is_dense(exists, pages))
 		huge_advise(to, HUGE_BYTES);
 	for (uint32_t page = 0; page < pages && !err; page = end) {
 		for (end = page + 1; end < pages && exists[end] == exists[page]; end++)
 			;
 		if (exists[page])
-			err = piece_copy(capture, copying->pid, segment->start + from + page * PAGE,
+			err = piece_copy(capture, space, segment->start + from + page * PAGE,
 					 to + page * PAGE, (uint64_t)(end - page) * PAGE);
 	}
 	return err;
 }
 
-static int segments_copy(struct capture *capture, const struct copying *copying)
+static int segments_copy(struct capture *capture, struct space *space)
 {
 	uint8_t *to = capture->memory;
 	int err = 0;
@@ -127,7 +120,7 @@ static int segments_copy(struct capture *capture, const struct copying *copying)
 		for (uint64_t done = 0; done < bytes && !err;) {
 			uint32_t pages = piece_length(segment, done, to + done);
 
-			err = piece_read(capture, copying, segment, done, pages, to + done);
+			err = piece_read(capture, space, segment, done, pages, to + done);
 			done += (uint64_t)pages * PAGE;
 		}
 		to += bytes;
@@ -135,28 +128,35 @@ static int segments_copy(struct capture *capture, const struct copying *copying)
 	return err;
 }
 
-static uint64_t resident_count(const struct capture *capture, const struct copying *copying)
+/* *bytes: of the pages that have content. */
+static int content_count(const struct capture *capture, struct space *space, uint64_t *bytes)
 {
-	uint8_t exists[RESIDENT_PAGES];
-	uint64_t bytes = 0;
+	uint8_t exists[SPACE_PAGES];
+	uint32_t swapped;
+	int err = 0;
 
+	*bytes = 0;
 	for (size_t i = 0; i < capture->image.count; i++) {
 		const struct image_segment *segment = &capture->segments[i];
 
-		for (uint64_t done = 0; done < segment->end - segment->start; done += PIECE) {
+		for (uint64_t done = 0; done < segment->end - segment->start && !err;
+		     done += PIECE) {
 			uint32_t pages = pages_left(segment, done);
 
-			piece_pages(copying, segment, done, pages, exists);
-			for (uint32_t page = 0; page < pages; page++)
-				bytes += exists[page] ? PAGE : 0;
+			err = piece_pages(space, segment->start + done, pages, exists, &swapped);
+			for (uint32_t page = 0; page < pages && !err; page++)
+				*bytes += exists[page] ? PAGE : 0;
 		}
 	}
-	return bytes;
+	return err;
 }
 
-static int memory_map(struct capture *capture, const struct copying *copying, uint64_t most)
+static int memory_map(struct capture *capture, struct space *space, uint64_t most)
 {
-	capture->image.resident_bytes = resident_count(capture, copying);
+	int err = content_count(capture, space, &capture->image.resident_bytes);
+
+	if (err)
+		return err;
 	if (most && capture->image.resident_bytes > most)
 		return error_set(-EDQUOT,
 				 "its memory of %" PRIu64 " MiB is more than the %" PRIu64
@@ -186,28 +186,24 @@ static int memory_copy(struct capture *capture, const struct python_runtime *run
 {
 	struct process_maps maps = {0};
 	struct memory_reader memory = {process_read, (void *)runtime};
-	struct copying copying = {.pid = runtime->pid, .skip_swapped = runtime->guard != NULL};
 	struct freeze *freeze = NULL;
 	int err = opts->freeze ? freeze_begin(&freeze, runtime->pid) : 0;
 	uint64_t run_ns = opts->freeze ? 0 : threads_run_ns(runtime->pid);
 
 	if (err)
 		return err;
-	copying.pagemap = pagemap_open(runtime->pid);
 	err = process_maps_read(runtime->pid, &maps);
 	if (!err)
 		err = capture_segments(capture, &maps, &memory);
 	if (!err)
-		err = memory_map(capture, &copying, opts->most_bytes);
+		err = memory_map(capture, runtime->space, opts->most_bytes);
 	if (!err)
 		err = heap_heads(runtime, capture->heads, &capture->image.head_count);
 	if (!err)
-		err = segments_copy(capture, &copying);
+		err = segments_copy(capture, runtime->space);
 	if (!err && !opts->freeze)
-		err = capture_again(capture, &copying, run_ns);
+		err = capture_again(capture, runtime->space, run_ns);
 	capture->image.frozen_ns = freeze_end(freeze);
-	if (copying.pagemap >= 0)
-		close(copying.pagemap);
 	process_maps_free(&maps);
 	return err;
 }

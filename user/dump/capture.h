@@ -29,7 +29,7 @@ struct capture_opts {
 };
 
 /*
- * With runtime->guard pages that are swapped out are not copied, but counted. 0; -EDQUOT: more
+ * Pages that are swapped out are not copied, but counted. 0; -EDQUOT: more
  * memory than most_bytes (error_set tells both figures); -ENOTSUP, -ENODATA, -EAGAIN as
  * heap_read_pools(), or PyType_Type is not found; -EBUSY, -ETIMEDOUT as freeze_begin(); -ESRCH;
  * -EPERM; -ENOMEM. *out is the caller's to capture_free(), untouched on failure.

@@ -10,19 +10,17 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/uio.h>
 
 #include "process/memory.h"
 #include "process/threads.h"
 
 #define PAGE   4096u
 #define PIECE  (256u << 10) /* bytes read at once */
-#define RUNS   512u         /* of pages, read by one call */
 #define ROUNDS 3u           /* of the pages that change */
 
 struct again {
 	struct capture *capture;
-	const struct copying *copying;
+	struct space *space;
 	uint8_t *piece;
 	uint64_t *changed; /* pages of the copy, a bit each */
 	uint64_t count;
@@ -48,7 +46,7 @@ static void page_compare(struct again *again, uint8_t *copy, const uint8_t *now)
 /* Reads pages that follow each other, at most a piece of them. */
 static int pages_compare(struct again *again, uint64_t address, uint8_t *copy, uint64_t bytes)
 {
-	int err = memory_read(again->copying->pid, address, again->piece, bytes);
+	int err = space_read(again->space, address, again->piece, bytes);
 
 	if (err)
 		return is_gone(err) ? 0 : err;
@@ -59,14 +57,14 @@ static int pages_compare(struct again *again, uint64_t address, uint8_t *copy, u
 
 static int segment_compare(struct again *again, const struct image_segment *segment)
 {
-	uint8_t exists[RESIDENT_PAGES];
+	uint8_t exists[SPACE_PAGES];
 	uint64_t bytes = segment->end - segment->start;
-	uint32_t end, pages;
+	uint32_t end, pages, swapped;
 	int err = 0;
 
 	for (uint64_t from = 0; from < bytes && !err; from += (uint64_t)pages * PAGE) {
 		pages = (uint32_t)((bytes - from < PIECE ? bytes - from : PIECE) / PAGE);
-		piece_pages(again->copying, segment, from, pages, exists);
+		err = piece_pages(again->space, segment->start + from, pages, exists, &swapped);
 		for (uint32_t page = 0; page < pages && !err; page = end) {
 			uint64_t at = from + (uint64_t)page * PAGE;
 
@@ -81,25 +79,6 @@ static int segment_compare(struct again *again, const struct image_segment *segm
 	return err;
 }
 
-/* Reads runs of pages into the copy by one call each; runs that are gone stay as they are. */
-static int runs_read(pid_t pid, const struct iovec *copies, const struct iovec *runs, size_t count)
-{
-	for (size_t done = 0; done < count;) {
-		ssize_t got = process_vm_readv(pid, copies + done, count - done, runs + done,
-					       count - done, 0);
-
-		if (got < 0 && errno == EINTR)
-			continue;
-		if (got < 0 && !is_gone(-errno))
-			return -errno;
-		/* Whole runs were read, and perhaps a part of the next, which is given up. */
-		while (done < count && got >= (ssize_t)runs[done].iov_len)
-			got -= (ssize_t)runs[done++].iov_len;
-		done += done < count;
-	}
-	return 0;
-}
-
 /* The first page from `page` on that has changed (want 1) or not; `end`: none before it. */
 static uint64_t page_next(const struct again *again, uint64_t page, uint64_t end, uint64_t want)
 {
@@ -108,12 +87,10 @@ static uint64_t page_next(const struct again *again, uint64_t page, uint64_t end
 	return page < end ? page : end;
 }
 
-/* Reads the pages that have changed as fast as possible. */
+/* Reads the pages that have changed as fast as possible; those that are gone stay as they are. */
 static int changed_read(struct again *again)
 {
 	const struct image *image = &again->capture->image;
-	struct iovec copies[RUNS], runs[RUNS];
-	size_t count = 0;
 	int err = 0;
 
 	for (size_t i = 0; i < image->count && !err; i++) {
@@ -124,23 +101,18 @@ static int changed_read(struct again *again)
 		for (uint64_t at = page_next(again, first, last, 1); at < last && !err;
 		     at = page_next(again, end, last, 1)) {
 			end = page_next(again, at, last, 0);
-			copies[count].iov_base = again->capture->memory + at * PAGE;
-			runs[count].iov_base =
-				(void *)(uintptr_t)(segment->start + (at - first) * PAGE);
-			copies[count].iov_len = runs[count].iov_len = (end - at) * PAGE;
-			if (++count == RUNS) {
-				err = runs_read(again->copying->pid, copies, runs, count);
-				count = 0;
-			}
+			err = space_read(again->space, segment->start + (at - first) * PAGE,
+					 again->capture->memory + at * PAGE, (end - at) * PAGE);
+			err = is_gone(err) ? 0 : err;
 		}
 	}
-	return err ?: runs_read(again->copying->pid, copies, runs, count);
+	return err;
 }
 
 static int rounds_run(struct again *again, uint64_t run_ns)
 {
 	const struct capture *capture = again->capture;
-	pid_t pid = again->copying->pid;
+	pid_t pid = space_pid(again->space);
 	int err = 0;
 
 	for (size_t i = 0; i < capture->image.count && !err; i++)
@@ -156,10 +128,10 @@ static int rounds_run(struct again *again, uint64_t run_ns)
 	return err;
 }
 
-int capture_again(struct capture *capture, const struct copying *copying, uint64_t run_ns)
+int capture_again(struct capture *capture, struct space *space, uint64_t run_ns)
 {
-	struct again again = {.capture = capture, .copying = copying};
-	uint64_t now_ns = threads_run_ns(copying->pid);
+	struct again again = {.capture = capture, .space = space};
+	uint64_t now_ns = threads_run_ns(space_pid(space));
 	int err;
 
 	if (now_ns && now_ns == run_ns)

@@ -4,25 +4,19 @@
 #define TRACER_DUMP_CAPTURE_AGAIN_H
 
 #include "dump/capture.h"
-#include "dump/resident.h"
-
-/* The copying of a process. */
-struct copying {
-	pid_t pid;
-	int pagemap;
-	int skip_swapped; /* pages that are swapped out are not copied */
-};
+#include "process/memory.h"
 
 /*
- * Which pages of a piece are copied: all of a file's, and those that exist of other memory, unless
- * they are swapped out and shall stay there. Returns the number of these.
+ * Which pages of a piece are copied: exists[i] is 1 for those that have content. Pages without are
+ * zero in the copy, as those are that cannot be read. *swapped: how many are left out, since they
+ * are swapped out. 0; errors of space_pages().
  */
-uint32_t piece_pages(const struct copying *copying, const struct image_segment *segment,
-		     uint64_t from, uint32_t pages, uint8_t exists[RESIDENT_PAGES]);
+int piece_pages(struct space *space, uint64_t address, uint32_t pages, uint8_t exists[SPACE_PAGES],
+		uint32_t *swapped);
 /*
  * Copies again what has changed since the process had run for run_ns (threads_run_ns()), if it has
  * run since. 0; -ESRCH; -EPERM; -ENOMEM.
  */
-int capture_again(struct capture *capture, const struct copying *copying, uint64_t run_ns);
+int capture_again(struct capture *capture, struct space *space, uint64_t run_ns);
 
 #endif

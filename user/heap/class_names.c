@@ -18,13 +18,10 @@
 
 static int bytes_read(struct class_names *names, uint64_t address, void *out, size_t bytes)
 {
-	const struct python_runtime *runtime = names->runtime;
-
 	if (!address || !names->reads)
 		return 0;
 	names->reads--;
-	return !(runtime->guard && swap_guard_check(runtime->guard, address, bytes)) &&
-	       !memory_read(runtime->pid, address, out, bytes);
+	return !space_read(names->runtime->space, address, out, bytes);
 }
 
 static uint64_t word_read(struct class_names *names, uint64_t address)
@@ -44,8 +41,8 @@ static int text_read(struct class_names *names, uint64_t address, char out[HEAP_
 	    !bytes_read(names, address, header, abi->unicode_ascii) ||
 	    !text_is_ascii(abi, u64_at(header + abi->unicode_state)))
 		return 0;
-	return !memory_read_text(names->runtime->pid, address + abi->unicode_ascii, out,
-				 HEAP_TYPE_NAME) &&
+	return !space_read_text(names->runtime->space, address + abi->unicode_ascii, out,
+				HEAP_TYPE_NAME) &&
 	       out[0];
 }
 

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "malloc/mapped.h"
 #include "malloc/walk.h"
+#include "process/memory.h"
 
 #define TRIES 3
 #define LOOKS 10
@@ -84,7 +85,7 @@ static int look(struct glibc *glibc, struct process_maps *maps)
 
 	for (int try = 0; try < LOOKS; try++) {
 		process_maps_free(maps);
-		err = process_maps_read(glibc->pid, maps);
+		err = process_maps_read(space_pid(glibc->space), maps);
 		if (!err)
 			err = glibc_look(glibc, maps);
 		if (err || !glibc->main_is_elsewhere)
@@ -205,7 +206,7 @@ int heap_chunks_read(struct glibc *glibc, const struct heap_chunks_opts *opts, u
 		if (used)
 			*used = best.unread ? 0 : best.used;
 		found_sort(&best);
-		err = found_pass(glibc->pid, &best, opts);
+		err = found_pass(space_pid(glibc->space), &best, opts);
 	}
 	free(best.chunks);
 	return err;

@@ -92,10 +92,10 @@ static int block_visit(uint64_t address, uint64_t block_bytes, const uint8_t *co
 static int name_read(const struct object_types *objects, struct heap_type *type)
 {
 	uint64_t at;
-	int err = memory_read_u64(objects->runtime->pid,
-				  type->address + objects->offsets->type_name, &at);
+	int err = space_read_u64(objects->runtime->space,
+				 type->address + objects->offsets->type_name, &at);
 
-	err = err ?: memory_read_text(objects->runtime->pid, at, type->name, sizeof(type->name));
+	err = err ?: space_read_text(objects->runtime->space, at, type->name, sizeof(type->name));
 	return err == -EFAULT ? 0 : err;
 }
 

@@ -120,7 +120,7 @@ static int type_look(struct object_types *objects, uint64_t address, unsigned in
 	if (!metatypes || !objects->looks)
 		return -ENOENT;
 	objects->looks--;
-	err = memory_read(objects->runtime->pid, address, bytes, flags_at + 8);
+	err = space_read(objects->runtime->space, address, bytes, flags_at + 8);
 	if (err)
 		return err == -EFAULT ? -ENOENT : err;
 	if (!refcount_plausible(objects->runtime->offsets, bytes, 0, 0))
@@ -232,7 +232,7 @@ static int root_add(struct object_types *objects)
 
 	if (err)
 		return err;
-	err = memory_read_u64(runtime->pid, address + objects->offsets->type_flags, &flags);
+	err = space_read_u64(runtime->space, address + objects->offsets->type_flags, &flags);
 	if (err)
 		return err;
 	err = types_grow(objects);

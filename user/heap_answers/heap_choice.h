@@ -16,7 +16,7 @@ enum heap_by { BY_TYPE, BY_CLASS, BY_MODULE, BY_ROOT, BY_CONTAINER, BY_SIZE, BY_
 struct heap_choice {
 	struct report_choice output;
 	enum heap_by by;
-	int retained, freeze, no_swap_in;
+	int retained, freeze, swap_in;
 	uint32_t depth;  /* --depth: levels of the tree of dominators; 0: no tree */
 	int values;      /* --values: contents of texts are printed */
 	const char *out; /* -o; NULL: no dump is written */

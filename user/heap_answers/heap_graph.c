@@ -11,7 +11,6 @@
 #include "container/memory_headroom.h"
 #include "dump/capture_core.h"
 #include "dump/dump_file.h"
-#include "heap/heap_guard.h"
 #include "heap_answers/heap_choice.h"
 #include "kernel/calls.h"
 #include "kernel/privileges.h"
@@ -42,20 +41,15 @@ static int process_capture(const struct heap_choice *choice, struct capture *out
 {
 	struct capture_opts opts = {.freeze = choice->freeze, .most_bytes = memory_most()};
 	struct python_runtime runtime = {0};
-	struct swap_guard guard;
 	struct process_info info;
-	int err = python_process_find(choice->pid, NULL, &info, &runtime);
+	int err = python_process_find(choice->pid, NULL, choice->swap_in, &info, &runtime);
 
-	if (!err && choice->no_swap_in && (err = heap_guard(&runtime, &guard)))
-		python_runtime_close(&runtime);
 	if (err)
 		return err;
 	err = privileges_drop(choice->out != NULL, 0)
 		      ?: calls_limit(choice->freeze ? CALLS_FREEZE : 0);
 	if (!err)
-		err = capture_take(out, &runtime, &info, &opts);
-	if (runtime.guard)
-		swap_guard_close(&guard);
+		err = space_error(runtime.space, capture_take(out, &runtime, &info, &opts));
 	python_runtime_close(&runtime);
 	return err;
 }

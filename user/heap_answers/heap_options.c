@@ -10,6 +10,7 @@ enum {
 	KEY_BY = 0x300,
 	KEY_RETAINED,
 	KEY_FREEZE,
+	KEY_SWAP_IN,
 	KEY_NO_SWAP_IN,
 	KEY_CORE,
 	KEY_SYSROOT,
@@ -43,8 +44,9 @@ static const struct argp_option options[] = {
 	 "with --retained: N levels of what retains what, as a tree; --top is of each level", 2},
 	{"values", KEY_VALUES, NULL, 0, "show, waste: also the contents of texts", 2},
 	{"freeze", KEY_FREEZE, NULL, 0, "stop the process while its memory is copied", 2},
-	{"no-swap-in", KEY_NO_SWAP_IN, NULL, 0,
-	 "leave out memory that is swapped out, and say how much", 2},
+	{"swap-in", KEY_SWAP_IN, NULL, 0,
+	 "also read memory that is swapped out, which brings it back", 2},
+	{"no-swap-in", KEY_NO_SWAP_IN, NULL, OPTION_HIDDEN, NULL, 2}, /* as it is without */
 	{"output", 'o', "FILE", 0, "also write the copied memory to FILE, a dump", 2},
 	CLI_OPTION_FORCE(2),
 	{0},
@@ -109,8 +111,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	case KEY_FREEZE:
 		choice->freeze = 1;
 		return 0;
+	case KEY_SWAP_IN:
 	case KEY_NO_SWAP_IN:
-		choice->no_swap_in = 1;
+		choice->swap_in = key == KEY_SWAP_IN;
 		return 0;
 	case KEY_CORE:
 		choice->core = arg;

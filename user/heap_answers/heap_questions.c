@@ -105,7 +105,7 @@ static size_t pythons_keep(const struct heap_choice *choice, pid_t *pids, size_t
 	if (target_set_is_pids(&choice->targets) || count < 2)
 		return count;
 	for (size_t i = 0; i < count; i++) {
-		if (python_process_find(pids[i], NULL, &info, &runtime))
+		if (python_process_find(pids[i], NULL, choice->swap_in, &info, &runtime))
 			continue;
 		python_runtime_close(&runtime);
 		pids[kept++] = pids[i];
@@ -193,8 +193,8 @@ int heap_answer(struct heap_choice *choice)
 {
 	const char *first = choice->rest.count ? choice->rest.items[0] : NULL;
 
-	if (choice->no_swap_in && target_set_is_empty(&choice->targets))
-		return usage_error("--no-swap-in is of a running process");
+	if (choice->swap_in && target_set_is_empty(&choice->targets))
+		return usage_error("--swap-in is of a running process");
 	if (choice->core ? choice->freeze : choice->sysroot != NULL)
 		return usage_error(choice->core ? "a core is not stopped: --freeze is of a process"
 						: "--sysroot is of a core");

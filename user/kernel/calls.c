@@ -43,7 +43,7 @@ static const uint16_t allowed[] = {
 	SYS_inotify_rm_watch, SYS_nanosleep, SYS_clock_nanosleep, SYS_clock_gettime,
 	SYS_clock_getres, SYS_gettimeofday, SYS_setitimer, SYS_restart_syscall,
 	/* memory */
-	SYS_brk, SYS_memfd_create, SYS_munmap, SYS_mremap, SYS_madvise, SYS_process_vm_readv,
+	SYS_brk, SYS_memfd_create, SYS_munmap, SYS_mremap, SYS_madvise,
 	/* processes and threads */
 	SYS_getpid, SYS_gettid, SYS_getppid, SYS_getuid, SYS_geteuid, SYS_getgid,
 	SYS_getegid, SYS_getresuid, SYS_getresgid, SYS_sched_yield, SYS_sched_getaffinity,

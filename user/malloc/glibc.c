@@ -59,7 +59,7 @@ static int data_search(struct glibc *glibc, const struct process_map *map, uint6
 	int err = bytes ? 0 : -ENOMEM;
 
 	if (!err)
-		err = memory_read(glibc->pid, map->start, bytes, size);
+		err = space_read(glibc->space, map->start, bytes, size);
 	if (!err)
 		err = glibc_find_arena(glibc->layout, bytes, size, map->start, &glibc->main_arena);
 	if (!err && heap_start &&
@@ -96,18 +96,18 @@ static int structures_find(struct glibc *glibc, const struct process_map *libc,
 	return err;
 }
 
-static int glibc_new(struct glibc **out, pid_t pid, unsigned int minor)
+static int glibc_new(struct glibc **out, struct space *space, unsigned int minor)
 {
 	struct glibc *glibc = calloc(1, sizeof(*glibc));
 	int err;
 
 	if (!glibc)
 		return -ENOMEM;
-	glibc->pid = pid;
+	glibc->space = space_share(space);
 	glibc->minor = minor;
 	glibc->layout = glibc_layout_for(minor);
 	err = glibc->layout
-		      ? reader_new(&glibc->reader, pid)
+		      ? reader_new(&glibc->reader, space)
 		      : error_set(-ENOTSUP, "malloc of glibc 2.%u is not known to tracer", minor);
 	if (err) {
 		glibc_close(glibc);
@@ -117,15 +117,15 @@ static int glibc_new(struct glibc **out, pid_t pid, unsigned int minor)
 	return 0;
 }
 
-int glibc_open(struct glibc **out, pid_t pid, const struct process_maps *maps)
+int glibc_open(struct glibc **out, struct space *space, const struct process_maps *maps)
 {
 	const struct process_map *libc = libc_find(maps);
 	struct glibc *glibc;
 	unsigned int minor;
-	int err = libc ? version_find(pid, libc, &minor) : -ENOENT;
+	int err = libc ? version_find(space_pid(space), libc, &minor) : -ENOENT;
 
 	if (!err)
-		err = glibc_new(&glibc, pid, minor);
+		err = glibc_new(&glibc, space, minor);
 	if (err)
 		return err;
 	for (int i = 0; i < TRIES; i++) {
@@ -143,11 +143,11 @@ int glibc_open(struct glibc **out, pid_t pid, const struct process_maps *maps)
 	return 0;
 }
 
-int glibc_open_at(struct glibc **out, pid_t pid, unsigned int minor, uint64_t main_arena,
+int glibc_open_at(struct glibc **out, struct space *space, unsigned int minor, uint64_t main_arena,
 		  uint64_t parameters, const struct process_maps *maps)
 {
 	struct glibc *glibc;
-	int err = glibc_new(&glibc, pid, minor);
+	int err = glibc_new(&glibc, space, minor);
 
 	if (err)
 		return err;
@@ -167,6 +167,7 @@ void glibc_close(struct glibc *glibc)
 	if (!glibc)
 		return;
 	reader_free(glibc->reader);
+	space_close(glibc->space);
 	free(glibc->arenas);
 	free(glibc->heaps);
 	free(glibc);

@@ -18,6 +18,7 @@
 #define GLIBC_HEAPS_MAX  65536u
 
 struct reader;
+struct space;
 
 /* Contiguous memory with chunks of one arena. */
 struct glibc_heap {
@@ -39,8 +40,8 @@ struct glibc_mmaps {
 };
 
 struct glibc {
-	pid_t pid;
-	unsigned int minor; /* glibc 2.minor */
+	struct space *space; /* shared */
+	unsigned int minor;  /* glibc 2.minor */
 	const struct glibc_layout *layout;
 	uint64_t main_arena,
 		parameters; /* parameters: struct malloc_par, its sbrk_base; 0: unknown */
@@ -61,9 +62,9 @@ struct glibc {
  * in use; -ENOTSUP: a version that is not supported, or structures that could not be proven
  * (error_set); -ESRCH; -EPERM; -ENOMEM. The caller frees it with glibc_close().
  */
-int glibc_open(struct glibc **out, pid_t pid, const struct process_maps *maps);
+int glibc_open(struct glibc **out, struct space *space, const struct process_maps *maps);
 /* The same for a main arena at a known address; parameters may be 0. For tests. */
-int glibc_open_at(struct glibc **out, pid_t pid, unsigned int minor, uint64_t main_arena,
+int glibc_open_at(struct glibc **out, struct space *space, unsigned int minor, uint64_t main_arena,
 		  uint64_t parameters, const struct process_maps *maps);
 void glibc_close(struct glibc *glibc); /* NULL is legal */
 /*

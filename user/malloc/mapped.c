@@ -11,18 +11,14 @@
 #include "malloc/mapped.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/uio.h>
-#include <unistd.h>
 
 #include "malloc/reader.h"
-#include "process/pagemap.h"
+#include "process/memory.h"
 
-#define PAGE  4096u
-#define PIECE 1024u /* pages looked at per call */
+#define PAGE  SPACE_PAGE
+#define PIECE SPACE_PAGES /* pages looked at per call */
 /* Larger maps (64 GiB) are looked at on their first page only, and so are all after 1 TiB. */
 #define MAP_PAGES_MAX (1u << 24)
 #define ALL_PAGES_MAX (1u << 28)
@@ -37,11 +33,9 @@ struct scan {
 	size_t except_count, next_except;
 	glibc_mapped_fn visit;
 	void *context;
-	int pagemap, stop;
-	uint64_t left; /* pages that may still be looked at */
-	uint64_t entries[PIECE];
-	struct header headers[PIECE];
-	struct iovec local[PIECE], remote[PIECE];
+	int stop;
+	uint64_t left;        /* pages that may still be looked at */
+	uint8_t pages[PIECE]; /* enum space_page */
 };
 
 /* Bytes of the mapping of the chunk at this address; 0: there is none. */
@@ -97,32 +91,25 @@ static const struct glibc_range *except_at(struct scan *scan, uint64_t address)
 	return NULL;
 }
 
-/* Reads the first words of the resident ones among pages; others get zeros. -ESRCH; -EPERM. */
-static int headers_read(struct scan *scan, uint64_t address, size_t pages)
+/*
+ * The bytes of the chunk that begins at a page of a piece; 0: none does. Most pages of a piece are
+ * in a chunk that was found, or in an exception: their first words are never read.
+ */
+static int chunk_look(struct scan *scan, uint64_t address, uint8_t page, uint64_t *bytes)
 {
-	ssize_t got = pagemap_read(scan->pagemap, address, scan->entries, pages);
-	size_t count = 0, done = 0;
+	struct header header;
+	uint64_t start;
+	int err;
 
-	if (got != (ssize_t)pages)
-		return -ESRCH;
-	for (size_t i = 0; i < pages; i++) {
-		scan->headers[i] = (struct header){0};
-		if (!(scan->entries[i] & PAGEMAP_PRESENT))
-			continue;
-		scan->local[count] = (struct iovec){&scan->headers[i], sizeof(scan->headers[i])};
-		scan->remote[count++] = (struct iovec){(void *)(uintptr_t)(address + i * PAGE),
-						       sizeof(scan->headers[i])};
-	}
-	while (done < count) {
-		ssize_t bytes = process_vm_readv(scan->glibc->pid, scan->local + done, count - done,
-						 scan->remote + done, count - done, 0);
-
-		if (bytes < 0 && (errno == ESRCH || errno == EPERM))
-			return -errno;
-		/* What could not be read is skipped. */
-		done += bytes > 0 ? (size_t)bytes / sizeof(struct header) : 1;
-	}
-	return 0;
+	*bytes = 0;
+	if (page != SPACE_MEMORY)
+		return 0;
+	err = space_read(scan->glibc->space, address, &header, sizeof(header));
+	if (!err)
+		*bytes = mapping_bytes(scan->glibc, &header, address, &start);
+	if (*bytes && start != address)
+		*bytes = 0;
+	return err == -EFAULT ? 0 : err;
 }
 
 /* Looks at pages of a map that ends at end, `most` at most; *address: where to go on. */
@@ -130,22 +117,22 @@ static int piece_scan(struct scan *scan, uint64_t *address, uint64_t end, size_t
 {
 	size_t pages = (end - *address) / PAGE < most ? (end - *address) / PAGE : most;
 	uint64_t base = *address, at = base, last = base + pages * PAGE;
-	int err = headers_read(scan, base, pages);
+	int err = space_pages(scan->glibc->space, base, pages, scan->pages);
 
 	while (!err && at < last && !scan->stop) {
 		const struct glibc_range *except = except_at(scan, at);
-		uint64_t start, bytes;
+		uint64_t bytes;
 
 		if (except) {
 			at = (except->end + PAGE - 1) / PAGE * PAGE;
 			continue;
 		}
-		bytes = mapping_bytes(scan->glibc, &scan->headers[(at - base) / PAGE], at, &start);
-		if (!bytes || start != at || bytes > end - at) {
+		err = chunk_look(scan, at, scan->pages[(at - base) / PAGE], &bytes);
+		if (!bytes || bytes > end - at) {
 			at += PAGE;
 			continue;
 		}
-		scan->stop = scan->visit(start, bytes, scan->context);
+		scan->stop = scan->visit(at, bytes, scan->context);
 		at += bytes;
 	}
 	*address = at;
@@ -183,14 +170,8 @@ int glibc_mapped_walk(struct glibc *glibc, const struct process_maps *maps,
 			      .visit = visit,
 			      .context = context,
 			      .left = ALL_PAGES_MAX};
-	scan->pagemap = pagemap_open(glibc->pid);
-	if (scan->pagemap < 0)
-		err = scan->pagemap;
-	for (size_t i = 0; i < maps->count && !err && !scan->stop; i++) {
+	for (size_t i = 0; i < maps->count && !err && !scan->stop; i++)
 		err = map_scan(scan, &maps->entries[i]);
-	}
-	if (scan->pagemap >= 0)
-		close(scan->pagemap);
 	free(scan);
 	return err;
 }

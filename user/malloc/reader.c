@@ -2,70 +2,52 @@
 #include "malloc/reader.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/uio.h>
-#include <unistd.h>
 
-#include "process/pagemap.h"
-
-#define PAGE        4096u
+#define PAGE        SPACE_PAGE
 #define LINE_PAGES  4u
 #define LINE        (PAGE * LINE_PAGES)
 #define LINES       512u /* direct-mapped */
 #define ADDRESS_END (1ull << 47)
 
-enum page { PAGE_READ, PAGE_ZERO, PAGE_SWAPPED, PAGE_UNMAPPED };
-
 struct line {
-	uint64_t address; /* UINT64_MAX: empty */
-	uint8_t pages[LINE_PAGES];
-	uint8_t *bytes; /* LINE */
+	uint64_t address;          /* UINT64_MAX: empty */
+	uint8_t pages[LINE_PAGES]; /* enum space_page */
+	uint8_t *bytes;            /* LINE */
 };
 
 struct reader {
-	pid_t pid;
-	int pagemap;
+	struct space *space;
 	uint64_t swapped;
 	struct line lines[LINES];
 	uint8_t *memory;
 };
 
-int reader_new(struct reader **out, pid_t pid)
+int reader_new(struct reader **out, struct space *space)
 {
 	struct reader *reader = calloc(1, sizeof(*reader));
-	int err = -ENOMEM;
 
 	if (!reader)
 		return -ENOMEM;
-	reader->pid = pid;
-	reader->pagemap = -1;
+	reader->space = space_share(space);
 	reader->memory = malloc((size_t)LINES * LINE);
-	if (!reader->memory)
-		goto out;
-	reader->pagemap = pagemap_open(pid);
-	if (reader->pagemap < 0) {
-		err = reader->pagemap;
-		goto out;
+	if (!reader->memory) {
+		reader_free(reader);
+		return -ENOMEM;
 	}
 	for (size_t i = 0; i < LINES; i++)
 		reader->lines[i].bytes = reader->memory + i * LINE;
 	reader_clear(reader);
 	*out = reader;
 	return 0;
-out:
-	reader_free(reader);
-	return err;
 }
 
 void reader_free(struct reader *reader)
 {
 	if (!reader)
 		return;
-	if (reader->pagemap >= 0)
-		close(reader->pagemap);
+	space_close(reader->space);
 	free(reader->memory);
 	free(reader);
 }
@@ -81,54 +63,31 @@ uint64_t reader_swapped(const struct reader *reader)
 	return reader->swapped;
 }
 
-/* Reads the resident pages of a line one by one: an unmapped one would end a longer read. */
-static int pages_read(const struct reader *reader, struct line *line)
+static int is_content(uint8_t page)
 {
-	for (unsigned int i = 0; i < LINE_PAGES; i++) {
-		struct iovec local = {line->bytes + i * PAGE, PAGE};
-		struct iovec remote = {(void *)(uintptr_t)(line->address + i * PAGE), PAGE};
-
-		if (line->pages[i] != PAGE_READ)
-			continue;
-		if (process_vm_readv(reader->pid, &local, 1, &remote, 1, 0) == PAGE)
-			continue;
-		if (errno == ESRCH || errno == EPERM)
-			return -errno;
-		line->pages[i] = PAGE_UNMAPPED;
-	}
-	return 0;
+	return page == SPACE_MEMORY || page == SPACE_ZERO || page == SPACE_FILE;
 }
 
+/* Pages that cannot be read do not keep the others of their line from being read. */
 static int line_read(struct reader *reader, struct line *line, uint64_t address)
 {
-	uint64_t entries[LINE_PAGES] = {0};
-	struct iovec local = {line->bytes, LINE};
-	struct iovec remote = {(void *)(uintptr_t)address, LINE};
-	unsigned int there = 0;
-	ssize_t got = pagemap_read(reader->pagemap, address, entries, LINE_PAGES);
-	int err = 0;
+	int err = space_pages(reader->space, address, LINE_PAGES, line->pages);
 
 	line->address = UINT64_MAX;
-	if (got < 0)
-		return (int)got;
-	if (!got)
-		return -ESRCH; /* its memory is gone */
-	for (unsigned int i = 0; i < LINE_PAGES; i++) {
-		line->pages[i] = entries[i] & PAGEMAP_SWAPPED ? PAGE_SWAPPED : PAGE_READ;
-		there += (entries[i] & PAGEMAP_PRESENT) != 0;
+	for (unsigned int i = 0, last; i < LINE_PAGES && !err; i = last) {
+		for (last = i + 1; last < LINE_PAGES && line->pages[last] == line->pages[i]; last++)
+			;
+		if (!is_content(line->pages[i]))
+			continue;
+		err = space_read(reader->space, address + i * PAGE, line->bytes + i * PAGE,
+				 (size_t)(last - i) * PAGE);
+		if (err != -EFAULT)
+			continue;
+		memset(line->pages + i, SPACE_NONE, last - i);
+		err = 0;
 	}
-	line->address = address;
-	if (there != LINE_PAGES ||
-	    process_vm_readv(reader->pid, &local, 1, &remote, 1, 0) != LINE) {
-		for (unsigned int i = 0; i < LINE_PAGES; i++)
-			if (!(entries[i] & PAGEMAP_PRESENT) && line->pages[i] == PAGE_READ) {
-				memset(line->bytes + i * PAGE, 0, PAGE);
-				line->pages[i] = PAGE_ZERO;
-			}
-		err = pages_read(reader, line);
-	}
-	if (err)
-		line->address = UINT64_MAX;
+	if (!err)
+		line->address = address;
 	return err;
 }
 
@@ -146,11 +105,11 @@ int reader_read(struct reader *reader, uint64_t address, void *out, size_t bytes
 
 		if (err)
 			return err;
-		if (line->pages[at / PAGE] == PAGE_SWAPPED) {
+		if (line->pages[at / PAGE] == SPACE_SWAPPED) {
 			reader->swapped++;
 			return -ENODATA;
 		}
-		if (line->pages[at / PAGE] == PAGE_UNMAPPED)
+		if (!is_content(line->pages[at / PAGE]))
 			return -EFAULT;
 		memcpy(to, line->bytes + at, piece);
 		to += piece;

@@ -1,25 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Reads many small pieces of another process's memory, from a cache of larger ones. Pages that are
- * not resident are not touched: reading them would map or swap them in. Swapped pages cannot be
- * read; other pages that are not resident read as zeros.
- */
+/* Reads many small pieces of another process's memory, from a cache of larger ones. */
 #ifndef TRACER_MALLOC_READER_H
 #define TRACER_MALLOC_READER_H
 
 #include <stddef.h>
 #include <stdint.h>
-#include <sys/types.h>
+
+#include "process/memory.h"
 
 struct reader;
 
-/* 0; -ESRCH; -EPERM; -ENOMEM; -errno. */
-int reader_new(struct reader **out, pid_t pid);
+/* 0; -ENOMEM. The space is shared. */
+int reader_new(struct reader **out, struct space *space);
 void reader_free(struct reader *reader);
 /* Forgets what was read. */
 void reader_clear(struct reader *reader);
 /*
- * 0; -EFAULT: not mapped; -ENODATA: swapped out; -ESRCH; -EPERM. fresh: also reads again what is in
+ * 0; -ENODATA: swapped out; other errors as space_read(). fresh: also reads again what is in
  * the cache.
  */
 int reader_read(struct reader *reader, uint64_t address, void *out, size_t bytes, int fresh);

@@ -6,6 +6,7 @@
 
 #include "malloc/mapped.h"
 #include "malloc/walk.h"
+#include "process/memory.h"
 
 struct question {
 	uint64_t address;
@@ -76,7 +77,7 @@ static int look(struct glibc *glibc, struct asked *asked)
 {
 	struct glibc_totals totals;
 	struct process_maps maps;
-	int err = process_maps_read(glibc->pid, &maps);
+	int err = process_maps_read(space_pid(glibc->space), &maps);
 
 	if (err)
 		return err;

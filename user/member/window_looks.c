@@ -23,7 +23,8 @@ static int is_breakpoint(const struct member *member, uint64_t address)
 {
 	uint8_t byte;
 
-	return !memory_read(member->pid, address, &byte, sizeof(byte)) && byte == BREAKPOINT;
+	return !space_read(member->runtime.space, address, &byte, sizeof(byte)) &&
+	       byte == BREAKPOINT;
 }
 
 int member_window_is_probed(struct member *member)

@@ -30,7 +30,7 @@ static int member_glibc_open(const struct member *member, struct glibc **out)
 
 	if (err)
 		return err;
-	err = glibc_open(out, member->pid, &maps);
+	err = glibc_open(out, member->runtime.space, &maps);
 	process_maps_free(&maps);
 	return err;
 }
@@ -98,7 +98,7 @@ int member_large_fresh(struct session *session, const struct member *member)
 	size_t count = sighted_take(session, member, 1, &addresses), done = 0;
 	struct reader *reader;
 
-	if (count && !reader_new(&reader, member->pid)) {
+	if (count && !reader_new(&reader, member->runtime.space)) {
 		done = blocks_read(session, member, reader,
 				   &(struct large_blocks){.addresses = addresses,
 							  .count = count,
@@ -121,7 +121,7 @@ void member_large_look(struct session *session, struct member *member)
 		first++;
 	if (first == count)
 		first = 0;
-	if (count && !reader_new(&reader, member->pid)) {
+	if (count && !reader_new(&reader, member->runtime.space)) {
 		done = blocks_read(session, member, reader,
 				   &(struct large_blocks){.addresses = addresses + first,
 							  .count = count - first,

@@ -9,7 +9,6 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "heap/heap_guard.h"
 #include "memory/reading.h"
 #include "process/freeze.h"
 
@@ -29,12 +28,14 @@ static int part_end(int err, char reason[MEMORY_REASON])
 	return 0;
 }
 
-static int python_find(struct memory_reading *reading)
+static int python_find(struct memory_reading *reading, int swap_in)
 {
 	struct process_info info;
-	int err = python_process_find(reading->info.pid, NULL, &info, &reading->runtime);
+	int err = python_process_find(reading->info.pid, NULL, swap_in, &info, &reading->runtime);
 
 	reading->has_python = !err;
+	if (!err)
+		reading->space = space_share(reading->runtime.space);
 	return part_end(err, reading->python_reason);
 }
 
@@ -45,12 +46,12 @@ static int glibc_find(struct memory_reading *reading)
 
 	if (err)
 		return err;
-	err = glibc_open(&reading->glibc, reading->info.pid, &maps);
+	err = glibc_open(&reading->glibc, reading->space, &maps);
 	process_maps_free(&maps);
 	return part_end(err, reading->malloc_reason);
 }
 
-int memory_open(struct memory_reading **out, pid_t pid, int no_swap_in)
+int memory_open(struct memory_reading **out, pid_t pid, int swap_in)
 {
 	struct memory_reading *reading = calloc(1, sizeof(*reading));
 	int err;
@@ -63,9 +64,11 @@ int memory_open(struct memory_reading **out, pid_t pid, int no_swap_in)
 	if (!err)
 		err = smaps_open(&reading->files, pid);
 	if (!err)
-		err = python_find(reading);
-	if (!err && reading->has_python && no_swap_in)
-		err = heap_guard(&reading->runtime, &reading->guard);
+		err = python_find(reading, swap_in);
+	if (!err && !reading->space)
+		err = space_open(&reading->space, pid);
+	if (!err)
+		space_swap_in(reading->space, swap_in);
 	if (!err)
 		err = glibc_find(reading);
 	if (err) {
@@ -80,11 +83,10 @@ void memory_close(struct memory_reading *reading)
 {
 	if (!reading)
 		return;
-	if (reading->runtime.guard)
-		swap_guard_close(&reading->guard);
 	if (reading->has_python)
 		python_runtime_close(&reading->runtime);
 	glibc_close(reading->glibc);
+	space_close(reading->space);
 	smaps_close(&reading->files);
 	memory_account_free(&reading->account);
 	memory_large_free(&reading->large);
@@ -125,11 +127,11 @@ static int parts_read(struct memory_reading *reading)
 	}
 	if (!err && reading->has_python) {
 		report->python_version = reading->runtime.version_hex;
-		err = part_end(memory_python_read(reading) ?: memory_pins_read(reading),
+		err = part_end(space_error(reading->space, memory_python_read(reading)
+								   ?: memory_pins_read(reading)),
 			       report->python_reason);
 	}
-	if (reading->runtime.guard)
-		report->bytes_swapped = reading->guard.bytes;
+	report->bytes_swapped = space_missed(reading->space).swapped;
 	if (!err && !malloc_missing)
 		err = memory_malloc_read(reading);
 	process_maps_free(&maps);

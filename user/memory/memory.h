@@ -61,11 +61,11 @@ struct memory_report {
 struct memory_reading;
 
 /*
- * Finds what is to be read, and opens all files: needs the privileges of the attach. no_swap_in:
- * memory that is swapped out will not be read; otherwise Python's heap is. 0; -ENOTSUP a
+ * Finds what is to be read, and opens all files: needs the privileges of the attach. swap_in: memory
+ * that is swapped out is read, too. 0; -ENOTSUP a
  * kernel thread; -EINVAL pid is not the thread group leader; -ESRCH; -EPERM; -ENOMEM.
  */
-int memory_open(struct memory_reading **out, pid_t pid, int no_swap_in);
+int memory_open(struct memory_reading **out, pid_t pid, int swap_in);
 void memory_close(struct memory_reading *reading); /* NULL is legal */
 /*
  * Reads it all. freeze: the process is stopped meanwhile. 0; -ESRCH: it has ended; -EBUSY and

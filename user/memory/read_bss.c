@@ -69,7 +69,7 @@ int memory_bss_read(struct memory_reading *reading)
 {
 	struct memory_account *account = &reading->account;
 	struct reader *reader;
-	int err = reader_new(&reader, reading->info.pid);
+	int err = reader_new(&reader, reading->space);
 
 	if (err)
 		return err;

@@ -182,7 +182,7 @@ int memory_stacks_read(struct memory_reading *reading)
 
 	if (reading->info.threads < 2)
 		return 0;
-	err = reader_new(&stacks.reader, reading->info.pid);
+	err = reader_new(&stacks.reader, reading->space);
 	if (err)
 		return err;
 	sleeping_look(&stacks);

@@ -11,8 +11,8 @@ struct memory_reading {
 	struct process_info info;
 	struct python_runtime runtime;
 	int has_python;
-	struct swap_guard guard; /* open if runtime.guard is set */
-	struct glibc *glibc;     /* NULL: none */
+	struct space *space; /* the runtime's, if there is one */
+	struct glibc *glibc; /* NULL: none */
 	/* why one of them cannot be read; "": it has none */
 	char python_reason[MEMORY_REASON], malloc_reason[MEMORY_REASON];
 	struct smaps_files files;

@@ -2,52 +2,319 @@
 #include "process/memory.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
-#include <sys/uio.h>
+#include <unistd.h>
 
-#define PAGE 4096u
+#include "base/error.h"
+#include "process/memory_view.h"
+#include "process/pagemap.h"
+#include "tables/address_set.h"
 
-int memory_read(pid_t pid, uint64_t address, void *out, size_t bytes)
+#define LOOKS       2u /* at a page that seems to be swapped out: one that is being moved does, too */
+#define ADDRESS_END (1ull << 63) /* above are the kernel's */
+
+struct space {
+	pid_t pid;
+	unsigned int users;
+	int mem, pagemap; /* descriptors */
+	int swap_in;
+	struct view view;
+	struct address_set counted; /* pages in `missed` */
+	struct space_missed missed;
+};
+
+/* 0; -ESRCH; -EPERM; -errno. */
+static int mem_open(pid_t pid)
 {
-	size_t done = 0;
+	char path[40];
+	int fd;
 
-	if (bytes && address > UINT64_MAX - (bytes - 1))
-		return -EFAULT;
-	/* The kernel returns a short count at an unmapped page, and at 2 GiB. */
-	while (done < bytes) {
-		struct iovec local = {(char *)out + done, bytes - done};
-		struct iovec remote = {(void *)(uintptr_t)(address + done), bytes - done};
-		ssize_t n = process_vm_readv(pid, &local, 1, &remote, 1, 0);
+	snprintf(path, sizeof(path), "/proc/%d/mem", (int)pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd >= 0)
+		return fd;
+	return errno == ENOENT ? -ESRCH : errno == EACCES ? -EPERM : -errno;
+}
 
-		if (n > 0)
-			done += (size_t)n;
-		else if (n == 0)
-			return -EFAULT;
-		else if (errno != EINTR)
-			return -errno;
+/*
+ * Reads pages that are there. fs/proc/base.c, mem_rw(): a read returns 0 once the process has no
+ * memory any more, and fails with EIO, or is short, where nothing is mapped.
+ */
+static int mem_read(const struct space *space, uint64_t address, uint8_t *out, size_t bytes)
+{
+	while (bytes) {
+		ssize_t got = pread(space->mem, out, bytes, (off_t)address);
+
+		if (got < 0 && errno == EINTR)
+			continue;
+		if (got <= 0)
+			return !got ? -ESRCH : errno == EIO ? -EFAULT : -errno;
+		out += got;
+		address += (uint64_t)got;
+		bytes -= (size_t)got;
 	}
 	return 0;
 }
 
-int memory_read_u64(pid_t pid, uint64_t address, uint64_t *out)
+int space_open(struct space **out, pid_t pid)
 {
-	return memory_read(pid, address, out, sizeof(*out));
+	struct space *space = calloc(1, sizeof(*space));
+	int err = 0;
+
+	if (!space)
+		return -ENOMEM;
+	*space = (struct space){
+		.pid = pid, .users = 1, .mem = mem_open(pid), .pagemap = -1, .view.pid = pid};
+	if (space->mem < 0)
+		err = space->mem;
+	else
+		space->pagemap = pagemap_open(pid);
+	if (!err && space->pagemap < 0)
+		err = space->pagemap;
+	if (err) {
+		space_close(space);
+		return err;
+	}
+	*out = space;
+	return 0;
+}
+
+struct space *space_share(struct space *space)
+{
+	if (space)
+		space->users++;
+	return space;
+}
+
+void space_close(struct space *space)
+{
+	if (!space || --space->users)
+		return;
+	space_rest(space);
+	if (space->mem >= 0)
+		close(space->mem);
+	if (space->pagemap >= 0)
+		close(space->pagemap);
+	free(space);
+}
+
+pid_t space_pid(const struct space *space)
+{
+	return space->pid;
+}
+
+void space_rest(struct space *space)
+{
+	if (!space)
+		return;
+	view_drop(&space->view);
+	address_set_free(&space->counted);
+	space->missed = (struct space_missed){0};
+}
+
+void space_swap_in(struct space *space, int on)
+{
+	space->swap_in = on;
+}
+
+struct space_missed space_missed(const struct space *space)
+{
+	return space ? space->missed : (struct space_missed){0};
+}
+
+int space_error(const struct space *space, int err)
+{
+	if (!err || !space || !space->missed.swapped || err == -ESRCH)
+		return err;
+	return error_set(-ENODATA,
+			 "%" PRIu64 " KiB of its memory that had to be read are swapped out, and "
+			 "reading brings them back: --swap-in allows it",
+			 space->missed.swapped >> 10);
+}
+
+static int missed_count(struct space *space, uint64_t address, enum space_page what)
+{
+	uint64_t page = address & ~(uint64_t)(SPACE_PAGE - 1);
+	int err;
+
+	if (address_set_has(&space->counted, page))
+		return 0;
+	err = address_set_add(&space->counted, page);
+	/* Beyond the limit of the set a page may be counted twice. */
+	if (err && err != -E2BIG)
+		return err;
+	*(what == SPACE_SWAPPED ? &space->missed.swapped : &space->missed.absent) += SPACE_PAGE;
+	return 0;
+}
+
+static enum space_page page_judge(const struct space *space, uint64_t entry,
+				  const struct view_range *range)
+{
+	if (range->kind == VIEW_NONE)
+		return SPACE_NONE;
+	/* Of shared memory, a page that is no file's is a device's. */
+	if (entry & PAGEMAP_PRESENT)
+		return range->kind == VIEW_SHARED && !(entry & PAGEMAP_FILE) ? SPACE_NONE
+									     : SPACE_MEMORY;
+	if (entry & PAGEMAP_SWAPPED)
+		return space->swap_in ? SPACE_MEMORY : SPACE_SWAPPED;
+	return range->kind == VIEW_PRIVATE ? SPACE_ZERO
+	       : range->kind == VIEW_FILE  ? SPACE_FILE
+					   : SPACE_ABSENT;
+}
+
+/* Reads the pages' words; zeros behind the end of the address space. 0; -ESRCH; -errno. */
+static int entries_read(const struct space *space, uint64_t address, size_t pages,
+			uint64_t *entries)
+{
+	int swapped = 1;
+
+	for (unsigned int look = 0; look < LOOKS && swapped; look++) {
+		ssize_t got = pagemap_read(space->pagemap, address, entries, pages);
+
+		uint8_t byte;
+
+		if (got < 0)
+			return (int)got;
+		if (!got && mem_read(space, address, &byte, 1) == -ESRCH)
+			return -ESRCH;
+		memset(entries + got, 0, (pages - (size_t)got) * sizeof(*entries));
+		swapped = 0;
+		for (size_t i = 0; i < pages; i++)
+			swapped |= (entries[i] & PAGEMAP_SWAPPED) != 0;
+	}
+	return 0;
+}
+
+int space_pages(struct space *space, uint64_t address, size_t pages, uint8_t *what)
+{
+	uint64_t entries[SPACE_PAGES], at = address & ~(uint64_t)(SPACE_PAGE - 1);
+	struct view_range range = {0};
+	int err;
+
+	if (!space)
+		return -ESRCH;
+	if (pages > SPACE_PAGES)
+		return -EINVAL;
+	err = entries_read(space, at, pages, entries);
+	for (size_t i = 0; i < pages && !err; i++, at += SPACE_PAGE) {
+		int exists = (entries[i] & (PAGEMAP_PRESENT | PAGEMAP_SWAPPED)) != 0;
+
+		if (at >= range.end || at < range.start || (exists && range.kind == VIEW_NONE))
+			err = view_find(&space->view, at, exists, &range);
+		what[i] = err ? SPACE_NONE : (uint8_t)page_judge(space, entries[i], &range);
+	}
+	return err;
+}
+
+/* Reads a run of pages of one kind, or parts of its first and last one. */
+static int run_read(struct space *space, enum space_page what, uint64_t address, uint8_t *out,
+		    size_t bytes)
+{
+	int err = 0;
+
+	switch (what) {
+	case SPACE_ZERO:
+		memset(out, 0, bytes);
+		return 0;
+	case SPACE_MEMORY:
+		return mem_read(space, address, out, bytes);
+	case SPACE_NONE:
+		return -EFAULT;
+	default:
+		break;
+	}
+	while (bytes && (!err || err == -EFAULT)) {
+		size_t left = SPACE_PAGE - address % SPACE_PAGE,
+		       piece = left < bytes ? left : bytes;
+		int failed = what == SPACE_FILE ? view_file_read(&space->view, address, out, piece)
+						: -EFAULT;
+
+		if (failed)
+			err = failed == -EFAULT ? missed_count(space, address, what) ?: failed
+						: failed;
+		address += piece;
+		out += piece;
+		bytes -= piece;
+	}
+	return err;
+}
+
+/* Reads from at most SPACE_PAGES pages. */
+static int piece_read(struct space *space, uint64_t address, uint8_t *out, size_t bytes)
+{
+	uint64_t base = address & ~(uint64_t)(SPACE_PAGE - 1), end = address + bytes, next;
+	size_t pages = (end - base + SPACE_PAGE - 1) / SPACE_PAGE;
+	uint8_t what[SPACE_PAGES];
+	int err = space_pages(space, address, pages, what);
+
+	for (size_t i = 0, last; i < pages && !err; i = last) {
+		for (last = i + 1; last < pages && what[last] == what[i]; last++)
+			;
+		next = last < pages ? base + last * SPACE_PAGE : end;
+		err = run_read(space, what[i], address, out, next - address);
+		out += next - address;
+		address = next;
+	}
+	return err;
+}
+
+int space_read(struct space *space, uint64_t address, void *out, size_t bytes)
+{
+	const size_t most = (size_t)SPACE_PAGES * SPACE_PAGE;
+	uint8_t *to = out;
+	int err = 0;
+
+	if (!space)
+		return -ESRCH;
+	if (bytes && (address >= ADDRESS_END || bytes > ADDRESS_END - address))
+		return -EFAULT;
+	while (bytes && !err) {
+		size_t left = most - address % SPACE_PAGE, piece = left < bytes ? left : bytes;
+
+		err = piece_read(space, address, to, piece);
+		address += piece;
+		to += piece;
+		bytes -= piece;
+	}
+	return err;
+}
+
+int space_read_u64(struct space *space, uint64_t address, uint64_t *out)
+{
+	return space_read(space, address, out, sizeof(*out));
 }
 
 /* Reads at most to the end of a page at a time: the next page may not be mapped. */
-int memory_read_text(pid_t pid, uint64_t address, char *out, size_t bytes)
+int space_read_text(struct space *space, uint64_t address, char *out, size_t bytes)
 {
 	size_t have = 0;
 	int err = 0;
 
 	while (!err && have < bytes - 1 && strnlen(out, have) == have) {
-		size_t more = bytes - 1 - have, page = PAGE - (address + have) % PAGE;
+		size_t more = bytes - 1 - have, page = SPACE_PAGE - (address + have) % SPACE_PAGE;
 
 		if (more > page)
 			more = page;
-		err = memory_read(pid, address + have, out + have, more);
+		err = space_read(space, address + have, out + have, more);
 		have += err ? 0 : more;
 	}
 	out[have] = 0;
+	return err;
+}
+
+int memory_read(pid_t pid, uint64_t address, void *out, size_t bytes)
+{
+	struct space *space;
+	int err = space_open(&space, pid);
+
+	if (err)
+		return err;
+	err = space_read(space, address, out, bytes);
+	space_close(space);
 	return err;
 }

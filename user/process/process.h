@@ -24,7 +24,7 @@ struct process_map {
 	uint64_t offset;     /* in the file */
 	uint64_t inode;
 	uint32_t device_major, device_minor;
-	unsigned executable : 1, readable : 1, writable : 1;
+	unsigned executable : 1, readable : 1, writable : 1, shared : 1;
 	char *path; /* as the kernel shows it, "" for anonymous memory; owned by the maps */
 };
 

@@ -38,6 +38,7 @@ static int parse_map(char *line, struct process_map *map)
 	map->readable = permissions[0] == 'r';
 	map->writable = permissions[1] == 'w';
 	map->executable = permissions[2] == 'x';
+	map->shared = permissions[3] == 's';
 	while (line[path] == ' ')
 		path++;
 	map->path = strdup(line + path);

@@ -86,7 +86,7 @@ int plan_runtime(struct python_runtime *runtime, const struct plan_opts *opts,
 int plan_process(pid_t pid, const struct plan_opts *opts, struct plan_cache *cache,
 		 struct process_info *info, struct python_runtime *runtime, struct plan *plan)
 {
-	int err = python_process_find(pid, plan_cache_files(cache), info, runtime);
+	int err = python_process_find(pid, plan_cache_files(cache), 0, info, runtime);
 
 	if (err)
 		return err;

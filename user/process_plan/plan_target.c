@@ -57,7 +57,7 @@ static int python_plan(pid_t pid, const struct plan_target_opts *opts, struct pl
 		       struct plan_target *out)
 {
 	int python_wanted = is_python_wanted(opts);
-	int err = python_process_find(pid, plan_cache_files(cache), &out->info, &out->runtime);
+	int err = python_process_find(pid, plan_cache_files(cache), 1, &out->info, &out->runtime);
 
 	if (err) {
 		out->runtime = (struct python_runtime){0};
@@ -130,6 +130,12 @@ int plan_target(pid_t pid, const struct plan_target_opts *opts, struct plan_cach
 	err = translator_check(pid) ?: python_plan(pid, opts, caches->python, out);
 	if (!opts->layers && opts->native.alloc_count)
 		out->layers |= NATIVE;
+	/*
+	 * What leads to Python's state, some pages, was read in any case: the process needs them to
+	 * run one line. From now on nothing is swapped in.
+	 */
+	if (out->runtime.space)
+		space_swap_in(out->runtime.space, 0);
 	if (!err && out->layers & NATIVE) {
 		err = native_plan(pid, caches, out);
 		if (err == -ENOENT && out->layers != NATIVE) {

@@ -42,22 +42,22 @@ static uint64_t hash_word(uint64_t hash, uint64_t word)
 }
 
 /* Reads a pointer member of the code object. */
-static int pointer_read(pid_t pid, uint64_t address, uint64_t *out)
+static int pointer_read(struct space *space, uint64_t address, uint64_t *out)
 {
-	return memory_read(pid, address, out, sizeof(*out));
+	return space_read(space, address, out, sizeof(*out));
 }
 
 /* Finds the text of a str object. 0, -EINVAL, -errno. */
-static int text_find(pid_t pid, const struct abi_offsets *offsets, uint64_t address, uint64_t *data,
-		     uint64_t *bytes, uint16_t *kind)
+static int text_find(struct space *space, const struct abi_offsets *offsets, uint64_t address,
+		     uint64_t *data, uint64_t *bytes, uint16_t *kind)
 {
 	uint64_t length;
 	uint32_t state;
 	int err;
 
-	err = memory_read(pid, address + offsets->unicode_state, &state, sizeof(state));
+	err = space_read(space, address + offsets->unicode_state, &state, sizeof(state));
 	if (!err)
-		err = memory_read(pid, address + offsets->unicode_length, &length, sizeof(length));
+		err = space_read(space, address + offsets->unicode_length, &length, sizeof(length));
 	if (err)
 		return err;
 	state >>= offsets->unicode_kind_shift;
@@ -72,11 +72,11 @@ static int text_find(pid_t pid, const struct abi_offsets *offsets, uint64_t addr
 }
 
 /* Mixes the last bytes at data into hash. */
-static int content_mix(pid_t pid, uint64_t data, uint64_t bytes, uint64_t *hash)
+static int content_mix(struct space *space, uint64_t data, uint64_t bytes, uint64_t *hash)
 {
 	uint64_t words[CONTENT_WORDS] = {0}, content = mix(bytes);
 	size_t size = bytes < sizeof(words) ? bytes : sizeof(words);
-	int err = memory_read(pid, data + bytes - size, words, size);
+	int err = space_read(space, data + bytes - size, words, size);
 
 	for (size_t i = 0; i < CONTENT_WORDS && 8 * i < size; i++)
 		content = hash_word(content, words[i]);
@@ -85,39 +85,39 @@ static int content_mix(pid_t pid, uint64_t data, uint64_t bytes, uint64_t *hash)
 }
 
 /* Mixes into hash the part of a code object that the pointer at pointer_at refers to. */
-typedef int part_mix(pid_t pid, const struct abi_offsets *offsets, uint64_t pointer_at,
+typedef int part_mix(struct space *space, const struct abi_offsets *offsets, uint64_t pointer_at,
 		     uint64_t *hash);
 
-static int text_mix(pid_t pid, const struct abi_offsets *offsets, uint64_t pointer_at,
+static int text_mix(struct space *space, const struct abi_offsets *offsets, uint64_t pointer_at,
 		    uint64_t *hash)
 {
 	uint64_t string = 0, data = 0, bytes = 0;
 	uint16_t kind;
-	int err = pointer_read(pid, pointer_at, &string);
+	int err = pointer_read(space, pointer_at, &string);
 
 	if (!err)
-		err = text_find(pid, offsets, string, &data, &bytes, &kind);
-	return err ? err : content_mix(pid, data, bytes, hash);
+		err = text_find(space, offsets, string, &data, &bytes, &kind);
+	return err ? err : content_mix(space, data, bytes, hash);
 }
 
-static int lines_mix(pid_t pid, const struct abi_offsets *offsets, uint64_t pointer_at,
+static int lines_mix(struct space *space, const struct abi_offsets *offsets, uint64_t pointer_at,
 		     uint64_t *hash)
 {
 	uint64_t lines = 0, bytes = 0;
-	int err = pointer_read(pid, pointer_at, &lines);
+	int err = pointer_read(space, pointer_at, &lines);
 
 	if (!err)
-		err = memory_read(pid, lines + offsets->bytes_size, &bytes, sizeof(bytes));
+		err = space_read(space, lines + offsets->bytes_size, &bytes, sizeof(bytes));
 	if (!err && bytes > CONTENT_MAX)
 		err = -EINVAL;
-	return err ? err : content_mix(pid, lines + offsets->bytes_data, bytes, hash);
+	return err ? err : content_mix(space, lines + offsets->bytes_data, bytes, hash);
 }
 
 /*
  * Mixes in texts and line table, except those in missing (EVENT_MISS_*), which could not be read
  * when the id was made.
  */
-static int contents_mix(pid_t pid, const struct abi_offsets *offsets, uint64_t address,
+static int contents_mix(struct space *space, const struct abi_offsets *offsets, uint64_t address,
 			uint32_t missing, uint64_t *hash)
 {
 	const struct {
@@ -134,24 +134,24 @@ static int contents_mix(pid_t pid, const struct abi_offsets *offsets, uint64_t a
 		if (missing & parts[i].part)
 			*hash = hash_word(*hash, 0);
 		else
-			err = parts[i].mix(pid, offsets, address + parts[i].offset, hash);
+			err = parts[i].mix(space, offsets, address + parts[i].offset, hash);
 	}
 	*hash = (*hash & ~(uint64_t)EVENT_MISS_ALL) | missing;
 	return err;
 }
 
-int code_id(pid_t pid, const struct abi_target *target, uint64_t address, uint32_t missing,
-	    uint64_t *id)
+int code_id(struct space *space, const struct abi_target *target, uint64_t address,
+	    uint32_t missing, uint64_t *id)
 {
 	const struct abi_offsets *offsets = &target->offsets;
 	uint64_t window[WINDOW_WORDS], hash = mix(target->space_id ^ address);
-	int err = memory_read(pid, address + offsets->code_lines + 8 - WINDOW_BYTES, window,
-			      sizeof(window));
+	int err = space_read(space, address + offsets->code_lines + 8 - WINDOW_BYTES, window,
+			     sizeof(window));
 
 	for (int i = 0; i < WINDOW_WORDS && !err; i++)
 		hash = hash_word(hash, window[i]);
 	if (!err && !offsets->code_versioned)
-		err = contents_mix(pid, offsets, address, missing, &hash);
+		err = contents_mix(space, offsets, address, missing, &hash);
 	*id = hash ? hash : 1; /* 0 names no code object */
 	return err;
 }
@@ -159,29 +159,29 @@ int code_id(pid_t pid, const struct abi_target *target, uint64_t address, uint32
 /*
  * 0: the text at address was read; a negative errno other than -ESRCH and -EPERM means "missing".
  */
-static int text_read(pid_t pid, const struct abi_offsets *offsets, uint64_t address,
+static int text_read(struct space *space, const struct abi_offsets *offsets, uint64_t address,
 		     struct text *out)
 {
 	uint64_t data, bytes;
-	int err = text_find(pid, offsets, address, &data, &bytes, &out->kind);
+	int err = text_find(space, offsets, address, &data, &bytes, &out->kind);
 
 	if (err)
 		return err;
 	out->bytes = bytes > EVENT_MAX_TEXT ? EVENT_MAX_TEXT : (uint32_t)bytes;
-	return memory_read(pid, data, out->data, out->bytes);
+	return space_read(space, data, out->data, out->bytes);
 }
 
 /*
  * Reads the line table; the caller frees *out. 0; -EFBIG, -EFAULT: it could not be read; -ENOMEM.
  */
-static int lines_read(pid_t pid, const struct abi_offsets *offsets, uint64_t address, uint8_t **out,
-		      uint32_t *size)
+static int lines_read(struct space *space, const struct abi_offsets *offsets, uint64_t address,
+		      uint8_t **out, uint32_t *size)
 {
 	uint8_t *data;
 	int64_t bytes;
 	int err;
 
-	err = memory_read(pid, address + offsets->bytes_size, &bytes, sizeof(bytes));
+	err = space_read(space, address + offsets->bytes_size, &bytes, sizeof(bytes));
 	if (err)
 		return err;
 	if (bytes < 0 || bytes > LINES_MAX)
@@ -189,7 +189,7 @@ static int lines_read(pid_t pid, const struct abi_offsets *offsets, uint64_t add
 	data = malloc((size_t)bytes + 1);
 	if (!data)
 		return -ENOMEM;
-	err = memory_read(pid, address + offsets->bytes_data, data, (size_t)bytes);
+	err = space_read(space, address + offsets->bytes_data, data, (size_t)bytes);
 	if (err) {
 		free(data);
 		return err;
@@ -250,11 +250,11 @@ static int lines_append(struct buffer *out, const struct event_code *code, const
 	return err;
 }
 
-static int id_check(pid_t pid, const struct abi_target *target, uint64_t address,
+static int id_check(struct space *space, const struct abi_target *target, uint64_t address,
 		    uint64_t expected_id)
 {
 	uint64_t id;
-	int err = code_id(pid, target, address, expected_id & EVENT_MISS_ALL, &id);
+	int err = code_id(space, target, address, expected_id & EVENT_MISS_ALL, &id);
 
 	if (err == -EINVAL)
 		return -ESTALE;
@@ -271,8 +271,8 @@ static int part_missing(int err, struct event_code *event, uint32_t part)
 	return 0;
 }
 
-int code_read(pid_t pid, const struct abi_target *target, uint64_t address, uint64_t expected_id,
-	      const struct event_header *header, struct buffer *out)
+int code_read(struct space *space, const struct abi_target *target, uint64_t address,
+	      uint64_t expected_id, const struct event_header *header, struct buffer *out)
 {
 	const struct abi_offsets *offsets = &target->offsets;
 	struct event_code event = {.header = *header, .code_id = expected_id, .address = address};
@@ -282,29 +282,29 @@ int code_read(pid_t pid, const struct abi_target *target, uint64_t address, uint
 	uint8_t *lines = NULL;
 	int err;
 
-	err = id_check(pid, target, address, expected_id);
+	err = id_check(space, target, address, expected_id);
 	if (!err)
-		err = memory_read(pid, address + offsets->code_first_line, &event.first_line,
-				  sizeof(event.first_line));
+		err = space_read(space, address + offsets->code_first_line, &event.first_line,
+				 sizeof(event.first_line));
 	if (!err)
-		err = pointer_read(pid, address + offsets->code_filename, &filename_at);
+		err = pointer_read(space, address + offsets->code_filename, &filename_at);
 	if (!err)
-		err = pointer_read(pid, address + offsets->code_qualname, &qualname_at);
+		err = pointer_read(space, address + offsets->code_qualname, &qualname_at);
 	if (!err)
-		err = pointer_read(pid, address + offsets->code_lines, &lines_at);
+		err = pointer_read(space, address + offsets->code_lines, &lines_at);
 	if (err)
 		return err;
 
-	err = part_missing(text_read(pid, offsets, filename_at, &filename), &event,
+	err = part_missing(text_read(space, offsets, filename_at, &filename), &event,
 			   EVENT_MISS_FILENAME);
 	if (!err)
-		err = part_missing(text_read(pid, offsets, qualname_at, &qualname), &event,
+		err = part_missing(text_read(space, offsets, qualname_at, &qualname), &event,
 				   EVENT_MISS_QUALNAME);
 	if (!err)
-		err = part_missing(lines_read(pid, offsets, lines_at, &lines, &event.lines_bytes),
+		err = part_missing(lines_read(space, offsets, lines_at, &lines, &event.lines_bytes),
 				   &event, EVENT_MISS_LINES);
 	if (!err)
-		err = id_check(pid, target, address, expected_id);
+		err = id_check(space, target, address, expected_id);
 	if (err)
 		goto out;
 	if (event.missing & EVENT_MISS_FILENAME)

@@ -10,7 +10,8 @@
 #include "base/buffer.h"
 
 #include <stdint.h>
-#include <sys/types.h>
+
+#include "process/memory.h"
 
 /*
  * The id that BPF gives to the code object at address (bpf/python/code.h has the same function): a
@@ -18,15 +19,15 @@
  * to 3.11 also of the last 128 bytes of each of its texts and of its line table, except the missing
  * ones (EVENT_MISS_*). 0; -EINVAL: it has no texts or no table; -EFAULT, -ESRCH, -EPERM.
  */
-int code_id(pid_t pid, const struct abi_target *target, uint64_t address, uint32_t missing,
-	    uint64_t *id);
+int code_id(struct space *space, const struct abi_target *target, uint64_t address,
+	    uint32_t missing, uint64_t *id);
 
 /*
  * Appends an EVENT_CODE record and EVENT_CODE_LINES records for the code object at address to out,
  * with headers copied from header (type and size set). 0; -ESTALE: the code object there no longer
  * has the expected id; -EFAULT, -ESRCH, -ENOMEM.
  */
-int code_read(pid_t pid, const struct abi_target *target, uint64_t address, uint64_t expected_id,
-	      const struct event_header *header, struct buffer *out);
+int code_read(struct space *space, const struct abi_target *target, uint64_t address,
+	      uint64_t expected_id, const struct event_header *header, struct buffer *out);
 
 #endif

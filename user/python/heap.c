@@ -284,17 +284,6 @@ static int head_read(struct heap_walker *walker, const struct heap_head *head)
 	return raw_read(walker, head, blocks_before);
 }
 
-void heap_arenas_touch(struct heap_walker *walker, const struct heap_head *head)
-{
-	uint8_t *piece = malloc((size_t)ARENAS_PIECE * walker->offsets->arena_object_size);
-	uint32_t objects = 1;
-
-	for (uint32_t first = 0; piece && objects; first += objects)
-		if (arenas_read(walker, head, first, piece, &objects))
-			break;
-	free(piece);
-}
-
 /* Whether the heap has disappeared: its interpreter may end while the heaps are read. */
 static int head_is_gone(const struct python_runtime *runtime, const struct heap_head *head)
 {

@@ -32,8 +32,6 @@ static inline int heap_read_bytes(const struct heap_walker *walker, uint64_t add
  */
 int heap_arenas_read(struct heap_walker *walker, const struct python_runtime *runtime,
 		     const struct heap_head *heads, uint32_t count);
-/* Reads the arena objects of a heap and nothing else, as far as that is possible. */
-void heap_arenas_touch(struct heap_walker *walker, const struct heap_head *head);
 /* Reads the pool at address; pool: its bytes if they were read already. 0, -ESRCH, -EPERM. */
 int heap_pool_read(struct heap_walker *walker, const uint8_t *pool, uint64_t address);
 

@@ -28,6 +28,7 @@ enum pass { PASS_EXECUTABLE, PASS_LIBPYTHON, PASS_OTHER, PASS_COUNT };
 
 struct search {
 	pid_t pid;
+	int swap_in;
 	const struct runtime_copy *copy; /* NULL: the process itself is searched */
 	struct runtime_files *files;     /* NULL: none */
 	char executable[PATH_MAX];       /* as the kernel shows it */
@@ -337,6 +338,7 @@ static int runtime_choose(struct search *search, struct python_runtime *runtime,
 {
 	struct python_runtime second = {.pid = runtime->pid,
 					.copy = runtime->copy,
+					.space = space_share(runtime->space),
 					.file = search->other},
 			      other;
 	char why[256];
@@ -369,6 +371,10 @@ static int search_run(struct search *search, struct python_runtime *out)
 	const struct process_map *map = NULL;
 	int err = runtime_search(search, &runtime.file, &map);
 
+	if (!err && !search->copy)
+		err = space_open(&runtime.space, search->pid);
+	if (!err && search->swap_in)
+		space_swap_in(runtime.space, 1);
 	if (!err)
 		err = runtime_choose(search, &runtime, runtime_fill(&runtime, map, search->musl));
 	elf_file_close(search->other);
@@ -394,7 +400,8 @@ static int executable_read(struct search *search)
 	return 0;
 }
 
-int python_runtime_find(pid_t pid, struct runtime_files *files, struct python_runtime *out)
+static int process_search(pid_t pid, struct runtime_files *files, int swap_in,
+			  struct python_runtime *out)
 {
 	struct search *search = calloc(1, sizeof(*search));
 	int err;
@@ -403,12 +410,18 @@ int python_runtime_find(pid_t pid, struct runtime_files *files, struct python_ru
 		return -ENOMEM;
 	search->pid = pid;
 	search->files = files;
+	search->swap_in = swap_in;
 	err = process_maps_read(pid, &search->maps);
 	if (!err)
 		err = executable_read(search) ?: search_run(search, out);
 	process_maps_free(&search->maps);
 	free(search);
 	return err;
+}
+
+int python_runtime_find(pid_t pid, struct runtime_files *files, struct python_runtime *out)
+{
+	return process_search(pid, files, 0, out);
 }
 
 int python_copy_find(const struct runtime_copy *copy, struct python_runtime *out)
@@ -428,8 +441,8 @@ int python_copy_find(const struct runtime_copy *copy, struct python_runtime *out
 	return err;
 }
 
-int python_process_find(pid_t pid, struct runtime_files *files, struct process_info *info,
-			struct python_runtime *out)
+int python_process_find(pid_t pid, struct runtime_files *files, int swap_in,
+			struct process_info *info, struct python_runtime *out)
 {
 	int err;
 
@@ -437,8 +450,10 @@ int python_process_find(pid_t pid, struct runtime_files *files, struct process_i
 	err = process_info_read(pid, info) ?: process_info_check(info);
 	if (err)
 		return err;
-	err = python_runtime_find(pid, files, out);
-	if (!err && (err = layout_prove(out)))
+	err = process_search(pid, files, swap_in, out);
+	if (!err && (err = layout_prove(out))) {
+		err = space_error(out->space, err);
 		python_runtime_close(out);
+	}
 	return err;
 }

@@ -13,7 +13,6 @@
 #include "layouts/offsets.h"
 #include "process/memory.h"
 #include "process/process.h"
-#include "process/swap_guard.h"
 #include "python/runtime_files.h"
 
 #define RUNTIME_OTHER_BYTES 128 /* longer paths are cut */
@@ -40,8 +39,8 @@ struct runtime_found {
 struct python_runtime {
 	pid_t pid;
 	const struct runtime_copy *copy; /* what is read instead of the process; NULL: none */
-	/* Memory that is swapped out reads as not mapped; borrowed. NULL: it is swapped in. */
-	struct swap_guard *guard;
+	/* its memory; owned. NULL: a copy. A member of a session without Python has it, too. */
+	struct space *space;
 	/* the executable or libpython that holds the runtime; owned. NULL: `found` is known */
 	struct elf_file *file;
 	struct runtime_found found;
@@ -68,13 +67,14 @@ struct python_runtime {
 int python_runtime_find(pid_t pid, struct runtime_files *files, struct python_runtime *out);
 /*
  * The same for a process that will be traced or read; fills *info, too, and verifies the layout
- * (layout.h). Also as process_info_check().
+ * (layout.h). swap_in: as space_swap_in(), of out->space from now on. Also as
+ * process_info_check(); -ENODATA: what had to be read is swapped out.
  */
-int python_process_find(pid_t pid, struct runtime_files *files, struct process_info *info,
-			struct python_runtime *out);
+int python_process_find(pid_t pid, struct runtime_files *files, int swap_in,
+			struct process_info *info, struct python_runtime *out);
 /* The same for a copy, which is borrowed until the runtime is closed. */
 int python_copy_find(const struct runtime_copy *copy, struct python_runtime *out);
-/* As memory_read(), of the runtime's process or its copy. */
+/* As space_read(), of the runtime's process or its copy. */
 int runtime_read(const struct python_runtime *runtime, uint64_t address, void *out, size_t bytes);
 int runtime_read_u64(const struct python_runtime *runtime, uint64_t address, uint64_t *out);
 /*
@@ -85,8 +85,8 @@ int runtime_type_type(const struct python_runtime *runtime, uint64_t *address);
 /* .data and .bss of the interpreter's file; unchanged if it has no .data. */
 void runtime_data(const struct python_runtime *runtime, uint64_t *address, uint64_t *bytes);
 /*
- * The runtime of a forked child, which has the same addresses as its parent's. 0, -ENOMEM; the
- * caller closes it.
+ * The runtime of a forked child, which has the same addresses as its parent's, and its memory
+ * (NULL if it has ended already). 0, -ENOMEM; the caller closes it.
  */
 int python_runtime_inherit(const struct python_runtime *parent, pid_t pid,
 			   struct python_runtime *out);

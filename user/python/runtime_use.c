@@ -10,12 +10,9 @@
 int runtime_read(const struct python_runtime *runtime, uint64_t address, void *out, size_t bytes)
 {
 	const struct runtime_copy *copy = runtime->copy;
-	int err = runtime->guard ? swap_guard_check(runtime->guard, address, bytes) : 0;
 
-	if (err)
-		return err;
 	return copy ? copy->memory.read(copy->memory.context, address, out, bytes)
-		    : memory_read(runtime->pid, address, out, bytes);
+		    : space_read(runtime->space, address, out, bytes);
 }
 
 int runtime_read_u64(const struct python_runtime *runtime, uint64_t address, uint64_t *out)
@@ -80,6 +77,8 @@ int python_runtime_inherit(const struct python_runtime *parent, pid_t pid,
 	}
 	*out = *parent;
 	out->pid = pid;
+	if (space_open(&out->space, pid))
+		out->space = NULL;
 	if (out->target.renames == ABI_RENAMES_HERE)
 		out->target.renames = ABI_RENAMES_UNTOLD;
 	if (copy)
@@ -96,5 +95,6 @@ void python_runtime_close(struct python_runtime *runtime)
 	if (offsets_are_own(runtime))
 		free((void *)runtime->offsets);
 	elf_file_close(runtime->file);
+	space_close(runtime->space);
 	memset(runtime, 0, sizeof(*runtime));
 }

@@ -170,7 +170,7 @@ static int member_baseline(struct session *session, struct member *member, int f
 
 struct leftover_scan {
 	const struct session *session;
-	pid_t pid;
+	struct space *space;
 	struct leftover found;
 };
 
@@ -180,7 +180,7 @@ static int leftover_scan(void *context, const struct plan *plan, const struct el
 
 	/* If our own probes are in the file already, the breakpoints are theirs. */
 	if (!attach_is_everywhere(scan->session->attach, file))
-		leftover_count(scan->pid, plan, file, &scan->found);
+		leftover_count(scan->space, plan, file, &scan->found);
 	return 0;
 }
 
@@ -191,7 +191,7 @@ static int leftover_scan(void *context, const struct plan *plan, const struct el
 static void leftover_report(const struct session *session, const struct member *member,
 			    const struct plan_target *target)
 {
-	struct leftover_scan scan = {.session = session, .pid = member->pid};
+	struct leftover_scan scan = {.session = session, .space = member->runtime.space};
 	const struct leftover *found = &scan.found;
 
 	if (session->attach_logs >= SESSION_LOGS)
@@ -396,6 +396,8 @@ static int program_add(struct session *session, pid_t pid, int from_start, int f
 	/* The member takes ownership of the runtime. */
 	member->runtime = target.runtime;
 	target.runtime = (struct python_runtime){0};
+	if (!member->runtime.space && (err = space_open(&member->runtime.space, pid)))
+		goto out;
 	member_planned(member, &target);
 	err = member_settle(session, member, &target, from_start, followed);
 	if (!err)

@@ -74,7 +74,8 @@ static void code_missing(void *context, uint32_t tgid, uint64_t code_id, uint64_
 
 	if (!member)
 		return;
-	err = code_read(member->pid, &member->runtime.target, address, code_id, &header, &records);
+	err = code_read(member->runtime.space, &member->runtime.target, address, code_id, &header,
+			&records);
 	if (err)
 		log_debug("code object at 0x%llx, parts 0x%x: %s", (unsigned long long)address,
 			  missing, error_reason(err));

@@ -170,6 +170,7 @@ static void census(const struct python_runtime *runtime, const struct heap_walk 
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
+	static struct space *space;
 	struct python_runtime runtime = {.pid = getpid()};
 	struct heap_walk walk = {0};
 	struct forgery forgery;
@@ -181,6 +182,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	runtime.offsets = offsets_for(versions[*data % 2], BUILD_RELEASE);
 	if (!runtime.offsets)
 		abort();
+	if (!space && space_open(&space, getpid()))
+		abort();
+	runtime.space = space;
 	forge(&forgery, runtime.offsets, data + 1, size - 1);
 	runtime.target.runtime = (uintptr_t)forgery.cpython;
 	readable = !heap_read(&runtime, block_see, &blocks, &walk);

@@ -15,6 +15,7 @@
 #include "malloc/mapped.h"
 #include "malloc/states.h"
 #include "malloc/walk.h"
+#include "process/memory.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -177,6 +178,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 					 {.readable = 1, .writable = 1, .path = ""}};
 	struct process_maps maps = {entries, 2};
 	unsigned int minor;
+	static struct space *space;
 	struct glibc *glibc;
 
 	if (!size)
@@ -192,7 +194,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	entries[0].end = entries[0].start + MAIN_BYTES;
 	entries[1].start = (uintptr_t)part_at(MAPPED);
 	entries[1].end = entries[1].start + MAP_BYTES;
-	if (glibc_open_at(&glibc, getpid(), minor, (uintptr_t)part_at(ARENA),
+	if (!space && space_open(&space, getpid()))
+		return 0;
+	if (glibc_open_at(&glibc, space, minor, (uintptr_t)part_at(ARENA),
 			  (uintptr_t)part_at(ARENA) + PARAMETERS, &maps))
 		return 0;
 	heaps_read(glibc, &maps, *data >> 4 == 0);

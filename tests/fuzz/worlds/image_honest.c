@@ -205,9 +205,9 @@ static void points_take(void)
 	image_must(!python_runtime_find(image_pid, NULL, &runtime),
 		   "no runtime in the honest image");
 	point_add(runtime.target.runtime);
-	if (!memory_read_u64(
-		    image_pid,
-		    runtime.target.runtime + runtime.offsets->abi.runtime_interpreters_head, &word))
+	if (!space_read_u64(runtime.space,
+			    runtime.target.runtime + runtime.offsets->abi.runtime_interpreters_head,
+			    &word))
 		point_add(word);
 	if (!heap_describe(&runtime, &heap))
 		for (size_t i = 0; i + 8 <= sizeof(heap); i += 8) {
@@ -215,7 +215,7 @@ static void points_take(void)
 			if (word > 65536 && !memory_read(image_pid, word, &word, sizeof(word))) {
 				memcpy(&word, (const uint8_t *)&heap + i, 8);
 				point_add(word);
-				if (!memory_read_u64(image_pid, word, &word) && word > 65536)
+				if (!space_read_u64(runtime.space, word, &word) && word > 65536)
 					point_add(word);
 			}
 		}

@@ -51,7 +51,8 @@ int elf_file_fd(const struct elf_file *file)
 void python_runtime_close(struct python_runtime *runtime)
 {
 	free(runtime->file);
-	runtime->file = NULL;
+	space_close(runtime->space);
+	*runtime = (struct python_runtime){0};
 }
 
 int python_runtime_inherit(const struct python_runtime *parent, pid_t pid,
@@ -60,6 +61,8 @@ int python_runtime_inherit(const struct python_runtime *parent, pid_t pid,
 	*out = *parent;
 	out->pid = pid;
 	out->file = parent->file ? file_new() : NULL;
+	if (space_open(&out->space, pid))
+		out->space = NULL;
 	return 0;
 }
 

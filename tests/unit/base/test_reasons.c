@@ -44,7 +44,7 @@ static int runtime(void)
 	struct python_runtime found;
 	struct process_info info;
 
-	return python_process_find(NOBODY, NULL, &info, &found);
+	return python_process_find(NOBODY, NULL, 0, &info, &found);
 }
 
 static int frozen(void)

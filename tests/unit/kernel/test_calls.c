@@ -98,7 +98,7 @@ static int works(void)
 	if (child < 0 || waitpid(child, &status, 0) != child || WEXITSTATUS(status) != 3)
 		return 12;
 	if (socketpair(AF_UNIX, SOCK_STREAM, 0, ends) ||
-	    process_vm_readv(getpid(), &iov, 1, &iov, 1, 0) != 1)
+	    process_vm_readv(getpid(), &iov, 1, &iov, 1, 0) != -1)
 		return 13;
 	if (open("/proc/self/maps", O_RDONLY) < 0 || !malloc(64 << 20))
 		return 14;

@@ -14,6 +14,7 @@
 #include "malloc/states.h"
 #include "malloc/walk.h"
 #include "malloc_child.h"
+#include "process/memory.h"
 #include "sanitized.h"
 
 #define ROOTS "build/roots"
@@ -96,6 +97,18 @@ static void states_check(struct glibc *glibc, const struct malloc_record *record
 	free(states);
 }
 
+static int child_glibc(struct glibc **out, const struct malloc_child *child,
+		       const struct process_maps *maps)
+{
+	struct space *space;
+	int err;
+
+	assert_int_equal(space_open(&space, child->pid), 0);
+	err = glibc_open(out, space, maps);
+	space_close(space);
+	return err;
+}
+
 static void check_at(const char *root)
 {
 	struct malloc_child child;
@@ -110,7 +123,7 @@ static void check_at(const char *root)
 		return;
 	seen = (struct seen){.record = child.record};
 	assert_int_equal(process_maps_read(child.pid, &maps), 0);
-	err = glibc_open(&glibc, child.pid, &maps);
+	err = child_glibc(&glibc, &child, &maps);
 	if (err)
 		print_message("%s\n", error_reason(err));
 	assert_int_equal(err, 0);
@@ -209,7 +222,7 @@ static void test_ended(void **state)
 	skip_sanitized();
 	assert_int_equal(child_start(&child, NULL), 1);
 	assert_int_equal(process_maps_read(child.pid, &maps), 0);
-	assert_int_equal(glibc_open(&glibc, child.pid, &maps), 0);
+	assert_int_equal(child_glibc(&glibc, &child, &maps), 0);
 	child_stop(&child);
 	assert_int_equal(glibc_states(glibc, &address, 1, &answer), -ESRCH);
 	glibc_close(glibc);

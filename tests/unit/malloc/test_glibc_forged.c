@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "malloc/find.h"
 #include "malloc/walk.h"
+#include "process/memory.h"
 
 #define HEAP_BYTES 8192u
 
@@ -59,8 +60,13 @@ static int forged_open(struct glibc **glibc, unsigned int minor, struct forged *
 				  .end = (uintptr_t)forged->heap + HEAP_BYTES,
 				  .path = "[heap]"};
 	struct process_maps maps = {&map, 1};
+	struct space *space;
+	int err;
 
-	return glibc_open_at(glibc, getpid(), minor, (uintptr_t)forged->arena, 0, &maps);
+	assert_int_equal(space_open(&space, getpid()), 0);
+	err = glibc_open_at(glibc, space, minor, (uintptr_t)forged->arena, 0, &maps);
+	space_close(space);
+	return err;
 }
 
 static void test_versions(void **state)
@@ -74,7 +80,7 @@ static void test_versions(void **state)
 		assert_non_null(glibc_layout_for(known[i]));
 	assert_null(glibc_layout_for(30));
 	assert_null(glibc_layout_for(44));
-	assert_int_equal(glibc_open_at(&glibc, getpid(), 28, 0x1000, 0, &maps), -ENOTSUP);
+	assert_int_equal(glibc_open_at(&glibc, NULL, 28, 0x1000, 0, &maps), -ENOTSUP);
 	assert_non_null(strstr(error_reason(-ENOTSUP), "2.28"));
 	/* sizes as sizeof() in glibc's sources gives them */
 	assert_int_equal(glibc_arena_offsets(glibc_layout_for(36)).bytes, 2200);

@@ -20,7 +20,6 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "process/memory.h"
 #include "process/process.h"
 
 /* Starts a child that sleeps until it is killed. */
@@ -205,61 +204,6 @@ static void list_holds_us_in_order(void **state)
 	assert_int_equal(found, 2);
 }
 
-/*
- * --- its memory ------------------------------------------------------------------------------
- */
-
-static void memory_of_a_child(void **state)
-{
-	const size_t page = (size_t)sysconf(_SC_PAGESIZE);
-	unsigned char *area, *copy = malloc(4 * page);
-	uint64_t value = 0;
-	pid_t pid;
-	int err;
-
-	(void)state;
-	assert_non_null(copy);
-	area = mmap(NULL, 4 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	assert_ptr_not_equal(area, MAP_FAILED);
-	for (size_t i = 0; i < 4 * page; i++)
-		area[i] = (unsigned char)(i * 7 >> 2);
-	pid = fork();
-	assert_true(pid >= 0);
-	if (!pid) {
-		munmap(area + 3 * page, page);
-		area[0] = 1;
-		alarm(120);
-		raise(SIGSTOP);
-		_exit(0);
-	}
-	assert_int_equal(waitpid(pid, NULL, WUNTRACED), pid);
-	memset(area + page, 0, page); /* changes this process's memory, not the child's */
-	err = memory_read(pid, (uintptr_t)area, copy, 3 * page);
-	if (err == -EPERM) {
-		stop_sleeper(pid);
-		free(copy);
-		print_message("skipped: this system forbids reading a child's memory\n");
-		skip();
-	}
-	assert_int_equal(err, 0);
-	assert_int_equal(copy[0], 1);
-	for (size_t i = 1; i < 3 * page; i++)
-		assert_int_equal(copy[i], (unsigned char)(i * 7 >> 2));
-
-	assert_int_equal(memory_read(pid, (uintptr_t)area + 1, copy, 3 * page), -EFAULT);
-	assert_int_equal(memory_read(pid, (uintptr_t)area + 3 * page, copy, 1), -EFAULT);
-	assert_int_equal(memory_read(pid, (uintptr_t)area + 3 * page, copy, 0), 0);
-	assert_int_equal(memory_read(pid, 0, copy, 8), -EFAULT);
-	assert_int_equal(memory_read(pid, UINT64_MAX - 3, copy, 8), -EFAULT);
-	assert_int_equal(memory_read_u64(pid, (uintptr_t)area + 3 * page - 8, &value), 0);
-	assert_memory_equal(&value, area + 3 * page - 8, 8);
-	assert_int_equal(memory_read_u64(pid, (uintptr_t)area + 3 * page - 7, &value), -EFAULT);
-	stop_sleeper(pid);
-	assert_int_equal(memory_read(pid, (uintptr_t)area, copy, 1), -ESRCH);
-	munmap(area, 4 * page);
-	free(copy);
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -271,7 +215,6 @@ int main(void)
 		cmocka_unit_test(info_of_a_thread),
 		cmocka_unit_test(info_of_a_kernel_thread),
 		cmocka_unit_test(list_holds_us_in_order),
-		cmocka_unit_test(memory_of_a_child),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

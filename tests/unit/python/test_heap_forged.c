@@ -67,6 +67,7 @@ static int forge(void **state)
 
 	forgery->heap = heap;
 	forgery->runtime.pid = getpid();
+	assert_int_equal(space_open(&forgery->runtime.space, getpid()), 0);
 	forgery->runtime.offsets = offsets;
 	forgery->cpython = calloc(1, 4096);
 	forgery->interp = calloc(1, 65536);
@@ -101,6 +102,7 @@ static int unforge(void **state)
 {
 	struct forgery *forgery = *state;
 
+	space_close(forgery->runtime.space);
 	free(forgery->cpython);
 	free(forgery->interp);
 	free(forgery->obmalloc);

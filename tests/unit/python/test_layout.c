@@ -159,6 +159,7 @@ static void test_liar(void **state)
 	uint8_t *memory = calloc(STATES, 65536);
 
 	(void)state;
+	assert_int_equal(space_open(&runtime.space, getpid()), 0);
 	runtime.target.runtime = (uintptr_t)memory;
 	for (uint32_t i = 0; i < STATES; i++) {
 		/* Each is an interpreter, its own thread and a frame. */
@@ -174,6 +175,7 @@ static void test_liar(void **state)
 	}
 	assert_int_equal(layout_prove(&runtime), -ENOTSUP);
 	assert_non_null(strstr(error_reason(-ENOTSUP), "could not be proven"));
+	space_close(runtime.space);
 	free(memory);
 }
 

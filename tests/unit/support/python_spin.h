@@ -39,7 +39,7 @@ static inline uint64_t word(const struct python_runtime *runtime, uint64_t addre
 {
 	uint64_t value = 0;
 
-	assert_int_equal(memory_read_u64(runtime->pid, address, &value), 0);
+	assert_int_equal(space_read_u64(runtime->space, address, &value), 0);
 	return value;
 }
 
@@ -122,13 +122,14 @@ static inline void check_code(const struct python_runtime *runtime, uint64_t add
 
 	target.space_id = SPACE;
 	/* A part that BPF could not read is not in the id that BPF computed. */
-	assert_int_equal(code_id(runtime->pid, &target, address, EVENT_MISS_LINES, &id), 0);
-	assert_int_equal(code_read(runtime->pid, &target, address, id, &header, &out), 0);
+	assert_int_equal(code_id(runtime->space, &target, address, EVENT_MISS_LINES, &id), 0);
+	assert_int_equal(code_read(runtime->space, &target, address, id, &header, &out), 0);
 	out.size = 0;
-	assert_int_equal(code_id(runtime->pid, &target, address, 0, &id), 0);
-	assert_int_equal(code_read(runtime->pid, &target, address, 12345, &header, &out), -ESTALE);
+	assert_int_equal(code_id(runtime->space, &target, address, 0, &id), 0);
+	assert_int_equal(code_read(runtime->space, &target, address, 12345, &header, &out),
+			 -ESTALE);
 	assert_int_equal(out.size, 0);
-	assert_int_equal(code_read(runtime->pid, &target, address, id, &header, &out), 0);
+	assert_int_equal(code_read(runtime->space, &target, address, id, &header, &out), 0);
 
 	event = (const void *)out.data;
 	assert_int_equal(event->header.type, EVENT_CODE);
