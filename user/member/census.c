@@ -163,4 +163,5 @@ void member_rss_read(struct session *session, struct member *member, uint64_t ti
 	session_feed(session, &record, sizeof(record));
 	member_cost_feed(session, member, time_ns);
 	threads_name(session, member, time_ns);
+	space_rest(member->runtime.space);
 }

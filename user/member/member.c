@@ -169,6 +169,8 @@ void member_forget(struct session *session, const struct member *member)
 
 static void member_free(struct session *session, struct member *member)
 {
+	uint64_t swapped = space_missed(member->runtime.space).swapped;
+
 	if (member->pidfd >= 0) {
 		/*
 		 * A process that writes a snapshot may have inherited the descriptor, and closing
@@ -178,6 +180,8 @@ static void member_free(struct session *session, struct member *member)
 		close(member->pidfd);
 	}
 	session->inherited -= member->inherited;
+	session->bytes_swapped += swapped;
+	session->processes_swapped += swapped > 0;
 	member_symbols_end(member);
 	member_windows_free(member);
 	python_runtime_close(&member->runtime);
@@ -268,6 +272,11 @@ void members_free(struct session *session)
 	for (size_t i = 0; i < session->count; i++)
 		member_free(session, session->members[i]);
 	free(session->members);
+	if (session->bytes_swapped)
+		log_info("not read, since it is swapped out: %llu KiB of %zu processes (blocks "
+			 "there, or their types, are not known)",
+			 (unsigned long long)session->bytes_swapped >> 10,
+			 session->processes_swapped);
 	if (session->ends >= 0)
 		close(session->ends);
 }

@@ -41,6 +41,9 @@ struct session {
 	uint64_t records;   /* drained so far */
 	size_t census_turn; /* index of the member whose heap is walked next */
 	int links_lost;     /* the loss of the process that holds the probes was reported */
+	/* of members that are freed: what was not read, since it was swapped out */
+	uint64_t bytes_swapped;
+	size_t processes_swapped;
 	struct seccomp_answer seccomp;
 	struct hit_cost hit_cost;
 	struct session_cost cost;

@@ -61,8 +61,8 @@ struct memory_report {
 struct memory_reading;
 
 /*
- * Finds what is to be read, and opens all files: needs the privileges of the attach. swap_in: memory
- * that is swapped out is read, too. 0; -ENOTSUP a
+ * Finds what is to be read, and opens all files: needs the privileges of the attach. swap_in:
+ * memory that is swapped out is read, too. 0; -ENOTSUP a
  * kernel thread; -EINVAL pid is not the thread group leader; -ESRCH; -EPERM; -ENOMEM.
  */
 int memory_open(struct memory_reading **out, pid_t pid, int swap_in);

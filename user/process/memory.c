@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/error.h"
@@ -14,7 +15,7 @@
 #include "process/pagemap.h"
 #include "tables/address_set.h"
 
-#define LOOKS       2u /* at a page that seems to be swapped out: one that is being moved does, too */
+#define LOOKS       2u /* at a page that seems swapped out: one that is being moved does, too */
 #define ADDRESS_END (1ull << 63) /* above are the kernel's */
 
 struct space {
@@ -60,6 +61,18 @@ static int mem_read(const struct space *space, uint64_t address, uint8_t *out, s
 	return 0;
 }
 
+/* Thousands of processes take more descriptors than most shells allow, and fewer than they may. */
+static void limit_raise(int fd)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur == limit.rlim_max ||
+	    (rlim_t)fd < limit.rlim_cur / 2)
+		return;
+	limit.rlim_cur = limit.rlim_max;
+	setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 int space_open(struct space **out, pid_t pid)
 {
 	struct space *space = calloc(1, sizeof(*space));
@@ -79,6 +92,7 @@ int space_open(struct space **out, pid_t pid)
 		space_close(space);
 		return err;
 	}
+	limit_raise(space->pagemap);
 	*out = space;
 	return 0;
 }
@@ -94,7 +108,8 @@ void space_close(struct space *space)
 {
 	if (!space || --space->users)
 		return;
-	space_rest(space);
+	view_drop(&space->view);
+	address_set_free(&space->counted);
 	if (space->mem >= 0)
 		close(space->mem);
 	if (space->pagemap >= 0)
@@ -109,11 +124,8 @@ pid_t space_pid(const struct space *space)
 
 void space_rest(struct space *space)
 {
-	if (!space)
-		return;
-	view_drop(&space->view);
-	address_set_free(&space->counted);
-	space->missed = (struct space_missed){0};
+	if (space)
+		view_drop(&space->view);
 }
 
 void space_swap_in(struct space *space, int on)

@@ -33,7 +33,8 @@
 #include <sys/types.h>
 
 /*
- * The memory of a process, opened: two descriptors, which belong to the program that it ran then.
+ * The memory of a process, opened: two descriptors (the limit of descriptors is raised when half of
+ * them are used), which belong to the program that it ran then.
  * After an exec or its end all reads fail with -ESRCH. Opening needs the right to trace the process
  * (ptrace); reading does not, whatever the process or we have become since.
  */
@@ -46,14 +47,14 @@ struct space *space_share(struct space *space);
 void space_close(struct space *space); /* NULL is legal */
 pid_t space_pid(const struct space *space);
 /*
- * Forgets what is known of maps, files and missed pages: a few KiB that are found again when they
- * are needed. For spaces that are kept long and seldom read. NULL is legal.
+ * Forgets what is known of maps and files: a few KiB that are found again when they are needed. For
+ * spaces that are kept long and seldom read. NULL is legal.
  */
 void space_rest(struct space *space);
 
 /*
- * Reads exactly bytes at address into out. 0; -EFAULT: a part of it is not mapped, or is left out as
- * told above; -ESRCH: the memory is gone, or space is NULL; -ENOMEM; -errno. out may be overwritten
+ * Reads exactly bytes at address into out. 0; -EFAULT: a part of it is not mapped, or is left out
+ * as told above; -ESRCH: the memory is gone, or space is NULL; -ENOMEM; -errno. out may be overwritten
  * after a failure, too.
  */
 int space_read(struct space *space, uint64_t address, void *out, size_t bytes);
@@ -78,8 +79,8 @@ enum space_page {
 #define SPACE_PAGES 512u  /* that are asked about at once, at most */
 
 /*
- * What the pages from address on would be read as (what[i]: enum space_page); nothing is counted. 0;
- * -EINVAL: more than SPACE_PAGES; -ESRCH; -ENOMEM; -errno.
+ * What the pages from address on would be read as (what[i]: enum space_page); nothing is counted.
+ * 0; -EINVAL: more than SPACE_PAGES; -ESRCH; -ENOMEM; -errno.
  */
 int space_pages(struct space *space, uint64_t address, size_t pages, uint8_t *what);
 
@@ -92,7 +93,7 @@ struct space_missed {
 	uint64_t absent;  /* SPACE_ABSENT, and pages of files that could not be read */
 };
 
-/* Since the opening or the last space_rest(). space may be NULL. */
+/* Since the opening. space may be NULL. */
 struct space_missed space_missed(const struct space *space);
 
 /*

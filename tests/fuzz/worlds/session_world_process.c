@@ -104,6 +104,12 @@ int space_read(struct space *space, uint64_t address, void *out, size_t bytes)
 	return -ESRCH;
 }
 
+struct space_missed space_missed(const struct space *space)
+{
+	(void)space;
+	return (struct space_missed){0};
+}
+
 int space_pages(struct space *space, uint64_t address, size_t pages, uint8_t *what)
 {
 	(void)space, (void)address, (void)pages, (void)what;
