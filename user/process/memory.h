@@ -54,8 +54,8 @@ void space_rest(struct space *space);
 
 /*
  * Reads exactly bytes at address into out. 0; -EFAULT: a part of it is not mapped, or is left out
- * as told above; -ESRCH: the memory is gone, or space is NULL; -ENOMEM; -errno. out may be overwritten
- * after a failure, too.
+ * as told above; -ESRCH: the memory is gone, or space is NULL; -ENOMEM; -errno. out may be
+ * overwritten after a failure, too.
  */
 int space_read(struct space *space, uint64_t address, void *out, size_t bytes);
 /* A pointer-sized value. */
