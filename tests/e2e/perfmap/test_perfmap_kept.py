@@ -69,6 +69,8 @@ class Rounds:
 def test_names_stay(start, perfmap, python, tmp_path, merge):
     rounds = Rounds(start, python, "-X", "perf")
     file = os.stat(map_of(rounds.pid))
+    with open(map_of(rounds.pid), "a") as lines:
+        lines.write("1000 10 not in order\n")
     run = perfmap("-p", rounds.pid, "--install", *merge)
     rounds.call("new", 1)
     assert rounds.named(tmp_path) == {0, 1}
