@@ -280,8 +280,8 @@ int memory_headroom_is_short(const struct memory_headroom *headroom, struct memo
 
 		if (!taken || !level->limited || taken + taken / 2 <= level->left.at_peak)
 			continue;
-		out->left = level->left.at_peak;
-		out->swings = level->left.at_peak < level->left.now;
+		out->swings = taken + taken / 2 <= level->left.now;
+		out->left = out->swings ? level->left.at_peak : level->left.now;
 		out->wanted = taken + taken / 2;
 		snprintf(out->where, sizeof(out->where), "%s%s", i ? "the cgroup " : "the machine",
 			 !i       ? ""

@@ -17,8 +17,8 @@ struct memory_headroom;
 /* A limit that would be exceeded. */
 struct memory_short {
 	char where[128]; /* "the cgroup /a/b", truncated at the front; "the machine" */
-	uint64_t left;   /* bytes, when it used most */
-	int swings;      /* 1: more is left now */
+	int swings;      /* 1: enough is left now, but was not when most was used */
+	uint64_t left;   /* bytes: then, or now */
 	/* bytes: what was charged plus half of it, for what the processes allocate meanwhile */
 	uint64_t wanted;
 };
