@@ -278,9 +278,9 @@ static int print_fields(Dwarf *dwarf, uint32_t version, const char *path)
 
 		if (version < spec->first || version > spec->last || !strcmp(spec->field, last))
 			continue;
-		last = spec->field;
 		if (plain_kind(spec->kind) != spec->kind && !nogil)
 			continue;
+		last = spec->field;
 		if (spec_value(dwarf, spec, &value)) {
 			fprintf(stderr, "offsets: %s: no %s %s in its DWARF, needed for %s\n", path,
 				spec->type ? spec->type : "", spec->path ? spec->path : "",

@@ -296,6 +296,19 @@ static const struct spec specs[] = {
 	{"objects.tstate_bytes", SIZE, "PyThreadState", NULL, V(8), V(12), 0},
 	{"objects.tstate_bytes", SIZE, "_PyThreadStateImpl", NULL, V(13), ANY, 0},
 
+	{"objects.interp_id", OFFSET, "PyInterpreterState", "id", V(8), ANY, 0},
+
+	/* The collector: of the process in 3.8, of an interpreter from 3.9 on. */
+	{"collector.state", OFFSET, "_PyRuntimeState", "gc", V(8), V(8), 0},
+	{"collector.state", OFFSET, "PyInterpreterState", "gc", V(9), ANY, 0},
+	{"collector.enabled", OFFSET, "_gc_runtime_state", "enabled", V(8), ANY, 0},
+	{"collector.young", NOGIL_OFFSET, "_gc_runtime_state", "young", V(14), ANY, 0},
+	{"collector.young", OFFSET, "_gc_runtime_state", "generations", V(8), ANY, 0},
+	{"collector.permanent", OFFSET, "_gc_runtime_state", "permanent_generation", V(8), ANY, 0},
+	{"collector.garbage", OFFSET, "_gc_runtime_state", "garbage", V(8), ANY, 0},
+	{"collector.generation_bytes", SIZE, "gc_generation", NULL, V(8), ANY, 0},
+	{"collector.threshold", OFFSET, "gc_generation", "threshold", V(8), ANY, 0},
+
 	/* Without the GIL. */
 	{"free_threaded.tstate_heaps", NOGIL_OFFSET, "_PyThreadStateImpl", "mimalloc.heaps", V(13),
 	 ANY, 0},

@@ -15,7 +15,7 @@
 #include "base/infile.h"
 
 #define MAGIC     "trcrheap"
-#define FORMAT    4u
+#define FORMAT    5u
 #define PAGE      4096u
 #define SPARSE    64u          /* memory may be so much larger than its pages, */
 #define LEAST     (1ull << 30) /* and so many bytes more */
@@ -26,7 +26,7 @@ struct header {
 	uint32_t format, offsets_bytes, head_count, segment_count;
 	uint64_t memory_bytes, pages;
 	uint32_t version_hex, pid;
-	uint64_t type_type, data, data_bytes, interpreters, frozen_ns, bytes_lost, time_s,
+	uint64_t type_type, data, data_bytes, runtime, interpreters, frozen_ns, bytes_lost, time_s,
 		bytes_swapped, ran, bytes_changed;
 	char name[64], absent[IMAGE_NAME];
 	struct python_offsets offsets;
@@ -85,6 +85,7 @@ int dump_write(struct outfile *file, const struct capture *capture)
 				.type_type = image->type_type,
 				.data = image->data,
 				.data_bytes = image->data_bytes,
+				.runtime = image->runtime,
 				.interpreters = image->interpreters,
 				.frozen_ns = image->frozen_ns,
 				.bytes_lost = image->bytes_lost,
@@ -159,6 +160,7 @@ static void image_fill(struct image *image, const struct header *header)
 	image->type_type = header->type_type;
 	image->data = header->data;
 	image->data_bytes = header->data_bytes;
+	image->runtime = header->runtime;
 	image->interpreters = header->interpreters;
 	image->head_count = header->head_count;
 	image->frozen_ns = header->frozen_ns;

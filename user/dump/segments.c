@@ -142,6 +142,7 @@ int capture_describe(struct image *image, const struct python_runtime *runtime)
 		return err;
 	image->offsets = *runtime->offsets;
 	image->version_hex = runtime->version_hex;
+	image->runtime = runtime->target.runtime;
 	runtime_data(runtime, &image->data, &image->data_bytes);
 	return runtime_read_u64(
 		runtime, runtime->target.runtime + runtime->offsets->abi.runtime_interpreters_head,

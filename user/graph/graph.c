@@ -32,6 +32,7 @@ uint64_t graph_refcount(const struct graph *graph, uint64_t address)
 
 struct filter {
 	struct graph *graph;
+	uint32_t source;
 	reference_fn visit;
 	void *context;
 };
@@ -40,8 +41,13 @@ static void object_filter(void *context, uint64_t target, enum reference_kind ki
 {
 	const struct filter *filter = context;
 
-	if (graph_find(filter->graph, target) != GRAPH_NONE)
-		filter->visit(filter->context, target, kind, slot);
+	if (graph_find(filter->graph, target) == GRAPH_NONE)
+		return;
+	if (filter->graph->refuted.count &&
+	    id_map_find(&filter->graph->refuted, graph_word_address(filter->graph, filter->source,
+								    kind, slot)) != ID_MAP_NONE)
+		kind = REFERENCE_REFUTED;
+	filter->visit(filter->context, target, kind, slot);
 }
 
 void graph_work_begin(struct graph *graph)
@@ -51,7 +57,8 @@ void graph_work_begin(struct graph *graph)
 
 void graph_references(struct graph *graph, uint32_t object, reference_fn visit, void *context)
 {
-	struct filter filter = {.graph = graph, .visit = visit, .context = context};
+	struct filter filter = {
+		.graph = graph, .source = object, .visit = visit, .context = context};
 
 	references_each(&graph->references, graph->addresses[object], graph_type(graph, object),
 			object_filter, &filter);
@@ -122,7 +129,7 @@ struct edging {
 int graph_counts(const struct graph *graph, uint32_t source, uint64_t target,
 		 enum reference_kind kind)
 {
-	if (kind == REFERENCE_WEAK || kind == REFERENCE_MAYBE)
+	if (kind == REFERENCE_WEAK || kind == REFERENCE_MAYBE || kind == REFERENCE_REFUTED)
 		return 0;
 	return graph->addresses[source] != graph->interned ||
 	       (kind != REFERENCE_KEY && kind != REFERENCE_VALUE) ||
@@ -208,6 +215,10 @@ int graph_edges(struct graph *graph)
 		      ?: edges_find(&edging);
 	if (err)
 		return err;
+	err = graph_guesses_drop(graph);
+	if (err)
+		return err;
+	edging.edges = graph->out_start[graph->count];
 	array_fit(NULL, &graph->out, &edging.capacity, edging.edges, sizeof(*graph->out));
 	graph->in = array_new(edging.edges, sizeof(uint32_t));
 	if (!graph->in)
@@ -273,7 +284,9 @@ static int graph_build(struct graph *graph)
 	if (err)
 		return err;
 	graph_words_sort(graph);
-	return graph_prove(graph) ?: graph_lost_find(graph);
+	return graph_interpreters_read(graph) ?: graph_prove(graph)
+							 ?: graph_garbage_find(graph)
+							 ?: graph_lost_find(graph);
 }
 
 int graph_new(struct graph **out, const struct image *image)
@@ -302,6 +315,10 @@ void graph_free(struct graph *graph)
 	references_free(&graph->references);
 	id_map_free(&graph->found);
 	id_map_free(&graph->thread_counts);
+	id_map_free(&graph->refuted);
+	collectors_free(&graph->collectors);
+	free(graph->interpreters);
+	free(graph->kept);
 	free(graph->addresses);
 	free(graph->type_of);
 	free(graph->bytes);

@@ -12,6 +12,7 @@
 #ifndef TRACER_GRAPH_GRAPH_H
 #define TRACER_GRAPH_GRAPH_H
 
+#include "graph/collector.h"
 #include "graph/references.h"
 
 #define GRAPH_NONE UINT32_MAX
@@ -19,13 +20,15 @@
 /* What holds an object besides other objects. The first that applies is told. */
 enum graph_root {
 	ROOT_NONE,
-	ROOT_MODULES,     /* sys.modules */
+	ROOT_MODULES,     /* sys.modules of the main interpreter */
+	ROOT_SUBMODULES,  /* sys.modules of another interpreter */
 	ROOT_FRAME,       /* a frame of a thread that runs or waits */
 	ROOT_INTERPRETER, /* the state of an interpreter or thread */
 	ROOT_STATIC,      /* an object in a file's variables: a type, None */
 	ROOT_VARIABLE,    /* a variable of a mapped file */
 	ROOT_NATIVE,      /* its reference count is higher than what was found */
 	ROOT_LOST,        /* as ROOT_NATIVE, and higher than all words of its memory say */
+	ROOT_FROZEN,      /* nothing: a cycle that no collection frees, after gc.freeze() */
 	ROOT_GARBAGE,     /* nothing: a cycle that the collector has not found yet */
 	ROOT_COUNT
 };
@@ -47,6 +50,18 @@ struct graph_proof {
 	uint64_t lost;      /* fewer, but no other word of the memory has its address */
 };
 
+struct graph_interpreter {
+	uint64_t modules; /* address of its dictionary sys.modules; 0: not found */
+	int64_t id;
+};
+
+/* Why no collection frees an object. */
+enum graph_kept {
+	KEPT_NOT,
+	KEPT_FROZEN, /* gc.freeze() has put it aside */
+	KEPT_LISTED, /* it is in gc.garbage */
+};
+
 struct graph {
 	const struct image *image;
 	struct image_blocks blocks;
@@ -65,9 +80,14 @@ struct graph {
 	size_t word_count, word_capacity;
 	/* address of the dictionary of interned strings, whose references do not count; 0: none */
 	uint64_t interned;
-	uint64_t modules; /* address of the dictionary sys.modules; 0: not found */
+	struct graph_interpreter *interpreters; /* the newest first; the main one is the last */
+	size_t interpreter_count;
+	struct collectors collectors;
+	uint8_t *kept;   /* by object: enum graph_kept */
+	uint64_t frozen; /* objects that are KEPT_FROZEN */
 	/* address of an object to the references that threads count for themselves (3.14t+) */
 	struct id_map thread_counts;
+	struct id_map refuted; /* addresses of words that are no references: graph_guesses_drop() */
 	struct graph_proof proof;
 	struct graph_proof *proofs; /* by type */
 	uint64_t immortal, statics; /* objects that the proof leaves out */
@@ -91,6 +111,15 @@ void graph_free(struct graph *graph);
 /* The object that begins at address, or GRAPH_NONE. */
 uint32_t graph_find(const struct graph *graph, uint64_t address);
 const struct type *graph_type(const struct graph *graph, uint32_t object);
+/* Whether it is the dictionary sys.modules of an interpreter. */
+static inline int graph_is_modules(const struct graph *graph, uint32_t object)
+{
+	return graph->root[object] == ROOT_MODULES || graph->root[object] == ROOT_SUBMODULES;
+}
+/* Whether it is a list gc.garbage. */
+int graph_is_kept_list(const struct graph *graph, uint32_t object);
+/* The interpreter whose sys.modules the object is; NULL: none's. */
+const struct graph_interpreter *graph_interpreter(const struct graph *graph, uint32_t object);
 /* ob_refcnt without flags; UINT64_MAX: the object is immortal. */
 uint64_t graph_refcount(const struct graph *graph, uint64_t address);
 static inline uint64_t graph_bytes(const struct graph *graph, uint32_t object)
@@ -127,6 +156,21 @@ int graph_roots(struct graph *graph);
 int graph_word_add(struct graph *graph, const struct graph_root_word *word);
 void graph_words_sort(struct graph *graph);
 int graph_edges(struct graph *graph);
+/*
+ * Whether a reference is a guess: it was found word by word, nothing names the word, and the
+ * target's reference count does not confirm it, since it says otherwise than what was found.
+ */
+int graph_is_guess(const struct graph *graph, uint32_t source, uint64_t target,
+		   enum reference_kind kind, uint64_t slot);
+/*
+ * Of an object to which more references were found than its reference count says, those that were
+ * found word by word are dropped until the count is right: words of buffers first, then those that
+ * nothing names. Between finding the edges and turning them. 0, -ENOMEM.
+ */
+int graph_guesses_drop(struct graph *graph);
+/* The address of the word that such a reference was found in; 0: it was not found word by word. */
+uint64_t graph_word_address(const struct graph *graph, uint32_t source, enum reference_kind kind,
+			    uint64_t slot);
 /* Marks the tables of an object: image_blocks_table(). 0, -ENOMEM. */
 int graph_tables_mark(struct graph *graph, uint64_t address, const struct type *type);
 /*
@@ -136,7 +180,11 @@ int graph_tables_mark(struct graph *graph, uint64_t address, const struct type *
 uint64_t graph_block_bytes(const struct graph *graph, uint64_t address);
 /* Bytes of the object's block and of the buffers that its layout tells. */
 uint64_t graph_own_bytes(const struct graph *graph, uint64_t address, const struct type *type);
+/* Reads the interpreters and their collectors, after the edges. 0, -ENOMEM. */
+int graph_interpreters_read(struct graph *graph);
 int graph_prove(struct graph *graph);
+/* Marks what no root reaches. 0, -ENOMEM. */
+int graph_garbage_find(struct graph *graph);
 /*
  * Tells objects whose missing references nothing in the memory holds, after graph_prove(). None, if
  * memory is missing from the image, or the process ran while it was copied. 0, -ENOMEM.

@@ -39,7 +39,8 @@ struct image {
 	uint64_t type_type; /* address of PyType_Type */
 	/* of the interpreter's .data and .bss: its static types are there */
 	uint64_t data, data_bytes;
-	uint64_t interpreters;         /* address of the first interpreter state */
+	uint64_t runtime;              /* address of _PyRuntime */
+	uint64_t interpreters;         /* address of the newest interpreter state */
 	const struct heap_head *heads; /* of pymalloc's heaps; borrowed */
 	uint32_t head_count;
 	uint64_t raw_blocks;     /* as in struct heap_walk; 0: not known */

@@ -13,8 +13,9 @@
 #define MAX_LEVELS   3u  /* of buffers that lead to buffers */
 #define DEQUE_BLOCK  64u /* items of a block of collections.deque */
 /* behind the object's header */
-#define CYTHON_SELF  8u /* PyCFunctionObject's m_self */
-#define LRU_PREVIOUS 0u /* of functools' links; the next one is owned */
+#define CYTHON_SELF  8u  /* PyCFunctionObject's m_self */
+#define DECIMAL_DATA 48u /* the address of its digits */
+#define LRU_PREVIOUS 0u  /* of functools' links; the next one is owned */
 #define LRU_NEXT     8u
 
 int walk_works(struct walk *walk, uint64_t steps)
@@ -281,6 +282,23 @@ static int walk_deque(struct walk *walk, int gives)
 	return seen == size ? 0 : -EINVAL;
 }
 
+/* PyDecObject (Modules/_decimal/_decimal.c): digits that need no buffer are in the object. */
+static void walk_decimal(struct walk *walk)
+{
+	struct references *references = walk->references;
+	uint64_t data =
+		image_u64(references->image, walk->object + walk_header(walk) + DECIMAL_DATA);
+	uint64_t bytes = image_blocks_bytes(references->blocks, data);
+
+	if (data - walk->object < walk->type->layout_bytes)
+		return;
+	if (!bytes && (bytes = image_blocks_bytes(references->blocks, data - 16)) != 0 &&
+	    image_blocks_hooks(references->image, data - 16, bytes))
+		data -= 16;
+	if (bytes)
+		walk_claims(walk, data, bytes);
+}
+
 static void walk_code(struct walk *walk)
 {
 	const struct image *image = walk->references->image;
@@ -333,6 +351,9 @@ static int walk_layout(struct walk *walk)
 	case LAYOUT_GENERATOR:
 		walk_generator(walk);
 		return 1;
+	case LAYOUT_DECIMAL:
+		walk_decimal(walk);
+		return 0;
 	default:
 		return 0;
 	}

@@ -27,9 +27,13 @@ enum reference_kind {
 	REFERENCE_DICT,      /* __dict__ */
 	REFERENCE_LOCAL,     /* of a frame; slot: number of the variable */
 	REFERENCE_STACK,     /* on a frame's stack; slot: its depth */
+	REFERENCE_FRAME,     /* of a frame; slot: enum frame_part */
 	REFERENCE_WEAK,      /* does not count: weak, borrowed */
 	REFERENCE_MAYBE,     /* on a stack of unknown height: it may be an old word */
+	REFERENCE_REFUTED,   /* a guess that does not count: graph_guesses_drop() */
 };
+
+enum frame_part { FRAME_CODE, FRAME_FUNCTION, FRAME_LOCALS, FRAME_OBJECT };
 
 typedef void (*reference_fn)(void *context, uint64_t target, enum reference_kind kind,
 			     uint64_t slot);

@@ -63,12 +63,13 @@ static void inner_frame(struct walk *walk, uint64_t frame, int cleared)
 	uint64_t slots, stack;
 
 	if (!cleared || image->offsets.version >= 0x030c)
-		give_tagged(walk, code, REFERENCE_FIELD, 0);
+		give_tagged(walk, code, REFERENCE_FRAME, FRAME_CODE);
 	if (cleared)
 		return;
-	give_tagged(walk, image_u64(image, frame + at->inner_function), REFERENCE_FIELD, 0);
-	walk_give(walk, image_u64(image, frame + at->inner_locals), REFERENCE_FIELD, 0);
-	walk_give(walk, image_u64(image, frame + at->inner_object), REFERENCE_FIELD, 0);
+	give_tagged(walk, image_u64(image, frame + at->inner_function), REFERENCE_FRAME,
+		    FRAME_FUNCTION);
+	walk_give(walk, image_u64(image, frame + at->inner_locals), REFERENCE_FRAME, FRAME_LOCALS);
+	walk_give(walk, image_u64(image, frame + at->inner_object), REFERENCE_FRAME, FRAME_OBJECT);
 	if (image->offsets.abi.frame_code_tagged)
 		code &= ~(uint64_t)TAG_MASK;
 	slots = (uint32_t)i32_at(image, code + at->code_slots);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "layouts/refcount.h"
 
 #define STRANGERS     (1u << 14) /* power of two */
 #define MAX_METATYPES 8
@@ -74,6 +75,7 @@ static const struct {
 	{"re.Pattern", LAYOUT_OPAQUE},
 	{"functools._lru_cache_wrapper", LAYOUT_LRU_CACHE},
 	{"functools._lru_list_elem", LAYOUT_LRU_LINK},
+	{"decimal.Decimal", LAYOUT_DECIMAL},
 	{"greenlet.greenlet", LAYOUT_GREENLET},
 };
 
@@ -255,6 +257,29 @@ int types_member(const struct types *types, const struct type *type, uint64_t of
 			return 0;
 		members = field(types, base, at->type_members);
 		base = field(types, base, at->type_base);
+	}
+	return 0;
+}
+
+/* A class of the program may have the name of a builtin type, but then it is on the heap. */
+int types_field(const struct types *types, const struct type *type, uint64_t offset,
+		struct object_field *out)
+{
+	const struct python_offsets *offsets = &types->image->offsets;
+	uint64_t flags = type->flags, at = type->address;
+	char name[TYPES_NAME];
+
+	if (offset < refcount_header(offsets))
+		return 0;
+	offset -= refcount_header(offsets);
+	for (int i = 0; i < MAX_BASES && at; i++) {
+		image_text(types->image, field(types, at, offsets->heap.type_name), name,
+			   sizeof(name));
+		if ((!(flags & TYPE_HEAP) || strchr(name, '.')) &&
+		    field_find(name, offsets->version, offset, out))
+			return 1;
+		at = field(types, at, offsets->objects.type_base);
+		flags = field(types, at, offsets->heap.type_flags);
 	}
 	return 0;
 }

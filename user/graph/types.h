@@ -7,6 +7,7 @@
 #define TRACER_GRAPH_TYPES_H
 
 #include "graph/image.h"
+#include "layouts/fields.h"
 #include "tables/id_map.h"
 
 #define TYPES_NAME      128
@@ -44,6 +45,7 @@ enum types_layout {
 	LAYOUT_DEQUE,
 	LAYOUT_LRU_CACHE, /* functools.lru_cache: its links are borrowed */
 	LAYOUT_LRU_LINK,
+	LAYOUT_DECIMAL,  /* no references; its digits are in it, or in a buffer */
 	LAYOUT_CYTHON,   /* words; its m_self is itself, borrowed */
 	LAYOUT_GREENLET, /* words; its buffers are saved stacks, whose words may borrow */
 };
@@ -95,5 +97,8 @@ void types_heap_name(const struct types *types, struct type *type);
  */
 int types_member(const struct types *types, const struct type *type, uint64_t offset,
 		 char out[TYPES_NAME]);
+/* The same for a field of a builtin or extension type whose layout is known. 1: *out has it; 0. */
+int types_field(const struct types *types, const struct type *type, uint64_t offset,
+		struct object_field *out);
 
 #endif

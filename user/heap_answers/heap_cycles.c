@@ -42,13 +42,20 @@ static uint32_t types_print(const struct graph *graph, const struct cycles *cycl
 static void cycle_text(const struct heap_graph *heap, const struct cycles *cycles,
 		       const struct cycle *cycle)
 {
-	char size[32];
+	char size[32], retained[32];
 
 	printf("  %" PRIu64 " cycle%s of ", cycle->cycles, cycle->cycles == 1 ? "" : "s");
 	types_print(heap->graph, cycles, cycle, 0, 0);
-	printf(": size=%s, count=%" PRIu64, size_text(size, cycle->bytes), cycle->count);
+	printf(": retained=%s, size=%s, count=%" PRIu64, size_text(retained, cycle->retained),
+	       size_text(size, cycle->bytes), cycle->count);
 	if (cycle->garbage)
 		printf(", garbage=%" PRIu64, cycle->garbage);
+	if (cycle->frozen)
+		printf(", frozen garbage=%" PRIu64, cycle->frozen);
+	if (cycle->garbage_retained && cycle->garbage + cycle->frozen < cycle->cycles)
+		printf(" (retained=%s)", size_text(retained, cycle->garbage_retained));
+	if (cycle->kept)
+		printf(", in gc.garbage=%" PRIu64, cycle->kept);
 	if (cycle->finalized) {
 		fputs(", with __del__: ", stdout);
 		types_print(heap->graph, cycles, cycle, 1, 0);
@@ -62,14 +69,18 @@ static void cycle_text(const struct heap_graph *heap, const struct cycles *cycle
 static void sums_json(const struct cycle *cycle)
 {
 	printf("{\"cycles\": %" PRIu64 ", \"size\": %" PRIu64 ", \"count\": %" PRIu64
-	       ", \"finalized_count\": %" PRIu64 ", \"garbage\": %" PRIu64,
-	       cycle->cycles, cycle->bytes, cycle->count, cycle->finalized, cycle->garbage);
+	       ", \"finalized_count\": %" PRIu64 ", \"garbage\": %" PRIu64 ", \"frozen\": %" PRIu64
+	       ", \"in_gc_garbage\": %" PRIu64,
+	       cycle->cycles, cycle->bytes, cycle->count, cycle->finalized, cycle->garbage,
+	       cycle->frozen, cycle->kept);
 }
 
 static void cycle_json(const struct heap_graph *heap, const struct cycles *cycles,
 		       const struct cycle *cycle)
 {
 	sums_json(cycle);
+	printf(", \"retained_size\": %" PRIu64 ", \"garbage_retained_size\": %" PRIu64,
+	       cycle->retained, cycle->garbage_retained);
 	fputs(", \"types\": [", stdout);
 	types_print(heap->graph, cycles, cycle, 0, 1);
 	fputs("], \"finalized\": [", stdout);
@@ -78,6 +89,46 @@ static void cycle_json(const struct heap_graph *heap, const struct cycles *cycle
 	       heap->graph->addresses[cycle->example], cycle->largest);
 	path_name(heap, cycle->example, stdout, 1);
 	putchar('}');
+}
+
+/* What becomes of the garbage. */
+static void garbage_print(const struct heap_graph *heap, const struct cycles *cycles)
+{
+	const struct cycle *total = &cycles->total;
+	size_t states = heap->graph->collectors.count;
+	size_t off = collectors_off(&heap->graph->collectors);
+	char size[32];
+
+	if (total->garbage)
+		printf("Garbage: %" PRIu64 " cycle%s; a collection frees %s", total->garbage,
+		       total->garbage == 1 ? "" : "s", size_text(size, cycles->garbage_bytes));
+	if (total->garbage && off && off == states)
+		fputs("; the collector is off", stdout);
+	else if (total->garbage && off)
+		printf("; the collector is off in %zu of %zu interpreters", off, states);
+	else if (total->garbage && !states)
+		fputs("; whether the collector is on was not found", stdout);
+	if (total->garbage)
+		putchar('\n');
+	if (total->frozen)
+		printf("Frozen garbage: %" PRIu64 " cycle%s with %s: no collection frees them, "
+		       "they were there at gc.freeze()\n",
+		       total->frozen, total->frozen == 1 ? "" : "s",
+		       size_text(size, cycles->frozen_bytes));
+	if (total->kept)
+		printf("In gc.garbage: %" PRIu64 " cycle%s with %s: no collection frees them\n",
+		       total->kept, total->kept == 1 ? "" : "s",
+		       size_text(size, cycles->kept_bytes));
+}
+
+static void garbage_json(const struct heap_graph *heap, const struct cycles *cycles)
+{
+	printf(", \"garbage_size\": %" PRIu64 ", \"frozen_size\": %" PRIu64
+	       ", \"in_gc_garbage_size\": %" PRIu64 ", \"collectors\": %zu, "
+	       "\"collectors_off\": %zu, \"frozen_count\": %" PRIu64,
+	       cycles->garbage_bytes, cycles->frozen_bytes, cycles->kept_bytes,
+	       heap->graph->collectors.count, collectors_off(&heap->graph->collectors),
+	       heap->graph->frozen);
 }
 
 static void head_print(const struct heap_graph *heap, const struct cycles *cycles, size_t shown,
@@ -90,14 +141,16 @@ static void head_print(const struct heap_graph *heap, const struct cycles *cycle
 		heap_graph_json(heap);
 		fputs(", \"total\": ", stdout);
 		sums_json(total);
-		printf("}, \"statistics_total\": %zu, \"statistics\": [", cycles->count);
+		putchar('}');
+		garbage_json(heap, cycles);
+		printf(", \"statistics_total\": %zu, \"statistics\": [", cycles->count);
 		return;
 	}
 	heap_graph_head(heap);
 	printf("Cycles: %" PRIu64 ", size=%s, count=%" PRIu64 "; objects with __del__: %" PRIu64
-	       "; garbage that the collector has not freed: %" PRIu64 " cycles\n",
-	       total->cycles, size_text(size, total->bytes), total->count, total->finalized,
-	       total->garbage);
+	       "\n",
+	       total->cycles, size_text(size, total->bytes), total->count, total->finalized);
+	garbage_print(heap, cycles);
 	printf("By the types in a cycle: %zu of %zu\n", shown, cycles->count);
 }
 
@@ -107,7 +160,7 @@ int heap_cycles_print(const struct heap_choice *choice, const struct heap_graph 
 	int json = choice->output.format == FORMAT_JSON;
 	size_t top = choice->output.opts.top, shown;
 	struct cycles cycles;
-	int err = cycles_find(&cycles, heap->paths);
+	int err = cycles_find(&cycles, heap->paths, heap->retained);
 
 	(void)what;
 	if (!err) {

@@ -69,14 +69,14 @@ static int is_holder(const struct paths *paths, uint32_t at)
 	const struct graph *graph = paths->graph;
 	uint32_t parent = paths->parent[at], above;
 
-	if (parent == GRAPH_NONE || graph->addresses[parent] == graph->modules)
+	if (parent == GRAPH_NONE || graph_is_modules(graph, parent))
 		return 1;
 	/* A module's variables are its dictionary's values; what its C code holds has no name. */
 	above = paths->kind[at] == REFERENCE_VALUE && paths_is_namespace(paths, parent)
 			? paths->parent[parent]
 			: GRAPH_NONE;
 	above = above == GRAPH_NONE ? GRAPH_NONE : paths->parent[above];
-	return above != GRAPH_NONE && graph->addresses[above] == graph->modules;
+	return above != GRAPH_NONE && graph_is_modules(graph, above);
 }
 
 uint32_t path_holder(const struct paths *paths, uint32_t *holders, uint32_t object)

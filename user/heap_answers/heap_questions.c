@@ -22,7 +22,7 @@ static const struct {
 	{"holders", HEAP_RETAINED, heap_holders_print},
 	{"show", HEAP_RETAINED | HEAP_PATHS, heap_show_print},
 	{"waste", HEAP_PATHS, heap_waste_print},
-	{"cycles", HEAP_PATHS, heap_cycles_print},
+	{"cycles", HEAP_RETAINED | HEAP_PATHS, heap_cycles_print},
 };
 
 /* waste and cycles are of all objects. */

@@ -59,7 +59,7 @@ uint32_t path_start(const struct paths *paths, uint32_t *start, uint32_t object)
 	uint32_t at = object, found;
 
 	while (start[at] == GRAPH_NONE && paths->parent[at] != GRAPH_NONE &&
-	       paths->graph->addresses[paths->parent[at]] != paths->graph->modules)
+	       !graph_is_modules(paths->graph, paths->parent[at]))
 		at = paths->parent[at];
 	found = start[at] == GRAPH_NONE ? at : start[at];
 	while (object != at) {
@@ -95,7 +95,7 @@ static int rows_by_path(struct view *view)
 		size_t row = module || view->choice->by == BY_PATH ? from : graph->count;
 
 		if (view->choice->by == BY_ROOT)
-			row = module ? ROOT_MODULES : graph->root[from];
+			row = graph->root[module ? paths->parent[from] : from];
 		row_add(&view->rows[row], graph, (uint32_t)i);
 	}
 	for (size_t i = 0; i < rows; i++)
@@ -217,7 +217,7 @@ int holder_label(const struct heap_graph *heap, uint32_t holder, struct buffer *
 	size_t bytes;
 	int err;
 
-	if (heap->paths->parent[holder] != GRAPH_NONE || graph->addresses[holder] == graph->modules)
+	if (heap->paths->parent[holder] != GRAPH_NONE || graph_is_modules(graph, holder))
 		return path_label(heap, holder, out);
 	err = buffer_printf(out, "%s ", kind);
 	bytes = out->size;

@@ -49,7 +49,7 @@ static void steps_text(const struct heap_graph *heap, const struct path *path)
 		type_text(graph, graph_type(graph, step->object));
 		printf(" at 0x%" PRIx64, graph->addresses[step->object]);
 		function_print(graph, step->object, " of ", 0);
-		putchar('\n');
+		puts(step->guess ? " (a guess)" : "");
 	}
 	if (path->cut)
 		puts("    (the path is longer: its beginning is left out)");
@@ -72,7 +72,7 @@ static void steps_json(const struct heap_graph *heap, const struct path *path)
 		if (step->most > 1)
 			printf(", \"repeated\": %" PRIu32 ", \"repeated_most\": %" PRIu32,
 			       step->least, step->most);
-		putchar('}');
+		fputs(step->guess ? ", \"guess\": true}" : "}", stdout);
 	}
 	printf("], \"cut\": %s", path->cut ? "true" : "false");
 	if (path->is_python) {
@@ -177,7 +177,8 @@ struct holding {
 /* Keys and indexes differ in each reference: they are one line. */
 static uint64_t holder_slot(enum reference_kind kind, uint64_t slot)
 {
-	return kind == REFERENCE_WORD || kind == REFERENCE_FIELD || kind == REFERENCE_ATTRIBUTE
+	return kind == REFERENCE_WORD || kind == REFERENCE_FIELD || kind == REFERENCE_FRAME ||
+			       kind == REFERENCE_ATTRIBUTE
 		       ? slot
 		       : 0;
 }
@@ -219,8 +220,8 @@ static int holder_compare(const void *a, const void *b)
 static int has_key(const struct holder *holder)
 {
 	return holder->kind == REFERENCE_WORD || holder->kind == REFERENCE_FIELD ||
-	       holder->kind == REFERENCE_ATTRIBUTE || holder->kind == REFERENCE_DICT ||
-	       holder->kind == REFERENCE_TYPE;
+	       holder->kind == REFERENCE_FRAME || holder->kind == REFERENCE_ATTRIBUTE ||
+	       holder->kind == REFERENCE_DICT || holder->kind == REFERENCE_TYPE;
 }
 
 static int holder_print(const struct graph *graph, const struct holder *holder, int json, int first)

@@ -96,6 +96,7 @@ static int has_name(const struct writer *writer, enum reference_kind kind)
 	case REFERENCE_TYPE:
 	case REFERENCE_WORD:
 	case REFERENCE_FIELD:
+	case REFERENCE_FRAME:
 	case REFERENCE_ATTRIBUTE:
 	case REFERENCE_DICT:
 	case REFERENCE_LOCAL:

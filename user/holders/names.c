@@ -7,33 +7,19 @@
 
 #include "holders/paths.h"
 #include "holders/values.h"
+#include "layouts/refcount.h"
+
+#define LRU_CACHE_FUNCTION 72u /* behind the object's header */
 
 static const char *type_name(const struct graph *graph, uint32_t object)
 {
 	return graph_type(graph, object)->name;
 }
 
-/* Fields whose names are getters of Python's, not members. NULL: it is none of them. */
+/* Fields whose offsets differ by version. NULL: it is none of them. */
 static const char *field_name(const struct graph *graph, uint32_t source, uint64_t slot)
 {
 	const struct object_offsets *at = &graph->image->offsets.objects;
-	const struct {
-		const char *type;
-		uint32_t offset;
-		const char *name;
-	} fields[] = {
-		{"function", at->function_closure, "__closure__"},
-		{"function", at->function_defaults, "__defaults__"},
-		{"function", at->function_kwdefaults, "__kwdefaults__"},
-		{"function", at->function_code, "__code__"},
-		{"function", at->function_globals, "__globals__"},
-		{"cell", at->cell_value, "cell_contents"},
-		{"method", at->method_function, "__func__"},
-		{"method", at->method_self, "__self__"},
-		{"builtin_function_or_method", 24, "__self__"},
-		{"staticmethod", 16, "__func__"},
-		{"classmethod", 16, "__func__"},
-	};
 	const struct {
 		uint32_t offset;
 		const char *name;
@@ -51,9 +37,6 @@ static const char *field_name(const struct graph *graph, uint32_t source, uint64
 	     i++)
 		if (slot == of_type[i].offset)
 			return of_type[i].name;
-	for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++)
-		if (slot == fields[i].offset && !strcmp(type->name, fields[i].type))
-			return fields[i].name;
 	return NULL;
 }
 
@@ -100,11 +83,35 @@ uint64_t frame_code(const struct graph *graph, uint32_t source)
 	return graph->image->offsets.abi.frame_code_tagged ? code & ~7ull : code;
 }
 
+/* The name of the function that an lru_cache calls. */
+static int cache_function(const struct graph *graph, uint32_t object, struct buffer *out)
+{
+	const struct python_offsets *offsets = &graph->image->offsets;
+	uint64_t function =
+		image_u64(graph->image,
+			  graph->addresses[object] + refcount_header(offsets) + LRU_CACHE_FUNCTION);
+	uint32_t found = graph_find(graph, function);
+
+	if (found == GRAPH_NONE || strcmp(type_name(graph, found), "function") != 0)
+		return 0;
+	return values_qualname(
+		graph, image_u64(graph->image, function + offsets->objects.function_name), out);
+}
+
 int frame_function(const struct graph *graph, uint32_t object, struct buffer *out)
 {
 	enum types_layout layout = graph_type(graph, object)->layout;
 
-	if (layout != LAYOUT_FRAME && layout != LAYOUT_GENERATOR)
+	if (layout == LAYOUT_LRU_CACHE)
+		return cache_function(graph, object, out);
+	if (layout == LAYOUT_GENERATOR)
+		return values_qualname(
+			graph,
+			image_u64(graph->image,
+				  graph->addresses[object] +
+					  graph->image->offsets.objects.generator_name),
+			out);
+	if (layout != LAYOUT_FRAME)
 		return 0;
 	return values_qualname(
 		graph,
@@ -113,17 +120,38 @@ int frame_function(const struct graph *graph, uint32_t object, struct buffer *ou
 		out);
 }
 
+/* "cache of quote": what an lru_cache keeps is told with its function. */
+static int field_write(const struct graph *graph, uint32_t source, const char *name,
+		       struct buffer *out)
+{
+	int got = buffer_append(out, name, strlen(name));
+	size_t before = out->size;
+
+	if (got || graph_type(graph, source)->layout != LAYOUT_LRU_CACHE)
+		return got;
+	got = buffer_append(out, " of ", 4) ?: cache_function(graph, source, out);
+	if (!got)
+		out->size = before;
+	return got < 0 ? got : 0;
+}
+
 static int word_name(const struct graph *graph, uint32_t source, uint64_t slot,
 		     const char **kind_name, struct buffer *out)
 {
-	const char *field = field_name(graph, source, slot);
+	const struct type *type = graph_type(graph, source);
+	const char *name = field_name(graph, source, slot);
+	struct object_field field;
 	char member[TYPES_NAME];
 
 	*kind_name = "attribute";
-	if (field)
-		return buffer_append(out, field, strlen(field));
-	if (types_member(&graph->types, graph_type(graph, source), slot, member))
+	if (name)
+		return buffer_append(out, name, strlen(name));
+	if (types_member(&graph->types, type, slot, member))
 		return buffer_append(out, member, strlen(member));
+	if (types_field(&graph->types, type, slot, &field)) {
+		*kind_name = field.is_attribute ? "attribute" : "field";
+		return field_write(graph, source, field.name, out);
+	}
 	*kind_name = "word";
 	return buffer_printf(out, "+%" PRIu64, slot);
 }
@@ -152,6 +180,13 @@ int reference_name(const struct graph *graph, uint32_t source, enum reference_ki
 		[REFERENCE_ATTRIBUTE] = "attribute", [REFERENCE_DICT] = "attribute",
 		[REFERENCE_LOCAL] = "local",         [REFERENCE_STACK] = "stack",
 		[REFERENCE_WEAK] = "weak",           [REFERENCE_MAYBE] = "stack",
+		[REFERENCE_FRAME] = "field",         [REFERENCE_REFUTED] = "old word",
+	};
+	static const char *const parts[] = {
+		[FRAME_CODE] = "code",
+		[FRAME_FUNCTION] = "function",
+		[FRAME_LOCALS] = "locals",
+		[FRAME_OBJECT] = "frame",
 	};
 	uint64_t name;
 	int err;
@@ -174,6 +209,8 @@ int reference_name(const struct graph *graph, uint32_t source, enum reference_ki
 		name = key_at(graph, graph_type(graph, source)->keys, slot);
 		err = values_identifier(graph, name, out);
 		return err < 0 ? err : 0;
+	case REFERENCE_FRAME:
+		return buffer_printf(out, "%s", slot <= FRAME_OBJECT ? parts[slot] : "");
 	case REFERENCE_DICT:
 		return buffer_append(out, "__dict__", 8);
 	case REFERENCE_LOCAL:

@@ -57,7 +57,9 @@ static int expression_step(const struct graph *graph, uint32_t source, enum refe
 	case REFERENCE_FIELD:
 	case REFERENCE_ATTRIBUTE:
 	case REFERENCE_DICT:
-		return strcmp(step_kind, "word") ? attribute_write(expression, name) : 0;
+		return strcmp(step_kind, "word") && strcmp(step_kind, "field")
+			       ? attribute_write(expression, name)
+			       : 0;
 	default:
 		return 0;
 	}
@@ -199,12 +201,16 @@ static int object_step(struct writer *writer, uint32_t object)
 	if (got)
 		return got;
 	writer->name.size--;
-	if (graph->addresses[source] == graph->modules && path->count == 1) {
-		path->count = 0;
+	if (graph_is_modules(graph, source) && path->count == 1) {
+		path->count = graph->root[source] == ROOT_SUBMODULES;
 		kind_name = "module";
 		text_unquote(&writer->name);
 	}
-	return step_add(path, kind_name, object, &writer->name);
+	got = step_add(path, kind_name, object, &writer->name);
+	if (!got)
+		path->steps[path->count - 1].guess = graph_is_guess(
+			graph, source, graph->addresses[object], kind, paths->slot[object]);
+	return got;
 }
 
 /* The first step: what holds the object that the path begins with. */
@@ -217,7 +223,12 @@ static int root_step(struct writer *writer, uint32_t object)
 
 	if (err)
 		return err;
-	writer->is_python = graph->addresses[object] == graph->modules;
+	writer->is_python = !path->cut && graph_is_modules(graph, object);
+	if (writer->is_python && graph->root[object] == ROOT_SUBMODULES)
+		err = buffer_printf(&path->text,
+				    "interpreter %s: ", (const char *)writer->name.data);
+	if (err)
+		return err;
 	err = writer->is_python
 		      ? buffer_append(&path->text, "sys.modules", 11)
 		      : buffer_printf(&path->text, "%s%s%s", kind, writer->name.size > 1 ? " " : "",

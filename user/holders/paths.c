@@ -26,7 +26,7 @@ int paths_is_namespace(const struct paths *paths, uint32_t dict)
 
 	if (graph_type(graph, dict)->layout != LAYOUT_DICT)
 		return 0;
-	if (graph->addresses[dict] == graph->modules || paths->kind[dict] == REFERENCE_DICT)
+	if (graph_is_modules(graph, dict) || paths->kind[dict] == REFERENCE_DICT)
 		return 1;
 	if (paths->parent[dict] == GRAPH_NONE)
 		return 0;

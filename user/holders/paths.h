@@ -39,6 +39,7 @@ struct step {
 	uint32_t object;  /* that it leads to */
 	uint32_t name;    /* offset of its text in path.names; "" if it has none */
 	uint32_t end;     /* of its part of path.text */
+	int guess;        /* graph_is_guess() of the reference to it */
 	/* how often it, or the part that it is in, follows itself; 1: there is no such part */
 	uint32_t least, most;
 };
@@ -48,8 +49,12 @@ struct path {
 	size_t count, capacity;
 	struct buffer names;
 	struct buffer text; /* NUL-terminated: as far as possible in Python, then the other steps */
-	int is_python;      /* 1: all of text is an expression of Python */
-	int cut;            /* 1: it has more steps than are here */
+	/*
+	 * 1: all of text is an expression of Python; that of a subinterpreter begins with
+	 * "interpreter 1: ", and the rest is an expression there
+	 */
+	int is_python;
+	int cut; /* 1: it has more steps than are here */
 };
 
 /*
@@ -88,8 +93,9 @@ uint64_t dict_key(const struct graph *graph, uint32_t dict, uint64_t slot);
 /* The code object of the frame of a frame object or generator. */
 uint64_t frame_code(const struct graph *graph, uint32_t source);
 /*
- * Appends the name of the function that a frame object, generator or coroutine runs. 1; 0: the
- * object is none of these, or the name cannot be read; -ENOMEM.
+ * Appends the name of the function that a frame object, generator or coroutine runs, or whose
+ * results an lru_cache keeps. 1; 0: the object is none of these, or the name cannot be read;
+ * -ENOMEM.
  */
 int frame_function(const struct graph *graph, uint32_t object, struct buffer *out);
 /* The name of variable number slot of a code object; 0: there is none. */

@@ -64,6 +64,8 @@ int root_name(const struct graph *graph, uint32_t object, int detailed, struct b
 	switch (graph->root[object]) {
 	case ROOT_MODULES:
 		return buffer_append(name, "sys.modules", 11);
+	case ROOT_SUBMODULES:
+		return buffer_printf(name, "%" PRId64, graph_interpreter(graph, object)->id);
 	case ROOT_FRAME:
 		return frame_root_name(graph, object, word, detailed, name);
 	case ROOT_STATIC:
@@ -77,6 +79,16 @@ int root_name(const struct graph *graph, uint32_t object, int detailed, struct b
 		missing = graph_refcount(graph, graph->addresses[object]) - graph->held[object];
 		return buffer_printf(name, "%" PRIu64 " reference%s", missing,
 				     missing == 1 ? "" : "s");
+	case ROOT_INTERPRETER:
+		return graph_is_kept_list(graph, object) ? buffer_append(name, "gc.garbage", 10)
+							 : 0;
+	case ROOT_FROZEN:
+		return buffer_printf(name, "(no collection frees it)");
+	case ROOT_GARBAGE:
+		if (!graph->collectors.count ||
+		    collectors_off(&graph->collectors) < graph->collectors.count)
+			return 0;
+		return buffer_printf(name, "(the collector is off)");
 	default:
 		return 0;
 	}

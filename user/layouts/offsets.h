@@ -99,6 +99,15 @@ struct object_offsets {
 	uint16_t code_slots, code_slot_names, code_variables, code_cached, code_stack,
 		code_weaklist;
 	uint32_t interp_bytes, tstate_bytes; /* sizes of PyInterpreterState, PyThreadState */
+	uint32_t interp_id;                  /* PyInterpreterState.id */
+};
+
+/* The cyclic garbage collector: struct _gc_runtime_state. */
+struct collector_offsets {
+	/* of that structure: in _PyRuntime up to 3.8, in PyInterpreterState from 3.9 on */
+	uint32_t state;
+	uint16_t enabled, young, permanent, garbage;
+	uint16_t generation_bytes, threshold; /* struct gc_generation: a list's head comes first */
 };
 
 /* Fields that 3.13 and later export in _Py_DebugOffsets. */
@@ -141,6 +150,7 @@ struct python_offsets {
 	struct abi_offsets abi;
 	struct heap_offsets heap;
 	struct object_offsets objects;
+	struct collector_offsets collector;
 	struct free_threaded_offsets free_threaded;
 };
 

@@ -7,17 +7,21 @@
 
 #include "base/array.h"
 
+enum held { HELD_UNKNOWN, HELD_ELSE, HELD_GARBAGE, HELD_FROZEN, HELD_KEPT };
+
 struct gathering {
 	const struct paths *paths;
+	const struct retained *retained;
 	const struct graph *graph;
 	struct cycles *out;
 	uint32_t *part;    /* by object */
+	uint32_t *entry;   /* by part; GRAPH_NONE: it is no cycle */
 	uint32_t *members; /* objects by part; those of part i begin at start[i] */
 	uint32_t *start;
 	uint32_t parts;
 	uint32_t *out_start, *out_edges, next; /* edges by object; where the next is stored */
 	uint8_t *is_self;                      /* by object: refers to itself */
-	uint8_t *is_garbage;                   /* by object; 2: not known yet */
+	uint8_t *held;                         /* by object: enum held */
 	uint32_t *types;                       /* of the current cycle */
 	uint8_t *has_type;                     /* by type: whether it is among these */
 	struct id_map found;                   /* by the types, in out->entries */
@@ -106,21 +110,32 @@ static void members_sort(struct gathering *gathering)
 	gathering->start[gathering->parts] = (uint32_t)gathering->graph->count;
 }
 
-/* Whether the path to an object begins at garbage. */
-static int is_garbage(struct gathering *gathering, uint32_t object)
+/* What the path to an object leads through; an object of gc.garbage has one from that list. */
+static enum held held_by(struct gathering *gathering, uint32_t object)
 {
 	const struct paths *paths = gathering->paths;
-	uint8_t *known = gathering->is_garbage, found;
+	const struct graph *graph = gathering->graph;
+	uint8_t *known = gathering->held;
+	enum held found = HELD_UNKNOWN;
 	uint32_t at = object;
 
-	while (known[at] == 2 && paths->parent[at] != GRAPH_NONE)
-		at = paths->parent[at];
-	found = known[at] == 2 ? gathering->graph->root[at] == ROOT_GARBAGE : known[at];
-	while (object != at) {
-		known[object] = found;
-		object = paths->parent[object];
+	while (known[at] == HELD_UNKNOWN && found == HELD_UNKNOWN) {
+		if (graph->root[at] == ROOT_GARBAGE)
+			found = HELD_GARBAGE;
+		else if (graph->root[at] == ROOT_FROZEN)
+			found = HELD_FROZEN;
+		else if (paths->parent[at] == GRAPH_NONE)
+			found = HELD_ELSE;
+		else if (graph->kept[at] == KEPT_LISTED &&
+			 graph_is_kept_list(graph, paths->parent[at]))
+			found = HELD_KEPT;
+		else
+			at = paths->parent[at];
 	}
-	known[at] = found;
+	found = known[at] == HELD_UNKNOWN ? found : known[at];
+	for (; object != at; object = paths->parent[object])
+		known[object] = (uint8_t)found;
+	known[at] = (uint8_t)found;
 	return found;
 }
 
@@ -167,6 +182,8 @@ static void sums_add(struct cycle *to, const struct cycle *one)
 	to->bytes += one->bytes;
 	to->finalized += one->finalized;
 	to->garbage += one->garbage;
+	to->frozen += one->frozen;
+	to->kept += one->kept;
 	if (one->largest <= to->largest)
 		return;
 	to->largest = one->largest;
@@ -175,8 +192,15 @@ static void sums_add(struct cycle *to, const struct cycle *one)
 
 static int cycle_add(struct gathering *gathering, const uint32_t *members, uint32_t count)
 {
+	enum held held = held_by(gathering, members[0]);
 	const struct graph *graph = gathering->graph;
-	struct cycle one = {.cycles = 1, .count = count, .largest = count, .example = members[0]};
+	struct cycle one = {.cycles = 1,
+			    .count = count,
+			    .largest = count,
+			    .example = members[0],
+			    .garbage = held == HELD_GARBAGE,
+			    .frozen = held == HELD_FROZEN,
+			    .kept = held == HELD_KEPT};
 	struct cycle *entry;
 	uint32_t type_count = 0;
 	int err;
@@ -192,22 +216,59 @@ static int cycle_add(struct gathering *gathering, const uint32_t *members, uint3
 	}
 	for (uint32_t i = 0; i < type_count; i++)
 		gathering->has_type[gathering->types[i]] = 0;
-	one.garbage = is_garbage(gathering, members[0]) != 0;
 	qsort(gathering->types, type_count, sizeof(*gathering->types), number_compare);
 	err = entry_find(gathering, type_count, &entry);
 	if (err)
 		return err;
+	gathering->entry[gathering->part[members[0]]] = (uint32_t)(entry - gathering->out->entries);
 	sums_add(entry, &one);
 	sums_add(&gathering->out->total, &one);
 	return 0;
+}
+
+/* Whether a cycle of the same entry retains the object. */
+static int is_inside(const struct gathering *gathering, uint32_t object, uint32_t entry)
+{
+	uint32_t at = gathering->retained->idom[object];
+
+	for (unsigned int i = 0; i < PATHS_MAX_STEPS && at < gathering->graph->count; i++) {
+		if (gathering->entry[gathering->part[at]] == entry)
+			return 1;
+		at = gathering->retained->idom[at];
+	}
+	return 0;
+}
+
+/* What is freed with the cycles, and what all garbage is. */
+static void retained_sum(struct gathering *gathering)
+{
+	struct cycles *out = gathering->out;
+
+	for (uint32_t i = 0; i < gathering->graph->count; i++) {
+		uint32_t number = gathering->entry[gathering->part[i]];
+		enum held held = held_by(gathering, i);
+		uint64_t bytes = graph_bytes(gathering->graph, i);
+
+		out->garbage_bytes += held == HELD_GARBAGE ? bytes : 0;
+		out->frozen_bytes += held == HELD_FROZEN ? bytes : 0;
+		out->kept_bytes += held == HELD_KEPT ? bytes : 0;
+		if (number == GRAPH_NONE || is_inside(gathering, i, number))
+			continue;
+		bytes = gathering->retained->bytes[i];
+		out->entries[number].retained += bytes;
+		if (held == HELD_GARBAGE || held == HELD_FROZEN)
+			out->entries[number].garbage_retained += bytes;
+	}
 }
 
 static int cycle_compare(const void *a, const void *b)
 {
 	const struct cycle *x = a, *y = b;
 
-	if (x->bytes != y->bytes)
-		return x->bytes < y->bytes ? 1 : -1;
+	if (x->garbage_retained != y->garbage_retained)
+		return x->garbage_retained < y->garbage_retained ? 1 : -1;
+	if (x->retained != y->retained)
+		return x->retained < y->retained ? 1 : -1;
 	return x->example < y->example ? -1 : x->example > y->example;
 }
 
@@ -221,8 +282,8 @@ static int gather(struct gathering *gathering)
 				      (uint32_t)graph->count, gathering->part, &gathering->parts);
 	if (err)
 		return err;
-	memset(gathering->is_garbage, 2, graph->count);
 	members_sort(gathering);
+	memset(gathering->entry, 0xff, gathering->parts * sizeof(uint32_t));
 	for (uint32_t i = 0; i < gathering->parts && !err; i++) {
 		const uint32_t *members = gathering->members + gathering->start[i];
 		uint32_t count = gathering->start[i + 1] - gathering->start[i];
@@ -230,31 +291,36 @@ static int gather(struct gathering *gathering)
 		if (count > 1 || gathering->is_self[members[0]])
 			err = cycle_add(gathering, members, count);
 	}
+	if (!err)
+		retained_sum(gathering);
 	if (!err && gathering->out->count)
 		qsort(gathering->out->entries, gathering->out->count,
 		      sizeof(*gathering->out->entries), cycle_compare);
 	return err;
 }
 
-int cycles_find(struct cycles *out, const struct paths *paths)
+int cycles_find(struct cycles *out, const struct paths *paths, const struct retained *retained)
 {
 	size_t count = paths->graph->count, types = paths->graph->types.count;
 	struct gathering gathering = {.paths = paths,
+				      .retained = retained,
 				      .graph = paths->graph,
 				      .out = out,
 				      .part = malloc((count + 1) * sizeof(uint32_t)),
 				      .members = malloc((count + 1) * sizeof(uint32_t)),
+				      .entry = malloc((count + 1) * sizeof(uint32_t)),
 				      .start = calloc(count + 2, sizeof(uint32_t)),
 				      .out_start = calloc(count + 2, sizeof(uint32_t)),
 				      .is_self = calloc(count + 1, 1),
-				      .is_garbage = malloc(count + 1),
+				      .held = calloc(count + 1, 1),
 				      .types = malloc((types + 1) * sizeof(uint32_t)),
 				      .has_type = calloc(types + 1, 1)};
 	int err = -ENOMEM;
 
 	*out = (struct cycles){0};
 	if (gathering.part && gathering.members && gathering.start && gathering.out_start &&
-	    gathering.is_self && gathering.is_garbage && gathering.types && gathering.has_type)
+	    gathering.is_self && gathering.held && gathering.entry && gathering.types &&
+	    gathering.has_type)
 		err = gather(&gathering);
 	free(gathering.part);
 	free(gathering.members);
@@ -262,7 +328,8 @@ int cycles_find(struct cycles *out, const struct paths *paths)
 	free(gathering.out_start);
 	free(gathering.out_edges);
 	free(gathering.is_self);
-	free(gathering.is_garbage);
+	free(gathering.held);
+	free(gathering.entry);
 	free(gathering.types);
 	free(gathering.has_type);
 	id_map_free(&gathering.found);

@@ -224,20 +224,22 @@ static int any(void *context, uint32_t object)
 }
 
 /* A table's waste is in its object's bytes; an object is in one cycle at most. */
-static void waste_use(const struct paths *paths)
+static void waste_use(const struct paths *paths, const struct retained *retained)
 {
 	struct waste_list list;
 	struct cycles cycles;
 	uint64_t objects = 0;
 
-	if (waste_find(&list, paths) || cycles_find(&cycles, paths))
+	if (waste_find(&list, paths) || cycles_find(&cycles, paths, retained))
 		abort();
 	for (size_t i = 0; i < list.count; i++)
 		if (!list.entries[i].count || list.entries[i].example >= paths->graph->count)
 			abort();
 	for (size_t i = 0; i < cycles.count; i++) {
 		objects += cycles.entries[i].count;
-		if (cycles.entries[i].garbage > cycles.entries[i].cycles ||
+		if (cycles.entries[i].garbage + cycles.entries[i].frozen + cycles.entries[i].kept >
+			    cycles.entries[i].cycles ||
+		    cycles.entries[i].garbage_retained > cycles.entries[i].retained ||
 		    cycles.entries[i].finalized > cycles.entries[i].count)
 			abort();
 	}
@@ -297,7 +299,7 @@ static void graph_use(struct graph *graph)
 	if (all != top || graph->proof.exact > graph->proof.all_found ||
 	    graph->proof.all_found > graph->proof.objects)
 		abort();
-	waste_use(paths);
+	waste_use(paths, retained);
 	names_use(graph);
 	free(groups);
 	paths_free(paths);
