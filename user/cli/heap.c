@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/stream.h"
 #include "cli/cli.h"
 #include "heap/heap_types.h"
 #include "heap_answers/heap_choice.h"
@@ -204,7 +205,7 @@ static int view_print(struct heap_view *view)
 	else
 		view_text(view);
 	free(view->rows);
-	return fflush(stdout) || ferror(stdout) ? -EIO : 0;
+	return stream_flush(stdout);
 }
 
 static int heap_print(const struct heap_process *process, const struct heap_choice *choice)

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/error.h"
+#include "base/stream.h"
 #include "cli/cli.h"
 #include "kernel/calls.h"
 #include "kernel/privileges.h"
@@ -70,7 +71,7 @@ static int report_print(const struct memory_report *report, const struct memory_
 		memory_print_csv(report);
 	else
 		memory_print_text(report, usage, choice->output.opts.top);
-	return fflush(stdout) || ferror(stdout) ? -EIO : 0;
+	return stream_flush(stdout);
 }
 
 static int memory_print(pid_t pid, const struct memory_choice *choice)

@@ -285,15 +285,19 @@ static void end_print(const struct run *run)
 
 static int run_finish(struct run *run)
 {
-	size_t traced = trace_process_count(session_trace(run->session));
+	size_t traced;
 	int status, err;
 
 	view_end(&run->view);
 	status_line_clear();
-	targets_give_up(&run->targets, traced);
-	if (!run->options.command.count && !run->targets.attached && !traced)
-		return EXIT_FAILED;
+	/* Its last records may be of processes that ended before they could be traced. */
 	err = session_stop(run->session, run->hurried);
+	traced = trace_process_count(session_trace(run->session));
+	targets_give_up(&run->targets, traced, session_unexamined(run->session));
+	if (!run->options.command.count && !run->targets.attached && !traced) {
+		run_unexamined_print(run);
+		return EXIT_FAILED;
+	}
 	if (err)
 		error_print(err, run_remedy(err), "the last events");
 	live_finish(&run->live);
@@ -314,11 +318,13 @@ static int run_finish(struct run *run)
 	return err ? EXIT_FAILED : status;
 }
 
-static int is_wanted(void *context, pid_t pid)
+static int is_wanted(void *context, pid_t pid, const char *name)
 {
 	struct process_info info;
 
-	return !process_info_read(pid, &info) && target_set_match(context, &info) > 0;
+	if (!process_info_read(pid, &info) && !info.zombie)
+		return target_set_match(context, &info) > 0;
+	return name ? target_set_match_name(context, name) : -ESRCH;
 }
 
 static int run_session(struct run *run)

@@ -95,6 +95,11 @@ void run_unexamined_print(const struct run *run)
 		log_info("%zu of the programs that were started ended before being examined: what "
 			 "they allocated is in no table",
 			 count);
+	count = session_unnamed(run->session);
+	if (count)
+		log_info("%zu processes ended before their names were read: some may have been "
+			 "among those asked for",
+			 count);
 }
 
 int run_command(struct run *run)

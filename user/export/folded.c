@@ -3,26 +3,33 @@
  * Folded stacks, the input of flamegraph.pl, inferno and speedscope: one line per traceback, oldest
  * frame first, frames separated by semicolons, followed by the weight. A frame is "function
  * (file:line)", or "file:line" if the function is unknown (tracemalloc's files). With several
- * processes, a frame "command (PID)" is added below the oldest frame. A character that would
- * separate frames or lines within a name is written as '_'.
+ * processes, a frame "command (PID)" is added below the oldest frame. A semicolon within a name is
+ * written as '_'; what is not printable, and bytes that are not UTF-8, as \xNN.
  */
 #include <errno.h>
 #include <inttypes.h>
+#include <string.h>
 
 #include "base/buffer.h"
 #include "export/exporter.h"
 #include "stats/group.h"
+#include "text/text.h"
+#include "text/utf8.h"
 
 static int name_append(struct buffer *line, const char *name)
 {
-	int err = 0;
+	size_t begin = line->size;
+	size_t room = UTF8_ESCAPED(strlen(name)) + TEXT_CHARACTER_MAX;
+	int err = buffer_reserve(line, room);
 
-	for (; !err && *name; name++) {
-		char c = *name == ';' || (unsigned char)*name < 0x20 || *name == 0x7f ? '_' : *name;
-
-		err = buffer_append(line, &c, 1);
-	}
-	return err;
+	if (err)
+		return err;
+	/* Also harmless on a terminal. */
+	line->size += text_escape((char *)line->data + begin, room, name);
+	for (uint8_t *c = line->data + begin; c < line->data + line->size; c++)
+		if (*c == ';')
+			*c = '_';
+	return 0;
 }
 
 static int frame_append(struct buffer *line, const struct snapshot *snapshot,

@@ -62,6 +62,16 @@ static void entries_write(FILE *out, const struct frame_table *table,
 	fprintf(out, "], \"endValue\": %" PRIu64 "}", total);
 }
 
+/* "python3 (PID 812)": processes of one name are told apart. */
+static void profile_name(FILE *out, const struct snapshot_meta *process)
+{
+	char name[sizeof(process->name) + 24];
+
+	snprintf(name, sizeof(name), process->pid ? "%s (PID %u)" : "%s",
+		 process->name[0] ? process->name : "all", process->pid);
+	json_string(out, name);
+}
+
 /* One profile: a process. */
 static int profile_write(FILE *out, const struct snapshot *snapshot,
 			 const struct frame_table *table, int counts)
@@ -73,7 +83,7 @@ static int profile_write(FILE *out, const struct snapshot *snapshot,
 	if (err)
 		return err;
 	fputs("{\"type\": \"sampled\", \"name\": ", out);
-	json_string(out, snapshot->meta.name[0] ? snapshot->meta.name : "all");
+	profile_name(out, &snapshot->meta);
 	fprintf(out, ", \"unit\": \"%s\", \"startValue\": 0", counts ? "none" : "bytes");
 	entries_write(out, table, &statistics, counts);
 	statistics_free(&statistics);

@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "base/stream.h"
 #include "heap_answers/heap_view.h"
 #include "text/json.h"
 #include "text/size.h"
@@ -175,7 +176,7 @@ int heap_cycles_print(const struct heap_choice *choice, const struct heap_graph 
 			puts("]}");
 		else
 			heap_graph_foot(heap);
-		err = fflush(stdout) || ferror(stdout) ? -EIO : 0;
+		err = stream_flush(stdout);
 	}
 	cycles_free(&cycles);
 	return err;

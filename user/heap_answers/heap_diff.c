@@ -8,6 +8,7 @@
 
 #include "base/array.h"
 #include "base/error.h"
+#include "base/stream.h"
 #include "heap_answers/heap_view.h"
 #include "tables/strings.h"
 #include "text/json.h"
@@ -262,7 +263,7 @@ static int difference_write(struct difference *difference)
 		puts("]}");
 	else
 		heap_graph_foot(&difference->heaps[1]);
-	return fflush(stdout) || ferror(stdout) ? -EIO : 0;
+	return stream_flush(stdout);
 }
 
 int heap_diff_print(const struct heap_choice *choice, char *const *dumps, size_t count)

@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "base/error.h"
+#include "base/stream.h"
 #include "heap_answers/heap_chosen.h"
 #include "heap_answers/heap_view.h"
 #include "holders/values.h"
@@ -158,5 +159,5 @@ int heap_show_print(const struct heap_choice *choice, const struct heap_graph *h
 		puts("}");
 	else
 		heap_graph_foot(heap);
-	return showing.err ?: fflush(stdout) || ferror(stdout) ? -EIO : 0;
+	return showing.err ?: stream_flush(stdout);
 }

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "base/stream.h"
 #include "heap_answers/heap_view.h"
 #include "tables/id_map.h"
 #include "text/json.h"
@@ -243,7 +244,7 @@ static int tree_print(const struct tree *tree)
 		children_print(tree, GRAPH_NONE, 0);
 		heap_graph_foot(tree->heap);
 	}
-	return fflush(stdout) || ferror(stdout) ? -EIO : 0;
+	return stream_flush(stdout);
 }
 
 int heap_tree_print(const struct heap_choice *choice, const struct heap_graph *heap)

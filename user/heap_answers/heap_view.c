@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "base/stream.h"
 #include "heap_answers/heap_view.h"
 #include "text/json.h"
 #include "text/size.h"
@@ -421,7 +422,7 @@ int heap_view_print(const struct heap_choice *choice, const struct heap_graph *h
 			view_json(&view);
 		else
 			view_text(&view);
-		err = fflush(stdout) || ferror(stdout) ? -EIO : 0;
+		err = stream_flush(stdout);
 	}
 	free(view.rows);
 	free(view.row_of);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "base/array.h"
+#include "base/stream.h"
 #include "heap_answers/heap_view.h"
 #include "holders/values.h"
 #include "text/json.h"
@@ -198,7 +199,7 @@ static int list_print(const struct heap_choice *choice, const struct heap_graph 
 		puts("]}");
 	else
 		heap_graph_foot(heap);
-	return err ?: fflush(stdout) || ferror(stdout) ? -EIO : 0;
+	return err ?: stream_flush(stdout);
 }
 
 int heap_waste_print(const struct heap_choice *choice, const struct heap_graph *heap,

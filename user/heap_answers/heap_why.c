@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "base/stream.h"
 #include "heap_answers/heap_chosen.h"
 #include "heap_answers/heap_view.h"
 #include "text/json.h"
@@ -154,7 +155,7 @@ int heap_why_print(const struct heap_choice *choice, const struct heap_graph *he
 	else
 		heap_graph_foot(heap);
 	free(groups);
-	return err ?: fflush(stdout) || ferror(stdout) ? -EIO : 0;
+	return err ?: stream_flush(stdout);
 }
 
 /* References to the chosen objects by the type that holds them and the name of the reference. */
@@ -276,7 +277,7 @@ static int holders_write(const struct heap_choice *choice, const struct heap_gra
 		puts("]}");
 	else
 		heap_graph_foot(heap);
-	return err ?: fflush(stdout) || ferror(stdout) ? -EIO : 0;
+	return err ?: stream_flush(stdout);
 }
 
 int heap_holders_print(const struct heap_choice *choice, const struct heap_graph *heap,

@@ -31,8 +31,11 @@ struct session_opts {
 	uint64_t window_on_ns, window_off_ns;
 	/* which new processes are followed: none; those that targets start; all */
 	enum abi_watch watch;
-	/* Is a new process to be traced? 1, 0. NULL: all are. */
-	int (*wanted)(void *context, pid_t pid);
+	/*
+	 * Is a new process to be traced? name: its comm, NULL: not known. 1; 0; -ESRCH: it has ended,
+	 * and what is known does not tell. NULL: all are.
+	 */
+	int (*wanted)(void *context, pid_t pid, const char *name);
 	void *wanted_context;
 	int everywhere; /* all processes are traced: probes are placed in files */
 	struct plan_target_opts plan;

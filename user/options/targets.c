@@ -274,9 +274,12 @@ int targets_look(struct targets *targets, struct session *session)
 	return err;
 }
 
-void targets_give_up(struct targets *targets, size_t traced)
+void targets_give_up(struct targets *targets, size_t traced, size_t ended)
 {
-	if (targets->open && !traced)
+	if (targets->open && !traced && ended)
+		error_print(error_set(-ESRCH, "each matching process ended before it was traced"),
+			    "tracer -- COMMAND traces from the first instruction", "trace");
+	else if (targets->open && !traced)
 		error_print(error_set(-ESRCH,
 				      "no matching process has started while it was waited for"),
 			    "tracer list shows what can be traced", "trace");

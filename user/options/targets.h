@@ -34,9 +34,9 @@ int targets_look(struct targets *targets, struct session *session);
 int targets_waiting(const struct targets *targets);
 /*
  * At the end: prints an error for each target that was waited for in vain. traced: the number of
- * processes that the session traced.
+ * processes that the session traced; ended: of matching ones that ended before.
  */
-void targets_give_up(struct targets *targets, size_t traced);
+void targets_give_up(struct targets *targets, size_t traced, size_t ended);
 void targets_free(struct targets *targets);
 
 /*

@@ -17,6 +17,7 @@
 #include "base/error.h"
 #include "pprof/pprof_reader.h"
 #include "pprof/profile.pb-c.h"
+#include "text/utf8.h"
 
 #define PROFILE_MAX UINT32_MAX /* bytes unpacked: offsets have 32 bits */
 #define ITEMS_MAX   (1u << 26) /* strings, functions, locations */
@@ -120,9 +121,21 @@ int pprof_string_get(const struct pprof_reader *reader, uint64_t index, struct s
 	return span_take(&span, out); /* in bounds: the first pass has checked it */
 }
 
+/* Restores a text of ours, which the caller frees. 0, -ENOMEM. */
+static int text_restore(const struct span *text, char **out, size_t *bytes)
+{
+	*out = malloc(text->bytes + 1);
+	if (!*out)
+		return -ENOMEM;
+	*bytes = utf8_unescape(*out, (const char *)text->data, text->bytes);
+	return 0;
+}
+
 int pprof_string_intern(struct pprof_reader *reader, int64_t index, uint32_t *id)
 {
 	struct span text = {0};
+	char *name = NULL;
+	size_t bytes;
 	int err = pprof_string_get(reader, (uint64_t)index, &text);
 
 	if (!err)
@@ -131,8 +144,11 @@ int pprof_string_intern(struct pprof_reader *reader, int64_t index, uint32_t *id
 		return err;
 	if (memchr(text.data, 0, text.bytes))
 		return error_set(-EBADMSG, "the profile is corrupt: a name holds a NUL");
-	return strings_intern(reader->builder.snapshot->strings, (const char *)text.data,
-			      text.bytes, id);
+	err = text_restore(&text, &name, &bytes);
+	if (!err)
+		err = strings_intern(reader->builder.snapshot->strings, name, bytes, id);
+	free(name);
+	return err;
 }
 
 int pprof_corrupt(const char *what)
@@ -266,9 +282,18 @@ static int comments_parse(struct pprof_reader *reader)
 static int lines_parse(struct pprof_reader *reader)
 {
 	struct span text = {0};
+	char *lines = NULL;
+	size_t bytes;
 	int err = pprof_string_get(reader, reader->lines, &text);
 
-	return err ? err : pprof_meta_parse(&reader->builder, (const char *)text.data, text.bytes);
+	if (!err)
+		err = span_check(&text);
+	if (!err)
+		err = text_restore(&text, &lines, &bytes);
+	if (!err)
+		err = pprof_meta_parse(&reader->builder, lines, bytes);
+	free(lines);
+	return err;
 }
 
 static int meta_read(struct pprof_reader *reader)

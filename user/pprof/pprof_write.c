@@ -4,9 +4,8 @@
  * sample, location and so on at a time, through deflate into the file, and is never in memory as a
  * whole.
  *
- * The profile's string table begins with the snapshot's strings, by the same ids; ours follow. File
- * names that are not UTF-8 (lone surrogates) are written unchanged: losing them would be worse than
- * the errors of strict readers.
+ * The profile's string table begins with the snapshot's strings, by the same ids; ours follow. All
+ * are valid UTF-8, which strict readers demand (utf8_escape()).
  */
 #include "pprof/pprof.h"
 
@@ -20,6 +19,7 @@
 #include "pprof/pprof_writer.h"
 #include "remarks/not_seen.h"
 #include "report/report.h"
+#include "text/utf8.h"
 
 static const char *const more_texts[MORE_TEXTS] = {"process", "comm", "container"};
 static const char *const window_texts[WINDOW_TEXTS] = {
@@ -185,12 +185,18 @@ static int header_write(struct pprof_writer *writer)
 
 static int string_write(struct pprof_writer *writer, const char *text)
 {
-	char *table[] = {(char *)text};
+	char *escaped = malloc(UTF8_ESCAPED(strlen(text)));
 	Profile piece = PERFTOOLS__PROFILES__PROFILE__INIT;
+	int err;
 
+	if (!escaped)
+		return -ENOMEM;
+	utf8_escape(escaped, text);
 	piece.n_string_table = 1;
-	piece.string_table = table;
-	return pprof_piece_write(writer, &piece);
+	piece.string_table = &escaped;
+	err = pprof_piece_write(writer, &piece);
+	free(escaped);
+	return err;
 }
 
 static int strings_write(struct pprof_writer *writer)

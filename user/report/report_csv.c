@@ -3,12 +3,14 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "report/report_histogram.h"
 #include "report/report_parts.h"
+#include "text/text.h"
 #include "text/utf8.h"
 
-void report_csv_field(FILE *out, const char *text)
+static void field_write(FILE *out, const char *text)
 {
 	if (!strpbrk(text, "\",\r\n")) {
 		fputs(text, out);
@@ -23,13 +25,25 @@ void report_csv_field(FILE *out, const char *text)
 	putc('"', out);
 }
 
+/* A file has the text as it is; a terminal would obey what is in it. */
+void report_csv_field(FILE *out, const char *text)
+{
+	size_t room = UTF8_ESCAPED(strlen(text)) + TEXT_CHARACTER_MAX;
+	char *shown = isatty(fileno(out)) ? malloc(room) : NULL;
+
+	if (shown)
+		text_escape(shown, room, text);
+	field_write(out, shown ? shown : text);
+	free(shown);
+}
+
 static int filename_write(FILE *out, const char *text)
 {
-	char *bytes = malloc(strlen(text) + 1);
+	char *bytes = malloc(UTF8_ESCAPED(strlen(text)));
 
 	if (!bytes)
 		return -ENOMEM;
-	utf8_fsencode(bytes, text);
+	utf8_escape(bytes, text);
 	report_csv_field(out, bytes);
 	free(bytes);
 	return 0;

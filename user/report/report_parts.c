@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "report/report_parts.h"
+#include "base/stream.h"
 
 #include <errno.h>
 #include <math.h>
@@ -118,5 +119,5 @@ struct statistic_error report_error_diff(const struct statistic *entry)
 
 int report_end(FILE *out)
 {
-	return fflush(out) || ferror(out) ? -EIO : 0;
+	return stream_flush(out);
 }

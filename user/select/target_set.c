@@ -220,6 +220,13 @@ static int name_matches(const struct target_set *set, const char *name)
 	return !set->name_count;
 }
 
+int target_set_match_name(const struct target_set *set, const char *name)
+{
+	if (!name_matches(set, name))
+		return 0;
+	return set->cgroup_count || set->container_count || set->pid_count ? -ESRCH : 1;
+}
+
 static int cgroup_matches(const struct target_set *set, const char *text)
 {
 	for (size_t i = 0; i < set->cgroup_count; i++)

@@ -83,6 +83,8 @@ int target_set_resolve(struct target_set *set, const char **what);
  * process_info_read().
  */
 int target_set_match(struct target_set *set, const struct process_info *info);
+/* The same for a process that has ended, by its comm. 1; 0; -ESRCH: the comm does not tell. */
+int target_set_match_name(const struct target_set *set, const char *name);
 /*
  * Lists the current targets in ascending order, including those in awaited containers that have
  * appeared. The caller frees *pids. Pids that were requested without a container are listed even if

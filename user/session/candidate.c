@@ -23,6 +23,12 @@
 #define LOOK_BLIND_NS 100000000ull
 #define LOADED_NS     10000000ull /* its loader is done if it maps no file with code for so long */
 
+static int is_wanted(const struct session *session, pid_t pid, const char *name)
+{
+	return session->opts.wanted ? session->opts.wanted(session->opts.wanted_context, pid, name)
+				    : 1;
+}
+
 struct candidate *candidate_find(struct session *session, uint32_t pid)
 {
 	for (size_t i = session->candidate_count; i-- > 0;)
@@ -38,8 +44,10 @@ void candidate_remove(struct session *session, struct candidate *candidate)
 
 void candidate_ended(struct session *session, struct candidate *candidate)
 {
-	/* If only some programs are wanted, it was most likely none of them. */
-	session->ended_unexamined += !candidate->examined && !session->opts.wanted;
+	if (!candidate->examined) {
+		session->ended_unexamined += candidate->wanted > 0;
+		session->ended_unnamed += candidate->wanted < 0;
+	}
 	candidate_remove(session, candidate);
 }
 
@@ -77,7 +85,7 @@ static int native_wanted(struct session *session, uint32_t pid, uint32_t parent)
 	return native > 0;
 }
 
-void candidate_renew(struct session *session, uint32_t pid, uint32_t parent)
+void candidate_renew(struct session *session, uint32_t pid, uint32_t parent, const char *name)
 {
 	int native = native_wanted(session, pid, parent);
 	struct candidate *candidate = candidate_find(session, pid);
@@ -85,8 +93,11 @@ void candidate_renew(struct session *session, uint32_t pid, uint32_t parent)
 	if (candidate)
 		candidate_remove(session, candidate);
 	candidate = candidate_touch(session, pid);
-	if (candidate)
-		candidate->native = native;
+	if (!candidate)
+		return;
+	candidate->native = native;
+	/* Asked at once: it may end before it is inspected. */
+	candidate->wanted = is_wanted(session, (pid_t)pid, name);
 }
 
 struct candidate *candidate_touch(struct session *session, uint32_t pid)
@@ -99,7 +110,7 @@ struct candidate *candidate_touch(struct session *session, uint32_t pid)
 				  session->candidate_count, 1, sizeof(*session->candidates)))
 			return NULL;
 		candidate = &session->candidates[session->candidate_count++];
-		*candidate = (struct candidate){.late.pid = (pid_t)pid};
+		*candidate = (struct candidate){.late.pid = (pid_t)pid, .wanted = -ESRCH};
 	}
 	candidate->settled = 0;
 	candidate->born_ns = now;
@@ -151,9 +162,14 @@ static enum look candidate_look(struct session *session, struct candidate *candi
 
 	if (member && !member->execd)
 		return LOOK_REMOVE;
-	if (session->opts.wanted && !candidate->late.mapped &&
-	    !session->opts.wanted(session->opts.wanted_context, pid))
-		return LOOK_REMOVE;
+	if (!candidate->late.mapped) {
+		int wanted = is_wanted(session, pid, NULL);
+
+		if (!wanted)
+			return LOOK_REMOVE;
+		if (wanted > 0)
+			candidate->wanted = 1;
+	}
 	found = late_look(&candidate->late, plan_cache_files(session->plans.python));
 	if (found == -ESRCH)
 		return LOOK_ENDED;
@@ -220,8 +236,13 @@ void untracked_find(struct session *session)
 	for (size_t i = 0; i < count; i++)
 		if (pids[i] != getpid() && !member_find(session, pids[i]) &&
 		    !candidate_find(session, pids[i]))
-			candidate_renew(session, (uint32_t)pids[i], 0);
+			candidate_renew(session, (uint32_t)pids[i], 0, NULL);
 	free(pids);
+}
+
+size_t session_unnamed(const struct session *session)
+{
+	return session->ended_unnamed;
 }
 
 size_t session_unexamined(const struct session *session)

@@ -16,6 +16,7 @@ struct candidate {
 	int settled;
 	int examined;     /* it has been settled once: nothing was missed before that */
 	int native;       /* it is also wanted without Python */
+	int wanted;       /* as session_opts.wanted() returned: a process may be gone by then */
 	uint64_t born_ns; /* when it appeared, or last mapped a file with code */
 	uint64_t next_ns; /* when it is inspected next */
 };
@@ -27,8 +28,8 @@ void candidate_remove(struct session *session, struct candidate *candidate);
 void candidate_ended(struct session *session, struct candidate *candidate);
 /* Schedules an inspection: it is new, or has mapped a new file. NULL: no memory. */
 struct candidate *candidate_touch(struct session *session, uint32_t pid);
-/* The same for a new program. parent: its parent's pid, 0: not known. */
-void candidate_renew(struct session *session, uint32_t pid, uint32_t parent);
+/* The same for a new program. parent: its parent's pid, 0: not known; name: its comm, or NULL. */
+void candidate_renew(struct session *session, uint32_t pid, uint32_t parent, const char *name);
 /* Inspects the candidates that are due, until the time `until`. Returns the time. */
 uint64_t candidates_look(struct session *session, uint64_t now, uint64_t until);
 /* Makes every process that is neither a member nor a candidate a candidate. */

@@ -134,7 +134,7 @@ static void program_appears(struct session *session, const struct event_appear *
 
 	member_supersede(session, event->header.tgid, EVENT_EXEC);
 	if (!event->layers) {
-		candidate_renew(session, event->header.tgid, event->parent);
+		candidate_renew(session, event->header.tgid, event->parent, event->name);
 		return;
 	}
 	if (candidate)
@@ -394,7 +394,7 @@ static void missed_execs_find(struct session *session)
 		    attach_is_target(session->attach, tgid, member->runtime.target.space_id))
 			continue;
 		member_end(session, member, EVENT_EXEC);
-		candidate_renew(session, tgid, 0);
+		candidate_renew(session, tgid, 0, NULL);
 	}
 }
 

@@ -52,6 +52,8 @@ int session_watch(struct session *session, pid_t pid);
 int session_undecided(const struct session *session);
 /* How many programs ended before they were inspected: nothing is known of them. */
 size_t session_unexamined(const struct session *session);
+/* How many others ended before it was known whether they were wanted. */
+size_t session_unnamed(const struct session *session);
 
 /*
  * Drains the ring buffer. Returns the number of records handled; -EOWNERDEAD the process that holds

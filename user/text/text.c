@@ -42,10 +42,21 @@ static int character_hides(const unsigned char *c, int bytes)
 }
 
 /* Writes the printable form of one character to shown; advances *at. */
-static const char *character_show(char shown[5], const unsigned char **at)
+static const char *character_show(char shown[TEXT_CHARACTER_MAX], const unsigned char **at)
 {
 	const unsigned char *c = *at;
 	int bytes = character_bytes(c);
+
+	/* A lone surrogate: a byte that is not UTF-8, as the disk has it, or a code unit. */
+	if (c[0] == 0xed && c[1] >= 0xa0 && c[1] >> 6 == 2 && c[2] >> 6 == 2) {
+		unsigned int unit = 0xd000u | (c[1] & 0x3fu) << 6 | (c[2] & 0x3fu);
+
+		snprintf(shown, TEXT_CHARACTER_MAX,
+			 unit >= 0xdc80 && unit <= 0xdcff ? "\\x%02x" : "\\u%04x",
+			 unit >= 0xdc80 && unit <= 0xdcff ? unit - 0xdc00 : unit);
+		*at = c + 3;
+		return shown;
+	}
 
 	/* C1 controls are two bytes in UTF-8 (c2 80 .. c2 9f). */
 	if (bytes == 2 && c[0] == 0xc2 && c[1] < 0xa0)
@@ -58,13 +69,13 @@ static const char *character_show(char shown[5], const unsigned char **at)
 		return shown;
 	}
 	*at = c + 1;
-	snprintf(shown, 5, "\\x%02x", *c);
+	snprintf(shown, TEXT_CHARACTER_MAX, "\\x%02x", *c);
 	return shown;
 }
 
 void text_print(FILE *out, const char *text)
 {
-	char shown[5];
+	char shown[TEXT_CHARACTER_MAX];
 
 	for (const unsigned char *at = (const unsigned char *)text; *at;)
 		fputs(character_show(shown, &at), out);
@@ -73,7 +84,7 @@ void text_print(FILE *out, const char *text)
 size_t text_escape(char *out, size_t capacity, const char *text)
 {
 	size_t length = 0;
-	char shown[5];
+	char shown[TEXT_CHARACTER_MAX];
 
 	for (const unsigned char *at = (const unsigned char *)text;
 	     *at && length + sizeof(shown) < capacity;) {

@@ -11,6 +11,8 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#define TEXT_CHARACTER_MAX 7 /* bytes of the printable form of one character, with its NUL */
+
 void text_print(FILE *out, const char *text);
 /*
  * Writes to out, cut to capacity bytes including the NUL; four bytes for each byte of text always

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "text/utf8.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define REPLACEMENT 0xfffdu
@@ -127,4 +129,104 @@ int utf8_valid(const char *text, size_t bytes)
 		bytes -= taken;
 	}
 	return 1;
+}
+
+/* Bytes of "x80" to "xff" or "ud800" to "udfff" at text, which has `bytes`; 0: another text. */
+static size_t escape_bytes(const char *text, size_t bytes)
+{
+	static const char hex[] = "0123456789abcdef";
+	size_t digits;
+
+	if (bytes >= 3 && text[0] == 'x' && memchr(hex + 8, text[1], 8))
+		digits = 2;
+	else if (bytes >= 5 && text[0] == 'u' && text[1] == 'd' && memchr(hex + 8, text[2], 8))
+		digits = 4;
+	else
+		return 0;
+	for (size_t i = 1; i <= digits; i++)
+		if (!memchr(hex, text[i], 16))
+			return 0;
+	return digits + 1;
+}
+
+/* The backslashes at text. *escape: the bytes of what looks like an escape after them, or 0. */
+static size_t run_bytes(const char *text, size_t bytes, size_t *escape)
+{
+	size_t run = 0;
+
+	while (run < bytes && text[run] == '\\')
+		run++;
+	*escape = run ? escape_bytes(text + run, bytes - run) : 0;
+	return run;
+}
+
+static int is_surrogate(const char *text)
+{
+	uint32_t c = 0;
+
+	if (*text)
+		utf8_take(text, &c);
+	return c >= 0xd800 && c <= 0xdfff;
+}
+
+size_t utf8_escape(char *out, const char *text)
+{
+	size_t length = 0, left = strlen(text);
+
+	while (left) {
+		size_t escape, run = run_bytes(text, left, &escape), taken;
+		uint32_t c = 0;
+
+		if (run) {
+			int is_doubled = escape || is_surrogate(text + run);
+
+			memset(out + length, '\\', run << is_doubled);
+			length += run << is_doubled;
+			taken = run;
+		} else {
+			taken = utf8_take(text, &c);
+			if (c >= 0xdc80 && c <= 0xdcff)
+				length += (size_t)sprintf(out + length, "\\x%02x", c - 0xdc00);
+			else if (c >= 0xd800 && c <= 0xdfff)
+				length += (size_t)sprintf(out + length, "\\u%04x", c);
+			else {
+				memcpy(out + length, text, taken);
+				length += taken;
+			}
+		}
+		text += taken;
+		left -= taken;
+	}
+	out[length] = '\0';
+	return length;
+}
+
+size_t utf8_unescape(char *out, const char *text, size_t bytes)
+{
+	size_t length = 0, at = 0;
+
+	while (at < bytes) {
+		size_t escape, run = run_bytes(text + at, bytes - at, &escape);
+		size_t kept = escape ? run / 2 : run;
+
+		if (!run) {
+			out[length++] = text[at++];
+			continue;
+		}
+		memset(out + length, '\\', kept);
+		length += kept;
+		at += run;
+		if (escape && run % 2) {
+			uint32_t c =
+				(uint32_t)strtoul((char[]){text[at + 1], text[at + 2],
+							   escape > 3 ? text[at + 3] : '\0',
+							   escape > 3 ? text[at + 4] : '\0', '\0'},
+						  NULL, 16);
+
+			length += character_put(out + length, escape > 3 ? c : 0xdc00 + c);
+			at += escape;
+		}
+	}
+	out[length] = '\0';
+	return length;
 }

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reports, replays and pprof profiles of a finished trace, and hostile names in them."""
+import gzip
 import json
 import os
 import pty
@@ -10,7 +11,7 @@ import subprocess
 import pytest
 
 from cli_text import listed
-from harness import Report, TIMEOUT, environment, pprof, pprof_top, program
+from harness import ROOT, Report, TIMEOUT, environment, pprof, pprof_top, program
 
 
 def printable(text):
@@ -457,3 +458,56 @@ def test_foreign_files_are_kept(finished, run_tracer, tmp_path):
             assert done.returncode == 0, done.stderr
     done = run_tracer("export", run.snapshot, "--format", "html", "--force", "-o", str(notes))
     assert done.returncode == 0 and notes.read_text().startswith("<!doctype"), done.stderr
+
+
+def test_path_that_is_not_utf8(start, trace, run_tracer, tracer, any_python, tmp_path):
+    """Every reader opens what is written: all of it is UTF-8, the path is spelt as on the disk, and
+    a profile that is read again has the path itself."""
+    folder = os.fsencode(str(tmp_path)) + b"/caf\xe9"
+    os.mkdir(folder)
+    path = os.path.join(folder, b"golden.py")
+    shutil.copy(program("golden.py"), path)
+    target = start(any_python, os.fsdecode(path))
+    run = trace("-p", target.pid)
+    target.step()
+    target.expect()
+    report = run.finish()
+    assert os.fsdecode(path) in {name for name, _ in report.lines()}
+    assert "caf\\xe9/golden.py" in run.stdout
+    for kind in ("folded", "pprof"):
+        out = str(tmp_path / kind)
+        assert run_tracer("export", run.snapshot, "--format", kind, "-o", out).returncode == 0
+    with open(str(tmp_path / "folded"), encoding="utf-8") as file:
+        assert "caf\\xe9/golden.py" in file.read()
+    for name in (run.snapshot, str(tmp_path / "pprof")):
+        with open(name, "rb") as file:
+            profile = gzip.decompress(file.read())
+        done = subprocess.run(
+            ["protoc", "-I", os.path.join(ROOT, "user/pprof"), "profile.proto"]
+            + ["--decode=perftools.profiles.Profile"],
+            input=profile,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        assert done.returncode == 0 and not done.stderr, done.stderr
+    done = run_tracer("report", run.snapshot, "--format", "csv")
+    assert "caf\\xe9/golden.py" in done.stdout
+
+
+def test_no_space(finished, tracer):
+    """The reason is the one that the kernel gave."""
+    run, _ = finished
+    for arguments in (["report", run.snapshot], ["report", run.snapshot, "--format", "json"]):
+        with open("/dev/full", "wb") as full:
+            done = subprocess.run([tracer, *arguments], stdout=full, stderr=subprocess.PIPE)
+        assert done.returncode == 1 and b"No space left on device" in done.stderr
+
+
+def test_csv_on_a_terminal(start, trace, tracer, any_python, hostile):
+    target = start(any_python, hostile)
+    run = trace("-p", target.pid)
+    target.step()
+    target.expect()
+    run.finish()
+    shown = on_a_terminal([tracer, "report", run.snapshot, "--format", "csv"], dict(os.environ))
+    check_harmless(re.sub("\r+\n", "\n", shown.decode()))

@@ -4,12 +4,13 @@ import errno
 import os
 import re
 import secrets
+import shutil
 import subprocess
 
 import pytest
 
 from cgroups import check, hierarchy, removed, traced_pid, unique, waits
-from harness import environment, error_line, wait_until
+from harness import Traced, environment, error_line, wait_until
 
 
 @pytest.mark.parametrize("kind", ("v1", "v2"))
@@ -161,3 +162,21 @@ def test_all(run_tracer, start, any_python):
 )
 def test_usage(run_tracer, arguments, expected):
     assert expected in error_line(run_tracer(*arguments.split()), 2)
+
+
+def test_name_of_short_lived_processes(tracer, debian_python, tmp_path):
+    """Processes with the name that end before they are traced are counted: none is told to have
+    started only if none has."""
+    copy = str(tmp_path / "jobpython")
+    shutil.copy(debian_python.path, copy)
+    run = Traced(tracer, str(tmp_path), "--comm", "jobpython", attached=False)
+    waits(run)
+    count = 12
+    for _ in range(count):
+        subprocess.run([copy, "-S", "-E", "-c", ""], check=True, env=environment())
+    run.interrupt()
+    run.wait()
+    ended = [int(n) for n in re.findall(r"(\d+) (?:of the programs|processes ended)", run.stderr)]
+    traced = len(re.findall(r"attached to PID", run.stderr))
+    assert sum(ended) + traced == count, run.stderr
+    assert "no matching process has started" not in run.stderr

@@ -12,10 +12,12 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/buffer.h"
 #include "base/error.h"
 #include "tables/strings.h"
 #include "text/text.h"
+#include "text/utf8.h"
 
 /*
  * --- errors ----------------------------------------------------------------------------------
@@ -115,12 +117,21 @@ static void text_that_hides_is_escaped(void **state)
 		const char *text, *shown;
 	} cases[] = {
 		{"\u202e", "\\xe2\\x80\\xae"}, /* right to left */
-		{"\u2066", "\\xe2\\x81\\xa6"}, {"\u2028", "\\xe2\\x80\\xa8"},
-		{"\u200b", "\\xe2\\x80\\x8b"}, {"\ufeff", "\\xef\\xbb\\xbf"},
-		{"\ufffb", "\\xef\\xbf\\xbb"}, {"\u061c", "\\xd8\\x9c"},
-		{"\u2010", "\u2010"},          {"\u2070", "\u2070"},
-		{"\u20ac", "\u20ac"},          {"\ufffd", "\ufffd"},
+		{"\u2066", "\\xe2\\x81\\xa6"},
+		{"\u2028", "\\xe2\\x80\\xa8"},
+		{"\u200b", "\\xe2\\x80\\x8b"},
+		{"\ufeff", "\\xef\\xbb\\xbf"},
+		{"\ufffb", "\\xef\\xbf\\xbb"},
+		{"\u061c", "\\xd8\\x9c"},
+		{"\u2010", "\u2010"},
+		{"\u2070", "\u2070"},
+		{"\u20ac", "\u20ac"},
+		{"\ufffd", "\ufffd"},
 		{"\u0627", "\u0627"}, /* a letter of a script from right to left */
+		/* bytes of a file name as Python has them; another lone surrogate */
+		{"caf\xed\xb3\xa9", "caf\\xe9"},
+		{"caf\xe9", "caf\\xe9"},
+		{"\xed\xa0\x80", "\\ud800"},
 	};
 	char out[64];
 
@@ -128,6 +139,34 @@ static void text_that_hides_is_escaped(void **state)
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		text_escape(out, sizeof(out), cases[i].text);
 		assert_string_equal(out, cases[i].shown);
+	}
+}
+
+/* What is written is UTF-8, and what is read back is what there was. */
+static void text_survives_as_utf8(void **state)
+{
+	static const struct {
+		const char *text, *escaped;
+	} cases[] = {
+		{"plain/caf\u00e9.py", "plain/caf\u00e9.py"},
+		{"caf\xed\xb3\xa9", "caf\\xe9"}, /* U+DCE9 */
+		{"\xed\xa0\x80", "\\ud800"},
+		{"a\\xe9", "a\\\\xe9"}, /* looks like an escape */
+		{"a\\\\ud800", "a\\\\\\\\ud800"},
+		{"C:\\user\\x1b\\", "C:\\user\\x1b\\"}, /* does not */
+		{"\\\xed\xb3\xa9", "\\\\\\xe9"},
+	};
+	char out[64], back[64];
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		size_t bytes = utf8_escape(out, cases[i].text);
+
+		assert_int_equal(bytes, strlen(out));
+		assert_true(utf8_valid(out, bytes));
+		assert_string_equal(out, cases[i].escaped);
+		utf8_unescape(back, out, bytes);
+		assert_string_equal(back, cases[i].text);
 	}
 }
 
@@ -249,6 +288,7 @@ int main(void)
 		cmocka_unit_test(reason_is_cut),
 		cmocka_unit_test(error_line_is_one_harmless_line),
 		cmocka_unit_test(text_that_hides_is_escaped),
+		cmocka_unit_test(text_survives_as_utf8),
 		cmocka_unit_test(buffer_grows),
 		cmocka_unit_test(buffer_refuses_the_impossible),
 		cmocka_unit_test(strings_keep_one_of_each),

@@ -127,8 +127,8 @@ static void test_folded(void **state)
 				       "web (10);g (m.py:2);f (a.py:1) 200\n"
 				       "web (11);h (b.py:3) 1001\n"
 				       "web (11);g (m.py:2);f (a.py:1) 500\n"
-				       "job_[31m (12);h (b.py:3) 1002\n"
-				       "job_[31m (12);g (m.py:2);f (a.py:1) 200\n";
+				       "job\\x1b[31m (12);h (b.py:3) 1002\n"
+				       "job\\x1b[31m (12);g (m.py:2);f (a.py:1) 200\n";
 	char path[] = "/tmp/test_processes.XXXXXX", text[1024] = "";
 	int fd = mkstemp(path);
 	struct outfile *file;
