@@ -17,9 +17,9 @@ size_t utf8_take(const char *text, uint32_t *c);
  */
 size_t utf8_fsencode(char *out, const char *text);
 /*
- * The same text as valid UTF-8, for readers that accept nothing else: a byte that is not UTF-8, also
- * as a surrogateescape, becomes \xNN, and any other lone surrogate \uNNNN. Backslashes before what
- * looks like such an escape are doubled, so that utf8_unescape() restores the text. out holds
+ * The same text as valid UTF-8, for readers that accept nothing else: a byte that is not UTF-8,
+ * also as a surrogateescape, becomes \xNN, and any other lone surrogate \uNNNN. Backslashes before
+ * what looks like such an escape are doubled, so that utf8_unescape() restores the text. out holds
  * UTF8_ESCAPED(strlen(text)) bytes. Returns the length.
  */
 #define UTF8_ESCAPED(bytes) (4 * (bytes) + 1)
