@@ -32,8 +32,8 @@ struct session_opts {
 	/* which new processes are followed: none; those that targets start; all */
 	enum abi_watch watch;
 	/*
-	 * Is a new process to be traced? name: its comm, NULL: not known. 1; 0; -ESRCH: it has ended,
-	 * and what is known does not tell. NULL: all are.
+	 * Is a new process to be traced? name: its comm, NULL: not known. 1; 0; -ESRCH: it has
+	 * ended, and what is known does not tell. NULL: all are.
 	 */
 	int (*wanted)(void *context, pid_t pid, const char *name);
 	void *wanted_context;

@@ -80,7 +80,7 @@ struct session {
 	size_t execd_count, execd_capacity;
 	uint8_t *files_settled; /* by struct file.number: see execd_files_settle() */
 	size_t files_settled_capacity;
-	/* programs that ended before they were examined; before it was known whether they are wanted */
+	/* programs that ended unexamined, and before it was known whether they are wanted */
 	size_t ended_unexamined, ended_unnamed;
 };
 
