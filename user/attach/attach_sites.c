@@ -15,6 +15,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/page.h"
+#include "base/regular.h"
 
 /* Selects the sites that a program serves. */
 typedef int (*site_filter_fn)(const struct plan_site *site);
@@ -230,7 +231,7 @@ int attach_groups(struct attach *attach, const struct plan *plan, const struct e
 	struct stat st;
 	int err = 0;
 
-	if (fstat(elf_file_fd(file), &st))
+	if (regular_stat(elf_file_fd(file), &st))
 		return -errno;
 	placed.device = st.st_dev;
 	placed.inode = st.st_ino;
@@ -266,7 +267,7 @@ size_t attach_pages(const struct attach *attach, const struct plan *plan,
 	struct stat st;
 
 	/* On failure return the upper bound: one page per site. */
-	if (!pages || fstat(elf_file_fd(file), &st)) {
+	if (!pages || regular_stat(elf_file_fd(file), &st)) {
 		free(pages);
 		return plan->count;
 	}
@@ -312,7 +313,7 @@ int attach_is_everywhere(const struct attach *attach, const struct elf_file *fil
 {
 	struct stat st;
 
-	if (fstat(elf_file_fd(file), &st))
+	if (regular_stat(elf_file_fd(file), &st))
 		return 0;
 	for (size_t i = 0; i < attach->placed_count; i++)
 		if (attach->placed[i].pid < 0 && attach->placed[i].inode == st.st_ino &&

@@ -6,6 +6,7 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include "base/regular.h"
 #include "process/memory.h"
 #include "process/process.h"
 
@@ -71,7 +72,7 @@ int leftover_count(struct space *space, const struct plan *plan, const struct el
 	struct process_maps maps;
 	struct stat st;
 	int err =
-		fstat(elf_file_fd(file), &st) ? -errno : process_maps_read(space_pid(space), &maps);
+		regular_stat(elf_file_fd(file), &st) ?: process_maps_read(space_pid(space), &maps);
 
 	if (err)
 		return err;

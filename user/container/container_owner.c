@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The owner of what is read about containers. */
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -34,11 +35,13 @@ static void inside_set(const struct container_list *list, const char *id,
  */
 static int lends_rights(const struct process_info *info)
 {
-	struct stat st;
+	struct statx st;
 	char name[40];
 
+	/* What the kernel knows already: the file system may not answer. */
 	snprintf(name, sizeof(name), "/proc/%d/exe", info->pid);
-	return info->uids_differ || stat(name, &st) || st.st_mode & (S_ISUID | S_ISGID);
+	return info->uids_differ || statx(AT_FDCWD, name, AT_STATX_DONT_SYNC, STATX_MODE, &st) ||
+	       st.stx_mode & (S_ISUID | S_ISGID);
 }
 
 /* Is it our PID namespace, or that of PID 1, which has all processes that we see? */

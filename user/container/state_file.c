@@ -2,7 +2,6 @@
 #include "container/state_file.h"
 
 #include <ctype.h>
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/openat2.h>
@@ -11,22 +10,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/error.h"
 #include "base/regular.h"
 
 #define PID_BYTES 16
-
-static int open_how(int directory, const char *path, uint64_t flags, uint64_t resolve)
-{
-	struct open_how how = {.flags = flags | O_CLOEXEC,
-			       .resolve = resolve | RESOLVE_NO_MAGICLINKS};
-	int fd = (int)syscall(SYS_openat2, directory, path, &how, sizeof(how));
-
-	return fd < 0 ? -errno : fd;
-}
 
 int state_root_open(pid_t pid)
 {
@@ -45,15 +34,15 @@ int state_dir_open(pid_t pid, const char *path)
 
 	if (root < 0)
 		return root;
-	fd = open_how(root, path, O_RDONLY | O_DIRECTORY, RESOLVE_IN_ROOT);
+	fd = regular_folder(root, path, RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS);
 	close(root);
 	return fd;
 }
 
 int state_dir_below(int directory, const char *path)
 {
-	return open_how(directory, path, O_RDONLY | O_DIRECTORY,
-			RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS);
+	return regular_folder(directory, path,
+			      RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS);
 }
 
 /* Opens a regular file of at most max bytes. */
@@ -65,7 +54,7 @@ static int open_regular(int directory, const char *path, size_t max)
 	int err = 0;
 
 	if (fd < 0)
-		return fd;
+		return fd == -EISDIR ? -EINVAL : fd;
 	if (fstat(fd, &st))
 		err = -errno;
 	else if (st.st_size > 0 && (uint64_t)st.st_size > max)
@@ -146,29 +135,25 @@ pid_t state_pid_read(int directory, const char *path)
 	return pid > 0 && pid == (pid_t)pid ? (pid_t)pid : 0;
 }
 
+struct dir_walk {
+	int directory;
+	int (*each)(void *context, int directory, const char *name);
+	void *context;
+};
+
+static int name_take(void *context, const char *name)
+{
+	const struct dir_walk *walk = context;
+
+	return walk->each(walk->context, walk->directory, name);
+}
+
 int state_dir_each(int directory, int (*each)(void *context, int directory, const char *name),
 		   void *context)
 {
-	int fd = openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	DIR *stream = fd < 0 ? NULL : fdopendir(fd);
-	struct dirent *entry;
-	size_t count = 0;
-	int err = 0;
+	struct dir_walk walk = {directory, each, context};
 
-	if (!stream) {
-		err = -errno;
-		if (fd >= 0)
-			close(fd);
-		return err;
-	}
-	while (!err && (entry = readdir(stream))) {
-		if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, ".."))
-			continue;
-		err = count++ == STATE_ENTRIES_MAX ? -E2BIG
-						   : each(context, directory, entry->d_name);
-	}
-	closedir(stream);
-	return err;
+	return regular_names(directory, STATE_ENTRIES_MAX, name_take, &walk);
 }
 
 const char *state_text(const json_t *object, const char *key)

@@ -15,6 +15,7 @@
 
 #include "base/array.h"
 #include "base/error.h"
+#include "base/regular.h"
 #include "links/links_holder.h"
 
 /* UAPI constants that older headers lack (include/uapi/linux/bpf.h, 6.6 and 6.13). */
@@ -95,11 +96,10 @@ size_t links_probes_left(const struct links *links)
 int links_add(struct links *links, const struct bpf_program *program, enum links_kind kind,
 	      int file, pid_t pid, const struct links_sites *sites)
 {
-	const struct links_spec spec = {
+	struct links_spec spec = {
 		.backend = links->backend,
 		.kind = kind,
 		.program = bpf_program__fd(program),
-		.file = file,
 		.pid = pid,
 		.sites = *sites,
 	};
@@ -109,6 +109,9 @@ int links_add(struct links *links, const struct bpf_program *program, enum links
 
 	if (err || !sites->count)
 		return err;
+	spec.file = regular_origin(file);
+	if (spec.file < 0)
+		return spec.file;
 	err = links_holder_add(links->holder, &spec, &links->groups[links->group_count], &made);
 	links->group_count += made > 0;
 	links->count += made;

@@ -13,7 +13,9 @@
  * Therefore links are created here, in a child that has a session of its own and blocks all
  * signals, and they are closed in one way only: a process that holds them exits. To close some of
  * the links, this process passes them to a child of its own, which exits; to close all, it exits
- * itself. It also exits when its owner has ended for any reason.
+ * itself. It also exits when its owner has ended for any reason, and within a second or so when its
+ * owner was killed but cannot end, because it waits in the kernel for a file system that does not
+ * answer. No other process holds a descriptor of a link for long, so that is enough.
  *
  * It moves to the root of the cgroup hierarchies that are mounted writable here, since a whole
  * control group may be killed at once. The remaining risk is a SIGKILL for this process itself

@@ -25,6 +25,8 @@
 
 /* Processes that close links side by side. */
 #define CLOSERS 8u
+/* Between two looks at an owner that says nothing. */
+#define OWNER_LOOK_MS 1000
 
 #define PROCS "/cgroup.procs"
 
@@ -35,7 +37,8 @@ struct group {
 };
 
 struct keeper {
-	int socket, owner;
+	int socket, owner; /* the owner's pidfd */
+	pid_t owner_pid;
 	struct group *groups;
 	size_t count, capacity;
 	char swept[LINKS_PATH_MAX]; /* a file of the owner's to remove; "": none */
@@ -55,14 +58,49 @@ static void keeper_abandoned(const struct keeper *keeper)
 	keeper_end();
 }
 
+/* Fields of /proc/PID/stat, counted from the state, which is number 3 in proc(5). */
+#define STAT_FLAGS   6
+#define STAT_SIGNALS 28
+#define PF_EXITING   0x4u
+
+/*
+ * Will the owner never run its own code again: is SIGKILL pending for it, or is it in exit()? A
+ * task that waits in the kernel for a file system that does not answer stays in that state for as
+ * long as it likes, and neither the pidfd nor the socket shows anything. stat takes no lock that
+ * such a task may hold.
+ */
+static int owner_is_lost(const struct keeper *keeper)
+{
+	unsigned long long fields[STAT_SIGNALS + 1] = {0};
+	char path[40], text[1024], *at;
+	ssize_t got = -1;
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", keeper->owner_pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd >= 0) {
+		got = read(fd, text, sizeof(text) - 1);
+		close(fd);
+	}
+	text[got > 0 ? got : 0] = '\0';
+	at = strrchr(text, ')'); /* the end of the name; ") STATE" comes before the numbers */
+	if (!at || strlen(at) < 4)
+		return 0;
+	at += 3;
+	for (size_t i = 1; i <= STAT_SIGNALS; i++)
+		fields[i] = strtoull(at, &at, 10);
+	return (fields[STAT_FLAGS] & PF_EXITING) || fields[STAT_SIGNALS] & 1u << (SIGKILL - 1);
+}
+
 /* Waits for input, or for the end of the owner. */
 static void keeper_wait(const struct keeper *keeper)
 {
 	struct pollfd fds[] = {{.fd = keeper->socket, .events = POLLIN},
 			       {.fd = keeper->owner, .events = POLLIN}};
 
-	while (poll(fds, 2, -1) < 0 && errno == EINTR)
-		;
+	while (poll(fds, 2, OWNER_LOOK_MS) <= 0)
+		if (owner_is_lost(keeper))
+			keeper_abandoned(keeper);
 	/*
 	 * Other children of the owner may hold copies of the socket, so only the pidfd shows that
 	 * the owner has ended.
@@ -201,8 +239,17 @@ static void cgroups_leave(void)
 	buffer_free(&text);
 }
 
-static void group_make(const struct links_request *request, const int fds[2],
-		       const struct links_sites *sites, struct group *group,
+/* Creating many links may take long: has the owner ended meanwhile? */
+static void owner_look(const struct keeper *keeper)
+{
+	struct pollfd end = {.fd = keeper->owner, .events = POLLIN};
+
+	if (poll(&end, 1, 0) == 1)
+		keeper_abandoned(keeper);
+}
+
+static void group_make(const struct keeper *keeper, const struct links_request *request,
+		       const int fds[2], const struct links_sites *sites, struct group *group,
 		       struct links_answer *out)
 {
 	enum links_kind kind = (enum links_kind)request->kind;
@@ -214,6 +261,7 @@ static void group_make(const struct links_request *request, const int fds[2],
 		int fd = is_perf ? perf_uprobe_link(fds[0], path, request->pid, kind, sites, i)
 				 : links_multi_create(fds[0], kind, path, request->pid, sites);
 
+		owner_look(keeper);
 		if (fd < 0) {
 			out->err = fd;
 			out->where = sites->offsets[i];
@@ -241,7 +289,7 @@ static void group_add(struct keeper *keeper, const struct links_request *request
 	out.err = array_reserve(&keeper->groups, &keeper->capacity, keeper->count, 1,
 				sizeof(*keeper->groups));
 	if (!out.err)
-		group_make(request, fds,
+		group_make(keeper, request, fds,
 			   &(struct links_sites){offsets, offsets + count,
 						 arrays == 3 ? offsets + 2 * count : NULL, count},
 			   &group, &out);
@@ -400,7 +448,7 @@ static void keeper_begin(const struct keeper *keeper)
 
 void links_holder_run(int socket, int owner)
 {
-	struct keeper keeper = {.socket = socket, .owner = owner};
+	struct keeper keeper = {.socket = socket, .owner = owner, .owner_pid = getppid()};
 	struct links_answer out = {0};
 	struct links_request request;
 	int fds[2];

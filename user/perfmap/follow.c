@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/regular.h"
 
 #define PIECE_BYTES 65536
 
@@ -19,7 +20,7 @@ int perfmap_follow_new(struct perfmap_follow **out, int fd, int is_jitdump, int 
 	struct stat st;
 	char path[40];
 
-	if (!follow || fstat(fd, &st)) {
+	if (!follow || regular_stat(fd, &st)) {
 		int err = follow ? -errno : -ENOMEM;
 
 		free(follow);

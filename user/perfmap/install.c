@@ -12,6 +12,7 @@
 #include "base/descriptor.h"
 #include "base/error.h"
 #include "base/outfile.h"
+#include "base/regular.h"
 #include "perfmap/missing.h"
 #include "perfmap/text.h"
 #include "process/descriptors.h"
@@ -49,9 +50,24 @@ static void place_fill(struct perfmap_place *place, int directory, pid_t pid, pi
 		snprintf(place->shown, sizeof(place->shown), "/tmp/%s", place->name);
 }
 
+/* Writing waits for the file system, whose server may be the target. Takes the descriptor. */
+static int local_only(int directory)
+{
+	int local = directory < 0 ? directory : regular_is_local(directory);
+
+	if (directory < 0 || local > 0)
+		return directory;
+	close(directory);
+	return local < 0
+		       ? local
+		       : error_set(-EOPNOTSUPP,
+				   "its /tmp lies on a file system that others serve (FUSE, NFS): "
+				   "nothing is written there");
+}
+
 int perfmap_places_open(struct perfmap_places *places, pid_t pid, pid_t ns_pid, uint32_t uid)
 {
-	int target = tmp_dir_open(pid), own = tmp_dir_open(0);
+	int target = local_only(tmp_dir_open(pid)), own = tmp_dir_open(0);
 	int err = target < 0 ? target : own;
 
 	if (target >= 0)

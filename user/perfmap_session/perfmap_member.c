@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/regular.h"
 #include "process/descriptors.h"
 #include "process/tmp_dir.h"
 
@@ -187,7 +188,7 @@ static void map_follow(struct perfmap_member *member, int fd, int inotify, int f
 	struct stat st;
 	uint64_t offset;
 
-	if (fstat(fd, &st) || is_followed(member, st.st_dev, st.st_ino)) {
+	if (regular_stat(fd, &st) || is_followed(member, st.st_dev, st.st_ino)) {
 		close(fd);
 		return;
 	}
@@ -214,7 +215,7 @@ static void jitdump_follow(struct perfmap_member *member, int fd, pid_t writer, 
 	struct perfmap_follow *follow;
 	struct stat st;
 
-	if (fstat(fd, &st) || is_followed(member, st.st_dev, st.st_ino) ||
+	if (regular_stat(fd, &st) || is_followed(member, st.st_dev, st.st_ino) ||
 	    is_ancestors(member, &st) || perfmap_places_stale(&member->places, &st)) {
 		close(fd);
 		return;

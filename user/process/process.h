@@ -103,8 +103,9 @@ int process_map_is_code(const struct process_map *map, const struct stat *file);
  */
 void process_code_range(pid_t pid, const struct stat *file, uint64_t *start, uint64_t *end);
 /*
- * Opens the file behind a map, O_RDONLY|O_CLOEXEC, regular files only. Returns a descriptor;
- * -EINVAL not a regular file; -ESTALE the name now belongs to another file; -errno.
+ * Opens the file behind a map, O_RDONLY|O_CLOEXEC, regular files only; on a file system that others
+ * serve it is a copy (base/regular.h: regular_stat(), regular_origin()). Returns a descriptor;
+ * -EINVAL not a regular file; -ETIMEDOUT its file system does not answer; -ESTALE the name now belongs to another file; -errno.
  */
 int process_map_open(pid_t pid, const struct process_map *map);
 /*

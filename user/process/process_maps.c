@@ -8,7 +8,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
@@ -103,16 +102,9 @@ void process_maps_free(struct process_maps *maps)
 	*maps = (struct process_maps){0};
 }
 
-/*
- * A name is opened with O_PATH first, which has no side effects: opening a FIFO for reading would
- * block, and opening a device may do anything. Only a regular file is then opened for reading,
- * through the descriptor.
- */
-static int open_regular(int path_fd)
+static int not_regular(void)
 {
-	int fd = regular_reopen(path_fd);
-
-	return fd == -EINVAL ? error_set(-EINVAL, "the mapped object is not a regular file") : fd;
+	return error_set(-EINVAL, "the mapped object is not a regular file");
 }
 
 static int open_map_file(pid_t pid, const struct process_map *map)
@@ -125,9 +117,9 @@ static int open_map_file(pid_t pid, const struct process_map *map)
 	path_fd = open(name, O_PATH | O_CLOEXEC);
 	if (path_fd < 0)
 		return -errno;
-	fd = open_regular(path_fd);
+	fd = regular_reopen(path_fd);
 	close(path_fd);
-	return fd;
+	return fd == -EINVAL ? not_regular() : fd;
 }
 
 /*
@@ -138,9 +130,15 @@ static int is_mapped_file(int fd, const struct process_map *map)
 {
 	const size_t bytes = 1; /* rounded up to a page */
 	struct process_maps own;
-	void *area = mmap(NULL, bytes, PROT_READ, MAP_PRIVATE, fd, 0);
+	struct stat st;
+	void *area;
 	int same = 0;
 
+	/* Of a copy all that is known is what stat() said. */
+	if (regular_is_copy(fd))
+		return !regular_stat(fd, &st) && st.st_ino == map->inode &&
+		       st.st_dev == makedev(map->device_major, map->device_minor);
+	area = mmap(NULL, bytes, PROT_READ, MAP_PRIVATE, fd, 0);
 	if (area == MAP_FAILED)
 		return 0;
 	if (!process_maps_read(getpid(), &own)) {
@@ -165,16 +163,11 @@ static int is_mapped_file(int fd, const struct process_map *map)
  */
 static int open_in_root(int root, const struct process_map *map, const char *path)
 {
-	struct open_how how = {.flags = O_PATH | O_NOFOLLOW | O_CLOEXEC,
-			       .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_SYMLINKS |
-					  RESOLVE_NO_MAGICLINKS};
-	int path_fd, fd;
+	int fd = regular_open(root, path,
+			      RESOLVE_IN_ROOT | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS);
 
-	path_fd = (int)syscall(SYS_openat2, root, path, &how, sizeof(how));
-	if (path_fd < 0)
-		return -errno;
-	fd = open_regular(path_fd);
-	close(path_fd);
+	if (fd == -EINVAL)
+		return not_regular();
 	if (fd >= 0 && !is_mapped_file(fd, map)) {
 		close(fd);
 		return error_set(-ESTALE, "'%s' is no longer the file that is mapped", path);
@@ -213,7 +206,7 @@ int process_map_open(pid_t pid, const struct process_map *map)
 	if (!map->inode)
 		return error_set(-EINVAL, "no file behind this memory");
 	first = open_map_file(pid, map);
-	if (first >= 0 || map->path[0] != '/')
+	if (first >= 0 || first == -ETIMEDOUT || map->path[0] != '/')
 		return first;
 
 	snprintf(name, sizeof(name), "/proc/%d/root", pid);

@@ -6,16 +6,13 @@
 #include <linux/openat2.h>
 #include <stdio.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/regular.h"
 
 int tmp_dir_open(pid_t pid)
 {
-	struct open_how how = {.flags = O_PATH | O_DIRECTORY | O_CLOEXEC,
-			       .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_SYMLINKS |
-					  RESOLVE_NO_MAGICLINKS};
 	char path[32];
 	int root, fd;
 
@@ -28,77 +25,83 @@ int tmp_dir_open(pid_t pid)
 	root = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (root < 0)
 		return errno == ENOENT ? -ESRCH : -errno;
-	fd = syscall(SYS_openat2, root, "tmp", &how, sizeof(how));
-	if (fd < 0)
-		fd = errno == ELOOP
-			     ? error_set(-ELOOP,
-					 "its /tmp is a symbolic link, which is not followed")
-			     : -errno;
+	fd = regular_folder(root, "tmp",
+			    RESOLVE_IN_ROOT | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS);
+	if (fd == -ELOOP)
+		fd = error_set(-ELOOP, "its /tmp is a symbolic link, which is not followed");
 	close(root);
 	return fd;
 }
 
+static int type_refused(int err, const char *name)
+{
+	if (err == -ELOOP)
+		return error_set(err, "'%s' is a symbolic link, which is not followed", name);
+	if (err == -EISDIR)
+		return error_set(err, "'%s' is a directory", name);
+	if (err == -EINVAL)
+		return error_set(err, "'%s' is not a regular file", name);
+	return err;
+}
+
+/* Takes what was opened by that name, or its -errno. */
 static int file_check(int fd, const char *name, uint32_t uid)
 {
 	struct stat st;
+	int err;
 
-	if (fstat(fd, &st))
-		return -errno;
-	if (S_ISLNK(st.st_mode))
-		return error_set(-ELOOP, "'%s' is a symbolic link, which is not followed", name);
-	if (S_ISDIR(st.st_mode))
-		return error_set(-EISDIR, "'%s' is a directory", name);
-	if (!S_ISREG(st.st_mode))
-		return error_set(-EINVAL, "'%s' is not a regular file", name);
-	if (st.st_uid && st.st_uid != uid && st.st_uid != geteuid())
-		return error_set(-EPERM,
-				 "'%s' belongs to user %u, neither to root nor to the process's %u",
-				 name, st.st_uid, uid);
-	if (st.st_nlink > 1)
-		return error_set(
+	if (fd < 0)
+		return type_refused(fd, name);
+	err = regular_stat(fd, &st);
+	if (!err && st.st_uid && st.st_uid != uid && st.st_uid != geteuid())
+		err = error_set(-EPERM,
+				"'%s' belongs to user %u, neither to root nor to the process's %u",
+				name, st.st_uid, uid);
+	if (!err && st.st_nlink > 1)
+		err = error_set(
 			-EPERM,
 			"'%s' has more than one hard link, so it may be another user's file", name);
-	return 0;
-}
-
-/*
- * Checks path_fd, which identifies the file without opening it, reopens it, and closes path_fd.
- */
-static int file_reopen(int path_fd, const char *name, uint32_t uid, int flags)
-{
-	int err = file_check(path_fd, name, uid), fd;
-	char link[40];
-
-	if (err) {
-		close(path_fd);
-		return err;
-	}
-	snprintf(link, sizeof(link), "/proc/self/fd/%d", path_fd);
-	fd = open(link, flags | O_CLOEXEC | O_NONBLOCK);
-	err = -errno;
-	close(path_fd);
-	return fd < 0 ? err : fd;
+	if (!err)
+		return fd;
+	close(fd);
+	return err;
 }
 
 int tmp_dir_file(int directory, const char *name, uint32_t uid, int flags)
 {
-	/* A process with a user namespace of its own can mount any file that it sees there. */
-	struct open_how how = {.flags = O_PATH | O_NOFOLLOW | O_CLOEXEC,
-			       .resolve = RESOLVE_NO_XDEV};
-	int path_fd = syscall(SYS_openat2, directory, name, &how, sizeof(how));
+	int fd = regular_open(directory, name,
+			      RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS |
+				      RESOLVE_NO_XDEV);
+	char link[40];
+	int found;
 
-	if (path_fd < 0)
-		return errno == EXDEV ? error_set(-EXDEV, "something is mounted on '%s'", name)
-				      : -errno;
-	return file_reopen(path_fd, name, uid, flags);
+	/* A process with a user namespace of its own can mount any file that it sees there. */
+	if (fd == -EXDEV)
+		return error_set(-EXDEV, "something is mounted on '%s'", name);
+	found = file_check(fd, name, uid);
+	if (found < 0 || flags == O_RDONLY)
+		return found;
+	if (regular_is_copy(found))
+		fd = error_set(-EOPNOTSUPP, "'%s' lies on a file system that others serve", name);
+	else {
+		snprintf(link, sizeof(link), "/proc/self/fd/%d", found);
+		fd = open(link, flags | O_CLOEXEC | O_NONBLOCK);
+		fd = fd < 0 ? -errno : fd;
+	}
+	close(found);
+	return fd;
 }
 
 int tmp_dir_descriptor(pid_t pid, const char *number, uint32_t uid)
 {
 	char path[64];
-	int path_fd;
+	int path_fd, fd;
 
 	snprintf(path, sizeof(path), "/proc/%d/fd/%.16s", pid, number);
 	path_fd = open(path, O_PATH | O_CLOEXEC);
-	return path_fd < 0 ? -errno : file_reopen(path_fd, path, uid, O_RDONLY);
+	if (path_fd < 0)
+		return -errno;
+	fd = regular_reopen(path_fd);
+	close(path_fd);
+	return file_check(fd, path, uid);
 }

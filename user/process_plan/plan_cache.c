@@ -10,6 +10,7 @@
 
 #include "base/array.h"
 #include "base/error.h"
+#include "base/regular.h"
 #include "elf/elf_file.h"
 
 #define COMPARE_BYTES (64u << 10)
@@ -53,7 +54,7 @@ static int bytes_same(int a, int b)
 	off_t offset = 0;
 	int same = 0;
 
-	if (fstat(a, &of_a) || fstat(b, &of_b) || of_a.st_size != of_b.st_size)
+	if (regular_stat(a, &of_a) || regular_stat(b, &of_b) || of_a.st_size != of_b.st_size)
 		return 0;
 	if (of_a.st_dev == of_b.st_dev && of_a.st_ino == of_b.st_ino)
 		return 1;

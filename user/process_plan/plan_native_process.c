@@ -16,6 +16,7 @@
 #include "base/array.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/regular.h"
 #include "native/plan_provider.h"
 #include "plan/function_option.h"
 
@@ -87,7 +88,7 @@ static int identity_read(int fd, struct identity *out)
 {
 	struct stat st;
 
-	if (fstat(fd, &st))
+	if (regular_stat(fd, &st))
 		return -errno;
 	*out = (struct identity){.device = st.st_dev,
 				 .inode = st.st_ino,

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include "base/array.h"
+#include "base/regular.h"
 #include "elf/elf_file.h"
 
 /* 0: it is not mapped. */
@@ -26,7 +27,7 @@ int plan_text_add(struct plan_text *text, const struct process_maps *maps, const
 		  const struct elf_file *file, plan_text_filter filter, const void *context)
 {
 	struct stat st;
-	int err = fstat(elf_file_fd(file), &st) ? -errno : 0;
+	int err = regular_stat(elf_file_fd(file), &st);
 
 	for (size_t i = 0; i < plan->count && !err; i++) {
 		uint64_t address = filter(context, &plan->sites[i])

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #define SWEPT 16u /* slots that are looked at when a file is added */
+#include "base/regular.h"
 
 struct known_file {
 	uint64_t inode; /* as maps show it */
@@ -65,7 +66,7 @@ int runtime_files_find(struct runtime_files *files, const struct process_map *ma
 		    known->device_major != map->device_major ||
 		    known->device_minor != map->device_minor)
 			continue;
-		if (fstat(known->fd, &st) || st.st_size != known->bytes ||
+		if (regular_stat(known->fd, &st) || st.st_size != known->bytes ||
 		    st.st_ctim.tv_sec != known->changed.tv_sec ||
 		    st.st_ctim.tv_nsec != known->changed.tv_nsec) {
 			known_forget(known);
@@ -101,7 +102,7 @@ void runtime_files_keep(struct runtime_files *files, const struct process_map *m
 	struct stat st;
 	int fd;
 
-	if (!known || fstat(elf_file_fd(file), &st))
+	if (!known || regular_stat(elf_file_fd(file), &st))
 		return;
 	fd = fcntl(elf_file_fd(file), F_DUPFD_CLOEXEC, 0);
 	if (fd < 0)

@@ -3,6 +3,7 @@
 
 #include <sys/stat.h>
 
+#include "base/regular.h"
 #include "elf/elf_file.h"
 #include "native/loop_code.h"
 #include "process/process.h"
@@ -21,7 +22,7 @@ void interpreter_find(struct member *member)
 	struct abi_code loop[ABI_LOOP_CODES];
 	struct stat file;
 
-	if (!member->runtime.version_hex || fstat(elf_file_fd(member->runtime.file), &file))
+	if (!member->runtime.version_hex || regular_stat(elf_file_fd(member->runtime.file), &file))
 		return;
 	process_code_range(member->pid, &file, &start, &end);
 	target->interpreter_start = start;

@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/regular.h"
 #include "member/member.h"
 #include "member/state.h"
 #include "session/session.h"
@@ -62,7 +63,7 @@ void session_unwind_prepare(struct session *session, const struct member *member
 	if (!session->unwind || !(member->layers & ~(1u << EVENT_LAYER_PYTHON)))
 		return;
 	unwind_loader_prepare(session->unwind, member->pid);
-	if (runtime->version_hex && !fstat(elf_file_fd(runtime->file), &file))
+	if (runtime->version_hex && !regular_stat(elf_file_fd(runtime->file), &file))
 		expects = unwind_loader_expect(session->unwind, member->pid, &file,
 					       runtime->version_hex);
 	unwind_loader_hurry(session->unwind, clock_ns(CLOCK_MONOTONIC) + UNWIND_WAIT_NS);

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "base/regular.h"
 
 #define BUCKETS 1024u
 
@@ -70,7 +71,7 @@ static int is_same(const struct file *file, const struct process_map *map)
 
 	return file->inode == map->inode && file->device_major == map->device_major &&
 	       file->device_minor == map->device_minor &&
-	       !fstat(file->elf ? elf_file_fd(file->elf) : file->fd, &st) &&
+	       !regular_stat(file->elf ? elf_file_fd(file->elf) : file->fd, &st) &&
 	       st.st_size == file->bytes && st.st_mtim.tv_sec == file->changed.tv_sec &&
 	       st.st_mtim.tv_nsec == file->changed.tv_nsec;
 }
@@ -105,7 +106,7 @@ static int file_open(struct file **out, pid_t pid, const struct process_map *map
 	file->elf_err = 1;
 	file->path = strdup(map->path);
 	file->fd = file->path ? process_map_open(pid, map) : -ENOMEM;
-	err = file->fd < 0 ? file->fd : fstat(file->fd, &st) ? -errno : 0;
+	err = file->fd < 0 ? file->fd : regular_stat(file->fd, &st);
 	if (err) {
 		file_free(file);
 		return err;

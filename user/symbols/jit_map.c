@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/account.h"
+#include "base/regular.h"
 #include "perfmap/jitdump.h"
 #include "perfmap/table.h"
 #include "perfmap/text.h"
@@ -68,7 +69,7 @@ static int file_get(struct jit_map **list, struct jit_map **out, int fd, int is_
 {
 	struct jit_map *map;
 	struct stat st;
-	int err = fstat(fd, &st) ? -errno : 0;
+	int err = regular_stat(fd, &st);
 
 	for (map = *list; !err && map; map = map->next)
 		if (map->device == st.st_dev && map->inode == st.st_ino &&

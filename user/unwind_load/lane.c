@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/array.h"
+#include "base/regular.h"
 #include "unwind_load/debug_file.h"
 #include "unwind_load/loader.h"
 
@@ -96,7 +97,7 @@ int unwind_loader_read(int fd, struct unwind_table **out)
 	char *bytes;
 	int err = 0;
 
-	if (fstat(fd, &st))
+	if (regular_stat(fd, &st))
 		return -errno;
 	if (st.st_size <= 0 || (uint64_t)st.st_size > UNWIND_PACKED_MAX)
 		return -EPROTO;

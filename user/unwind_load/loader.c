@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "base/regular.h"
 #include "process/process.h"
 #include "tables/id_map.h"
 #include "unwind_load/lane.h"
@@ -131,7 +132,7 @@ static int key_guess(int fd, struct abi_unwind_key *key)
 {
 	struct stat st;
 
-	if (fstat(fd, &st))
+	if (regular_stat(fd, &st))
 		return -errno;
 	*key = (struct abi_unwind_key){
 		.inode = st.st_ino,

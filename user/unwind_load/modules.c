@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "unwind_load/modules.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -9,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/regular.h"
@@ -42,9 +40,7 @@ static int mapped_path(pid_t pid, const struct stat *file, char path[PATH_MAX])
 /* -1: it is no folder, or there is none. */
 static int folder_open(int root, const char *path)
 {
-	struct open_how how = {.flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC, .resolve = NO_LINKS};
-
-	return (int)syscall(SYS_openat2, root, path, &how, sizeof(how));
+	return regular_folder(root, path, NO_LINKS);
 }
 
 /* Looks below this folder, of this length. */
@@ -119,23 +115,25 @@ static char *module_path(const char *folder, const char *name)
 	return folder && asprintf(&path, "%s/%s", folder, name) >= 0 ? path : NULL;
 }
 
+struct modules_walk {
+	const struct unwind_modules *modules;
+	unwind_module_fn each;
+	void *context;
+};
+
+static int name_take(void *context, const char *name)
+{
+	const struct modules_walk *walk = context;
+	int fd = is_module(name) ? module_open(walk->modules->fd, name) : -1;
+
+	return fd >= 0 && walk->each(walk->context, fd, module_path(walk->modules->path, name));
+}
+
 void unwind_modules_each(const struct unwind_modules *modules, unwind_module_fn each, void *context)
 {
-	int copy = fcntl(modules->fd, F_DUPFD_CLOEXEC, 0), fd;
-	DIR *folder = copy < 0 ? NULL : fdopendir(copy);
-	const struct dirent *entry;
+	struct modules_walk walk = {modules, each, context};
 
-	if (!folder) {
-		if (copy >= 0)
-			close(copy);
-		return;
-	}
-	for (size_t i = 0; i < UNWIND_MODULE_NAMES && (entry = readdir(folder)); i++) {
-		fd = is_module(entry->d_name) ? module_open(modules->fd, entry->d_name) : -1;
-		if (fd >= 0 && each(context, fd, module_path(modules->path, entry->d_name)))
-			break;
-	}
-	closedir(folder);
+	regular_names(modules->fd, UNWIND_MODULE_NAMES, name_take, &walk);
 }
 
 void unwind_modules_close(struct unwind_modules *modules)
