@@ -249,6 +249,15 @@ static void local_answer(int fd)
 	answer_send(&answer, NULL, 0);
 }
 
+static void word_answer(int fd)
+{
+	uint64_t word;
+	const struct regular_answer answer = {
+		.result = pread(fd, &word, sizeof(word), 0) < 0 ? -errno : REGULAR_DONE};
+
+	answer_send(&answer, NULL, 0);
+}
+
 static void path_answer(const struct regular_question *question, int directory)
 {
 	int is_folder = question->kind == REGULAR_FOLDER;
@@ -326,6 +335,8 @@ void regular_child_run(int socket, pid_t parent)
 			names_answer(fd);
 		else if (question.kind == REGULAR_LOCAL)
 			local_answer(fd);
+		else if (question.kind == REGULAR_WORD)
+			word_answer(fd);
 		else
 			path_answer(&question, question.has_descriptor ? fd : AT_FDCWD);
 		if (fd >= 0)

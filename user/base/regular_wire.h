@@ -14,6 +14,7 @@ enum regular_kind {
 	REGULAR_FOLDER, /* a folder below the descriptor */
 	REGULAR_NAMES,  /* the names in the descriptor's folder */
 	REGULAR_LOCAL,  /* is the descriptor of a local file system? */
+	REGULAR_WORD,   /* reads the first 8 bytes */
 };
 
 /* Comes with a descriptor, unless has_descriptor is 0: then the path begins where we are. */
@@ -24,7 +25,7 @@ struct regular_question {
 };
 
 enum regular_result {
-	REGULAR_DONE,   /* comes with a descriptor, but for REGULAR_LOCAL */
+	REGULAR_DONE,   /* comes with a descriptor, but for REGULAR_LOCAL and _WORD */
 	REGULAR_COPIED, /* with two: the copy, and the file itself (O_PATH) */
 	REGULAR_GOES_ON /* no answer: a part was read */
 };

@@ -10,8 +10,11 @@
 #include "member/member.h"
 #include "member/state.h"
 #include "member/translators.h"
+#include "process/patience.h"
 #include "process_plan/plan_target.h"
 
+/* That placing the probes of a file may wait for locks. */
+#define PROBES_MOST_NS 3000000000ull
 #define USERS_FRESH_NS 500000000ull /* how long the list of mapped files is taken to be valid */
 
 /*
@@ -77,6 +80,53 @@ struct placing {
 	unsigned int groups;
 };
 
+struct waits {
+	uint64_t total_ns, worst_ns;
+	pid_t worst, last;
+};
+
+static int wait_add(pid_t pid, void *context)
+{
+	struct waits *waits = context;
+	uint64_t wait_ns = waits->last == pid ? 0 : patience_wait_ns(pid);
+
+	waits->last = pid;
+	waits->total_ns += wait_ns;
+	if (wait_ns > waits->worst_ns) {
+		waits->worst_ns = wait_ns;
+		waits->worst = pid;
+	}
+	return 0;
+}
+
+/*
+ * For each probe the kernel waits for the mmap lock of every process that has the file mapped, and
+ * no process on the machine forks meanwhile. Windows place few probes, often: for them the member's
+ * own lock is looked at.
+ */
+static int waits_check(const struct placing *placing, const struct plan *plan,
+		       const struct elf_file *file)
+{
+	struct session *session = placing->session;
+	struct waits waits = {0};
+	struct file_users *users;
+
+	wait_add(placing->member->pid, &waits);
+	if (session->opts.overhead <= 0 && !session->opts.window_on_ns) {
+		users = session_users(session);
+		if (users)
+			file_users_each(users, placing->member->pid, elf_file_path(file), wait_add,
+					&waits);
+	}
+	if (waits.total_ns * plan->count < PROBES_MOST_NS)
+		return 0;
+	return error_set(
+		-ETIMEDOUT,
+		"PID %d keeps its memory map locked: the kernel would wait for it for "
+		"some %.0f ms for each of %zu probes in %s, and as long again to remove them",
+		waits.worst, (double)waits.worst_ns / 1e6, plan->count, elf_file_path(file));
+}
+
 static int plan_place(void *context, const struct plan *plan, const struct elf_file *file)
 {
 	const struct placing *placing = context;
@@ -85,7 +135,9 @@ static int plan_place(void *context, const struct plan *plan, const struct elf_f
 	log_debug("PID %d: probes in %s are placed in %s", placing->member->pid,
 		  elf_file_path(file),
 		  scope < 0 ? "the file, for every process that maps it" : "this process alone");
-	return attach_groups(placing->session->attach, plan, file, scope, placing->groups);
+	return waits_check(placing, plan, file)
+		       ?: attach_groups(placing->session->attach, plan, file, scope,
+					placing->groups);
 }
 
 int member_probe(struct session *session, struct member *member, const struct plan_target *target,

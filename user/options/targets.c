@@ -12,6 +12,7 @@
 #include "base/interrupt.h"
 #include "options/options.h"
 #include "process/family.h"
+#include "process/patience.h"
 
 /*
  * between two searches for a container that has not started, or LOOK_SHARE times as long as a
@@ -61,6 +62,7 @@ void pid_error_print(pid_t pid, int err)
 {
 	char reason[256], why[160], text[224];
 
+	err = patience_explain(pid, err);
 	if (err != -ESRCH && err != -ENOENT) {
 		error_print(err, cli_remedy(err), "PID %d", pid);
 		return;
@@ -80,6 +82,7 @@ void pid_error_print(pid_t pid, int err)
 
 void target_error_print(const struct target_set *set, pid_t pid, int err)
 {
+	err = patience_explain(pid, err);
 	if (target_set_is_pids(set) && !set->container_count)
 		pid_error_print(pid, err);
 	else if (target_set_is_pids(set) || (err != -ENOENT && err != -ESRCH))

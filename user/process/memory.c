@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "process/memory_view.h"
 #include "process/pagemap.h"
+#include "process/patience.h"
 #include "tables/address_set.h"
 
 #define LOOKS       2u /* at a page that seems swapped out: one that is being moved does, too */
@@ -48,8 +49,16 @@ static int mem_open(pid_t pid)
 static int mem_read(const struct space *space, uint64_t address, uint8_t *out, size_t bytes)
 {
 	while (bytes) {
-		ssize_t got = pread(space->mem, out, bytes, (off_t)address);
+		struct patience patience;
+		int err = patience_begin(&patience, space->pid);
+		ssize_t got;
 
+		if (err)
+			return err;
+		got = pread(space->mem, out, bytes, (off_t)address);
+		err = errno;
+		patience_end(&patience);
+		errno = err;
 		if (got < 0 && errno == EINTR)
 			continue;
 		if (got <= 0)
@@ -186,10 +195,15 @@ static int entries_read(const struct space *space, uint64_t address, size_t page
 	int swapped = 1;
 
 	for (unsigned int look = 0; look < LOOKS && swapped; look++) {
-		ssize_t got = pagemap_read(space->pagemap, address, entries, pages);
-
+		struct patience patience;
+		int err = patience_begin(&patience, space->pid);
+		ssize_t got;
 		uint8_t byte;
 
+		if (err)
+			return err;
+		got = pagemap_read(space->pagemap, address, entries, pages);
+		patience_end(&patience);
 		if (got < 0)
 			return (int)got;
 		if (!got && mem_read(space, address, &byte, 1) == -ESRCH)

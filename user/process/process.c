@@ -17,6 +17,7 @@
 #include "base/buffer.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "process/patience.h"
 
 #define FILE_MAX_BYTES (1u << 20) /* status with 65,536 groups; stat */
 #define PF_EXITING     0x00000004u
@@ -196,12 +197,32 @@ static void parse_command(const char *text, size_t bytes, struct process_info *o
 int process_file_read(pid_t pid, const char *name, size_t max, struct buffer *out)
 {
 	int directory = open_process(pid);
+	struct patience patience;
 	int err;
 
 	if (directory < 0)
 		return directory;
-	err = read_file(directory, name, max, out);
+	err = patience_begin(&patience, pid);
+	if (!err) {
+		err = read_file(directory, name, max, out);
+		patience_end(&patience);
+	}
 	close(directory);
+	return err;
+}
+
+/* The kernel reads it from the process's memory. What takes too long is left out. */
+static int read_command(int directory, struct buffer *text, struct process_info *info)
+{
+	struct patience patience;
+	int err;
+
+	if (patience_begin(&patience, info->pid))
+		return 0;
+	err = read_file(directory, "cmdline", sizeof(info->command), text);
+	patience_end(&patience);
+	if (!err)
+		parse_command((const char *)text->data, text->size, info);
 	return err;
 }
 
@@ -221,12 +242,10 @@ int process_info_read(pid_t pid, struct process_info *out)
 		err = read_file(directory, "status", FILE_MAX_BYTES, &text);
 	if (!err) {
 		parse_status((const char *)text.data, &info);
-		err = read_file(directory, "cmdline", sizeof(info.command), &text);
+		err = read_command(directory, &text, &info);
 	}
-	if (!err) {
-		parse_command((const char *)text.data, text.size, &info);
+	if (!err)
 		*out = info;
-	}
 	buffer_free(&text);
 	close(directory);
 	return err;
@@ -314,6 +333,23 @@ int process_list(pid_t **pids, size_t *count)
 	*count = list.size / sizeof(pid_t);
 	qsort(*pids, *count, sizeof(pid_t), compare_pid);
 	return 0;
+}
+
+int process_own_bytes_read(pid_t pid, uint64_t *bytes)
+{
+	static const char *const keys[] = {"RssAnon", "VmSwap", "HugetlbPages"};
+	struct buffer text = {0};
+	int err = process_file_read(pid, "status", FILE_MAX_BYTES, &text);
+
+	*bytes = 0;
+	for (size_t i = 0; !err && i < sizeof(keys) / sizeof(*keys); i++) {
+		const char *value = status_value((const char *)text.data, keys[i]);
+
+		if (value)
+			*bytes += strtoull(value, NULL, 10) * 1024; /* "kB" */
+	}
+	buffer_free(&text);
+	return err;
 }
 
 int process_rss_read(pid_t pid, uint64_t *bytes, uint64_t *anonymous)

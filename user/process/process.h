@@ -92,6 +92,11 @@ int process_file_read(pid_t pid, const char *name, size_t max, struct buffer *ou
  * for a kernel thread and for a process that is exiting. 0; -ESRCH; -EPERM; -errno.
  */
 int process_rss_read(pid_t pid, uint64_t *bytes, uint64_t *anonymous);
+/*
+ * Bytes of its own that it has: anonymous pages, resident or swapped out, and huge pages. What its
+ * allocators manage is not more. 0; -ESRCH; -EPERM; -errno.
+ */
+int process_own_bytes_read(pid_t pid, uint64_t *bytes);
 /* 0; -ESRCH; -EPERM; -E2BIG beyond 65,536 maps. Caller frees with process_maps_free(). */
 int process_maps_read(pid_t pid, struct process_maps *out);
 void process_maps_free(struct process_maps *maps);
@@ -105,7 +110,8 @@ void process_code_range(pid_t pid, const struct stat *file, uint64_t *start, uin
 /*
  * Opens the file behind a map, O_RDONLY|O_CLOEXEC, regular files only; on a file system that others
  * serve it is a copy (base/regular.h: regular_stat(), regular_origin()). Returns a descriptor;
- * -EINVAL not a regular file; -ETIMEDOUT its file system does not answer; -ESTALE the name now belongs to another file; -errno.
+ * -EINVAL not a regular file; -ETIMEDOUT its file system does not answer; -ESTALE the name now
+ * belongs to another file; -errno.
  */
 int process_map_open(pid_t pid, const struct process_map *map);
 /*

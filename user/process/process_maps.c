@@ -13,6 +13,7 @@
 
 #include "base/error.h"
 #include "base/regular.h"
+#include "process/patience.h"
 #include "process/process.h"
 
 #define MAPS_MAX        65536u
@@ -70,11 +71,14 @@ int process_maps_read(pid_t pid, struct process_maps *out)
 {
 	struct process_maps maps = {0};
 	size_t capacity = 0, line_size = 0;
+	struct patience patience;
 	char *line = NULL;
 	char path[48];
 	FILE *stream;
-	int err = 0;
+	int err = patience_begin(&patience, pid);
 
+	if (err)
+		return err;
 	snprintf(path, sizeof(path), "/proc/%d/maps", pid);
 	stream = fopen(path, "re");
 	if (!stream)
@@ -87,6 +91,7 @@ int process_maps_read(pid_t pid, struct process_maps *out)
 		err = errno == EACCES ? -EPERM : errno ? -errno : -EIO;
 	free(line);
 	fclose(stream);
+	patience_end(&patience);
 	if (err)
 		process_maps_free(&maps);
 	else
@@ -109,14 +114,19 @@ static int not_regular(void)
 
 static int open_map_file(pid_t pid, const struct process_map *map)
 {
+	struct patience patience;
 	char name[96];
-	int path_fd, fd;
+	int path_fd, fd, err = patience_begin(&patience, pid);
 
+	if (err)
+		return err;
 	snprintf(name, sizeof(name), "/proc/%d/map_files/%" PRIx64 "-%" PRIx64, pid, map->start,
 		 map->end);
 	path_fd = open(name, O_PATH | O_CLOEXEC);
+	err = -errno;
+	patience_end(&patience);
 	if (path_fd < 0)
-		return -errno;
+		return err;
 	fd = regular_reopen(path_fd);
 	close(path_fd);
 	return fd == -EINVAL ? not_regular() : fd;

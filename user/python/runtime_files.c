@@ -7,8 +7,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define SWEPT 16u /* slots that are looked at when a file is added */
 #include "base/regular.h"
+
+#define SWEPT 16u /* slots that are looked at when a file is added */
 
 struct known_file {
 	uint64_t inode; /* as maps show it */
@@ -90,7 +91,7 @@ static void unlinked_forget(struct runtime_files *files)
 		struct known_file *known = &files->items[files->swept++ % RUNTIME_FILES_MAX];
 		struct stat st;
 
-		if (known->fd >= 0 && !fstat(known->fd, &st) && !st.st_nlink)
+		if (known->fd >= 0 && !regular_stat(known->fd, &st) && !st.st_nlink)
 			known_forget(known);
 	}
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * A FUSE file system of two files, with the bytes of another file: "good", whose reads are answered,
- * and "hung", whose reads and writes never are. Whoever waits for "hung" cannot be killed, until
- * this program ends. Without libfuse.
+ * A FUSE file system of two files, with the bytes of another file: "good", whose reads are
+ * answered, and "hung", whose reads and writes never are. Whoever waits for "hung" cannot be
+ * killed, until this program ends. Without libfuse.
  *
  * usage: hung_files FOLDER FILE       prints "ready" once FOLDER is mounted; ends with its stdin
  */

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * How long reading a process makes us wait. Its maps and memory are read under its mmap lock, which
+ * it may keep taken (mprotect() of large mappings in several threads, many threads that map and
+ * unmap): then each read waits, and so does the kernel for each probe that is placed or removed. So
+ * each process has a share of our time: PATIENCE_SHARE_MS in any PATIENCE_WINDOW_MS. Only time
+ * counts in which a system call slept, not that for which it was not scheduled.
+ *
+ * A system call that waits for the lock cannot be left. So another process (base/regular.h) reads
+ * first, once in PATIENCE_FRESH_MS; if that does not return within a second, nothing is read here.
+ */
+#ifndef TRACER_PROCESS_PATIENCE_H
+#define TRACER_PROCESS_PATIENCE_H
+
+#include <stdint.h>
+#include <sys/types.h>
+
+#define PATIENCE_SHARE_MS  1000
+#define PATIENCE_WINDOW_MS 10000
+#define PATIENCE_FRESH_MS  1000
+
+/* A system call that may wait for the lock. */
+struct patience {
+	pid_t pid;
+	uint64_t began_ns;
+	long sleeps;
+};
+
+/*
+ * Call before such a system call. 0, and then patience_end() after it; -ETIMEDOUT, with
+ * error_set(): its share is used up; -EINTR: reading it is slow, and we are asked to end.
+ */
+int patience_begin(struct patience *patience, pid_t pid);
+void patience_end(const struct patience *patience);
+/*
+ * An error of reading it: -ETIMEDOUT, with the reason, if its share is used up, else err, whose
+ * reason is kept.
+ */
+int patience_explain(pid_t pid, int err);
+/* How long one read waits for its lock now, the mean of some tries; 0: it does not. */
+uint64_t patience_wait_ns(pid_t pid);
+
+#endif
