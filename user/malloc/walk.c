@@ -15,10 +15,15 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/error.h"
+#include "base/interrupt.h"
 #include "malloc/lists.h"
 #include "malloc/reader.h"
+#include "process/process.h"
 
-#define TRIES 3
+#define TRIES            3
+#define WALK_LEAST_BYTES (64ull << 20)
+#define ASKED_CHUNKS     4096u /* between two looks whether we are asked to end */
 
 struct walker {
 	struct glibc *glibc;
@@ -30,6 +35,7 @@ struct walker {
 	glibc_chunk_fn visit;
 	void *context;
 	int stop;
+	uint64_t left; /* chunks that may still be read */
 };
 
 struct header {
@@ -120,6 +126,27 @@ static int used_look(struct walker *walker, uint64_t at, uint64_t bytes, int *ki
 	return got < 0 ? got : 0;
 }
 
+static int given_up(void)
+{
+	return error_set(-ENOTSUP,
+			 "its malloc's heaps claim more memory than the process has: the walk of "
+			 "them was given up");
+}
+
+/*
+ * How many chunks both walks may read. malloc's heaps are the process's own memory, of which a page
+ * that was never written to has no chunk. What the kernel counts is not exact, and the heaps grow
+ * meanwhile.
+ */
+static uint64_t chunks_limit(pid_t pid)
+{
+	uint64_t bytes;
+
+	if (process_own_bytes_read(pid, &bytes))
+		return UINT64_MAX;
+	return 2 * (bytes + bytes / 4 + WALK_LEAST_BYTES) / GLIBC_MIN_CHUNK;
+}
+
 static int heap_walk(struct walker *walker, uint32_t number)
 {
 	const struct glibc_heap *heap = &walker->glibc->heaps[number];
@@ -130,6 +157,11 @@ static int heap_walk(struct walker *walker, uint32_t number)
 	if (emit(walker, number, heap->start, heap->first, GLIBC_OWN))
 		return 0;
 	while (at < heap->end && at != arena->top && !walker->stop) {
+		if (!walker->left--)
+			return given_up();
+		if (walker->left % ASKED_CHUNKS == 0 && interrupt_pending())
+			return error_set(-EINTR,
+					 "the walk of malloc's heaps was ended by a signal");
 		got = chunk_read(walker, heap, at, &bytes, &kind);
 		if (got == -ESRCH || got == -EPERM)
 			return got;
@@ -171,7 +203,8 @@ int glibc_walk(struct glibc *glibc, glibc_chunk_fn visit, void *context, struct 
 				.tcache_bytes = glibc_tcache_chunk_bytes(glibc->layout),
 				.finding = 1,
 				.visit = visit,
-				.context = context};
+				.context = context,
+				.left = chunks_limit(glibc->pid)};
 	int err;
 
 	err = glibc_lists_fastbins(&walker.lists, glibc);

@@ -71,7 +71,7 @@ static int pool_check(const struct heap_offsets *offsets, const uint8_t *pool, u
 	return state->carved - free_count == count ? 1 : -EAGAIN;
 }
 
-static struct heap_pool pool_begin(const struct heap_walker *walker, uint64_t address)
+static struct heap_pool pool_begin(struct heap_walker *walker, uint64_t address)
 {
 	return (struct heap_pool){.arena = walker->arena_address,
 				  .arena_bytes = walker->offsets->arena_bytes,
@@ -165,6 +165,24 @@ static int arena_read(struct heap_walker *walker, uint64_t address, uint64_t poo
 	return 0;
 }
 
+/*
+ * Is this an arena that overlaps none that was read? Each one's place within arena_bytes is kept
+ * under the number of the multiple of that in which it begins, so that it can only overlap the one
+ * before and the one behind. While the heap changes, an arena may be seen twice.
+ */
+static int arena_take(struct heap_walker *walker, uint64_t address)
+{
+	const uint64_t bytes = walker->offsets->arena_bytes, number = address / bytes;
+	const uint32_t here = (uint32_t)(address % bytes);
+	uint32_t before = id_map_find(&walker->arenas, number - 1);
+	uint32_t behind = id_map_find(&walker->arenas, number + 1);
+
+	if (id_map_find(&walker->arenas, number) != ID_MAP_NONE ||
+	    (before != ID_MAP_NONE && before > here) || (behind != ID_MAP_NONE && behind < here))
+		return 0;
+	return id_map_put(&walker->arenas, number, here) ?: 1;
+}
+
 /* Whether arena->address is plausible as mapped memory whose used part ends at pool_address. */
 static int arena_plausible(const struct heap_offsets *offsets, uint64_t address,
 			   uint64_t pool_address)
@@ -174,8 +192,8 @@ static int arena_plausible(const struct heap_offsets *offsets, uint64_t address,
 }
 
 /* Reads the address and length of the array of arena objects; length 0: the heap has no arena. */
-static int array_find(const struct heap_walker *walker, const struct heap_head *head,
-		      uint64_t *array, uint32_t *count)
+static int array_find(struct heap_walker *walker, const struct heap_head *head, uint64_t *array,
+		      uint32_t *count)
 {
 	int err = heap_read_bytes(walker, head->arenas, array, sizeof(*array));
 
@@ -194,8 +212,8 @@ static int array_find(const struct heap_walker *walker, const struct heap_head *
  * valid if the array had the same address before and after. *objects: the number copied, 0 after
  * the last.
  */
-static int arenas_read(const struct heap_walker *walker, const struct heap_head *head,
-		       uint32_t first, uint8_t *piece, uint32_t *objects)
+static int arenas_read(struct heap_walker *walker, const struct heap_head *head, uint32_t first,
+		       uint8_t *piece, uint32_t *objects)
 {
 	const size_t size = walker->offsets->arena_object_size;
 	uint64_t array, array_after = 0;
@@ -218,7 +236,7 @@ static int arenas_read(const struct heap_walker *walker, const struct heap_head 
 	return err;
 }
 
-static int raw_read(const struct heap_walker *walker, const struct heap_head *head,
+static int raw_read(struct heap_walker *walker, const struct heap_head *head,
 		    uint64_t blocks_before)
 {
 	uint64_t count = 0, here = walker->walk->blocks - blocks_before;
@@ -236,12 +254,12 @@ static int raw_read(const struct heap_walker *walker, const struct heap_head *he
 	return 0;
 }
 
-/* Reads the arenas in use; adds objects with invalid addresses to *wild. */
+/* Reads the arenas in use; adds objects with invalid addresses, or that overlap, to *wild. */
 static int piece_read(struct heap_walker *walker, const uint8_t *piece, uint32_t objects,
 		      uint32_t *wild)
 {
 	const struct heap_offsets *offsets = walker->offsets;
-	int err = 0;
+	int err = 0, taken;
 
 	for (uint32_t i = 0; i < objects && !err && !walker->stop; i++) {
 		const uint8_t *object = piece + (size_t)i * offsets->arena_object_size;
@@ -250,10 +268,15 @@ static int piece_read(struct heap_walker *walker, const uint8_t *piece, uint32_t
 
 		if (!address)
 			continue;
-		if (arena_plausible(offsets, address, pool_address))
+		taken = arena_plausible(offsets, address, pool_address)
+				? arena_take(walker, address)
+				: 0;
+		if (taken > 0)
 			err = arena_read(walker, address, pool_address);
-		else
+		else if (!taken)
 			++*wild;
+		else
+			err = taken;
 	}
 	return err;
 }
@@ -312,6 +335,7 @@ int heap_arenas_read(struct heap_walker *walker, const struct python_runtime *ru
 			err = 0;
 	}
 	free(walker->arena);
+	id_map_free(&walker->arenas);
 	if (!err && !walker->walk->arenas)
 		err = error_set(-ENODATA, "it has no pymalloc heap: not started yet, or "
 					  "PYTHONMALLOC=malloc");

@@ -9,10 +9,12 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "process/memory.h"
+#include "process/process.h"
 #include "python/heap_place.h"
 #include "python/heap_walker.h"
 
-#define MAX_POOL_BYTES 16384u
+#define MAX_POOL_BYTES   16384u
+#define WALK_LEAST_BYTES (256ull << 20)
 
 static struct heap_walker walker_of(const struct memory_reader *source,
 				    const struct python_offsets *offsets, heap_pool_fn visit,
@@ -23,16 +25,38 @@ static struct heap_walker walker_of(const struct memory_reader *source,
 				    .offsets = &offsets->heap,
 				    .visit = visit,
 				    .context = context,
-				    .walk = walk};
+				    .walk = walk,
+				    .left = UINT64_MAX};
 }
 
 /* Which allocator the heads are of depends on the build. */
 static int heads_read(struct heap_walker *walker, const struct python_runtime *runtime,
 		      const struct heap_head *heads, uint32_t count)
 {
-	if (walker->python->build == BUILD_FREE_THREADED)
-		return heap_segments_read(walker, heads, count);
-	return heap_arenas_read(walker, runtime, heads, count);
+	int err = walker->python->build == BUILD_FREE_THREADED
+			  ? heap_segments_read(walker, heads, count)
+			  : heap_arenas_read(walker, runtime, heads, count);
+
+	if (walker->given_up == -ENOTSUP)
+		return error_set(-ENOTSUP,
+				 "its heap claims more memory than the process has: the walk of it "
+				 "was given up");
+	if (walker->given_up)
+		return error_set(walker->given_up, "the walk of it was ended by a signal");
+	return err;
+}
+
+/*
+ * How much a walk may read: a pool is read at most four times. What the kernel counts is not exact,
+ * and the heap grows meanwhile.
+ */
+static uint64_t walk_limit(pid_t pid)
+{
+	uint64_t bytes;
+
+	if (pid <= 0 || process_own_bytes_read(pid, &bytes))
+		return UINT64_MAX;
+	return 6 * bytes + WALK_LEAST_BYTES;
 }
 
 int heap_walk_source(const struct memory_reader *source, const struct python_offsets *offsets,
@@ -79,7 +103,10 @@ int heap_read_pools(const struct python_runtime *runtime, heap_pool_fn visit, vo
 	struct heap_walker walker = walker_of(&source, runtime->offsets, visit, context, &walk);
 	uint64_t began = clock_ns(CLOCK_MONOTONIC);
 	uint32_t count;
-	int err = heap_heads(runtime, heads, &count) ?: heads_read(&walker, runtime, heads, count);
+	int err;
+
+	walker.left = walk_limit(runtime->pid);
+	err = heap_heads(runtime, heads, &count) ?: heads_read(&walker, runtime, heads, count);
 
 	walk.elapsed_ns = clock_ns(CLOCK_MONOTONIC) - began;
 	*out = err ? *out : walk;

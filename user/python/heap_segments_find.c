@@ -40,7 +40,7 @@
 enum list { LIST_PAGES, LIST_RETURNED, LIST_WAITING, LIST_ABANDONED, LISTS };
 
 struct finding {
-	const struct heap_walker *walker;
+	struct heap_walker *walker;
 	const struct free_threaded_offsets *at;
 	struct heap_segments *out;
 	uint32_t steps[LISTS]; /* that are left */
@@ -299,7 +299,7 @@ static void returned_sort(struct heap_segments *out)
 		qsort(out->returned, out->returned_count, sizeof(*out->returned), word_compare);
 }
 
-int heap_segments_find(struct heap_segments *segments, const struct heap_walker *walker,
+int heap_segments_find(struct heap_segments *segments, struct heap_walker *walker,
 		       const struct heap_head *heads, uint32_t count)
 {
 	struct finding *finding = malloc(sizeof(*finding));

@@ -3,9 +3,13 @@
 #ifndef TRACER_PYTHON_HEAP_WALKER_H
 #define TRACER_PYTHON_HEAP_WALKER_H
 
+#include <errno.h>
+
+#include "base/interrupt.h"
 #include "base/word.h"
 #include "process/memory.h"
 #include "python/heap.h"
+#include "tables/id_map.h"
 
 struct heap_walker {
 	const struct memory_reader *source;
@@ -16,12 +20,30 @@ struct heap_walker {
 	struct heap_walk *walk;
 	uint8_t *arena; /* arena_bytes; pymalloc's */
 	uint64_t arena_address;
-	int stop; /* the result of visit() */
+	struct id_map arenas; /* pymalloc's that were read, by address (heap.c) */
+	int stop;             /* the result of visit() */
+	/*
+	 * Bytes that may still be read, and why no more are, 0 or -errno. A heap that lies may
+	 * name the same memory, or memory that is not there, without end.
+	 */
+	uint64_t left;
+	int given_up;
 };
 
-static inline int heap_read_bytes(const struct heap_walker *walker, uint64_t address, void *out,
+#define HEAP_READ_COST   64u    /* of each read, in bytes */
+#define HEAP_ASKED_BYTES 65536u /* before a larger read we look whether we are asked to end */
+
+/* -ESRCH also once the walk is given up: it ends as if the process had ended. */
+static inline int heap_read_bytes(struct heap_walker *walker, uint64_t address, void *out,
 				  size_t bytes)
 {
+	if (walker->left < bytes + HEAP_READ_COST && !walker->given_up)
+		walker->given_up = -ENOTSUP;
+	if (!walker->given_up && bytes > HEAP_ASKED_BYTES && interrupt_pending())
+		walker->given_up = -EINTR;
+	if (walker->given_up)
+		return -ESRCH;
+	walker->left -= bytes + HEAP_READ_COST;
 	return walker->source->read(walker->source->context, address, out, bytes);
 }
 
@@ -66,7 +88,7 @@ struct heap_segments {
 };
 
 /* As heap_segments_read(); the caller frees with heap_segments_free(), also after a failure. */
-int heap_segments_find(struct heap_segments *segments, const struct heap_walker *walker,
+int heap_segments_find(struct heap_segments *segments, struct heap_walker *walker,
 		       const struct heap_head *heads, uint32_t count);
 void heap_segments_free(struct heap_segments *segments);
 

@@ -10,7 +10,8 @@ what kind its pools are:
     loop    the free list's last link leads to its first
     bent    the free list leads out of the pool
 
-and whether the heap is to be believed when the interpreter shuts down ("finalize") or at the process's end ("exit").
+and whether the heap is to be believed when the interpreter shuts down ("finalize"), at the process's end ("exit") or
+while it waits for its stdin to end ("now").
 """
 import ctypes
 import mmap
@@ -94,6 +95,10 @@ def main():
     print("ready", flush=True)
     sys.stdin.readline()
     put()
+    if moment == "now":
+        print("forged", flush=True)
+        sys.stdin.read()
+        libc._exit(0)
     finish(*arguments)
 
 
