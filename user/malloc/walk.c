@@ -19,6 +19,7 @@
 #include "base/interrupt.h"
 #include "malloc/lists.h"
 #include "malloc/reader.h"
+#include "process/memory.h"
 #include "process/process.h"
 
 #define TRIES            3
@@ -204,7 +205,7 @@ int glibc_walk(struct glibc *glibc, glibc_chunk_fn visit, void *context, struct 
 				.finding = 1,
 				.visit = visit,
 				.context = context,
-				.left = chunks_limit(glibc->pid)};
+				.left = chunks_limit(space_pid(glibc->space))};
 	int err;
 
 	err = glibc_lists_fastbins(&walker.lists, glibc);

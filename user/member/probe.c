@@ -14,7 +14,7 @@
 #include "process_plan/plan_target.h"
 
 /* That placing the probes of a file may wait for locks. */
-#define PROBES_MOST_NS 3000000000ull
+#define PROBES_MOST_NS 1000000000ull
 #define USERS_FRESH_NS 500000000ull /* how long the list of mapped files is taken to be valid */
 
 /*
