@@ -141,15 +141,22 @@ static int list_each(const struct image *image, uint64_t head, collector_fn visi
 	return got;
 }
 
-int collector_each(const struct collector *collector, const struct image *image, int permanent,
-		   collector_fn visit, void *context)
+int collector_each_frozen(const struct collector *collector, const struct image *image,
+			  collector_fn visit, void *context)
 {
-	uint32_t bytes = image->offsets.collector.generation_bytes;
-	int got = 0;
-
 	if (image->offsets.build == BUILD_FREE_THREADED)
 		return 0;
-	for (unsigned int i = 0; i < GENERATIONS && !permanent && !got; i++)
-		got = list_each(image, collector->young + i * bytes, visit, context);
-	return got ?: list_each(image, collector->permanent, visit, context);
+	return list_each(image, collector->permanent, visit, context);
+}
+
+void collector_each_list(const struct collector *collector, const struct image *image,
+			 collector_fn visit, void *context)
+{
+	uint32_t bytes = image->offsets.collector.generation_bytes;
+
+	if (image->offsets.build == BUILD_FREE_THREADED)
+		return;
+	for (unsigned int i = 0; i < GENERATIONS; i++)
+		list_each(image, collector->young + i * bytes, visit, context);
+	list_each(image, collector->permanent, visit, context);
 }

@@ -30,11 +30,14 @@ size_t collectors_off(const struct collectors *collectors);
 void collectors_free(struct collectors *collectors);
 
 /*
- * Visits the objects of the lists of the collector, by address, until visit returns not 0, which it
- * returns. permanent: only those that gc.freeze() has put aside. Without the GIL there are none.
+ * Visits the objects that gc.freeze() has put aside, by address, until visit returns not 0, which
+ * it returns. Without the GIL there are none.
  */
 typedef int (*collector_fn)(void *context, uint64_t object);
-int collector_each(const struct collector *collector, const struct image *image, int permanent,
-		   collector_fn visit, void *context);
+int collector_each_frozen(const struct collector *collector, const struct image *image,
+			  collector_fn visit, void *context);
+/* The same for each of its lists: what ends one does not end the others. */
+void collector_each_list(const struct collector *collector, const struct image *image,
+			 collector_fn visit, void *context);
 
 #endif

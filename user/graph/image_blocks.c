@@ -98,7 +98,9 @@ int image_blocks_read(struct image_blocks *blocks, const struct image *image)
 		return err;
 	err = heap_walk_source(&source, &image->offsets, image->heads, image->head_count, pool_add,
 			       blocks, &blocks->walk);
-	if (err)
+	/* PYTHONMALLOC=malloc, or a build without pymalloc: there are no pools. */
+	blocks->no_pools = err == -ENODATA;
+	if (err && !blocks->no_pools)
 		return err;
 	if (blocks->walk.pools != blocks->count)
 		return -ENOMEM;

@@ -34,6 +34,7 @@ struct image_blocks {
 	uint32_t **pool_at;
 	int step_shift;
 	struct heap_walk walk;
+	int no_pools; /* 1: another allocator has all objects */
 	struct chunks chunks;
 	struct id_map chunk_tables; /* the same for glibc's blocks, by address */
 };

@@ -130,7 +130,7 @@ int graph_interpreters_read(struct graph *graph)
 		const struct collector *collector = &graph->collectors.entries[i];
 		uint32_t list = graph_find(graph, collector->kept);
 
-		collector_each(collector, graph->image, 1, frozen_visit, graph);
+		collector_each_frozen(collector, graph->image, frozen_visit, graph);
 		if (list != GRAPH_NONE && graph_type(graph, list)->layout == LAYOUT_LIST)
 			graph_references(graph, list, listed_visit, graph);
 	}

@@ -191,6 +191,25 @@ static void neighbours_follow(struct discovery *discovery, uint64_t object, cons
 	}
 }
 
+static int list_follow(void *context, uint64_t object)
+{
+	reference_follow(context, object, REFERENCE_WORD, 0);
+	return 1;
+}
+
+/* The first object of each of the collector's lists: the others are its neighbours. */
+static int collectors_follow(struct discovery *discovery)
+{
+	const struct image *image = discovery->graph->image;
+	struct collectors collectors;
+	int err = collectors_read(&collectors, image);
+
+	for (size_t i = 0; i < collectors.count && !err; i++)
+		collector_each_list(&collectors.entries[i], image, list_follow, discovery);
+	collectors_free(&collectors);
+	return err;
+}
+
 int graph_discover(struct graph *graph)
 {
 	struct discovery discovery = {.graph = graph};
@@ -203,6 +222,9 @@ int graph_discover(struct graph *graph)
 	graph->references.context = graph;
 	graph->references.discovers = 1;
 	graph_root_words(graph, root_follow, &discovery);
+	err = collectors_follow(&discovery);
+	if (err)
+		return err;
 	for (size_t i = 0; i < graph->count && !discovery.err; i++) {
 		/* The table of types grows: a copy. */
 		struct type type = graph->types.entries[graph->type_of[i]];

@@ -169,6 +169,9 @@ void heap_graph_foot(const struct heap_graph *heap)
 		       percent(graph->proof.all_found + graph->proof.lost, graph->proof.objects));
 	if (graph->cut)
 		puts("Not seen: references beyond the limit of work; sizes in the heap are wrong");
+	if (graph->blocks.no_pools)
+		puts("Not seen: objects that no reference and no list of the collector leads to: "
+		     "it has no pymalloc heap");
 	if (graph->blocks.walk.pools_unreadable)
 		printf("Not seen: %" PRIu64 " pools that changed while they were copied\n",
 		       graph->blocks.walk.pools_unreadable);
@@ -207,6 +210,8 @@ void heap_graph_json(const struct heap_graph *heap)
 	       graph->immortal, graph->statics, graph->blocks.walk.pools_unreadable,
 	       image->bytes_lost, image->bytes_changed, image->bytes_swapped, image->frozen_ns,
 	       graph->cut ? "true" : "false");
+	if (graph->blocks.no_pools)
+		fputs(", \"no_pymalloc\": true", stdout);
 	if (image->absent[0]) {
 		fputs(", \"file_absent\": ", stdout);
 		json_string(stdout, image->absent);

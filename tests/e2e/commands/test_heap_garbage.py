@@ -5,7 +5,8 @@ import json
 
 import pytest
 
-from test_heap_graph import ask
+from harness import environment
+from test_heap_graph import ask, check_proof
 
 COUNT, BYTES = 200, 50000  # of programs/heap/garbage.py
 
@@ -91,4 +92,20 @@ def test_subinterpreters(start, run_tracer, python):
         assert sizes["interpreter %d: sys.modules['__main__']" % each] > 0.99 * 300 * 2000
     roots = {row["root"] for row in ask(run_tracer, "--by", "root", "-p", target.pid)["statistics"]}
     assert {"modules", "subinterpreter"} <= roots
+    assert target.finish() == 0
+
+
+@pytest.mark.versions("3.8", "3.11", "3.13")
+def test_without_pymalloc(start, run_tracer, python):
+    """Objects of malloc are found by references and by the collector's lists."""
+    target = start(python, "graph_builtins.py", 2000, env=environment(PYTHONMALLOC="malloc"))
+    target.wait_reading()
+    answer = ask(run_tracer, "--retained", "--top", 0, "-p", target.pid)
+    check_proof(answer)
+    assert answer["no_pymalloc"] is True
+    types = {entry["type"]: entry for entry in answer["statistics"]}
+    assert types["S"]["count"] > 0 and types["dict"]["retained_size"] > 1 << 20
+    assert ask(run_tracer, "why", "S", "-p", target.pid)["paths"]
+    text = run_tracer("heap", "--retained", "-p", target.pid).stdout
+    assert "\nNot seen: objects that no reference and no list of the collector leads to" in text
     assert target.finish() == 0
