@@ -250,6 +250,8 @@ static int file_write(const struct export *export, const struct snapshot *chosen
 		outfile_discard(file);
 	else
 		err = outfile_commit(file);
+	if (!err && export->exporter != &export_tracemalloc && chosen->meta.traceback_limit > 1)
+		cli_cut_print(chosen);
 	return err;
 }
 

@@ -367,6 +367,26 @@ void cli_dropped_print(const struct trace *trace)
 			 size_text(bytes, dropped.bytes), TRACE_ENDED_MAX);
 }
 
+void cli_cut_print(const struct snapshot *snapshot)
+{
+	uint64_t all = 0, cut = 0;
+
+	for (size_t i = 0; i < snapshot->trace_count; i++) {
+		const struct snapshot_trace *trace = &snapshot->traces[i];
+		const struct snapshot_traceback *of = &snapshot->tracebacks[trace->traceback];
+		uint64_t bytes = trace->bytes * trace->count;
+
+		all += bytes;
+		if (of->total != SNAPSHOT_TOTAL_UNKNOWN && of->total > of->nframe)
+			cut += bytes;
+	}
+	if (cut > all / 2 && snapshot->meta.traceback_limit < EVENT_MAX_FRAMES)
+		log_info("%.0f %% of the bytes have tracebacks that were cut at %u frames: their "
+			 "callers are missing; a trace with -n %u keeps more",
+			 100 * (double)cut / (double)all, snapshot->meta.traceback_limit,
+			 snapshot->meta.traceback_limit < 64 ? 64 : EVENT_MAX_FRAMES);
+}
+
 int cli_report_print(const struct snapshot *snapshot, const struct report_choice *choice)
 {
 	static int (*const print[])(const struct snapshot *, const struct report_opts *,
@@ -395,6 +415,9 @@ int cli_report_print(const struct snapshot *snapshot, const struct report_choice
 	opts.app = &choice->app;
 	if (!err)
 		err = print[choice->format](&shown.snapshot, &opts, choice->out);
+	if (!err && (opts.by == GROUP_TRACEBACK || opts.cumulative || choice->app.asked) &&
+	    snapshot->meta.traceback_limit > 1)
+		cli_cut_print(&shown.snapshot);
 	source_roots_close(&roots);
 	shown_free(&shown);
 	shown_free(&shown_old);

@@ -511,3 +511,22 @@ def test_csv_on_a_terminal(start, trace, tracer, any_python, hostile):
     run.finish()
     shown = on_a_terminal([tracer, "report", run.snapshot, "--format", "csv"], dict(os.environ))
     check_harmless(re.sub("\r+\n", "\n", shown.decode()))
+
+
+def test_cut_tracebacks_are_told(start, trace, run_tracer, any_python, tmp_path):
+    """Callers that were not kept are missing from flame graphs: the remedy is named, but not where
+    whole tracebacks do not matter, nor where they were kept."""
+    target = start(any_python, "deep.py", 40)
+    runs = [trace("-p", target.pid, "-n", limit) for limit in (8, 64)]
+    target.step()
+    target.expect()
+    for run in runs:
+        run.finish()
+    said = "bytes have tracebacks that were cut at 8 frames"
+    out = str(tmp_path / "out.folded")
+    for run, is_cut in zip(runs, (True, False)):
+        done = run_tracer("report", run.snapshot, "--group-by", "traceback")
+        assert (said in done.stderr and "-n 64" in done.stderr) == is_cut, done.stderr
+        done = run_tracer("export", run.snapshot, "--format", "folded", "-o", out)
+        assert (said in done.stderr) == is_cut, done.stderr
+        assert "cut at" not in run_tracer("report", run.snapshot).stderr
