@@ -86,7 +86,7 @@ void report_choice_beside(struct report_choice *choice, const char *snapshot);
 void report_choice_free(struct report_choice *choice);
 /* Prints to choice->out. EXIT_DONE; EXIT_FAILED or EXIT_USAGE after an error message. */
 int cli_report_print(const struct snapshot *snapshot, const struct report_choice *choice);
-/* Says on stderr if more than half of the bytes have tracebacks that were cut, and how to keep more. */
+/* Says on stderr if most of the bytes have tracebacks that were cut, and how to keep more. */
 void cli_cut_print(const struct snapshot *snapshot);
 /*
  * Reports on stderr the processes that are missing from the report, if there are any
