@@ -10,6 +10,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "process/memory_view.h"
 #include "process/pagemap.h"
@@ -19,12 +20,27 @@
 #define LOOKS       2u /* at a page that seems swapped out: one that is being moved does, too */
 #define ADDRESS_END (1ull << 63) /* above are the kernel's */
 
+/*
+ * Small reads go back to the same pages: for a few milliseconds pages that were there count as
+ * there. One look at 64 pages takes as long as at one.
+ */
+#define SEEN_PAGES 64u
+#define SEEN_COUNT 256u /* direct-mapped */
+#define SEEN_NS    10000000ull
+
+struct seen {
+	uint64_t window; /* number of the pages, from 1 on; 0: none */
+	uint64_t there;  /* a bit for each page */
+	uint64_t time_ns;
+};
+
 struct space {
 	pid_t pid;
 	unsigned int users;
 	int mem, pagemap; /* descriptors */
 	int swap_in;
 	struct view view;
+	struct seen *seen;          /* SEEN_COUNT; NULL: no small read so far */
 	struct address_set counted; /* pages in `missed` */
 	struct space_missed missed;
 };
@@ -118,6 +134,7 @@ void space_close(struct space *space)
 	if (!space || --space->users)
 		return;
 	view_drop(&space->view);
+	free(space->seen);
 	address_set_free(&space->counted);
 	if (space->mem >= 0)
 		close(space->mem);
@@ -133,8 +150,11 @@ pid_t space_pid(const struct space *space)
 
 void space_rest(struct space *space)
 {
-	if (space)
-		view_drop(&space->view);
+	if (!space)
+		return;
+	view_drop(&space->view);
+	free(space->seen);
+	space->seen = NULL;
 }
 
 void space_swap_in(struct space *space, int on)
@@ -289,6 +309,40 @@ static int piece_read(struct space *space, uint64_t address, uint8_t *out, size_
 	return err;
 }
 
+/* Looks at the pages of a window. 0; errors of entries_read(). */
+static int seen_look(struct space *space, struct seen *seen, uint64_t window, uint64_t now_ns)
+{
+	uint64_t entries[SEEN_PAGES];
+	int err = entries_read(space, window * SEEN_PAGES * SPACE_PAGE, SEEN_PAGES, entries);
+
+	*seen = (struct seen){.window = window + 1, .time_ns = now_ns};
+	for (unsigned int i = 0; i < SEEN_PAGES && !err; i++)
+		seen->there |= (uint64_t)((entries[i] & PAGEMAP_PRESENT) != 0) << i;
+	return err;
+}
+
+/* 1: address is on a page of private memory that is there, by a look of just now. 0; -errno. */
+static int is_there(struct space *space, uint64_t address)
+{
+	uint64_t page = address / SPACE_PAGE, window = page / SEEN_PAGES;
+	uint64_t now_ns = clock_ns(CLOCK_MONOTONIC_COARSE);
+	struct view_range range;
+	struct seen *seen;
+	int err = 0;
+
+	if (!space->seen)
+		space->seen = calloc(SEEN_COUNT, sizeof(*space->seen));
+	if (!space->seen)
+		return -ENOMEM;
+	seen = &space->seen[window % SEEN_COUNT];
+	if (seen->window != window + 1 || now_ns - seen->time_ns > SEEN_NS)
+		err = seen_look(space, seen, window, now_ns);
+	if (err || !(seen->there >> page % SEEN_PAGES & 1))
+		return err;
+	err = view_find(&space->view, address, 1, &range);
+	return err ?: range.kind == VIEW_PRIVATE || range.kind == VIEW_FILE;
+}
+
 int space_read(struct space *space, uint64_t address, void *out, size_t bytes)
 {
 	const size_t most = (size_t)SPACE_PAGES * SPACE_PAGE;
@@ -299,6 +353,12 @@ int space_read(struct space *space, uint64_t address, void *out, size_t bytes)
 		return -ESRCH;
 	if (bytes && (address >= ADDRESS_END || bytes > ADDRESS_END - address))
 		return -EFAULT;
+	if (bytes && bytes <= SPACE_PAGE - address % SPACE_PAGE) {
+		int there = is_there(space, address);
+
+		if (there)
+			return there < 0 ? there : mem_read(space, address, out, bytes);
+	}
 	while (bytes && !err) {
 		size_t left = most - address % SPACE_PAGE, piece = left < bytes ? left : bytes;
 

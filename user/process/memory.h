@@ -18,9 +18,9 @@
  *
  * Devices are never read: reading a register may change it.
  *
- * Limits. A page may be swapped out between the look and the read, and is swapped in then. What is
- * known of the maps is at most a second old. A copy is not of one moment unless the target is
- * stopped.
+ * Limits. A page may be swapped out between the look and the read, and is swapped in then; the look
+ * is at most 15 ms old. What is known of the maps is at most a second old. A copy is not of one
+ * moment unless the target is stopped.
  *
  * Every system call that reads memory or residency is in memory.c, every one that reads maps and
  * files for it is in memory_view.c. Both may wait for the target's mmap lock.
