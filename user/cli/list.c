@@ -289,7 +289,7 @@ static void json_print(const struct list *list)
 	for (size_t i = 0; i < list->count; i++) {
 		const struct row *row = &list->rows[i];
 
-		printf("%s\n {\"pid\": %d, \"parent\": %d, \"uid\": %u, ", i ? "," : "",
+		printf("%s{\"pid\": %d, \"parent\": %d, \"uid\": %u, ", i ? ", " : "",
 		       (int)row->info.pid, (int)row->info.ppid, row->info.uid);
 		json_member(stdout, "user", row->user);
 		printf(", \"rss\": %llu, \"age\": %.3f, ", (unsigned long long)row->rss,
@@ -315,7 +315,7 @@ static void json_print(const struct list *list)
 		json_member(stdout, "command", row->info.command);
 		putchar('}');
 	}
-	printf("],\n\"others\": %zu, \"hidden\": %zu}\n", list->all ? 0 : list->others,
+	printf("], \"others\": %zu, \"hidden\": %zu}\n", list->all ? 0 : list->others,
 	       list->hidden_count);
 }
 
