@@ -287,9 +287,10 @@ static int lines_parse(struct pprof_reader *reader)
 	int err = pprof_string_get(reader, reader->lines, &text);
 
 	if (!err)
-		err = span_check(&text);
-	if (!err)
 		err = text_restore(&text, &lines, &bytes);
+	/* Names of processes are bytes, other than those of Python. */
+	if (!err)
+		bytes = utf8_fsencode(lines, lines);
 	if (!err)
 		err = pprof_meta_parse(&reader->builder, lines, bytes);
 	free(lines);

@@ -89,7 +89,7 @@ static void test_names_escaped(void **state)
 		    "10 8 \xc3\xa9t\xe2\x82\xac\xf0\x9f\x90\x8d\n", 0);
 	text_expect("10 8 \xff\xc3\n", "10 8 \\xff\\xc3\n", 0);
 	text_expect("10 8 \xc0\xaf\xed\xa0\x80\xf4\x90\x80\x80\n",
-		    "10 8 \\xc0\\xaf\\xed\\xa0\\x80\\xf4\\x90\\x80\\x80\n", 0);
+		    "10 8 \\xc0\\xaf\\ud800\\xf4\\x90\\x80\\x80\n", 0);
 }
 
 /* A name with a line end can come only from a probe. */
