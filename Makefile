@@ -77,7 +77,7 @@ vpath %.c tools tools/bench $(wildcard tests/unit/*) tests/fuzz tests/fuzz/heaps
 .DELETE_ON_ERROR:
 .SECONDARY:
 .PHONY: all help demo test check unit golden oracle documents machines e2e e2e-all parity kills kernels \
-	unit-programs pythons soak unruly bench windows coverage stacks heaps distros roots fuzz format lint tools \
+	unit-programs pythons cases soak unruly bench windows coverage stacks heaps distros roots fuzz format lint tools \
 	man install clean
 
 all: $(OUT)/tracer
@@ -98,6 +98,8 @@ help:
 	@echo '                (root); KERNELS="6.1 newest" picks'
 	@echo 'make pythons    builds of CPython against their own tracemalloc, into docs/pythons.md'
 	@echo '                (root); BUILDS=REGEX picks, PYTHONS=DIR holds the archives of builds'
+	@echo 'make cases      situations from public bug reports, each with the answer that is expected (root);'
+	@echo '                CASES_ONLY="04|16" picks, CASES=DIR holds them'
 	@echo 'make windows    estimates from windows against tracemalloc, of programs made to fool them'
 	@echo '                (root)'
 	@echo 'make bench      cost as ratios to untraced, beside tracemalloc and other tools (root)'
@@ -304,6 +306,11 @@ pythons: $(OUT)/tracer
 	$(Q)TRACER=$(abspath $(OUT)/tracer) $(PYTHON) tools/pythons_table.py \
 		$(if $(PYTHONS_RESUME),--resume) \
 		$(if $(BUILDS),--only '$(BUILDS)',--report docs/pythons.md)
+
+# CASES_ONLY='04|16'
+cases: $(OUT)/tracer
+	$(Q)tools/install-deps cases
+	$(Q)$(PYTEST) tests/cases
 
 # MINUTES=60, SEED=1
 soak: $(OUT)/tracer
