@@ -132,7 +132,8 @@ class Case:
         """[((bytes, blocks), the frames with the names of their functions, a line each)]."""
         args = ("report", run.snapshot, "--group-by", "traceback", *args)
         rows = self.ask(*args)["statistics"]
-        entries = re.split(r"^  (?=\S)", self.run(*args, "--top", "0"), flags=re.M)[1:]
+        text = re.split(r"^Total:", self.run(*args, "--top", "0"), flags=re.M)[0]
+        entries = re.split(r"^  (?=\S)", text, flags=re.M)[1:]
         frames = [re.findall(r"^    (\S.*)$", entry, re.M) for entry in entries]
         assert len(frames) == len(rows), "text and JSON have other entries"
         return [((r["size"], r["count"]), "\n".join(f)) for r, f in zip(rows, frames)]
