@@ -160,7 +160,7 @@ def test_32_perf_private_tmp(case, python_of):
     script = "mount -t tmpfs -o mode=1777 tmpfs /tmp; exec %s -X perf %s"
     script %= python, case.path("spin.py")
     process = subprocess.Popen(
-        ["unshare", "--mount", "--pid", "--fork", "--mount-proc", "sh", "-c", script],
+        ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", script],
         stdout=subprocess.PIPE,
         env=harness.environment(),
     )
