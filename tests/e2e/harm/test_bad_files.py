@@ -261,7 +261,7 @@ def small_disk(tmp_path):
 @pytest.mark.parametrize("option", ("-o", "--capture"))
 def test_full_disk(run_tracer, any_python, small_disk, option, name):
     path = small_disk / name
-    done = run_tracer("-q", option, path, "--", any_python.path, program("short.py"))
+    done = run_tracer("-q", "--force", option, path, "--", any_python.path, program("short.py"))
     line = error_line(done, 1)
     assert str(path) in line and "No space left" in line
     assert sorted(os.listdir(str(small_disk))) == ["filler", "old"]
@@ -322,7 +322,7 @@ def test_failure_keeps_the_old_file(run_tracer, tmp_path):
 def test_success_replaces_the_old_file(run_tracer, any_python, tmp_path):
     (tmp_path / "old").write_bytes(OLD)
     os.chmod(str(tmp_path / "old"), 0o644)
-    done = run_tracer("-o", tmp_path / "old", "--", any_python.path, program("short.py"))
+    done = run_tracer("--force", "-o", tmp_path / "old", "--", any_python.path, program("short.py"))
     assert done.returncode == 0
     assert os.listdir(str(tmp_path)) == ["old"]
     assert run_tracer("report", tmp_path / "old").returncode == 0
