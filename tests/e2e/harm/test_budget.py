@@ -104,19 +104,14 @@ def test_address_space(start, tracer, tmp_path, any_python, nothing):
 
 @pytest.mark.versions("3.11")
 def test_lying_heap(start, trace, python, nothing):
-    """A heap that claims to contain the same blocks repeatedly: 260 MB without a budget. The rest
-    of the trace is complete."""
+    """A heap that claims to contain the same blocks repeatedly, 260 MB of them: it is recognised and
+    not read, which is told. The trace goes on without it."""
     target = start(python, "lying_heap.py", 500)
     run = trace("-p", target.pid, *OPTIONS)
-    assert (
-        "its heap could not be read: it holds more than there is memory for (--budget)"
-        in run.stderr
-    )
+    assert "not in census mode: the heap cannot be read" in run.stderr
     peak = end(run.process)
     assert run.process.returncode == 0, run.stderr
     assert peak < nothing[0] + BUDGET + SLACK
-    assert read_report(run.tracer, run.snapshot).data["not_seen"]["readings_dropped"] >= 1
-    assert "which were abandoned" in read_text(run) or "which was abandoned" in read_text(run)
 
 
 @pytest.mark.versions("3.13")
