@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "member/member.h"
 #include "member/state.h"
+#include "process/process.h"
 #include "process_plan/plan_target.h"
 #include "session/session.h"
 
@@ -118,6 +119,15 @@ struct candidate *candidate_touch(struct session *session, uint32_t pid)
 	return candidate;
 }
 
+int ending_error(pid_t pid, int err)
+{
+	struct process_info info;
+
+	if (!err || err == -EOWNERDEAD)
+		return err;
+	return process_info_read(pid, &info) || info.zombie || info.headless ? -ESRCH : err;
+}
+
 void refuse(struct session *session, pid_t pid, int err)
 {
 	const char *reason = error_reason(err);
@@ -181,7 +191,7 @@ static enum look candidate_look(struct session *session, struct candidate *candi
 	}
 	if (found > 0) {
 		/* It drains, which may move candidates: the pointer is invalid then. */
-		err = session_add_followed(session, pid);
+		err = ending_error(pid, session_add_followed(session, pid));
 		if (err == -ESRCH)
 			return LOOK_ENDED;
 		if (err)

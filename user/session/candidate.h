@@ -34,6 +34,11 @@ void candidate_renew(struct session *session, uint32_t pid, uint32_t parent, con
 uint64_t candidates_look(struct session *session, uint64_t now, uint64_t until);
 /* Makes every process that is neither a member nor a candidate a candidate. */
 void untracked_find(struct session *session);
+/*
+ * -ESRCH in place of an error, if the process ends just now: its first thread may be gone before
+ * the others, and its last records are still to come. Else err.
+ */
+int ending_error(pid_t pid, int err);
 /* Logs that a process is not traced: the first SESSION_LOGS ones, the others with -v. */
 void refuse(struct session *session, pid_t pid, int err);
 

@@ -285,7 +285,7 @@ static void child_attach(struct session *session, struct member *member)
 	if (!err)
 		member_reconcile(session, member, 0, 0);
 	/* -ESRCH: its end will be reported. */
-	if (err && err != -ESRCH) {
+	if (err && ending_error(member->pid, err) != -ESRCH) {
 		refuse(session, member->pid, err);
 		member_forget(session, member);
 		member_end(session, member, EVENT_EXIT);
