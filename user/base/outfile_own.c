@@ -71,7 +71,8 @@ static int is_lines(const char *head, size_t bytes)
 
 		if (!end) /* cut */
 			break;
-		if (!is_line(head, (size_t)(end - head)))
+		/* An empty perf map is an empty line. */
+		if (end != head && !is_line(head, (size_t)(end - head)))
 			return 0;
 		lines++;
 		bytes -= (size_t)(end + 1 - head);

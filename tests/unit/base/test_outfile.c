@@ -401,7 +401,8 @@ static void outfile_keeps_foreign_files(void **state)
 					  "trcrheap",
 					  "PERFILE2",
 					  "main (a.py:1);f (a.py:3) 12\n",
-					  "7f0012345678 40 py::f:/a.py\n"};
+					  "7f0012345678 40 py::f:/a.py\n",
+					  "\n"};
 	struct outfile *file;
 
 	(void)state;
