@@ -12,16 +12,6 @@ const struct exporter *exporter_get(size_t index)
 	return index < sizeof(exporters) / sizeof(exporters[0]) ? exporters[index] : NULL;
 }
 
-const struct exporter *exporter_find(const char *name)
-{
-	const struct exporter *exporter;
-
-	for (size_t i = 0; (exporter = exporter_get(i)); i++)
-		if (!strcmp(exporter->name, name))
-			return exporter;
-	return NULL;
-}
-
 /* The blocks that pass. *chosen is what to free: NULL when all of them pass unchanged. */
 static int blocks_choose(const struct exporter *exporter, const struct snapshot **snapshot,
 			 const struct snapshot *shown, const struct filters *filters,

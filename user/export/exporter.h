@@ -48,7 +48,6 @@ extern const struct exporter export_folded, export_html, export_perf, export_ppr
 
 /* The exporter at an index; NULL after the last. */
 const struct exporter *exporter_get(size_t index);
-const struct exporter *exporter_find(const char *name); /* NULL: no such format */
 /* Writes the blocks that pass the filters (NULL: all). 0, -errno. */
 int exporter_write(const struct exporter *exporter, const struct snapshot *snapshot,
 		   const struct filters *filters, const struct export_opts *opts,

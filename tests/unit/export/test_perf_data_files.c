@@ -78,8 +78,7 @@ static void test_refused(void **state)
 	struct outfile *file;
 
 	assert_int_equal(outfile_open(&file, "-", OUTFILE_ANY), 0);
-	assert_int_equal(exporter_write(exporter_find("perf"), snapshot, NULL, &opts, file),
-			 -ENOTSUP);
+	assert_int_equal(exporter_write(&export_perf, snapshot, NULL, &opts, file), -ENOTSUP);
 	assert_non_null(strstr(error_reason(-ENOTSUP), "-o FILE"));
 	outfile_discard(file);
 

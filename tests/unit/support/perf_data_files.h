@@ -80,7 +80,7 @@ static inline int snapshot_export(struct files *files, const struct snapshot *sn
 	int err;
 
 	assert_int_equal(outfile_open(&file, files->path, OUTFILE_ANY), 0);
-	err = exporter_write(exporter_find("perf"), snapshot, NULL, &opts, file);
+	err = exporter_write(&export_perf, snapshot, NULL, &opts, file);
 	if (err)
 		outfile_discard(file);
 	else
