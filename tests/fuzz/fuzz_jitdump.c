@@ -13,7 +13,7 @@ static int code_take(void *context, const struct jitdump_code *code)
 	if (code->name_bytes > PERFMAP_NAME_MAX ||
 	    (code->name_bytes && memchr(code->name, 0, code->name_bytes)))
 		abort();
-	return perfmap_process_jitdump(context, code, 1);
+	return perfmap_process_jitdump(context, code);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

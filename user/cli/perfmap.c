@@ -39,6 +39,7 @@ struct run {
 	uint64_t start_ns; /* start of the session; before that, of the command's last program */
 	uint64_t written_ns, write_cost_ns;
 	uint64_t version; /* version of the table last written to -o; UINT64_MAX: never */
+	int output_error; /* of the last write to -o */
 };
 
 static int bytes_write(void *context, const char *data, size_t bytes)
@@ -47,7 +48,7 @@ static int bytes_write(void *context, const char *data, size_t bytes)
 }
 
 /* Writes the map of the single process. */
-static int output_write(struct run *run, const char *path, enum outfile_replace replace)
+static int output_write(struct run *run, const char *path)
 {
 	const struct perfmap_table *table = perfmap_session_at(run->session, 0)->process->table;
 	struct outfile *file;
@@ -57,7 +58,7 @@ static int output_write(struct run *run, const char *path, enum outfile_replace 
 	if (run->version == perfmap_table_version(table) ||
 	    (!strcmp(path, "-") && !perfmap_table_count(table)))
 		return 0;
-	err = outfile_open(&file, path, replace);
+	err = outfile_open(&file, path, run->options.replace);
 	if (err)
 		return err;
 	err = perfmap_text_write(table, bytes_write, file);
@@ -65,9 +66,11 @@ static int output_write(struct run *run, const char *path, enum outfile_replace 
 		outfile_discard(file);
 	else
 		err = outfile_commit(file);
-	if (!err)
-		run->version = perfmap_table_version(table);
-	return err;
+	if (err)
+		return err;
+	run->version = perfmap_table_version(table);
+	run->options.replace = OUTFILE_ANY; /* the file is this run's */
+	return 0;
 }
 
 /* Installs every process's map. An error is printed once, until it changes. */
@@ -89,7 +92,7 @@ static int maps_install(struct run *run)
 	return failed ? -EIO : 0;
 }
 
-/* 0; -errno after a message. */
+/* 0; -errno after a message, which is printed once, until it changes. */
 static int maps_write(struct run *run, int at_end)
 {
 	const struct perfmap_options *options = &run->options;
@@ -100,10 +103,11 @@ static int maps_write(struct run *run, int at_end)
 		err = maps_install(run);
 	else if (options->output ? strcmp(options->output, "-") || at_end
 				 : at_end && !options->status) {
-		err = output_write(run, options->output ? options->output : "-", options->replace);
-		if (err)
+		err = output_write(run, options->output ? options->output : "-");
+		if (err && err != run->output_error)
 			error_print(err, "the existing file is unchanged", "%s",
 				    options->output ? options->output : "stdout");
+		run->output_error = err;
 	}
 	run->written_ns = clock_ns(CLOCK_MONOTONIC);
 	run->write_cost_ns = run->written_ns - start_ns;

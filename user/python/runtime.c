@@ -336,16 +336,14 @@ static int is_started(const struct python_runtime *runtime)
  */
 static int runtime_choose(struct search *search, struct python_runtime *runtime, int err)
 {
-	struct python_runtime second = {.pid = runtime->pid,
-					.copy = runtime->copy,
-					.space = space_share(runtime->space),
-					.file = search->other},
-			      other;
+	struct python_runtime second = {.pid = runtime->pid, .copy = runtime->copy}, other;
 	char why[256];
 	int second_err;
 
 	if (!search->other || (err && err != -ENOTSUP))
 		return err;
+	second.space = space_share(runtime->space);
+	second.file = search->other;
 	search->other = NULL;
 	snprintf(why, sizeof(why), "%s", err ? error_reason(err) : "");
 	second_err = runtime_fill(&second, search->other_map, search->musl);

@@ -83,7 +83,7 @@ def test_overhead(tracer, tmp_path, steady):
         ) as run:
             target.step()
             wait_until(lambda: "exact, then windows" in run.stderr, "it is traced in windows")
-            wait_windows(run, 4)
+            wait_windows(run, 15)
             target.step()
             live = target.expect()
             report = run.finish()

@@ -145,7 +145,7 @@ def test_no_perf_uprobe(tracer, target, prefix, why, remedy):
     assert "PID %d" % target.pid in line and why in line and remedy in line
 
 
-@pytest.mark.parametrize("descriptors", (56, 58, 60))
+@pytest.mark.parametrize("descriptors", (62, 66, 70))
 def test_no_descriptors(tracer, target, descriptors):
     """Too few to read the target: that is the reason, not that it has ended."""
     options = ("--no-follow", "--backend", "perf", "-d", "0.1", "-p", target.pid)

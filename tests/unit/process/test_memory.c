@@ -228,14 +228,15 @@ static void test_nothing_changes(void **state)
 					   "Private_Dirty", "Shared_Clean", "Shared_Dirty",
 					   "Swap"};
 	long before[sizeof(keys) / sizeof(keys[0])];
-	uint8_t *copy = malloc(FORKED);
 	struct child child;
+	uint8_t *copy;
 
 	(void)state;
 	if (SANITIZED) {
 		print_message("the sanitizers' own memory makes the figures move\n");
 		skip();
 	}
+	copy = malloc(FORKED);
 	child_start(&child);
 	for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
 		before[i] = rollup_kib(child.pid, keys[i]);
