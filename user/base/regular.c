@@ -159,7 +159,7 @@ static int question_send(const struct regular_question *question, int fd)
 	return sent < 0 ? -EIO : 0;
 }
 
-/* fds: -1 for none. 0; -EIO. */
+/* fds: -1 for none. 0; -EIO; -EMFILE: no room for the descriptors, which are lost. */
 static int answer_read(struct regular_answer *answer, int fds[2])
 {
 	char control[CMSG_SPACE(2 * sizeof(int))] __attribute__((aligned(8)));
@@ -180,7 +180,13 @@ static int answer_read(struct regular_answer *answer, int fds[2])
 	header = CMSG_FIRSTHDR(&message);
 	if (header && header->cmsg_type == SCM_RIGHTS)
 		memcpy(fds, CMSG_DATA(header), header->cmsg_len - CMSG_LEN(0));
-	return 0;
+	if (!(message.msg_flags & MSG_CTRUNC))
+		return 0;
+	for (size_t i = 0; i < 2; i++)
+		if (fds[i] >= 0)
+			close(fds[i]);
+	fds[0] = fds[1] = -1;
+	return -EMFILE;
 }
 
 /* 1: a message has come; 0: not in time, or we are asked to end. */
