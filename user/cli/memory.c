@@ -42,8 +42,6 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		state->child_inputs[0] = &choice->output;
 		return 0;
 	case 'p':
-		free(choice->pids);
-		choice->pids = NULL;
 		if (!cli_parse_pids(arg, &choice->pids, &choice->pid_count))
 			return 0;
 		error_print(-EINVAL, "tracer list shows what can be read", "--pid");

@@ -82,19 +82,16 @@ static error_t depth_parse(struct heap_choice *choice, const char *arg)
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
 	struct heap_choice *choice = state->input;
-	size_t count;
-	pid_t *pids;
 
 	switch (key) {
 	case ARGP_KEY_INIT:
 		state->child_inputs[0] = &choice->output;
 		return 0;
 	case 'p':
-		if (cli_parse_pids(arg, &pids, &count)) {
+		if (cli_parse_pids(arg, &choice->targets.pids, &choice->targets.pid_count)) {
 			error_print(-EINVAL, "tracer list shows what can be read", "--pid");
 			return CLI_REPORTED;
 		}
-		target_set_pids(&choice->targets, pids, count);
 		return 0;
 	case 'c':
 		return -target_set_container(&choice->targets, arg);

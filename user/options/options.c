@@ -107,42 +107,37 @@ static int pid_is_in(const pid_t *list, size_t count, uint64_t pid)
 	return 0;
 }
 
+/* Adds a process id to the list, unless it is there. */
+static int pid_add(const char *word, pid_t **pids, size_t *count)
+{
+	uint64_t number;
+	pid_t *more;
+
+	if (cli_parse_number(word, 1, 1 << 22, &number))
+		return error_set(-EINVAL,
+				 word[strspn(word, "0123456789 ")]
+					 ? "\"%s\" is not a process id; --comm takes a name"
+					 : "\"%s\" is not a process id",
+				 word);
+	if (pid_is_in(*pids, *count, number))
+		return 0;
+	more = realloc(*pids, (*count + 1) * sizeof(*more));
+	if (!more)
+		return -ENOMEM;
+	*pids = more;
+	more[(*count)++] = (pid_t)number;
+	return 0;
+}
+
 int cli_parse_pids(const char *text, pid_t **pids, size_t *count)
 {
 	char *copy = strdup(text), *state = copy;
-	pid_t *list = NULL;
 	int err = copy ? 0 : -ENOMEM;
 
-	*count = 0;
-	for (char *word = NULL; !err && (word = strsep(&state, ","));) {
-		pid_t *more = realloc(list, (*count + 1) * sizeof(*list));
-		uint64_t number;
-
-		if (!more) {
-			err = -ENOMEM;
-			break;
-		}
-		list = more;
-		if (cli_parse_number(word, 1, 1 << 22, &number)) {
-			err = error_set(-EINVAL,
-					word[strspn(word, "0123456789 ")]
-						? "\"%s\" is not a process id; --comm takes a name"
-						: "\"%s\" is not a process id",
-					word);
-			break;
-		}
-		if (!pid_is_in(list, *count, number))
-			list[(*count)++] = number;
-	}
+	for (char *word = NULL; !err && (word = strsep(&state, ","));)
+		err = pid_add(word, pids, count);
 	free(copy);
-	if (!err && !*count)
-		err = error_set(-EINVAL, "\"%s\" names no process", text);
-	if (err) {
-		free(list);
-		return err;
-	}
-	*pids = list;
-	return 0;
+	return err;
 }
 
 /* Wraps the parser of each command: argp's own messages take two lines and lack the remedy. */

@@ -128,7 +128,10 @@ struct cli_arguments {
 int cli_parse(const struct argp *argp, int argc, char **argv, unsigned flags, void *input);
 error_t cli_parse_arguments(int key, struct argp_state *state, struct cli_arguments *arguments);
 
-/* "1,2,3" -> process ids. 0; -EINVAL (error_set). Caller frees. */
+/*
+ * Adds the process ids of "1,2,3" to a list that the caller frees, at first NULL and 0: an option
+ * that is repeated adds to it. 0; -EINVAL (error_set); -ENOMEM.
+ */
 int cli_parse_pids(const char *text, pid_t **pids, size_t *count);
 /* "64K", "8M", "1G" or bytes. 0, -EINVAL. */
 int cli_parse_bytes(const char *text, uint64_t *bytes);

@@ -69,17 +69,14 @@ static error_t symbol_parse(struct perfmap_options *out, const char *arg)
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
 	struct perfmap_options *out = state->input;
-	size_t count;
-	pid_t *pids;
 
 	switch (key) {
 	case 'p':
-		if (cli_parse_pids(arg, &pids, &count)) {
+		if (cli_parse_pids(arg, &out->targets.pids, &out->targets.pid_count)) {
 			error_print(-EINVAL, "one or more process ids, separated by commas",
 				    "--pid");
 			return CLI_REPORTED;
 		}
-		target_set_pids(&out->targets, pids, count);
 		return 0;
 	case 'c':
 		return -target_set_container(&out->targets, arg);

@@ -201,18 +201,14 @@ static error_t parse_overhead(struct trace_options *out, const char *arg)
 
 static error_t parse_target(struct target_set *targets, int key, const char *arg)
 {
-	size_t count;
-	pid_t *pids;
-
 	if (arg && !arg[0])
 		return cli_reject("trace", arg, "a target needs a name");
 	switch (key) {
 	case 'p':
-		if (cli_parse_pids(arg, &pids, &count)) {
+		if (cli_parse_pids(arg, &targets->pids, &targets->pid_count)) {
 			error_print(-EINVAL, "tracer list shows what can be traced", "--pid");
 			return CLI_REPORTED;
 		}
-		target_set_pids(targets, pids, count);
 		return 0;
 	case 'c':
 		return -target_set_container(targets, arg);

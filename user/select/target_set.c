@@ -14,13 +14,6 @@
 
 #define COMM_BYTES 15 /* length of a process name in the kernel */
 
-void target_set_pids(struct target_set *set, pid_t *pids, size_t count)
-{
-	free(set->pids);
-	set->pids = pids;
-	set->pid_count = count;
-}
-
 int target_set_container(struct target_set *set, const char *text)
 {
 	int err = array_reserve(&set->containers, &set->container_capacity, set->container_count, 1,

@@ -53,10 +53,9 @@ struct target_set {
 };
 
 /*
- * A zeroed set is empty. Texts are borrowed until target_set_free(). target_set_pids() takes
- * ownership of pids. 0, -ENOMEM.
+ * A zeroed set is empty. Texts are borrowed until target_set_free(), which also frees pids. 0,
+ * -ENOMEM.
  */
-void target_set_pids(struct target_set *set, pid_t *pids, size_t count);
 int target_set_container(struct target_set *set, const char *text);
 int target_set_cgroup(struct target_set *set, const char *text);
 int target_set_name(struct target_set *set, const char *text);

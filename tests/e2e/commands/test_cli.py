@@ -201,6 +201,17 @@ def test_dry_run_of_exact_mode(start, run_tracer, any_python):
     assert not frees["census"] and frees["exact"]
 
 
+def test_repeated_option(start, run_tracer, any_python):
+    """-p can be repeated, as one with several values."""
+    pids = [start(any_python, "golden.py").pid for _ in range(3)]
+    words = ("-p", pids[0], "-p", "%d,%d" % (pids[1], pids[2]), "-p", pids[0])
+    for command in (("--dry-run",), ("heap",)):
+        done = run_tracer(*command, *words)
+        assert done.returncode == 0, done.stderr
+        for pid in pids:
+            assert "PID %d" % pid in done.stdout + done.stderr, (command, pid)
+
+
 def test_dry_run_of_a_command(run_tracer, any_python, tmp_path):
     """The command is started only to read its maps."""
     mark = tmp_path / "ran"

@@ -140,7 +140,8 @@ static void pids_and_names(void **state)
 	(void)state;
 	pids[0] = child;
 	pids[1] = 1 << 30;
-	target_set_pids(&set, pids, 2);
+	set.pids = pids;
+	set.pid_count = 2;
 	assert_true(target_set_is_pids(&set));
 	assert_int_equal(matches(&set, child), 1);
 	assert_int_equal(matches(&set, other), 0);
