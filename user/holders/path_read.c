@@ -98,6 +98,29 @@ static int plain_write(struct writer *writer, const char *kind, const char *name
 	return buffer_printf(&writer->path->text, ", %s%s%s", kind, name[0] ? " " : "", name);
 }
 
+/*
+ * Is the class's attribute the object itself, as CLASS.NAME? Not if the object's type is a
+ * descriptor, as staticmethod, or the class's own type may have a property of the name.
+ */
+static int is_own_attribute(const struct graph *graph, uint32_t owner, uint32_t object,
+			    const char *name)
+{
+	static const char *const plain[] = {
+		"dict", "list",  "tuple", "set",   "frozenset", "collections.deque",
+		"str",  "bytes", "int",   "float", "function"};
+	const char *type = graph_type(graph, object)->name, *meta = graph_type(graph, owner)->name;
+
+	/* A class of the program's may be called list; its name here has no module. */
+	if (!strncmp(name, "__", 2) ||
+	    (graph_type(graph, object)->flags & TYPE_HEAP && !strchr(type, '.')) ||
+	    (strcmp(meta, "type") != 0 && strcmp(meta, "ABCMeta") != 0))
+		return 0;
+	for (size_t i = 0; i < ARRAY_SIZE(plain); i++)
+		if (!strcmp(type, plain[i]))
+			return 1;
+	return 0;
+}
+
 /* The step that the module, class or instance of a dictionary makes together with it. */
 static int namespace_step(struct writer *writer, uint32_t dict, uint32_t object)
 {
@@ -114,7 +137,8 @@ static int namespace_step(struct writer *writer, uint32_t dict, uint32_t object)
 		return got;
 	name = (const char *)writer->name.data;
 	if (writer->is_python && owner != GRAPH_NONE &&
-	    graph_type(graph, owner)->layout == LAYOUT_TYPE) {
+	    graph_type(graph, owner)->layout == LAYOUT_TYPE &&
+	    !is_own_attribute(graph, owner, object, name)) {
 		got = buffer_printf(&writer->path->text, "['%s']", name);
 	} else {
 		writer->path->text.size = writer->before_dict;

@@ -68,6 +68,14 @@ def test_references(builtins, run_tracer, python):
     kinds = "A S D E SubT SubS generator cell deque str tuple dict module"
     kinds = kinds.replace("deque", "collections.deque").split()
     assert check_paths(run_tracer, target, kinds) >= len(kinds)
+    paths = ask(run_tracer, "why", "Held", "--top", 0, "-p", target.pid)["paths"]
+    held = {path["expression"].partition("'].")[2] for path in paths}
+    assert held == {
+        "Keeps.plain[0]", "Keeps.table[1]", "Keeps._Keeps__mangled[0]", "Keeps.ends[0]",
+        "Keeps.__dict__['get'][0]", "Keeps.method.__defaults__[0][0]", "KeepsAbc.registry[0]",
+        "Hides.__dict__['hidden'][0]",
+    }  # fmt: skip
+    assert check_paths(run_tracer, target, ["Held"]) == len(held)
     assert target.finish() == 0
 
 

@@ -112,6 +112,16 @@ class Ab(abc.ABC):
     def z(self): pass
 class Meta(type): pass
 class WithMeta(metaclass=Meta): pass
+# What classes hold: as their attributes, and where such an expression would give something else.
+class Held: __slots__ = ("__weakref__",)
+class Shadow(type): hidden = property(lambda cls: None)
+class Descriptor(list):
+    def __get__(self, instance, owner): return None
+class Keeps:
+    plain, table, __mangled, ends, get = [Held()], {1: Held()}, [Held()], collections.deque([Held()]), Descriptor([Held()])
+    def method(self, held=[Held()]): pass
+class KeepsAbc(abc.ABC): registry = [Held()]
+class Hides(metaclass=Shadow): hidden = [Held()]
 cycle = []; cycle.append(cycle)
 deep = None
 for i in range(N): deep = [deep]
