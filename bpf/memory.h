@@ -8,6 +8,9 @@
  * An unmapped range is reported before its address can be handed out again, and a new one before
  * the program can use it. An mremap is reported after it is done: it may fail, and the range that
  * it moved may have been a file's.
+ *
+ * A private mapping of a file is code or data of a program, which the dynamic linker maps: it is
+ * not reported. A shared one is shared memory, or a file that the program reads as memory.
  */
 #ifndef TRACER_BPF_MEMORY_H
 #define TRACER_BPF_MEMORY_H
@@ -15,6 +18,8 @@
 #include "frame.h"
 #include "native.h"
 
+#define MAP_TYPE         0x0f
+#define MAP_PRIVATE      0x02
 #define MAP_FIXED        0x10
 #define MAP_ANONYMOUS    0x20
 #define PROT_READWRITE   3
@@ -158,7 +163,8 @@ int mapping(struct pt_regs *regs)
 	case ABI_OP_MMAP:
 		record->address = result;
 		record->protection = (__u32)REG_CALL_3(regs);
-		if (REG_CALL_4(regs) & MAP_ANONYMOUS)
+		if (REG_CALL_4(regs) & MAP_ANONYMOUS ||
+		    (REG_CALL_4(regs) & MAP_TYPE) != MAP_PRIVATE)
 			waits = map_output(thread, EVENT_MAP, cookie, link);
 		else if (REG_CALL_4(regs) & MAP_FIXED)
 			waits = map_output(thread, EVENT_UNMAP, cookie, link);

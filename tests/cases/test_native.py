@@ -113,7 +113,7 @@ def test_47_ssl_contexts(case, mode):
     python = run.report("--layer", "python")
     case.expect("contexts.py:15", case.line(python, "contexts.py", 15), lambda v: 40 <= v[1] <= 200)
     paths, _ = case.why(program, "SSLContext")
-    case.expect("why SSLContext %s" % paths[:2], sum(n for n, t in paths if "CLIENTS[" in t), 40)
+    case.expect("why SSLContext %s" % paths[:2], sum(n for n, t in paths if re.search(r"CLIENTS\[|\.one\b", t)), 40)
 
 
 LEAKS = {
@@ -139,10 +139,12 @@ def test_48_cpp_no_frame_pointers(case, build):
         return
     came = {}
     for (size, count), text in rows:
-        name = (re.findall(r"\b(foo|bar|baz|grow|text|make)\b", text) or [text])[0]
+        # foo and bar end in a jump to the allocator: there is no frame of theirs.
+        name = (re.findall(r"\b(baz|grow|text|make)\b", text) or ["their caller"])[0]
         came[name] = (came.get(name, (0, 0))[0] + size, came.get(name, (0, 0))[1] + count)
         case.expect("below " + name, text, lambda t: re.search(r"\bmain\b", t))
-    case.expect("functions", came, LEAKS)
+    framed = {name: LEAKS[name] for name in ("baz", "grow", "text", "make")}
+    case.expect("functions", came, {**framed, "their caller": (900_000, 6000)})
 
 
 def test_17_pandas_subset(case):

@@ -14,6 +14,7 @@
 
 #include "base/error.h"
 #include "cli/cli.h"
+#include "heap_answers/heap_leaks.h"
 #include "options/trace_options.h"
 #include "time_answers/leaks.h"
 #include "time_answers/time_options.h"
@@ -21,6 +22,7 @@
 #define POINTS    120
 #define SNAPSHOTS 40 /* of a process */
 #define SECONDS   "60"
+#define HEAPS_NS  25000000000ull
 
 #define PASSED 64 /* options for the trace */
 
@@ -32,6 +34,9 @@ struct passed {
 
 struct leaks_command {
 	struct time_choice choice;
+	struct target_set targets;
+	int lines;   /* --lines */
+	int probing; /* an option that only probes heed */
 	struct cli_arguments files;
 	struct passed passed[PASSED];
 	size_t passed_count;
@@ -39,9 +44,15 @@ struct leaks_command {
 	uint64_t duration_ns;
 };
 
+enum { KEY_LINES = 0x500 };
+
 static const struct argp_option options[] = {
 	{"duration", 'd', "SEC", 0,
-	 "with -p and the like: trace for SEC seconds (default 60), with 40 snapshots", 1},
+	 "with -p and the like: look for SEC seconds (default 25; with --lines 60)", 1},
+	{"lines", KEY_LINES, NULL, 0,
+	 "with -p and the like: place probes, and tell which lines allocate what grows; so does an "
+	 "option of the trace (-m, --overhead, --layer, ...)",
+	 1},
 	{0},
 };
 
@@ -49,6 +60,7 @@ static const struct argp_option options[] = {
 static error_t parse_passed(int key, char *arg, struct argp_state *state)
 {
 	struct leaks_command *command = state->input;
+	error_t err;
 
 	for (const struct argp_option *option = trace_target_options; option->name; option++) {
 		if (option->key != key)
@@ -56,7 +68,9 @@ static error_t parse_passed(int key, char *arg, struct argp_state *state)
 		if (command->passed_count == PASSED)
 			return cli_reject(option->name, arg, "fewer options");
 		command->passed[command->passed_count++] = (struct passed){option, arg};
-		return 0;
+		err = trace_target_take(&command->targets, key, arg);
+		command->probing |= err == ARGP_ERR_UNKNOWN;
+		return err == ARGP_ERR_UNKNOWN ? 0 : err;
 	}
 	return ARGP_ERR_UNKNOWN;
 }
@@ -73,6 +87,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	case 'd':
 		command->duration = arg;
 		return cli_take_seconds("--duration", arg, &command->duration_ns);
+	case KEY_LINES:
+		command->lines = 1;
+		return 0;
 	}
 	return cli_parse_arguments(key, state, &command->files);
 }
@@ -174,6 +191,24 @@ static void targets_name(const struct leaks_command *command, char *name, size_t
 		snprintf(name, bytes, "all processes");
 }
 
+/* What grows in the heaps, without a probe. */
+static int heaps_judge(struct leaks_command *command)
+{
+	struct time_choice *choice = &command->choice;
+	struct leaks_choice asked = {.targets = &command->targets,
+				     .duration_ns = command->duration_ns ?: HEAPS_NS,
+				     .top = choice->top};
+	struct heap_leaks leaks;
+	int status = EXIT_FAILED;
+
+	if (!heap_leaks_find(&asked, &leaks))
+		status = time_write(choice,
+				    choice->format == TIME_JSON ? heap_leaks_json : heap_leaks_text,
+				    &leaks);
+	heap_leaks_free(&leaks);
+	return status;
+}
+
 static int process_judge(struct leaks_command *command)
 {
 	const char *place = getenv("TMPDIR");
@@ -224,7 +259,9 @@ static int leaks_run(struct leaks_command *command)
 	}
 	return command->files.count
 		       ? recording_judge(command, command->files.items[0], command->files.items[0])
-		       : process_judge(command);
+	       : command->lines || command->probing || command->choice.layer >= 0
+		       ? process_judge(command)
+		       : heaps_judge(command);
 }
 
 int cli_leaks(int argc, char **argv)
@@ -248,6 +285,7 @@ int cli_leaks(int argc, char **argv)
 	status = cli_parse(&argp, argc, argv, 0, &command);
 	if (!status)
 		status = leaks_run(&command);
+	target_set_free(&command.targets);
 	time_choice_free(&command.choice);
 	return status < 0 ? EXIT_DONE : status;
 }

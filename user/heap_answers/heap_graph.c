@@ -37,20 +37,36 @@ static uint64_t memory_most(void)
 	return available * 1024 / MEMORY_SHARE;
 }
 
+int heap_source_open(struct heap_source *out, pid_t pid, int swap_in)
+{
+	*out = (struct heap_source){0};
+	return python_process_find(pid, NULL, swap_in, &out->info, &out->runtime);
+}
+
+void heap_source_close(struct heap_source *process)
+{
+	python_runtime_close(&process->runtime);
+}
+
+static int process_copy(const struct heap_source *process, int freeze, struct capture *out)
+{
+	const struct capture_opts opts = {.freeze = freeze, .most_bytes = memory_most()};
+
+	return space_error(process->runtime.space,
+			   capture_take(out, &process->runtime, &process->info, &opts));
+}
+
 static int process_capture(const struct heap_choice *choice, struct capture *out)
 {
-	struct capture_opts opts = {.freeze = choice->freeze, .most_bytes = memory_most()};
-	struct python_runtime runtime = {0};
-	struct process_info info;
-	int err = python_process_find(choice->pid, NULL, choice->swap_in, &info, &runtime);
+	struct heap_source process;
+	int err = heap_source_open(&process, choice->pid, choice->swap_in);
 
 	if (err)
 		return err;
 	err = privileges_drop(choice->out != NULL, 0)
-		      ?: calls_limit(choice->freeze ? CALLS_FREEZE : 0);
-	if (!err)
-		err = space_error(runtime.space, capture_take(out, &runtime, &info, &opts));
-	python_runtime_close(&runtime);
+		      ?: calls_limit(choice->freeze ? CALLS_FREEZE : 0)
+		      ?: process_copy(&process, choice->freeze, out);
+	heap_source_close(&process);
 	return err;
 }
 
@@ -72,6 +88,17 @@ static int graph_make(struct heap_graph *heap, unsigned int needs)
 	if (!err && needs & HEAP_PATHS)
 		err = paths_new(&heap->paths, heap->graph);
 	heap->elapsed_ns = clock_ns(CLOCK_MONOTONIC) - began;
+	return err;
+}
+
+int heap_source_read(const struct heap_source *process, unsigned int needs, struct heap_graph *out)
+{
+	int err;
+
+	*out = (struct heap_graph){0};
+	err = process_copy(process, 0, &out->capture) ?: graph_make(out, needs);
+	if (err)
+		heap_graph_close(out);
 	return err;
 }
 

@@ -107,7 +107,7 @@ static int is_own_attribute(const struct graph *graph, uint32_t owner, uint32_t 
 {
 	static const char *const plain[] = {
 		"dict", "list",  "tuple", "set",   "frozenset", "collections.deque",
-		"str",  "bytes", "int",   "float", "function"};
+		"str",  "bytes", "int",   "float", "function",  "functools._lru_cache_wrapper"};
 	const char *type = graph_type(graph, object)->name, *meta = graph_type(graph, owner)->name;
 
 	/* A class of the program's may be called list; its name here has no module. */

@@ -38,7 +38,8 @@ int paths_is_namespace(const struct paths *paths, uint32_t dict)
 
 /*
  * What a reference is called, without keys and indexes except those of namespaces. An instance's
- * attributes may be in any order, so it is the key that counts there.
+ * attributes may be in any order, so it is the key that counts there. Of one process it is the same
+ * in all graphs.
  */
 static uint32_t label_of(const struct paths *paths, uint32_t source, enum reference_kind kind,
 			 uint64_t slot)
@@ -50,7 +51,7 @@ static uint32_t label_of(const struct paths *paths, uint32_t source, enum refere
 		name = 0;
 	else if (kind == REFERENCE_KEY || kind == REFERENCE_VALUE)
 		name = paths_is_namespace(paths, source) ? dict_key(graph, source, slot) : 0;
-	return (uint32_t)hash_u64(hash_u64((uint64_t)graph->type_of[source] << 8 | kind) + name);
+	return (uint32_t)hash_u64(hash_u64(graph_type(graph, source)->address << 8 | kind) + name);
 }
 
 /* The path of `object` without its last reference and without repetitions. */

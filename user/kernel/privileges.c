@@ -16,6 +16,7 @@ int privileges_drop(int writes_files, int attaches)
 		{CAP_DAC_READ_SEARCH, 1},
 		{CAP_DAC_OVERRIDE, writes_files > 0},
 		{CAP_FOWNER, writes_files > 1},
+		{CAP_CHOWN, writes_files > 1},
 		{CAP_PERFMON, attaches > 0},
 		{CAP_CHECKPOINT_RESTORE, attaches > 0},
 		{CAP_SYS_ADMIN, attaches > 1},

@@ -199,7 +199,7 @@ static error_t parse_overhead(struct trace_options *out, const char *arg)
 	return 0;
 }
 
-static error_t parse_target(struct target_set *targets, int key, const char *arg)
+error_t trace_target_take(struct target_set *targets, int key, const char *arg)
 {
 	if (arg && !arg[0])
 		return cli_reject("trace", arg, "a target needs a name");
@@ -219,9 +219,11 @@ static error_t parse_target(struct target_set *targets, int key, const char *arg
 	case 'a':
 		targets->all = 1;
 		return 0;
-	default:
+	case 'w':
 		targets->wait = 1;
 		return 0;
+	default:
+		return ARGP_ERR_UNKNOWN;
 	}
 }
 
@@ -333,7 +335,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	case 'w':
 	case KEY_COMM:
 	case KEY_CGROUP:
-		return parse_target(&out->targets, key, arg);
+		return trace_target_take(&out->targets, key, arg);
 	case 'n':
 	case KEY_BUDGET:
 	case KEY_SAMPLE:

@@ -30,6 +30,11 @@ struct trace_options {
  * "tracer trace" run for them, and pass these on. Ends with a zeroed one.
  */
 extern const struct argp_option trace_target_options[];
+/*
+ * Takes one of them that says which processes (-p, -c, --cgroup, --comm, -a, --wait). 0;
+ * ARGP_ERR_UNKNOWN: it is none of these; errors of a parser, after a message.
+ */
+error_t trace_target_take(struct target_set *targets, int key, const char *arg);
 
 /* 0; otherwise as cli_parse(). */
 int trace_options_parse(int argc, char **argv, struct trace_options *out);

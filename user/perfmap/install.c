@@ -116,10 +116,10 @@ struct acl_entry {
 };
 
 /*
- * Owner rw, the target's user rw, others r. On a file system without ACLs the target's user can
- * only read.
+ * Owner rw, the target's user rw, others r. 0; -EOPNOTSUPP and the like: the file system has no
+ * ACLs, and the target's user can only read.
  */
-static int access_grant(int fd, uint32_t uid)
+static int acl_set(int fd, uint32_t uid)
 {
 	enum { USER_OBJ = 1, USER = 2, GROUP_OBJ = 4, MASK = 16, OTHER = 32, READ = 4, WRITE = 2 };
 	const struct {
@@ -132,11 +132,36 @@ static int access_grant(int fd, uint32_t uid)
 		  {MASK, READ | WRITE, UINT32_MAX},
 		  {OTHER, READ, UINT32_MAX}}};
 
+	return fsetxattr(fd, "system.posix_acl_access", &acl, sizeof(acl), 0) ? -errno : 0;
+}
+
+static int access_grant(int fd, uint32_t uid)
+{
+	int err;
+
 	if (fchmod(fd, 0644))
 		return -errno;
-	if (uid != geteuid() && fsetxattr(fd, "system.posix_acl_access", &acl, sizeof(acl), 0))
-		log_debug("no access entry for user %u: %s", uid, strerror(errno));
+	err = uid == geteuid() ? 0 : acl_set(fd, uid);
+	if (err)
+		log_debug("no access entry for user %u: %s", uid, strerror(-err));
 	return 0;
+}
+
+/*
+ * perf of root ignores a map of another user, so the process's file becomes ours, and its user may
+ * write to it as before. If it cannot be so, it stays as it is.
+ */
+static void file_take(int fd, const struct stat *st, uint32_t uid)
+{
+	int err = 0;
+
+	if (!st->st_uid || st->st_uid == geteuid() || st->st_nlink != 1)
+		return;
+	err = acl_set(fd, uid);
+	if (!err && fchown(fd, geteuid(), (gid_t)-1))
+		err = -errno;
+	if (err)
+		log_debug("the map stays user %u's: %s", uid, strerror(-err));
 }
 
 /* Whether the file contains exactly these bytes. */
@@ -324,6 +349,7 @@ static int place_install(struct perfmap_places *places, struct perfmap_place *pl
 	writers = writers_find(places->pid, place->name, st);
 	ours = place->ours && st->st_dev == place->device && st->st_ino == place->inode &&
 	       (uint64_t)st->st_size == place->bytes;
+	file_take(fd, st, places->uid);
 	if (content_equals(fd, text)) {
 		place_keep(place, st, text->size, ours || st->st_uid == geteuid());
 		close(fd);

@@ -11,9 +11,9 @@
  *
  * A file that we made is replaced by rename as long as it has nothing but our lines and the process
  * has not opened it; so is one that was last written before the process began. perf trusts a map
- * that belongs to root or to the user who runs perf, so the file belongs to us. The target's user
- * gets an access entry (POSIX ACL) in addition: CPython opens its map when it first writes an
- * entry, and must not fail because our file exists.
+ * that belongs to root or to the user who runs perf, so the file belongs to us, and the process's
+ * own file becomes ours. The target's user gets an access entry (POSIX ACL) in addition: CPython
+ * opens its map when it first writes an entry, and must not fail because our file exists.
  *
  * Only regular files of root, of our user or of the target's user are touched.
  */

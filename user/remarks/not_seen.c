@@ -97,8 +97,8 @@ static void mapped_print(FILE *out, const struct snapshot *snapshot)
 		fputs("  mapped memory: not traced\n", out);
 	else
 		fprintf(out,
-			"  mapped memory: memory mapped or reserved before the %s, file mappings, "
-			"and whether pages were touched\n",
+			"  mapped memory: memory mapped or reserved before the %s, private maps "
+			"of files, and whether pages were touched\n",
 			meta->from_start ? "start" : "attach");
 	if (meta->regions_dropped)
 		fprintf(out, "  changes of mapped memory beyond the limit: %s\n",

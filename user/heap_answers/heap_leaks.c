@@ -1,0 +1,401 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "heap_answers/heap_leaks.h"
+
+#include <errno.h>
+#include <math.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/array.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "container/memory_headroom.h"
+#include "kernel/calls.h"
+#include "kernel/privileges.h"
+#include "options/signals.h"
+#include "options/targets.h"
+#include "process/family.h"
+
+#define READS_MIN   4u
+#define READS_MAX   12u
+#define CPU_SHARE   0.05 /* of one processor, for the reads */
+#define PROCESS_MAX 256u
+#define NS          1e9
+/* Growth is told from this on: what a few requests leave behind is less. */
+#define LEAST_BYTES 4096.0
+
+/* --- the processes ------------------------------------------------------------------------ */
+
+static int pid_has(const pid_t *pids, size_t count, pid_t pid)
+{
+	for (size_t i = 0; i < count; i++)
+		if (pids[i] == pid)
+			return 1;
+	return 0;
+}
+
+/* Adds the workers of a process that was named: they do its work. 0, -ENOMEM. */
+static int workers_add(pid_t **pids, size_t *count)
+{
+	size_t named = *count, more;
+	pid_t *found, *all;
+
+	for (size_t i = 0; i < named; i++) {
+		if (family_list((*pids)[i], &found, &more))
+			continue;
+		all = realloc(*pids, (*count + more + 1) * sizeof(**pids));
+		if (!all) {
+			free(found);
+			return -ENOMEM;
+		}
+		*pids = all;
+		for (size_t k = 0; k < more; k++)
+			if (!pid_has(all, *count, found[k]))
+				all[(*count)++] = found[k];
+		free(found);
+	}
+	return 0;
+}
+
+/* Those that have a Python; an error is told for those that were named. */
+static int processes_open(const struct leaks_choice *choice, const pid_t *pids, size_t count,
+			  size_t named, struct heap_leaks *leaks)
+{
+	leaks->processes = calloc(count, sizeof(*leaks->processes));
+	if (!leaks->processes)
+		return -ENOMEM;
+	for (size_t i = 0; i < count && leaks->process_count < PROCESS_MAX; i++) {
+		struct leaking *process = &leaks->processes[leaks->process_count];
+		int err = heap_source_open(&process->source, pids[i], choice->swap_in);
+
+		process->pid = pids[i];
+		if (!err) {
+			leaks->process_count++;
+			continue;
+		}
+		heap_source_close(&process->source);
+		if (i < named && target_set_is_pids(choice->targets))
+			pid_error_print(pids[i], err);
+	}
+	if (count > PROCESS_MAX)
+		log_info("the first %u processes of %zu are read", PROCESS_MAX, count);
+	return leaks->process_count ? 0 : -ESRCH;
+}
+
+static int processes_find(const struct leaks_choice *choice, struct heap_leaks *leaks)
+{
+	size_t count, named;
+	pid_t *pids;
+	int err = targets_list(choice->targets, "tracer list shows what runs", &pids, &count);
+
+	if (err)
+		return err;
+	named = count;
+	err = workers_add(&pids, &count);
+	if (!err && !count)
+		err = targets_none_print(choice->targets, 0);
+	else if (!err)
+		err = processes_open(choice, pids, count, named, leaks);
+	if (err == -ESRCH && count && !leaks->process_count && !target_set_is_pids(choice->targets))
+		targets_none_print(choice->targets, count);
+	free(pids);
+	return err;
+}
+
+/* --- the moments --------------------------------------------------------------------------- */
+
+static int process_read(struct leaking *process, size_t moment, double seconds, int last)
+{
+	uint64_t rss = 0, anonymous = 0;
+	struct heap_graph heap;
+	int err;
+
+	if (process_rss_read(process->pid, &rss, &anonymous) || !rss)
+		return -ESRCH;
+	process->rss[moment] = (double)rss;
+	process->anonymous[moment] = (double)anonymous;
+	if (!moment)
+		return heap_source_read(&process->source, HEAP_PATHS, &process->growth.first)
+			       ?: growth_begin(&process->growth);
+	err = heap_source_read(&process->source, HEAP_PATHS, &heap);
+	if (err)
+		return err;
+	err = growth_add(&process->growth, &heap, seconds, last);
+	heap_graph_close(&heap);
+	return err;
+}
+
+/* How many processes were read; those that could not be are left out from now on. -errno. */
+static int moment_read(struct heap_leaks *leaks, double seconds, int last)
+{
+	int read = 0;
+
+	for (size_t i = 0; i < leaks->process_count; i++) {
+		struct leaking *process = &leaks->processes[i];
+		int err = process->ended ? -ESRCH
+					 : process_read(process, leaks->moments, seconds, last);
+
+		if (err == -ENOMEM)
+			return err;
+		if (err && !process->ended)
+			pid_error_print(process->pid, err);
+		process->ended |= err != 0;
+		read += !err;
+	}
+	if (!read)
+		return -ESRCH;
+	leaks->seconds[leaks->moments++] = seconds;
+	return read;
+}
+
+static double cpu_seconds(void)
+{
+	return (double)clock_ns(CLOCK_PROCESS_CPUTIME_ID) / NS;
+}
+
+/* 1: a signal asks for the end. */
+static int wait_until(int signals, uint64_t until_ns)
+{
+	struct pollfd fd = {.fd = signals, .events = POLLIN};
+	int interrupts = 0;
+
+	for (;;) {
+		uint64_t now_ns = clock_ns(CLOCK_MONOTONIC);
+
+		if (signals_end(signals, NULL, &interrupts))
+			return 1;
+		if (now_ns >= until_ns)
+			return 0;
+		poll(&fd, 1, (int)((until_ns - now_ns) / 1000000 + 1));
+	}
+}
+
+static int moments_read(const struct leaks_choice *choice, int signals, struct heap_leaks *leaks)
+{
+	uint64_t began_ns = clock_ns(CLOCK_MONOTONIC), reads;
+	double cpu = cpu_seconds(), once, budget;
+	int last = 0, err = moment_read(leaks, 0, 0);
+
+	if (err < 0)
+		return err;
+	once = cpu_seconds() - cpu;
+	budget = (double)choice->duration_ns / NS * CPU_SHARE;
+	reads = once > 0 ? (uint64_t)(budget / once) : READS_MAX;
+	reads = reads < READS_MIN ? READS_MIN : reads > READS_MAX ? READS_MAX : reads;
+	for (uint64_t i = 1; i < reads && !last; i++) {
+		last = wait_until(signals, began_ns + choice->duration_ns * i / (reads - 1));
+		last |= i + 1 == reads;
+		err = moment_read(leaks, (double)(clock_ns(CLOCK_MONOTONIC) - began_ns) / NS, last);
+		if (err < 0)
+			return err == -ESRCH && leaks->moments > 1 ? 0 : err;
+	}
+	leaks->read_seconds = cpu_seconds() - cpu;
+	return 0;
+}
+
+/* --- the rows of all processes ------------------------------------------------------------- */
+
+static int type_add(struct heap_leaks *leaks, struct holder *holder, const char *name,
+		    const struct growth_type *type)
+{
+	struct growth_type *types = holder->types;
+	uint32_t id;
+	int err = strings_intern(leaks->names, name, strlen(name), &id);
+
+	for (size_t i = 0; i < GROWTH_TYPES && !err; i++) {
+		if (types[i].bytes && types[i].name != id)
+			continue;
+		types[i].name = id;
+		types[i].bytes += type->bytes;
+		types[i].count += type->count;
+		break;
+	}
+	return err;
+}
+
+static int row_add(struct heap_leaks *leaks, struct id_map *found, const struct growth *growth,
+		   const struct growth_row *row)
+{
+	const char *label = strings_get(growth->names, row->label);
+	struct holder *holder;
+	uint32_t id, at;
+	int err = strings_intern(leaks->names, label, strlen(label), &id);
+
+	if (err)
+		return err;
+	at = id_map_find(found, id);
+	if (at == ID_MAP_NONE) {
+		at = (uint32_t)leaks->count;
+		err = id_map_append(found, id, &leaks->holders, &leaks->capacity, leaks->count,
+				    sizeof(*leaks->holders));
+		if (err)
+			return err;
+		leaks->holders[leaks->count++] = (struct holder){
+			.label = label, .type = strings_get(growth->names, row->type)};
+	}
+	holder = &leaks->holders[at];
+	holder->processes++;
+	holder->holders += row->holders;
+	holder->retained += row->retained;
+	holder->came += row->came;
+	holder->stayed += row->stayed;
+	for (size_t i = 0; i < growth->moments; i++) {
+		double keys = row->at[i].keys, values = row->at[i].values;
+
+		holder->bytes[i] += row->at[i].bytes;
+		holder->entries[i] += fabs(keys) > fabs(values) ? keys : values;
+	}
+	for (size_t i = 0; i < GROWTH_TYPES && row->types[i].bytes && !err; i++)
+		err = type_add(leaks, holder, strings_get(growth->names, row->types[i].name),
+			       &row->types[i]);
+	return err;
+}
+
+/* Processes that ended are not in the sums. */
+static int rows_add(struct heap_leaks *leaks)
+{
+	struct id_map found = {0};
+	int err = strings_new(&leaks->names);
+
+	for (size_t i = 0; i < leaks->process_count && !err; i++) {
+		const struct leaking *process = &leaks->processes[i];
+
+		if (process->ended || process->growth.moments != leaks->moments)
+			continue;
+		for (size_t k = 0; k < process->growth.count && !err; k++)
+			err = row_add(leaks, &found, &process->growth, &process->growth.rows[k]);
+		for (size_t k = 0; k < leaks->moments; k++) {
+			leaks->heap[k] += process->growth.bytes[k];
+			leaks->rss[k] += process->rss[k];
+		}
+	}
+	id_map_free(&found);
+	return err;
+}
+
+/* --- what they say -------------------------------------------------------------------------- */
+
+static int slope_of(const struct heap_leaks *leaks, const double *y, size_t from, size_t count,
+		    struct slope *out)
+{
+	*out = (struct slope){0};
+	return count < 2 ? 0 : slope_find(leaks->seconds + from, y + from, count, out);
+}
+
+/* Is the least of each third of the time more than that of the third before? */
+static int is_rising(const struct heap_leaks *leaks, const double *bytes)
+{
+	size_t third = leaks->moments / 3 ? leaks->moments / 3 : 1;
+	double before = -INFINITY;
+
+	for (size_t begin = 0; begin + third <= leaks->moments; begin += third) {
+		double least = INFINITY;
+
+		for (size_t i = begin; i < begin + third; i++)
+			least = fmin(least, bytes[i]);
+		if (least <= before)
+			return 0;
+		before = least;
+	}
+	return 1;
+}
+
+static int holder_judge(struct heap_leaks *leaks, struct holder *holder)
+{
+	size_t count = leaks->moments, half = count / 2;
+	double grown = holder->bytes[count - 1];
+	struct slope first, second, entries;
+	int err = slope_of(leaks, holder->bytes, 0, count, &holder->slope)
+			  ?: slope_of(leaks, holder->bytes, 0, half + 1, &first)
+			  ?: slope_of(leaks, holder->bytes, half, count - half, &second)
+			  ?: slope_of(leaks, holder->entries, 0, count, &entries);
+
+	if (err)
+		return err;
+	holder->entries_slope = entries.median;
+	if (grown < LEAST_BYTES)
+		holder->verdict = HOLDER_STEADY;
+	else if (first.median > 0 && second.median < first.median / 2)
+		holder->verdict = HOLDER_LEVELS;
+	else if (count < 3 || !is_rising(leaks, holder->bytes) || second.median <= 0 ||
+		 (holder->slope.has_interval && holder->slope.low <= 0))
+		holder->verdict = HOLDER_UNCLEAR;
+	else
+		holder->verdict = HOLDER_GROWS;
+	leaks->verdicts[holder->verdict]++;
+	return 0;
+}
+
+static int holder_compare(const void *a, const void *b)
+{
+	const struct holder *x = a, *y = b;
+
+	if (x->verdict != y->verdict)
+		return x->verdict < y->verdict ? 1 : -1;
+	if (x->slope.median != y->slope.median)
+		return x->slope.median < y->slope.median ? 1 : -1;
+	return strcmp(x->label, y->label);
+}
+
+static int leaks_judge(struct heap_leaks *leaks)
+{
+	int err = rows_add(leaks);
+
+	for (size_t i = 0; i < leaks->count && !err; i++)
+		err = holder_judge(leaks, &leaks->holders[i]);
+	if (leaks->count)
+		qsort(leaks->holders, leaks->count, sizeof(*leaks->holders), holder_compare);
+	return err ?: slope_of(leaks, leaks->rss, 0, leaks->moments, &leaks->rss_slope)
+		      ?: slope_of(leaks, leaks->heap, 0, leaks->moments, &leaks->heap_slope);
+}
+
+static void limit_read(struct heap_leaks *leaks)
+{
+	struct memory_headroom *headroom;
+
+	if (memory_headroom_new(&headroom))
+		return;
+	for (size_t i = 0; i < leaks->process_count; i++)
+		memory_headroom_take(headroom, leaks->processes[i].pid, 0);
+	leaks->limited = memory_headroom_left(headroom, &leaks->left);
+	memory_headroom_free(headroom);
+}
+
+int heap_leaks_find(const struct leaks_choice *choice, struct heap_leaks *out)
+{
+	int signals = -1, err;
+
+	*out = (struct heap_leaks){.top = choice->top};
+	err = processes_find(choice, out);
+	if (err)
+		return err;
+	err = signals_catch(&signals, 1) ?: privileges_drop(1, 0) ?: calls_limit(0);
+	if (!err) {
+		log_info("reading the heap%s of %zu process%s for %.0f s: no probe is placed",
+			 out->process_count > 1 ? "s" : "", out->process_count,
+			 out->process_count > 1 ? "es" : "", (double)choice->duration_ns / NS);
+		err = moments_read(choice, signals, out);
+	}
+	if (signals >= 0)
+		close(signals);
+	if (!err && out->moments < 2)
+		return error_print(
+			error_set(-EINVAL, "the heap was read once: nothing can be told"),
+			"let it run for longer", "leaks");
+	limit_read(out);
+	err = err ?: leaks_judge(out);
+	return err ? error_print(err, NULL, "leaks") : 0;
+}
+
+void heap_leaks_free(struct heap_leaks *leaks)
+{
+	for (size_t i = 0; i < leaks->process_count; i++) {
+		growth_free(&leaks->processes[i].growth);
+		heap_source_close(&leaks->processes[i].source);
+	}
+	free(leaks->processes);
+	free(leaks->holders);
+	strings_free(leaks->names);
+}

@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#include "heap_answers/heap_leaks.h"
+#include "recording/recording_load.h"
+#include "text/json.h"
+#include "text/size.h"
+#include "text/text.h"
+
+#define MINUTE 60
+
+static const char *const verdicts[] = {
+	[HOLDER_STEADY] = "steady",
+	[HOLDER_UNCLEAR] = "unclear",
+	[HOLDER_LEVELS] = "levels off",
+	[HOLDER_GROWS] = "grows",
+};
+
+/* " +3.1 MiB/min (+2.9 MiB to +3.3 MiB)" */
+static void rate_print(FILE *out, const struct slope *slope)
+{
+	char text[SIZE_TEXT_MAX];
+
+	fprintf(out, "%s/min", size_format(text, slope->median * MINUTE, 1));
+	if (!slope->has_interval)
+		return;
+	fprintf(out, " (%s", size_format(text, slope->low * MINUTE, 1));
+	fprintf(out, " to %s)", size_format(text, slope->high * MINUTE, 1));
+}
+
+static double stayed_share(const struct holder *holder)
+{
+	/* What came at first may have grown since. */
+	return holder->came ? fmin((double)holder->stayed / (double)holder->came, 1) : -1;
+}
+
+static void types_print(FILE *out, const struct heap_leaks *leaks, const struct holder *holder)
+{
+	fputs("      ", out);
+	text_print(out, holder->type);
+	for (size_t i = 0; i < GROWTH_TYPES && holder->types[i].bytes; i++) {
+		fputs(i ? ", " : " of ", out);
+		text_print(out, strings_get(leaks->names, holder->types[i].name));
+	}
+	if (leaks->process_count > 1)
+		fprintf(out, " in %zu processes", holder->processes);
+	if (stayed_share(holder) >= 0)
+		fprintf(out, "; %.0f %% of what came at first has stayed",
+			floor(stayed_share(holder) * 100));
+	putc('\n', out);
+}
+
+static void holder_print(FILE *out, const struct heap_leaks *leaks, const struct holder *holder)
+{
+	char text[SIZE_TEXT_MAX], count[32];
+
+	fputs("  ", out);
+	text_print(out, holder->label);
+	if (holder->verdict == HOLDER_LEVELS)
+		fputs(" (levels off)", out);
+	if (holder->verdict == HOLDER_UNCLEAR)
+		fputs(" (unclear)", out);
+	fputs("\n      ", out);
+	if (fabs(holder->entries_slope) * MINUTE >= 1)
+		fprintf(out, "%c%s entries/min, ", holder->entries_slope < 0 ? '-' : '+',
+			text_count(count, (uint64_t)(fabs(holder->entries_slope) * MINUTE + 0.5)));
+	rate_print(out, &holder->slope);
+	if (holder->retained)
+		fprintf(out, "; holds %s", size_text(text, holder->retained));
+	putc('\n', out);
+	types_print(out, leaks, holder);
+}
+
+/* Growth of those that grow or level off, bytes a second. */
+static double told_slope(const struct heap_leaks *leaks)
+{
+	double sum = 0;
+
+	for (size_t i = 0; i < leaks->count; i++)
+		if (leaks->holders[i].verdict >= HOLDER_LEVELS)
+			sum += leaks->holders[i].slope.median;
+	return sum;
+}
+
+static void rss_print(FILE *out, const struct heap_leaks *leaks)
+{
+	char text[SIZE_TEXT_MAX], duration[RECORDING_DURATION_BYTES];
+	const struct slope *rss = &leaks->rss_slope;
+	double told = told_slope(leaks);
+
+	fprintf(out, "RSS: %s, ", size_text(text, (uint64_t)leaks->rss[leaks->moments - 1]));
+	rate_print(out, rss);
+	fprintf(out, "; Python's heap: %s/min\n",
+		size_format(text, leaks->heap_slope.median * MINUTE, 1));
+	if (rss->median > 0 && told > 0)
+		fprintf(out, "  %.0f %% of RSS's growth is in these holders\n",
+			fmin(told / rss->median, 1) * 100);
+	if (leaks->limited && rss->low > 0)
+		fprintf(out,
+			"  the limit of the cgroup is %s away: reached in %s if this goes on\n",
+			size_text(text, leaks->left),
+			recording_duration_text(
+				duration,
+				(uint64_t)(fmin((double)leaks->left / rss->median, 9e9) * 1e9)));
+}
+
+static void head_print(FILE *out, const struct heap_leaks *leaks)
+{
+	const struct image *image = &leaks->processes[0].growth.first.capture.image;
+
+	fputs("tracer: ", out);
+	if (leaks->process_count > 1) {
+		fprintf(out, "%zu processes", leaks->process_count);
+	} else {
+		text_print(out, image->name);
+		fprintf(out, " (PID %u)", image->pid);
+	}
+	fprintf(out, ", heap read %zu times in %.1f s (%.1f s of CPU time); no probe placed\n",
+		leaks->moments, leaks->seconds[leaks->moments - 1], leaks->read_seconds);
+}
+
+/* The type to ask for: rather one of a module than str or list. */
+static const char *telling_type(const struct heap_leaks *leaks, const struct holder *holder)
+{
+	for (size_t i = 0; i < GROWTH_TYPES && holder->types[i].bytes; i++) {
+		const char *name = strings_get(leaks->names, holder->types[i].name);
+
+		if (strchr(name, '.'))
+			return name;
+	}
+	return strings_get(leaks->names, holder->types[0].name);
+}
+
+/* Which command shows more of the first row. */
+static void next_print(FILE *out, const struct heap_leaks *leaks)
+{
+	const struct holder *holder = leaks->count ? leaks->holders : NULL;
+	size_t at = 0;
+
+	if (!holder || holder->verdict < HOLDER_LEVELS || !holder->types[0].bytes)
+		return;
+	while (at < leaks->process_count - 1 && leaks->processes[at].ended)
+		at++;
+	fputs("next: tracer heap why ", out);
+	text_print(out, telling_type(leaks, holder));
+	fprintf(out, " -p %d\n", (int)leaks->processes[at].pid);
+}
+
+int heap_leaks_text(const void *context, FILE *out)
+{
+	const struct heap_leaks *leaks = context;
+	size_t told = 0, grow = leaks->verdicts[HOLDER_GROWS];
+	size_t most = leaks->top ? leaks->top : leaks->count;
+	size_t ended = 0;
+
+	head_print(out, leaks);
+	if (grow)
+		fprintf(out, "%zu holder%s grow%s", grow, grow > 1 ? "s" : "", grow > 1 ? "" : "s");
+	else
+		fputs("No holder grows", out);
+	if (leaks->verdicts[HOLDER_LEVELS])
+		fprintf(out, ", %zu level%s off", leaks->verdicts[HOLDER_LEVELS],
+			leaks->verdicts[HOLDER_LEVELS] > 1 ? "" : "s");
+	if (leaks->verdicts[HOLDER_UNCLEAR])
+		fprintf(out, ", of %zu it is unclear", leaks->verdicts[HOLDER_UNCLEAR]);
+	putc('\n', out);
+	for (size_t i = 0; i < leaks->count && told < most; i++)
+		if (leaks->holders[i].verdict >= HOLDER_LEVELS) {
+			holder_print(out, leaks, &leaks->holders[i]);
+			told++;
+		}
+	rss_print(out, leaks);
+	for (size_t i = 0; i < leaks->process_count; i++)
+		ended += leaks->processes[i].ended != 0;
+	if (ended)
+		fprintf(out, "Not seen: %zu process%s that ended, or could not be read again\n",
+			ended, ended > 1 ? "es" : "");
+	next_print(out, leaks);
+	return ferror(out) ? -EIO : 0;
+}
+
+static void types_json(FILE *out, const struct heap_leaks *leaks, const struct holder *holder)
+{
+	fputs(", \"types\": [", out);
+	for (size_t i = 0; i < GROWTH_TYPES && holder->types[i].bytes; i++) {
+		fputs(i ? ", {\"type\": " : "{\"type\": ", out);
+		json_string(out, strings_get(leaks->names, holder->types[i].name));
+		fprintf(out, ", \"count\": %" PRIu64 ", \"size\": %" PRIu64 "}",
+			holder->types[i].count, holder->types[i].bytes);
+	}
+	putc(']', out);
+}
+
+static void holder_json(FILE *out, const struct heap_leaks *leaks, const struct holder *holder)
+{
+	fputs("{\"path\": ", out);
+	json_string(out, holder->label);
+	fputs(", \"type\": ", out);
+	json_string(out, holder->type);
+	fprintf(out,
+		", \"processes\": %zu, \"entries_per_minute\": %.1f, \"retained_per_minute\": %.1f",
+		holder->processes, holder->entries_slope * MINUTE, holder->slope.median * MINUTE);
+	if (holder->slope.has_interval)
+		fprintf(out, ", \"low\": %.1f, \"high\": %.1f", holder->slope.low * MINUTE,
+			holder->slope.high * MINUTE);
+	fprintf(out, ", \"retained\": %" PRIu64, holder->retained);
+	if (stayed_share(holder) >= 0)
+		fprintf(out, ", \"stayed\": %.4f", stayed_share(holder));
+	fprintf(out, ", \"verdict\": \"%s\"", verdicts[holder->verdict]);
+	types_json(out, leaks, holder);
+	fputs(", \"filled_by\": []}", out);
+}
+
+int heap_leaks_json(const void *context, FILE *out)
+{
+	const struct heap_leaks *leaks = context;
+	size_t told = 0, most = leaks->top ? leaks->top : leaks->count;
+
+	fprintf(out, "{\"undisturbed\": true, \"seconds\": %.3f, \"reads\": %zu, \"holders\": [",
+		leaks->seconds[leaks->moments - 1], leaks->moments);
+	for (size_t i = 0; i < leaks->count && told < most; i++) {
+		if (leaks->holders[i].verdict == HOLDER_STEADY)
+			continue;
+		fputs(told++ ? ", " : "", out);
+		holder_json(out, leaks, &leaks->holders[i]);
+	}
+	fprintf(out, "], \"rss\": {\"per_minute\": %.1f", leaks->rss_slope.median * MINUTE);
+	if (leaks->rss_slope.median > 0)
+		fprintf(out, ", \"explained\": %.4f",
+			fmin(fmax(told_slope(leaks) / leaks->rss_slope.median, 0), 1));
+	fputs(", \"others\": []}", out);
+	if (leaks->limited && leaks->rss_slope.low > 0)
+		fprintf(out,
+			", \"limit\": {\"bytes\": %" PRIu64
+			", \"seconds\": %.0f, \"low\": %.0f, \"high\": %.0f}",
+			leaks->left, (double)leaks->left / leaks->rss_slope.median,
+			(double)leaks->left / leaks->rss_slope.high,
+			(double)leaks->left / leaks->rss_slope.low);
+	fputs(", \"lines\": []}\n", out);
+	return ferror(out) ? -EIO : 0;
+}
