@@ -76,7 +76,7 @@ vpath %.c tools tools/bench $(wildcard tests/unit/*) tests/fuzz tests/fuzz/heaps
 
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: all help demo test check unit golden oracle documents machines e2e e2e-all parity kills kernels \
+.PHONY: all help demo test check unit golden oracle documents machines e2e e2e-all e2e-long parity kills kernels \
 	unit-programs pythons cases soak unruly bench windows coverage stacks heaps distros roots fuzz format lint tools \
 	man install clean
 
@@ -252,6 +252,10 @@ test:
 E2E_WORKERS := 2
 e2e: $(OUT)/tracer
 	$(Q)$(PYTEST) -n $(E2E_WORKERS) --dist loadfile tests/e2e
+
+# What takes minutes in a test of its own: crowds and storms of processes, all builds of CPython.
+e2e-long: $(OUT)/tracer
+	$(Q)$(PYTEST) -n $(E2E_WORKERS) --dist loadfile tests/e2e --long
 
 e2e-all: $(OUT)/tracer
 	$(Q)$(PYTEST) -n $(E2E_WORKERS) --dist loadfile tests/e2e --all-versions

@@ -10,9 +10,10 @@ the skip names it.
     @pytest.mark.differ("python", "other")  no run in which these parameters are equal
     cpython                                 each CPython, in root file systems and outside of them
     @pytest.mark.unprivileged               needs neither root nor BPF
-    @pytest.mark.long                       runs only with --all-versions
+    @pytest.mark.long                       runs only with --long or --all-versions
 
-With --all-versions (make e2e-all) each test runs with every version.
+With --all-versions (make e2e-all) each test runs with every version; with --long (make e2e-long)
+only the long ones run, with those versions that they have in CI.
 """
 import ctypes
 import fcntl
@@ -36,6 +37,7 @@ def pytest_addoption(parser):
     parser.addoption(
         "--all-versions", action="store_true", help="run versioned tests with CPython 3.8 to 3.15"
     )
+    parser.addoption("--long", action="store_true", help="run what takes long, and nothing else")
     parser.addoption(
         "--kills", type=int, default=12, help="how often test_kill.py kills the tracer"
     )
@@ -49,7 +51,7 @@ def pytest_configure(config):
     config.addinivalue_line("markers", "root_versions(since, before): those of root_python")
     config.addinivalue_line("markers", "differ(*names): parameters that are not to be equal")
     config.addinivalue_line("markers", "unprivileged: needs neither root nor BPF")
-    config.addinivalue_line("markers", "long: is there with --all-versions alone")
+    config.addinivalue_line("markers", "long: is there with --long and --all-versions")
 
 
 def pytest_generate_tests(metafunc):
@@ -99,7 +101,8 @@ def _is_of_equals(item):
 def pytest_collection_modifyitems(config, items):
     items[:] = [item for item in items if not _is_of_equals(item)]
     if not config.getoption("--all-versions"):
-        items[:] = [item for item in items if not item.get_closest_marker("long")]
+        long = config.getoption("--long")
+        items[:] = [item for item in items if bool(item.get_closest_marker("long")) == long]
         left_out = set(matrix.left_out(items))
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item not in left_out]

@@ -76,3 +76,9 @@ def text_differs(pid, path=None):
             if got[at : at + 4096] != wanted[at : at + 4096]:
                 differs += sum(a != b for a, b in zip(got[at : at + 4096], wanted[at : at + 4096]))
     return differs
+
+
+def private_code(pid):
+    """The executable mappings of a process, each with its Private_Dirty."""
+    with open("/proc/%d/smaps" % pid) as maps:
+        return re.findall(r"^(\S+ r-xp .*)\n(?:\S+:.*\n)*?Private_Dirty:(.*)", maps.read(), re.M)

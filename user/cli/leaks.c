@@ -36,7 +36,7 @@ struct leaks_command {
 	struct time_choice choice;
 	struct target_set targets;
 	int lines;   /* --lines */
-	int probing; /* an option that only probes heed */
+	int probing; /* an option of the trace that is not about which processes */
 	struct cli_arguments files;
 	struct passed passed[PASSED];
 	size_t passed_count;
@@ -135,6 +135,8 @@ static void child_trace(const struct leaks_command *command, const char *path)
 			     one->arg ? one->arg : "") < 0)
 			exit(EXIT_FAILED);
 	}
+	if (!command->probing)
+		argv[argc++] = (char *)"--overhead=5";
 	argv[argc++] = (char *)"-d";
 	argv[argc++] = (char *)command->duration;
 	argv[argc++] = (char *)"--record";
@@ -191,24 +193,6 @@ static void targets_name(const struct leaks_command *command, char *name, size_t
 		snprintf(name, bytes, "all processes");
 }
 
-/* What grows in the heaps, without a probe. */
-static int heaps_judge(struct leaks_command *command)
-{
-	struct time_choice *choice = &command->choice;
-	struct leaks_choice asked = {.targets = &command->targets,
-				     .duration_ns = command->duration_ns ?: HEAPS_NS,
-				     .top = choice->top};
-	struct heap_leaks leaks;
-	int status = EXIT_FAILED;
-
-	if (!heap_leaks_find(&asked, &leaks))
-		status = time_write(choice,
-				    choice->format == TIME_JSON ? heap_leaks_json : heap_leaks_text,
-				    &leaks);
-	heap_leaks_free(&leaks);
-	return status;
-}
-
 static int process_judge(struct leaks_command *command)
 {
 	const char *place = getenv("TMPDIR");
@@ -235,6 +219,28 @@ static int process_judge(struct leaks_command *command)
 	free(path);
 	free(directory);
 	return status;
+}
+
+/* What grows in the heaps, without a probe. */
+static int heaps_judge(struct leaks_command *command)
+{
+	struct time_choice *choice = &command->choice;
+	struct leaks_choice asked = {.targets = &command->targets,
+				     .duration_ns = command->duration_ns ?: HEAPS_NS,
+				     .top = choice->top};
+	struct heap_leaks leaks;
+	int status = EXIT_FAILED, err;
+
+	err = heap_leaks_find(&asked, &leaks);
+	if (!err)
+		status = time_write(choice,
+				    choice->format == TIME_JSON ? heap_leaks_json : heap_leaks_text,
+				    &leaks);
+	heap_leaks_free(&leaks);
+	if (err != -ENOENT)
+		return status;
+	log_info("no Python: probes tell its lines (--lines)");
+	return process_judge(command);
 }
 
 static int leaks_run(struct leaks_command *command)

@@ -12,8 +12,7 @@
 
 /* A graph, and what of its objects another graph has, too. */
 struct half {
-	const struct heap_graph *heap;
-	const struct graph *other;
+	const struct heap_graph *heap, *other;
 	uint8_t *is_known; /* by object */
 	uint32_t *holder;  /* by object that is not known; GRAPH_NONE: not looked for yet */
 	uint32_t *row;     /* by holder; GRAPH_NONE: not looked for yet */
@@ -26,18 +25,24 @@ static void half_free(struct half *half)
 	free(half->row);
 }
 
-/* An object of the same type at the same address counts as the same. */
-static uint32_t same_object(const struct graph *graph, uint32_t object, const struct graph *other)
+/*
+ * The same object in the other graph: of the same type, at the same address, held in the same way.
+ * A block that was freed may be taken for another object of the type, which something else holds.
+ */
+static uint32_t same_object(const struct heap_graph *heap, uint32_t object,
+			    const struct heap_graph *other)
 {
-	uint32_t found = graph_find(other, graph->addresses[object]);
+	uint32_t found = graph_find(other->graph, heap->graph->addresses[object]);
 
 	if (found == GRAPH_NONE ||
-	    graph_type(other, found)->address != graph_type(graph, object)->address)
+	    graph_type(other->graph, found)->address != graph_type(heap->graph, object)->address ||
+	    other->paths->shape[found] != heap->paths->shape[object])
 		return GRAPH_NONE;
 	return found;
 }
 
-static int half_make(struct half *half, const struct heap_graph *heap, const struct graph *other)
+static int half_make(struct half *half, const struct heap_graph *heap,
+		     const struct heap_graph *other)
 {
 	const struct graph *graph = heap->graph;
 
@@ -49,7 +54,7 @@ static int half_make(struct half *half, const struct heap_graph *heap, const str
 	if (!half->is_known || !half->holder || !half->row)
 		return -ENOMEM;
 	for (size_t i = 0; i < graph->count; i++)
-		half->is_known[i] = same_object(graph, (uint32_t)i, other) != GRAPH_NONE;
+		half->is_known[i] = same_object(heap, (uint32_t)i, other) != GRAPH_NONE;
 	return 0;
 }
 
@@ -183,9 +188,9 @@ static int sizes_add(struct growth *growth, struct half *half)
 
 		if (!half->is_known[i])
 			continue;
-		before = graph_find(half->other, graph->addresses[i]);
+		before = graph_find(half->other->graph, graph->addresses[i]);
 		more = (double)graph_bytes(graph, object) -
-		       (double)graph_bytes(half->other, before);
+		       (double)graph_bytes(half->other->graph, before);
 		if (more == 0)
 			continue;
 		err = row_find(growth, half, object, &row);
@@ -214,18 +219,23 @@ static int stay_note(struct growth *growth, struct half *half)
 	return err;
 }
 
-static void stay_count(struct growth *growth, const struct half *half)
+static int stay_count(struct growth *growth, struct half *half)
 {
 	const struct graph *graph = half->heap->graph;
+	int err = 0;
 
-	for (size_t i = 0; i < graph->count; i++) {
-		uint32_t row = half->is_known[i]
-				       ? ID_MAP_NONE
-				       : id_map_find(&growth->second, graph->addresses[i]);
+	for (size_t i = 0; i < graph->count && !err; i++) {
+		uint32_t row, then = half->is_known[i]
+					     ? ID_MAP_NONE
+					     : id_map_find(&growth->second, graph->addresses[i]);
 
-		if (row != ID_MAP_NONE)
+		if (then == ID_MAP_NONE)
+			continue;
+		err = row_find(growth, half, holder_find(half, (uint32_t)i), &row);
+		if (!err && row == then)
 			growth->rows[row].stayed += graph_bytes(graph, (uint32_t)i);
 	}
+	return err;
 }
 
 /* --- the last moment ----------------------------------------------------------------------- */
@@ -381,16 +391,16 @@ int growth_add(struct growth *growth, const struct heap_graph *heap, double seco
 
 	if (err)
 		return err;
-	err = half_make(&now, heap, growth->first.graph)
-		      ?: half_make(&before, &growth->first, heap->graph)
+	err = half_make(&now, heap, &growth->first)
+		      ?: half_make(&before, &growth->first, heap)
 		      ?: half_add(growth, &now, 1)
 		      ?: half_add(growth, &before, -1)
 		      ?: sizes_add(growth, &now);
 	if (!err && growth->moments == 1)
 		err = stay_note(growth, &now);
 	if (!err && last) {
-		stay_count(growth, &now);
-		err = types_tell(growth, &now) ?: retained_tell(growth, &now);
+		err = stay_count(growth, &now) ?: types_tell(growth, &now)
+						       ?: retained_tell(growth, &now);
 	}
 	half_free(&now);
 	half_free(&before);

@@ -12,17 +12,24 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "container/memory_headroom.h"
+#include "heap_answers/heap_view.h"
 #include "kernel/calls.h"
 #include "kernel/privileges.h"
 #include "options/signals.h"
 #include "options/targets.h"
 #include "process/family.h"
 
-#define READS_MIN   4u
-#define READS_MAX   12u
-#define CPU_SHARE   0.05 /* of one processor, for the reads */
+#define READS_LEAST 4u
+#define READS_MOST  12u
+#define CPU_SHARE   0.05 /* of one processor, for READS_MOST reads */
+#define CPU_MOST    0.4  /* the same, for READS_TELL reads */
 #define PROCESS_MAX 256u
+#define PARTS_MAX   16u /* processes of which the parts of RSS are read */
 #define NS          1e9
+#define NICE        10
+#define AGAIN_MOST  3u
+/* More than that held by code in C than before: a holder is missing in the copy. */
+#define NATIVE_SLACK 2048
 /* Growth is told from this on: what a few requests leave behind is less. */
 #define LEAST_BYTES 4096.0
 
@@ -63,6 +70,8 @@ static int workers_add(pid_t **pids, size_t *count)
 static int processes_open(const struct leaks_choice *choice, const pid_t *pids, size_t count,
 			  size_t named, struct heap_leaks *leaks)
 {
+	size_t without = 0;
+
 	leaks->processes = calloc(count, sizeof(*leaks->processes));
 	if (!leaks->processes)
 		return -ENOMEM;
@@ -71,17 +80,21 @@ static int processes_open(const struct leaks_choice *choice, const pid_t *pids, 
 		int err = heap_source_open(&process->source, pids[i], choice->swap_in);
 
 		process->pid = pids[i];
+		process->native = -1;
 		if (!err) {
-			leaks->process_count++;
+			if (leaks->process_count++ < PARTS_MAX &&
+			    memory_open(&process->memory, pids[i], choice->swap_in))
+				process->memory = NULL;
 			continue;
 		}
 		heap_source_close(&process->source);
-		if (i < named && target_set_is_pids(choice->targets))
+		without += err == -ENOENT;
+		if (err != -ENOENT && i < named && target_set_is_pids(choice->targets))
 			pid_error_print(pids[i], err);
 	}
 	if (count > PROCESS_MAX)
 		log_info("the first %u processes of %zu are read", PROCESS_MAX, count);
-	return leaks->process_count ? 0 : -ESRCH;
+	return leaks->process_count ? 0 : without ? -ENOENT : -ESRCH;
 }
 
 static int processes_find(const struct leaks_choice *choice, struct heap_leaks *leaks)
@@ -106,20 +119,60 @@ static int processes_find(const struct leaks_choice *choice, struct heap_leaks *
 
 /* --- the moments --------------------------------------------------------------------------- */
 
+/* Bytes that only code in C holds, as far as the copy tells. */
+static int64_t native_bytes(const struct heap_graph *heap)
+{
+	const struct graph *graph = heap->graph;
+	uint32_t *start = numbers_new(graph->count);
+	int64_t bytes = 0;
+
+	for (size_t i = 0; start && i < graph->count; i++) {
+		uint32_t from = path_start(heap->paths, start, (uint32_t)i);
+
+		if (heap->paths->parent[from] == GRAPH_NONE && graph->root[from] == ROOT_NATIVE)
+			bytes += (int64_t)graph_bytes(graph, (uint32_t)i);
+	}
+	free(start);
+	return bytes;
+}
+
+/*
+ * Reads the heap. A process that runs meanwhile may put a holder where it was copied already: then
+ * all that it holds seems to be held by code in C, and the heap is read again.
+ */
+static int steady_read(struct leaking *process, struct heap_graph *out)
+{
+	for (unsigned int again = 0;; again++) {
+		int is_first = process->native < 0;
+		int err = heap_source_read(&process->source, HEAP_PATHS, out);
+		int64_t native;
+
+		if (err)
+			return err;
+		native = native_bytes(out);
+		if (is_first || native < process->native || again == AGAIN_MOST)
+			process->native = native;
+		if (!is_first && native <= process->native + NATIVE_SLACK)
+			return 0;
+		heap_graph_close(out);
+	}
+}
+
 static int process_read(struct leaking *process, size_t moment, double seconds, int last)
 {
-	uint64_t rss = 0, anonymous = 0;
+	uint64_t rss = 0;
 	struct heap_graph heap;
 	int err;
 
-	if (process_rss_read(process->pid, &rss, &anonymous) || !rss)
+	if (process_rss_read(process->pid, &rss, NULL) || !rss)
 		return -ESRCH;
 	process->rss[moment] = (double)rss;
-	process->anonymous[moment] = (double)anonymous;
+	if (!moment || last)
+		leaks_parts_read(process, last);
 	if (!moment)
-		return heap_source_read(&process->source, HEAP_PATHS, &process->growth.first)
+		return steady_read(process, &process->growth.first)
 			       ?: growth_begin(&process->growth);
-	err = heap_source_read(&process->source, HEAP_PATHS, &heap);
+	err = steady_read(process, &heap);
 	if (err)
 		return err;
 	err = growth_add(&process->growth, &heap, seconds, last);
@@ -172,18 +225,24 @@ static int wait_until(int signals, uint64_t until_ns)
 	}
 }
 
+/* How often the heaps are read in that time, if it takes `once` of CPU time. */
+static uint64_t reads_planned(double once, double seconds)
+{
+	double share = seconds / fmax(once, 1e-3);
+	double reads = fmax(share * CPU_SHARE, fmin(share * CPU_MOST, READS_TELL));
+
+	return (uint64_t)fmin(fmax(reads, READS_LEAST), READS_MOST);
+}
+
 static int moments_read(const struct leaks_choice *choice, int signals, struct heap_leaks *leaks)
 {
 	uint64_t began_ns = clock_ns(CLOCK_MONOTONIC), reads;
-	double cpu = cpu_seconds(), once, budget;
+	double cpu = cpu_seconds();
 	int last = 0, err = moment_read(leaks, 0, 0);
 
 	if (err < 0)
 		return err;
-	once = cpu_seconds() - cpu;
-	budget = (double)choice->duration_ns / NS * CPU_SHARE;
-	reads = once > 0 ? (uint64_t)(budget / once) : READS_MAX;
-	reads = reads < READS_MIN ? READS_MIN : reads > READS_MAX ? READS_MAX : reads;
+	reads = reads_planned(cpu_seconds() - cpu, (double)choice->duration_ns / NS);
 	for (uint64_t i = 1; i < reads && !last; i++) {
 		last = wait_until(signals, began_ns + choice->duration_ns * i / (reads - 1));
 		last |= i + 1 == reads;
@@ -215,8 +274,8 @@ static int type_add(struct heap_leaks *leaks, struct holder *holder, const char 
 	return err;
 }
 
-static int row_add(struct heap_leaks *leaks, struct id_map *found, const struct growth *growth,
-		   const struct growth_row *row)
+static int holder_add(struct heap_leaks *leaks, struct id_map *found, const struct growth *growth,
+		      const struct growth_row *row)
 {
 	const char *label = strings_get(growth->names, row->label);
 	struct holder *holder;
@@ -265,7 +324,7 @@ static int rows_add(struct heap_leaks *leaks)
 		if (process->ended || process->growth.moments != leaks->moments)
 			continue;
 		for (size_t k = 0; k < process->growth.count && !err; k++)
-			err = row_add(leaks, &found, &process->growth, &process->growth.rows[k]);
+			err = holder_add(leaks, &found, &process->growth, &process->growth.rows[k]);
 		for (size_t k = 0; k < leaks->moments; k++) {
 			leaks->heap[k] += process->growth.bytes[k];
 			leaks->rss[k] += process->rss[k];
@@ -284,46 +343,76 @@ static int slope_of(const struct heap_leaks *leaks, const double *y, size_t from
 	return count < 2 ? 0 : slope_find(leaks->seconds + from, y + from, count, out);
 }
 
-/* Is the least of each third of the time more than that of the third before? */
-static int is_rising(const struct heap_leaks *leaks, const double *bytes)
+static int number_compare(const void *a, const void *b)
+{
+	const double *x = a, *y = b;
+
+	return *x < *y ? -1 : *x > *y;
+}
+
+static double median(const double *y, size_t count)
+{
+	double sorted[GROWTH_MOMENTS];
+
+	memcpy(sorted, y, count * sizeof(*y));
+	qsort(sorted, count, sizeof(*sorted), number_compare);
+	return (sorted[(count - 1) / 2] + sorted[count / 2]) / 2;
+}
+
+/*
+ * Is the median of each third of the time more than that of the third before? Not the least: what
+ * runs while it is copied may miss a holder once.
+ */
+static int is_rising(const struct heap_leaks *leaks, const double *y)
 {
 	size_t third = leaks->moments / 3 ? leaks->moments / 3 : 1;
 	double before = -INFINITY;
 
 	for (size_t begin = 0; begin + third <= leaks->moments; begin += third) {
-		double least = INFINITY;
+		double now = median(y + begin, third);
 
-		for (size_t i = begin; i < begin + third; i++)
-			least = fmin(least, bytes[i]);
-		if (least <= before)
+		if (now <= before)
 			return 0;
-		before = least;
+		before = now;
 	}
 	return 1;
 }
 
-static int holder_judge(struct heap_leaks *leaks, struct holder *holder)
+/* What one series of a holder says; *slope: over the whole time. 0, -ENOMEM. */
+static int series_judge(const struct heap_leaks *leaks, const double *y, struct slope *slope,
+			enum holder_verdict *verdict)
 {
 	size_t count = leaks->moments, half = count / 2;
-	double grown = holder->bytes[count - 1];
-	struct slope first, second, entries;
-	int err = slope_of(leaks, holder->bytes, 0, count, &holder->slope)
-			  ?: slope_of(leaks, holder->bytes, 0, half + 1, &first)
-			  ?: slope_of(leaks, holder->bytes, half, count - half, &second)
-			  ?: slope_of(leaks, holder->entries, 0, count, &entries);
+	struct slope first, second;
+	int err = slope_of(leaks, y, 0, count, slope) ?: slope_of(leaks, y, 0, half + 1, &first)
+			  ?: slope_of(leaks, y, half, count - half, &second);
+
+	if (y[count - 1] <= 0)
+		*verdict = HOLDER_STEADY;
+	else if (first.median > 0 && second.median < first.median / 2)
+		*verdict = HOLDER_LEVELS;
+	else if (count < 3 || !is_rising(leaks, y) || second.median <= 0 ||
+		 (slope->has_interval && slope->low <= 0))
+		*verdict = HOLDER_UNCLEAR;
+	else
+		*verdict = HOLDER_GROWS;
+	return err;
+}
+
+/* Its bytes tell it or its entries: the table of a dictionary grows in steps. */
+static int holder_judge(struct heap_leaks *leaks, struct holder *holder)
+{
+	enum holder_verdict bytes, entries;
+	struct slope slope;
+	int err = series_judge(leaks, holder->bytes, &holder->slope, &bytes)
+			  ?: series_judge(leaks, holder->entries, &slope, &entries);
 
 	if (err)
 		return err;
-	holder->entries_slope = entries.median;
-	if (grown < LEAST_BYTES)
+	holder->entries_slope = slope.median;
+	holder->verdict = bytes > entries ? bytes : entries;
+	if (holder->bytes[leaks->moments - 1] < LEAST_BYTES)
 		holder->verdict = HOLDER_STEADY;
-	else if (first.median > 0 && second.median < first.median / 2)
-		holder->verdict = HOLDER_LEVELS;
-	else if (count < 3 || !is_rising(leaks, holder->bytes) || second.median <= 0 ||
-		 (holder->slope.has_interval && holder->slope.low <= 0))
-		holder->verdict = HOLDER_UNCLEAR;
-	else
-		holder->verdict = HOLDER_GROWS;
 	leaks->verdicts[holder->verdict]++;
 	return 0;
 }
@@ -343,6 +432,7 @@ static int leaks_judge(struct heap_leaks *leaks)
 {
 	int err = rows_add(leaks);
 
+	leaks_parts_add(leaks);
 	for (size_t i = 0; i < leaks->count && !err; i++)
 		err = holder_judge(leaks, &leaks->holders[i]);
 	if (leaks->count)
@@ -371,6 +461,8 @@ int heap_leaks_find(const struct leaks_choice *choice, struct heap_leaks *out)
 	err = processes_find(choice, out);
 	if (err)
 		return err;
+	/* The graphs take time of a processor, which is not to be missed by the processes. */
+	nice(NICE);
 	err = signals_catch(&signals, 1) ?: privileges_drop(1, 0) ?: calls_limit(0);
 	if (!err) {
 		log_info("reading the heap%s of %zu process%s for %.0f s: no probe is placed",
@@ -393,6 +485,8 @@ void heap_leaks_free(struct heap_leaks *leaks)
 {
 	for (size_t i = 0; i < leaks->process_count; i++) {
 		growth_free(&leaks->processes[i].growth);
+		memory_close(leaks->processes[i].memory);
+		free(leaks->processes[i].parts);
 		heap_source_close(&leaks->processes[i].source);
 	}
 	free(leaks->processes);

@@ -8,7 +8,10 @@
 #define TRACER_HEAP_ANSWERS_HEAP_LEAKS_H
 
 #include "heap_answers/growth.h"
+#include "memory/memory.h"
 #include "series/slope.h"
+
+#define READS_TELL 8u /* fewer reads do not tell growth from waves */
 
 enum holder_verdict {
 	HOLDER_STEADY,
@@ -30,13 +33,26 @@ struct holder {
 	struct growth_type types[GROWTH_TYPES]; /* names: of the reading */
 };
 
+#define LEAKS_PARTS      24u
+#define LEAKS_PART_NAME  64u
+#define LEAKS_PART_BYTES 65536.0 /* a part that has grown by less is not told */
+
+/* A part of RSS that is no object of Python: "malloc, free". */
+struct leaks_part {
+	char name[LEAKS_PART_NAME];
+	double first, last; /* bytes, of all processes that are there at the end */
+};
+
 /* One process. */
 struct leaking {
 	pid_t pid;
+	struct memory_reading *memory; /* NULL: its parts are not read */
+	struct leaks_part *parts;      /* LEAKS_PARTS; NULL: the same */
 	struct heap_source source;
 	struct growth growth;
-	double rss[GROWTH_MOMENTS], anonymous[GROWTH_MOMENTS];
-	int ended; /* it was not there at the last moment */
+	double rss[GROWTH_MOMENTS];
+	int64_t native; /* bytes that code in C holds, of the copy that was taken last; -1: none */
+	int ended;      /* it was not there at the last moment */
 };
 
 struct heap_leaks {
@@ -50,9 +66,11 @@ struct heap_leaks {
 	size_t count, capacity;
 	size_t verdicts[HOLDER_GROWS + 1];
 	struct slope rss_slope, heap_slope;
-	double read_seconds; /* CPU time of the reading */
-	int limited;         /* left and used are known */
-	uint64_t left;       /* bytes until a limit of a cgroup kills */
+	double read_seconds;                  /* CPU time of the reading */
+	struct leaks_part parts[LEAKS_PARTS]; /* the most growth first */
+	size_t part_count;
+	int limited;   /* left and used are known */
+	uint64_t left; /* bytes until a limit of a cgroup kills */
 	size_t top;
 };
 
@@ -65,10 +83,16 @@ struct leaks_choice {
 
 /*
  * Reads the processes until the time is over, a signal asks for the end, or all have ended. The
- * caller frees *out in any case. 0, -errno after a message.
+ * caller frees *out in any case. 0; -ENOENT, without a message: none has a Python; other -errno
+ * after a message.
  */
 int heap_leaks_find(const struct leaks_choice *choice, struct heap_leaks *out);
 void heap_leaks_free(struct heap_leaks *leaks);
+
+/* Reads the parts of a process's RSS, at the start or at the end. What cannot be read stays 0. */
+void leaks_parts_read(struct leaking *process, int last);
+/* Adds up the parts of the processes that are there at the end. */
+void leaks_parts_add(struct heap_leaks *leaks);
 
 /* 0, -errno. */
 int heap_leaks_text(const void *leaks, FILE *out);

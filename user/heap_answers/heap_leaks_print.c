@@ -84,6 +84,31 @@ static double told_slope(const struct heap_leaks *leaks)
 	return sum;
 }
 
+static double part_rate(const struct heap_leaks *leaks, const struct leaks_part *part)
+{
+	return (part->last - part->first) / leaks->seconds[leaks->moments - 1] * MINUTE;
+}
+
+/* How many parts are worth telling. */
+static size_t parts_told(const struct heap_leaks *leaks)
+{
+	size_t told = 0;
+
+	while (told < leaks->part_count &&
+	       leaks->parts[told].last - leaks->parts[told].first >= LEAKS_PART_BYTES)
+		told++;
+	return told;
+}
+
+static void parts_print(FILE *out, const struct heap_leaks *leaks)
+{
+	char text[SIZE_TEXT_MAX];
+
+	for (size_t i = 0; i < parts_told(leaks); i++)
+		fprintf(out, "  %s: %s/min, no object of Python\n", leaks->parts[i].name,
+			size_format(text, part_rate(leaks, &leaks->parts[i]), 1));
+}
+
 static void rss_print(FILE *out, const struct heap_leaks *leaks)
 {
 	char text[SIZE_TEXT_MAX], duration[RECORDING_DURATION_BYTES];
@@ -97,6 +122,7 @@ static void rss_print(FILE *out, const struct heap_leaks *leaks)
 	if (rss->median > 0 && told > 0)
 		fprintf(out, "  %.0f %% of RSS's growth is in these holders\n",
 			fmin(told / rss->median, 1) * 100);
+	parts_print(out, leaks);
 	if (leaks->limited && rss->low > 0)
 		fprintf(out,
 			"  the limit of the cgroup is %s away: reached in %s if this goes on\n",
@@ -167,13 +193,16 @@ int heap_leaks_text(const void *context, FILE *out)
 		fprintf(out, ", of %zu it is unclear", leaks->verdicts[HOLDER_UNCLEAR]);
 	putc('\n', out);
 	for (size_t i = 0; i < leaks->count && told < most; i++)
-		if (leaks->holders[i].verdict >= HOLDER_LEVELS) {
+		if (leaks->holders[i].verdict >= HOLDER_UNCLEAR) {
 			holder_print(out, leaks, &leaks->holders[i]);
 			told++;
 		}
 	rss_print(out, leaks);
 	for (size_t i = 0; i < leaks->process_count; i++)
 		ended += leaks->processes[i].ended != 0;
+	if (leaks->moments < READS_TELL)
+		fprintf(out, "Only %zu reads: they may take a wave for growth; a longer -d tells\n",
+			leaks->moments);
 	if (ended)
 		fprintf(out, "Not seen: %zu process%s that ended, or could not be read again\n",
 			ended, ended > 1 ? "es" : "");
@@ -230,7 +259,13 @@ int heap_leaks_json(const void *context, FILE *out)
 	if (leaks->rss_slope.median > 0)
 		fprintf(out, ", \"explained\": %.4f",
 			fmin(fmax(told_slope(leaks) / leaks->rss_slope.median, 0), 1));
-	fputs(", \"others\": []}", out);
+	fputs(", \"others\": [", out);
+	for (size_t i = 0; i < parts_told(leaks); i++) {
+		fputs(i ? ", {\"name\": " : "{\"name\": ", out);
+		json_string(out, leaks->parts[i].name);
+		fprintf(out, ", \"per_minute\": %.1f}", part_rate(leaks, &leaks->parts[i]));
+	}
+	fputs("]}", out);
 	if (leaks->limited && leaks->rss_slope.low > 0)
 		fprintf(out,
 			", \"limit\": {\"bytes\": %" PRIu64

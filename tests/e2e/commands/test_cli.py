@@ -10,6 +10,7 @@ import pytest
 
 from cli_text import listed
 from harness import program, wait_until
+from procfs import private_code
 
 
 # --- help -----------------------------------------------------------------------------------------
@@ -153,12 +154,6 @@ def test_any_step_may_lack_descriptors(tracer):
 
 
 # --- dry run --------------------------------------------------------------------------------------
-
-
-def private_code(pid):
-    """The executable mappings of a process, each with its Private_Dirty."""
-    with open("/proc/%d/smaps" % pid) as maps:
-        return re.findall(r"^(\S+ r-xp .*)\n(?:\S+:.*\n)*?Private_Dirty:(.*)", maps.read(), re.M)
 
 
 @pytest.mark.versions()

@@ -50,6 +50,7 @@ def attached(stderr):
     return int(re.search(r"; (\d+) probes", stderr)[1])
 
 
+@pytest.mark.long
 def test_end_does_not_wait_for_the_kernel(tracer, start, stripped):
     """The tracer ends with its report. Another process removes the probes; it holds none of the
     tracer's pipes and leaves no probe."""

@@ -160,6 +160,7 @@ def test_followed(start, trace, tracer, root_python):
     ]
 
 
+@pytest.mark.long
 def test_everything(start, trace, tracer, any_python, whole_machine):
     """The same under -a of a process that has one thread."""
     target = start(any_python, "golden.py", 10)

@@ -88,6 +88,7 @@ def test_lengths(tracer, tmp_path, python):
         assert report.line(name, mark)[0] == pytest.approx(size, rel=0.02), (mark, live)
 
 
+@pytest.mark.long
 def test_distribution(tracer, tmp_path):
     """A stripped interpreter."""
     if not os.path.exists("/usr/bin/python3"):
@@ -171,6 +172,7 @@ def test_last_in_window(tracer, tmp_path, any_python):
     assert report.line(name, "A")[0] == pytest.approx(kept, rel=TOTAL), report.lines()
 
 
+@pytest.mark.long
 def test_overhead(tracer, tmp_path, any_python):
     """--overhead chooses the windows, after census mode has proved too expensive."""
     with Target(any_python, NAME) as target:
@@ -214,6 +216,7 @@ def test_large(tracer, tmp_path, any_python):
     assert read_report(tracer, replayed).lines() == report.lines()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("limit", [("--window", "40/200"), ("--overhead", "10")])
 def test_large_older(tracer, tmp_path, any_python, limit):
     """Large blocks from before the attach: malloc's heap says how many there are of each size, and

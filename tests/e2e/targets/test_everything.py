@@ -62,13 +62,14 @@ def sleeper():
         process.stdin.close()
 
 
-def test_storm(start, trace, any_python, sleeper):
-    """2,000 processes, 200 at once, and again. Those that stay are traced. What the tracer keeps of
+@pytest.mark.parametrize("processes", (500, pytest.param(2000, marks=pytest.mark.long)))
+def test_storm(start, trace, any_python, sleeper, processes):
+    """Many processes, 200 at once, and again. Those that stay are traced. What the tracer keeps of
     those that ended stays within its budget, and it ends with status 0."""
     before = sleeper(5)
     run = trace("-a", "-v", "--budget", "%dM" % (STORM_BUDGET >> 20), attached=False)
     summary(run)
-    target = start(any_python, "storm.py", 2000, 200, ready=False)
+    target = start(any_python, "storm.py", processes, 200, ready=False)
     meanwhile = sleeper(5)
     passing = []
     while target.process.poll() is None and len(passing) < 40:
@@ -78,7 +79,7 @@ def test_storm(start, trace, any_python, sleeper):
     assert {process.wait() for process in passing} == {0}
     target.read_until("done")
     wait_until(lambda: before | meanwhile <= attached_pids(run), "what stays is under trace")
-    target = start(any_python, "storm.py", 2000, 200, ready=False)
+    target = start(any_python, "storm.py", processes, 200, ready=False)
     target.read_until("done")
     after = sleeper(5)
     wait_until(lambda: after <= attached_pids(run), "what comes after the storm is under trace")
@@ -236,6 +237,7 @@ def busy_native(blocks_program):
     process.stdin.close()
 
 
+@pytest.mark.long
 def test_budget(start, trace, any_python, sleeper, busy_native):
     """With a small budget, those that are busy are traced in windows, each in its own; the others
     are in the mode that was asked for. The report says so of each. No probe is left."""

@@ -172,7 +172,7 @@ def test_workers(start, run_tracer, any_python):
 def test_idle(start, run_tracer, any_python):
     """Of a process that allocated nothing it is not said that nothing grows."""
     target = start(any_python, "golden.py", 10)
-    done = run_tracer("leaks", "-p", target.pid, "-d", 1)
+    done = run_tracer("leaks", "--lines", "-m", "census", "-p", target.pid, "-d", 1)
     assert done.returncode == 0, done.stderr
     assert "Nothing was allocated in " in done.stdout and "too short to tell" in done.stdout
     assert "grow over" not in done.stdout and "grows over" not in done.stdout
@@ -198,7 +198,7 @@ def test_of_a_process(start, run_tracer, any_python, tmp_path):
     """Without a recording it makes one, which it removes."""
     target = start(any_python, "grows.py")
     env = dict(os.environ, TMPDIR=str(tmp_path))
-    done = run_tracer("leaks", "-p", target.pid, "-d", 1, "--format", "json", env=env)
+    done = run_tracer("leaks", "--lines", "-p", target.pid, "-d", 1, "--format", "json", env=env)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["snapshots"] > 2
     assert not os.listdir(tmp_path), "left behind"
