@@ -14,8 +14,8 @@
 #include <errno.h>
 
 #include "abi/target.h"
+#include "machine/flow.h"
 #include "machine/machine.h"
-#include "machine/value.h"
 #include "pymalloc/search.h"
 
 #define RAW_MAX     4  /* such calls with different addresses: debugging hooks make some, too */
@@ -63,15 +63,18 @@ static int raw_at(struct inline_search *search, uint64_t call, struct inline_add
 	const uint8_t *arguments = code->image->machine->arguments;
 	size_t end = inline_code_index(code, call);
 	struct inline_value domain, pointer;
-	struct inline_state state;
+	struct inline_flow flow;
 
 	if (end == code->count)
 		return 0;
-	inline_state_init(&state);
-	for (size_t i = 0; i < end; i++)
-		inline_state_step(&state, &code->insns[i]);
-	domain = state.of[arguments[0]];
-	pointer = state.of[arguments[1]];
+	inline_flow_init(&flow);
+	for (size_t i = 0; i < end; i++) {
+		inline_flow_reach(&flow, &code->insns[i]);
+		inline_flow_step(&flow, &code->insns[i]);
+	}
+	inline_flow_reach(&flow, &code->insns[end]);
+	domain = flow.state.of[arguments[0]];
+	pointer = flow.state.of[arguments[1]];
 	if (domain.base != INLINE_CONSTANT || (uint32_t)domain.addend ||
 	    (pointer.base != INLINE_CONSTANT && !(pointer.base & INLINE_HELD)))
 		return 0;
@@ -163,15 +166,16 @@ static int calls_follow(struct inline_search *search, uint64_t vaddr, uint64_t f
 static int function_look(struct inline_search *search, const struct inline_address *member)
 {
 	struct inline_code *code = &search->code;
-	struct inline_state state;
+	struct inline_flow flow;
 	int err = 0;
 
-	inline_state_init(&state);
+	inline_flow_init(&flow);
 	for (size_t i = 0; !err && i < code->count; i++) {
 		const struct inline_insn insn = code->insns[i];
 		struct inline_address at;
 
-		if (inline_state_reads(&state, &insn, &at) && at.slot == member->slot &&
+		inline_flow_reach(&flow, &insn);
+		if (inline_state_reads(&flow.state, &insn, &at) && at.slot == member->slot &&
 		    at.offset == member->offset) {
 			if (insn.op == INLINE_CALL_SLOT)
 				return_add(search, &insn);
@@ -180,7 +184,7 @@ static int function_look(struct inline_search *search, const struct inline_addre
 			else
 				err = calls_follow(search, insn.vaddr + insn.bytes, code->start, 0);
 		}
-		inline_state_step(&state, &insn);
+		inline_flow_step(&flow, &insn);
 	}
 	return err;
 }
