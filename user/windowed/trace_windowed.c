@@ -330,6 +330,8 @@ static int job_estimate(struct job *job, struct calibrate_result *out)
 		err = large_split(job, &input, out);
 	if (err)
 		calibrate_free(out);
+	else
+		large_doubt(job, &input, out);
 	return err;
 }
 

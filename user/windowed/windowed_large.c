@@ -203,6 +203,58 @@ int large_split(const struct job *job, const struct calibrate_input *input,
 	return err;
 }
 
+/* By how many blocks the estimate of the older ones that are alive may be wrong. */
+static double old_doubt(const struct process_state *process)
+{
+	double then = (double)process->windows.chunks_old;
+	double now = (double)chunk_table_of(&process->windows.chunks, COHORT_OLD);
+	double python = fmin((double)process->census.old_large, then);
+	double estimate = large_shares_of(process).old * now;
+	double least = fmax(0, python - fmax(0, then - now)), most = fmin(python, now);
+
+	return fmax(0, fmax(estimate - least, most - estimate));
+}
+
+/* The same in all groups: it is orthogonal to deviations of the jackknife, whose sum is about 0. */
+static void doubt_add(struct calibrate_estimate *row, double doubt)
+{
+	for (uint32_t g = 0; g < CALIBRATE_GROUPS; g++)
+		row->deviations[g] += (float)(doubt / sqrt(CALIBRATE_GROUPS));
+}
+
+void large_doubt(const struct job *job, const struct calibrate_input *input,
+		 struct calibrate_result *result)
+{
+	const struct process_state *process = job->process;
+	double fresh = 0, old = 0, doubt;
+
+	if (!process->windows.chunks.known || !is_counted(&process->info) ||
+	    state_window_is_native(process))
+		return;
+	doubt = old_doubt(process);
+	for (size_t i = LARGE_STRATA; i < input->stratum_count; i++)
+		if (chunk_is_class(input->strata[i].class_bytes)) {
+			fresh += (double)input->strata[i].new_blocks;
+			old += (double)input->strata[i].old_blocks;
+		}
+	for (size_t i = 0; i < result->row_count; i++) {
+		if (job->rows[i].bytes <= EVENT_SMALL_BYTES ||
+		    job->rows[i].bytes >= LARGE_HUGE_BYTES)
+			continue;
+		doubt_add(&result->rows[i], fresh > 0 ? doubt * result->rows[i].blocks / fresh : 0);
+		doubt_add(&result->old_rows[i],
+			  old > 0 ? doubt * result->old_rows[i].blocks / old : 0);
+	}
+	/* Blocks that are certain are no part of these. */
+	for (size_t i = 0; fresh > 0 && i < input->sighting_count; i++) {
+		const struct calibrate_sighting *sighting = &input->sightings[i];
+
+		if (sighting->stratum == LARGE_CERTAIN &&
+		    job->rows[sighting->row].bytes < LARGE_HUGE_BYTES)
+			doubt_add(&result->rows[sighting->row], -doubt / fresh);
+	}
+}
+
 uint64_t large_share(uint64_t blocks, double share)
 {
 	return (uint64_t)llround((double)blocks * share);

@@ -47,6 +47,15 @@ size_t large_collect_most(const struct process_state *process);
  */
 int large_split(const struct job *job, const struct calibrate_input *input,
 		struct calibrate_result *result);
+/*
+ * How many of Python's older blocks are among the chunks that have gone since the first walk of
+ * malloc's heap is not known: large_shares_of() takes their part, but it may be none or all,
+ * because a walk within a burst takes the burst's blocks for older ones. No walk tells the number
+ * of the new ones then, so rows have this error in common, and their total has it, too. With none
+ * gone the total is as exact as the interpreter's count.
+ */
+void large_doubt(const struct job *job, const struct calibrate_input *input,
+		 struct calibrate_result *result);
 /* The first LARGE_STRATA of job->strata. */
 void large_strata_fill(struct job *job);
 

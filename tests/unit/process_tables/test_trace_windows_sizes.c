@@ -175,6 +175,58 @@ static void test_before_the_first_walk(void **state)
 	expect_lines(trace, SMALL, 50, 10);
 }
 
+/* Of a report's total, where rows that no window has shown are a part. */
+static uint64_t total_error(struct trace *trace)
+{
+	struct snapshot *snapshot;
+	struct estimate sum = {0};
+
+	assert_int_equal(trace_snapshot(trace, 0, 0, &snapshot), 0);
+	for (size_t i = 0; i < snapshot->trace_count; i++)
+		estimate_add_trace(&sum, snapshot, &snapshot->traces[i]);
+	snapshot_free(snapshot);
+	sum.count_deviations[CALIBRATE_GROUPS] = 0;
+	return estimate_count_error(&sum);
+}
+
+/* So do two more, so that no row has been shown by chance alone. */
+static void show_small_often(struct trace *trace)
+{
+	show_small(trace);
+	for (unsigned int i = 33; i < 35; i++) {
+		window(trace, (i - 21) * S, 0);
+		see(trace, i, SMALL);
+		window(trace, (i - 21) * S, (i - 20) * S);
+	}
+}
+
+/*
+ * Half of the older chunks are gone, of which half were Python's: it has none or 20 of those left,
+ * and 50 or 30 new blocks.
+ */
+static void test_older_gone(void **state)
+{
+	struct trace *trace = *state;
+
+	heaps(trace, 1, 20, 20, 20);
+	show_small_often(trace);
+	heaps(trace, 2, 60, 0, 50);
+	expect_lines(trace, SMALL, 40, 10);
+	assert_in_range(total_error(trace), 10, 12);
+}
+
+/* All older ones are alive: the interpreter's count tells the total. */
+static void test_older_alive(void **state)
+{
+	struct trace *trace = *state;
+
+	heaps(trace, 1, 20, 0, 10);
+	show_small_often(trace);
+	heaps(trace, 2, 60, 0, 50);
+	expect_lines(trace, SMALL, 40, 10);
+	assert_int_equal(total_error(trace), 0);
+}
+
 /* Only the older ones are estimated, by those that are alive now. */
 static void test_always(void **state)
 {
@@ -268,6 +320,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_shared, setup_windowed, teardown),
 		cmocka_unit_test_setup_teardown(test_before_the_first_walk, setup_windowed,
 						teardown),
+		cmocka_unit_test_setup_teardown(test_older_gone, setup_windowed, teardown),
+		cmocka_unit_test_setup_teardown(test_older_alive, setup_windowed, teardown),
 		cmocka_unit_test_setup_teardown(test_always, setup_always, teardown),
 		cmocka_unit_test_setup_teardown(test_always_uncounted, setup_3_8, teardown),
 		cmocka_unit_test_setup_teardown(test_given_up, setup_always, teardown),
