@@ -66,7 +66,7 @@ static void member_remarks(const struct perfmap_member *member)
 
 		refused += follow->is_jitdump ? follow->jitdump.refused : follow->text.refused;
 		cut += follow->is_jitdump ? follow->jitdump.cut : follow->text.cut;
-		failed += follow->failed != 0;
+		failed += follow->failed || (follow->is_jitdump && follow->jitdump.lost);
 	}
 	remark(member, process->missed, "entries are missing: their names could not be read");
 	remark(member, process->refused,

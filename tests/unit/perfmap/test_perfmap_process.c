@@ -445,16 +445,62 @@ static void test_bad_jitdump(void **state)
 	memset(jitdump, 0, sizeof(*jitdump));
 	data[0] ^= 1;
 	data[44] = 3; /* a record shorter than its own header */
-	assert_int_equal(jitdump_read(jitdump, data, bytes, code_take, world.parent), -EPROTO);
+	assert_int_equal(jitdump_read(jitdump, data, bytes, code_take, world.parent), 0);
+	assert_int_equal(jitdump->torn, 1);
+	assert_int_equal(perfmap_table_count(world.parent->table), 1); /* the next one */
+	assert_int_equal(perfmap_table_cut(world.parent->table, 0, UINT64_MAX), 0);
 	memset(jitdump, 0, sizeof(*jitdump));
 	data[44] = 40;
 	memset(data + 136, 'x', 8); /* an unterminated name at the end of a record */
 	data[84] = 64;
 	assert_int_equal(jitdump_read(jitdump, data, 144, code_take, world.parent), 0);
-	assert_int_equal(jitdump->refused, 1);
+	assert_int_equal(jitdump->torn, 1);
+	assert_int_equal(jitdump->lost, 1);
 	assert_int_equal(perfmap_table_count(world.parent->table), 0);
 	perfmaps_free(world.maps);
 	free(jitdump);
+}
+
+/*
+ * Where a process forks with records in its buffer, the child and then the process itself write
+ * them: the second time the file goes on within a record, wherever the buffer began.
+ */
+static void test_jitdump_written_twice(void **state)
+{
+	enum { RECORDS = 40, END = 160 };
+	const uint64_t address = 0x9000;
+	unsigned char one[512], data[512];
+	(void)state;
+
+	jitdump_make(one);
+	for (size_t cut = RECORDS; cut <= END; cut++) {
+		for (size_t piece = 1; piece < sizeof(data); piece = piece * 3 + 1) {
+			struct jitdump *jitdump = calloc(1, sizeof(*jitdump));
+			size_t end = END + END - cut;
+			struct world world;
+
+			world_make(&world);
+			memcpy(data, one, END);
+			memcpy(data + END, one + cut, END - cut);
+			/* Another function, after the fork. */
+			memcpy(data + end, one + END - 80, 80);
+			memcpy(data + end + 32, &address, sizeof(address));
+			memcpy(data + end + 56, "py::two", 8);
+			end += 80;
+			for (size_t at = 0; at < end; at += piece)
+				assert_int_equal(jitdump_read(jitdump, data + at,
+							      end - at < piece ? end - at : piece,
+							      code_take, world.parent),
+						 0);
+			assert_string_equal(name_at(world.parent, 0x7000), "py::fun");
+			assert_string_equal(name_at(world.parent, 0x9000), "py::two");
+			assert_int_equal(perfmap_table_count(world.parent->table), 2);
+			assert_int_equal(jitdump->refused, 0);
+			assert_int_equal(jitdump->lost, 0);
+			perfmaps_free(world.maps);
+			free(jitdump);
+		}
+	}
 }
 
 int main(void)
@@ -468,6 +514,7 @@ int main(void)
 		cmocka_unit_test(test_malformed),
 		cmocka_unit_test(test_jitdump),
 		cmocka_unit_test(test_bad_jitdump),
+		cmocka_unit_test(test_jitdump_written_twice),
 		cmocka_unit_test(test_jitdump_read_after_fork),
 	};
 
