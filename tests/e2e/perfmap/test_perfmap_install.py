@@ -6,6 +6,7 @@ import re
 import shutil
 import signal
 import stat
+import struct
 import subprocess
 import time
 
@@ -248,6 +249,68 @@ def test_unshare(start, perfmap, python, tmp_path):
     os.unlink(inside)
     end(perfmap("-p", pid, "--merge", "--install"))
     assert names(inside) == names(map_of(pid)) == theirs != set()
+
+
+@pytest.fixture
+def nobodys(start, python, tmp_path):
+    """A CPython of user 65534 with -X perf. The interpreter's own folder may be root's alone."""
+    prefix = os.path.dirname(os.path.dirname(python.path))
+    target = unshared(
+        start,
+        tmp_path,
+        "exec 9<%s\nmount -t tmpfs none /mnt\nmkdir /mnt/python\nmount --bind %s /mnt/python\n"
+        "LD_LIBRARY_PATH=/mnt/python/lib exec setpriv --reuid=65534 --regid=65534 --clear-groups"
+        " /mnt/python/bin/%s -X perf /proc/self/fd/9\n"
+        % (program("perf_api.py"), prefix, os.path.basename(python.path)),
+    )
+    return api_of(target, target.pid)
+
+
+def user_entry(path, uid):
+    """What the access control list of a file allows a user: 4 read, 2 write; None: no entry."""
+    try:
+        entries = os.getxattr(path, "system.posix_acl_access")[4:]
+    except OSError:
+        return None
+    found = {(tag, owner): allowed for tag, allowed, owner in struct.iter_unpack("<HHI", entries)}
+    return found.get((2, uid))
+
+
+@pytest.mark.versions("3.12", "3.13")
+def test_file_of_another_user(nobodys, perfmap):
+    """perf of root reads root's files only. The process can append as before: by the descriptor
+    that it has, and when it opens the file once more."""
+    path = map_of(nobodys.pid)
+    before = os.stat(path)
+    assert (before.st_uid, user_entry(path, 65534)) == (65534, None)
+    run = perfmap("-p", nobodys.pid, "--merge", "--install", "--follow")
+    wait_until(lambda: os.stat(path).st_uid == 0, "the file is root's")
+    assert nobodys.call("write", "1000", "10", b"by descriptor".hex()) == 0
+    assert nobodys.call("fini") == 0 and nobodys.call("init") == 0
+    assert nobodys.call("write", "2000", "10", b"opened again".hex()) == 0
+    end(run)
+    after = os.stat(path)
+    assert (after.st_uid, after.st_ino, after.st_nlink) == (0, before.st_ino, 1)
+    assert stat.S_IMODE(after.st_mode) & 0o002 == 0 and user_entry(path, 65534) == 6
+    assert nobodys.call("write", "3000", "10", b"afterwards".hex()) == 0
+    assert {"by descriptor", "opened again", "afterwards"} <= names(path)
+    assert "not read" not in run.stderr and "unchanged" not in run.stderr
+
+
+@pytest.mark.versions("3.13")
+def test_file_of_another_user_with_a_second_name(nobodys, perfmap, tmp_path):
+    """The other name may be somebody's who would be given root's file: it stays as it is."""
+    path = map_of(nobodys.pid)
+    os.link(path, tmp_path / "second")
+    before = os.stat(path)
+    run = perfmap("-p", nobodys.pid, "--merge", "--install")
+    assert nobodys.call("write", "1000", "10", b"by descriptor".hex()) == 0
+    end(run, status=1)
+    assert "'perf-%d.map' has more than one hard link" % nobodys.pid in run.stderr
+    after = os.stat(path)
+    assert (after.st_uid, after.st_gid, after.st_mode) == (65534, before.st_gid, before.st_mode)
+    assert (after.st_ino, after.st_nlink, user_entry(path, 65534)) == (before.st_ino, 2, None)
+    assert "by descriptor" in names(path)
 
 
 @pytest.mark.versions("3.13")
