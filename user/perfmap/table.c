@@ -179,6 +179,7 @@ struct expiry {
 	/* the first range that ends above the last entry's start; entries come in order */
 	size_t at;
 	uint64_t time_ns;
+	int late;
 };
 
 static int is_mapped(struct perfmap_entry *entry, void *context)
@@ -187,17 +188,19 @@ static int is_mapped(struct perfmap_entry *entry, void *context)
 
 	while (expiry->at < expiry->count && expiry->ranges[expiry->at].end <= entry->start)
 		expiry->at++;
+	if (entry->gone)
+		return 0;
 	if (expiry->at < expiry->count && expiry->ranges[expiry->at].start < entry->end)
 		entry->mapped = 1;
 	else if (entry->mapped && entry->time_ns < expiry->time_ns)
-		return 0;
+		return entry->gone = expiry->late;
 	return 1;
 }
 
 size_t perfmap_table_expire(struct perfmap_table *table, const struct perfmap_range *ranges,
-			    size_t count, uint64_t time_ns)
+			    size_t count, uint64_t time_ns, int late)
 {
-	struct expiry expiry = {.ranges = ranges, .count = count, .time_ns = time_ns};
+	struct expiry expiry = {.ranges = ranges, .count = count, .time_ns = time_ns, .late = late};
 
 	return table_filter(table, is_mapped, &expiry);
 }

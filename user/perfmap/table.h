@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define PERFMAP_ORIGIN_MAX 0x3fffffffu
+#define PERFMAP_ORIGIN_MAX 0x1fffffffu
 /* New entries beyond these limits are refused (-ENOSPC). */
 #define PERFMAP_ENTRIES_MAX (32u << 20)
 #define PERFMAP_NAMES_MAX   (2ull << 30) /* bytes */
@@ -22,10 +22,11 @@ struct perfmap_entry {
 	uint64_t time_ns;    /* when it appeared, on the caller's clock */
 	uint32_t name;       /* perfmap_table_name() */
 	/* 0: from a perf map or a jitdump; else the number of its image */
-	uint32_t origin : 30;
+	uint32_t origin : 29;
 	/* recorded from the writer's call, which is more exact than a line of the file */
 	uint32_t called : 1;
 	uint32_t mapped : 1; /* it was seen in mapped memory */
+	uint32_t gone : 1;   /* its memory was unmapped at the last look */
 };
 
 /* A range of mapped addresses; sorted, not overlapping. */
@@ -60,11 +61,12 @@ size_t perfmap_table_remove(struct perfmap_table *table, uint32_t origin);
 /*
  * Removes the entries whose memory was mapped and no longer is: no range, as of time_ns, covers
  * them. Keeps entries that appeared after time_ns, and entries that were never seen in mapped
- * memory, where no code runs. Marks covered entries as mapped. Returns the number of removed
- * entries.
+ * memory, where no code runs. Marks covered entries as mapped. With late, an entry stays until the
+ * next call, whatever is mapped there by then: a program that ends frees all its code, and its
+ * names are still needed. Returns the number of removed entries.
  */
 size_t perfmap_table_expire(struct perfmap_table *table, const struct perfmap_range *ranges,
-			    size_t count, uint64_t time_ns);
+			    size_t count, uint64_t time_ns, int late);
 /* Removes all entries and frees their memory. */
 void perfmap_table_clear(struct perfmap_table *table);
 

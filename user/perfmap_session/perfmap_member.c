@@ -307,7 +307,7 @@ static int is_ending(pid_t pid)
 	return process_info_read(pid, &info) || info.zombie || info.headless;
 }
 
-int perfmap_member_scan(struct perfmap_member *member, int inotify, int expire)
+int perfmap_member_scan(struct perfmap_member *member, int inotify, enum perfmap_expiry expiry)
 {
 	struct perfmap_range *ranges;
 	struct process_maps maps;
@@ -331,9 +331,10 @@ int perfmap_member_scan(struct perfmap_member *member, int inotify, int expire)
 		else
 			ranges[count++] = (struct perfmap_range){map->start, map->end};
 	}
-	if (expire && count && !is_ending(member->pid)) {
+	if (expiry != PERFMAP_EXPIRE_NONE && count && !is_ending(member->pid)) {
 		member->process->expired +=
-			perfmap_table_expire(member->process->table, ranges, count, start_ns);
+			perfmap_table_expire(member->process->table, ranges, count, start_ns,
+					     expiry == PERFMAP_EXPIRE_LATE);
 		member->expired_ns = start_ns;
 	}
 	free(ranges);

@@ -37,10 +37,12 @@ void perfmap_member_find_files(struct perfmap_member *member, int inotify, int f
  */
 void perfmap_member_find_open(struct perfmap_member *member, int inotify, int from_start);
 /*
- * Reads the mappings: finds jitdumps, which their writers map for that purpose, and if asked to,
- * expires entries whose memory is unmapped. 0, -ENOMEM.
+ * Reads the mappings: finds jitdumps, which their writers map for that purpose, and expires entries
+ * whose memory is unmapped: not at all, those that were so at the last time, too, or all. 0,
+ * -ENOMEM.
  */
-int perfmap_member_scan(struct perfmap_member *member, int inotify, int expire);
+enum perfmap_expiry { PERFMAP_EXPIRE_NONE, PERFMAP_EXPIRE_LATE, PERFMAP_EXPIRE_ALL };
+int perfmap_member_scan(struct perfmap_member *member, int inotify, enum perfmap_expiry expiry);
 /*
  * Reads all that the process has written so far; it ends, forks or executes a program. 0, -ENOMEM.
  */

@@ -274,7 +274,7 @@ int perfmap_session_add(struct perfmap_session *session, pid_t pid)
 	if (!err)
 		err = perfmap_member_read(member, UINT64_MAX);
 	if (!err)
-		err = perfmap_member_scan(member, session->inotify, 1);
+		err = perfmap_member_scan(member, session->inotify, PERFMAP_EXPIRE_ALL);
 	if (!err)
 		err = perfmap_member_read(member, UINT64_MAX);
 	if (err)
@@ -363,7 +363,9 @@ static int scan_when_due(struct perfmap_session *session, uint64_t now)
 		perfmap_member_find_files(member, session->inotify, 1);
 		/* A program that ends frees its code first: names are kept for a while. */
 		err = perfmap_member_scan(member, session->inotify,
-					  now - member->expired_ns >= SCAN_PERIOD_NS);
+					  now - member->expired_ns >= SCAN_PERIOD_NS
+						  ? PERFMAP_EXPIRE_LATE
+						  : PERFMAP_EXPIRE_NONE);
 	}
 	return err;
 }
@@ -400,7 +402,7 @@ int perfmap_session_refresh(struct perfmap_session *session)
 		perfmap_member_find_files(member, session->inotify, 1);
 		err = perfmap_member_read(member, UINT64_MAX);
 		if (!err)
-			err = perfmap_member_scan(member, session->inotify, 1);
+			err = perfmap_member_scan(member, session->inotify, PERFMAP_EXPIRE_ALL);
 		if (!err)
 			err = perfmap_member_read(member, UINT64_MAX);
 	}

@@ -20,6 +20,26 @@ def test_jitdump(perfmap, start, python, tmp_path):
     assert {"leaf", "caller"} <= {name.split(":")[2] for name in names(tmp_path / "map")}
 
 
+@pytest.mark.versions("3.13")
+def test_ending_slowly(perfmap, python, tmp_path):
+    """CPython frees its trampolines, and the process goes on for a while: whichever look at its
+    mappings comes in between, the names are still those of the samples."""
+    script = (
+        "import ctypes, sys, time\nlibc = ctypes.CDLL(None)\nlibc.on_exit(libc.usleep, None)\n"
+        "def once(): pass\nonce()\nprint(1, flush=True)\ntime.sleep(%s)\nsys.exit(350000)"
+    )
+    for pause in (1, 1.15, 1.3):
+        process = subprocess.Popen(
+            [python.path, "-X", "perf_jit", "-c", script % pause], stdout=subprocess.PIPE
+        )
+        assert process.stdout.readline() == b"1\n"
+        run = perfmap("-p", process.pid, "--merge", "-o", tmp_path / "map")
+        process.communicate()
+        assert run.wait() == 0, run.stderr
+        assert {"once", "<module>"} <= {name.split(":")[2] for name in names(tmp_path / "map")}
+        assert len(names(tmp_path / "map")) > 100  # those from before the attach, too
+
+
 def test_node_appends(perfmap, tmp_path):
     node = shutil.which("node")
     if not node:

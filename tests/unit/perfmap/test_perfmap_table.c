@@ -106,16 +106,25 @@ static void test_expire(void **state)
 	add(table, 195, 10, "edge"); /* half of it is mapped */
 	add(table, 300, 10, "b");
 	add(table, 500, 10, "nowhere");
-	assert_int_equal(perfmap_table_expire(table, both, 2, 20), 0);
+	assert_int_equal(perfmap_table_expire(table, both, 2, 20, 0), 0);
 	assert_int_equal(perfmap_table_add(table, 120, 10, "late", 4, &late), 0);
 	assert_int_equal(perfmap_table_add(table, 140, 10, "seen mapped", 11, &entry), 0);
-	assert_int_equal(perfmap_table_expire(table, second, 1, 25), 3);
+	assert_int_equal(perfmap_table_expire(table, second, 1, 25, 0), 3);
 	assert_null(name_at(table, 100));
 	assert_null(name_at(table, 195));
 	assert_null(name_at(table, 140));
 	assert_string_equal(name_at(table, 120), "late");
 	assert_string_equal(name_at(table, 300), "b");
 	assert_string_equal(name_at(table, 500), "nowhere"); /* no memory was seen there */
+	/* Later: with what is mapped there by then, unless it was added again. */
+	add(table, 310, 10, "c");
+	assert_int_equal(perfmap_table_expire(table, second, 1, 40, 1), 0);
+	assert_int_equal(perfmap_table_expire(table, both, 1, 40, 1), 1); /* "late" is mapped */
+	assert_string_equal(name_at(table, 300), "b");
+	add(table, 310, 10, "c");
+	assert_int_equal(perfmap_table_expire(table, both, 2, 50, 1), 1);
+	assert_null(name_at(table, 300));
+	assert_string_equal(name_at(table, 310), "c");
 	perfmap_table_free(table);
 }
 
