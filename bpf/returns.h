@@ -5,8 +5,12 @@
  * From Linux 6.11 on a function with a return probe returns by a system call that the kernel puts
  * in its way (uretprobe, x86-64). A thread that has its system calls sent to itself as SIGSYS
  * (syscall user dispatch: Wine, interposers) gets that one, too. It knows no such call, and ends
- * its process. A thread can come to do so at any time. A session (uprobe.session) decides at each
- * entry whether the return is probed, and so it never is in such a thread.
+ * its process. A process with such a thread gets no return probes (session/returns.h).
+ *
+ * A thread can come to do so later. A session (uprobe.session) decides at each entry whether the
+ * return is probed, and ours never is in such a thread. But the kernel asks all sessions at that
+ * place, and for one that is limited to another process it takes the answer to be yes, without
+ * running its program: then the process is ended in spite of ours.
  */
 #ifndef TRACER_BPF_RETURNS_H
 #define TRACER_BPF_RETURNS_H

@@ -327,11 +327,6 @@ int attach_barred_threads(struct attach *attach, uint32_t *tgid)
 	return err ? err : (int)skeleton->bss->barred.count;
 }
 
-int attach_chooses_returns(const struct attach *attach)
-{
-	return attach->backend == LINKS_SESSION;
-}
-
 int attach_drain(struct attach *attach, size_t limit)
 {
 	return stream_drain(attach->stream, limit);

@@ -185,8 +185,6 @@ int attach_detaches_slowly(const struct attach *attach);
 int attach_barred_threads(struct attach *attach, uint32_t *tgid);
 /* Is some probe in a file, for all processes? */
 int attach_is_in_files(const struct attach *attach);
-/* Is it decided at each entry of a function whether its return is probed? */
-int attach_chooses_returns(const struct attach *attach);
 /* How the probes are attached: "one uprobe_multi session link …". Static. */
 const char *attach_backend(const struct attach *attach);
 

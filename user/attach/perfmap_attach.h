@@ -26,7 +26,11 @@ void perfmap_attach_free(struct perfmap_attach *attach); /* removes every probe;
 /* 0 if every probe is in place; -EOWNERDEAD, as links_holder_check(). */
 int perfmap_attach_check(const struct perfmap_attach *attach);
 int perfmap_attach_target(struct perfmap_attach *attach, uint32_t tgid);
-/* As attach_chooses_returns(). */
+/*
+ * Is it decided at each entry of a function whether its return is probed? These links are for every
+ * process, and nothing but other traces of this kind has probes at their places: the decision
+ * holds (bpf/returns.h).
+ */
 int perfmap_attach_chooses_returns(const struct perfmap_attach *attach);
 /* Places the plan's sites in the file. no_returns: places no return probes. 0, -errno. */
 int perfmap_attach_sites(struct perfmap_attach *attach, const struct plan *plan,

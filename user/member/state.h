@@ -50,7 +50,7 @@ struct session {
 	uint64_t loss_ns;   /* when the loss counters were last read */
 	size_t translators; /* processes under a translator that are known */
 	int translators_looked;
-	size_t barred_logs;       /* processes with threads whose returns are not probed */
+	int barred_logged;        /* a process with threads whose returns are not probed was */
 	uint64_t returns_missing; /* LOSS_RETURN, as last looked at */
 	int missing_logged;       /* the features that this kernel lacks were logged */
 	size_t attach_logs, refusals,

@@ -30,25 +30,29 @@ static int seccomp_allows(struct session *session, pid_t pid, const struct plan_
 	return err;
 }
 
-static void barred_log(struct session *session, pid_t pid)
+/*
+ * Also where our programs decide at each entry whether the return is probed: the kernel makes the
+ * system call if any probe at that place wants the return, and each link whose processes do not
+ * include this one counts as one that does. Such are another tracer's, or our own of another
+ * process, which may come at any time.
+ */
+static int threads_allow(struct session *session, pid_t pid)
 {
-	if (session->barred_logs++ < SESSION_LOGS)
-		log_info("PID %d " DISPATCH ": the returns of such threads are not probed, and "
-			 "their requests are not seen",
-			 (int)pid);
+	uint32_t tgid = (uint32_t)pid;
+	int barred = attach_barred_threads(session->attach, &tgid);
+
+	if (barred < 0)
+		return error_set(barred, "it is not known whether it " DISPATCH);
+	return barred ? error_set(-ENOTSUP, "it " DISPATCH ": the system call of a return probe "
+					    "would end it")
+		      : 0;
 }
 
 int returns_check(struct session *session, pid_t pid, const struct plan_target *target)
 {
-	uint32_t tgid = (uint32_t)pid;
+	int err = has_returns(target) ? threads_allow(session, pid) : 0;
 
-	if (has_returns(target) && attach_barred_threads(session->attach, &tgid) > 0) {
-		if (!attach_chooses_returns(session->attach))
-			return error_set(-ENOTSUP, "it " DISPATCH ": the system call of a return "
-						   "probe would end it");
-		barred_log(session, pid);
-	}
-	return seccomp_allows(session, pid, target);
+	return err ? err : seccomp_allows(session, pid, target);
 }
 
 void returns_watch(struct session *session, uint64_t missing)
@@ -58,6 +62,11 @@ void returns_watch(struct session *session, uint64_t missing)
 	if (missing == session->returns_missing)
 		return;
 	session->returns_missing = missing;
-	if (!session->barred_logs && attach_barred_threads(session->attach, &tgid) > 0)
-		barred_log(session, (pid_t)tgid);
+	if (session->barred_logged || attach_barred_threads(session->attach, &tgid) <= 0)
+		return;
+	session->barred_logged = 1;
+	log_info("PID %d " DISPATCH ": the returns of such threads are not probed, and their "
+		 "requests are not seen; if another trace probes the same functions, the kernel "
+		 "ends it",
+		 (int)tgid);
 }

@@ -10,9 +10,8 @@ struct plan_target;
 struct session;
 
 /*
- * May this plan's probes be placed in the process? 0, also if the returns of some of its threads
- * will not be probed, which is logged; -ENOTSUP: a return would end the process (error_set());
- * -ESRCH.
+ * May this plan's probes be placed in the process? 0, always if it has no return probes; -ENOTSUP:
+ * a return would end the process (error_set()); -ESRCH; -errno: not known.
  */
 int returns_check(struct session *session, pid_t pid, const struct plan_target *target);
 /* missing: LOSS_RETURN. If it has grown because a thread bars returns by now, logs that once. */

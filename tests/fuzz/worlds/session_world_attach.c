@@ -170,12 +170,6 @@ int attach_is_in_files(const struct attach *attach)
 	return 0;
 }
 
-int attach_chooses_returns(const struct attach *attach)
-{
-	(void)attach;
-	return 1;
-}
-
 void attach_count(struct attach *attach, int on)
 {
 	(void)attach;
