@@ -2,9 +2,12 @@
 #include "attach/file_users.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/array.h"
 #include "process/process.h"
@@ -15,9 +18,16 @@ struct file_use {
 	pid_t pid;
 };
 
+/* A process whose lock is taken: its maps are not known. Its program is, without the lock. */
+struct unread {
+	pid_t pid;
+	uint64_t program; /* a hash of the path; 0: not known */
+};
+
 struct file_users {
 	struct file_use *items;
-	size_t count, capacity;
+	struct unread *unread;
+	size_t count, capacity, unread_count, unread_capacity;
 };
 
 static uint64_t path_hash(const char *path)
@@ -29,12 +39,39 @@ static uint64_t path_hash(const char *path)
 	return hash;
 }
 
+/* Hash of the path of its program, as its maps name it; 0: not known. */
+static uint64_t program_hash(pid_t pid)
+{
+	char link[40], path[PATH_MAX];
+	ssize_t bytes;
+
+	snprintf(link, sizeof(link), "/proc/%d/exe", (int)pid);
+	bytes = readlink(link, path, sizeof(path));
+	if (bytes <= 0 || (size_t)bytes >= sizeof(path))
+		return 0;
+	path[bytes] = '\0';
+	return path_hash(path);
+}
+
+static int unread_add(struct file_users *users, pid_t pid)
+{
+	int err = array_reserve(&users->unread, &users->unread_capacity, users->unread_count, 1,
+				sizeof(*users->unread));
+
+	if (!err)
+		users->unread[users->unread_count++] = (struct unread){pid, program_hash(pid)};
+	return err;
+}
+
 /* Adds a process's executable maps. A file with several executable maps is added several times. */
 static int process_add(struct file_users *users, pid_t pid)
 {
 	struct process_maps maps;
 	int err = process_maps_read(pid, &maps);
 
+	/* See process/patience.h. */
+	if (err == -ETIMEDOUT || err == -EINTR)
+		return unread_add(users, pid);
 	if (err)
 		return err;
 	for (size_t i = 0; i < maps.count && !err; i++) {
@@ -79,6 +116,7 @@ void file_users_free(struct file_users *users)
 	if (!users)
 		return;
 	free(users->items);
+	free(users->unread);
 	free(users);
 }
 
@@ -91,6 +129,25 @@ static const struct file_use *use_find(const struct file_users *users, pid_t pid
 		if (users->items[i].pid == pid && users->items[i].path == hash)
 			return &users->items[i];
 	return NULL;
+}
+
+/*
+ * Those processes that may map the file. The program that pid runs is mapped by those that run it;
+ * any other file is a library, which may be anyone's.
+ */
+static int unread_each(const struct file_users *users, pid_t pid, uint64_t path,
+		       int (*each)(pid_t pid, void *context), void *context)
+{
+	int is_program = users->unread_count && program_hash(pid) == path, result = 0;
+
+	for (size_t i = 0; i < users->unread_count && !result; i++) {
+		const struct unread *unread = &users->unread[i];
+
+		if (unread->pid != pid &&
+		    (!is_program || !unread->program || unread->program == path))
+			result = each(unread->pid, context);
+	}
+	return result;
 }
 
 int file_users_each(const struct file_users *users, pid_t pid, const char *path,
@@ -106,7 +163,7 @@ int file_users_each(const struct file_users *users, pid_t pid, const char *path,
 		    use->device_minor == file->device_minor && use->pid != pid)
 			result = each(use->pid, context);
 	}
-	return result;
+	return file && !result ? unread_each(users, pid, file->path, each, context) : result;
 }
 
 struct ours {

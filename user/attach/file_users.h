@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which processes have which files mapped executable: a snapshot of all processes. */
+/*
+ * Which processes have which files mapped executable: a snapshot of all processes.
+ *
+ * Of a process that keeps its lock taken (process/patience.h) the maps are not known. It counts as
+ * one that maps the file of its program, and every file that is not the program of the process
+ * asked about. One whose maps cannot be read for another reason counts as one that maps nothing.
+ */
 #ifndef TRACER_ATTACH_FILE_USERS_H
 #define TRACER_ATTACH_FILE_USERS_H
 
@@ -12,14 +18,13 @@ int file_users_read(struct file_users **out);
 void file_users_free(struct file_users *users); /* NULL is legal */
 /*
  * Is every other process that maps the file which pid has mapped under path (as in its maps)
- * accepted by ours()? 0 also if pid is not known to map it. A process whose maps cannot be read is
- * assumed to map nothing.
+ * accepted by ours()? 0 also if pid is not known to map it.
  */
 int file_users_all(const struct file_users *users, pid_t pid, const char *path,
 		   int (*ours)(pid_t pid, void *context), void *context);
 /*
  * Calls each for every other process that maps the file, once or more often, until it returns
- * non-zero. Returns that value, else 0.
+ * non-zero. Returns that value, else 0; 0 also if pid is not known to map it.
  */
 int file_users_each(const struct file_users *users, pid_t pid, const char *path,
 		    int (*each)(pid_t pid, void *context), void *context);

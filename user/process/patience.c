@@ -15,6 +15,7 @@
 #define MS_NS 1000000ull
 #define KNOWN 4096u       /* processes that are remembered; a newer one replaces an older one */
 #define SLOW  (2 * MS_NS) /* a shorter wait is not counted */
+#define RENEW (50 * MS_NS)
 #define WAITS 5u
 
 struct known {
@@ -107,6 +108,19 @@ void patience_end(const struct patience *patience)
 
 	if (took_ns >= SLOW && sleeps_now() != patience->sleeps)
 		known_find(patience->pid, now_ns)->waited_ns += took_ns;
+}
+
+int patience_renew(struct patience *patience)
+{
+	uint64_t now_ns = clock_ns(CLOCK_MONOTONIC);
+
+	/* Called for each line of a file: the clock alone is cheap. */
+	if (now_ns - patience->began_ns < RENEW)
+		return 0;
+	patience_end(patience);
+	patience->began_ns = now_ns;
+	patience->sleeps = sleeps_now();
+	return patience_begin(patience, patience->pid);
 }
 
 uint64_t patience_wait_ns(pid_t pid)

@@ -33,6 +33,11 @@ struct patience {
 int patience_begin(struct patience *patience, pid_t pid);
 void patience_end(const struct patience *patience);
 /*
+ * Between two such system calls that have a common patience_begin() and patience_end(): counts what
+ * the first has waited. As patience_begin(). If it fails, patience_end() is called all the same.
+ */
+int patience_renew(struct patience *patience);
+/*
  * An error of reading it: -ETIMEDOUT, with the reason, if its share is used up, else err, whose
  * reason is kept.
  */

@@ -85,8 +85,11 @@ int process_maps_read(pid_t pid, struct process_maps *out)
 		return errno == ENOENT ? -ESRCH : errno == EACCES ? -EPERM : -errno;
 	setvbuf(stream, NULL, _IOFBF, STREAM_BYTES);
 	errno = 0;
-	while (!err && getline(&line, &line_size, stream) > 0)
+	while (!err && getline(&line, &line_size, stream) > 0) {
 		err = append_map(&maps, &capacity, line);
+		if (!err)
+			err = patience_renew(&patience);
+	}
 	if (!err && ferror(stream))
 		err = errno == EACCES ? -EPERM : errno ? -errno : -EIO;
 	free(line);
