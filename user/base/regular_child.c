@@ -11,12 +11,14 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/statfs.h>
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/descriptor.h"
 #include "base/regular.h"
 #include "base/regular_wire.h"
@@ -251,10 +253,16 @@ static void local_answer(int fd)
 
 static void word_answer(int fd)
 {
-	uint64_t word;
-	const struct regular_answer answer = {
-		.result = pread(fd, &word, sizeof(word), 0) < 0 ? -errno : REGULAR_DONE};
+	uint64_t word, begun_ns = clock_ns(CLOCK_MONOTONIC);
+	struct rusage before = {0}, after = {0};
+	struct regular_answer answer = {.result = REGULAR_DONE};
 
+	getrusage(RUSAGE_THREAD, &before);
+	if (pread(fd, &word, sizeof(word), 0) < 0)
+		answer.result = -errno;
+	getrusage(RUSAGE_THREAD, &after);
+	if (after.ru_nvcsw != before.ru_nvcsw)
+		answer.slept_ns = clock_ns(CLOCK_MONOTONIC) - begun_ns;
 	answer_send(&answer, NULL, 0);
 }
 

@@ -31,10 +31,11 @@ enum regular_result {
 };
 
 struct regular_answer {
-	int32_t result;   /* enum regular_result, -errno */
-	int32_t cut;      /* REGULAR_NAMES: 1: there are more */
-	int32_t is_local; /* REGULAR_LOCAL */
-	struct stat stat; /* of the file */
+	int32_t result;    /* enum regular_result, -errno */
+	int32_t cut;       /* REGULAR_NAMES: 1: there are more */
+	int32_t is_local;  /* REGULAR_LOCAL */
+	struct stat stat;  /* of the file */
+	uint64_t slept_ns; /* REGULAR_WORD: what the read took, if it slept */
 };
 
 /* Bytes of names, with their NULs. */

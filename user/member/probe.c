@@ -102,7 +102,7 @@ static int wait_add(pid_t pid, void *context)
 /*
  * For each probe the kernel waits for the mmap lock of every process that has the file mapped, and
  * no process on the machine forks meanwhile. Windows place few probes, often: for them the member's
- * own lock is looked at.
+ * own lock is looked at, and the others' at its attach alone.
  */
 static int waits_check(const struct placing *placing, const struct plan *plan,
 		       const struct elf_file *file)
@@ -112,7 +112,8 @@ static int waits_check(const struct placing *placing, const struct plan *plan,
 	struct file_users *users;
 
 	wait_add(placing->member->pid, &waits);
-	if (session->opts.overhead <= 0 && !session->opts.window_on_ns) {
+	if (!placing->member->begun ||
+	    (session->opts.overhead <= 0 && !session->opts.window_on_ns)) {
 		users = session_users(session);
 		if (users)
 			file_users_each(users, placing->member->pid, elf_file_path(file), wait_add,

@@ -13,8 +13,9 @@
 #include "base/regular.h"
 
 #define MS_NS 1000000ull
-#define KNOWN 4096u       /* processes that are remembered; a newer one replaces an older one */
-#define SLOW  (2 * MS_NS) /* a shorter wait is not counted */
+#define KNOWN 4096u        /* processes that are remembered; a newer one replaces an older one */
+#define SLOW  (2 * MS_NS)  /* a shorter wait is not counted */
+#define LONG  (50 * MS_NS) /* such a wait is tried again */
 #define RENEW (50 * MS_NS)
 #define WAITS 5u
 
@@ -56,16 +57,25 @@ static int lock_open(pid_t pid)
 	return open(path, O_RDONLY | O_CLOEXEC);
 }
 
-/* Another process waits for the lock before we do. */
+/*
+ * Another process waits for the lock before we do. What takes long for it would for us, and cannot
+ * be left then: it waits again until it is short, or until the share is used up.
+ */
 static void lock_try(struct known *at, uint64_t now_ns)
 {
 	int fd = at->pid > 0 && at->pid != getpid() ? lock_open(at->pid) : -1;
+	uint64_t slept_ns;
 
 	at->fresh_ns = now_ns + PATIENCE_FRESH_MS * MS_NS;
 	if (fd < 0)
 		return;
-	if (regular_answers(fd) == -ETIMEDOUT)
-		at->waited_ns += PATIENCE_SHARE_MS * MS_NS;
+	do {
+		slept_ns = 0;
+		if (regular_answers(fd, &slept_ns) == -ETIMEDOUT)
+			slept_ns = PATIENCE_SHARE_MS * MS_NS;
+		if (slept_ns >= SLOW)
+			at->waited_ns += slept_ns;
+	} while (slept_ns >= LONG && at->waited_ns < PATIENCE_SHARE_MS * MS_NS);
 	close(fd);
 }
 

@@ -7,7 +7,8 @@
  * counts in which a system call slept, not that for which it was not scheduled.
  *
  * A system call that waits for the lock cannot be left. So another process (base/regular.h) reads
- * first, once in PATIENCE_FRESH_MS; if that does not return within a second, nothing is read here.
+ * first, once in PATIENCE_FRESH_MS, and again as long as its read waits for long. What it waits
+ * counts; if a read does not return within a second, nothing is read here.
  */
 #ifndef TRACER_PROCESS_PATIENCE_H
 #define TRACER_PROCESS_PATIENCE_H

@@ -138,20 +138,23 @@ def test_forged_malloc(tracer, tmp_path):
 
 @pytest.mark.versions("3.11")
 def test_locked_memory(tracer, python, debian_python, tmp_path, undisturbed):
-    """A target that keeps its mmap lock is not waited for: it is refused with the reason. A target
-    beside it, of another interpreter, is traced."""
+    """A target that keeps its mmap lock is not waited for: it is refused with the reason. So is one
+    of the same interpreter, whose probes would wait for that lock. A target beside them, of another
+    interpreter, is traced."""
     reason = "keeps its memory map locked"
     with Target(python, "lock_holder.py", 4, 3) as locked, Target(
-        debian_python, "steady.py"
-    ) as other:
-        both = "%d,%d" % (locked.pid, other.pid)
+        python, "steady.py"
+    ) as same, Target(debian_python, "steady.py") as other:
+        every = "%d,%d,%d" % (locked.pid, same.pid, other.pid)
         with Traced(
-            tracer, tmp_path, "-p", both, "-m", "exact", "-d", "2"
+            tracer, tmp_path, "-p", every, "-m", "exact", "-d", "2"
         ) as run:
             other.step()
             assert run.wait(BOUND) == 0, run.stderr
-            assert reason in run.stderr
-            assert "attached to PID %d" % locked.pid not in run.stderr
+            assert re.search(r"PID %d\b.*%s" % (locked.pid, reason), run.stderr), run.stderr
+            waits = r"PID %d: PID %d %s: .* ms for each of \d+ probes"
+            assert re.search(waits % (same.pid, locked.pid, reason), run.stderr), run.stderr
+            assert re.findall(r"attached to PID (\d+)", run.stderr) == [str(other.pid)]
             assert not losses(run)
         wait_until(lambda: not text_differs(other.pid), "the probes are gone")
         for command in ("memory", "heap"):
