@@ -34,7 +34,7 @@ struct growth_row {
 	uint64_t shape;
 	uint32_t label, type; /* in growth.names: the holder's path, and its type */
 	struct growth_sum at[GROWTH_MOMENTS];
-	/* bytes that came between the first two moments, and those of them that are there at the end */
+	/* bytes that came by the second moment, and those of them that are there at the end */
 	uint64_t came, stayed;
 	uint64_t holders, retained; /* at the last moment: their number, and all that they hold */
 	struct growth_type types[GROWTH_TYPES]; /* what came, the most bytes first */

@@ -64,8 +64,7 @@ void heap_source_close(struct heap_source *process);
  * As heap_graph_open(), of what the process has now. 0, -errno as capture_take() and graph_new(),
  * without a message.
  */
-int heap_source_read(const struct heap_source *process, unsigned int needs,
-		      struct heap_graph *out);
+int heap_source_read(const struct heap_source *process, unsigned int needs, struct heap_graph *out);
 /* The process and its version: the first line of an answer in text. */
 void heap_graph_head(const struct heap_graph *heap);
 /* The proof, and what was not seen: the last lines. */

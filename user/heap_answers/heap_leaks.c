@@ -28,8 +28,8 @@
 #define NS          1e9
 #define NICE        10
 #define AGAIN_MOST  3u
-/* More than that held by code in C than before: a holder is missing in the copy. */
-#define NATIVE_SLACK 2048
+/* If more than that more is astray than before, a holder is missing in the copy. */
+#define ASTRAY_SLACK 2048
 /* Growth is told from this on: what a few requests leave behind is less. */
 #define LEAST_BYTES 4096.0
 
@@ -80,7 +80,7 @@ static int processes_open(const struct leaks_choice *choice, const pid_t *pids, 
 		int err = heap_source_open(&process->source, pids[i], choice->swap_in);
 
 		process->pid = pids[i];
-		process->native = -1;
+		process->astray = -1;
 		if (!err) {
 			if (leaks->process_count++ < PARTS_MAX &&
 			    memory_open(&process->memory, pids[i], choice->swap_in))
@@ -119,8 +119,8 @@ static int processes_find(const struct leaks_choice *choice, struct heap_leaks *
 
 /* --- the moments --------------------------------------------------------------------------- */
 
-/* Bytes that only code in C holds, as far as the copy tells. */
-static int64_t native_bytes(const struct heap_graph *heap)
+/* Bytes that no variable holds, but code in C or the interpreter, as far as the copy tells. */
+static int64_t astray_bytes(const struct heap_graph *heap)
 {
 	const struct graph *graph = heap->graph;
 	uint32_t *start = numbers_new(graph->count);
@@ -129,7 +129,10 @@ static int64_t native_bytes(const struct heap_graph *heap)
 	for (size_t i = 0; start && i < graph->count; i++) {
 		uint32_t from = path_start(heap->paths, start, (uint32_t)i);
 
-		if (heap->paths->parent[from] == GRAPH_NONE && graph->root[from] == ROOT_NATIVE)
+		if (heap->paths->parent[from] != GRAPH_NONE)
+			continue;
+		if (graph->root[from] == ROOT_NATIVE || graph->root[from] == ROOT_INTERPRETER ||
+		    graph->root[from] == ROOT_LOST)
 			bytes += (int64_t)graph_bytes(graph, (uint32_t)i);
 	}
 	free(start);
@@ -138,21 +141,22 @@ static int64_t native_bytes(const struct heap_graph *heap)
 
 /*
  * Reads the heap. A process that runs meanwhile may put a holder where it was copied already: then
- * all that it holds seems to be held by code in C, and the heap is read again.
+ * all that it holds seems to be held by code in C, or by the interpreter's list of free objects. So
+ * the heap is read again.
  */
 static int steady_read(struct leaking *process, struct heap_graph *out)
 {
 	for (unsigned int again = 0;; again++) {
-		int is_first = process->native < 0;
+		int is_first = process->astray < 0;
 		int err = heap_source_read(&process->source, HEAP_PATHS, out);
-		int64_t native;
+		int64_t astray;
 
 		if (err)
 			return err;
-		native = native_bytes(out);
-		if (is_first || native < process->native || again == AGAIN_MOST)
-			process->native = native;
-		if (!is_first && native <= process->native + NATIVE_SLACK)
+		astray = astray_bytes(out);
+		if (is_first || astray < process->astray || again == AGAIN_MOST)
+			process->astray = astray;
+		if (!is_first && astray <= process->astray + ASTRAY_SLACK)
 			return 0;
 		heap_graph_close(out);
 	}
@@ -387,10 +391,10 @@ static int series_judge(const struct heap_leaks *leaks, const double *y, struct 
 	int err = slope_of(leaks, y, 0, count, slope) ?: slope_of(leaks, y, 0, half + 1, &first)
 			  ?: slope_of(leaks, y, half, count - half, &second);
 
-	if (y[count - 1] <= 0)
+	if (y[count - 1] <= 0 || slope->median <= 0)
 		*verdict = HOLDER_STEADY;
 	else if (first.median > 0 && second.median < first.median / 2)
-		*verdict = HOLDER_LEVELS;
+		*verdict = slope->has_interval && slope->low <= 0 ? HOLDER_STEADY : HOLDER_LEVELS;
 	else if (count < 3 || !is_rising(leaks, y) || second.median <= 0 ||
 		 (slope->has_interval && slope->low <= 0))
 		*verdict = HOLDER_UNCLEAR;

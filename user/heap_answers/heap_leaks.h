@@ -51,7 +51,7 @@ struct leaking {
 	struct heap_source source;
 	struct growth growth;
 	double rss[GROWTH_MOMENTS];
-	int64_t native; /* bytes that code in C holds, of the copy that was taken last; -1: none */
+	int64_t astray; /* bytes that no variable holds, of the last copy; -1: none was taken */
 	int ended;      /* it was not there at the last moment */
 };
 

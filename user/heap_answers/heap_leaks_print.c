@@ -11,6 +11,13 @@
 
 #define MINUTE 60
 
+/* Growth that may be none is counted, but has no row. */
+static int is_told(const struct holder *holder)
+{
+	return holder->verdict >= HOLDER_LEVELS ||
+	       (holder->verdict == HOLDER_UNCLEAR && holder->slope.low > 0);
+}
+
 static const char *const verdicts[] = {
 	[HOLDER_STEADY] = "steady",
 	[HOLDER_UNCLEAR] = "unclear",
@@ -193,7 +200,7 @@ int heap_leaks_text(const void *context, FILE *out)
 		fprintf(out, ", of %zu it is unclear", leaks->verdicts[HOLDER_UNCLEAR]);
 	putc('\n', out);
 	for (size_t i = 0; i < leaks->count && told < most; i++)
-		if (leaks->holders[i].verdict >= HOLDER_UNCLEAR) {
+		if (is_told(&leaks->holders[i])) {
 			holder_print(out, leaks, &leaks->holders[i]);
 			told++;
 		}

@@ -35,7 +35,8 @@ static const uint16_t allowed[] = {
 	SYS_faccessat2, SYS_readlinkat, SYS_getdents64, SYS_getcwd, SYS_fcntl,
 	SYS_dup, SYS_dup3, SYS_ftruncate, SYS_fsync, SYS_fdatasync, SYS_fadvise64,
 	SYS_fallocate, SYS_renameat, SYS_renameat2, SYS_unlinkat,
-	SYS_linkat, SYS_fchmod, SYS_fchown, SYS_fsetxattr, SYS_name_to_handle_at, SYS_flock, SYS_umask,
+	SYS_linkat, SYS_fchmod, SYS_fchown, SYS_fsetxattr, SYS_name_to_handle_at, SYS_flock,
+	SYS_umask,
 	/* waiting */
 	SYS_ppoll, SYS_pselect6, SYS_epoll_create1, SYS_epoll_ctl,
 	SYS_epoll_pwait, SYS_eventfd2, SYS_pipe2, SYS_signalfd4,
