@@ -411,7 +411,8 @@ int regular_folder(int directory, const char *path, uint64_t resolve)
 {
 	struct regular_question question;
 	struct regular_answer answer;
-	int fds[2], err = question_make(&question, REGULAR_FOLDER, directory, path, resolve);
+	int fds[2] = {-1, -1},
+	    err = question_make(&question, REGULAR_FOLDER, directory, path, resolve);
 
 	if (!err)
 		err = question_ask(&question, directory, &answer, fds);

@@ -243,13 +243,28 @@ static int heaps_judge(struct leaks_command *command)
 	return process_judge(command);
 }
 
+static int dumps_judge(struct leaks_command *command)
+{
+	struct heap_leaks leaks;
+	int status = EXIT_FAILED;
+
+	if (!heap_leaks_of_dumps(command->files.items, command->files.count, command->choice.top,
+				 &leaks))
+		status = time_write(&command->choice,
+				    command->choice.format == TIME_JSON ? heap_leaks_json
+									: heap_leaks_text,
+				    &leaks);
+	heap_leaks_free(&leaks);
+	return status;
+}
+
 static int leaks_run(struct leaks_command *command)
 {
 	const char *why = NULL;
 	char text[128];
 
-	if (command->files.count > 1 || (!command->files.count && !command->passed_count)) {
-		why = "one recording is judged, or processes";
+	if (!command->files.count && !command->passed_count) {
+		why = "a recording is judged, dumps of a heap, or processes";
 	} else if (command->files.count && command->passed_count) {
 		snprintf(text, sizeof(text),
 			 "a recording is judged as it is, --%s is for a process",
@@ -263,6 +278,8 @@ static int leaks_run(struct leaks_command *command)
 			    "tracer leaks FILE, or tracer leaks -p PID", "leaks");
 		return EXIT_USAGE;
 	}
+	if (command->files.count > 1)
+		return dumps_judge(command);
 	return command->files.count
 		       ? recording_judge(command, command->files.items[0], command->files.items[0])
 	       : command->lines || command->probing || command->choice.layer >= 0
@@ -278,7 +295,7 @@ int cli_leaks(int argc, char **argv)
 	static const struct argp argp = {
 		.options = options,
 		.parser = parse,
-		.args_doc = "FILE\n-p PID\n-c CONTAINER\n-a",
+		.args_doc = "FILE\nDUMP DUMP...\n-p PID\n-c CONTAINER\n-a",
 		.doc = "Which lines grow over the whole of a recording (tracer --record FILE), and "
 		       "what becomes of the blocks that they allocate. Growth is the robust slope "
 		       "of Theil and Sen, with its interval.",

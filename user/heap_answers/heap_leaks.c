@@ -393,7 +393,7 @@ static int series_judge(const struct heap_leaks *leaks, const double *y, struct 
 
 	if (y[count - 1] <= 0 || slope->median <= 0)
 		*verdict = HOLDER_STEADY;
-	else if (first.median > 0 && second.median < first.median / 2)
+	else if (count > 2 && first.median > 0 && second.median < first.median / 2)
 		*verdict = slope->has_interval && slope->low <= 0 ? HOLDER_STEADY : HOLDER_LEVELS;
 	else if (count < 3 || !is_rising(leaks, y) || second.median <= 0 ||
 		 (slope->has_interval && slope->low <= 0))
@@ -483,6 +483,58 @@ int heap_leaks_find(const struct leaks_choice *choice, struct heap_leaks *out)
 	limit_read(out);
 	err = err ?: leaks_judge(out);
 	return err ? error_print(err, NULL, "leaks") : 0;
+}
+
+static int dump_add(struct heap_leaks *leaks, const struct heap_choice *choice, const char *file,
+		    int last)
+{
+	struct growth *growth = &leaks->processes[0].growth;
+	const struct image *first = &growth->first.capture.image;
+	struct heap_graph heap, *into = leaks->moments ? &heap : &growth->first;
+	const struct image *image = &into->capture.image;
+	int err = heap_graph_open(choice, file, HEAP_PATHS, into);
+	double seconds;
+
+	if (err)
+		return err;
+	seconds = (double)image->time_s - (double)first->time_s;
+	if (!leaks->moments)
+		err = growth_begin(growth);
+	else if (image->pid != first->pid || image->runtime != first->runtime)
+		err = error_set(-EINVAL, "it is of another process than the first dump");
+	else if (seconds <= leaks->seconds[leaks->moments - 1])
+		err = error_set(-EINVAL, "it is no second younger than the dump before it");
+	else
+		err = growth_add(growth, &heap, seconds, last);
+	if (leaks->moments)
+		heap_graph_close(&heap);
+	if (err)
+		return error_print(err, "name dumps of one process, the oldest first", "%s", file);
+	leaks->seconds[leaks->moments++] = seconds;
+	return 0;
+}
+
+int heap_leaks_of_dumps(char *const *files, size_t count, size_t top, struct heap_leaks *out)
+{
+	const struct heap_choice choice = {0};
+	int err = 0;
+
+	*out = (struct heap_leaks){.top = top, .dumps = 1, .process_count = 1};
+	out->processes = calloc(1, sizeof(*out->processes));
+	if (!out->processes) {
+		out->process_count = 0;
+		return -ENOMEM;
+	}
+	if (count > GROWTH_MOMENTS)
+		return error_print(error_set(-E2BIG, "%zu dumps", count), "name 32 or fewer",
+				   "leaks");
+	for (size_t i = 0; i < count && !err; i++)
+		err = dump_add(out, &choice, files[i], i + 1 == count);
+	if (!err) {
+		out->processes[0].pid = (pid_t)out->processes[0].growth.first.capture.image.pid;
+		err = leaks_judge(out);
+	}
+	return err;
 }
 
 void heap_leaks_free(struct heap_leaks *leaks)

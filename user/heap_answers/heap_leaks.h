@@ -72,6 +72,7 @@ struct heap_leaks {
 	int limited;   /* left and used are known */
 	uint64_t left; /* bytes until a limit of a cgroup kills */
 	size_t top;
+	int dumps; /* they were read from files: nothing is known of RSS */
 };
 
 struct leaks_choice {
@@ -87,6 +88,10 @@ struct leaks_choice {
  * after a message.
  */
 int heap_leaks_find(const struct leaks_choice *choice, struct heap_leaks *out);
+/*
+ * The same of dumps of one process (tracer heap -o), the oldest first. 0, -errno after a message.
+ */
+int heap_leaks_of_dumps(char *const *files, size_t count, size_t top, struct heap_leaks *out);
 void heap_leaks_free(struct heap_leaks *leaks);
 
 /* Reads the parts of a process's RSS, at the start or at the end. What cannot be read stays 0. */

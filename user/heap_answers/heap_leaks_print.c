@@ -150,6 +150,11 @@ static void head_print(FILE *out, const struct heap_leaks *leaks)
 		text_print(out, image->name);
 		fprintf(out, " (PID %u)", image->pid);
 	}
+	if (leaks->dumps) {
+		fprintf(out, ", %zu dumps of its heap within %.0f s\n", leaks->moments,
+			leaks->seconds[leaks->moments - 1]);
+		return;
+	}
 	fprintf(out, ", heap read %zu times in %.1f s (%.1f s of CPU time); no probe placed\n",
 		leaks->moments, leaks->seconds[leaks->moments - 1], leaks->read_seconds);
 }
@@ -178,7 +183,10 @@ static void next_print(FILE *out, const struct heap_leaks *leaks)
 		at++;
 	fputs("next: tracer heap why ", out);
 	text_print(out, telling_type(leaks, holder));
-	fprintf(out, " -p %d\n", (int)leaks->processes[at].pid);
+	if (leaks->dumps)
+		fputs(" LAST.DUMP\n", out);
+	else
+		fprintf(out, " -p %d\n", (int)leaks->processes[at].pid);
 }
 
 int heap_leaks_text(const void *context, FILE *out)
@@ -204,10 +212,13 @@ int heap_leaks_text(const void *context, FILE *out)
 			holder_print(out, leaks, &leaks->holders[i]);
 			told++;
 		}
-	rss_print(out, leaks);
+	if (!leaks->dumps)
+		rss_print(out, leaks);
 	for (size_t i = 0; i < leaks->process_count; i++)
 		ended += leaks->processes[i].ended != 0;
-	if (leaks->moments < READS_TELL)
+	if (leaks->moments < READS_TELL && leaks->dumps)
+		fputs("Few dumps may take a wave for growth; more of them tell\n", out);
+	else if (leaks->moments < READS_TELL)
 		fprintf(out, "Only %zu reads: they may take a wave for growth; a longer -d tells\n",
 			leaks->moments);
 	if (ended)
@@ -262,7 +273,12 @@ int heap_leaks_json(const void *context, FILE *out)
 		fputs(told++ ? ", " : "", out);
 		holder_json(out, leaks, &leaks->holders[i]);
 	}
-	fprintf(out, "], \"rss\": {\"per_minute\": %.1f", leaks->rss_slope.median * MINUTE);
+	fputs("], \"lines\": []", out);
+	if (leaks->dumps) {
+		fputs("}\n", out);
+		return ferror(out) ? -EIO : 0;
+	}
+	fprintf(out, ", \"rss\": {\"per_minute\": %.1f", leaks->rss_slope.median * MINUTE);
 	if (leaks->rss_slope.median > 0)
 		fprintf(out, ", \"explained\": %.4f",
 			fmin(fmax(told_slope(leaks) / leaks->rss_slope.median, 0), 1));
@@ -280,6 +296,6 @@ int heap_leaks_json(const void *context, FILE *out)
 			leaks->left, (double)leaks->left / leaks->rss_slope.median,
 			(double)leaks->left / leaks->rss_slope.high,
 			(double)leaks->left / leaks->rss_slope.low);
-	fputs(", \"lines\": []}\n", out);
+	fputs("}\n", out);
 	return ferror(out) ? -EIO : 0;
 }

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import time
 
 import pytest
 
@@ -84,6 +85,26 @@ def test_rate(start, run_tracer, any_python):
     assert entries["type"] == "dict"
     assert entries["entries_per_minute"] == pytest.approx(rates["ENTRIES"], rel=0.1)
     assert not any("FULL" in path for path in holders), answer
+
+
+def test_dumps(start, run_tracer, any_python, tmp_path):
+    """Dumps of a heap say the same, the oldest first. Others are refused."""
+    target, dumps = start(any_python, "held.py"), [tmp_path / name for name in "abc"]
+    for dump in dumps:
+        assert run_tracer("heap", "-p", target.pid, "-o", dump).returncode == 0
+        time.sleep(1.2)
+    answer = json.loads(run_tracer("leaks", *dumps, "--format", "json", "--top", 0).stdout)
+    holders = {h["path"]: h["verdict"] for h in answer["holders"]}
+    assert holders[MAIN + "ENTRIES"] == "grows" and "rss" not in answer, answer
+    holders = json.loads(run_tracer("leaks", *dumps[:2], "--format", "json").stdout)["holders"]
+    assert MAIN + "ENTRIES" in [h["path"] for h in holders if h["verdict"] == "unclear"]
+    text = run_tracer("leaks", *dumps).stdout
+    assert ", 3 dumps of its heap within " in text and "RSS" not in text
+    assert "no second younger" in error_line(run_tracer("leaks", *reversed(dumps)), 1)
+    other = tmp_path / "other"
+    assert run_tracer("heap", "-p", start(any_python, "held.py").pid, "-o", other).returncode == 0
+    assert "of another process" in error_line(run_tracer("leaks", dumps[0], other), 1)
+    error_line(run_tracer("leaks", dumps[0], __file__), 1)
 
 
 def test_workers(start, run_tracer, any_python):
