@@ -2,13 +2,15 @@
 #include "heap_answers/growth.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/array.h"
 #include "heap_answers/heap_view.h"
 
-#define ROWS_MAX 65536u
+#define ROWS_MAX  65536u
+#define LABEL_MAX 480u /* bytes; a longer path lacks its middle: a hostile heap has long ones */
 
 /* A graph, and what of its objects another graph has, too. */
 struct half {
@@ -99,6 +101,27 @@ static uint32_t holder_find(struct half *half, uint32_t object)
 	return found;
 }
 
+/* The byte at which the character that contains text[at] begins. */
+static size_t character_start(const char *text, size_t at)
+{
+	while (at && ((unsigned char)text[at] & 0xc0) == 0x80)
+		at--;
+	return at;
+}
+
+static int label_intern(struct growth *growth, const char *label, uint32_t *id)
+{
+	size_t bytes = strlen(label), first, rest;
+	char cut[LABEL_MAX + 8];
+
+	if (bytes <= LABEL_MAX)
+		return strings_intern(growth->names, label, bytes, id);
+	first = character_start(label, LABEL_MAX / 3);
+	rest = character_start(label, bytes - LABEL_MAX * 2 / 3 + 3);
+	bytes = (size_t)snprintf(cut, sizeof(cut), "%.*s…%s", (int)first, label, label + rest);
+	return strings_intern(growth->names, cut, bytes, id);
+}
+
 static int row_label(struct growth *growth, const struct heap_graph *heap, uint32_t holder,
 		     struct growth_row *row)
 {
@@ -108,9 +131,7 @@ static int row_label(struct growth *growth, const struct heap_graph *heap, uint3
 	int err = holder_label(heap, holder, &label);
 
 	types_full_name(&graph->types, graph_type(graph, holder), type);
-	err = err
-		      ?: strings_intern(growth->names, (const char *)label.data,
-					strlen((const char *)label.data), &row->label);
+	err = err ?: label_intern(growth, (const char *)label.data, &row->label);
 	buffer_free(&label);
 	return err ?: strings_intern(growth->names, type, strlen(type), &row->type);
 }
