@@ -200,6 +200,7 @@ class Scene:
                 SECONDS if before == "-d" else word for before, word in zip([None, *args], args)
             ]
         lasts = args[0] in ("trace", "perfmap") or args[0].startswith("-")
+        lasts |= args[0] == "leaks" and "-p" in args
         return (
             args
             if not lasts or {"--", "--dry-run", "--status"} & set(args)
