@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "heap_answers/heap_leaks.h"
 #include "recording/recording_load.h"
 #include "text/json.h"
@@ -159,16 +160,31 @@ static void head_print(FILE *out, const struct heap_leaks *leaks)
 		leaks->moments, leaks->seconds[leaks->moments - 1], leaks->read_seconds);
 }
 
-/* The type to ask for: rather one of a module than str or list. */
+/* Whether a value rather than a thing: many objects of the type have nothing to do with it. */
+static int is_value(const char *type)
+{
+	static const char *const values[] = {"str", "int", "float", "bytes", "tuple", "bool"};
+
+	for (size_t i = 0; i < ARRAY_SIZE(values); i++)
+		if (!strcmp(type, values[i]))
+			return 1;
+	return 0;
+}
+
+/* The type to ask for: rather one of a module than list, and list rather than str. */
 static const char *telling_type(const struct heap_leaks *leaks, const struct holder *holder)
 {
+	const char *best = strings_get(leaks->names, holder->types[0].name);
+
 	for (size_t i = 0; i < GROWTH_TYPES && holder->types[i].bytes; i++) {
 		const char *name = strings_get(leaks->names, holder->types[i].name);
 
 		if (strchr(name, '.'))
 			return name;
+		if (is_value(best))
+			best = name;
 	}
-	return strings_get(leaks->names, holder->types[0].name);
+	return best;
 }
 
 /* Which command shows more of the first row. */
