@@ -12,6 +12,8 @@
  * with the likeliest function, and calls malloc itself.
  */
 #include <errno.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "abi/target.h"
 #include "machine/flow.h"
@@ -21,7 +23,8 @@
 #define RAW_MAX     4  /* such calls with different addresses: debugging hooks make some, too */
 #define AFTER_MAX   24 /* from a read of a member to the call */
 #define BRANCH_MAX  4  /* branches on that way */
-#define SLOT_MALLOC 8  /* offsets in PyMemAllocatorEx */
+#define NUMBER_MAX  (1 << 20)
+#define SLOT_MALLOC 8 /* offsets in PyMemAllocatorEx */
 #define SLOT_FREE   32
 
 static void call_add(uint64_t *calls, size_t *count, uint64_t vaddr)
@@ -211,17 +214,91 @@ static int direct_look(struct inline_search *search, const struct inline_address
 	return err;
 }
 
-static int member_look(struct inline_search *search, const struct inline_address *member)
+/* Numbers in a function's bytes, of 32 bits and with a sign, from -NUMBER_MAX to NUMBER_MAX. */
+struct numbers {
+	uint64_t bits[2 * NUMBER_MAX / 64 + 1];
+	int32_t found[INLINE_FUNCTION_MAX];
+	size_t count;
+};
+
+static int has_number(const struct numbers *numbers, int64_t value)
+{
+	uint64_t at = (uint64_t)(value + NUMBER_MAX);
+
+	return value > -NUMBER_MAX && value < NUMBER_MAX && numbers->bits[at / 64] >> at % 64 & 1;
+}
+
+/*
+ * Can the bytes reach this offset behind a register's value? By a displacement, or by two numbers
+ * that are added, of which one may have 8 bits. It is asked before a function is decoded: a
+ * thousand functions read the address of the runtime, and few of them this member.
+ */
+static int may_reach(struct numbers *numbers, const uint8_t *code, size_t bytes, int64_t offset)
+{
+	int reaches = 0;
+
+	for (size_t i = 0; !reaches && i + 4 <= bytes && i < INLINE_FUNCTION_MAX; i++) {
+		int32_t value;
+
+		memcpy(&value, code + i, sizeof(value));
+		if (value <= -NUMBER_MAX || value >= NUMBER_MAX || has_number(numbers, value))
+			continue;
+		reaches = (value >= offset - 128 && value <= offset + 128) ||
+			  has_number(numbers, offset - value);
+		numbers->bits[(uint64_t)(value + NUMBER_MAX) / 64] |=
+			1ull << (uint64_t)(value + NUMBER_MAX) % 64;
+		numbers->found[numbers->count++] = value;
+	}
+	while (numbers->count) {
+		uint64_t at = (uint64_t)(numbers->found[--numbers->count] + NUMBER_MAX);
+
+		numbers->bits[at / 64] = 0;
+	}
+	return reaches;
+}
+
+/* The end of the function that contains vaddr, if it cannot read the member; else 0. */
+static uint64_t function_without(const struct inline_image *image, struct numbers *numbers,
+				 uint64_t vaddr, const struct inline_address *member)
+{
+	size_t above = inline_code_start_above(image, vaddr);
+	uint64_t begin, end = image->text.vaddr + image->text.bytes;
+
+	if (!member->slot || image->machine->arch != CS_ARCH_X86 || !above)
+		return 0;
+	begin = image->starts[above - 1];
+	if (above < image->start_count && image->starts[above] < end)
+		end = image->starts[above];
+	if (begin < image->text.vaddr || vaddr >= end ||
+	    may_reach(numbers, image->text.code + (begin - image->text.vaddr), end - begin,
+		      member->offset))
+		return 0;
+	return end;
+}
+
+static int member_look(struct inline_search *search, struct numbers *numbers,
+		       const struct inline_address *member)
 {
 	const struct inline_image *image = search->code.image;
 	struct machine_found found;
+	uint64_t done = 0; /* functions before it were looked at */
 	int err = direct_look(search, member);
 
 	for (size_t i = 0;
 	     !err && (i = image->machine->look(MACHINE_READER, &image->text, i, member, &found));) {
+		uint64_t without = found.vaddr < done
+					   ? done
+					   : function_without(image, numbers, found.vaddr, member);
+
+		if (without) {
+			done = without;
+			continue;
+		}
 		err = inline_code_function(&search->code, found.vaddr);
-		if (!err)
+		if (!err) {
 			err = function_look(search, member);
+			done = search->code.end;
+		}
 		err = err == -ENOENT ? 0 : err;
 	}
 	return err;
@@ -231,22 +308,26 @@ int inline_records_find(struct inline_search *search)
 {
 	struct inline_sites *sites = search->out;
 	struct inline_address raws[RAW_MAX], member;
+	struct numbers *numbers = calloc(1, sizeof(*numbers));
 	size_t count = 0;
-	int err = search->code.image->get_allocator ? raws_find(search, raws, &count) : 0;
+	int err = !numbers                            ? -ENOMEM
+		  : search->code.image->get_allocator ? raws_find(search, raws, &count)
+						      : 0;
 
 	for (size_t i = 0; !err && i < count; i++) {
 		member = raws[i];
 		member.offset += SLOT_MALLOC;
-		err = member_look(search, &member);
+		err = member_look(search, numbers, &member);
 		sites->records_known |= sites->record_count + sites->record_call_count > 0;
 		member.offset = raws[i].offset + SLOT_FREE;
 		if (!err)
-			err = member_look(search, &member);
+			err = member_look(search, numbers, &member);
 	}
 	if (sites->record_count > INLINE_RECORDS_MAX ||
 	    sites->record_call_count > INLINE_RECORDS_MAX)
 		sites->records_known = 0;
 	if (!sites->records_known)
 		sites->record_count = sites->record_call_count = 0;
+	free(numbers);
 	return err;
 }
