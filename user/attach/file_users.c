@@ -132,26 +132,30 @@ static const struct file_use *use_find(const struct file_users *users, pid_t pid
 }
 
 /*
- * Those processes that may map the file. The program that pid runs is mapped by those that run it;
- * any other file is a library, which may be anyone's.
+ * Those processes that may map the file. anyone: the program that pid runs is mapped by those that
+ * run it, any other file is a library, which may be anyone's; otherwise those that run the file, or
+ * what pid runs.
  */
-static int unread_each(const struct file_users *users, pid_t pid, uint64_t path,
+static int unread_each(const struct file_users *users, pid_t pid, uint64_t path, int anyone,
 		       int (*each)(pid_t pid, void *context), void *context)
 {
-	int is_program = users->unread_count && program_hash(pid) == path, result = 0;
+	uint64_t program = users->unread_count ? program_hash(pid) : 0;
+	int result = 0;
 
 	for (size_t i = 0; i < users->unread_count && !result; i++) {
 		const struct unread *unread = &users->unread[i];
+		int runs_it = unread->program && unread->program == path,
+		    runs_same = unread->program && unread->program == program,
+		    may = anyone && (program != path || !unread->program);
 
-		if (unread->pid != pid &&
-		    (!is_program || !unread->program || unread->program == path))
+		if (unread->pid != pid && (runs_it || runs_same || may))
 			result = each(unread->pid, context);
 	}
 	return result;
 }
 
-int file_users_each(const struct file_users *users, pid_t pid, const char *path,
-		    int (*each)(pid_t pid, void *context), void *context)
+static int each_user(const struct file_users *users, pid_t pid, const char *path, int anyone,
+		     int (*each)(pid_t pid, void *context), void *context)
 {
 	const struct file_use *file = use_find(users, pid, path);
 	int result = 0;
@@ -163,7 +167,14 @@ int file_users_each(const struct file_users *users, pid_t pid, const char *path,
 		    use->device_minor == file->device_minor && use->pid != pid)
 			result = each(use->pid, context);
 	}
-	return file && !result ? unread_each(users, pid, file->path, each, context) : result;
+	return file && !result ? unread_each(users, pid, file->path, anyone, each, context)
+			       : result;
+}
+
+int file_users_each(const struct file_users *users, pid_t pid, const char *path,
+		    int (*each)(pid_t pid, void *context), void *context)
+{
+	return each_user(users, pid, path, 0, each, context);
 }
 
 struct ours {
@@ -183,6 +194,5 @@ int file_users_all(const struct file_users *users, pid_t pid, const char *path,
 {
 	struct ours question = {ours, context};
 
-	return use_find(users, pid, path) &&
-	       !file_users_each(users, pid, path, is_foreign, &question);
+	return use_find(users, pid, path) && !each_user(users, pid, path, 1, is_foreign, &question);
 }

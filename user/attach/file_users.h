@@ -3,8 +3,8 @@
  * Which processes have which files mapped executable: a snapshot of all processes.
  *
  * Of a process that keeps its lock taken (process/patience.h) the maps are not known. It counts as
- * one that maps the file of its program, and every file that is not the program of the process
- * asked about. One whose maps cannot be read for another reason counts as one that maps nothing.
+ * one that maps the file of its program, and what other processes of its program map. One whose
+ * maps cannot be read for another reason counts as one that maps nothing.
  */
 #ifndef TRACER_ATTACH_FILE_USERS_H
 #define TRACER_ATTACH_FILE_USERS_H
@@ -18,7 +18,8 @@ int file_users_read(struct file_users **out);
 void file_users_free(struct file_users *users); /* NULL is legal */
 /*
  * Is every other process that maps the file which pid has mapped under path (as in its maps)
- * accepted by ours()? 0 also if pid is not known to map it.
+ * accepted by ours()? 0 also if pid is not known to map it. A process whose lock is taken may map
+ * any library here.
  */
 int file_users_all(const struct file_users *users, pid_t pid, const char *path,
 		   int (*ours)(pid_t pid, void *context), void *context);

@@ -114,7 +114,7 @@ def test_namespace(refused, options, why, remedy):
 
 
 def test_too_little_memory(tracer, target):
-    with memory_cgroup(64 << 20) as small:
+    with memory_cgroup(96 << 20) as small:
         inside = ("sh", "-c", 'echo $$ > "$0/cgroup.procs" && exec "$@"', small)
         line = error_line(
             run(*inside, tracer, "-p", target.pid, "--buffer", "256M", "-d", "0.1"), 1
