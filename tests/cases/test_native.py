@@ -110,7 +110,8 @@ def test_47_ssl_contexts(case, mode):
     case.expect("contexts.py:16", size, lambda n: 40 * 200_000 <= n <= 40 * 1_200_000)
     named_ones = [text for _, text in rows if re.search(r"\b(X509|PEM)_", text)]
     case.expect("tracebacks with names of libcrypto", len(named_ones), lambda n: n > 0)
-    python = run.report("--layer", "python")
+    # ssl.py makes the object: the application's line is below it.
+    python = run.report("--layer", "python", "--app")
     case.expect("contexts.py:15", case.line(python, "contexts.py", 15), lambda v: 40 <= v[1] <= 200)
     paths, _ = case.why(program, "SSLContext")
     case.expect("why SSLContext %s" % paths[:2], sum(n for n, t in paths if re.search(r"CLIENTS\[|\.one\b", t)), 40)
