@@ -216,6 +216,27 @@ def libpython():
 
 
 @pytest.fixture
+def own_python(interpreters, libpython, tmp_path):
+    """own_python(version): an interpreter whose files no other process has mapped, and the
+    environment that it needs."""
+
+    def copy(version):
+        if version not in interpreters:
+            pytest.skip("no unstripped CPython %s on this machine" % version)
+        python = harness.Interpreter(version, interpreters[version])
+        folder = tmp_path / "own"
+        folder.mkdir()
+        path = shutil.copy(python.path, str(folder / os.path.basename(python.path)))
+        shutil.copy(libpython(python), str(folder))
+        prefix = os.path.dirname(os.path.dirname(python.path))
+        return harness.Interpreter(version, path), harness.environment(
+            LD_LIBRARY_PATH=str(folder), PYTHONHOME=prefix
+        )
+
+    return copy
+
+
+@pytest.fixture
 def packed(tmp_path):
     """packed(name): the interpreters.Python of that name."""
     builds = {pythons.packed_name(each): each for each in pythons.PACKED}

@@ -136,14 +136,15 @@ def test_forged_malloc(tracer, tmp_path):
         assert b"claim more memory than the process has" in done.stdout, done.stdout.decode()
 
 
-@pytest.mark.versions("3.11")
-def test_locked_memory(tracer, python, debian_python, tmp_path, undisturbed):
+def test_locked_memory(tracer, own_python, debian_python, tmp_path, undisturbed):
     """A target that keeps its mmap lock is not waited for: it is refused with the reason. So is one
     of the same interpreter, whose probes would wait for that lock. A target beside them, of another
     interpreter, is traced."""
     reason = "keeps its memory map locked"
-    with Target(python, "lock_holder.py", 4, 3) as locked, Target(
-        python, "steady.py"
+    # Its files are its own: the tests beside this one need not wait, too.
+    python, env = own_python("3.11")
+    with Target(python, "lock_holder.py", 4, 3, env=env) as locked, Target(
+        python, "steady.py", env=env
     ) as same, Target(debian_python, "steady.py") as other:
         every = "%d,%d,%d" % (locked.pid, same.pid, other.pid)
         with Traced(

@@ -3,14 +3,12 @@
 own."""
 import os
 import re
-import shutil
 import subprocess
 
 import pytest
 
 from ctl_client import ctl  # noqa: F401
 from harness import (
-    Interpreter,
     compiled,
     environment,
     program,
@@ -21,27 +19,6 @@ from harness import (
 from test_lifecycle import probed_bytes
 
 pytestmark = pytest.mark.usefixtures("undisturbed")
-
-
-@pytest.fixture
-def own_python(interpreters, libpython, tmp_path):
-    """own_python(version): an interpreter whose files no other process has mapped, and the
-    environment that it needs."""
-
-    def copy(version):
-        if version not in interpreters:
-            pytest.skip("no unstripped CPython %s on this machine" % version)
-        python = Interpreter(version, interpreters[version])
-        folder = tmp_path / "own"
-        folder.mkdir()
-        path = shutil.copy(python.path, str(folder / os.path.basename(python.path)))
-        shutil.copy(libpython(python), str(folder))
-        prefix = os.path.dirname(os.path.dirname(python.path))
-        return Interpreter(version, path), environment(
-            LD_LIBRARY_PATH=str(folder), PYTHONHOME=prefix
-        )
-
-    return copy
 
 
 def reports_of(run, pids):
