@@ -138,6 +138,16 @@ static int parts_read(struct memory_reading *reading)
 	return err;
 }
 
+/* What an earlier report was made of. */
+static void reading_clear(struct memory_reading *reading)
+{
+	memory_account_free(&reading->account);
+	memory_large_free(&reading->large);
+	reading->account = (struct memory_account){0};
+	reading->large = (struct memory_large){0};
+	reading->sparse_count = 0;
+}
+
 int memory_read_report(struct memory_reading *reading, int freeze, struct memory_report *out)
 {
 	struct memory_report report = {.info = reading->info};
@@ -147,6 +157,7 @@ int memory_read_report(struct memory_reading *reading, int freeze, struct memory
 
 	if (err)
 		return err;
+	reading_clear(reading);
 	reading->report = &report;
 	memcpy(report.python_reason, reading->python_reason, MEMORY_REASON);
 	memcpy(report.malloc_reason, reading->malloc_reason, MEMORY_REASON);
