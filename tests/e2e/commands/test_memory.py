@@ -146,8 +146,10 @@ def test_pymalloc(start, run_tracer, python):
     check_sums(tree)
     assert not find(tree, "changed while read")["size"]
     nodes = {node["name"]: node for node in find(tree, "python")["children"]}
-    assert nodes["live blocks"]["virtual"] == found["# bytes in allocated blocks"]
-    assert nodes["free blocks in pools in use"]["virtual"] == found["# bytes in available blocks"]
+    # A block that the printing itself has is free afterwards, in some runs of 3.13.
+    live, free = nodes["live blocks"]["virtual"], nodes["free blocks in pools in use"]["virtual"]
+    assert live + free == found["# bytes in allocated blocks"] + found["# bytes in available blocks"]
+    assert 0 <= found["# bytes in allocated blocks"] - live <= 64
     assert (
         nodes["pool headers"]["virtual"]
         == found["# bytes lost to pool headers"] + found["# bytes lost to quantization"]
