@@ -230,7 +230,8 @@ def test_15_ipython_out(case):
                 [(20_000_660, 20)])
     paths, _ = case.why(program, "Frame")
     case.expect("why Frame %s" % paths[:3], sum(n for n, _ in paths), 20)
-    case.expect("through Out %s" % paths[:3], count_of(paths, r"'(Out|_oh|_\d*)'|Out|_oh|\._+\d*(?!\w)"), 20)
+    names = r"'(Out|_oh|_\d*)'|Out|_oh|\._+\d*(?!\w)"
+    case.expect("through Out %s" % paths[:3], count_of(paths, names), 20)
 
 
 @pytest.mark.parametrize("layer", ["jobs", "spawner"])

@@ -4,10 +4,8 @@
 #include <errno.h>
 #include <limits.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/array.h"
 #include "process/process.h"
@@ -42,15 +40,9 @@ static uint64_t path_hash(const char *path)
 /* Hash of the path of its program, as its maps name it; 0: not known. */
 static uint64_t program_hash(pid_t pid)
 {
-	char link[40], path[PATH_MAX];
-	ssize_t bytes;
+	char path[PATH_MAX];
 
-	snprintf(link, sizeof(link), "/proc/%d/exe", (int)pid);
-	bytes = readlink(link, path, sizeof(path));
-	if (bytes <= 0 || (size_t)bytes >= sizeof(path))
-		return 0;
-	path[bytes] = '\0';
-	return path_hash(path);
+	return process_program_path(pid, path) ? 0 : path_hash(path);
 }
 
 static int unread_add(struct file_users *users, pid_t pid)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tracer leaks: which lines of a recording grow. Of a process, it makes the recording first: in a
- * process of its own, which is tracer -p PID --record with a file that is removed afterwards.
+ * tracer leaks: what grows in the heaps of processes (heap_leaks.h), or which lines of a recording
+ * grow. With --lines it makes the recording first: in a process of its own, which is tracer -p PID
+ * --record with a file that is removed afterwards.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -221,41 +222,39 @@ static int process_judge(struct leaks_command *command)
 	return status;
 }
 
+/* err: of finding them. Frees them. The exit status. */
+static int heaps_write(const struct time_choice *choice, struct heap_leaks *leaks, int err)
+{
+	time_print_fn print = choice->format == TIME_JSON ? heap_leaks_json : heap_leaks_text;
+	int status = err ? EXIT_FAILED : time_write(choice, print, leaks);
+
+	heap_leaks_free(leaks);
+	return status;
+}
+
 /* What grows in the heaps, without a probe. */
 static int heaps_judge(struct leaks_command *command)
 {
-	struct time_choice *choice = &command->choice;
 	struct leaks_choice asked = {.targets = &command->targets,
 				     .duration_ns = command->duration_ns ?: HEAPS_NS,
-				     .top = choice->top};
+				     .top = command->choice.top};
 	struct heap_leaks leaks;
-	int status = EXIT_FAILED, err;
+	int err = heap_leaks_find(&asked, &leaks);
+	int status = heaps_write(&command->choice, &leaks, err);
 
-	err = heap_leaks_find(&asked, &leaks);
-	if (!err)
-		status = time_write(choice,
-				    choice->format == TIME_JSON ? heap_leaks_json : heap_leaks_text,
-				    &leaks);
-	heap_leaks_free(&leaks);
 	if (err != -ENOENT)
 		return status;
 	log_info("no Python: probes tell its lines (--lines)");
 	return process_judge(command);
 }
 
-static int dumps_judge(struct leaks_command *command)
+static int dumps_judge(const struct leaks_command *command)
 {
+	const struct cli_arguments *dumps = &command->files;
 	struct heap_leaks leaks;
-	int status = EXIT_FAILED;
+	int err = heap_leaks_of_dumps(dumps->items, dumps->count, command->choice.top, &leaks);
 
-	if (!heap_leaks_of_dumps(command->files.items, command->files.count, command->choice.top,
-				 &leaks))
-		status = time_write(&command->choice,
-				    command->choice.format == TIME_JSON ? heap_leaks_json
-									: heap_leaks_text,
-				    &leaks);
-	heap_leaks_free(&leaks);
-	return status;
+	return heaps_write(&command->choice, &leaks, err);
 }
 
 static int leaks_run(struct leaks_command *command)
@@ -280,11 +279,11 @@ static int leaks_run(struct leaks_command *command)
 	}
 	if (command->files.count > 1)
 		return dumps_judge(command);
-	return command->files.count
-		       ? recording_judge(command, command->files.items[0], command->files.items[0])
-	       : command->lines || command->probing || command->choice.layer >= 0
-		       ? process_judge(command)
-		       : heaps_judge(command);
+	if (command->files.count)
+		return recording_judge(command, command->files.items[0], command->files.items[0]);
+	if (command->lines || command->probing || command->choice.layer >= 0)
+		return process_judge(command);
+	return heaps_judge(command);
 }
 
 int cli_leaks(int argc, char **argv)

@@ -167,6 +167,12 @@ static int row_find(struct growth *growth, struct half *half, uint32_t holder, u
 	return 0;
 }
 
+/* The row of an object that is not known. 0, -ENOMEM. */
+static int object_row(struct growth *growth, struct half *half, uint32_t object, uint32_t *out)
+{
+	return row_find(growth, half, holder_find(half, object), out);
+}
+
 static int is_key(const struct paths *paths, uint32_t object)
 {
 	return paths->kind[object] == REFERENCE_KEY;
@@ -232,7 +238,7 @@ static int stay_note(struct growth *growth, struct half *half)
 
 		if (half->is_known[i])
 			continue;
-		err = row_find(growth, half, holder_find(half, (uint32_t)i), &row)
+		err = object_row(growth, half, (uint32_t)i, &row)
 			      ?: id_map_put(&growth->second, graph->addresses[i], row);
 		if (!err)
 			growth->rows[row].came += graph_bytes(graph, (uint32_t)i);
@@ -252,7 +258,7 @@ static int stay_count(struct growth *growth, struct half *half)
 
 		if (then == ID_MAP_NONE)
 			continue;
-		err = row_find(growth, half, holder_find(half, (uint32_t)i), &row);
+		err = object_row(growth, half, (uint32_t)i, &row);
 		if (!err && row == then)
 			growth->rows[row].stayed += graph_bytes(graph, (uint32_t)i);
 	}
@@ -320,7 +326,7 @@ static int types_tell(struct growth *growth, struct half *half)
 
 		if (half->is_known[i])
 			continue;
-		err = row_find(growth, half, holder_find(half, (uint32_t)i), &row);
+		err = object_row(growth, half, (uint32_t)i, &row);
 		key = (uint64_t)row << 32 | graph->type_of[i];
 		at = id_map_find(&found, key);
 		if (!err && at == ID_MAP_NONE) {
@@ -405,7 +411,7 @@ int growth_begin(struct growth *growth)
 	return strings_new(&growth->names);
 }
 
-int growth_add(struct growth *growth, const struct heap_graph *heap, double seconds, int last)
+int growth_add(struct growth *growth, const struct heap_graph *heap, int last)
 {
 	struct half now, before = {0};
 	int err = growth->moments == GROWTH_MOMENTS ? -ENOSPC : 0;
@@ -427,8 +433,7 @@ int growth_add(struct growth *growth, const struct heap_graph *heap, double seco
 	half_free(&before);
 	if (err)
 		return err;
-	growth->bytes[growth->moments] = graph_size(heap->graph);
-	growth->seconds[growth->moments++] = seconds;
+	growth->bytes[growth->moments++] = graph_size(heap->graph);
 	return 0;
 }
 

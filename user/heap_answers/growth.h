@@ -46,7 +46,6 @@ struct growth {
 	struct growth_row *rows;
 	size_t count, capacity;
 	struct id_map row_of; /* by shape */
-	double seconds[GROWTH_MOMENTS];
 	size_t moments;
 	struct id_map second;         /* address of what came by the second moment: its row */
 	double bytes[GROWTH_MOMENTS]; /* of all objects */
@@ -59,7 +58,7 @@ int growth_begin(struct growth *growth);
  * Adds a later graph of the same process, with its paths, which is still the caller's. last: it is
  * the last one: what there is of each row is told. 0; -ENOSPC: GROWTH_MOMENTS; -ENOMEM.
  */
-int growth_add(struct growth *growth, const struct heap_graph *heap, double seconds, int last);
+int growth_add(struct growth *growth, const struct heap_graph *heap, int last);
 void growth_free(struct growth *growth);
 
 #endif

@@ -51,6 +51,7 @@ enum heap_needs { HEAP_RETAINED = 1, HEAP_PATHS = 2 };
 int heap_graph_open(const struct heap_choice *choice, const char *dump, unsigned int needs,
 		    struct heap_graph *out);
 void heap_graph_close(struct heap_graph *heap);
+
 /* A process whose heap is read more than once. */
 struct heap_source {
 	struct python_runtime runtime;
@@ -59,12 +60,13 @@ struct heap_source {
 
 /* As python_process_find(). The caller closes it, also after a failure. */
 int heap_source_open(struct heap_source *out, pid_t pid, int swap_in);
-void heap_source_close(struct heap_source *process);
+void heap_source_close(struct heap_source *source);
 /*
  * As heap_graph_open(), of what the process has now. 0, -errno as capture_take() and graph_new(),
  * without a message.
  */
-int heap_source_read(const struct heap_source *process, unsigned int needs, struct heap_graph *out);
+int heap_source_read(const struct heap_source *source, unsigned int needs, struct heap_graph *out);
+
 /* The process and its version: the first line of an answer in text. */
 void heap_graph_head(const struct heap_graph *heap);
 /* The proof, and what was not seen: the last lines. */

@@ -43,30 +43,30 @@ int heap_source_open(struct heap_source *out, pid_t pid, int swap_in)
 	return python_process_find(pid, NULL, swap_in, &out->info, &out->runtime);
 }
 
-void heap_source_close(struct heap_source *process)
+void heap_source_close(struct heap_source *source)
 {
-	python_runtime_close(&process->runtime);
+	python_runtime_close(&source->runtime);
 }
 
-static int process_copy(const struct heap_source *process, int freeze, struct capture *out)
+static int source_copy(const struct heap_source *source, int freeze, struct capture *out)
 {
 	const struct capture_opts opts = {.freeze = freeze, .most_bytes = memory_most()};
 
-	return space_error(process->runtime.space,
-			   capture_take(out, &process->runtime, &process->info, &opts));
+	return space_error(source->runtime.space,
+			   capture_take(out, &source->runtime, &source->info, &opts));
 }
 
 static int process_capture(const struct heap_choice *choice, struct capture *out)
 {
-	struct heap_source process;
-	int err = heap_source_open(&process, choice->pid, choice->swap_in);
+	struct heap_source source;
+	int err = heap_source_open(&source, choice->pid, choice->swap_in);
 
 	if (err)
 		return err;
 	err = privileges_drop(choice->out != NULL, 0)
 		      ?: calls_limit(choice->freeze ? CALLS_FREEZE : 0)
-		      ?: process_copy(&process, choice->freeze, out);
-	heap_source_close(&process);
+		      ?: source_copy(&source, choice->freeze, out);
+	heap_source_close(&source);
 	return err;
 }
 
@@ -91,12 +91,12 @@ static int graph_make(struct heap_graph *heap, unsigned int needs)
 	return err;
 }
 
-int heap_source_read(const struct heap_source *process, unsigned int needs, struct heap_graph *out)
+int heap_source_read(const struct heap_source *source, unsigned int needs, struct heap_graph *out)
 {
 	int err;
 
 	*out = (struct heap_graph){0};
-	err = process_copy(process, 0, &out->capture) ?: graph_make(out, needs);
+	err = source_copy(source, 0, &out->capture) ?: graph_make(out, needs);
 	if (err)
 		heap_graph_close(out);
 	return err;

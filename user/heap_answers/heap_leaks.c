@@ -35,35 +35,21 @@
 
 /* --- the processes ------------------------------------------------------------------------ */
 
-static int pid_has(const pid_t *pids, size_t count, pid_t pid)
-{
-	for (size_t i = 0; i < count; i++)
-		if (pids[i] == pid)
-			return 1;
-	return 0;
-}
-
 /* Adds the workers of a process that was named: they do its work. 0, -ENOMEM. */
 static int workers_add(pid_t **pids, size_t *count)
 {
-	size_t named = *count, more;
-	pid_t *found, *all;
+	size_t named = *count, found;
+	pid_t *workers;
+	int err = 0;
 
-	for (size_t i = 0; i < named; i++) {
-		if (family_list((*pids)[i], &found, &more))
+	for (size_t i = 0; i < named && !err; i++) {
+		if (family_list((*pids)[i], &workers, &found))
 			continue;
-		all = realloc(*pids, (*count + more + 1) * sizeof(**pids));
-		if (!all) {
-			free(found);
-			return -ENOMEM;
-		}
-		*pids = all;
-		for (size_t k = 0; k < more; k++)
-			if (!pid_has(all, *count, found[k]))
-				all[(*count)++] = found[k];
-		free(found);
+		for (size_t k = 0; k < found && !err; k++)
+			err = pids_add(pids, count, workers[k]);
+		free(workers);
 	}
-	return 0;
+	return err;
 }
 
 /* Those that have a Python; an error is told for those that were named. */
@@ -142,7 +128,7 @@ static int64_t astray_bytes(const struct heap_graph *heap)
 /*
  * Reads the heap. A process that runs meanwhile may put a holder where it was copied already: then
  * all that it holds seems to be held by code in C, or by the interpreter's list of free objects. So
- * the heap is read again.
+ * the heap is read again. With the first copy nothing can be compared: a second one is taken.
  */
 static int steady_read(struct leaking *process, struct heap_graph *out)
 {
@@ -162,7 +148,7 @@ static int steady_read(struct leaking *process, struct heap_graph *out)
 	}
 }
 
-static int process_read(struct leaking *process, size_t moment, double seconds, int last)
+static int process_read(struct leaking *process, size_t moment, int last)
 {
 	uint64_t rss = 0;
 	struct heap_graph heap;
@@ -179,7 +165,7 @@ static int process_read(struct leaking *process, size_t moment, double seconds, 
 	err = steady_read(process, &heap);
 	if (err)
 		return err;
-	err = growth_add(&process->growth, &heap, seconds, last);
+	err = growth_add(&process->growth, &heap, last);
 	heap_graph_close(&heap);
 	return err;
 }
@@ -191,8 +177,7 @@ static int moment_read(struct heap_leaks *leaks, double seconds, int last)
 
 	for (size_t i = 0; i < leaks->process_count; i++) {
 		struct leaking *process = &leaks->processes[i];
-		int err = process->ended ? -ESRCH
-					 : process_read(process, leaks->moments, seconds, last);
+		int err = process->ended ? -ESRCH : process_read(process, leaks->moments, last);
 
 		if (err == -ENOMEM)
 			return err;
@@ -490,7 +475,7 @@ static int dump_add(struct heap_leaks *leaks, const struct heap_choice *choice, 
 {
 	struct growth *growth = &leaks->processes[0].growth;
 	const struct image *first = &growth->first.capture.image;
-	struct heap_graph heap, *into = leaks->moments ? &heap : &growth->first;
+	struct heap_graph heap = {0}, *into = leaks->moments ? &heap : &growth->first;
 	const struct image *image = &into->capture.image;
 	int err = heap_graph_open(choice, file, HEAP_PATHS, into);
 	double seconds;
@@ -505,9 +490,8 @@ static int dump_add(struct heap_leaks *leaks, const struct heap_choice *choice, 
 	else if (seconds <= leaks->seconds[leaks->moments - 1])
 		err = error_set(-EINVAL, "it is no second younger than the dump before it");
 	else
-		err = growth_add(growth, &heap, seconds, last);
-	if (leaks->moments)
-		heap_graph_close(&heap);
+		err = growth_add(growth, &heap, last);
+	heap_graph_close(&heap);
 	if (err)
 		return error_print(err, "name dumps of one process, the oldest first", "%s", file);
 	leaks->seconds[leaks->moments++] = seconds;

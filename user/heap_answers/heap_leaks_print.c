@@ -205,24 +205,52 @@ static void next_print(FILE *out, const struct heap_leaks *leaks)
 		fprintf(out, " -p %d\n", (int)leaks->processes[at].pid);
 }
 
+/* "3 holders grow, 1 levels off, of 2 it is unclear" */
+static void verdicts_print(FILE *out, const struct heap_leaks *leaks)
+{
+	const size_t *count = leaks->verdicts;
+
+	if (count[HOLDER_GROWS])
+		fprintf(out, "%zu holder%s", count[HOLDER_GROWS],
+			count[HOLDER_GROWS] > 1 ? "s grow" : " grows");
+	else
+		fputs("No holder grows", out);
+	if (count[HOLDER_LEVELS])
+		fprintf(out, ", %zu level%s off", count[HOLDER_LEVELS],
+			count[HOLDER_LEVELS] > 1 ? "" : "s");
+	if (count[HOLDER_UNCLEAR])
+		fprintf(out, ", of %zu it is unclear", count[HOLDER_UNCLEAR]);
+	putc('\n', out);
+}
+
+static void not_seen_print(FILE *out, const struct heap_leaks *leaks)
+{
+	size_t ended = 0, cut = 0;
+
+	for (size_t i = 0; i < leaks->process_count; i++) {
+		ended += leaks->processes[i].ended != 0;
+		cut += leaks->processes[i].growth.cut != 0;
+	}
+	if (leaks->moments < READS_TELL && leaks->dumps)
+		fputs("Few dumps may take a wave for growth; more of them tell\n", out);
+	else if (leaks->moments < READS_TELL)
+		fprintf(out, "Only %zu reads: they may take a wave for growth; a longer -d tells\n",
+			leaks->moments);
+	if (cut)
+		fprintf(out, "Not seen: holders beyond the limit in %zu process%s, told as one\n",
+			cut, cut > 1 ? "es" : "");
+	if (ended)
+		fprintf(out, "Not seen: %zu process%s that ended, or could not be read again\n",
+			ended, ended > 1 ? "es" : "");
+}
+
 int heap_leaks_text(const void *context, FILE *out)
 {
 	const struct heap_leaks *leaks = context;
-	size_t told = 0, grow = leaks->verdicts[HOLDER_GROWS];
-	size_t most = leaks->top ? leaks->top : leaks->count;
-	size_t ended = 0;
+	size_t told = 0, most = leaks->top ? leaks->top : leaks->count;
 
 	head_print(out, leaks);
-	if (grow)
-		fprintf(out, "%zu holder%s grow%s", grow, grow > 1 ? "s" : "", grow > 1 ? "" : "s");
-	else
-		fputs("No holder grows", out);
-	if (leaks->verdicts[HOLDER_LEVELS])
-		fprintf(out, ", %zu level%s off", leaks->verdicts[HOLDER_LEVELS],
-			leaks->verdicts[HOLDER_LEVELS] > 1 ? "" : "s");
-	if (leaks->verdicts[HOLDER_UNCLEAR])
-		fprintf(out, ", of %zu it is unclear", leaks->verdicts[HOLDER_UNCLEAR]);
-	putc('\n', out);
+	verdicts_print(out, leaks);
 	for (size_t i = 0; i < leaks->count && told < most; i++)
 		if (is_told(&leaks->holders[i])) {
 			holder_print(out, leaks, &leaks->holders[i]);
@@ -230,16 +258,7 @@ int heap_leaks_text(const void *context, FILE *out)
 		}
 	if (!leaks->dumps)
 		rss_print(out, leaks);
-	for (size_t i = 0; i < leaks->process_count; i++)
-		ended += leaks->processes[i].ended != 0;
-	if (leaks->moments < READS_TELL && leaks->dumps)
-		fputs("Few dumps may take a wave for growth; more of them tell\n", out);
-	else if (leaks->moments < READS_TELL)
-		fprintf(out, "Only %zu reads: they may take a wave for growth; a longer -d tells\n",
-			leaks->moments);
-	if (ended)
-		fprintf(out, "Not seen: %zu process%s that ended, or could not be read again\n",
-			ended, ended > 1 ? "es" : "");
+	not_seen_print(out, leaks);
 	next_print(out, leaks);
 	return ferror(out) ? -EIO : 0;
 }

@@ -270,23 +270,34 @@ static int sources_find(struct inline_code *code)
 	return 0;
 }
 
+int inline_code_range(const struct inline_image *image, uint64_t vaddr, uint64_t *start,
+		      uint64_t *end)
+{
+	size_t above = inline_code_start_above(image, vaddr);
+	uint64_t last = image->text.vaddr + image->text.bytes;
+
+	if (!above || image->starts[above - 1] < image->text.vaddr || vaddr >= last)
+		return -ENOENT;
+	*start = image->starts[above - 1];
+	if (above < image->start_count && image->starts[above] < last)
+		last = image->starts[above];
+	*end = last - *start > INLINE_FUNCTION_MAX ? *start + INLINE_FUNCTION_MAX : last;
+	return 0;
+}
+
 int inline_code_function(struct inline_code *code, uint64_t vaddr)
 {
 	const struct inline_range *text = &code->image->text;
-	size_t above = inline_code_start_above(code->image, vaddr);
-	uint64_t end = text->vaddr + text->bytes;
+	uint64_t end;
+	int err;
 
 	if (code->count && vaddr >= code->start && vaddr < code->end)
 		return 0;
 	code->count = 0;
-	if (!above || code->image->starts[above - 1] < text->vaddr || vaddr >= end)
-		return -ENOENT;
-	code->start = code->image->starts[above - 1];
-	if (above < code->image->start_count && code->image->starts[above] < end)
-		end = code->image->starts[above];
-	if (end - code->start > INLINE_FUNCTION_MAX)
-		end = code->start + INLINE_FUNCTION_MAX;
-	code->end = end;
+	err = inline_code_range(code->image, vaddr, &code->start, &code->end);
+	if (err)
+		return err;
+	end = code->end;
 	for (uint64_t at = code->start; at < end;) {
 		if (code->count == code->capacity && capacity_make(code)) {
 			code->count = 0;

@@ -72,6 +72,12 @@ int inline_code_is_jumped_to(struct inline_code *code, uint64_t vaddr);
 uint64_t inline_code_body(struct inline_code *code, uint64_t vaddr);
 /* Index of the first of the image's starts that is above vaddr. */
 size_t inline_code_start_above(const struct inline_image *image, uint64_t vaddr);
+/*
+ * The function that contains vaddr, from the image's starts; no more than INLINE_FUNCTION_MAX bytes
+ * of it. 0; -ENOENT, and the two are untouched: vaddr is not in the text.
+ */
+int inline_code_range(const struct inline_image *image, uint64_t vaddr, uint64_t *start,
+		      uint64_t *end);
 /* Does a function begin at vaddr? */
 int inline_code_is_start(const struct inline_code *code, uint64_t vaddr);
 

@@ -143,8 +143,6 @@ static void reading_clear(struct memory_reading *reading)
 {
 	memory_account_free(&reading->account);
 	memory_large_free(&reading->large);
-	reading->account = (struct memory_account){0};
-	reading->large = (struct memory_large){0};
 	reading->sparse_count = 0;
 }
 

@@ -69,8 +69,8 @@ int memory_open(struct memory_reading **out, pid_t pid, int swap_in);
 void memory_close(struct memory_reading *reading); /* NULL is legal */
 /*
  * Reads it all, as often as it is called. freeze: the process is stopped meanwhile. 0; -ESRCH: it
- * has ended; -EBUSY and
- * -ETIMEDOUT: it could not be stopped; -ENOMEM. *out is to be freed with memory_report_free().
+ * has ended; -EBUSY and -ETIMEDOUT: it could not be stopped; -ENOMEM. *out is to be freed with
+ * memory_report_free().
  */
 int memory_read_report(struct memory_reading *reading, int freeze, struct memory_report *out);
 void memory_report_free(struct memory_report *report);

@@ -99,19 +99,31 @@ const char *cli_remedy(int err)
 	}
 }
 
-static int pid_is_in(const pid_t *list, size_t count, uint64_t pid)
+int pids_have(const pid_t *pids, size_t count, pid_t pid)
 {
 	for (size_t i = 0; i < count; i++)
-		if ((uint64_t)list[i] == pid)
+		if (pids[i] == pid)
 			return 1;
 	return 0;
 }
 
-/* Adds a process id to the list, unless it is there. */
-static int pid_add(const char *word, pid_t **pids, size_t *count)
+int pids_add(pid_t **pids, size_t *count, pid_t pid)
+{
+	pid_t *more;
+
+	if (pids_have(*pids, *count, pid))
+		return 0;
+	more = realloc(*pids, (*count + 1) * sizeof(*more));
+	if (!more)
+		return -ENOMEM;
+	*pids = more;
+	more[(*count)++] = pid;
+	return 0;
+}
+
+static int pid_take(const char *word, pid_t **pids, size_t *count)
 {
 	uint64_t number;
-	pid_t *more;
 
 	if (cli_parse_number(word, 1, 1 << 22, &number))
 		return error_set(-EINVAL,
@@ -119,14 +131,7 @@ static int pid_add(const char *word, pid_t **pids, size_t *count)
 					 ? "\"%s\" is not a process id; --comm takes a name"
 					 : "\"%s\" is not a process id",
 				 word);
-	if (pid_is_in(*pids, *count, number))
-		return 0;
-	more = realloc(*pids, (*count + 1) * sizeof(*more));
-	if (!more)
-		return -ENOMEM;
-	*pids = more;
-	more[(*count)++] = (pid_t)number;
-	return 0;
+	return pids_add(pids, count, (pid_t)number);
 }
 
 int cli_parse_pids(const char *text, pid_t **pids, size_t *count)
@@ -135,7 +140,7 @@ int cli_parse_pids(const char *text, pid_t **pids, size_t *count)
 	int err = copy ? 0 : -ENOMEM;
 
 	for (char *word = NULL; !err && (word = strsep(&state, ","));)
-		err = pid_add(word, pids, count);
+		err = pid_take(word, pids, count);
 	free(copy);
 	return err;
 }

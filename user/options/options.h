@@ -128,6 +128,10 @@ struct cli_arguments {
 int cli_parse(const struct argp *argp, int argc, char **argv, unsigned flags, void *input);
 error_t cli_parse_arguments(int key, struct argp_state *state, struct cli_arguments *arguments);
 
+/* Is it in the list? */
+int pids_have(const pid_t *pids, size_t count, pid_t pid);
+/* Adds it to a list as of cli_parse_pids(), unless it is there. 0, -ENOMEM. */
+int pids_add(pid_t **pids, size_t *count, pid_t pid);
 /*
  * Adds the process ids of "1,2,3" to a list that the caller frees, at first NULL and 0: an option
  * that is repeated adds to it. 0; -EINVAL (error_set); -ENOMEM.

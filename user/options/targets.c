@@ -133,14 +133,6 @@ static void pids_text(char *text, size_t bytes, const pid_t *pids, size_t count)
 	}
 }
 
-static int is_among(const pid_t *pids, size_t count, pid_t pid)
-{
-	for (size_t i = 0; i < count; i++)
-		if (pids[i] == pid)
-			return 1;
-	return 0;
-}
-
 void targets_workers_print(const pid_t *pids, size_t count, struct session *session,
 			   const char *done, int several)
 {
@@ -153,7 +145,7 @@ void targets_workers_print(const pid_t *pids, size_t count, struct session *sess
 		if (family_list(pids[i], &workers, &all))
 			continue;
 		for (size_t j = 0; j < all; j++)
-			if (!is_among(pids, count, workers[j]) &&
+			if (!pids_have(pids, count, workers[j]) &&
 			    !(session && session_has(session, workers[j])))
 				workers[left++] = workers[j];
 		pids_text(text, sizeof(text), workers, left);

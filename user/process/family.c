@@ -3,10 +3,8 @@
 
 #include <errno.h>
 #include <limits.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "process/process.h"
 
@@ -15,18 +13,6 @@
 struct relative {
 	pid_t pid, parent;
 };
-
-/* The path is not followed: it may be on a file system of the target's own. */
-static int program_read(pid_t pid, char path[PATH_MAX])
-{
-	char link[32];
-	ssize_t bytes;
-
-	snprintf(link, sizeof(link), "/proc/%d/exe", (int)pid);
-	bytes = readlink(link, path, PATH_MAX - 1);
-	path[bytes > 0 ? bytes : 0] = '\0';
-	return bytes > 0 ? 0 : -ESRCH;
-}
 
 static int relative_compare(const void *a, const void *b)
 {
@@ -55,7 +41,7 @@ static size_t same_read(const char *program, const pid_t *pids, size_t count, st
 	size_t same = 0;
 
 	for (size_t i = 0; i < count; i++)
-		if (!program_read(pids[i], path) && !strcmp(path, program) &&
+		if (!process_program_path(pids[i], path) && !strcmp(path, program) &&
 		    !process_info_read(pids[i], &info) && !info.zombie)
 			out[same++] = (struct relative){.pid = pids[i], .parent = info.ppid};
 	return same;
@@ -66,7 +52,7 @@ int family_list(pid_t pid, pid_t **pids, size_t *count)
 	char program[PATH_MAX];
 	struct relative *all;
 	size_t same;
-	int err = program_read(pid, program) ?: process_list(pids, count);
+	int err = process_program_path(pid, program) ?: process_list(pids, count);
 
 	if (err)
 		return err;

@@ -335,6 +335,21 @@ int process_list(pid_t **pids, size_t *count)
 	return 0;
 }
 
+int process_program_path(pid_t pid, char path[PATH_MAX])
+{
+	char link[40];
+	ssize_t bytes;
+
+	snprintf(link, sizeof(link), "/proc/%d/exe", (int)pid);
+	bytes = readlink(link, path, PATH_MAX);
+	if (bytes < 0)
+		return errno == ENOENT ? -ESRCH : -errno;
+	if (bytes == PATH_MAX)
+		return -ENAMETOOLONG;
+	path[bytes] = '\0';
+	return 0;
+}
+
 int process_own_bytes_read(pid_t pid, uint64_t *bytes)
 {
 	static const char *const keys[] = {"RssAnon", "VmSwap", "HugetlbPages"};

@@ -9,6 +9,7 @@
 #ifndef TRACER_PROCESS_PROCESS_H
 #define TRACER_PROCESS_PROCESS_H
 
+#include <limits.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/stat.h>
@@ -114,6 +115,11 @@ void process_code_range(pid_t pid, const struct stat *file, uint64_t *start, uin
  * belongs to another file; -errno.
  */
 int process_map_open(pid_t pid, const struct process_map *map);
+/*
+ * The path of the program that it runs, as the kernel shows it. It is not followed: it may be on a
+ * file system of the target's own. 0; -ESRCH; -ENAMETOOLONG; -errno.
+ */
+int process_program_path(pid_t pid, char path[PATH_MAX]);
 /*
  * Returns a descriptor that identifies the program that a process runs now, through its memory: an
  * exec replaces the memory. The caller closes it. -errno.

@@ -169,6 +169,7 @@ static int calls_follow(struct inline_search *search, uint64_t vaddr, uint64_t f
 static int function_look(struct inline_search *search, const struct inline_address *member)
 {
 	struct inline_code *code = &search->code;
+	const uint64_t start = code->start;
 	struct inline_flow flow;
 	int err = 0;
 
@@ -183,9 +184,11 @@ static int function_look(struct inline_search *search, const struct inline_addre
 			if (insn.op == INLINE_CALL_SLOT)
 				return_add(search, &insn);
 			else if (insn.op == INLINE_JUMP_SLOT)
-				err = callers_add(search, code->start);
+				err = callers_add(search, start);
 			else
-				err = calls_follow(search, insn.vaddr + insn.bytes, code->start, 0);
+				err = calls_follow(search, insn.vaddr + insn.bytes, start, 0);
+			/* The search for callers decodes other functions. */
+			err = err ?: inline_code_function(code, start);
 		}
 		inline_flow_step(&flow, &insn);
 	}
@@ -257,48 +260,25 @@ static int may_reach(struct numbers *numbers, const uint8_t *code, size_t bytes,
 	return reaches;
 }
 
-/* The end of the function that contains vaddr, if it cannot read the member; else 0. */
-static uint64_t function_without(const struct inline_image *image, struct numbers *numbers,
-				 uint64_t vaddr, const struct inline_address *member)
-{
-	size_t above = inline_code_start_above(image, vaddr);
-	uint64_t begin, end = image->text.vaddr + image->text.bytes;
-
-	if (!member->slot || image->machine->arch != CS_ARCH_X86 || !above)
-		return 0;
-	begin = image->starts[above - 1];
-	if (above < image->start_count && image->starts[above] < end)
-		end = image->starts[above];
-	if (begin < image->text.vaddr || vaddr >= end ||
-	    may_reach(numbers, image->text.code + (begin - image->text.vaddr), end - begin,
-		      member->offset))
-		return 0;
-	return end;
-}
-
 static int member_look(struct inline_search *search, struct numbers *numbers,
 		       const struct inline_address *member)
 {
 	const struct inline_image *image = search->code.image;
+	/* The numbers of other machines, and of addresses without a base, are written otherwise. */
+	int may_skip = member->slot && image->machine->arch == CS_ARCH_X86;
+	uint64_t start, done = 0; /* functions before it were looked at */
 	struct machine_found found;
-	uint64_t done = 0; /* functions before it were looked at */
 	int err = direct_look(search, member);
 
 	for (size_t i = 0;
 	     !err && (i = image->machine->look(MACHINE_READER, &image->text, i, member, &found));) {
-		uint64_t without = found.vaddr < done
-					   ? done
-					   : function_without(image, numbers, found.vaddr, member);
-
-		if (without) {
-			done = without;
+		if (found.vaddr < done || inline_code_range(image, found.vaddr, &start, &done) ||
+		    (may_skip && !may_reach(numbers, image->text.code + (start - image->text.vaddr),
+					    done - start, member->offset)))
 			continue;
-		}
 		err = inline_code_function(&search->code, found.vaddr);
-		if (!err) {
+		if (!err)
 			err = function_look(search, member);
-			done = search->code.end;
-		}
 		err = err == -ENOENT ? 0 : err;
 	}
 	return err;

@@ -385,19 +385,6 @@ static int search_run(struct search *search, struct python_runtime *out)
 	return err;
 }
 
-static int executable_read(struct search *search)
-{
-	char link[64];
-	ssize_t length;
-
-	snprintf(link, sizeof(link), "/proc/%d/exe", (int)search->pid);
-	length = readlink(link, search->executable, sizeof(search->executable) - 1);
-	if (length < 0)
-		return errno == ENOENT ? -ESRCH : -errno;
-	search->executable[length] = 0;
-	return 0;
-}
-
 static int process_search(pid_t pid, struct runtime_files *files, int swap_in,
 			  struct python_runtime *out)
 {
@@ -411,7 +398,7 @@ static int process_search(pid_t pid, struct runtime_files *files, int swap_in,
 	search->swap_in = swap_in;
 	err = process_maps_read(pid, &search->maps);
 	if (!err)
-		err = executable_read(search) ?: search_run(search, out);
+		err = process_program_path(pid, search->executable) ?: search_run(search, out);
 	process_maps_free(&search->maps);
 	free(search);
 	return err;
