@@ -19,6 +19,7 @@
 #include "select/target_set.h"
 #include "text/json.h"
 #include "text/size.h"
+#include "text/terminal.h"
 #include "text/text.h"
 
 /* A process whose heap is read. */
@@ -56,17 +57,52 @@ static void sum_print(const char *what, const struct heap_sum *sum)
 	putchar('\n');
 }
 
-static void row_text(const struct heap_view *view, const struct heap_row *row)
+/* The cells of a table's row before the name; total: of all rows. */
+static void sum_cells(const struct heap_sum *sum, const struct heap_sum *total)
 {
-	fputs("  ", stdout);
+	char size[SIZE_TEXT_MAX], average[SIZE_TEXT_MAX] = "", count[32];
+
+	if (sum->blocks)
+		size_text(average, (sum->bytes + sum->blocks / 2) / sum->blocks);
+	printf("%s\t%.1f %%\t%s\t%s\t", size_text(size, sum->bytes),
+	       total->bytes ? 100.0 * (double)sum->bytes / (double)total->bytes : 0,
+	       text_count(count, sum->blocks), average);
+}
+
+static void row_text(const struct heap_view *view, const struct heap_row *row,
+		     const struct heap_sum *total)
+{
+	int tables = view->choice->output.opts.tables;
+
+	if (tables)
+		sum_cells(&row->sum, total);
+	else
+		fputs("  ", stdout);
 	if (view->choice->by == BY_CLASS)
 		printf("%" PRIu64 " B", row->key);
 	else if (heap_type_name(row->type)[0])
 		text_print(stdout, heap_type_name(row->type));
 	else
 		printf("<type at 0x%" PRIx64 ">", row->key);
+	if (tables) {
+		putchar('\n');
+		return;
+	}
 	fputs(": ", stdout);
 	sum_print(row->type ? "own size" : "size", &row->sum);
+}
+
+/* A row that is no type or class; before: what stands before its name in a list. */
+static void other_text(const struct heap_view *view, const char *before, const char *name,
+		       const char *what, const struct heap_sum *sum, const struct heap_sum *total)
+{
+	if (view->choice->output.opts.tables) {
+		sum_cells(sum, total);
+		puts(name);
+		return;
+	}
+	printf("%s%s: ", before, name);
+	sum_print(what, sum);
 }
 
 static void view_text(const struct heap_view *view)
@@ -76,7 +112,7 @@ static void view_text(const struct heap_view *view)
 	const struct heap_types *types = view->types;
 	const struct heap_walk *walk = &types->walk;
 	struct heap_sum total = {walk->blocks, walk->bytes}, rest = {0};
-	char version[VERSION_TEXT], swapped[SIZE_TEXT_MAX];
+	char version[VERSION_TEXT], swapped[SIZE_TEXT_MAX], others[32];
 
 	fputs("tracer: ", stdout);
 	text_print(stdout, view->info->name);
@@ -89,24 +125,24 @@ static void view_text(const struct heap_view *view)
 	printf(" by %ssize, in bytes of %s's size classes%s\n", by_type ? "own " : "",
 	       walk->is_mimalloc ? "mimalloc" : "pymalloc",
 	       by_type ? "; --retained has also what they own" : "");
+	if (view->choice->output.opts.tables)
+		printf("SIZE\tSHARE\tCOUNT\tAVERAGE\t%s\n", by_type ? "TYPE" : "SIZE CLASS");
 	for (size_t i = 0; i < view->shown; i++)
-		row_text(view, &view->rows[i]);
+		row_text(view, &view->rows[i], &total);
 	for (size_t i = view->shown; i < view->count; i++) {
 		rest.blocks += view->rows[i].sum.blocks;
 		rest.bytes += view->rows[i].sum.bytes;
 	}
-	if (rest.blocks) {
-		printf("  %zu other: ", view->count - view->shown);
-		sum_print(by_type ? "own size" : "size", &rest);
-	}
+	snprintf(others, sizeof(others), "%zu other", view->count - view->shown);
+	if (rest.blocks)
+		other_text(view, "  ", others, by_type ? "own size" : "size", &rest, &total);
 	if (by_type) {
-		fputs("  no object (keys of dicts, items of lists, buffers): ", stdout);
-		sum_print("size", &types->others);
-		fputs("  dead objects, kept on free lists: ", stdout);
-		sum_print("size", &types->dead);
+		other_text(view, "  ", "no object (keys of dicts, items of lists, buffers)", "size",
+			   &types->others, &total);
+		other_text(view, "  ", "dead objects, kept on free lists", "size", &types->dead,
+			   &total);
 	}
-	fputs("Total: ", stdout);
-	sum_print("size", &total);
+	other_text(view, "", "Total", "size", &total, &total);
 	puts("Not seen:");
 	if (walk->is_mimalloc)
 		puts("  blocks of malloc, which extensions use; nobody counts them");
@@ -188,6 +224,7 @@ static int view_print(struct heap_view *view)
 	const struct heap_types *types = view->types;
 	size_t capacity = types->count + types->class_count + 1,
 	       top = view->choice->output.opts.top;
+	struct terminal terminal;
 
 	view->rows = calloc(capacity, sizeof(*view->rows));
 	if (!view->rows)
@@ -200,10 +237,13 @@ static int view_print(struct heap_view *view)
 							      types->classes[i].sum};
 	qsort(view->rows, view->count, sizeof(*view->rows), row_compare);
 	view->shown = top && top < view->count ? top : view->count;
-	if (view->choice->output.format == FORMAT_JSON)
+	if (view->choice->output.format == FORMAT_JSON) {
 		view_json(view);
-	else
+	} else {
+		terminal_begin(&terminal, &stdout);
 		view_text(view);
+		terminal_end(&terminal);
+	}
 	free(view->rows);
 	return stream_flush(stdout);
 }

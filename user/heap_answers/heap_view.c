@@ -11,6 +11,7 @@
 #include "heap_answers/heap_view.h"
 #include "text/json.h"
 #include "text/size.h"
+#include "text/terminal.h"
 #include "text/text.h"
 
 static const char *const by_names[] = {
@@ -316,17 +317,46 @@ static void key_print(const struct view *view, const struct row *row, int json)
 	}
 }
 
+static void line_holder(const struct view *view, const struct row *row, const char *before)
+{
+	printf("%s%.0f %% of it through ", before,
+	       100.0 * (double)row->held_bytes / (double)row->bytes);
+	holder_name(view->heap, row->holder, stdout, 0);
+}
+
+/* The cells of a table's row before the name. */
+static void row_cells(const struct row *row)
+{
+	char retained[SIZE_TEXT_MAX] = "", objects[32] = "", size[SIZE_TEXT_MAX], count[32];
+
+	if (row->retained_count) {
+		size_text(retained, row->retained_bytes);
+		text_count(objects, row->retained_count);
+	}
+	printf("%s\t%s\t%s\t%s\t", retained, objects, size_text(size, row->bytes),
+	       text_count(count, row->count));
+}
+
 static void row_text(const struct view *view, const struct row *row)
 {
 	char size[32];
 
-	fputs("  ", stdout);
+	if (view->choice->output.opts.tables)
+		row_cells(row);
+	else
+		fputs("  ", stdout);
 	key_print(view, row, 0);
 	if (view->choice->by == BY_CONTAINER) {
 		fputs(" (", stdout);
 		type_text(view->heap->graph, graph_type(view->heap->graph, (uint32_t)row->key));
 		printf("%s at 0x%" PRIx64 ")", row->count > 1 ? ", for example" : "",
 		       view->heap->graph->addresses[row->key]);
+	}
+	if (view->choice->output.opts.tables) {
+		if (view->choice->by == BY_LINE && row->holder != GRAPH_NONE && row->bytes)
+			line_holder(view, row, "\n    ");
+		putchar('\n');
+		return;
 	}
 	if (row->retained_count) {
 		printf(": retained=%s, retained count=%" PRIu64,
@@ -336,11 +366,8 @@ static void row_text(const struct view *view, const struct row *row)
 		putchar(':');
 	}
 	printf(" size=%s, count=%" PRIu64, size_text(size, row->bytes), row->count);
-	if (view->choice->by == BY_LINE && row->holder != GRAPH_NONE && row->bytes) {
-		printf(", %.0f %% of it through ",
-		       100.0 * (double)row->held_bytes / (double)row->bytes);
-		holder_name(view->heap, row->holder, stdout, 0);
-	}
+	if (view->choice->by == BY_LINE && row->holder != GRAPH_NONE && row->bytes)
+		line_holder(view, row, ", ");
 	putchar('\n');
 }
 
@@ -353,6 +380,8 @@ static void view_text(const struct view *view)
 	heap_graph_head(view->heap);
 	printf("By %s, in bytes of the objects' blocks and of those that they own: %zu of %zu\n",
 	       by_names[view->choice->by], view->shown, view->count);
+	if (view->choice->output.opts.tables)
+		puts("RETAINED\t?OBJECTS\tSIZE\tCOUNT\tWHAT");
 	for (size_t i = 0; i < view->shown; i++)
 		row_text(view, &view->rows[i]);
 	for (size_t i = 0; i < graph->count; i++)
@@ -402,6 +431,7 @@ int heap_view_print(const struct heap_choice *choice, const struct heap_graph *h
 {
 	struct view view = {.choice = choice, .heap = heap};
 	size_t top = choice->output.opts.top, kept = 0;
+	struct terminal terminal;
 	int err = choice->by == BY_CONTAINER ? rows_by_container(&view)
 		  : choice->by == BY_SIZE    ? rows_by_size(&view)
 		  : choice->by == BY_TYPE    ? rows_by_type(&view)
@@ -418,10 +448,13 @@ int heap_view_print(const struct heap_choice *choice, const struct heap_graph *h
 		err = choice->by == BY_LINE ? view_holders(&view) : 0;
 	}
 	if (!err) {
-		if (choice->output.format == FORMAT_JSON)
+		if (choice->output.format == FORMAT_JSON) {
 			view_json(&view);
-		else
+		} else {
+			terminal_begin(&terminal, &stdout);
 			view_text(&view);
+			terminal_end(&terminal);
+		}
 		err = stream_flush(stdout);
 	}
 	free(view.rows);

@@ -8,6 +8,7 @@
 #include "layouts/version.h"
 #include "text/json.h"
 #include "text/size.h"
+#include "text/terminal.h"
 #include "text/text.h"
 
 #define DEPTH_MAX 4 /* of the tree; the root is 0 */
@@ -19,10 +20,59 @@ static void size_print(int64_t size)
 	printf("%s%s", size < 0 ? "-" : "", size_text(text, (uint64_t)(size < 0 ? -size : size)));
 }
 
+static void node_text(const struct memory_node *node, int64_t whole, int depth, size_t top);
+static void node_row(const struct memory_node *node, int64_t whole, int depth, size_t top);
+
+static void children_text(const struct memory_node *node, int64_t whole, int depth, size_t top,
+			  int tables)
+{
+	int64_t rest = 0;
+
+	for (size_t i = 0; i < node->child_count && depth < DEPTH_MAX; i++)
+		if (top && i >= top && depth)
+			rest += node->children[i].size;
+		else if (tables)
+			node_row(&node->children[i], whole, depth + 1, top);
+		else
+			node_text(&node->children[i], whole, depth + 1, top);
+	if (!top || !depth || node->child_count <= top)
+		return;
+	if (tables) {
+		size_print(rest);
+		printf("\t\t\t\t%*s%zu other\n", depth * 2 + 2, "", node->child_count - top);
+		return;
+	}
+	printf("%*s%zu other: ", depth * 2 + 2, "", node->child_count - top);
+	size_print(rest);
+	putchar('\n');
+}
+
+/* A row of a table (text/terminal.h). */
+static void node_row(const struct memory_node *node, int64_t whole, int depth, size_t top)
+{
+	char text[32];
+
+	size_print(node->size);
+	if (whole > 0 && depth)
+		printf("\t%.1f %%", 100.0 * (double)node->size / (double)whole);
+	else
+		putchar('\t');
+	printf("\t%s", node->count ? text_count(text, node->count) : "");
+	printf("\t%s\t%*s",
+	       node->virtual && (int64_t)node->virtual != node->size
+		       ? size_text(text, node->virtual)
+		       : "",
+	       depth * 2, "");
+	text_print(stdout, node->name);
+	if (!strcmp(node->name, "malloc") && depth == 1)
+		printf(" (malloc_trim(0) would return %s)", size_text(text, node->trimmable));
+	putchar('\n');
+	children_text(node, whole, depth, top, 1);
+}
+
 static void node_text(const struct memory_node *node, int64_t whole, int depth, size_t top)
 {
 	char text[32];
-	int64_t rest = 0;
 
 	printf("%*s", depth * 2, "");
 	text_print(stdout, node->name);
@@ -37,16 +87,7 @@ static void node_text(const struct memory_node *node, int64_t whole, int depth, 
 	if (!strcmp(node->name, "malloc") && depth == 1)
 		printf("; malloc_trim(0) would return %s", size_text(text, node->trimmable));
 	putchar('\n');
-	for (size_t i = 0; i < node->child_count && depth < DEPTH_MAX; i++)
-		if (!top || i < top || depth == 0)
-			node_text(&node->children[i], whole, depth + 1, top);
-		else
-			rest += node->children[i].size;
-	if (top && depth && node->child_count > top) {
-		printf("%*s%zu other: ", depth * 2 + 2, "", node->child_count - top);
-		size_print(rest);
-		putchar('\n');
-	}
+	children_text(node, whole, depth, top, 0);
 }
 
 static void beside_text(const struct memory_report *report, const struct memory_usage *usage)
@@ -158,7 +199,9 @@ void memory_print_text(const struct memory_report *report, const struct memory_u
 		       size_t top)
 {
 	char version[VERSION_TEXT];
+	struct terminal terminal;
 
+	terminal_begin(&terminal, &stdout);
 	fputs("tracer: ", stdout);
 	text_print(stdout, report->info.name);
 	printf(" (PID %d)", (int)report->info.pid);
@@ -170,11 +213,17 @@ void memory_print_text(const struct memory_report *report, const struct memory_u
 	if (report->frozen_ns)
 		printf(", stopped for %.1f ms", (double)report->frozen_ns / 1e6);
 	putchar('\n');
-	node_text(&report->root, report->root.size, 0, top);
+	if (terminal.real) {
+		puts("SIZE\tSHARE\t?COUNT\t?VIRTUAL\tPART");
+		node_row(&report->root, report->root.size, 0, top);
+	} else {
+		node_text(&report->root, report->root.size, 0, top);
+	}
 	pins_text(report, top);
 	arenas_text(report, top);
 	beside_text(report, usage);
 	not_seen_text(report);
+	terminal_end(&terminal);
 }
 
 static void node_json(const struct memory_node *node, int depth)

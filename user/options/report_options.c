@@ -11,6 +11,7 @@
 #include "options/options.h"
 #include "options/source_roots.h"
 #include "text/size.h"
+#include "text/terminal.h"
 #include "trace/trace.h"
 
 enum {
@@ -330,6 +331,7 @@ static void out_set(struct report_choice *choice, FILE *out)
 {
 	choice->out = out;
 	choice->opts.color = isatty(fileno(out)) && !getenv("NO_COLOR");
+	choice->opts.tables = terminal_width(out) != 0;
 }
 
 void report_choice_beside(struct report_choice *choice, const char *snapshot)

@@ -29,6 +29,7 @@ struct report_opts {
 	uint32_t temporary_others; /* as in struct statistics_opts; of the first layer */
 	size_t top;                /* 0: all */
 	int color;                 /* only for a terminal */
+	int tables; /* text: for a terminal: entries are the rows of a table (text/terminal.h) */
 	int source; /* text: print the source line under each frame, as linecache finds it */
 	const struct source_roots *roots; /* where source files are searched; NULL: in our root */
 	const struct filters *filters;    /* NULL: all traces */

@@ -13,6 +13,7 @@
 #include "report/report_processes.h"
 #include "report/source.h"
 #include "text/size.h"
+#include "text/terminal.h"
 #include "text/text.h"
 
 /* How and where a report is printed. */
@@ -143,23 +144,32 @@ static int is_explained(const struct snapshot *snapshot, const struct snapshot_f
 	return blocks != 0;
 }
 
-static void entry_print(const struct page *page, const struct statistic *entry)
+static void entry_figures_print(const struct page *page, const struct statistic *entry)
 {
-	int owner = group_is_owner(page->opts->by);
-	uint32_t nframe;
-	const struct snapshot_frame *frames = statistic_frames(entry, page->opts->by, &nframe);
-
-	fputs("  ", page->out);
-	if (owner)
-		owner_print(page->out, entry->process, page->opts->by);
-	else
-		place_print(page->out, entry, &frames[0], page->opts->by);
 	fputs(": ", page->out);
 	sums_print(page, entry);
 	holders_print(page->out, entry, page->opts->by);
 	if (entry->rounded > 0)
 		fprintf(page->out, ", rounded=%s%.0f",
 			snapshot_is_estimated(&entry->snapshot->meta) ? "~" : "", entry->rounded);
+}
+
+static void entry_print(const struct page *page, const struct statistic *entry)
+{
+	int owner = group_is_owner(page->opts->by);
+	uint32_t nframe;
+	const struct snapshot_frame *frames = statistic_frames(entry, page->opts->by, &nframe);
+
+	if (page->opts->tables)
+		report_table_figures(page->out, page->opts, page->statistics, entry);
+	else
+		fputs("  ", page->out);
+	if (owner)
+		owner_print(page->out, entry->process, page->opts->by);
+	else
+		place_print(page->out, entry, &frames[0], page->opts->by);
+	if (!page->opts->tables)
+		entry_figures_print(page, entry);
 	if (entry->outside)
 		fputs(", outside the application", page->out);
 	if (!owner && is_explained(entry->snapshot, &frames[0]))
@@ -211,11 +221,16 @@ static void others_print(const struct page *page, const struct statistics *stati
 
 	if (shown == statistics->count)
 		return;
-	fprintf(page->out, "  %zu other", statistics->count - shown);
+	for (size_t i = 0; i < shown; i++)
+		entry_subtract(&rest, &statistics->entries[i]);
 	/* cumulative entries overlap: there is no rest */
+	if (page->opts->tables && !page->opts->cumulative) {
+		report_table_figures(page->out, page->opts, statistics, &rest);
+		fprintf(page->out, "(%zu others)\n", statistics->count - shown);
+		return;
+	}
+	fprintf(page->out, "  %zu other", statistics->count - shown);
 	if (!page->opts->cumulative) {
-		for (size_t i = 0; i < shown; i++)
-			entry_subtract(&rest, &statistics->entries[i]);
 		fputs(": ", page->out);
 		sums_print(page, &rest);
 	}
@@ -351,6 +366,8 @@ static void statistics_print(struct page *page, const struct snapshot *snapshot,
 
 	page->statistics = statistics;
 	heading_print(page, statistics, shown, words->heading);
+	if (page->opts->tables)
+		report_table_titles(page->out, opts, statistics);
 	entries_print(page, statistics, shown);
 	others_print(page, statistics, shown);
 	fprintf(page->out, "%s: ", words->total);
@@ -448,7 +465,8 @@ static int page_print(struct page *page, const struct snapshot *snapshot,
 int report_text(const struct snapshot *snapshot, const struct report_opts *opts, FILE *out)
 {
 	struct report_opts how = *opts;
-	struct page page = {.out = out, .opts = &how};
+	struct page page = {.opts = &how};
+	struct terminal terminal;
 	struct statistics statistics;
 	int err;
 
@@ -460,8 +478,11 @@ int report_text(const struct snapshot *snapshot, const struct report_opts *opts,
 		return err;
 	if (opts->source)
 		err = source_new(&page.source, opts->roots);
+	terminal_begin(&terminal, &out);
+	page.out = out;
 	if (!err)
 		err = page_print(&page, snapshot, &statistics);
+	terminal_end(&terminal);
 	source_free(page.source);
 	statistics_free(&statistics);
 	return err ? err : report_end(out);

@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reports, replays and pprof profiles of a finished trace, and hostile names in them."""
+import fcntl
 import gzip
 import json
 import os
 import pty
 import re
 import shutil
+import struct
 import subprocess
+import termios
 
 import pytest
 
@@ -401,9 +404,10 @@ def test_hostile_library_path(start, run_tracer, any_python, tmp_path, libpython
 # --- terminals ------------------------------------------------------------------------------------
 
 
-def on_a_terminal(arguments, env):
+def on_a_terminal(arguments, env, columns=80):
     """The command's output on a terminal."""
     master, slave = pty.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     process = subprocess.Popen(
         arguments, stdin=subprocess.DEVNULL, stdout=slave, stderr=subprocess.DEVNULL, env=env
     )
@@ -432,6 +436,32 @@ def test_colour(finished, tracer):
         b"\x1b["
         not in subprocess.run(arguments, stdout=subprocess.PIPE, env=plain, timeout=60).stdout
     )
+
+
+@pytest.mark.parametrize("columns", (80, 160))
+def test_width(finished, tracer, columns):
+    """No line is wider than the terminal; figures stand below each other. A pipe has tracemalloc's
+    words."""
+    run, _ = finished
+    pid = ("-p", str(os.getpid()))
+    for command, title in (
+        (("report", run.snapshot), "SIZE SHARE"),
+        (("report", run.snapshot, "--group-by", "filename"), "SIZE SHARE"),
+        (("report", run.snapshot, "--group-by", "traceback"), "SIZE SHARE"),
+        (("diff", run.snapshot, run.snapshot), "SIZE CHANGE COUNT CHANGE LINE"),
+        (("heap", *pid), "SIZE SHARE COUNT AVERAGE TYPE"),
+        (("heap", *pid, "--retained"), "RETAINED OBJECTS SIZE COUNT WHAT"),
+        (("heap", *pid, "--by", "path"), "SIZE COUNT WHAT"),
+        (("memory", *pid), "SIZE SHARE COUNT VIRTUAL PART"),
+        (("list",), "PID PARENT USER RSS AGE PYTHON"),
+    ):
+        plain = dict(os.environ, NO_COLOR="1")
+        lines = on_a_terminal([tracer, *command], plain, columns).decode().splitlines()
+        wide = [line for line in lines if len(line) > columns]
+        assert all(" " not in line.strip() for line in wide), command
+        assert any(" ".join(line.split()).startswith(title) for line in lines), (command, lines)
+        piped = subprocess.run([tracer, *command], stdout=subprocess.PIPE, timeout=60).stdout
+        assert (b"size" in piped or b"MiB" in piped) and b"\t" not in piped, command
 
 
 def test_foreign_files_are_kept(finished, run_tracer, tmp_path):
