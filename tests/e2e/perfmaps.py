@@ -74,3 +74,42 @@ def clean():
         for name in set(os.listdir("/tmp")) - before:
             if OF_A_PROCESS.fullmatch(name):
                 _remove(name)
+
+
+class Api:
+    """A client of programs/perfmap/perf_api.py."""
+
+    def __init__(self, start, python, *options, env=None):
+        # The options go between the interpreter and the program.
+        self.target = start("/usr/bin/env", python.path, *options, program("perf_api.py"), env=env)
+        self.pid = self.target.pid
+
+    def say(self, *words):
+        self.target.process.stdin.write((" ".join(map(str, words)) + "\n").encode())
+        self.target.process.stdin.flush()
+
+    def call(self, *words):
+        self.say(*words)
+        return int(self.target.read_line())
+
+
+@pytest.fixture
+def perfmap(trace):
+    """A running `tracer perfmap`."""
+
+    def run(*args, **options):
+        return trace("perfmap", *args, output=False, **options)
+
+    return run
+
+
+def end(run, status=0):
+    if run.process.poll() is None:
+        run.interrupt()
+    assert run.wait() == status, run.stderr
+    return run.stdout
+
+
+def compile_c(source, output, *options):
+    subprocess.run(["gcc", "-O1", "-g", *options, "-o", output, source], check=True, timeout=60)
+    return output
