@@ -11,6 +11,7 @@ the skip names it.
     cpython                                 each CPython, in root file systems and outside of them
     @pytest.mark.unprivileged               needs neither root nor BPF
     @pytest.mark.long                       runs only with --long or --all-versions
+    @pytest.mark.whole                      runs with all its sets of parameters (matrix.SETS)
 
 With --all-versions (make e2e-all) each test runs with every version; with --long (make e2e-long)
 only the long ones run, with those versions that they have in CI.
@@ -52,6 +53,7 @@ def pytest_configure(config):
     config.addinivalue_line("markers", "differ(*names): parameters that are not to be equal")
     config.addinivalue_line("markers", "unprivileged: needs neither root nor BPF")
     config.addinivalue_line("markers", "long: is there with --long and --all-versions")
+    config.addinivalue_line("markers", "whole: all sets of parameters")
 
 
 def pytest_generate_tests(metafunc):
@@ -106,6 +108,10 @@ def pytest_collection_modifyitems(config, items):
         left_out = set(matrix.left_out(items))
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item not in left_out]
+        if not long:
+            beyond = set(matrix.beyond(items))
+            config.hook.pytest_deselected(items=beyond)
+            items[:] = [item for item in items if item not in beyond]
     why = _bpf_missing()
     for item in items:
         if why and not item.get_closest_marker("unprivileged"):

@@ -239,6 +239,7 @@ def documented_keys():
         return set(re.findall(r"`(\w+)`", file.read()))
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("command", [command for command in commands() if not why_not_run(command)])
 def test_command(scene, command):
     if " -X perf " in command and minor_of(scene.python3) < 12:

@@ -117,12 +117,14 @@ def test_fetched(tracer, server, stripped, tmp_path):
     assert tracebacks(tracer, tmp_path, stripped) == [frames]
 
 
+@pytest.mark.long
 def test_only_if_wanted(tracer, server, stripped, tmp_path):
     (frames,) = tracebacks(tracer, tmp_path, stripped, DEBUGINFOD_URLS=server.url)
     assert frames[0] == (stripped, 0)
     assert not server.asked
 
 
+@pytest.mark.long
 def test_endless(tracer, server, stripped, tmp_path):
     """The largest file is bounded whether or not the server tells its length."""
     server.endless = True

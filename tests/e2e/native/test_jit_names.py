@@ -11,6 +11,7 @@ OPTIONS = "--interpreted-frames-native-stack"
 
 
 @pytest.mark.parametrize("kind", ["--perf-basic-prof", "--perf-prof"])
+@pytest.mark.long
 def test_node(start, trace, tmp_path, kind):
     """Node begins to write its perf map, or its jitdump, after the trace has begun."""
     command = 'cd "$1"; echo ready; read -r line; exec %s %s %s "$0"' % (

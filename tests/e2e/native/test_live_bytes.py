@@ -109,6 +109,7 @@ def allocations(capture):
     return count
 
 
+@pytest.mark.long
 def test_heaptrack(trace, built, tmp_path):
     """A deterministic C++ program: the leaked bytes and the number of allocations."""
     tool("heaptrack_print")

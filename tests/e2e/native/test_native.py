@@ -74,6 +74,7 @@ def test_account(start, trace, built, backend):
     assert target.finish() == 0
 
 
+@pytest.mark.long
 def test_step_by_step(start, trace, built):
     """The live figures are right at every moment, not only at the end. A diff of two snapshots
     shows the changes between them."""
@@ -165,6 +166,7 @@ def test_from_start(trace, built):
     assert by_mark(report, live) == live
 
 
+@pytest.mark.long
 def test_mapped_memory_beside(start, trace, built):
     target = start_native(start, built("native.c"))
     run = trace("-p", target.pid, "--layer", "all")

@@ -210,6 +210,7 @@ def hammer(start, trace, run_tracer, python, name, arguments, *options):
 @pytest.mark.parametrize(
     "name, arguments", (("golden.py", (20000,)), ("threads.py", (8, 4000)), ("realloc.py", ()))
 )
+@pytest.mark.long
 def test_hammered(start, trace, run_tracer, python, name, arguments):
     """Heap walks during allocations and frees lose no live block."""
     hammer(start, trace, run_tracer, python, name, arguments)
@@ -218,10 +219,12 @@ def test_hammered(start, trace, run_tracer, python, name, arguments):
 @pytest.mark.parametrize(
     "options", ((), ("--freeze",), ("--mode", "exact")), ids=("census", "frozen", "exact")
 )
+@pytest.mark.long
 def test_hammered_inlined(start, trace, run_tracer, debian_python, options):
     hammer(start, trace, run_tracer, debian_python, "threads.py", (8, 4000), *options)
 
 
+@pytest.mark.long
 def test_stopped(start, trace, run_tracer, any_python):
     """A stopped target may remain between a record and the operation that the record describes for
     any length of time."""
