@@ -27,11 +27,16 @@ import tempfile
 
 import pytest
 
-import harness
-import matrix
-import procfs
-import pythons
-from interpreters import packed as packed_python
+# What their assertions compared is told, too.
+pytest.register_assert_rewrite(
+    "cgroups", "cli_text", "containers", "ctl_client", "harness", "parity", "perfmaps", "truth"
+)
+
+import harness  # noqa: E402
+import matrix  # noqa: E402
+import procfs  # noqa: E402
+import pythons  # noqa: E402
+from interpreters import packed as packed_python  # noqa: E402
 
 
 def pytest_addoption(parser):
