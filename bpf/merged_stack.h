@@ -166,75 +166,60 @@ __noinline int frames_below_append(struct thread_state *thread, int is_first)
 }
 
 /*
- * Appends Python frames from `frame` on up to thread->run_end (0: all), up to the limit. Returns
- * the frame after the last one; 0: there is none.
+ * Appends the run of Python frames from thread->next_frame on, and the native frames below it. The
+ * last run takes all frames: where native ones cannot be told, and beyond RUNS_MAX. 0; 1: there is
+ * no other run, or the limit is reached.
  */
-__noinline __u64 python_run_append(struct thread_state *thread, __u64 frame)
+__noinline int run_append(struct thread_state *thread, __u32 run)
 {
 	struct native_walk *walk;
-	__u32 nframe, i;
-	__u64 appended;
+	__u32 nframe;
 
-	if (!thread)
-		return 0;
+	if (!thread || !thread->next_frame)
+		return 1;
 	walk = &thread->native_walk;
-	nframe = thread->stack.nframe;
-	for (i = 0; i < WALK_LIMIT && frame && thread->stack.nframe < walk->nframe; i++) {
-		appended = frame;
-		if (frame_append(thread, frame)) {
-			loss_add(LOSS_FRAME_FAULT, 1);
-			frame = 0;
-			break;
-		}
-		frame = thread->next_frame;
-		if (appended == thread->run_end)
-			break;
+	thread->run_end = run < RUNS_MAX && walk->at_interpreter
+				  ? run_end_find(thread, thread->next_frame)
+				  : 0;
+	if (thread->run_end) {
+		loop_call_find(thread);
+		frames_below_append(thread, !run);
 	}
+	nframe = thread->stack.nframe;
+	if (frames_append(thread, walk->nframe))
+		thread->next_frame = 0;
 	walk->python_frames += thread->stack.nframe - nframe;
-	return frame;
+	return !thread->run_end || thread->stack.nframe >= walk->nframe;
 }
 
-/* Begins the walk of the running thread's Python frames. Returns the first; 0: there is none. */
-__noinline __u64 python_first_frame(struct thread_state *thread)
+/* Begins the walk of the running thread's Python frames. */
+__noinline int python_walk_begin(struct thread_state *thread)
 {
-	__u64 frame;
-
-	if (!thread || python_frames_begin(thread, 0, &frame))
+	if (!thread)
 		return 0;
-	return frame;
+	if (python_frames_begin(thread, 0))
+		thread->next_frame = 0;
+	loop_calls_begin(thread);
+	return 0;
 }
 
 /*
  * Appends the frames beyond the interpreter's, at which the native walk stands. Returns the first
  * Python frame beyond the limit; 0: there is none.
  */
-__noinline __u64 merged_frames(struct thread_state *thread)
+static __always_inline __u64 merged_frames(struct thread_state *thread)
 {
-	struct native_walk *walk;
-	__u64 frame;
+	struct native_walk *walk = &thread->native_walk;
 	__u32 i;
 
-	if (!thread)
-		return 0;
-	walk = &thread->native_walk;
-	frame = python_first_frame(thread);
-	loop_calls_begin(thread);
-	for (i = 0; i < RUNS_MAX && frame && walk->at_interpreter; i++) {
-		thread->run_end = run_end_find(thread, frame);
-		if (!thread->run_end)
+	python_walk_begin(thread);
+	for (i = 0; i <= RUNS_MAX; i++)
+		if (run_append(thread, i))
 			break;
-		loop_call_find(thread);
-		frames_below_append(thread, !i);
-		frame = python_run_append(thread, frame);
-		if (thread->stack.nframe >= walk->nframe)
-			return frame;
-	}
-	thread->run_end = 0;
-	frame = frame ? python_run_append(thread, frame) : 0;
 	/* The same frames may be a whole stack's, once a table is loaded. */
 	if (walk->cut)
 		thread->stack.stack_id = hash_word(thread->stack.stack_id, walk->cut);
-	return frame;
+	return thread->next_frame;
 }
 
 #endif

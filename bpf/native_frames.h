@@ -208,14 +208,15 @@ static __noinline int unwind_start(struct thread_state *thread, struct unwind_st
 }
 
 /* Appends the frames beyond the caller's, by tables. 0; -1: there is no memory for it. */
-static __noinline int unwind_frames(struct thread_state *thread)
+__noinline int unwind_frames(struct thread_state *thread)
 {
 	struct task_struct *task = (void *)bpf_get_current_task_btf();
 	struct unwind_frames frames = {.thread = thread, .unwind = unwinds_get(task)};
-	struct native_walk *walk = &thread->native_walk;
+	struct native_walk *walk;
 
-	if (!frames.unwind)
+	if (!has_loop || !thread || !frames.unwind)
 		return -1;
+	walk = &thread->native_walk;
 	if (unwind_start(thread, frames.unwind) && !walk->at_interpreter)
 		bpf_loop(EVENT_MAX_FRAMES, unwind_frames_step, &frames, 0);
 	if (walk->at_interpreter || thread->stack.nframe >= walk->nframe)

@@ -99,11 +99,22 @@ static __always_inline int is_heap_state(struct heap_walk *walk, __u64 state)
 	return !invalid;
 }
 
+/* Was the heap of this state walked already? */
+__noinline int heap_is_walked(struct heap_walk *walk, __u64 state)
+{
+	__u32 i;
+
+	for (i = 0; walk && i < MAX_HEAPS && i < walk->heap_count; i++)
+		if (walk->heaps[i] == state)
+			return 1;
+	return 0;
+}
+
 /* The next interpreter (3.12+). */
 static __always_inline void interpreter_next(struct heap_walk *walk)
 {
 	__u64 state, interp = walk->interp;
-	int i;
+	__u32 slot = walk->heap_count;
 
 	walk->steps += STEPS_INTERPRETER;
 	walk->unread = 0;
@@ -113,16 +124,13 @@ static __always_inline void interpreter_next(struct heap_walk *walk)
 		state = heap_u64(walk, state);
 	if (walk->unread || ++walk->interp_count > MAX_INTERPRETERS)
 		walk->failed = 1; /* too many, or a circular list */
-	if (!state || walk->failed)
+	if (!state || walk->failed || heap_is_walked(walk, state))
 		return;
-	for (i = 0; i < MAX_HEAPS && i < (int)walk->heap_count; i++)
-		if (walk->heaps[i] == state)
-			return;
-	if (i >= MAX_HEAPS || !is_heap_state(walk, state)) {
+	if (slot >= MAX_HEAPS || !is_heap_state(walk, state)) {
 		walk->failed = 1;
 		return;
 	}
-	walk->heaps[i] = state;
+	walk->heaps[slot] = state;
 	walk->heap_count++;
 	heap_head(walk, state + walk->heap.mgmt_arenas, state + walk->heap.mgmt_maxarenas,
 		  state + walk->heap.mgmt_raw_blocks);

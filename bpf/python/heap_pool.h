@@ -45,18 +45,17 @@ static long free_list_turn(__u32 index UNUSED, void *context)
 	return !block || walk->inconsistent;
 }
 
-/* Marks all blocks that were ever handed out as live; those on the free list are cleared later. */
+/*
+ * Marks all blocks that were ever handed out as live; those on the free list are cleared later. The
+ * words behind those blocks are not sent.
+ */
 static __always_inline void pool_fill(struct heap_walk *walk)
 {
-	int i;
+	__u32 word = walk->carved / 64;
 
-	for (i = 0; i < (int)POOL_WORDS; i++) {
-		__u32 rest = walk->carved - i * 64;
-
-		walk->record.live[i] = walk->carved <= (__u32)i * 64 ? 0
-				       : rest >= 64                  ? ~0ull
-								     : (1ull << rest) - 1;
-	}
+	__builtin_memset(walk->record.live, 0xff, sizeof(walk->record.live));
+	if (word < POOL_WORDS)
+		walk->record.live[word] = (1ull << (walk->carved & 63)) - 1;
 }
 
 static __always_inline void pool_output(struct heap_walk *walk)

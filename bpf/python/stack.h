@@ -21,6 +21,7 @@
 #include "python/thread.h"
 
 #define WALK_LIMIT  (EVENT_MAX_FRAMES + 64) /* frames inspected, C-stack shims included */
+#define WALK_PIECE  16                      /* divides WALK_LIMIT and EVENT_MAX_FRAMES */
 #define TOTAL_LIMIT 1024                    /* frames counted beyond the limit */
 
 /*
@@ -96,8 +97,9 @@ static __always_inline __u64 bytecode_find(const struct abi_offsets *offsets, co
 }
 
 /*
- * The verifier checks functions that are not inline once, and not in every turn of the loop that
- * calls them. So they need null checks of their own.
+ * The verifier checks global functions once, and not in every turn of the loop that calls them. So
+ * they need null checks of their own. Long loops are made of pieces, each a loop in such a
+ * function: the turns of one piece are checked, and then the pieces.
  */
 
 /*
@@ -153,6 +155,44 @@ __noinline int frame_append(struct thread_state *thread, __u64 address)
 	thread->stack.stack_id = hash_word(thread->stack.stack_id, id ^ (__u32)lasti * HASH_SEED);
 	thread->stack.nframe++;
 	return 0;
+}
+
+/*
+ * Appends up to WALK_PIECE of the frames from thread->next_frame on, up to nframe in all, and up to
+ * thread->run_end (0: all). Sets thread->next_frame to the one after the last. 0: there may be
+ * more; 1: there are not; -1: it could not be read.
+ */
+__noinline int frames_append_piece(struct thread_state *thread, __u32 nframe)
+{
+	__u64 frame;
+	__u32 i;
+
+	if (!thread)
+		return 1;
+	for (i = 0; i < WALK_PIECE; i++) {
+		frame = thread->next_frame;
+		if (!frame || thread->stack.nframe >= nframe)
+			return 1;
+		if (frame_append(thread, frame)) {
+			thread->next_frame = frame;
+			loss_add(LOSS_FRAME_FAULT, 1);
+			return -1;
+		}
+		if (frame == thread->run_end)
+			return 1;
+	}
+	return 0;
+}
+
+/* The same for a whole walk. 0; -1: a frame could not be read. */
+static __always_inline int frames_append(struct thread_state *thread, __u32 nframe)
+{
+	int end = 0;
+	__u32 i;
+
+	for (i = 0; i < WALK_LIMIT / WALK_PIECE && !end; i++)
+		end = frames_append_piece(thread, nframe);
+	return end < 0 ? -1 : 0;
 }
 
 struct frames_count {
@@ -211,6 +251,19 @@ __noinline int frame_code_emit(struct thread_state *thread, __u32 i)
 	return 0;
 }
 
+/* Sends those of a piece of the frames, from number `first` on. 0; -1: ring buffer full. */
+__noinline int frame_codes_emit(struct thread_state *thread, __u32 first)
+{
+	__u32 i;
+
+	if (!thread)
+		return -1;
+	for (i = 0; i < WALK_PIECE && first + i < thread->stack.nframe; i++)
+		if (frame_code_emit(thread, first + i))
+			return -1;
+	return 0;
+}
+
 /*
  * Sends the code objects and the frames of a new stack. next is the first Python frame beyond the
  * limit; native is the number of native frames beyond the limit | EVENT_STACK_CUT. The stack counts
@@ -225,8 +278,8 @@ __noinline int stack_emit(struct thread_state *thread, __u64 next, __u32 native)
 		return -1;
 	nframe = thread->stack.nframe;
 	thread->lines_left = LINES_BUDGET;
-	for (i = 0; i < EVENT_MAX_FRAMES && i < nframe; i++)
-		if (frame_code_emit(thread, i))
+	for (i = 0; i < EVENT_MAX_FRAMES && i < nframe; i += WALK_PIECE)
+		if (frame_codes_emit(thread, i))
 			return -1;
 	thread->stack.total = nframe + (next ? frames_count(&thread->target, next) : 0) + native;
 	if (nframe > EVENT_MAX_FRAMES)
@@ -249,16 +302,17 @@ static __always_inline void stack_begin(struct thread_state *thread)
 	thread->stack.stack_id = hash_start(thread->target.space_id);
 }
 
-/* Begins a walk. 0 and the innermost frame in *frame (0: there is none); -1: no thread state. */
-static __always_inline int python_frames_begin(struct thread_state *thread, int gil_held,
-					       __u64 *frame)
+/* Sets thread->next_frame to the innermost frame (0: there is none). 0; -1: no thread state. */
+static __always_inline int python_frames_begin(struct thread_state *thread, int gil_held)
 {
 	struct abi_target *target = &thread->target;
+	__u64 frame;
 
-	if (frame_find(thread, target, gil_held, frame)) {
+	if (frame_find(thread, target, gil_held, &frame)) {
 		loss_add(LOSS_NO_THREAD, 1);
 		return -1;
 	}
+	thread->next_frame = frame;
 	if (has_tasks)
 		thread->block.tstate = thread->tstate;
 	thread->walk++;
@@ -276,24 +330,13 @@ static __always_inline int python_frames_begin(struct thread_state *thread, int 
  */
 static __always_inline __u64 python_frames_append(struct thread_state *thread, int gil_held)
 {
-	struct abi_target *target = &thread->target;
-	__u32 i, nframe = target->nframe;
-	__u64 frame;
+	__u32 nframe = thread->target.nframe;
 
-	if (python_frames_begin(thread, gil_held, &frame))
+	if (python_frames_begin(thread, gil_held))
 		return 0;
-	if (nframe > EVENT_MAX_FRAMES)
-		nframe = EVENT_MAX_FRAMES;
-	for (i = 0; i < WALK_LIMIT && frame; i++) {
-		if (thread->stack.nframe >= nframe)
-			break;
-		if (frame_append(thread, frame)) {
-			loss_add(LOSS_FRAME_FAULT, 1);
-			break;
-		}
-		frame = thread->next_frame;
-	}
-	return frame;
+	thread->run_end = 0;
+	frames_append(thread, nframe > EVENT_MAX_FRAMES ? EVENT_MAX_FRAMES : nframe);
+	return thread->next_frame;
 }
 
 /*

@@ -355,11 +355,14 @@ __noinline int process_note(struct unwind_state *unwind)
  * __start_context, where makecontext()'s stack begins; its information is not marked so). Sets
  * unwind->rule and returns 0, or returns `found`.
  */
-static __noinline int code_recognize(struct unwind_state *unwind, int found)
+__noinline int code_recognize(struct unwind_state *unwind, int found)
 {
-	__u64 *code = unwind->code;
 	__u32 kind = ABI_UNWIND_NONE;
+	__u64 *code;
 
+	if (!unwind)
+		return found;
+	code = unwind->code;
 	if (unwind->is_interrupted || found == ABI_UNWIND_CUT_CODE + 1 ||
 	    bpf_probe_read_user(code, sizeof(unwind->code), (void *)unwind->pc))
 		return found;

@@ -26,8 +26,10 @@
 #define STUB_BYTES  16
 
 /* Copies the stack around this address into the window. 0; -1: it is not resident. */
-static __noinline int window_move(struct unwind_state *unwind, __u64 address)
+__noinline int window_move(struct unwind_state *unwind, __u64 address)
 {
+	if (!unwind)
+		return -1;
 	/* Some words below it belong to the same frame. */
 	unwind->base = address - UNWIND_BELOW;
 	unwind->words = UNWIND_WORDS;
@@ -214,8 +216,10 @@ static __noinline int rule_step(struct unwind_state *unwind)
 }
 
 /* A step that is not by a rule, or not by a plain one. 0, -1. */
-static __noinline int special_step(struct unwind_state *unwind)
+__noinline int special_step(struct unwind_state *unwind)
 {
+	if (!unwind)
+		return -1;
 	if (unwind->is_interrupted && (unwind->found || !SIGNAL_IN_ROWS))
 		return unwind_cut(unwind, ABI_UNWIND_CUT_SIGNAL);
 	if (unwind->found == UNWIND_BY_FRAME)

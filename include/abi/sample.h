@@ -30,7 +30,9 @@ struct sampled_key {
 /*
  * -log2(value / 2^32) * 2^32, for value in 1..2^32; at most 4 * 2^-32 too great. Computed bit by
  * bit: squaring a number in [1, 2) doubles its logarithm, and the next bit is 1 if the square is 2
- * or more. There are no branches, since the verifier would follow each of them.
+ * or more. There are no branches, since the verifier would follow each of them, nor comparisons,
+ * which the compiler makes branches of: the highest bit of a difference says whether it is below
+ * 0.
  */
 static inline __u64 sample_log2(__u64 value)
 {
@@ -38,11 +40,11 @@ static inline __u64 sample_log2(__u64 value)
 	int i;
 
 	for (i = 16; i; i >>= 1) {
-		bit = !(mantissa >> (33 - i));
+		bit = (mantissa - (1ull << (33 - i))) >> 63;
 		mantissa <<= bit * i;
 		exponent -= bit * i;
 	}
-	bit = !(mantissa >> 32);
+	bit = (mantissa - (1ull << 32)) >> 63;
 	mantissa <<= bit;
 	exponent -= bit;
 	mantissa >>= 1; /* of 32 bits, the highest of them set; the one that is dropped is 0 */
