@@ -172,7 +172,7 @@ int attach_new(struct attach **out, const struct features *features, const struc
 	programs_select(attach, opts);
 	bpf_program__set_autoload(attach->skeleton->progs.task_look, features->returns_by_call);
 	err = stream_open(&attach->stream, attach->skeleton->skeleton, opts->ring_bytes,
-			  opts->record, opts->context);
+			  opts->record, opts->meanwhile, opts->context);
 	if (err)
 		goto fail;
 	err = walk_link(attach);

@@ -40,6 +40,7 @@ struct attach_opts {
 	 */
 	int empty;
 	stream_record_fn record;
+	void (*meanwhile)(void *context); /* as for stream_open() */
 	void *context;
 };
 

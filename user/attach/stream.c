@@ -4,6 +4,7 @@
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
+#include <pthread.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -96,8 +97,42 @@ static int private_stacks_refuse(struct bpf_object *object)
 	return 0;
 }
 
+struct loading {
+	struct bpf_object_skeleton *skeleton;
+	int err;
+};
+
+static void *loading_run(void *context)
+{
+	struct loading *loading = context;
+
+	loading->err = bpf_object__load_skeleton(loading->skeleton);
+	return NULL;
+}
+
+/*
+ * Loads, and calls meanwhile if there is one. The kernel checks programs in the thread that loads
+ * them: a thread of its own, which ends before this returns. (Children that end with the thread
+ * that has started them are started by the caller's.)
+ */
+static int object_load(struct bpf_object_skeleton *skeleton, void (*meanwhile)(void *context),
+		       void *context)
+{
+	struct loading loading = {.skeleton = skeleton};
+	pthread_t thread;
+	int alone = !meanwhile || pthread_create(&thread, NULL, loading_run, &loading);
+
+	if (alone)
+		loading_run(&loading);
+	if (meanwhile)
+		meanwhile(context);
+	if (!alone)
+		pthread_join(thread, NULL);
+	return loading.err;
+}
+
 int stream_open(struct stream **out, struct bpf_object_skeleton *skeleton, size_t ring_bytes,
-		stream_record_fn record, void *context)
+		stream_record_fn record, void (*meanwhile)(void *context), void *context)
 {
 	struct bpf_map *events = bpf_object__find_map_by_name(*skeleton->obj, "events");
 	struct bpf_map *loss = bpf_object__find_map_by_name(*skeleton->obj, "loss");
@@ -110,7 +145,7 @@ int stream_open(struct stream **out, struct bpf_object_skeleton *skeleton, size_
 	if (ring_bytes)
 		bpf_map__set_max_entries(events, ring_bytes);
 	load_log_begin(&log);
-	err = load_error(bpf_object__load_skeleton(skeleton));
+	err = load_error(object_load(skeleton, meanwhile, context));
 	load_log_end();
 	if (err) {
 		error_set(err, "the kernel refused the BPF programs (%s%s%s)", strerror(-err),

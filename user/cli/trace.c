@@ -336,6 +336,9 @@ static int run_session(struct run *run)
 		run->options.session.wanted = is_wanted;
 		run->options.session.wanted_context = &run->options.targets;
 	}
+	/* With containers they are pids within those. */
+	if (target_set_is_pids(&run->options.targets) && !run->options.targets.container_count)
+		run->options.session.first = run->options.targets.pids[0];
 	err = session_new(&run->session, &run->options.session, &remedy);
 	if (err) {
 		error_print(err, remedy, "trace");

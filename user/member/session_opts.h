@@ -38,6 +38,8 @@ struct session_opts {
 	int (*wanted)(void *context, pid_t pid, const char *name);
 	void *wanted_context;
 	int everywhere; /* all processes are traced: probes are placed in files */
+	/* a process that will be added: its files are searched while the programs load; 0: none */
+	pid_t first;
 	struct plan_target_opts plan;
 	const char *debuginfod;  /* servers of debug files; borrowed, NULL: none is asked */
 	struct outfile *capture; /* every record is also written there; borrowed, NULL: none */

@@ -88,6 +88,21 @@ static void code_missing(void *context, uint32_t tgid, uint64_t code_id, uint64_
 	buffer_free(&records);
 }
 
+/*
+ * Plans the first process, for the cache of plans: to search an interpreter's file takes as long as
+ * to load the programs. The plan itself is made again when the process is added, since it may load
+ * files meanwhile; an error is told then.
+ */
+static void first_plan(void *context)
+{
+	struct session *session = context;
+	struct plan_target target = {0};
+
+	if (!plan_target(session->opts.first, &session->opts.plan, &session->plans, &target))
+		plan_target_free(&target);
+	error_clear();
+}
+
 static int programs_load(struct session *session, const struct attach_opts *opts,
 			 const char **remedy)
 {
@@ -126,6 +141,7 @@ int session_new(struct session **out, const struct session_opts *opts, const cha
 		.no_native = opts->plan.layers == 1u << EVENT_LAYER_PYTHON,
 		.no_python = opts->plan.layers && !(opts->plan.layers & 1u << EVENT_LAYER_PYTHON),
 		.record = record_handle,
+		.meanwhile = opts->first ? first_plan : NULL,
 		.context = session,
 	};
 	int err;
