@@ -98,6 +98,8 @@ struct object_offsets {
 	uint16_t generator_cleared; /* value of generator_state: the frame holds nothing */
 	uint16_t code_slots, code_slot_names, code_variables, code_cached, code_stack,
 		code_weaklist;
+	uint16_t code_arguments, code_constants, code_names; /* co_argcount, co_consts, co_names */
+	uint16_t code_cells, code_instructions;              /* up to 3.10: co_cellvars, co_code */
 	uint32_t interp_bytes, tstate_bytes; /* sizes of PyInterpreterState, PyThreadState */
 	uint32_t interp_id;                  /* PyInterpreterState.id */
 };
