@@ -9,8 +9,10 @@
 #include "base/array.h"
 #include "heap_answers/heap_view.h"
 
-#define ROWS_MAX  65536u
-#define LABEL_MAX 480u /* bytes; a longer path lacks its middle: a hostile heap has long ones */
+#define ROWS_MAX 65536u
+/* Rows that grew by less than that are not asked for the code that fills them. */
+#define FILLED_BYTES 4096.0
+#define LABEL_MAX    480u /* bytes; a longer path lacks its middle: a hostile heap has long ones */
 
 /* A graph, and what of its objects another graph has, too. */
 struct half {
@@ -393,6 +395,77 @@ static int retained_tell(struct growth *growth, struct half *half)
 	return 0;
 }
 
+/* The rows that grew most by now. How many; *order has their numbers. */
+static size_t rows_choose(const struct growth *growth, uint32_t order[FILLERS_ROWS])
+{
+	size_t count = 0;
+
+	for (size_t i = 0; i < growth->count; i++) {
+		double bytes = growth->rows[i].at[growth->moments].bytes;
+		size_t at = count;
+
+		if (bytes < FILLED_BYTES)
+			continue;
+		while (at && growth->rows[order[at - 1]].at[growth->moments].bytes < bytes)
+			at--;
+		if (at == FILLERS_ROWS)
+			continue;
+		count += count < FILLERS_ROWS;
+		memmove(order + at + 1, order + at, (count - 1 - at) * sizeof(*order));
+		order[at] = (uint32_t)i;
+	}
+	return count;
+}
+
+/* Finds an object of each row, with the shortest path. Rows without one any more are left out. */
+static size_t examples_find(const struct growth *growth, const struct paths *paths,
+			    uint32_t order[FILLERS_ROWS], size_t count, struct filler_row *rows)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < count; i++)
+		rows[i] = (struct filler_row){growth->rows[order[i]].shape, GRAPH_NONE};
+	for (size_t i = 0; i < paths->graph->count; i++) {
+		uint32_t row = id_map_find(&growth->row_of, paths->shape[i]);
+
+		for (size_t k = 0; row != ID_MAP_NONE && k < count; k++)
+			if (order[k] == row && (rows[k].example == GRAPH_NONE ||
+						paths->depth[i] < paths->depth[rows[k].example]))
+				rows[k].example = (uint32_t)i;
+	}
+	for (size_t i = 0; i < count; i++) {
+		if (rows[i].example == GRAPH_NONE)
+			continue;
+		order[kept] = order[i];
+		rows[kept++] = rows[i];
+	}
+	return kept;
+}
+
+static int fillers_tell(struct growth *growth, const struct half *half)
+{
+	const struct paths *paths = half->heap->paths;
+	struct filler_row rows[FILLERS_ROWS];
+	uint32_t order[FILLERS_ROWS];
+	size_t count = rows_choose(growth, order), found_count;
+	struct filler *found;
+	int err;
+
+	count = examples_find(growth, paths, order, count, rows);
+	err = fillers_find(paths, rows, count, growth->names, &found, &found_count);
+	if (err)
+		return err;
+	for (size_t i = 0; i < found_count; i++) {
+		struct growth_row *row = &growth->rows[order[found[i].row]];
+
+		if (row->filler_count < GROWTH_FILLERS)
+			row->fillers[row->filler_count] = found[i];
+		row->filler_count++;
+	}
+	free(found);
+	return 0;
+}
+
 /* --- the interface -------------------------------------------------------------------------- */
 
 static double graph_size(const struct graph *graph)
@@ -427,7 +500,8 @@ int growth_add(struct growth *growth, const struct heap_graph *heap, int last)
 		err = stay_note(growth, &now);
 	if (!err && last) {
 		err = stay_count(growth, &now) ?: types_tell(growth, &now)
-						       ?: retained_tell(growth, &now);
+						       ?: retained_tell(growth, &now)
+						       ?: fillers_tell(growth, &now);
 	}
 	half_free(&now);
 	half_free(&before);

@@ -13,11 +13,13 @@
 #define TRACER_HEAP_ANSWERS_GROWTH_H
 
 #include "heap_answers/heap_choice.h"
+#include "holders/fillers.h"
 #include "tables/id_map.h"
 #include "tables/strings.h"
 
 #define GROWTH_MOMENTS 32u
 #define GROWTH_TYPES   3u
+#define GROWTH_FILLERS 3u
 
 struct growth_type {
 	uint32_t name; /* in growth.names */
@@ -38,6 +40,9 @@ struct growth_row {
 	uint64_t came, stayed;
 	uint64_t holders, retained; /* at the last moment: their number, and all that they hold */
 	struct growth_type types[GROWTH_TYPES]; /* what came, the most bytes first */
+	/* the code that can fill it, of the rows that grew most; names: in growth.names */
+	struct filler fillers[GROWTH_FILLERS];
+	size_t filler_count; /* of all; those that are not here follow in likelihood */
 };
 
 struct growth {

@@ -289,6 +289,11 @@ static int holder_add(struct heap_leaks *leaks, struct id_map *found, const stru
 	holder->retained += row->retained;
 	holder->came += row->came;
 	holder->stayed += row->stayed;
+	if (!holder->filler_count) {
+		memcpy(holder->fillers, row->fillers, sizeof(row->fillers));
+		holder->filler_count = row->filler_count;
+		holder->filled_names = growth->names;
+	}
 	for (size_t i = 0; i < growth->moments; i++) {
 		double keys = row->at[i].keys, values = row->at[i].values;
 

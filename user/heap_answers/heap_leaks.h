@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tracer leaks -p PID: what grows in the heaps of running processes, by what holds it. The heaps
- * are read from outside at several moments (growth.h): no probe is placed, so the rates are those
- * of the undisturbed processes.
+ * tracer leaks -p PID: what grows in the heaps of running processes, by what holds it, and which
+ * code can fill that. The heaps are read from outside at several moments (growth.h): no probe is
+ * placed, so the rates are those of the undisturbed processes.
  */
 #ifndef TRACER_HEAP_ANSWERS_HEAP_LEAKS_H
 #define TRACER_HEAP_ANSWERS_HEAP_LEAKS_H
@@ -31,6 +31,10 @@ struct holder {
 	double entries_slope;                                  /* a second */
 	enum holder_verdict verdict;
 	struct growth_type types[GROWTH_TYPES]; /* names: of the reading */
+	/* of the first process that has some; names: in filled_names, which is borrowed */
+	struct filler fillers[GROWTH_FILLERS];
+	size_t filler_count;
+	const struct strings *filled_names;
 };
 
 #define LEAKS_PARTS      24u

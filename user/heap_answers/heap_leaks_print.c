@@ -60,6 +60,38 @@ static void types_print(FILE *out, const struct heap_leaks *leaks, const struct 
 	putc('\n', out);
 }
 
+static size_t fillers_told(const struct holder *holder)
+{
+	return holder->filler_count < GROWTH_FILLERS ? holder->filler_count : GROWTH_FILLERS;
+}
+
+/* "filled by shop/cache.py:40 in Handler.do_GET", a line each */
+static void fillers_print(FILE *out, const struct holder *holder)
+{
+	size_t told = fillers_told(holder), more = holder->filler_count - told;
+
+	for (size_t i = 0; i < told; i++) {
+		const struct filler *filler = &holder->fillers[i];
+		const char *function = strings_get(holder->filled_names, filler->function);
+
+		fputs(i ? "        or " : "      filled by ", out);
+		if (filler->calls) {
+			fputs("calls of ", out);
+			text_print(out, function);
+			fputs(", ", out);
+		}
+		text_print(out, strings_get(holder->filled_names, filler->filename));
+		fprintf(out, ":%u", filler->line);
+		if (!filler->calls && function[0]) {
+			fputs(" in ", out);
+			text_print(out, function);
+		}
+		putc('\n', out);
+	}
+	if (more)
+		fprintf(out, "        or %zu more place%s\n", more, more > 1 ? "s" : "");
+}
+
 static void holder_print(FILE *out, const struct heap_leaks *leaks, const struct holder *holder)
 {
 	char text[SIZE_TEXT_MAX], count[32];
@@ -79,6 +111,7 @@ static void holder_print(FILE *out, const struct heap_leaks *leaks, const struct
 		fprintf(out, "; holds %s", size_text(text, holder->retained));
 	putc('\n', out);
 	types_print(out, leaks, holder);
+	fillers_print(out, holder);
 }
 
 /* Growth of those that grow or level off, bytes a second. */
@@ -247,15 +280,20 @@ static void not_seen_print(FILE *out, const struct heap_leaks *leaks)
 int heap_leaks_text(const void *context, FILE *out)
 {
 	const struct heap_leaks *leaks = context;
-	size_t told = 0, most = leaks->top ? leaks->top : leaks->count;
+	size_t told = 0, filled = 0, most = leaks->top ? leaks->top : leaks->count;
 
 	head_print(out, leaks);
 	verdicts_print(out, leaks);
 	for (size_t i = 0; i < leaks->count && told < most; i++)
 		if (is_told(&leaks->holders[i])) {
 			holder_print(out, leaks, &leaks->holders[i]);
+			filled += leaks->holders[i].filler_count;
 			told++;
 		}
+	if (filled)
+		fputs("Filled by: lines whose code can, found in the heap; "
+		      "whether they did is not seen\n",
+		      out);
 	if (!leaks->dumps)
 		rss_print(out, leaks);
 	not_seen_print(out, leaks);
@@ -275,6 +313,25 @@ static void types_json(FILE *out, const struct heap_leaks *leaks, const struct h
 	putc(']', out);
 }
 
+static void fillers_json(FILE *out, const struct holder *holder)
+{
+	size_t told = fillers_told(holder);
+
+	fputs(", \"filled_by\": [", out);
+	for (size_t i = 0; i < told; i++) {
+		const struct filler *filler = &holder->fillers[i];
+
+		fputs(i ? ", {\"filename\": " : "{\"filename\": ", out);
+		json_string(out, strings_get(holder->filled_names, filler->filename));
+		fprintf(out, ", \"lineno\": %u, \"function\": ", filler->line);
+		json_string(out, strings_get(holder->filled_names, filler->function));
+		fprintf(out, ", \"how\": \"code\"%s}", filler->calls ? ", \"calls\": true" : "");
+	}
+	putc(']', out);
+	if (holder->filler_count > told)
+		fprintf(out, ", \"filled_by_more\": %zu", holder->filler_count - told);
+}
+
 static void holder_json(FILE *out, const struct heap_leaks *leaks, const struct holder *holder)
 {
 	fputs("{\"path\": ", out);
@@ -292,7 +349,8 @@ static void holder_json(FILE *out, const struct heap_leaks *leaks, const struct 
 		fprintf(out, ", \"stayed\": %.4f", stayed_share(holder));
 	fprintf(out, ", \"verdict\": \"%s\"", verdicts[holder->verdict]);
 	types_json(out, leaks, holder);
-	fputs(", \"filled_by\": []}", out);
+	fillers_json(out, holder);
+	putc('}', out);
 }
 
 int heap_leaks_json(const void *context, FILE *out)

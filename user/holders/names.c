@@ -83,8 +83,7 @@ uint64_t frame_code(const struct graph *graph, uint32_t source)
 	return graph->image->offsets.abi.frame_code_tagged ? code & ~7ull : code;
 }
 
-/* The name of the function that an lru_cache calls. */
-static int cache_function(const struct graph *graph, uint32_t object, struct buffer *out)
+uint64_t cache_function_at(const struct graph *graph, uint32_t object)
 {
 	const struct python_offsets *offsets = &graph->image->offsets;
 	uint64_t function =
@@ -92,10 +91,20 @@ static int cache_function(const struct graph *graph, uint32_t object, struct buf
 			  graph->addresses[object] + refcount_header(offsets) + LRU_CACHE_FUNCTION);
 	uint32_t found = graph_find(graph, function);
 
-	if (found == GRAPH_NONE || strcmp(type_name(graph, found), "function") != 0)
-		return 0;
-	return values_qualname(
-		graph, image_u64(graph->image, function + offsets->objects.function_name), out);
+	return found != GRAPH_NONE && !strcmp(type_name(graph, found), "function") ? function : 0;
+}
+
+/* The name of the function that an lru_cache calls. */
+static int cache_function(const struct graph *graph, uint32_t object, struct buffer *out)
+{
+	uint64_t function = cache_function_at(graph, object);
+
+	return function ? values_qualname(
+				  graph,
+				  image_u64(graph->image,
+					    function + graph->image->offsets.objects.function_name),
+				  out)
+			: 0;
 }
 
 int frame_function(const struct graph *graph, uint32_t object, struct buffer *out)

@@ -98,6 +98,8 @@ uint64_t frame_code(const struct graph *graph, uint32_t source);
  * -ENOMEM.
  */
 int frame_function(const struct graph *graph, uint32_t object, struct buffer *out);
+/* The address of the function whose results an lru_cache keeps; 0: it is none of Python. */
+uint64_t cache_function_at(const struct graph *graph, uint32_t object);
 /* The name of variable number slot of a code object; 0: there is none. */
 uint64_t variable_name(const struct graph *graph, uint64_t code, uint64_t slot);
 

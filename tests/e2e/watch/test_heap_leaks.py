@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from harness import compiled, error_line
+from harness import compiled, error_line, marked_line
 from procfs import private_code
 
 MAIN = "sys.modules['__main__']."
@@ -24,6 +24,25 @@ HOLDERS = {
     "bounded": None,
     "churns": None,
 }
+# Of filled.py: the ends of paths, and the marks of the lines that can fill what they hold, the most
+# likely ones first. None: no code of the program's.
+FILLED = {
+    MAIN + "CACHE": ["put"],
+    MAIN + "HEAP": ["heap"],
+    MAIN + "COPIED": ["copy"],
+    MAIN + "GROUPS": ["group"],
+    MAIN + "JOBS.queue": ["job", None],
+    MAIN + "bus.listeners": ["subscribe", "subscribed"],
+    MAIN + "Registry.entries": ["enter"],
+    MAIN + "Price.quote, field cache of Price.quote": ["quote"],
+    MAIN + "keep.__closure__[0].cell_contents": ["keep"],
+    MAIN + "default.__defaults__[0]": ["default"],
+    "sys.modules['filled_store'].STORE": ["store"],
+    "sys.modules['filled_store'].PAIRS": ["pairs"],
+    MAIN + "SHARED": ["shared"],
+    "frame of main": ["first", "local"],
+}
+FUNCTIONS = {"quote": "Price.quote", "subscribe": "Bus.subscribe", "enter": "Registry.enter"}
 
 
 def ask(run_tracer, *options):
@@ -87,6 +106,33 @@ def test_rate(start, run_tracer, any_python):
     assert not any("FULL" in path for path in holders), answer
 
 
+def test_filled_by(start, run_tracer, python):
+    """The lines that can fill a holder are named: in other functions and modules, in methods, in
+    library code; those that only read it, and those of an attribute of another class, are not."""
+    target = start(python, "filled.py")
+    answer = ask(run_tracer, "-p", target.pid, "-d", 2, "--top", 0)
+    found = {re.sub(r"\[\d\]$|, local local$", "", h["path"]): h for h in answer["holders"]}
+    found[MAIN + "default.__defaults__[0]"] = found.get(MAIN + "default.__defaults__")
+    for path, marks in FILLED.items():
+        assert found.get(path), (path, sorted(found))
+        lines = found[path]["filled_by"]
+        assert len(lines) == len(marks) and "filled_by_more" not in found[path], found[path]
+        for line, mark in zip(lines, marks):
+            if mark is None:
+                assert line["filename"].endswith("queue.py"), line
+                continue
+            name = "filled_store.py" if mark == "pairs" else "filled.py"
+            assert line["lineno"] == marked_line(name, mark), (path, mark, line)
+            assert os.path.basename(line["filename"]) == name and line["how"] == "code"
+            assert line["function"] == FUNCTIONS.get(mark, line["function"])
+            assert ("calls" in line) == (mark == "quote")
+    text = run_tracer("leaks", "-p", target.pid, "-d", 1, "--top", 0).stdout
+    line = r"\n      filled by \S*/filled\.py:%d in put\n" % marked_line("filled.py", "put")
+    assert re.search(re.escape(MAIN + "CACHE") + r".*\n.*\n.*" + line, text), text
+    assert "\n        or " in text and "      filled by calls of Price.quote, /" in text
+    assert text.count("\nFilled by: lines whose code can, found in the heap; ") == 1
+
+
 def test_dumps(start, run_tracer, any_python, tmp_path):
     """Dumps of a heap say the same, the oldest first. Others are refused."""
     target, dumps = start(any_python, "held.py"), [tmp_path / name for name in "abc"]
@@ -96,6 +142,8 @@ def test_dumps(start, run_tracer, any_python, tmp_path):
     answer = json.loads(run_tracer("leaks", *dumps, "--format", "json", "--top", 0).stdout)
     holders = {h["path"]: h["verdict"] for h in answer["holders"]}
     assert holders[MAIN + "ENTRIES"] == "grows" and "rss" not in answer, answer
+    filled = {h["path"]: h["filled_by"] for h in answer["holders"]}[MAIN + "ENTRIES"]
+    assert [line["function"] for line in filled] == ["<module>"]
     holders = json.loads(run_tracer("leaks", *dumps[:2], "--format", "json").stdout)["holders"]
     assert MAIN + "ENTRIES" in [h["path"] for h in holders if h["verdict"] == "unclear"]
     text = run_tracer("leaks", *dumps).stdout
