@@ -84,9 +84,11 @@ struct event_target {
 	/* Older captures lack the fields from here on: their record is shorter. */
 	__u32 parent; /* tgid of the process whose live blocks it inherited by fork; 0: none */
 	__u32 ns_pid; /* in its innermost PID namespace; 0: not known */
-	char container[64]; /* its name, or 12 digits of its id; "": in none */
-	__u64 sample_bytes; /* a sample of its blocks is traced (abi/sample.h); 0: all of them */
-	__u64 age_ns;       /* since the process began, when its tracing did; 0: not known */
+	char container[64];    /* its name, or 12 digits of its id; "": in none */
+	__u64 sample_bytes;    /* a sample of its blocks is traced (abi/sample.h); 0: all of them */
+	__u64 age_ns;          /* since the process began, when its tracing did; 0: not known */
+	__u32 budget_permille; /* share of its CPU time that the probes may take; 0: no limit */
+	__u32 pad;
 };
 
 #define EVENT_TARGET_MIN 112u /* bytes of the shortest struct event_target */
@@ -182,7 +184,7 @@ _Static_assert(__builtin_offsetof(struct event_process, space_id) == EVENT_PROCE
 _Static_assert(sizeof(struct event_process) == 40, "process");
 _Static_assert(__builtin_offsetof(struct event_target, parent) == EVENT_TARGET_MIN,
 	       "target.parent");
-_Static_assert(sizeof(struct event_target) == 200, "target");
+_Static_assert(sizeof(struct event_target) == 208, "target");
 _Static_assert(sizeof(struct event_mode_change) == 48, "mode_change");
 _Static_assert(sizeof(struct event_rss) == 32, "rss");
 _Static_assert(sizeof(struct event_cost) == 48, "cost");

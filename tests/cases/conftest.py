@@ -112,7 +112,7 @@ class Case:
     def run(self, *args, status=0):
         """The tracer's answer as text."""
         done = subprocess.run(
-            [self.tracer, *map(str, args)],
+            [self.tracer, *harness.without_budget(args)],
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
             text=True, timeout=harness.TIMEOUT, env=harness.environment(),
         )

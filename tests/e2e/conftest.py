@@ -298,11 +298,11 @@ def trace(tracer, tmp_path):
 def run_tracer(tracer):
     """Runs the tracer to completion: subprocess.CompletedProcess with text output."""
 
-    def run(*args, **options):
+    def run(*args, budget=False, **options):
         options.setdefault("timeout", harness.TIMEOUT)
         options.setdefault("env", harness.environment())
         return subprocess.run(
-            [tracer, *map(str, args)],
+            [tracer, *(map(str, args) if budget else harness.without_budget(args))],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -125,7 +125,8 @@ class Terminal:
 def attach(variant, pid, folder):
     """The tracer, once it has attached and shows what it is to show."""
     options = [word.replace("FOLDER", folder) for word in variant.options]
-    argv = [variant.tracer, "-p", str(pid), "-o", os.path.join(folder, "columns.pb.gz"), *options]
+    argv = [variant.tracer, "--overhead=0", "-p", str(pid)]
+    argv += ["-o", os.path.join(folder, "columns.pb.gz"), *options]
     terminal = Terminal(argv + ["--no-live"] * (variant.keys is None))
     terminal.wait(rb"attached to PID" if variant.keys is None else rb"sorted by")
     if variant.keys:

@@ -74,7 +74,7 @@ def measure(python, kind, ends, tracer):
     run = None
     if tracer:
         run = subprocess.Popen(
-            [tracer, "-p", str(target.pid), "--top", "0"],
+            [tracer, "--overhead=0", "-p", str(target.pid), "--top", "0"],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
         )

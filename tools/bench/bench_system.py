@@ -77,7 +77,7 @@ class Tracer:
     def __init__(self, tracer, arguments):
         start = self.start = time.monotonic()
         self.process = subprocess.Popen(
-            [tracer, *arguments],
+            [tracer, "--overhead=0", *arguments],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,

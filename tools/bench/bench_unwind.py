@@ -123,7 +123,8 @@ def attach_cpu(tracer, pid, layer, folder):
     """CPU seconds of a session that attaches and ends at once."""
     before = os.times()
     run = subprocess.Popen(
-        [tracer, "--layer", layer, "-p", str(pid), "-o", os.path.join(folder, "attach.pb.gz")],
+        [tracer, "--overhead=0", "--layer", layer, "-p", str(pid)]
+        + ["-o", os.path.join(folder, "attach.pb.gz")],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
@@ -168,7 +169,7 @@ def attach(tools, reps, folder):
 def tables(tools):
     """Unwind tables of all files that the machine's processes have mapped."""
     done = subprocess.run(
-        [tools["tracer"], "-v", "--layer", "native", "-a", "-d", "5", "--top", "1"],
+        [tools["tracer"], "-v", "--overhead=0", "--layer", "native", "-a", "-d", "5", "--top", "1"],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,

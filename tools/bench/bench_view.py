@@ -96,7 +96,7 @@ def many_lines(python, tracer):
     )
     try:
         target.stdout.readline()
-        terminal = Terminal([tracer, "-p", str(target.pid)])
+        terminal = Terminal([tracer, "--overhead=0", "-p", str(target.pid)])
         terminal.wait(rb"sorted by")
         target.stdin.write(b"g")
         target.stdin.flush()
@@ -130,7 +130,7 @@ def many_processes(folder, tracer):
     )
     try:
         crowd.stdout.readline()
-        terminal = Terminal([tracer, "-a"])
+        terminal = Terminal([tracer, "--overhead=0", "-a"])
         terminal.screen(rb"\d{4,} processes")
         crowd.stdin.write(b"go\n")
         crowd.stdin.flush()

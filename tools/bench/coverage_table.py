@@ -32,7 +32,7 @@ TIMEOUT = 300
 def start_tracer(pid, options, snapshot):
     """The attached tracer and its output; ValueError with the output if it did not attach."""
     process = subprocess.Popen(
-        [TRACER, "-p", str(pid), "-o", snapshot, *options],
+        [TRACER, "--overhead=0", "-p", str(pid), "-o", snapshot, *options],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,

@@ -141,7 +141,7 @@ def perf(pid, events, path, copied, only=None):
 @contextlib.contextmanager
 def tracer(pid, capture, snapshot):
     process = subprocess.Popen(
-        [TRACER, "--layer", "native", "-n", str(NFRAME), "-p", str(pid)]
+        [TRACER, "--overhead=0", "--layer", "native", "-n", str(NFRAME), "-p", str(pid)]
         + ["--capture", capture, "-o", snapshot],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,

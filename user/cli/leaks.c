@@ -136,8 +136,6 @@ static void child_trace(const struct leaks_command *command, const char *path)
 			     one->arg ? one->arg : "") < 0)
 			exit(EXIT_FAILED);
 	}
-	if (!command->probing)
-		argv[argc++] = (char *)"--overhead=5";
 	argv[argc++] = (char *)"-d";
 	argv[argc++] = (char *)command->duration;
 	argv[argc++] = (char *)"--record";

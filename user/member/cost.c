@@ -9,6 +9,7 @@
 #include "member/governor.h"
 #include "member/member.h"
 #include "member/state.h"
+#include "overhead/slowed.h"
 
 #define WAIT_THREADS 64u /* of a process that is asked how long they wait */
 
@@ -16,7 +17,7 @@
 struct notice {
 	const struct member *worst;
 	double share; /* of that one */
-	size_t others;
+	size_t dear;  /* so many lose more than COST_NOTICE_SHARE */
 };
 
 static void cost_give_up(struct session *session)
@@ -138,19 +139,21 @@ static void member_look(struct session *session, struct member *member, uint64_t
 			struct notice *notice)
 {
 	struct governor_period period;
+	double share;
 
 	if (member->ended || !member->governor.measured_ns ||
 	    member_period(session, member, now_ns, &period))
 		return;
 	member_measure_begin(session, member);
-	if (period.cpu_ns * 100 < period.elapsed_ns * GOVERNOR_IDLE_PERCENT ||
-	    period.cost_ns <= COST_NOTICE_SHARE * (double)period.cpu_ns)
+	if (period.cpu_ns * 100 < period.elapsed_ns * GOVERNOR_IDLE_PERCENT)
 		return;
-	notice->others += notice->worst != NULL;
-	if (notice->worst && notice->share >= period.cost_ns / (double)period.cpu_ns)
+	/* The cost of a hit is a mean, so the share may exceed 1. */
+	share = period.cost_ns < (double)period.cpu_ns ? period.cost_ns / (double)period.cpu_ns : 1;
+	notice->dear += share > COST_NOTICE_SHARE;
+	if (notice->worst && notice->share >= share)
 		return;
 	notice->worst = member;
-	notice->share = period.cost_ns / (double)period.cpu_ns;
+	notice->share = share;
 }
 
 /* The cheaper modes for the process. */
@@ -184,15 +187,17 @@ static int hits_measure(struct session *session)
 
 static void notice_print(const struct session *session, const struct notice *notice)
 {
-	char others[64] = "";
+	char slowed[48] = "", others[64] = "";
 
-	if (notice->others)
+	if (notice->share >= COST_SLOWED)
+		snprintf(slowed, sizeof(slowed), ", which slows it to 1/%.0f",
+			 cost_slowed(notice->share));
+	if (notice->dear > 1)
 		snprintf(others, sizeof(others), " (more than half for %zu others, too)",
-			 notice->others);
-	/* The cost of a hit is a mean, so the share may exceed 1. */
-	log_info("PID %d: the probes take %.0f %% of its CPU time%s: %s", notice->worst->pid,
-		 notice->share < 1 ? notice->share * 100 : 100, others,
-		 cheaper_modes(session, notice->worst));
+			 notice->dear - 1);
+	log_info("PID %d: the probes take %.0f %% of its CPU time%s%s%s%s", notice->worst->pid,
+		 notice->share * 100, slowed, others, notice->dear ? ": " : "",
+		 notice->dear ? cheaper_modes(session, notice->worst) : "");
 }
 
 void session_cost_due(struct session *session, uint64_t now_ns)
@@ -209,8 +214,11 @@ void session_cost_due(struct session *session, uint64_t now_ns)
 	}
 	for (size_t i = 0; i < session->count && !cost->told; i++)
 		member_look(session, session->members[i], now_ns, &notice);
-	if (!notice.worst)
+	/* What is cheap is said once. That growth mode is, is why it was chosen. */
+	if (!notice.worst ||
+	    (!notice.dear && (cost->said || notice.worst->mode == EVENT_MODE_GROWTH)))
 		return;
-	cost->told = 1;
+	cost->said = 1;
+	cost->told = notice.dear > 0;
 	notice_print(session, &notice);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What the probes cost the processes: the share of their CPU time, for the trace (EVENT_COST).
- * Without --overhead, if it is more than COST_NOTICE_SHARE for COST_NOTICE_NS, whenever that is,
- * it is logged once, with cheaper modes. Included by user/member/ and user/session/ only.
+ * Without --overhead it is logged once a process has run for COST_NOTICE_NS; and if it is more than
+ * COST_NOTICE_SHARE, then or whenever that is, once, with cheaper modes. Included by user/member/ and user/session/ only.
  */
 #ifndef TRACER_MEMBER_COST_H
 #define TRACER_MEMBER_COST_H
@@ -22,7 +22,7 @@ struct member;
 struct session_cost {
 	int counts;       /* hits and their cost are being counted */
 	int failed;       /* they cannot be */
-	int told;         /* it was logged */
+	int said, told;   /* it was logged; it was more than COST_NOTICE_SHARE */
 	uint64_t look_ns; /* when processes are looked at next; 0: there is none */
 };
 

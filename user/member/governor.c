@@ -9,6 +9,9 @@
 #include "member/mode.h"
 #include "member/state.h"
 
+/* So many processes are looked at as often as a period allows. */
+#define LOOKS 16
+
 int session_governor_begin(struct session *session)
 {
 	int err;
@@ -19,8 +22,8 @@ int session_governor_begin(struct session *session)
 	if (err)
 		return err;
 	hit_cost_count(&session->hit_cost, session->attach);
-	log_info("a probe costs %.2f us here, before its program runs",
-		 session->hit_cost.trap_ns / 1e3);
+	log_debug("a probe costs %.2f us here, before its program runs",
+		  session->hit_cost.trap_ns / 1e3);
 	attach_count(session->attach, 1);
 	return 0;
 }
@@ -61,6 +64,9 @@ int member_governor_begin(struct session *session, struct member *member)
 	/* Its heap could not be read after all: the windows end. */
 	if (governor->early && !governor_begin_early(&governor->governor, governor->rate))
 		member->windows.refused = 1;
+	/* No windows are possible, and all probes are in place. */
+	if (!governor->early && governor->careful)
+		governor_be_careful(&governor->governor, governor->rate);
 	if (member->off)
 		governor->governor.step = governor->governor.count - 1;
 	member_measure_begin(session, member);
@@ -77,29 +83,35 @@ void member_busy_begin(const struct session *session, struct member *member)
 	state->cpu_ns = cpu_time(member);
 }
 
-static int is_busy(struct member *member)
+static void rate_measure(struct member *member, uint64_t least_ns)
 {
 	struct member_governor *state = &member->governor;
 	uint64_t elapsed_ns = clock_ns(CLOCK_MONOTONIC) - state->measured_ns;
 
-	if (elapsed_ns < EARLY_LEAST_NS) {
-		const struct timespec rest = {.tv_nsec = (long)(EARLY_LEAST_NS - elapsed_ns)};
+	if (elapsed_ns < least_ns) {
+		const struct timespec rest = {.tv_nsec = (long)(least_ns - elapsed_ns)};
 
 		nanosleep(&rest, NULL);
 		elapsed_ns = clock_ns(CLOCK_MONOTONIC) - state->measured_ns;
 	}
-	state->rate = (double)(cpu_time(member) - state->cpu_ns) / (double)elapsed_ns;
-	return state->rate >= EARLY_BUSY_SHARE;
+	state->rate = (double)(cpu_time(member) - state->cpu_ns) / (double)(elapsed_ns + 1);
 }
 
 void member_begin_early(const struct session *session, struct member *member,
 			const struct plan_target *plan)
 {
 	struct member_governor *state = &member->governor;
+	int asked = session->opts.plan.mode_asked;
 
 	if (session->opts.overhead <= 0 || !state->measured_ns || session->opts.sample_bytes ||
-	    (member->mode != EVENT_MODE_CENSUS && member->mode != EVENT_MODE_EXACT) ||
-	    member_windows_possible(session, member, plan) || !is_busy(member))
+	    (member->mode != EVENT_MODE_CENSUS && member->mode != EVENT_MODE_EXACT))
+		return;
+	/* An idle process begins in the mode that was asked for. */
+	rate_measure(member, asked ? EARLY_LEAST_NS : 0);
+	if (asked && state->rate < EARLY_BUSY_SHARE)
+		return;
+	state->careful = 1;
+	if (member_windows_possible(session, member, plan))
 		return;
 	state->early = 1;
 	state->mode = member->mode;
@@ -146,6 +158,15 @@ int member_period(struct session *session, const struct member *member, uint64_t
 	return 0;
 }
 
+/* 1: its first window allows another mode. */
+static int window_judge(struct member *member)
+{
+	struct governor_period window = member->windows.inside;
+
+	member->windows.inside.cpu_ns = 0;
+	return window.cpu_ns && governor_first_window(&member->governor.governor, &window);
+}
+
 static void member_judge(struct session *session, struct member *member, uint64_t now_ns)
 {
 	struct member_governor *state = &member->governor;
@@ -163,10 +184,7 @@ static void member_judge(struct session *session, struct member *member, uint64_
 		member->windows.refused = 0;
 		state->governor.share = member->windows.share;
 		governor_narrow(&state->governor, now_ns);
-	} else if (member->windows.windows.count == 1 &&
-		   governor_first_window(&state->governor, member->windows.inside_share, now_ns)) {
-		state->governor.share = member->windows.inside_share;
-	} else if (!governor_judge(&state->governor, &period)) {
+	} else if (!window_judge(member) && !governor_judge(&state->governor, &period)) {
 		return;
 	}
 	step_take(session, member);
@@ -184,7 +202,31 @@ static void member_judge(struct session *session, struct member *member, uint64_
 static int window_waits(const struct member *member)
 {
 	return member->windows.refused ||
-	       (member->governor.governor.early && member->windows.windows.count == 1);
+	       (member->governor.governor.early && member->windows.inside.cpu_ns);
+}
+
+/* Does it cost too much since it was measured? It may have become busy a moment ago. */
+static int is_exceeded(const struct session *session, struct member *member, uint64_t now_ns)
+{
+	struct member_governor *state = &member->governor;
+	uint64_t hits;
+
+	if (now_ns < state->looked_ns + GOVERNOR_SHORT_NS * (1 + session->count / LOOKS))
+		return 0;
+	state->looked_ns = now_ns;
+	return !attach_hits(session->attach, member->pid, &hits) &&
+	       governor_is_exceeded(&state->governor,
+				    hit_cost_ns(&session->hit_cost, state->hits, hits, HIT_STEADY),
+				    now_ns);
+}
+
+static int is_due(const struct session *session, struct member *member, uint64_t now_ns)
+{
+	const struct member_governor *state = &member->governor;
+
+	return window_waits(member) ||
+	       now_ns - state->measured_ns >= governor_wait(&state->governor, now_ns) ||
+	       is_exceeded(session, member, now_ns);
 }
 
 void session_governor_due(struct session *session, uint64_t now_ns)
@@ -197,10 +239,7 @@ void session_governor_due(struct session *session, uint64_t now_ns)
 		struct member *member = session->members[i];
 
 		if (member->ended || member->inherited || !member->governor.measured_ns ||
-		    member_window_busy(member) ||
-		    (!window_waits(member) &&
-		     now_ns - member->governor.measured_ns <
-			     governor_wait(&member->governor.governor, now_ns)))
+		    member_window_busy(member) || !is_due(session, member, now_ns))
 			continue;
 		if (!looked++)
 			hit_cost_update(&session->hit_cost, session->attach);

@@ -23,8 +23,10 @@ struct member_governor {
 	clockid_t clock;      /* CPU time of the process */
 	int early;            /* it begins in windows, although another mode was requested */
 	enum event_mode mode; /* that one */
+	int careful;          /* it must not cost much, even before the first measurement */
 	double rate;          /* CPUs that it took while it was planned */
 	uint64_t measured_ns, cpu_ns, hits;
+	uint64_t looked_ns; /* between two measurements: when the hits were looked at */
 };
 
 /* Opens the process's CPU clock. 0, -ESRCH. */
@@ -37,9 +39,9 @@ int member_period(struct session *session, const struct member *member, uint64_t
 /* 0, -errno with its reason: there can be no governor. */
 int session_governor_begin(struct session *session);
 /*
- * With --overhead: a busy process that ran before begins in windows, so that the budget holds from
- * the first moment. The first is called before it is planned; the second after member_planned(),
- * sets member->mode, and may wait for EARLY_LEAST_NS.
+ * With --overhead: a process that ran before begins in windows, so that the budget holds from the
+ * first moment; if a mode was asked for, only a busy one does. The first is called before it is
+ * planned; the second after member_planned(), sets member->mode, and may wait for EARLY_LEAST_NS.
  */
 void member_busy_begin(const struct session *session, struct member *member);
 void member_begin_early(const struct session *session, struct member *member,

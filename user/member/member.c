@@ -120,6 +120,7 @@ int member_announce(struct session *session, struct member *member, const char *
 			(member->tasks_untold ? EVENT_MODE_TASKS_UNTOLD : 0),
 		.sample_bytes = session->opts.sample_bytes,
 		.age_ns = process_age_ns(member->pid),
+		.budget_permille = (uint32_t)(session->opts.overhead * 1000 + 0.5),
 		.ns_pid = ns_pid,
 	};
 

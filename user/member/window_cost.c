@@ -99,6 +99,15 @@ static double base_share(const struct session *session, const struct member_wind
 	return fmin(cost_ns / fmax(cpu_ns, WINDOWS_RATE_MIN * elapsed_ns), 1);
 }
 
+int member_window_is_dear(const struct session *session, const struct member *member)
+{
+	const struct member_windows *windows = &member->windows;
+	struct window_mark now = {.cpu_ns = clock_ns(member->governor.clock)};
+
+	return !attach_hits(session->attach, member->pid, &now.hits) &&
+	       loss(session, &windows->begin, &now, 0) > windows_loss_most(&windows->windows);
+}
+
 void member_window_judge(struct session *session, struct member *member,
 			 const struct window_mark *now)
 {
@@ -123,8 +132,11 @@ void member_window_judge(struct session *session, struct member *member,
 	lost_ns = (double)(cost.inside_ns + cost.edges_ns);
 	member->cost.probes_ns +=
 		lost_ns + hits_cost(session, &windows->after, &windows->placing, HIT_STEADY);
-	windows->inside_share =
-		(double)cost.inside_ns / fmax(cpu_since(&windows->begin, &windows->end), 1);
+	windows->inside = (struct governor_period){
+		.now_ns = now->time_ns,
+		.elapsed_ns = cost.length_ns,
+		.cpu_ns = (uint64_t)cpu_since(&windows->begin, &windows->end),
+		.cost_ns = (double)cost.inside_ns};
 	if (cpu_ns > 0)
 		windows->share = fmin(cost.base + lost_ns / cpu_ns, 1);
 	log_debug("PID %d: a window of %.1f ms took %.1f ms, and %.1f ms for its edges, of %.1f ms "

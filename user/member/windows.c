@@ -438,6 +438,9 @@ void session_windows_due(struct session *session, uint64_t now_ns)
 	for (size_t i = 0; i < session->count; i++) {
 		struct member *member = session->members[i];
 
+		if (member->windows.state == WINDOW_OPEN && session->opts.overhead > 0 &&
+		    !member->ended && member_window_is_dear(session, member))
+			member_window_close(session, member);
 		if (due_ns(member) > now_ns)
 			continue;
 		member_due(session, member, now_ns);

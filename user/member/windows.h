@@ -11,6 +11,7 @@
 
 #include <stdint.h>
 
+#include "overhead/governor.h"
 #include "overhead/windows.h"
 #include "process/threads.h"
 #include "process_plan/plan_target.h"
@@ -50,9 +51,10 @@ struct member_windows {
 	int foreign;              /* there were breakpoints before ours were placed */
 	/* the end of the last one, placing, the beginning, the end */
 	struct window_mark after, placing, begin, end;
-	double share;        /* of the target's CPU time that probes took of late */
-	double inside_share; /* the same, in the last window */
-	uint64_t look_ns;    /* when the pools were last read */
+	double share; /* of the target's CPU time that probes took of late */
+	/* the last one, if it is not judged yet: what its probes took; cpu_ns 0 otherwise */
+	struct governor_period inside;
+	uint64_t look_ns; /* when the pools were last read */
 	uint64_t look_took_ns;
 	/* the next look at the last window's pools, after its end; 0: none. What these took */
 	uint64_t last_after_ns, last_took_ns;
@@ -126,6 +128,7 @@ uint64_t session_windows_left_ns(const struct session *session, uint64_t now_ns)
  * - member_window_times_begin(), member_window_busy_ns(): in the open window, as in event_window.
  * - session_phase_enter(): hits cost what they do in that phase from here on; it is steady only if
  *   no window is open or being closed.
+ * - member_window_is_dear(): has the open window taken far more than windows do on average?
  * - member_window_judge(): the kernel has removed the probes by now: tells the policy what the last
  *   window has cost.
  */
@@ -162,6 +165,7 @@ struct member_look {
 };
 int member_look_feed(void *look, const void *record, size_t size);
 struct window_mark member_window_mark(const struct session *session, const struct member *member);
+int member_window_is_dear(const struct session *session, const struct member *member);
 void session_phase_enter(struct session *session, enum hit_phase phase);
 void member_window_judge(struct session *session, struct member *member,
 			 const struct window_mark *now);

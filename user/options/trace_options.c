@@ -39,6 +39,8 @@ enum {
 #define BUDGET_DEFAULT (1ull << 30)
 #define RECORD_DEFAULT 10000000000ull
 #define KEEP_MAX       1000
+/* of the CPU time: nobody notices it, and it is enough for useful figures */
+#define OVERHEAD_DEFAULT 0.05
 
 const struct argp_option trace_target_options[] = {
 	{"pid", 'p', "PID[,PID...]", 0,
@@ -67,9 +69,9 @@ const struct argp_option trace_target_options[] = {
 	{"nframe", 'n', "N", 0,
 	 "frames kept of a traceback, most recent first (1-128, default 16, without Python 64)", 2},
 	{"mode", 'm', "MODE", 0,
-	 "census: allocations are traced, and heap walks find which blocks are live (default); "
-	 "exact: "
-	 "allocations and frees; growth: only where the heap grows, at little cost",
+	 "census: allocations are traced, and heap walks find which blocks are live; exact: "
+	 "allocations and frees; growth: only where the heap grows, at little cost (default: of a "
+	 "command census; of running processes what --overhead 5 allows of it)",
 	 2},
 	{"sample", KEY_SAMPLE, "BYTES", 0,
 	 "trace a sample, one block for every BYTES allocated (such as 64K, 512K); figures are "
@@ -79,7 +81,7 @@ const struct argp_option trace_target_options[] = {
 	 "keep the cost of tracing below this share of the target's CPU time by narrowing the "
 	 "mode: exact, census, windows (census in parts of the time; figures are then estimates), "
 	 "growth, off (without Python: exact, windows or sparser samples, off); the report says "
-	 "which mode ran when",
+	 "which mode ran when (default: 5 for running processes, if no mode is named; 0: no limit)",
 	 2},
 	{"window", KEY_WINDOW, "ON/OFF", 0,
 	 "trace small blocks of Python, or without Python all blocks of glibc's malloc, only in "
@@ -193,9 +195,10 @@ static error_t parse_overhead(struct trace_options *out, const char *arg)
 {
 	double percent;
 
-	if (cli_parse_percent(arg, &percent) || !(percent >= 0.1 && percent <= 100))
-		return cli_reject("--overhead", arg, "percent, from 0.1 to 100");
+	if (cli_parse_percent(arg, &percent) || !(percent >= 0.1 || percent == 0) || percent > 100)
+		return cli_reject("--overhead", arg, "percent, from 0.1 to 100, or 0: no limit");
 	out->session.overhead = percent / 100;
+	out->overhead_asked = 1;
 	return 0;
 }
 
@@ -388,6 +391,20 @@ static error_t parse_shared(int key, char *arg, struct argp_state *state)
 	return ARGP_ERR_UNKNOWN;
 }
 
+/*
+ * Has the user said what the trace may cost? A mode has its price, and so has an option that says
+ * which blocks or functions have probes: windows could not hold a budget with these. A command is
+ * slow from its start, as under other tracers.
+ */
+static int is_paid_for(const struct trace_options *out)
+{
+	const struct session_opts *session = &out->session;
+
+	return out->command.count || out->overhead_asked || session->plan.mode_asked ||
+	       session->window_on_ns || session->sample_bytes || out->alloc_count ||
+	       session->plan.python.public_only || session->plan.layers & 1u << EVENT_LAYER_MMAP;
+}
+
 int trace_options_parse(int argc, char **argv, struct trace_options *out)
 {
 	static const struct argp targets = {.options = trace_target_options,
@@ -424,6 +441,8 @@ int trace_options_parse(int argc, char **argv, struct trace_options *out)
 	status = trace_options_modes(out);
 	if (status)
 		return status;
+	if (!is_paid_for(out))
+		out->session.overhead = OVERHEAD_DEFAULT;
 	/*
 	 * A program that will load Python, or exec a program that has it, is waited for. Of many
 	 * processes, only those with Python are meant.

@@ -21,6 +21,7 @@ struct trace_options {
 	int live;
 	struct plan_alloc *allocs; /* owned; session.plan.native's */
 	size_t alloc_count, alloc_capacity;
+	int overhead_asked; /* --overhead is given; 0 is no limit */
 	struct session_opts session;
 	struct report_choice choice;
 };

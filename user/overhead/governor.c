@@ -29,15 +29,15 @@ static int is_trying(const struct governor *governor, uint64_t now_ns)
 /*
  * The allowed debt: a part of the window's budget. While a step up is tried, the budget is that of
  * the CPU time that the process took before, since more expensive probes increase it. Otherwise it
- * is that of one CPU, so that a mostly idle process is not stepped down for a short burst. A
- * process that begins in windows is busy, and its first window follows at once.
+ * is that of one CPU, so that a mostly idle process is not stepped down for a short burst. Of a
+ * process that begins in windows, the first of these is yet to be paid.
  */
 static double debt_max(const struct governor *governor, uint64_t now_ns)
 {
-	double rate = 1;
+	double rate = 1, least = governor->early ? GOVERNOR_RATE_EARLY : GOVERNOR_RATE_MIN;
 
 	if ((governor->early || is_trying(governor, now_ns)) && governor->rate < 1)
-		rate = governor->rate > GOVERNOR_RATE_MIN ? governor->rate : GOVERNOR_RATE_MIN;
+		rate = governor->rate > least ? governor->rate : least;
 	return governor->budget * rate * GOVERNOR_WINDOW_NS /
 	       (governor->early ? GOVERNOR_DEBT_EARLY : GOVERNOR_DEBT);
 }
@@ -103,6 +103,12 @@ static void widen(struct governor *governor, uint64_t now_ns)
 	step_set(governor, step_above(governor), now_ns);
 }
 
+void governor_be_careful(struct governor *governor, double rate)
+{
+	governor->rate = rate;
+	governor->early = 1;
+}
+
 int governor_begin_early(struct governor *governor, double rate)
 {
 	governor->rate = rate;
@@ -115,16 +121,26 @@ int governor_begin_early(struct governor *governor, double rate)
 	return 0;
 }
 
-int governor_first_window(struct governor *governor, double share, uint64_t now_ns)
+int governor_first_window(struct governor *governor, const struct governor_period *window)
 {
-	int early = governor->early;
+	uint64_t begun_ns = governor->changed_ns ? governor->changed_ns : window->now_ns;
 
+	if (!governor->early || window->cpu_ns * 100 < window->elapsed_ns * GOVERNOR_BUSY_PERCENT)
+		return 0;
 	governor->early = 0;
-	if (!early || share > governor->budget / 2 ||
+	if (window->cost_ns > governor->budget / 2 * (double)window->cpu_ns ||
+	    window->now_ns - begun_ns > GOVERNOR_WINDOW_NS ||
 	    governor->steps[governor->step].mode != EVENT_MODE_WINDOWS)
 		return 0;
-	step_set(governor, 0, now_ns);
+	governor->share = window->cost_ns / (double)window->cpu_ns;
+	step_set(governor, 0, window->now_ns);
 	return 1;
+}
+
+int governor_is_exceeded(const struct governor *governor, double cost_ns, uint64_t now_ns)
+{
+	/* It ran at least for as long. */
+	return governor->debt_ns + cost_ns * (1 - governor->budget) > debt_max(governor, now_ns);
 }
 
 int governor_judge(struct governor *governor, const struct governor_period *period)

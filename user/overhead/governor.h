@@ -7,11 +7,12 @@
  * GOVERNOR_WINDOW_NS, the governor goes one step down. After a hold time on the same step, if the
  * cost allows it, it tries the step above again; if that is too expensive, the hold time doubles.
  * Windows of probes hold to the budget by themselves (windows.h), and longer ones follow where they
- * cost little: there is no step up from them, which would begin a new table. A busy process begins
- * in windows; only the first of them, before there is much in the table, may show that the
- * requested mode is cheap enough.
+ * cost little: there is no step up from them, which would begin a new table. A process may begin in
+ * windows; only the first of them in which it is busy, before there is much in the table, may show
+ * that the requested mode is cheap enough.
  * The closer the debt is to its limit, the sooner the next measurement, so that no try takes more
- * than the budget of the window.
+ * than the budget of the window. Between two measurements the cost is looked at
+ * (governor_is_exceeded()): an idle process may become busy at any moment.
  */
 #ifndef TRACER_OVERHEAD_GOVERNOR_H
 #define TRACER_OVERHEAD_GOVERNOR_H
@@ -29,10 +30,13 @@
 #define GOVERNOR_DEBT        4
 #define GOVERNOR_DEBT_EARLY  20   /* the same before the first window, which is yet to be paid */
 #define GOVERNOR_RATE_MIN    0.05 /* CPUs; a try is judged as if the process took at least this */
+#define GOVERNOR_RATE_EARLY  0.2  /* the same for one that begins in windows, and may be idle */
 #define GOVERNOR_HOLD_NS     10000000000ull
 #define GOVERNOR_HOLD_MAX_NS 640000000000ull
 /* of one CPU: below it, the cost is neither measurable nor worth saving */
 #define GOVERNOR_IDLE_PERCENT 1
+/* of one CPU: from there on, a window shows what the requested mode would cost */
+#define GOVERNOR_BUSY_PERCENT 5
 
 /* What is traced between windows, too. */
 enum governor_between {
@@ -65,7 +69,7 @@ struct governor {
 	uint64_t hold_ns;    /* the hold time; 0: GOVERNOR_HOLD_NS */
 	uint64_t changed_ns; /* when the step was last changed */
 	int tried;           /* the last change was a step up */
-	int early;           /* it began in windows, and the first one is not judged yet */
+	int early;           /* it began in windows, and none of a busy process is judged yet */
 };
 
 struct governor_period {
@@ -85,11 +89,19 @@ void governor_narrow(struct governor *governor, uint64_t now_ns);
  * that the process takes.
  */
 int governor_begin_early(struct governor *governor, double rate);
+/* All probes are in place, and it is not known yet what they cost: little debt is allowed. */
+void governor_be_careful(struct governor *governor, double rate);
 /*
- * The first window after governor_begin_early() took that share of the CPU time in it. 1: the
- * requested mode is tried, and the caller makes the change; 0.
+ * A window after governor_begin_early() has ended: the time in it. 1: the requested mode is tried,
+ * and the caller makes the change; 0. A process that was idle for GOVERNOR_WINDOW_NS stays in
+ * windows.
  */
-int governor_first_window(struct governor *governor, double share, uint64_t now_ns);
+int governor_first_window(struct governor *governor, const struct governor_period *window);
+/*
+ * Would the debt be too large with what the probes took since the last measurement, at the least?
+ * Then the next one is due at once.
+ */
+int governor_is_exceeded(const struct governor *governor, double cost_ns, uint64_t now_ns);
 /* The change was complete at now_ns; cost_ns is what the probes took meanwhile. */
 void governor_changed(struct governor *governor, uint64_t now_ns, double cost_ns);
 /* The time from a measurement or a change at now_ns to the next measurement. */

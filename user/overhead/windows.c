@@ -33,6 +33,9 @@
 #define ROUNDING 1e-6
 /* The actual losses of 10 s may be as many budgets. */
 #define GUARD 1.5
+/* A window ends early at so many mean losses, but not before that part of the loss of 10 s. */
+#define LOSS_MOST  3
+#define LOSS_LEAST (1.0 / 16)
 /* Other probes may take more than their part for so long, as in a burst. */
 #define DEAR_MOST_NS 2000000000ull
 #define OTHERS_PART  0.5
@@ -253,6 +256,12 @@ int windows_next(struct windows *windows, uint64_t now_ns, struct windows_next *
 	return 0;
 }
 
+double windows_loss_most(const struct windows *windows)
+{
+	return fmax(LOSS_MOST * loss_of(windows, windows->length_ns),
+		    LOSS_LEAST * allowed(windows));
+}
+
 void windows_others_took(struct windows *windows, double loss_ns, uint64_t elapsed_ns)
 {
 	double kept = fmax(0, 1 - (double)elapsed_ns / (double)WINDOWS_PERIOD_NS);
@@ -286,7 +295,8 @@ void windows_took(struct windows *windows, const struct windows_cost *cost)
 		windows->rate = (double)cost->cpu_ns / (double)cost->elapsed_ns;
 	windows->spent[windows->count % WINDOWS_RECENT] =
 		(struct windows_spent){.start_ns = windows->last_ns, .loss_ns = loss_ns};
-	if (!windows->count) {
+	/* What windows of an idle target took says nothing about one that is busy. */
+	if (!windows->count || (windows->rate_ns < WINDOWS_IDLE && inside > windows->rate_ns)) {
 		windows->edges_ns = (double)cost->edges_ns;
 		windows->rate_ns = inside;
 		windows->over_ns = over;

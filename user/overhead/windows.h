@@ -9,7 +9,8 @@
  * stays within the budget for these on average; where it differs from window to window, it may
  * exceed that by half of the budget and of one window. Probes that are in place all the time leave
  * less for windows, for 10 s also when they are gone: if fewer of them would do, they may take half
- * of the budget. The tracer itself takes at most WINDOWS_OWN_SHARE of a CPU for placing and
+ * of the budget. A window in which an idle target becomes busy ends before its time.
+ * The tracer itself takes at most WINDOWS_OWN_SHARE of a CPU for placing and
  * removing probes. If edges are expensive, windows are longer and rarer.
  */
 #ifndef TRACER_OVERHEAD_WINDOWS_H
@@ -26,7 +27,8 @@
 #define WINDOWS_PAUSE_MAX   60000000000ull
 #define WINDOWS_EDGES_GUESS 10000000ull /* CPU time, before the first window */
 #define WINDOWS_OWN_GUESS   30000000ull
-#define WINDOWS_RATE_MIN    0.2 /* CPUs; as if the target took at least this */
+#define WINDOWS_RATE_MIN    0.2  /* CPUs; as if the target took at least this */
+#define WINDOWS_IDLE        0.01 /* loss for each ns of a window; below it, a target was idle */
 
 #define WINDOWS_RECENT 32u /* as many of the last 10 s count, at most */
 
@@ -82,6 +84,11 @@ struct windows_cost {
  * of it is left for windows, and less can be traced between them.
  */
 int windows_next(struct windows *windows, uint64_t now_ns, struct windows_next *out);
+/*
+ * The loss at which an open window ends before its time, since the target has become busy: far more
+ * than windows lose on average.
+ */
+double windows_loss_most(const struct windows *windows);
 /* Probes between windows have taken loss_ns of the last elapsed_ns. */
 void windows_others_took(struct windows *windows, double loss_ns, uint64_t elapsed_ns);
 /* There are fewer of them: what they took of the last 10 s is not left for windows. */

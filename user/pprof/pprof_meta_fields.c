@@ -131,6 +131,7 @@ const struct meta_field pprof_meta_fields[] = {
 	LATER(cpu_ns, 0, KNOWN),
 	LATER(wait_ns, 0, KNOWN),
 	LATER(probes_ns, 0, KNOWN),
+	LATER(budget_permille, 0, KNOWN),
 	LATER(emptied, 0, KNOWN),
 	LATER(ends_unseen, 0, KNOWN),
 	LATER(coverage.typed_blocks, 0, KNOWN),

@@ -91,6 +91,7 @@ struct trace_process {
 	uint64_t rss_bytes, rss_ns;          /* resident set and when it was read; 0: never */
 	uint64_t cpu_ns, wait_ns, probes_ns; /* as in struct event_cost, */
 	uint64_t cost_ns;                    /* at that time; 0: never */
+	uint32_t budget_permille;            /* as in struct event_target */
 	uint64_t walked_cpu_ns;              /* cpu_ns as of the last heap walk, or before */
 	uint32_t emptied;                    /* how many times its tables were emptied */
 	enum trace_end end;

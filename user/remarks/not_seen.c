@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "overhead/slowed.h"
 #include "remarks/not_seen_heap.h"
 #include "remarks/not_seen_losses.h"
 #include "stats/explained.h"
@@ -283,19 +284,32 @@ static void rss_print(FILE *out, const struct snapshot *snapshot, const struct n
 	fputs(end, out);
 }
 
-/* What the probes took, at least a hundredth of a percent of it. */
+/*
+ * What the probes took, and their budget; without one at least a hundredth of a percent of the CPU
+ * time, and how slow that made the process.
+ */
 static void cost_print(FILE *out, const struct snapshot *snapshot, const struct not_seen_opts *opts,
 		       const char *lead, const char *end)
 {
 	const struct snapshot_meta *meta = &snapshot->meta;
+	const char *whose = snapshot->process_count ? "their" : "its";
+	int tiny = meta->probes_ns * 10000 < meta->cpu_ns || !meta->probes_ns;
+	double share = tiny ? 0 : (double)meta->probes_ns / (double)meta->cpu_ns;
 
-	if (!opts->whole || meta->probes_ns * 10000 < meta->cpu_ns || !meta->probes_ns)
+	if (!opts->whole || (tiny && !meta->budget_permille))
 		return;
-	fprintf(out, "%sthe probes took %.*f %% of %s CPU time, %.2f s of %.2f s%s", lead,
-		meta->probes_ns * 10 < meta->cpu_ns ? 1 : 0,
-		100.0 * (double)meta->probes_ns / (double)meta->cpu_ns,
-		snapshot->process_count ? "their" : "its", (double)meta->probes_ns / 1e9,
-		(double)meta->cpu_ns / 1e9, end);
+	if (tiny)
+		fprintf(out, "%sthe probes took less than 0.01 %% of %s CPU time", lead, whose);
+	else
+		fprintf(out, "%sthe probes took %.*f %% of %s CPU time, %.2f s of %.2f s", lead,
+			share < 0.1 ? 1 : 0, 100 * share, whose, (double)meta->probes_ns / 1e9,
+			(double)meta->cpu_ns / 1e9);
+	if (meta->budget_permille)
+		fprintf(out, ", the budget is %g %%", meta->budget_permille / 10.0);
+	else if (share >= COST_SLOWED)
+		fprintf(out, ", which slowed %s to 1/%.0f", snapshot->process_count ? "them" : "it",
+			cost_slowed(share));
+	fputs(end, out);
 }
 
 static int heap_is_well(const struct snapshot_meta *meta)

@@ -147,6 +147,8 @@ static void cost_write(FILE *out, const struct snapshot_meta *meta)
 	if (meta->cpu_ns)
 		fprintf(out, "\"cpu_ns\": %" PRIu64 ", \"probes_ns\": %" PRIu64 ", ", meta->cpu_ns,
 			meta->probes_ns);
+	if (meta->budget_permille)
+		fprintf(out, "\"probes_budget\": %.3f, ", meta->budget_permille / 1e3);
 	if (meta->emptied)
 		fprintf(out, "\"emptied\": %" PRIu32 ", ", meta->emptied);
 }

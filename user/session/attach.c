@@ -283,6 +283,19 @@ static int plan_fits(struct session *session, struct member *member,
 }
 
 /*
+ * Without windows only growth mode keeps to a budget from the first instant: another one is to be
+ * asked for.
+ */
+static int must_begin_in_growth(const struct session *session)
+{
+	const struct plan_target_opts *opts = &session->opts.plan;
+
+	return session->opts.overhead > 0 && !session->opts.sample_bytes && !opts->mode_asked &&
+	       (!opts->layers || opts->layers == 1u << EVENT_LAYER_PYTHON) &&
+	       attach_is_by_events(session->attach);
+}
+
+/*
  * Plans. If the probes do not fit, falls back to growth mode, which has a tenth of census mode's.
  */
 static int member_plan(struct session *session, struct member *member, struct plan_target *target)
@@ -290,12 +303,18 @@ static int member_plan(struct session *session, struct member *member, struct pl
 	struct plan_target_opts opts = session->opts.plan;
 	char why[MEMBER_WHY], less[MEMBER_WHY];
 	const char *remedy = "";
-	int err, fits;
+	int err, fits, cautious = must_begin_in_growth(session);
 
 	member_busy_begin(session, member);
+	if (cautious)
+		opts.python.mode = EVENT_MODE_GROWTH;
 	err = plan_target(member->pid, &opts, &session->plans, target);
 	if (err)
 		return err;
+	if (cautious)
+		snprintf(target->python.mode_why, sizeof(target->python.mode_why),
+			 "this kernel removes probes one by one, which takes seconds: a busy "
+			 "process would be slow for as long (-m census)");
 	fits = plan_fits(session, member, target, why);
 	if (fits)
 		return fits < 0 ? fits : 0;

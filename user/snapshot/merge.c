@@ -81,6 +81,7 @@ static void counters_add(struct snapshot_meta *sum, const struct snapshot_meta *
 	sum->cpu_ns += one->cpu_ns;
 	sum->wait_ns += one->wait_ns;
 	sum->probes_ns += one->probes_ns;
+	sum->budget_permille = max(sum->budget_permille, one->budget_permille);
 	sum->emptied += one->emptied;
 	sum->rss_age_ns = max(sum->rss_age_ns, one->rss_age_ns);
 	sum->regions_dropped += one->regions_dropped;

@@ -284,6 +284,7 @@ struct snapshot_meta {
 	 * those where it is known.
 	 */
 	uint64_t cpu_ns, wait_ns, probes_ns;
+	uint32_t budget_permille; /* of it that they may take; 0: no limit, or unknown */
 	/*
 	 * How many times the tables were emptied, by a user or by a change of mode: what was alive
 	 * before is older than the trace

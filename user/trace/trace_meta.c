@@ -133,6 +133,7 @@ void state_meta(const struct trace *trace, const struct process_state *process,
 		.ending = info->ending,
 		.change_count = info->change_count,
 		.changes_dropped = info->changes_dropped,
+		.budget_permille = info->budget_permille,
 	};
 	if (info->cost_ns && info->probes_ns != EVENT_COST_UNKNOWN) {
 		meta->cpu_ns = info->cpu_ns;

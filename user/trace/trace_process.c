@@ -118,6 +118,7 @@ static void info_set(struct process_state *process, const struct event_target *e
 		.from_start = event->from_start != 0,
 		.start_ns = event->header.time_ns,
 		.age_ns = event->age_ns,
+		.budget_permille = event->budget_permille,
 		.end_ns = event->header.time_ns,
 		.start_realtime_ns = event->realtime_ns,
 	};

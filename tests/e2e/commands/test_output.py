@@ -15,6 +15,7 @@ import pytest
 
 from cli_text import listed
 from harness import ROOT, Report, TIMEOUT, environment, pprof, pprof_top, program
+from harness import without_budget
 
 
 def printable(text):
@@ -281,7 +282,7 @@ def test_snapshot_on_stdout(start, tracer, run_tracer, any_python, tmp_path):
         ), ("again", "replay", capture):
             with open(tmp_path / name, "wb") as out:
                 done = subprocess.run(
-                    [tracer, *map(str, words), "-o", "-"],
+                    [tracer, *without_budget(words), "-o", "-"],
                     stdout=out,
                     stderr=subprocess.PIPE,
                     env=environment(),

@@ -184,7 +184,7 @@ def test_idle(tracer, tmp_path, any_python):
 
 
 @pytest.mark.unprivileged
-@pytest.mark.parametrize("percent", ["0", "-1", "101", "x", "5x", "nan"])
+@pytest.mark.parametrize("percent", ["0.01", "-1", "101", "x", "5x", "nan"])
 def test_refused(tracer, percent):
     done = subprocess.run(
         [tracer, "--overhead=" + percent, "-p", "1"],

@@ -12,7 +12,7 @@ import pytest
 from harness import TIMEOUT, environment, program, read_report, wait_until
 
 BUDGET = 16 << 20
-OPTIONS = ("--budget", "16M", "-b", "4M")
+OPTIONS = ("--budget", "16M", "-b", "4M", "--overhead=0")
 # Memory beyond the budget: what is not charged to it, and malloc's overhead.
 SLACK = BUDGET
 

@@ -93,7 +93,7 @@ def test_tracer_hangs(tracer, hung, python, tmp_path, undisturbed):
     with Target(python, "steady.py") as target:
         with open(hung / "hung", "r+b", buffering=0) as output:
             process = subprocess.Popen(
-                [tracer, "-p", str(target.pid), "-i", "0.3"],
+                [tracer, "--overhead=0", "-p", str(target.pid), "-i", "0.3"],
                 stdout=output,
                 stderr=subprocess.DEVNULL,
                 stdin=subprocess.DEVNULL,

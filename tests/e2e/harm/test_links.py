@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 
-from harness import environment, wait_until
+from harness import environment, wait_until, without_budget
 from procfs import comm, links_holder, text_differs
 
 pytestmark = pytest.mark.usefixtures("undisturbed")
@@ -32,7 +32,7 @@ SLOW = 300
 
 def limited(tracer, soft, hard, *args):
     return subprocess.Popen(
-        [tracer, *map(str, args)],
+        [tracer, *without_budget(args)],
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(),
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard)),
     )  # fmt: skip

@@ -176,7 +176,8 @@ def test_last_in_window(tracer, tmp_path, any_python):
 def test_overhead(tracer, tmp_path, any_python):
     """--overhead chooses the windows, after census mode has proved too expensive."""
     with Target(any_python, NAME) as target:
-        with Traced(tracer, tmp_path, "-v", "--overhead", 50, "-p", target.pid) as run:
+        options = ("-v", "-m", "census", "--overhead", 50)
+        with Traced(tracer, tmp_path, *options, "-p", target.pid) as run:
             target.step()
             wait_until(lambda: "census, then windows" in run.stderr, "it is traced in windows")
             wait_windows(run, 4)

@@ -267,15 +267,47 @@ static void test_suspended(void **state)
 	}
 }
 
+/*
+ * Windows of an idle target are long. One in which it becomes busy ends early, and those after it are
+ * planned by what that one has cost, not by those before.
+ */
+static void test_becomes_busy(void **state)
+{
+	const struct target idle = {0, 0, 20 * MS, 0.001, 0}, busy = {1, 70 * MS, 20 * MS, 1, 0};
+	struct run run = {.windows = {.budget = 0.05, .rate = 0.001}, .now_ns = S};
+	double loss_ns = 0;
+	size_t before;
+	(void)state;
+
+	assert_int_equal(run_until(&run, &idle, 100 * S), 0);
+	assert_true(run.at[run.count - 1].length_ns >= 500 * MS);
+	assert_true(windows_loss_most(&run.windows) <= 0.05 * 0.2 * 10e9 / 10);
+	windows_took(&run.windows, &(struct windows_cost){.length_ns = 8 * MS,
+							  .inside_ns = 8 * MS,
+							  .edges_ns = 70 * MS,
+							  .own_ns = 20 * MS,
+							  .cpu_ns = 10 * MS,
+							  .elapsed_ns = S});
+	before = run.count;
+	assert_int_equal(run_until(&run, &busy, run.now_ns + 10 * S), 0);
+	for (size_t i = before; i < run.count; i++)
+		loss_ns += run.loss_ns[i];
+	assert_true(run.count > before);
+	assert_true(loss_ns <= 0.05 * 10e9);
+	/* Of a busy target, windows end as they were planned. */
+	assert_true(windows_loss_most(&run.windows) >= 2 * run.loss_ns[run.count - 1]);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_budget),  cmocka_unit_test(test_others_gone),
-		cmocka_unit_test(test_used),    cmocka_unit_test(test_edges),
-		cmocka_unit_test(test_cheap),   cmocka_unit_test(test_none),
-		cmocka_unit_test(test_yields),  cmocka_unit_test(test_stopped),
-		cmocka_unit_test(test_targets), cmocka_unit_test(test_suspended),
-		cmocka_unit_test(test_noisy),   cmocka_unit_test(test_little_work),
+		cmocka_unit_test(test_budget),       cmocka_unit_test(test_others_gone),
+		cmocka_unit_test(test_used),         cmocka_unit_test(test_edges),
+		cmocka_unit_test(test_cheap),        cmocka_unit_test(test_none),
+		cmocka_unit_test(test_yields),       cmocka_unit_test(test_stopped),
+		cmocka_unit_test(test_targets),      cmocka_unit_test(test_suspended),
+		cmocka_unit_test(test_noisy),        cmocka_unit_test(test_little_work),
+		cmocka_unit_test(test_becomes_busy),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

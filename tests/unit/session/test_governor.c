@@ -329,6 +329,19 @@ static void run_early(struct run *run)
 	assert_int_equal(run->governor.steps[run->governor.step].between, GOVERNOR_BETWEEN_LARGE);
 }
 
+/* A window of 50 ms in which it ran for so long, and the probes took that share. */
+static int window(struct run *run, uint64_t cpu_ns, double share)
+{
+	const struct governor_period window = {
+		.now_ns = run->now_ns += GOVERNOR_FIRST_NS,
+		.elapsed_ns = 50000000,
+		.cpu_ns = cpu_ns,
+		.cost_ns = share * (double)cpu_ns,
+	};
+
+	return governor_first_window(&run->governor, &window);
+}
+
 /* A busy process begins in windows. If the first one shows that the requested mode is cheap, that
  * follows; later windows do not matter. */
 static void test_early(void **state)
@@ -337,8 +350,8 @@ static void test_early(void **state)
 	(void)state;
 
 	run_early(&run);
-	assert_int_equal(governor_first_window(&run.governor, 0.9, run.now_ns), 0);
-	assert_int_equal(governor_first_window(&run.governor, 0, run.now_ns), 0);
+	assert_int_equal(window(&run, 40000000, 0.9), 0);
+	assert_int_equal(window(&run, 40000000, 0), 0);
 	assert_int_equal(mode_of(&run), EVENT_MODE_WINDOWS);
 
 	/* Before the first window, other probes may take a twentieth of the budget for 10 s. */
@@ -347,10 +360,50 @@ static void test_early(void **state)
 	assert_int_equal(run.governor.steps[run.governor.step].between, GOVERNOR_BETWEEN_POOLS);
 
 	run_early(&run);
-	assert_int_equal(governor_first_window(&run.governor, 0.02, run.now_ns), 1);
+	assert_int_equal(window(&run, 40000000, 0.02), 1);
 	assert_int_equal(mode_of(&run), EVENT_MODE_EXACT);
 	assert_int_not_equal(periods_until_change(&run, 0.3, 100), 0);
 	assert_int_equal(mode_of(&run), EVENT_MODE_CENSUS);
+}
+
+/*
+ * Windows of an idle process say nothing about the requested mode. It is tried after the first one
+ * in which the process is busy, unless that comes late.
+ */
+static void test_early_idle(void **state)
+{
+	struct run run;
+	(void)state;
+
+	run_early(&run);
+	for (int i = 0; i < 20; i++)
+		assert_int_equal(window(&run, i * 100000, i % 2), 0);
+	assert_int_equal(window(&run, 3000000, 0.01), 1);
+	assert_int_equal(mode_of(&run), EVENT_MODE_EXACT);
+
+	run_early(&run);
+	assert_int_equal(period(&run, 0), 0);
+	run.now_ns += 2 * GOVERNOR_WINDOW_NS;
+	assert_int_equal(window(&run, 3000000, 0.01), 0);
+	assert_int_equal(mode_of(&run), EVENT_MODE_WINDOWS);
+}
+
+/* Of a process that was idle, and of one whose probes are all in place, a few milliseconds are
+ * enough: they are noticed between two measurements. */
+static void test_exceeded(void **state)
+{
+	static const double MS = 1e6;
+	struct run run;
+	(void)state;
+
+	run_begin(&run, EVENT_MODE_CENSUS, 1);
+	assert_int_equal(governor_is_exceeded(&run.governor, 100 * MS, run.now_ns), 0);
+	assert_int_equal(governor_is_exceeded(&run.governor, 150 * MS, run.now_ns), 1);
+	governor_be_careful(&run.governor, 0);
+	assert_int_equal(governor_is_exceeded(&run.governor, 2 * MS, run.now_ns), 0);
+	assert_int_equal(governor_is_exceeded(&run.governor, 10 * MS, run.now_ns), 1);
+	assert_int_equal(period(&run, 0.9), 1);
+	assert_int_equal(mode_of(&run), EVENT_MODE_GROWTH);
 }
 
 /* There is no step in windows for a sample. */
@@ -367,12 +420,13 @@ static void test_early_none(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_narrows), cmocka_unit_test(test_debt),
-		cmocka_unit_test(test_idle),    cmocka_unit_test(test_widens),
-		cmocka_unit_test(test_held),    cmocka_unit_test(test_samples),
-		cmocka_unit_test(test_refused), cmocka_unit_test(test_try),
-		cmocka_unit_test(test_burst),   cmocka_unit_test(test_windows),
-		cmocka_unit_test(test_early),   cmocka_unit_test(test_early_none),
+		cmocka_unit_test(test_narrows),    cmocka_unit_test(test_debt),
+		cmocka_unit_test(test_idle),       cmocka_unit_test(test_widens),
+		cmocka_unit_test(test_held),       cmocka_unit_test(test_samples),
+		cmocka_unit_test(test_refused),    cmocka_unit_test(test_try),
+		cmocka_unit_test(test_burst),      cmocka_unit_test(test_windows),
+		cmocka_unit_test(test_early),      cmocka_unit_test(test_early_none),
+		cmocka_unit_test(test_early_idle), cmocka_unit_test(test_exceeded),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

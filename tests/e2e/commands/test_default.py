@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A trace of running processes without a mode is under a budget of 5 % from its first instant. What
+names a mode, or which blocks or functions have probes, means what it says, and its cost is said."""
+import os
+import re
+import signal
+
+import pytest
+
+from harness import Target, Traced, wait_until
+
+COST = re.compile(r"PID \d+: the probes take \d+ % of its CPU time")
+
+
+def windows_wait(run, count):
+    wait_until(lambda: run.stderr.count(": a window of") >= count, "some windows are over")
+
+
+def check_budget(run, report):
+    assert report.data["probes_budget"] == 0.05
+    assert ", the budget is 5 %" in run.stdout
+    assert not COST.search(run.stderr), run.stderr
+
+
+@pytest.mark.versions("3.8", "3.11", "3.13")
+def test_busy(tracer, tmp_path, python):
+    with Target(python, "busy.py") as target:
+        with Traced(tracer, tmp_path, "-v", "-p", target.pid, budget=True) as run:
+            windows_wait(run, 3)
+            report = run.finish()
+    assert report.data["mode"] == "windows"
+    check_budget(run, report)
+
+
+@pytest.mark.versions("3.8", "3.11", "3.13")
+def test_idle_then_busy(tracer, tmp_path, python):
+    """A program that is idle at the attach has no more probes than one that is busy: when it goes to
+    work, it loses next to nothing. It is stopped for the first windows."""
+    with Target(python, "busy.py") as target:
+        os.kill(target.pid, signal.SIGSTOP)
+        with Traced(tracer, tmp_path, "-v", "-p", target.pid, budget=True) as run:
+            windows_wait(run, 1)
+            os.kill(target.pid, signal.SIGCONT)
+            wait_until(lambda: "then windows of large blocks, too" in run.stderr, "it is noticed")
+            windows_wait(run, 3)
+            report = run.finish()
+    assert {change["mode"] for change in report.data["modes"]} == {"windows"}
+    assert report.data["probes_ns"] < report.data["cpu_ns"] / 2
+    check_budget(run, report)
+
+
+def test_window_ends(tracer, tmp_path, any_python):
+    """A window in which an idle program becomes busy ends before its time: a long one is longer than
+    the budget of ten seconds."""
+    length = re.compile(r"a window of ([0-9.]+) ms took ([0-9.]+) ms")
+    with Target(any_python, "busy.py") as target:
+        os.kill(target.pid, signal.SIGSTOP)
+        with Traced(tracer, tmp_path, "-vv", "-p", target.pid, budget=True) as run:
+            # While the program is stopped they grow up to a second.
+            wait_until(
+                lambda: [at for at, _ in length.findall(run.stderr) if float(at) > 900],
+                "there is a long window",
+            )
+            os.kill(target.pid, signal.SIGCONT)
+            count = len(length.findall(run.stderr))
+            wait_until(lambda: len(length.findall(run.stderr)) > count + 1, "two are over")
+            run.finish()
+    for at, took in length.findall(run.stderr):
+        assert float(at) < 500 or float(took) < 50, run.stderr
+
+
+def test_quiet(tracer, tmp_path, any_python):
+    """Where the probes of census mode cost next to nothing, all blocks are traced."""
+    with Target(any_python, "quiet.py") as target:
+        with Traced(tracer, tmp_path, "-v", "-p", target.pid, budget=True) as run:
+            wait_until(lambda: "windows, then census" in run.stderr, "it is traced all the time")
+            target.step()
+            live = target.expect()
+            report = run.finish()
+    assert report.marked("quiet.py", live) == live
+    check_budget(run, report)
+
+
+def test_census_asked(tracer, tmp_path, any_python):
+    """A mode that is named is traced from the first instant, and what it costs is said twice."""
+    with Target(any_python, "busy.py") as target:
+        with Traced(tracer, tmp_path, "-m", "census", "-p", target.pid) as run:
+            assert "census mode" in run.stderr
+            wait_until(lambda: COST.search(run.stderr), "it is said")
+            report = run.finish()
+    line = next(line for line in run.stderr.splitlines() if COST.search(line))
+    assert re.search(r"CPU time, which slows it to 1/\d+: --overhead 5 holds ", line), line
+    assert re.search(r"the probes took \d+ % .*, which slowed it to 1/\d+", run.stdout)
+    assert report.data["mode"] == "census" and "probes_budget" not in report.data
+
+
+def test_cheap_asked(tracer, tmp_path, any_python):
+    """So it is if it costs little, without advice."""
+    with Target(any_python, "quiet.py") as target:
+        with Traced(tracer, tmp_path, "-m", "exact", "-p", target.pid) as run:
+            wait_until(lambda: COST.search(run.stderr), "it is said")
+            run.finish()
+    line = next(line for line in run.stderr.splitlines() if COST.search(line))
+    assert line.endswith("of its CPU time"), line
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--overhead", "0"),
+        ("--sample", "64K"),
+        ("--window", "40/200"),
+        ("--layer", "all"),
+        ("--layer", "mmap"),
+        ("--public",),
+        ("-m", "growth"),
+    ],
+    ids=" ".join,
+)
+def test_paid_for(tracer, tmp_path, any_python, options):
+    """What a budget could not hold, or is no business of it, is traced without one."""
+    with Target(any_python, "golden.py") as target:
+        with Traced(tracer, tmp_path, *options, "-p", target.pid, budget=True) as run:
+            report = run.finish()
+    assert "probes_budget" not in report.data
+    assert "modes" not in report.data
+
+
+@pytest.mark.parametrize("options", [("--layer", "native"), ("--freeze",), ("--no-reuse",)])
+def test_not_paid_for(tracer, tmp_path, any_python, options):
+    with Target(any_python, "golden.py") as target:
+        with Traced(tracer, tmp_path, *options, "-p", target.pid, budget=True) as run:
+            report = run.finish()
+    assert report.data["probes_budget"] == 0.05
+
+
+def test_without_windows(tracer, tmp_path, any_python):
+    """Where the kernel removes probes one by one, the mode that costs next to nothing is chosen, and
+    why is said."""
+    options = ("--backend", "perf", "-p")
+    with Target(any_python, "busy.py") as target:
+        with Traced(tracer, tmp_path, *options, target.pid, budget=True) as run:
+            report = run.finish()
+    assert report.data["mode"] == "growth"
+    assert "not in census mode: this kernel removes probes one by one" in run.stderr
+
+
+def test_command(tracer, tmp_path, any_python):
+    """A command is slow from its start, as under other tracers."""
+    command = (any_python.path, "-c", "print([str(i) for i in range(1000)])")
+    with Traced(tracer, tmp_path, "--", *command, attached=False, budget=True) as run:
+        run.wait()
+        report = run.report()
+    assert report.data["mode"] == "census" and "probes_budget" not in report.data
