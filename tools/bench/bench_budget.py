@@ -6,12 +6,16 @@ turn; the parts between are untraced. Each traced part is compared with the untr
 after it: a pair. The figure is units of work for a second of the program's CPU time, divided by the
 speed of the processor, which the program measures by a loop that allocates nothing. Without that
 division, and by the wall clock, other programs on the machine change it. "First 10 s" begins with
-the tracer's start. The noise is that of untraced parts compared in the same way. usage: bench_budget.py
-[--reps N] [--seconds N] [--overhead PERCENT]... [--program NAME]... [--python PATH]
+the tracer's start. The noise is that of untraced parts compared in the same way. With --idle the
+program is stopped while the tracer attaches, and goes on so many seconds later: all figures are of
+the time from then on, and "first second" is one more. Budget 0 is the default, without --overhead.
+usage: bench_budget.py [--reps N] [--seconds N] [--overhead PERCENT]... [--program NAME]...
+[--idle SECONDS] [--at-once N] [--python PATH]
 """
 import argparse
 import concurrent.futures
 import os
+import signal
 import statistics
 import subprocess
 import sys
@@ -32,6 +36,7 @@ TRACER = os.path.abspath(
 UNTRACED = 10  # seconds between two traced parts
 SETTLING = 0.5  # of the machine, after a detach
 FIRST = 10  # seconds over which the budget is to hold
+BURST = 1
 WARM_UP = 2
 AT_ONCE = 3  # programs: the machine is busy then, but its speed is accounted for
 PROGRAMS = {
@@ -110,16 +115,26 @@ def calibrated_rate(progress, since, until):
     return units / work_s * (loop_s / loops)
 
 
-def trace_part(pid, percent, seconds):
+def trace_part(pid, percent, seconds, idle):
+    budget = ["--overhead", str(percent)] if percent else []
+    if idle:
+        os.kill(pid, signal.SIGSTOP)
     since = time.time()
-    done = subprocess.run(
-        [TRACER, "-q", "--overhead", str(percent), "-d", str(seconds), "--top", "0"]
-        + ["-p", str(pid)],
+    tracer = subprocess.Popen(
+        [TRACER, "-q", *budget, "-d", str(idle + seconds), "--top", "0", "-p", str(pid)],
         stdout=subprocess.DEVNULL,
-        timeout=interpreters.TIMEOUT,
     )
-    if done.returncode:
-        raise RuntimeError("the tracer ended with status %d" % done.returncode)
+    try:
+        if idle:
+            time.sleep(idle)
+            since = time.time()
+            os.kill(pid, signal.SIGCONT)
+        status = tracer.wait(interpreters.TIMEOUT)
+    finally:
+        tracer.kill()
+        tracer.wait()
+    if status:
+        raise RuntimeError("the tracer ended with status %d" % status)
     return Part(percent, since, time.time())
 
 
@@ -130,17 +145,18 @@ def untraced_part():
     return Part(None, since, time.time())
 
 
-def run(python, name, budgets, reps, seconds):
+def run(python, name, budgets, reps, seconds, idle):
     """(Program, which has ended; its parts in order)"""
     parts = []
-    budget_s = WARM_UP + (len(budgets) * reps + 1) * (2 * seconds + UNTRACED) + 60
+    budget_s = WARM_UP + (len(budgets) * reps + 1) * (2 * (idle + seconds) + UNTRACED) + 60
     program = Program(python, name, budget_s)
     try:
         time.sleep(WARM_UP)
         parts.append(untraced_part())
         for _ in range(reps):
             for percent in budgets:
-                parts += [trace_part(program.process.pid, percent, seconds), untraced_part()]
+                part = trace_part(program.process.pid, percent, seconds, idle)
+                parts += [part, untraced_part()]
     finally:
         program.end()
     return program, parts
@@ -167,7 +183,7 @@ def noise(progress, parts):
     )
 
 
-def row(program, name, parts, percent):
+def row(program, name, parts, percent, idle):
     progress = program.progress()
     pairs = [i for i, part in enumerate(parts) if part.percent == percent]
     median = lambda values: "%.1f %%" % (100 * statistics.median(values))  # noqa: E731
@@ -183,11 +199,13 @@ def row(program, name, parts, percent):
             1e3 * statistics.median(column) for column in zip(*each)
         )
     cpu = sorted(slower(calibrated, parts, i) for i in pairs)
+    burst = [slower(calibrated, parts, i, parts[i].since + BURST) for i in pairs]
     return [
-        "%s %%" % percent,
+        "%s %%" % percent if percent else "default",
         name,
         median(cpu),
         "%.1f to %.1f %%" % (100 * cpu[0], 100 * cpu[-1]),
+        *([median(burst)] if idle else []),
         median([slower(calibrated, parts, i, parts[i].since + FIRST) for i in pairs]),
         median([slower(progress.rate, parts, i) for i in pairs]),
         median([slower(wall, parts, i) for i in pairs]),
@@ -196,22 +214,26 @@ def row(program, name, parts, percent):
     ]
 
 
-def bench(python, reps, budgets=(1, 5, 10), programs=tuple(PROGRAMS), seconds=12):
+def bench(
+    python, reps, budgets=(1, 5, 10), programs=tuple(PROGRAMS), seconds=12, idle=0, at_once=AT_ONCE
+):
     """python: an interpreters.Python. Measures and prints; the table's text."""
-    header = ["--overhead", "program", "slower", "of all pairs", "first 10 s"]
+    header = ["--overhead", "program", "slower", "of all pairs"]
+    header += [*(["first second"] if idle else []), "first 10 s"]
     rows = []
 
     def measure(name):
         print("bench: the budget of %s" % name, file=sys.stderr, flush=True)
         try:
-            program, parts = run(python, name, budgets, reps, seconds)
-            rows.extend(row(program, name, parts, percent) for percent in budgets)
+            program, parts = run(python, name, budgets, reps, seconds, idle)
+            rows.extend(row(program, name, parts, percent, idle) for percent in budgets)
         except (RuntimeError, OSError, statistics.StatisticsError) as error:
             print("bench: %s: %s" % (name, error), file=sys.stderr)
 
-    with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as executor:
+    with concurrent.futures.ThreadPoolExecutor(at_once) as executor:
         list(executor.map(measure, programs))
-    rows.sort(key=lambda cells: budgets.index(float(cells[0].split()[0])))
+    names = ["%s %%" % percent if percent else "default" for percent in budgets]
+    rows.sort(key=lambda cells: names.index(cells[0]))
     rows.insert(0, [*header, "by CPU time alone", "by wall clock", "noise", "99th percentile"])
     text = bench_page.table(rows, "%s, medians of %d pairs" % (python.label, reps))
     print("\n%s" % text, flush=True)
@@ -224,6 +246,8 @@ def main():
     parser.add_argument("--seconds", type=int, default=12)
     parser.add_argument("--overhead", type=float, action="append")
     parser.add_argument("--program", action="append", choices=list(PROGRAMS))
+    parser.add_argument("--idle", type=float, default=0)
+    parser.add_argument("--at-once", type=int, default=AT_ONCE)
     parser.add_argument("--python")
     args = parser.parse_args()
     path = args.python or pythons.distribution() or pythons.newest()
@@ -234,6 +258,8 @@ def main():
             tuple(args.overhead or (1, 5, 10)),
             tuple(args.program or PROGRAMS),
             args.seconds,
+            args.idle,
+            args.at_once,
         )
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Programs for bench_budget.py.    usage: budget.py NAME SECONDS [PORT]
 
-w1, w2, w3, threads, gevent and service print four times a second: the seconds since the epoch, the
+w1, w2, w3, threads, gevent and service print twenty times a second: the seconds since the epoch, the
 CPU time of their work, units of work, and the CPU time and number of calibrations. A calibration is
 a loop that allocates nothing, every few milliseconds: it tells how fast the processor was. service
 prints its port first; client asks it for pages, and prints the time and the seconds of each answer.
@@ -17,7 +17,7 @@ import time
 import works
 
 END = time.time() + float(sys.argv[2])
-CALIBRATE_S, SAY_S = 0.01, 0.25
+CALIBRATE_S, SAY_S = 0.01, 0.05
 DATA = bytes(40000)
 KEPT = []
 
