@@ -19,10 +19,12 @@
 #include "pprof/pprof.h"
 #include "process_plan/plan_native_process.h"
 #include "process_plan/plan_target.h"
+#include "stats/precision.h"
 
 #define POLL_BUSY_MS 2 /* between two polls of a ring buffer that had records */
 #define POLL_IDLE_MS 20
 #define END_TOLD_NS  500000000ull
+#define JUDGE_NS     10000000000ull /* between two looks at how good the figures are */
 #define KEPT_REMEDY  "the existing file is unchanged"
 #define LINKS_REMEDY "the report ends there; tracer doctor shows whether a breakpoint was left"
 
@@ -103,6 +105,7 @@ static void duration_begin(struct run *run)
 	    (targets_waiting(&run->targets) && !session_running(run->session)))
 		return;
 	run->limited = 1;
+	run->next_judge_ns = clock_ns(CLOCK_MONOTONIC) + JUDGE_NS;
 	session_limit(run->session, run->options.duration_ns);
 }
 
@@ -154,6 +157,30 @@ static int run_goes_on(struct run *run)
 	       !launch_wait(run->launch, 0, &run->status);
 }
 
+/* -d auto: are the figures good enough? A trace that sees all blocks has seen enough by then. */
+static int is_precise(struct run *run)
+{
+	const struct statistics_opts opts = {.by = GROUP_LINENO};
+	struct trace *trace = session_trace(run->session);
+	struct statistics statistics;
+	struct snapshot *snapshot;
+	int precise = 0;
+
+	if (!run->options.duration_auto || !run->limited ||
+	    clock_ns(CLOCK_MONOTONIC) < run->next_judge_ns || !trace_process_count(trace))
+		return 0;
+	session_census(run->session);
+	if (!trace_snapshot_all(trace, 0, &snapshot)) {
+		if (!statistics_compute(snapshot, &opts, &statistics)) {
+			precise = precision_of(&statistics) <= PRECISION_AIM;
+			statistics_free(&statistics);
+		}
+		snapshot_free(snapshot);
+	}
+	run->next_judge_ns = clock_ns(CLOCK_MONOTONIC) + JUDGE_NS;
+	return precise;
+}
+
 /* Runs until the targets end, the time is over or the user asks for the end. 0, -errno. */
 static int session_follow(struct run *run)
 {
@@ -162,7 +189,7 @@ static int session_follow(struct run *run)
 	run->next_print_ns = run->start_ns + run->options.interval_ns;
 	if (run->live.control)
 		view_go(&run->view);
-	while (run_goes_on(run) && !stop_wanted(run, &interrupts)) {
+	while (run_goes_on(run) && !stop_wanted(run, &interrupts) && !is_precise(run)) {
 		int count = session_drain(run->session);
 
 		duration_begin(run);

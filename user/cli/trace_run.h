@@ -24,7 +24,7 @@ struct run {
 	struct late command;
 	unsigned int command_looks;
 	int command_refused; /* what it loaded cannot be traced; this has been reported */
-	uint64_t start_ns, next_print_ns;
+	uint64_t start_ns, next_print_ns, next_judge_ns;
 	struct progress progress;
 	struct trace_view view;
 	int limited; /* the time of -d has started */

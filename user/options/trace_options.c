@@ -38,6 +38,7 @@ enum {
 #define KEEP_DEFAULT   3
 #define BUDGET_DEFAULT (1ull << 30)
 #define RECORD_DEFAULT 10000000000ull
+#define AUTO_MOST_NS   600000000000ull
 #define KEEP_MAX       1000
 /* of the CPU time: nobody notices it, and it is enough for useful figures */
 #define OVERHEAD_DEFAULT 0.05
@@ -102,7 +103,10 @@ static const struct argp_option options[] = {
 	 "all: the three of them (default: python if there is a Python, else native; of several "
 	 "processes, those with a Python)",
 	 2},
-	{"duration", 'd', "SEC", 0, "stop SEC seconds after the trace has begun", 2},
+	{"duration", 'd', "SEC", 0,
+	 "stop SEC seconds after the trace has begun; auto: when the largest lines are known to "
+	 "±20 %, after 10 minutes at the latest",
+	 2},
 	{"interval", 'i', "SEC", 0, "print the report every SEC seconds while running", 2},
 	{"output", 'o', "FILE", 0,
 	 "write the snapshot there at the end (pprof; -: to stdout, and the report to stderr)", 3},
@@ -348,7 +352,11 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		out->session.plan.mode_asked = 1;
 		return parse_mode(out, arg);
 	case 'd':
-		return cli_take_seconds("--duration", arg, &out->duration_ns);
+		out->duration_auto = !strcmp(arg, "auto");
+		if (!out->duration_auto)
+			return cli_take_seconds("--duration", arg, &out->duration_ns);
+		out->duration_ns = AUTO_MOST_NS;
+		return 0;
 	case 'i':
 		return cli_take_seconds("--interval", arg, &out->interval_ns);
 	case 'o':

@@ -8,9 +8,10 @@
 #include "session/session.h"
 
 struct trace_options {
-	struct target_set targets;             /* empty with a command */
-	struct cli_arguments command;          /* none with targets */
-	uint64_t duration_ns, interval_ns;     /* 0: none */
+	struct target_set targets;         /* empty with a command */
+	struct cli_arguments command;      /* none with targets */
+	uint64_t duration_ns, interval_ns; /* 0: none */
+	int duration_auto; /* duration_ns is the limit of a trace that ends when it knows enough */
 	uint64_t snapshot_ns;                  /* between two snapshots; 0: only one, at the end */
 	unsigned int keep;                     /* number of snapshots kept, in FILE, FILE.1, ... */
 	uint64_t record_ns;                    /* between two snapshots of a recording */

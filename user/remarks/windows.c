@@ -2,12 +2,17 @@
 #include "remarks/windows.h"
 
 #include <inttypes.h>
+#include <math.h>
 
+#include "stats/precision.h"
 #include "text/size.h"
 #include "text/text.h"
 
 /* With fewer windows, errors are too small for lines that are seldom at work. */
 #define FEW_WINDOWS 12
+/* From so many seconds on, a time is in minutes; or it says nothing but that it is long. */
+#define MINUTES_S 90
+#define HOURS_S   7200
 
 static double share(uint64_t part, uint64_t whole)
 {
@@ -38,7 +43,20 @@ static void unseen_print(FILE *out, uint64_t blocks, uint64_t bytes)
 	fprintf(out, " (%s)", size_text(text, bytes));
 }
 
-void windows_print(FILE *out, const struct snapshot_meta *meta, const char *title)
+/* "; about 3 min more for ±20 % of the largest lines" */
+static void more_print(FILE *out, double more_s)
+{
+	if (more_s >= HOURS_S)
+		fprintf(out, "; hours more for ±%.0f %% of the largest lines", PRECISION_AIM * 100);
+	else if (more_s >= MINUTES_S)
+		fprintf(out, "; about %.0f min more for ±%.0f %% of the largest lines", more_s / 60,
+			PRECISION_AIM * 100);
+	else if (more_s > 0)
+		fprintf(out, "; about %.0f s more for ±%.0f %% of the largest lines", ceil(more_s),
+			PRECISION_AIM * 100);
+}
+
+void windows_print(FILE *out, const struct snapshot_meta *meta, const char *title, double more_s)
 {
 	const struct snapshot_windows *windows = &meta->windows;
 	char text[32];
@@ -55,6 +73,7 @@ void windows_print(FILE *out, const struct snapshot_meta *meta, const char *titl
 	fputs("; ± is one standard error", out);
 	if (windows->count < FEW_WINDOWS)
 		fputs(", too small with so few windows for a line that is seldom at work", out);
+	more_print(out, more_s);
 	if (windows->pool_blocks) {
 		fputs("; seen only as their pools were taken into use, and in the lines that took "
 		      "these: ",

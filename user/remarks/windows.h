@@ -12,9 +12,10 @@
 
 /*
  * "TITLE: 61, probes on for 4.0 % of the time; they have shown 3.1 % of 5,210 new blocks alive; …".
- * title: "Windows", or of which of two compared snapshots.
+ * title: "Windows", or of which of two compared snapshots. more_s: for how many seconds more they
+ * must go on until the largest lines are known well enough (stats/precision.h); 0: they are.
  */
-void windows_print(FILE *out, const struct snapshot_meta *meta, const char *title);
+void windows_print(FILE *out, const struct snapshot_meta *meta, const char *title, double more_s);
 /* What of the older blocks is not attributed, as the end of a line. */
 void windows_older_print(FILE *out, const struct snapshot_meta *meta);
 /* '"windows": {"count": …, "time_share": …, "blocks_share": …, "unseen": {…}}, ' */

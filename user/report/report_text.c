@@ -12,6 +12,7 @@
 #include "report/report_parts.h"
 #include "report/report_processes.h"
 #include "report/source.h"
+#include "stats/precision.h"
 #include "text/size.h"
 #include "text/terminal.h"
 #include "text/text.h"
@@ -428,6 +429,15 @@ static int layer_print(const struct page *page, const struct snapshot *snapshot,
 	return 0;
 }
 
+/* Seconds until the largest lines are known well enough; of no line, that says nothing. */
+static double windows_more(const struct snapshot *snapshot, const struct statistics *statistics)
+{
+	double error = precision_of(statistics);
+
+	return isinf(error) ? 0
+			    : precision_more(error, (double)snapshot->meta.windows.span_ns / 1e9);
+}
+
 static int page_print(struct page *page, const struct snapshot *snapshot,
 		      const struct statistics *statistics)
 {
@@ -444,9 +454,10 @@ static int page_print(struct page *page, const struct snapshot *snapshot,
 	if (opts->notes)
 		opts->notes->head(opts->notes->context, page->out);
 	statistics_print(page, snapshot, statistics, &first_words);
-	windows_print(page->out, &snapshot->meta, "Windows");
+	windows_print(page->out, &snapshot->meta, "Windows",
+		      opts->old ? 0 : windows_more(snapshot, statistics));
 	if (opts->old)
-		windows_print(page->out, &opts->old->meta, "Windows of the old one");
+		windows_print(page->out, &opts->old->meta, "Windows of the old one", 0);
 	for (uint32_t layer = 0; layer <= SNAPSHOT_OLDER; layer++) {
 		err = layer_print(page, snapshot, layer);
 		if (err)

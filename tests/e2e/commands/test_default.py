@@ -7,7 +7,7 @@ import signal
 
 import pytest
 
-from harness import Target, Traced, wait_until
+from harness import TIMEOUT, Target, Traced, wait_until
 
 COST = re.compile(r"PID \d+: the probes take \d+ % of its CPU time")
 
@@ -143,6 +143,21 @@ def test_without_windows(tracer, tmp_path, any_python):
             report = run.finish()
     assert report.data["mode"] == "growth"
     assert "not in census mode: this kernel removes probes one by one" in run.stderr
+
+
+def test_auto(tracer, tmp_path, any_python):
+    """-d auto ends by itself: at once where all blocks are seen, of windows when it has seen enough."""
+    with Target(any_python, "golden.py") as target:
+        words = ("-m", "exact", "-d", "auto", "-p", target.pid)
+        with Traced(tracer, tmp_path, *words) as run:
+            assert run.wait() == 0
+    with Target(any_python, "busy.py") as target:
+        with Traced(tracer, tmp_path, "-d", "auto", "-p", target.pid, budget=True) as run:
+            assert run.wait(10 * TIMEOUT) == 0
+            report = run.report()
+    assert report.data["windows"]["count"] > 0
+    largest = max(report.statistics, key=lambda entry: entry["size"])
+    assert largest["size_error"] <= largest["size"] / 2, largest
 
 
 def test_command(tracer, tmp_path, any_python):

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "stats/precision.h"
+
+#include <math.h>
+
+#define LARGE_PART 10
+
+double precision_of(const struct statistics *statistics)
+{
+	uint64_t largest = 0, least = statistics->total_size / LARGE_PART;
+	double worst = 0;
+
+	if (!statistics->sampled)
+		return 0;
+	for (size_t i = 0; i < statistics->count; i++)
+		if (statistics->entries[i].size > largest)
+			largest = statistics->entries[i].size;
+	if (!largest)
+		return INFINITY;
+	for (size_t i = 0; i < statistics->count; i++) {
+		const struct statistic *entry = &statistics->entries[i];
+
+		if (entry->size >= (largest < least ? largest : least) && entry->size)
+			worst = fmax(worst, (double)entry->error.size / (double)entry->size);
+	}
+	return worst;
+}
+
+double precision_more(double error, double length)
+{
+	double times = error / PRECISION_AIM;
+
+	return times > 1 ? length * (times * times - 1) : 0;
+}

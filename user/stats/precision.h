@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How good the figures of a sample or of windows are, and how much longer a trace must be. */
+#ifndef TRACER_STATS_PRECISION_H
+#define TRACER_STATS_PRECISION_H
+
+#include "stats/group.h"
+
+#define PRECISION_AIM 0.2 /* the standard error of a line's size, by its size */
+
+/*
+ * The largest standard error by size of the lines that hold at least a tenth of the total, or of the
+ * largest one. 0: the figures are no estimates. INFINITY: there is no line.
+ */
+double precision_of(const struct statistics *statistics);
+/*
+ * By how much a trace of that length must be longer until that error is PRECISION_AIM: an error falls
+ * with the root of the number of windows, or of the blocks of a sample. 0: it is.
+ */
+double precision_more(double error, double length);
+
+#endif
