@@ -26,7 +26,7 @@
 #define PROCESS_MAX 256u
 #define PARTS_MAX   16u /* processes of which the parts of RSS are read */
 #define NS          1e9
-#define NICE        10
+#define NICE        5
 #define AGAIN_MOST  3u
 /* If more than that more is astray than before, a holder is missing in the copy. */
 #define ASTRAY_SLACK 2048
@@ -225,7 +225,8 @@ static uint64_t reads_planned(double once, double seconds)
 
 static int moments_read(const struct leaks_choice *choice, int signals, struct heap_leaks *leaks)
 {
-	uint64_t began_ns = clock_ns(CLOCK_MONOTONIC), reads;
+	uint64_t began_ns = clock_ns(CLOCK_MONOTONIC), end_ns = began_ns + choice->duration_ns;
+	uint64_t reads;
 	double cpu = cpu_seconds();
 	int last = 0, err = moment_read(leaks, 0, 0);
 
@@ -234,7 +235,9 @@ static int moments_read(const struct leaks_choice *choice, int signals, struct h
 	reads = reads_planned(cpu_seconds() - cpu, (double)choice->duration_ns / NS);
 	for (uint64_t i = 1; i < reads && !last; i++) {
 		last = wait_until(signals, began_ns + choice->duration_ns * i / (reads - 1));
-		last |= i + 1 == reads;
+		/* Where the processors are busy, reads take longer than their processor time. */
+		last |= i + 1 == reads ||
+			(i + 1 >= READS_LEAST && clock_ns(CLOCK_MONOTONIC) >= end_ns);
 		err = moment_read(leaks, (double)(clock_ns(CLOCK_MONOTONIC) - began_ns) / NS, last);
 		if (err < 0)
 			return err == -ESRCH && leaks->moments > 1 ? 0 : err;

@@ -8,6 +8,7 @@
 #include "recording/recording_load.h"
 #include "text/json.h"
 #include "text/size.h"
+#include "text/terminal.h"
 #include "text/text.h"
 
 #define MINUTE 60
@@ -281,7 +282,9 @@ int heap_leaks_text(const void *context, FILE *out)
 {
 	const struct heap_leaks *leaks = context;
 	size_t told = 0, filled = 0, most = leaks->top ? leaks->top : leaks->count;
+	struct terminal terminal;
 
+	terminal_begin(&terminal, &out);
 	head_print(out, leaks);
 	verdicts_print(out, leaks);
 	for (size_t i = 0; i < leaks->count && told < most; i++)
@@ -298,6 +301,7 @@ int heap_leaks_text(const void *context, FILE *out)
 		rss_print(out, leaks);
 	not_seen_print(out, leaks);
 	next_print(out, leaks);
+	terminal_end(&terminal);
 	return ferror(out) ? -EIO : 0;
 }
 
