@@ -169,10 +169,11 @@ int attach_run_time(struct attach *attach, uint64_t *run_ns, uint64_t *runs);
 int attach_empty(struct attach *attach, const char *path, uint64_t offset, pid_t pid);
 /*
  * Removes every probe; records in the ring buffer stay. attach_free() calls it too. No probe can be
- * placed afterwards. If the kernel needs longer than LINKS_END_MS, the removal continues after we
- * have ended; targets that were forgotten (attach_forget()) emit no more records in any case.
+ * placed afterwards. Targets that were forgotten (attach_forget()) emit no more records in any case.
+ * 1: the probes are removed; 0: the kernel needs longer than LINKS_END_MS, and the removal continues
+ * after we have ended.
  */
-void attach_detach(struct attach *attach);
+int attach_detach(struct attach *attach);
 /*
  * Does the removal take long? The kernel needs a tenth of a second for each perf-event uprobe, and
  * tens of ms for each link.

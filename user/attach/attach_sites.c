@@ -330,9 +330,9 @@ int attach_is_in_files(const struct attach *attach)
 	return 0;
 }
 
-void attach_detach(struct attach *attach)
+int attach_detach(struct attach *attach)
 {
-	int wait_ms = attach_detaches_slowly(attach) ? 0 : LINKS_END_MS;
+	int wait_ms = attach_detaches_slowly(attach) ? 0 : LINKS_END_MS, ended;
 
 	for (size_t i = 0; i < attach->placed_count; i++)
 		free(attach->placed[i].links.groups);
@@ -341,9 +341,11 @@ void attach_detach(struct attach *attach)
 	 * The remaining probes do nothing any more. Wait for programs that still run, since their
 	 * last records would come too late.
 	 */
-	if (!links_holder_free(attach->holder, wait_ms))
+	ended = links_holder_free(attach->holder, wait_ms);
+	if (!ended)
 		syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0);
 	attach->holder = NULL;
+	return ended;
 }
 
 void attach_drop(struct attach *attach, pid_t pid, unsigned int groups, int wait)

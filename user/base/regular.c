@@ -429,18 +429,6 @@ int regular_is_local(int folder)
 	return err < 0 ? err : answer.is_local;
 }
 
-int regular_answers(int fd, uint64_t *slept_ns)
-{
-	static const struct regular_question question = {.kind = REGULAR_WORD, .has_descriptor = 1};
-	struct regular_answer answer;
-	int fds[2], err = question_ask(&question, fd, &answer, fds);
-
-	if (err < 0)
-		return err;
-	*slept_ns = answer.slept_ns;
-	return 0;
-}
-
 static int names_each(FILE *names, size_t max, int (*each)(void *context, const char *name),
 		      void *context)
 {

@@ -55,11 +55,6 @@ int regular_folder(int directory, const char *path, uint64_t resolve);
 /* Does no use of an open folder wait for others? 1, 0; -ETIMEDOUT; -errno. */
 int regular_is_local(int folder);
 /*
- * Does a read of an open file of /proc return in time? 0, and *slept_ns: what it took, if it waited
- * for something else than a processor, else 0; -ETIMEDOUT; -errno.
- */
-int regular_answers(int fd, uint64_t *slept_ns);
-/*
  * Calls each() with the names in a folder, without "." and "..", until it returns another value
  * than 0, which is returned. -E2BIG after max names; -ETIMEDOUT; -errno.
  */

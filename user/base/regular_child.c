@@ -251,21 +251,6 @@ static void local_answer(int fd)
 	answer_send(&answer, NULL, 0);
 }
 
-static void word_answer(int fd)
-{
-	uint64_t word, begun_ns = clock_ns(CLOCK_MONOTONIC);
-	struct rusage before = {0}, after = {0};
-	struct regular_answer answer = {.result = REGULAR_DONE};
-
-	getrusage(RUSAGE_THREAD, &before);
-	if (pread(fd, &word, sizeof(word), 0) < 0)
-		answer.result = -errno;
-	getrusage(RUSAGE_THREAD, &after);
-	if (after.ru_nvcsw != before.ru_nvcsw)
-		answer.slept_ns = clock_ns(CLOCK_MONOTONIC) - begun_ns;
-	answer_send(&answer, NULL, 0);
-}
-
 static void path_answer(const struct regular_question *question, int directory)
 {
 	int is_folder = question->kind == REGULAR_FOLDER;
@@ -343,8 +328,6 @@ void regular_child_run(int socket, pid_t parent)
 			names_answer(fd);
 		else if (question.kind == REGULAR_LOCAL)
 			local_answer(fd);
-		else if (question.kind == REGULAR_WORD)
-			word_answer(fd);
 		else
 			path_answer(&question, question.has_descriptor ? fd : AT_FDCWD);
 		if (fd >= 0)

@@ -14,7 +14,6 @@ enum regular_kind {
 	REGULAR_FOLDER, /* a folder below the descriptor */
 	REGULAR_NAMES,  /* the names in the descriptor's folder */
 	REGULAR_LOCAL,  /* is the descriptor of a local file system? */
-	REGULAR_WORD,   /* reads the first 8 bytes */
 };
 
 /* Comes with a descriptor, unless has_descriptor is 0: then the path begins where we are. */
@@ -31,11 +30,10 @@ enum regular_result {
 };
 
 struct regular_answer {
-	int32_t result;    /* enum regular_result, -errno */
-	int32_t cut;       /* REGULAR_NAMES: 1: there are more */
-	int32_t is_local;  /* REGULAR_LOCAL */
-	struct stat stat;  /* of the file */
-	uint64_t slept_ns; /* REGULAR_WORD: what the read took, if it slept */
+	int32_t result;   /* enum regular_result, -errno */
+	int32_t cut;      /* REGULAR_NAMES: 1: there are more */
+	int32_t is_local; /* REGULAR_LOCAL */
+	struct stat stat; /* of the file */
 };
 
 /* Bytes of names, with their NULs. */

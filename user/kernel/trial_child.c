@@ -11,6 +11,10 @@ static void child_run(int (*ask)(void *context), void *context, int answer_fd)
 	int answer;
 
 	setsid();
+	/* The kernel may make us wait for long: whoever reads the tracer's output must not, too. */
+	for (int fd = 0; fd <= STDERR_FILENO; fd++)
+		if (fd != answer_fd)
+			close(fd);
 	answer = ask(context);
 	_exit(write(answer_fd, &answer, sizeof(answer)) != sizeof(answer));
 }

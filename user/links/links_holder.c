@@ -11,14 +11,19 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/descriptor.h"
 #include "base/error.h"
 #include "links/links_wire.h"
+#include "process/patience.h"
+
+#define LOOK_MS 50u /* between two looks whether we are to end */
 
 struct links_holder {
 	pid_t pid;
 	int socket;
 	uint32_t next_group;
 	size_t count; /* descriptors of links that it holds */
+	int left;     /* the kernel made it wait when we were to end: it ends by itself */
 };
 
 int links_holder_new(struct links_holder **out)
@@ -60,6 +65,18 @@ static int holder_gone(void)
 			 "probe is in place any more");
 }
 
+static int holder_left(void)
+{
+	pid_t slow = patience_slow();
+
+	if (slow)
+		return error_set(-EINTR,
+				 "the tracer is to end, and the kernel still waits for PID %d, "
+				 "which keeps its memory map locked",
+				 (int)slow);
+	return error_set(-EINTR, "the tracer is to end, and the kernel has not finished");
+}
+
 static int bytes_send(struct links_holder *holder, const void *data, size_t size)
 {
 	for (size_t at = 0; at < size;) {
@@ -84,6 +101,8 @@ static int request_send(struct links_holder *holder, const struct links_request 
 	struct cmsghdr *header;
 	ssize_t sent;
 
+	if (holder->left)
+		return holder_left();
 	if (fds) {
 		message.msg_control = control;
 		message.msg_controllen = sizeof(control);
@@ -101,11 +120,36 @@ static int request_send(struct links_holder *holder, const struct links_request 
 	return bytes_send(holder, (const char *)request + sent, sizeof(*request) - (size_t)sent);
 }
 
+/*
+ * Waits for an answer, while the kernel places or removes probes. It may wait for the lock of any
+ * process that maps the file, without end. We do not once we are to end: the process ends by itself
+ * when the kernel lets it, and removes the links.
+ */
+static int answer_wait(struct links_holder *holder)
+{
+	unsigned int looks = 0;
+
+	do {
+		uint64_t until_ns = clock_ns(CLOCK_MONOTONIC) + LOOK_MS * 1000000ull;
+
+		if (descriptor_wait(holder->socket, until_ns))
+			return 0;
+		looks = patience_is_ending() ? looks + 1 : 0;
+	} while (looks < LINKS_END_MS / LOOK_MS);
+	shutdown(holder->socket, SHUT_RDWR);
+	holder->left = 1;
+	return holder_left();
+}
+
 static int answer_read(struct links_holder *holder, struct links_answer *out)
 {
 	for (size_t at = 0; at < sizeof(*out);) {
-		ssize_t got = read(holder->socket, (char *)out + at, sizeof(*out) - at);
+		int err = answer_wait(holder);
+		ssize_t got;
 
+		if (err)
+			return err;
+		got = read(holder->socket, (char *)out + at, sizeof(*out) - at);
 		if (got > 0)
 			at += (size_t)got;
 		else if (!got || errno != EINTR)
@@ -135,9 +179,10 @@ int links_holder_free(struct links_holder *holder, int wait_ms)
 
 	if (!holder)
 		return 1;
-	request_send(holder, &request, NULL);
+	if (!holder->left)
+		request_send(holder, &request, NULL);
 	close(holder->socket);
-	ended = wait_ms < 0 || (wait_ms && end_wait(holder->pid, wait_ms));
+	ended = !holder->left && (wait_ms < 0 || (wait_ms && end_wait(holder->pid, wait_ms)));
 	while (ended && waitpid(holder->pid, NULL, 0) < 0 && errno == EINTR)
 		;
 	free(holder);
@@ -153,7 +198,7 @@ int links_holder_check(const struct links_holder *holder)
 {
 	struct pollfd poll_end = {.fd = holder->socket, .events = POLLIN};
 
-	return poll(&poll_end, 1, 0) == 1 ? holder_gone() : 0;
+	return !holder->left && poll(&poll_end, 1, 0) == 1 ? holder_gone() : 0;
 }
 
 /* Sends a request that is followed by size bytes. */
@@ -174,7 +219,10 @@ int links_holder_confine(struct links_holder *holder, int attaches)
 {
 	const struct links_request request = {.op = LINKS_CONFINE, .attaches = attaches};
 
-	return request_do(holder, &request, NULL, 0);
+	int err = request_do(holder, &request, NULL, 0);
+
+	/* One that was left has nothing to do any more but to end. */
+	return holder->left ? 0 : err;
 }
 
 int links_holder_sweep(struct links_holder *holder, const char *path)

@@ -38,6 +38,12 @@
  */
 #define LINKS_END_MS 250
 
+/*
+ * The calls below that wait for an answer end with -EINTR LINKS_END_MS after the user has begun to
+ * wait for our end (process/patience.h): the kernel may place and remove probes only when each
+ * process that maps the file lets go its memory map. The holder then ends by itself, later, and
+ * each further call fails with -EINTR.
+ */
 struct links_holder;
 
 /* Starts the process. It does not keep our open descriptors open. 0, -errno. */

@@ -239,12 +239,12 @@ static void cgroups_leave(void)
 	buffer_free(&text);
 }
 
-/* Creating many links may take long: has the owner ended meanwhile? */
+/* Creating many links may take long: has the owner ended meanwhile, or shut down the socket? */
 static void owner_look(const struct keeper *keeper)
 {
-	struct pollfd end = {.fd = keeper->owner, .events = POLLIN};
+	struct pollfd ends[] = {{.fd = keeper->owner, .events = POLLIN}, {.fd = keeper->socket}};
 
-	if (poll(&end, 1, 0) == 1)
+	if (poll(ends, 2, 0) > 0)
 		keeper_abandoned(keeper);
 }
 

@@ -10,6 +10,7 @@
 #include "member/member.h"
 #include "member/state.h"
 #include "overhead/slowed.h"
+#include "process/patience.h"
 
 #define WAIT_THREADS 64u /* of a process that is asked how long they wait */
 
@@ -48,6 +49,9 @@ void session_cost_prepare(struct session *session)
 /* Only a notice depends on it: missing privileges are no error. */
 void session_cost_trap_begin(struct session *session)
 {
+	/* It starts a process: while the kernel waits for a lock to place probes, none starts. */
+	if (patience_is_ending())
+		return;
 	if (session->cost.counts && !session->cost.failed && !(session->hit_cost.trap_ns > 0) &&
 	    hit_cost_trap_begin(&session->hit_cost, session->attach))
 		cost_give_up(session);

@@ -2,15 +2,15 @@
 #include "process/patience.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
+#include <signal.h>
 #include <sys/resource.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/interrupt.h"
-#include "base/regular.h"
+#include "process/lock_read.h"
 
 #define MS_NS 1000000ull
 #define KNOWN 4096u        /* processes that are remembered; a newer one replaces an older one */
@@ -18,15 +18,33 @@
 #define LONG  (50 * MS_NS) /* such a wait is tried again */
 #define RENEW (50 * MS_NS)
 #define WAITS 5u
+#define PAUSE_NS                                                                                   \
+	10000000l    /* between two tries: one after the other may all slip between two holders */
+#define LEAST_MS 20u /* of a try: an honest process, on a busy machine, is read in that time */
 
 struct known {
 	pid_t pid;
 	uint64_t window_ns, waited_ns; /* since when it counts; what was waited for since */
-	uint64_t fresh_ns;             /* until then its lock need not be tried */
+	uint64_t tried_ns;             /* when its lock was tried last, and was free; 0: never */
+	uint64_t slow_ns;              /* until then it counts as one that makes us wait */
 };
 
 /* One for this process: what a target takes of our time is taken from all that we do. */
 static struct known known[KNOWN];
+
+/* When the user begins to wait for our end, and what processes took of that time. */
+static uint64_t end_ns = UINT64_MAX, end_waited_ns;
+
+void patience_end_at(uint64_t time_ns)
+{
+	if (time_ns < end_ns)
+		end_ns = time_ns;
+}
+
+int patience_is_ending(void)
+{
+	return clock_ns(CLOCK_MONOTONIC) >= end_ns || interrupt_pending();
+}
 
 static struct known *known_find(pid_t pid, uint64_t now_ns)
 {
@@ -49,34 +67,60 @@ static long sleeps_now(void)
 	return usage.ru_nvcsw;
 }
 
-static int lock_open(pid_t pid)
+static void wait_count(struct known *at, uint64_t now_ns, uint64_t slept_ns)
 {
-	char path[40];
+	if (slept_ns >= SLOW)
+		at->waited_ns += slept_ns;
+	if (slept_ns < LONG)
+		return;
+	at->slow_ns = now_ns + PATIENCE_WINDOW_MS * MS_NS;
+	at->tried_ns = 0; /* its next read is tried, too */
+}
 
-	snprintf(path, sizeof(path), "/proc/%d/pagemap", (int)pid);
-	return open(path, O_RDONLY | O_CLOEXEC);
+/* How long a try may take. */
+static unsigned int try_ms(uint64_t now_ns)
+{
+	uint64_t left_ms = end_ns > now_ns ? (end_ns - now_ns) / MS_NS : 0,
+		 end_ms = end_waited_ns / MS_NS;
+
+	left_ms += end_ms + LEAST_MS < PATIENCE_END_MS ? PATIENCE_END_MS - end_ms : LEAST_MS;
+	return left_ms < PATIENCE_SHARE_MS ? (unsigned int)left_ms : PATIENCE_SHARE_MS;
+}
+
+/* One read that we can leave. Returns what it waited. */
+static uint64_t lock_try(struct known *at)
+{
+	uint64_t began_ns = clock_ns(CLOCK_MONOTONIC), now_ns, slept_ns = 0;
+	/* The first page: nothing is there, but the lock is taken. */
+	int err = lock_read(at->pid, "pagemap", sizeof(uint64_t), 0, try_ms(began_ns), NULL,
+			    &slept_ns);
+
+	now_ns = clock_ns(CLOCK_MONOTONIC);
+	if (err == -ETIMEDOUT) /* or we are asked to end */
+		slept_ns = now_ns - began_ns > LONG ? now_ns - began_ns : LONG;
+	wait_count(at, now_ns, slept_ns);
+	if (slept_ns >= SLOW && now_ns >= end_ns)
+		end_waited_ns += slept_ns;
+	return slept_ns;
 }
 
 /*
- * Another process waits for the lock before we do. What takes long for it would for us, and cannot
- * be left then: it waits again until it is short, or until the share is used up.
+ * Another thread waits for the lock before we do. What takes long for it would for us, and cannot be
+ * left then: it waits again until it is short, or until the share is used up.
  */
-static void lock_try(struct known *at, uint64_t now_ns)
+static void lock_wait(struct known *at)
 {
-	int fd = at->pid > 0 && at->pid != getpid() ? lock_open(at->pid) : -1;
-	uint64_t slept_ns;
+	uint64_t slept_ns, now_ns;
 
-	at->fresh_ns = now_ns + PATIENCE_FRESH_MS * MS_NS;
-	if (fd < 0)
+	if (at->pid <= 0 || at->pid == getpid())
 		return;
-	do {
-		slept_ns = 0;
-		if (regular_answers(fd, &slept_ns) == -ETIMEDOUT)
-			slept_ns = PATIENCE_SHARE_MS * MS_NS;
-		if (slept_ns >= SLOW)
-			at->waited_ns += slept_ns;
-	} while (slept_ns >= LONG && at->waited_ns < PATIENCE_SHARE_MS * MS_NS);
-	close(fd);
+	do
+		slept_ns = lock_try(at);
+	while (slept_ns >= LONG && at->waited_ns < PATIENCE_SHARE_MS * MS_NS &&
+	       !patience_is_ending());
+	now_ns = clock_ns(CLOCK_MONOTONIC);
+	if (at->slow_ns < now_ns)
+		at->tried_ns = now_ns;
 }
 
 static int spent(const struct known *at)
@@ -98,14 +142,17 @@ int patience_begin(struct patience *patience, pid_t pid)
 {
 	uint64_t now_ns = clock_ns(CLOCK_MONOTONIC);
 	struct known *at = known_find(pid, now_ns);
+	uint64_t fresh_ms = now_ns < end_ns ? PATIENCE_FRESH_MS : PATIENCE_END_FRESH_MS;
 
-	if (at->waited_ns < PATIENCE_SHARE_MS * MS_NS && now_ns >= at->fresh_ns) {
-		lock_try(at, now_ns);
+	if (at->waited_ns < PATIENCE_SHARE_MS * MS_NS &&
+	    now_ns - at->tried_ns >= fresh_ms * MS_NS &&
+	    !(at->slow_ns > now_ns && patience_is_ending())) {
+		lock_wait(at);
 		now_ns = clock_ns(CLOCK_MONOTONIC);
 	}
 	if (at->waited_ns >= PATIENCE_SHARE_MS * MS_NS)
 		return spent(at);
-	if (at->waited_ns && interrupt_pending())
+	if (at->slow_ns > now_ns && patience_is_ending())
 		return error_set(-EINTR,
 				 "it keeps its memory map locked, and the tracer is to end");
 	*patience = (struct patience){pid, now_ns, sleeps_now()};
@@ -117,7 +164,7 @@ void patience_end(const struct patience *patience)
 	uint64_t now_ns = clock_ns(CLOCK_MONOTONIC), took_ns = now_ns - patience->began_ns;
 
 	if (took_ns >= SLOW && sleeps_now() != patience->sleeps)
-		known_find(patience->pid, now_ns)->waited_ns += took_ns;
+		wait_count(known_find(patience->pid, now_ns), now_ns, took_ns);
 }
 
 int patience_renew(struct patience *patience)
@@ -135,21 +182,35 @@ int patience_renew(struct patience *patience)
 
 uint64_t patience_wait_ns(pid_t pid)
 {
-	int fd = lock_open(pid);
-	uint64_t entry, waited_ns = 0;
-	struct patience patience;
+	const struct timespec pause = {.tv_nsec = PAUSE_NS};
+	struct known *at = known_find(pid, clock_ns(CLOCK_MONOTONIC));
+	uint64_t sum_ns = 0, worst_ns = LONG;
 
-	for (int i = 0; fd >= 0 && i < (int)WAITS; i++) {
-		if (patience_begin(&patience, pid)) {
-			waited_ns += PATIENCE_SHARE_MS * MS_NS;
-			continue;
+	for (int round = 0; round < 2 && worst_ns >= LONG; round++) {
+		sum_ns = worst_ns = 0;
+		for (int i = 0; i < (int)WAITS && (!worst_ns || !patience_is_ending()); i++) {
+			uint64_t wait_ns = PATIENCE_SHARE_MS * MS_NS;
+
+			if (round)
+				nanosleep(&pause, NULL);
+			if (at->waited_ns < wait_ns)
+				wait_ns = lock_try(at);
+			sum_ns += wait_ns;
+			if (wait_ns > worst_ns)
+				worst_ns = wait_ns;
 		}
-		/* The first page: nothing is there, but the lock is taken. */
-		if (pread(fd, &entry, sizeof(entry), 0) > 0 && sleeps_now() != patience.sleeps)
-			waited_ns += clock_ns(CLOCK_MONOTONIC) - patience.began_ns;
-		patience_end(&patience);
 	}
-	if (fd >= 0)
-		close(fd);
-	return waited_ns / WAITS;
+	return worst_ns < LONG ? sum_ns / WAITS : worst_ns;
+}
+
+pid_t patience_slow(void)
+{
+	uint64_t now_ns = clock_ns(CLOCK_MONOTONIC);
+	const struct known *slow = NULL;
+
+	for (size_t i = 0; i < KNOWN; i++)
+		if (known[i].slow_ns > now_ns && (!slow || known[i].waited_ns > slow->waited_ns) &&
+		    (!kill(known[i].pid, 0) || errno == EPERM))
+			slow = &known[i];
+	return slow ? slow->pid : 0;
 }

@@ -6,9 +6,13 @@
  * each process has a share of our time: PATIENCE_SHARE_MS in any PATIENCE_WINDOW_MS. Only time
  * counts in which a system call slept, not that for which it was not scheduled.
  *
- * A system call that waits for the lock cannot be left. So another process (base/regular.h) reads
- * first, once in PATIENCE_FRESH_MS, and again as long as its read waits for long. What it waits
- * counts; if a read does not return within a second, nothing is read here.
+ * A system call that waits for the lock cannot be left. So another thread (lock_read.h) reads
+ * first: once in PATIENCE_FRESH_MS, each time if the process has made us wait for long lately, and
+ * again as long as its read waits for long. What it waits counts; if a read does not return within
+ * a second, nothing is read here.
+ *
+ * Once the user waits for our end, a process that has made us wait for long lately is not read at
+ * all, and the tries of all others take PATIENCE_END_MS together, or a few ms each.
  */
 #ifndef TRACER_PROCESS_PATIENCE_H
 #define TRACER_PROCESS_PATIENCE_H
@@ -19,6 +23,10 @@
 #define PATIENCE_SHARE_MS  1000
 #define PATIENCE_WINDOW_MS 10000
 #define PATIENCE_FRESH_MS  1000
+#define PATIENCE_END_MS    200
+
+/* the same as PATIENCE_FRESH_MS, once the user waits for our end */
+#define PATIENCE_END_FRESH_MS 50
 
 /* A system call that may wait for the lock. */
 struct patience {
@@ -29,7 +37,7 @@ struct patience {
 
 /*
  * Call before such a system call. 0, and then patience_end() after it; -ETIMEDOUT, with
- * error_set(): its share is used up; -EINTR: reading it is slow, and we are asked to end.
+ * error_set(): its share is used up; -EINTR: reading it is slow, and we are to end.
  */
 int patience_begin(struct patience *patience, pid_t pid);
 void patience_end(const struct patience *patience);
@@ -43,7 +51,20 @@ int patience_renew(struct patience *patience);
  * reason is kept.
  */
 int patience_explain(pid_t pid, int err);
-/* How long one read waits for its lock now, the mean of some tries; 0: it does not. */
+/*
+ * How long one wait for its lock takes now; 0: none. The mean of some tries or, if it keeps the lock
+ * for long again and again, the longest.
+ */
 uint64_t patience_wait_ns(pid_t pid);
+/* The process that runs and made us wait for most of the time lately; 0: none. */
+pid_t patience_slow(void);
+
+/*
+ * From this time of CLOCK_MONOTONIC on the user waits for our end, at the latest. A signal that is
+ * pending (base/interrupt.h) says that, too.
+ */
+void patience_end_at(uint64_t time_ns);
+/* Does the user wait for our end? */
+int patience_is_ending(void);
 
 #endif

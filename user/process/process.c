@@ -294,9 +294,14 @@ static int is_used(int fd)
 
 int process_program_is_past(pid_t pid, int fd)
 {
+	struct patience patience;
 	int now, past;
 
-	if (is_used(fd))
+	if (patience_begin(&patience, pid))
+		return 0;
+	past = !is_used(fd);
+	patience_end(&patience);
+	if (!past)
 		return 0;
 	now = process_program_open(pid);
 	past = now >= 0 && is_used(now);

@@ -16,6 +16,7 @@
 #include "member/member.h"
 #include "member/state.h"
 #include "member/symbols.h"
+#include "process/patience.h"
 #include "session/session.h"
 
 #define CENSUS_SHARE      50           /* periodic walks take at most 1/50 of the time */
@@ -32,6 +33,7 @@ void session_limit(struct session *session, uint64_t duration_ns)
 {
 	session->limit_ns = clock_ns(CLOCK_MONOTONIC) + duration_ns;
 	session->limit_duration_ns = duration_ns;
+	patience_end_at(session->limit_ns);
 }
 
 static uint64_t last_walks_ns(const struct session *session)

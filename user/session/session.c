@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "events/capture.h"
 #include "links/links.h"
+#include "links/links_holder.h"
 #include "links/obstacles.h"
 #include "member/census.h"
 #include "member/cost.h"
@@ -17,6 +18,7 @@
 #include "member/member.h"
 #include "member/state.h"
 #include "member/symbols.h"
+#include "process/patience.h"
 #include "process/process.h"
 #include "process_plan/plan_target.h"
 #include "python/code.h"
@@ -368,11 +370,32 @@ static void debuggers_tell(const struct session *session)
 	}
 }
 
+static void probes_remove(struct session *session)
+{
+	int slowly = attach_detaches_slowly(session->attach);
+	pid_t slow;
+
+	if (slowly)
+		log_info("this kernel removes the probes one by one, which continues for a while "
+			 "after the end; until then each costs a trap");
+	if (attach_detach(session->attach) || slowly)
+		return;
+	slow = patience_slow();
+	if (slow)
+		log_info("the probes are still to be removed: PID %d keeps its memory map locked, "
+			 "which the kernel waits for; " LINKS_HOLDER_NAME
+			 " removes them, and until then each costs a trap",
+			 (int)slow);
+	else
+		log_info("the kernel still removes the probes; until then each costs a trap");
+}
+
 int session_stop(struct session *session, int hurried)
 {
 	int lost = session->links_lost ? 0 : links_check(session), err;
 	uint64_t began_ns;
 
+	patience_end_at(clock_ns(CLOCK_MONOTONIC));
 	session_names_end(session, hurried);
 	session->opts.watch = ABI_WATCH_NONE; /* new processes are not followed any more */
 	/* Blocks of events after the last walk may have died unseen: stop right after it. */
@@ -386,10 +409,7 @@ int session_stop(struct session *session, int hurried)
 	session->end.stopped_ns =
 		session_is_beyond(session, began_ns) ? session->limit_ns : began_ns;
 	session_rss_read(session, session->end.stopped_ns);
-	if (attach_detaches_slowly(session->attach))
-		log_info("this kernel removes the probes one by one, which continues for a while "
-			 "after the end; until then each costs a trap");
-	attach_detach(session->attach);
+	probes_remove(session);
 	debuggers_tell(session);
 	session->end.probes_ns = clock_ns(CLOCK_MONOTONIC) - began_ns;
 	session_pull(session);

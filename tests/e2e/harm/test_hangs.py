@@ -168,3 +168,33 @@ def test_locked_memory(tracer, own_python, debian_python, tmp_path, undisturbed)
                 check=False,
             )
             assert reason in done.stderr.decode(), done.stderr.decode()
+
+
+@pytest.mark.versions("3.11")
+@pytest.mark.parametrize("end", ["its time", "SIGKILL"])
+def test_locked_at_the_end(tracer, own_python, tmp_path, undisturbed, end):
+    """A target that takes its mmap lock once it is traced: the tracer ends, and says what is still
+    to be removed. The probes of a target beside it are gone once the lock is let go."""
+    python, env = own_python("3.11")
+    with Target(python, "lock_holder.py", 4, 3, env=env) as locked, Target(
+        python, "steady.py", env=env
+    ) as same:
+        os.kill(locked.pid, signal.SIGSTOP)
+        both = "%d,%d" % (same.pid, locked.pid)
+        with Traced(tracer, tmp_path, "-p", both, "-m", "exact", "-d", "2") as run:
+            run.wait_attached(2)
+            assert text_differs(same.pid)
+            os.kill(locked.pid, signal.SIGCONT)
+            same.step()
+            if end == "SIGKILL":
+                run.process.kill()
+                run.process.wait(BOUND)
+            else:
+                assert run.wait(BOUND) == 0, run.stderr
+                told = r"still to be removed: PID %d keeps its memory map locked" % locked.pid
+                assert re.search(told, run.stderr), run.stderr
+                assert not losses(run)
+        assert text_differs(same.pid)
+        locked.kill()
+        wait_until(lambda: not text_differs(same.pid), "the probes are gone")
+        same.finish()

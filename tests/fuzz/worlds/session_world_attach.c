@@ -126,10 +126,11 @@ void attach_drop(struct attach *attach, pid_t pid, unsigned int groups, int wait
 	world_meanwhile();
 }
 
-void attach_detach(struct attach *attach)
+int attach_detach(struct attach *attach)
 {
 	for (size_t i = 0; i < PROCESSES; i++)
 		attach_drop(attach, world_pid(&world.processes[i]), ATTACH_ALL, 0);
+	return 1;
 }
 
 int attach_drain(struct attach *attach, size_t limit)
