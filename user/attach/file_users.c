@@ -10,6 +10,9 @@
 #include "base/array.h"
 #include "process/process.h"
 
+/* At an attach, for the maps of a process that keeps its lock taken. */
+#define AWAIT_MS 3000
+
 struct file_use {
 	uint64_t inode, path; /* path: a hash */
 	uint32_t device_major, device_minor;
@@ -55,34 +58,58 @@ static int unread_add(struct file_users *users, pid_t pid)
 	return err;
 }
 
-/* Adds a process's executable maps. A file with several executable maps is added several times. */
-static int process_add(struct file_users *users, pid_t pid)
+static int use_add(struct file_users *users, const struct file_use *use)
 {
-	struct process_maps maps;
+	int err = array_reserve(&users->items, &users->capacity, users->count, 1,
+				sizeof(*users->items));
+
+	if (!err)
+		users->items[users->count++] = *use;
+	return err;
+}
+
+/*
+ * A process whose lock is taken. What is known of it stays valid; otherwise its maps are awaited,
+ * once.
+ */
+static int locked_add(struct file_users *users, const struct file_users *known, pid_t pid,
+		      struct process_maps *maps)
+{
+	size_t count = users->count;
+
+	for (size_t i = 0; known && i < known->unread_count; i++)
+		if (known->unread[i].pid == pid)
+			return unread_add(users, pid);
+	for (size_t i = 0; known && i < known->count; i++)
+		if (known->items[i].pid == pid && use_add(users, &known->items[i]))
+			return -ENOMEM;
+	if (users->count != count || !process_maps_await(pid, AWAIT_MS, maps))
+		return 0;
+	return unread_add(users, pid);
+}
+
+/* Adds a process's executable maps. A file with several executable maps is added several times. */
+static int process_add(struct file_users *users, const struct file_users *known, pid_t pid)
+{
+	struct process_maps maps = {0};
 	int err = process_maps_read(pid, &maps);
 
 	/* See process/patience.h. */
 	if (err == -ETIMEDOUT || err == -EINTR)
-		return unread_add(users, pid);
-	if (err)
-		return err;
+		err = locked_add(users, known, pid, &maps);
 	for (size_t i = 0; i < maps.count && !err; i++) {
 		const struct process_map *map = &maps.entries[i];
+		const struct file_use use = {map->inode, path_hash(map->path), map->device_major,
+					     map->device_minor, pid};
 
-		if (!map->executable || map->path[0] != '/')
-			continue;
-		err = array_reserve(&users->items, &users->capacity, users->count, 1,
-				    sizeof(*users->items));
-		if (!err)
-			users->items[users->count++] =
-				(struct file_use){map->inode, path_hash(map->path),
-						  map->device_major, map->device_minor, pid};
+		if (map->executable && map->path[0] == '/')
+			err = use_add(users, &use);
 	}
 	process_maps_free(&maps);
 	return err;
 }
 
-int file_users_read(struct file_users **out)
+int file_users_read(const struct file_users *known, struct file_users **out)
 {
 	struct file_users *users = calloc(1, sizeof(*users));
 	pid_t *pids = NULL;
@@ -90,7 +117,7 @@ int file_users_read(struct file_users **out)
 	int err = users ? process_list(&pids, &count) : -ENOMEM;
 
 	for (size_t i = 0; i < count && !err; i++) {
-		err = process_add(users, pids[i]);
+		err = process_add(users, known, pids[i]);
 		if (err != -ENOMEM)
 			err = 0;
 	}
@@ -124,11 +151,10 @@ static const struct file_use *use_find(const struct file_users *users, pid_t pid
 }
 
 /*
- * Those processes that may map the file. anyone: the program that pid runs is mapped by those that
- * run it, any other file is a library, which may be anyone's; otherwise those that run the file, or
- * what pid runs.
+ * Those processes whose maps are not known and that may map the file: what pid runs is mapped by
+ * those that run it, any other file is a library, which may be anyone's.
  */
-static int unread_each(const struct file_users *users, pid_t pid, uint64_t path, int anyone,
+static int unread_each(const struct file_users *users, pid_t pid, uint64_t path,
 		       int (*each)(pid_t pid, void *context), void *context)
 {
 	uint64_t program = users->unread_count ? program_hash(pid) : 0;
@@ -136,18 +162,16 @@ static int unread_each(const struct file_users *users, pid_t pid, uint64_t path,
 
 	for (size_t i = 0; i < users->unread_count && !result; i++) {
 		const struct unread *unread = &users->unread[i];
-		int runs_it = unread->program && unread->program == path,
-		    runs_same = unread->program && unread->program == program,
-		    may = anyone && (program != path || !unread->program);
 
-		if (unread->pid != pid && (runs_it || runs_same || may))
+		if (unread->pid != pid &&
+		    (program != path || !unread->program || unread->program == path))
 			result = each(unread->pid, context);
 	}
 	return result;
 }
 
-static int each_user(const struct file_users *users, pid_t pid, const char *path, int anyone,
-		     int (*each)(pid_t pid, void *context), void *context)
+int file_users_each(const struct file_users *users, pid_t pid, const char *path,
+		    int (*each)(pid_t pid, void *context), void *context)
 {
 	const struct file_use *file = use_find(users, pid, path);
 	int result = 0;
@@ -159,14 +183,7 @@ static int each_user(const struct file_users *users, pid_t pid, const char *path
 		    use->device_minor == file->device_minor && use->pid != pid)
 			result = each(use->pid, context);
 	}
-	return file && !result ? unread_each(users, pid, file->path, anyone, each, context)
-			       : result;
-}
-
-int file_users_each(const struct file_users *users, pid_t pid, const char *path,
-		    int (*each)(pid_t pid, void *context), void *context)
-{
-	return each_user(users, pid, path, 0, each, context);
+	return file && !result ? unread_each(users, pid, file->path, each, context) : result;
 }
 
 struct ours {
@@ -186,5 +203,6 @@ int file_users_all(const struct file_users *users, pid_t pid, const char *path,
 {
 	struct ours question = {ours, context};
 
-	return use_find(users, pid, path) && !each_user(users, pid, path, 1, is_foreign, &question);
+	return use_find(users, pid, path) &&
+	       !file_users_each(users, pid, path, is_foreign, &question);
 }

@@ -2,9 +2,10 @@
 /*
  * Which processes have which files mapped executable: a snapshot of all processes.
  *
- * Of a process that keeps its lock taken (process/patience.h) the maps are not known. It counts as
- * one that maps the file of its program, and what other processes of its program map. One whose
- * maps cannot be read for another reason counts as one that maps nothing.
+ * The maps of a process that keeps its lock taken (process/patience.h) are awaited for a few
+ * seconds. If they remain unknown, it counts as one that maps the file of its program, and every
+ * library. One whose maps cannot be read for
+ * another reason counts as one that maps nothing.
  */
 #ifndef TRACER_ATTACH_FILE_USERS_H
 #define TRACER_ATTACH_FILE_USERS_H
@@ -13,13 +14,15 @@
 
 struct file_users;
 
-/* Reads the maps of every process; 0, -errno. */
-int file_users_read(struct file_users **out);
+/*
+ * Reads the maps of every process. known: an earlier list, or NULL: what it says of processes that
+ * keep their lock taken is not read again. 0, -errno.
+ */
+int file_users_read(const struct file_users *known, struct file_users **out);
 void file_users_free(struct file_users *users); /* NULL is legal */
 /*
  * Is every other process that maps the file which pid has mapped under path (as in its maps)
- * accepted by ours()? 0 also if pid is not known to map it. A process whose lock is taken may map
- * any library here.
+ * accepted by ours()? 0 also if pid is not known to map it.
  */
 int file_users_all(const struct file_users *users, pid_t pid, const char *path,
 		   int (*ours)(pid_t pid, void *context), void *context);

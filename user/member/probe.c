@@ -37,11 +37,13 @@ struct file_users *session_users(struct session *session)
 	uint64_t now = clock_ns(CLOCK_MONOTONIC);
 
 	if (!session->users || now - session->users_ns > USERS_FRESH_NS) {
-		file_users_free(session->users);
+		struct file_users *known = session->users;
+
 		session->users = NULL;
-		session->users_ns = now;
-		if (file_users_read(&session->users))
-			return NULL;
+		if (file_users_read(known, &session->users))
+			session->users = NULL;
+		file_users_free(known);
+		session->users_ns = clock_ns(CLOCK_MONOTONIC);
 	}
 	return session->users;
 }
@@ -119,6 +121,10 @@ static int waits_check(const struct placing *placing, const struct plan *plan,
 			file_users_each(users, placing->member->pid, elf_file_path(file), wait_add,
 					&waits);
 	}
+	if (waits.worst_ns && patience_is_ending())
+		return error_set(-EINTR,
+				 "the tracer is to end, and PID %d keeps its memory map locked",
+				 waits.worst);
 	if (waits.total_ns * plan->count < PROBES_MOST_NS)
 		return 0;
 	return error_set(

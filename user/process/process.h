@@ -100,6 +100,11 @@ int process_rss_read(pid_t pid, uint64_t *bytes, uint64_t *anonymous);
 int process_own_bytes_read(pid_t pid, uint64_t *bytes);
 /* 0; -ESRCH; -EPERM; -E2BIG beyond 65,536 maps. Caller frees with process_maps_free(). */
 int process_maps_read(pid_t pid, struct process_maps *out);
+/*
+ * The same of a process that keeps its lock taken (process/patience.h): waits up to wait_ms, then
+ * -ETIMEDOUT.
+ */
+int process_maps_await(pid_t pid, unsigned int wait_ms, struct process_maps *out);
 void process_maps_free(struct process_maps *maps);
 /* Is it code of that file? */
 int process_map_is_code(const struct process_map *map, const struct stat *file);

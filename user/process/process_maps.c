@@ -13,11 +13,13 @@
 
 #include "base/error.h"
 #include "base/regular.h"
+#include "process/lock_read.h"
 #include "process/patience.h"
 #include "process/process.h"
 
 #define MAPS_MAX        65536u
 #define STREAM_BYTES    (64u * 1024)
+#define TEXT_MAX        (16u << 20) /* of maps that are awaited */
 #define ESCAPED_NEWLINE "\\012"
 
 /* "START-END rwxp OFFSET MAJOR:MINOR INODE      PATH"; numbers are in hex, except for the inode. */
@@ -67,12 +69,34 @@ static int append_map(struct process_maps *maps, size_t *capacity, char *line)
 	return err;
 }
 
-int process_maps_read(pid_t pid, struct process_maps *out)
+/* patience: NULL: reading the stream does not wait. Closes the stream. 0, -errno. */
+static int maps_parse(FILE *stream, struct patience *patience, struct process_maps *out)
 {
 	struct process_maps maps = {0};
 	size_t capacity = 0, line_size = 0;
-	struct patience patience;
 	char *line = NULL;
+	int err = 0;
+
+	errno = 0;
+	while (!err && getline(&line, &line_size, stream) > 0) {
+		err = append_map(&maps, &capacity, line);
+		if (!err && patience)
+			err = patience_renew(patience);
+	}
+	if (!err && ferror(stream))
+		err = errno == EACCES ? -EPERM : errno ? -errno : -EIO;
+	free(line);
+	fclose(stream);
+	if (err)
+		process_maps_free(&maps);
+	else
+		*out = maps;
+	return err;
+}
+
+int process_maps_read(pid_t pid, struct process_maps *out)
+{
+	struct patience patience;
 	char path[48];
 	FILE *stream;
 	int err = patience_begin(&patience, pid);
@@ -84,21 +108,23 @@ int process_maps_read(pid_t pid, struct process_maps *out)
 	if (!stream)
 		return errno == ENOENT ? -ESRCH : errno == EACCES ? -EPERM : -errno;
 	setvbuf(stream, NULL, _IOFBF, STREAM_BYTES);
-	errno = 0;
-	while (!err && getline(&line, &line_size, stream) > 0) {
-		err = append_map(&maps, &capacity, line);
-		if (!err)
-			err = patience_renew(&patience);
-	}
-	if (!err && ferror(stream))
-		err = errno == EACCES ? -EPERM : errno ? -errno : -EIO;
-	free(line);
-	fclose(stream);
+	err = maps_parse(stream, &patience, out);
 	patience_end(&patience);
+	return err;
+}
+
+int process_maps_await(pid_t pid, unsigned int wait_ms, struct process_maps *out)
+{
+	struct buffer text = {0};
+	uint64_t slept_ns;
+	FILE *stream;
+	int err = lock_read(pid, "maps", TEXT_MAX, 1, wait_ms, &text, &slept_ns);
+
 	if (err)
-		process_maps_free(&maps);
-	else
-		*out = maps;
+		return err;
+	stream = text.size ? fmemopen(text.data, text.size, "r") : NULL;
+	err = stream ? maps_parse(stream, NULL, out) : -ESRCH;
+	buffer_free(&text);
 	return err;
 }
 

@@ -147,8 +147,9 @@ int process_list(pid_t **out, size_t *count)
 	return 0;
 }
 
-int file_users_read(struct file_users **out)
+int file_users_read(const struct file_users *known, struct file_users **out)
 {
+	(void)known;
 	(void)out;
 	return -ENOMEM;
 }

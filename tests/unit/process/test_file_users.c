@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -61,6 +62,20 @@ static void patience_lose(pid_t pid)
 	assert_int_equal(patience_begin(&patience, pid), -ETIMEDOUT);
 }
 
+/* Leaves one descriptor: awaiting takes two. */
+static void awaiting_prevent(struct rlimit *before)
+{
+	int next = dup(0);
+	struct rlimit limit;
+
+	assert_true(next >= 0);
+	close(next);
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, before), 0);
+	limit = *before;
+	limit.rlim_cur = (rlim_t)next + 1;
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+}
+
 struct asked {
 	pid_t pid;
 	int found;
@@ -80,7 +95,7 @@ static int counts(pid_t pid, const char *path)
 	struct asked asked = {.pid = pid};
 	struct file_users *users;
 
-	assert_int_equal(file_users_read(&users), 0);
+	assert_int_equal(file_users_read(NULL, &users), 0);
 	file_users_each(users, getpid(), path, found_add, &asked);
 	file_users_free(users);
 	return asked.found;
@@ -99,7 +114,7 @@ static int are_all_accepted(pid_t refused, const char *path)
 	struct file_users *users;
 	int all;
 
-	assert_int_equal(file_users_read(&users), 0);
+	assert_int_equal(file_users_read(NULL, &users), 0);
 	all = file_users_all(users, getpid(), path, is_other, &refused);
 	file_users_free(users);
 	return all;
@@ -126,6 +141,7 @@ static void test_users(void **state)
 {
 	char program[4096], library[4096];
 	pid_t same = child(NULL), other = child("/bin/sleep");
+	struct rlimit descriptors;
 
 	(void)state;
 	paths_find(program, library, sizeof(program));
@@ -133,11 +149,17 @@ static void test_users(void **state)
 	assert_false(counts(other, program) || counts(other, library));
 	patience_lose(same);
 	patience_lose(other);
+	/* Their maps are awaited, and come. */
 	assert_true(counts(same, program) && counts(same, library));
-	/* It runs another program. It may map any library, but nobody is kept waiting for that. */
 	assert_false(counts(other, program) || counts(other, library));
+	assert_true(are_all_accepted(other, library));
+	/* They do not come: it runs another program, and may map any library. */
+	awaiting_prevent(&descriptors);
+	assert_true(counts(same, program) && counts(same, library));
+	assert_true(!counts(other, program) && counts(other, library));
 	assert_true(are_all_accepted(other, program));
 	assert_false(are_all_accepted(other, library));
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &descriptors), 0);
 	kill(same, SIGKILL);
 	kill(other, SIGKILL);
 	/* Not for all children: one serves the reading of files. */
