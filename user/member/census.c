@@ -12,6 +12,7 @@
 #include "heap/census.h"
 #include "member/member.h"
 #include "member/mode.h"
+#include "member/probe.h"
 #include "member/state.h"
 #include "member/symbols.h"
 #include "process/threads.h"
@@ -157,6 +158,8 @@ void member_rss_read(struct session *session, struct member *member, uint64_t ti
 	uint64_t bytes;
 
 	member->rss_ns = time_ns;
+	if (!member->ended)
+		member_debugger_look(session, member);
 	if (member->ended || process_rss_read(member->pid, &bytes, NULL) || !bytes)
 		return;
 	record.bytes = bytes;

@@ -11,6 +11,7 @@
 #include "member/state.h"
 #include "member/translators.h"
 #include "process/patience.h"
+#include "process/process.h"
 #include "process_plan/plan_target.h"
 
 /* That placing the probes of a file may wait for locks. */
@@ -158,6 +159,18 @@ int member_probe(struct session *session, struct member *member, const struct pl
 		return fits;
 	return fits ? member_plans_each(member, target, plan_place, &placing)
 		    : error_set(-EIO, "%s", why);
+}
+
+void member_debugger_look(struct session *session, struct member *member)
+{
+	pid_t debugger = process_debugger(member->pid);
+
+	if (debugger && debugger != member->debugger && session->debugger_logs++ < SESSION_LOGS)
+		log_info("PID %d: PID %d traces it by ptrace. A debugger that has a breakpoint at "
+			 "a probe's place hides one from the other, and may leave the probe's in "
+			 "the code: remove its breakpoints before this trace ends",
+			 member->pid, (int)debugger);
+	member->debugger = debugger;
 }
 
 unsigned int member_groups(const struct member *member)

@@ -17,6 +17,11 @@ struct member;
  */
 int member_probe(struct session *session, struct member *member, const struct plan_target *target,
 		 unsigned int groups);
+/*
+ * Tells of a debugger that traces the member, once: it takes a probe's breakpoint for the program's
+ * own byte, and may restore it when the probe is gone.
+ */
+void member_debugger_look(struct session *session, struct member *member);
 /* The probes that are in place all the time in its mode: enum attach_group. */
 unsigned int member_groups(const struct member *member);
 /* What it has between its windows. */

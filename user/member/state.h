@@ -53,8 +53,8 @@ struct session {
 	int barred_logged;        /* a process with threads whose returns are not probed was */
 	uint64_t returns_missing; /* LOSS_RETURN, as last looked at */
 	int missing_logged;       /* the features that this kernel lacks were logged */
-	size_t attach_logs, refusals,
-		tasks_logs; /* only the first SESSION_LOGS of each are logged */
+	size_t attach_logs, refusals, tasks_logs,
+		debugger_logs; /* only the first SESSION_LOGS of each are logged */
 
 	/* Processes that appear while the session runs (session/follow.c, session/candidate.c): */
 	struct candidate *candidates;

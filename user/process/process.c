@@ -251,6 +251,17 @@ int process_info_read(pid_t pid, struct process_info *out)
 	return err;
 }
 
+pid_t process_debugger(pid_t pid)
+{
+	struct process_info info = {0};
+	struct buffer text = {0};
+
+	if (!process_file_read(pid, "status", FILE_MAX_BYTES, &text))
+		parse_status((const char *)text.data, &info);
+	buffer_free(&text);
+	return info.debugger;
+}
+
 uint64_t process_age_ns(pid_t pid)
 {
 	long ticks = sysconf(_SC_CLK_TCK);

@@ -76,6 +76,8 @@ int process_root_is(const struct process_root *a, const struct process_root *b);
 int process_root_open(pid_t pid);
 /* 0; -ESRCH no such process; -EPERM; -errno. */
 int process_info_read(pid_t pid, struct process_info *out);
+/* Who traces it by ptrace; 0: nobody, or it is not known. */
+pid_t process_debugger(pid_t pid);
 /*
  * Is it a process with memory that can be read and probed? 0, or with its reason (error_set()):
  * -EINVAL a thread; -ENOTSUP a kernel thread, headless; -ESRCH a zombie.

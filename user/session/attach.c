@@ -60,7 +60,7 @@ static void providers_print(const struct member *member, const struct plan_targe
 	}
 }
 
-static void attached_print(struct session *session, const struct member *member,
+static void attached_print(struct session *session, struct member *member,
 			   const struct plan_target *target, uint64_t elapsed_ns)
 {
 	const struct plan *plan = &target->python;
@@ -91,11 +91,7 @@ static void attached_print(struct session *session, const struct member *member,
 	if (member->runtime.other[0])
 		log_info("PID %d: it has another Python, of %s, which is not traced", member->pid,
 			 member->runtime.other);
-	if (target->info.debugger)
-		log_info("PID %d: PID %d traces it by ptrace. A debugger that has a breakpoint at "
-			 "a probe's place hides one from the other, and may leave the probe's in "
-			 "the code: remove its breakpoints before this trace ends",
-			 member->pid, (int)target->info.debugger);
+	member_debugger_look(session, member);
 	if (plan->mode_why[0])
 		log_info("not in %s mode: %s", plan_mode_name(session->opts.plan.python.mode),
 			 plan->mode_why);

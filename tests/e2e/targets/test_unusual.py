@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Processes that are unlike most: in what threads they have, in what system calls they may make, in
 what they do with their code. Each is traced, or refused with the reason; none is harmed."""
+import contextlib
 import os
 import re
 import shutil
@@ -163,18 +164,40 @@ def test_breakpoint_in_a_copy(start, trace, program_of):
     assert re.search(r"PID %d was killed by SIGTRAP\. .* a copy of its code" % target.pid, run.stderr)
 
 
+@contextlib.contextmanager
+def gdb_process(pid, folder):
+    """A debugger that has attached once the FIFO that is returned with it can be opened for
+    writing, and leaves when that is closed."""
+    if not shutil.which("gdb"):
+        pytest.skip("no gdb")
+    gate = str(folder / "gate")
+    os.mkfifo(gate)
+    words = ("gdb", "-q", "-nx", "-batch", "-p", str(pid), "-ex", "shell cat " + gate)
+    nothing = subprocess.DEVNULL
+    with subprocess.Popen(words, stdin=nothing, stdout=nothing, stderr=nothing) as gdb:
+        yield gdb, gate
+
+
+def test_debugger_meanwhile(start, trace, program_of, tmp_path):
+    """The same of one that attaches while the process is traced: it is said at once, so that its
+    breakpoints can be removed before the trace ends."""
+    target = start(program_of("keeper.c"), None)
+    run = trace("-p", target.pid, "--layer", "native")
+    with gdb_process(target.pid, tmp_path) as (gdb, gate):
+        with open(gate, "w"):
+            told = "PID %d: PID %d traces it by ptrace" % (target.pid, gdb.pid)
+            wait_until(lambda: told in run.stderr, "it is said")
+    run.finish()
+    assert run.stderr.count("traces it by ptrace") == 1, run.stderr
+    target.step()
+    assert target.read_line() == "done" and target.finish() == 0
+
+
 def test_debugger(start, run_tracer, program_of, tmp_path):
     """A debugger that attaches takes a probe's breakpoint for the program's own byte. It is said
     when the trace begins, and when it ends before the debugger has."""
-    if not shutil.which("gdb"):
-        pytest.skip("no gdb")
     target = start(program_of("keeper.c"), None)
-    gate = str(tmp_path / "gate")
-    os.mkfifo(gate)
-    words = ("gdb", "-q", "-nx", "-batch", "-p", str(target.pid), "-ex", "shell cat " + gate)
-    with subprocess.Popen(
-        words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    ) as gdb:
+    with gdb_process(target.pid, tmp_path) as (gdb, gate):
         with open(gate, "w"):  # opened by gdb once it has attached
             done = run_tracer("-p", target.pid, "--layer", "native", "-d", "1")
     assert done.returncode == 0, done.stderr
