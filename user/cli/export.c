@@ -236,6 +236,27 @@ static int file_read(const struct export *export, const char *path, struct expor
 	return err;
 }
 
+/*
+ * tracemalloc's files have a total_nframe for each block. One is kept of each traceback, so it is
+ * only known to be right where the traceback is whole.
+ */
+static void totals_tell(const struct export *export, const struct snapshot *chosen)
+{
+	uint32_t version = export->opts.python_version ?: chosen->meta.python_version;
+	size_t cut = 0;
+
+	if ((version && version < 0x03090000) || !strcmp(chosen->meta.mode, SNAPSHOT_TRACEMALLOC))
+		return;
+	for (size_t i = 0; i < chosen->traceback_count; i++)
+		cut += chosen->tracebacks[i].total != SNAPSHOT_TOTAL_UNKNOWN &&
+		       chosen->tracebacks[i].total > chosen->tracebacks[i].nframe;
+	if (cut)
+		log_info("%s: %zu of %zu tracebacks were cut at %u frames: their total_nframe is "
+			 "that of the first block seen with each, not of every block",
+			 export->output, cut, chosen->traceback_count,
+			 chosen->meta.traceback_limit);
+}
+
 /* Writes the chosen blocks. 0, -errno. */
 static int file_write(const struct export *export, const struct snapshot *chosen,
 		      const struct export_opts *opts)
@@ -250,7 +271,9 @@ static int file_write(const struct export *export, const struct snapshot *chosen
 		outfile_discard(file);
 	else
 		err = outfile_commit(file);
-	if (!err && export->exporter != &export_tracemalloc && chosen->meta.traceback_limit > 1)
+	if (!err && export->exporter == &export_tracemalloc)
+		totals_tell(export, chosen);
+	else if (!err && chosen->meta.traceback_limit > 1)
 		cli_cut_print(chosen);
 	return err;
 }

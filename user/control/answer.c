@@ -56,9 +56,10 @@ void answer_lookup(FILE *out, struct trace *trace, size_t process, uint64_t addr
 	fprintf(out,
 		"{\"address\": %" PRIu64 ", \"offset\": %" PRIu64 ", \"size\": %" PRIu64
 		", \"domain\": %" PRIu32 ", \"rounded\": %s}, \"total_nframe\": %" PRIu32
-		", \"traceback\": [",
+		", \"total_nframe_exact\": %s, \"traceback\": [",
 		block->address, address - block->address, (uint64_t)block->bytes, block->domain,
-		block->rounded ? "true" : "false", traceback.total);
+		block->rounded ? "true" : "false", traceback.total,
+		traceback.total > traceback.nframe ? "false" : "true");
 	for (uint32_t i = 0; i < traceback.nframe; i++) {
 		fputs(i ? ", " : "", out);
 		frame_write(out, trace_strings(trace, process), &traceback.frames[i]);

@@ -143,6 +143,7 @@ def test_lookup(trace, ctl, python):
             wrong.setdefault(mark, []).append(line)
         if answer["block"]:
             assert 0 <= address - answer["block"]["address"] == answer["block"]["offset"] <= 32
+            assert answer["total_nframe_exact"] is True
     assert not wrong
     (inside,) = ctl(pid, "lookup", hex(ids["large"][1] + 50000))
     assert inside["block"]["offset"] == 50000 and inside["traceback"][0]["lineno"] == marked_line(

@@ -36,6 +36,23 @@ def finished(start, trace, any_python):
     return run, live
 
 
+@pytest.mark.parametrize("nframe", [1, 64])
+def test_cut_totals(start, trace, python, run_tracer, tmp_path, nframe):
+    """A total_nframe that need not be that of every block is told, with the number of them."""
+    target = start(python, "golden.py")
+    run = trace("-p", target.pid, "-n", nframe, "-m", "exact")
+    target.step()
+    target.expect()
+    run.finish()
+    out = tmp_path / "totals.pickle"
+    for version, told in (("3.9", nframe == 1), ("3.8", False)):
+        words = ("--format", "tracemalloc", "--python", version, "-o", out, "--force")
+        done = run_tracer("export", run.snapshot, *words)
+        assert done.returncode == 0, done.stderr
+        found = re.search(r"\d+ of \d+ tracebacks were cut at 1 frames: ", done.stderr)
+        assert bool(found) == told, done.stderr
+
+
 def test_rss(start, trace, any_python, run_tracer):
     """The report has the target's RSS and the share of it that the reported blocks explain. A
     filtered report has neither."""

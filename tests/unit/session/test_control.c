@@ -158,7 +158,8 @@ static void test_answers(void **state)
 	       "{\"is_tracing\": true, ");
 	expect(session, fd, "{\"request\": \"lookup\", \"address\": 4128}\n",
 	       "{\"address\": 4128, \"block\": {\"address\": 4096, \"offset\": 32, \"size\": 48, "
-	       "\"domain\": 0, \"rounded\": false}, \"total_nframe\": 1, \"traceback\": "
+	       "\"domain\": 0, \"rounded\": false}, \"total_nframe\": 1, "
+	       "\"total_nframe_exact\": true, \"traceback\": "
 	       "[{\"filename\": \"/caf\\u00e9.py\", \"lineno\": 0, \"function\": \"f\"}]}\n");
 	expect(session, fd, "{\"request\": \"lookup\", \"address\": 4144}\n",
 	       "{\"address\": 4144, \"block\": null}\n");
