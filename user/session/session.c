@@ -386,8 +386,6 @@ static void probes_remove(struct session *session)
 			 "which the kernel waits for; " LINKS_HOLDER_NAME
 			 " removes them, and until then each costs a trap",
 			 (int)slow);
-	else
-		log_info("the kernel still removes the probes; until then each costs a trap");
 }
 
 int session_stop(struct session *session, int hurried)
