@@ -8,9 +8,9 @@ speed of the processor, which the program measures by a loop that allocates noth
 division, and by the wall clock, other programs on the machine change it. "First 10 s" begins with
 the tracer's start. The noise is that of untraced parts compared in the same way. With --idle the
 program is stopped while the tracer attaches, and goes on so many seconds later: all figures are of
-the time from then on, and "first second" is one more. Budget 0 is the default, without --overhead.
-usage: bench_budget.py [--reps N] [--seconds N] [--overhead PERCENT]... [--program NAME]...
-[--idle SECONDS] [--at-once N] [--python PATH]
+the time from then on; "first second" is that of its CPU time, which is longer on a busy machine.
+Budget 0 is the default, without --overhead. usage: bench_budget.py [--reps N] [--seconds N]
+[--overhead PERCENT]... [--program NAME]... [--idle SECONDS] [--at-once N] [--python PATH]
 """
 import argparse
 import concurrent.futures
@@ -36,7 +36,7 @@ TRACER = os.path.abspath(
 UNTRACED = 10  # seconds between two traced parts
 SETTLING = 0.5  # of the machine, after a detach
 FIRST = 10  # seconds over which the budget is to hold
-BURST = 1
+BURST = 1  # seconds of its CPU time after it was idle
 WARM_UP = 2
 AT_ONCE = 3  # programs: the machine is busy then, but its speed is accounted for
 PROGRAMS = {
@@ -162,6 +162,14 @@ def run(python, name, budgets, reps, seconds, idle):
     return program, parts
 
 
+def burst_end(progress, since):
+    """When the program has run for BURST since then."""
+    ran = lambda values: values[0] + values[2]  # noqa: E731
+    begun = ran(progress.at(since))
+    rows = zip(progress.times, progress.values)
+    return next(when for when, values in rows if ran(values) >= begun + BURST)
+
+
 def slower(rate, parts, i, until=None):
     """1 - the rate of part i / the mean of that of its neighbours"""
     beside = [rate(parts[k].since, parts[k].until) for k in (i - 1, i + 1)]
@@ -199,7 +207,9 @@ def row(program, name, parts, percent, idle):
             1e3 * statistics.median(column) for column in zip(*each)
         )
     cpu = sorted(slower(calibrated, parts, i) for i in pairs)
-    burst = [slower(calibrated, parts, i, parts[i].since + BURST) for i in pairs]
+    burst = [
+        slower(calibrated, parts, i, burst_end(progress, parts[i].since)) for i in pairs if idle
+    ]
     return [
         "%s %%" % percent if percent else "default",
         name,

@@ -49,6 +49,20 @@ def test_idle_then_busy(tracer, tmp_path, python):
     check_budget(run, report)
 
 
+def test_native(tracer, tmp_path, blocks_program):
+    """Natively they are windows of malloc's probes."""
+    with Target(blocks_program, "blocks.c", "busy") as target:
+        os.kill(target.pid, signal.SIGSTOP)
+        with Traced(tracer, tmp_path, "-v", "-p", target.pid, budget=True) as run:
+            windows_wait(run, 1)
+            os.kill(target.pid, signal.SIGCONT)
+            windows_wait(run, 3)
+            report = run.finish()
+    assert report.data["mode"] == "windows" and "modes" not in report.data
+    assert report.data["probes_ns"] < report.data["cpu_ns"] / 2
+    check_budget(run, report)
+
+
 def test_window_ends(tracer, tmp_path, any_python):
     """A window in which an idle program becomes busy ends before its time: a long one is longer than
     the budget of ten seconds."""
