@@ -162,13 +162,11 @@ __noinline int frame_append(struct thread_state *thread, __u64 address)
  * thread->run_end (0: all). Sets thread->next_frame to the one after the last. 0: there may be
  * more; 1: there are not; -1: it could not be read.
  */
-__noinline int frames_append_piece(struct thread_state *thread, __u32 nframe)
+static __always_inline int frames_append_some(struct thread_state *thread, __u32 nframe)
 {
 	__u64 frame;
 	__u32 i;
 
-	if (!thread)
-		return 1;
 	for (i = 0; i < WALK_PIECE; i++) {
 		frame = thread->next_frame;
 		if (!frame || thread->stack.nframe >= nframe)
@@ -181,16 +179,21 @@ __noinline int frames_append_piece(struct thread_state *thread, __u32 nframe)
 		if (frame == thread->run_end)
 			return 1;
 	}
-	return 0;
+	return thread->stack.nframe >= nframe;
 }
 
-/* The same for a whole walk. 0; -1: a frame could not be read. */
+__noinline int frames_append_piece(struct thread_state *thread, __u32 nframe)
+{
+	return thread ? frames_append_some(thread, nframe) : 1;
+}
+
+/* The same for a whole walk, most of which have one piece. 0; -1: a frame could not be read. */
 static __always_inline int frames_append(struct thread_state *thread, __u32 nframe)
 {
-	int end = 0;
+	int end = frames_append_some(thread, nframe);
 	__u32 i;
 
-	for (i = 0; i < WALK_LIMIT / WALK_PIECE && !end; i++)
+	for (i = 1; i < WALK_LIMIT / WALK_PIECE && !end; i++)
 		end = frames_append_piece(thread, nframe);
 	return end < 0 ? -1 : 0;
 }
