@@ -442,6 +442,24 @@ static size_t examples_find(const struct growth *growth, const struct paths *pat
 	return kept;
 }
 
+/* Many containers with a bound each may still be more and more. */
+static int bounds_tell(struct growth *growth, const struct paths *paths, const uint32_t *order,
+		       const struct filler_row *rows, size_t count)
+{
+	int got = 0;
+
+	for (size_t i = 0; i < count && got >= 0; i++) {
+		struct growth_row *row = &growth->rows[order[i]];
+
+		if (row->holders != 1)
+			continue;
+		got = bound_find(paths, rows[i].example, &row->bound);
+		if (got <= 0)
+			row->bound = (struct bound){0};
+	}
+	return got < 0 ? got : 0;
+}
+
 static int fillers_tell(struct growth *growth, const struct half *half)
 {
 	const struct paths *paths = half->heap->paths;
@@ -452,6 +470,9 @@ static int fillers_tell(struct growth *growth, const struct half *half)
 	int err;
 
 	count = examples_find(growth, paths, order, count, rows);
+	err = bounds_tell(growth, paths, order, rows, count);
+	if (err)
+		return err;
 	err = fillers_find(paths, rows, count, growth->names, &found, &found_count);
 	if (err)
 		return err;

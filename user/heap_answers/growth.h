@@ -13,6 +13,7 @@
 #define TRACER_HEAP_ANSWERS_GROWTH_H
 
 #include "heap_answers/heap_choice.h"
+#include "holders/bounds.h"
 #include "holders/fillers.h"
 #include "tables/id_map.h"
 #include "tables/strings.h"
@@ -43,6 +44,7 @@ struct growth_row {
 	/* the code that can fill it, of the rows that grew most; names: in growth.names */
 	struct filler fillers[GROWTH_FILLERS];
 	size_t filler_count; /* of all; those that are not here follow in likelihood */
+	struct bound bound; /* of these rows, if they are one container; most is 0: none is known */
 };
 
 struct growth {

@@ -32,6 +32,8 @@
 #define ASTRAY_SLACK 2048
 /* Growth is told from this on: what a few requests leave behind is less. */
 #define LEAST_BYTES 4096.0
+/* A container that is full within that time at its present rate is bounded. */
+#define BOUND_SECONDS 86400.0
 
 /* --- the processes ------------------------------------------------------------------------ */
 
@@ -292,6 +294,7 @@ static int holder_add(struct heap_leaks *leaks, struct id_map *found, const stru
 	holder->retained += row->retained;
 	holder->came += row->came;
 	holder->stayed += row->stayed;
+	holder->bound = holder->processes == 1 ? row->bound : (struct bound){0};
 	if (!holder->filler_count) {
 		memcpy(holder->fillers, row->fillers, sizeof(row->fillers));
 		holder->filler_count = row->filler_count;
@@ -396,6 +399,15 @@ static int series_judge(const struct heap_leaks *leaks, const double *y, struct 
 	return err;
 }
 
+/* Whether it is full, or will be soon: a bound that is far away is none. */
+static int is_filling(const struct holder *holder)
+{
+	double left = (double)holder->bound.most - (double)holder->bound.entries;
+
+	return holder->bound.most && holder->entries_slope > 0 &&
+	       left <= holder->entries_slope * BOUND_SECONDS;
+}
+
 /* Its bytes tell it or its entries: the table of a dictionary grows in steps. */
 static int holder_judge(struct heap_leaks *leaks, struct holder *holder)
 {
@@ -408,6 +420,8 @@ static int holder_judge(struct heap_leaks *leaks, struct holder *holder)
 		return err;
 	holder->entries_slope = slope.median;
 	holder->verdict = bytes > entries ? bytes : entries;
+	if (holder->verdict >= HOLDER_LEVELS && is_filling(holder))
+		holder->verdict = HOLDER_BOUNDED;
 	if (holder->bytes[leaks->moments - 1] < LEAST_BYTES)
 		holder->verdict = HOLDER_STEADY;
 	leaks->verdicts[holder->verdict]++;

@@ -16,6 +16,7 @@
 enum holder_verdict {
 	HOLDER_STEADY,
 	HOLDER_UNCLEAR,
+	HOLDER_BOUNDED, /* it grows, and reaches its bound within a day at this rate */
 	HOLDER_LEVELS, /* it grew, and in the second half at less than half the rate of the first */
 	HOLDER_GROWS,
 };
@@ -35,6 +36,7 @@ struct holder {
 	struct filler fillers[GROWTH_FILLERS];
 	size_t filler_count;
 	const struct strings *filled_names;
+	struct bound bound; /* as a row has it; of one process only */
 };
 
 #define LEAKS_PARTS      24u

@@ -16,15 +16,13 @@
 /* Growth that may be none is counted, but has no row. */
 static int is_told(const struct holder *holder)
 {
-	return holder->verdict >= HOLDER_LEVELS ||
+	return holder->verdict >= HOLDER_BOUNDED ||
 	       (holder->verdict == HOLDER_UNCLEAR && holder->slope.low > 0);
 }
 
 static const char *const verdicts[] = {
-	[HOLDER_STEADY] = "steady",
-	[HOLDER_UNCLEAR] = "unclear",
-	[HOLDER_LEVELS] = "levels off",
-	[HOLDER_GROWS] = "grows",
+	[HOLDER_STEADY] = "steady",     [HOLDER_UNCLEAR] = "unclear", [HOLDER_BOUNDED] = "bounded",
+	[HOLDER_LEVELS] = "levels off", [HOLDER_GROWS] = "grows",
 };
 
 /* " +3.1 MiB/min (+2.9 MiB to +3.3 MiB)" */
@@ -59,6 +57,18 @@ static void types_print(FILE *out, const struct heap_leaks *leaks, const struct 
 		fprintf(out, "; %.0f %% of what came at first has stayed",
 			floor(stayed_share(holder) * 100));
 	putc('\n', out);
+}
+
+static void bound_print(FILE *out, const struct holder *holder)
+{
+	const struct bound *bound = &holder->bound;
+	char most[32], entries[32];
+
+	if (bound->most && bound->entries == bound->most)
+		fprintf(out, "      bounded: at most %s entries\n", text_count(most, bound->most));
+	else if (bound->most)
+		fprintf(out, "      fills up to %s entries, and has %s\n",
+			text_count(most, bound->most), text_count(entries, bound->entries));
 }
 
 static size_t fillers_told(const struct holder *holder)
@@ -101,6 +111,8 @@ static void holder_print(FILE *out, const struct heap_leaks *leaks, const struct
 	text_print(out, holder->label);
 	if (holder->verdict == HOLDER_LEVELS)
 		fputs(" (levels off)", out);
+	if (holder->verdict == HOLDER_BOUNDED)
+		fputs(" (bounded)", out);
 	if (holder->verdict == HOLDER_UNCLEAR)
 		fputs(" (unclear)", out);
 	fputs("\n      ", out);
@@ -112,16 +124,17 @@ static void holder_print(FILE *out, const struct heap_leaks *leaks, const struct
 		fprintf(out, "; holds %s", size_text(text, holder->retained));
 	putc('\n', out);
 	types_print(out, leaks, holder);
+	bound_print(out, holder);
 	fillers_print(out, holder);
 }
 
-/* Growth of those that grow or level off, bytes a second. */
+/* Growth of those that grow, level off or have a bound, bytes a second. */
 static double told_slope(const struct heap_leaks *leaks)
 {
 	double sum = 0;
 
 	for (size_t i = 0; i < leaks->count; i++)
-		if (leaks->holders[i].verdict >= HOLDER_LEVELS)
+		if (leaks->holders[i].verdict >= HOLDER_BOUNDED)
 			sum += leaks->holders[i].slope.median;
 	return sum;
 }
@@ -227,7 +240,7 @@ static void next_print(FILE *out, const struct heap_leaks *leaks)
 	const struct holder *holder = leaks->count ? leaks->holders : NULL;
 	size_t at = 0;
 
-	if (!holder || holder->verdict < HOLDER_LEVELS || !holder->types[0].bytes)
+	if (!holder || holder->verdict < HOLDER_BOUNDED || !holder->types[0].bytes)
 		return;
 	while (at < leaks->process_count - 1 && leaks->processes[at].ended)
 		at++;
@@ -252,6 +265,9 @@ static void verdicts_print(FILE *out, const struct heap_leaks *leaks)
 	if (count[HOLDER_LEVELS])
 		fprintf(out, ", %zu level%s off", count[HOLDER_LEVELS],
 			count[HOLDER_LEVELS] > 1 ? "" : "s");
+	if (count[HOLDER_BOUNDED])
+		fprintf(out, ", %zu %s bounded", count[HOLDER_BOUNDED],
+			count[HOLDER_BOUNDED] > 1 ? "are" : "is");
 	if (count[HOLDER_UNCLEAR])
 		fprintf(out, ", of %zu it is unclear", count[HOLDER_UNCLEAR]);
 	putc('\n', out);
@@ -352,6 +368,8 @@ static void holder_json(FILE *out, const struct heap_leaks *leaks, const struct 
 	if (stayed_share(holder) >= 0)
 		fprintf(out, ", \"stayed\": %.4f", stayed_share(holder));
 	fprintf(out, ", \"verdict\": \"%s\"", verdicts[holder->verdict]);
+	if (holder->bound.most)
+		fprintf(out, ", \"bound\": %" PRIu64, holder->bound.most);
 	types_json(out, leaks, holder);
 	fillers_json(out, holder);
 	putc('}', out);

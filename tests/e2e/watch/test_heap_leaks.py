@@ -41,7 +41,11 @@ FILLED = {
     "sys.modules['filled_store'].PAIRS": ["pairs"],
     MAIN + "SHARED": ["shared"],
     "frame of main": ["first", "local"],
+    MAIN + "RECENT": ["recent"],
+    MAIN + "Price.discount, field cache of Price.discount": ["discount"],
+    MAIN + "shelf.held": ["shelf", "shelved"],
 }
+BOUNDS = {"RECENT": 100000, "discount": 50000, "held": 80000}
 FUNCTIONS = {"quote": "Price.quote", "subscribe": "Bus.subscribe", "enter": "Registry.enter"}
 
 
@@ -108,7 +112,8 @@ def test_rate(start, run_tracer, any_python):
 
 def test_filled_by(start, run_tracer, python):
     """The lines that can fill a holder are named: in other functions and modules, in methods, in
-    library code; those that only read it, and those of an attribute of another class, are not."""
+    library code; those that only read it, and those of an attribute of another class, are not. What
+    has a bound is told as bounded."""
     target = start(python, "filled.py")
     answer = ask(run_tracer, "-p", target.pid, "-d", 2, "--top", 0)
     found = {re.sub(r"\[\d\]$|, local local$", "", h["path"]): h for h in answer["holders"]}
@@ -125,11 +130,15 @@ def test_filled_by(start, run_tracer, python):
             assert line["lineno"] == marked_line(name, mark), (path, mark, line)
             assert os.path.basename(line["filename"]) == name and line["how"] == "code"
             assert line["function"] == FUNCTIONS.get(mark, line["function"])
-            assert ("calls" in line) == (mark == "quote")
+            assert ("calls" in line) == (mark in ("quote", "discount"))
+        bound = BOUNDS.get(re.split(r"[. ]", path)[-1])
+        assert found[path].get("bound") == bound, found[path]
+        assert bound is None or found[path]["verdict"] != "grows", found[path]
     text = run_tracer("leaks", "-p", target.pid, "-d", 1, "--top", 0).stdout
     line = r"\n      filled by \S*/filled\.py:%d in put\n" % marked_line("filled.py", "put")
     assert re.search(re.escape(MAIN + "CACHE") + r".*\n.*\n.*" + line, text), text
     assert "\n        or " in text and "      filled by calls of Price.quote, /" in text
+    assert "      fills up to 100,000 entries, and has " in text
     assert text.count("\nFilled by: lines whose code can, found in the heap; ") == 1
 
 

@@ -2,13 +2,14 @@
 /*
  * An image with a type of every layout, pools and malloc's chunks, whose objects and tables are
  * arbitrary words: addresses in the image, and small numbers. The graph of it is made, its retained
- * sizes, the path to every object, what it wastes, and its cycles.
+ * sizes, the path to every object, what it wastes, its cycles, and the code that fills containers.
  */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "graph/owners.h"
+#include "holders/fillers.h"
 #include "holders/paths.h"
 #include "holders/values.h"
 #include "waste/cycles.h"
@@ -268,6 +269,28 @@ static void names_use(const struct graph *graph)
 	owners_free(&owners);
 }
 
+static void fillers_use(const struct paths *paths)
+{
+	struct filler_row rows[FILLERS_ROWS];
+	size_t count = paths->graph->count, row_count = count < FILLERS_ROWS ? count : FILLERS_ROWS;
+	struct filler *fillers;
+	struct strings *names;
+
+	for (size_t i = 0; i < row_count; i++) {
+		uint32_t object = (uint32_t)(i * count / row_count);
+
+		rows[i] = (struct filler_row){paths->shape[object], object};
+	}
+	if (strings_new(&names) || fillers_find(paths, rows, row_count, names, &fillers, &count))
+		abort();
+	for (size_t i = 0; i < count; i++)
+		if (fillers[i].row >= row_count || !strings_get(names, fillers[i].filename)[0] ||
+		    (i && fillers[i].row < fillers[i - 1].row))
+			abort();
+	free(fillers);
+	strings_free(names);
+}
+
 static void graph_use(struct graph *graph)
 {
 	struct retained *retained;
@@ -301,6 +324,7 @@ static void graph_use(struct graph *graph)
 		abort();
 	waste_use(paths, retained);
 	names_use(graph);
+	fillers_use(paths);
 	free(groups);
 	paths_free(paths);
 	retained_free(retained);

@@ -13,7 +13,7 @@ import time
 import filled_store
 from filled_store import SHARED
 
-CACHE, HEAP, COPIED = {}, [], {}
+CACHE, HEAP, COPIED, RECENT = {}, [], {}, collections.deque(maxlen=100000)
 GROUPS = collections.defaultdict(list)
 JOBS = queue.Queue()
 
@@ -51,6 +51,18 @@ class Price:
     def quote(self, number):
         return [number] * 20
 
+    @functools.lru_cache(maxsize=50000)  # line discount
+    def discount(self, number):
+        return [number] * 10
+
+
+class Shelf:
+    def __init__(self):
+        self._capacity, self.held = 80000, {}
+
+    def put(self, number):
+        self.held[number] = [number] * 10  # line shelf
+
 
 def put(number):
     CACHE["user:%d" % number] = [number] * 10 if number else None  # line put
@@ -58,7 +70,7 @@ def put(number):
 
 def read(number):
     if number in CACHE:
-        return CACHE[number], CACHE.get(number)
+        return CACHE[number], CACHE.get(number), RECENT[-1], shelf.held[number]
     return len(CACHE), CACHE.keys(), list(CACHE), JOBS.qsize(), HEAP[0], COPIED.get(number)
 
 
@@ -85,6 +97,7 @@ def copy(number):
 
 
 bus, other, price, registry, keep = Bus(), Other(), Price(), Registry(), keeper()
+shelf = Shelf()
 
 
 def work(number):
@@ -92,7 +105,9 @@ def work(number):
     bus.subscribe([number] * 10)  # line subscribed
     other.note(number)
     registry.enter(number)
-    price.quote(number)
+    price.quote(number), price.discount(number)
+    RECENT.append([number] * 10)  # line recent
+    shelf.put(number)  # line shelved
     JOBS.put([number] * 10)  # line job
     heapq.heappush(HEAP, (number, [number] * 10))  # line heap
     filled_store.STORE[number] = [number] * 10  # line store
