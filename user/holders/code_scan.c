@@ -33,7 +33,7 @@ static void poke(struct scan *scan, size_t depth, struct scan_value value)
 
 static int is_container(struct scan_value value)
 {
-	return (value.kind == SCAN_OBJECT || value.kind == SCAN_ATTRIBUTE) && !value.is_computed &&
+	return value.kind >= SCAN_OBJECT && value.kind <= SCAN_ATTRIBUTE && !value.is_computed &&
 	       !value.gives_item;
 }
 

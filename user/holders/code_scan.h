@@ -15,8 +15,9 @@
 #define SCAN_BRANCHES 12u
 
 enum scan_kind {
-	SCAN_NOTHING,   /* not known */
-	SCAN_CONSTANT,  /* a constant of the code */
+	SCAN_NOTHING,  /* not known */
+	SCAN_CONSTANT, /* a constant of the code */
+	/* these may be containers */
 	SCAN_OBJECT,    /* `object` */
 	SCAN_SELF,      /* the first argument of a method */
 	SCAN_ATTRIBUTE, /* attribute `name` of `object`, or of what `base` tells */

@@ -126,6 +126,13 @@ static int is_instance(const struct graph *graph, uint32_t object)
 	       strcmp(type_name(graph, object), "function") != 0;
 }
 
+/* An object may have several of the containers. */
+static void object_note(struct fill_nodes *nodes, uint64_t key, uint32_t node)
+{
+	map_put(nodes, &nodes->objects, key, node);
+	map_put(nodes, &nodes->objects, fill_object_of(key, node), node);
+}
+
 /* Notes how an object is reached, and as what. */
 static void node_reach(struct fill_nodes *nodes, uint32_t at, uint32_t object,
 		       const struct fill_place *place)
@@ -134,7 +141,7 @@ static void node_reach(struct fill_nodes *nodes, uint32_t at, uint32_t object,
 	struct fill_node *node = &nodes->nodes[at];
 	struct fill_place above;
 
-	map_put(nodes, &nodes->objects, fill_object(object, 0), at);
+	object_note(nodes, fill_object(object, 0), at);
 	slots_note(nodes, object, object);
 	if (place->owner == GRAPH_NONE)
 		return;
@@ -149,7 +156,7 @@ static void node_reach(struct fill_nodes *nodes, uint32_t at, uint32_t object,
 	}
 	if (place->kind != PLACE_ITEM)
 		return;
-	map_put(nodes, &nodes->objects, fill_object(place->owner, 1), at);
+	object_note(nodes, fill_object(place->owner, 1), at);
 	slots_note(nodes, place->owner, place->owner);
 	above = place_find(nodes, place->owner);
 	if (above.kind == PLACE_ATTRIBUTE && !node->item_name) {
@@ -170,6 +177,14 @@ static void edges_note(struct fill_nodes *nodes, uint32_t object)
 	}
 }
 
+/* A type of the language's, or a class that derives from one. */
+static int is_container(const struct type *type)
+{
+	return type->layout == LAYOUT_DICT || type->layout == LAYOUT_LIST ||
+	       type->layout == LAYOUT_SET || type->layout == LAYOUT_DEQUE ||
+	       !strcmp(type->name, "array.array") || !strcmp(type->name, "bytearray");
+}
+
 static int is_list(const char *type)
 {
 	return !strcmp(type, "list") || !strcmp(type, "collections.deque");
@@ -177,15 +192,6 @@ static int is_list(const char *type)
 
 static void row_add(struct fill_nodes *nodes, uint32_t row, uint32_t object)
 {
-	static const char *const containers[] = {"dict",
-						 "list",
-						 "set",
-						 "collections.deque",
-						 "collections.defaultdict",
-						 "collections.OrderedDict",
-						 "collections.Counter",
-						 "array.array",
-						 "bytearray"};
 	const struct graph *graph = nodes->paths->graph;
 	const char *type = type_name(graph, object);
 	uint32_t at = 2 * row;
@@ -195,9 +201,9 @@ static void row_add(struct fill_nodes *nodes, uint32_t row, uint32_t object)
 	node->row = node[1].row = row;
 	node->is_list = is_list(type);
 	node->is_default = !strcmp(type, "collections.defaultdict");
-	node->is_plain = node[1].is_owner = 1;
-	for (size_t i = 0; i < ARRAY_SIZE(containers); i++)
-		node->is_plain &= strcmp(type, containers[i]) != 0;
+	node->is_plain = !is_container(graph_type(graph, object));
+	node->own_type = graph->type_of[object];
+	node[1].is_owner = 1;
 	node_reach(nodes, at, object, &place);
 	if (place.owner == GRAPH_NONE || place.kind == PLACE_ITEM ||
 	    !is_instance(graph, place.owner) ||

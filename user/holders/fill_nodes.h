@@ -30,10 +30,11 @@ struct fill_place {
 
 struct fill_node {
 	uint32_t row;
-	int is_owner;   /* not the container, but what has it as an attribute */
-	int is_plain;   /* no builtin container: its attributes are replaced */
-	int is_list;    /* storing an item adds none */
-	int is_default; /* a defaultdict: reading an item adds it */
+	int is_owner;      /* not the container, but what has it as an attribute */
+	int is_plain;      /* no builtin container: its attributes are replaced */
+	int is_list;       /* storing an item adds none */
+	int is_default;    /* a defaultdict: reading an item adds it */
+	uint32_t own_type; /* of the container */
 	/* as the attribute of an object of that type; as an item of such an attribute */
 	uint32_t name, type, item_name, item_type;
 };
@@ -43,7 +44,7 @@ struct fill_nodes {
 	struct strings *names;
 	struct fill_node nodes[FILL_NODES];
 	uint32_t count;
-	struct id_map objects; /* an object, or any item of one: fill_object(); its node */
+	struct id_map objects; /* an object, or any item of one, alone and with each node of it */
 	struct id_map edges;   /* an object's attribute: fill_edge(); what it is */
 	struct id_map slots;   /* a variable of running code: fill_slot(); what it is */
 	int err;
@@ -52,6 +53,12 @@ struct fill_nodes {
 static inline uint64_t fill_object(uint32_t object, int is_item)
 {
 	return (uint64_t)object << 1 | (is_item != 0);
+}
+
+/* The same with a node. */
+static inline uint64_t fill_object_of(uint64_t key, uint32_t node)
+{
+	return key | (uint64_t)(node + 1) << 33;
 }
 
 static inline uint64_t fill_edge(uint32_t object, uint32_t name)

@@ -254,6 +254,13 @@ static int unit_is_method(struct finder *finder)
 		memcmp(dot - (sizeof(inner) - 1), inner, sizeof(inner) - 1) != 0);
 }
 
+static int unit_is_init(struct finder *finder)
+{
+	const char *dot = strrchr(unit_qualname(finder), '.');
+
+	return dot && !strcmp(dot, ".__init__");
+}
+
 /* Whether the code is in the class's body or in that of one of its bases. */
 static int unit_is_in_class(struct finder *finder, uint32_t type)
 {
@@ -339,6 +346,17 @@ static int is_library(const char *file)
 	return 0;
 }
 
+static uint32_t unit_file(struct finder *finder)
+{
+	return text_intern(finder,
+			   u64_at(finder, finder->unit->code + finder->offsets->abi.code_filename));
+}
+
+static int unit_is_library(struct finder *finder)
+{
+	return is_library(strings_get(finder->names, unit_file(finder)));
+}
+
 /* line: 0: that of the function, all calls of which are meant */
 static void found_add(struct finder *finder, uint32_t row, uint32_t score, uint32_t line)
 {
@@ -356,14 +374,24 @@ static void found_add(struct finder *finder, uint32_t row, uint32_t score, uint3
 	*filler = (struct filler){.row = row, .score = score, .line = line, .calls = !line};
 	if (!line)
 		filler->line = u32_at(finder, finder->unit->code + abi->code_first_line);
-	filler->filename =
-		text_intern(finder, u64_at(finder, finder->unit->code + abi->code_filename));
+	filler->filename = unit_file(finder);
 	name = unit_qualname(finder) + finder->unit->module_bytes;
 	if (!finder->err)
 		finder->err = strings_intern(finder->names, name, strlen(name), &filler->function);
 	if (is_library(strings_get(finder->names, filler->filename)))
 		filler->score += SCORE_LIBRARY;
 	finder->count += filler->filename != 0;
+}
+
+static int object_is_of(const struct finder *finder, struct scan_value value,
+			const struct fill_node *node)
+{
+	const struct id_map *objects = &finder->nodes.objects;
+	uint64_t key = fill_object(value.object, value.is_item);
+	uint32_t at = (uint32_t)(node - finder->nodes.nodes);
+
+	return id_map_find(objects, key) != ID_MAP_NONE &&
+	       id_map_find(objects, fill_object_of(key, at)) != ID_MAP_NONE;
 }
 
 /* How sure it is that a value is what the node is about. */
@@ -373,13 +401,13 @@ static enum fill_tier node_match(struct finder *finder, const struct fill_node *
 	uint32_t name = value.is_item ? node->item_name : node->name;
 	uint32_t type = value.is_item ? node->item_type : node->type;
 
-	if (value.kind == SCAN_OBJECT) {
-		uint32_t at = id_map_find(&finder->nodes.objects,
-					  fill_object(value.object, value.is_item));
-
-		return at != ID_MAP_NONE && &finder->nodes.nodes[at] == node ? TIER_EXACT
-									     : TIER_NONE;
-	}
+	if (value.kind == SCAN_OBJECT)
+		return object_is_of(finder, value, node) ? TIER_EXACT : TIER_NONE;
+	/* A method of a class that derives from a container. */
+	if (value.kind == SCAN_SELF && !value.is_item && !node->is_owner)
+		return unit_is_in_class(finder, node->own_type) && !unit_is_library(finder)
+			       ? TIER_CLASS
+			       : TIER_NONE;
 	if (value.kind != SCAN_ATTRIBUTE || !name || name != value.name)
 		return TIER_NONE;
 	if (value.base == SCAN_OBJECT)
@@ -494,8 +522,8 @@ static struct scan_value attribute_value(struct scan *scan, struct scan_value of
 
 	if (use == USE_PUSHES)
 		return (struct scan_value){.kind = SCAN_PUSHER};
-	if (use == USE_NONE || of.is_computed || of.gives_item ||
-	    (of.kind != SCAN_OBJECT && of.kind != SCAN_ATTRIBUTE))
+	if (use == USE_NONE || of.is_computed || of.gives_item || of.kind < SCAN_OBJECT ||
+	    of.kind > SCAN_ATTRIBUTE)
 		return plain_attribute(finder, of, index, name);
 	/* A method that adds is loaded to be called, now or by another function. */
 	if (use == USE_ADDS || use == USE_MAY_ADD)
@@ -527,9 +555,12 @@ static void write_found(struct scan *scan, struct scan_value to, enum scan_write
 	}
 }
 
-/* A value takes the place of a container, if it was computed with it: a copy with more in it. */
+/*
+ * A value takes the place of a container, if it was computed with it: a copy with more in it.
+ * is_replaced: so does any other of an object that is no container, such as the next one of a list.
+ */
 static void replacement_found(struct finder *finder, const struct scan *scan, struct scan_value old,
-			      struct scan_value by, int is_attribute)
+			      struct scan_value by, int is_replaced)
 {
 	struct scan_value source = by;
 	uint32_t line = line_at(finder, scan->at);
@@ -542,7 +573,7 @@ static void replacement_found(struct finder *finder, const struct scan *scan, st
 		if (tier == TIER_NONE || node->is_owner)
 			continue;
 		if ((by.is_computed && node_match(finder, node, source) != TIER_NONE) ||
-		    (is_attribute && node->is_plain && by.kind != SCAN_CONSTANT))
+		    (is_replaced && node->is_plain && by.kind != SCAN_CONSTANT))
 			found_add(finder, node->row, tier, line);
 	}
 }
@@ -562,8 +593,10 @@ static void attribute_replaced(struct scan *scan, struct scan_value of, uint32_t
 	struct finder *finder = scan->context;
 	struct scan_value old = plain_attribute(finder, of, index, name_find(finder, index));
 
+	/* Where an object is made, its attributes are no news. */
 	if (old.kind)
-		replacement_found(finder, scan, old, by, 1);
+		replacement_found(finder, scan, old, by,
+				  of.kind != SCAN_SELF || !unit_is_init(finder));
 }
 
 /* --- all code ------------------------------------------------------------------------------ */

@@ -44,8 +44,9 @@ FILLED = {
     MAIN + "RECENT": ["recent"],
     MAIN + "Price.discount, field cache of Price.discount": ["discount"],
     MAIN + "shelf.held": ["shelf", "shelved"],
+    MAIN + "shelf.ordered": ["remember", "shelved"],
 }
-BOUNDS = {"RECENT": 100000, "discount": 50000, "held": 80000}
+BOUNDS = {"RECENT": 100000, "discount": 50000, "held": 80000, "ordered": 80000}
 FUNCTIONS = {"quote": "Price.quote", "subscribe": "Bus.subscribe", "enter": "Registry.enter"}
 
 
@@ -115,7 +116,7 @@ def test_filled_by(start, run_tracer, python):
     library code; those that only read it, and those of an attribute of another class, are not. What
     has a bound is told as bounded."""
     target = start(python, "filled.py")
-    answer = ask(run_tracer, "-p", target.pid, "-d", 2, "--top", 0)
+    answer = ask(run_tracer, "-p", target.pid, "-d", 3, "--top", 0)
     found = {re.sub(r"\[\d\]$|, local local$", "", h["path"]): h for h in answer["holders"]}
     found[MAIN + "default.__defaults__[0]"] = found.get(MAIN + "default.__defaults__")
     for path, marks in FILLED.items():

@@ -56,9 +56,14 @@ class Price:
         return [number] * 10
 
 
+class Ordered(collections.OrderedDict):
+    def remember(self, number):
+        self[number] = [number] * 10  # line remember
+
+
 class Shelf:
     def __init__(self):
-        self._capacity, self.held = 80000, {}
+        self._capacity, self.held, self.ordered = 80000, {}, Ordered()
 
     def put(self, number):
         self.held[number] = [number] * 10  # line shelf
@@ -93,7 +98,7 @@ def default(number, seen=[]):
 
 def copy(number):
     global COPIED
-    COPIED = {**COPIED, number: [number] * 10}  # line copy
+    COPIED = {**COPIED, number: [number] * 200}  # line copy
 
 
 bus, other, price, registry, keep = Bus(), Other(), Price(), Registry(), keeper()
@@ -108,6 +113,7 @@ def work(number):
     price.quote(number), price.discount(number)
     RECENT.append([number] * 10)  # line recent
     shelf.put(number)  # line shelved
+    shelf.ordered.remember(number)
     JOBS.put([number] * 10)  # line job
     heapq.heappush(HEAP, (number, [number] * 10))  # line heap
     filled_store.STORE[number] = [number] * 10  # line store
@@ -131,7 +137,7 @@ def main():
         number += 1
         work(number)
         local.extend([[number] * 10])  # line local
-        if number % 4 == 0:
+        if number % 20 == 0:
             copy(number)
 
 
