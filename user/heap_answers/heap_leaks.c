@@ -144,8 +144,10 @@ static int steady_read(struct leaking *process, struct heap_graph *out)
 		astray = astray_bytes(out);
 		if (is_first || astray < process->astray || again == AGAIN_MOST)
 			process->astray = astray;
-		if (!is_first && astray <= process->astray + ASTRAY_SLACK)
+		if (!is_first && astray <= process->astray + ASTRAY_SLACK) {
+			process->copied_ns = out->copied_ns;
 			return 0;
+		}
 		heap_graph_close(out);
 	}
 }
@@ -172,9 +174,13 @@ static int process_read(struct leaking *process, size_t moment, int last)
 	return err;
 }
 
-/* How many processes were read; those that could not be are left out from now on. -errno. */
-static int moment_read(struct heap_leaks *leaks, double seconds, int last)
+/*
+ * How many processes were read; those that could not be are left out from now on. -errno. The
+ * moment is when their heaps were copied: beside busy programs all else may take seconds.
+ */
+static int moment_read(struct heap_leaks *leaks, int last)
 {
+	double nanoseconds = 0;
 	int read = 0;
 
 	for (size_t i = 0; i < leaks->process_count; i++) {
@@ -187,10 +193,14 @@ static int moment_read(struct heap_leaks *leaks, double seconds, int last)
 			pid_error_print(process->pid, err);
 		process->ended |= err != 0;
 		read += !err;
+		if (!err && !leaks->first_ns)
+			leaks->first_ns = process->copied_ns;
+		if (!err)
+			nanoseconds += (double)process->copied_ns - (double)leaks->first_ns;
 	}
 	if (!read)
 		return -ESRCH;
-	leaks->seconds[leaks->moments++] = seconds;
+	leaks->seconds[leaks->moments++] = nanoseconds / read / NS;
 	return read;
 }
 
@@ -230,7 +240,7 @@ static int moments_read(const struct leaks_choice *choice, int signals, struct h
 	uint64_t began_ns = clock_ns(CLOCK_MONOTONIC), end_ns = began_ns + choice->duration_ns;
 	uint64_t reads;
 	double cpu = cpu_seconds();
-	int last = 0, err = moment_read(leaks, 0, 0);
+	int last = 0, err = moment_read(leaks, 0);
 
 	if (err < 0)
 		return err;
@@ -240,7 +250,7 @@ static int moments_read(const struct leaks_choice *choice, int signals, struct h
 		/* Where the processors are busy, reads take longer than their processor time. */
 		last |= i + 1 == reads ||
 			(i + 1 >= READS_LEAST && clock_ns(CLOCK_MONOTONIC) >= end_ns);
-		err = moment_read(leaks, (double)(clock_ns(CLOCK_MONOTONIC) - began_ns) / NS, last);
+		err = moment_read(leaks, last);
 		if (err < 0)
 			return err == -ESRCH && leaks->moments > 1 ? 0 : err;
 	}

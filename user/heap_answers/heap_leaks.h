@@ -57,14 +57,16 @@ struct leaking {
 	struct heap_source source;
 	struct growth growth;
 	double rss[GROWTH_MOMENTS];
-	int64_t astray; /* bytes that no variable holds, of the last copy; -1: none was taken */
-	int ended;      /* it was not there at the last moment */
+	uint64_t copied_ns; /* when its heap was copied last: CLOCK_MONOTONIC */
+	int64_t astray;     /* bytes that no variable holds, of the last copy; -1: none was taken */
+	int ended;          /* it was not there at the last moment */
 };
 
 struct heap_leaks {
 	struct leaking *processes; /* do not move: graphs refer to them */
 	size_t process_count;
 	size_t moments;
+	uint64_t first_ns;                                /* the first moment: CLOCK_MONOTONIC */
 	double seconds[GROWTH_MOMENTS];                   /* since the first moment */
 	double heap[GROWTH_MOMENTS], rss[GROWTH_MOMENTS]; /* of all processes */
 	struct strings *names;                            /* of the rows */
