@@ -3,6 +3,7 @@
 peaks, many threads, signals, ended processes."""
 import os
 import re
+import shutil
 import subprocess
 import time
 
@@ -215,7 +216,8 @@ def test_03_celery_prefork(case):
         report = run.finish()
         case.expect("tasks.py:25", case.line(report, "tasks.py", 25), (4_013_400, 400))
         rows = case.ask("report", run.snapshot, "--by", "process", "--include", "*/tasks.py:25")
-        case.expect("processes", len(rows["statistics"]), 2)
+        holders = [row for row in rows["statistics"] if row["count"]]
+        case.expect("processes", len(holders), 2)
     finally:
         worker.kill()
         worker.wait()
@@ -240,18 +242,23 @@ def test_42_short_lived(case, layer):
         run = case.attach("--format", "json", "--", "sh", case.path("jobs.sh"), 200, attached=False)
         assert run.wait() == 0, run.stderr
         case.expect("ran", run.stdout, lambda text: "ran 200" in text)
-        case.expect("children: %s" % run.stderr[-400:], accounted(run.stderr), 200)
+        case.expect("children: %s" % run.stderr[-400:], accounted(case, run), 200)
         return
-    program = case.start("spawner.py")
+    # Its own file: probes are placed in files that only traced processes map, and the runner of
+    # these tests maps the distribution's Python.
+    own = shutil.copy(os.path.realpath(pythons.DISTRIBUTION), str(case.tmp / "python3"))
+    program = case.start("spawner.py", python=own)
     report = case.trace(program)
     _, blocks = case.line(report, "spawner.py", 17)
     case.expect("spawner.py:17, forked", blocks, lambda n: n >= 15_000)
-    text = case._started[-1].stderr
-    case.expect("children: %s" % text[-400:], accounted(text) - 1 + blocks // 300, lambda n: n >= 150)
+    run = case._started[-1]
+    children = accounted(case, run) - 1
+    case.expect("children: %s" % run.stderr[-400:], children, lambda n: n >= 150)
 
 
-def accounted(text):
-    """Processes that were attached to, or are told as ended before they were examined."""
-    attached = len(re.findall(r"^tracer: attached to ", text, re.M))
-    missed = sum(map(int, re.findall(r"(\d+) of the programs [^\n]* ended before", text)))
-    return attached + missed
+def accounted(case, run):
+    """Processes that were traced, or are told as ended before they were examined."""
+    missed = sum(map(int, re.findall(r"(\d+) of the programs [^\n]* ended before", run.stderr)))
+    if not os.path.exists(run.snapshot):
+        return missed
+    return missed + len(case.ask("report", run.snapshot, "--by", "process")["statistics"])
