@@ -373,7 +373,7 @@ static int run_session(struct run *run)
 	}
 	err = run->options.command.count ? run_command(run) : targets_start(run);
 	if (err)
-		return run->status ? run->status : EXIT_FAILED;
+		return run->status || run->unseen ? run->status : EXIT_FAILED;
 	err = record_begin(&run->live.record, run->session, run->record, run->options.record,
 			   run->options.record_ns);
 	run->record = NULL;

@@ -115,6 +115,14 @@ int run_command(struct run *run)
 			return signals_catch(&run->signals, 1);
 		if (run->session)
 			run_unexamined_print(run);
+		/* Some of them may have run Python: that nothing was traced is no error of theirs. */
+		if (run->session && session_unexamined(run->session)) {
+			log_info("nothing was traced: none of the programs that %s started lived "
+				 "until it was examined",
+				 command[0]);
+			run->unseen = 1;
+			return err;
+		}
 		error_print(error_set(-ENOENT,
 				      "it ended (status %d) without running a known Python",
 				      run->status),

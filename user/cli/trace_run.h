@@ -20,6 +20,7 @@ struct run {
 	struct targets targets;
 	int signals; /* signals_catch() */
 	int status;  /* exit status of the command */
+	int unseen;  /* it has ended, and its programs had before they were examined */
 	int hurried; /* a signal has requested the end */
 	struct late command;
 	unsigned int command_looks;
