@@ -20,6 +20,7 @@ import time
 
 sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
+import bench_attach  # noqa: E402
 import bench_budget  # noqa: E402
 import bench_columns  # noqa: E402
 import bench_heap  # noqa: E402
@@ -187,28 +188,6 @@ def count_records(data):
     return count
 
 
-def bench_attach(python, reps, folder):
-    target = start_target(python, METER)
-    seconds = []
-    try:
-        os.set_blocking(target.stdout.fileno(), True)
-        drain = subprocess.Popen(["cat"], stdin=target.stdout, stdout=subprocess.DEVNULL)
-        time.sleep(0.5)
-        for _ in range(reps):
-            tracer = attach(target.pid, os.path.join(folder, "attach.pb.gz"))
-            seconds.append(tracer.seconds)
-            tracer.end()
-    finally:
-        target.kill()
-        target.wait()
-    drain.wait()
-    print(
-        "attach to a busy interpreter: median %.3f s, at most %.3f s of %d"
-        % (statistics.median(seconds), max(seconds), len(seconds)),
-        flush=True,
-    )
-
-
 def read_chunks(stream, until):
     """(start, seconds) of the meter's chunks, up to the point where until(chunks) is true; None
     after a minute."""
@@ -301,6 +280,10 @@ def stripped(chosen):
 # Those that return a table for docs/benchmarks.md, between the marks "bench-NAME": with a stripped
 # interpreter or the first one; bench(python, options, folder).
 TABLES = {
+    "attach": (
+        True,
+        lambda python, options, folder: bench_attach.bench(TRACER, python, options.reps, folder),
+    ),
     "sample": (False, lambda python, options, folder: bench_sample.bench(python, options.reps)),
     "budget": (True, lambda python, options, folder: bench_budget.bench(python, options.reps)),
     "windows": (False, lambda python, options, folder: bench_windows.bench(python, options.reps)),
@@ -391,8 +374,6 @@ def main():
             attempt("replay", bench_replay, python, options.reps, folder)
         if "memory" in only:
             attempt("memory", bench_memory, python, folder)
-        if "attach" in only:
-            attempt("attach", bench_attach, python, options.reps, folder)
         if "detach" in only:
             attempt("detach", bench_detach, python, options.reps, folder)
         if "stats" in only:
