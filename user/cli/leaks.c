@@ -43,9 +43,10 @@ struct leaks_command {
 	size_t passed_count;
 	const char *duration; /* borrowed */
 	uint64_t duration_ns;
+	uint64_t most_bytes; /* --memory */
 };
 
-enum { KEY_LINES = 0x500 };
+enum { KEY_LINES = 0x500, KEY_MEMORY };
 
 static const struct argp_option options[] = {
 	{"duration", 'd', "SEC", 0,
@@ -53,6 +54,10 @@ static const struct argp_option options[] = {
 	{"lines", KEY_LINES, NULL, 0,
 	 "with -p and the like: place probes, and tell which lines allocate what grows; so does an "
 	 "option of the trace (-m, --overhead, --layer, ...)",
+	 1},
+	{"memory", KEY_MEMORY, "BYTES", 0,
+	 "copy heaps of at most BYTES (default: a third of the memory that is available); of a "
+	 "larger one only types are compared, not what holds them",
 	 1},
 	{0},
 };
@@ -90,6 +95,10 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		return cli_take_seconds("--duration", arg, &command->duration_ns);
 	case KEY_LINES:
 		command->lines = 1;
+		return 0;
+	case KEY_MEMORY:
+		if (cli_parse_bytes(arg, &command->most_bytes) || !command->most_bytes)
+			return cli_reject("--memory", arg, "a size, such as 2G");
 		return 0;
 	}
 	return cli_parse_arguments(key, state, &command->files);
@@ -235,6 +244,7 @@ static int heaps_judge(struct leaks_command *command)
 {
 	struct leaks_choice asked = {.targets = &command->targets,
 				     .duration_ns = command->duration_ns ?: HEAPS_NS,
+				     .most_bytes = command->most_bytes,
 				     .top = command->choice.top};
 	struct heap_leaks leaks;
 	int err = heap_leaks_find(&asked, &leaks);

@@ -12,6 +12,7 @@
 #ifndef TRACER_HEAP_ANSWERS_GROWTH_H
 #define TRACER_HEAP_ANSWERS_GROWTH_H
 
+#include "heap/heap_types.h"
 #include "heap_answers/heap_choice.h"
 #include "holders/bounds.h"
 #include "holders/fillers.h"
@@ -37,6 +38,7 @@ struct growth_row {
 	uint64_t shape;
 	uint32_t label, type; /* in growth.names: the holder's path, and its type */
 	struct growth_sum at[GROWTH_MOMENTS];
+	struct growth_sum first; /* of types: what there was at the first moment */
 	/* bytes that came by the second moment, and those of them that are there at the end */
 	uint64_t came, stayed;
 	uint64_t holders, retained; /* at the last moment: their number, and all that they hold */
@@ -66,6 +68,11 @@ int growth_begin(struct growth *growth);
  * the last one: what there is of each row is told. 0; -ENOSPC: GROWTH_MOMENTS; -ENOMEM.
  */
 int growth_add(struct growth *growth, const struct heap_graph *heap, int last);
+/*
+ * The same of a heap that is not copied, of which growth has no first graph: its types at each
+ * moment, the first one included; the rows are types. 0, -ENOSPC, -ENOMEM.
+ */
+int growth_add_types(struct growth *growth, const struct heap_types *types);
 void growth_free(struct growth *growth);
 
 #endif

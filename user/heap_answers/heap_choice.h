@@ -57,14 +57,15 @@ void heap_graph_close(struct heap_graph *heap);
 struct heap_source {
 	struct python_runtime runtime;
 	struct process_info info;
+	uint64_t most_bytes; /* of a copy; 0: a third of what is available */
 };
 
 /* As python_process_find(). The caller closes it, also after a failure. */
 int heap_source_open(struct heap_source *out, pid_t pid, int swap_in);
 void heap_source_close(struct heap_source *source);
 /*
- * As heap_graph_open(), of what the process has now. 0, -errno as capture_take() and graph_new(),
- * without a message.
+ * As heap_graph_open(), of what the process has now. 0, -errno as capture_take() (-EDQUOT: it is
+ * too large to be copied) and graph_new(), without a message.
  */
 int heap_source_read(const struct heap_source *source, unsigned int needs, struct heap_graph *out);
 

@@ -50,7 +50,8 @@ void heap_source_close(struct heap_source *source)
 
 static int source_copy(const struct heap_source *source, int freeze, struct capture *out)
 {
-	const struct capture_opts opts = {.freeze = freeze, .most_bytes = memory_most()};
+	const struct capture_opts opts = {.freeze = freeze,
+					  .most_bytes = source->most_bytes ?: memory_most()};
 
 	return space_error(source->runtime.space,
 			   capture_take(out, &source->runtime, &source->info, &opts));

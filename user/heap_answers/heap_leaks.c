@@ -67,6 +67,7 @@ static int processes_open(const struct leaks_choice *choice, const pid_t *pids, 
 		struct leaking *process = &leaks->processes[leaks->process_count];
 		int err = heap_source_open(&process->source, pids[i], choice->swap_in);
 
+		process->source.most_bytes = choice->most_bytes;
 		process->pid = pids[i];
 		process->astray = -1;
 		if (!err) {
@@ -152,6 +153,29 @@ static int steady_read(struct leaking *process, struct heap_graph *out)
 	}
 }
 
+/* Of a heap that is too large to be copied. */
+static int types_read(struct leaking *process)
+{
+	struct heap_types types;
+	int err = heap_types_read(&process->source.runtime, &types);
+
+	if (err)
+		return space_error(process->source.runtime.space, err);
+	process->copied_ns = clock_ns(CLOCK_MONOTONIC) - types.walk.elapsed_ns / 2;
+	err = growth_add_types(&process->growth, &types);
+	heap_types_free(&types);
+	return err;
+}
+
+/* The first moment. */
+static int first_read(struct leaking *process)
+{
+	int err = steady_read(process, &process->growth.first);
+
+	process->by_types = err == -EDQUOT;
+	return process->by_types ? types_read(process) : err ?: growth_begin(&process->growth);
+}
+
 static int process_read(struct leaking *process, size_t moment, int last)
 {
 	uint64_t rss = 0;
@@ -164,8 +188,9 @@ static int process_read(struct leaking *process, size_t moment, int last)
 	if (!moment || last)
 		leaks_parts_read(process, last);
 	if (!moment)
-		return steady_read(process, &process->growth.first)
-			       ?: growth_begin(&process->growth);
+		return first_read(process);
+	if (process->by_types)
+		return types_read(process);
 	err = steady_read(process, &heap);
 	if (err)
 		return err;

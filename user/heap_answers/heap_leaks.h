@@ -60,6 +60,7 @@ struct leaking {
 	uint64_t copied_ns; /* when its heap was copied last: CLOCK_MONOTONIC */
 	int64_t astray;     /* bytes that no variable holds, of the last copy; -1: none was taken */
 	int ended;          /* it was not there at the last moment */
+	int by_types;       /* its heap is too large to be copied: its rows are types */
 };
 
 struct heap_leaks {
@@ -86,6 +87,7 @@ struct heap_leaks {
 struct leaks_choice {
 	struct target_set *targets;
 	uint64_t duration_ns;
+	uint64_t most_bytes; /* of a copy of a heap; 0: a third of what is available */
 	size_t top;
 	int swap_in;
 };

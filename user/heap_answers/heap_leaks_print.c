@@ -189,14 +189,16 @@ static void rss_print(FILE *out, const struct heap_leaks *leaks)
 
 static void head_print(FILE *out, const struct heap_leaks *leaks)
 {
-	const struct image *image = &leaks->processes[0].growth.first.capture.image;
+	const struct leaking *first = &leaks->processes[0];
+	const char *name =
+		leaks->dumps ? first->growth.first.capture.image.name : first->source.info.name;
 
 	fputs("tracer: ", out);
 	if (leaks->process_count > 1) {
 		fprintf(out, "%zu processes", leaks->process_count);
 	} else {
-		text_print(out, image->name);
-		fprintf(out, " (PID %u)", image->pid);
+		text_print(out, name);
+		fprintf(out, " (PID %d)", (int)first->pid);
 	}
 	if (leaks->dumps) {
 		fprintf(out, ", %zu dumps of its heap within %.0f s\n", leaks->moments,
@@ -275,12 +277,18 @@ static void verdicts_print(FILE *out, const struct heap_leaks *leaks)
 
 static void not_seen_print(FILE *out, const struct heap_leaks *leaks)
 {
-	size_t ended = 0, cut = 0;
+	size_t ended = 0, cut = 0, types = 0;
 
 	for (size_t i = 0; i < leaks->process_count; i++) {
 		ended += leaks->processes[i].ended != 0;
 		cut += leaks->processes[i].growth.cut != 0;
+		types += leaks->processes[i].by_types != 0;
 	}
+	if (types)
+		fprintf(out,
+			"Not seen: what holds the objects of %zu process%s, whose heap%s too large "
+			"to be copied (--memory): types alone were compared\n",
+			types, types > 1 ? "es" : "", types > 1 ? "s are" : " is");
 	if (leaks->moments < READS_TELL && leaks->dumps)
 		fputs("Few dumps may take a wave for growth; more of them tell\n", out);
 	else if (leaks->moments < READS_TELL)

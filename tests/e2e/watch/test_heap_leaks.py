@@ -165,6 +165,21 @@ def test_dumps(start, run_tracer, any_python, tmp_path):
     error_line(run_tracer("leaks", dumps[0], __file__), 1)
 
 
+def test_too_large(start, run_tracer, any_python):
+    """A heap for whose copy there is no memory is compared by type, and it is said."""
+    target = start(any_python, "held.py")
+    answer = ask(run_tracer, "-p", target.pid, "-d", 5, "--memory", "64K", "--top", 0)
+    target.step()
+    rates = json.loads(target.read_line())
+    grow = {h["path"]: h for h in answer["holders"] if h["verdict"] == "grows"}
+    # Each number makes an entry of ENTRIES, and every fourth one two more.
+    entries = grow["objects of __main__.Entry"]["entries_per_minute"]
+    assert entries == pytest.approx(1.5 * rates["ENTRIES"], rel=0.1), answer
+    text = run_tracer("leaks", "-p", target.pid, "-d", 1, "--memory", "64K").stdout
+    assert "types alone were compared" in text and "(PID %d)" % target.pid in text
+    error_line(run_tracer("leaks", "-p", target.pid, "--memory", "0"), 2)
+
+
 def test_workers(start, run_tracer, any_python):
     """The workers of a process that is named are read with it; what all hold is one row."""
     target = start(any_python, "workers.py")
