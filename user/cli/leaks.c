@@ -44,9 +44,10 @@ struct leaks_command {
 	const char *duration; /* borrowed */
 	uint64_t duration_ns;
 	uint64_t most_bytes; /* --memory */
+	int fail_on_growth;
 };
 
-enum { KEY_LINES = 0x500, KEY_MEMORY };
+enum { KEY_LINES = 0x500, KEY_MEMORY, KEY_FAIL_ON, KEY_BY };
 
 static const struct argp_option options[] = {
 	{"duration", 'd', "SEC", 0,
@@ -59,6 +60,9 @@ static const struct argp_option options[] = {
 	 "copy heaps of at most BYTES (default: a third of the memory that is available); of a "
 	 "larger one only types are compared, not what holds them",
 	 1},
+	{"by", KEY_BY, "KEY", 0, "holder (default); line: as --lines", 1},
+	{"fail-on", KEY_FAIL_ON, "VERDICT", 0,
+	 "grows: exit with status 3 if something grows, for scripts and tests", 1},
 	{0},
 };
 
@@ -96,12 +100,28 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	case KEY_LINES:
 		command->lines = 1;
 		return 0;
+	case KEY_BY:
+		if (strcmp(arg, "holder") != 0 && strcmp(arg, "line") != 0)
+			return cli_reject("--by", arg, "holder or line");
+		command->lines = !strcmp(arg, "line");
+		return 0;
+	case KEY_FAIL_ON:
+		if (strcmp(arg, "grows") != 0)
+			return cli_reject("--fail-on", arg, "grows");
+		command->fail_on_growth = 1;
+		return 0;
 	case KEY_MEMORY:
 		if (cli_parse_bytes(arg, &command->most_bytes) || !command->most_bytes)
 			return cli_reject("--memory", arg, "a size, such as 2G");
 		return 0;
 	}
 	return cli_parse_arguments(key, state, &command->files);
+}
+
+/* The exit status of an answer; growing: how much grows. */
+static int growth_status(const struct leaks_command *command, int status, size_t growing)
+{
+	return status == EXIT_DONE && command->fail_on_growth && growing ? EXIT_FOUND : status;
 }
 
 /* The exit status. */
@@ -124,6 +144,7 @@ static int recording_judge(const struct leaks_command *command, const char *path
 	leaks.by = choice->group;
 	leaks.top = choice->top;
 	status = time_write(choice, choice->format == TIME_JSON ? leaks_json : leaks_text, &leaks);
+	status = growth_status(command, status, leaks.verdicts[EVIDENCE_GROWS]);
 	leaks_free(&leaks);
 	series_free(&series);
 	return status;
@@ -230,11 +251,13 @@ static int process_judge(struct leaks_command *command)
 }
 
 /* err: of finding them. Frees them. The exit status. */
-static int heaps_write(const struct time_choice *choice, struct heap_leaks *leaks, int err)
+static int heaps_write(const struct leaks_command *command, struct heap_leaks *leaks, int err)
 {
+	const struct time_choice *choice = &command->choice;
 	time_print_fn print = choice->format == TIME_JSON ? heap_leaks_json : heap_leaks_text;
 	int status = err ? EXIT_FAILED : time_write(choice, print, leaks);
 
+	status = growth_status(command, status, leaks->verdicts[HOLDER_GROWS]);
 	heap_leaks_free(leaks);
 	return status;
 }
@@ -248,7 +271,7 @@ static int heaps_judge(struct leaks_command *command)
 				     .top = command->choice.top};
 	struct heap_leaks leaks;
 	int err = heap_leaks_find(&asked, &leaks);
-	int status = heaps_write(&command->choice, &leaks, err);
+	int status = heaps_write(command, &leaks, err);
 
 	if (err != -ENOENT)
 		return status;
@@ -262,7 +285,7 @@ static int dumps_judge(const struct leaks_command *command)
 	struct heap_leaks leaks;
 	int err = heap_leaks_of_dumps(dumps->items, dumps->count, command->choice.top, &leaks);
 
-	return heaps_write(&command->choice, &leaks, err);
+	return heaps_write(command, &leaks, err);
 }
 
 static int leaks_run(struct leaks_command *command)
@@ -302,10 +325,13 @@ int cli_leaks(int argc, char **argv)
 	static const struct argp argp = {
 		.options = options,
 		.parser = parse,
-		.args_doc = "FILE\nDUMP DUMP...\n-p PID\n-c CONTAINER\n-a",
-		.doc = "Which lines grow over the whole of a recording (tracer --record FILE), and "
-		       "what becomes of the blocks that they allocate. Growth is the robust slope "
-		       "of Theil and Sen, with its interval.",
+		.args_doc = "-p PID\n-c CONTAINER\n-a\nDUMP DUMP...\nFILE",
+		.doc = "What grows in running processes, by what holds it, and which code can fill "
+		       "it: their heaps are read from outside, no probe is placed, and the rates "
+		       "are their own. The same of dumps of a heap (tracer heap -o), the oldest "
+		       "first. Of a recording (tracer --record FILE): which lines grow, and what "
+		       "becomes of their blocks. Growth is the robust slope of Theil and Sen, with "
+		       "its interval.",
 		.children = children,
 	};
 	struct leaks_command command = {0};

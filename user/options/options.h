@@ -24,7 +24,8 @@
 			"replace the file even if tracer has not written it", group                \
 	}
 
-enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
+/* EXIT_FOUND: what --fail-on names was found. */
+enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_FOUND = 3 };
 
 struct layer_choice {
 	int layer; /* enum event_layer: the only layer to report; -1: all layers */

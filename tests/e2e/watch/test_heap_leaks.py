@@ -149,6 +149,10 @@ def test_dumps(start, run_tracer, any_python, tmp_path):
     for dump in dumps:
         time.sleep(2.3 - time.time() % 1)  # dumps know their second
         assert run_tracer("heap", "-p", target.pid, "-o", dump).returncode == 0
+    assert run_tracer("leaks", *dumps, "--fail-on", "grows").returncode == 3
+    assert run_tracer("leaks", *dumps[:2], "--fail-on", "grows").returncode == 0  # unclear
+    error_line(run_tracer("leaks", *dumps, "--fail-on", "x"), 2)
+    error_line(run_tracer("leaks", *dumps, "--by", "x"), 2)
     answer = json.loads(run_tracer("leaks", *dumps, "--format", "json", "--top", 0).stdout)
     holders = {h["path"]: h["verdict"] for h in answer["holders"]}
     assert holders[MAIN + "ENTRIES"] == "grows" and "rss" not in answer, answer
