@@ -25,6 +25,7 @@ import bench_budget  # noqa: E402
 import bench_columns  # noqa: E402
 import bench_heap  # noqa: E402
 import bench_page  # noqa: E402
+import bench_programs  # noqa: E402
 import bench_sample  # noqa: E402
 import bench_stats  # noqa: E402
 import bench_system  # noqa: E402
@@ -284,6 +285,7 @@ TABLES = {
         True,
         lambda python, options, folder: bench_attach.bench(TRACER, python, options.reps, folder),
     ),
+    "programs": (True, lambda _, options, folder: bench_programs.bench(TRACER, options, folder)),
     "sample": (False, lambda python, options, folder: bench_sample.bench(python, options.reps)),
     "budget": (True, lambda python, options, folder: bench_budget.bench(python, options.reps)),
     "windows": (False, lambda python, options, folder: bench_windows.bench(python, options.reps)),
@@ -337,7 +339,7 @@ def main():
     parser.add_argument(
         "--only",
         default="speed,memory,attach,detach,replay,stats,sample,system,windows,unwind,heap,columns,"
-        "tasks,view",
+        "tasks,view,programs",
     )
     parser.add_argument("--other", help="columns, tasks: another tracer, in turn with ours")
     parser.add_argument(

@@ -4,8 +4,7 @@
  *
  * The maps of a process that keeps its lock taken (process/patience.h) are awaited for a few
  * seconds. If they remain unknown, it counts as one that maps the file of its program, and every
- * library. One whose maps cannot be read for
- * another reason counts as one that maps nothing.
+ * library. One whose maps cannot be read for another reason counts as one that maps nothing.
  */
 #ifndef TRACER_ATTACH_FILE_USERS_H
 #define TRACER_ATTACH_FILE_USERS_H

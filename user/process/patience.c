@@ -12,12 +12,13 @@
 #include "base/interrupt.h"
 #include "process/lock_read.h"
 
-#define MS_NS 1000000ull
-#define KNOWN 4096u        /* processes that are remembered; a newer one replaces an older one */
-#define SLOW  (2 * MS_NS)  /* a shorter wait is not counted */
-#define LONG  (50 * MS_NS) /* such a wait is tried again */
-#define RENEW (50 * MS_NS)
-#define WAITS 5u
+#define MS_NS  1000000ull
+#define KNOWN  4096u        /* processes that are remembered; a newer one replaces an older one */
+#define PLACES 8u           /* where one may be */
+#define SLOW   (2 * MS_NS)  /* a shorter wait is not counted */
+#define LONG   (50 * MS_NS) /* such a wait is tried again */
+#define RENEW  (50 * MS_NS)
+#define WAITS  5u
 #define PAUSE_NS                                                                                   \
 	10000000l    /* between two tries: one after the other may all slip between two holders */
 #define LEAST_MS 20u /* of a try: an honest process, on a busy machine, is read in that time */
@@ -46,10 +47,29 @@ int patience_is_ending(void)
 	return clock_ns(CLOCK_MONOTONIC) >= end_ns || interrupt_pending();
 }
 
+/* Has it made us wait, in the time that counts? */
+static int is_kept(const struct known *at, uint64_t now_ns)
+{
+	return at->waited_ns && now_ns - at->window_ns < PATIENCE_WINDOW_MS * MS_NS;
+}
+
+/* A process that has not made us wait gives its place to one that shares it. */
 static struct known *known_find(pid_t pid, uint64_t now_ns)
 {
-	struct known *found = &known[(unsigned int)pid % KNOWN];
+	struct known *found = NULL;
 
+	for (unsigned int i = 0; i < PLACES; i++) {
+		struct known *at = &known[((unsigned int)pid + i) % KNOWN];
+
+		if (at->pid == pid) {
+			found = at;
+			break;
+		}
+		if (!found && !is_kept(at, now_ns))
+			found = at;
+	}
+	if (!found)
+		found = &known[(unsigned int)pid % KNOWN];
 	if (found->pid != pid)
 		*found = (struct known){.pid = pid, .window_ns = now_ns};
 	if (now_ns - found->window_ns >= PATIENCE_WINDOW_MS * MS_NS) {
