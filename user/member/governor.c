@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "links/obstacles.h"
 #include "member/member.h"
 #include "member/mode.h"
 #include "member/state.h"
@@ -20,7 +21,7 @@ int session_governor_begin(struct session *session)
 		return 0;
 	err = hit_cost_trap(&session->hit_cost, session->attach);
 	if (err)
-		return err;
+		return obstacle_tell(OBSTACLE_PROBE, err);
 	hit_cost_count(&session->hit_cost, session->attach);
 	log_debug("a probe costs %.2f us here, before its program runs",
 		  session->hit_cost.trap_ns / 1e3);

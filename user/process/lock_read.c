@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/descriptor.h"
 #include "base/interrupt.h"
+#include "base/sched_time.h"
 
 #define MS_NS       1000000ull
 #define LOOK_MS     50 /* between two looks whether we are asked to end */
@@ -30,6 +31,8 @@ struct read {
 	int whole;
 	struct buffer text;
 	uint64_t slept_ns;
+	atomic_int tid; /* 0: it has not run yet */
+	uint64_t began_ns;
 	atomic_int holders;
 };
 
@@ -72,14 +75,23 @@ static int file_read(struct read *read)
 static void *read_run(void *context)
 {
 	struct rusage before = {0}, after = {0};
-	uint64_t began_ns = clock_ns(CLOCK_MONOTONIC);
 	struct read *read = context;
+	uint64_t awake_ns, began_awake_ns;
+	pid_t tid = gettid();
 
+	began_awake_ns = sched_time_ns(tid);
+	read->began_ns = clock_ns(CLOCK_MONOTONIC);
+	atomic_store(&read->tid, tid);
 	getrusage(RUSAGE_THREAD, &before);
 	read->err = file_read(read);
 	getrusage(RUSAGE_THREAD, &after);
-	if (after.ru_nvcsw != before.ru_nvcsw)
-		read->slept_ns = clock_ns(CLOCK_MONOTONIC) - began_ns;
+	if (after.ru_nvcsw != before.ru_nvcsw) {
+		uint64_t took_ns = clock_ns(CLOCK_MONOTONIC) - read->began_ns;
+
+		awake_ns = sched_time_ns(tid);
+		awake_ns = awake_ns == UINT64_MAX ? 0 : awake_ns - began_awake_ns;
+		read->slept_ns = took_ns > awake_ns ? took_ns - awake_ns : 0;
+	}
 	eventfd_write(read->done, 1);
 	read_release(read);
 	return NULL;
@@ -136,6 +148,20 @@ static int read_start(pid_t pid, const char *name, size_t max, int whole, struct
 	return 0;
 }
 
+/* Of a read that has not returned. */
+static uint64_t slept_until_now(struct read *read)
+{
+	pid_t tid = atomic_load(&read->tid);
+	uint64_t took_ns, awake_ns;
+
+	if (!tid || !sched_sleeps(tid))
+		return 0;
+	/* All but some microseconds of its life are this read. */
+	awake_ns = sched_time_ns(tid);
+	took_ns = clock_ns(CLOCK_MONOTONIC) - read->began_ns;
+	return awake_ns == UINT64_MAX ? took_ns : took_ns > awake_ns ? took_ns - awake_ns : 0;
+}
+
 int lock_read(pid_t pid, const char *name, size_t max, int whole, unsigned int wait_ms,
 	      struct buffer *out, uint64_t *slept_ns)
 {
@@ -143,6 +169,7 @@ int lock_read(pid_t pid, const char *name, size_t max, int whole, unsigned int w
 	struct read *read;
 	int err = read_start(pid, name, max, whole, &read), done = 0;
 
+	*slept_ns = err == -ETIMEDOUT ? wait_ms * MS_NS : 0;
 	if (err)
 		return err;
 	do {
@@ -152,8 +179,7 @@ int lock_read(pid_t pid, const char *name, size_t max, int whole, unsigned int w
 		now_ns = clock_ns(CLOCK_MONOTONIC);
 	} while (!done && now_ns < until_ns && !interrupt_pending());
 	err = done ? read->err : -ETIMEDOUT;
-	if (!err)
-		*slept_ns = read->slept_ns;
+	*slept_ns = done ? read->slept_ns : slept_until_now(read);
 	if (!err && out) {
 		*out = read->text;
 		read->text = (struct buffer){0};

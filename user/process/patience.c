@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/interrupt.h"
+#include "base/sched_time.h"
 #include "process/lock_read.h"
 
 #define MS_NS  1000000ull
@@ -116,7 +117,7 @@ static uint64_t lock_try(struct known *at)
 			    &slept_ns);
 
 	now_ns = clock_ns(CLOCK_MONOTONIC);
-	if (err == -ETIMEDOUT) /* or we are asked to end */
+	if (err == -ETIMEDOUT && patience_is_ending()) /* nobody waits for how it ends */
 		slept_ns = now_ns - began_ns > LONG ? now_ns - began_ns : LONG;
 	wait_count(at, now_ns, slept_ns);
 	if (slept_ns >= SLOW && now_ns >= end_ns)
@@ -141,6 +142,11 @@ static void lock_wait(struct known *at)
 	now_ns = clock_ns(CLOCK_MONOTONIC);
 	if (at->slow_ns < now_ns)
 		at->tried_ns = now_ns;
+}
+
+static uint64_t awake_now(const struct known *at, uint64_t now_ns)
+{
+	return at->waited_ns || at->slow_ns > now_ns ? sched_time_ns(gettid()) : UINT64_MAX;
 }
 
 static int spent(const struct known *at)
@@ -175,8 +181,23 @@ int patience_begin(struct patience *patience, pid_t pid)
 	if (at->slow_ns > now_ns && patience_is_ending())
 		return error_set(-EINTR,
 				 "it keeps its memory map locked, and the tracer is to end");
-	*patience = (struct patience){pid, now_ns, sleeps_now()};
+	*patience = (struct patience){pid, now_ns, awake_now(at, now_ns), sleeps_now()};
 	return 0;
+}
+
+/*
+ * What a read has slept. The first time that a process makes us wait it is not known which part of
+ * the time was that for which a busy machine had no processor: no more than half of its share counts.
+ */
+static uint64_t slept_ns(const struct patience *patience, uint64_t took_ns)
+{
+	const uint64_t most_ns = PATIENCE_SHARE_MS * MS_NS / 2;
+	uint64_t awake_ns = patience->awake_ns;
+
+	if (awake_ns == UINT64_MAX)
+		return took_ns < most_ns ? took_ns : most_ns;
+	awake_ns = sched_time_ns(gettid()) - awake_ns;
+	return took_ns > awake_ns ? took_ns - awake_ns : 0;
 }
 
 void patience_end(const struct patience *patience)
@@ -184,7 +205,7 @@ void patience_end(const struct patience *patience)
 	uint64_t now_ns = clock_ns(CLOCK_MONOTONIC), took_ns = now_ns - patience->began_ns;
 
 	if (took_ns >= SLOW && sleeps_now() != patience->sleeps)
-		wait_count(known_find(patience->pid, now_ns), now_ns, took_ns);
+		wait_count(known_find(patience->pid, now_ns), now_ns, slept_ns(patience, took_ns));
 }
 
 int patience_renew(struct patience *patience)
@@ -196,6 +217,7 @@ int patience_renew(struct patience *patience)
 		return 0;
 	patience_end(patience);
 	patience->began_ns = now_ns;
+	patience->awake_ns = UINT64_MAX;
 	patience->sleeps = sleeps_now();
 	return patience_begin(patience, patience->pid);
 }

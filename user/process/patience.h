@@ -32,6 +32,8 @@
 struct patience {
 	pid_t pid;
 	uint64_t began_ns;
+	uint64_t
+		awake_ns; /* sched_time_ns(), of a process that has made us wait; else UINT64_MAX */
 	long sleeps;
 };
 

@@ -117,12 +117,15 @@ def test_clear_and_peak(start, trace, ctl, run_tracer, tmp_path, python):
 def command_of(run):
     """The process ID of the command that a tracer started. The tracer's other children run its own
     executable."""
-    own = os.readlink("/proc/%d/exe" % run.pid)
+    own, found = os.readlink("/proc/%d/exe" % run.pid), []
     with open("/proc/%d/task/%d/children" % (run.pid, run.pid)) as children:
-        (pid,) = (
-            pid for pid in children.read().split() if os.readlink("/proc/%s/exe" % pid) != own
-        )
-    return int(pid)
+        for pid in children.read().split():
+            try:
+                found += [int(pid)] * (os.readlink("/proc/%s/exe" % pid) != own)
+            except FileNotFoundError:  # one of those others has ended
+                pass
+    (pid,) = found
+    return pid
 
 
 @pytest.mark.versions("3.9", "3.11", "3.12", "3.13")

@@ -12,7 +12,8 @@ import pytest
 from harness import TIMEOUT, environment, program, read_report, wait_until
 
 BUDGET = 16 << 20
-OPTIONS = ("--budget", "16M", "-b", "4M", "--overhead=0")
+SMALL = ("--budget", "16M", "-b", "4M")
+OPTIONS = (*SMALL, "--overhead=0")
 # Memory beyond the budget: what is not charged to it, and malloc's overhead.
 SLACK = BUDGET
 
@@ -125,7 +126,7 @@ def test_map_forks(tracer, python, tmp_path):
                     tracer,
                     "perfmap",
                     "--status",
-                    *OPTIONS,
+                    *SMALL,
                     "--",
                     python.path,
                     program("map_forks.py"),
