@@ -13,13 +13,14 @@
 #include "base/sched_time.h"
 #include "process/lock_read.h"
 
-#define MS_NS  1000000ull
-#define KNOWN  4096u        /* processes that are remembered; a newer one replaces an older one */
-#define PLACES 8u           /* where one may be */
-#define SLOW   (2 * MS_NS)  /* a shorter wait is not counted */
-#define LONG   (50 * MS_NS) /* such a wait is tried again */
-#define RENEW  (50 * MS_NS)
-#define WAITS  5u
+#define MS_NS         1000000ull
+#define KNOWN         4096u /* processes that are remembered; a newer one replaces an older one */
+#define PLACES        8u    /* where one may be */
+#define SLOW          (2 * MS_NS)  /* a shorter wait is not counted */
+#define LONG          (50 * MS_NS) /* such a wait is tried again */
+#define RENEW         (50 * MS_NS)
+#define WAITS         5u
+#define MEAN_FRESH_MS 3000u
 #define PAUSE_NS                                                                                   \
 	10000000l    /* between two tries: one after the other may all slip between two holders */
 #define LEAST_MS 20u /* of a try: an honest process, on a busy machine, is read in that time */
@@ -29,6 +30,8 @@ struct known {
 	uint64_t window_ns, waited_ns; /* since when it counts; what was waited for since */
 	uint64_t tried_ns;             /* when its lock was tried last, and was free; 0: never */
 	uint64_t slow_ns;              /* until then it counts as one that makes us wait */
+	uint64_t mean_ns,
+		mean_at_ns; /* patience_wait_ns() of an honest one, and when; at 0: never */
 };
 
 /* One for this process: what a target takes of our time is taken from all that we do. */
@@ -226,8 +229,12 @@ uint64_t patience_wait_ns(pid_t pid)
 {
 	const struct timespec pause = {.tv_nsec = PAUSE_NS};
 	struct known *at = known_find(pid, clock_ns(CLOCK_MONOTONIC));
-	uint64_t sum_ns = 0, worst_ns = LONG;
+	uint64_t sum_ns = 0, worst_ns = LONG, now_ns = clock_ns(CLOCK_MONOTONIC);
 
+	/* In a crowd that maps one file, each is asked about for each of the others. */
+	if (at->mean_at_ns && now_ns - at->mean_at_ns < MEAN_FRESH_MS * MS_NS &&
+	    at->slow_ns < now_ns)
+		return at->mean_ns;
 	for (int round = 0; round < 2 && worst_ns >= LONG; round++) {
 		sum_ns = worst_ns = 0;
 		for (int i = 0; i < (int)WAITS && (!worst_ns || !patience_is_ending()); i++) {
@@ -242,7 +249,11 @@ uint64_t patience_wait_ns(pid_t pid)
 				worst_ns = wait_ns;
 		}
 	}
-	return worst_ns < LONG ? sum_ns / WAITS : worst_ns;
+	if (worst_ns >= LONG)
+		return worst_ns;
+	at->mean_ns = sum_ns / WAITS;
+	at->mean_at_ns = clock_ns(CLOCK_MONOTONIC);
+	return at->mean_ns;
 }
 
 pid_t patience_slow(void)
