@@ -13,6 +13,7 @@ sys.path.append(os.path.dirname(program("service.py")))
 import service  # noqa: E402
 
 LEAKING = sorted(service.HOLDERS)
+pytestmark = pytest.mark.long  # half a minute each; test_heap_leaks.py has the like of them
 
 
 class Service:
