@@ -832,6 +832,14 @@ static void others_scan(struct finder *finder)
 
 /* --- the interface ------------------------------------------------------------------------- */
 
+static void calls_add(struct finder *finder, struct unit *unit, uint32_t row)
+{
+	finder->unit = unit;
+	found_add(finder, row, 0, 0);
+	free(unit->qualname);
+	finder->unit = NULL;
+}
+
 /* What an lru_cache keeps is filled by calls of its function. 1: it is that. */
 static int cache_add(struct finder *finder, uint32_t row, uint32_t object)
 {
@@ -843,11 +851,8 @@ static int cache_add(struct finder *finder, uint32_t row, uint32_t object)
 		return 0;
 	function = cache_function_at(finder->graph, owner);
 	unit = function_unit(finder, function);
-	if (!function || !is_code(finder, unit.code))
-		return 1;
-	finder->unit = &unit;
-	found_add(finder, row, 0, 0);
-	free(unit.qualname);
+	if (function && is_code(finder, unit.code))
+		calls_add(finder, &unit, row);
 	return 1;
 }
 
