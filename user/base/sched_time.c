@@ -34,6 +34,15 @@ uint64_t sched_time_ns(pid_t tid)
 	return ran + waited;
 }
 
+uint64_t sched_slept_ns(pid_t tid, uint64_t took_ns, uint64_t before_ns)
+{
+	uint64_t now_ns = sched_time_ns(tid);
+
+	if (now_ns == UINT64_MAX || before_ns == UINT64_MAX)
+		return took_ns;
+	return took_ns > now_ns - before_ns ? took_ns - (now_ns - before_ns) : 0;
+}
+
 int sched_sleeps(pid_t tid)
 {
 	char text[256];

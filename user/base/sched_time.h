@@ -16,5 +16,10 @@
 uint64_t sched_time_ns(pid_t tid);
 /* Does it sleep now? 1; 0: it runs, or is to run; -1: not known. */
 int sched_sleeps(pid_t tid);
+/*
+ * What it slept of took_ns, at whose beginning sched_time_ns() was before_ns; all, if the kernel
+ * does not say.
+ */
+uint64_t sched_slept_ns(pid_t tid, uint64_t took_ns, uint64_t before_ns);
 
 #endif

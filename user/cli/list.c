@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "base/array.h"
@@ -20,6 +19,7 @@
 #include "session/session.h"
 #include "text/json.h"
 #include "text/size.h"
+#include "text/terminal.h"
 #include "text/text.h"
 
 #define USER_BYTES   33u
@@ -173,14 +173,6 @@ static const char *age_text(char out[16], uint64_t ns)
 	return out;
 }
 
-/* Columns of the terminal on stdout; 0: it is none, and nothing is cut. */
-static size_t columns(void)
-{
-	struct winsize size;
-
-	return !isatty(STDOUT_FILENO) || ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) ? 0 : size.ws_col;
-}
-
 /* A column as wide as its widest text. A name is not cut: the user may have to type it. */
 struct column {
 	const char *title;
@@ -255,7 +247,7 @@ static void table_print(const struct list *list)
 					 {"RSS", 0, 8},       {"AGE", 0, 3},     {"PYTHON", 1, 6},
 					 {"CONTAINER", 1, 9}, {"COVERAGE", 1, 8}};
 	char cell[CELL_BYTES], command[4 * sizeof(list->rows->info.command)];
-	size_t width = columns(), contained = 0;
+	size_t width = terminal_width(stdout), contained = 0;
 
 	for (size_t i = 0; i < list->count; i++) {
 		contained += list->rows[i].container[0] != 0;

@@ -76,22 +76,17 @@ static void *read_run(void *context)
 {
 	struct rusage before = {0}, after = {0};
 	struct read *read = context;
-	uint64_t awake_ns, began_awake_ns;
 	pid_t tid = gettid();
+	uint64_t awake_ns = sched_time_ns(tid);
 
-	began_awake_ns = sched_time_ns(tid);
 	read->began_ns = clock_ns(CLOCK_MONOTONIC);
 	atomic_store(&read->tid, tid);
 	getrusage(RUSAGE_THREAD, &before);
 	read->err = file_read(read);
 	getrusage(RUSAGE_THREAD, &after);
-	if (after.ru_nvcsw != before.ru_nvcsw) {
-		uint64_t took_ns = clock_ns(CLOCK_MONOTONIC) - read->began_ns;
-
-		awake_ns = sched_time_ns(tid);
-		awake_ns = awake_ns == UINT64_MAX ? 0 : awake_ns - began_awake_ns;
-		read->slept_ns = took_ns > awake_ns ? took_ns - awake_ns : 0;
-	}
+	if (after.ru_nvcsw != before.ru_nvcsw)
+		read->slept_ns =
+			sched_slept_ns(tid, clock_ns(CLOCK_MONOTONIC) - read->began_ns, awake_ns);
 	eventfd_write(read->done, 1);
 	read_release(read);
 	return NULL;
@@ -152,14 +147,11 @@ static int read_start(pid_t pid, const char *name, size_t max, int whole, struct
 static uint64_t slept_until_now(struct read *read)
 {
 	pid_t tid = atomic_load(&read->tid);
-	uint64_t took_ns, awake_ns;
 
 	if (!tid || !sched_sleeps(tid))
 		return 0;
 	/* All but some microseconds of its life are this read. */
-	awake_ns = sched_time_ns(tid);
-	took_ns = clock_ns(CLOCK_MONOTONIC) - read->began_ns;
-	return awake_ns == UINT64_MAX ? took_ns : took_ns > awake_ns ? took_ns - awake_ns : 0;
+	return sched_slept_ns(tid, clock_ns(CLOCK_MONOTONIC) - read->began_ns, 0);
 }
 
 int lock_read(pid_t pid, const char *name, size_t max, int whole, unsigned int wait_ms,

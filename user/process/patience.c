@@ -129,8 +129,8 @@ static uint64_t lock_try(struct known *at)
 }
 
 /*
- * Another thread waits for the lock before we do. What takes long for it would for us, and cannot be
- * left then: it waits again until it is short, or until the share is used up.
+ * Another thread waits for the lock before we do. What takes long for it would for us, and cannot
+ * be left then: it waits again until it is short, or until the share is used up.
  */
 static void lock_wait(struct known *at)
 {
@@ -189,18 +189,16 @@ int patience_begin(struct patience *patience, pid_t pid)
 }
 
 /*
- * What a read has slept. The first time that a process makes us wait it is not known which part of
- * the time was that for which a busy machine had no processor: no more than half of its share counts.
+ * What a read has slept. The first time that a process makes us wait it is not known for which part
+ * of the time a busy machine had no processor: no more than half of its share counts.
  */
 static uint64_t slept_ns(const struct patience *patience, uint64_t took_ns)
 {
 	const uint64_t most_ns = PATIENCE_SHARE_MS * MS_NS / 2;
-	uint64_t awake_ns = patience->awake_ns;
 
-	if (awake_ns == UINT64_MAX)
-		return took_ns < most_ns ? took_ns : most_ns;
-	awake_ns = sched_time_ns(gettid()) - awake_ns;
-	return took_ns > awake_ns ? took_ns - awake_ns : 0;
+	if (patience->awake_ns != UINT64_MAX)
+		return sched_slept_ns(gettid(), took_ns, patience->awake_ns);
+	return took_ns < most_ns ? took_ns : most_ns;
 }
 
 void patience_end(const struct patience *patience)

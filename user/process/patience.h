@@ -54,8 +54,8 @@ int patience_renew(struct patience *patience);
  */
 int patience_explain(pid_t pid, int err);
 /*
- * How long one wait for its lock takes now; 0: none. The mean of some tries or, if it keeps the lock
- * for long again and again, the longest.
+ * How long one wait for its lock takes, now or some seconds ago; 0: none. The mean of some tries
+ * or, if it keeps the lock for long again and again, the longest.
  */
 uint64_t patience_wait_ns(pid_t pid);
 /* The process that runs and made us wait for most of the time lately; 0: none. */
