@@ -6,10 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/array.h"
-#include "base/buffer.h"
-
-#define ROWS_MAX 16384u
+#define ROWS_MAX  16384u
 #define NO_OBJECT 1u /* stands for a type's address */
 
 /* The row of a type; a new one grew from nothing. 0, -ENOMEM; -ENOSPC: there are too many. */
@@ -58,10 +55,11 @@ static int sum_add(struct growth *growth, uint64_t address, const char *name,
 
 int growth_add_types(struct growth *growth, const struct heap_types *types)
 {
-	int err = growth->names ? 0 : strings_new(&growth->names);
+	int err;
 
 	if (growth->moments == GROWTH_MOMENTS)
-		err = -ENOSPC;
+		return -ENOSPC;
+	err = growth->names ? 0 : strings_new(&growth->names);
 	for (size_t i = 0; i < growth->count; i++) { /* those that are gone */
 		struct growth_row *row = &growth->rows[i];
 
