@@ -168,10 +168,10 @@ int attach_run_time(struct attach *attach, uint64_t *run_ns, uint64_t *runs);
  */
 int attach_empty(struct attach *attach, const char *path, uint64_t offset, pid_t pid);
 /*
- * Removes every probe; records in the ring buffer stay. attach_free() calls it too. No probe can be
- * placed afterwards. Targets that were forgotten (attach_forget()) emit no more records in any case.
- * 1: the probes are removed; 0: the kernel needs longer than LINKS_END_MS, and the removal continues
- * after we have ended.
+ * Removes every probe; records in the ring buffer stay. attach_free() calls it too. No probe can
+ * be placed afterwards. Targets that were forgotten (attach_forget()) emit no more records in any
+ * case. 1: the probes are removed; 0: the kernel needs longer than LINKS_END_MS, and the removal
+ * continues after we have ended.
  */
 int attach_detach(struct attach *attach);
 /*

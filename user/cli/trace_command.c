@@ -115,7 +115,7 @@ int run_command(struct run *run)
 			return signals_catch(&run->signals, 1);
 		if (run->session)
 			run_unexamined_print(run);
-		/* Some of them may have run Python: that nothing was traced is no error of theirs. */
+		/* Some may have run Python: that nothing was traced is no error of theirs. */
 		if (run->session && session_unexamined(run->session)) {
 			log_info("nothing was traced: none of the programs that %s started lived "
 				 "until it was examined",

@@ -20,7 +20,8 @@ void answer_status(FILE *out, const struct trace *trace, size_t process, int run
 /*
  * Writes the block that contains address, as tracemalloc.get_object_traceback(): {"block":
  * {address, offset, size, domain, rounded}, "total_nframe", "total_nframe_exact", "traceback":
- * [{filename, lineno, function}]}, most recent frame first; {"block": null} if no block contains it.
+ * [{filename, lineno, function}]}, most recent frame first; {"block": null} if no block contains
+ * it.
  */
 void answer_lookup(FILE *out, struct trace *trace, size_t process, uint64_t address);
 

@@ -2,7 +2,8 @@
 /*
  * What the probes cost the processes: the share of their CPU time, for the trace (EVENT_COST).
  * Without --overhead it is logged once a process has run for COST_NOTICE_NS; and if it is more than
- * COST_NOTICE_SHARE, then or whenever that is, once, with cheaper modes. Included by user/member/ and user/session/ only.
+ * COST_NOTICE_SHARE, then or whenever that is, once, with cheaper modes. Included by user/member/
+ * and user/session/ only.
  */
 #ifndef TRACER_MEMBER_COST_H
 #define TRACER_MEMBER_COST_H

@@ -144,8 +144,8 @@ int session_new(struct session **out, const struct session_opts *opts, const cha
 		.no_python = opts->plan.layers && !(opts->plan.layers & 1u << EVENT_LAYER_PYTHON),
 		.record = record_handle,
 		/*
-		 * While the kernel looks for the memory of a large ring buffer, in a cgroup that has
-		 * too little of it, whoever else asks for memory is killed.
+		 * While the kernel looks for the memory of a large ring buffer, in a cgroup that
+		 * has too little of it, whoever else asks for memory is killed.
 		 */
 		.meanwhile = opts->first && !opts->ring_bytes ? first_plan : NULL,
 		.context = session,

@@ -8,13 +8,13 @@
 #define PRECISION_AIM 0.2 /* the standard error of a line's size, by its size */
 
 /*
- * The largest standard error by size of the lines that hold at least a tenth of the total, or of the
- * largest one. 0: the figures are no estimates. INFINITY: there is no line.
+ * The largest standard error by size of the lines that hold at least a tenth of the total, or of
+ * the largest one. 0: the figures are no estimates. INFINITY: there is no line.
  */
 double precision_of(const struct statistics *statistics);
 /*
- * By how much a trace of that length must be longer until that error is PRECISION_AIM: an error falls
- * with the root of the number of windows, or of the blocks of a sample. 0: it is.
+ * By how much a trace of that length must be longer until that error is PRECISION_AIM: an error
+ * falls with the root of the number of windows, or of the blocks of a sample. 0: it is.
  */
 double precision_more(double error, double length);
 

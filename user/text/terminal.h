@@ -25,8 +25,8 @@ struct terminal {
 /* Columns of the terminal that out is; 0: it is none, and nothing is laid out. */
 size_t terminal_width(FILE *out);
 /*
- * What is written to *stream is collected until terminal_end(), if it is a terminal: *stream (it may be
- * stdout) is another one meanwhile. Without memory the text is printed as it comes.
+ * What is written to *stream is collected until terminal_end(), if it is a terminal: *stream (it
+ * may be stdout) is another one meanwhile. Without memory the text is printed as it comes.
  */
 void terminal_begin(struct terminal *terminal, FILE **stream);
 /* Prints what was collected. */

@@ -268,8 +268,8 @@ static void test_suspended(void **state)
 }
 
 /*
- * Windows of an idle target are long. One in which it becomes busy ends early, and those after it are
- * planned by what that one has cost, not by those before.
+ * Windows of an idle target are long. One in which it becomes busy ends early, and those after it
+ * are planned by what that one has cost, not by those before.
  */
 static void test_becomes_busy(void **state)
 {
