@@ -167,8 +167,9 @@ static int choose(struct windows *windows)
 	/* The tracer's own cost makes windows rare: they may be longer. */
 	count = fmin(count, ceil((double)WINDOWS_PERIOD_NS / own_pause(windows)));
 	windows->length_ns = length_for(windows, cost, fmax(count, 1));
-	if (!windows->count && windows->length_ns > WINDOWS_FIRST_MAX)
-		windows->length_ns = WINDOWS_FIRST_MAX;
+	if ((!windows->count || windows->rate < WINDOWS_ASLEEP) &&
+	    windows->length_ns > WINDOWS_UNKNOWN_MAX)
+		windows->length_ns = WINDOWS_UNKNOWN_MAX;
 	pause_ns = pause_for(windows, loss_of(windows, windows->length_ns));
 	if (windows->yields && windows->dear_ns > DEAR_MOST_NS)
 		return -ENOSPC;

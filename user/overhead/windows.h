@@ -9,7 +9,8 @@
  * stays within the budget for these on average; where it differs from window to window, it may
  * exceed that by half of the budget and of one window. Probes that are in place all the time leave
  * less for windows, for 10 s also when they are gone: if fewer of them would do, they may take half
- * of the budget. A window in which an idle target becomes busy ends before its time.
+ * of the budget. A window in which an idle target becomes busy ends before its time; those of one
+ * that does nothing are short, since the end of a window takes some tens of milliseconds, too.
  * The tracer itself takes at most WINDOWS_OWN_SHARE of a CPU for placing and
  * removing probes. If edges are expensive, windows are longer and rarer.
  */
@@ -23,12 +24,13 @@
 #define WINDOWS_LENGTH_MIN  20000000ull
 #define WINDOWS_LENGTH_MAX  1000000000ull
 #define WINDOWS_FIRST_NS    100000000ull /* the first window begins before that */
-#define WINDOWS_FIRST_MAX   50000000ull  /* its length: its cost is not known yet */
+#define WINDOWS_UNKNOWN_MAX 50000000ull  /* the length while the cost is not known */
 #define WINDOWS_PAUSE_MAX   60000000000ull
 #define WINDOWS_EDGES_GUESS 10000000ull /* CPU time, before the first window */
 #define WINDOWS_OWN_GUESS   30000000ull
-#define WINDOWS_RATE_MIN    0.2  /* CPUs; as if the target took at least this */
-#define WINDOWS_IDLE        0.01 /* loss for each ns of a window; below it, a target was idle */
+#define WINDOWS_RATE_MIN    0.2    /* CPUs; as if the target took at least this */
+#define WINDOWS_IDLE        0.01   /* loss for each ns of a window; below it, a target was idle */
+#define WINDOWS_ASLEEP      0.0005 /* CPUs; long windows of a target that takes less show nothing */
 
 #define WINDOWS_RECENT 32u /* as many of the last 10 s count, at most */
 

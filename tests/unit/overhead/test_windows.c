@@ -268,17 +268,21 @@ static void test_suspended(void **state)
 }
 
 /*
- * Windows of an idle target are long. One in which it becomes busy ends early, and those after it
- * are planned by what that one has cost, not by those before.
+ * Windows of an idle target are long, those of one that does nothing short. One in which it becomes
+ * busy ends early, and those after it are planned by what that one has cost, not by those before.
  */
 static void test_becomes_busy(void **state)
 {
 	const struct target idle = {0, 0, 20 * MS, 0.001, 0}, busy = {1, 70 * MS, 20 * MS, 1, 0};
+	const struct target asleep = {0, 0, 20 * MS, 0, 0};
 	struct run run = {.windows = {.budget = 0.05, .rate = 0.001}, .now_ns = S};
 	double loss_ns = 0;
 	size_t before;
 	(void)state;
 
+	assert_int_equal(run_until(&run, &asleep, 50 * S), 0);
+	assert_true(run.count > 10);
+	assert_true(run.at[run.count - 1].length_ns <= 50 * MS);
 	assert_int_equal(run_until(&run, &idle, 100 * S), 0);
 	assert_true(run.at[run.count - 1].length_ns >= 500 * MS);
 	assert_true(windows_loss_most(&run.windows) <= 0.05 * 0.2 * 10e9 / 10);
