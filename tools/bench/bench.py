@@ -285,7 +285,10 @@ TABLES = {
         True,
         lambda python, options, folder: bench_attach.bench(TRACER, python, options.reps, folder),
     ),
-    "programs": (True, lambda _, options, folder: bench_programs.bench(TRACER, options, folder)),
+    "programs": (
+        True,
+        lambda python, options, folder: bench_programs.bench(TOOLS, python, options, folder),
+    ),
     "sample": (False, lambda python, options, folder: bench_sample.bench(python, options.reps)),
     "budget": (True, lambda python, options, folder: bench_budget.bench(python, options.reps)),
     "windows": (False, lambda python, options, folder: bench_windows.bench(python, options.reps)),

@@ -1,26 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
 """What tracing costs twelve programs that work with libraries of Debian's (workloads/programs.py),
-beside tracemalloc and heaptrack.
+beside tracemalloc, memray and heaptrack.
 
 A program works before, while and after it is traced, so that each ratio is of one process; a ratio
 is the CPU time that a piece of work takes while traced, divided by the median of before and after. A
-trace begins while the program is idle; with "idle, 1 s" it then works for one second. Programs
-under heaptrack are started by it, and compared with one that is not.
+trace begins while the program is idle; with "idle, 1 s" it then works for one second. Programs that
+another tool starts are compared with one that nothing has started. memray is that of the first root
+file system that has it and the libraries (programs.PACKAGES); census and the empty probes at its
+places are the only two whose ratio to each other is of two processes.
 """
 import math
 import os
+import random
 import shutil
 import signal
 import statistics
 import subprocess
+import sys
+import time
 
 import bench_page
+import interpreters
+import pythons
 from workloads import programs
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-SCRIPT = os.path.join(HERE, "workloads", "programs.py")
-PYTHON = "/usr/bin/python3"
 SECONDS, ROUNDS = 2.0, 3  # at most
+IDLE = 1, 3  # seconds, between the attach and the work
 
 TRACES = {
     "default": (),
@@ -30,16 +35,21 @@ TRACES = {
     "census": ("-m", "census"),
     "exact": ("-m", "exact"),
 }
+EMPTY = "empty probes of census"
 TRACEMALLOC = {"tracemalloc(1)": 1, "tracemalloc(25)": 25}
+MEMRAY = {"memray": (), "memray, Python's allocators": ("--trace-python-allocators",)}
 
 
 class Program:
-    def __init__(self, name, before=()):
+    def __init__(self, python, name, before=(), options=()):
+        """before: the words of a command that starts the interpreter; options: of its own"""
+        script = os.path.join(python.folder, "programs.py")
         self.process = subprocess.Popen(
-            [*before, PYTHON, SCRIPT, name],
+            [*python.prefix, *before, python.path, *options, script, name],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
+            env=interpreters.environment(),
             text=True,
         )
         while True:  # heaptrack prints lines of its own
@@ -77,46 +87,90 @@ def traced(tracer, program, options):
     raise RuntimeError("not attached")
 
 
-def ratios(tracer, program, name):
-    """One ratio of each variant but heaptrack."""
+def ratios(tracer, program):
+    """(variant, ratio) of all that can begin and end while a program runs"""
+    before = program.pace()
     for variant, options in TRACES.items():
-        seconds = 1.0 if "1 s" in variant else SECONDS
-        before = program.pace(seconds)
         run = traced(tracer, program, options)
-        during = program.pace(seconds)
+        time.sleep(random.uniform(*IDLE))
+        during = program.pace(1.0 if "1 s" in variant else SECONDS)
         run.send_signal(signal.SIGINT)
         run.communicate()
-        yield variant, during / statistics.median((before, program.pace(seconds)))
+        after = program.pace()
+        yield variant, during / statistics.median((before, after))
+        before = after
     for variant, frames in TRACEMALLOC.items():
-        before = program.pace()
         program.say("tracemalloc %d" % frames)
         during = program.pace()
         program.say("stop")
-        yield variant, during / statistics.median((before, program.pace()))
+        after = program.pace()
+        yield variant, during / statistics.median((before, after))
+        before = after
 
 
-def heaptrack_ratio(name, plain, folder):
-    program = Program(name, ("heaptrack", "-o", os.path.join(folder, "heaptrack")))
+def started_ratios(tools, python, name, plain):
+    """Likewise of what starts the program."""
+    bare = [tools["bare"], "-m", "census", "--"]
+    starts = {EMPTY: (python, bare, ())}
+    heaptrack = python.find("heaptrack")
+    if heaptrack:
+        output = os.path.join(python.folder, "heaptrack")
+        starts["heaptrack"] = python, [heaptrack, "-o", output], ()
+    for variant, start in starts.items():
+        yield variant, pace_of(name, start) / plain
+
+
+def memray_ratios(python, name):
+    output = os.path.join(python.folder, "memray.bin")
+    run = ["-m", "memray", "run", "-q", "-f", "-o", output]
+    plain = pace_of(name, (python, (), ()))
+    for variant, more in MEMRAY.items():
+        yield variant, pace_of(name, (python, (), [*run, *more])) / plain
+
+
+def pace_of(name, start):
+    program = Program(start[0], name, *start[1:])
     try:
-        return program.pace() / plain
+        return program.pace()
     finally:
         program.end()
 
 
-def measure(tracer, name, rounds, folder):
+def with_memray(folder):
+    """An interpreter that has memray and the libraries, or None."""
+    for root, path in pythons.in_roots().values():
+        python = interpreters.Python(path, folder, root)
+        python.prefix = ["unshare", "--mount-proc=%s/proc" % root, "chroot", root]
+        test = "import memray, " + ", ".join(programs.PACKAGES)
+        if not subprocess.run(
+            [*python.prefix, path, "-c", test],
+            stderr=subprocess.DEVNULL,
+            timeout=interpreters.TIMEOUT,
+        ).returncode:
+            return python
+        python.remove()
+    print("memray is left out: no root file system has it and the libraries", file=sys.stderr)
+    return None
+
+
+def measure(tools, python, memray, name, rounds):
     """{variant: median of its ratios}"""
     found = {}
+
+    def take(pairs):
+        for variant, ratio in pairs:
+            found.setdefault(variant, []).append(ratio)
+
     for _ in range(min(rounds, ROUNDS)):
-        program = Program(name)
+        program = Program(python, name)
         try:
-            for variant, ratio in ratios(tracer, program, name):
-                found.setdefault(variant, []).append(ratio)
+            take(ratios(tools["tracer"], program))
             plain = program.pace()
         finally:
             program.end()
-        if shutil.which("heaptrack"):
-            ratio = heaptrack_ratio(name, plain, folder)
-            found.setdefault("heaptrack", []).append(ratio)
+        take(started_ratios(tools, python, name, plain))
+        if memray:
+            take(memray_ratios(memray, name))
     return {variant: statistics.median(values) for variant, values in found.items()}
 
 
@@ -124,17 +178,23 @@ def geometric_mean(values):
     return math.exp(statistics.fmean(map(math.log, values)))
 
 
-def bench(tracer, options, folder):
+def bench(tools, python, options, folder):
     """The table. options.workloads may name programs."""
     names = [name for name in programs.NAMES if name in options.workloads.split(",")]
-    rows = {}
-    for name in names or programs.NAMES:
-        rows[name] = measure(tracer, name, options.reps, folder)
-        print(name, {k: round(v, 2) for k, v in rows[name].items()}, flush=True)
+    rows, memray = {}, with_memray(folder)
+    try:
+        for name in names or programs.NAMES:
+            rows[name] = measure(tools, python, memray, name, options.reps)
+            print(name, {k: round(v, 2) for k, v in rows[name].items()}, flush=True)
+    finally:
+        if memray:
+            memray.remove()
     variants = list(next(iter(rows.values())))
     rows["geometric mean"] = {v: geometric_mean([r[v] for r in rows.values()]) for v in variants}
     lines = [["program", *variants]]
     lines += [[name, *("%.2f" % row[v] for v in variants)] for name, row in rows.items()]
-    text = bench_page.table(lines)
+    text = bench_page.table(lines, "twelve programs, %s" % python.label)
+    if memray:
+        text += "\n\nmemray: that of %s." % memray.label
     print(text)
     return text

@@ -18,7 +18,7 @@ static void programs_select(struct attach *attach, const struct attach_opts *opt
 	struct alloc_bpf *skeleton = attach->skeleton;
 	const struct links backend = {.backend = attach->backend};
 	int session = attach->backend == LINKS_SESSION, empty = attach->empty;
-	int native = skeleton->rodata->has_native, python = !empty && !opts->no_python;
+	int native = !empty && skeleton->rodata->has_native, python = !empty && !opts->no_python;
 	const struct program {
 		struct bpf_program *program;
 		int wanted;
@@ -28,15 +28,15 @@ static void programs_select(struct attach *attach, const struct attach_opts *opt
 		{skeleton->progs.request_entry, !session && python, LINKS_ENTRY},
 		{skeleton->progs.request_return, !session && python, LINKS_RETURN},
 		{skeleton->progs.request_once, python, LINKS_ENTRY},
-		{skeleton->progs.native_session, session && !empty && native, LINKS_BOTH},
-		{skeleton->progs.native_entry, !session && !empty && native, LINKS_ENTRY},
-		{skeleton->progs.native_return, !session && !empty && native, LINKS_RETURN},
-		{skeleton->progs.native_once, !empty && native, LINKS_ENTRY},
-		{skeleton->progs.provider, !empty && native, LINKS_ENTRY},
+		{skeleton->progs.native_session, session && native, LINKS_BOTH},
+		{skeleton->progs.native_entry, !session && native, LINKS_ENTRY},
+		{skeleton->progs.native_return, !session && native, LINKS_RETURN},
+		{skeleton->progs.native_once, native, LINKS_ENTRY},
+		{skeleton->progs.provider, native, LINKS_ENTRY},
 		{skeleton->progs.inline_site, python, LINKS_ENTRY},
-		{skeleton->progs.mapping, !empty, LINKS_ENTRY},
-		{skeleton->progs.walk, !empty, LINKS_ENTRY},
-		{skeleton->progs.walk_session, session && !empty && native, LINKS_BOTH},
+		{skeleton->progs.mapping, native, LINKS_ENTRY},
+		{skeleton->progs.walk, native, LINKS_ENTRY},
+		{skeleton->progs.walk_session, session && native, LINKS_BOTH},
 		{skeleton->progs.object_begin, python, LINKS_ENTRY},
 		{skeleton->progs.finalize, python, LINKS_ENTRY},
 		{skeleton->progs.empty_session, session && empty, LINKS_BOTH},

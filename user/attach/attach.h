@@ -27,8 +27,8 @@ struct attach_opts {
 	int no_session;    /* act as on a kernel without uprobe.session */
 	int no_multi;      /* act as on a kernel without uprobe_multi: perf-event uprobes */
 	/* Programs that no process of the session needs are not loaded. */
-	int no_native; /* neither malloc nor USDT probes are traced */
-	int no_python; /* nor Python's allocators */
+	int no_native; /* nothing but Python's allocators is traced */
+	int no_python; /* nothing of Python's allocators is */
 	int sampling;  /* targets may be sampled: abi_target.sample_bytes */
 	int tasks;     /* targets' tasks may be told: abi_offsets.tstate_task */
 	int counting;  /* probe hits may be counted: attach_count() */

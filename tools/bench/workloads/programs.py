@@ -132,6 +132,11 @@ def markup():
     return lambda: markdown.markdown(page)
 
 
+# modules: the packages are python3-jinja2 and so on, and black
+PACKAGES = (
+    "jinja2", "sqlalchemy", "pyparsing", "black", "sympy", "networkx", "html5lib", "docutils",
+    "pygments", "markdown",
+)  # fmt: skip
 NAMES = (
     "templates", "orm", "parser", "formatter", "algebra", "graphs", "json_text", "pickles", "html",
     "docs", "colours", "markup",
