@@ -319,76 +319,52 @@ static __always_inline int block_stays(const struct pt_regs *regs, __u64 cookie)
 	return addend(cookie) ? !(REG_IS_BELOW(regs) | REG_IS_EQUAL(regs)) : REG_IS_BELOW(regs);
 }
 
+/*
+ * Every object that begins to live passes here. CPython keeps dead objects of some types on free
+ * lists and reuses them without calling its allocator. Their block is then charged to the new
+ * stack, as tracemalloc does (_PyTraceMalloc_NewReference).
+ */
+static __always_inline void object_begin(struct pt_regs *regs, struct thread_state *thread,
+					 __u64 cookie)
+{
+	__u64 object = argument(regs, cookie, 0) + addend(cookie);
+
+	if (object - thread->last_block < thread->last_bytes)
+		/* Only once: the next object that begins in this block comes from a free list. */
+		thread->last_bytes = 0;
+	else if (sample_has_object(&thread->target, object))
+		alloc_output(thread, EVENT_REUSE, object, 0, 0, EVENT_API_OBJ);
+}
+
+static __always_inline void block_resize(struct pt_regs *regs, struct thread_state *thread,
+					 __u64 cookie)
+{
+	__u64 block = argument(regs, cookie, 0);
+	__u32 api = cookie >> 8 & 0xff;
+	__u32 type = free_output(thread, EVENT_REALLOC, block, 0, api) ? EVENT_REALLOC_DONE
+								       : EVENT_ALLOC;
+
+	/* If an object begins in this block next, it was resized, as a str is: that is no reuse. */
+	thread->last_block = block;
+	thread->last_bytes = argument(regs, cookie, 1);
+	alloc_output(thread, type, block, thread->last_bytes, 0, api);
+}
+
 /* Is the operation one of blocks in pymalloc's pools only? */
 static __always_inline int op_is_pooled(__u32 op)
 {
 	return op == ABI_OP_POOL || op == ABI_OP_REFILL || op == ABI_OP_FIRST_BLOCK ||
-	       op == ABI_OP_RESIZE;
+	       op == ABI_OP_RESIZE || op == ABI_OP_REUSE;
 }
 
 /*
- * Inlined copies of the allocator have no function to return from: a request begins at the call
- * into libc and ends after it.
+ * All places without a return probe: frees, extension modules' reports of their own memory, objects
+ * that begin to live, Task.set_name(), and inlined copies of the allocator, which have no function to
+ * return from: a request begins at the call into libc and ends after it. They are one program, so
+ * that the verifier looks at what they share only once: half of the time of an attach is its.
  */
 SEC("uprobe")
-int inline_site(struct pt_regs *regs)
-{
-	struct thread_state *thread = thread_in_layer(EVENT_LAYER_PYTHON);
-	__u64 cookie;
-
-	if (!thread)
-		return 0;
-	cookie = bpf_get_attach_cookie(regs);
-	if (thread->target.paused && op_is_pooled(cookie & 0xff))
-		return 0;
-	switch (cookie & 0xff) {
-	case ABI_OP_POOL:
-		if (!request_is_nested(thread, &thread->python, REG_SP(regs)))
-			pool_use(regs, thread, cookie);
-		break;
-	case ABI_OP_FIRST_BLOCK:
-		pool_use_first(regs, thread, cookie);
-		break;
-	case ABI_OP_RESIZE:
-		if (block_stays(regs, cookie) &&
-		    !request_is_nested(thread, &thread->python, REG_SP(regs))) {
-			__u64 block = argument(regs, cookie, 0);
-			__u32 api = cookie >> 8 & 0xff;
-
-			__u32 type = free_output(thread, EVENT_REALLOC, block, 0, api)
-					     ? EVENT_REALLOC_DONE
-					     : EVENT_ALLOC;
-
-			/*
-			 * If an object begins in this block next, it was resized, as a str is: that
-			 * is not a reuse.
-			 */
-			thread->last_block = block;
-			thread->last_bytes = argument(regs, cookie, 1);
-			alloc_output(thread, type, block, thread->last_bytes, 0, api);
-		}
-		break;
-	case ABI_OP_NEW_POOL:
-		alloc_output(thread, EVENT_ALLOC,
-			     argument(regs, cookie, 0) + EVENT_POOL_HEADER_BYTES,
-			     1ull << (addend(cookie) & 63), 0, EVENT_API_POOL);
-		break;
-	case ABI_OP_END:
-		request_end(regs, argument(regs, cookie, 0));
-		break;
-	default:
-		/* The call will push the return address. */
-		request_begin(regs, regs, REG_SP(regs) - RETURN_BYTES);
-	}
-	return 0;
-}
-
-/*
- * Calls without a return probe: frees, extension modules' reports of their own memory, and
- * Task.set_name().
- */
-SEC("uprobe")
-int request_once(struct pt_regs *regs)
+int python_site(struct pt_regs *regs)
 {
 	struct thread_state *thread = thread_in_layer(EVENT_LAYER_PYTHON);
 	__u64 cookie, sp = REG_SP(regs);
@@ -398,7 +374,16 @@ int request_once(struct pt_regs *regs)
 		return 0;
 	cookie = bpf_get_attach_cookie(regs);
 	api = cookie >> 8 & 0xff;
+	if (thread->target.paused && op_is_pooled(cookie & 0xff))
+		return 0;
 	switch (cookie & 0xff) {
+	case ABI_OP_REUSE:
+		object_begin(regs, thread, cookie);
+		break;
+	case ABI_OP_POOL:
+		if (!request_is_nested(thread, &thread->python, sp))
+			pool_use(regs, thread, cookie);
+		break;
 	case ABI_OP_FREE:
 		if (!request_is_nested(thread, &thread->python, sp) &&
 		    !(api == EVENT_API_RAW &&
@@ -409,6 +394,21 @@ int request_once(struct pt_regs *regs)
 	case ABI_OP_POOL_FREE:
 		if (!request_is_nested(thread, &thread->python, sp))
 			block_free(thread, pool_first_free(argument(regs, cookie, 0)), api, 0);
+		break;
+	case ABI_OP_FIRST_BLOCK:
+		pool_use_first(regs, thread, cookie);
+		break;
+	case ABI_OP_RESIZE:
+		if (block_stays(regs, cookie) && !request_is_nested(thread, &thread->python, sp))
+			block_resize(regs, thread, cookie);
+		break;
+	case ABI_OP_NEW_POOL:
+		alloc_output(thread, EVENT_ALLOC,
+			     argument(regs, cookie, 0) + EVENT_POOL_HEADER_BYTES,
+			     1ull << (addend(cookie) & 63), 0, EVENT_API_POOL);
+		break;
+	case ABI_OP_END:
+		request_end(regs, argument(regs, cookie, 0));
 		break;
 	case ABI_OP_TRACK:
 		alloc_output(thread, EVENT_ALLOC, argument(regs, cookie, 1),
@@ -422,6 +422,9 @@ int request_once(struct pt_regs *regs)
 		if (has_tasks)
 			rename_note(thread, argument(regs, cookie, 1));
 		break;
+	default:
+		/* The call will push the return address. */
+		request_begin(regs, regs, sp - RETURN_BYTES);
 	}
 	return 0;
 }
@@ -439,29 +442,6 @@ int empty_session(void *context UNUSED)
 SEC("uprobe")
 int empty(void *context UNUSED)
 {
-	return 0;
-}
-
-/*
- * Every object that begins to live passes here. CPython keeps dead objects of some types on free
- * lists and reuses them without calling its allocator. Their block is then charged to the new
- * stack, as tracemalloc does (_PyTraceMalloc_NewReference).
- */
-SEC("uprobe")
-int object_begin(struct pt_regs *regs)
-{
-	struct thread_state *thread = thread_in_layer(EVENT_LAYER_PYTHON);
-	__u64 cookie, object;
-
-	if (!thread || thread->target.paused)
-		return 0;
-	cookie = bpf_get_attach_cookie(regs);
-	object = argument(regs, cookie, 0) + addend(cookie);
-	if (object - thread->last_block < thread->last_bytes)
-		/* Only once: the next object that begins in this block comes from a free list. */
-		thread->last_bytes = 0;
-	else if (sample_has_object(&thread->target, object))
-		alloc_output(thread, EVENT_REUSE, object, 0, 0, EVENT_API_OBJ);
 	return 0;
 }
 

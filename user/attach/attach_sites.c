@@ -144,13 +144,13 @@ static int programs_attach(struct attach *attach, struct placed *placed, const s
 		enum links_kind kind;
 		int wanted;
 	} programs[] = {
-		{skeleton->progs.request_once, site_is_once, LINKS_ENTRY, 1},
+		{skeleton->progs.python_site, site_is_once, LINKS_ENTRY, 1},
 		{skeleton->progs.native_once, site_is_native_once, LINKS_ENTRY, 1},
 		{skeleton->progs.provider, site_is_usdt, LINKS_ENTRY, 1},
 		{skeleton->progs.mapping, site_is_mapping, LINKS_ENTRY, 1},
 		{skeleton->progs.finalize, site_is_finalize, LINKS_ENTRY, 1},
-		{skeleton->progs.object_begin, site_is_reuse, LINKS_ENTRY, 1},
-		{skeleton->progs.inline_site, site_is_inline, LINKS_ENTRY, 1},
+		{skeleton->progs.python_site, site_is_reuse, LINKS_ENTRY, 1},
+		{skeleton->progs.python_site, site_is_inline, LINKS_ENTRY, 1},
 		{skeleton->progs.request_session, site_is_request, LINKS_BOTH, session},
 		{skeleton->progs.request_return, site_is_request, LINKS_RETURN, !session},
 		{skeleton->progs.request_entry, site_is_request, LINKS_ENTRY, !session},

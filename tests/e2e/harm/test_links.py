@@ -110,4 +110,4 @@ def test_verifier_budgets(tracer):
     tool = os.path.join(os.path.dirname(tracer), "tools", "verifier")
     done = subprocess.run([tool], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "inline_site" in done.stdout and "map_call" in done.stdout, done.stdout
+    assert "python_site" in done.stdout and "map_call" in done.stdout, done.stdout
