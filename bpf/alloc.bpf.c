@@ -359,9 +359,9 @@ static __always_inline int op_is_pooled(__u32 op)
 
 /*
  * All places without a return probe: frees, extension modules' reports of their own memory, objects
- * that begin to live, Task.set_name(), and inlined copies of the allocator, which have no function to
- * return from: a request begins at the call into libc and ends after it. They are one program, so
- * that the verifier looks at what they share only once: half of the time of an attach is its.
+ * that begin to live, Task.set_name(), and inlined copies of the allocator, which have no function
+ * to return from: a request begins at the call into libc and ends after it. They are one program,
+ * so that the verifier looks at what they share only once.
  */
 SEC("uprobe")
 int python_site(struct pt_regs *regs)

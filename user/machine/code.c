@@ -11,7 +11,13 @@
 #include "machine/machine.h"
 
 #define SHORT_JUMP_BYTES 2
-#define THUNKS_MAX       4 /* consecutive ones, at most */
+#define THUNKS_MAX       4          /* consecutive ones, at most */
+#define KEPT_MAX         (1u << 18) /* instructions: 11 MiB; one function more may be kept */
+
+/* A decoded function: count of the kept instructions, from first on. */
+struct inline_function {
+	size_t first, count;
+};
 
 /* first_from() reads the keys there. */
 _Static_assert(!offsetof(struct inline_insn, vaddr) && !offsetof(struct inline_jump, target),
@@ -68,8 +74,7 @@ void inline_code_close(struct inline_code *code)
 {
 	inline_decoder_close(&code->decoder);
 	free(code->jumps);
-	free(code->insns);
-	free(code->source);
+	inline_code_part_free(code);
 	memset(code, 0, sizeof(*code));
 }
 
@@ -147,20 +152,24 @@ uint64_t inline_code_body(struct inline_code *code, uint64_t vaddr)
 	return vaddr;
 }
 
+/* Makes room for an instruction after those of the function that is being decoded. */
 static int capacity_make(struct inline_code *code)
 {
-	size_t capacity = code->capacity ? 2 * code->capacity : 4096;
-	struct inline_insn *insns = realloc(code->insns, capacity * sizeof(*insns));
+	size_t capacity = code->kept_capacity ? 2 * code->kept_capacity : 4096;
+	struct inline_insn *insns;
 	uint32_t *source;
 
+	if (code->kept_count + code->count < code->kept_capacity)
+		return 0;
+	insns = realloc(code->kept, capacity * sizeof(*insns));
 	if (!insns)
 		return -ENOMEM;
-	code->insns = insns;
-	source = realloc(code->source, capacity * sizeof(*source));
+	code->kept = insns;
+	source = realloc(code->kept_source, capacity * sizeof(*source));
 	if (!source)
 		return -ENOMEM;
-	code->source = source;
-	code->capacity = capacity;
+	code->kept_source = source;
+	code->kept_capacity = capacity;
 	return 0;
 }
 
@@ -172,7 +181,7 @@ static void source_add(struct inline_code *code, uint8_t *reached, size_t index,
 {
 	if (index >= code->count)
 		return;
-	code->source[index] = reached[index] ? INLINE_NO_SOURCE : from;
+	code->kept_source[code->kept_count + index] = reached[index] ? INLINE_NO_SOURCE : from;
 	reached[index] = 1;
 }
 
@@ -249,7 +258,7 @@ static int sources_find(struct inline_code *code)
 	if (!reached)
 		return -ENOMEM;
 	for (size_t i = 0; i < code->count; i++)
-		code->source[i] = INLINE_NO_SOURCE;
+		code->kept_source[code->kept_count + i] = INLINE_NO_SOURCE;
 	source_add(code, reached, 0, INLINE_NO_SOURCE);
 	for (size_t i = 0; i < code->count; i++) {
 		const struct inline_insn *insn = &code->insns[i];
@@ -285,10 +294,59 @@ int inline_code_range(const struct inline_image *image, uint64_t vaddr, uint64_t
 	return 0;
 }
 
-int inline_code_function(struct inline_code *code, uint64_t vaddr)
+static void kept_forget(struct inline_code *code)
+{
+	code->kept_count = code->function_count = 0;
+	id_map_free(&code->by_start);
+}
+
+/* Decodes the function from code->start to code->end, after those that are kept. */
+static int function_decode(struct inline_code *code)
 {
 	const struct inline_range *text = &code->image->text;
-	uint64_t end;
+	int err;
+
+	for (uint64_t at = code->start; at < code->end;) {
+		struct inline_insn *insn;
+
+		err = capacity_make(code);
+		if (err)
+			return err;
+		insn = &code->kept[code->kept_count + code->count];
+		if (!inline_decode(&code->decoder, text->code + (at - text->vaddr), code->end - at,
+				   at, insn))
+			break;
+		at += insn->bytes;
+		code->count++;
+	}
+	/* Of a function without one, too, there is a place to point to. */
+	err = capacity_make(code);
+	if (err)
+		return err;
+	code->insns = code->kept + code->kept_count;
+	code->source = code->kept_source + code->kept_count;
+	return sources_find(code);
+}
+
+static int function_keep(struct inline_code *code)
+{
+	int err = id_map_append(&code->by_start, code->start, &code->functions,
+				&code->function_capacity, code->function_count,
+				sizeof(*code->functions));
+
+	if (err)
+		return err;
+	code->functions[code->function_count++] = (struct inline_function){
+		.first = code->kept_count,
+		.count = code->count,
+	};
+	code->kept_count += code->count;
+	return 0;
+}
+
+int inline_code_function(struct inline_code *code, uint64_t vaddr)
+{
+	uint32_t found;
 	int err;
 
 	if (code->count && vaddr >= code->start && vaddr < code->end)
@@ -297,18 +355,23 @@ int inline_code_function(struct inline_code *code, uint64_t vaddr)
 	err = inline_code_range(code->image, vaddr, &code->start, &code->end);
 	if (err)
 		return err;
-	end = code->end;
-	for (uint64_t at = code->start; at < end;) {
-		if (code->count == code->capacity && capacity_make(code)) {
-			code->count = 0;
-			return -ENOMEM;
-		}
-		if (!inline_decode(&code->decoder, text->code + (at - text->vaddr), end - at, at,
-				   &code->insns[code->count]))
-			break;
-		at += code->insns[code->count++].bytes;
+	found = id_map_find(&code->by_start, code->start);
+	if (found != ID_MAP_NONE) {
+		const struct inline_function *function = &code->functions[found];
+
+		code->insns = code->kept + function->first;
+		code->source = code->kept_source + function->first;
+		code->count = function->count;
+		return 0;
 	}
-	return sources_find(code);
+	if (code->kept_count > KEPT_MAX)
+		kept_forget(code);
+	err = function_decode(code);
+	if (!err)
+		err = function_keep(code);
+	if (err)
+		code->count = 0;
+	return err;
 }
 
 int inline_code_part(const struct inline_code *code, uint64_t vaddr, struct inline_code *out)
@@ -322,6 +385,8 @@ int inline_code_part(const struct inline_code *code, uint64_t vaddr, struct inli
 
 void inline_code_part_free(struct inline_code *part)
 {
-	free(part->insns);
-	free(part->source);
+	free(part->kept);
+	free(part->kept_source);
+	free(part->functions);
+	id_map_free(&part->by_start);
 }

@@ -15,6 +15,7 @@
 
 #include "machine/image.h"
 #include "machine/insn.h"
+#include "tables/id_map.h"
 
 #define INLINE_FUNCTION_MAX (1u << 20) /* bytes of a function that are decoded, at most */
 #define INLINE_NO_SOURCE    UINT32_MAX
@@ -29,12 +30,22 @@ struct inline_code {
 	/* every relative long jump or branch, sorted by target */
 	struct inline_jump *jumps;
 	size_t jump_count;
-	/* the function that was decoded last */
+	/* the function that was asked for last; valid until another one is */
 	uint64_t start, end;
-	struct inline_insn *insns;
+	const struct inline_insn *insns;
 	/* for each, the only instruction that control comes from; else INLINE_NO_SOURCE */
-	uint32_t *source;
-	size_t count, capacity;
+	const uint32_t *source;
+	size_t count;
+	/*
+	 * All functions decoded so far, one after the other: several searches ask for the same
+	 * ones. When they are too many, they are forgotten.
+	 */
+	struct inline_insn *kept;
+	uint32_t *kept_source;
+	size_t kept_count, kept_capacity;
+	struct inline_function *functions;
+	size_t function_count, function_capacity;
+	struct id_map by_start;
 };
 
 /* 0 or -ENOMEM; inline_code_close() releases, also after a failure. image is borrowed. */
