@@ -27,9 +27,10 @@
 
 struct known {
 	pid_t pid;
-	uint64_t window_ns, waited_ns; /* since when it counts; what was waited for since */
-	uint64_t tried_ns;             /* when its lock was tried last, and was free; 0: never */
-	uint64_t slow_ns;              /* until then it counts as one that makes us wait */
+	/* since when it counts; what was waited for since, of the time that its reads took */
+	uint64_t window_ns, waited_ns, took_ns;
+	uint64_t tried_ns; /* when its lock was tried last, and was free; 0: never */
+	uint64_t slow_ns;  /* until then it counts as one that makes us wait */
 	uint64_t mean_ns,
 		mean_at_ns; /* patience_wait_ns() of an honest one, and when; at 0: never */
 };
@@ -78,7 +79,7 @@ static struct known *known_find(pid_t pid, uint64_t now_ns)
 		*found = (struct known){.pid = pid, .window_ns = now_ns};
 	if (now_ns - found->window_ns >= PATIENCE_WINDOW_MS * MS_NS) {
 		found->window_ns = now_ns;
-		found->waited_ns = 0;
+		found->waited_ns = found->took_ns = 0;
 	}
 	return found;
 }
@@ -91,8 +92,19 @@ static long sleeps_now(void)
 	return usage.ru_nvcsw;
 }
 
-static void wait_count(struct known *at, uint64_t now_ns, uint64_t slept_ns)
+/*
+ * A process that keeps its lock taken makes us wait for most of the time that we read it. On a busy
+ * machine the waits of many thousand reads may add up to as much, when an honest one was not
+ * scheduled while it had the lock.
+ */
+static int is_spent(const struct known *at)
 {
+	return at->waited_ns >= PATIENCE_SHARE_MS * MS_NS && at->waited_ns >= at->took_ns / 2;
+}
+
+static void wait_count(struct known *at, uint64_t now_ns, uint64_t took_ns, uint64_t slept_ns)
+{
+	at->took_ns += took_ns;
 	if (slept_ns >= SLOW)
 		at->waited_ns += slept_ns;
 	if (slept_ns < LONG)
@@ -122,7 +134,7 @@ static uint64_t lock_try(struct known *at)
 	now_ns = clock_ns(CLOCK_MONOTONIC);
 	if (err == -ETIMEDOUT && patience_is_ending()) /* nobody waits for how it ends */
 		slept_ns = now_ns - began_ns > LONG ? now_ns - began_ns : LONG;
-	wait_count(at, now_ns, slept_ns);
+	wait_count(at, now_ns, now_ns - began_ns, slept_ns);
 	if (slept_ns >= SLOW && now_ns >= end_ns)
 		end_waited_ns += slept_ns;
 	return slept_ns;
@@ -140,16 +152,29 @@ static void lock_wait(struct known *at)
 		return;
 	do
 		slept_ns = lock_try(at);
-	while (slept_ns >= LONG && at->waited_ns < PATIENCE_SHARE_MS * MS_NS &&
-	       !patience_is_ending());
+	while (slept_ns >= LONG && !is_spent(at) && !patience_is_ending());
 	now_ns = clock_ns(CLOCK_MONOTONIC);
 	if (at->slow_ns < now_ns)
 		at->tried_ns = now_ns;
 }
 
-static uint64_t awake_now(const struct known *at, uint64_t now_ns)
+/*
+ * sched_time_ns() of this thread, which costs as much as a read: as long as the thread has not slept
+ * since it was read last, that has grown as the clock has.
+ */
+static uint64_t awake_now(uint64_t now_ns, long sleeps)
 {
-	return at->waited_ns || at->slow_ns > now_ns ? sched_time_ns(gettid()) : UINT64_MAX;
+	static __thread struct {
+		uint64_t time_ns, awake_ns;
+		long sleeps;
+	} last;
+
+	if (!last.time_ns || last.sleeps != sleeps) {
+		last.awake_ns = sched_time_ns(gettid());
+		last.time_ns = now_ns;
+		last.sleeps = sleeps;
+	}
+	return last.awake_ns == UINT64_MAX ? UINT64_MAX : last.awake_ns + (now_ns - last.time_ns);
 }
 
 static int spent(const struct known *at)
@@ -164,7 +189,7 @@ int patience_explain(pid_t pid, int err)
 {
 	const struct known *at = known_find(pid, clock_ns(CLOCK_MONOTONIC));
 
-	return err && at->waited_ns >= PATIENCE_SHARE_MS * MS_NS ? spent(at) : err;
+	return err && is_spent(at) ? spent(at) : err;
 }
 
 int patience_begin(struct patience *patience, pid_t pid)
@@ -173,18 +198,19 @@ int patience_begin(struct patience *patience, pid_t pid)
 	struct known *at = known_find(pid, now_ns);
 	uint64_t fresh_ms = now_ns < end_ns ? PATIENCE_FRESH_MS : PATIENCE_END_FRESH_MS;
 
-	if (at->waited_ns < PATIENCE_SHARE_MS * MS_NS &&
-	    now_ns - at->tried_ns >= fresh_ms * MS_NS &&
+	if (!is_spent(at) && now_ns - at->tried_ns >= fresh_ms * MS_NS &&
 	    !(at->slow_ns > now_ns && patience_is_ending())) {
 		lock_wait(at);
 		now_ns = clock_ns(CLOCK_MONOTONIC);
 	}
-	if (at->waited_ns >= PATIENCE_SHARE_MS * MS_NS)
+	if (is_spent(at))
 		return spent(at);
 	if (at->slow_ns > now_ns && patience_is_ending())
 		return error_set(-EINTR,
 				 "it keeps its memory map locked, and the tracer is to end");
-	*patience = (struct patience){pid, now_ns, awake_now(at, now_ns), sleeps_now()};
+	*patience = (struct patience){pid, now_ns, UINT64_MAX, sleeps_now()};
+	if (at->waited_ns || at->slow_ns > now_ns)
+		patience->awake_ns = awake_now(now_ns, patience->sleeps);
 	return 0;
 }
 
@@ -204,9 +230,10 @@ static uint64_t slept_ns(const struct patience *patience, uint64_t took_ns)
 void patience_end(const struct patience *patience)
 {
 	uint64_t now_ns = clock_ns(CLOCK_MONOTONIC), took_ns = now_ns - patience->began_ns;
+	int slept = took_ns >= SLOW && sleeps_now() != patience->sleeps;
 
-	if (took_ns >= SLOW && sleeps_now() != patience->sleeps)
-		wait_count(known_find(patience->pid, now_ns), now_ns, slept_ns(patience, took_ns));
+	wait_count(known_find(patience->pid, now_ns), now_ns, took_ns,
+		   slept ? slept_ns(patience, took_ns) : 0);
 }
 
 int patience_renew(struct patience *patience)
@@ -240,7 +267,7 @@ uint64_t patience_wait_ns(pid_t pid)
 
 			if (round)
 				nanosleep(&pause, NULL);
-			if (at->waited_ns < wait_ns)
+			if (!is_spent(at))
 				wait_ns = lock_try(at);
 			sum_ns += wait_ns;
 			if (wait_ns > worst_ns)

@@ -3,8 +3,9 @@
  * How long reading a process makes us wait. Its maps and memory are read under its mmap lock, which
  * it may keep taken (mprotect() of large mappings in several threads, many threads that map and
  * unmap): then each read waits, and so does the kernel for each probe that is placed or removed. So
- * each process has a share of our time: PATIENCE_SHARE_MS in any PATIENCE_WINDOW_MS. Only time
- * counts in which a system call slept, not that for which it was not scheduled.
+ * each process has a share of our time: PATIENCE_SHARE_MS in any PATIENCE_WINDOW_MS, and half of
+ * the time that reading it takes. Only time counts in which a system call slept, not that for which
+ * it was not scheduled.
  *
  * A system call that waits for the lock cannot be left. So another thread (lock_read.h) reads
  * first: once in PATIENCE_FRESH_MS, each time if the process has made us wait for long lately, and

@@ -191,7 +191,7 @@ static void test_changing(void **state)
 	assert_int_equal(python_start(&child, (char *[]){path, "-c", program, NULL}, NULL), 0);
 	assert_int_equal(getc(child.out), '\n');
 	assert_int_equal(python_runtime_find(child.pid, NULL, &runtime), 0);
-	for (int i = 0; i < 30; i++) {
+	for (int i = 0; i < 6; i++) {
 		struct heap_types types;
 
 		assert_int_equal(heap_types_read(&runtime, &types), 0);
