@@ -159,8 +159,8 @@ static void lock_wait(struct known *at)
 }
 
 /*
- * sched_time_ns() of this thread, which costs as much as a read: as long as the thread has not slept
- * since it was read last, that has grown as the clock has.
+ * sched_time_ns() of this thread, which costs as much as a read: as long as the thread has not
+ * slept since it was read last, that has grown as the clock has.
  */
 static uint64_t awake_now(uint64_t now_ns, long sleeps)
 {

@@ -34,7 +34,7 @@ static void end(pid_t pid)
 	waitpid(pid, NULL, 0);
 }
 
-/* A read that waits as for a lock, and then copies for some times as long. Returns what it waited. */
+/* A read that waits as for a lock, then copies for some times as long. Returns what it waited. */
 static uint64_t read_slowly(pid_t pid, unsigned int times, int *err)
 {
 	const struct timespec wait = {.tv_nsec = WAIT_NS};
