@@ -168,6 +168,26 @@ void member_forget(struct session *session, const struct member *member)
 	attach_forget(session->attach, (uint32_t)member->pid, member->runtime.target.space_id);
 }
 
+void discard_feed(struct session *session, uint32_t pid)
+{
+	struct event_mark record = {
+		.header = {.type = EVENT_DISCARD,
+			   .size = sizeof(record),
+			   .time_ns = clock_ns(CLOCK_MONOTONIC),
+			   .tgid = pid,
+			   .tid = pid},
+	};
+
+	session_feed(session, &record, sizeof(record));
+}
+
+void member_discard(struct session *session, struct member *member)
+{
+	member_forget(session, member);
+	discard_feed(session, (uint32_t)member->pid);
+	member->ended = 1;
+}
+
 static void member_free(struct session *session, struct member *member)
 {
 	uint64_t swapped = space_missed(member->runtime.space).swapped;
@@ -214,10 +234,8 @@ void member_abandon(struct session *session, struct member *member)
 
 	if (member->begun) {
 		/* A drain may have ended it, and begun another member with its pid. */
-		if (!member->ended) {
-			member_forget(session, member);
-			member_end(session, member, EVENT_EXIT);
-		}
+		if (!member->ended)
+			member_discard(session, member);
 		return; /* members_bury() frees it */
 	}
 	while (at && session->members[at - 1] != member)

@@ -84,7 +84,7 @@ int member_announce(struct session *session, struct member *member, const char *
 uint32_t member_mode_flags(const struct member *member);
 /* Takes over a plan's mode, layers and target configuration. */
 void member_planned(struct member *member, const struct plan_target *target);
-/* Gives up on an attachment. Frees the member unless it has begun. */
+/* Gives up on an attachment. Frees the member unless it has begun; what runs leaves no table. */
 void member_abandon(struct session *session, struct member *member);
 /* Removes the private probes of ended members with this pid, before those of a new one come. */
 void members_release(struct session *session, pid_t pid);
@@ -98,5 +98,9 @@ void members_bury(struct session *session);
 void member_end(struct session *session, struct member *member, uint32_t type);
 /* BPF stops tracing it. */
 void member_forget(struct session *session, const struct member *member);
+/* Ends a member whose records are to be discarded: BPF stops tracing it, and it has no table. */
+void member_discard(struct session *session, struct member *member);
+/* Feeds the record that discards what there is of this pid. */
+void discard_feed(struct session *session, uint32_t pid);
 
 #endif

@@ -219,7 +219,7 @@ static int member_check_program(struct session *session, struct member *member, 
 	/* The records so far are of another program: discard them. */
 	session_pull(session);
 	if (member->begun && !member->ended)
-		session_discard(session, (uint32_t)member->pid, member->runtime.target.space_id);
+		member_discard(session, member);
 	member->ended = 1;
 	return error_set(-ESTALE, "it keeps calling exec");
 }

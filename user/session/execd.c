@@ -127,29 +127,10 @@ static void execd_claim(struct session *session, struct member *member, uint64_t
 	execs_drop(session, (size_t)(execd - session->execs), 1);
 }
 
-static void discard_feed(struct session *session, uint32_t pid)
-{
-	struct event_mark record = {
-		.header = {.type = EVENT_DISCARD,
-			   .size = sizeof(record),
-			   .time_ns = clock_ns(CLOCK_MONOTONIC),
-			   .tgid = pid,
-			   .tid = pid},
-	};
-
-	session_feed(session, &record, sizeof(record));
-}
-
 void session_discard(struct session *session, uint32_t pid, uint32_t space_id)
 {
 	attach_forget(session->attach, pid, space_id);
 	discard_feed(session, pid);
-}
-
-static void execd_discard(struct session *session, struct member *member)
-{
-	session_discard(session, (uint32_t)member->pid, member->runtime.target.space_id);
-	member->ended = 1;
 }
 
 static int needs_inspection(const struct session *session, const struct member *member)
@@ -245,7 +226,7 @@ int execd_settle(struct session *session, struct member *member, int *err)
 	/* The records in the ring buffer are to be discarded, too. */
 	session_pull(session);
 	if (!member->ended)
-		execd_discard(session, member);
+		member_discard(session, member);
 	return *err != 0;
 }
 

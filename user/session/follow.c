@@ -159,12 +159,13 @@ int follow_takes(struct session *session, const void *record)
 	case EVENT_EXEC:
 		candidate = candidate_find(session, header->tgid);
 		member = member_find(session, header->tgid);
-		if (member && execd_ended_unprobed(session, member))
-			member = NULL;
-		if (candidate && header->type == EVENT_EXIT)
+		/* A member has a table, or is counted as unprobed. */
+		if (candidate && !member && header->type == EVENT_EXIT)
 			candidate_ended(session, candidate);
 		else if (candidate)
 			candidate_remove(session, candidate);
+		if (member && execd_ended_unprobed(session, member))
+			member = NULL;
 		return !member;
 	default:
 		return 0;
