@@ -147,6 +147,15 @@ void member_planned(struct member *member, const struct plan_target *target)
 		member->runtime.target.program_break = plan->memory->program_break;
 }
 
+struct plan_target_opts member_plan_opts(const struct session *session, const struct member *member)
+{
+	struct plan_target_opts opts = session->opts.plan;
+
+	if (member->layers == 1u << EVENT_LAYER_MMAP)
+		opts.layers = member->layers;
+	return opts;
+}
+
 /* For a process whose own record of its end was lost, or was never made. */
 void member_end(struct session *session, struct member *member, uint32_t type)
 {

@@ -84,6 +84,12 @@ int member_announce(struct session *session, struct member *member, const char *
 uint32_t member_mode_flags(const struct member *member);
 /* Takes over a plan's mode, layers and target configuration. */
 void member_planned(struct member *member, const struct plan_target *target);
+/*
+ * What it is planned by when its mode changes, or its child is attached to: the session's options;
+ * of one in which mapped memory alone is traced, that layer.
+ */
+struct plan_target_opts member_plan_opts(const struct session *session,
+					 const struct member *member);
 /* Gives up on an attachment. Frees the member unless it has begun; what runs leaves no table. */
 void member_abandon(struct session *session, struct member *member);
 /* Removes the private probes of ended members with this pid, before those of a new one come. */

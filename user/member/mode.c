@@ -92,7 +92,7 @@ static int target_update(const struct change *change, int all_ends)
 /* Plans for the mode of the step. */
 static int plan_begin(struct change *change)
 {
-	struct plan_target_opts opts = change->session->opts.plan;
+	struct plan_target_opts opts = member_plan_opts(change->session, change->member);
 	int err;
 
 	opts.python.mode = member_plan_mode(change->step->mode);

@@ -181,9 +181,11 @@ static int target_add(struct targets *targets, struct session *session, pid_t pi
 	else if (err == -ENOENT && targets->set->wait &&
 		 (target_set_is_pids(targets->set) || targets->set->container_count))
 		return late_targets_add(&targets->late, pid);
-	else
-		/* One process that cannot be traced does not keep the others from being traced. */
+	/* One process that cannot be traced does not keep the others from being traced. */
+	else if (!targets->set->all || err != -ENOTSUP || targets->refused++ < SESSION_LOGS)
 		target_error_print(targets->set, pid, err);
+	else
+		log_debug("PID %d is not traced: %s", pid, error_reason(err));
 	return 0;
 }
 
@@ -216,6 +218,8 @@ int targets_attach(struct targets *targets, struct session *session)
 	free(pids);
 	if (err)
 		return err;
+	if (targets->refused > SESSION_LOGS)
+		log_info("%zu more are not traced; -v lists them", targets->refused - SESSION_LOGS);
 	if (count > SESSION_LOGS)
 		log_info("attached to %zu of %zu processes in %llu ms; -v lists them",
 			 targets->attached, count,

@@ -15,8 +15,9 @@ struct targets {
 	struct late_targets late;
 	pid_t *seen; /* every process that was tried */
 	size_t seen_count, seen_capacity, attached;
-	int follows; /* set by the caller: the session attaches to later processes that match */
-	int open;    /* nothing matched at the start, but a match may start later */
+	size_t refused; /* with -a: what cannot be traced as asked */
+	int follows;    /* set by the caller: the session attaches to later processes that match */
+	int open;       /* nothing matched at the start, but a match may start later */
 	uint64_t looked_ns, pause_ns;
 };
 

@@ -81,7 +81,7 @@ const struct argp_option trace_target_options[] = {
 	{"overhead", KEY_OVERHEAD, "PERCENT", 0,
 	 "keep the cost of tracing below this share of the target's CPU time by narrowing the "
 	 "mode: exact, census, windows (census in parts of the time; figures are then estimates), "
-	 "growth, off (without Python: exact, windows or sparser samples, off); the report says "
+	 "growth, off (without Python: exact, windows, off); the report says "
 	 "which mode ran when (default: 5 for running processes, if no mode is named; 0: no limit)",
 	 2},
 	{"window", KEY_WINDOW, "ON/OFF", 0,

@@ -43,7 +43,7 @@ struct plan_target {
 	struct plan_file *native; /* the entries point to the cache's */
 	size_t native_count;
 	/* why the native layer is not available though it was wanted with others; else "" */
-	char native_why[160];
+	char native_why[320];
 };
 
 /* The layers that are traced in a process without Python: 1 << enum event_layer each; 0: none. */

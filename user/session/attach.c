@@ -336,6 +336,69 @@ static int member_plan(struct session *session, struct member *member, struct pl
 	return error_set(-EIO, "%s%s", why, remedy);
 }
 
+/*
+ * Without Python and without windows all of malloc's requests would be traced, and samples of them
+ * take as many traps: nothing keeps to a budget but growth mode, in which the memory that it maps is
+ * traced. 1; 0: windows are possible, or the user has chosen what is probed; -errno.
+ */
+static int is_beyond_budget(const struct session *session, const struct member *member,
+			    const struct plan_target *target)
+{
+	const struct session_opts *opts = &session->opts;
+	int err;
+
+	if (opts->overhead <= 0 || opts->sample_bytes || opts->plan.mode_asked ||
+	    opts->plan.native.alloc_count || !member_is_native(member) ||
+	    !(member->layers & 1u << EVENT_LAYER_NATIVE) ||
+	    plan_native_is_self_sampled(target->native, target->native_count))
+		return 0;
+	err = member_windows_possible(session, member, target);
+	return err == -ENOTSUP ? 1 : err;
+}
+
+/* Takes the plan over, and what of it the member owns. */
+static int plan_take(struct member *member, struct plan_target *target)
+{
+	int err = 0;
+
+	python_runtime_close(&member->runtime);
+	member->runtime = target->runtime;
+	target->runtime = (struct python_runtime){0};
+	if (!member->runtime.space)
+		err = space_open(&member->runtime.space, member->pid);
+	member_planned(member, target);
+	return err;
+}
+
+/* Plans growth mode for a member that is beyond the budget, error_reason(-ENOTSUP) says why. */
+static int growth_plan(struct session *session, struct member *member, struct plan_target *target)
+{
+	struct plan_target_opts opts = session->opts.plan;
+	char why[MEMBER_WHY], fits[MEMBER_WHY];
+	int err = -ENOENT;
+
+	snprintf(why, sizeof(why),
+		 "malloc's requests cannot be traced within --overhead %g, since windows are not "
+		 "possible: %s",
+		 session->opts.overhead * 100, error_reason(-ENOTSUP));
+	plan_target_free(target);
+	*target = (struct plan_target){0};
+	opts.python.mode = EVENT_MODE_GROWTH;
+	if (!opts.layers)
+		err = plan_target(member->pid, &opts, &session->plans, target);
+	if (!err)
+		err = plan_fits(session, member, target, fits) > 0 ? 0 : -ENOENT;
+	if (err)
+		return err == -ESRCH ? err
+				     : error_set(-ENOTSUP,
+						 "%s; -m exact traces it all the time, whatever "
+						 "that costs",
+						 why);
+	snprintf(target->native_why, sizeof(target->native_why),
+		 "%s; -m exact traces all of them, whatever that costs", why);
+	return plan_take(member, target);
+}
+
 /* Begins the measurements of a member, and marks its files as inspected. */
 static void measures_begin(struct session *session, struct member *member, int from_start)
 {
@@ -381,7 +444,7 @@ static int program_add(struct session *session, pid_t pid, int from_start, int f
 	uint64_t start = clock_ns(CLOCK_MONOTONIC);
 	struct plan_target target = {0};
 	struct member *member;
-	int program = -1, err = 0;
+	int program = -1, beyond, err = 0;
 
 	error_clear();
 	/* Records that are in the ring buffer may be of an earlier program. */
@@ -408,12 +471,12 @@ static int program_add(struct session *session, pid_t pid, int from_start, int f
 		err = -ESRCH;
 	if (err)
 		goto out;
-	/* The member takes ownership of the runtime. */
-	member->runtime = target.runtime;
-	target.runtime = (struct python_runtime){0};
-	if (!member->runtime.space && (err = space_open(&member->runtime.space, pid)))
+	err = plan_take(member, &target);
+	beyond = err || from_start ? err : is_beyond_budget(session, member, &target);
+	if (beyond)
+		err = beyond < 0 ? beyond : growth_plan(session, member, &target);
+	if (err)
 		goto out;
-	member_planned(member, &target);
 	err = member_settle(session, member, &target, from_start, followed);
 	if (!err)
 		session_cost_prepare(session);

@@ -260,7 +260,7 @@ void follow_note(struct session *session, const void *record)
  */
 static void child_attach(struct session *session, struct member *member)
 {
-	struct plan_target_opts opts = session->opts.plan;
+	struct plan_target_opts opts = member_plan_opts(session, member);
 	struct plan_target target;
 	int err;
 

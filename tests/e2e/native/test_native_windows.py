@@ -265,12 +265,37 @@ def test_threads(tracer, tmp_path):
 
 
 def test_other_allocator_overhead(tracer, tmp_path, steady):
-    """With --overhead samples follow exact mode: no table is lost for windows that do not come."""
+    """If exact mode was asked for, samples follow: no table is lost for windows that do not come."""
     env = environment(LD_PRELOAD=library("libjemalloc.so.2"))
+    options = (*NATIVE, "-v", "-m", "exact", "--overhead", 5)
     with Target(steady, None, env=env) as target:
-        with Traced(tracer, tmp_path, *NATIVE, "-v", "--overhead", 5, "-p", target.pid) as run:
+        with Traced(tracer, tmp_path, *options, "-p", target.pid) as run:
             target.step()
             wait_until(lambda: "exact, then exact (a sample" in run.stderr, "it is sampled")
             report = run.finish()
     assert "not in windows mode: libjemalloc.so.2 allocates memory" in run.stderr
     assert {change["mode"] for change in report.data["modes"]} <= {"exact", "off"}
+
+
+def test_other_allocator_budget(tracer, tmp_path, steady):
+    """Without a mode no request has a probe: the budget could not be kept."""
+    env = environment(LD_PRELOAD=library("libjemalloc.so.2"))
+    with Target(steady, None, env=env) as target:
+        with Traced(tracer, tmp_path, "-v", "--overhead", 5, "-p", target.pid) as run:
+            target.step()
+            target.step()
+            target.expect()
+            report = run.finish()
+    assert "libjemalloc.so.2 allocates memory" in run.stderr and "-m exact" in run.stderr
+    assert "malloc in" not in run.stderr
+    assert report.data["layer"] == "mmap"
+
+
+def test_static_budget(run_tracer, tmp_path):
+    """Nor has what is linked statically, of which no mapped memory is seen."""
+    path = compiled(tmp_path / "static", NAME, "-static")
+    with Target(path, None) as target:
+        for options in ((), NATIVE):
+            done = run_tracer("--overhead", 5, "-d", 1, *options, "-p", target.pid)
+            assert done.returncode == 1
+            assert len(done.stderr.splitlines()) == 1 and "-m exact" in done.stderr, done.stderr
