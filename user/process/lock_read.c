@@ -155,9 +155,10 @@ static uint64_t slept_until_now(struct read *read)
 }
 
 int lock_read(pid_t pid, const char *name, size_t max, int whole, unsigned int wait_ms,
-	      struct buffer *out, uint64_t *slept_ns)
+	      unsigned int busy_ms, struct buffer *out, uint64_t *slept_ns)
 {
 	uint64_t now_ns = clock_ns(CLOCK_MONOTONIC), until_ns = now_ns + wait_ms * MS_NS;
+	uint64_t last_ns = until_ns + busy_ms * MS_NS;
 	struct read *read;
 	int err = read_start(pid, name, max, whole, &read), done = 0;
 
@@ -167,9 +168,11 @@ int lock_read(pid_t pid, const char *name, size_t max, int whole, unsigned int w
 	do {
 		uint64_t look_ns = now_ns + LOOK_MS * MS_NS;
 
-		done = descriptor_wait(read->done, look_ns < until_ns ? look_ns : until_ns);
+		done = descriptor_wait(
+			read->done, now_ns < until_ns && until_ns < look_ns ? until_ns : look_ns);
 		now_ns = clock_ns(CLOCK_MONOTONIC);
-	} while (!done && now_ns < until_ns && !interrupt_pending());
+	} while (!done && !interrupt_pending() &&
+		 (now_ns < until_ns || (now_ns < last_ns && !slept_until_now(read))));
 	err = done ? read->err : -ETIMEDOUT;
 	*slept_ns = done ? read->slept_ns : slept_until_now(read);
 	if (!err && out) {

@@ -16,11 +16,12 @@
 
 /*
  * Reads up to max bytes of a file in /proc/PID, in one go or (whole) until its end; out may be
- * NULL. 0; -ETIMEDOUT: it takes more than wait_ms, we are asked to end (base/interrupt.h), or too
- * many such threads are left; -errno. *slept_ns is what it has waited for something else than a
- * processor: little, although it takes too long, if the machine is busy.
+ * NULL. 0; -ETIMEDOUT: it takes more than wait_ms, and busy_ms more as long as it waits for nothing
+ * but a processor, we are asked to end (base/interrupt.h), or too many such threads are left;
+ * -errno. *slept_ns is what it has waited for something else than a processor: little, although it
+ * takes too long, if the machine is busy.
  */
 int lock_read(pid_t pid, const char *name, size_t max, int whole, unsigned int wait_ms,
-	      struct buffer *out, uint64_t *slept_ns);
+	      unsigned int busy_ms, struct buffer *out, uint64_t *slept_ns);
 
 #endif

@@ -23,7 +23,9 @@
 #define MEAN_FRESH_MS 3000u
 #define PAUSE_NS                                                                                   \
 	10000000l    /* between two tries: one after the other may all slip between two holders */
-#define LEAST_MS 20u /* of a try: an honest process, on a busy machine, is read in that time */
+#define LEAST_MS 20u /* of a try: an honest process is read in that time */
+/* at the end, of all tries: for which they wait for no lock, but for a processor of a busy machine */
+#define BUSY_MS 2000u
 
 struct known {
 	pid_t pid;
@@ -39,7 +41,7 @@ struct known {
 static struct known known[KNOWN];
 
 /* When the user begins to wait for our end, and what processes took of that time. */
-static uint64_t end_ns = UINT64_MAX, end_waited_ns;
+static uint64_t end_ns = UINT64_MAX, end_waited_ns, end_busy_ns;
 
 void patience_end_at(uint64_t time_ns)
 {
@@ -127,11 +129,17 @@ static unsigned int try_ms(uint64_t now_ns)
 static uint64_t lock_try(struct known *at)
 {
 	uint64_t began_ns = clock_ns(CLOCK_MONOTONIC), now_ns, slept_ns = 0;
+	unsigned int wait_ms = try_ms(began_ns),
+		     busy_ms = end_busy_ns / MS_NS < BUSY_MS
+				       ? BUSY_MS - (unsigned int)(end_busy_ns / MS_NS)
+				       : 0;
 	/* The first page: nothing is there, but the lock is taken. */
-	int err = lock_read(at->pid, "pagemap", sizeof(uint64_t), 0, try_ms(began_ns), NULL,
-			    &slept_ns);
+	int err = lock_read(at->pid, "pagemap", sizeof(uint64_t), 0, wait_ms,
+			    patience_is_ending() ? busy_ms : 0, NULL, &slept_ns);
 
 	now_ns = clock_ns(CLOCK_MONOTONIC);
+	if (now_ns >= end_ns && now_ns - began_ns > wait_ms * MS_NS)
+		end_busy_ns += now_ns - began_ns - wait_ms * MS_NS;
 	if (err == -ETIMEDOUT && patience_is_ending()) /* nobody waits for how it ends */
 		slept_ns = now_ns - began_ns > LONG ? now_ns - began_ns : LONG;
 	wait_count(at, now_ns, now_ns - began_ns, slept_ns);

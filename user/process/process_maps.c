@@ -118,7 +118,7 @@ int process_maps_await(pid_t pid, unsigned int wait_ms, struct process_maps *out
 	struct buffer text = {0};
 	uint64_t slept_ns;
 	FILE *stream;
-	int err = lock_read(pid, "maps", TEXT_MAX, 1, wait_ms, &text, &slept_ns);
+	int err = lock_read(pid, "maps", TEXT_MAX, 1, wait_ms, 0, &text, &slept_ns);
 
 	if (err)
 		return err;

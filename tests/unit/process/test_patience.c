@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A process's share of our time. */
+/* A process's share of our time: what it is held responsible for, and what the machine is. */
 #include <errno.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
+#include <sys/ptrace.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -16,6 +18,7 @@
 #include "process/patience.h"
 
 #define WAIT_NS 20000000ull
+#define HELD_NS 600000000l /* longer than a try takes once the user waits for our end */
 
 static pid_t sleeper(void)
 {
@@ -81,11 +84,59 @@ static void test_busy(void **state)
 	end(pid);
 }
 
+/* The threads of this process are held when they begin, as if no processor were free. */
+static void hold_threads(pid_t pid)
+{
+	const struct timespec held = {.tv_nsec = HELD_NS};
+	int status;
+
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFSTOPPED(status));
+	assert_int_equal(ptrace(PTRACE_SETOPTIONS, pid, NULL, (void *)PTRACE_O_TRACECLONE), 0);
+	assert_int_equal(ptrace(PTRACE_CONT, pid, NULL, NULL), 0);
+	for (;;) {
+		pid_t tid = waitpid(-1, &status, __WALL);
+
+		assert_true(tid > 0);
+		if (tid == pid && !WIFSTOPPED(status))
+			break;
+		if (WIFSTOPPED(status) && tid != pid)
+			nanosleep(&held, NULL);
+		if (WIFSTOPPED(status))
+			ptrace(PTRACE_CONT, tid, NULL, NULL);
+	}
+	assert_true(WIFEXITED(status));
+	assert_int_equal(WEXITSTATUS(status), 0);
+}
+
+/* A try that has no processor says nothing of the process: it is read at the end all the same. */
+static void test_busy_machine(void **state)
+{
+	pid_t idle = sleeper(), reader;
+
+	(void)state;
+	reader = fork();
+	if (!reader) {
+		struct patience patience;
+
+		ptrace(PTRACE_TRACEME, 0, NULL, NULL);
+		raise(SIGSTOP);
+		patience_end_at(clock_ns(CLOCK_MONOTONIC));
+		if (patience_begin(&patience, idle))
+			_exit(1);
+		patience_end(&patience);
+		_exit(patience_slow() ? 2 : 0);
+	}
+	hold_threads(reader);
+	end(idle);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_kept),
 		cmocka_unit_test(test_busy),
+		cmocka_unit_test(test_busy_machine),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
