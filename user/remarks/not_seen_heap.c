@@ -41,7 +41,7 @@ static void large_print(FILE *out, const struct snapshot_meta *meta, const char 
 }
 
 /* What is known of large blocks that nobody has seen, such as the items of an old list. */
-static void large_unseen_print(FILE *out, const struct snapshot_meta *meta)
+static void large_unseen_print(FILE *out, const struct snapshot_meta *meta, const char *which)
 {
 	char text[SIZE_TEXT_MAX];
 
@@ -53,28 +53,48 @@ static void large_unseen_print(FILE *out, const struct snapshot_meta *meta)
 			text_count(text, meta->windows.malloc_blocks), EVENT_SMALL_BYTES);
 		return;
 	}
-	fputs("; those that are older are in no line, and their size is not known", out);
+	fprintf(out, "; %s are in no line, and their size is not known", which);
 	if (meta->rss_bytes > meta->coverage.live_bytes)
 		fprintf(out, " (of RSS, %s are outside pools)",
 			size_text(text, meta->rss_bytes - meta->coverage.live_bytes));
 }
 
+uint64_t not_seen_sizeless(const struct snapshot_meta *meta)
+{
+	const struct snapshot_coverage *counts = &meta->coverage;
+	const struct snapshot_windows *windows = &meta->windows;
+	uint64_t unseen;
+
+	if (!meta->coverage_known || windows->large || windows->malloc_blocks ||
+	    counts->large_new <= counts->large_seen)
+		return 0;
+	unseen = counts->large_new - counts->large_seen;
+	return unseen < windows->unseen_blocks ? unseen : windows->unseen_blocks;
+}
+
 static void large_windows_print(FILE *out, const struct snapshot_meta *meta)
 {
 	const struct snapshot_coverage *counts = &meta->coverage;
+	uint64_t fresh = not_seen_sizeless(meta);
 	char text[SIZE_TEXT_MAX], all[32];
 
 	if (!meta->coverage_known || counts->large_blocks <= counts->large_seen)
 		return;
-	fprintf(out,
-		"  large blocks: %s of %s that were passed on to malloc were not seen, since "
-		"they are ",
+	fprintf(out, "  large blocks: %s of %s that were passed on to malloc were not seen",
 		text_count(text, counts->large_blocks - counts->large_seen),
 		text_count(all, counts->large_blocks));
-	fputs(meta->windows.large ? "older than the trace or were allocated between windows"
-				  : "older than the trace",
-	      out);
-	large_unseen_print(out, meta);
+	if (fresh)
+		fprintf(out,
+			": at least %s were allocated since the trace began, and not traced; at "
+			"most %s are older",
+			text_count(text, fresh),
+			text_count(all, counts->large_blocks - counts->large_seen - fresh));
+	else
+		fputs(meta->windows.large ? ", since they are older than the trace or were "
+					    "allocated between windows"
+					  : ", since they are older than the trace",
+		      out);
+	large_unseen_print(out, meta, fresh ? "these" : "those that are older");
 	putc('\n', out);
 }
 

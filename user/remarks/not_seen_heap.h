@@ -15,6 +15,11 @@ unsigned int not_seen_permille(uint64_t part, uint64_t whole);
 /* The coverage, and the blocks of the whole heap: traced, older than the trace, unseen. */
 void not_seen_coverage_print(FILE *out, const struct snapshot *snapshot);
 /*
+ * Windows: of the new blocks that none has shown, the large ones that were not traced. The
+ * interpreter's count alone tells of them: so many at least, of unknown size.
+ */
+uint64_t not_seen_sizeless(const struct snapshot_meta *meta);
+/*
  * The time between the last heap walk and the end. Nothing if the last walk is recent, or if there
  * are several processes: each has a remark then.
  */

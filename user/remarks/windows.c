@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <math.h>
 
+#include "remarks/not_seen_heap.h"
 #include "stats/precision.h"
 #include "text/size.h"
 #include "text/text.h"
@@ -81,8 +82,13 @@ void windows_print(FILE *out, const struct snapshot_meta *meta, const char *titl
 		unseen_print(out, windows->pool_blocks, windows->pool_bytes);
 	}
 	if (windows->unseen_blocks) {
+		uint64_t sizeless = not_seen_sizeless(meta);
+
 		fputs("; not seen in any window, and in no line: ", out);
-		unseen_print(out, windows->unseen_blocks, windows->unseen_bytes);
+		unseen_print(out, windows->unseen_blocks - sizeless, windows->unseen_bytes);
+		if (sizeless)
+			fprintf(out, ", and at least %s of more than %u bytes, of unknown size",
+				text_count(text, sizeless), EVENT_SMALL_BYTES);
 	}
 	putc('\n', out);
 }

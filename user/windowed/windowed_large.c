@@ -261,16 +261,18 @@ uint64_t large_share(uint64_t blocks, double share)
 }
 
 /*
- * How many blocks there are besides those that are known one by one. Of the object allocator's: the
- * new ones at least, as the interpreter counts them; all of them at most. 0: not known.
+ * How many blocks there are besides those that are known one by one: all that are traced, if they
+ * are traced all the time. Of the object allocator's: the new ones at least, as the interpreter
+ * counts them; all of them at most. 0: not known.
  */
 static uint64_t large_least(const struct job *job, uint64_t certain)
 {
 	const struct trace_process *info = &job->process->info;
+	uint64_t known = info->large_windowed ? certain : info->coverage.large_seen;
 
 	if (!is_counted(info) || job->process->windows.chunks.known)
 		return 0;
-	return info->coverage.large_new > certain ? info->coverage.large_new - certain : 0;
+	return info->coverage.large_new > known ? info->coverage.large_new - known : 0;
 }
 
 static uint64_t large_most(const struct job *job, enum large large, uint64_t certain)

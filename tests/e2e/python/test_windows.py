@@ -10,8 +10,19 @@ import time
 
 import pytest
 
-from harness import TIMEOUT, Report, Target, Traced, error_line, program, read_report, wait_until
+from harness import (
+    TIMEOUT,
+    Report,
+    Target,
+    Traced,
+    environment,
+    error_line,
+    program,
+    read_report,
+    wait_until,
+)
 from procfs import links_holder, probed_offsets, text_differs
+from truth import library
 
 pytestmark = pytest.mark.usefixtures("undisturbed")
 
@@ -46,6 +57,22 @@ def check(report, live, name=NAME):
     for mark in truth:
         share = truth[mark] / sum(truth.values())
         assert sizes[mark] == pytest.approx(share * told, rel=SHARE), (mark, sizes, truth)
+
+
+@pytest.mark.versions("3.11")
+def test_large_beside_jemalloc(tracer, tmp_path, python):
+    """Large blocks are traced all the time, so none of them is told as not seen. malloc's heap,
+    which says so otherwise, is not glibc's."""
+    env = environment(LD_PRELOAD=library("libjemalloc.so.2"))
+    with Target(python, "golden.py", env=env) as target:
+        with Traced(tracer, tmp_path, "-v", "--window", "30/60", "-p", target.pid) as run:
+            wait_windows(run, 2)
+            target.step()
+            live = target.expect()
+            wait_windows(run, 2)
+            report = run.finish()
+    assert report.line("golden.py", "B") == live["B"]
+    assert report.data["windows"]["unseen"]["count"] < live["B"][1]
 
 
 @pytest.mark.versions("3.8", "3.11", "3.13")

@@ -115,6 +115,19 @@ static void test_large_windows(void **state)
 		 "since they are older than the trace; those that are older are in no line, "
 		 "and their size is not known (of RSS, 14.0 MiB are outside pools)\n");
 	free(text);
+	/* Their malloc's heap cannot be walked, and they are not traced. */
+	snapshot->meta.coverage.large_new = 1003;
+	snapshot->meta.windows.unseen_blocks = 1002;
+	snapshot->meta.windows.unseen_bytes = 128;
+	text = report(snapshot, opts, report_text);
+	contains(text,
+		 "were not seen: at least 1,000 were allocated since the trace began, and not "
+		 "traced; at most 775 are older; these are in no line, and their size is not "
+		 "known");
+	contains(text,
+		 "in no line: 2 blocks (128 B), and at least 1,000 of more than 512 bytes, of "
+		 "unknown size\n");
+	free(text);
 	snapshot->meta.windows.large = 1;
 	text = report(snapshot, opts, report_text);
 	contains(text, "since they are older than the trace or were allocated between windows;");
