@@ -50,7 +50,7 @@
 #include <stdint.h>
 
 #define CALIBRATE_GROUPS 16u
-/* The last one is for rows that no window has shown. */
+/* The last one is for rows that no window has shown, and for what is left unseen without some. */
 #define CALIBRATE_DEVIATIONS (CALIBRATE_GROUPS + 1)
 
 struct calibrate_stratum {
@@ -147,7 +147,7 @@ struct calibrate_estimate {
 struct calibrate_unseen {
 	double new_blocks, new_bytes;
 	double old_blocks, old_bytes;
-	float deviations[CALIBRATE_GROUPS]; /* of new_blocks, as of rows; 0 in the sum */
+	float deviations[CALIBRATE_DEVIATIONS]; /* of new_blocks, as of rows; 0 in the sum */
 };
 
 struct calibrate_result {

@@ -221,24 +221,63 @@ static void single_widen(const struct calibration *calibration, const struct slo
 			(float)(random >> 63 ? sqrt(missed) : -sqrt(missed));
 }
 
-static void new_estimate(struct calibration *calibration, const struct parts *parts,
-			 const struct weights *weights, double unseen)
+/* Is the number of the cell's new blocks known? */
+static int is_counted(const struct calibration *calibration, const struct cell *cell)
+{
+	for (size_t rank = cell->strata; rank < cell->strata_end; rank++)
+		if (stratum_at(calibration, rank)->least)
+			return 0;
+	return 1;
+}
+
+/*
+ * Which windows there were decides about what of a cell is in lines, too, and what is left unseen.
+ * Where the heap has counted the blocks, their sum has no such error: each row's part of it becomes
+ * one for rows that no window has shown, which the total does not have. deviations: their sum over
+ * the cell's rows.
+ */
+static void level_part(const struct calibration *calibration, const struct slot *slot, double part,
+		       double unseen, const float deviations[CALIBRATE_DEVIATIONS])
+{
+	struct calibrate_estimate *row = &calibration->out.rows[slot->row];
+	double missed = slot->blocks.whole * unseen;
+	double level = part * sqrt(calibrate_variance(deviations));
+
+	for (uint32_t g = 0; g < calibration->group_count; g++)
+		row->deviations[g] -= (float)(part * (double)deviations[g]);
+	row->deviations[CALIBRATE_GROUPS] -= (float)sqrt(missed * missed + level * level);
+}
+
+static void new_estimate(struct calibration *calibration, const struct cell *cell,
+			 const struct parts *parts, const struct weights *weights, double unseen)
 {
 	double blocks = parts->split.whole + parts->imputed.whole;
 	double known = fmin(1, weights->seen / fmax(blocks, 1));
 	double mean = blocks / fmax((double)weights->sightings, 1) * sqrt(1 - known);
+	float deviations[CALIBRATE_DEVIATIONS] = {0};
+	int counted = is_counted(calibration, cell);
 
 	for (uint32_t i = 0; i < calibration->slot_count; i++) {
 		struct slot *slot = &calibration->slots[i];
+		struct calibrate_estimate one = {0}, *row = &calibration->out.rows[slot->row];
 
 		slot->blocks.whole +=
 			parts->imputed.whole * share(&slot->weight, &parts->weight, -1);
 		for (uint32_t g = 0; g < calibration->group_count; g++)
 			slot->blocks.without[g] += parts->imputed.without[g] *
 						   share(&slot->weight, &parts->weight, (int)g);
-		estimate_add(calibration, &calibration->out.rows[slot->row], &slot->blocks, unseen);
-		single_widen(calibration, slot, mean, &calibration->out.rows[slot->row]);
+		estimate_add(calibration, &one, &slot->blocks, counted ? 0 : unseen);
+		single_widen(calibration, slot, mean, &one);
+		row->blocks += one.blocks;
+		for (uint32_t g = 0; g < CALIBRATE_DEVIATIONS; g++) {
+			row->deviations[g] += one.deviations[g];
+			deviations[g] += one.deviations[g];
+		}
 	}
+	for (uint32_t i = 0; counted && i < calibration->slot_count; i++)
+		level_part(calibration, &calibration->slots[i],
+			   blocks > 0 ? calibration->slots[i].blocks.whole / blocks : 0, unseen,
+			   deviations);
 }
 
 /* What of a post-stratum its own sightings leave. */
@@ -360,7 +399,7 @@ void cell_estimate(struct calibration *calibration, const struct cell *cell)
 	if (weights.sightings) {
 		rest_impute(calibration, total, weights_explain(calibration, &weights, total),
 			    &parts);
-		new_estimate(calibration, &parts, &weights,
+		new_estimate(calibration, cell, &parts, &weights,
 			     unseen_rows(calibration, &parts, &weights, total));
 	} else {
 		weights = weights_sum(calibration, cell->dead, cell->sightings_end);

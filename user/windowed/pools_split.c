@@ -150,6 +150,7 @@ static double stratum_split(const struct pools_taken *taken, const struct share 
 	/* the jackknife's factor */
 	const double scale = sqrt((CALIBRATE_GROUPS - 1.0) / CALIBRATE_GROUPS);
 	double blocks = 0, level, without[CALIBRATE_GROUPS];
+	double missed = sqrt(calibrate_variance(unseen->deviations));
 
 	for (size_t i = 0; i < count; i++)
 		blocks += taken_blocks(&taken[shares[i].number]);
@@ -166,8 +167,9 @@ static double stratum_split(const struct pools_taken *taken, const struct share 
 		row->blocks += whole;
 		for (uint32_t g = 0; g < CALIBRATE_GROUPS; g++)
 			row->deviations[g] +=
-				(float)(scale * (left_of(&shares[i], (int)g, without[g]) - whole) +
-					(double)unseen->deviations[g] * whole / unseen->new_blocks);
+				(float)(scale * (left_of(&shares[i], (int)g, without[g]) - whole));
+		/* What windows explain more, they leave less: it is no part of the total's error. */
+		row->deviations[CALIBRATE_GROUPS] += (float)(missed * whole / unseen->new_blocks);
 	}
 	return blocks;
 }

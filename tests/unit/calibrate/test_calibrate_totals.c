@@ -280,6 +280,35 @@ static void test_least_lone(void **state)
 	}
 }
 
+/*
+ * One of two windows has shown two lines. Without it nothing would be known of either, so their
+ * errors are large. That of their sum is none, since the heap has counted the blocks.
+ */
+static void test_total_error(void **state)
+{
+	static struct trial trial;
+	struct calibrate_estimate total = {0};
+	(void)state;
+
+	trial_begin(&trial);
+	trial.input.window_count = 2;
+	sightings_add(&trial, stratum_add(&trial, 1, 0, 3000, 0), 1, 0, 60, 1, 0.04);
+	sightings_add(&trial, 0, 1, 1, 60, 1, 0.04);
+	trial_run(&trial);
+	for (uint32_t row = 0; row < 2; row++) {
+		const struct calibrate_estimate *one = &trial.result.rows[row];
+
+		close_to(one->blocks, 1500);
+		assert_true(error_of(one) > 750);
+		total.blocks += one->blocks;
+		for (uint32_t g = 0; g < CALIBRATE_GROUPS; g++)
+			total.deviations[g] += one->deviations[g];
+	}
+	close_to(total.blocks, 3000);
+	close_to(error_of(&total), 0);
+	calibrate_free(&trial.result);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -295,6 +324,7 @@ int main(void)
 		cmocka_unit_test(test_least),
 		cmocka_unit_test(test_least_error),
 		cmocka_unit_test(test_least_lone),
+		cmocka_unit_test(test_total_error),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
