@@ -2,6 +2,7 @@
 """Windows of malloc's probes: estimates against what a program itself reports, and no probe is left
 where it was placed. No test here checks a duration."""
 import os
+import re
 import signal
 import subprocess
 
@@ -277,18 +278,22 @@ def test_other_allocator_overhead(tracer, tmp_path, steady):
     assert {change["mode"] for change in report.data["modes"]} <= {"exact", "off"}
 
 
-def test_other_allocator_budget(tracer, tmp_path, steady):
-    """Without a mode no request has a probe: the budget could not be kept."""
+@pytest.mark.parametrize("how", [(), ("fork",)])
+def test_other_allocator_budget(tracer, tmp_path, steady, how):
+    """Without a mode no request has a probe, of it and of its children: the budget could not be
+    kept."""
     env = environment(LD_PRELOAD=library("libjemalloc.so.2"))
-    with Target(steady, None, env=env) as target:
+    with Target(steady, None, *how, env=env) as target:
         with Traced(tracer, tmp_path, "-v", "--overhead", 5, "-p", target.pid) as run:
             target.step()
+            if how:
+                wait_until(lambda: "forked by PID" in run.stderr, "a child is traced")
             target.step()
             target.expect()
             report = run.finish()
     assert "libjemalloc.so.2 allocates memory" in run.stderr and "-m exact" in run.stderr
-    assert "malloc in" not in run.stderr
-    assert report.data["layer"] == "mmap"
+    assert not re.search(r"malloc in|probes in \S*jemalloc", run.stderr), run.stderr
+    assert {p["layer"] for p in report.data.get("processes", [report.data])} == {"mmap"}
 
 
 def test_static_budget(run_tracer, tmp_path):
