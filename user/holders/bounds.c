@@ -96,7 +96,7 @@ static int owner_find(const struct paths *paths, uint32_t object, uint32_t *owne
 	if (*owner != GRAPH_NONE && paths->kind[object] == REFERENCE_VALUE &&
 	    paths_is_namespace(paths, *owner)) {
 		*dict = *owner;
-		*owner = paths->parent[*dict];
+		*owner = paths_namespace_owner(paths, *dict);
 	}
 	if (*owner == GRAPH_NONE)
 		return 0;

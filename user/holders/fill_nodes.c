@@ -45,14 +45,6 @@ uint32_t fill_name_find(const struct fill_nodes *nodes, uint64_t address)
 	return strings_find(nodes->names, text, &id) ? id : 0;
 }
 
-/* The module, class or instance that has a dictionary; GRAPH_NONE: it is none's. */
-static uint32_t namespace_owner(const struct paths *paths, uint32_t dict)
-{
-	return paths_is_namespace(paths, dict) && !graph_is_modules(paths->graph, dict)
-		       ? paths->parent[dict]
-		       : GRAPH_NONE;
-}
-
 static struct fill_place place_find(struct fill_nodes *nodes, uint32_t object)
 {
 	const struct paths *paths = nodes->paths;
@@ -65,7 +57,7 @@ static struct fill_place place_find(struct fill_nodes *nodes, uint32_t object)
 
 	if (place.owner == GRAPH_NONE)
 		return place;
-	owner = kind == REFERENCE_VALUE ? namespace_owner(paths, place.owner) : GRAPH_NONE;
+	owner = kind == REFERENCE_VALUE ? paths_namespace_owner(paths, place.owner) : GRAPH_NONE;
 	if (owner != GRAPH_NONE) {
 		uint64_t key = dict_key(graph, place.owner, paths->slot[object]);
 

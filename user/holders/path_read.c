@@ -89,6 +89,11 @@ struct writer {
 	size_t before_dict; /* length of the text without .__dict__ */
 	int is_python;
 	int proxy; /* the text ends with a type's __dict__, which is not the dictionary */
+	/* in front of a threading.local's table: lengths of the text and the steps, is_python */
+	struct {
+		size_t text, steps;
+		int is_python;
+	} thread;
 };
 
 /* Appends a step that Python has no expression for. */
@@ -121,13 +126,17 @@ static int is_own_attribute(const struct graph *graph, uint32_t owner, uint32_t 
 	return 0;
 }
 
-/* The step that the module, class or instance of a dictionary makes together with it. */
+/*
+ * The step that the module, class or instance of a dictionary makes together with it; a
+ * threading.local also with its table.
+ */
 static int namespace_step(struct writer *writer, uint32_t dict, uint32_t object)
 {
 	const struct graph *graph = writer->paths->graph;
-	uint32_t owner = writer->paths->parent[dict];
+	uint32_t owner = paths_namespace_owner(writer->paths, dict);
 	uint64_t key = dict_key(graph, dict, writer->paths->slot[object]);
 	int got = values_identifier(graph, key, &writer->name);
+	int of_thread = paths_is_thread_dict(writer->paths, dict);
 	const char *name;
 
 	if (got <= 0)
@@ -136,6 +145,10 @@ static int namespace_step(struct writer *writer, uint32_t dict, uint32_t object)
 	if (got)
 		return got;
 	name = (const char *)writer->name.data;
+	if (of_thread) {
+		writer->before_dict = writer->thread.text;
+		writer->is_python = writer->thread.is_python;
+	}
 	if (writer->is_python && owner != GRAPH_NONE &&
 	    graph_type(graph, owner)->layout == LAYOUT_TYPE &&
 	    !is_own_attribute(graph, owner, object, name)) {
@@ -149,7 +162,7 @@ static int namespace_step(struct writer *writer, uint32_t dict, uint32_t object)
 		return got;
 	writer->proxy = 0;
 	/* The dictionary is no step of its own. */
-	writer->path->count--;
+	writer->path->count = of_thread ? writer->thread.steps : writer->path->count - 1;
 	writer->name.size--;
 	return step_add(writer->path, "attribute", object, &writer->name) ?: 1;
 }
@@ -213,7 +226,13 @@ static int object_step(struct writer *writer, uint32_t object)
 	int got = 0;
 
 	writer->name.size = 0;
-	if (kind == REFERENCE_VALUE && is_dict_step(path)) {
+	if (paths_is_thread_table(paths, object)) {
+		writer->thread.text = path->text.size;
+		writer->thread.steps = path->count;
+		writer->thread.is_python = writer->is_python;
+	}
+	if (kind == REFERENCE_VALUE &&
+	    (is_dict_step(path) || paths_is_thread_dict(paths, source))) {
 		got = namespace_step(writer, source, object);
 		if (got)
 			return got < 0 ? got : 0;
@@ -280,6 +299,42 @@ int path_read(const struct paths *paths, uint32_t object, struct path *out)
 		err = buffer_append(&out->text, "", 1);
 	buffer_free(&writer.name);
 	free(chain);
+	return err;
+}
+
+static uint64_t text_hash(uint64_t hash, const struct buffer *text)
+{
+	for (size_t i = 0; i < text->size; i++)
+		hash = hash_u64(hash ^ text->data[i]);
+	return hash_u64(hash + 1);
+}
+
+int path_shape_hash(const struct paths *paths, uint32_t object, uint64_t *hash)
+{
+	const struct graph *graph = paths->graph;
+	uint32_t at = paths->folded[object], source;
+	struct buffer name = {0};
+	const char *kind_name;
+	int err = 0;
+
+	*hash = 0;
+	for (size_t i = 0; i < PATHS_MAX_STEPS && paths->parent[at] != GRAPH_NONE && !err; i++) {
+		enum reference_kind kind = paths->kind[at];
+
+		source = paths->parent[at];
+		name.size = 0;
+		err = buffer_printf(&name, "%s %u ", graph_type(graph, source)->name, kind);
+		if (!err && paths_is_named(paths, at))
+			err = reference_name(graph, source, kind, paths->slot[at], &kind_name,
+					     &name);
+		*hash = text_hash(*hash, &name);
+		at = paths->folded[source];
+	}
+	name.size = 0;
+	err = err ?: buffer_printf(&name, "%s ", graph_root_name(graph->root[at]))
+			     ?: root_name(graph, at, 0, &name);
+	*hash = text_hash(*hash, &name);
+	buffer_free(&name);
 	return err;
 }
 

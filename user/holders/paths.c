@@ -19,6 +19,31 @@ struct search {
 	int err;
 };
 
+int paths_is_thread_table(const struct paths *paths, uint32_t object)
+{
+	const struct graph *graph = paths->graph;
+	uint32_t owner = paths->parent[object];
+	struct object_field field;
+
+	return owner != GRAPH_NONE && graph_type(graph, object)->layout == LAYOUT_DICT &&
+	       (paths->kind[object] == REFERENCE_WORD || paths->kind[object] == REFERENCE_FIELD) &&
+	       types_field(&graph->types, graph_type(graph, owner), paths->slot[object], &field) &&
+	       !strcmp(field.name, "by thread");
+}
+
+int paths_is_thread_dict(const struct paths *paths, uint32_t object)
+{
+	return paths->parent[object] != GRAPH_NONE && paths->kind[object] == REFERENCE_VALUE &&
+	       paths_is_thread_table(paths, paths->parent[object]);
+}
+
+uint32_t paths_namespace_owner(const struct paths *paths, uint32_t dict)
+{
+	if (!paths_is_namespace(paths, dict) || graph_is_modules(paths->graph, dict))
+		return GRAPH_NONE;
+	return paths->parent[paths_is_thread_dict(paths, dict) ? paths->parent[dict] : dict];
+}
+
 int paths_is_namespace(const struct paths *paths, uint32_t dict)
 {
 	const struct graph *graph = paths->graph;
@@ -30,10 +55,29 @@ int paths_is_namespace(const struct paths *paths, uint32_t dict)
 		return 1;
 	if (paths->parent[dict] == GRAPH_NONE)
 		return 0;
+	if (paths_is_thread_dict(paths, dict))
+		return 1;
 	above = graph_type(graph, paths->parent[dict])->layout;
 	return above == LAYOUT_MODULE ||
 	       (above == LAYOUT_TYPE &&
 		paths->slot[dict] == graph->image->offsets.objects.type_dict);
+}
+
+int paths_is_named(const struct paths *paths, uint32_t object)
+{
+	switch (paths->kind[object]) {
+	case REFERENCE_ITEM:
+	case REFERENCE_ELEMENT:
+	case REFERENCE_BUFFER:
+	case REFERENCE_STACK:
+	case REFERENCE_MAYBE:
+		return 0;
+	case REFERENCE_KEY:
+	case REFERENCE_VALUE:
+		return paths_is_namespace(paths, paths->parent[object]);
+	default:
+		return 1;
+	}
 }
 
 /*

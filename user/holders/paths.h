@@ -33,6 +33,16 @@ void paths_free(struct paths *paths);
 
 /* Whether the keys of a dictionary say what its values are, as those of a module do. */
 int paths_is_namespace(const struct paths *paths, uint32_t dict);
+/* Does a name lead to the object from the one in front of it on its path, or is it one of many? */
+int paths_is_named(const struct paths *paths, uint32_t object);
+/* What has the namespace's values as its attributes; GRAPH_NONE: nothing, as of sys.modules. */
+uint32_t paths_namespace_owner(const struct paths *paths, uint32_t dict);
+/*
+ * A threading.local has a dictionary of its attributes for each thread, in a table by thread.
+ * Whether an object is such a table, or such a dictionary.
+ */
+int paths_is_thread_table(const struct paths *paths, uint32_t object);
+int paths_is_thread_dict(const struct paths *paths, uint32_t object);
 
 struct step {
 	const char *kind; /* "module", "attribute", "key", "index", …; a root's: enum graph_root */
@@ -76,6 +86,11 @@ int path_fold(const struct paths *paths, uint32_t object, uint32_t longest, stru
  * 0, -ENOMEM.
  */
 int path_write(const struct path *path, struct buffer *out);
+/*
+ * A hash of what the shape of an object's path is made of, which is the same in all processes of a
+ * program: the names of its references, without the keys and indexes that are merged. 0, -ENOMEM.
+ */
+int path_shape_hash(const struct paths *paths, uint32_t object, uint64_t *hash);
 /*
  * What holds an object whose root is no other object: the text behind the root's kind. detailed: of
  * a frame also the variable, of native code the number of references. 0, -ENOMEM.

@@ -8,6 +8,7 @@ import heapq
 import os
 import queue
 import select
+import threading
 import time
 
 import filled_store
@@ -16,6 +17,7 @@ from filled_store import SHARED
 CACHE, HEAP, COPIED, RECENT = {}, [], {}, collections.deque(maxlen=100000)
 GROUPS = collections.defaultdict(list)
 JOBS = queue.Queue()
+LOCAL = threading.local()
 
 
 class Bus:
@@ -92,6 +94,10 @@ def keeper():
     return keep
 
 
+def note(number):
+    LOCAL.seen.append([number] * 10)  # line thread
+
+
 def default(number, seen=[]):
     seen += [[number] * 10]  # line default
 
@@ -121,12 +127,14 @@ def work(number):
     SHARED.append([number] * 10)  # line shared
     group(number)
     keep(number)
+    note(number)
     default(number)
     read(number), bus.tell()
 
 
 def main():
     local, number = [], 10**6
+    LOCAL.seen = []
     for number in range(number, number + 200):
         work(number)
         local.append([number] * 10)  # line first

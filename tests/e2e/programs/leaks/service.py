@@ -46,8 +46,8 @@ class Registry:
 
 
 class Prices:
-    @functools.lru_cache(maxsize=None)
-    def of(self, number):  # fills lru
+    @functools.lru_cache(maxsize=None)  # fills lru
+    def of(self, number):
         return Session(number)
 
 
@@ -110,7 +110,9 @@ def tasks(n):
 
 
 def local(n):
-    LOCAL.__dict__.setdefault("seen", []).append(Session(n))  # fills local
+    if n == 0:
+        LOCAL.seen = []
+    LOCAL.seen.append(Session(n))  # fills local
 
 
 def cycles(n):
@@ -177,7 +179,7 @@ GROWS = {
     "history": lambda: len(HISTORY),
     "unread": lambda: QUEUES.unread.qsize(),
     "tasks": lambda: len(TASKS),
-    "local": lambda: len(LOCAL.__dict__.get("seen", ())),
+    "local": lambda: len(getattr(LOCAL, "seen", ())),
     "cycles": lambda: None,
     "copied": lambda: len(COPIED),
 }
@@ -191,7 +193,7 @@ HOLDERS = {
     "history": "HISTORY",
     "unread": "QUEUES.unread.queue",
     "tasks": "TASKS",
-    "local": "LOCAL",
+    "local": "LOCAL.seen",
     "cycles": "garbage",
     "copied": "COPIED",
 }
