@@ -62,24 +62,6 @@ static int half_make(struct half *half, const struct heap_graph *heap,
 	return 0;
 }
 
-/* Does a name lead from an object to the next on the path, or is it one of many? */
-static int is_named(const struct paths *paths, uint32_t object)
-{
-	switch (paths->kind[object]) {
-	case REFERENCE_ITEM:
-	case REFERENCE_ELEMENT:
-	case REFERENCE_BUFFER:
-	case REFERENCE_STACK:
-	case REFERENCE_MAYBE:
-		return 0;
-	case REFERENCE_KEY:
-	case REFERENCE_VALUE:
-		return paths_is_namespace(paths, paths->parent[object]);
-	default:
-		return 1;
-	}
-}
-
 static uint32_t holder_find(struct half *half, uint32_t object)
 {
 	const struct paths *paths = half->heap->paths;
@@ -91,7 +73,7 @@ static uint32_t holder_find(struct half *half, uint32_t object)
 		at = paths->parent[at];
 	if (half->holder[at] != GRAPH_NONE)
 		found = half->holder[at];
-	else if (paths->parent[at] == GRAPH_NONE || is_named(paths, at))
+	else if (paths->parent[at] == GRAPH_NONE || paths_is_named(paths, at))
 		found = at;
 	else
 		found = paths->parent[at];
@@ -135,7 +117,8 @@ static int row_label(struct growth *growth, const struct heap_graph *heap, uint3
 	types_full_name(&graph->types, graph_type(graph, holder), type);
 	err = err ?: label_intern(growth, (const char *)label.data, &row->label);
 	buffer_free(&label);
-	return err ?: strings_intern(growth->names, type, strlen(type), &row->type);
+	return err ?: path_shape_hash(heap->paths, holder, &row->merged)
+		      ?: strings_intern(growth->names, type, strlen(type), &row->type);
 }
 
 /* The row of a holder. 0, -ENOMEM. */
@@ -199,7 +182,7 @@ static int half_add(struct growth *growth, struct half *half, double sign)
 			break;
 		sum = &growth->rows[row].at[growth->moments];
 		sum->bytes += sign * (double)graph_bytes(graph, object);
-		if (paths->parent[i] == holder && !is_named(paths, object))
+		if (paths->parent[i] == holder && !paths_is_named(paths, object))
 			*(is_key(paths, object) ? &sum->keys : &sum->values) += sign;
 	}
 	return err;

@@ -37,6 +37,7 @@ struct growth_sum {
 struct growth_row {
 	uint64_t shape;
 	uint32_t label, type; /* in growth.names: the holder's path, and its type */
+	uint64_t merged;      /* what rows of other processes have, too: path_shape_hash() */
 	struct growth_sum at[GROWTH_MOMENTS];
 	struct growth_sum first; /* of types: what there was at the first moment */
 	/* bytes that came by the second moment, and those of them that are there at the end */

@@ -32,8 +32,10 @@ static int row_of_type(struct growth *growth, uint64_t address, const char *name
 	*out = &growth->rows[growth->count++];
 	**out = (struct growth_row){.shape = address};
 	snprintf(label, sizeof(label), "%s%s", address == NO_OBJECT ? "" : "objects of ", name);
-	return strings_intern(growth->names, label, strlen(label), &(*out)->label)
-		       ?: strings_intern(growth->names, name, strlen(name), &(*out)->type);
+	err = strings_intern(growth->names, label, strlen(label), &(*out)->label);
+	for (const char *at = label; *at; at++)
+		(*out)->merged = hash_u64((*out)->merged ^ (uint8_t)*at);
+	return err ?: strings_intern(growth->names, name, strlen(name), &(*out)->type);
 }
 
 static int sum_add(struct growth *growth, uint64_t address, const char *name,

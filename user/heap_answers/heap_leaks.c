@@ -306,22 +306,19 @@ static int type_add(struct heap_leaks *leaks, struct holder *holder, const char 
 static int holder_add(struct heap_leaks *leaks, struct id_map *found, const struct growth *growth,
 		      const struct growth_row *row)
 {
-	const char *label = strings_get(growth->names, row->label);
+	uint32_t at = id_map_find(found, row->merged);
 	struct holder *holder;
-	uint32_t id, at;
-	int err = strings_intern(leaks->names, label, strlen(label), &id);
+	int err = 0;
 
-	if (err)
-		return err;
-	at = id_map_find(found, id);
 	if (at == ID_MAP_NONE) {
 		at = (uint32_t)leaks->count;
-		err = id_map_append(found, id, &leaks->holders, &leaks->capacity, leaks->count,
-				    sizeof(*leaks->holders));
+		err = id_map_append(found, row->merged, &leaks->holders, &leaks->capacity,
+				    leaks->count, sizeof(*leaks->holders));
 		if (err)
 			return err;
-		leaks->holders[leaks->count++] = (struct holder){
-			.label = label, .type = strings_get(growth->names, row->type)};
+		leaks->holders[leaks->count++] =
+			(struct holder){.label = strings_get(growth->names, row->label),
+					.type = strings_get(growth->names, row->type)};
 	}
 	holder = &leaks->holders[at];
 	holder->processes++;

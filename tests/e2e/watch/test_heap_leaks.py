@@ -40,6 +40,7 @@ FILLED = {
     "sys.modules['filled_store'].STORE": ["store"],
     "sys.modules['filled_store'].PAIRS": ["pairs"],
     MAIN + "SHARED": ["shared"],
+    MAIN + "LOCAL.seen": ["thread"],
     "frame of main": ["first", "local"],
     MAIN + "RECENT": ["recent"],
     MAIN + "Price.discount, field cache of Price.discount": ["discount"],
@@ -192,6 +193,9 @@ def test_workers(start, run_tracer, any_python):
     first = answer["holders"][0]
     assert first["verdict"] == "grows" and first["processes"] == len(workers), answer
     assert first["path"] == MAIN + "kept"
+    second = answer["holders"][1]
+    assert second["verdict"] == "grows" and second["processes"] == len(workers), answer
+    assert re.fullmatch(re.escape(MAIN) + r"by_worker\[(%s)\]" % "|".join(workers), second["path"])
     text = run_tracer("leaks", "-p", target.pid, "-d", 1).stdout
     assert text.startswith("tracer: %d processes, heap read " % (len(workers) + 1))
 
