@@ -182,6 +182,8 @@ static int half_add(struct growth *growth, struct half *half, double sign)
 			break;
 		sum = &growth->rows[row].at[growth->moments];
 		sum->bytes += sign * (double)graph_bytes(graph, object);
+		if (paths->parent[i] == GRAPH_NONE && graph->root[i] == ROOT_INTERPRETER)
+			sum->in_state += sign * (double)graph_bytes(graph, object);
 		if (paths->parent[i] == holder && !paths_is_named(paths, object))
 			*(is_key(paths, object) ? &sum->keys : &sum->values) += sign;
 	}
@@ -297,6 +299,20 @@ static int parts_take(struct growth *growth, const struct graph *graph, struct p
 	return err;
 }
 
+/* A weak reference to something that lives: it goes with that. */
+static int is_weak(const struct graph *graph, uint32_t object)
+{
+	uint64_t address;
+	uint32_t target;
+
+	if (graph_type(graph, object)->layout != LAYOUT_WEAKREF)
+		return 0;
+	address = image_u64(graph->image, graph->addresses[object] +
+						  graph->image->offsets.objects.weakref_object);
+	target = address ? graph_find(graph, address) : GRAPH_NONE;
+	return target != GRAPH_NONE && strcmp(graph_type(graph, target)->name, "NoneType") != 0;
+}
+
 static int types_tell(struct growth *growth, struct half *half)
 {
 	const struct graph *graph = half->heap->graph;
@@ -325,6 +341,9 @@ static int types_tell(struct growth *growth, struct half *half)
 			break;
 		parts[at].count++;
 		parts[at].bytes += graph_bytes(graph, (uint32_t)i);
+		growth->rows[row].all += graph_bytes(graph, (uint32_t)i);
+		if (is_weak(graph, (uint32_t)i))
+			growth->rows[row].weak += graph_bytes(graph, (uint32_t)i);
 	}
 	err = err ?: parts_take(growth, graph, parts, count);
 	id_map_free(&found);

@@ -32,6 +32,7 @@ struct growth_type {
 struct growth_sum {
 	double bytes;
 	double keys, values; /* entries: of a dictionary the keys count if its values are shared */
+	double in_state;     /* bytes of objects that the interpreter's state itself refers to */
 };
 
 struct growth_row {
@@ -42,6 +43,7 @@ struct growth_row {
 	struct growth_sum first; /* of types: what there was at the first moment */
 	/* bytes that came by the second moment, and those of them that are there at the end */
 	uint64_t came, stayed;
+	uint64_t weak, all;         /* bytes that came: of weak references to what lives, of all */
 	uint64_t holders, retained; /* at the last moment: their number, and all that they hold */
 	struct growth_type types[GROWTH_TYPES]; /* what came, the most bytes first */
 	/* the code that can fill it, of the rows that grew most; names: in growth.names */

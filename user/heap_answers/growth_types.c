@@ -47,9 +47,11 @@ static int sum_add(struct growth *growth, uint64_t address, const char *name,
 	if (err)
 		return err == -ENOSPC ? 0 : err;
 	if (!growth->moments)
-		row->first = (struct growth_sum){(double)sum->bytes, (double)sum->blocks, 0};
-	row->at[growth->moments] = (struct growth_sum){(double)sum->bytes - row->first.bytes,
-						       (double)sum->blocks - row->first.keys, 0};
+		row->first = (struct growth_sum){.bytes = (double)sum->bytes,
+						 .keys = (double)sum->blocks};
+	row->at[growth->moments] =
+		(struct growth_sum){.bytes = (double)sum->bytes - row->first.bytes,
+				    .keys = (double)sum->blocks - row->first.keys};
 	row->holders = sum->blocks;
 	row->retained = sum->bytes;
 	return 0;
@@ -66,7 +68,7 @@ int growth_add_types(struct growth *growth, const struct heap_types *types)
 		struct growth_row *row = &growth->rows[i];
 
 		row->at[growth->moments] =
-			(struct growth_sum){-row->first.bytes, -row->first.keys, 0};
+			(struct growth_sum){.bytes = -row->first.bytes, .keys = -row->first.keys};
 		row->holders = row->retained = 0;
 	}
 	for (size_t i = 0; i < types->count && !err; i++)

@@ -20,6 +20,7 @@
 #include "process/family.h"
 
 #define READS_LEAST 4u
+#define READS_LATE  3u /* if the time is over: fewer do not tell growth */
 #define READS_MOST  12u
 #define CPU_SHARE   0.05 /* of one processor, for READS_MOST reads */
 #define CPU_MOST    0.4  /* the same, for READS_TELL reads */
@@ -30,6 +31,8 @@
 #define AGAIN_MOST  3u
 /* If more than that more is astray than before, a holder is missing in the copy. */
 #define ASTRAY_SLACK 2048
+#define LOST_ENTRY   64u        /* bytes of an entry that a copy lacks, at the least */
+#define LOST_MOST    (1u << 30) /* entries; more are no container's */
 /* Growth is told from this on: what a few requests leave behind is less. */
 #define LEAST_BYTES 4096.0
 /* A container that is full within that time at its present rate is bounded. */
@@ -108,7 +111,37 @@ static int processes_find(const struct leaks_choice *choice, struct heap_leaks *
 
 /* --- the moments --------------------------------------------------------------------------- */
 
-/* Bytes that no variable holds, but code in C or the interpreter, as far as the copy tells. */
+/*
+ * Of a list or dictionary whose table moved while it was copied: its entries are not in the copy.
+ * As bytes, of entries without anything in them; 0: it has its table.
+ */
+static int64_t lost_bytes(const struct graph *graph, uint32_t object)
+{
+	const struct image *image = graph->image;
+	const struct object_offsets *at = &image->offsets.objects;
+	uint64_t address = graph->addresses[object], count;
+	struct keys keys;
+
+	if (graph_type(graph, object)->layout == LAYOUT_LIST) {
+		count = image_u64(image, address + image->offsets.abi.bytes_size);
+		if (count > LOST_MOST || !count ||
+		    image_at(image, image_u64(image, address + at->list_items), count * 8))
+			return 0;
+	} else if (graph_type(graph, object)->layout == LAYOUT_DICT) {
+		count = image_u64(image, address + at->dict_used);
+		if (count > LOST_MOST || !count ||
+		    !keys_read(image, image_u64(image, address + at->dict_keys), &keys))
+			return 0;
+	} else {
+		return 0;
+	}
+	return (int64_t)(count * LOST_ENTRY);
+}
+
+/*
+ * Bytes that no variable holds, but code in C or the interpreter, as far as the copy tells, and
+ * those that it lacks.
+ */
 static int64_t astray_bytes(const struct heap_graph *heap)
 {
 	const struct graph *graph = heap->graph;
@@ -118,6 +151,7 @@ static int64_t astray_bytes(const struct heap_graph *heap)
 	for (size_t i = 0; start && i < graph->count; i++) {
 		uint32_t from = path_start(heap->paths, start, (uint32_t)i);
 
+		bytes += lost_bytes(graph, (uint32_t)i);
 		if (heap->paths->parent[from] != GRAPH_NONE)
 			continue;
 		if (graph->root[from] == ROOT_NATIVE || graph->root[from] == ROOT_INTERPRETER ||
@@ -131,10 +165,14 @@ static int64_t astray_bytes(const struct heap_graph *heap)
 /*
  * Reads the heap. A process that runs meanwhile may put a holder where it was copied already: then
  * all that it holds seems to be held by code in C, or by the interpreter's list of free objects. So
- * the heap is read again. With the first copy nothing can be compared: a second one is taken.
+ * the heap is read again, until a copy has no more astray than before, or two copies agree: then
+ * that is how it is. With the first copy nothing can be compared: a second one is taken, unless the
+ * process slept.
  */
 static int steady_read(struct leaking *process, struct heap_graph *out)
 {
+	int64_t before = INT64_MAX / 2;
+
 	for (unsigned int again = 0;; again++) {
 		int is_first = process->astray < 0;
 		int err = heap_source_read(&process->source, HEAP_PATHS, out);
@@ -143,9 +181,12 @@ static int steady_read(struct leaking *process, struct heap_graph *out)
 		if (err)
 			return err;
 		astray = astray_bytes(out);
-		if (is_first || astray < process->astray || again == AGAIN_MOST)
+		if (is_first || astray < process->astray || again == AGAIN_MOST ||
+		    llabs(astray - before) <= ASTRAY_SLACK)
 			process->astray = astray;
-		if (!is_first && astray <= process->astray + ASTRAY_SLACK) {
+		before = astray;
+		if ((!is_first || !out->capture.image.ran) &&
+		    astray <= process->astray + ASTRAY_SLACK) {
 			process->copied_ns = out->copied_ns;
 			return 0;
 		}
@@ -205,7 +246,7 @@ static int process_read(struct leaking *process, size_t moment, int last)
  */
 static int moment_read(struct heap_leaks *leaks, int last)
 {
-	double nanoseconds = 0;
+	double seconds = 0;
 	int read = 0;
 
 	for (size_t i = 0; i < leaks->process_count; i++) {
@@ -220,12 +261,15 @@ static int moment_read(struct heap_leaks *leaks, int last)
 		read += !err;
 		if (!err && !leaks->first_ns)
 			leaks->first_ns = process->copied_ns;
-		if (!err)
-			nanoseconds += (double)process->copied_ns - (double)leaks->first_ns;
+		if (err)
+			continue;
+		process->seconds[leaks->moments] =
+			((double)process->copied_ns - (double)leaks->first_ns) / NS;
+		seconds += process->seconds[leaks->moments];
 	}
 	if (!read)
 		return -ESRCH;
-	leaks->seconds[leaks->moments++] = nanoseconds / read / NS;
+	leaks->seconds[leaks->moments++] = seconds / read;
 	return read;
 }
 
@@ -274,7 +318,7 @@ static int moments_read(const struct leaks_choice *choice, int signals, struct h
 		last = wait_until(signals, began_ns + choice->duration_ns * i / (reads - 1));
 		/* Where the processors are busy, reads take longer than their processor time. */
 		last |= i + 1 == reads ||
-			(i + 1 >= READS_LEAST && clock_ns(CLOCK_MONOTONIC) >= end_ns);
+			(i + 1 >= READS_LATE && clock_ns(CLOCK_MONOTONIC) >= end_ns);
 		err = moment_read(leaks, last);
 		if (err < 0)
 			return err == -ESRCH && leaks->moments > 1 ? 0 : err;
@@ -303,9 +347,10 @@ static int type_add(struct heap_leaks *leaks, struct holder *holder, const char 
 	return err;
 }
 
-static int holder_add(struct heap_leaks *leaks, struct id_map *found, const struct growth *growth,
+static int holder_add(struct heap_leaks *leaks, struct id_map *found, const struct leaking *process,
 		      const struct growth_row *row)
 {
+	const struct growth *growth = &process->growth;
 	uint32_t at = id_map_find(found, row->merged);
 	struct holder *holder;
 	int err = 0;
@@ -326,6 +371,9 @@ static int holder_add(struct heap_leaks *leaks, struct id_map *found, const stru
 	holder->retained += row->retained;
 	holder->came += row->came;
 	holder->stayed += row->stayed;
+	holder->weak += row->weak;
+	holder->all += row->all;
+	holder->in_state += row->at[growth->moments - 1].in_state;
 	holder->bound = holder->processes == 1 ? row->bound : (struct bound){0};
 	if (!holder->filler_count) {
 		memcpy(holder->fillers, row->fillers, sizeof(row->fillers));
@@ -335,6 +383,7 @@ static int holder_add(struct heap_leaks *leaks, struct id_map *found, const stru
 	for (size_t i = 0; i < growth->moments; i++) {
 		double keys = row->at[i].keys, values = row->at[i].values;
 
+		holder->seconds[i] += process->seconds[i];
 		holder->bytes[i] += row->at[i].bytes;
 		holder->entries[i] += fabs(keys) > fabs(values) ? keys : values;
 	}
@@ -356,23 +405,26 @@ static int rows_add(struct heap_leaks *leaks)
 		if (process->ended || process->growth.moments != leaks->moments)
 			continue;
 		for (size_t k = 0; k < process->growth.count && !err; k++)
-			err = holder_add(leaks, &found, &process->growth, &process->growth.rows[k]);
+			err = holder_add(leaks, &found, process, &process->growth.rows[k]);
 		for (size_t k = 0; k < leaks->moments; k++) {
 			leaks->heap[k] += process->growth.bytes[k];
 			leaks->rss[k] += process->rss[k];
 		}
 	}
+	for (size_t i = 0; i < leaks->count; i++)
+		for (size_t k = 0; k < leaks->moments; k++)
+			leaks->holders[i].seconds[k] /= (double)leaks->holders[i].processes;
 	id_map_free(&found);
 	return err;
 }
 
 /* --- what they say -------------------------------------------------------------------------- */
 
-static int slope_of(const struct heap_leaks *leaks, const double *y, size_t from, size_t count,
+static int slope_of(const double *seconds, const double *y, size_t from, size_t count,
 		    struct slope *out)
 {
 	*out = (struct slope){0};
-	return count < 2 ? 0 : slope_find(leaks->seconds + from, y + from, count, out);
+	return count < 2 ? 0 : slope_find(seconds + from, y + from, count, out);
 }
 
 static int number_compare(const void *a, const void *b)
@@ -411,13 +463,14 @@ static int is_rising(const struct heap_leaks *leaks, const double *y)
 }
 
 /* What one series of a holder says; *slope: over the whole time. 0, -ENOMEM. */
-static int series_judge(const struct heap_leaks *leaks, const double *y, struct slope *slope,
-			enum holder_verdict *verdict)
+static int series_judge(const struct heap_leaks *leaks, const double *seconds, const double *y,
+			struct slope *slope, enum holder_verdict *verdict)
 {
 	size_t count = leaks->moments, half = count / 2;
 	struct slope first, second;
-	int err = slope_of(leaks, y, 0, count, slope) ?: slope_of(leaks, y, 0, half + 1, &first)
-			  ?: slope_of(leaks, y, half, count - half, &second);
+	int err = slope_of(seconds, y, 0, count, slope)
+			  ?: slope_of(seconds, y, 0, half + 1, &first)
+			  ?: slope_of(seconds, y, half, count - half, &second);
 
 	if (y[count - 1] <= 0 || slope->median <= 0)
 		*verdict = HOLDER_STEADY;
@@ -445,14 +498,21 @@ static int holder_judge(struct heap_leaks *leaks, struct holder *holder)
 {
 	enum holder_verdict bytes, entries;
 	struct slope slope;
-	int err = series_judge(leaks, holder->bytes, &holder->slope, &bytes)
-			  ?: series_judge(leaks, holder->entries, &slope, &entries);
+	int err =
+		series_judge(leaks, holder->seconds, holder->bytes, &holder->slope, &bytes)
+			?: series_judge(leaks, holder->seconds, holder->entries, &slope, &entries);
 
 	if (err)
 		return err;
 	holder->entries_slope = slope.median;
 	holder->verdict = bytes > entries ? bytes : entries;
-	if (holder->verdict >= HOLDER_LEVELS && is_filling(holder))
+	/* A few reads of what swings may rise by chance: then what came has to be there still. */
+	if (holder->verdict == HOLDER_GROWS && leaks->moments < READS_TELL &&
+	    holder->stayed < holder->came / 2)
+		holder->verdict = HOLDER_UNCLEAR;
+	/* The interpreter's state has only so many words: the names that it looked up last. */
+	if (holder->verdict >= HOLDER_LEVELS &&
+	    (is_filling(holder) || holder->in_state > holder->bytes[leaks->moments - 1] / 2))
 		holder->verdict = HOLDER_BOUNDED;
 	if (holder->bytes[leaks->moments - 1] < LEAST_BYTES)
 		holder->verdict = HOLDER_STEADY;
@@ -466,6 +526,8 @@ static int holder_compare(const void *a, const void *b)
 
 	if (x->verdict != y->verdict)
 		return x->verdict < y->verdict ? 1 : -1;
+	if (holder_is_weak(x) != holder_is_weak(y))
+		return holder_is_weak(x) - holder_is_weak(y);
 	if (x->slope.median != y->slope.median)
 		return x->slope.median < y->slope.median ? 1 : -1;
 	return strcmp(x->label, y->label);
@@ -480,8 +542,8 @@ static int leaks_judge(struct heap_leaks *leaks)
 		err = holder_judge(leaks, &leaks->holders[i]);
 	if (leaks->count)
 		qsort(leaks->holders, leaks->count, sizeof(*leaks->holders), holder_compare);
-	return err ?: slope_of(leaks, leaks->rss, 0, leaks->moments, &leaks->rss_slope)
-		      ?: slope_of(leaks, leaks->heap, 0, leaks->moments, &leaks->heap_slope);
+	err = err ?: slope_of(leaks->seconds, leaks->rss, 0, leaks->moments, &leaks->rss_slope);
+	return err ?: slope_of(leaks->seconds, leaks->heap, 0, leaks->moments, &leaks->heap_slope);
 }
 
 static void limit_read(struct heap_leaks *leaks)
@@ -548,6 +610,7 @@ static int dump_add(struct heap_leaks *leaks, const struct heap_choice *choice, 
 	heap_graph_close(&heap);
 	if (err)
 		return error_print(err, "name dumps of one process, the oldest first", "%s", file);
+	leaks->processes[0].seconds[leaks->moments] = seconds;
 	leaks->seconds[leaks->moments++] = seconds;
 	return 0;
 }

@@ -26,10 +26,12 @@ struct holder {
 	const char *label, *type; /* borrowed from the reading */
 	size_t processes;
 	uint64_t holders, retained;                            /* at the end, of all processes */
-	uint64_t came, stayed;                                 /* growth.h */
+	uint64_t came, stayed, weak, all;                      /* growth.h */
+	double in_state;                                       /* the same, at the end */
 	double bytes[GROWTH_MOMENTS], entries[GROWTH_MOMENTS]; /* since the start */
-	struct slope slope;                                    /* bytes a second */
-	double entries_slope;                                  /* a second */
+	double seconds[GROWTH_MOMENTS]; /* of its processes, on average, as in struct leaking */
+	struct slope slope;             /* bytes a second */
+	double entries_slope;           /* a second */
 	enum holder_verdict verdict;
 	struct growth_type types[GROWTH_TYPES]; /* names: of the reading */
 	/* of the first process that has some; names: in filled_names, which is borrowed */
@@ -49,6 +51,12 @@ struct leaks_part {
 	double first, last; /* bytes, of all processes that are there at the end */
 };
 
+/* Most of what came are weak references to what something else keeps: they go with that. */
+static inline int holder_is_weak(const struct holder *holder)
+{
+	return holder->weak > holder->all / 2;
+}
+
 /* One process. */
 struct leaking {
 	pid_t pid;
@@ -57,10 +65,11 @@ struct leaking {
 	struct heap_source source;
 	struct growth growth;
 	double rss[GROWTH_MOMENTS];
-	uint64_t copied_ns; /* when its heap was copied last: CLOCK_MONOTONIC */
-	int64_t astray;     /* bytes that no variable holds, of the last copy; -1: none was taken */
-	int ended;          /* it was not there at the last moment */
-	int by_types;       /* its heap is too large to be copied: its rows are types */
+	double seconds[GROWTH_MOMENTS]; /* when its heap was copied, since the first copy of all */
+	uint64_t copied_ns;             /* the last time: CLOCK_MONOTONIC */
+	int64_t astray; /* bytes that no variable holds, of the last copy; -1: none was taken */
+	int ended;      /* it was not there at the last moment */
+	int by_types;   /* its heap is too large to be copied: its rows are types */
 };
 
 struct heap_leaks {

@@ -124,6 +124,8 @@ static void holder_print(FILE *out, const struct heap_leaks *leaks, const struct
 		fprintf(out, "; holds %s", size_text(text, holder->retained));
 	putc('\n', out);
 	types_print(out, leaks, holder);
+	if (holder_is_weak(holder))
+		fputs("      weak references: they go with what they refer to\n", out);
 	bound_print(out, holder);
 	fillers_print(out, holder);
 }
@@ -378,6 +380,8 @@ static void holder_json(FILE *out, const struct heap_leaks *leaks, const struct 
 	fprintf(out, ", \"verdict\": \"%s\"", verdicts[holder->verdict]);
 	if (holder->bound.most)
 		fprintf(out, ", \"bound\": %" PRIu64, holder->bound.most);
+	if (holder_is_weak(holder))
+		fputs(", \"weak\": true", out);
 	types_json(out, leaks, holder);
 	fillers_json(out, holder);
 	putc('}', out);
