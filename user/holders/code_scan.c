@@ -113,13 +113,13 @@ static void call_follow(struct scan *scan, const struct instruction *instruction
 
 static void item_load(struct scan *scan)
 {
-	struct scan_value value;
+	struct scan_value key = pop(scan), value = pop(scan), found = nothing;
 
-	pop(scan);
-	value = pop(scan);
 	if (is_container(value))
 		scan->calls->write(scan, value, SCAN_READ_ITEM);
-	push(scan, item_of(value));
+	if (key.kind == SCAN_CONSTANT)
+		found = scan->calls->key(scan, value, key.name);
+	push(scan, found.kind == SCAN_NOTHING ? item_of(value) : found);
 }
 
 static void inplace(struct scan *scan)
@@ -180,7 +180,7 @@ static void load(struct scan *scan, const struct instruction *instruction)
 
 	switch (instruction->effect->code) {
 	case OP_LOAD_CONSTANT:
-		push(scan, (struct scan_value){.kind = SCAN_CONSTANT});
+		push(scan, (struct scan_value){.kind = SCAN_CONSTANT, .name = argument});
 		break;
 	case OP_LOAD_FAST:
 		fast_load(scan, argument);

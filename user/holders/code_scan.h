@@ -25,12 +25,12 @@ enum scan_kind {
 };
 
 struct scan_value {
-	uint8_t kind;        /* enum scan_kind */
-	uint8_t base;        /* of SCAN_ATTRIBUTE: SCAN_NOTHING, SCAN_OBJECT or SCAN_SELF */
-	uint8_t is_item;     /* some item of it */
-	uint8_t gives_item;  /* a method of it that returns an item: get, setdefault */
-	uint8_t is_computed; /* something that was computed with it */
-	uint32_t object, name;
+	uint8_t kind;          /* enum scan_kind */
+	uint8_t base;          /* of SCAN_ATTRIBUTE: SCAN_NOTHING, SCAN_OBJECT or SCAN_SELF */
+	uint8_t is_item;       /* some item of it */
+	uint8_t gives_item;    /* a method of it that returns an item: get, setdefault */
+	uint8_t is_computed;   /* something that was computed with it */
+	uint32_t object, name; /* name: of SCAN_CONSTANT the index in co_consts */
 };
 
 enum scan_write {
@@ -48,6 +48,8 @@ struct scan_calls {
 	struct scan_value (*local)(struct scan *scan, uint32_t slot);
 	struct scan_value (*cell)(struct scan *scan, uint32_t slot);
 	struct scan_value (*attribute)(struct scan *scan, struct scan_value of, uint32_t index);
+	/* What a constant leads to as a key; index: of co_consts; SCAN_NOTHING: to an item. */
+	struct scan_value (*key)(struct scan *scan, struct scan_value of, uint32_t index);
 	/* Something is added to a value. */
 	void (*write)(struct scan *scan, struct scan_value to, enum scan_write how);
 	/* A global variable, or an attribute of a value, is replaced by another value. */

@@ -125,6 +125,23 @@ static void object_note(struct fill_nodes *nodes, uint64_t key, uint32_t node)
 	map_put(nodes, &nodes->objects, fill_object_of(key, node), node);
 }
 
+/* The key of a dictionary that leads to an object, if it is a name. */
+static void key_note(struct fill_nodes *nodes, struct fill_node *node, uint32_t object)
+{
+	const struct paths *paths = nodes->paths;
+	struct buffer name = {0};
+	uint64_t key;
+
+	if (node->name || paths->kind[object] != REFERENCE_VALUE)
+		return;
+	key = dict_key(paths->graph, paths->parent[object], paths->slot[object]);
+	if (key && values_identifier(paths->graph, key, &name) > 0) {
+		node->name = name_intern(nodes, &name);
+		node->type = GRAPH_NONE;
+	}
+	buffer_free(&name);
+}
+
 /* Notes how an object is reached, and as what. */
 static void node_reach(struct fill_nodes *nodes, uint32_t at, uint32_t object,
 		       const struct fill_place *place)
@@ -148,6 +165,7 @@ static void node_reach(struct fill_nodes *nodes, uint32_t at, uint32_t object,
 	}
 	if (place->kind != PLACE_ITEM)
 		return;
+	key_note(nodes, node, object);
 	object_note(nodes, fill_object(place->owner, 1), at);
 	slots_note(nodes, place->owner, place->owner);
 	above = place_find(nodes, place->owner);

@@ -514,6 +514,22 @@ static struct scan_value plain_attribute(struct finder *finder, struct scan_valu
 	return name > ARRAY_SIZE(words) ? value : object_value(GRAPH_NONE);
 }
 
+/* The items of a dictionary that is known are told by it; else a key is like an attribute. */
+static struct scan_value key_value(struct scan *scan, struct scan_value of, uint32_t index)
+{
+	struct finder *finder = scan->context;
+	const struct object_offsets *at = &finder->offsets->objects;
+	uint64_t constants = u64_at(finder, finder->unit->code + at->code_constants);
+	uint32_t name = 0;
+
+	if (of.kind == SCAN_OBJECT && graph_type(finder->graph, of.object)->layout == LAYOUT_DICT)
+		return object_value(GRAPH_NONE);
+	if (index < tuple_size(finder, constants))
+		name = fill_name_find(&finder->nodes, tuple_item(finder, constants, index));
+	return name > ARRAY_SIZE(words) ? (struct scan_value){.kind = SCAN_ATTRIBUTE, .name = name}
+					: object_value(GRAPH_NONE);
+}
+
 static struct scan_value attribute_value(struct scan *scan, struct scan_value of, uint32_t index)
 {
 	struct finder *finder = scan->context;
@@ -606,6 +622,7 @@ static const struct scan_calls calls = {
 	.local = local_value,
 	.cell = cell_value,
 	.attribute = attribute_value,
+	.key = key_value,
 	.write = write_found,
 	.replace_global = global_replaced,
 	.replace_attribute = attribute_replaced,

@@ -41,6 +41,7 @@ FILLED = {
     "sys.modules['filled_store'].PAIRS": ["pairs"],
     MAIN + "SHARED": ["shared"],
     MAIN + "LOCAL.seen": ["thread"],
+    MAIN + "APP['orders']": ["order"],
     "frame of main": ["first", "local"],
     MAIN + "RECENT": ["recent"],
     MAIN + "Price.discount, field cache of Price.discount": ["discount"],

@@ -76,6 +76,12 @@ static struct scan_value attribute(struct scan *scan, struct scan_value of, uint
 	return of.gives_item ? of : (struct scan_value){0};
 }
 
+static struct scan_value key(struct scan *scan, struct scan_value of, uint32_t index)
+{
+	(void)of;
+	return local(scan, index);
+}
+
 static void filled(struct scan *scan, struct scan_value to, enum scan_write how)
 {
 	static const char *const what[] = {"read", "item", "inplace", "push"};
@@ -103,6 +109,7 @@ static const struct scan_calls calls = {
 	.local = local,
 	.cell = local,
 	.attribute = attribute,
+	.key = key,
 	.write = filled,
 	.replace_global = replace_global,
 	.replace_attribute = replace_attribute,

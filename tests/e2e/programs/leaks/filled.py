@@ -18,6 +18,7 @@ CACHE, HEAP, COPIED, RECENT = {}, [], {}, collections.deque(maxlen=100000)
 GROUPS = collections.defaultdict(list)
 JOBS = queue.Queue()
 LOCAL = threading.local()
+APP = {"orders": {}}
 
 
 class Bus:
@@ -98,6 +99,10 @@ def note(number):
     LOCAL.seen.append([number] * 10)  # line thread
 
 
+def order(application, number):
+    application["orders"][number] = [number] * 10  # line order
+
+
 def default(number, seen=[]):
     seen += [[number] * 10]  # line default
 
@@ -128,6 +133,7 @@ def work(number):
     group(number)
     keep(number)
     note(number)
+    order(APP, number)
     default(number)
     read(number), bus.tell()
 
