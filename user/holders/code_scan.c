@@ -103,7 +103,7 @@ static void call_follow(struct scan *scan, const struct instruction *instruction
 		}
 		if (is_container(value))
 			added = value;
-		if (!is_container(result))
+		if (!is_container(result) && !value.is_callable)
 			result = computed(value, result);
 	}
 	if (pushes && added.kind)

@@ -30,6 +30,7 @@ struct scan_value {
 	uint8_t is_item;       /* some item of it */
 	uint8_t gives_item;    /* a method of it that returns an item: get, setdefault */
 	uint8_t is_computed;   /* something that was computed with it */
+	uint8_t is_callable;   /* a class or function: its calls return something else */
 	uint32_t object, name; /* name: of SCAN_CONSTANT the index in co_consts */
 };
 

@@ -439,14 +439,25 @@ static void value_filled(struct finder *finder, const struct scan *scan, struct 
 
 /* --- what the scan asks -------------------------------------------------------------------- */
 
+static int is_function(const struct graph *graph, uint32_t object)
+{
+	return !strcmp(graph_type(graph, object)->name, "function");
+}
+
 static struct scan_value global_value(struct scan *scan, uint32_t index)
 {
 	struct finder *finder = scan->context;
+	struct scan_value value;
+	uint32_t found;
 
 	if (use_of(name_find(finder, index)) == USE_PUSHES)
 		return (struct scan_value){.kind = SCAN_PUSHER};
-	return object_value(
-		global_find(finder, finder->unit->globals, name_address(finder, index)));
+	found = global_find(finder, finder->unit->globals, name_address(finder, index));
+	value = object_value(found);
+	value.is_callable =
+		found != GRAPH_NONE && (graph_type(finder->graph, found)->layout == LAYOUT_TYPE ||
+					is_function(finder->graph, found));
+	return value;
 }
 
 static struct scan_value local_value(struct scan *scan, uint32_t slot)
@@ -742,11 +753,6 @@ static struct unit function_unit(const struct finder *finder, uint64_t function)
 						   u64_at(finder, function + at->function_globals)),
 			     .closure = u64_at(finder, function + at->function_closure),
 			     .defaults = u64_at(finder, function + at->function_defaults)};
-}
-
-static int is_function(const struct graph *graph, uint32_t object)
-{
-	return !strcmp(graph_type(graph, object)->name, "function");
 }
 
 /* Many functions may have one code: of those that are made again and again. */

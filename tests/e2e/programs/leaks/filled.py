@@ -107,9 +107,14 @@ def default(number, seen=[]):
     seen += [[number] * 10]  # line default
 
 
+class Copied:
+    def __init__(self, number):
+        self.numbers = [number] * 200
+
+
 def copy(number):
     global COPIED
-    COPIED = {**COPIED, number: [number] * 200}  # line copy
+    COPIED = {**COPIED, number: Copied(number)}  # line copy
 
 
 bus, other, price, registry, keep = Bus(), Other(), Price(), Registry(), keeper()
