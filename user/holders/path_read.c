@@ -331,8 +331,9 @@ int path_shape_hash(const struct paths *paths, uint32_t object, uint64_t *hash)
 		at = paths->folded[source];
 	}
 	name.size = 0;
-	err = err ?: buffer_printf(&name, "%s ", graph_root_name(graph->root[at]))
-			     ?: root_name(graph, at, 0, &name);
+	err = err ?: buffer_printf(&name, "%s ", graph_root_name(graph->root[at]));
+	if (!err && graph->root[at] != ROOT_GARBAGE)
+		err = root_name(graph, at, 0, &name);
 	*hash = text_hash(*hash, &name);
 	buffer_free(&name);
 	return err;

@@ -173,7 +173,9 @@ static void root_add(struct search *search, uint32_t object)
 	uint32_t first;
 
 	search->name.size = 0;
-	search->err = root_name(paths->graph, object, 0, &search->name);
+	/* Whether the collector is off is not seen in each copy of a process that runs. */
+	if (paths->graph->root[object] != ROOT_GARBAGE)
+		search->err = root_name(paths->graph, object, 0, &search->name);
 	for (size_t i = 0; i < search->name.size; i++)
 		hash = hash_u64(hash ^ search->name.data[i]);
 	hash |= 1;
