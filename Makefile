@@ -77,7 +77,7 @@ vpath %.c tools tools/bench $(wildcard tests/unit/*) tests/fuzz tests/fuzz/heaps
 .DELETE_ON_ERROR:
 .SECONDARY:
 .PHONY: all help demo test check unit golden oracle documents machines e2e e2e-all e2e-long parity kills kernels \
-	unit-programs pythons cases soak unruly bench windows coverage stacks heaps distros roots fuzz format lint tools \
+	unit-programs pythons cases services soak unruly bench windows coverage stacks heaps distros roots fuzz format lint tools \
 	man install clean
 
 all: $(OUT)/tracer
@@ -100,6 +100,8 @@ help:
 	@echo '                (root); BUILDS=REGEX picks, PYTHONS=DIR holds the archives of builds'
 	@echo 'make cases      situations from public bug reports, each with the answer that is expected (root);'
 	@echo '                CASES_ONLY="04|16" picks, CASES=DIR holds them'
+	@echo 'make services   tracer leaks beside services of Debian'"'"'s packages under load, each with leaks of'
+	@echo '                its own, and their requests a second meanwhile (root)'
 	@echo 'make windows    estimates from windows against tracemalloc, of programs made to fool them'
 	@echo '                (root)'
 	@echo 'make bench      cost as ratios to untraced, beside tracemalloc and other tools (root)'
@@ -315,6 +317,10 @@ pythons: $(OUT)/tracer
 cases: $(OUT)/tracer
 	$(Q)tools/install-deps cases
 	$(Q)$(PYTEST) tests/cases
+
+services: $(OUT)/tracer
+	$(Q)tools/install-deps services
+	$(Q)$(PYTEST) tests/services
 
 # MINUTES=60, SEED=1
 soak: $(OUT)/tracer
