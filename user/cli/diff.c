@@ -10,6 +10,8 @@ static const struct argp_child children[] = {{&cli_report_argp, 0, NULL, 0},
 					     {&cli_layer_argp, 0, NULL, 0},
 					     {0}};
 
+static const struct argp_option options[] = {CLI_OPTION_VERBOSE(10), {0}};
+
 struct diff {
 	struct report_choice choice;
 	struct pid_choice pids;
@@ -25,6 +27,10 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		state->child_inputs[0] = &diff->choice;
 		state->child_inputs[1] = &diff->pids;
 		state->child_inputs[2] = &diff->choice.layer;
+		return 0;
+	}
+	if (key == 'v') {
+		report_choice_verbose(&diff->choice);
 		return 0;
 	}
 	return cli_parse_arguments(key, state, &diff->files);
@@ -47,6 +53,8 @@ static int diff_run(struct diff *diff)
 		diff->choice.opts.old = old;
 		diff->choice.opts.old_name = diff->files.items[0];
 		diff->choice.opts.name = diff->files.items[1];
+		if (diff->choice.opts.by != GROUP_TRACEBACK)
+			report_choice_next(&diff->choice, diff->files.items[1]);
 		status = cli_report_print(new, &diff->choice);
 	}
 	snapshot_free(old);
@@ -57,6 +65,7 @@ static int diff_run(struct diff *diff)
 int cli_diff(int argc, char **argv)
 {
 	static const struct argp argp = {
+		.options = options,
 		.parser = parse,
 		.args_doc = "OLD NEW",
 		.doc = "What has grown and shrunk between two snapshots, as Snapshot.compare_to() "

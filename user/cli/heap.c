@@ -18,6 +18,7 @@
 #include "process/process.h"
 #include "select/target_set.h"
 #include "text/json.h"
+#include "text/one_line.h"
 #include "text/size.h"
 #include "text/terminal.h"
 #include "text/text.h"
@@ -105,6 +106,42 @@ static void other_text(const struct heap_view *view, const char *before, const c
 	sum_print(what, sum);
 }
 
+/* The type to ask for next: the largest one that a module has defined. NULL: none. */
+static const char *next_type(const struct heap_view *view)
+{
+	for (size_t i = 0; i < view->count && view->choice->by == BY_TYPE; i++) {
+		const char *name = heap_type_name(view->rows[i].type);
+
+		if (strchr(name, '.') && text_is_plain(name))
+			return name;
+	}
+	return NULL;
+}
+
+static void foot_brief(const struct heap_view *view)
+{
+	const struct heap_walk *walk = &view->types->walk;
+	const struct report_opts *opts = &view->choice->output.opts;
+	struct one_line line = {0};
+	char text[SIZE_TEXT_MAX];
+
+	if (walk->pools_unreadable)
+		one_line_add(&line, "%" PRIu64 " of %" PRIu64 " pools could not be read",
+			     walk->pools_unreadable, walk->pools + walk->pools_unreadable);
+	if (view->bytes_swapped)
+		one_line_add(&line, "%s on swap not read", size_text(text, view->bytes_swapped));
+	if (!line.count)
+		one_line_add(&line, "complete");
+	if (walk->is_mimalloc)
+		one_line_add(&line, "blocks of malloc not in it");
+	else
+		one_line_add(&line, "%s blocks of malloc not in it",
+			     text_count(text, walk->raw_blocks));
+	one_line_print(stdout, "Figures", &line, opts->brief, opts->color);
+	if (next_type(view))
+		printf("next: tracer heap why %s -p %d\n", next_type(view), view->info->pid);
+}
+
 static void view_text(const struct heap_view *view)
 {
 	int by_type = view->choice->by == BY_TYPE;
@@ -126,7 +163,7 @@ static void view_text(const struct heap_view *view)
 	       walk->is_mimalloc ? "mimalloc" : "pymalloc",
 	       by_type ? "; --retained has also what they own" : "");
 	if (view->choice->output.opts.tables)
-		printf("SIZE\tSHARE\tCOUNT\tAVERAGE\t%s\n", by_type ? "TYPE" : "SIZE CLASS");
+		printf("SIZE\tSHARE\t?COUNT\t?AVERAGE\t%s\n", by_type ? "TYPE" : "SIZE CLASS");
 	for (size_t i = 0; i < view->shown; i++)
 		row_text(view, &view->rows[i], &total);
 	for (size_t i = view->shown; i < view->count; i++) {
@@ -143,6 +180,10 @@ static void view_text(const struct heap_view *view)
 			   &total);
 	}
 	other_text(view, "", "Total", "size", &total, &total);
+	if (view->choice->output.opts.brief) {
+		foot_brief(view);
+		return;
+	}
 	puts("Not seen:");
 	if (walk->is_mimalloc)
 		puts("  blocks of malloc, which extensions use; nobody counts them");

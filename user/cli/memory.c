@@ -28,6 +28,7 @@ static const struct argp_option options[] = {
 	{"swap-in", KEY_SWAP_IN, NULL, 0,
 	 "also read memory that is swapped out, which brings it back", 2},
 	{"no-swap-in", KEY_NO_SWAP_IN, NULL, OPTION_HIDDEN, NULL, 2}, /* as it is without */
+	CLI_OPTION_VERBOSE(10),
 	{0},
 };
 
@@ -46,6 +47,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 			return 0;
 		error_print(-EINVAL, "tracer list shows what can be read", "--pid");
 		return CLI_REPORTED;
+	case 'v':
+		report_choice_verbose(&choice->output);
+		return 0;
 	case KEY_FREEZE:
 		choice->freeze = 1;
 		return 0;
@@ -68,7 +72,7 @@ static int report_print(const struct memory_report *report, const struct memory_
 	else if (choice->output.format == FORMAT_CSV)
 		memory_print_csv(report);
 	else
-		memory_print_text(report, usage, choice->output.opts.top);
+		memory_print_text(report, usage, &choice->output.opts);
 	return stream_flush(stdout);
 }
 

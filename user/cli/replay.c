@@ -25,6 +25,7 @@ static const struct argp_option options[] = {
 	{"output", 'o', "FILE", 0,
 	 "write the snapshot there (-: to stdout, and the report to stderr)", 0},
 	CLI_OPTION_FORCE(0),
+	CLI_OPTION_VERBOSE(10),
 	{0},
 };
 
@@ -39,6 +40,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	case ARGP_KEY_INIT:
 		state->child_inputs[0] = &replay->choice;
 		state->child_inputs[1] = &replay->choice.layer;
+		return 0;
+	case 'v':
+		report_choice_verbose(&replay->choice);
 		return 0;
 	case CLI_KEY_FORCE:
 		replay->replace = OUTFILE_ANY;

@@ -25,6 +25,7 @@ static const struct argp_option options[] = {
 	 "of a recording, the snapshot with the highest total in a range of such times: T1..T2, "
 	 "T1.., ..T2 or .. for all of it; FILE@RANGE is the same",
 	 11},
+	CLI_OPTION_VERBOSE(10),
 	{0},
 };
 
@@ -59,6 +60,10 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 
 	if (key == KEY_AT || key == KEY_PEAK_OF)
 		return time_set(report, key, arg);
+	if (key == 'v') {
+		report_choice_verbose(&report->choice);
+		return 0;
+	}
 	if (key == ARGP_KEY_INIT) {
 		state->child_inputs[0] = &report->choice;
 		state->child_inputs[1] = &report->pids;
@@ -80,6 +85,7 @@ static int file_report(struct report *report, const char *path)
 	/* A snapshot of tracer names its process, a file of tracemalloc does not. */
 	int named = !strcmp(snapshot->meta.mode, SNAPSHOT_TRACEMALLOC);
 	report->choice.opts.name = named ? path : NULL;
+	report_choice_next(&report->choice, path);
 	int status = report->holders.asked
 			     ? report_holders_print(snapshot, &report->choice, &report->holders)
 			     : cli_report_print(snapshot, &report->choice);

@@ -60,6 +60,21 @@ static int output_save(struct run *run, const struct snapshot *snapshot)
 	return err;
 }
 
+/* A file is read next; without one, a process that still runs is asked what grows. */
+static void next_set(struct run *run, const struct snapshot *snapshot)
+{
+	struct report_choice *choice = &run->options.choice;
+	const struct snapshot_meta *first = snapshot_process(snapshot, 0);
+
+	if (run->output && strcmp(run->options.output, "-") != 0) {
+		report_choice_next(choice, run->options.output);
+	} else if (first->python_version && !first->has_exited &&
+		   !strcmp(first->moment, "running")) {
+		snprintf(choice->next, sizeof(choice->next), "tracer leaks -p %u", first->pid);
+		choice->opts.next = choice->next;
+	}
+}
+
 /*
  * Prints the report of all processes, in their present state or (at the end) in the state at the
  * shutdown of their interpreters.
@@ -77,6 +92,8 @@ static int reports_print(struct run *run, int at_end)
 		error_print(err, NULL, "report");
 		return EXIT_FAILED;
 	}
+	if (at_end)
+		next_set(run, snapshot);
 	int status = cli_report_print(snapshot, &run->options.choice);
 	if (at_end && run->output) {
 		err = output_save(run, snapshot);

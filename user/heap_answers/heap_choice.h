@@ -71,8 +71,8 @@ int heap_source_read(const struct heap_source *source, unsigned int needs, struc
 
 /* The process and its version: the first line of an answer in text. */
 void heap_graph_head(const struct heap_graph *heap);
-/* The proof, and what was not seen: the last lines. */
-void heap_graph_foot(const struct heap_graph *heap);
+/* The proof, and what was not seen: the last lines; of a page for a terminal one. */
+void heap_graph_foot(const struct report_opts *opts, const struct heap_graph *heap);
 /* {"pid": …, "references": {…} without the closing brace. */
 void heap_graph_json(const struct heap_graph *heap);
 

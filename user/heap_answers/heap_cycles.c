@@ -175,7 +175,7 @@ int heap_cycles_print(const struct heap_choice *choice, const struct heap_graph 
 		if (json)
 			puts("]}");
 		else
-			heap_graph_foot(heap);
+			heap_graph_foot(&choice->output.opts, heap);
 		err = stream_flush(stdout);
 	}
 	cycles_free(&cycles);

@@ -13,6 +13,7 @@
 #include "tables/strings.h"
 #include "text/json.h"
 #include "text/size.h"
+#include "text/terminal.h"
 #include "text/text.h"
 
 struct change {
@@ -191,8 +192,21 @@ static void row_text(const struct difference *difference, const struct change *r
 	uint64_t grown = row->bytes > row->old_bytes ? row->bytes - row->old_bytes
 						     : row->old_bytes - row->bytes;
 	const char *name = strings_get(difference->names, row->name);
-	char size[32], change[32], stayed[32];
+	char size[32], change[32], stayed[32] = "", count[32], kept[32] = "";
 
+	if (difference->choice->output.opts.tables) {
+		if (row->stayed_count) {
+			size_text(stayed, row->stayed_bytes);
+			text_count(kept, row->stayed_count);
+		}
+		printf("%s\t%s%s\t%s\t%+" PRId64 "\t%s\t%s\t", size_text(size, row->bytes),
+		       row->bytes < row->old_bytes ? "-" : "+", size_text(change, grown),
+		       text_count(count, row->count), (int64_t)(row->count - row->old_count),
+		       stayed, kept);
+		text_print(stdout, name[0] ? name : "<no module>");
+		putchar('\n');
+		return;
+	}
 	fputs("  ", stdout);
 	text_print(stdout, name[0] ? name : "<no module>");
 	printf(": size=%s (%s%s), count=%" PRIu64 " (%+" PRId64 ")", size_text(size, row->bytes),
@@ -254,6 +268,11 @@ static int difference_write(struct difference *difference)
 		printf("%zu of %zu %ss that have changed%s\n", shown, kept, by,
 		       difference->later ? "; stayed: what came and is there later, too" : "");
 	}
+	if (!json && shown && difference->choice->output.opts.tables)
+		printf("SIZE\tCHANGE\tCOUNT\tCHANGE\t?STAYED\t?STAYED COUNT\t%s\n",
+		       difference->choice->by == BY_TYPE     ? "TYPE"
+		       : difference->choice->by == BY_MODULE ? "MODULE"
+							     : "PATH");
 	for (size_t i = 0; i < shown; i++)
 		if (json)
 			row_json(difference, &difference->rows[i], !i);
@@ -262,7 +281,7 @@ static int difference_write(struct difference *difference)
 	if (json)
 		puts("]}");
 	else
-		heap_graph_foot(&difference->heaps[1]);
+		heap_graph_foot(&difference->choice->output.opts, &difference->heaps[1]);
 	return stream_flush(stdout);
 }
 
@@ -270,6 +289,7 @@ int heap_diff_print(const struct heap_choice *choice, char *const *dumps, size_t
 {
 	struct heap_graph heaps[3] = {0};
 	struct difference difference = {.choice = choice, .heaps = heaps, .later = count == 3};
+	struct terminal terminal = {0};
 	size_t opened = 0;
 	int err = 0;
 
@@ -279,8 +299,11 @@ int heap_diff_print(const struct heap_choice *choice, char *const *dumps, size_t
 		opened += !err;
 	}
 	if (!err) {
+		if (choice->output.format == FORMAT_TEXT)
+			terminal_begin(&terminal, &stdout);
 		err = strings_new(&difference.names) ?: rows_fill(&difference)
 					       ?: difference_write(&difference);
+		terminal_end(&terminal);
 		if (err)
 			error_print(err, NULL, "heap diff");
 	}

@@ -17,6 +17,7 @@
 #include "layouts/version.h"
 #include "options/targets.h"
 #include "text/json.h"
+#include "text/one_line.h"
 #include "text/size.h"
 #include "text/text.h"
 
@@ -181,12 +182,43 @@ void heap_graph_head(const struct heap_graph *heap)
 	printf("analysed in %.1f ms\n", (double)heap->elapsed_ns / 1e6);
 }
 
-void heap_graph_foot(const struct heap_graph *heap)
+static void foot_brief(const struct report_opts *opts, const struct heap_graph *heap)
+{
+	const struct image *image = &heap->capture.image;
+	const struct graph *graph = heap->graph;
+	struct one_line line = {0};
+	char text[SIZE_TEXT_MAX];
+
+	if (graph->cut)
+		one_line_add(&line, "cut at the limit of work: sizes are wrong");
+	if (image->bytes_lost)
+		one_line_add(&line, "%s could not be copied", size_text(text, image->bytes_lost));
+	if (graph->blocks.walk.pools_unreadable)
+		one_line_add(&line, "%" PRIu64 " pools changed while they were copied",
+			     graph->blocks.walk.pools_unreadable);
+	if (image->bytes_swapped)
+		one_line_add(&line, "%s on swap not read", size_text(text, image->bytes_swapped));
+	if (image->absent[0])
+		one_line_add(&line, "names of types recovered, a file is not at hand");
+	if (graph->blocks.no_pools)
+		one_line_add(&line, "no pymalloc heap: what nothing leads to is not seen");
+	if (!line.count)
+		one_line_add(&line, "complete");
+	one_line_add(&line, "%.2f %% of objects have all their references",
+		     percent(graph->proof.all_found, graph->proof.objects));
+	one_line_print(stdout, "Figures", &line, opts->brief, opts->color);
+}
+
+void heap_graph_foot(const struct report_opts *opts, const struct heap_graph *heap)
 {
 	const struct image *image = &heap->capture.image;
 	const struct graph *graph = heap->graph;
 	char count[32], bytes[32];
 
+	if (opts->brief) {
+		foot_brief(opts, heap);
+		return;
+	}
 	printf("References: of %s mortal objects, %.2f %% have as many as their reference count "
 	       "says, and %.2f %% have all of them\n",
 	       text_count(count, graph->proof.objects),

@@ -49,6 +49,7 @@ static const struct argp_option options[] = {
 	{"no-swap-in", KEY_NO_SWAP_IN, NULL, OPTION_HIDDEN, NULL, 2}, /* as it is without */
 	{"output", 'o', "FILE", 0, "also write the copied memory to FILE, a dump", 2},
 	CLI_OPTION_FORCE(2),
+	CLI_OPTION_VERBOSE(10),
 	{0},
 };
 
@@ -104,6 +105,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		return depth_parse(choice, arg);
 	case KEY_VALUES:
 		choice->values = 1;
+		return 0;
+	case 'v':
+		report_choice_verbose(&choice->output);
 		return 0;
 	case KEY_FREEZE:
 		choice->freeze = 1;

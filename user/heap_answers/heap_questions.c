@@ -11,6 +11,7 @@
 #include "heap_answers/heap_choice.h"
 #include "holders/heapsnapshot.h"
 #include "options/targets.h"
+#include "text/terminal.h"
 
 static const struct {
 	const char *name;
@@ -59,6 +60,8 @@ static int view_answer(struct heap_choice *choice, const char *dump)
 {
 	unsigned int needs = choice->retained || choice->by == BY_CONTAINER ? HEAP_RETAINED : 0;
 	struct heap_graph heap;
+	struct terminal terminal = {0};
+	int err;
 
 	if (choice->by == BY_MODULE || choice->by == BY_ROOT || choice->by == BY_CONTAINER ||
 	    choice->by == BY_LINE || choice->by == BY_PATH)
@@ -75,9 +78,11 @@ static int view_answer(struct heap_choice *choice, const char *dump)
 										     : 0);
 	if (choice->output.format == FORMAT_PPROF)
 		return answer_end(&heap, heap_pprof_write(&heap));
-	if (choice->depth)
-		return answer_end(&heap, heap_tree_print(choice, &heap));
-	return answer_end(&heap, heap_view_print(choice, &heap));
+	if (choice->output.format == FORMAT_TEXT)
+		terminal_begin(&terminal, &stdout);
+	err = (choice->depth ? heap_tree_print : heap_view_print)(choice, &heap);
+	terminal_end(&terminal);
+	return answer_end(&heap, err);
 }
 
 #define NO_QUESTION (sizeof(questions) / sizeof(questions[0]))
@@ -87,12 +92,18 @@ static int graph_answer(struct heap_choice *choice, size_t question, const char 
 {
 	const char *what = question_words(question) > 1 ? choice->rest.items[1] : NULL;
 	struct heap_graph heap;
+	struct terminal terminal = {0};
+	int err;
 
 	if (question == NO_QUESTION)
 		return view_answer(choice, dump);
 	if (heap_graph_open(choice, dump, questions[question].needs, &heap))
 		return EXIT_FAILED;
-	return answer_end(&heap, questions[question].print(choice, &heap, what));
+	if (choice->output.format == FORMAT_TEXT)
+		terminal_begin(&terminal, &stdout);
+	err = questions[question].print(choice, &heap, what);
+	terminal_end(&terminal);
+	return answer_end(&heap, err);
 }
 
 /* Leaves the processes that run Python, of those of a container. Returns how many. */

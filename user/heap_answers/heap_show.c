@@ -158,6 +158,6 @@ int heap_show_print(const struct heap_choice *choice, const struct heap_graph *h
 	if (showing.json)
 		puts("}");
 	else
-		heap_graph_foot(heap);
+		heap_graph_foot(&choice->output.opts, heap);
 	return showing.err ?: stream_flush(stdout);
 }

@@ -242,7 +242,7 @@ static int tree_print(const struct tree *tree)
 		heap_graph_head(tree->heap);
 		puts("What would be freed with each, and with what is in it, in bytes of blocks");
 		children_print(tree, GRAPH_NONE, 0);
-		heap_graph_foot(tree->heap);
+		heap_graph_foot(&tree->choice->output.opts, tree->heap);
 	}
 	return stream_flush(stdout);
 }

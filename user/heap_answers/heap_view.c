@@ -11,7 +11,6 @@
 #include "heap_answers/heap_view.h"
 #include "text/json.h"
 #include "text/size.h"
-#include "text/terminal.h"
 #include "text/text.h"
 
 static const char *const by_names[] = {
@@ -387,7 +386,7 @@ static void view_text(const struct view *view)
 	for (size_t i = 0; i < graph->count; i++)
 		row_add(&total, graph, (uint32_t)i);
 	printf("Total: size=%s, count=%" PRIu64 "\n", size_text(size, total.bytes), total.count);
-	heap_graph_foot(view->heap);
+	heap_graph_foot(&view->choice->output.opts, view->heap);
 }
 
 static void view_json(const struct view *view)
@@ -431,7 +430,6 @@ int heap_view_print(const struct heap_choice *choice, const struct heap_graph *h
 {
 	struct view view = {.choice = choice, .heap = heap};
 	size_t top = choice->output.opts.top, kept = 0;
-	struct terminal terminal;
 	int err = choice->by == BY_CONTAINER ? rows_by_container(&view)
 		  : choice->by == BY_SIZE    ? rows_by_size(&view)
 		  : choice->by == BY_TYPE    ? rows_by_type(&view)
@@ -448,13 +446,10 @@ int heap_view_print(const struct heap_choice *choice, const struct heap_graph *h
 		err = choice->by == BY_LINE ? view_holders(&view) : 0;
 	}
 	if (!err) {
-		if (choice->output.format == FORMAT_JSON) {
+		if (choice->output.format == FORMAT_JSON)
 			view_json(&view);
-		} else {
-			terminal_begin(&terminal, &stdout);
+		else
 			view_text(&view);
-			terminal_end(&terminal);
-		}
 		err = stream_flush(stdout);
 	}
 	free(view.rows);

@@ -198,7 +198,7 @@ static int list_print(const struct heap_choice *choice, const struct heap_graph 
 	if (json)
 		puts("]}");
 	else
-		heap_graph_foot(heap);
+		heap_graph_foot(&choice->output.opts, heap);
 	return err ?: stream_flush(stdout);
 }
 

@@ -153,7 +153,10 @@ int heap_why_print(const struct heap_choice *choice, const struct heap_graph *he
 	if (json)
 		puts("]}");
 	else
-		heap_graph_foot(heap);
+		heap_graph_foot(&choice->output.opts, heap);
+	if (!json && choice->output.opts.brief && shown && choice->pid)
+		printf("next: tracer heap show 0x%" PRIx64 " -p %d\n",
+		       heap->graph->addresses[groups[0].example], (int)choice->pid);
 	free(groups);
 	return err ?: stream_flush(stdout);
 }
@@ -276,7 +279,7 @@ static int holders_write(const struct heap_choice *choice, const struct heap_gra
 	if (json)
 		puts("]}");
 	else
-		heap_graph_foot(heap);
+		heap_graph_foot(&choice->output.opts, heap);
 	return err ?: stream_flush(stdout);
 }
 

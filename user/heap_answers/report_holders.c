@@ -255,7 +255,7 @@ int report_holders_print(const struct snapshot *snapshot, const struct report_ch
 	with.opts.notes = &beneath;
 	status = err ? EXIT_FAILED : cli_report_print(snapshot, &with);
 	if (status == EXIT_DONE && !notes.json)
-		heap_graph_foot(&heap);
+		heap_graph_foot(&report->opts, &heap);
 	if (err)
 		error_print(err, NULL, "--by-holder");
 	line_holders_free(&notes.holders);

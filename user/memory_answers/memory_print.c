@@ -7,11 +7,21 @@
 
 #include "layouts/version.h"
 #include "text/json.h"
+#include "text/one_line.h"
 #include "text/size.h"
 #include "text/terminal.h"
 #include "text/text.h"
 
 #define DEPTH_MAX 4 /* of the tree; the root is 0 */
+/* On a page of a terminal: levels, and children of a node. */
+#define DEPTH_BRIEF 2
+#define TOP_BRIEF   3u
+
+/* How much of the tree is printed, and as rows of a table. */
+struct shape {
+	size_t top; /* children of a node; 0: all */
+	int depth, tables;
+};
 
 static void size_print(int64_t size)
 {
@@ -20,24 +30,29 @@ static void size_print(int64_t size)
 	printf("%s%s", size < 0 ? "-" : "", size_text(text, (uint64_t)(size < 0 ? -size : size)));
 }
 
-static void node_text(const struct memory_node *node, int64_t whole, int depth, size_t top);
-static void node_row(const struct memory_node *node, int64_t whole, int depth, size_t top);
+static void node_text(const struct memory_node *node, int64_t whole, int depth,
+		      const struct shape *shape);
+static void node_row(const struct memory_node *node, int64_t whole, int depth,
+		     const struct shape *shape);
 
-static void children_text(const struct memory_node *node, int64_t whole, int depth, size_t top,
-			  int tables)
+static void children_text(const struct memory_node *node, int64_t whole, int depth,
+			  const struct shape *shape)
 {
+	size_t top = shape->top;
 	int64_t rest = 0;
 
-	for (size_t i = 0; i < node->child_count && depth < DEPTH_MAX; i++)
+	if (depth == shape->depth)
+		return;
+	for (size_t i = 0; i < node->child_count; i++)
 		if (top && i >= top && depth)
 			rest += node->children[i].size;
-		else if (tables)
-			node_row(&node->children[i], whole, depth + 1, top);
+		else if (shape->tables)
+			node_row(&node->children[i], whole, depth + 1, shape);
 		else
-			node_text(&node->children[i], whole, depth + 1, top);
+			node_text(&node->children[i], whole, depth + 1, shape);
 	if (!top || !depth || node->child_count <= top)
 		return;
-	if (tables) {
+	if (shape->tables) {
 		size_print(rest);
 		printf("\t\t\t\t%*s%zu other\n", depth * 2 + 2, "", node->child_count - top);
 		return;
@@ -48,7 +63,8 @@ static void children_text(const struct memory_node *node, int64_t whole, int dep
 }
 
 /* A row of a table (text/terminal.h). */
-static void node_row(const struct memory_node *node, int64_t whole, int depth, size_t top)
+static void node_row(const struct memory_node *node, int64_t whole, int depth,
+		     const struct shape *shape)
 {
 	char text[32];
 
@@ -65,12 +81,13 @@ static void node_row(const struct memory_node *node, int64_t whole, int depth, s
 	       depth * 2, "");
 	text_print(stdout, node->name);
 	if (!strcmp(node->name, "malloc") && depth == 1)
-		printf(" (malloc_trim(0) would return %s)", size_text(text, node->trimmable));
+		printf(" (a trim returns %s)", size_text(text, node->trimmable));
 	putchar('\n');
-	children_text(node, whole, depth, top, 1);
+	children_text(node, whole, depth, shape);
 }
 
-static void node_text(const struct memory_node *node, int64_t whole, int depth, size_t top)
+static void node_text(const struct memory_node *node, int64_t whole, int depth,
+		      const struct shape *shape)
 {
 	char text[32];
 
@@ -87,7 +104,7 @@ static void node_text(const struct memory_node *node, int64_t whole, int depth, 
 	if (!strcmp(node->name, "malloc") && depth == 1)
 		printf("; malloc_trim(0) would return %s", size_text(text, node->trimmable));
 	putchar('\n');
-	children_text(node, whole, depth, top, 0);
+	children_text(node, whole, depth, shape);
 }
 
 static void beside_text(const struct memory_report *report, const struct memory_usage *usage)
@@ -195,12 +212,61 @@ static void not_seen_text(const struct memory_report *report)
 	}
 }
 
-void memory_print_text(const struct memory_report *report, const struct memory_usage *usage,
-		       size_t top)
+/* What the largest part of RSS is asked for with. */
+static void next_text(const struct memory_report *report)
 {
+	const struct memory_node *largest = NULL;
+
+	for (size_t i = 0; i < report->root.child_count; i++)
+		if (!largest || report->root.children[i].size > largest->size)
+			largest = &report->root.children[i];
+	if (largest && !strcmp(largest->name, "malloc"))
+		printf("next: tracer --layer native -p %d\n", (int)report->info.pid);
+	else if (report->python_version)
+		printf("next: tracer heap -p %d\n", (int)report->info.pid);
+}
+
+static void foot_brief(const struct memory_report *report, const struct memory_usage *usage,
+		       const struct report_opts *opts)
+{
+	const struct heap_walk *heap = &report->heap;
+	struct one_line line = {0};
+	char text[SIZE_TEXT_MAX], limit[SIZE_TEXT_MAX];
+
+	if (usage && usage->limit != UINT64_MAX)
+		printf("Its cgroup, all processes together: %s of at most %s\n",
+		       size_text(text, usage->used), size_text(limit, usage->limit));
+	if (report->python_reason[0])
+		one_line_add(&line, "Python's heap not read");
+	if (report->malloc_reason[0])
+		one_line_add(&line, "malloc's heaps not read");
+	if (heap->pools_unreadable)
+		one_line_add(&line, "%" PRIu64 " pools of Python could not be read",
+			     heap->pools_unreadable);
+	if (report->chunks.bytes[GLIBC_UNKNOWN])
+		one_line_add(&line, "%s of malloc could not be read",
+			     size_text(text, report->chunks.bytes[GLIBC_UNKNOWN]));
+	if (report->bytes_swapped)
+		one_line_add(&line, "%s on swap not read", size_text(text, report->bytes_swapped));
+	if (!line.count)
+		one_line_add(&line, "complete: the parts add up to RSS");
+	if (report->totals.swap)
+		one_line_add(&line, "%s swapped out beside it",
+			     size_text(text, report->totals.swap));
+	one_line_print(stdout, "Figures", &line, opts->brief, opts->color);
+	next_text(report);
+}
+
+void memory_print_text(const struct memory_report *report, const struct memory_usage *usage,
+		       const struct report_opts *opts)
+{
+	size_t top = opts->top;
+	struct shape shape = {top, DEPTH_MAX, opts->tables};
 	char version[VERSION_TEXT];
 	struct terminal terminal;
 
+	if (opts->brief && !opts->top_asked)
+		shape = (struct shape){TOP_BRIEF, DEPTH_BRIEF, 1};
 	terminal_begin(&terminal, &stdout);
 	fputs("tracer: ", stdout);
 	text_print(stdout, report->info.name);
@@ -213,11 +279,13 @@ void memory_print_text(const struct memory_report *report, const struct memory_u
 	if (report->frozen_ns)
 		printf(", stopped for %.1f ms", (double)report->frozen_ns / 1e6);
 	putchar('\n');
-	if (terminal.real) {
+	if (opts->tables)
 		puts("SIZE\tSHARE\t?COUNT\t?VIRTUAL\tPART");
-		node_row(&report->root, report->root.size, 0, top);
-	} else {
-		node_text(&report->root, report->root.size, 0, top);
+	(opts->tables ? node_row : node_text)(&report->root, report->root.size, 0, &shape);
+	if (opts->brief) {
+		foot_brief(report, usage, opts);
+		terminal_end(&terminal);
+		return;
 	}
 	pins_text(report, top);
 	arenas_text(report, top);

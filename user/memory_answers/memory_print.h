@@ -5,10 +5,11 @@
 
 #include "container/memory_usage.h"
 #include "memory/memory.h"
+#include "report/report.h"
 
-/* usage: of its cgroup; NULL: none is visible. top: children per node in the text; 0: all. */
+/* usage: of its cgroup; NULL: none is visible. opts: top (children of a node), tables, brief. */
 void memory_print_text(const struct memory_report *report, const struct memory_usage *usage,
-		       size_t top);
+		       const struct report_opts *opts);
 /* One object on one line: the root of the tree, with further members. */
 void memory_print_json(const struct memory_report *report, const struct memory_usage *usage);
 /* A line per node: its path, with the names joined by " / ", and its figures. */

@@ -24,6 +24,14 @@
 			"replace the file even if tracer has not written it", group                \
 	}
 
+/* Of a command that prints to a terminal: report_choice_verbose(). */
+#define CLI_OPTION_VERBOSE(group)                                                                  \
+	{                                                                                          \
+		"verbose", 'v', NULL, 0,                                                           \
+			"on a terminal: all that is known of what was not seen, not one line",     \
+			group                                                                      \
+	}
+
 /* EXIT_FOUND: what --fail-on names was found. */
 enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_FOUND = 3 };
 
@@ -55,6 +63,8 @@ struct report_choice {
 	FILE *out; /* borrowed: stdout, unless the snapshot is written there */
 	enum { FORMAT_TEXT, FORMAT_JSON, FORMAT_CSV, FORMAT_HEAPSNAPSHOT, FORMAT_PPROF } format;
 	int format_asked; /* --format was given */
+	int verbose;      /* -v was given */
+	char next[512];   /* of opts.next */
 	int graphs;       /* set by the caller: the last two are among its formats */
 	struct layer_choice layer;
 };
@@ -84,6 +94,13 @@ void report_choice_default(struct report_choice *choice);
  * printed on stderr.
  */
 void report_choice_beside(struct report_choice *choice, const char *snapshot);
+/*
+ * The command that follows a report of that file: what leads to its lines; then a page with all of
+ * it. None if a shell would not take the name as it is.
+ */
+void report_choice_next(struct report_choice *choice, const char *path);
+/* -v: nothing is left out on a terminal. */
+void report_choice_verbose(struct report_choice *choice);
 void report_choice_free(struct report_choice *choice);
 /* Prints to choice->out. EXIT_DONE; EXIT_FAILED or EXIT_USAGE after an error message. */
 int cli_report_print(const struct snapshot *snapshot, const struct report_choice *choice);

@@ -12,6 +12,7 @@
 #include "options/source_roots.h"
 #include "text/size.h"
 #include "text/terminal.h"
+#include "text/text.h"
 #include "trace/trace.h"
 
 enum {
@@ -147,6 +148,7 @@ static error_t output_option(int key, char *arg, struct argp_state *state)
 		if (cli_parse_number(arg, 0, SIZE_MAX, &number))
 			return cli_reject("--top", arg, "a number; 0: all");
 		choice->opts.top = number;
+		choice->opts.top_asked = 1;
 		return 0;
 	case KEY_FORMAT:
 		return output_format(choice, arg);
@@ -332,6 +334,30 @@ static void out_set(struct report_choice *choice, FILE *out)
 	choice->out = out;
 	choice->opts.color = isatty(fileno(out)) && !getenv("NO_COLOR");
 	choice->opts.tables = terminal_width(out) != 0;
+	choice->opts.brief = choice->verbose ? 0 : terminal_width(out);
+}
+
+void report_choice_next(struct report_choice *choice, const char *path)
+{
+	int shown;
+
+	choice->opts.next = NULL;
+	if (!text_is_plain(path))
+		return;
+	if (choice->opts.by == GROUP_TRACEBACK)
+		shown = snprintf(choice->next, sizeof(choice->next),
+				 "tracer export %s --format html -o %s.html", path, path);
+	else
+		shown = snprintf(choice->next, sizeof(choice->next),
+				 "tracer report %s --group-by traceback", path);
+	if (shown < (int)sizeof(choice->next))
+		choice->opts.next = choice->next;
+}
+
+void report_choice_verbose(struct report_choice *choice)
+{
+	choice->verbose = 1;
+	choice->opts.brief = 0;
 }
 
 void report_choice_beside(struct report_choice *choice, const char *snapshot)

@@ -295,6 +295,7 @@ static int parse_flag(struct trace_options *out, int key)
 		return 1;
 	case 'v':
 		log_level = 2;
+		report_choice_verbose(&out->choice);
 		return 1;
 	}
 	return 0;

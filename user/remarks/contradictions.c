@@ -110,7 +110,7 @@ static int is_whole(const struct snapshot_meta *meta)
 	       strcmp(meta->mode, "windows") != 0 && !meta->change_count && !meta->parent;
 }
 
-static void judge(const struct snapshot_meta *meta, struct sentences *out)
+static void judge(const struct snapshot_meta *meta, struct sentences *out, int unread)
 {
 	out->count = 0;
 	if (meta->layer != EVENT_LAYER_PYTHON)
@@ -120,7 +120,8 @@ static void judge(const struct snapshot_meta *meta, struct sentences *out)
 		small_judge(meta, out);
 		types_judge(meta, out);
 	}
-	unread_judge(meta, out);
+	if (unread)
+		unread_judge(meta, out);
 	if (meta->ends_unseen)
 		SAY(out,
 		    "an allocator function that the interpreter exports leads to no probed site "
@@ -131,36 +132,54 @@ static void judge(const struct snapshot_meta *meta, struct sentences *out)
 			 "charged to the lines of earlier objects");
 }
 
-static void process_print(FILE *out, const struct snapshot_meta *meta, int of_several)
+/* Returns how many there are; those from `most` on are not printed. */
+static size_t process_print(FILE *out, const struct snapshot_meta *meta, int of_several,
+			    size_t most, int unread)
 {
 	struct sentences sentences;
 
-	judge(meta, &sentences);
-	for (size_t i = 0; i < sentences.count; i++) {
+	judge(meta, &sentences, unread);
+	for (size_t i = 0; i < sentences.count && i < most; i++) {
 		fputs("Warning: ", out);
 		if (of_several)
 			fprintf(out, "PID %u: ", meta->pid);
 		fprintf(out, "%s\n", sentences.text[i]);
 	}
+	return sentences.count;
 }
 
 static size_t is_doubted(const struct snapshot_meta *meta)
 {
 	struct sentences sentences;
 
-	judge(meta, &sentences);
+	judge(meta, &sentences, 1);
 	return sentences.count > 0;
 }
 
-void contradictions_print(FILE *out, const struct snapshot *snapshot)
+static void first_print(FILE *out, const struct snapshot *snapshot)
+{
+	size_t count = snapshot_process_count(snapshot), found = 0;
+
+	for (size_t i = 0; i < count; i++)
+		found += process_print(out, snapshot_process(snapshot, i), count > 1, !found, 0);
+	if (found > 1)
+		fprintf(out, "Warning: %zu more of this kind (-v)\n", found - 1);
+}
+
+void contradictions_print(FILE *out, const struct snapshot *snapshot, int brief)
 {
 	size_t count = snapshot_process_count(snapshot), doubted = 0;
+
+	if (brief) {
+		first_print(out, snapshot);
+		return;
+	}
 
 	for (size_t i = 0; i < count; i++) {
 		const struct snapshot_meta *meta = snapshot_process(snapshot, i);
 
 		if (is_doubted(meta) && doubted++ < PROCESSES_MAX)
-			process_print(out, meta, count > 1);
+			process_print(out, meta, count > 1, SENTENCES_MAX, 1);
 	}
 	if (doubted > PROCESSES_MAX)
 		fprintf(out, "Warning: the same for %zu more processes (report --pid PID)\n",
@@ -171,7 +190,7 @@ int contradictions_first(const struct snapshot_meta *meta, char *out, size_t cap
 {
 	struct sentences sentences;
 
-	judge(meta, &sentences);
+	judge(meta, &sentences, 1);
 	if (!sentences.count)
 		return 0;
 	snprintf(out, capacity, "%s", sentences.text[0]);
@@ -182,7 +201,7 @@ void contradictions_json(FILE *out, const struct snapshot_meta *meta)
 {
 	struct sentences sentences;
 
-	judge(meta, &sentences);
+	judge(meta, &sentences, 1);
 	if (!sentences.count)
 		return;
 	fputs("\"warnings\": [", out);

@@ -12,9 +12,10 @@
 
 /*
  * Prints one line per contradiction, with the PID if there are several processes; nothing if there
- * is none.
+ * is none. brief: only the first one, and how many more there are; quality.h tells which heaps
+ * were not read.
  */
-void contradictions_print(FILE *out, const struct snapshot *snapshot);
+void contradictions_print(FILE *out, const struct snapshot *snapshot, int brief);
 /*
  * For one process: the key "warnings" with an array of sentences and a trailing comma; nothing if
  * there is no contradiction.

@@ -44,23 +44,38 @@ static void unseen_print(FILE *out, uint64_t blocks, uint64_t bytes)
 	fprintf(out, " (%s)", size_text(text, bytes));
 }
 
-/* "; about 3 min more for ±20 % of the largest lines" */
-static void more_print(FILE *out, double more_s)
+char *windows_more_text(char out[WINDOWS_MORE_BYTES], double more_s, double aim)
 {
+	out[0] = '\0';
 	if (more_s >= HOURS_S)
-		fprintf(out, "; hours more for ±%.0f %% of the largest lines", PRECISION_AIM * 100);
+		snprintf(out, WINDOWS_MORE_BYTES, "hours more for ±%.0f %%", aim * 100);
 	else if (more_s >= MINUTES_S)
-		fprintf(out, "; about %.0f min more for ±%.0f %% of the largest lines", more_s / 60,
-			PRECISION_AIM * 100);
+		snprintf(out, WINDOWS_MORE_BYTES, "about %.0f min more for ±%.0f %%", more_s / 60,
+			 aim * 100);
 	else if (more_s > 0)
-		fprintf(out, "; about %.0f s more for ±%.0f %% of the largest lines", ceil(more_s),
-			PRECISION_AIM * 100);
+		snprintf(out, WINDOWS_MORE_BYTES, "about %.0f s more for ±%.0f %%", ceil(more_s),
+			 aim * 100);
+	return out;
+}
+
+double windows_seconds(const struct snapshot *snapshot)
+{
+	uint64_t longest_ns = 0;
+
+	for (size_t i = 0; i < snapshot_process_count(snapshot); i++) {
+		const struct snapshot_meta *meta = snapshot_process(snapshot, i);
+		uint64_t ns = meta->windows.count ? meta->windows.span_ns : meta->duration_ns;
+
+		if (ns > longest_ns)
+			longest_ns = ns;
+	}
+	return (double)longest_ns / 1e9;
 }
 
 void windows_print(FILE *out, const struct snapshot_meta *meta, const char *title, double more_s)
 {
 	const struct snapshot_windows *windows = &meta->windows;
-	char text[32];
+	char text[32], more[WINDOWS_MORE_BYTES];
 
 	if (!windows->count)
 		return;
@@ -74,7 +89,8 @@ void windows_print(FILE *out, const struct snapshot_meta *meta, const char *titl
 	fputs("; ± is one standard error", out);
 	if (windows->count < FEW_WINDOWS)
 		fputs(", too small with so few windows for a line that is seldom at work", out);
-	more_print(out, more_s);
+	if (windows_more_text(more, more_s, PRECISION_AIM)[0])
+		fprintf(out, "; %s of the largest lines", more);
 	if (windows->pool_blocks) {
 		fputs("; seen only as their pools were taken into use, and in the lines that took "
 		      "these: ",

@@ -16,6 +16,16 @@
  * must go on until the largest lines are known well enough (stats/precision.h); 0: they are.
  */
 void windows_print(FILE *out, const struct snapshot_meta *meta, const char *title, double more_s);
+#define WINDOWS_MORE_BYTES 64
+/*
+ * "about 3 min more for ±20 %"; "" if more_s is 0. aim: the standard error by size. Returns out.
+ */
+char *windows_more_text(char out[WINDOWS_MORE_BYTES], double more_s, double aim);
+/*
+ * How long the windows of a snapshot went on, or its sample: seconds. Processes that are traced
+ * side by side take no longer than one.
+ */
+double windows_seconds(const struct snapshot *snapshot);
 /* What of the older blocks is not attributed, as the end of a line. */
 void windows_older_print(FILE *out, const struct snapshot_meta *meta);
 /* '"windows": {"count": …, "time_share": …, "blocks_share": …, "unseen": {…}}, ' */

@@ -11,6 +11,8 @@
 
 #include "stats/group.h"
 
+#define REPORT_BRIEF_LINES 24 /* of 80 columns */
+
 struct source_roots;
 
 /* What a caller adds to a report of the first layer. JSON: members, the entry's after a comma. */
@@ -30,7 +32,14 @@ struct report_opts {
 	size_t top;                /* 0: all */
 	int color;                 /* only for a terminal */
 	int tables; /* text: for a terminal: entries are the rows of a table (text/terminal.h) */
-	int source; /* text: print the source line under each frame, as linecache finds it */
+	/*
+	 * text: not 0: a page of so many columns, and of REPORT_BRIEF_LINES at most: how good the
+	 * figures are is one line, and tables share the page unless top_asked
+	 */
+	size_t brief;
+	int top_asked;
+	const char *next; /* the command that follows, told on a terminal; NULL: none */
+	int source;       /* text: print the source line under each frame, as linecache finds it */
 	const struct source_roots *roots; /* where source files are searched; NULL: in our root */
 	const struct filters *filters;    /* NULL: all traces */
 	/* the application, to whose frames blocks are charged; NULL: the most recent frames */

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "remarks/contradictions.h"
 #include "remarks/not_seen.h"
+#include "remarks/quality.h"
 #include "report/report_parts.h"
 #include "report/report_threads.h"
 #include "snapshot/estimate.h"
@@ -167,7 +168,7 @@ int histogram_text(const struct snapshot *snapshot, const struct report_opts *op
 	err = histogram_make(snapshot, opts, &histogram);
 	if (err)
 		return err;
-	contradictions_print(out, snapshot);
+	contradictions_print(out, snapshot, opts->brief != 0);
 	report_titles_print(out, snapshot, opts);
 	fputs(opts->by == GROUP_SIZE ? "Blocks by size"
 				     : "Blocks allocated since the trace began, by lifetime",
@@ -189,7 +190,10 @@ int histogram_text(const struct snapshot *snapshot, const struct report_opts *op
 	fputs("Total: ", out);
 	figures_print(out, &histogram.total, histogram.sampled);
 	putc('\n', out);
-	not_seen_print(out, snapshot, &remarks);
+	if (opts->brief)
+		quality_print(out, snapshot, NULL, "Figures", opts->brief, opts->color);
+	else
+		not_seen_print(out, snapshot, &remarks);
 	return report_end(out);
 }
 

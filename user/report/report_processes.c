@@ -119,6 +119,40 @@ const char *process_state(char out[PROCESS_STATE_MAX], const struct snapshot_met
 	return out;
 }
 
+int processes_are_alike(const struct snapshot *snapshot)
+{
+	const struct snapshot_meta *first = snapshot->processes;
+
+	for (size_t i = 0; i < snapshot->process_count; i++) {
+		const struct snapshot_meta *process = &snapshot->processes[i];
+
+		if (strcmp(process->name, first->name) || strcmp(process->mode, first->mode) ||
+		    process->python_version != first->python_version || process->has_exited ||
+		    strcmp(process->moment, "running"))
+			return 0;
+	}
+	return 1;
+}
+
+/* A row of a terminal's table. */
+static void row_cells(FILE *out, const struct process_sums *sums)
+{
+	const struct snapshot_meta *process = sums->process;
+	char state[PROCESS_STATE_MAX], size[SIZE_TEXT_MAX], count[32];
+
+	fprintf(out, "%u\t%s\t%s\t", process->pid, size_text(size, sums->size),
+		text_count(count, sums->count));
+	text_print(out, process->mode);
+	putc('\t', out);
+	text_print(out, process->container);
+	fprintf(out, "\t%s\t", process_state(state, process));
+	text_print(out, process->name);
+	if (sums->inherited.count)
+		fprintf(out, ", %s inherited from PID %u", size_text(size, sums->inherited.size),
+			process->parent);
+	putc('\n', out);
+}
+
 static void row_print(FILE *out, const struct process_sums *sums, int containers)
 {
 	const struct snapshot_meta *process = sums->process;
@@ -144,33 +178,55 @@ static void row_print(FILE *out, const struct process_sums *sums, int containers
 	putc('\n', out);
 }
 
-static void table_print(FILE *out, const struct process_sums *sums, size_t count, size_t shown,
-			int color)
+static void titles_print(FILE *out, int containers)
 {
-	struct process_sums rest = {0};
+	fprintf(out, "  %7s  %-16s", "PID", "COMMAND");
+	if (containers)
+		fprintf(out, "  %-20s", "CONTAINER");
+	fprintf(out, "  %11s  %10s  %-7s  %s\n", "SIZE", "COUNT", "MODE", "STATE");
+}
+
+static void rest_print(FILE *out, const struct process_sums *sums, size_t count, int tables)
+{
+	uint64_t size = 0, blocks = 0;
+	char text[SIZE_TEXT_MAX], grouped[32];
+
+	for (size_t i = 0; i < count; i++) {
+		size += sums[i].size;
+		blocks += sums[i].count;
+	}
+	size_text(text, size);
+	if (tables)
+		fprintf(out, "\t%s\t%s\t\t\t\t%zu other%s\n", text, text_count(grouped, blocks),
+			count, count > 1 ? "s" : "");
+	else
+		fprintf(out, "  %zu other: size=%s, count=%" PRIu64 "\n", count, text, blocks);
+}
+
+static void table_print(FILE *out, const struct process_sums *sums, size_t count, size_t shown,
+			const struct report_opts *opts)
+{
 	int containers = 0;
-	char size[32];
 
 	for (size_t i = 0; i < shown; i++)
 		containers |= sums[i].process->container[0] != 0;
-	fputs(color ? "\033[1m" : "", out);
+	fputs(opts->color ? "\033[1m" : "", out);
 	if (shown < count)
 		fprintf(out, "Top %zu processes of %zu by size", shown, count);
 	else
 		fprintf(out, "All %zu processes by size", count);
-	fprintf(out, "%s\n  %7s  %-16s", color ? "\033[0m" : "", "PID", "COMMAND");
-	if (containers)
-		fprintf(out, "  %-20s", "CONTAINER");
-	fprintf(out, "  %11s  %10s  %-7s  %s\n", "SIZE", "COUNT", "MODE", "STATE");
+	fputs(opts->color ? "\033[0m\n" : "\n", out);
+	if (opts->tables)
+		fputs("PID\tSIZE\tCOUNT\t?<MODE\t?<CONTAINER\t?<STATE\tCOMMAND\n", out);
+	else
+		titles_print(out, containers);
 	for (size_t i = 0; i < shown; i++)
-		row_print(out, &sums[i], containers);
-	for (size_t i = shown; i < count; i++) {
-		rest.size += sums[i].size;
-		rest.count += sums[i].count;
-	}
+		if (opts->tables)
+			row_cells(out, &sums[i]);
+		else
+			row_print(out, &sums[i], containers);
 	if (shown < count)
-		fprintf(out, "  %zu other: size=%s, count=%" PRIu64 "\n", count - shown,
-			size_text(size, rest.size), rest.count);
+		rest_print(out, sums + shown, count - shown, opts->tables);
 }
 
 int processes_print(FILE *out, const struct snapshot *snapshot, const struct report_opts *opts)
@@ -181,8 +237,7 @@ int processes_print(FILE *out, const struct snapshot *snapshot, const struct rep
 
 	if (err)
 		return err;
-	table_print(out, sums, count, opts->top && opts->top < count ? opts->top : count,
-		    opts->color);
+	table_print(out, sums, count, opts->top && opts->top < count ? opts->top : count, opts);
 	free(sums);
 	return 0;
 }

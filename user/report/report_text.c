@@ -7,6 +7,7 @@
 #include "remarks/contradictions.h"
 #include "remarks/modes.h"
 #include "remarks/not_seen.h"
+#include "remarks/quality.h"
 #include "remarks/windows.h"
 #include "report/report_histogram.h"
 #include "report/report_parts.h"
@@ -227,7 +228,8 @@ static void others_print(const struct page *page, const struct statistics *stati
 	/* cumulative entries overlap: there is no rest */
 	if (page->opts->tables && !page->opts->cumulative) {
 		report_table_figures(page->out, page->opts, statistics, &rest);
-		fprintf(page->out, "(%zu others)\n", statistics->count - shown);
+		fprintf(page->out, "%zu other%s\n", statistics->count - shown,
+			statistics->count - shown > 1 ? "s" : "");
 		return;
 	}
 	fprintf(page->out, "  %zu other", statistics->count - shown);
@@ -350,39 +352,57 @@ static void entries_print(const struct page *page, const struct statistics *stat
 		else
 			entry_print(page, &statistics->entries[i]);
 	}
-	if (unsure)
+	if (unsure && page->opts->tables)
+		fprintf(page->out, "  %zu whose errors exceed their sizes are not shown\n", unsure);
+	else if (unsure)
 		fprintf(page->out,
 			"  %zu of these had too few windows, with errors above their sizes: a "
 			"longer trace tells more (--format json has them)\n",
 			unsure);
 }
 
-static void statistics_print(struct page *page, const struct snapshot *snapshot,
-			     const struct statistics *statistics, const struct words *words)
+/* Only exact mode traces the peak; the others know the highest value that a heap walk has found. */
+static int peak_is_least(const struct snapshot *snapshot)
+{
+	return !strcmp(snapshot->meta.mode, "census") || snapshot->meta.windows.count ||
+	       snapshot_is_growth(snapshot);
+}
+
+/* The row of a table. */
+static void total_row_print(const struct page *page, const struct snapshot *snapshot,
+			    const struct statistics *statistics, const struct words *words)
+{
+	const struct snapshot_meta *meta = &snapshot->meta;
+	const struct statistic total = report_total(statistics);
+	char text[SIZE_TEXT_MAX];
+
+	report_table_figures(page->out, page->opts, statistics, &total);
+	fputs("Total", page->out);
+	if (words != &layer_words[SNAPSHOT_OLDER] && meta->peak_bytes > total.size)
+		fprintf(page->out, ", peak %s%s", peak_is_least(snapshot) ? "at least " : "",
+			size_text(text, meta->peak_bytes));
+	if (words == &first_words && report_is_whole(page->opts) && meta->rss_bytes)
+		fprintf(page->out, ", RSS %s", size_text(text, meta->rss_bytes));
+	if (statistics->parts[PART_INHERITED].size)
+		fprintf(page->out, ", inherited %s",
+			size_text(text, statistics->parts[PART_INHERITED].size));
+	if (words->note[0])
+		fprintf(page->out, "\n  %s", words->note + strlen("; "));
+	putc('\n', page->out);
+}
+
+static void total_print(const struct page *page, const struct snapshot *snapshot,
+			const struct statistics *statistics, const struct words *words)
 {
 	const struct report_opts *opts = page->opts;
 	const struct statistic total = report_total(statistics);
-	size_t shown = report_shown(statistics, opts);
-	char text[32];
+	char text[SIZE_TEXT_MAX];
 
-	page->statistics = statistics;
-	heading_print(page, statistics, shown, words->heading);
-	if (page->opts->tables)
-		report_table_titles(page->out, opts, statistics);
-	entries_print(page, statistics, shown);
-	others_print(page, statistics, shown);
 	fprintf(page->out, "%s: ", words->total);
 	figures_print(page->out, &total, opts->old != NULL);
 	if (snapshot->meta.peak_bytes)
-		/*
-		 * Only exact mode traces the peak; the other modes know the highest value that a
-		 * heap walk has found.
-		 */
 		fprintf(page->out, " (peak size%s%s%s)",
-			!strcmp(snapshot->meta.mode, "census") || snapshot->meta.windows.count ||
-					snapshot_is_growth(snapshot)
-				? " at least "
-				: "=",
+			peak_is_least(snapshot) ? " at least " : "=",
 			snapshot_is_estimated(&snapshot->meta) ? "~" : "",
 			size_text(text, snapshot->meta.peak_bytes));
 	report_beside_print(page->out, &total, statistics, opts->old != NULL);
@@ -395,6 +415,24 @@ static void statistics_print(struct page *page, const struct snapshot *snapshot,
 	if (words == &layer_words[SNAPSHOT_OLDER])
 		windows_older_print(page->out, &snapshot->meta);
 	putc('\n', page->out);
+}
+
+static void statistics_print(struct page *page, const struct snapshot *snapshot,
+			     const struct statistics *statistics, const struct words *words)
+{
+	const struct report_opts *opts = page->opts;
+	size_t shown = report_shown(statistics, opts);
+	/* A table without rows is none. */
+	int tables = opts->tables && shown;
+
+	page->statistics = statistics;
+	heading_print(page, statistics, shown, words->heading);
+	if (tables)
+		report_table_titles(page->out, opts, statistics);
+	entries_print(page, statistics, shown);
+	others_print(page, statistics, shown);
+	/* The entries of cumulative statistics do not add up to it. */
+	(tables ? total_row_print : total_print)(page, snapshot, statistics, words);
 	outside_print(page, snapshot, statistics);
 }
 
@@ -434,35 +472,65 @@ static double windows_more(const struct snapshot *snapshot, const struct statist
 {
 	double error = precision_of(statistics);
 
-	return isinf(error) ? 0
-			    : precision_more(error, (double)snapshot->meta.windows.span_ns / 1e9);
+	return isinf(error) ? 0 : precision_more(error, windows_seconds(snapshot), PRECISION_AIM);
 }
 
-static int page_print(struct page *page, const struct snapshot *snapshot,
-		      const struct statistics *statistics)
+/* Is there a table of the processes? On a page workers of one program are named in its title. */
+static int has_processes(const struct snapshot *snapshot, const struct report_opts *opts)
+{
+	return snapshot->process_count && !opts->old && !group_is_owner(opts->by) &&
+	       !(opts->brief && processes_are_alike(snapshot));
+}
+
+/* How many tables there are beside that of the first layer's entries. */
+static size_t tables_beside(const struct snapshot *snapshot, const struct report_opts *opts)
+{
+	size_t count = has_processes(snapshot, opts) != 0;
+	struct report_layer layer;
+
+	for (uint32_t which = 0; which <= SNAPSHOT_OLDER; which++)
+		count += report_layer(snapshot, opts, which, &layer) &&
+			 (which != SNAPSHOT_OLDER || older_known(&layer));
+	return count;
+}
+
+#define PAGE_LINES  6u /* of the head and the foot */
+#define TABLE_LINES 4u /* the heading, the titles, the others and the total */
+
+/* The rows of the first table, if the page has that many others; *beside: of each of these. */
+static size_t page_rows(size_t tables, size_t *beside)
+{
+	size_t used = PAGE_LINES + TABLE_LINES * (tables + 1);
+	size_t rows = used < REPORT_BRIEF_LINES ? REPORT_BRIEF_LINES - used : 0;
+
+	*beside = tables == 1 ? 3 : tables == 2 ? 2 : 1;
+	return rows > *beside * (tables + 1) ? rows - *beside * tables : *beside;
+}
+
+/* The last lines of a page. */
+static void foot_brief_print(const struct page *page, const struct snapshot *snapshot,
+			     const struct statistics *statistics)
+{
+	const struct report_opts *opts = page->opts;
+	struct statistics old;
+	struct report_opts of_old = *opts;
+
+	quality_print(page->out, snapshot, statistics, opts->old ? "The new figures" : "Figures",
+		      opts->brief, opts->color);
+	if (!opts->old)
+		return;
+	of_old.old = NULL;
+	if (report_statistics(opts->old, &of_old, &old))
+		return;
+	quality_print(page->out, opts->old, &old, "The old figures", opts->brief, opts->color);
+	statistics_free(&old);
+}
+
+static void foot_print(const struct page *page, const struct snapshot *snapshot)
 {
 	const struct report_opts *opts = page->opts;
 	struct not_seen_opts remarks = {.color = opts->color, .whole = report_is_whole(opts)};
-	int err = 0;
 
-	contradictions_print(page->out, snapshot);
-	report_titles_print(page->out, snapshot, opts);
-	if (snapshot->process_count && !opts->old && !group_is_owner(opts->by))
-		err = processes_print(page->out, snapshot, opts);
-	if (err)
-		return err;
-	if (opts->notes)
-		opts->notes->head(opts->notes->context, page->out);
-	statistics_print(page, snapshot, statistics, &first_words);
-	windows_print(page->out, &snapshot->meta, "Windows",
-		      opts->old ? 0 : windows_more(snapshot, statistics));
-	if (opts->old)
-		windows_print(page->out, &opts->old->meta, "Windows of the old one", 0);
-	for (uint32_t layer = 0; layer <= SNAPSHOT_OLDER; layer++) {
-		err = layer_print(page, snapshot, layer);
-		if (err)
-			return err;
-	}
 	remarks.title = opts->old ? "Not seen by the new one" : "Not seen";
 	not_seen_print(page->out, snapshot, &remarks);
 	if (page->source)
@@ -470,6 +538,48 @@ static int page_print(struct page *page, const struct snapshot *snapshot,
 	remarks.title = "Not seen by the old one";
 	if (opts->old)
 		not_seen_print(page->out, opts->old, &remarks);
+}
+
+static int page_print(struct page *page, const struct snapshot *snapshot,
+		      const struct statistics *statistics)
+{
+	const struct report_opts *opts = page->opts;
+	struct report_opts first = *opts, beside = *opts;
+	struct page below = *page;
+	int err = 0;
+
+	if (opts->brief && !opts->top_asked) {
+		size_t rows = page_rows(tables_beside(snapshot, opts), &beside.top);
+
+		first.top = rows < opts->top ? rows : opts->top;
+	}
+	below.opts = &beside;
+	contradictions_print(page->out, snapshot, opts->brief != 0);
+	report_titles_print(page->out, snapshot, opts);
+	if (has_processes(snapshot, opts))
+		err = processes_print(page->out, snapshot, &beside);
+	if (err)
+		return err;
+	if (opts->notes)
+		opts->notes->head(opts->notes->context, page->out);
+	page->opts = &first;
+	statistics_print(page, snapshot, statistics, &first_words);
+	page->opts = opts;
+	if (!opts->brief)
+		windows_print(page->out, &snapshot->meta, "Windows",
+			      opts->old ? 0 : windows_more(snapshot, statistics));
+	if (!opts->brief && opts->old)
+		windows_print(page->out, &opts->old->meta, "Windows of the old one", 0);
+	for (uint32_t layer = 0; layer <= SNAPSHOT_OLDER && !err; layer++)
+		err = layer_print(&below, snapshot, layer);
+	if (err)
+		return err;
+	if (opts->brief)
+		foot_brief_print(page, snapshot, statistics);
+	else
+		foot_print(page, snapshot);
+	if (opts->tables && opts->next)
+		fprintf(page->out, "next: %s\n", opts->next);
 	return 0;
 }
 
@@ -481,8 +591,12 @@ int report_text(const struct snapshot *snapshot, const struct report_opts *opts,
 	struct statistics statistics;
 	int err;
 
-	if (group_is_histogram(opts->by))
-		return histogram_text(snapshot, opts, out);
+	if (group_is_histogram(opts->by)) {
+		terminal_begin(&terminal, &out);
+		err = histogram_text(snapshot, opts, out);
+		terminal_end(&terminal);
+		return err ? err : report_end(out);
+	}
 	how.once = 1;
 	err = report_statistics(snapshot, &how, &statistics);
 	if (err)

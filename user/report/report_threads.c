@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "remarks/contradictions.h"
 #include "remarks/not_seen.h"
+#include "remarks/quality.h"
 #include "report/report_parts.h"
 #include "snapshot/estimate.h"
 #include "stats/thread_shares.h"
@@ -170,7 +171,7 @@ int threads_text(const struct snapshot *snapshot, const struct report_opts *opts
 	if (err)
 		return err;
 	shown = rows_shown(&rows, opts);
-	contradictions_print(out, snapshot);
+	contradictions_print(out, snapshot, opts->brief != 0);
 	report_titles_print(out, snapshot, opts);
 	if (shown < rows.count)
 		fprintf(out, "Top %zu %s of %zu by size\n", shown, what, rows.count);
@@ -184,7 +185,10 @@ int threads_text(const struct snapshot *snapshot, const struct report_opts *opts
 	fputs("Total: ", out);
 	figures_print(out, rows.size, rows.blocks, sampled);
 	putc('\n', out);
-	not_seen_print(out, snapshot, &remarks);
+	if (opts->brief)
+		quality_print(out, snapshot, NULL, "Figures", opts->brief, opts->color);
+	else
+		not_seen_print(out, snapshot, &remarks);
 	rows_free(&rows);
 	return report_end(out);
 }

@@ -28,7 +28,7 @@ static void peak_print(FILE *out, const struct snapshot *snapshot)
 	fputs("; the sizes of a traceback's blocks are their mean", out);
 }
 
-static void origin_print(FILE *out, const struct snapshot *snapshot)
+static void origin_print(FILE *out, const struct snapshot *snapshot, int brief)
 {
 	const struct snapshot_meta *meta = &snapshot->meta;
 	static const struct {
@@ -40,7 +40,11 @@ static void origin_print(FILE *out, const struct snapshot *snapshot)
 	};
 	char version[VERSION_TEXT], state[PROCESS_STATE_MAX];
 
-	if (snapshot->process_count) {
+	if (snapshot->process_count && brief && processes_are_alike(snapshot)) {
+		fprintf(out, "%zu processes of ", snapshot->process_count);
+		text_print(out, snapshot->processes[0].name);
+		fputs(", ", out);
+	} else if (snapshot->process_count) {
 		fprintf(out, "%zu processes, ", snapshot->process_count);
 	} else {
 		text_print(out, meta->name);
@@ -77,9 +81,16 @@ static void origin_print(FILE *out, const struct snapshot *snapshot)
 }
 
 /* Says what the figures mean: growth mode counts pools, not blocks. */
-static void growth_print(FILE *out, const struct snapshot_meta *meta)
+static void growth_print(FILE *out, const struct snapshot_meta *meta, int brief)
 {
 	char text[32];
+
+	if (brief) {
+		fputs("Lines that took new pools, maybe for what they drop again: no list of "
+		      "leaks\n",
+		      out);
+		return;
+	}
 
 	fprintf(out,
 		"Where the heap grew: sizes are of whole pools (%s each), charged to the line that "
@@ -93,7 +104,7 @@ static void growth_print(FILE *out, const struct snapshot_meta *meta)
 }
 
 static void title_print(FILE *out, const char *prefix, const char *name,
-			const struct snapshot *snapshot)
+			const struct snapshot *snapshot, int brief)
 {
 	const struct snapshot_meta *meta = &snapshot->meta;
 	int growth = snapshot_is_growth(snapshot);
@@ -107,11 +118,11 @@ static void title_print(FILE *out, const char *prefix, const char *name,
 		fprintf(out, "taken by Python's tracemalloc, at most %u frame%s a traceback",
 			meta->traceback_limit, meta->traceback_limit == 1 ? "" : "s");
 	else
-		origin_print(out, snapshot);
+		origin_print(out, snapshot, brief);
 	putc('\n', out);
 	modes_print(out, meta);
 	if (growth)
-		growth_print(out, meta);
+		growth_print(out, meta, brief);
 	if (meta->of_app)
 		fputs("Tracebacks begin at their most recent frame of the application, if they "
 		      "have one (export --app)\n",
@@ -120,15 +131,15 @@ static void title_print(FILE *out, const char *prefix, const char *name,
 
 void report_title_print(FILE *out, const struct snapshot *snapshot)
 {
-	title_print(out, "tracer: ", NULL, snapshot);
+	title_print(out, "tracer: ", NULL, snapshot, 0);
 }
 
 void report_titles_print(FILE *out, const struct snapshot *snapshot, const struct report_opts *opts)
 {
-	title_print(out, "tracer: ", opts->name, snapshot);
+	title_print(out, "tracer: ", opts->name, snapshot, opts->brief != 0);
 	if (!opts->old)
 		return;
-	title_print(out, "compared to: ", opts->old_name, opts->old);
+	title_print(out, "compared to: ", opts->old_name, opts->old, opts->brief != 0);
 	if (snapshot->meta.traceback_limit != opts->old->meta.traceback_limit)
 		fprintf(out,
 			"The traceback limits differ, %u frames and %u: only groups by the most "

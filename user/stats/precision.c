@@ -26,9 +26,19 @@ double precision_of(const struct statistics *statistics)
 	return worst;
 }
 
-double precision_more(double error, double length)
+double precision_next(double error)
 {
-	double times = error / PRECISION_AIM;
+	static const double aims[] = {PRECISION_AIM, 0.1, 0.05};
+
+	for (size_t i = 0; i < sizeof(aims) / sizeof(aims[0]); i++)
+		if (error > aims[i])
+			return aims[i];
+	return 0;
+}
+
+double precision_more(double error, double length, double aim)
+{
+	double times = error / aim;
 
 	return times > 1 ? length * (times * times - 1) : 0;
 }

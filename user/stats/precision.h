@@ -13,9 +13,11 @@
  */
 double precision_of(const struct statistics *statistics);
 /*
- * By how much a trace of that length must be longer until that error is PRECISION_AIM: an error
- * falls with the root of the number of windows, or of the blocks of a sample. 0: it is.
+ * By how much a trace of that length must be longer until that error is `aim`: an error falls with
+ * the root of the number of windows, or of the blocks of a sample. 0: it is.
  */
-double precision_more(double error, double length);
+double precision_more(double error, double length, double aim);
+/* What to aim at next with such an error: PRECISION_AIM, 10 or 5 %; 0: it is good enough. */
+double precision_next(double error);
 
 #endif

@@ -298,10 +298,11 @@ void terminal_begin(struct terminal *terminal, FILE **stream)
 
 void terminal_end(struct terminal *terminal)
 {
-	FILE *collecting = *terminal->stream;
+	FILE *collecting;
 
 	if (!terminal->real)
 		return;
+	collecting = *terminal->stream;
 	*terminal->stream = terminal->real;
 	if (!fclose(collecting) && terminal->text)
 		terminal_print(terminal->real, terminal->text, terminal->width);

@@ -29,7 +29,7 @@ size_t terminal_width(FILE *out);
  * may be stdout) is another one meanwhile. Without memory the text is printed as it comes.
  */
 void terminal_begin(struct terminal *terminal, FILE **stream);
-/* Prints what was collected. */
+/* Prints what was collected; nothing of one that is zero. */
 void terminal_end(struct terminal *terminal);
 
 /* Lays a text out for a terminal of width columns. */

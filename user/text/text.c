@@ -108,3 +108,11 @@ char *text_count(char out[32], uint64_t count)
 	out[at] = '\0';
 	return out;
 }
+
+int text_is_plain(const char *text)
+{
+	static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+				    "0123456789_./@:-";
+
+	return *text && *text != '-' && !text[strspn(text, plain)];
+}

@@ -22,4 +22,7 @@ size_t text_escape(char *out, size_t capacity, const char *text);
 /* "1,234,567". Returns out. */
 char *text_count(char out[32], uint64_t count);
 
+/* Is it a word for any shell as it is: a name of a file or type without quotes or spaces? */
+int text_is_plain(const char *text);
+
 #endif

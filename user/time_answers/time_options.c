@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "series/slope.h"
+#include "text/terminal.h"
 
 enum { KEY_GROUP_BY = 0x300, KEY_TOP, KEY_FORMAT, KEY_POINTS };
 
@@ -123,8 +124,26 @@ int time_series_read(const struct time_choice *choice, const char *path, size_t 
 	return 0;
 }
 
-/* Prints to memory, then to the file. */
-static int file_write(struct outfile *file, time_print_fn print, const void *context)
+/* A text as it is laid out for a terminal (text/terminal.h), in its place. 0, -ENOMEM. */
+static int lay_out(char **text, size_t *bytes, size_t width)
+{
+	char *page = NULL;
+	FILE *out = open_memstream(&page, bytes);
+
+	if (!out)
+		return -ENOMEM;
+	terminal_print(out, *text, width);
+	if (fclose(out)) {
+		free(page);
+		return -ENOMEM;
+	}
+	free(*text);
+	*text = page;
+	return 0;
+}
+
+/* Prints to memory, then to the file; width: of the terminal that it is, 0: it is none. */
+static int file_write(struct outfile *file, time_print_fn print, const void *context, size_t width)
 {
 	char *text = NULL;
 	size_t bytes = 0;
@@ -133,6 +152,8 @@ static int file_write(struct outfile *file, time_print_fn print, const void *con
 
 	if (out && fclose(out) && !err)
 		err = -ENOMEM;
+	if (!err && width)
+		err = lay_out(&text, &bytes, width);
 	if (!err)
 		err = outfile_write(file, text, bytes);
 	free(text);
@@ -142,6 +163,11 @@ static int file_write(struct outfile *file, time_print_fn print, const void *con
 	return err;
 }
 
+size_t time_width(const struct time_choice *choice)
+{
+	return choice->output || choice->format != TIME_TEXT ? 0 : terminal_width(stdout);
+}
+
 int time_write(const struct time_choice *choice, time_print_fn print, const void *context)
 {
 	const char *name = choice->output ? choice->output : "-";
@@ -149,7 +175,7 @@ int time_write(const struct time_choice *choice, time_print_fn print, const void
 	int err = outfile_open(&file, name, choice->replace);
 
 	if (!err)
-		err = file_write(file, print, context);
+		err = file_write(file, print, context, time_width(choice));
 	if (!err)
 		return EXIT_DONE;
 	error_print(err, NULL, "%s", choice->output ? choice->output : "stdout");

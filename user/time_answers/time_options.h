@@ -34,6 +34,8 @@ void time_choice_free(struct time_choice *choice);
 int time_series_read(const struct time_choice *choice, const char *path, size_t points,
 		     struct series *out);
 
+/* Columns of the terminal that is printed to; 0: it is none. */
+size_t time_width(const struct time_choice *choice);
 /*
  * Writes to choice->output, or to stdout, what `print` prints. EXIT_DONE; EXIT_FAILED after a
  * message. print: 0, -errno.

@@ -65,13 +65,19 @@ static void test_more(void **state)
 {
 	(void)state;
 
-	assert_float_equal(precision_more(0.4, 60), 180, 1e-6);
-	assert_float_equal(precision_more(0.2, 60), 0, 0);
-	assert_float_equal(precision_more(0.1, 60), 0, 0);
-	says(precision_more(0.4, 60), "; about 3 min more for ±20 % of the largest lines");
-	says(precision_more(0.25, 60), "; about 34 s more for ±20 % of the largest lines");
-	says(precision_more(3, 60), "; hours more for ±20 % of the largest lines");
-	says(precision_more(0.19, 60), NULL);
+	assert_float_equal(precision_more(0.4, 60, PRECISION_AIM), 180, 1e-6);
+	assert_float_equal(precision_more(0.2, 60, PRECISION_AIM), 0, 0);
+	assert_float_equal(precision_more(0.1, 60, PRECISION_AIM), 0, 0);
+	assert_float_equal(precision_more(0.1, 60, 0.05), 180, 1e-6);
+	assert_float_equal(precision_next(0.3), 0.2, 0);
+	assert_float_equal(precision_next(0.2), 0.1, 0);
+	assert_float_equal(precision_next(0.05), 0, 0);
+	says(precision_more(0.4, 60, PRECISION_AIM),
+	     "; about 3 min more for ±20 % of the largest lines");
+	says(precision_more(0.25, 60, PRECISION_AIM),
+	     "; about 34 s more for ±20 % of the largest lines");
+	says(precision_more(3, 60, PRECISION_AIM), "; hours more for ±20 % of the largest lines");
+	says(precision_more(0.19, 60, PRECISION_AIM), NULL);
 }
 
 int main(void)

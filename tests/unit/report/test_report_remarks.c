@@ -96,6 +96,48 @@ static void test_coverage(void **state)
 	free(text);
 }
 
+static size_t lines_of(const char *text)
+{
+	size_t count = 0;
+
+	for (; *text; text++)
+		count += *text == '\n';
+	return count;
+}
+
+/* A page of a terminal says in one line how good its figures are. */
+static void test_page(void **state)
+{
+	struct snapshot *snapshot = *state;
+	struct report_opts opts = {
+		.by = GROUP_LINENO, .top = 10, .tables = 1, .brief = 80, .next = "tracer list"};
+	char *text = report(snapshot, opts, report_text);
+
+	contains(text, "\nFigures: complete since the attach; older blocks not in it; -v: more\n"
+		       "next: tracer list\n");
+	lacks(text, "Not seen");
+	assert_true(lines_of(text) <= REPORT_BRIEF_LINES);
+	free(text);
+	snapshot->meta.loss[LOSS_FREE] = 1234;
+	snapshot->meta.coverage_known = 1;
+	snapshot->meta.coverage.new_blocks = 1000;
+	snapshot->meta.coverage.seen_blocks = 973;
+	text = report(snapshot, opts, report_text);
+	contains(text, "\nFigures: 1,234 events lost; 97.3 % of new blocks in it; ");
+	lacks(text, "complete");
+	free(text);
+	/* The clauses that have no room are left out, the first one never. */
+	opts.brief = 24;
+	text = report(snapshot, opts, report_text);
+	contains(text, "\nFigures: 1,234 events lost; -v: more\n");
+	free(text);
+	opts.brief = 0;
+	text = report(snapshot, opts, report_text);
+	contains(text, "\nNot seen:\n  lost events: 1,234: ");
+	lacks(text, "Figures");
+	free(text);
+}
+
 /* Windows: large blocks that none has shown are in no line, since nothing is like them. */
 static void test_large_windows(void **state)
 {
@@ -336,9 +378,9 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 	const struct CMUnitTest tests[] = {
-		TEST(test_losses),        TEST(test_coverage), TEST(test_large_windows),
-		TEST(test_well),          TEST(test_rss),      TEST(test_contradictions),
-		TEST(test_unread_warned),
+		TEST(test_losses),         TEST(test_coverage),      TEST(test_page),
+		TEST(test_large_windows),  TEST(test_well),          TEST(test_rss),
+		TEST(test_contradictions), TEST(test_unread_warned),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

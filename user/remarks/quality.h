@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How good the figures of a report are, in one line (text/one_line.h); not_seen.h has it in full. */
+#ifndef TRACER_REMARKS_QUALITY_H
+#define TRACER_REMARKS_QUALITY_H
+
+#include <stdio.h>
+
+#include "stats/group.h"
+
+/* statistics: those of the first layer, by lines; NULL: of its errors nothing is said. */
+void quality_print(FILE *out, const struct snapshot *snapshot, const struct statistics *statistics,
+		   const char *title, size_t width, int color);
+
+#endif
