@@ -63,12 +63,8 @@ static size_t processes_unread(const struct snapshot *snapshot)
 {
 	size_t unread = 0;
 
-	for (size_t i = 0; i < snapshot_process_count(snapshot); i++) {
-		const struct snapshot_meta *meta = snapshot_process(snapshot, i);
-
-		unread += meta->layer == EVENT_LAYER_PYTHON &&
-			  (!meta->coverage_known || snapshot_is_unread(meta));
-	}
+	for (size_t i = 0; i < snapshot_process_count(snapshot); i++)
+		unread += snapshot_is_unread(snapshot_process(snapshot, i)) != 0;
 	return unread;
 }
 
