@@ -24,6 +24,9 @@
 #define SNAPSHOTS 40 /* of a process */
 #define SECONDS   "60"
 #define HEAPS_NS  25000000000ull
+#define AUTO_NS   600000000000ull /* -d auto ends by then */
+
+#define ROWS_BRIEF 3u
 
 #define PASSED 64 /* options for the trace */
 
@@ -43,7 +46,8 @@ struct leaks_command {
 	size_t passed_count;
 	const char *duration; /* borrowed */
 	uint64_t duration_ns;
-	uint64_t most_bytes; /* --memory */
+	int automatic, verbose; /* -d auto, -v */
+	uint64_t most_bytes;    /* --memory */
 	int fail_on_growth;
 };
 
@@ -51,7 +55,9 @@ enum { KEY_LINES = 0x500, KEY_MEMORY, KEY_FAIL_ON, KEY_BY };
 
 static const struct argp_option options[] = {
 	{"duration", 'd', "SEC", 0,
-	 "with -p and the like: look for SEC seconds (default 25; with --lines 60)", 1},
+	 "with -p and the like: look for SEC seconds (default 25; with --lines 60); auto: until it is "
+	 "certain what grows, and how fast to ±20 %, 10 minutes at most",
+	 1},
 	{"lines", KEY_LINES, NULL, 0,
 	 "with -p and the like: place probes, and tell which lines allocate what grows; so does an "
 	 "option of the trace (-m, --overhead, --layer, ...)",
@@ -63,6 +69,7 @@ static const struct argp_option options[] = {
 	{"by", KEY_BY, "KEY", 0, "holder (default); line: as --lines", 1},
 	{"fail-on", KEY_FAIL_ON, "VERDICT", 0,
 	 "grows: exit with status 3 if something grows, for scripts and tests", 1},
+	CLI_OPTION_VERBOSE(1),
 	{0},
 };
 
@@ -96,7 +103,14 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		return 0;
 	case 'd':
 		command->duration = arg;
-		return cli_take_seconds("--duration", arg, &command->duration_ns);
+		command->automatic = !strcmp(arg, "auto");
+		command->duration_ns = AUTO_NS;
+		return command->automatic
+			       ? 0
+			       : cli_take_seconds("--duration", arg, &command->duration_ns);
+	case 'v':
+		command->verbose = 1;
+		return 0;
 	case KEY_LINES:
 		command->lines = 1;
 		return 0;
@@ -116,6 +130,18 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		return 0;
 	}
 	return cli_parse_arguments(key, state, &command->files);
+}
+
+/* Columns of the terminal's page; 0: all is printed, or it is no terminal. */
+static size_t page_width(const struct leaks_command *command)
+{
+	return command->verbose ? 0 : time_width(&command->choice);
+}
+
+/* How many rows an answer of heaps has: on a page each takes about five lines. */
+static size_t rows_most(const struct leaks_command *command)
+{
+	return page_width(command) && !command->choice.top_asked ? ROWS_BRIEF : command->choice.top;
 }
 
 /* The exit status of an answer; growing: how much grows. */
@@ -267,8 +293,10 @@ static int heaps_judge(struct leaks_command *command)
 {
 	struct leaks_choice asked = {.targets = &command->targets,
 				     .duration_ns = command->duration_ns ?: HEAPS_NS,
+				     .automatic = command->automatic,
+				     .brief = page_width(command),
 				     .most_bytes = command->most_bytes,
-				     .top = command->choice.top};
+				     .top = rows_most(command)};
 	struct heap_leaks leaks;
 	int err = heap_leaks_find(&asked, &leaks);
 	int status = heaps_write(command, &leaks, err);
@@ -283,8 +311,9 @@ static int dumps_judge(const struct leaks_command *command)
 {
 	const struct cli_arguments *dumps = &command->files;
 	struct heap_leaks leaks;
-	int err = heap_leaks_of_dumps(dumps->items, dumps->count, command->choice.top, &leaks);
+	int err = heap_leaks_of_dumps(dumps->items, dumps->count, rows_most(command), &leaks);
 
+	leaks.brief = page_width(command);
 	return heaps_write(command, &leaks, err);
 }
 

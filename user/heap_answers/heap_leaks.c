@@ -19,16 +19,18 @@
 #include "options/targets.h"
 #include "process/family.h"
 
-#define READS_LEAST 4u
-#define READS_LATE  3u /* if the time is over: fewer do not tell growth */
-#define READS_MOST  12u
-#define CPU_SHARE   0.05 /* of one processor, for READS_MOST reads */
-#define CPU_MOST    0.4  /* the same, for READS_TELL reads */
-#define PROCESS_MAX 256u
-#define PARTS_MAX   16u /* processes of which the parts of RSS are read */
-#define NS          1e9
-#define NICE        5
-#define AGAIN_MOST  3u
+#define READS_LEAST  4u
+#define READS_LATE   3u /* if the time is over: fewer do not tell growth */
+#define READS_MOST   12u
+#define CPU_SHARE    0.05  /* of one processor, for READS_MOST reads */
+#define CPU_MOST     0.4   /* the same, for READS_TELL reads */
+#define AUTO_FIRST_S 2.3   /* between two reads, if the end is not known before */
+#define AUTO_RATIO   1.225 /* of READS_MOST and later reads: 32 of them take ten minutes */
+#define PROCESS_MAX  256u
+#define PARTS_MAX    16u /* processes of which the parts of RSS are read */
+#define NS           1e9
+#define NICE         5
+#define AGAIN_MOST   3u
 /* If more than that more is astray than before, a holder is missing in the copy. */
 #define ASTRAY_SLACK 2048
 #define LOST_ENTRY   64u        /* bytes of an entry that a copy lacks, at the least */
@@ -304,29 +306,6 @@ static uint64_t reads_planned(double once, double seconds)
 	return (uint64_t)fmin(fmax(reads, READS_LEAST), READS_MOST);
 }
 
-static int moments_read(const struct leaks_choice *choice, int signals, struct heap_leaks *leaks)
-{
-	uint64_t began_ns = clock_ns(CLOCK_MONOTONIC), end_ns = began_ns + choice->duration_ns;
-	uint64_t reads;
-	double cpu = cpu_seconds();
-	int last = 0, err = moment_read(leaks, 0);
-
-	if (err < 0)
-		return err;
-	reads = reads_planned(cpu_seconds() - cpu, (double)choice->duration_ns / NS);
-	for (uint64_t i = 1; i < reads && !last; i++) {
-		last = wait_until(signals, began_ns + choice->duration_ns * i / (reads - 1));
-		/* Where the processors are busy, reads take longer than their processor time. */
-		last |= i + 1 == reads ||
-			(i + 1 >= READS_LATE && clock_ns(CLOCK_MONOTONIC) >= end_ns);
-		err = moment_read(leaks, last);
-		if (err < 0)
-			return err == -ESRCH && leaks->moments > 1 ? 0 : err;
-	}
-	leaks->read_seconds = cpu_seconds() - cpu;
-	return 0;
-}
-
 /* --- the rows of all processes ------------------------------------------------------------- */
 
 static int type_add(struct heap_leaks *leaks, struct holder *holder, const char *name,
@@ -533,17 +512,120 @@ static int holder_compare(const void *a, const void *b)
 	return strcmp(x->label, y->label);
 }
 
-static int leaks_judge(struct heap_leaks *leaks)
+/* Makes the rows of all processes, those that grow most first. 0, -ENOMEM. */
+static int rows_judge(struct heap_leaks *leaks)
 {
 	int err = rows_add(leaks);
 
-	leaks_parts_add(leaks);
 	for (size_t i = 0; i < leaks->count && !err; i++)
 		err = holder_judge(leaks, &leaks->holders[i]);
 	if (leaks->count)
 		qsort(leaks->holders, leaks->count, sizeof(*leaks->holders), holder_compare);
-	err = err ?: slope_of(leaks->seconds, leaks->rss, 0, leaks->moments, &leaks->rss_slope);
-	return err ?: slope_of(leaks->seconds, leaks->heap, 0, leaks->moments, &leaks->heap_slope);
+	return err;
+}
+
+static int leaks_judge(struct heap_leaks *leaks)
+{
+	int err = rows_judge(leaks);
+
+	leaks_parts_add(leaks);
+	return err ?: slope_of(leaks->seconds, leaks->rss, 0, leaks->moments, &leaks->rss_slope)
+		      ?: slope_of(leaks->seconds, leaks->heap, 0, leaks->moments, &leaks->heap_slope);
+}
+
+/* --- how long it goes on -------------------------------------------------------------------- */
+
+/* The error of a rate, by the rate; INFINITY: it is not known. */
+static double rate_error(const struct slope *slope)
+{
+	return slope->has_interval && slope->median > 0
+		       ? (slope->high - slope->low) / 2 / slope->median
+		       : INFINITY;
+}
+
+int heap_leaks_are_certain(const struct heap_leaks *leaks)
+{
+	/* What the judging makes is its own; the processes are borrowed. */
+	struct heap_leaks now = *leaks;
+	int err, certain = leaks->moments >= READS_TELL;
+
+	if (!certain)
+		return 0;
+	memset(now.heap, 0, sizeof(now.heap));
+	memset(now.rss, 0, sizeof(now.rss));
+	err = rows_judge(&now);
+	for (size_t i = 0; !err && i < now.count && (!now.top || i < now.top); i++) {
+		const struct holder *holder = &now.holders[i];
+
+		if (holder->verdict == HOLDER_GROWS)
+			certain &= rate_error(&holder->slope) <= LEAKS_AIM;
+		else if (holder->verdict == HOLDER_UNCLEAR && holder->slope.low > 0)
+			certain = 0;
+	}
+	free(now.holders);
+	strings_free(now.names);
+	return err ? err : certain;
+}
+
+/*
+ * When the next moment is, if the end is not known before: at first as often as in a time that is
+ * given, then ever more seldom, so that the moments that can be kept last for the longest time.
+ */
+static uint64_t auto_next_ns(const struct leaks_choice *choice, double once, size_t moments)
+{
+	double first = fmax(AUTO_FIRST_S, once / CPU_MOST), seconds = 0;
+	double longest = (double)choice->duration_ns / NS;
+
+	for (size_t i = 1; i <= moments; i++)
+		seconds += first * (i < READS_MOST ? 1 : pow(AUTO_RATIO, (double)(i - READS_MOST)));
+	return (uint64_t)(fmin(seconds, longest) * NS);
+}
+
+/* Reads until the rows are certain. 0, -errno. */
+static int moments_read_auto(const struct leaks_choice *choice, int signals,
+			     struct heap_leaks *leaks)
+{
+	uint64_t began_ns = clock_ns(CLOCK_MONOTONIC), next_ns;
+	double cpu = cpu_seconds();
+	int last = 0, err = moment_read(leaks, 0);
+	double once = cpu_seconds() - cpu;
+
+	while (err >= 0 && !last) {
+		int certain = heap_leaks_are_certain(leaks);
+
+		if (certain < 0)
+			return certain;
+		next_ns = auto_next_ns(choice, once, leaks->moments);
+		last = wait_until(signals, began_ns + next_ns) || certain ||
+		       leaks->moments + 1 == GROWTH_MOMENTS ||
+		       clock_ns(CLOCK_MONOTONIC) - began_ns >= choice->duration_ns;
+		err = moment_read(leaks, last);
+	}
+	leaks->read_seconds = cpu_seconds() - cpu;
+	return err == -ESRCH && leaks->moments > 1 ? 0 : err < 0 ? err : 0;
+}
+
+static int moments_read(const struct leaks_choice *choice, int signals, struct heap_leaks *leaks)
+{
+	uint64_t began_ns = clock_ns(CLOCK_MONOTONIC), end_ns = began_ns + choice->duration_ns;
+	uint64_t reads;
+	double cpu = cpu_seconds();
+	int last = 0, err = moment_read(leaks, 0);
+
+	if (err < 0)
+		return err;
+	reads = reads_planned(cpu_seconds() - cpu, (double)choice->duration_ns / NS);
+	for (uint64_t i = 1; i < reads && !last; i++) {
+		last = wait_until(signals, began_ns + choice->duration_ns * i / (reads - 1));
+		/* Where the processors are busy, reads take longer than their processor time. */
+		last |= i + 1 == reads ||
+			(i + 1 >= READS_LATE && clock_ns(CLOCK_MONOTONIC) >= end_ns);
+		err = moment_read(leaks, last);
+		if (err < 0)
+			return err == -ESRCH && leaks->moments > 1 ? 0 : err;
+	}
+	leaks->read_seconds = cpu_seconds() - cpu;
+	return 0;
 }
 
 static void limit_read(struct heap_leaks *leaks)
@@ -562,7 +644,7 @@ int heap_leaks_find(const struct leaks_choice *choice, struct heap_leaks *out)
 {
 	int signals = -1, err;
 
-	*out = (struct heap_leaks){.top = choice->top};
+	*out = (struct heap_leaks){.top = choice->top, .brief = choice->brief};
 	err = processes_find(choice, out);
 	if (err)
 		return err;
@@ -570,10 +652,11 @@ int heap_leaks_find(const struct leaks_choice *choice, struct heap_leaks *out)
 	nice(NICE);
 	err = signals_catch(&signals, 1) ?: privileges_drop(1, 0) ?: calls_limit(0);
 	if (!err) {
-		log_info("reading the heap%s of %zu process%s for %.0f s: no probe is placed",
+		log_info("reading the heap%s of %zu process%s for %s%.0f s: no probe is placed",
 			 out->process_count > 1 ? "s" : "", out->process_count,
-			 out->process_count > 1 ? "es" : "", (double)choice->duration_ns / NS);
-		err = moments_read(choice, signals, out);
+			 out->process_count > 1 ? "es" : "", choice->automatic ? "at most " : "",
+			 (double)choice->duration_ns / NS);
+		err = (choice->automatic ? moments_read_auto : moments_read)(choice, signals, out);
 	}
 	if (signals >= 0)
 		close(signals);

@@ -11,7 +11,8 @@
 #include "memory/memory.h"
 #include "series/slope.h"
 
-#define READS_TELL 8u /* fewer reads do not tell growth from waves */
+#define LEAKS_AIM  0.2 /* half the interval of a rate, by the rate */
+#define READS_TELL 8u  /* fewer reads do not tell growth from waves */
 
 enum holder_verdict {
 	HOLDER_STEADY,
@@ -90,14 +91,17 @@ struct heap_leaks {
 	int limited;   /* left and used are known */
 	uint64_t left; /* bytes until a limit of a cgroup kills */
 	size_t top;
-	int dumps; /* they were read from files: nothing is known of RSS */
+	size_t brief; /* as in struct report_opts */
+	int dumps;    /* they were read from files: nothing is known of RSS */
 };
 
 struct leaks_choice {
 	struct target_set *targets;
 	uint64_t duration_ns;
+	int automatic;       /* it is the longest time: the end is when heap_leaks_are_certain() */
 	uint64_t most_bytes; /* of a copy of a heap; 0: a third of what is available */
 	size_t top;
+	size_t brief; /* as in struct report_opts */
 	int swap_in;
 };
 
@@ -113,6 +117,12 @@ int heap_leaks_find(const struct leaks_choice *choice, struct heap_leaks *out);
 int heap_leaks_of_dumps(char *const *files, size_t count, size_t top, struct heap_leaks *out);
 void heap_leaks_free(struct heap_leaks *leaks);
 
+/*
+ * Whether more moments would tell no more: enough were read to tell growth from waves, of none of
+ * the rows that are shown it is unclear whether it grows, and the rate of each that grows is known
+ * to ±LEAKS_AIM. 1, 0, -ENOMEM.
+ */
+int heap_leaks_are_certain(const struct heap_leaks *leaks);
 /* Reads the parts of a process's RSS, at the start or at the end. What cannot be read stays 0. */
 void leaks_parts_read(struct leaking *process, int last);
 /* Adds up the parts of the processes that are there at the end. */

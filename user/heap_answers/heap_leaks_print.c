@@ -7,8 +7,8 @@
 #include "heap_answers/heap_leaks.h"
 #include "recording/recording_load.h"
 #include "text/json.h"
+#include "text/one_line.h"
 #include "text/size.h"
-#include "text/terminal.h"
 #include "text/text.h"
 
 #define MINUTE 60
@@ -77,10 +77,13 @@ static size_t fillers_told(const struct holder *holder)
 }
 
 /* "filled by shop/cache.py:40 in Handler.do_GET", a line each */
-static void fillers_print(FILE *out, const struct holder *holder)
+static void fillers_print(FILE *out, const struct holder *holder, int brief)
 {
-	size_t told = fillers_told(holder), more = holder->filler_count - told;
+	size_t told = fillers_told(holder), more;
 
+	if (brief && told > 1)
+		told = 1;
+	more = holder->filler_count - told;
 	for (size_t i = 0; i < told; i++) {
 		const struct filler *filler = &holder->fillers[i];
 		const char *function = strings_get(holder->filled_names, filler->function);
@@ -127,7 +130,7 @@ static void holder_print(FILE *out, const struct heap_leaks *leaks, const struct
 	if (holder_is_weak(holder))
 		fputs("      weak references: they go with what they refer to\n", out);
 	bound_print(out, holder);
-	fillers_print(out, holder);
+	fillers_print(out, holder, leaks->brief != 0);
 }
 
 /* Growth of those that grow, level off or have a bound, bytes a second. */
@@ -304,30 +307,77 @@ static void not_seen_print(FILE *out, const struct heap_leaks *leaks)
 			ended, ended > 1 ? "es" : "");
 }
 
+/* How good the rates are, in one line. */
+static void figures_print(FILE *out, const struct heap_leaks *leaks, int filled)
+{
+	struct one_line line = {0};
+	double worst = 0;
+	size_t ended = 0, cut = 0, types = 0;
+
+	for (size_t i = 0; i < leaks->process_count; i++) {
+		ended += leaks->processes[i].ended != 0;
+		cut += leaks->processes[i].growth.cut != 0;
+		types += leaks->processes[i].by_types != 0;
+	}
+	for (size_t i = 0; i < leaks->count; i++) {
+		const struct slope *slope = &leaks->holders[i].slope;
+
+		if (leaks->holders[i].verdict == HOLDER_GROWS && slope->has_interval)
+			worst = fmax(worst, (slope->high - slope->low) / 2 / slope->median);
+	}
+	if (types)
+		one_line_add(&line, "types alone, a heap is too large to copy (--memory)");
+	if (leaks->moments < READS_TELL)
+		one_line_add(&line, "only %zu reads may take a wave for growth%s", leaks->moments,
+			     leaks->dumps ? "" : " (-d auto tells)");
+	else if (worst > LEAKS_AIM)
+		one_line_add(&line, "rates ±%.0f %% (-d auto: ±%.0f %%)", worst * 100,
+			     LEAKS_AIM * 100);
+	else if (worst > 0)
+		one_line_add(&line, "rates ±%.0f %%", ceil(worst * 100));
+	if (ended)
+		one_line_add(&line, "%zu process%s ended", ended, ended > 1 ? "es" : "");
+	if (cut)
+		one_line_add(&line, "more holders than can be told apart");
+	if (!line.count)
+		one_line_add(&line, "complete");
+	if (filled)
+		one_line_add(&line, "filled by code that can, not seen doing it");
+	one_line_print(out, "Figures", &line, leaks->brief, 0);
+}
+
 int heap_leaks_text(const void *context, FILE *out)
 {
 	const struct heap_leaks *leaks = context;
 	size_t told = 0, filled = 0, most = leaks->top ? leaks->top : leaks->count;
-	struct terminal terminal;
+	size_t left = 0;
 
-	terminal_begin(&terminal, &out);
 	head_print(out, leaks);
 	verdicts_print(out, leaks);
-	for (size_t i = 0; i < leaks->count && told < most; i++)
-		if (is_told(&leaks->holders[i])) {
-			holder_print(out, leaks, &leaks->holders[i]);
-			filled += leaks->holders[i].filler_count;
-			told++;
+	for (size_t i = 0; i < leaks->count; i++) {
+		if (!is_told(&leaks->holders[i]))
+			continue;
+		if (told == most) {
+			left++;
+			continue;
 		}
-	if (filled)
+		holder_print(out, leaks, &leaks->holders[i]);
+		filled += leaks->holders[i].filler_count;
+		told++;
+	}
+	if (left && leaks->brief)
+		fprintf(out, "  %zu more (--top 0)\n", left);
+	if (filled && !leaks->brief)
 		fputs("Filled by: lines whose code can, found in the heap; "
 		      "whether they did is not seen\n",
 		      out);
 	if (!leaks->dumps)
 		rss_print(out, leaks);
-	not_seen_print(out, leaks);
+	if (leaks->brief)
+		figures_print(out, leaks, filled != 0);
+	else
+		not_seen_print(out, leaks);
 	next_print(out, leaks);
-	terminal_end(&terminal);
 	return ferror(out) ? -EIO : 0;
 }
 

@@ -72,6 +72,7 @@ static error_t time_option(int key, char *arg, struct argp_state *state)
 		if (cli_parse_number(arg, 0, UINT32_MAX, &number))
 			return cli_reject("--top", arg, "a number; 0: all");
 		choice->top = number;
+		choice->top_asked = 1;
 		return 0;
 	case KEY_POINTS:
 		if (cli_parse_number(arg, 2, SLOPE_POINTS_MAX, &number))

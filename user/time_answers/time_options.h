@@ -14,7 +14,8 @@ struct time_choice {
 	struct app app;
 	struct view_choice view;
 	int layer;
-	size_t top;    /* 0: all lines */
+	size_t top; /* 0: all lines */
+	int top_asked;
 	size_t points; /* 0: as many as the format has room for */
 	enum time_format format;
 	int has_html;       /* set by the caller: it has such a format */

@@ -113,6 +113,17 @@ def test_rate(start, run_tracer, any_python):
     assert not any("FULL" in path for path in holders), answer
 
 
+def test_auto(start, run_tracer, python):
+    """-d auto ends when the rate is known to 20 %, not after all the moments that it could have."""
+    target = start(python, "ten_leaks.py", "cache")
+    target.step()
+    answer = ask(run_tracer, "-p", target.pid, "-d", "auto")
+    found = [h for h in answer["holders"] if h["verdict"] == "grows"]
+    assert [h["path"] for h in found] == [HOLDERS["cache"]]
+    assert found[0]["high"] - found[0]["low"] <= 0.4 * found[0]["retained_per_minute"]
+    assert 8 <= answer["reads"] < 32
+
+
 def test_filled_by(start, run_tracer, python):
     """The lines that can fill a holder are named: in other functions and modules, in methods, in
     library code; those that only read it, and those of an attribute of another class, are not. What
