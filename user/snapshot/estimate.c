@@ -3,11 +3,14 @@
 
 #include <errno.h>
 #include <math.h>
+#include <string.h>
 
 #include "base/error.h"
+#include "base/hash.h"
 
-#define WHOLE_MAX  0x1p63
-#define WEIGHT_MAX (1ull << 59) /* limit of struct block.bytes */
+#define WHOLE_MAX     0x1p63
+#define GROUPS_TURNED 5u           /* for each process: no divisor of CALIBRATE_GROUPS */
+#define WEIGHT_MAX    (1ull << 59) /* limit of struct block.bytes */
 
 double estimate_chance(uint64_t mean, uint64_t bytes)
 {
@@ -37,6 +40,22 @@ void estimate_add_sampled(struct estimate *sum, double chance, uint64_t bytes, u
 	sum->size_variance += variance * size * size;
 }
 
+/* Whether what a process deviates by is turned round, where it meets others' (estimate.h). */
+static float sign_of(uint64_t process, uint32_t group)
+{
+	return process && hash_u64(process << 8 | group) & 1 ? -1 : 1;
+}
+
+static void unseen_add(struct estimate *sum, const struct snapshot_trace *trace, float unseen)
+{
+	uint32_t at = trace->process % ESTIMATE_UNSEEN;
+
+	if (trace->process >= ESTIMATE_UNSEEN)
+		unseen *= sign_of(trace->process, CALIBRATE_GROUPS);
+	sum->count_unseen[at] += unseen;
+	sum->size_unseen[at] += unseen * (float)trace->bytes;
+}
+
 void estimate_add_trace(struct estimate *sum, const struct snapshot *snapshot,
 			const struct snapshot_trace *trace)
 {
@@ -46,10 +65,15 @@ void estimate_add_trace(struct estimate *sum, const struct snapshot *snapshot,
 	if (!trace->estimate)
 		return;
 	estimate = &snapshot->estimates[trace->estimate - 1];
-	for (uint32_t i = 0; i < CALIBRATE_DEVIATIONS; i++) {
-		sum->count_deviations[i] += estimate->deviations[i];
-		sum->size_deviations[i] += estimate->deviations[i] * (float)trace->bytes;
+	for (uint32_t i = 0; i < CALIBRATE_GROUPS; i++) {
+		uint32_t at = (uint32_t)((i + (uint64_t)trace->process * GROUPS_TURNED) %
+					 CALIBRATE_GROUPS);
+		float deviation = estimate->deviations[i] * sign_of(trace->process, i);
+
+		sum->count_deviations[at] += deviation;
+		sum->size_deviations[at] += deviation * (float)trace->bytes;
 	}
+	unseen_add(sum, trace, estimate->deviations[CALIBRATE_GROUPS]);
 }
 
 void estimate_join(struct estimate *sum, const struct estimate *part)
@@ -58,10 +82,20 @@ void estimate_join(struct estimate *sum, const struct estimate *part)
 		sum->count_deviations[i] += part->count_deviations[i];
 		sum->size_deviations[i] += part->size_deviations[i];
 	}
+	for (uint32_t i = 0; i < ESTIMATE_UNSEEN; i++) {
+		sum->count_unseen[i] += part->count_unseen[i];
+		sum->size_unseen[i] += part->size_unseen[i];
+	}
 	sum->count += part->count;
 	sum->size += part->size;
 	sum->count_variance += part->count_variance;
 	sum->size_variance += part->size_variance;
+}
+
+void estimate_include_unseen(struct estimate *sum)
+{
+	memset(sum->size_unseen, 0, sizeof(sum->size_unseen));
+	memset(sum->count_unseen, 0, sizeof(sum->count_unseen));
 }
 
 int estimate_round(double value, uint64_t *out)
@@ -79,14 +113,24 @@ static uint64_t error_round(double variance)
 	return error < WHOLE_MAX ? (uint64_t)error : INT64_MAX;
 }
 
+static double variance_of(double sampled, const float *deviations, const float *unseen)
+{
+	double variance = sampled + calibrate_variance(deviations);
+
+	for (uint32_t i = 0; i < ESTIMATE_UNSEEN; i++)
+		variance += (double)unseen[i] * (double)unseen[i];
+	return variance;
+}
+
 uint64_t estimate_size_error(const struct estimate *sum)
 {
-	return error_round(sum->size_variance + calibrate_variance(sum->size_deviations));
+	return error_round(variance_of(sum->size_variance, sum->size_deviations, sum->size_unseen));
 }
 
 uint64_t estimate_count_error(const struct estimate *sum)
 {
-	return error_round(sum->count_variance + calibrate_variance(sum->count_deviations));
+	return error_round(
+		variance_of(sum->count_variance, sum->count_deviations, sum->count_unseen));
 }
 
 int estimate_trace_figures(double chance, const struct snapshot_trace *trace, uint64_t *size,

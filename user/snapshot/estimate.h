@@ -6,8 +6,13 @@
  * variances. For each sampled block that is (1 - p) / p^2, times s^2 for bytes; this estimate is
  * unbiased, too.
  *
- * Estimates from windows (calibrate/calibrate.h) are numbers of blocks already. They are not
- * independent; what is summed is their deviations.
+ * Estimates from windows (calibrate/calibrate.h) are numbers of blocks already. Those of one process
+ * are not independent; what is summed is their deviations. Those of two processes are, since each
+ * has windows of its own: their errors add up as the root of the sum of squares, so that many
+ * workers are one larger sample. For that the groups of a process are turned, so that the
+ * deviations of a few processes with a few windows do not meet at all, and have random signs, with
+ * which those that meet do not add up. What rows that no window has shown take from others has no
+ * group, and is kept by process.
  */
 #ifndef TRACER_SNAPSHOT_ESTIMATE_H
 #define TRACER_SNAPSHOT_ESTIMATE_H
@@ -16,11 +21,15 @@
 
 #include "snapshot/snapshot.h"
 
+#define ESTIMATE_UNSEEN 16u
+
 /* Sums of doubles, rounded only for display. Zero-initialise. */
 struct estimate {
 	double size, count;
 	double size_variance, count_variance; /* of the samples */
+	/* The last one, of what was not seen, is 0: it is in these, by process. */
 	float size_deviations[CALIBRATE_DEVIATIONS], count_deviations[CALIBRATE_DEVIATIONS];
+	float size_unseen[ESTIMATE_UNSEEN], count_unseen[ESTIMATE_UNSEEN];
 };
 
 /* The probability that a block is sampled; 1 if mean is 0 (no sampling). */
@@ -38,6 +47,8 @@ void estimate_add_sampled(struct estimate *sum, double chance, uint64_t bytes, u
 void estimate_add_trace(struct estimate *sum, const struct snapshot *snapshot,
 			const struct snapshot_trace *trace);
 void estimate_join(struct estimate *sum, const struct estimate *part);
+/* The sum is of all rows: what those that no window has shown take from others is within it. */
+void estimate_include_unseen(struct estimate *sum);
 /* Rounds to the nearest integer. 0; -EOVERFLOW: more than INT64_MAX (error_set). */
 int estimate_round(double value, uint64_t *out);
 /* The standard errors, rounded up so that they are never understated. At most INT64_MAX. */

@@ -230,8 +230,7 @@ static void unseen_rows_include(const struct grouping *grouping, struct estimate
 {
 	if (filters_any(grouping->opts->filters))
 		return;
-	total->size_deviations[CALIBRATE_GROUPS] = 0;
-	total->count_deviations[CALIBRATE_GROUPS] = 0;
+	estimate_include_unseen(total);
 }
 
 /* Rounds the estimates of the sides that are samples. */

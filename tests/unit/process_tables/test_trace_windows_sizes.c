@@ -185,7 +185,7 @@ static uint64_t total_error(struct trace *trace)
 	for (size_t i = 0; i < snapshot->trace_count; i++)
 		estimate_add_trace(&sum, snapshot, &snapshot->traces[i]);
 	snapshot_free(snapshot);
-	sum.count_deviations[CALIBRATE_GROUPS] = 0;
+	estimate_include_unseen(&sum);
 	return estimate_count_error(&sum);
 }
 

@@ -399,6 +399,55 @@ static void test_select(void **state)
 	snapshot_free(snapshot);
 }
 
+/* The error of the same row in so many processes; rows: so many like it in each of them. */
+static double error_of_processes(const struct snapshot_estimate *estimate, uint32_t processes,
+				 uint32_t rows)
+{
+	const struct snapshot snapshot = {.estimates = (struct snapshot_estimate *)estimate,
+					  .estimate_count = 1};
+	struct estimate sum = {0};
+
+	for (uint32_t process = 0; process < processes; process++)
+		for (uint32_t row = 0; row < rows; row++) {
+			const struct snapshot_trace trace = {
+				.process = process, .count = 1000, .bytes = 100, .estimate = 1};
+
+			estimate_add_trace(&sum, &snapshot, &trace);
+		}
+	return (double)estimate_size_error(&sum);
+}
+
+/*
+ * Workers are one larger sample: their errors add up as squares, those of one process as they are.
+ * So it is with few windows, with many, and with what no window has shown, even if all workers
+ * deviate in the same way.
+ */
+static void test_workers(void **state)
+{
+	struct snapshot_estimate few = {{30, -20, -10}}, many = {{0}}, unseen = {{0}};
+
+	(void)state;
+	for (uint32_t i = 0; i < CALIBRATE_GROUPS; i++)
+		many.deviations[i] = 10;
+	unseen.deviations[CALIBRATE_GROUPS] = -50;
+	for (uint32_t count = 4; count <= 64; count *= 4) {
+		double root = sqrt(count);
+
+		/* of a few windows it is known less exactly how large the error of one is */
+		assert_true(error_of_processes(&few, count, 1) <=
+			    1.2 * root * error_of_processes(&few, 1, 1));
+		assert_true(fabs(error_of_processes(&many, count, 1) /
+					 (root * error_of_processes(&many, 1, 1)) -
+				 1) < 0.35);
+		assert_true(fabs(error_of_processes(&unseen, count, 1) /
+					 (root * error_of_processes(&unseen, 1, 1)) -
+				 1) < 0.35);
+	}
+	assert_float_equal(error_of_processes(&many, 1, 3), 3 * error_of_processes(&many, 1, 1), 3);
+	assert_float_equal(error_of_processes(&unseen, 1, 3), 3 * error_of_processes(&unseen, 1, 1),
+			   3);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -408,6 +457,7 @@ int main(void)
 		cmocka_unit_test(test_difference),
 		cmocka_unit_test(test_merge),
 		cmocka_unit_test(test_select),
+		cmocka_unit_test(test_workers),
 		cmocka_unit_test_setup_teardown(test_file, place_setup, place_teardown),
 		cmocka_unit_test_setup_teardown(test_file_hostile, place_setup, place_teardown),
 	};
