@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * tracer leaks: what grows in the heaps of processes (heap_leaks.h), or which lines of a recording
- * grow. With --lines it makes the recording first: in a process of its own, which is tracer -p PID
- * --record with a file that is removed afterwards.
+ * grow. --lines does both: first the heaps are read, of processes that no probe disturbs; then a
+ * process of its own makes the recording, as tracer -p PID --record with a file that is removed
+ * afterwards.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -10,11 +11,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/error.h"
 #include "cli/cli.h"
+#include "cli/leaks_confirm.h"
 #include "heap_answers/heap_leaks.h"
 #include "options/trace_options.h"
 #include "time_answers/leaks.h"
@@ -36,18 +39,21 @@ struct passed {
 	const char *arg; /* borrowed */
 };
 
+enum leaks_by { BY_HOLDER, BY_LINE_ALONE };
+
 struct leaks_command {
 	struct time_choice choice;
 	struct target_set targets;
-	int lines;   /* --lines */
+	int lines; /* --lines */
+	enum leaks_by by;
 	int probing; /* an option of the trace that is not about which processes */
 	struct cli_arguments files;
 	struct passed passed[PASSED];
 	size_t passed_count;
-	const char *duration; /* borrowed */
-	uint64_t duration_ns;
-	int automatic, verbose; /* -d auto, -v */
-	uint64_t most_bytes;    /* --memory */
+	const char *duration;           /* borrowed */
+	uint64_t duration_ns, heaps_ns; /* of the trace; of reading heaps, 0: HEAPS_NS */
+	int automatic, verbose;         /* -d auto, -v */
+	uint64_t most_bytes;            /* --memory */
 	int fail_on_growth;
 };
 
@@ -59,14 +65,16 @@ static const struct argp_option options[] = {
 	 "certain what grows, and how fast to ±20 %, 10 minutes at most",
 	 1},
 	{"lines", KEY_LINES, NULL, 0,
-	 "with -p and the like: place probes, and tell which lines allocate what grows; so does an "
-	 "option of the trace (-m, --overhead, --layer, ...)",
+	 "with -p and the like: place probes afterwards, and tell which lines allocate what grows, "
+	 "and whether that is the code that fills it; so does an option of the trace (-m, "
+	 "--overhead, --layer, ...)",
 	 1},
 	{"memory", KEY_MEMORY, "BYTES", 0,
 	 "copy heaps of at most BYTES (default: a third of the memory that is available); of a "
 	 "larger one only types are compared, not what holds them",
 	 1},
-	{"by", KEY_BY, "KEY", 0, "holder (default); line: as --lines", 1},
+	{"by", KEY_BY, "KEY", 0,
+	 "holder (default); line: only which lines allocate what grows, without what holds it", 1},
 	{"fail-on", KEY_FAIL_ON, "VERDICT", 0,
 	 "grows: exit with status 3 if something grows, for scripts and tests", 1},
 	CLI_OPTION_VERBOSE(1),
@@ -117,7 +125,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	case KEY_BY:
 		if (strcmp(arg, "holder") != 0 && strcmp(arg, "line") != 0)
 			return cli_reject("--by", arg, "holder or line");
-		command->lines = !strcmp(arg, "line");
+		command->by = !strcmp(arg, "line") ? BY_LINE_ALONE : BY_HOLDER;
 		return 0;
 	case KEY_FAIL_ON:
 		if (strcmp(arg, "grows") != 0)
@@ -150,8 +158,36 @@ static int growth_status(const struct leaks_command *command, int status, size_t
 	return status == EXIT_DONE && command->fail_on_growth && growing ? EXIT_FOUND : status;
 }
 
-/* The exit status. */
-static int recording_judge(const struct leaks_command *command, const char *path, const char *name)
+/* What is written of heaps and of lines: the holders, whose lines are known, and the lines. */
+struct both {
+	const struct heap_leaks *holders;
+	const struct leaks *lines;
+};
+
+static int both_text(const void *context, FILE *out)
+{
+	const struct both *both = context;
+	int err = leaks_text(both->lines, out);
+
+	putc('\n', out);
+	return err ?: heap_leaks_text(both->holders, out);
+}
+
+static int both_write(const struct time_choice *choice, struct heap_leaks *holders,
+		      struct leaks *lines)
+{
+	const struct both both = {holders, lines};
+
+	leaks_confirm(holders, lines);
+	lines->more = heap_leaks_holders_json;
+	lines->more_context = holders;
+	return choice->format == TIME_JSON ? time_write(choice, leaks_json, lines)
+					   : time_write(choice, both_text, &both);
+}
+
+/* holders: what the heaps said before; NULL: they were not read. The exit status. */
+static int recording_judge(const struct leaks_command *command, const char *path, const char *name,
+			   struct heap_leaks *holders)
 {
 	const struct time_choice *choice = &command->choice;
 	struct leaks leaks;
@@ -168,9 +204,13 @@ static int recording_judge(const struct leaks_command *command, const char *path
 	}
 	leaks.name = name;
 	leaks.by = choice->group;
-	leaks.top = choice->top;
-	status = time_write(choice, choice->format == TIME_JSON ? leaks_json : leaks_text, &leaks);
-	status = growth_status(command, status, leaks.verdicts[EVIDENCE_GROWS]);
+	leaks.top = holders ? rows_most(command) : choice->top;
+	status = holders ? both_write(choice, holders, &leaks)
+			 : time_write(choice, choice->format == TIME_JSON ? leaks_json : leaks_text,
+				      &leaks);
+	status = growth_status(command, status,
+			       holders ? holders->verdicts[HOLDER_GROWS]
+				       : leaks.verdicts[EVIDENCE_GROWS]);
 	leaks_free(&leaks);
 	series_free(&series);
 	return status;
@@ -208,27 +248,103 @@ static void child_trace(const struct leaks_command *command, const char *path)
 	exit(cli_trace(argc, argv));
 }
 
+/*
+ * The process that records, and where. It has the rights that are given up where heaps are read
+ * before it begins: those to trace, and to remove the recording in the end.
+ */
+struct recorder {
+	char *directory, *path;
+	pid_t pid;
+	int socket; /* a byte begins the trace, a byte is its exit status, the end removes it all */
+};
+
+static int place_make(struct recorder *recorder)
+{
+	const char *place = getenv("TMPDIR");
+
+	if (asprintf(&recorder->directory, "%s/tracer-leaks.XXXXXX", place ? place : "/tmp") < 0 ||
+	    !mkdtemp(recorder->directory) ||
+	    asprintf(&recorder->path, "%s/recording", recorder->directory) < 0)
+		return error_print(-errno, "TMPDIR=DIRECTORY names another place", "%s",
+				   recorder->directory ? recorder->directory : "leaks");
+	return 0;
+}
+
+/* In the process that records. Ctrl-C ends the trace alone. */
+static void recorder_serve(const struct recorder *recorder, const struct leaks_command *command,
+			   int socket)
+{
+	char byte;
+	int status = 0;
+	pid_t trace;
+
+	signal(SIGINT, SIG_IGN);
+	if (read(socket, &byte, 1) == 1) {
+		trace = fork();
+		if (!trace) {
+			close(socket);
+			signal(SIGINT, SIG_DFL);
+			child_trace(command, recorder->path);
+		}
+		while (trace > 0 && waitpid(trace, &status, 0) < 0 && errno == EINTR)
+			;
+		byte = trace > 0 && WIFEXITED(status) ? (char)WEXITSTATUS(status) : EXIT_FAILED;
+		/* Then until the recording is read. */
+		if (write(socket, &byte, 1) == 1)
+			status = (int)read(socket, &byte, 1);
+	}
+	unlink(recorder->path);
+	rmdir(recorder->directory);
+	_exit(0);
+}
+
+/* 0, -errno after a message. */
+static int recorder_new(struct recorder *recorder, const struct leaks_command *command)
+{
+	int ends[2], err = place_make(recorder);
+
+	recorder->socket = -1;
+	if (err)
+		return err;
+	fflush(stdout);
+	err = socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) ? -errno : 0;
+	if (!err) {
+		recorder->pid = fork();
+		err = recorder->pid < 0 ? -errno : 0;
+		if (!recorder->pid) {
+			close(ends[0]);
+			recorder_serve(recorder, command, ends[1]);
+		}
+		close(ends[1]);
+		recorder->socket = ends[0];
+	}
+	if (err)
+		rmdir(recorder->directory);
+	return err ? error_print(err, NULL, "leaks") : 0;
+}
+
 /* Ctrl-C ends the trace, and what was recorded until then is judged. The exit status. */
-static int process_record(const struct leaks_command *command, const char *path)
+static int recorder_run(const struct recorder *recorder)
 {
 	void (*before)(int) = signal(SIGINT, SIG_IGN);
-	pid_t child;
-	int status;
+	char byte = 0;
+	ssize_t got = write(recorder->socket, &byte, 1);
 
-	fflush(stdout);
-	child = fork();
-	if (!child) {
-		signal(SIGINT, SIG_DFL);
-		child_trace(command, path);
-	}
-	while (child > 0 && waitpid(child, &status, 0) < 0 && errno == EINTR)
-		;
+	while (got == 1 && (got = read(recorder->socket, &byte, 1)) < 0 && errno == EINTR)
+		got = 1;
 	signal(SIGINT, before);
-	if (child < 0) {
-		error_print(-errno, NULL, "leaks");
-		return EXIT_FAILED;
-	}
-	return WIFEXITED(status) ? WEXITSTATUS(status) : EXIT_FAILED;
+	return got == 1 ? byte : EXIT_FAILED;
+}
+
+/* Returns when the recording is removed. */
+static void recorder_free(struct recorder *recorder)
+{
+	if (recorder->socket >= 0)
+		close(recorder->socket);
+	while (recorder->pid > 0 && waitpid(recorder->pid, NULL, 0) < 0 && errno == EINTR)
+		;
+	free(recorder->path);
+	free(recorder->directory);
 }
 
 /* "PID 1,2", "comm gunicorn": what was traced. */
@@ -248,31 +364,54 @@ static void targets_name(const struct leaks_command *command, char *name, size_t
 		snprintf(name, bytes, "all processes");
 }
 
-static int process_judge(struct leaks_command *command)
+/* Are there heaps to be read before probes are placed? */
+static int has_heaps(const struct leaks_command *command)
 {
-	const char *place = getenv("TMPDIR");
-	char *directory, *path, name[256];
-	int status = EXIT_FAILED;
+	int layer = command->choice.layer;
+
+	return command->by == BY_HOLDER && !command->targets.wait &&
+	       !target_set_is_empty(&command->targets) &&
+	       (layer < 0 || layer == EVENT_LAYER_PYTHON);
+}
+
+static int heaps_find(struct leaks_command *command, struct heap_leaks *leaks)
+{
+	const struct leaks_choice asked = {.targets = &command->targets,
+					   .duration_ns = command->heaps_ns ?: HEAPS_NS,
+					   .automatic = command->automatic,
+					   .brief = page_width(command),
+					   .most_bytes = command->most_bytes,
+					   .top = rows_most(command)};
+
+	return heap_leaks_find(&asked, leaks);
+}
+
+/* Which lines grow; read_heaps: and before that what holds what grows. */
+static int process_judge(struct leaks_command *command, int read_heaps)
+{
+	struct recorder recorder = {0};
+	struct heap_leaks leaks = {0};
+	int status = EXIT_FAILED, err = 0;
+	char name[256];
 
 	if (!command->duration) {
 		command->duration = SECONDS;
 		cli_parse_seconds(SECONDS, &command->duration_ns);
 	}
-	if (asprintf(&directory, "%s/tracer-leaks.XXXXXX", place ? place : "/tmp") < 0)
-		return status;
-	if (!mkdtemp(directory) || asprintf(&path, "%s/recording", directory) < 0) {
-		error_print(-errno, "TMPDIR=DIRECTORY names another place", "%s", directory);
-		free(directory);
-		return status;
+	if (!recorder_new(&recorder, command)) {
+		if (read_heaps)
+			err = heaps_find(command, &leaks);
+		/* Of what has no Python the trace tells; other errors it would only say again. */
+		read_heaps = read_heaps && !err;
+		if (!err || err == -ENOENT)
+			status = recorder_run(&recorder);
+		targets_name(command, name, sizeof(name));
+		if (status == EXIT_DONE)
+			status = recording_judge(command, recorder.path, name,
+						 read_heaps ? &leaks : NULL);
 	}
-	status = process_record(command, path);
-	targets_name(command, name, sizeof(name));
-	if (status == EXIT_DONE)
-		status = recording_judge(command, path, name);
-	unlink(path);
-	rmdir(directory);
-	free(path);
-	free(directory);
+	heap_leaks_free(&leaks);
+	recorder_free(&recorder);
 	return status;
 }
 
@@ -291,20 +430,14 @@ static int heaps_write(const struct leaks_command *command, struct heap_leaks *l
 /* What grows in the heaps, without a probe. */
 static int heaps_judge(struct leaks_command *command)
 {
-	struct leaks_choice asked = {.targets = &command->targets,
-				     .duration_ns = command->duration_ns ?: HEAPS_NS,
-				     .automatic = command->automatic,
-				     .brief = page_width(command),
-				     .most_bytes = command->most_bytes,
-				     .top = rows_most(command)};
 	struct heap_leaks leaks;
-	int err = heap_leaks_find(&asked, &leaks);
+	int err = heaps_find(command, &leaks);
 	int status = heaps_write(command, &leaks, err);
 
 	if (err != -ENOENT)
 		return status;
 	log_info("no Python: probes tell its lines (--lines)");
-	return process_judge(command);
+	return process_judge(command, 0);
 }
 
 static int dumps_judge(const struct leaks_command *command)
@@ -321,6 +454,8 @@ static int leaks_run(struct leaks_command *command)
 {
 	const char *why = NULL;
 	char text[128];
+
+	command->heaps_ns = command->duration_ns;
 
 	if (!command->files.count && !command->passed_count) {
 		why = "a recording is judged, dumps of a heap, or processes";
@@ -340,9 +475,11 @@ static int leaks_run(struct leaks_command *command)
 	if (command->files.count > 1)
 		return dumps_judge(command);
 	if (command->files.count)
-		return recording_judge(command, command->files.items[0], command->files.items[0]);
-	if (command->lines || command->probing || command->choice.layer >= 0)
-		return process_judge(command);
+		return recording_judge(command, command->files.items[0], command->files.items[0],
+				       NULL);
+	if (command->lines || command->probing || command->choice.layer >= 0 ||
+	    command->by == BY_LINE_ALONE)
+		return process_judge(command, has_heaps(command));
 	return heaps_judge(command);
 }
 

@@ -22,6 +22,15 @@ enum holder_verdict {
 	HOLDER_GROWS,
 };
 
+/* A line that grows, or may, by what probes have seen. */
+struct holder_line {
+	const char *filename, *function; /* borrowed; function "" where it is not known */
+	uint32_t line;
+	double slope;   /* bytes a second; NAN: the probes took too much for a rate */
+	int unclear;    /* whether it grows */
+	double through; /* the share of its bytes that comes through that code */
+};
+
 /* A path that holds something, in all processes that were read. */
 struct holder {
 	const char *label, *type; /* borrowed from the reading */
@@ -40,6 +49,9 @@ struct holder {
 	size_t filler_count;
 	const struct strings *filled_names;
 	struct bound bound; /* as a row has it; of one process only */
+	/* with heap_leaks.measured: lines that grow, whose blocks come through code that fills it */
+	struct holder_line lines[GROWTH_FILLERS];
+	size_t line_count;
 };
 
 #define LEAKS_PARTS      24u
@@ -92,7 +104,9 @@ struct heap_leaks {
 	uint64_t left; /* bytes until a limit of a cgroup kills */
 	size_t top;
 	size_t brief; /* as in struct report_opts */
-	int dumps;    /* they were read from files: nothing is known of RSS */
+	/* probes have measured lines afterwards: one that grows, or none; 0: they have not */
+	enum { HOLDERS_LINES_UNCLEAR = 1, HOLDERS_LINES_GROW } measured;
+	int dumps; /* they were read from files: nothing is known of RSS */
 };
 
 struct leaks_choice {
@@ -131,5 +145,7 @@ void leaks_parts_add(struct heap_leaks *leaks);
 /* 0, -errno. */
 int heap_leaks_text(const void *leaks, FILE *out);
 int heap_leaks_json(const void *leaks, FILE *out);
+/* The member "holders" alone, with a trailing comma. */
+void heap_leaks_holders_json(const void *leaks, FILE *out);
 
 #endif

@@ -35,6 +35,12 @@ struct leaks {
 	struct slope total, rss;
 	int rss_known; /* at all moments */
 	struct leaks_limit limit;
+	/*
+	 * set by the caller: members of the JSON that stand before these; then the text does not
+	 * say how to find what holds them. NULL: none
+	 */
+	void (*more)(const void *context, FILE *out);
+	const void *more_context; /* borrowed */
 };
 
 /*

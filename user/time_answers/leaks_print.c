@@ -251,7 +251,8 @@ int leaks_text(const void *context, FILE *out)
 	if (leaks->series->sampled)
 		fputs("Figures are estimates: their standard errors are part of the intervals.\n",
 		      out);
-	next_print(out, leaks);
+	if (!leaks->more)
+		next_print(out, leaks);
 	return 0;
 }
 
@@ -337,7 +338,10 @@ int leaks_json(const void *context, FILE *out)
 				   *last = &series->moments[series->moment_count - 1];
 	size_t all = series->line_count, shown = leaks->top && leaks->top < all ? leaks->top : all;
 
-	fprintf(out, "{\"begin\": %.3f, \"snapshots\": %zu, \"points\": %zu, \"duration\": %.3f, ",
+	putc('{', out);
+	if (leaks->more)
+		leaks->more(leaks->more_context, out);
+	fprintf(out, "\"begin\": %.3f, \"snapshots\": %zu, \"points\": %zu, \"duration\": %.3f, ",
 		(double)(series->moments[0].time.realtime_ns - series->moments[0].time.since_ns) /
 			1e9,
 		series->snapshots, series->moment_count - leaks->begin,

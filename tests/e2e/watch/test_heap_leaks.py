@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from harness import compiled, error_line, marked_line
+from harness import compiled, error_line, marked_line, program
 from procfs import private_code
 
 MAIN = "sys.modules['__main__']."
@@ -122,6 +122,27 @@ def test_auto(start, run_tracer, python):
     assert [h["path"] for h in found] == [HOLDERS["cache"]]
     assert found[0]["high"] - found[0]["low"] <= 0.4 * found[0]["retained_per_minute"]
     assert 8 <= answer["reads"] < 32
+
+
+def test_confirmed(start, run_tracer, python):
+    """With --lines probes say whether the code that can fill a holder does."""
+    target = start(python, "service.py", "listed", ready=False)
+    target.read_line()
+    answer = ask(run_tracer, "-p", target.pid, "--lines", "-m", "census", "-d", 4)
+    holder = answer["holders"][0]
+    with open(program("service.py")) as file:
+        lines = file.read().split("\n")
+    line = next(i for i, text in enumerate(lines, 1) if "# fills listed" in text)
+    assert [(p["lineno"], p["how"]) for p in holder["filled_by"]] == [
+        (line, "code"),
+        (line, "measured"),
+    ]
+    assert holder["filled_by"][1]["through"] == 1
+    assert line in [entry["traceback"][0]["lineno"] for entry in answer["lines"]]
+    alone = ask(run_tracer, "-p", target.pid, "--by", "line", "-m", "census", "-d", 1)
+    assert "holders" not in alone and alone["lines"]
+    text = run_tracer("leaks", "-p", target.pid, "--lines", "-m", "census", "-d", 4).stdout
+    assert re.search(r"^ +measured: .*service\.py:%d\b.*, 100 %% of it through" % line, text, re.M)
 
 
 def test_filled_by(start, run_tracer, python):
