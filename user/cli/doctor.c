@@ -16,6 +16,7 @@
 #include "links/obstacles.h"
 #include "options/options.h"
 #include "process/process.h"
+#include "text/terminal.h"
 #include "trial/seccomp.h"
 #include "trial/trial.h"
 
@@ -212,6 +213,7 @@ int cli_doctor(int argc, char **argv)
 	};
 	struct capability capabilities[8];
 	struct features features;
+	struct terminal terminal;
 	size_t count;
 	int status, err;
 
@@ -226,6 +228,7 @@ int cli_doctor(int argc, char **argv)
 		error_print(err, NULL, "doctor");
 		return EXIT_FAILED;
 	}
+	terminal_begin(&terminal, &stdout);
 	features_print(&features);
 	settings_print();
 	printf("Privileges\n");
@@ -236,5 +239,6 @@ int cli_doctor(int argc, char **argv)
 	/* A user who cannot run a session could not remove them. */
 	if (status == EXIT_DONE)
 		leftovers_print();
+	terminal_end(&terminal);
 	return status;
 }

@@ -223,22 +223,46 @@ static void cell_text(const struct row *row, int column, char out[CELL_BYTES])
 	}
 }
 
-/* Returns what it has printed. */
-static size_t cells_print(const struct row *row, struct column titles[COLUMNS])
+static void cells_print(const struct row *row, struct column titles[COLUMNS])
 {
 	char cell[CELL_BYTES];
-	size_t used = 0;
 
 	for (int i = 0; i < COLUMNS; i++) {
 		if (!titles[i].width)
 			continue;
 		if (row)
 			cell_text(row, i, cell);
-		used += (size_t)printf("%*s ",
-				       titles[i].is_left ? -titles[i].width : titles[i].width,
-				       row ? cell : titles[i].title);
+		printf("%*s ", titles[i].is_left ? -titles[i].width : titles[i].width,
+		       row ? cell : titles[i].title);
 	}
-	return used;
+}
+
+/* On a terminal (text/terminal.h). */
+static void page_print(const struct list *list)
+{
+	static const char *const titles[COLUMNS] = {"PID", "?PARENT",  "?<USER",     "RSS",
+						    "AGE", "?<PYTHON", "<CONTAINER", "<COVERAGE"};
+	struct terminal terminal;
+	char cell[CELL_BYTES];
+
+	terminal_begin(&terminal, &stdout);
+	for (int i = 0; i < COLUMNS; i++)
+		printf("%s\t", titles[i]);
+	puts("COMMAND");
+	for (size_t i = 0; i < list->count; i++) {
+		const struct row *row = &list->rows[i];
+
+		for (int c = 0; c < COLUMNS; c++) {
+			cell_text(row, c, cell);
+			/* A column in which there is nothing is left out. */
+			printf("%s\t", strcmp(cell, "-") != 0 ? cell : "");
+		}
+		text_print(stdout, row->info.command[0] ? row->info.command : row->info.name);
+		putchar('\n');
+	}
+	if (list->count)
+		printf("next: tracer leaks -p %d\n", (int)list->rows[0].info.pid);
+	terminal_end(&terminal);
 }
 
 static void table_print(const struct list *list)
@@ -247,7 +271,7 @@ static void table_print(const struct list *list)
 					 {"RSS", 0, 8},       {"AGE", 0, 3},     {"PYTHON", 1, 6},
 					 {"CONTAINER", 1, 9}, {"COVERAGE", 1, 8}};
 	char cell[CELL_BYTES], command[4 * sizeof(list->rows->info.command)];
-	size_t width = terminal_width(stdout), contained = 0;
+	size_t contained = 0;
 
 	for (size_t i = 0; i < list->count; i++) {
 		contained += list->rows[i].container[0] != 0;
@@ -265,12 +289,10 @@ static void table_print(const struct list *list)
 	puts("COMMAND");
 	for (size_t i = 0; i < list->count; i++) {
 		const struct process_info *info = &list->rows[i].info;
-		size_t used = cells_print(&list->rows[i], titles);
 
+		cells_print(&list->rows[i], titles);
 		text_escape(command, sizeof(command),
 			    info->command[0] ? info->command : info->name);
-		if (width > used + 16 && strlen(command) > width - used)
-			command[width - used] = '\0';
 		puts(command);
 	}
 }
@@ -419,6 +441,8 @@ int cli_list(int argc, char **argv)
 	} else {
 		if (list.json)
 			json_print(&list);
+		else if (terminal_width(stdout))
+			page_print(&list);
 		else
 			table_print(&list);
 		status = remarks_print(&list);

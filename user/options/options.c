@@ -13,6 +13,7 @@
 #include "options/options.h"
 #include "options/print_options.h"
 #include "text/near.h"
+#include "text/terminal.h"
 
 int cli_parse_number(const char *text, uint64_t low, uint64_t high, uint64_t *number)
 {
@@ -230,6 +231,20 @@ static int option_explain(const struct argp *argp, const char *typed)
 		       : error_set(-EINVAL, "no such option");
 }
 
+#define ARGP_COLUMNS 79u
+
+/* argp takes 79 columns, or what this says. */
+static void help_fit(void)
+{
+	size_t width = terminal_width(stdout);
+	char format[64];
+
+	if (!width || width > ARGP_COLUMNS)
+		return;
+	snprintf(format, sizeof(format), "rmargin=%zu,opt-doc-col=%zu", width - 1, width / 2);
+	setenv("ARGP_HELP_FMT", format, 0);
+}
+
 int cli_parse(const struct argp *argp, int argc, char **argv, unsigned flags, void *input)
 {
 	const char *slash = strrchr(argv[0], '/');
@@ -243,6 +258,7 @@ int cli_parse(const struct argp *argp, int argc, char **argv, unsigned flags, vo
 	for (int i = 1; i < argc && strcmp(argv[i], "--"); i++) {
 		if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h") ||
 		    !strcmp(argv[i], "--usage")) {
+			help_fit();
 			argp_help(argp, stdout,
 				  strcmp(argv[i], "--usage")
 					  ? ARGP_HELP_LONG | ARGP_HELP_PRE_DOC |

@@ -15,7 +15,7 @@
 #define LOST_SHARE 0.005 /* of the events: less is told by their number */
 #define COVERED    990u  /* permille of the new blocks: less is told */
 
-/* "±8 % for the largest lines, about 40 s more for ±5 %" */
+/* "±8 % for the largest lines; about 40 s more for ±5 %" */
 static void error_add(struct one_line *line, const struct snapshot *snapshot,
 		      const struct statistics *statistics)
 {
@@ -35,8 +35,9 @@ static void error_add(struct one_line *line, const struct snapshot *snapshot,
 	}
 	if (aim > 0)
 		windows_more_text(more, precision_more(error, windows_seconds(snapshot), aim), aim);
-	one_line_add(line, "±%.*f %% for the largest lines%s%s", error < 0.01 ? 1 : 0, error * 100,
-		     more[0] ? ", " : "", more);
+	one_line_add(line, "±%.*f %% for the largest lines", error < 0.01 ? 1 : 0, error * 100);
+	if (more[0])
+		one_line_add(line, "%s", more);
 }
 
 /* An event is an allocation or a free. */

@@ -426,6 +426,11 @@ static void statistics_print(struct page *page, const struct snapshot *snapshot,
 	int tables = opts->tables && shown;
 
 	page->statistics = statistics;
+	if (opts->brief && !statistics->count) {
+		fprintf(page->out, "%s%so line is known of any block\n", words->heading,
+			words->heading[0] ? "n" : "N");
+		return;
+	}
 	heading_print(page, statistics, shown, words->heading);
 	if (tables)
 		report_table_titles(page->out, opts, statistics);
@@ -515,14 +520,14 @@ static void foot_brief_print(const struct page *page, const struct snapshot *sna
 	struct statistics old;
 	struct report_opts of_old = *opts;
 
-	quality_print(page->out, snapshot, statistics, opts->old ? "The new figures" : "Figures",
+	quality_print(page->out, snapshot, statistics, opts->old ? "New figures" : "Figures",
 		      opts->brief, opts->color);
 	if (!opts->old)
 		return;
 	of_old.old = NULL;
 	if (report_statistics(opts->old, &of_old, &old))
 		return;
-	quality_print(page->out, opts->old, &old, "The old figures", opts->brief, opts->color);
+	quality_print(page->out, opts->old, &old, "Old figures", opts->brief, opts->color);
 	statistics_free(&old);
 }
 
