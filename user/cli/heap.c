@@ -106,10 +106,10 @@ static void other_text(const struct heap_view *view, const char *before, const c
 	sum_print(what, sum);
 }
 
-/* The type to ask for next: the largest one that a module has defined. NULL: none. */
+/* The type to ask for next: the largest one shown that a module has defined. NULL: none. */
 static const char *next_type(const struct heap_view *view)
 {
-	for (size_t i = 0; i < view->count && view->choice->by == BY_TYPE; i++) {
+	for (size_t i = 0; i < view->shown && view->choice->by == BY_TYPE; i++) {
 		const char *name = heap_type_name(view->rows[i].type);
 
 		if (strchr(name, '.') && text_is_plain(name))
@@ -140,6 +140,8 @@ static void foot_brief(const struct heap_view *view)
 	one_line_print(stdout, "Figures", &line, opts->brief, opts->color);
 	if (next_type(view))
 		printf("next: tracer heap why %s -p %d\n", next_type(view), view->info->pid);
+	else
+		printf("next: tracer heap -p %d --retained\n", view->info->pid);
 }
 
 static void view_text(const struct heap_view *view)

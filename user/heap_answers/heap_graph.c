@@ -194,7 +194,7 @@ static void foot_brief(const struct report_opts *opts, const struct heap_graph *
 	if (image->bytes_lost)
 		one_line_add(&line, "%s could not be copied", size_text(text, image->bytes_lost));
 	if (graph->blocks.walk.pools_unreadable)
-		one_line_add(&line, "%" PRIu64 " pools changed while they were copied",
+		one_line_add(&line, "pools that changed while they were copied: %" PRIu64,
 			     graph->blocks.walk.pools_unreadable);
 	if (image->bytes_swapped)
 		one_line_add(&line, "%s on swap not read", size_text(text, image->bytes_swapped));

@@ -212,6 +212,18 @@ static void not_seen_text(const struct memory_report *report)
 	}
 }
 
+/* Of malloc's blocks, those of Python's objects. */
+static int64_t objects_size(const struct memory_node *node, int depth)
+{
+	int64_t size = 0;
+
+	if (!strcmp(node->name, "large blocks of Python objects"))
+		return node->size;
+	for (size_t i = 0; i < node->child_count && depth < DEPTH_MAX; i++)
+		size += objects_size(&node->children[i], depth + 1);
+	return size;
+}
+
 /* What the largest part of RSS is asked for with. */
 static void next_text(const struct memory_report *report)
 {
@@ -220,7 +232,8 @@ static void next_text(const struct memory_report *report)
 	for (size_t i = 0; i < report->root.child_count; i++)
 		if (!largest || report->root.children[i].size > largest->size)
 			largest = &report->root.children[i];
-	if (largest && !strcmp(largest->name, "malloc"))
+	if (largest && !strcmp(largest->name, "malloc") &&
+	    objects_size(largest, 1) < largest->size / 2)
 		printf("next: tracer --layer native -p %d\n", (int)report->info.pid);
 	else if (report->python_version)
 		printf("next: tracer heap -p %d\n", (int)report->info.pid);

@@ -4,6 +4,7 @@
 #include <math.h>
 
 #define LARGE_PART 10
+#define NEARLY     1.05 /* an error that is told as the aim is good enough */
 
 double precision_of(const struct statistics *statistics)
 {
@@ -31,7 +32,7 @@ double precision_next(double error)
 	static const double aims[] = {PRECISION_AIM, 0.1, 0.05};
 
 	for (size_t i = 0; i < sizeof(aims) / sizeof(aims[0]); i++)
-		if (error > aims[i])
+		if (error > aims[i] * NEARLY)
 			return aims[i];
 	return 0;
 }
