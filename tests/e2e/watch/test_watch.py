@@ -150,7 +150,7 @@ def test_keys(tracer, start, screen, any_python):
     view.press("x", "s")
     view.wait("sorted by count")
     view.press("q")
-    text = view.wait(r"^Total: size=")
+    text = view.wait(r"^Figures: ")
     assert re.search(report_row(size, count, r"\d+"), text, re.M), text
     view.run("echo", "status", "$?")
     assert target.finish() == 0
@@ -218,7 +218,7 @@ def test_threads(tracer, start, screen, any_python):
     view.press("1")  # what is asked for anew comes in a pause, too
     view.wait(r"thread_owners.py:%d$" % marked_line("thread_owners.py", "K"))
     view.press("q")
-    view.wait("^Total: size=")
+    view.wait("^Figures: ")
 
 
 @pytest.mark.root_versions(since="3.14")
@@ -244,7 +244,7 @@ def test_tasks(tracer, start, screen, root_python):
     view.press("/", *"script", "Enter")
     assert r"\x1b[2J" in view.wait(", 1 row of .*filter: script")
     view.press("q")
-    view.wait("^Total: size=")
+    view.wait("^Figures: ")
 
 
 def test_tasks_not_told(tracer, start, screen, any_python):
@@ -259,7 +259,7 @@ def test_tasks_not_told(tracer, start, screen, any_python):
     view.press("g")
     view.wait("^by line, sorted by size")
     view.press("q")
-    view.wait("^Total: size=")
+    view.wait("^Figures: ")
 
 
 @pytest.mark.parametrize("crowd", (200, pytest.param(1000, marks=pytest.mark.long)))
@@ -319,7 +319,7 @@ def test_stop(tracer, start, screen, any_python):
         live = target.expect()
     view.wait(r"phases\.py:%d$" % marked_line("phases.py", "L"))
     assert target.finish() == 0
-    text = view.wait("^Total: size=")
+    text = view.wait("^Figures: ")
     line = marked_line("phases.py", "L")
     assert re.search(report_row(*live["L"], line), text, re.M), text
     view.run("stty", "-a")
@@ -341,7 +341,7 @@ def test_plain(tracer, start, screen, any_python):
         text = view.wait(r"\(PID %d\)$" % target.pid)
     assert text.isascii() and re.search(r" #{2,} .*PID", view.wait("## "))
     view.press("C-c")
-    view.wait("^Total: size=")
+    view.wait("^Figures: ")
 
 
 def test_none(tracer, start, screen, run_tracer, any_python, tmp_path):
@@ -362,6 +362,6 @@ def test_none(tracer, start, screen, run_tracer, any_python, tmp_path):
             target.pid
         )
     for view in views:
-        assert "sorted by" not in view.wait("^Total: size=")
+        assert "sorted by" not in view.wait("^Figures: ")
     done = run_tracer("ctl", target.pid, "watch")
     assert done.returncode == 1 and "no session traces" in done.stderr
