@@ -5,7 +5,9 @@
 #include <bpf/btf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/capability.h>
 #include <sys/stat.h>
@@ -22,23 +24,69 @@
 #define ROOT_PID_NS_INODE  0xeffffffcu
 #define ROOT_USER_NS_INODE 0xeffffffdu
 
-static int enum_has(const struct btf *btf, const char *enum_name, const char *value)
+/*
+ * The names in the kernel's type information. Each that is asked for is one of its kind, so that
+ * the types need not be looked at, which takes libbpf some tens of milliseconds.
+ */
+struct names {
+	char *data;
+	size_t bytes;
+};
+
+static int btf_read(int fd, struct names *out)
 {
-	int id = btf__find_by_name_kind(btf, enum_name, BTF_KIND_ENUM);
-	const struct btf_type *type;
-	const struct btf_enum *entries;
+	struct stat stat;
+	size_t got = 0;
 
-	if (id < 0)
-		return 0;
-	type = btf__type_by_id(btf, id);
-	entries = btf_enum(type);
-	for (int i = 0; i < btf_vlen(type); i++) {
-		const char *name = btf__name_by_offset(btf, entries[i].name_off);
+	if (fstat(fd, &stat) || stat.st_size <= 0)
+		return -ENOENT;
+	out->bytes = (size_t)stat.st_size;
+	out->data = malloc(out->bytes);
+	if (!out->data)
+		return -ENOMEM;
+	while (got < out->bytes) {
+		ssize_t more = read(fd, out->data + got, out->bytes - got);
 
-		if (name && !strcmp(name, value))
-			return 1;
+		if (more <= 0)
+			return -EIO;
+		got += (size_t)more;
 	}
 	return 0;
+}
+
+/* Where libbpf looks first; it knows other places, for kernels that have no such file. */
+static int names_read(struct names *out)
+{
+	int fd = open("/sys/kernel/btf/vmlinux", O_RDONLY | O_CLOEXEC);
+	int err = fd < 0 ? -errno : btf_read(fd, out);
+	struct btf *btf;
+	const void *data;
+	__u32 bytes;
+
+	if (fd >= 0)
+		close(fd);
+	if (!err)
+		return 0;
+	btf = btf__load_vmlinux_btf();
+	if (libbpf_get_error(btf))
+		return err;
+	data = btf__raw_data(btf, &bytes);
+	free(out->data);
+	out->bytes = bytes;
+	out->data = data ? malloc(bytes) : NULL;
+	if (out->data)
+		memcpy(out->data, data, bytes);
+	btf__free(btf);
+	return out->data ? 0 : -ENOMEM;
+}
+
+/* Each name is between two zero bytes. */
+static int names_have(const struct names *names, const char *name)
+{
+	char text[64] = {0};
+
+	snprintf(text + 1, sizeof(text) - 1, "%s", name);
+	return memmem(names->data, names->bytes, text, strlen(name) + 2) != NULL;
 }
 
 /* BTF names decide only if we may not try. */
@@ -53,17 +101,16 @@ static int link_is_possible(enum links_kind kind, int named)
  * Before 6.2 a program finds no task storage while another task, which it has preempted, is in the
  * same function of the kernel.
  */
-static int task_storage_is_found(const struct btf *btf)
+static int task_storage_is_found(const struct names *names)
 {
-	return btf__find_by_name_kind(btf, "bpf_task_storage_get_recur", BTF_KIND_FUNC) > 0 ||
-	       !kernel_is_preempted();
+	return names_have(names, "bpf_task_storage_get_recur") || !kernel_is_preempted();
 }
 
 int features_probe(struct features *out)
 {
 	struct utsname name;
 	struct stat pid_ns, user_ns;
-	struct btf *btf;
+	struct names names = {0};
 
 	memset(out, 0, sizeof(*out));
 	if (uname(&name))
@@ -76,27 +123,26 @@ int features_probe(struct features *out)
 	out->root_user_ns =
 		stat("/proc/self/ns/user", &user_ns) || user_ns.st_ino == ROOT_USER_NS_INODE;
 	out->root_pid_ns = pid_ns.st_ino == ROOT_PID_NS_INODE;
-	btf = btf__load_vmlinux_btf();
-	if (libbpf_get_error(btf))
+	if (names_read(&names)) {
+		free(names.data);
 		return 0;
+	}
 	out->btf = 1;
-	out->ring_buffer = enum_has(btf, "bpf_map_type", "BPF_MAP_TYPE_RINGBUF");
-	out->task_storage = enum_has(btf, "bpf_map_type", "BPF_MAP_TYPE_TASK_STORAGE");
-	out->attach_cookie = enum_has(btf, "bpf_func_id", "BPF_FUNC_get_attach_cookie");
-	out->prepare_exec =
-		btf__find_by_name_kind(btf, "btf_trace_sched_prepare_exec", BTF_KIND_TYPEDEF) > 0;
-	out->bpf_loop = enum_has(btf, "bpf_func_id", "BPF_FUNC_loop");
-	out->uprobe_session = link_is_possible(
-		LINKS_BOTH, enum_has(btf, "bpf_attach_type", "BPF_TRACE_UPROBE_SESSION"));
-	out->uprobe_multi = out->uprobe_session ||
-			    link_is_possible(LINKS_ENTRY, enum_has(btf, "bpf_attach_type",
-								   "BPF_TRACE_UPROBE_MULTI"));
+	out->ring_buffer = names_have(&names, "BPF_MAP_TYPE_RINGBUF");
+	out->task_storage = names_have(&names, "BPF_MAP_TYPE_TASK_STORAGE");
+	out->attach_cookie = names_have(&names, "BPF_FUNC_get_attach_cookie");
+	out->prepare_exec = names_have(&names, "btf_trace_sched_prepare_exec");
+	out->bpf_loop = names_have(&names, "BPF_FUNC_loop");
+	out->uprobe_session =
+		link_is_possible(LINKS_BOTH, names_have(&names, "BPF_TRACE_UPROBE_SESSION"));
+	out->uprobe_multi =
+		out->uprobe_session ||
+		link_is_possible(LINKS_ENTRY, names_have(&names, "BPF_TRACE_UPROBE_MULTI"));
 	out->task_storage_holds = out->task_storage && task_storage_trial(TASK_STATE_MAX) != 0;
-	out->task_storage_found = out->task_storage && task_storage_is_found(btf);
-	out->returns_by_call =
-		btf__find_by_name_kind(btf, "__x64_sys_uretprobe", BTF_KIND_FUNC) > 0 ||
-		btf__find_by_name_kind(btf, "__do_sys_uretprobe", BTF_KIND_FUNC) > 0;
-	btf__free(btf);
+	out->task_storage_found = out->task_storage && task_storage_is_found(&names);
+	out->returns_by_call = names_have(&names, "__x64_sys_uretprobe") ||
+			       names_have(&names, "__do_sys_uretprobe");
+	free(names.data);
 	return 0;
 }
 

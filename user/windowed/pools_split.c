@@ -168,7 +168,7 @@ static double stratum_split(const struct pools_taken *taken, const struct share 
 		for (uint32_t g = 0; g < CALIBRATE_GROUPS; g++)
 			row->deviations[g] +=
 				(float)(scale * (left_of(&shares[i], (int)g, without[g]) - whole));
-		/* What windows explain more, they leave less: it is no part of the total's error. */
+		/* What windows explain more, they leave less: no part of the total's error. */
 		row->deviations[CALIBRATE_GROUPS] += (float)(missed * whole / unseen->new_blocks);
 	}
 	return blocks;
