@@ -61,8 +61,8 @@ enum { KEY_LINES = 0x500, KEY_MEMORY, KEY_FAIL_ON, KEY_BY };
 
 static const struct argp_option options[] = {
 	{"duration", 'd', "SEC", 0,
-	 "with -p and the like: look for SEC seconds (default 25; with --lines 60); auto: until it is "
-	 "certain what grows, and how fast to ±20 %, 10 minutes at most",
+	 "with -p and the like: look for SEC seconds (default 25; with --lines 60); auto: until it "
+	 "is certain what grows, and how fast to ±20 %, 10 minutes at most",
 	 1},
 	{"lines", KEY_LINES, NULL, 0,
 	 "with -p and the like: place probes afterwards, and tell which lines allocate what grows, "

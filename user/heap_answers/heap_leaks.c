@@ -529,8 +529,8 @@ static int leaks_judge(struct heap_leaks *leaks)
 	int err = rows_judge(leaks);
 
 	leaks_parts_add(leaks);
-	return err ?: slope_of(leaks->seconds, leaks->rss, 0, leaks->moments, &leaks->rss_slope)
-		      ?: slope_of(leaks->seconds, leaks->heap, 0, leaks->moments, &leaks->heap_slope);
+	err = err ?: slope_of(leaks->seconds, leaks->rss, 0, leaks->moments, &leaks->rss_slope);
+	return err ?: slope_of(leaks->seconds, leaks->heap, 0, leaks->moments, &leaks->heap_slope);
 }
 
 /* --- how long it goes on -------------------------------------------------------------------- */

@@ -49,7 +49,7 @@ struct holder {
 	size_t filler_count;
 	const struct strings *filled_names;
 	struct bound bound; /* as a row has it; of one process only */
-	/* with heap_leaks.measured: lines that grow, whose blocks come through code that fills it */
+	/* with heap_leaks.measured: lines that grow, whose blocks its fillers asked for */
 	struct holder_line lines[GROWTH_FILLERS];
 	size_t line_count;
 };

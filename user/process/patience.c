@@ -24,7 +24,7 @@
 #define PAUSE_NS                                                                                   \
 	10000000l    /* between two tries: one after the other may all slip between two holders */
 #define LEAST_MS 20u /* of a try: an honest process is read in that time */
-/* at the end, of all tries: for which they wait for no lock, but for a processor of a busy machine */
+/* at the end, of all tries: for which they wait for no lock, but for a processor */
 #define BUSY_MS 5000u
 
 struct known {

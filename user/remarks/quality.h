@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How good the figures of a report are, in one line (text/one_line.h); not_seen.h has it in full. */
+/* How good the figures of a report are, in one line (text/one_line.h); in full: not_seen.h. */
 #ifndef TRACER_REMARKS_QUALITY_H
 #define TRACER_REMARKS_QUALITY_H
 

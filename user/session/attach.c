@@ -338,8 +338,8 @@ static int member_plan(struct session *session, struct member *member, struct pl
 
 /*
  * Without Python and without windows all of malloc's requests would be traced, and samples of them
- * take as many traps: nothing keeps to a budget but growth mode, in which the memory that it maps is
- * traced. 1; 0: windows are possible, or the user has chosen what is probed; -errno.
+ * take as many traps: nothing keeps to a budget but growth mode, in which the memory that it maps
+ * is traced. 1; 0: windows are possible, or the user has chosen what is probed; -errno.
  */
 static int is_beyond_budget(const struct session *session, const struct member *member,
 			    const struct plan_target *target)
