@@ -177,6 +177,37 @@ def test_filled_by(start, run_tracer, python):
     assert text.count("\nFilled by: lines whose code can, found in the heap; ") == 1
 
 
+ODD = {
+    "slots": MAIN + "CACHE.items",
+    "ordered": MAIN + "ORDERED",
+    "deque": MAIN + "DEQUE",
+    "renamed": MAIN + "Odd.",
+    "generator": MAIN + "GENERATORS",
+    "frozen": MAIN + "CACHE.items",
+    "disabled": "garbage",
+    "wild": MAIN + "CACHE.items",
+    "tuple": MAIN + "__dict__, key",
+    "escape": MAIN + "__dict__['",
+    "long": MAIN + "__dict__, key",
+}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", ODD)
+def test_odd_holders(start, run_tracer, any_python, name):
+    """What is held in an odd way is found like anything else, and prints no control characters."""
+    target = start(any_python, "odd.py", name)
+    done = run_tracer("leaks", "-p", target.pid, "-d", 8)
+    assert done.returncode == 0, done.stderr
+    first = re.search(r"^\d+ holders? grows?.*\n  (.*)$", done.stdout, re.M)
+    assert first and first[1].startswith(ODD[name]), done.stdout
+    assert "\033" not in done.stdout and "\a" not in done.stdout
+    with open(program("odd.py")) as file:
+        lines = [i for i, line in enumerate(file, 1) if "# fills " + name in line]
+    if lines:
+        assert re.search(r"(filled by|or) \S*odd\.py:%d " % lines[0], done.stdout), done.stdout
+
+
 def test_dumps(start, run_tracer, any_python, tmp_path):
     """Dumps of a heap say the same, the oldest first. Others are refused."""
     target, dumps = start(any_python, "held.py"), [tmp_path / name for name in "abc"]
