@@ -73,10 +73,13 @@ static size_t pool_look(const struct inline_range *text, size_t i, struct machin
 {
 	for (; i + SHORT <= text->bytes; i++) {
 		const uint8_t *bytes = text->code + i;
-		unsigned at = displacement(bytes),
-			 reg = (bytes[0] >> 2 & 1) << 3 | (bytes[2] >> 3 & 7);
+		unsigned at, reg;
 		size_t left = text->bytes - i;
 
+		if ((bytes[0] & 0xf8) != 0x48)
+			continue;
+		at = displacement(bytes);
+		reg = (bytes[0] >> 2 & 1) << 3 | (bytes[2] >> 3 & 7);
 		if (at != NEXTPOOL && (at != FREEBLOCK || bytes[1] != 0x8b ||
 				       !store_follows(bytes, left < NEAR ? left : NEAR, reg)))
 			continue;
@@ -168,6 +171,12 @@ static int is_operand(const struct inline_range *text, size_t index,
 	       displacement_follows(text, index + sizeof(distance), wanted - target);
 }
 
+/* May the byte be the last one before an operand that is_operand() knows? Few are. */
+static int may_precede(uint8_t byte)
+{
+	return (byte & 0xc7) == 5 || (byte & 0xf8) == 0xc0 || (byte & 0xf8) == 0xb8;
+}
+
 /* from: the offset of the operand, which is what is searched for. */
 static size_t reader_look(const struct inline_range *text, size_t i,
 			  const struct inline_address *flag, struct machine_found *out)
@@ -175,7 +184,7 @@ static size_t reader_look(const struct inline_range *text, size_t i,
 	for (i = i < 3 ? 3 : i; i + OPERAND <= text->bytes; i++) {
 		unsigned before;
 
-		if (!is_operand(text, i, flag, &before))
+		if (!may_precede(text->code[i - 1]) || !is_operand(text, i, flag, &before))
 			continue;
 		out->vaddr = text->vaddr + i - before;
 		out->prefixed = (text->code[i - before - 1] & 0xf0) == 0x40;
