@@ -3,7 +3,8 @@
 beside tracemalloc, memray and heaptrack.
 
 A program works before, while and after it is traced, so that each ratio is of one process; a ratio
-is the CPU time that a piece of work takes while traced, divided by the median of before and after. A
+is the CPU time that a piece of work takes while traced, divided by the median of before and after,
+with the speed of the processor taken into account. A
 trace begins while the program is idle; with "idle, 1 s" it then works for one second. Programs that
 another tool starts are compared with one that nothing has started. memray is that of the first root
 file system that has it and the libraries (programs.PACKAGES); census and the empty probes at its
@@ -65,9 +66,10 @@ class Program:
         return self.process.stdout.readline().split()
 
     def pace(self, seconds=SECONDS):
-        """CPU seconds of the program for a piece of work: probes run in its time."""
-        count, cpu = self.say(str(seconds))
-        return float(cpu) / max(1, int(count))
+        """CPU time of the program for a piece of work, by that of a loop that allocates nothing:
+        probes run in its time, and the processor is not always as fast."""
+        count, loops, work_s, loop_s = map(float, self.say(str(seconds)))
+        return work_s / max(1, count) / (loop_s / loops)
 
     def end(self):
         self.process.stdin.close()

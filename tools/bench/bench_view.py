@@ -52,7 +52,9 @@ def view_of(session):
         children = [int(child) for child in file.read().split()]
     for pid in children:
         folder = "/proc/%d/fd" % pid
-        if any("tracer-watch" in os.readlink(os.path.join(folder, fd)) for fd in os.listdir(folder)):
+        if any(
+            "tracer-watch" in os.readlink(os.path.join(folder, fd)) for fd in os.listdir(folder)
+        ):
             return pid
     raise RuntimeError("the session has no view")
 
@@ -146,7 +148,10 @@ def bench(python, tracer, folder):
     rows = [["what is shown", "the view", "the session, beyond a pause", "refreshed every"]]
     for what, measure in (
         ("%d lines" % LINES, lambda: many_lines(python, tracer)),
-        ("%d processes with blocks of their own, -a" % PROCESSES, lambda: many_processes(folder, tracer)),
+        (
+            "%d processes with blocks of their own, -a" % PROCESSES,
+            lambda: many_processes(folder, tracer),
+        ),
     ):
         view, session, every = measure()
         rows.append([what, "%.2f %%" % (100 * view), "%.2f %%" % (100 * session), "%d s" % every])

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """One of twelve programs that work with a library of Debian's, by name. Prints "ready", and for
-each line "SECONDS" of stdin how often its work was done in that time, by CPU time: "COUNT CPU". A
-line "tracemalloc N" starts tracemalloc with N frames, "stop" stops it."""
+each line "SECONDS" of stdin "COUNT LOOPS WORK LOOP": how often its work was done in that time, and
+a loop that allocates nothing, once for each 10 ms of work; and the CPU seconds of each. A line
+"tracemalloc N" starts tracemalloc with N frames, "stop" stops it."""
 import io
 import json
 import os
@@ -11,6 +12,10 @@ import time
 
 TEXT = open(json.decoder.__file__, encoding="utf-8").read()
 ROWS = [{"id": i, "name": "user %d" % i, "tags": ["a", "b", str(i)]} for i in range(200)]
+
+
+PIECE = 0.01  # CPU seconds of work between two loops
+LOOP = [None] * 100000  # a loop over it allocates nothing: it tells how fast the processor is
 
 
 def templates():
@@ -54,8 +59,7 @@ def parser():
 
     number = pyparsing.pyparsing_common.number()
     rule = pyparsing.infix_notation(
-        number,
-        [("*", 2, pyparsing.OpAssoc.LEFT), ("+", 2, pyparsing.OpAssoc.LEFT)],
+        number, [("*", 2, pyparsing.OpAssoc.LEFT), ("+", 2, pyparsing.OpAssoc.LEFT)]
     )
     return lambda: rule.parse_string("1 + 2 * 3 + 4 * 5 * 6 + 7")
 
@@ -155,11 +159,20 @@ def main():
             tracemalloc.stop() if word[0] == "stop" else tracemalloc.start(int(word[1]))
             print("done", flush=True)
             continue
-        count, began, end = 0, time.process_time(), time.monotonic() + float(word[0])
+        count, loops, work_s, loop_s = 0, 0, 0.0, 0.0
+        end = time.monotonic() + float(word[0])
         while time.monotonic() < end:
-            work()
-            count += 1
-        print(count, time.process_time() - began, flush=True)
+            began = time.process_time()
+            while time.process_time() - began < PIECE:
+                work()
+                count += 1
+            done = time.process_time()
+            for _ in LOOP:
+                pass
+            work_s += done - began
+            loop_s += time.process_time() - done
+            loops += 1
+        print(count, loops, work_s, loop_s, flush=True)
     os._exit(0)
 
 
