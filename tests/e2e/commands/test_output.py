@@ -199,7 +199,9 @@ def test_app(framework, run_tracer, tmp_path):
     assert ", at the most recent frame of the application\n" in run.stdout
     assert re.search(r"\nWithout a frame of the application: size=.*, count=\d+", run.stdout)
     assert re.search(
-        r"\n  %s:4: size=.* average=\d+ B, allocated=.* blocks?(, short-lived=\d+)?\n" % re.escape(path), run.stdout
+        r"\n  %s:4: size=.* average=\d+ B, allocated=.* blocks?(, short-lived=\d+)?\n"
+        % re.escape(path),
+        run.stdout,
     )
     plain, report = run.report(), run.report("--app")
     assert {
@@ -501,9 +503,7 @@ def test_foreign_files_are_kept(finished, run_tracer, tmp_path):
         assert notes.read_text() == "my notes\n"
     for kind in ("tracemalloc", "folded", "pprof", "perf", "html", "speedscope"):
         for _ in range(2):
-            done = run_tracer(
-                "export", run.snapshot, "--format", kind, "-o", str(tmp_path / kind)
-            )
+            done = run_tracer("export", run.snapshot, "--format", kind, "-o", str(tmp_path / kind))
             assert done.returncode == 0, done.stderr
     done = run_tracer("export", run.snapshot, "--format", "html", "--force", "-o", str(notes))
     assert done.returncode == 0 and notes.read_text().startswith("<!doctype"), done.stderr
@@ -558,8 +558,13 @@ def test_csv_on_a_terminal(start, trace, tracer, any_python, hostile):
     target.step()
     target.expect()
     run.finish()
-    shown = on_a_terminal([tracer, "report", run.snapshot, "--format", "csv"], dict(os.environ))
-    check_harmless(re.sub("\r+\n", "\n", shown.decode()))
+    for command in (
+        ["report", run.snapshot, "--format", "csv"],
+        ["export", run.snapshot, "--format", "folded", "-o", "-"],
+    ):
+        shown = on_a_terminal([tracer, *command], dict(os.environ))
+        assert shown.strip()
+        check_harmless(re.sub("\r+\n", "\n", shown.decode()))
 
 
 def test_cut_tracebacks_are_told(start, trace, run_tracer, any_python, tmp_path):

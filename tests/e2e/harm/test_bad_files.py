@@ -5,7 +5,9 @@ import gzip
 import os
 import resource
 import stat
+import struct
 import subprocess
+import zlib
 
 import pytest
 
@@ -337,3 +339,28 @@ def test_bad_capture_keeps_the_old_file(run_tracer, recorded, tmp_path):
     error_line(run_tracer("replay", tmp_path / "bad.cap", "-o", tmp_path / "old"), 1)
     assert (tmp_path / "old").read_bytes() == OLD
     assert sorted(os.listdir(str(tmp_path))) == ["bad.cap", "old"]
+
+
+# --- recordings -----------------------------------------------------------------------------------
+
+
+def test_recording_without_a_moment(run_tracer, tmp_path):
+    """Records whose contents do not apply, or none: each command says that there is no snapshot."""
+    path = tmp_path / "damaged.rec"
+    head = b"\x89TRACER\n" + struct.pack("<IIQQ", 1, 0, 10**18, 0)
+    two = recording_record(b"\0") + recording_record(b"\1", 0, 10**9)
+    for body in (b"", recording_record(b"\0"), two, b"x" * 100):
+        path.write_bytes(head + body)
+        for command in (["timeline"], ["timeline", "--format", "json"], ["leaks"], ["report"]):
+            done = run_tracer(*command, path)
+            error_line(done, 1)
+
+
+def recording_record(payload, flags=1, since_ns=0):
+    """A record of a recording, with the right checksum."""
+    packer = zlib.compressobj(1, zlib.DEFLATED, -15)
+    packed = packer.compress(payload) + packer.flush()
+    head = struct.pack(
+        "<IIQQQII", 0x64726352, flags, since_ns, 2**64 - 1, 0, len(packed), len(payload)
+    )
+    return head + struct.pack("<II", zlib.crc32(packed, zlib.crc32(head)), 0) + packed

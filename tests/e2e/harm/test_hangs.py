@@ -41,6 +41,13 @@ def hung(tmp_path, debian_python):
         subprocess.run(["umount", "-l", folder], stderr=subprocess.DEVNULL)
 
 
+def mapped(python, name):
+    """The path of the file that an interpreter has mapped under such a name."""
+    code = "print({l.split()[-1] for l in open('/proc/self/maps') if '/%s' in l}.pop())" % name
+    run = [python.path, "-S", "-c", code]
+    return subprocess.run(run, stdout=subprocess.PIPE, check=True, text=True).stdout.strip()
+
+
 def losses(run):
     """The lines that tell of lost events."""
     none = ("no event lost", "lost events: none")
@@ -50,11 +57,11 @@ def losses(run):
 
 
 @pytest.mark.versions("3.11")
-def test_mapped_file(tracer, hung, python, tmp_path, undisturbed):
-    """A target with a hung file as code, beside one without."""
-    with Target(python, "hung_maps.py", hung / "hung") as target, Target(
-        python, "steady.py"
-    ) as other:
+@pytest.mark.parametrize("over", (None, "arena"), ids=("code", "arena"))
+def test_mapped_file(tracer, hung, python, tmp_path, undisturbed, over):
+    """A target with a hung file as code, and over an arena of its heap, beside one without."""
+    arguments = [hung / "hung", *([over] if over else [])]
+    with Target(python, "hung_maps.py", *arguments) as target, Target(python, "steady.py") as other:
         for arguments in (["list"], ["memory", "-p", target.pid], ["heap", "-p", target.pid]):
             subprocess.run(
                 [tracer, *map(str, arguments)],
@@ -72,6 +79,26 @@ def test_mapped_file(tracer, hung, python, tmp_path, undisturbed):
             assert "its file system does not answer" in run.stderr
             assert not losses(run)
         wait_until(lambda: not text_differs(other.pid), "the probes are gone")
+
+
+@pytest.mark.versions("3.11")
+def test_hung_runtime(tracer, hung, python, tmp_path):
+    """An interpreter whose variables cannot be read is told as one, or not at all."""
+    program = compiled(tmp_path / "hung_runtime", "hung_runtime.c", "-ldl")
+    library = mapped(python, "libpython")
+    with Target(program, None, library, hung / "hung") as target:
+        for command in ("list", "heap", "memory", "leaks", "trace"):
+            chosen = [] if command == "list" else ["-p", str(target.pid)]
+            chosen += ["-d", "1"] if command in ("leaks", "trace") else []
+            done = subprocess.run(
+                [tracer, command, *chosen],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                timeout=BOUND,
+                env=environment(),
+            )
+            assert done.returncode in (0, 1) and (done.stderr or done.stdout), (command, done)
+        assert state(target.pid) == "S"
 
 
 def test_answering_file(tracer, hung, tmp_path, undisturbed):
@@ -147,9 +174,7 @@ def test_locked_memory(tracer, own_python, debian_python, tmp_path, undisturbed)
         python, "steady.py", env=env
     ) as same, Target(debian_python, "steady.py") as other:
         every = "%d,%d,%d" % (locked.pid, same.pid, other.pid)
-        with Traced(
-            tracer, tmp_path, "-p", every, "-m", "exact", "-d", "2"
-        ) as run:
+        with Traced(tracer, tmp_path, "-p", every, "-m", "exact", "-d", "2") as run:
             other.step()
             assert run.wait(BOUND) == 0, run.stderr
             assert re.search(r"PID %d\b.*%s" % (locked.pid, reason), run.stderr), run.stderr
