@@ -345,6 +345,7 @@ static int is_beyond_budget(const struct session *session, const struct member *
 			    const struct plan_target *target)
 {
 	const struct session_opts *opts = &session->opts;
+	struct python_runtime runtime = {0};
 	int err;
 
 	if (opts->overhead <= 0 || opts->sample_bytes || opts->plan.mode_asked ||
@@ -353,7 +354,14 @@ static int is_beyond_budget(const struct session *session, const struct member *
 	    plan_native_is_self_sampled(target->native, target->native_count))
 		return 0;
 	err = member_windows_possible(session, member, target);
-	return err == -ENOTSUP ? 1 : err;
+	if (err != -ENOTSUP)
+		return err;
+	/* From 3.13 on an interpreter has an allocator that it need not use. */
+	if (!python_runtime_find(member->pid, NULL, &runtime)) {
+		python_runtime_close(&runtime);
+		return 0;
+	}
+	return member_windows_possible(session, member, target) == -ENOTSUP;
 }
 
 /* Takes the plan over, and what of it the member owns. */

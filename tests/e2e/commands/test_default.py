@@ -4,6 +4,7 @@ names a mode, or which blocks or functions have probes, means what it says, and 
 import os
 import re
 import signal
+import statistics
 
 import pytest
 
@@ -63,24 +64,22 @@ def test_native(tracer, tmp_path, blocks_program):
     check_budget(run, report)
 
 
-def test_window_ends(tracer, tmp_path, any_python):
-    """A window in which an idle program becomes busy ends before its time: a long one is longer than
-    the budget of ten seconds."""
+def test_windows_asleep(tracer, tmp_path, any_python):
+    """Windows of a program that does nothing are short, so that hardly any of the first second of its
+    work falls into one; and what they took says nothing about those after it."""
     length = re.compile(r"a window of ([0-9.]+) ms took ([0-9.]+) ms")
     with Target(any_python, "busy.py") as target:
         os.kill(target.pid, signal.SIGSTOP)
         with Traced(tracer, tmp_path, "-vv", "-p", target.pid, budget=True) as run:
-            # While the program is stopped they grow up to a second.
-            wait_until(
-                lambda: [at for at, _ in length.findall(run.stderr) if float(at) > 900],
-                "there is a long window",
-            )
+            wait_until(lambda: len(length.findall(run.stderr)) > 3, "some windows are over")
+            asleep = length.findall(run.stderr)
             os.kill(target.pid, signal.SIGCONT)
-            count = len(length.findall(run.stderr))
-            wait_until(lambda: len(length.findall(run.stderr)) > count + 1, "two are over")
+            wait_until(lambda: len(length.findall(run.stderr)) > len(asleep) + 2, "two are over")
             run.finish()
+    # Told to end after 50 ms; a busy machine is late.
+    assert statistics.median(float(at) for at, _ in asleep) < 500, run.stderr
     for at, took in length.findall(run.stderr):
-        assert float(at) < 500 or float(took) < 50, run.stderr
+        assert float(at) < 900 or float(took) < 50, run.stderr
 
 
 def test_quiet(tracer, tmp_path, any_python):

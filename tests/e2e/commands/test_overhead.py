@@ -113,7 +113,8 @@ def test_native(tracer, tmp_path, blocks_program):
     are no windows: the samples become smaller, then the probes are removed."""
     env = environment(LD_PRELOAD=library("libjemalloc.so.2"))
     with Target(blocks_program, "blocks.c", "busy", env=env) as target:
-        with Traced(tracer, tmp_path, "--overhead", 1, "-p", target.pid) as run:
+        asked = ("-m", "exact", "--overhead", 1)
+        with Traced(tracer, tmp_path, *asked, "-p", target.pid) as run:
             wait_until(lambda: "then off" in run.stderr, "the probes are out")
             report = run.finish()
     changes = report.data["modes"]

@@ -296,7 +296,7 @@ def test_crowd(tracer, start, screen, tmp_path, whole_machine, crowd):
     view.press("Enter")
     view.wait(r"^crowd \(PID %s\)\n\n1 traceback:\n\n100 B in 1 block\n  " % first)
     view.press("q")
-    view.wait("^Total native: size=")
+    view.wait("^Native blocks ")
     assert target.finish() == 0
 
 
