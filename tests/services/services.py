@@ -162,7 +162,8 @@ class Service:
 
     def run(self, command):
         words = [
-            word.format(port=self.port, folder=self.folder) if word != "''" else "" for word in command.split()
+            word.format(port=self.port, folder=self.folder) if word != "''" else ""
+            for word in command.split()
         ]
         with open(os.path.join(self.folder, "log"), "ab") as log:
             process = subprocess.Popen(

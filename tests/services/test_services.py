@@ -31,7 +31,9 @@ def check(service, answer):
     found = [[row for row in rows if end in row["path"]] for end in kind.leaks.values()]
     told = json.dumps(rows, indent=1)
     assert all(found), told
-    assert rows[: sum(map(len, found))] == [row for row in rows if any(row in f for f in found)], told
+    assert rows[: sum(map(len, found))] == [
+        row for row in rows if any(row in f for f in found)
+    ], told
     for mark, these in zip(kind.leaks, found):
         assert {row["verdict"] for row in these} == {"grows"}, told
         assert sum(row["processes"] for row in these) == kind.workers, (mark, told)

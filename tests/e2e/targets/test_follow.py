@@ -8,14 +8,7 @@ import subprocess
 import pytest
 
 from ctl_client import ctl  # noqa: F401
-from harness import (
-    compiled,
-    environment,
-    program,
-    read_report,
-    wait_reading,
-    wait_until,
-)
+from harness import compiled, environment, program, read_report, wait_reading, wait_until
 from test_lifecycle import probed_bytes
 
 pytestmark = pytest.mark.usefixtures("undisturbed")
