@@ -350,8 +350,8 @@ static __always_inline void block_resize(struct pt_regs *regs, struct thread_sta
 	alloc_output(thread, type, block, thread->last_bytes, 0, api);
 }
 
-/* Is the operation one of blocks in pymalloc's pools only? */
-static __always_inline int op_is_pooled(__u32 op)
+/* Is the operation one of blocks in pymalloc's pools, or of objects? None is outside windows. */
+static __always_inline int op_is_windowed(__u32 op)
 {
 	return op == ABI_OP_POOL || op == ABI_OP_REFILL || op == ABI_OP_FIRST_BLOCK ||
 	       op == ABI_OP_RESIZE || op == ABI_OP_REUSE;
@@ -374,7 +374,7 @@ int python_site(struct pt_regs *regs)
 		return 0;
 	cookie = bpf_get_attach_cookie(regs);
 	api = cookie >> 8 & 0xff;
-	if (thread->target.paused && op_is_pooled(cookie & 0xff))
+	if (thread->target.paused && op_is_windowed(cookie & 0xff))
 		return 0;
 	switch (cookie & 0xff) {
 	case ABI_OP_REUSE:

@@ -113,8 +113,12 @@ class Case:
         """The tracer's answer as text."""
         done = subprocess.run(
             [self.tracer, *harness.without_budget(args)],
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-            text=True, timeout=harness.TIMEOUT, env=harness.environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=harness.TIMEOUT,
+            env=harness.environment(),
         )
         assert done.returncode == status, done.stderr
         return done.stdout
@@ -169,9 +173,7 @@ def told(path):
 
 @pytest.fixture(scope="session")
 def tracer():
-    path = os.path.abspath(os.environ.get("TRACER", os.path.join(harness.ROOT, "build", "tracer")))
-    assert os.access(path, os.X_OK), "%s is not there: run make" % path
-    return path
+    return harness.tracer_path()
 
 
 @pytest.fixture

@@ -142,6 +142,13 @@ def write_text(path, text):
         file.write(str(text))
 
 
+def tracer_path():
+    """The tracer that is tested: $TRACER, or the one that make has built."""
+    path = os.path.abspath(os.environ.get("TRACER", os.path.join(ROOT, "build", "tracer")))
+    assert os.access(path, os.X_OK), "%s is not there: run make" % path
+    return path
+
+
 def error_line(done, status):
     """The only line on stderr of a tracer that failed: what, target, why, remedy."""
     assert done.returncode == status, "status %d: %s" % (done.returncode, done.stderr)

@@ -23,9 +23,7 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture(scope="session")
 def tracer():
-    path = os.path.abspath(os.environ.get("TRACER", os.path.join(harness.ROOT, "build", "tracer")))
-    assert os.access(path, os.X_OK), "%s is not there: run make" % path
-    return path
+    return harness.tracer_path()
 
 
 @pytest.fixture

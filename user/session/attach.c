@@ -336,6 +336,17 @@ static int member_plan(struct session *session, struct member *member, struct pl
 	return error_set(-EIO, "%s%s", why, remedy);
 }
 
+/* From 3.13 on an interpreter has an allocator without windows, which it need not use. */
+static int has_python(pid_t pid)
+{
+	struct python_runtime runtime = {0};
+
+	if (python_runtime_find(pid, NULL, &runtime))
+		return 0;
+	python_runtime_close(&runtime);
+	return 1;
+}
+
 /*
  * Without Python and without windows all of malloc's requests would be traced, and samples of them
  * take as many traps: nothing keeps to a budget but growth mode, in which the memory that it maps
@@ -345,23 +356,16 @@ static int is_beyond_budget(const struct session *session, const struct member *
 			    const struct plan_target *target)
 {
 	const struct session_opts *opts = &session->opts;
-	struct python_runtime runtime = {0};
 	int err;
 
 	if (opts->overhead <= 0 || opts->sample_bytes || opts->plan.mode_asked ||
 	    opts->plan.native.alloc_count || !member_is_native(member) ||
 	    !(member->layers & 1u << EVENT_LAYER_NATIVE) ||
-	    plan_native_is_self_sampled(target->native, target->native_count))
+	    plan_native_is_self_sampled(target->native, target->native_count) ||
+	    (opts->plan.layers && has_python(member->pid)))
 		return 0;
 	err = member_windows_possible(session, member, target);
-	if (err != -ENOTSUP)
-		return err;
-	/* From 3.13 on an interpreter has an allocator that it need not use. */
-	if (!python_runtime_find(member->pid, NULL, &runtime)) {
-		python_runtime_close(&runtime);
-		return 0;
-	}
-	return member_windows_possible(session, member, target) == -ENOTSUP;
+	return err == -ENOTSUP ? 1 : err;
 }
 
 /* Takes the plan over, and what of it the member owns. */
