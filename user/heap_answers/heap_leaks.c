@@ -535,14 +535,6 @@ static int leaks_judge(struct heap_leaks *leaks)
 
 /* --- how long it goes on -------------------------------------------------------------------- */
 
-/* The error of a rate, by the rate; INFINITY: it is not known. */
-static double rate_error(const struct slope *slope)
-{
-	return slope->has_interval && slope->median > 0
-		       ? (slope->high - slope->low) / 2 / slope->median
-		       : INFINITY;
-}
-
 int heap_leaks_are_certain(const struct heap_leaks *leaks)
 {
 	/* What the judging makes is its own; the processes are borrowed. */
@@ -558,7 +550,7 @@ int heap_leaks_are_certain(const struct heap_leaks *leaks)
 		const struct holder *holder = &now.holders[i];
 
 		if (holder->verdict == HOLDER_GROWS)
-			certain &= rate_error(&holder->slope) <= LEAKS_AIM;
+			certain &= holder_rate_error(holder) <= LEAKS_AIM;
 		else if (holder->verdict == HOLDER_UNCLEAR && holder->slope.low > 0)
 			certain = 0;
 	}

@@ -7,6 +7,8 @@
 #ifndef TRACER_HEAP_ANSWERS_HEAP_LEAKS_H
 #define TRACER_HEAP_ANSWERS_HEAP_LEAKS_H
 
+#include <math.h>
+
 #include "heap_answers/growth.h"
 #include "memory/memory.h"
 #include "series/slope.h"
@@ -68,6 +70,16 @@ struct leaks_part {
 static inline int holder_is_weak(const struct holder *holder)
 {
 	return holder->weak > holder->all / 2;
+}
+
+/* The error of its rate, by the rate; INFINITY: it is not known. */
+static inline double holder_rate_error(const struct holder *holder)
+{
+	const struct slope *slope = &holder->slope;
+
+	return slope->has_interval && slope->median > 0
+		       ? (slope->high - slope->low) / 2 / slope->median
+		       : INFINITY;
 }
 
 /* One process. */

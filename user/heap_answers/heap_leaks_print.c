@@ -347,10 +347,10 @@ static void figures_print(FILE *out, const struct heap_leaks *leaks, int filled)
 		types += leaks->processes[i].by_types != 0;
 	}
 	for (size_t i = 0; i < leaks->count; i++) {
-		const struct slope *slope = &leaks->holders[i].slope;
+		double error = holder_rate_error(&leaks->holders[i]);
 
-		if (leaks->holders[i].verdict == HOLDER_GROWS && slope->has_interval)
-			worst = fmax(worst, (slope->high - slope->low) / 2 / slope->median);
+		if (leaks->holders[i].verdict == HOLDER_GROWS && !isinf(error))
+			worst = fmax(worst, error);
 	}
 	if (types)
 		one_line_add(&line, "types alone, a heap is too large to copy (--memory)");
