@@ -54,16 +54,12 @@ LIBS     := $(call packages,--libs) -liberty -lm
 # another allocator. Sanitizers have an allocator of their own.
 ALLOCATOR := $(if $(SAN),,-l:libjemalloc_pic.a)
 
-ROOMS    := text base tables elf process core container select machine pymalloc layouts malloc python recover heap \
-	graph holders waste dump memory plan native process_plan perfmap unwind fetch symbols unwind_load events \
-	calibrate snapshot view blocks process_tables process_windows process_walks windowed trace kernel links attach trial overhead stats remarks report \
-	export pprof recording pickle control watch member session live perfmap_session options series heap_answers memory_answers time_answers cli
-SOURCES  := $(foreach room,$(ROOMS),$(wildcard user/$(room)/*.c))
-GENERATED := $(OUT)/gen/pprof/profile.pb-c.c
+SOURCES  := $(wildcard user/*/*.c user/*/*/*.c)
+GENERATED := $(OUT)/gen/report/pprof/profile.pb-c.c
 OBJECTS  := $(SOURCES:%.c=$(OUT)/obj/%.o) $(GENERATED:$(OUT)/gen/%.c=$(OUT)/obj/gen/%.o)
 BPF      := $(patsubst bpf/%.bpf.c,%,$(wildcard bpf/*.bpf.c))
 SKELETONS := $(BPF:%=$(OUT)/gen/attach/%.skel.h)
-UNIT     := $(patsubst %.c,$(OUT)/tests/%,$(notdir $(wildcard tests/unit/*/test_*.c)))
+UNIT     := $(patsubst %.c,$(OUT)/tests/%,$(notdir $(wildcard tests/unit/*/test_*.c tests/unit/*/*/test_*.c)))
 PYTEST   := TRACER=$(abspath $(OUT)/tracer) $(PYTHON) -m pytest -q -rs -p no:cacheprovider
 TOOLS    := $(patsubst %.c,$(OUT)/tools/%,$(notdir $(wildcard tools/*.c tools/bench/*.c)))
 MAN      := $(patsubst docs/man/%.md,$(OUT)/man/%,$(wildcard docs/man/*.1.md))
@@ -72,53 +68,57 @@ FUZZ_OUT := $(OUT)/fuzz$(FUZZ_QUICK:%=/quick)
 FUZZERS  := $(addprefix $(FUZZ_OUT)/,$(or $(FUZZ:%=fuzz_%),\
 	$(basename $(notdir $(wildcard tests/fuzz/fuzz_*.c tests/fuzz/*/fuzz_*.c)))))
 
-vpath %.c tools tools/bench $(wildcard tests/unit/*) tests/fuzz tests/fuzz/heaps
+vpath %.c tools tools/bench $(wildcard tests/unit/* tests/unit/*/*) tests/fuzz tests/fuzz/heaps
 
 .DELETE_ON_ERROR:
 .SECONDARY:
 .PHONY: all help demo test check unit golden oracle documents machines e2e e2e-all e2e-long parity kills kernels \
 	unit-programs pythons cases services soak unruly bench windows coverage stacks heaps distros roots fuzz format lint tools \
-	man install clean
+	man install clean test-one compdb
 
 all: $(OUT)/tracer
 
 help:
-	@echo 'make            build/tracer'
-	@echo 'make demo       install what the build needs, build, trace a small leaking program (root)'
-	@echo 'make test       install what the tests need, then run every test (root);'
-	@echo '                last line: N passed, N failed'
-	@echo 'make check      unit and golden tests, documents, and the comparison with files of'
-	@echo '                tracemalloc; no root (also with SAN=1)'
-	@echo 'make e2e        real targets under the real kernel, each test with some versions of'
-	@echo '                CPython (root); a part of make test'
-	@echo 'make e2e-all    the same with every version of CPython (root)'
-	@echo 'make parity     the long comparison with tracemalloc over all versions (root)'
-	@echo 'make kills      SIGKILL of the tracer at 500 moments, or KILLS=N: nothing stays (root)'
-	@echo 'make kernels    the features in virtual machines with other kernels, into docs/kernels.md'
-	@echo '                (root); KERNELS="6.1 newest" picks'
-	@echo 'make pythons    builds of CPython against their own tracemalloc, into docs/pythons.md'
-	@echo '                (root); BUILDS=REGEX picks, PYTHONS=DIR holds the archives of builds'
-	@echo 'make cases      situations from public bug reports, each with the answer that is expected (root);'
-	@echo '                CASES_ONLY="04|16" picks, CASES=DIR holds them'
-	@echo 'make services   tracer leaks beside services of Debian'"'"'s packages under load, each with leaks of'
-	@echo '                its own, and their requests a second meanwhile (root)'
-	@echo 'make windows    estimates from windows against tracemalloc, of programs made to fool them'
-	@echo '                (root)'
-	@echo 'make bench      cost as ratios to untraced, beside tracemalloc and other tools (root)'
-	@echo 'make coverage   the share of new blocks with a traceback, for every CPython found (root)'
-	@echo 'make stacks     native stacks beside those of perf, of the same requests (root)'
-	@echo 'make heaps      the heaps of real programs, into docs/heap.md, and heap snapshots in MemLab and'
-	@echo '                Chromium (root); HEAPS="--only flask" picks'
-	@echo 'make distros    make demo and the unit tests in fresh Debians (root); DISTROS="trixie"'
-	@echo 'make roots      root file systems with CPython 3.13 to 3.15 for the tests, below'
-	@echo '                build/roots (root); a part of make test'
-	@echo 'make soak       an hour of sessions over honest and hostile programs, killed at random'
-	@echo '                (root); MINUTES=10'
-	@echo 'make unruly     sessions over trees of processes that end at bad moments, with'
-	@echo '                sanitizers (root); ROUNDS=25 of 8'
-	@echo 'make fuzz       every fuzz target, or FUZZ="lines plan"; FUZZ_SECONDS=30 each'
-	@echo 'make man        man pages from docs/man/, into build/man/; make install installs them'
-	@echo 'make lint format tools install PREFIX=… clean'
+	@echo 'Build:'
+	@echo '  make            build/tracer; SAN=1, CC=clang, O=-O0, ARCH=arm64, V=1'
+	@echo '  make demo       install what the build needs, build, trace a small leaking program (root)'
+	@echo '  make man        man pages from docs/man/, into build/man/'
+	@echo '  make install    PREFIX=/usr/local'
+	@echo 'While you change something:'
+	@echo '  make test-one   one unit test (T=windows), or some of pytest (T=e2e/watch/test_watch.py)'
+	@echo '  make unit       all unit tests; no root, as golden, oracle and documents'
+	@echo '  make check      unit, golden, oracle, documents, machines; no root (also with SAN=1)'
+	@echo '  make format     lay out the sources'
+	@echo '  make lint       widths, sizes, names and includes of the sources, cppcheck'
+	@echo '  make compdb     compile_commands.json'
+	@echo 'Before a change is proposed (root):'
+	@echo '  make test       install what the tests need, then run all of them, in half an hour;'
+	@echo '                  last line: N passed, N failed'
+	@echo '  make e2e        real targets under the real kernel; a part of make test'
+	@echo 'After a change of what they are about (root):'
+	@echo '  make e2e-all    e2e with every version of CPython'
+	@echo '  make e2e-long   e2e that takes minutes a test'
+	@echo '  make parity     the long comparison with tracemalloc over all versions'
+	@echo '  make pythons    builds of CPython against their own tracemalloc, into docs/pythons.md;'
+	@echo '                  BUILDS=REGEX picks, PYTHONS=DIR holds the archives of builds'
+	@echo '  make cases      situations from public bug reports, each with the answer that is'
+	@echo '                  expected; CASES_ONLY="04|16" picks, CASES=DIR holds them'
+	@echo '  make services   tracer leaks beside services of Debian'"'"'s packages under load'
+	@echo '  make windows    estimates from windows, of programs made to fool them'
+	@echo '  make coverage   the share of new blocks with a traceback, for every CPython found'
+	@echo '  make stacks     native stacks beside those of perf, of the same requests'
+	@echo '  make heaps      the heaps of real programs, into docs/heap.md; HEAPS="--only flask"'
+	@echo '  make bench      cost as ratios to untraced, beside tracemalloc and other tools'
+	@echo 'Before a release (root):'
+	@echo '  make kernels    the features in virtual machines with other kernels, into'
+	@echo '                  docs/kernels.md; KERNELS="6.1 newest" picks'
+	@echo '  make distros    make demo and the unit tests in fresh Debians; DISTROS="trixie"'
+	@echo '  make kills      SIGKILL of the tracer at 500 moments, or KILLS=N: nothing stays'
+	@echo '  make soak       an hour of sessions over honest and hostile programs; MINUTES=10'
+	@echo '  make unruly     sessions over trees of processes that end at bad moments; ROUNDS=25'
+	@echo '  make fuzz       every fuzz target, or FUZZ="lines plan"; FUZZ_SECONDS=30 each'
+	@echo 'Parts of others: roots (root file systems with CPython 3.13 to 3.15, below build/),'
+	@echo 'tools, unit-programs, clean'
 
 # A change of flags rebuilds everything, except for -Werror, which does not change the output.
 FLAGS    := $(strip $(CC) $(filter-out -Werror,$(CFLAGS_ALL)) $(LDFLAGS_ALL) $(LIBS) $(CLANG) \
@@ -142,7 +142,7 @@ $(if $(CROSS),$(ARCH) && sudo tools/make-sysroot $(ARCH) $(SYSROOT),build)' >&2;
 	@mkdir -p $(@D)
 	@printf '%s\n' '$(subst ','\'',$(FLAGS))' >$@
 
-$(OUT)/obj/user/%.o: user/%.c $(OUT)/flags | $(OUT)/gen/pprof/profile.pb-c.h $(SKELETONS)
+$(OUT)/obj/user/%.o: user/%.c $(OUT)/flags | $(OUT)/gen/report/pprof/profile.pb-c.h $(SKELETONS)
 	@mkdir -p $(@D)
 	$(call say,CC,$<)$(CC) $(CFLAGS_ALL) -MMD -MP -c -o $@ $<
 
@@ -150,18 +150,18 @@ $(OUT)/obj/gen/%.o: $(OUT)/gen/%.c $(OUT)/flags
 	@mkdir -p $(@D)
 	$(call say,CC,$<)$(CC) $(CFLAGS_ALL) -MMD -MP -c -o $@ $<
 
-$(OUT)/gen/pprof/profile.pb-c.c: user/pprof/profile.proto
+$(OUT)/gen/report/pprof/profile.pb-c.c: user/report/pprof/profile.proto
 	@mkdir -p $(@D)
 	$(call say,PROTOC,$<)$(PROTOC) --proto_path=user --c_out=$(OUT)/gen $<
 
-$(OUT)/gen/pprof/profile.pb-c.h: $(OUT)/gen/pprof/profile.pb-c.c
+$(OUT)/gen/report/pprof/profile.pb-c.h: $(OUT)/gen/report/pprof/profile.pb-c.c
 
 # The page of export --format html.
-$(OUT)/gen/page/page.h: $(wildcard user/export/page/*) tools/make-page
+$(OUT)/gen/page/page.h: $(wildcard user/report/export/page/*) tools/make-page
 	@mkdir -p $(@D)
-	$(call say,PAGE,$@)tools/make-page user/export/page $@
+	$(call say,PAGE,$@)tools/make-page user/report/export/page $@
 
-$(OUT)/obj/user/export/html.o: $(OUT)/gen/page/page.h
+$(OUT)/obj/user/report/export/html.o: $(OUT)/gen/page/page.h
 
 $(OUT)/gen/bpf/%.o: bpf/%.bpf.c $(wildcard bpf/*.h bpf/*/*.h) \
 		$(wildcard include/abi/*.h) $(OUT)/flags
@@ -250,10 +250,15 @@ test:
 	$(Q)tools/install-deps test
 	$(Q)$(PYTHON) tests/run-all
 
+# T=windows: test_windows.c; T=e2e/watch/test_watch.py::test_keys: what pytest takes, below tests/.
+test-one: $(if $(findstring .py,$(T)),$(OUT)/tracer,$(T:%=$(OUT)/tests/test_%))
+	$(Q)$(if $(T),,echo 'make test-one T=windows, or T=e2e/watch/test_watch.py' >&2; exit 2)
+	$(Q)$(if $(findstring .py,$(T)),$(PYTEST) tests/$(T),$(OUT)/tests/test_$(T))
+
 # Two files at a time: with three, the guests beside them do not get on.
 E2E_WORKERS := 2
 e2e: $(OUT)/tracer
-	$(Q)$(PYTEST) -n $(E2E_WORKERS) --dist loadfile tests/e2e
+	$(Q)$(PYTEST) -n $(E2E_WORKERS) --dist loadfile --durations 30 tests/e2e
 
 # What takes minutes in a test of its own: crowds and storms of processes, all builds of CPython.
 e2e-long: $(OUT)/tracer
@@ -313,10 +318,11 @@ pythons: $(OUT)/tracer
 		$(if $(PYTHONS_RESUME),--resume) \
 		$(if $(BUILDS),--only '$(BUILDS)',--report docs/pythons.md)
 
-# CASES_ONLY='04|16'
+# CASES_ONLY='04|16'; CASES_QUICK=1 leaves out those that take the better part of a minute and more.
+# Most of them wait: for a program's work, or for the next look at it.
 cases: $(OUT)/tracer
 	$(Q)tools/install-deps cases
-	$(Q)$(PYTEST) tests/cases
+	$(Q)$(PYTEST) -n $(if $(CASES_QUICK),4,2) $(if $(CASES_QUICK),-m 'not long') tests/cases
 
 services: $(OUT)/tracer
 	$(Q)tools/install-deps services
@@ -348,10 +354,10 @@ fuzz: $(FUZZERS)
 	$(Q)mkdir -p $(addprefix $(CORPUS)_,capture jit_elf native worker tracemalloc session image \
 		unwind recording)
 	$(Q)for c in tests/golden/*.cap; do tail -c +17 $$c > $(CORPUS)_capture/$${c##*/}; done
-	$(Q)cp $(FUZZ_LIB)/obj/user/text/text.o $(CORPUS)_jit_elf
+	$(Q)cp $(FUZZ_LIB)/obj/user/util/text.o $(CORPUS)_jit_elf
 	$(Q)$(CC) -shared -nostdlib -fPIC -O2 -x c -o $(CORPUS)_native/allocator.so \
 		tests/fuzz/corpus/corpus_native.c
-	$(Q)$(CC) -O2 -g -shared -fPIC -nostdlib -Iuser -o $(CORPUS)_worker/spans.so user/tables/spans.c
+	$(Q)$(CC) -O2 -g -shared -fPIC -nostdlib -Iuser -o $(CORPUS)_worker/spans.so user/util/spans.c
 	$(Q)$(PYTHON) tests/fuzz/corpus/corpus_unwind.py $(CC) $(CORPUS)_unwind
 	$(Q)printf _ZN4shop6BasketIiE3addEv >$(CORPUS)_worker/name
 	$(Q)$(PYTHON) tests/fuzz/corpus/corpus_tracemalloc.py $(CORPUS)_tracemalloc
@@ -370,8 +376,14 @@ format:
 	$(Q)clang-format -i $(C_FILES)
 	$(Q)if command -v black >/dev/null; then black --quiet tests tools; fi
 
+# For editors: what each file is compiled with.
+compdb:
+	$(Q)$(MAKE) --no-print-directory --dry-run --always-make V=1 all unit-programs | \
+		tools/compdb > compile_commands.json
+
 lint:
 	$(Q)tools/check-includes
+	$(Q)tools/check-names
 	$(Q)tools/check-width $(C_FILES)
 	$(Q)tools/check-sizes
 	$(Q)clang-format --dry-run --Werror $(C_FILES)

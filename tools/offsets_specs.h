@@ -195,7 +195,7 @@ static const struct spec specs[] = {
 	{"heap.count_flags", CONST, NULL, NULL, V(8), V(13), 0},
 	{"heap.count_flags", CONST, NULL, NULL, V(14), ANY, 255},
 
-	/* Objects: which of their words are references, for user/graph/. */
+	/* Objects: which of their words are references, for user/inspect/graph/. */
 	{"objects.dict_used", OFFSET, "PyDictObject", "ma_used", V(8), ANY, 0},
 	{"objects.dict_keys", OFFSET, "PyDictObject", "ma_keys", V(8), ANY, 0},
 	{"objects.dict_values", OFFSET, "PyDictObject", "ma_values", V(8), ANY, 0},

@@ -6,8 +6,8 @@
  *
  * The budgets leave room below the kernel's limits (512 bytes of stack over all calls, a million
  * instructions), which older verifiers reach earlier. No function may have a private stack
- * (user/kernel/private_stack.h). The verifier's figures include what it adds after it has decided
- * on a private stack, so the machine code is checked.
+ * (user/attach/kernel/private_stack.h). The verifier's figures include what it adds after it has
+ * decided on a private stack, so the machine code is checked.
  */
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
@@ -18,11 +18,11 @@
 
 #include "abi/target.h"
 #include "attach/alloc.skel.h"
+#include "attach/kernel/private_stack.h"
+#include "attach/links/features.h"
+#include "attach/links/links.h"
 #include "attach/perfmap.skel.h"
-#include "base/clock.h"
-#include "kernel/private_stack.h"
-#include "links/features.h"
-#include "links/links.h"
+#include "util/clock.h"
 
 #define STACK_MAX   384u
 #define FRAME_MAX   64u

@@ -6,11 +6,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/array.h"
-#include "base/error.h"
-#include "cli/cli.h"
-#include "options/options.h"
-#include "text/near.h"
+#include "cmd/cli.h"
+#include "cmd/options/options.h"
+#include "util/array.h"
+#include "util/error.h"
+#include "util/near.h"
 
 static const struct {
 	const char *name;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
  * Code objects: their ids (see stack.h), the caches of those that were read, and their
- * records. user/python/code.c computes the same ids.
+ * records. user/runtime/cpython/code.c computes the same ids.
  */
 #ifndef TRACER_BPF_PYTHON_CODE_H
 #define TRACER_BPF_PYTHON_CODE_H

@@ -13,8 +13,8 @@
  * the end, the census ends as EVENT_CENSUS_CUT: user space then keeps the blocks that it had, but
  * for those in the arenas that an EVENT_CENSUS_ARENA reports as read.
  *
- * user/python/heap.c walks the heap of a running process in the same way and emits the same
- * records. Kernels without bpf_loop() do no walk here.
+ * user/runtime/cpython/heap.c walks the heap of a running process in the same way and emits the
+ * same records. Kernels without bpf_loop() do no walk here.
  */
 #ifndef TRACER_BPF_PYTHON_HEAP_H
 #define TRACER_BPF_PYTHON_HEAP_H
@@ -83,8 +83,8 @@ static __always_inline void heap_head(struct heap_walk *walk, __u64 arenas, __u6
 /*
  * Is this address an obmalloc state? It begins with two words for each size class: the address of a
  * pool, or of the class's own list head. If this release has the state at another offset, the words
- * are arbitrary. user/python/heap_place.c checks all of them. Here a few must do, since each adds
- * to what the verifier checks.
+ * are arbitrary. user/runtime/cpython/heap_place.c checks all of them. Here a few must do, since
+ * each adds to what the verifier checks.
  */
 static __always_inline int is_heap_state(struct heap_walk *walk, __u64 state)
 {

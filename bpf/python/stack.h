@@ -8,7 +8,7 @@
  * the version where there is one). These bytes never change. Up to 3.11 there is no version, and
  * code that is compiled, run and dropped repeatedly may have all of these at the same addresses. So
  * there the hash includes the texts and the line table, and the id's lowest bits say which of them
- * could not be read (EVENT_MISS_*). user/python/code.c computes the same id.
+ * could not be read (EVENT_MISS_*). user/runtime/cpython/code.c computes the same id.
  *
  * The hash of all {code id, offset} is the stack's id. The frames are sent once per stack id, and a
  * code object's contents once per code id: by the time user space could read them, the code object

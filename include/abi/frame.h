@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
  * How a function is left at a place in it, without a table: where its caller's registers are, as
- * the code between its entry and the place tells (user/machine/frame.h).
+ * the code between its entry and the place tells (user/object/insn/frame.h).
  */
 #ifndef TRACER_ABI_FRAME_H
 #define TRACER_ABI_FRAME_H

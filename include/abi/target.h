@@ -2,7 +2,7 @@
 /*
  * What bpf/ needs to know about a target to walk its Python stack: one struct abi_target per
  * process, in the BPF map `targets`, keyed by tgid. Written by user/attach/, filled from
- * user/python/.
+ * user/runtime/cpython/.
  */
 #ifndef TRACER_ABI_TARGET_H
 #define TRACER_ABI_TARGET_H
@@ -219,9 +219,9 @@ enum abi_watch {
  * abi_register), 40-55 an addend, signed. A MALLOC, CALLOC, REALLOC or FREE with an addend belongs
  * to the debugging hooks: the allocator's block begins that many bytes before the program's.
  *
- * In inlined copies of the allocator (user/pymalloc/sites.h) a request has no function of its own:
- * the probe of a malloc, calloc or realloc without a return is at the call instruction, and END
- * comes after the call.
+ * In inlined copies of the allocator (user/probe/pymalloc/sites.h) a request has no function of its
+ * own: the probe of a malloc, calloc or realloc without a return is at the call instruction, and
+ * END comes after the call.
  */
 enum abi_op {
 	ABI_OP_MALLOC = 1,   /* (bytes) */

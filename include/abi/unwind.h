@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * Unwind tables: how a frame's caller is found in code without frame pointers. user/unwind/
- * compiles them from .eh_frame, user/unwind_load/ writes them to BPF maps, bpf/unwind/ reads them.
+ * Unwind tables: how a frame's caller is found in code without frame pointers. user/object/unwind/
+ * compiles them from .eh_frame, user/attach/unwind/ writes them to BPF maps, bpf/unwind/ reads
+ * them.
  *
  * A table describes one file. Its addresses are *file offsets* (those of the bytes, not p_vaddr): a
  * mapping's address - start + offset in the file is then all that a lookup needs. A return address

@@ -22,7 +22,14 @@ sys.path.insert(0, os.path.join(os.path.dirname(HERE), "e2e"))
 import harness  # noqa: E402
 import pythons  # noqa: E402
 
-CASES = os.environ.get("CASES") or os.path.join(os.path.dirname(harness.ROOT), "shared", "cases")
+# Without links: as their processes tell their folder.
+CASES = os.path.realpath(
+    os.environ.get("CASES") or os.path.join(os.path.dirname(harness.ROOT), "shared", "cases")
+)
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "long: left out of a test run (CASES_QUICK=1)")
 
 
 def pytest_collection_modifyitems(items):

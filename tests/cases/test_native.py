@@ -97,6 +97,7 @@ def test_39_lxml_names(case, mode):
     case.expect("feeds.py:19 below", has_line(rows, "feeds.py", 19), True)
 
 
+@pytest.mark.long  # each allocation of 40 parsers of certificates, with its native stack
 @pytest.mark.parametrize("mode", ["keep", "drop"])
 def test_47_ssl_contexts(case, mode):
     if not os.path.exists("/etc/ssl/certs/ca-certificates.crt"):

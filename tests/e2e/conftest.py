@@ -51,13 +51,14 @@ def pytest_addoption(parser):
 
 def pytest_configure(config):
     # A system call that is not on the allow list ends the session, which reports the call
-    # (user/kernel/calls.h).
+    # (user/proc/sandbox/calls.h).
     os.environ["TRACER_CALLS"] = "kill"
     config.addinivalue_line("markers", "versions(*minor): run once for each of these CPythons")
     config.addinivalue_line("markers", "root_versions(since, before): those of root_python")
     config.addinivalue_line("markers", "differ(*names): parameters that are not to be equal")
     config.addinivalue_line("markers", "unprivileged: needs neither root nor BPF")
     config.addinivalue_line("markers", "long: is there with --long and --all-versions")
+    config.addinivalue_line("markers", "disturbing: ends traces of the tests beside it")
     config.addinivalue_line("markers", "whole: all sets of parameters")
 
 
@@ -139,9 +140,11 @@ def whole_machine():
 
 
 @pytest.fixture
-def undisturbed():
-    """For a test that looks for probes in its target's text: no other test traces all processes."""
-    yield from _locked(fcntl.LOCK_SH)
+def undisturbed(request):
+    """For a test that looks for probes in its target's text, or whose probes are in files: no other
+    test traces all processes, or runs what no file may have probes for."""
+    disturbs = request.node.get_closest_marker("disturbing")
+    yield from _locked(fcntl.LOCK_EX if disturbs else fcntl.LOCK_SH)
 
 
 @pytest.fixture(scope="session")
@@ -226,8 +229,8 @@ def libpython():
 
 @pytest.fixture
 def own_python(interpreters, libpython, tmp_path):
-    """own_python(version): an interpreter whose files no other process has mapped, and the
-    environment that it needs."""
+    """own_python(version): an interpreter whose files, also its libc, no other process has mapped,
+    and the environment that it needs."""
 
     def copy(version):
         if version not in interpreters:
@@ -237,6 +240,7 @@ def own_python(interpreters, libpython, tmp_path):
         folder.mkdir()
         path = shutil.copy(python.path, str(folder / os.path.basename(python.path)))
         shutil.copy(libpython(python), str(folder))
+        shutil.copy(procfs.mapped_file(os.getpid(), "/libc.so.6"), str(folder))
         prefix = os.path.dirname(os.path.dirname(python.path))
         return harness.Interpreter(version, path), harness.environment(
             LD_LIBRARY_PATH=str(folder), PYTHONHOME=prefix

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What /proc shows about a process: its name, its code, and the process that holds a tracer's
-links."""
+"""What /proc shows about a process: its name, its signals, its code, and the process that holds a
+tracer's links."""
 import glob
 import re
 
@@ -12,6 +12,13 @@ def comm(pid):
             return file.read().rstrip("\n")
     except OSError:
         return None
+
+
+def is_pending(pid, number):
+    """Whether a signal that was sent to the process waits to be handled."""
+    with open("/proc/%d/status" % pid) as status:
+        masks = re.findall(r"^(?:Shd|Sig)Pnd:\t(\w+)$", status.read(), re.M)
+    return any(int(mask, 16) >> (number - 1) & 1 for mask in masks)
 
 
 def orphans(name):
@@ -35,6 +42,12 @@ def links_holder(tracer):
     with open("/proc/%d/task/%d/children" % (tracer, tracer)) as file:
         found = [int(pid) for pid in file.read().split() if comm(pid) == "tracer-links"]
     return found[0] if found else None
+
+
+def mapped_file(pid, end):
+    """The path of a file that the process maps, by the end of it."""
+    with open("/proc/%s/maps" % pid) as maps:
+        return next(line.split()[-1] for line in maps if line.rstrip().endswith(end))
 
 
 def code_of(pid, path=None):

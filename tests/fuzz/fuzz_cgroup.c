@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "container/cgroup.h"
+#include "proc/container/cgroup.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "container/container_list.h"
+#include "proc/container/container_list.h"
 
 #define PATH 256
 

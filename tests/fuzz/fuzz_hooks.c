@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "pymalloc/hooks.h"
+#include "probe/pymalloc/hooks.h"
 
 #define VADDR 0x400000u
 

@@ -19,20 +19,20 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "base/error.h"
-#include "cli/plan_print.h"
-#include "heap/census.h"
-#include "heap/heap_types.h"
+#include "cmd/plan_print.h"
 #include "image_honest.h"
 #include "image_process.h"
-#include "process/memory.h"
-#include "process_plan/plan_native_process.h"
-#include "process_plan/plan_target.h"
-#include "python/heap.h"
+#include "object/symbols/modules.h"
+#include "object/symbols/symbols.h"
+#include "probe/process/plan_native_process.h"
+#include "probe/process/plan_target.h"
+#include "proc/memory.h"
 #include "report/report.h"
-#include "symbols/modules.h"
-#include "symbols/symbols.h"
+#include "runtime/cpython/heap.h"
+#include "runtime/heap/census.h"
+#include "runtime/heap/heap_types.h"
 #include "trace/trace.h"
+#include "util/error.h"
 
 #define LIES_MAX  64
 #define LIE_BYTES 64

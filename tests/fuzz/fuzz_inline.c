@@ -8,8 +8,8 @@
 #include <stdlib.h>
 
 #include "abi/target.h"
-#include "machine/machine.h"
-#include "pymalloc/sites.h"
+#include "object/insn/machine.h"
+#include "probe/pymalloc/sites.h"
 
 #define STARTS 8
 

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "perfmap/jit_elf.h"
+#include "object/perfmap/jit_elf.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

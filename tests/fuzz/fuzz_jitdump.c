@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "perfmap/process.h"
+#include "object/perfmap/process.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

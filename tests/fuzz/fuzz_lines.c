@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "layouts/lines.h"
+#include "runtime/cpython/lines.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

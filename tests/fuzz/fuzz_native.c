@@ -8,8 +8,8 @@
 #include <unistd.h>
 
 #include "abi/events.h"
-#include "elf/elf_file.h"
-#include "native/plan_native.h"
+#include "object/elf/elf_file.h"
+#include "probe/malloc/plan_native.h"
 
 static void check(int holds)
 {

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/buffer.h"
-#include "perfmap/text.h"
+#include "object/perfmap/text.h"
+#include "util/buffer.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

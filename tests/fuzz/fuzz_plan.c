@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "abi/events.h"
-#include "machine/function_entry.h"
-#include "plan/plan.h"
+#include "object/insn/function_entry.h"
+#include "probe/python/plan.h"
 
 static void check(int holds)
 {

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "pprof/pprof.h"
+#include "report/pprof/pprof.h"
 #include "snapshot_use.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "pprof/pprof.h"
-#include "recording/record_state.h"
-#include "recording/recording.h"
+#include "report/pprof/pprof.h"
+#include "report/recording/record_state.h"
+#include "report/recording/recording.h"
 #include "snapshot_use.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "control/request.h"
+#include "session/ctl/request.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The members of a session: processes fork, call exec, map libraries, end and are killed, and
+ * The targets of a session: processes fork, call exec, map libraries, end and are killed, and
  * records are lost, while the session attaches to them, walks their heaps and changes their modes.
  * Any of its queries may fail. The input determines the events. When all is calm the session must
  * agree with the world (session_world.h).
@@ -8,9 +8,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/error.h"
 #include "session/session.h"
 #include "session_world.h"
+#include "util/error.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -72,7 +72,7 @@ static void session_step(struct session *session)
 	}
 }
 
-/* Every running table belongs to a member, and every member has one. */
+/* Every running table belongs to a target, and every target has one. */
 static void tables_check(struct session *session)
 {
 	struct trace *trace = session_trace(session);
@@ -84,29 +84,29 @@ static void tables_check(struct session *session)
 		if (!process || process->end != TRACE_RUNNING)
 			continue;
 		running++;
-		check(session_process_running(session, i), "a running table without a member",
+		check(session_process_running(session, i), "a running table without a target",
 		      world_process((pid_t)process->tgid));
 	}
-	check(running == session_running(session), "members without a table", NULL);
+	check(running == session_running(session), "targets without a table", NULL);
 }
 
-static void members_check(struct session *session)
+static void session_targets_check(struct session *session)
 {
 	for (size_t i = 0; i < PROCESSES; i++) {
 		const struct process *process = &world.processes[i];
-		int is_member = session_has(session, world_pid(process));
+		int is_target = session_has(session, world_pid(process));
 
-		check(process->alive || !is_member, "a member that has ended", process);
-		check(!process->alive || process->unsure || is_member == process->target,
+		check(process->alive || !is_target, "a target that has ended", process);
+		check(!process->alive || process->unsure || is_target == process->target,
 		      "the session and BPF disagree", process);
 		/* After a loss the session examines processes itself. */
 		check(!process->alive || process->unsure || world.lost || process->told ||
-			      !is_member,
-		      "a member of which nobody told", process);
+			      !is_target,
+		      "a target of which nobody told", process);
 		check(!process->alive || process->unsure || !process->told || !process->python ||
-			      is_member,
-		      "not a member", process);
-		check(is_member || !process->placed || process->unsure, "probes of nobody",
+			      is_target,
+		      "not a target", process);
+		check(is_target || !process->placed || process->unsure, "probes of nobody",
 		      process);
 		check(!process->target || process->unsure || process->traced == process->program,
 		      "taken for another program", process);
@@ -142,7 +142,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		world.now_ns += CALM_STEP_NS;
 		session_drain(session);
 	}
-	members_check(session);
+	session_targets_check(session);
 	session_stop(session, 1);
 	session_free(session);
 	world_end();

@@ -10,7 +10,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "unwind/table.h"
+#include "object/unwind/unwind_table.h"
 
 #define CODE_VADDR 0x1000u
 

@@ -7,8 +7,8 @@
 
 #include <asm/ptrace.h>
 
-#include "elf/elf_usdt.h"
-#include "native/usdt_arguments.h"
+#include "object/elf/elf_usdt.h"
+#include "probe/malloc/usdt_arguments.h"
 
 static void check(int holds)
 {

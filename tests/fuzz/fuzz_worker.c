@@ -11,8 +11,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "elf/elf_file.h"
-#include "symbols/worker.h"
+#include "object/elf/elf_file.h"
+#include "object/symbols/worker.h"
 
 #define ADDRESSES 16
 

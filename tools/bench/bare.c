@@ -11,10 +11,10 @@
 #include <stdio.h>
 
 #include "attach/attach.h"
-#include "base/error.h"
-#include "options/trace_options.h"
-#include "process/launch.h"
-#include "process_plan/plan_target.h"
+#include "cmd/options/trace_options.h"
+#include "probe/process/plan_target.h"
+#include "proc/launch.h"
+#include "util/error.h"
 
 struct bare {
 	struct plan_target_opts plan;

@@ -7,9 +7,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/clock.h"
-#include "base/hash.h"
-#include "perfmap/text.h"
+#include "object/perfmap/text.h"
+#include "util/clock.h"
+#include "util/hash.h"
 
 #define BASE 0x7f0000000000ull
 #define STEP 64

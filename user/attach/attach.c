@@ -8,8 +8,8 @@
 #include <unistd.h>
 
 #include "attach/stream.h"
-#include "base/error.h"
-#include "base/page.h"
+#include "util/error.h"
+#include "util/page.h"
 
 #define THREADS_WITHOUT_STORAGE 4096u /* concurrent threads: 64 MiB of kernel memory */
 

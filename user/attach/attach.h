@@ -14,11 +14,11 @@
 #include "abi/events.h"
 #include "abi/sample.h"
 #include "abi/target.h"
+#include "attach/links/features.h"
 #include "attach/stream.h"
-#include "elf/elf_file.h"
-#include "links/features.h"
-#include "plan/plan.h"
-#include "unwind_load/store.h"
+#include "attach/unwind/store.h"
+#include "object/elf/elf_file.h"
+#include "probe/python/plan.h"
 
 struct attach;
 

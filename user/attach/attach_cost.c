@@ -7,7 +7,7 @@
 #include <errno.h>
 
 #include "attach/attach_state.h"
-#include "base/error.h"
+#include "util/error.h"
 
 void attach_count(struct attach *attach, int on)
 {

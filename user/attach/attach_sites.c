@@ -11,11 +11,11 @@
 #include <unistd.h>
 
 #include "attach/attach_state.h"
-#include "base/array.h"
-#include "base/error.h"
-#include "base/hash.h"
-#include "base/page.h"
-#include "base/regular.h"
+#include "util/array.h"
+#include "util/error.h"
+#include "util/hash.h"
+#include "util/page.h"
+#include "util/regular.h"
 
 /* Selects the sites that a program serves. */
 typedef int (*site_filter_fn)(const struct plan_site *site);

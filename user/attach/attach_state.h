@@ -5,8 +5,8 @@
 
 #include "abi/usdt.h"
 #include "attach/attach.h"
-#include "links/links.h"
-#include "links/links_holder.h"
+#include "attach/links/links.h"
+#include "attach/links/links_holder.h"
 /* The skeleton's variables use our types. */
 #include "attach/alloc.skel.h"
 

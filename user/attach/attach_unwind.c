@@ -9,7 +9,7 @@
 
 #include "attach/attach.h"
 #include "attach/attach_state.h"
-#include "base/error.h"
+#include "util/error.h"
 
 /* 0, -errno. */
 static int map_share(const struct bpf_map *map, void *out, size_t *bytes)

@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "attach/attach_state.h"
-#include "base/array.h"
-#include "base/error.h"
+#include "util/array.h"
+#include "util/error.h"
 
 int attach_usdt_index(struct attach *attach, const struct abi_usdt *arguments, uint32_t *index)
 {

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/array.h"
-#include "process/process.h"
+#include "proc/process.h"
+#include "util/array.h"
 
 /* At an attach, for the maps of a process that keeps its lock taken. */
 #define AWAIT_MS 3000
@@ -94,7 +94,7 @@ static int process_add(struct file_users *users, const struct file_users *known,
 	struct process_maps maps = {0};
 	int err = process_maps_read(pid, &maps);
 
-	/* See process/patience.h. */
+	/* See proc/patience.h. */
 	if (err == -ETIMEDOUT || err == -EINTR)
 		err = locked_add(users, known, pid, &maps);
 	for (size_t i = 0; i < maps.count && !err; i++) {

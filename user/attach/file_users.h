@@ -2,7 +2,7 @@
 /*
  * Which processes have which files mapped executable: a snapshot of all processes.
  *
- * The maps of a process that keeps its lock taken (process/patience.h) are awaited for a few
+ * The maps of a process that keeps its lock taken (proc/patience.h) are awaited for a few
  * seconds. If they remain unknown, it counts as one that maps the file of its program, and every
  * library. One whose maps cannot be read for another reason counts as one that maps nothing.
  */

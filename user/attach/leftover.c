@@ -6,9 +6,9 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-#include "base/regular.h"
-#include "process/memory.h"
-#include "process/process.h"
+#include "proc/memory.h"
+#include "proc/process.h"
+#include "util/regular.h"
 
 #define BREAKPOINT 0xcc /* int3 */
 

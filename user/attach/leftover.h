@@ -12,9 +12,9 @@
 #include <stddef.h>
 #include <sys/types.h>
 
-#include "elf/elf_file.h"
-#include "process/memory.h"
-#include "process_plan/plan_target.h"
+#include "object/elf/elf_file.h"
+#include "probe/process/plan_target.h"
+#include "proc/memory.h"
 
 /* limit for comparing the code of one file in one process: 0.1 s */
 #define LEFTOVER_BYTES_MAX (64ull << 20)

@@ -11,9 +11,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/clock.h"
-#include "base/error.h"
-#include "base/page.h"
+#include "util/clock.h"
+#include "util/error.h"
+#include "util/page.h"
 
 /* per processor: two thousand maps between two drains */
 #define BUFFER_BYTES (256u << 10) /* a number of pages that is a power of two */
@@ -118,7 +118,7 @@ struct head {
 	uint32_t pid, tid;
 };
 
-struct mapped {
+struct map_watch_mapped {
 	struct head head;
 	uint64_t address, bytes, offset;
 	uint32_t major, minor;
@@ -131,11 +131,11 @@ struct lost {
 	uint64_t id, lost;
 };
 
-union record {
+union perf_record {
 	struct head head;
-	struct mapped mapped;
+	struct map_watch_mapped mapped;
 	struct lost lost;
-	char bytes[sizeof(struct mapped) + PATH_MAX + sizeof(uint64_t)];
+	char bytes[sizeof(struct map_watch_mapped) + PATH_MAX + sizeof(uint64_t)];
 };
 
 /* Returns the size and time of the next record. 0: there is none, or only records after `until`. */
@@ -156,12 +156,12 @@ static size_t record_peek(const struct processor *processor, uint64_t until, uin
 }
 
 /* The NUL-terminated name is followed by the time. */
-static void record_deliver(struct map_watch *watch, union record *record, uint64_t time_ns,
+static void record_deliver(struct map_watch *watch, union perf_record *record, uint64_t time_ns,
 			   void (*each)(void *context, const struct map_watch_record *record),
 			   void *context)
 {
 	struct map_watch_record out = {.tgid = record->head.pid, .time_ns = time_ns};
-	const struct mapped *mapped = &record->mapped;
+	const struct map_watch_mapped *mapped = &record->mapped;
 	size_t size = record->head.header.size;
 
 	switch (record->head.header.type) {
@@ -222,7 +222,7 @@ void map_watch_drain(struct map_watch *watch,
 {
 	uint64_t until = clock_ns(CLOCK_MONOTONIC), time_ns;
 	struct processor *processor;
-	union record record;
+	union perf_record record;
 	size_t size;
 
 	while ((processor = earliest_find(watch, until, &size, &time_ns))) {

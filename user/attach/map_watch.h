@@ -9,7 +9,7 @@
 
 #include <stdint.h>
 
-#include "process/process.h"
+#include "proc/process.h"
 
 struct map_watch;
 

@@ -7,9 +7,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "attach/links/links_holder.h"
 #include "attach/perfmap.skel.h"
-#include "base/error.h"
-#include "links/links_holder.h"
+#include "util/error.h"
 
 struct perfmap_attach {
 	struct perfmap_bpf *skeleton;

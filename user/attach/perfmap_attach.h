@@ -7,10 +7,10 @@
 #ifndef TRACER_ATTACH_PERFMAP_ATTACH_H
 #define TRACER_ATTACH_PERFMAP_ATTACH_H
 
+#include "attach/links/features.h"
 #include "attach/stream.h"
-#include "elf/elf_file.h"
-#include "links/features.h"
-#include "plan/plan.h"
+#include "object/elf/elf_file.h"
+#include "probe/python/plan.h"
 
 struct perfmap_attach;
 

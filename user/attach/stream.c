@@ -12,9 +12,9 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "base/error.h"
-#include "kernel/load_log.h"
-#include "kernel/private_stack.h"
+#include "attach/kernel/load_log.h"
+#include "attach/kernel/private_stack.h"
+#include "util/error.h"
 
 #define LOAD_FILES 128u /* enough descriptors to load all programs and maps */
 

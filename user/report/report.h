@@ -9,7 +9,7 @@
 
 #include <stdio.h>
 
-#include "stats/group.h"
+#include "snapshot/group/group.h"
 
 #define REPORT_BRIEF_LINES 24 /* of 80 columns */
 
@@ -31,7 +31,7 @@ struct report_opts {
 	uint32_t temporary_others; /* as in struct statistics_opts; of the first layer */
 	size_t top;                /* 0: all */
 	int color;                 /* only for a terminal */
-	int tables; /* text: for a terminal: entries are the rows of a table (text/terminal.h) */
+	int tables; /* text: for a terminal: entries are the rows of a table (util/terminal.h) */
 	/*
 	 * text: not 0: a page of so many columns, and of REPORT_BRIEF_LINES at most: how good the
 	 * figures are is one line, and tables share the page unless top_asked

@@ -3,7 +3,7 @@
 #include <inttypes.h>
 
 #include "report/report_parts.h"
-#include "text/size.h"
+#include "util/size.h"
 
 const char *report_temporary_key(const struct statistics *statistics)
 {

@@ -7,8 +7,8 @@
 
 #include "report/report_histogram.h"
 #include "report/report_parts.h"
-#include "text/text.h"
-#include "text/utf8.h"
+#include "util/text.h"
+#include "util/utf8.h"
 
 static void field_write(FILE *out, const char *text)
 {

@@ -9,14 +9,14 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "base/error.h"
-#include "remarks/contradictions.h"
-#include "remarks/not_seen.h"
-#include "remarks/quality.h"
+#include "report/caveats/contradictions.h"
+#include "report/caveats/not_seen.h"
+#include "report/caveats/quality.h"
 #include "report/report_parts.h"
 #include "report/report_threads.h"
 #include "snapshot/estimate.h"
-#include "text/size.h"
+#include "util/error.h"
+#include "util/size.h"
 
 #define SIZE_FIRST_BITS 4u /* the smallest row but that of empty blocks: up to 16 bytes */
 #define SIZE_ROWS       (64u - SIZE_FIRST_BITS + 2)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "report/report_parts.h"
-#include "base/stream.h"
+#include "util/stream.h"
 
 #include <errno.h>
 #include <math.h>

@@ -25,11 +25,6 @@ int report_is_of_app(const struct report_opts *opts);
 int report_is_whole(const struct report_opts *opts);
 /* The number of entries to show. */
 size_t report_shown(const struct statistics *statistics, const struct report_opts *opts);
-/*
- * report_json_meta() for one of several processes, without its PID, and without the loss counters,
- * which belong to the whole session.
- */
-void report_json_process_meta(const struct snapshot_meta *process, FILE *out);
 /* The frames of an entry as JSON: [{"filename": …, "lineno": …}, …], most recent first. */
 void report_frames_json(FILE *out, const struct statistic *entry, enum group_by by);
 /* The function's name, for a frame that has no line; NULL: it has a line, or no name is known. */

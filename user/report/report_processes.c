@@ -7,9 +7,9 @@
 #include <string.h>
 #include <sys/wait.h>
 
-#include "text/json.h"
-#include "text/size.h"
-#include "text/text.h"
+#include "util/json.h"
+#include "util/size.h"
+#include "util/text.h"
 
 #define NAME_MAX_SHOWN (4 * sizeof(((struct snapshot_meta *)0)->name))
 

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The rows of a text report on a terminal (text/terminal.h). */
+/* The rows of a text report on a terminal (util/terminal.h). */
 #include <inttypes.h>
 
 #include "report/report_parts.h"
-#include "text/size.h"
-#include "text/text.h"
+#include "util/size.h"
+#include "util/text.h"
 
-/* "±8 %" of a figure; nothing if it is exact. */
+/* "±8 %" of a figure; ">100 %" if the error is no smaller than it; nothing if it is exact. */
 static void error_cell(FILE *out, uint64_t error, uint64_t figure)
 {
-	if (error && figure)
+	if (error && error >= figure)
+		fputs(">100 %", out);
+	else if (error)
 		fprintf(out, "±%.*f %%", error * 10 < figure ? 1 : 0,
 			100.0 * (double)error / (double)figure);
 	putc('\t', out);

@@ -3,23 +3,167 @@
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
+#include <sys/wait.h>
 
-#include "remarks/contradictions.h"
-#include "remarks/modes.h"
-#include "remarks/not_seen.h"
-#include "remarks/quality.h"
-#include "remarks/windows.h"
+#include "report/caveats/contradictions.h"
+#include "report/caveats/modes.h"
+#include "report/caveats/not_seen.h"
+#include "report/caveats/quality.h"
+#include "report/caveats/windows.h"
 #include "report/report_histogram.h"
 #include "report/report_parts.h"
 #include "report/report_processes.h"
 #include "report/source.h"
-#include "stats/precision.h"
-#include "text/size.h"
-#include "text/terminal.h"
-#include "text/text.h"
+#include "runtime/cpython/version.h"
+#include "snapshot/group/precision.h"
+#include "util/size.h"
+#include "util/terminal.h"
+#include "util/text.h"
+
+/* --- report title ----------------------------------------------------------------------------- */
+
+/* The lines before the entries of a text report. */
+
+/* Which moment the figures show, and how it is known. */
+static void peak_print(FILE *out, const struct snapshot *snapshot)
+{
+	const struct snapshot_meta *meta = &snapshot->meta;
+
+	if (snapshot->process_count)
+		fputs(", each process at its own peak", out);
+	else if (meta->layer < EVENT_LAYER_TABLES) /* a file may say anything */
+		fprintf(out, ", at the peak after %.1f s",
+			(double)meta->peak_after_ns[meta->layer] / 1e9);
+	if (!strcmp(meta->mode, "census"))
+		fputs(", of the moments of heap walks", out);
+	if (meta->at_peak > 1)
+		fputs(", estimates", out);
+	fputs("; the sizes of a traceback's blocks are their mean", out);
+}
+
+static void origin_print(FILE *out, const struct snapshot *snapshot, int brief)
+{
+	const struct snapshot_meta *meta = &snapshot->meta;
+	static const struct {
+		const char *moment, *text;
+	} moments[] = {
+		{"finalizing", ", as its interpreter began to shut down"},
+		{"exited", ", as it exited"},
+		{"execed", ", as it executed another program"},
+	};
+	char version[VERSION_TEXT], state[PROCESS_STATE_MAX];
+
+	if (snapshot->process_count && brief && processes_are_alike(snapshot)) {
+		fprintf(out, "%zu processes of ", snapshot->process_count);
+		text_print(out, snapshot->processes[0].name);
+		fputs(", ", out);
+	} else if (snapshot->process_count) {
+		fprintf(out, "%zu processes, ", snapshot->process_count);
+	} else {
+		text_print(out, meta->name);
+		fprintf(out, " (PID %u), ", meta->pid);
+	}
+	if (meta->python_version)
+		fprintf(out, "CPython %s, ", version_text(version, meta->python_version));
+	if (meta->layer != EVENT_LAYER_PYTHON)
+		fputs(meta->layer == EVENT_LAYER_MMAP ? "mapped memory, " : "native blocks, ", out);
+	if (meta->mode[0])
+		fprintf(out, "%s mode, ", meta->mode);
+	if (meta->sample_bytes)
+		fputs("sampled, ", out);
+	if (meta->windows.count && strcmp(meta->mode, "windows") != 0)
+		fputs("in windows, ", out);
+	if (meta->self_sampled && snapshot_has_layer(snapshot, EVENT_LAYER_NATIVE))
+		fprintf(out, "sampled by %s, ",
+			snapshot->process_count ? "some processes themselves"
+						: "the process itself");
+	fprintf(out, "%.1f s", (double)meta->duration_ns / 1e9);
+	if (meta->at_peak) {
+		peak_print(out, snapshot);
+		return;
+	}
+	/* The table of processes says how each of several ended. */
+	if (!snapshot->process_count && meta->has_exited && WIFSIGNALED((int)meta->wait_status)) {
+		fprintf(out, ", %s", process_state(state, meta));
+		return;
+	}
+	for (size_t i = 0; !snapshot->process_count && i < sizeof(moments) / sizeof(moments[0]);
+	     i++)
+		if (!strcmp(meta->moment, moments[i].moment))
+			fputs(moments[i].text, out);
+}
+
+/* Says what the figures mean: growth mode counts pools, not blocks. */
+static void growth_print(FILE *out, const struct snapshot_meta *meta, int brief)
+{
+	char text[32];
+
+	if (brief) {
+		fputs("Lines that took new pools, maybe for what they drop again: no list of "
+		      "leaks\n",
+		      out);
+		return;
+	}
+
+	fprintf(out,
+		"Where the heap grew: sizes are of whole pools (%s each), charged to the line that "
+		"first used them%s\n"
+		"These lines took pools, maybe for what they drop again: it is no list of leaks; "
+		"tracer heap --by path, and heap diff of two dumps, show what stays and what holds "
+		"it\n",
+		meta->pool_bytes ? size_text(text, meta->pool_bytes) : "of unknown size",
+		meta->large_skipped ? ", not of objects"
+				    : ", and of blocks of more than 512 bytes");
+}
+
+static void title_print(FILE *out, const char *prefix, const char *name,
+			const struct snapshot *snapshot, int brief)
+{
+	const struct snapshot_meta *meta = &snapshot->meta;
+	int growth = snapshot_is_growth(snapshot);
+
+	fputs(prefix, out);
+	if (name) {
+		text_print(out, name);
+		fputs(": ", out);
+	}
+	if (!strcmp(meta->mode, SNAPSHOT_TRACEMALLOC))
+		fprintf(out, "taken by Python's tracemalloc, at most %u frame%s a traceback",
+			meta->traceback_limit, meta->traceback_limit == 1 ? "" : "s");
+	else
+		origin_print(out, snapshot, brief);
+	putc('\n', out);
+	modes_print(out, meta);
+	if (growth)
+		growth_print(out, meta, brief);
+	if (meta->of_app)
+		fputs("Tracebacks begin at their most recent frame of the application, if they "
+		      "have one (export --app)\n",
+		      out);
+}
+
+void report_title_print(FILE *out, const struct snapshot *snapshot)
+{
+	title_print(out, "tracer: ", NULL, snapshot, 0);
+}
+
+void report_titles_print(FILE *out, const struct snapshot *snapshot, const struct report_opts *opts)
+{
+	title_print(out, "tracer: ", opts->name, snapshot, opts->brief != 0);
+	if (!opts->old)
+		return;
+	title_print(out, "compared to: ", opts->old_name, opts->old, opts->brief != 0);
+	if (snapshot->meta.traceback_limit != opts->old->meta.traceback_limit)
+		fprintf(out,
+			"The traceback limits differ, %u frames and %u: only groups by the most "
+			"recent frame are comparable\n",
+			snapshot->meta.traceback_limit, opts->old->meta.traceback_limit);
+}
+
+/* --- report text ------------------------------------------------------------------------------ */
 
 /* How and where a report is printed. */
-struct page {
+struct text_page {
 	FILE *out;
 	const struct report_opts *opts;
 	struct source *source;               /* NULL: no source lines */
@@ -94,7 +238,7 @@ static void figures_print(FILE *out, const struct statistic *sums, int compared)
 	}
 }
 
-static void sums_print(const struct page *page, const struct statistic *sums)
+static void sums_print(const struct text_page *page, const struct statistic *sums)
 {
 	char text[32];
 
@@ -105,7 +249,7 @@ static void sums_print(const struct page *page, const struct statistic *sums)
 	report_beside_print(page->out, sums, page->statistics, page->opts->old != NULL);
 }
 
-static void source_line_print(const struct page *page, const struct snapshot *snapshot,
+static void source_line_print(const struct text_page *page, const struct snapshot *snapshot,
 			      const struct snapshot_frame *frame, const char *indent)
 {
 	if (page->source)
@@ -113,7 +257,7 @@ static void source_line_print(const struct page *page, const struct snapshot *sn
 			     strings_get(snapshot->strings, frame->filename), frame->line);
 }
 
-static void traceback_print(const struct page *page, const struct statistic *entry)
+static void traceback_print(const struct text_page *page, const struct statistic *entry)
 {
 	const struct snapshot *snapshot = entry->snapshot;
 	const struct snapshot_traceback *traceback = &snapshot->tracebacks[entry->traceback];
@@ -146,7 +290,7 @@ static int is_explained(const struct snapshot *snapshot, const struct snapshot_f
 	return blocks != 0;
 }
 
-static void entry_figures_print(const struct page *page, const struct statistic *entry)
+static void entry_figures_print(const struct text_page *page, const struct statistic *entry)
 {
 	fputs(": ", page->out);
 	sums_print(page, entry);
@@ -156,7 +300,7 @@ static void entry_figures_print(const struct page *page, const struct statistic 
 			snapshot_is_estimated(&entry->snapshot->meta) ? "~" : "", entry->rounded);
 }
 
-static void entry_print(const struct page *page, const struct statistic *entry)
+static void entry_print(const struct text_page *page, const struct statistic *entry)
 {
 	int owner = group_is_owner(page->opts->by);
 	uint32_t nframe;
@@ -217,7 +361,8 @@ static void entry_subtract(struct statistic *rest, const struct statistic *entry
 	error_subtract(&rest->old_error.count, entry->old_error.count, entry->snapshot);
 }
 
-static void others_print(const struct page *page, const struct statistics *statistics, size_t shown)
+static void others_print(const struct text_page *page, const struct statistics *statistics,
+			 size_t shown)
 {
 	struct statistic rest = report_total(statistics);
 
@@ -256,7 +401,7 @@ static const struct words layer_words[SNAPSHOT_LAYERS] = {
 			      "; it contains the blocks: do not add up the totals"},
 };
 
-static void heading_print(const struct page *page, const struct statistics *statistics,
+static void heading_print(const struct text_page *page, const struct statistics *statistics,
 			  size_t shown, const char *what)
 {
 	static const char *const names[] = {"files",     "lines",    "functions", "tracebacks",
@@ -307,7 +452,7 @@ static void part_print(FILE *out, const struct statistic_sums *part)
 }
 
 /* The blocks that --app could not charge to the application. */
-static void outside_print(const struct page *page, const struct snapshot *snapshot,
+static void outside_print(const struct text_page *page, const struct snapshot *snapshot,
 			  const struct statistics *statistics)
 {
 	const struct statistic_sums *outside = &statistics->parts[PART_OUTSIDE];
@@ -334,14 +479,14 @@ static void outside_print(const struct page *page, const struct snapshot *snapsh
 }
 
 /* Does its error exceed it, because too few windows have shown it? */
-static int is_unsure(const struct page *page, const struct statistic *entry)
+static int is_unsure(const struct text_page *page, const struct statistic *entry)
 {
 	return entry->snapshot->meta.windows.count && !page->opts->old &&
 	       entry->error.size > entry->size;
 }
 
 /* Prints the first entries, but for those that are too unsure, which are told by their number. */
-static void entries_print(const struct page *page, const struct statistics *statistics,
+static void entries_print(const struct text_page *page, const struct statistics *statistics,
 			  size_t shown)
 {
 	size_t unsure = 0;
@@ -369,7 +514,7 @@ static int peak_is_least(const struct snapshot *snapshot)
 }
 
 /* The row of a table. */
-static void total_row_print(const struct page *page, const struct snapshot *snapshot,
+static void total_row_print(const struct text_page *page, const struct snapshot *snapshot,
 			    const struct statistics *statistics, const struct words *words)
 {
 	const struct snapshot_meta *meta = &snapshot->meta;
@@ -391,7 +536,7 @@ static void total_row_print(const struct page *page, const struct snapshot *snap
 	putc('\n', page->out);
 }
 
-static void total_print(const struct page *page, const struct snapshot *snapshot,
+static void total_print(const struct text_page *page, const struct snapshot *snapshot,
 			const struct statistics *statistics, const struct words *words)
 {
 	const struct report_opts *opts = page->opts;
@@ -417,7 +562,7 @@ static void total_print(const struct page *page, const struct snapshot *snapshot
 	putc('\n', page->out);
 }
 
-static void statistics_print(struct page *page, const struct snapshot *snapshot,
+static void statistics_print(struct text_page *page, const struct snapshot *snapshot,
 			     const struct statistics *statistics, const struct words *words)
 {
 	const struct report_opts *opts = page->opts;
@@ -452,10 +597,11 @@ static int older_known(const struct report_layer *layer)
  * A layer beside the first. Its total is separate, because blocks of one layer lie in blocks of the
  * next.
  */
-static int layer_print(const struct page *page, const struct snapshot *snapshot, uint32_t which)
+static int layer_print(const struct text_page *page, const struct snapshot *snapshot,
+		       uint32_t which)
 {
 	struct report_layer layer;
-	struct page below = *page;
+	struct text_page below = *page;
 	struct statistics statistics;
 	int err;
 
@@ -513,7 +659,7 @@ static size_t page_rows(size_t tables, size_t *beside)
 }
 
 /* The last lines of a page. */
-static void foot_brief_print(const struct page *page, const struct snapshot *snapshot,
+static void foot_brief_print(const struct text_page *page, const struct snapshot *snapshot,
 			     const struct statistics *statistics)
 {
 	const struct report_opts *opts = page->opts;
@@ -531,7 +677,7 @@ static void foot_brief_print(const struct page *page, const struct snapshot *sna
 	statistics_free(&old);
 }
 
-static void foot_print(const struct page *page, const struct snapshot *snapshot)
+static void foot_print(const struct text_page *page, const struct snapshot *snapshot)
 {
 	const struct report_opts *opts = page->opts;
 	struct not_seen_opts remarks = {.color = opts->color, .whole = report_is_whole(opts)};
@@ -545,12 +691,12 @@ static void foot_print(const struct page *page, const struct snapshot *snapshot)
 		not_seen_print(page->out, opts->old, &remarks);
 }
 
-static int page_print(struct page *page, const struct snapshot *snapshot,
+static int page_print(struct text_page *page, const struct snapshot *snapshot,
 		      const struct statistics *statistics)
 {
 	const struct report_opts *opts = page->opts;
 	struct report_opts first = *opts, beside = *opts;
-	struct page below = *page;
+	struct text_page below = *page;
 	int err = 0;
 
 	if (opts->brief && !opts->top_asked) {
@@ -591,7 +737,7 @@ static int page_print(struct page *page, const struct snapshot *snapshot,
 int report_text(const struct snapshot *snapshot, const struct report_opts *opts, FILE *out)
 {
 	struct report_opts how = *opts;
-	struct page page = {.opts = &how};
+	struct text_page page = {.opts = &how};
 	struct terminal terminal;
 	struct statistics statistics;
 	int err;

@@ -6,18 +6,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/array.h"
-#include "base/error.h"
-#include "remarks/contradictions.h"
-#include "remarks/not_seen.h"
-#include "remarks/quality.h"
+#include "report/caveats/contradictions.h"
+#include "report/caveats/not_seen.h"
+#include "report/caveats/quality.h"
 #include "report/report_parts.h"
 #include "snapshot/estimate.h"
-#include "stats/thread_shares.h"
-#include "tables/id_map.h"
-#include "text/json.h"
-#include "text/size.h"
-#include "text/text.h"
+#include "snapshot/group/thread_shares.h"
+#include "util/array.h"
+#include "util/error.h"
+#include "util/id_map.h"
+#include "util/json.h"
+#include "util/size.h"
+#include "util/text.h"
 
 struct thread_row {
 	uint32_t tid, pid; /* tid: 0 by task */

@@ -11,10 +11,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/buffer.h"
-#include "base/regular.h"
-#include "text/text.h"
-#include "text/utf8.h"
+#include "util/buffer.h"
+#include "util/regular.h"
+#include "util/text.h"
+#include "util/utf8.h"
 
 #define FILES_MAX 16u /* files kept in memory; the oldest one is replaced */
 #define FILE_MAX  (16u << 20)

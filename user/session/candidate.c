@@ -9,14 +9,14 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "base/array.h"
-#include "base/clock.h"
-#include "base/error.h"
-#include "member/member.h"
-#include "member/state.h"
-#include "process/process.h"
-#include "process_plan/plan_target.h"
+#include "probe/process/plan_target.h"
+#include "proc/process.h"
 #include "session/session.h"
+#include "session/target/state.h"
+#include "session/target/target.h"
+#include "util/array.h"
+#include "util/clock.h"
+#include "util/error.h"
 
 #define LOOK_FIRST_NS 2000000ull  /* after a candidate has changed */
 #define LOOK_LAST_NS  20000000ull /* the longest pause between inspections until it is settled */
@@ -63,8 +63,8 @@ static int was_native(struct session *session, uint32_t pid)
 	if (candidate)
 		return candidate->native;
 	for (size_t i = session->count; i-- > 0;)
-		if ((uint32_t)session->members[i]->pid == pid)
-			return !(session->members[i]->layers & 1u << EVENT_LAYER_PYTHON);
+		if ((uint32_t)session->targets[i]->pid == pid)
+			return !(session->targets[i]->layers & 1u << EVENT_LAYER_PYTHON);
 	return -1;
 }
 
@@ -161,16 +161,17 @@ static int candidate_rest(struct session *session, pid_t pid, uint64_t now)
 }
 
 /* What becomes of a candidate that was inspected. */
-enum look { LOOK_KEEP, LOOK_REMOVE, LOOK_ENDED };
+enum candidate_look { LOOK_KEEP, LOOK_REMOVE, LOOK_ENDED };
 
-static enum look candidate_look(struct session *session, struct candidate *candidate, uint64_t now)
+static enum candidate_look candidate_look(struct session *session, struct candidate *candidate,
+					  uint64_t now)
 {
 	uint64_t pause = (now - candidate->born_ns) / 4;
 	pid_t pid = candidate->late.pid;
-	struct member *member = member_find(session, (uint32_t)pid);
+	struct target *target = target_find(session, (uint32_t)pid);
 	int found, settled, err;
 
-	if (member && !member->execd)
+	if (target && !target->execd)
 		return LOOK_REMOVE;
 	if (!candidate->late.mapped) {
 		int wanted = is_wanted(session, pid, NULL);
@@ -218,7 +219,7 @@ uint64_t candidates_look(struct session *session, uint64_t now, uint64_t until)
 	for (size_t i = 0; i < session->candidate_count && now < until; i++) {
 		pid_t pid = session->candidates[i].late.pid;
 		struct candidate *candidate;
-		enum look look;
+		enum candidate_look look;
 
 		if (session->candidates[i].next_ns > now)
 			continue;
@@ -244,7 +245,7 @@ void untracked_find(struct session *session)
 	if (process_list(&pids, &count))
 		return;
 	for (size_t i = 0; i < count; i++)
-		if (pids[i] != getpid() && !member_find(session, pids[i]) &&
+		if (pids[i] != getpid() && !target_find(session, pids[i]) &&
 		    !candidate_find(session, pids[i]))
 			candidate_renew(session, (uint32_t)pids[i], 0, NULL);
 	free(pids);

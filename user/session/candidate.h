@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "process_plan/late.h"
+#include "probe/process/late.h"
 
 struct session;
 
@@ -32,7 +32,7 @@ struct candidate *candidate_touch(struct session *session, uint32_t pid);
 void candidate_renew(struct session *session, uint32_t pid, uint32_t parent, const char *name);
 /* Inspects the candidates that are due, until the time `until`. Returns the time. */
 uint64_t candidates_look(struct session *session, uint64_t now, uint64_t until);
-/* Makes every process that is neither a member nor a candidate a candidate. */
+/* Makes every process that is neither a target nor a candidate a candidate. */
 void untracked_find(struct session *session);
 /*
  * -ESRCH in place of an error, if the process ends just now: its first thread may be gone before

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * If all processes are traced, BPF makes every program a target at its exec, as one without Python:
- * it may end before the session can inspect it. It becomes a member when its record is drained. The
+ * it may end before the session can inspect it. It becomes a target when its record is drained. The
  * files that mmap events reported for it are kept, so that its frames have names after it has
  * ended.
  *
@@ -16,17 +16,17 @@
 #include <string.h>
 
 #include "attach/map_watch.h"
-#include "base/array.h"
-#include "base/clock.h"
-#include "base/error.h"
-#include "member/member.h"
-#include "member/probe.h"
-#include "member/provider.h"
-#include "member/state.h"
-#include "process_plan/plan_target.h"
+#include "object/symbols/files.h"
+#include "object/symbols/symbols.h"
+#include "probe/process/plan_target.h"
 #include "session/candidate.h"
-#include "symbols/files.h"
-#include "symbols/symbols.h"
+#include "session/target/probe.h"
+#include "session/target/provider.h"
+#include "session/target/state.h"
+#include "session/target/target.h"
+#include "util/array.h"
+#include "util/clock.h"
+#include "util/error.h"
 
 #define UNCLAIMED_NS 2000000000ull /* if BPF's record has not come by then, it was lost */
 
@@ -115,14 +115,14 @@ static struct execd *execd_find(struct session *session, uint32_t tgid, uint64_t
 	return NULL;
 }
 
-/* The member takes over the files that were reported for it. */
-static void execd_claim(struct session *session, struct member *member, uint64_t time_ns)
+/* The target takes over the files that were reported for it. */
+static void execd_claim(struct session *session, struct target *target, uint64_t time_ns)
 {
-	struct execd *execd = execd_find(session, (uint32_t)member->pid, time_ns);
+	struct execd *execd = execd_find(session, (uint32_t)target->pid, time_ns);
 
 	if (!execd)
 		return;
-	member->symbols.reported = execd->reported;
+	target->symbols.reported = execd->reported;
 	execd->reported = NULL;
 	execs_drop(session, (size_t)(execd - session->execs), 1);
 }
@@ -133,9 +133,9 @@ void session_discard(struct session *session, uint32_t pid, uint32_t space_id)
 	discard_feed(session, pid);
 }
 
-static int needs_inspection(const struct session *session, const struct member *member)
+static int needs_inspection(const struct session *session, const struct target *target)
 {
-	const struct modules *reported = member->symbols.reported;
+	const struct modules *reported = target->symbols.reported;
 
 	return !reported || !reported->count || settled_count(session, reported) < reported->count;
 }
@@ -144,7 +144,7 @@ int execd_mapped(struct session *session, const struct map_watch_record *record)
 {
 	struct execd *execd;
 	struct modules *reported;
-	struct member *member;
+	struct target *target;
 
 	if (!execd_layers(&session->opts))
 		return 0;
@@ -153,8 +153,8 @@ int execd_mapped(struct session *session, const struct map_watch_record *record)
 		return 1;
 	}
 	execd = execd_find(session, record->tgid, record->time_ns);
-	member = execd ? NULL : member_find(session, record->tgid);
-	reported = execd ? execd->reported : member ? member->symbols.reported : NULL;
+	target = execd ? NULL : target_find(session, record->tgid);
+	reported = execd ? execd->reported : target ? target->symbols.reported : NULL;
 	if (!reported || modules_map(reported, &record->map))
 		return 0;
 	return is_settled(session, modules_find(reported, record->map.start));
@@ -163,93 +163,93 @@ int execd_mapped(struct session *session, const struct map_watch_record *record)
 int execd_announce(struct session *session, const struct event_appear *event)
 {
 	struct candidate *candidate = NULL;
-	struct member *member;
-	int err = member_new(session, (pid_t)event->header.tgid, &member);
+	struct target *target;
+	int err = target_new(session, (pid_t)event->header.tgid, &target);
 
 	if (err)
 		return err;
-	member->execd = 1;
-	member->mode = EVENT_MODE_EXACT;
-	member->layers = event->layers;
-	member->runtime.target.space_id = event->space_id;
-	member->heap_unreadable = 1;
-	err = member_announce(session, member, event->name, (pid_t)event->ns_pid, 0,
+	target->execd = 1;
+	target->mode = EVENT_MODE_EXACT;
+	target->layers = event->layers;
+	target->runtime.target.space_id = event->space_id;
+	target->heap_unreadable = 1;
+	err = target_announce(session, target, event->name, (pid_t)event->ns_pid, 0,
 			      event->header.time_ns);
 	if (err) {
-		member_abandon(session, member);
+		target_abandon(session, target);
 		return err;
 	}
-	execd_claim(session, member, event->header.time_ns);
-	if (needs_inspection(session, member))
+	execd_claim(session, target, event->header.time_ns);
+	if (needs_inspection(session, target))
 		candidate = candidate_touch(session, event->header.tgid);
 	if (candidate)
 		candidate->native = 1;
 	log_debug("attached to PID %d (%s): a new program, from its first instruction on",
-		  member->pid, event->name);
+		  target->pid, event->name);
 	return 0;
 }
 
-int execd_settle(struct session *session, struct member *member, int *err)
+int execd_settle(struct session *session, struct target *target, int *err)
 {
 	struct modules *reported = NULL;
-	struct plan_target target;
+	struct plan_target plans;
 
 	/* A copy: files that it maps from here on are not inspected here. */
-	if (member->symbols.reported)
-		*err = modules_copy(&reported, member->symbols.reported, member->pid);
+	if (target->symbols.reported)
+		*err = modules_copy(&reported, target->symbols.reported, target->pid);
 	if (!*err)
-		*err = plan_target(member->pid, &session->opts.plan, &session->plans, &target);
+		*err = plan_target(target->pid, &session->opts.plan, &session->plans, &plans);
 	if (!*err) {
-		if (!target.runtime.version_hex) {
-			*err = member_probe(session, member, &target, ATTACH_ALL);
+		if (!plans.runtime.version_hex) {
+			*err = target_probe(session, target, &plans, ATTACH_ALL);
 			if (!*err)
-				*err = member_provider_begin(session, member, &target);
+				*err = target_provider_begin(session, target, &plans);
 			if (!*err)
 				execd_files_settle(session, reported);
-			member->execd = *err != 0;
+			target->execd = *err != 0;
 		}
-		plan_target_free(&target);
+		plan_target_free(&plans);
 	}
 	modules_free(reported);
 	/* Its loader may have been delayed: it is inspected again when it maps a file. */
 	if (*err == -ENOENT) {
-		log_debug("PID %d: nothing of it is probed so far: %s", member->pid,
+		log_debug("PID %d: nothing of it is probed so far: %s", target->pid,
 			  error_reason(*err));
-		member->no_allocator = 1;
+		target->no_allocator = 1;
 		*err = 0;
 		return 1;
 	}
-	member->no_allocator = 0;
+	target->no_allocator = 0;
 	/* If it has ended, its records are complete. */
-	if (!member->execd || *err == -ESRCH)
+	if (!target->execd || *err == -ESRCH)
 		return 1;
 	/* The records in the ring buffer are to be discarded, too. */
 	session_pull(session);
-	if (!member->ended)
-		member_discard(session, member);
+	if (!target->ended)
+		target_discard(session, target);
 	return *err != 0;
 }
 
 /* A program that shares a probed libc with others had probes, even if it never hit one. */
-int execd_ended_unprobed(struct session *session, struct member *member)
+int execd_ended_unprobed(struct session *session, struct target *target)
 {
-	const struct trace_process *process = trace_process_at(session->trace, member->index);
+	const struct trace_process *process = trace_process_at(session->trace, target->index);
 
-	if (!member->execd || process->parent || process->counters.events > 1 ||
-	    settled_count(session, member->symbols.reported))
+	if (!target->execd || process->parent || process->counters.events > 1 ||
+	    settled_count(session, target->symbols.reported))
 		return 0;
-	session->ended_unexamined += !member->no_allocator;
+	session->ended_unexamined += !target->no_allocator;
 	/* BPF has removed it by itself. The target that now has this pid is the next program. */
-	discard_feed(session, (uint32_t)member->pid);
-	member->ended = 1;
+	discard_feed(session, (uint32_t)target->pid);
+	target->ended = 1;
 	return 1;
 }
 
 void execs_end(struct session *session)
 {
 	for (size_t i = 0; i < session->count; i++)
-		if (session->members[i]->no_allocator && !session->members[i]->ended)
-			execd_ended_unprobed(session, session->members[i]);
+		if (session->targets[i]->no_allocator && !session->targets[i]->ended)
+			execd_ended_unprobed(session, session->targets[i]);
 }
 
 void execs_free(struct session *session)

@@ -2,7 +2,7 @@
 /*
  * Processes that appear while a session runs.
  *
- * A child of a member is traced from its first instruction: BPF makes it a target, and the session
+ * A child of a target is traced from its first instruction: BPF makes it a target, and the session
  * announces it in the stream after its parent's fork, before any record of its own. A process that
  * has called exec becomes a candidate (candidate.c), or BPF makes it a target, too (execd.c).
  * Nothing may be attached while the ring buffer is drained: follow_step() does it afterwards.
@@ -16,58 +16,58 @@
 #include <sys/wait.h>
 
 #include "attach/file_users.h"
+#include "attach/links/obstacles.h"
 #include "attach/map_watch.h"
-#include "base/clock.h"
-#include "base/error.h"
-#include "container/memory_headroom.h"
-#include "links/obstacles.h"
-#include "member/census.h"
-#include "member/governor.h"
-#include "member/member.h"
-#include "member/mode.h"
-#include "member/probe.h"
-#include "member/provider.h"
-#include "member/state.h"
-#include "member/symbols.h"
-#include "member/translators.h"
-#include "process_plan/plan_target.h"
-#include "process_plan/translator.h"
+#include "object/symbols/symbols.h"
+#include "probe/process/plan_target.h"
+#include "probe/process/translator.h"
+#include "proc/container/memory_headroom.h"
 #include "session/candidate.h"
 #include "session/execd.h"
 #include "session/returns.h"
+#include "session/target/census.h"
+#include "session/target/mode.h"
+#include "session/target/probe.h"
+#include "session/target/provider.h"
+#include "session/target/state.h"
+#include "session/target/symbols.h"
+#include "session/target/target.h"
+#include "session/target/target_governor.h"
+#include "session/target/translators.h"
 #include "session/unwind_tables.h"
-#include "symbols/symbols.h"
+#include "util/clock.h"
+#include "util/error.h"
 
-#define SETTLE_NS      2000000ull  /* after a member has mapped a file with code */
+#define SETTLE_NS      2000000ull  /* after a target has mapped a file with code */
 #define CHILD_DELAY_NS 50000000ull /* after the fork */
 #define STRETCH_NS     20000000ull /* of work, until the ring buffer is drained */
 
 /* Events of processes that are not watched are ignored. */
 static void process_mapped(struct session *session, uint32_t tgid)
 {
-	struct member *member = member_find(session, tgid);
+	struct target *target = target_find(session, tgid);
 	struct candidate *candidate = candidate_find(session, tgid);
 
-	if (candidate || (member && member->execd))
+	if (candidate || (target && target->execd))
 		candidate = candidate_touch(session, tgid);
-	if (candidate && member)
+	if (candidate && target)
 		candidate->native = 1;
-	if (member && !member->execd && !member->mapped_ns &&
-	    member->layers & 1u << EVENT_LAYER_NATIVE)
-		member->mapped_ns = clock_ns(CLOCK_MONOTONIC);
+	if (target && !target->execd && !target->mapped_ns &&
+	    target->layers & 1u << EVENT_LAYER_NATIVE)
+		target->mapped_ns = clock_ns(CLOCK_MONOTONIC);
 }
 
 static void mapped_take(void *context, const struct map_watch_record *record)
 {
 	struct session *session = context;
-	struct member *member = record->exec ? NULL : member_find(session, record->tgid);
+	struct target *target = record->exec ? NULL : target_find(session, record->tgid);
 
 	if (record->map.inode && translator_of(record->map.path))
 		translator_appears(session, (pid_t)record->tgid, translator_of(record->map.path));
-	if (session->unwind && !record->exec && (session->opts.everywhere || member))
+	if (session->unwind && !record->exec && (session->opts.everywhere || target))
 		unwind_loader_map(session->unwind, (pid_t)record->tgid, &record->map);
-	if (member && record->map.inode)
-		member->symbols.looked_ns = 0; /* its names are looked for in the file at once */
+	if (target && record->map.inode)
+		target->symbols.looked_ns = 0; /* its names are looked for in the file at once */
 	/* Anonymous memory has nothing to probe. */
 	if ((record->exec || record->map.inode) && !execd_mapped(session, record) && !record->exec)
 		process_mapped(session, record->tgid);
@@ -87,11 +87,11 @@ static void maps_drain(struct session *session)
 	for (size_t i = 0; i < session->candidate_count; i++)
 		candidate_touch(session, (uint32_t)session->candidates[i].late.pid);
 	for (size_t i = 0; i < session->count; i++)
-		if (!session->members[i]->ended)
-			process_mapped(session, (uint32_t)session->members[i]->pid);
+		if (!session->targets[i]->ended)
+			process_mapped(session, (uint32_t)session->targets[i]->pid);
 }
 
-/* If no member can be made of a program, BPF stops tracing it and its records are dropped. */
+/* If no target can be made of a program, BPF stops tracing it and its records are dropped. */
 static void execd_appear(struct session *session, const struct event_appear *event)
 {
 	int err = execd_announce(session, event);
@@ -102,10 +102,10 @@ static void execd_appear(struct session *session, const struct event_appear *eve
 	refuse(session, (pid_t)event->header.tgid, err);
 }
 
-/* A child that BPF has made a target: if its parent is no member, the child is dropped. */
+/* A child that BPF has made a target: if its parent is no target, the child is dropped. */
 static int fork_takes(struct session *session, const struct event_process *fork)
 {
-	if (member_find(session, fork->header.tgid))
+	if (target_find(session, fork->header.tgid))
 		return 0;
 	if (fork->code & EVENT_FORK_TRACED) {
 		session_discard(session, fork->other, fork->space_id);
@@ -115,24 +115,24 @@ static int fork_takes(struct session *session, const struct event_process *fork)
 }
 
 /*
- * A program or a child begins with the pid of a member: the record of that member's end was lost,
- * or it called exec while it was attached to, and the member describes the previous program.
+ * A program or a child begins with the pid of a target: the record of that target's end was lost,
+ * or it called exec while it was attached to, and the target describes the previous program.
  */
-static void member_supersede(struct session *session, uint32_t tgid, uint32_t type)
+static void target_supersede(struct session *session, uint32_t tgid, uint32_t type)
 {
-	struct member *member = member_find(session, tgid);
+	struct target *target = target_find(session, tgid);
 
-	if (!member)
+	if (!target)
 		return;
-	member_forget(session, member);
-	member_end(session, member, type);
+	target_forget(session, target);
+	target_end(session, target, type);
 }
 
 static void program_appears(struct session *session, const struct event_appear *event)
 {
 	struct candidate *candidate = candidate_find(session, event->header.tgid);
 
-	member_supersede(session, event->header.tgid, EVENT_EXEC);
+	target_supersede(session, event->header.tgid, EVENT_EXEC);
 	if (!event->layers) {
 		candidate_renew(session, event->header.tgid, event->parent, event->name);
 		return;
@@ -147,7 +147,7 @@ int follow_takes(struct session *session, const void *record)
 {
 	const struct event_header *header = record;
 	struct candidate *candidate;
-	struct member *member;
+	struct target *target;
 
 	switch (header->type) {
 	case EVENT_APPEAR:
@@ -158,141 +158,141 @@ int follow_takes(struct session *session, const void *record)
 	case EVENT_EXIT:
 	case EVENT_EXEC:
 		candidate = candidate_find(session, header->tgid);
-		member = member_find(session, header->tgid);
-		/* A member has a table, or is counted as unprobed. */
-		if (candidate && !member && header->type == EVENT_EXIT)
+		target = target_find(session, header->tgid);
+		/* A target has a table, or is counted as unprobed. */
+		if (candidate && !target && header->type == EVENT_EXIT)
 			candidate_ended(session, candidate);
 		else if (candidate)
 			candidate_remove(session, candidate);
-		if (member && execd_ended_unprobed(session, member))
-			member = NULL;
-		return !member;
+		if (target && execd_ended_unprobed(session, target))
+			target = NULL;
+		return !target;
 	default:
 		return 0;
 	}
 }
 
 /* Called after the fork's record was fed: the child inherits the tables as of then. */
-static int child_announce(struct session *session, const struct member *parent,
+static int child_announce(struct session *session, const struct target *parent,
 			  const struct event_process *fork)
 {
 	struct event_target record = parent->announced;
-	struct member *member;
+	struct target *target;
 	int err;
 
-	member_supersede(session, fork->other, EVENT_EXIT);
-	err = member_new(session, (pid_t)fork->other, &member);
+	target_supersede(session, fork->other, EVENT_EXIT);
+	err = target_new(session, (pid_t)fork->other, &target);
 	if (err)
 		return err;
-	err = python_runtime_inherit(&parent->runtime, member->pid, &member->runtime);
-	member->runtime.target.space_id = fork->space_id;
+	err = python_runtime_inherit(&parent->runtime, target->pid, &target->runtime);
+	target->runtime.target.space_id = fork->space_id;
 	record.header.tgid = record.header.tid = fork->other;
 	record.header.time_ns = fork->header.time_ns;
 	record.realtime_ns += fork->header.time_ns - parent->announced.header.time_ns;
 	record.parent = fork->header.tgid;
 	record.ns_pid = 0;
 	if (!err)
-		err = member_begin(session, member, &record);
+		err = target_begin(session, target, &record);
 	if (err) {
-		member_abandon(session, member);
+		target_abandon(session, target);
 		return err;
 	}
-	if (trace_process_at(session->trace, member->index)->not_inherited)
+	if (trace_process_at(session->trace, target->index)->not_inherited)
 		log_info("PID %d does not begin with the blocks of PID %u, which has forked it: "
 			 "there is no memory for a copy of its tables (--budget)",
-			 member->pid, record.parent);
-	member->mode = parent->mode;
-	member->layers = parent->layers;
-	member->large_blocks = parent->large_blocks;
-	member->large_windowed = parent->large_windowed;
-	member->pools_off = parent->pools_off;
-	member->reuse_unseen = parent->reuse_unseen;
-	member->self_sampled = parent->self_sampled;
-	member->ends_unseen = parent->ends_unseen;
-	member->off = parent->off;
-	member->heap_unreadable = parent->heap_unreadable;
-	member->census_ns = clock_ns(CLOCK_MONOTONIC);
-	if (member->mode == EVENT_MODE_WINDOWS)
-		member_window_inherited(session, member);
+			 target->pid, record.parent);
+	target->mode = parent->mode;
+	target->layers = parent->layers;
+	target->large_blocks = parent->large_blocks;
+	target->large_windowed = parent->large_windowed;
+	target->pools_off = parent->pools_off;
+	target->reuse_unseen = parent->reuse_unseen;
+	target->self_sampled = parent->self_sampled;
+	target->ends_unseen = parent->ends_unseen;
+	target->off = parent->off;
+	target->heap_unreadable = parent->heap_unreadable;
+	target->census_ns = clock_ns(CLOCK_MONOTONIC);
+	if (target->mode == EVENT_MODE_WINDOWS)
+		target_window_inherited(session, target);
 	/* The child maps what its parent maps. */
-	member->execd = parent->execd;
-	member->inherited = !parent->execd;
-	session->inherited += member->inherited;
+	target->execd = parent->execd;
+	target->inherited = !parent->execd;
+	session->inherited += target->inherited;
 	if (parent->execd && candidate_find(session, (uint32_t)parent->pid))
 		process_mapped(session, fork->other);
-	return member_symbols_inherit(session, member, parent);
+	return target_symbols_inherit(session, target, parent);
 }
 
 /* The kernel sends SIGTRAP for a breakpoint that it has not placed itself. */
-static void end_explain(const struct member *member, uint32_t status)
+static void end_explain(const struct target *target, uint32_t status)
 {
 	if (WIFSIGNALED(status) && WTERMSIG(status) == SIGTRAP)
 		log_info("PID %d was killed by SIGTRAP. If it has not done that itself, it ran a "
 			 "copy of its code with a probe's breakpoint in it: programs that move "
 			 "their code to huge pages make such copies, libraries that hook functions "
 			 "and debuggers, too",
-			 member->pid);
+			 target->pid);
 }
 
 void follow_note(struct session *session, const void *record)
 {
 	const struct event_header *header = record;
 	const struct event_process *event = record;
-	struct member *member;
+	struct target *target;
 
 	if (header->type != EVENT_EXIT && header->type != EVENT_EXEC && header->type != EVENT_FORK)
 		return;
-	member = member_find(session, header->tgid);
-	if (!member)
+	target = target_find(session, header->tgid);
+	if (!target)
 		return;
 	if (header->type == EVENT_EXIT)
-		end_explain(member, event->code);
+		end_explain(target, event->code);
 	if (header->type != EVENT_FORK)
-		member->ended = 1;
-	else if (event->code & EVENT_FORK_TRACED && child_announce(session, member, event))
+		target->ended = 1;
+	else if (event->code & EVENT_FORK_TRACED && child_announce(session, target, event))
 		log_info("PID %u, which PID %d has forked, is not traced: no memory", event->other,
-			 member->pid);
+			 target->pid);
 }
 
 /*
  * The child has the probes that are in files; private ones are placed here. A walk of its heap
  * finds what it allocated before.
  */
-static void child_attach(struct session *session, struct member *member)
+static void child_attach(struct session *session, struct target *target)
 {
-	struct plan_target_opts opts = member_plan_opts(session, member);
-	struct plan_target target;
+	struct plan_target_opts opts = target_plan_opts(session, target);
+	struct plan_target plans;
 	int err;
 
 	/* Its parent's mode, which the governor may have changed. */
-	if (member->layers & 1u << EVENT_LAYER_PYTHON)
-		opts.python.mode = member_plan_mode(member->mode);
-	err = plan_target(member->pid, &opts, &session->plans, &target);
-	member->inherited = 0;
+	if (target->layers & 1u << EVENT_LAYER_PYTHON)
+		opts.python.mode = target_plan_mode(target->mode);
+	err = plan_target(target->pid, &opts, &session->plans, &plans);
+	target->inherited = 0;
 	session->inherited--;
 	if (!err) {
-		err = member->off ? 0
-				  : member_probe(session, member, &target, member_groups(member));
+		err = target->off ? 0
+				  : target_probe(session, target, &plans, target_groups(target));
 		if (!err)
-			err = member_provider_begin(session, member, &target);
-		if (!err && member->mode == EVENT_MODE_WINDOWS && !member->off)
-			member_windows_begin(session, member, &target);
-		plan_target_free(&target);
+			err = target_provider_begin(session, target, &plans);
+		if (!err && target->mode == EVENT_MODE_WINDOWS && !target->off)
+			target_windows_begin(session, target, &plans);
+		plan_target_free(&plans);
 	}
 	if (!err)
-		err = member_governor_begin(session, member);
+		err = target_governor_begin(session, target);
 	if (!err)
-		member_cost_begin(session, member, 0);
+		target_cost_begin(session, target, 0);
 	if (!err)
-		member_reconcile(session, member, 0, 0);
+		target_reconcile(session, target, 0, 0);
 	/* -ESRCH: its end will be reported. */
-	if (err && ending_error(member->pid, err) != -ESRCH) {
-		refuse(session, member->pid, err);
-		member_forget(session, member);
-		member_end(session, member, EVENT_EXIT);
+	if (err && ending_error(target->pid, err) != -ESRCH) {
+		refuse(session, target->pid, err);
+		target_forget(session, target);
+		target_end(session, target, EVENT_EXIT);
 	} else if (!err) {
-		log_debug("PID %d, forked by PID %u, is traced, too", member->pid,
-			  member->announced.parent);
+		log_debug("PID %d, forked by PID %u, is traced, too", target->pid,
+			  target->announced.parent);
 	}
 }
 
@@ -300,31 +300,31 @@ static void child_attach(struct session *session, struct member *member)
  * If the probes are in files, a child has them, and nothing is urgent. Most children call exec
  * soon, and need no attachment at all.
  */
-static int child_is_due(const struct session *session, const struct member *member, uint64_t now)
+static int child_is_due(const struct session *session, const struct target *target, uint64_t now)
 {
-	return member->inherited && !member->ended &&
-	       (!session->opts.everywhere || now - member->census_ns >= CHILD_DELAY_NS);
+	return target->inherited && !target->ended &&
+	       (!session->opts.everywhere || now - target->census_ns >= CHILD_DELAY_NS);
 }
 
-/* Probes the allocators in newly mapped files of a member. Existing probes are kept. */
-static void member_extend(struct session *session, struct member *member)
+/* Probes the allocators in newly mapped files of a target. Existing probes are kept. */
+static void target_extend(struct session *session, struct target *target)
 {
-	struct plan_target target = {0};
-	int err = plan_native_process(member->pid, session->plans.native, &target.native,
-				      &target.native_count);
+	struct plan_target plans = {0};
+	int err = plan_native_process(target->pid, session->plans.native, &plans.native,
+				      &plans.native_count);
 
-	member->mapped_ns = 0;
+	target->mapped_ns = 0;
 	if (!err)
-		err = returns_check(session, member->pid, &target);
+		err = returns_check(session, target->pid, &plans);
 	if (!err)
-		err = member_probe(session, member, &target, member_groups(member));
+		err = target_probe(session, target, &plans, target_groups(target));
 	if (!err)
-		member_windows_extend(session, member, &target);
+		target_windows_extend(session, target, &plans);
 	if (!err)
-		err = member_provider_begin(session, member, &target);
-	free(target.native);
+		err = target_provider_begin(session, target, &plans);
+	free(plans.native);
 	if (err && err != -ESRCH)
-		refuse(session, member->pid, err);
+		refuse(session, target->pid, err);
 }
 
 void follow_step(struct session *session)
@@ -335,19 +335,19 @@ void follow_step(struct session *session)
 	/* Before probes are placed: until then all stacks through the new files end in them. */
 	session_unwind_step(session);
 	for (size_t i = 0; i < session->count && now - begin < STRETCH_NS; i++) {
-		struct member *member = session->members[i];
+		struct target *target = session->targets[i];
 
-		if (!member->mapped_ns || member->ended || member->off ||
-		    now - member->mapped_ns < SETTLE_NS)
+		if (!target->mapped_ns || target->ended || target->off ||
+		    now - target->mapped_ns < SETTLE_NS)
 			continue;
-		member_extend(session, member);
+		target_extend(session, target);
 		now = clock_ns(CLOCK_MONOTONIC);
 	}
 	now = candidates_look(session, now, begin + STRETCH_NS);
 	for (size_t i = 0; i < session->count && session->inherited && now - begin < STRETCH_NS;
 	     i++) {
-		if (child_is_due(session, session->members[i], now))
-			child_attach(session, session->members[i]);
+		if (child_is_due(session, session->targets[i], now))
+			child_attach(session, session->targets[i]);
 		now = clock_ns(CLOCK_MONOTONIC);
 	}
 }
@@ -388,13 +388,13 @@ static void missed_execs_find(struct session *session)
 {
 	session_pull(session);
 	for (size_t i = 0; i < session->count; i++) {
-		struct member *member = session->members[i];
-		uint32_t tgid = (uint32_t)member->pid;
+		struct target *target = session->targets[i];
+		uint32_t tgid = (uint32_t)target->pid;
 
-		if (member->ended ||
-		    attach_is_target(session->attach, tgid, member->runtime.target.space_id))
+		if (target->ended ||
+		    attach_is_target(session->attach, tgid, target->runtime.target.space_id))
 			continue;
-		member_end(session, member, EVENT_EXEC);
+		target_end(session, target, EVENT_EXEC);
 		candidate_renew(session, tgid, 0, NULL);
 	}
 }

@@ -4,29 +4,29 @@
 #include <errno.h>
 
 #include "attach/attach.h"
-#include "base/error.h"
-#include "member/state.h"
-#include "process_plan/plan_target.h"
-#include "trial/seccomp.h"
+#include "attach/selftest/seccomp.h"
+#include "probe/process/plan_target.h"
+#include "session/target/state.h"
+#include "util/error.h"
 
 #define DISPATCH "has its system calls sent to itself (syscall user dispatch, as under Wine)"
 
-static int has_returns(const struct plan_target *target)
+static int has_returns(const struct plan_target *plans)
 {
-	int found = seccomp_concerns(&target->python);
+	int found = seccomp_concerns(&plans->python);
 
-	for (size_t i = 0; i < target->native_count; i++)
-		found |= seccomp_concerns(target->native[i].plan);
+	for (size_t i = 0; i < plans->native_count; i++)
+		found |= seccomp_concerns(plans->native[i].plan);
 	return found;
 }
 
-static int seccomp_allows(struct session *session, pid_t pid, const struct plan_target *target)
+static int seccomp_allows(struct session *session, pid_t pid, const struct plan_target *plans)
 {
-	int err = seccomp_check(&session->seccomp, &session->features, pid, &target->python);
+	int err = seccomp_check(&session->seccomp, &session->features, pid, &plans->python);
 
-	for (size_t i = 0; i < target->native_count && !err; i++)
+	for (size_t i = 0; i < plans->native_count && !err; i++)
 		err = seccomp_check(&session->seccomp, &session->features, pid,
-				    target->native[i].plan);
+				    plans->native[i].plan);
 	return err;
 }
 
@@ -48,11 +48,11 @@ static int threads_allow(struct session *session, pid_t pid)
 		      : 0;
 }
 
-int returns_check(struct session *session, pid_t pid, const struct plan_target *target)
+int returns_check(struct session *session, pid_t pid, const struct plan_target *plans)
 {
-	int err = has_returns(target) ? threads_allow(session, pid) : 0;
+	int err = has_returns(plans) ? threads_allow(session, pid) : 0;
 
-	return err ? err : seccomp_allows(session, pid, target);
+	return err ? err : seccomp_allows(session, pid, plans);
 }
 
 void returns_watch(struct session *session, uint64_t missing)

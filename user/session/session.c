@@ -2,34 +2,157 @@
 #include "session/session.h"
 
 #include <errno.h>
+#include <math.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "base/buffer.h"
-#include "base/clock.h"
-#include "base/error.h"
-#include "events/capture.h"
-#include "links/links.h"
-#include "links/links_holder.h"
-#include "links/obstacles.h"
-#include "member/census.h"
-#include "member/cost.h"
-#include "member/governor.h"
-#include "member/member.h"
-#include "member/state.h"
-#include "member/symbols.h"
-#include "process/patience.h"
-#include "process/process.h"
-#include "process_plan/plan_target.h"
-#include "python/code.h"
-#include "session/census.h"
+#include "attach/links/links.h"
+#include "attach/links/links_holder.h"
+#include "attach/links/obstacles.h"
+#include "object/symbols/symbols.h"
+#include "probe/process/plan_target.h"
+#include "proc/patience.h"
+#include "proc/process.h"
+#include "runtime/cpython/code.h"
+#include "session/doctor/blind.h"
 #include "session/execd.h"
 #include "session/follow.h"
 #include "session/returns.h"
+#include "session/target/census.h"
+#include "session/target/cost.h"
+#include "session/target/state.h"
+#include "session/target/symbols.h"
+#include "session/target/target.h"
+#include "session/target/target_governor.h"
 #include "session/unwind_tables.h"
-#include "symbols/symbols.h"
-#include "text/text.h"
-#include "trace/blind.h"
+#include "trace/capture.h"
+#include "util/buffer.h"
+#include "util/clock.h"
+#include "util/error.h"
+#include "util/text.h"
+
+/* --- session census --------------------------------------------------------------------------- */
+
+/* When the heaps and the RSS of targets are read. session.h has the limit of its duration. */
+
+/*
+ * Reads the heaps and the RSS of targets, within the limit of the session.
+ *
+ * The limit is the latest time of an event that is taken; later ones may be in the ring buffer, and
+ * are dropped. The last walks of the heaps must fit in the limit, since a block that a walk finds
+ * and whose event was dropped would count as unseen. So session_stop() is due before the limit, by
+ * the time that the previous walks took. If there are many heaps, some are left as of their
+ * previous walk. A walk that has begun moves the limit to its own end
+ * (session/target/census.c).
+ */
+
+struct session;
+
+static void session_rss_read(struct session *session, uint64_t time_ns);
+
+#define CENSUS_SHARE      50           /* periodic walks take at most 1/50 of the time */
+#define CENSUS_PAUSE_NS   500000000ull /* at least, between two walks of a heap */
+#define CENSUS_STRETCH_NS 20000000ull  /* of walks, until the ring buffer is drained */
+#define LAST_SHARE        2            /* all last walks take at most 1/2 of the limited time */
+#define LAST_TIMES        2            /* a walk may take twice as long as the previous one */
+#define LAST_MARGIN_NS    10000000ull
+#define HURRY_NS          1000000000ull /* for the last walks, if the user waits for the end */
+#define RSS_PAUSE_NS      500000000ull  /* between two reads of a process's RSS, */
+#define RSS_PAUSE_OF      100u          /* and once more for every 100 processes */
+
+void session_limit(struct session *session, uint64_t duration_ns)
+{
+	session->limit_ns = clock_ns(CLOCK_MONOTONIC) + duration_ns;
+	session->limit_duration_ns = duration_ns;
+	patience_end_at(session->limit_ns);
+}
+
+static uint64_t last_walks_ns(const struct session *session)
+{
+	uint64_t sum = LAST_MARGIN_NS, most = session->limit_duration_ns / LAST_SHARE;
+
+	for (size_t i = 0; i < session->count; i++)
+		if (!session->targets[i]->ended)
+			sum += LAST_TIMES * session->targets[i]->census_cost_ns;
+	return sum < most ? sum : most;
+}
+
+uint64_t session_left_ns(const struct session *session)
+{
+	uint64_t now = clock_ns(CLOCK_MONOTONIC), needed = last_walks_ns(session);
+
+	if (!session->limit_ns)
+		return UINT64_MAX;
+	return now + needed < session->limit_ns ? session->limit_ns - needed - now : 0;
+}
+
+void session_census(struct session *session)
+{
+	for (size_t i = 0; i < session->count; i++)
+		target_reconcile(session, session->targets[i], 0, session->opts.freeze);
+	session_rss_read(session, clock_ns(CLOCK_MONOTONIC));
+	session_name(session);
+}
+
+static int census_is_due(const struct session *session, const struct target *target, uint64_t now)
+{
+	uint64_t pause = target->census_cost_ns * CENSUS_SHARE;
+
+	if (pause < CENSUS_PAUSE_NS)
+		pause = CENSUS_PAUSE_NS;
+	/* malloc's heap is read between windows (target_look_all()). */
+	return now - target->census_ns >= pause && !target_window_busy(target) &&
+	       !target->heap_unreadable &&
+	       !session_is_beyond(session, now + target->census_cost_ns);
+}
+
+/*
+ * Walks the heaps that are due: each every half second, or less often if walks would take more than
+ * 2 % of the time. Round-robin, for at most 20 ms a call.
+ */
+static void session_census_due(struct session *session, uint64_t now)
+{
+	uint64_t begin = now;
+
+	for (size_t i = 0; i < session->count && now - begin < CENSUS_STRETCH_NS; i++) {
+		struct target *target = session->targets[session->census_turn++ % session->count];
+
+		if (!census_is_due(session, target, now))
+			continue;
+		target_census(session, target, 0, 0);
+		now = clock_ns(CLOCK_MONOTONIC);
+	}
+}
+
+/* The last walk of all heaps, as far as there is time. */
+static void session_census_last(struct session *session, int hurried)
+{
+	uint64_t until_ns = hurried ? clock_ns(CLOCK_MONOTONIC) + HURRY_NS : UINT64_MAX;
+
+	if (session->limit_ns && session->limit_ns < until_ns)
+		until_ns = session->limit_ns;
+	for (size_t i = 0; i < session->count && clock_ns(CLOCK_MONOTONIC) < until_ns; i++)
+		target_reconcile(session, session->targets[i], 0, session->opts.freeze);
+}
+
+/* Feeds the RSS as of that time: of all targets, of those that are due. */
+static void session_rss_read(struct session *session, uint64_t time_ns)
+{
+	for (size_t i = 0; i < session->count; i++)
+		target_rss_read(session, session->targets[i], time_ns);
+}
+
+static void session_rss_due(struct session *session, uint64_t now)
+{
+	uint64_t pause = RSS_PAUSE_NS * (1 + session->count / RSS_PAUSE_OF);
+
+	for (size_t i = 0; i < session->count; i++)
+		if (now - session->targets[i]->rss_ns >= pause)
+			target_rss_read(session, session->targets[i], now);
+}
+
+/* --- session ---------------------------------------------------------------------------------- */
 
 /* Between two reads of the loss counters: a truncated capture must hold a recent one. */
 #define LOSS_PERIOD_NS 500000000ull
@@ -42,7 +165,7 @@
 static int record_handle(void *context, void *record, size_t size)
 {
 	const struct event_header *header = record;
-	struct member *member;
+	struct target *target;
 
 	((struct session *)context)->records++;
 	if (session_is_beyond(context, header->time_ns))
@@ -52,8 +175,8 @@ static int record_handle(void *context, void *record, size_t size)
 	/* Name its addresses before its last state is taken or its pid can be reused. */
 	if (header->type == EVENT_FINALIZE || header->type == EVENT_EXIT ||
 	    header->type == EVENT_EXEC) {
-		member = member_find(context, header->tgid);
-		if (member && member_symbols_name(context, member) == -ENOMEM)
+		target = target_find(context, header->tgid);
+		if (target && target_symbols_name(context, target) == -ENOMEM)
 			return -ENOMEM;
 	}
 	int err = session_feed(context, record, header->size < size ? header->size : size);
@@ -69,14 +192,14 @@ static void code_missing(void *context, uint32_t tgid, uint64_t code_id, uint64_
 			 uint32_t missing)
 {
 	struct session *session = context;
-	struct member *member = member_find(session, tgid);
+	struct target *target = target_find(session, tgid);
 	struct event_header header = {.time_ns = clock_ns(CLOCK_MONOTONIC), .tgid = tgid};
 	struct buffer records = {0};
 	int err;
 
-	if (!member)
+	if (!target)
 		return;
-	err = code_read(member->runtime.space, &member->runtime.target, address, code_id, &header,
+	err = code_read(target->runtime.space, &target->runtime.target, address, code_id, &header,
 			&records);
 	if (err)
 		log_debug("code object at 0x%llx, parts 0x%x: %s", (unsigned long long)address,
@@ -98,10 +221,10 @@ static void code_missing(void *context, uint32_t tgid, uint64_t code_id, uint64_
 static void first_plan(void *context)
 {
 	struct session *session = context;
-	struct plan_target target = {0};
+	struct plan_target plans = {0};
 
-	if (!plan_target(session->opts.first, &session->opts.plan, &session->plans, &target))
-		plan_target_free(&target);
+	if (!plan_target(session->opts.first, &session->opts.plan, &session->plans, &plans))
+		plan_target_free(&plans);
 	error_clear();
 }
 
@@ -161,7 +284,7 @@ int session_new(struct session **out, const struct session_opts *opts, const cha
 	hit_cost_init(&session->hit_cost);
 	/* libbpf would log errors of its own while features are probed */
 	links_silence_libbpf();
-	err = members_begin(session);
+	err = session_targets_begin(session);
 	if (!err)
 		err = features_probe(&session->features);
 	if (!err)
@@ -195,7 +318,7 @@ void session_free(struct session *session)
 	hit_cost_free(&session->hit_cost);
 	unwind_loader_free(session->unwind);
 	attach_free(session->attach);
-	members_free(session);
+	session_targets_free(session);
 	follow_free(session);
 	symbols_free(session->symbols);
 	plan_caches_free(&session->plans);
@@ -205,7 +328,7 @@ void session_free(struct session *session)
 
 size_t session_running(const struct session *session)
 {
-	return members_running(session);
+	return session_targets_running(session);
 }
 
 uint64_t session_records(const struct session *session)
@@ -218,19 +341,21 @@ uint64_t session_due_ns(const struct session *session)
 	return session_windows_left_ns(session, clock_ns(CLOCK_MONOTONIC));
 }
 
-static double member_share(const struct member *member)
+static double target_share(const struct target *target, uint64_t now_ns)
 {
-	return member->mode == EVENT_MODE_WINDOWS && !member->off ? member->windows.share
-								  : member->governor.governor.share;
+	return target->mode == EVENT_MODE_WINDOWS && !target->off
+		       ? windows_share(&target->windows.windows, now_ns)
+		       : target->governor.governor.share;
 }
 
 double session_cost(const struct session *session)
 {
 	double most = session->opts.overhead > 0 ? 0 : -1;
+	uint64_t now_ns = clock_ns(CLOCK_MONOTONIC);
 
 	for (size_t i = 0; i < session->count && most >= 0; i++)
-		if (!session->members[i]->ended && member_share(session->members[i]) > most)
-			most = member_share(session->members[i]);
+		if (!session->targets[i]->ended)
+			most = fmax(most, target_share(session->targets[i], now_ns));
 	return most;
 }
 
@@ -267,48 +392,48 @@ int session_count_loss(struct session *session)
 	return err ? err : session_feed(session, &record, sizeof(record));
 }
 
-static struct member *member_at(const struct session *session, size_t process)
+static struct target *target_at(const struct session *session, size_t process)
 {
 	for (size_t i = 0; i < session->count; i++)
-		if (session->members[i]->index == process && !session->members[i]->ended)
-			return session->members[i];
+		if (session->targets[i]->index == process && !session->targets[i]->ended)
+			return session->targets[i];
 	return NULL;
 }
 
 int session_process_running(const struct session *session, size_t process)
 {
-	return member_at(session, process) != NULL;
+	return target_at(session, process) != NULL;
 }
 
 int session_refresh(struct session *session, size_t process, int reconcile)
 {
-	struct member *member = member_at(session, process);
+	struct target *target = target_at(session, process);
 
 	/* In exact mode the table is complete without a walk. */
-	if (reconcile && member && member->mode != EVENT_MODE_EXACT)
-		member_reconcile(session, member, 0, session->opts.freeze);
+	if (reconcile && target && target->mode != EVENT_MODE_EXACT)
+		target_reconcile(session, target, 0, session->opts.freeze);
 	session_pull(session);
-	if (member)
-		member_rss_read(session, member, clock_ns(CLOCK_MONOTONIC));
-	if (member)
-		member_symbols_name(session, member);
+	if (target)
+		target_rss_read(session, target, clock_ns(CLOCK_MONOTONIC));
+	if (target)
+		target_symbols_name(session, target);
 	return session_count_loss(session);
 }
 
 int session_mark(struct session *session, size_t process, uint32_t type)
 {
-	struct member *member = member_at(session, process);
+	struct target *target = target_at(session, process);
 	struct event_mark record = {.header = {.type = type,
 					       .size = sizeof(record),
 					       .time_ns = clock_ns(CLOCK_MONOTONIC)}};
 	int err;
 
-	if (!member)
+	if (!target)
 		return -ESRCH;
-	record.header.tgid = record.header.tid = member->pid;
+	record.header.tgid = record.header.tid = target->pid;
 	err = session_feed(session, &record, sizeof(record));
 	if (!err && type == EVENT_CLEAR)
-		member_reconcile(session, member, 1, 0);
+		target_reconcile(session, target, 1, 0);
 	return err;
 }
 
@@ -326,7 +451,7 @@ int session_drain(struct session *session)
 	if (session->capture_error)
 		return session->capture_error;
 	/* Even if the buffer is never empty: otherwise new processes would never be attached to. */
-	members_bury(session);
+	session_targets_bury(session);
 	now = clock_ns(CLOCK_MONOTONIC);
 	if (session_is_beyond(session, now))
 		return count;
@@ -341,7 +466,7 @@ int session_drain(struct session *session)
 		session_census_due(session, now);
 		session_rss_due(session, now);
 		for (size_t i = 0; i < session->count; i++)
-			member_symbols_watch(session, session->members[i], now);
+			target_symbols_watch(session, session->targets[i], now);
 		session_names_prepare(session);
 	}
 	session_governor_due(session, clock_ns(CLOCK_MONOTONIC));
@@ -361,16 +486,16 @@ static void debuggers_tell(const struct session *session)
 	size_t told = 0;
 
 	for (size_t i = 0; i < session->count && told < SESSION_LOGS; i++) {
-		const struct member *member = session->members[i];
+		const struct target *target = session->targets[i];
 
-		if (member->ended || process_info_read(member->pid, &info) || !info.debugger)
+		if (target->ended || process_info_read(target->pid, &info) || !info.debugger)
 			continue;
 		told++;
 		log_info("PID %d: PID %d still traces it by ptrace. If that is a debugger with a "
 			 "breakpoint at a probe's place (malloc, free), what it restores there is "
 			 "the probe's breakpoint, which kills the process once it is reached. A "
 			 "new trace of the process removes it",
-			 member->pid, (int)info.debugger);
+			 target->pid, (int)info.debugger);
 	}
 }
 
@@ -403,8 +528,8 @@ int session_stop(struct session *session, int hurried)
 	/* Blocks of events after the last walk may have died unseen: stop right after it. */
 	session_census_last(session, hurried);
 	for (size_t i = 0; i < session->count; i++) {
-		member_cost_feed(session, session->members[i], clock_ns(CLOCK_MONOTONIC));
-		member_forget(session, session->members[i]);
+		target_cost_feed(session, session->targets[i], clock_ns(CLOCK_MONOTONIC));
+		target_forget(session, session->targets[i]);
 	}
 	/* From here on the probes do nothing. */
 	began_ns = clock_ns(CLOCK_MONOTONIC);

@@ -10,7 +10,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "member/session_opts.h"
+#include "session/target/session_opts.h"
 #include "trace/trace.h"
 
 struct session;
@@ -70,8 +70,9 @@ size_t session_running(const struct session *session);
 /* Records drained so far. */
 uint64_t session_records(const struct session *session);
 /*
- * The share of CPU time that the probes took lately, of the process where it is highest. Below 0:
- * not known (see session_opts.overhead).
+ * The share of CPU time that the probes took lately, of the process where it is highest. Of one
+ * that takes less than WINDOWS_RATE_MIN it is a share of that, as its budget is. Below 0: not known
+ * (see session_opts.overhead).
  */
 double session_cost(const struct session *session);
 /*

@@ -4,12 +4,12 @@
 #include <errno.h>
 #include <sys/stat.h>
 
-#include "base/clock.h"
-#include "base/error.h"
-#include "base/regular.h"
-#include "member/member.h"
-#include "member/state.h"
 #include "session/session.h"
+#include "session/target/state.h"
+#include "session/target/target.h"
+#include "util/clock.h"
+#include "util/error.h"
+#include "util/regular.h"
 
 /* Between two drains: the tables of about ten files of usual size. */
 #define UNWIND_STEP_NS 10000000ull
@@ -54,17 +54,17 @@ void session_unwind_tell(const struct session *session)
 		  (unsigned long long)use.store.dropped);
 }
 
-void session_unwind_prepare(struct session *session, const struct member *member)
+void session_unwind_prepare(struct session *session, const struct target *target)
 {
-	const struct python_runtime *runtime = &member->runtime;
+	const struct python_runtime *runtime = &target->runtime;
 	int expects = 0;
 	struct stat file;
 
-	if (!session->unwind || !(member->layers & ~(1u << EVENT_LAYER_PYTHON)))
+	if (!session->unwind || !(target->layers & ~(1u << EVENT_LAYER_PYTHON)))
 		return;
-	unwind_loader_prepare(session->unwind, member->pid);
+	unwind_loader_prepare(session->unwind, target->pid);
 	if (runtime->version_hex && !regular_stat(elf_file_fd(runtime->file), &file))
-		expects = unwind_loader_expect(session->unwind, member->pid, &file,
+		expects = unwind_loader_expect(session->unwind, target->pid, &file,
 					       runtime->version_hex);
 	unwind_loader_hurry(session->unwind, clock_ns(CLOCK_MONOTONIC) + UNWIND_WAIT_NS);
 	if (expects)

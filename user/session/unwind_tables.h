@@ -3,7 +3,7 @@
 #ifndef TRACER_SESSION_UNWIND_TABLES_H
 #define TRACER_SESSION_UNWIND_TABLES_H
 
-struct member;
+struct target;
 struct session;
 
 /* Without unwind tables stacks are walked by frame pointers. */
@@ -13,7 +13,7 @@ void session_unwind_begin(struct session *session);
  * it is traced: until they are there, stacks through them are cut, and count as cut. Of a Python
  * process those of the standard library's modules are waited for as well, but not for long.
  */
-void session_unwind_prepare(struct session *session, const struct member *member);
+void session_unwind_prepare(struct session *session, const struct target *target);
 /* Loads what was asked for, for some milliseconds at most. */
 void session_unwind_step(struct session *session);
 /* Logs what the tables took: of all files that were met, less those that had to give way. */

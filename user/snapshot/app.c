@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/array.h"
+#include "util/array.h"
 
 /*
  * CPython searches its library in lib/pythonX.Y below its prefix (Modules/getpath.py), whatever

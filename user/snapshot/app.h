@@ -16,7 +16,7 @@
 #define TRACER_SNAPSHOT_APP_H
 
 #include "snapshot/snapshot.h"
-#include "text/pattern.h"
+#include "util/pattern.h"
 
 /* The user's choice. Zero-initialised: off, blocks are charged to their most recent frame. */
 struct app {

@@ -5,10 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/account.h"
-#include "base/array.h"
-#include "base/error.h"
-#include "base/hash.h"
+#include "util/account.h"
+#include "util/array.h"
+#include "util/error.h"
+#include "util/hash.h"
 
 #define INDEX_FIRST 64u
 

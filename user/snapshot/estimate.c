@@ -5,8 +5,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/error.h"
-#include "base/hash.h"
+#include "util/error.h"
+#include "util/hash.h"
 
 #define WHOLE_MAX     0x1p63
 #define GROUPS_TURNED 5u           /* for each process: no divisor of CALIBRATE_GROUPS */

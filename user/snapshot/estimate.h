@@ -6,8 +6,8 @@
  * variances. For each sampled block that is (1 - p) / p^2, times s^2 for bytes; this estimate is
  * unbiased, too.
  *
- * Estimates from windows (calibrate/calibrate.h) are numbers of blocks already. Those of one
- * process are not independent; what is summed is their deviations. Those of two processes are,
+ * Estimates from windows (snapshot/estimate/calibrate.h) are numbers of blocks already. Those of
+ * one process are not independent; what is summed is their deviations. Those of two processes are,
  * since each has windows of its own: their errors add up as the root of the sum of squares, so that
  * many workers are one larger sample. For that the groups of a process are turned, so that the
  * deviations of a few processes with a few windows do not meet at all, and have random signs, with

@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/account.h"
-#include "base/error.h"
 #include "snapshot/remap.h"
+#include "util/account.h"
+#include "util/error.h"
 
 #define PIDS_NAMED 8u /* in an error message */
 

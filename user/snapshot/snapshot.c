@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/array.h"
+#include "util/array.h"
 
 #define READ_JUST_NOW_NS 1000000u
 /* for a running process, which cannot be walked at the last moment */

@@ -13,9 +13,9 @@
 #include <stdint.h>
 
 #include "abi/events.h"
-#include "calibrate/calibrate.h"
+#include "snapshot/estimate/calibrate.h"
 #include "snapshot/stack_ends.h"
-#include "tables/strings.h"
+#include "util/strings.h"
 
 struct snapshot_frame {
 	uint32_t filename; /* ids in strings */
@@ -70,7 +70,7 @@ struct snapshot_thread {
 	char name[EVENT_THREAD_NAME]; /* not empty, NUL-terminated */
 };
 
-/* The deviations of an estimated count (calibrate/calibrate.h), finite. */
+/* The deviations of an estimated count (snapshot/estimate/calibrate.h), finite. */
 struct snapshot_estimate {
 	float deviations[CALIBRATE_DEVIATIONS];
 };
@@ -159,8 +159,8 @@ struct snapshot_change {
 };
 
 /*
- * Windows of probes, of the first layer (calibrate/calibrate.h). count 0: probes were on all the
- * time. Several processes: the sums, and the largest count.
+ * Windows of probes, of the first layer (snapshot/estimate/calibrate.h). count 0: probes were on
+ * all the time. Several processes: the sums, and the largest count.
  */
 struct snapshot_windows {
 	uint64_t count;
@@ -319,8 +319,8 @@ struct snapshot_meta {
 };
 
 /*
- * Of snapshot.layers: blocks older than the trace, by likeness (calibrate/calibrate.h). They are
- * not a layer that was traced, and meta.layers does not name them.
+ * Of snapshot.layers: blocks older than the trace, by likeness (snapshot/estimate/calibrate.h).
+ * They are not a layer that was traced, and meta.layers does not name them.
  */
 #define SNAPSHOT_OLDER EVENT_LAYERS
 /*

@@ -3,8 +3,8 @@
 #ifndef TRACER_SNAPSHOT_WINDOWED_H
 #define TRACER_SNAPSHOT_WINDOWED_H
 
-#include "calibrate/calibrate.h"
 #include "snapshot/builder.h"
+#include "snapshot/estimate/calibrate.h"
 
 /*
  * Adds a trace with an estimated count for each row that has one, what is older than the trace by

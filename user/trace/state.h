@@ -3,16 +3,12 @@
 #ifndef TRACER_TRACE_STATE_H
 #define TRACER_TRACE_STATE_H
 
-#include "process_tables/process_tables.h"
 #include "snapshot/builder.h"
+#include "trace/process/process_tables.h"
 #include "trace/trace.h"
 
 /* ended processes may keep 1/4 of the processes' share of the budget, whatever others request */
 #define STATE_KEEP_SHARE 4u
-
-/* Is the block one that was seen in a window, and stands for others of its kind? */
-int state_block_stands(const struct process_state *process, enum event_layer layer,
-		       const struct block *block);
 
 struct trace {
 	struct trace_hooks hooks;
@@ -61,8 +57,6 @@ void state_tgid_drop(struct trace *trace, uint32_t tgid);
 int state_tgid_is_dropped(struct trace *trace, uint32_t tgid);
 /* Drops and frees the process. 0, -ENOMEM. */
 int state_discard(struct trace *trace, struct process_state *process);
-/* Finds an index for a new process. 0, -ENOMEM, -EDQUOT, -EOVERFLOW. */
-int state_index_new(struct trace *trace, size_t *index);
 /*
  * Drops one ended process: the large one that holds the fewest bytes of its own, or a small one if
  * none is large. 0, -ENOMEM; -ENOENT: no process has ended.

@@ -10,9 +10,9 @@
 #include <string.h>
 #include <sys/random.h>
 
-#include "base/array.h"
-#include "process_walks/process_walks.h"
+#include "trace/process/process_walks.h"
 #include "trace/state.h"
+#include "util/array.h"
 
 #define SNAPSHOT_SHARE 4u /* of the budget, set aside for building snapshots */
 #define FREE_SHARE     8u /* freed at once by evicting ended processes */

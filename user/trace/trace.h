@@ -11,9 +11,9 @@
 #include <stdint.h>
 
 #include "abi/events.h"
-#include "base/account.h"
-#include "process_tables/process_info.h"
-#include "tables/strings.h"
+#include "trace/process/process_info.h"
+#include "util/account.h"
+#include "util/strings.h"
 
 /*
  * The frames of a stack, most recent first. Indices 0 and 1 are reserved: the empty stack, and the

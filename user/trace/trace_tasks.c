@@ -7,8 +7,8 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "text/utf8.h"
 #include "trace/state.h"
+#include "util/utf8.h"
 
 #define TASK_TEXT (UTF8_ENCODED(EVENT_TASK_BYTES) + 16)
 

@@ -8,9 +8,9 @@
 #include <errno.h>
 #include <string.h>
 
-#include "base/array.h"
-#include "base/hash.h"
 #include "trace/state.h"
+#include "util/array.h"
+#include "util/hash.h"
 
 struct thread_sum {
 	uint32_t stack, owner, domain;

@@ -5,6 +5,7 @@ import os
 import re
 import signal
 import statistics
+import subprocess
 
 import pytest
 
@@ -115,6 +116,19 @@ def test_cheap_asked(tracer, tmp_path, any_python):
             run.finish()
     line = next(line for line in run.stderr.splitlines() if COST.search(line))
     assert line.endswith("of its CPU time"), line
+
+
+def test_nothing_cheaper(tracer, tmp_path):
+    """No advice names a mode that refuses the process: windows read the heap of glibc's malloc."""
+    program, source = str(tmp_path / "mallocs"), tmp_path / "mallocs.c"
+    source.write_text("#include <stdlib.h>\nint main(void) { for (;;) free(malloc(100)); }\n")
+    subprocess.run(["musl-gcc", "-O1", "-fno-builtin", "-o", program, source], check=True)
+    with Target(program, None, ready=False) as target:
+        with Traced(tracer, tmp_path, "-m", "exact", "-p", target.pid) as run:
+            wait_until(lambda: COST.search(run.stderr), "it is said")
+            run.finish()
+    line = next(line for line in run.stderr.splitlines() if COST.search(line))
+    assert "--sample 512K spares" in line and "--overhead" not in line, line
 
 
 @pytest.mark.parametrize(

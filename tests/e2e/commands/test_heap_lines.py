@@ -9,6 +9,7 @@ from harness import error_line, marked_line, program
 from test_heap_graph import ask
 
 NAME = "held_lines.py"
+LOST = ("lost reference", "native code")
 BY_LINE = ("--by", "line", "--top", 0)
 
 
@@ -31,6 +32,9 @@ def check(answer):
         assert count <= row["count"] <= 3 * count and row["size"] >= least, (mark, row)
         assert row["holder"] == "sys.modules['__main__'].%s" % holder
         assert 0.9 * row["size"] <= row["holder_size"] <= row["size"], (mark, row)
+    # References that C code has lost are one holder, and so are those that it may have.
+    lost = row_of(answer, "LOST")
+    assert lost["holder"] in LOST and lost["holder_size"] >= 0.5 * lost["size"], lost
     older = [row for row in statistics if row["line"] is None]
     (main,) = [row for row in older if row["module"] == "sys.modules['__main__']"]
     assert main["count"] >= 3000 and main["holder"] == "sys.modules['__main__'].OLD"
@@ -61,6 +65,10 @@ def check_report(done):
     assert shared["holder"].endswith(("FIRST", "SECOND")) and shared["size"] >= 500 * 2000
     # Two variables hold the objects. The list that holds them is the first one's alone.
     assert shared["only_size"] < 0.01 * shared["size"], shared
+    lost = entries[marked_line(NAME, "LOST")]["holders"]
+    assert {row["holder"] for row in lost} <= set(LOST) and 1 <= len(lost) <= 2, lost
+    assert sum(row["count"] for row in lost) >= 800
+    assert all(row["only_size"] >= 0.99 * row["size"] for row in lost), lost
 
 
 def check_snapshot(done, answer):

@@ -532,7 +532,7 @@ def test_path_that_is_not_utf8(start, trace, run_tracer, tracer, any_python, tmp
         with open(name, "rb") as file:
             profile = gzip.decompress(file.read())
         done = subprocess.run(
-            ["protoc", "-I", os.path.join(ROOT, "user/pprof"), "profile.proto"]
+            ["protoc", "-I", os.path.join(ROOT, "user/report/pprof"), "profile.proto"]
             + ["--decode=perftools.profiles.Profile"],
             input=profile,
             stdout=subprocess.PIPE,

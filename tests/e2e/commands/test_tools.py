@@ -10,7 +10,7 @@ import pytest
 from harness import ROOT, TIMEOUT
 
 pytestmark = pytest.mark.unprivileged
-TABLE = os.path.join(ROOT, "user", "layouts", "offsets_table.inc")
+TABLE = os.path.join(ROOT, "user", "runtime", "cpython", "offsets_table.inc")
 
 
 @pytest.fixture

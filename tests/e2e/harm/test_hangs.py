@@ -4,12 +4,14 @@ file system never answers, heaps that name the same memory again and again, a me
 always locked."""
 import os
 import re
+import shutil
 import signal
 import subprocess
+import tempfile
 
 import pytest
 
-from harness import Target, Traced, compiled, environment, wait_until
+from harness import Target, Traced, compiled, environment, program, wait_until
 from procfs import text_differs
 
 BOUND = 30  # seconds: a tracer that hangs needs far more
@@ -27,11 +29,16 @@ def waits_for_answer(pid):
 
 
 @pytest.fixture
-def hung(tmp_path, debian_python):
-    """A folder with the files "good" and "hung" (hung_files.c)."""
+def server(tmp_path):
+    """hung_files.c"""
     if not os.path.exists("/dev/fuse"):
         pytest.skip("the kernel has no /dev/fuse")
-    server = compiled(tmp_path / "hung_files", "hung_files.c")
+    return compiled(tmp_path / "hung_files", "hung_files.c")
+
+
+@pytest.fixture
+def hung(tmp_path, server, debian_python):
+    """A folder with the files "good" and "hung"."""
     folder = tmp_path / "mount"
     folder.mkdir()
     try:
@@ -56,29 +63,61 @@ def losses(run):
     return [line for line in lines if not any(text in line for text in none)]
 
 
+def looked_at(tracer, tmp_path, target, other):
+    """Every reader of a target with a hung file ends in time, and so does a trace of it beside
+    another process, of which nothing is lost. Returns what that trace says on stderr."""
+    for arguments in (["list"], ["memory", "-p", target.pid], ["heap", "-p", target.pid]):
+        subprocess.run(
+            [tracer, *map(str, arguments)],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            timeout=BOUND,
+            env=environment(),
+            check=True,
+        )
+    both = "%d,%d" % (target.pid, other.pid)
+    with Traced(tracer, tmp_path, "-p", both, "-m", "exact", "--layer", "all") as run:
+        run.wait_attached(2)
+        assert text_differs(other.pid)
+        other.step()
+        run.interrupt()
+        assert run.wait(BOUND) == 0, run.stderr
+        assert not losses(run)
+    wait_until(lambda: not text_differs(other.pid), "the probes are gone")
+    return run.stderr
+
+
 @pytest.mark.versions("3.11")
 @pytest.mark.parametrize("over", (None, "arena"), ids=("code", "arena"))
 def test_mapped_file(tracer, hung, python, tmp_path, undisturbed, over):
     """A target with a hung file as code, and over an arena of its heap, beside one without."""
     arguments = [hung / "hung", *([over] if over else [])]
     with Target(python, "hung_maps.py", *arguments) as target, Target(python, "steady.py") as other:
-        for arguments in (["list"], ["memory", "-p", target.pid], ["heap", "-p", target.pid]):
-            subprocess.run(
-                [tracer, *map(str, arguments)],
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                timeout=BOUND,
-                env=environment(),
-            )
-        both = "%d,%d" % (target.pid, other.pid)
-        with Traced(tracer, tmp_path, "-p", both, "--layer", "all") as run:
-            assert text_differs(other.pid)
-            other.step()
-            run.interrupt()
-            assert run.wait(BOUND) == 0, run.stderr
-            assert "its file system does not answer" in run.stderr
-            assert not losses(run)
-        wait_until(lambda: not text_differs(other.pid), "the probes are gone")
+        said = looked_at(tracer, tmp_path, target, other)
+        assert "its file system does not answer" in said
+
+
+@pytest.fixture
+def open_folder():
+    """A folder that every user can enter."""
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)
+        yield folder
+        subprocess.run(["umount", "-l", folder + "/mount"], stderr=subprocess.DEVNULL)
+
+
+@pytest.mark.parametrize("way", ("namespace", "user"))
+def test_mapped_file_of_a_user(tracer, server, open_folder, debian_python, tmp_path, way):
+    """As users mount file systems: root may not look at their files."""
+    folder = os.path.join(open_folder, "mount")
+    script = shutil.copy(program("hung_maps.py"), open_folder)
+    shutil.copy(server, open_folder)
+    os.mkdir(folder)
+    prefix = [open_folder + "/hung_files", folder, debian_python.path, way]
+    with Target(
+        debian_python, None, script, folder + "/hung", "arena", prefix=prefix
+    ) as target, Target(debian_python, "steady.py") as other:
+        looked_at(tracer, tmp_path, target, other)
 
 
 @pytest.mark.versions("3.11")

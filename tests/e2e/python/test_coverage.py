@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The share of the new blocks on the heap that the trace has seen is measured and reported."""
 import re
+import signal
 import subprocess
 
 import pytest
 
 from harness import environment, program, wait_until
+from procfs import is_pending
 
 
 def attached(start, trace, python, *options, env=None):
@@ -23,10 +25,17 @@ def launched(trace, python):
     run = trace("--", python.path, program("mixed.py"), stdin=subprocess.PIPE)
     run.step()
     run.expect()
-    # The first Ctrl-C belongs to the command. A second one ends the trace.
-    wait_until(
-        lambda: run.process.poll() is not None or run.interrupt(), "it has heard two interrupts"
-    )
+    # The first Ctrl-C belongs to the command. A second one ends the trace, and a third one would end
+    # the last walk of the heap.
+    for _ in range(2):
+        run.interrupt()
+        wait_until(
+            lambda: run.process.poll() is not None
+            or not is_pending(run.process.pid, signal.SIGINT),
+            "it has heard the interrupt",
+        )
+    assert run.wait() == 0, run.stderr
+    assert "ptrace" not in run.stderr  # launching is no debugging
     return run, run.finish()
 
 

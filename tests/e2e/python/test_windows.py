@@ -228,7 +228,7 @@ def test_large(tracer, tmp_path, any_python):
         ) as run:
             target.step()
             wait_until(lambda: "then windows of large blocks, too" in run.stderr, "it is")
-            wait_windows(run, 2)
+            wait_windows(run, 4)
             target.step()
             live = target.expect()
             report = run.finish()

@@ -5,6 +5,8 @@ import pytest
 import containers
 from harness import wait_until
 
+pytestmark = pytest.mark.usefixtures("undisturbed")
+
 
 @pytest.fixture(scope="module")
 def docker(tmp_path_factory):

@@ -11,6 +11,8 @@ import harness
 from cgroups import check, unique
 from harness import environment, error_line
 
+pytestmark = pytest.mark.usefixtures("undisturbed")
+
 
 # --- namespaces -----------------------------------------------------------------------------------
 

@@ -19,6 +19,8 @@ from harness import (
     wait_until,
 )
 
+pytestmark = pytest.mark.usefixtures("undisturbed")
+
 
 def pids_of(targets):
     return ",".join(str(target.pid) for target in targets)

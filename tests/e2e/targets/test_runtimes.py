@@ -25,6 +25,8 @@ RUNTIMES = {
     "podman-overlay": lambda folder: containers.Podman(folder, "overlay"),
 }
 
+pytestmark = pytest.mark.usefixtures("undisturbed")
+
 
 def started(make, folder):
     try:

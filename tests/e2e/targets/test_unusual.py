@@ -33,7 +33,9 @@ def test_first_thread_ended(start, trace, run_tracer, program_of):
     path = program_of("headless.c")
     target = start(path, None, "begin")
     for command in (("--layer", "native", "-d", "1"), ("--dry-run",), ("memory",), ("heap",)):
-        words = [*command[:1], "-p", target.pid] if len(command) == 1 else ["-p", target.pid, *command]
+        words = (
+            [*command[:1], "-p", target.pid] if len(command) == 1 else ["-p", target.pid, *command]
+        )
         line = error_line(run_tracer(*words), 1)
         assert "its first thread has ended while others run (2 threads)" in line, command
     done = run_tracer("--comm", "theadless", "--layer", "native", "-d", "1")
@@ -129,6 +131,7 @@ def translated(program_of):
         target.kill()
 
 
+@pytest.mark.disturbing
 def test_code_is_copied(run_tracer, translated):
     """Under valgrind the program that runs is a copy. With a breakpoint in it the program would be
     killed."""
@@ -143,6 +146,7 @@ def test_code_is_copied(run_tracer, translated):
     assert target.read_line() == "done" and target.finish() == 0
 
 
+@pytest.mark.disturbing
 def test_command_that_copies_code(run_tracer, program_of, tmp_path):
     """The command is valgrind, which is traced until it calls the program that makes the copies."""
     if not shutil.which("valgrind"):
@@ -161,7 +165,9 @@ def test_breakpoint_in_a_copy(start, trace, program_of):
     run = trace("-p", target.pid, "--layer", "native")
     target.step()
     assert target.finish() == -signal.SIGTRAP and run.wait() == 0
-    assert re.search(r"PID %d was killed by SIGTRAP\. .* a copy of its code" % target.pid, run.stderr)
+    assert re.search(
+        r"PID %d was killed by SIGTRAP\. .* a copy of its code" % target.pid, run.stderr
+    )
 
 
 @contextlib.contextmanager

@@ -255,7 +255,7 @@ def test_workers(start, run_tracer, any_python):
     """The workers of a process that is named are read with it; what all hold is one row."""
     target = start(any_python, "workers.py")
     workers = target.read_line().split(",")
-    answer = ask(run_tracer, "-p", target.pid, "-d", 6)
+    answer = ask(run_tracer, "-p", target.pid, "-d", 9)
     first = answer["holders"][0]
     assert first["verdict"] == "grows" and first["processes"] == len(workers), answer
     assert first["path"] == MAIN + "kept"

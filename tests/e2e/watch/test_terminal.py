@@ -10,6 +10,7 @@ import subprocess
 import termios
 import threading
 
+import pytest
 from harness import TIMEOUT, environment, wait_until
 
 CLEAR = "\r\x1b[K"
@@ -99,12 +100,23 @@ def test_line(tracer, start, any_python):
     report = next(
         i for i, line in enumerate(screen) if line.startswith(("tracer: python", "Warning: "))
     )
-    assert all(line.startswith("tracer: ") for line in screen[:report]), "\n".join(screen)
+    # A long message goes on in an indented line.
+    assert all(line.startswith(("tracer: ", "    ")) for line in screen[:report]), "\n".join(screen)
     assert not [
         line
         for line in screen
         if "Ctrl-C" in line or "lost;" in line or line.startswith(tuple(drawn))
     ], screen
+
+
+def test_light_cost(tracer, start, any_python):
+    """What the budget is a share of: of a process that takes little CPU time, a fifth of a CPU. Of
+    its own time the probes of a window take most."""
+    target = start(any_python, "light.py")
+    terminal = Terminal(80, tracer, "--no-live", "-d", "8", "-p", target.pid)
+    assert terminal.wait() == 0, terminal.said
+    costs = [float(cost) for cost in re.findall(r"cost (\d+\.\d) %", "".join(terminal.drawn()))]
+    assert costs and max(costs) <= 15, costs
 
 
 def test_room(tracer, start, any_python):
@@ -118,3 +130,19 @@ def test_room(tracer, start, any_python):
     assert terminal.wait() == dumb.wait() == 0
     assert all(len(line) < 40 and line.endswith(" lost") for line in terminal.drawn())
     assert "\x1b" not in dumb.said and "Ctrl-C" not in dumb.said
+
+
+@pytest.mark.unprivileged
+def test_long_message(tracer):
+    """A message is broken at spaces where the terminal ends; what is piped is one line."""
+    words = (tracer, "report", "/no such folder" * 9 + "/trace.pb.gz")
+    piped = subprocess.run(
+        words, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, timeout=TIMEOUT
+    )
+    terminal = Terminal(60, *words)
+    assert terminal.wait() == piped.returncode != 0
+    lines = terminal.said.replace("\r\n", "\n").rstrip("\n").split("\n")
+    assert piped.stderr.count("\n") == 1 and len(lines) > 2, (piped.stderr, lines)
+    assert max(map(len, lines)) <= 60, lines
+    assert all(line.startswith("    ") for line in lines[1:]), lines
+    assert " ".join(line.strip() for line in lines) == piped.stderr.strip()

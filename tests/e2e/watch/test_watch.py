@@ -363,5 +363,7 @@ def test_none(tracer, start, screen, run_tracer, any_python, tmp_path):
         )
     for view in views:
         assert "sorted by" not in view.wait("^Figures: ")
+    # The last report is on the screen before its session has ended.
+    wait_until(lambda: run_tracer("ctl", target.pid, "status").returncode, "the session has ended")
     done = run_tracer("ctl", target.pid, "watch")
     assert done.returncode == 1 and "no session traces" in done.stderr

@@ -57,7 +57,7 @@ def seed(path, first, frames, code):
 def main():
     cc, folder = sys.argv[1:]
     for name, source in (
-        ("spans", "user/tables/spans.c"),
+        ("spans", "user/util/spans.c"),
         ("kinds", "tests/unit/data/assembly/unwind.s"),
     ):
         library = os.path.join(folder, name + ".so")
@@ -71,7 +71,7 @@ def main():
     library = os.path.join(folder, "debug.so")
     subprocess.run(
         [cc, "-O2", "-g", "-fno-asynchronous-unwind-tables", "-shared", "-fPIC", "-nostdlib"]
-        + ["-Iuser", "-o", library, "user/tables/spans.c"],
+        + ["-Iuser", "-o", library, "user/util/spans.c"],
         check=True,
     )
     frames, _ = section(library, ".debug_frame")

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "blocks/block_lines.h"
+#include "trace/blocks/block_lines.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

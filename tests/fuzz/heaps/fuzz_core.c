@@ -8,8 +8,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "core/core_file.h"
-#include "recover/recover.h"
+#include "proc/core/core_file.h"
+#include "runtime/cpython/recover.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

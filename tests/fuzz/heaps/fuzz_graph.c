@@ -8,12 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "graph/owners.h"
-#include "holders/fillers.h"
-#include "holders/paths.h"
-#include "holders/values.h"
-#include "waste/cycles.h"
-#include "waste/waste.h"
+#include "inspect/dominators/fillers.h"
+#include "inspect/dominators/paths.h"
+#include "inspect/dominators/values.h"
+#include "inspect/graph/owners.h"
+#include "inspect/waste/cycles.h"
+#include "inspect/waste/waste.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -10,9 +10,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "heap/census.h"
-#include "layouts/offsets.h"
-#include "python/heap.h"
+#include "runtime/cpython/heap.h"
+#include "runtime/cpython/offsets.h"
+#include "runtime/heap/census.h"
 #include "trace/trace.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -11,11 +11,11 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "malloc/find.h"
-#include "malloc/mapped.h"
-#include "malloc/states.h"
-#include "malloc/walk.h"
-#include "process/memory.h"
+#include "proc/memory.h"
+#include "runtime/malloc/find.h"
+#include "runtime/malloc/mapped.h"
+#include "runtime/malloc/states.h"
+#include "runtime/malloc/walk.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

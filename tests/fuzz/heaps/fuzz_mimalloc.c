@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../../unit/python/mimalloc_forgery.h"
+#include "../../unit/runtime/cpython/mimalloc_forgery.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

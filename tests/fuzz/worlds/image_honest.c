@@ -13,13 +13,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "heap/census.h"
 #include "image_honest.h"
 #include "image_process.h"
-#include "process/memory.h"
-#include "python/heap.h"
-#include "python/heap_place.h"
+#include "proc/memory.h"
 #include "report/report.h"
+#include "runtime/cpython/heap.h"
+#include "runtime/cpython/heap_place.h"
+#include "runtime/heap/census.h"
 
 #define PROGRAM                                                                                    \
 	"import sys, os\nkeep = [bytearray(n * 7 % 700) for n in range(3000)] + [(str(n), "        \

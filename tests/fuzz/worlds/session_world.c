@@ -7,10 +7,10 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "heap/census.h"
+#include "attach/selftest/trap_cost.h"
+#include "runtime/heap/census.h"
 #include "session/session.h"
 #include "session_world_state.h"
-#include "trial/trap_cost.h"
 
 struct world world;
 struct attach world_attach;

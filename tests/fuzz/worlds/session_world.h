@@ -29,7 +29,7 @@ struct process {
 	int followed;     /* is in BPF's table of processes whose forks and execs are reported */
 	/* this program was reported to the session, in a record or by session_add() */
 	int told;
-	int unsure; /* after an error or a loss: its membership is undetermined */
+	int unsure; /* after an error or a loss: its targetship is undetermined */
 	int placed; /* probes are placed in it alone */
 	uint64_t mapped;
 	int end_fd;         /* an eventfd in place of its pidfd */

@@ -3,10 +3,10 @@
 #include <errno.h>
 #include <string.h>
 
-#include "links/features.h"
+#include "attach/links/features.h"
+#include "attach/selftest/trap_cost.h"
 #include "session/session.h"
 #include "session_world_state.h"
-#include "trial/trap_cost.h"
 
 int map_watch_open(struct map_watch **out)
 {

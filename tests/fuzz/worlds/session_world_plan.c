@@ -3,15 +3,15 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "heap/census.h"
-#include "links/features.h"
-#include "links/obstacles.h"
-#include "process_plan/plan_target.h"
-#include "python/heap.h"
+#include "attach/links/features.h"
+#include "attach/links/obstacles.h"
+#include "attach/selftest/trap_cost.h"
+#include "object/symbols/worker.h"
+#include "probe/process/plan_target.h"
+#include "runtime/cpython/heap.h"
+#include "runtime/heap/census.h"
 #include "session/session.h"
 #include "session_world_state.h"
-#include "symbols/worker.h"
-#include "trial/trap_cost.h"
 
 int features_probe(struct features *out)
 {

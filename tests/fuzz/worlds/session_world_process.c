@@ -10,10 +10,10 @@
 #include <unistd.h>
 
 #include "attach/file_users.h"
-#include "container/container_names.h"
-#include "container/memory_headroom.h"
-#include "heap/census.h"
-#include "process_plan/late.h"
+#include "probe/process/late.h"
+#include "proc/container/container_names.h"
+#include "proc/container/memory_headroom.h"
+#include "runtime/heap/census.h"
 #include "session/session.h"
 #include "session_world_state.h"
 

@@ -31,7 +31,7 @@ extern struct process *world_memory_asked; /* the process whose memory was queri
 
 /*
  * An error that the input selects for an operation on the process (NULL: on none), or 0. After an
- * error the process's membership is undetermined, and processes run on.
+ * error the process's targetship is undetermined, and processes run on.
  */
 int world_fails(struct process *process);
 /* Processes run on while the session waits for a response. */

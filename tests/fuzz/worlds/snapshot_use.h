@@ -5,8 +5,8 @@
 
 #include <stdlib.h>
 
+#include "snapshot/group/group.h"
 #include "snapshot/merge.h"
-#include "stats/group.h"
 
 static inline void snapshot_use(const struct snapshot *snapshot)
 {

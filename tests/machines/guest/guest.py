@@ -109,6 +109,10 @@ class Machine:
             one.kill()
 
 
+# Of the last walk of the heap: what it did not read, and how old what it left is.
+UNREAD = ("unread", "pools_unreadable", "elapsed")
+
+
 def are_told(report, got, live):
     """The lines lack no more blocks than the tracebacks that the report says it could not read."""
     missing = [live[mark][1] - got[mark][1] for mark in live]
@@ -130,7 +134,8 @@ PRINTING = ("-i", 1, "--format", "json", "--top", 0)
 
 def finish_named(run):
     """The last report of a run with PRINTING, which ends when all frames have names. On request of the
-    end, names are looked up for half a second only, which is little where the machine is emulated."""
+    end, names are looked up for half a second only, which is little where the machine is emulated.
+    """
 
     def named():
         return any(not r.data["not_seen"].get("frames_slow") for r in run.printed_reports()[-1:])
@@ -153,10 +158,13 @@ def check(machine, run, report, live, name):
     if wrong and is_slow(report, live):
         machine.note(remark="all lines together: the program's file took too long to read")
         wrong = {}
-    lost = {k: v for k, v in (report.data["not_seen"] or {}).items() if v and k.startswith("lost")}
-    text = "wrong (table, not program): %s; %s lost: %s"
-    assert not wrong, text % (wrong, report.lost_events, lost)
-    assert report.lost_events == 0, "%s events lost: %s" % (report.lost_events, lost)
+    unseen = {k: v for k, v in (report.data["not_seen"] or {}).items() if v}
+    unread = {
+        k: v for k, v in (report.data["coverage"] or {}).items() if v and k.startswith(UNREAD)
+    }
+    text = "wrong (table, not program): %s; not seen: %s; walk: %s; said: %s"
+    assert not wrong, text % (wrong, unseen, unread, run.stderr.splitlines()[-4:])
+    assert report.lost_events == 0, "%s events lost: %s" % (report.lost_events, unseen)
     assert report.data["not_seen"]["records_malformed"] == 0, "malformed records"
 
 

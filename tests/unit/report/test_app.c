@@ -13,9 +13,9 @@
 #include <stdlib.h>
 
 #include "report/report.h"
+#include "snapshot/group/filter.h"
+#include "snapshot/group/group.h"
 #include "snapshots.h"
-#include "stats/filter.h"
-#include "stats/group.h"
 
 #define FRAMES(...) ((const struct frame_text[]){__VA_ARGS__, {NULL, NULL, 0}})
 

@@ -12,9 +12,9 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "base/hash.h"
+#include "snapshot/group/group.h"
 #include "snapshots.h"
-#include "stats/group.h"
+#include "util/hash.h"
 
 static void snapshot_begin(struct builder *builder)
 {

@@ -12,8 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "remarks/windows.h"
-#include "stats/precision.h"
+#include "report/caveats/windows.h"
+#include "snapshot/group/precision.h"
 
 static double worst(struct statistic *entries, size_t count, int sampled)
 {

@@ -12,14 +12,14 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "base/error.h"
-#include "export/exporter.h"
-#include "pprof/pprof_format.h"
+#include "report/export/exporter.h"
+#include "report/pprof/pprof_format.h"
 #include "report/report.h"
 #include "snapshot/merge.h"
 #include "snapshot_files.h"
 #include "snapshot_parts.h"
 #include "snapshots.h"
+#include "util/error.h"
 
 static const char *filename_of(const struct snapshot *snapshot, const struct snapshot_trace *trace)
 {

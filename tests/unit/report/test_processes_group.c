@@ -9,13 +9,13 @@
 
 #include <stdio.h>
 
-#include "base/hash.h"
-#include "export/exporter.h"
-#include "pprof/pprof_format.h"
+#include "report/export/exporter.h"
+#include "report/pprof/pprof_format.h"
 #include "report/report.h"
 #include "snapshot/merge.h"
 #include "snapshot_parts.h"
 #include "snapshots.h"
+#include "util/hash.h"
 
 /* The traces of a file that another program rewrote come in any order. */
 static void test_order(void **state)

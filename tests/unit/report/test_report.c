@@ -15,7 +15,7 @@
 #include "report/report.h"
 #include "report_text.h"
 #include "snapshots.h"
-#include "text/size.h"
+#include "util/size.h"
 
 /* Values from tracemalloc._format_size(size, False). */
 static void test_sizes(void **state)

@@ -12,10 +12,10 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "export/exporter.h"
-#include "pickle/snapshot_file.h"
-#include "pprof/pprof.h"
+#include "report/export/exporter.h"
+#include "report/pprof/pprof.h"
 #include "report/report.h"
+#include "report/tracemalloc/snapshot_file.h"
 #include "snapshot_parts.h"
 
 /* The caller frees the result. */

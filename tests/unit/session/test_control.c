@@ -16,15 +16,15 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "base/clock.h"
-#include "base/error.h"
-#include "control/ask.h"
-#include "control/client.h"
-#include "control/control.h"
-#include "control/session_socket.h"
-#include "pickle/snapshot_file.h"
 #include "records.h"
+#include "report/tracemalloc/snapshot_file.h"
+#include "session/ctl/ask.h"
+#include "session/ctl/client.h"
+#include "session/ctl/control.h"
+#include "session/ctl/session_socket.h"
 #include "snapshot/snapshot.h"
+#include "util/clock.h"
+#include "util/error.h"
 
 #define PY313 0x030d00f0u
 

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "overhead/governor.h"
+#include "session/overhead/governor.h"
 
 #define OVER 5 /* periods at six times the budget until the debt is too large */
 

@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/error.h"
-#include "control/request.h"
+#include "session/ctl/request.h"
+#include "util/error.h"
 
 static int parse(const char *line, struct request *out)
 {

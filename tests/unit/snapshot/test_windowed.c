@@ -17,9 +17,9 @@
 #include <stdlib.h>
 #include <zlib.h>
 
-#include "pickle/snapshot_file.h"
 #include "place.h"
-#include "pprof/pprof.h"
+#include "report/pprof/pprof.h"
+#include "report/tracemalloc/snapshot_file.h"
 #include "report_text.h"
 #include "snapshot/estimate.h"
 #include "snapshot/merge.h"

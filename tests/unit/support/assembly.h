@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "elf/elf_file.h"
+#include "object/elf/elf_file.h"
 
 /*
  * Assembles the text and links it into a library, with further options of cc. No debug file of it

@@ -11,8 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "elf/elf_file.h"
-#include "process/process.h"
+#include "object/elf/elf_file.h"
+#include "proc/process.h"
 
 #define NO_DEBUG "/nonexistent" /* a debug root without any debug file */
 

@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "abi/events.h"
-#include "machine/function_entry.h"
-#include "plan/plan.h"
+#include "object/insn/function_entry.h"
+#include "probe/python/plan.h"
 
 #define VADDR 0x16a580
 #define NONE  ABI_REG_COUNT

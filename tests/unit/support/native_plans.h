@@ -7,7 +7,7 @@
 
 #include "abi/events.h"
 #include "assembly.h"
-#include "native/plan_native.h"
+#include "probe/malloc/plan_native.h"
 
 #define NONE ABI_REG_COUNT
 

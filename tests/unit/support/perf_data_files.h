@@ -8,11 +8,11 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "base/buffer.h"
-#include "base/error.h"
-#include "export/exporter.h"
-#include "export/perf_data_frames.h"
+#include "report/export/exporter.h"
+#include "report/export/perf_data_frames.h"
 #include "snapshots.h"
+#include "util/buffer.h"
+#include "util/error.h"
 
 #define FRAMES(...) ((const struct frame_text[]){__VA_ARGS__, {NULL, NULL, 0}})
 #define TAKEN_NS    1700000000123456789ull

@@ -13,8 +13,8 @@
 #include "abi/events.h"
 #include "abi/target.h"
 #include "assembly.h"
-#include "machine/machine.h"
-#include "plan/plan_inline.h"
+#include "object/insn/machine.h"
+#include "probe/python/plan_inline.h"
 
 #define TEXT         0x401000u
 #define TEXT_SIZE    0x150u /* of pymalloc_program.s, without its stub */

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#include "plan/plan.h"
+#include "probe/python/plan.h"
 
 static inline const struct plan_site *find(const struct plan *plan, const char *symbol)
 {

@@ -5,14 +5,14 @@
 
 #include <errno.h>
 
-#include "base/buffer.h"
-#include "layouts/lines.h"
-#include "process/memory.h"
-#include "python/code.h"
-#include "python/runtime.h"
-#include "python/tstate.h"
+#include "proc/memory.h"
 #include "pythons.h"
 #include "ranges.h"
+#include "runtime/cpython/code.h"
+#include "runtime/cpython/lines.h"
+#include "runtime/cpython/runtime.h"
+#include "runtime/cpython/tstate.h"
+#include "util/buffer.h"
 
 #define SPIN      "tests/unit/data/python/spin.py"
 #define SPACE     7

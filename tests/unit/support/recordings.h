@@ -8,7 +8,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "recording/recorder.h"
+#include "report/recording/recorder.h"
 #include "snapshots.h"
 
 #define RECORDING_SECOND 1000000000ull

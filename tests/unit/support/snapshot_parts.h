@@ -3,8 +3,8 @@
 #ifndef TRACER_TESTS_SNAPSHOT_PARTS_H
 #define TRACER_TESTS_SNAPSHOT_PARTS_H
 
-#include "export/exporter.h"
-#include "pprof/pprof_format.h"
+#include "report/export/exporter.h"
+#include "report/pprof/pprof_format.h"
 #include "report/report.h"
 #include "snapshot/merge.h"
 #include "snapshots.h"

@@ -3,9 +3,9 @@
 #ifndef TRACER_TESTS_SYMBOLS_PROGRAMS_H
 #define TRACER_TESTS_SYMBOLS_PROGRAMS_H
 
+#include "object/symbols/files.h"
+#include "object/symbols/symbols.h"
 #include "programs.h"
-#include "symbols/files.h"
-#include "symbols/symbols.h"
 
 static char folder[PATH_MAX]; /* of this run */
 

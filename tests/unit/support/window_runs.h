@@ -11,9 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/array.h"
-#include "base/hash.h"
-#include "calibrate/calibrate.h"
+#include "snapshot/estimate/calibrate.h"
+#include "util/array.h"
+#include "util/hash.h"
 
 #define RUN_STRATA_BITS 6 /* of the cohort, in a stratum's number */
 #define NEVER           1e300

@@ -9,9 +9,9 @@
 
 #include <cmocka.h>
 
-#include "base/error.h"
 #include "records.h"
-#include "trace/blind.h"
+#include "session/doctor/blind.h"
+#include "util/error.h"
 
 static void test_judge(void **state)
 {

@@ -14,9 +14,9 @@
 #include <unistd.h>
 
 #include "abi/events.h"
-#include "base/outfile.h"
-#include "events/capture.h"
 #include "place.h"
+#include "trace/capture.h"
+#include "util/outfile.h"
 
 #define RECORDS 100000u
 

@@ -16,9 +16,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "calibrate/calibrate.h"
 #include "census_records.h"
 #include "sanitized.h"
+#include "snapshot/estimate/calibrate.h"
 #include "trace/state.h"
 
 #define KIND       77u

@@ -16,11 +16,11 @@
 #include <stdlib.h>
 
 #include "abi/sample.h"
-#include "base/hash.h"
 #include "records.h"
 #include "snapshot/estimate.h"
+#include "snapshot/group/group.h"
 #include "snapshots.h"
-#include "stats/group.h"
+#include "util/hash.h"
 
 #define FRAMES(...) ((const struct frame_text[]){__VA_ARGS__, {NULL, NULL, 0}})
 

@@ -12,9 +12,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "blocks/block_owners.h"
 #include "records.h"
 #include "snapshot_files.h"
+#include "trace/blocks/block_owners.h"
 
 #define PY 0x030e00f0u
 

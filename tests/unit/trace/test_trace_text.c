@@ -10,9 +10,9 @@
 #include <errno.h>
 #include <unistd.h>
 
-#include "process_tables/process_tables.h"
 #include "records.h"
 #include "snapshot/snapshot.h"
+#include "trace/process/process_tables.h"
 #include "traces.h"
 
 /* A block ends with the same traceback, in whatever order stack, code and lines arrive. */

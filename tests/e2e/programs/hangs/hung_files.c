@@ -5,16 +5,24 @@
  * killed, until this program ends. Without libfuse.
  *
  * usage: hung_files FOLDER FILE       prints "ready" once FOLDER is mounted; ends with its stdin
+ *        hung_files FOLDER FILE WAY COMMAND...    COMMAND, and the file system until it ends
+ *
+ * WAY is how those mount who are not root: "namespace", in a user namespace of COMMAND's own;
+ * "user", as fusermount3 does it for user 65534, whose COMMAND it is. Root may not look at it.
  */
+#define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/fuse.h>
 #include <poll.h>
+#include <sched.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -101,39 +109,93 @@ static void serve(const struct fuse_in_header *in, const void *argument)
 	}
 }
 
-int main(int argc, char **argv)
+static int write_text(const char *path, const char *text)
+{
+	int fd = open(path, O_WRONLY | O_CLOEXEC);
+	ssize_t wrote = fd < 0 ? -1 : write(fd, text, strlen(text));
+
+	if (fd >= 0)
+		close(fd);
+	return wrote < 0 ? -1 : 0;
+}
+
+static int namespace_enter(void)
+{
+	char map[64];
+
+	snprintf(map, sizeof(map), "%u %u 1", getuid(), getgid());
+	if (unshare(CLONE_NEWUSER | CLONE_NEWNS) || write_text("/proc/self/setgroups", "deny"))
+		return -1;
+	return write_text("/proc/self/uid_map", map) ?: write_text("/proc/self/gid_map", map);
+}
+
+/* Answers until the program's stdin, if it is its own, or the file system ends. */
+static void answer_all(int own)
 {
 	static char request[1 << 20] __attribute__((aligned(8)));
-	struct pollfd fds[2] = {{.events = POLLIN}, {.events = POLLIN}};
-	struct stat st;
-	char options[128];
+	struct pollfd fds[2] = {{.fd = device, .events = POLLIN},
+				{.fd = own ? 0 : -1, .events = POLLIN}};
 
-	device = open("/dev/fuse", O_RDWR | O_CLOEXEC);
-	content = argc == 3 ? open(argv[2], O_RDONLY | O_CLOEXEC) : -1;
-	if (device < 0 || content < 0 || fstat(content, &st)) {
-		perror("hung_files");
-		return 2;
-	}
-	size = (uint64_t)st.st_size;
-	snprintf(options, sizeof(options), "fd=%d,rootmode=40000,user_id=0,group_id=0,allow_other",
-		 device);
-	if (mount("hung", argv[1], "fuse.hung", 0, options)) {
-		perror("mount");
-		return 2;
-	}
-	puts("ready");
-	fflush(stdout);
-	fds[0].fd = device;
 	for (;;) {
 		ssize_t got;
 
 		poll(fds, 2, -1);
 		if (fds[1].revents)
-			return 0;
+			return;
 		got = read(device, request, sizeof(request));
 		if (got >= (ssize_t)sizeof(struct fuse_in_header))
 			serve((void *)request, request + sizeof(struct fuse_in_header));
 		else if (got < 0 && errno == ENODEV)
-			return 0;
+			return;
 	}
+}
+
+/* The command keeps the PID; its child serves, and ends with it. */
+static int command_run(char **command, unsigned int user)
+{
+	pid_t pid = fork();
+
+	if (!pid) {
+		int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		for (int fd = 0; fd < 3; fd++)
+			dup2(nothing, fd);
+		answer_all(0);
+		_exit(0);
+	}
+	close(device);
+	if (pid > 0 && (!user || (!setgid(user) && !setuid(user))))
+		execvp(command[0], command);
+	perror(command[0]);
+	return 2;
+}
+
+int main(int argc, char **argv)
+{
+	const char *way = argc > 4 ? argv[3] : "";
+	unsigned int user = strcmp(way, "user") ? 0 : 65534;
+	struct stat st;
+	char options[128];
+
+	content = argc == 3 || argc > 4 ? open(argv[2], O_RDONLY | O_CLOEXEC) : -1;
+	if (content < 0 || fstat(content, &st) ||
+	    (!strcmp(way, "namespace") && namespace_enter())) {
+		perror("hung_files");
+		return 2;
+	}
+	device = open("/dev/fuse", O_RDWR | O_CLOEXEC);
+	size = (uint64_t)st.st_size;
+	snprintf(options, sizeof(options), "fd=%d,rootmode=40000,user_id=%u,group_id=%u%s", device,
+		 user, user, way[0] ? "" : ",allow_other");
+	if (device < 0 || mount("hung", argv[1], "fuse.hung", MS_NOSUID | MS_NODEV, options)) {
+		perror("mount");
+		return 2;
+	}
+	if (way[0])
+		return command_run(argv + 4, user);
+	puts("ready");
+	fflush(stdout);
+	answer_all(1);
+	return 0;
 }

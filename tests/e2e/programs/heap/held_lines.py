@@ -1,8 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Objects of known lines and holders, half of them older than the trace. It prints "ready", waits
 for a line, allocates, prints the counts by mark, and waits again."""
+import ctypes
 import json
 import sys
+
+forget = ctypes.pythonapi.Py_IncRef
+forget.argtypes, forget.restype = [ctypes.py_object], None
 
 OLD = [bytearray(64) for _ in range(3000)]
 
@@ -26,10 +30,14 @@ def fill():
         both = bytearray(2000)  # line SHARED
         FIRST.append(both)
         SECOND.append(both)
+    for number in range(800):
+        forget(bytearray(1000 + number % 90))  # line LOST
 
 
 print("ready", flush=True)
 sys.stdin.readline()
 fill()
-print(json.dumps({"ENTRY": 4000, "TEXT": 4000, "BIG": 1000, "SHARED": 500}), flush=True)
+print(
+    json.dumps({"ENTRY": 4000, "TEXT": 4000, "BIG": 1000, "SHARED": 500, "LOST": 800}), flush=True
+)
 sys.stdin.readline()

@@ -8,9 +8,9 @@
 #include <string.h>
 
 #include "records.h"
+#include "snapshot/group/group.h"
 #include "snapshot_files.h"
 #include "snapshots.h"
-#include "stats/group.h"
 
 static inline int feed_mode(struct trace *trace, uint32_t mode, uint64_t sample_bytes)
 {

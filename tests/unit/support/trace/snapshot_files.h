@@ -7,10 +7,10 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "base/outfile.h"
-#include "pickle/snapshot_file.h"
-#include "pprof/pprof.h"
+#include "report/pprof/pprof.h"
 #include "report/report.h"
+#include "report/tracemalloc/snapshot_file.h"
+#include "util/outfile.h"
 
 /* The snapshot, written to a file and read again. The caller's to snapshot_free(). */
 static inline struct snapshot *snapshot_through_file(const struct snapshot *snapshot)

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The kernel's records about exec'd programs and their mappings, compared with a known process. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "attach/map_watch.h"
+#include "util/clock.h"
+
+struct told {
+	uint32_t tgid;
+	struct stat program;
+	uint64_t exec_ns, last_ns;
+	int execs, maps, programs, disorder;
+};
+
+static void told_take(void *context, const struct map_watch_record *record)
+{
+	struct told *told = context;
+
+	told->disorder += record->time_ns < told->last_ns;
+	told->last_ns = record->time_ns;
+	if (record->tgid != told->tgid)
+		return;
+	if (record->exec) {
+		told->execs++;
+		told->exec_ns = record->time_ns;
+		return;
+	}
+	told->maps++;
+	assert_true(record->map.executable && record->map.end > record->map.start);
+	if (record->map.inode == told->program.st_ino && !strcmp(record->map.path, "/bin/true"))
+		fail_msg("a name with a symbolic link in it");
+	if (record->map.inode == told->program.st_ino &&
+	    record->map.device_major == major(told->program.st_dev) &&
+	    record->map.device_minor == minor(told->program.st_dev))
+		told->programs++;
+}
+
+static void programs_and_maps(void **state)
+{
+	struct told told = {0};
+	struct map_watch *watch;
+	uint64_t begin;
+	int status;
+	pid_t pid;
+
+	(void)state;
+	if (map_watch_open(&watch)) {
+		print_message("skipped: no right to perf_event_open\n");
+		skip();
+	}
+	assert_int_equal(stat("/bin/true", &told.program), 0);
+	for (int i = 0; i < 20; i++) {
+		told.execs = told.maps = told.programs = 0;
+		begin = clock_ns(CLOCK_MONOTONIC);
+		pid = fork();
+		if (!pid) {
+			execl("/bin/true", "true", (char *)NULL);
+			_exit(127);
+		}
+		told.tgid = (uint32_t)pid;
+		assert_int_equal(waitpid(pid, &status, 0), pid);
+		assert_int_equal(status, 0);
+		map_watch_drain(watch, told_take, &told);
+		assert_int_equal(told.execs, 1);
+		assert_true(told.exec_ns > begin && told.exec_ns < clock_ns(CLOCK_MONOTONIC));
+		assert_int_equal(told.programs, 1);
+		assert_true(told.maps >= 1);
+	}
+	assert_int_equal(told.disorder, 0);
+	assert_int_equal(map_watch_lost(watch), 0);
+	map_watch_close(watch);
+}
+
+/* Records that do not fit are counted; later records are reported again. */
+static void too_many(void **state)
+{
+	char *argv[] = {(char *)"true", NULL};
+	struct told told = {0};
+	struct map_watch *watch;
+	pid_t pid;
+
+	(void)state;
+	if (map_watch_open(&watch)) {
+		print_message("skipped: no right to perf_event_open\n");
+		skip();
+	}
+	for (int i = 0; i < 6000; i++) {
+		pid = vfork();
+		if (!pid) {
+			execv("/bin/true", argv);
+			_exit(127);
+		}
+		waitpid(pid, NULL, 0);
+	}
+	map_watch_drain(watch, told_take, &told);
+	pid = fork();
+	if (!pid) {
+		execv("/bin/true", argv);
+		_exit(127);
+	}
+	told.tgid = (uint32_t)pid;
+	waitpid(pid, NULL, 0);
+	map_watch_drain(watch, told_take, &told);
+	assert_int_equal(told.execs, 1);
+	assert_true(map_watch_lost(watch) > 0);
+	map_watch_close(watch);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(programs_and_maps),
+		cmocka_unit_test(too_many),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

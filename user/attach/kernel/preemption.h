@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Whether the kernel takes the processor from a task that runs in it, and so from a BPF program at
+ * a uprobe (PREEMPT, preempt=full).
+ */
+#ifndef TRACER_ATTACH_KERNEL_PREEMPTION_H
+#define TRACER_ATTACH_KERNEL_PREEMPTION_H
+
+/*
+ * From the kernel's version (uname -v), its models with the current one in parentheses
+ * (/sys/kernel/debug/sched/preempt) and its command line; NULL: not known. 1 if it does or may; 0.
+ * Pure.
+ */
+int preemption_is_full(const char *version, const char *models, const char *command_line);
+/* The same for the running kernel. */
+int kernel_is_preempted(void);
+
+#endif

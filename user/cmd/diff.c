@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+
+#include "cmd/cli.h"
+#include "cmd/options/options.h"
+#include "util/error.h"
+
+static const struct argp_child children[] = {{&cli_report_argp, 0, NULL, 0},
+					     {&cli_pid_argp, 0, NULL, 0},
+					     {&cli_layer_argp, 0, NULL, 0},
+					     {0}};
+
+static const struct argp_option options[] = {CLI_OPTION_VERBOSE(10), {0}};
+
+struct diff {
+	struct report_choice choice;
+	struct pid_choice pids;
+	struct cli_arguments files;
+};
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+	struct diff *diff = state->input;
+
+	(void)arg;
+	if (key == ARGP_KEY_INIT) {
+		state->child_inputs[0] = &diff->choice;
+		state->child_inputs[1] = &diff->pids;
+		state->child_inputs[2] = &diff->choice.layer;
+		return 0;
+	}
+	if (key == 'v') {
+		report_choice_verbose(&diff->choice);
+		return 0;
+	}
+	return cli_parse_arguments(key, state, &diff->files);
+}
+
+/* The exit status. */
+static int diff_run(struct diff *diff)
+{
+	struct snapshot *old = NULL, *new = NULL;
+	int status = EXIT_FAILED;
+
+	if (diff->files.count != 2) {
+		error_print(error_set(-EINVAL, "two snapshot files are compared"),
+			    "tracer diff OLD NEW", "diff");
+		return EXIT_USAGE;
+	}
+	diff->pids.layer = &diff->choice.layer;
+	if (!cli_snapshot_pick(diff->files.items[0], &diff->pids, &old) &&
+	    !cli_snapshot_pick(diff->files.items[1], &diff->pids, &new)) {
+		diff->choice.opts.old = old;
+		diff->choice.opts.old_name = diff->files.items[0];
+		diff->choice.opts.name = diff->files.items[1];
+		if (diff->choice.opts.by != GROUP_TRACEBACK)
+			report_choice_next(&diff->choice, diff->files.items[1]);
+		status = cli_report_print(new, &diff->choice);
+	}
+	snapshot_free(old);
+	snapshot_free(new);
+	return status;
+}
+
+int cli_diff(int argc, char **argv)
+{
+	static const struct argp argp = {
+		.options = options,
+		.parser = parse,
+		.args_doc = "OLD NEW",
+		.doc = "What has grown and shrunk between two snapshots, as Snapshot.compare_to() "
+		       "of tracemalloc computes it; the filters apply to both. Lines are compared "
+		       "across processes; --by process identifies a process by its PID and "
+		       "command. Each file is a snapshot of tracer, a moment of a "
+		       "recording (FILE@TIME, as --at of tracer report) or a file of "
+		       "tracemalloc.Snapshot.dump().",
+		.children = children,
+	};
+	struct diff diff = {0};
+	int status;
+
+	report_choice_default(&diff.choice);
+	status = cli_parse(&argp, argc, argv, 0, &diff);
+	if (!status)
+		status = diff_run(&diff);
+	report_choice_free(&diff.choice);
+	pid_choice_free(&diff.pids);
+	return status < 0 ? EXIT_DONE : status;
+}

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* tracer heap: what was asked, and the graph that answers it. */
+#ifndef TRACER_CMD_HEAP_HEAP_CHOICE_H
+#define TRACER_CMD_HEAP_HEAP_CHOICE_H
+
+#include "cmd/options/options.h"
+#include "inspect/dominators/paths.h"
+#include "inspect/dump/capture.h"
+#include "proc/targets/target_set.h"
+#include "trace/blocks/block_lines.h"
+
+#define HEAP_DEPTH_MAX 100u
+
+enum heap_by { BY_TYPE, BY_CLASS, BY_MODULE, BY_ROOT, BY_CONTAINER, BY_SIZE, BY_LINE, BY_PATH };
+
+struct heap_choice {
+	struct report_choice output;
+	enum heap_by by;
+	int retained, freeze, swap_in;
+	uint32_t depth;  /* --depth: levels of the tree of dominators; 0: no tree */
+	int values;      /* --values: contents of texts are printed */
+	const char *out; /* -o; NULL: no dump is written */
+	enum outfile_replace replace;
+	const char *core;    /* --core; NULL: none */
+	const char *sysroot; /* --sysroot; NULL: "/" */
+	const char
+		*trace; /* --trace; NULL: by line, the session that traces the process is asked */
+	struct target_set targets;
+	uint64_t session; /* --session; 0: any */
+	pid_t pid;        /* the one process that is read; 0: not known yet, or a dump is */
+	struct cli_arguments rest;
+};
+
+/* A graph and what it is made of, for one answer. */
+struct heap_graph {
+	struct capture capture;
+	struct graph *graph;
+	struct block_lines lines;  /* empty unless by line */
+	struct retained *retained; /* NULL: not asked for */
+	struct paths *paths;       /* the same */
+	uint64_t elapsed_ns;       /* of everything after the copying */
+	uint64_t copied_ns;        /* heap_source_read(): CLOCK_MONOTONIC in the middle of it */
+};
+
+enum heap_needs { HEAP_RETAINED = 1, HEAP_PATHS = 2 };
+
+/*
+ * Copies the memory of choice's process, or reads the dump, and makes the graph with what `needs`
+ * says (enum heap_needs, or-ed). With choice->out the dump is written. The graph refers to *out,
+ * which must not move; the caller closes it. 0, or -errno after a message.
+ */
+int heap_graph_open(const struct heap_choice *choice, const char *dump, unsigned int needs,
+		    struct heap_graph *out);
+void heap_graph_close(struct heap_graph *heap);
+
+/* A process whose heap is read more than once. */
+struct heap_source {
+	struct python_runtime runtime;
+	struct process_info info;
+	uint64_t most_bytes; /* of a copy; 0: a third of what is available */
+};
+
+/* As python_process_find(). The caller closes it, also after a failure. */
+int heap_source_open(struct heap_source *out, pid_t pid, int swap_in);
+void heap_source_close(struct heap_source *source);
+/*
+ * As heap_graph_open(), of what the process has now. 0, -errno as capture_take() (-EDQUOT: it is
+ * too large to be copied) and graph_new(), without a message.
+ */
+int heap_source_read(const struct heap_source *source, unsigned int needs, struct heap_graph *out);
+
+/* The process and its version: the first line of an answer in text. */
+void heap_graph_head(const struct heap_graph *heap);
+/* The proof, and what was not seen: the last lines; of a page for a terminal one. */
+void heap_graph_foot(const struct report_opts *opts, const struct heap_graph *heap);
+/* {"pid": …, "references": {…} without the closing brace. */
+void heap_graph_json(const struct heap_graph *heap);
+
+/*
+ * Reads which line allocated each block: choice->trace, or what the session that traces choice->pid
+ * says. 0, -errno after a message.
+ */
+int heap_lines_open(const struct heap_choice *choice, struct block_lines *out);
+
+/* The options and arguments of tracer heap; the input is a struct heap_choice. */
+extern const struct argp heap_argp;
+
+/* Whether the answer needs a graph. */
+int heap_is_question(const struct heap_choice *choice);
+/* The answer. EXIT_DONE; EXIT_FAILED or EXIT_USAGE after a message. */
+int heap_answer(struct heap_choice *choice);
+/* The answers: 0, -errno without a message. */
+int heap_view_print(const struct heap_choice *choice, const struct heap_graph *heap);
+int heap_why_print(const struct heap_choice *choice, const struct heap_graph *heap,
+		   const char *what);
+int heap_holders_print(const struct heap_choice *choice, const struct heap_graph *heap,
+		       const char *what);
+int heap_show_print(const struct heap_choice *choice, const struct heap_graph *heap,
+		    const char *what);
+int heap_waste_print(const struct heap_choice *choice, const struct heap_graph *heap,
+		     const char *what);
+int heap_cycles_print(const struct heap_choice *choice, const struct heap_graph *heap,
+		      const char *what);
+int heap_tree_print(const struct heap_choice *choice, const struct heap_graph *heap);
+/*
+ * Writes the heap in the format of Chrome DevTools to standard output, by line with the stacks that
+ * allocated the objects. 0, -errno without a message.
+ */
+int heap_snapshot_write(const struct heap_choice *choice, const struct heap_graph *heap);
+/* Writes the dominator tree as a profile to standard output. 0, -errno without a message. */
+int heap_pprof_write(const struct heap_graph *heap);
+/* Compares two dumps, or three. 0, or -errno after a message. */
+int heap_diff_print(const struct heap_choice *choice, char *const *dumps, size_t count);
+
+#endif

@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cmd/heap/heap_choice.h"
+#include "cmd/options/targets.h"
+#include "inspect/dump/capture_core.h"
+#include "inspect/dump/dump_file.h"
+#include "proc/container/memory_headroom.h"
+#include "proc/sandbox/calls.h"
+#include "proc/sandbox/privileges.h"
+#include "runtime/cpython/version.h"
+#include "util/clock.h"
+#include "util/error.h"
+#include "util/json.h"
+#include "util/one_line.h"
+#include "util/size.h"
+#include "util/text.h"
+
+/* A copy may take a part of the memory that is available; the graph takes about as much again. */
+#define MEMORY_SHARE 3u
+
+static uint64_t memory_most(void)
+{
+	uint64_t available = 0;
+	char line[128];
+	FILE *file = fopen("/proc/meminfo", "re");
+
+	while (file && fgets(line, sizeof(line), file))
+		if (sscanf(line, "MemAvailable: %" SCNu64 " kB", &available) == 1)
+			break;
+	if (file)
+		fclose(file);
+	return available * 1024 / MEMORY_SHARE;
+}
+
+int heap_source_open(struct heap_source *out, pid_t pid, int swap_in)
+{
+	*out = (struct heap_source){0};
+	return python_process_find(pid, NULL, swap_in, &out->info, &out->runtime);
+}
+
+void heap_source_close(struct heap_source *source)
+{
+	python_runtime_close(&source->runtime);
+}
+
+static int source_copy(const struct heap_source *source, int freeze, struct capture *out)
+{
+	const struct capture_opts opts = {.freeze = freeze,
+					  .most_bytes = source->most_bytes ?: memory_most()};
+
+	return space_error(source->runtime.space,
+			   capture_take(out, &source->runtime, &source->info, &opts));
+}
+
+static int process_capture(const struct heap_choice *choice, struct capture *out)
+{
+	struct heap_source source;
+	int err = heap_source_open(&source, choice->pid, choice->swap_in);
+
+	if (err)
+		return err;
+	err = privileges_drop(choice->out != NULL, 0)
+		      ?: calls_limit(choice->freeze ? CALLS_FREEZE : 0)
+		      ?: source_copy(&source, choice->freeze, out);
+	heap_source_close(&source);
+	return err;
+}
+
+/* A core is read by a process that can do little else, like a running process's memory. */
+static int core_read_in(const struct heap_choice *choice, struct capture *out)
+{
+	int err = privileges_drop(choice->out != NULL, 0) ?: calls_limit(0);
+
+	return err ?: capture_core(out, choice->core, choice->sysroot, memory_most());
+}
+
+static int graph_make(struct heap_graph *heap, unsigned int needs)
+{
+	uint64_t began = clock_ns(CLOCK_MONOTONIC);
+	int err = graph_new(&heap->graph, &heap->capture.image);
+
+	if (!err && needs & HEAP_RETAINED)
+		err = retained_new(&heap->retained, heap->graph);
+	if (!err && needs & HEAP_PATHS)
+		err = paths_new(&heap->paths, heap->graph);
+	heap->elapsed_ns = clock_ns(CLOCK_MONOTONIC) - began;
+	return err;
+}
+
+int heap_source_read(const struct heap_source *source, unsigned int needs, struct heap_graph *out)
+{
+	int err;
+
+	*out = (struct heap_graph){0};
+	err = source_copy(source, 0, &out->capture);
+	out->copied_ns = clock_ns(CLOCK_MONOTONIC) - out->capture.elapsed_ns / 2;
+	err = err ?: graph_make(out, needs);
+	if (err)
+		heap_graph_close(out);
+	return err;
+}
+
+static int dump_save(const struct capture *capture, struct outfile *file)
+{
+	int err = dump_write(file, capture);
+
+	if (err) {
+		outfile_discard(file);
+		return err;
+	}
+	return outfile_commit(file);
+}
+
+int heap_graph_open(const struct heap_choice *choice, const char *dump, unsigned int needs,
+		    struct heap_graph *out)
+{
+	struct outfile *file = NULL;
+	int err = choice->out ? outfile_open(&file, choice->out, choice->replace) : 0;
+
+	*out = (struct heap_graph){0};
+	if (err)
+		return error_print(err, NULL, "%s", choice->out);
+	err = choice->by == BY_LINE ? heap_lines_open(choice, &out->lines) : 0;
+	if (err) {
+		outfile_discard(file);
+		return err;
+	}
+	err = dump           ? dump_read(&out->capture, dump, memory_most())
+	      : choice->core ? core_read_in(choice, &out->capture)
+			     : process_capture(choice, &out->capture);
+	if (!err)
+		err = graph_make(out, needs);
+	if (err) {
+		outfile_discard(file);
+		heap_graph_close(out);
+		if (dump || choice->core)
+			error_print(err, NULL, "%s", dump ? dump : choice->core);
+		else
+			pid_error_print(choice->pid, err);
+		return err;
+	}
+	if (file)
+		err = dump_save(&out->capture, file);
+	if (err) {
+		heap_graph_close(out);
+		return error_print(err, NULL, "%s", choice->out);
+	}
+	return 0;
+}
+
+void heap_graph_close(struct heap_graph *heap)
+{
+	paths_free(heap->paths);
+	retained_free(heap->retained);
+	graph_free(heap->graph);
+	block_lines_free(&heap->lines);
+	capture_free(&heap->capture);
+	memset(heap, 0, sizeof(*heap));
+}
+
+static double percent(uint64_t part, uint64_t whole)
+{
+	return whole ? 100.0 * (double)part / (double)whole : 100.0;
+}
+
+void heap_graph_head(const struct heap_graph *heap)
+{
+	const struct image *image = &heap->capture.image;
+	char version[VERSION_TEXT];
+
+	fputs("tracer: ", stdout);
+	text_print(stdout, image->name);
+	printf(" (PID %u), CPython %s, ", image->pid, version_text(version, image->version_hex));
+	if (heap->capture.elapsed_ns)
+		printf("memory copied in %.1f ms, ", (double)heap->capture.elapsed_ns / 1e6);
+	printf("analysed in %.1f ms\n", (double)heap->elapsed_ns / 1e6);
+}
+
+static void foot_brief(const struct report_opts *opts, const struct heap_graph *heap)
+{
+	const struct image *image = &heap->capture.image;
+	const struct graph *graph = heap->graph;
+	struct one_line line = {0};
+	char text[SIZE_TEXT_MAX];
+
+	if (graph->cut)
+		one_line_add(&line, "cut at the limit of work: sizes are wrong");
+	if (image->bytes_lost)
+		one_line_add(&line, "%s could not be copied", size_text(text, image->bytes_lost));
+	if (graph->blocks.walk.pools_unreadable)
+		one_line_add(&line, "pools that changed while they were copied: %" PRIu64,
+			     graph->blocks.walk.pools_unreadable);
+	if (image->bytes_swapped)
+		one_line_add(&line, "%s on swap not read", size_text(text, image->bytes_swapped));
+	if (image->absent[0])
+		one_line_add(&line, "names of types recovered, a file is not at hand");
+	if (graph->blocks.no_pools)
+		one_line_add(&line, "no pymalloc heap: what nothing leads to is not seen");
+	if (!line.count)
+		one_line_add(&line, "complete");
+	one_line_add(&line, "%.2f %% of objects have all their references",
+		     percent(graph->proof.all_found, graph->proof.objects));
+	one_line_print(stdout, "Figures", &line, opts->brief, opts->color);
+}
+
+void heap_graph_foot(const struct report_opts *opts, const struct heap_graph *heap)
+{
+	const struct image *image = &heap->capture.image;
+	const struct graph *graph = heap->graph;
+	char count[32], bytes[32];
+
+	if (opts->brief) {
+		foot_brief(opts, heap);
+		return;
+	}
+	printf("References: of %s mortal objects, %.2f %% have as many as their reference count "
+	       "says, and %.2f %% have all of them\n",
+	       text_count(count, graph->proof.objects),
+	       percent(graph->proof.exact, graph->proof.objects),
+	       percent(graph->proof.all_found, graph->proof.objects));
+	if (graph->proof.lost)
+		printf("Of %s others no more references are in its memory: C code has lost them "
+		       "(%.2f %% with these)\n",
+		       text_count(count, graph->proof.lost),
+		       percent(graph->proof.all_found + graph->proof.lost, graph->proof.objects));
+	if (graph->cut)
+		puts("Not seen: references beyond the limit of work; sizes in the heap are wrong");
+	if (graph->blocks.no_pools)
+		puts("Not seen: objects that no reference and no list of the collector leads to: "
+		     "it has no pymalloc heap");
+	if (graph->blocks.walk.pools_unreadable)
+		printf("Not seen: %" PRIu64 " pools that changed while they were copied\n",
+		       graph->blocks.walk.pools_unreadable);
+	if (image->bytes_lost)
+		printf("Not seen: %" PRIu64 " bytes of memory that could not be copied\n",
+		       image->bytes_lost);
+	if (image->bytes_changed)
+		printf("It ran meanwhile: %s changed and were copied again\n",
+		       size_text(bytes, image->bytes_changed));
+	if (image->bytes_swapped)
+		printf("Not seen: %s on swap, which were not read\n",
+		       size_text(bytes, image->bytes_swapped));
+	if (image->absent[0]) {
+		fputs("Not seen: constants of ", stdout);
+		text_print(stdout, image->absent);
+		puts(", which is not at hand: names of types are recovered, or missing");
+	}
+}
+
+void heap_graph_json(const struct heap_graph *heap)
+{
+	const struct image *image = &heap->capture.image;
+	const struct graph *graph = heap->graph;
+	char version[VERSION_TEXT];
+
+	printf("{\"pid\": %u, \"name\": ", image->pid);
+	json_string(stdout, image->name);
+	printf(", \"python_version\": \"%s\", \"references\": {\"objects\": %" PRIu64
+	       ", \"exact\": %" PRIu64 ", \"all_found\": %" PRIu64 ", \"lost\": %" PRIu64
+	       "}, \"edges\": %u, \"immortal\": %" PRIu64 ", \"static\": %" PRIu64
+	       ", \"pools_unreadable\": %" PRIu64 ", \"bytes_lost\": %" PRIu64
+	       ", \"bytes_changed\": %" PRIu64 ", \"bytes_swapped\": %" PRIu64
+	       ", \"frozen_ns\": %" PRIu64 ", \"cut\": %s",
+	       version_text(version, image->version_hex), graph->proof.objects, graph->proof.exact,
+	       graph->proof.all_found, graph->proof.lost, graph->out_start[graph->count],
+	       graph->immortal, graph->statics, graph->blocks.walk.pools_unreadable,
+	       image->bytes_lost, image->bytes_changed, image->bytes_swapped, image->frozen_ns,
+	       graph->cut ? "true" : "false");
+	if (graph->blocks.no_pools)
+		fputs(", \"no_pymalloc\": true", stdout);
+	if (image->absent[0]) {
+		fputs(", \"file_absent\": ", stdout);
+		json_string(stdout, image->absent);
+	}
+}

@@ -1,0 +1,527 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#include "cmd/heap/heap_leaks.h"
+#include "report/recording/recording_load.h"
+#include "util/array.h"
+#include "util/json.h"
+#include "util/one_line.h"
+#include "util/size.h"
+#include "util/text.h"
+
+#define MINUTE 60
+
+/* Growth that may be none is counted, but has no row. */
+static int is_told(const struct holder *holder)
+{
+	return holder->verdict >= HOLDER_BOUNDED ||
+	       (holder->verdict == HOLDER_UNCLEAR && holder->slope.low > 0);
+}
+
+static const char *const verdicts[] = {
+	[HOLDER_STEADY] = "steady",     [HOLDER_UNCLEAR] = "unclear", [HOLDER_BOUNDED] = "bounded",
+	[HOLDER_LEVELS] = "levels off", [HOLDER_GROWS] = "grows",
+};
+
+/* " +3.1 MiB/min (+2.9 MiB to +3.3 MiB)" */
+static void rate_print(FILE *out, const struct slope *slope)
+{
+	char text[SIZE_TEXT_MAX];
+
+	fprintf(out, "%s/min", size_format(text, slope->median * MINUTE, 1));
+	if (!slope->has_interval)
+		return;
+	fprintf(out, " (%s", size_format(text, slope->low * MINUTE, 1));
+	fprintf(out, " to %s)", size_format(text, slope->high * MINUTE, 1));
+}
+
+static double stayed_share(const struct holder *holder)
+{
+	/* What came at first may have grown since. */
+	return holder->came ? fmin((double)holder->stayed / (double)holder->came, 1) : -1;
+}
+
+static void types_print(FILE *out, const struct heap_leaks *leaks, const struct holder *holder)
+{
+	fputs("      ", out);
+	text_print(out, holder->type);
+	for (size_t i = 0; i < GROWTH_TYPES && holder->types[i].bytes; i++) {
+		fputs(i ? ", " : " of ", out);
+		text_print(out, strings_get(leaks->names, holder->types[i].name));
+	}
+	if (leaks->process_count > 1)
+		fprintf(out, " in %zu processes", holder->processes);
+	if (stayed_share(holder) >= 0)
+		fprintf(out, "; %.0f %% of what came at first has stayed",
+			floor(stayed_share(holder) * 100));
+	putc('\n', out);
+}
+
+static void bound_print(FILE *out, const struct holder *holder)
+{
+	const struct bound *bound = &holder->bound;
+	char most[32], entries[32];
+
+	if (bound->most && bound->entries == bound->most)
+		fprintf(out, "      bounded: at most %s entries\n", text_count(most, bound->most));
+	else if (bound->most)
+		fprintf(out, "      fills up to %s entries, and has %s\n",
+			text_count(most, bound->most), text_count(entries, bound->entries));
+}
+
+static size_t fillers_told(const struct holder *holder)
+{
+	return holder->filler_count < GROWTH_FILLERS ? holder->filler_count : GROWTH_FILLERS;
+}
+
+/* "filled by shop/cache.py:40 in Handler.do_GET", a line each */
+static void fillers_print(FILE *out, const struct holder *holder, int brief)
+{
+	size_t told = fillers_told(holder), more;
+
+	if (brief && told > 1)
+		told = 1;
+	more = holder->filler_count - told;
+	for (size_t i = 0; i < told; i++) {
+		const struct filler *filler = &holder->fillers[i];
+		const char *function = strings_get(holder->filled_names, filler->function);
+
+		fputs(i ? "        or " : "      filled by ", out);
+		if (filler->calls) {
+			fputs("calls of ", out);
+			text_print(out, function);
+			fputs(", ", out);
+		}
+		text_print(out, strings_get(holder->filled_names, filler->filename));
+		fprintf(out, ":%u", filler->line);
+		if (!filler->calls && function[0]) {
+			fputs(" in ", out);
+			text_print(out, function);
+		}
+		putc('\n', out);
+	}
+	if (more)
+		fprintf(out, "        or %zu more place%s\n", more, more > 1 ? "s" : "");
+}
+
+/* What probes have measured of that code: "measured: shop/cache.py:40, +3.1 MiB/min". */
+static void lines_print(FILE *out, const struct heap_leaks *leaks, const struct holder *holder)
+{
+	char text[SIZE_TEXT_MAX];
+
+	if (!leaks->measured || !holder->filler_count)
+		return;
+	if (!holder->line_count)
+		fputs(leaks->measured == HOLDERS_LINES_GROW
+			      ? "      contradicted: the lines that grow are reached through other "
+				"code\n"
+			      : "      not confirmed: probes have seen no line that surely grows\n",
+		      out);
+	for (size_t i = 0; i < holder->line_count; i++) {
+		const struct holder_line *line = &holder->lines[i];
+
+		fputs(i ? "        and " : "      measured: ", out);
+		text_print(out, line->filename);
+		fprintf(out, ":%u", line->line);
+		if (!isnan(line->slope))
+			fprintf(out, " %s/min", size_format(text, line->slope * MINUTE, 1));
+		fprintf(out, ", %.0f %% of it through that code%s\n", line->through * 100,
+			line->unclear ? "; unclear" : "");
+	}
+}
+
+static void holder_print(FILE *out, const struct heap_leaks *leaks, const struct holder *holder)
+{
+	char text[SIZE_TEXT_MAX], count[32];
+
+	fputs("  ", out);
+	text_print(out, holder->label);
+	if (holder->verdict == HOLDER_LEVELS)
+		fputs(" (levels off)", out);
+	if (holder->verdict == HOLDER_BOUNDED)
+		fputs(" (bounded)", out);
+	if (holder->verdict == HOLDER_UNCLEAR)
+		fputs(" (unclear)", out);
+	fputs("\n      ", out);
+	if (fabs(holder->entries_slope) * MINUTE >= 1)
+		fprintf(out, "%c%s entries/min, ", holder->entries_slope < 0 ? '-' : '+',
+			text_count(count, (uint64_t)(fabs(holder->entries_slope) * MINUTE + 0.5)));
+	rate_print(out, &holder->slope);
+	if (holder->retained)
+		fprintf(out, "; holds %s", size_text(text, holder->retained));
+	putc('\n', out);
+	types_print(out, leaks, holder);
+	if (holder_is_weak(holder))
+		fputs("      weak references: they go with what they refer to\n", out);
+	bound_print(out, holder);
+	fillers_print(out, holder, leaks->brief != 0);
+	lines_print(out, leaks, holder);
+}
+
+/* Growth of those that grow, level off or have a bound, bytes a second. */
+static double told_slope(const struct heap_leaks *leaks)
+{
+	double sum = 0;
+
+	for (size_t i = 0; i < leaks->count; i++)
+		if (leaks->holders[i].verdict >= HOLDER_BOUNDED)
+			sum += leaks->holders[i].slope.median;
+	return sum;
+}
+
+static double part_rate(const struct heap_leaks *leaks, const struct leaks_part *part)
+{
+	return (part->last - part->first) / leaks->seconds[leaks->moments - 1] * MINUTE;
+}
+
+/* How many parts are worth telling. */
+static size_t parts_told(const struct heap_leaks *leaks)
+{
+	size_t told = 0;
+
+	while (told < leaks->part_count &&
+	       leaks->parts[told].last - leaks->parts[told].first >= LEAKS_PART_BYTES)
+		told++;
+	return told;
+}
+
+static void parts_print(FILE *out, const struct heap_leaks *leaks)
+{
+	char text[SIZE_TEXT_MAX];
+
+	for (size_t i = 0; i < parts_told(leaks); i++)
+		fprintf(out, "  %s: %s/min, no object of Python\n", leaks->parts[i].name,
+			size_format(text, part_rate(leaks, &leaks->parts[i]), 1));
+}
+
+static void rss_print(FILE *out, const struct heap_leaks *leaks)
+{
+	char text[SIZE_TEXT_MAX], duration[RECORDING_DURATION_BYTES];
+	const struct slope *rss = &leaks->rss_slope;
+	double told = told_slope(leaks);
+
+	fprintf(out, "RSS: %s, ", size_text(text, (uint64_t)leaks->rss[leaks->moments - 1]));
+	rate_print(out, rss);
+	fprintf(out, "; Python's heap: %s/min\n",
+		size_format(text, leaks->heap_slope.median * MINUTE, 1));
+	if (rss->median > 0 && told > 0)
+		fprintf(out, "  %.0f %% of RSS's growth is in these holders\n",
+			fmin(told / rss->median, 1) * 100);
+	parts_print(out, leaks);
+	if (leaks->limited && rss->low > 0)
+		fprintf(out,
+			"  the limit of the cgroup is %s away: reached in %s if this goes on\n",
+			size_text(text, leaks->left),
+			recording_duration_text(
+				duration,
+				(uint64_t)(fmin((double)leaks->left / rss->median, 9e9) * 1e9)));
+}
+
+static void head_print(FILE *out, const struct heap_leaks *leaks)
+{
+	const struct leaking *first = &leaks->processes[0];
+	const char *name =
+		leaks->dumps ? first->growth.first.capture.image.name : first->source.info.name;
+
+	fputs("tracer: ", out);
+	if (leaks->process_count > 1) {
+		fprintf(out, "%zu processes", leaks->process_count);
+	} else {
+		text_print(out, name);
+		fprintf(out, " (PID %d)", (int)first->pid);
+	}
+	if (leaks->dumps) {
+		fprintf(out, ", %zu dumps of its heap within %.0f s\n", leaks->moments,
+			leaks->seconds[leaks->moments - 1]);
+		return;
+	}
+	fprintf(out, ", heap read %zu times in %.1f s (%.1f s of CPU time); no probe placed\n",
+		leaks->moments, leaks->seconds[leaks->moments - 1], leaks->read_seconds);
+}
+
+/* Whether a value rather than a thing: many objects of the type have nothing to do with it. */
+static int is_value(const char *type)
+{
+	static const char *const values[] = {"str", "int", "float", "bytes", "tuple", "bool"};
+
+	for (size_t i = 0; i < ARRAY_SIZE(values); i++)
+		if (!strcmp(type, values[i]))
+			return 1;
+	return 0;
+}
+
+/* The type to ask for: rather one of a module than list, and list rather than str. */
+static const char *telling_type(const struct heap_leaks *leaks, const struct holder *holder)
+{
+	const char *best = strings_get(leaks->names, holder->types[0].name);
+
+	for (size_t i = 0; i < GROWTH_TYPES && holder->types[i].bytes; i++) {
+		const char *name = strings_get(leaks->names, holder->types[i].name);
+
+		if (strchr(name, '.'))
+			return name;
+		if (is_value(best))
+			best = name;
+	}
+	return best;
+}
+
+/* Which command shows more of the first row. */
+static void next_print(FILE *out, const struct heap_leaks *leaks)
+{
+	const struct holder *holder = leaks->count ? leaks->holders : NULL;
+	size_t at = 0;
+
+	if (!holder || holder->verdict < HOLDER_BOUNDED || !holder->types[0].bytes)
+		return;
+	while (at < leaks->process_count - 1 && leaks->processes[at].ended)
+		at++;
+	fputs("next: tracer heap why ", out);
+	text_print(out, telling_type(leaks, holder));
+	if (leaks->dumps)
+		fputs(" LAST.DUMP\n", out);
+	else
+		fprintf(out, " -p %d\n", (int)leaks->processes[at].pid);
+}
+
+/* "3 holders grow, 1 levels off, of 2 it is unclear" */
+static void verdicts_print(FILE *out, const struct heap_leaks *leaks)
+{
+	const size_t *count = leaks->verdicts;
+
+	if (count[HOLDER_GROWS])
+		fprintf(out, "%zu holder%s", count[HOLDER_GROWS],
+			count[HOLDER_GROWS] > 1 ? "s grow" : " grows");
+	else
+		fputs("No holder grows", out);
+	if (count[HOLDER_LEVELS])
+		fprintf(out, ", %zu level%s off", count[HOLDER_LEVELS],
+			count[HOLDER_LEVELS] > 1 ? "" : "s");
+	if (count[HOLDER_BOUNDED])
+		fprintf(out, ", %zu %s bounded", count[HOLDER_BOUNDED],
+			count[HOLDER_BOUNDED] > 1 ? "are" : "is");
+	if (count[HOLDER_UNCLEAR])
+		fprintf(out, ", of %zu it is unclear", count[HOLDER_UNCLEAR]);
+	putc('\n', out);
+}
+
+static void not_seen_print(FILE *out, const struct heap_leaks *leaks)
+{
+	size_t ended = 0, cut = 0, types = 0;
+
+	for (size_t i = 0; i < leaks->process_count; i++) {
+		ended += leaks->processes[i].ended != 0;
+		cut += leaks->processes[i].growth.cut != 0;
+		types += leaks->processes[i].by_types != 0;
+	}
+	if (types)
+		fprintf(out,
+			"Not seen: what holds the objects of %zu process%s, whose heap%s too large "
+			"to be copied (--memory): types alone were compared\n",
+			types, types > 1 ? "es" : "", types > 1 ? "s are" : " is");
+	if (leaks->moments < READS_TELL && leaks->dumps)
+		fputs("Few dumps may take a wave for growth; more of them tell\n", out);
+	else if (leaks->moments < READS_TELL)
+		fprintf(out, "Only %zu reads: they may take a wave for growth; a longer -d tells\n",
+			leaks->moments);
+	if (cut)
+		fprintf(out, "Not seen: holders beyond the limit in %zu process%s, told as one\n",
+			cut, cut > 1 ? "es" : "");
+	if (ended)
+		fprintf(out, "Not seen: %zu process%s that ended, or could not be read again\n",
+			ended, ended > 1 ? "es" : "");
+}
+
+/* How good the rates are, in one line. */
+static void figures_print(FILE *out, const struct heap_leaks *leaks, int filled)
+{
+	struct one_line line = {0};
+	double worst = 0;
+	size_t ended = 0, cut = 0, types = 0;
+
+	for (size_t i = 0; i < leaks->process_count; i++) {
+		ended += leaks->processes[i].ended != 0;
+		cut += leaks->processes[i].growth.cut != 0;
+		types += leaks->processes[i].by_types != 0;
+	}
+	for (size_t i = 0; i < leaks->count; i++) {
+		double error = holder_rate_error(&leaks->holders[i]);
+
+		if (leaks->holders[i].verdict == HOLDER_GROWS && !isinf(error))
+			worst = fmax(worst, error);
+	}
+	if (types)
+		one_line_add(&line, "types alone, a heap is too large to copy (--memory)");
+	if (leaks->moments < READS_TELL)
+		one_line_add(&line, "only %zu reads may take a wave for growth%s", leaks->moments,
+			     leaks->dumps ? "" : " (-d auto tells)");
+	else if (worst > LEAKS_AIM)
+		one_line_add(&line, "rates ±%.0f %% (-d auto: ±%.0f %%)", worst * 100,
+			     LEAKS_AIM * 100);
+	else if (worst > 0)
+		one_line_add(&line, "rates ±%.0f %%", ceil(worst * 100));
+	if (ended)
+		one_line_add(&line, "%zu process%s ended", ended, ended > 1 ? "es" : "");
+	if (cut)
+		one_line_add(&line, "more holders than can be told apart");
+	if (!line.count)
+		one_line_add(&line, "complete");
+	if (filled && !leaks->measured)
+		one_line_add(&line, "filled by code that can, not seen doing it");
+	one_line_print(out, "Figures", &line, leaks->brief, 0);
+}
+
+int heap_leaks_text(const void *context, FILE *out)
+{
+	const struct heap_leaks *leaks = context;
+	size_t told = 0, filled = 0, most = leaks->top ? leaks->top : leaks->count;
+	size_t left = 0;
+
+	head_print(out, leaks);
+	verdicts_print(out, leaks);
+	for (size_t i = 0; i < leaks->count; i++) {
+		if (!is_told(&leaks->holders[i]))
+			continue;
+		if (told == most) {
+			left++;
+			continue;
+		}
+		holder_print(out, leaks, &leaks->holders[i]);
+		filled += leaks->holders[i].filler_count;
+		told++;
+	}
+	if (left && leaks->brief)
+		fprintf(out, "  %zu more (--top 0)\n", left);
+	if (filled && !leaks->brief && !leaks->measured)
+		fputs("Filled by: lines whose code can, found in the heap; "
+		      "whether they did is not seen\n",
+		      out);
+	if (!leaks->dumps)
+		rss_print(out, leaks);
+	if (leaks->brief)
+		figures_print(out, leaks, filled != 0);
+	else
+		not_seen_print(out, leaks);
+	next_print(out, leaks);
+	return ferror(out) ? -EIO : 0;
+}
+
+static void types_json(FILE *out, const struct heap_leaks *leaks, const struct holder *holder)
+{
+	fputs(", \"types\": [", out);
+	for (size_t i = 0; i < GROWTH_TYPES && holder->types[i].bytes; i++) {
+		fputs(i ? ", {\"type\": " : "{\"type\": ", out);
+		json_string(out, strings_get(leaks->names, holder->types[i].name));
+		fprintf(out, ", \"count\": %" PRIu64 ", \"size\": %" PRIu64 "}",
+			holder->types[i].count, holder->types[i].bytes);
+	}
+	putc(']', out);
+}
+
+static void fillers_json(FILE *out, const struct holder *holder)
+{
+	size_t told = fillers_told(holder);
+
+	fputs(", \"filled_by\": [", out);
+	for (size_t i = 0; i < told; i++) {
+		const struct filler *filler = &holder->fillers[i];
+
+		fputs(i ? ", {\"filename\": " : "{\"filename\": ", out);
+		json_string(out, strings_get(holder->filled_names, filler->filename));
+		fprintf(out, ", \"lineno\": %u, \"function\": ", filler->line);
+		json_string(out, strings_get(holder->filled_names, filler->function));
+		fprintf(out, ", \"how\": \"code\"%s}", filler->calls ? ", \"calls\": true" : "");
+	}
+	for (size_t i = 0; i < holder->line_count; i++) {
+		const struct holder_line *line = &holder->lines[i];
+
+		fputs(told || i ? ", {\"filename\": " : "{\"filename\": ", out);
+		json_string(out, line->filename);
+		fprintf(out, ", \"lineno\": %u, \"function\": ", line->line);
+		json_string(out, line->function);
+		fputs(", \"how\": \"measured\"", out);
+		if (!isnan(line->slope))
+			fprintf(out, ", \"per_minute\": %.1f", line->slope * MINUTE);
+		fprintf(out, ", \"through\": %.4f, \"unclear\": %s}", line->through,
+			line->unclear ? "true" : "false");
+	}
+	putc(']', out);
+	if (holder->filler_count > told)
+		fprintf(out, ", \"filled_by_more\": %zu", holder->filler_count - told);
+}
+
+static void holder_json(FILE *out, const struct heap_leaks *leaks, const struct holder *holder)
+{
+	fputs("{\"path\": ", out);
+	json_string(out, holder->label);
+	fputs(", \"type\": ", out);
+	json_string(out, holder->type);
+	fprintf(out,
+		", \"processes\": %zu, \"entries_per_minute\": %.1f, \"retained_per_minute\": %.1f",
+		holder->processes, holder->entries_slope * MINUTE, holder->slope.median * MINUTE);
+	if (holder->slope.has_interval)
+		fprintf(out, ", \"low\": %.1f, \"high\": %.1f", holder->slope.low * MINUTE,
+			holder->slope.high * MINUTE);
+	fprintf(out, ", \"retained\": %" PRIu64, holder->retained);
+	if (stayed_share(holder) >= 0)
+		fprintf(out, ", \"stayed\": %.4f", stayed_share(holder));
+	fprintf(out, ", \"verdict\": \"%s\"", verdicts[holder->verdict]);
+	if (holder->bound.most)
+		fprintf(out, ", \"bound\": %" PRIu64, holder->bound.most);
+	if (holder_is_weak(holder))
+		fputs(", \"weak\": true", out);
+	types_json(out, leaks, holder);
+	fillers_json(out, holder);
+	putc('}', out);
+}
+
+void heap_leaks_holders_json(const void *context, FILE *out)
+{
+	const struct heap_leaks *leaks = context;
+	size_t told = 0, most = leaks->top ? leaks->top : leaks->count;
+
+	fputs("\"holders\": [", out);
+	for (size_t i = 0; i < leaks->count && told < most; i++) {
+		if (leaks->holders[i].verdict == HOLDER_STEADY)
+			continue;
+		fputs(told++ ? ", " : "", out);
+		holder_json(out, leaks, &leaks->holders[i]);
+	}
+	fputs("], ", out);
+}
+
+int heap_leaks_json(const void *context, FILE *out)
+{
+	const struct heap_leaks *leaks = context;
+
+	fprintf(out, "{\"undisturbed\": true, \"seconds\": %.3f, \"reads\": %zu, ",
+		leaks->seconds[leaks->moments - 1], leaks->moments);
+	heap_leaks_holders_json(leaks, out);
+	fputs("\"lines\": []", out);
+	if (leaks->dumps) {
+		fputs("}\n", out);
+		return ferror(out) ? -EIO : 0;
+	}
+	fprintf(out, ", \"rss\": {\"per_minute\": %.1f", leaks->rss_slope.median * MINUTE);
+	if (leaks->rss_slope.median > 0)
+		fprintf(out, ", \"explained\": %.4f",
+			fmin(fmax(told_slope(leaks) / leaks->rss_slope.median, 0), 1));
+	fputs(", \"others\": [", out);
+	for (size_t i = 0; i < parts_told(leaks); i++) {
+		fputs(i ? ", {\"name\": " : "{\"name\": ", out);
+		json_string(out, leaks->parts[i].name);
+		fprintf(out, ", \"per_minute\": %.1f}", part_rate(leaks, &leaks->parts[i]));
+	}
+	fputs("]}", out);
+	if (leaks->limited && leaks->rss_slope.low > 0)
+		fprintf(out,
+			", \"limit\": {\"bytes\": %" PRIu64
+			", \"seconds\": %.0f, \"low\": %.0f, \"high\": %.0f}",
+			leaks->left, (double)leaks->left / leaks->rss_slope.median,
+			(double)leaks->left / leaks->rss_slope.high,
+			(double)leaks->left / leaks->rss_slope.low);
+	fputs("}\n", out);
+	return ferror(out) ? -EIO : 0;
+}

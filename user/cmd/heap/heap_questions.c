@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* tracer heap: the answers that need all references between the objects. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "cmd/heap/heap_choice.h"
+#include "cmd/options/targets.h"
+#include "inspect/dominators/heapsnapshot.h"
+#include "util/error.h"
+#include "util/terminal.h"
+
+static const struct {
+	const char *name;
+	unsigned int needs; /* enum heap_needs */
+	int (*print)(const struct heap_choice *choice, const struct heap_graph *heap,
+		     const char *what);
+} questions[] = {
+	{"why", HEAP_RETAINED | HEAP_PATHS, heap_why_print},
+	{"holders", HEAP_RETAINED, heap_holders_print},
+	{"show", HEAP_RETAINED | HEAP_PATHS, heap_show_print},
+	{"waste", HEAP_PATHS, heap_waste_print},
+	{"cycles", HEAP_RETAINED | HEAP_PATHS, heap_cycles_print},
+};
+
+/* waste and cycles are of all objects. */
+static size_t question_words(size_t question)
+{
+	return question < 3 ? 2 : 1;
+}
+
+static int usage_error(const char *reason)
+{
+	error_print(error_set(-EINVAL, "%s", reason), "tracer heap -p PID", "heap");
+	return EXIT_USAGE;
+}
+
+/* After heap_graph_open(): prints an error of writing the answer. */
+static int answer_end(struct heap_graph *heap, int err)
+{
+	heap_graph_close(heap);
+	if (err == -ENOENT)
+		return EXIT_FAILED;
+	if (err)
+		error_print(err, NULL, "heap");
+	return err ? EXIT_FAILED : EXIT_DONE;
+}
+
+/* Whether the answer is a file of a whole heap rather than text. */
+static int is_file(const struct heap_choice *choice)
+{
+	return choice->output.format == FORMAT_HEAPSNAPSHOT ||
+	       choice->output.format == FORMAT_PPROF;
+}
+
+static int view_answer(struct heap_choice *choice, const char *dump)
+{
+	unsigned int needs = choice->retained || choice->by == BY_CONTAINER ? HEAP_RETAINED : 0;
+	struct heap_graph heap;
+	struct terminal terminal = {0};
+	int err;
+
+	if (choice->by == BY_MODULE || choice->by == BY_ROOT || choice->by == BY_CONTAINER ||
+	    choice->by == BY_LINE || choice->by == BY_PATH)
+		needs |= HEAP_PATHS;
+	if (choice->output.format == FORMAT_HEAPSNAPSHOT || choice->depth)
+		needs |= HEAP_PATHS;
+	if (choice->output.format == FORMAT_PPROF)
+		needs |= HEAP_RETAINED;
+	if (heap_graph_open(choice, dump, needs, &heap))
+		return EXIT_FAILED;
+	if (choice->output.format == FORMAT_HEAPSNAPSHOT)
+		return answer_end(&heap, heap_snapshot_write(choice, &heap)
+						 ?: fflush(stdout) || ferror(stdout) ? -EIO
+										     : 0);
+	if (choice->output.format == FORMAT_PPROF)
+		return answer_end(&heap, heap_pprof_write(&heap));
+	if (choice->output.format == FORMAT_TEXT)
+		terminal_begin(&terminal, &stdout);
+	err = (choice->depth ? heap_tree_print : heap_view_print)(choice, &heap);
+	terminal_end(&terminal);
+	return answer_end(&heap, err);
+}
+
+#define NO_QUESTION (sizeof(questions) / sizeof(questions[0]))
+
+/* The answer about choice->pid, the core or the dump. An exit status. */
+static int graph_answer(struct heap_choice *choice, size_t question, const char *dump)
+{
+	const char *what = question_words(question) > 1 ? choice->rest.items[1] : NULL;
+	struct heap_graph heap;
+	struct terminal terminal = {0};
+	int err;
+
+	if (question == NO_QUESTION)
+		return view_answer(choice, dump);
+	if (heap_graph_open(choice, dump, questions[question].needs, &heap))
+		return EXIT_FAILED;
+	if (choice->output.format == FORMAT_TEXT)
+		terminal_begin(&terminal, &stdout);
+	err = questions[question].print(choice, &heap, what);
+	terminal_end(&terminal);
+	return answer_end(&heap, err);
+}
+
+/* Leaves the processes that run Python, of those of a container. Returns how many. */
+static size_t pythons_keep(const struct heap_choice *choice, pid_t *pids, size_t count)
+{
+	struct python_runtime runtime;
+	struct process_info info;
+	size_t kept = 0;
+
+	if (target_set_is_pids(&choice->targets) || count < 2)
+		return count;
+	for (size_t i = 0; i < count; i++) {
+		if (python_process_find(pids[i], NULL, choice->swap_in, &info, &runtime))
+			continue;
+		python_runtime_close(&runtime);
+		pids[kept++] = pids[i];
+	}
+	return kept;
+}
+
+/* In a process of its own: each gives up what it needs no more for its target. */
+static int process_answer(struct heap_choice *choice, size_t question)
+{
+	pid_t child;
+	int status;
+
+	fflush(stdout);
+	child = fork();
+	if (!child) {
+		status = graph_answer(choice, question, NULL);
+		_exit(fflush(stdout) ? EXIT_FAILED : status);
+	}
+	if (child < 0) {
+		error_print(-errno, NULL, "heap");
+		return EXIT_FAILED;
+	}
+	while (waitpid(child, &status, 0) < 0 && errno == EINTR)
+		;
+	return WIFEXITED(status) ? WEXITSTATUS(status) : EXIT_FAILED;
+}
+
+static int processes_answer(struct heap_choice *choice, size_t question)
+{
+	const char *hint = "tracer list shows what can be read";
+	int status = EXIT_DONE, answered;
+	size_t count = 0, kept;
+	pid_t *pids = NULL;
+
+	if (targets_list(&choice->targets, hint, &pids, &count))
+		return EXIT_FAILED;
+	kept = pythons_keep(choice, pids, count);
+	if (!kept) {
+		error_print(error_set(-ENOENT, "none of its %zu processes runs Python", count),
+			    hint, "heap");
+		status = EXIT_FAILED;
+	} else if (kept == 1) {
+		choice->pid = pids[0];
+		status = graph_answer(choice, question, NULL);
+	} else if (choice->out || is_file(choice)) {
+		status = usage_error("a file is of one process");
+	}
+	for (size_t i = 0; kept > 1 && i < kept && status != EXIT_USAGE; i++) {
+		if (i && choice->output.format == FORMAT_TEXT)
+			putchar('\n');
+		choice->pid = pids[i];
+		answered = process_answer(choice, question);
+		status = answered > status ? answered : status;
+	}
+	free(pids);
+	return status;
+}
+
+/* Answers about the processes that are named, or about a dump or core. */
+static int answer(struct heap_choice *choice, size_t question, size_t words)
+{
+	size_t count = choice->rest.count;
+	const char *dump = count > words ? choice->rest.items[words] : NULL;
+	int sources =
+		!target_set_is_empty(&choice->targets) + (choice->core != NULL) + (dump != NULL);
+
+	if (count < words || count > words + 1 || sources != 1)
+		return usage_error(words > 1 ? "it takes a type or an address, and processes, a "
+					       "dump or a core"
+					     : "it takes processes, a dump or a core");
+	if (dump || choice->core)
+		return graph_answer(choice, question, dump);
+	return processes_answer(choice, question);
+}
+
+int heap_is_question(const struct heap_choice *choice)
+{
+	return choice->rest.count || choice->retained || choice->depth || choice->out ||
+	       choice->freeze || choice->core || choice->sysroot || choice->trace ||
+	       is_file(choice) || (choice->by != BY_TYPE && choice->by != BY_CLASS);
+}
+
+int heap_answer(struct heap_choice *choice)
+{
+	const char *first = choice->rest.count ? choice->rest.items[0] : NULL;
+
+	if (choice->swap_in && target_set_is_empty(&choice->targets))
+		return usage_error("--swap-in is of a running process");
+	if (choice->core ? choice->freeze : choice->sysroot != NULL)
+		return usage_error(choice->core ? "a core is not stopped: --freeze is of a process"
+						: "--sysroot is of a core");
+	if (choice->by == BY_LINE ? !choice->trace && (first || choice->core)
+				  : choice->trace != NULL)
+		return usage_error("--by line is of a process that is traced, or takes --trace");
+	if (choice->depth && (!choice->retained || choice->by != BY_TYPE || is_file(choice)))
+		return usage_error("--depth is of --retained, by type");
+	if (is_file(choice) && choice->rest.count > 1)
+		return usage_error("this format is of a whole heap");
+	for (size_t i = 0; first && i < sizeof(questions) / sizeof(questions[0]); i++)
+		if (!strcmp(first, questions[i].name))
+			return answer(choice, i, question_words(i));
+	if (first && !strcmp(first, "diff")) {
+		if (choice->rest.count < 3 || choice->rest.count > 4 ||
+		    !target_set_is_empty(&choice->targets) || choice->out || choice->core)
+			return usage_error("diff takes two dumps, or three");
+		if (choice->by != BY_TYPE && choice->by != BY_MODULE && choice->by != BY_PATH)
+			return usage_error("diff is by type, module or path");
+		return heap_diff_print(choice, choice->rest.items + 1, choice->rest.count - 1)
+			       ? EXIT_FAILED
+			       : EXIT_DONE;
+	}
+	if (choice->by == BY_CLASS)
+		return usage_error("--by class is of a running process's pools alone");
+	return answer(choice, NO_QUESTION, 0);
+}

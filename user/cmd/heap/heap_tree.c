@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * tracer heap --retained --depth N: the tree of dominators, top down. Objects below one node whose
+ * paths have the same shape, and that have one type, are one node.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd/heap/heap_view.h"
+#include "util/array.h"
+#include "util/id_map.h"
+#include "util/json.h"
+#include "util/size.h"
+#include "util/stream.h"
+#include "util/text.h"
+
+struct heap_tree_node {
+	uint32_t parent; /* node; GRAPH_NONE: the outermost */
+	uint32_t depth, example;
+	uint64_t bytes, count; /* of its own objects */
+	uint64_t retained_bytes, retained_count;
+};
+
+struct tree {
+	const struct heap_choice *choice;
+	const struct heap_graph *heap;
+	struct heap_tree_node *nodes; /* sorted by parent after it is filled */
+	size_t count, capacity;
+	struct id_map node_of; /* by parent, type and shape */
+	uint32_t *of_object;   /* node of each object; GRAPH_NONE: it is too deep */
+	uint32_t *order;       /* numbers of nodes: by parent, the largest first */
+};
+
+static int node_find(struct tree *tree, uint32_t parent, uint32_t object, uint32_t *out)
+{
+	const struct heap_graph *heap = tree->heap;
+	uint64_t key = hash_u64(heap->paths->shape[object] ^
+				hash_u64((uint64_t)parent << 32 | heap->graph->type_of[object]));
+	int err;
+
+	*out = id_map_find(&tree->node_of, key);
+	if (*out != ID_MAP_NONE)
+		return 0;
+	err = array_reserve(&tree->nodes, &tree->capacity, tree->count, 1, sizeof(*tree->nodes))
+		      ?: id_map_put(&tree->node_of, key, (uint32_t)tree->count);
+	if (err)
+		return err;
+	*out = (uint32_t)tree->count;
+	tree->nodes[tree->count++] = (struct heap_tree_node){
+		.parent = parent,
+		.depth = parent == GRAPH_NONE ? 1 : tree->nodes[parent].depth + 1,
+		.example = object};
+	return 0;
+}
+
+static int object_add(struct tree *tree, uint32_t object)
+{
+	const struct graph *graph = tree->heap->graph;
+	const struct retained *retained = tree->heap->retained;
+	uint32_t holder = retained->idom[object], parent = GRAPH_NONE, at;
+	struct heap_tree_node *node;
+	int err;
+
+	tree->of_object[object] = GRAPH_NONE;
+	if (holder != graph->count) {
+		parent = tree->of_object[holder];
+		if (parent == GRAPH_NONE || tree->nodes[parent].depth >= tree->choice->depth)
+			return 0;
+	}
+	err = node_find(tree, parent, object, &at);
+	if (err)
+		return err;
+	tree->of_object[object] = at;
+	node = &tree->nodes[at];
+	node->bytes += graph_bytes(graph, object);
+	node->count++;
+	node->retained_bytes += retained->bytes[object];
+	node->retained_count += retained->counts[object];
+	if (retained->bytes[object] > retained->bytes[node->example])
+		node->example = object;
+	return 0;
+}
+
+/* From the outermost objects inwards. */
+static int objects_add(struct tree *tree)
+{
+	const struct retained *retained = tree->heap->retained;
+	uint32_t count = (uint32_t)tree->heap->graph->count;
+	uint32_t *queue = malloc(((size_t)count + 1) * sizeof(*queue));
+	size_t at = 0, end = 0;
+	int err = queue ? 0 : -ENOMEM;
+
+	if (queue)
+		queue[end++] = count;
+	while (!err && at < end) {
+		uint32_t object = queue[at++];
+
+		for (uint32_t i = retained->child_start[object];
+		     !err && i < retained->child_start[object + 1] && end <= count; i++) {
+			queue[end++] = retained->children[i];
+			err = object_add(tree, retained->children[i]);
+		}
+	}
+	free(queue);
+	return err;
+}
+
+static int node_compare(const void *a, const void *b, void *context)
+{
+	const struct tree *tree = context;
+	const struct heap_tree_node *x = &tree->nodes[*(const uint32_t *)a];
+	const struct heap_tree_node *y = &tree->nodes[*(const uint32_t *)b];
+
+	if (x->parent != y->parent)
+		return x->parent + 1 < y->parent + 1 ? -1 : 1;
+	if (x->retained_bytes != y->retained_bytes)
+		return x->retained_bytes < y->retained_bytes ? 1 : -1;
+	return x->example < y->example ? -1 : x->example > y->example;
+}
+
+static int tree_sort(struct tree *tree)
+{
+	tree->order = malloc((tree->count + 1) * sizeof(*tree->order));
+	if (!tree->order)
+		return -ENOMEM;
+	for (size_t i = 0; i < tree->count; i++)
+		tree->order[i] = (uint32_t)i;
+	if (tree->count)
+		qsort_r(tree->order, tree->count, sizeof(*tree->order), node_compare, tree);
+	return 0;
+}
+
+/* The children of a node: [*first, the returned) of tree->order. GRAPH_NONE is first of all. */
+static size_t children_find(const struct tree *tree, uint32_t parent, size_t *first)
+{
+	size_t low = 0, high = tree->count, end;
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+
+		if (tree->nodes[tree->order[middle]].parent + 1 < parent + 1)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	*first = low;
+	for (end = low; end < tree->count && tree->nodes[tree->order[end]].parent == parent; end++)
+		;
+	return end;
+}
+
+/* How its dominator refers to it: "attribute CACHE"; what holds it, if that is another one. */
+static void name_print(const struct tree *tree, const struct heap_tree_node *node, int json)
+{
+	const struct heap_graph *heap = tree->heap;
+	uint32_t above = heap->paths->parent[node->example];
+	struct path path;
+	const char *kind = "", *name = "";
+	char *text = NULL;
+
+	if (above != GRAPH_NONE && above != heap->retained->idom[node->example]) {
+		path_name(heap, node->example, stdout, json);
+		return;
+	}
+	if (!path_read(heap->paths, node->example, &path) && path.count) {
+		kind = path.steps[path.count - 1].kind;
+		name = (const char *)path.names.data + path.steps[path.count - 1].name;
+	}
+	if (asprintf(&text, "%s%s%s", kind, name[0] ? " " : "", name) < 0)
+		text = NULL;
+	if (json)
+		json_string(stdout, text ? text : kind);
+	else
+		text_print(stdout, text ? text : kind);
+	free(text);
+	path_free(&path);
+}
+
+static void sums_text(const struct tree *tree, const struct heap_tree_node *node)
+{
+	char retained[32], size[32];
+
+	fputs(" -> ", stdout);
+	type_text(tree->heap->graph, graph_type(tree->heap->graph, node->example));
+	printf(": retained=%s, retained count=%" PRIu64 ", size=%s, count=%" PRIu64 "\n",
+	       size_text(retained, node->retained_bytes), node->retained_count,
+	       size_text(size, node->bytes), node->count);
+}
+
+static void sums_json(const struct tree *tree, const struct heap_tree_node *node)
+{
+	fputs(", ", stdout);
+	type_json(tree->heap->graph, graph_type(tree->heap->graph, node->example));
+	printf(", \"address\": %" PRIu64 ", \"retained_size\": %" PRIu64
+	       ", \"retained_count\": %" PRIu64 ", \"size\": %" PRIu64 ", \"count\": %" PRIu64,
+	       tree->heap->graph->addresses[node->example], node->retained_bytes,
+	       node->retained_count, node->bytes, node->count);
+}
+
+/* Depth is at most HEAP_DEPTH_MAX, so this recursion is, too. */
+static void children_print(const struct tree *tree, uint32_t parent, unsigned int depth)
+{
+	int json = tree->choice->output.format == FORMAT_JSON;
+	size_t first, end = children_find(tree, parent, &first);
+	size_t top = tree->choice->output.opts.top;
+	size_t shown = top && top < end - first ? top : end - first;
+
+	if (json)
+		printf("%s\"children_total\": %zu, \"children\": [", depth ? ", " : "",
+		       end - first);
+	for (size_t i = first; i < first + shown; i++) {
+		const struct heap_tree_node *node = &tree->nodes[tree->order[i]];
+
+		if (json)
+			fputs(i > first ? ", {\"name\": " : "{\"name\": ", stdout);
+		else
+			printf("%*s", (int)(2 * depth + 2), "");
+		name_print(tree, node, json);
+		(json ? sums_json : sums_text)(tree, node);
+		children_print(tree, tree->order[i], depth + 1);
+		if (json)
+			putchar('}');
+	}
+	if (json)
+		putchar(']');
+	else if (shown < end - first)
+		printf("%*s%zu other%s\n", (int)(2 * depth + 2), "", end - first - shown,
+		       end - first - shown == 1 ? "" : "s");
+}
+
+static int tree_print(const struct tree *tree)
+{
+	if (tree->choice->output.format == FORMAT_JSON) {
+		heap_graph_json(tree->heap);
+		fputs(", \"tree\": {", stdout);
+		children_print(tree, GRAPH_NONE, 0);
+		puts("}}");
+	} else {
+		heap_graph_head(tree->heap);
+		puts("What would be freed with each, and with what is in it, in bytes of blocks");
+		children_print(tree, GRAPH_NONE, 0);
+		heap_graph_foot(&tree->choice->output.opts, tree->heap);
+	}
+	return stream_flush(stdout);
+}
+
+int heap_tree_print(const struct heap_choice *choice, const struct heap_graph *heap)
+{
+	struct tree tree = {.choice = choice, .heap = heap};
+	int err = -ENOMEM;
+
+	tree.of_object = malloc((heap->graph->count + 1) * sizeof(*tree.of_object));
+	if (tree.of_object)
+		err = objects_add(&tree) ?: tree_sort(&tree) ?: tree_print(&tree);
+	id_map_free(&tree.node_of);
+	free(tree.nodes);
+	free(tree.of_object);
+	free(tree.order);
+	return err;
+}

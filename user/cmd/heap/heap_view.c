@@ -1,0 +1,480 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* tracer heap --retained, --by KEY: a graph's objects in groups. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd/heap/heap_view.h"
+#include "util/array.h"
+#include "util/json.h"
+#include "util/size.h"
+#include "util/stream.h"
+#include "util/text.h"
+
+static const char *const by_names[] = {
+	[BY_TYPE] = "type", [BY_CLASS] = "class",         [BY_MODULE] = "module",
+	[BY_ROOT] = "root", [BY_CONTAINER] = "container", [BY_SIZE] = "size",
+	[BY_LINE] = "line", [BY_PATH] = "path",
+};
+
+int view_reserve(struct view *view, size_t count)
+{
+	int err = array_reserve(&view->rows, &view->capacity, 0, count + 1, sizeof(struct row));
+
+	if (!err)
+		memset(view->rows, 0, (count + 1) * sizeof(struct row));
+	return err;
+}
+
+void row_add(struct row *row, const struct graph *graph, uint32_t object)
+{
+	row->bytes += graph_bytes(graph, object);
+	row->count++;
+}
+
+static int rows_by_type(struct view *view)
+{
+	const struct graph *graph = view->heap->graph;
+	int err = view_reserve(view, graph->types.count);
+
+	if (err)
+		return err;
+	for (size_t i = 0; i < graph->types.count; i++) {
+		view->rows[i].key = i;
+		view->rows[i].exact = graph->proofs[i].exact;
+		if (!view->heap->retained)
+			continue;
+		view->rows[i].retained_bytes = view->heap->retained->types[i].bytes;
+		view->rows[i].retained_count = view->heap->retained->types[i].count;
+	}
+	for (size_t i = 0; i < graph->count; i++)
+		row_add(&view->rows[graph->type_of[i]], graph, (uint32_t)i);
+	view->count = graph->types.count;
+	return 0;
+}
+
+uint32_t path_start(const struct paths *paths, uint32_t *start, uint32_t object)
+{
+	uint32_t at = object, found;
+
+	while (start[at] == GRAPH_NONE && paths->parent[at] != GRAPH_NONE &&
+	       !graph_is_modules(paths->graph, paths->parent[at]))
+		at = paths->parent[at];
+	found = start[at] == GRAPH_NONE ? at : start[at];
+	while (object != at) {
+		start[object] = found;
+		object = paths->parent[object];
+	}
+	start[at] = found;
+	return found;
+}
+
+/*
+ * By module: the row of an object whose path leads through a module is that module's; all others
+ * are in row graph->count. By path: the row of the module's variable or root. By root: rows by
+ * enum graph_root.
+ */
+static int rows_by_path(struct view *view)
+{
+	const struct paths *paths = view->heap->paths;
+	const struct graph *graph = view->heap->graph;
+	size_t rows = view->choice->by == BY_ROOT ? ROOT_COUNT : graph->count + 1;
+	uint32_t *start = malloc((graph->count + 1) * sizeof(*start));
+	int err = start ? view_reserve(view, rows) : -ENOMEM;
+
+	if (err) {
+		free(start);
+		return err;
+	}
+	memset(start, 0xff, (graph->count + 1) * sizeof(*start));
+	for (size_t i = 0; i < graph->count; i++) {
+		uint32_t from = (view->choice->by == BY_PATH ? path_holder : path_start)(
+			paths, start, (uint32_t)i);
+		int module = paths->parent[from] != GRAPH_NONE;
+		size_t row = module || view->choice->by == BY_PATH ? from : graph->count;
+
+		if (view->choice->by == BY_ROOT)
+			row = graph->root[module ? paths->parent[from] : from];
+		row_add(&view->rows[row], graph, (uint32_t)i);
+	}
+	for (size_t i = 0; i < rows; i++)
+		view->rows[i].key = i;
+	view->count = rows;
+	free(start);
+	return 0;
+}
+
+static void buffer_note(void *context, uint64_t target, enum reference_kind kind, uint64_t slot)
+{
+	int *refers = context;
+
+	(void)target;
+	(void)slot;
+	*refers |= kind == REFERENCE_BUFFER;
+}
+
+/*
+ * The builtin containers, and any other object with a buffer of its own that refers to objects: a
+ * queue, a C extension's table.
+ */
+static int is_container(struct graph *graph, uint32_t object)
+{
+	int refers = 0;
+
+	switch (graph_type(graph, object)->layout) {
+	case LAYOUT_DICT:
+	case LAYOUT_LIST:
+	case LAYOUT_TUPLE:
+	case LAYOUT_SET:
+	case LAYOUT_DEQUE:
+		return 1;
+	case LAYOUT_WORDS:
+		graph_references(graph, object, buffer_note, &refers);
+		return refers;
+	default:
+		return 0;
+	}
+}
+
+/*
+ * The row of a container. Those that are reached in the same way, but through no module, are one:
+ * no name tells one from the other.
+ */
+static int container_row(struct view *view, struct id_map *found, uint32_t *start, uint32_t object,
+			 uint32_t *row)
+{
+	const struct paths *paths = view->heap->paths;
+	uint64_t key = hash_u64(paths->shape[object] ^ hash_u64(paths->graph->type_of[object] + 1));
+	int named = paths->parent[path_start(paths, start, object)] != GRAPH_NONE;
+
+	*row = named ? ID_MAP_NONE : id_map_find(found, key);
+	if (*row != ID_MAP_NONE)
+		return 0;
+	*row = (uint32_t)view->count++;
+	view->rows[*row].key = object;
+	return named ? 0 : id_map_put(found, key, *row);
+}
+
+static int containers_retained(struct view *view, const uint32_t *row_of)
+{
+	struct retained_sum *sums = calloc(view->count + 1, sizeof(*sums));
+	int err = sums ? retained_groups(view->heap->retained, row_of, view->count, NULL, sums)
+		       : -ENOMEM;
+
+	for (size_t i = 0; i < view->count && !err; i++) {
+		view->rows[i].retained_bytes = sums[i].bytes;
+		view->rows[i].retained_count = sums[i].count;
+	}
+	free(sums);
+	return err;
+}
+
+static int rows_by_container(struct view *view)
+{
+	struct graph *graph = view->heap->graph;
+	uint32_t *start = numbers_new(graph->count), *row_of = numbers_new(graph->count);
+	struct id_map found = {0};
+	int err = start && row_of ? view_reserve(view, graph->count) : -ENOMEM;
+
+	graph_work_begin(graph);
+	for (size_t i = 0; i < graph->count && !err; i++) {
+		if (!is_container(graph, (uint32_t)i))
+			continue;
+		err = container_row(view, &found, start, (uint32_t)i, &row_of[i]);
+		if (!err)
+			row_add(&view->rows[row_of[i]], graph, (uint32_t)i);
+	}
+	err = err ?: containers_retained(view, row_of);
+	id_map_free(&found);
+	free(start);
+	free(row_of);
+	return err;
+}
+
+/* Rows by powers of two: from 2^i to 2^(i+1) - 1 bytes. */
+static int rows_by_size(struct view *view)
+{
+	const struct graph *graph = view->heap->graph;
+	int err = view_reserve(view, 64);
+
+	for (size_t i = 0; i < graph->count && !err; i++) {
+		uint64_t bytes = graph_bytes(graph, (uint32_t)i);
+
+		row_add(&view->rows[bytes ? 63 - __builtin_clzll(bytes) : 0], graph, (uint32_t)i);
+	}
+	for (size_t i = 0; i < 64 && !err; i++)
+		view->rows[i].key = 1ull << i;
+	view->count = err ? 0 : 64;
+	return err;
+}
+
+static int row_compare(const void *a, const void *b)
+{
+	const struct row *x = a, *y = b;
+
+	if (x->retained_bytes != y->retained_bytes)
+		return x->retained_bytes < y->retained_bytes ? 1 : -1;
+	if (x->bytes != y->bytes)
+		return x->bytes < y->bytes ? 1 : -1;
+	return x->key < y->key ? -1 : x->key > y->key;
+}
+
+int path_label(const struct heap_graph *heap, uint32_t object, struct buffer *out)
+{
+	struct path path;
+	int err = path_read(heap->paths, object, &path) ?: path_write(&path, out);
+
+	path_free(&path);
+	return err ?: buffer_append(out, "", 1);
+}
+
+int holder_label(const struct heap_graph *heap, uint32_t holder, struct buffer *out)
+{
+	const struct graph *graph = heap->graph;
+	const char *kind = graph_root_name(graph->root[holder]);
+	size_t bytes;
+	int err;
+
+	if (heap->paths->parent[holder] != GRAPH_NONE || graph_is_modules(graph, holder))
+		return path_label(heap, holder, out);
+	err = buffer_printf(out, "%s ", kind);
+	bytes = out->size;
+	err = err ?: root_name(graph, holder, 0, out);
+	if (!err && out->size == bytes)
+		out->size--;
+	return err ?: buffer_append(out, "", 1);
+}
+
+typedef int (*label_fn)(const struct heap_graph *heap, uint32_t object, struct buffer *out);
+
+static void label_print(const struct heap_graph *heap, uint32_t object, label_fn label_of,
+			FILE *out, int json)
+{
+	struct buffer label = {0};
+	const char *text = label_of(heap, object, &label) ? "" : (const char *)label.data;
+
+	if (json)
+		json_string(out, text);
+	else
+		text_print(out, text[0] ? text : "<unnamed>");
+	buffer_free(&label);
+}
+
+void path_name(const struct heap_graph *heap, uint32_t object, FILE *out, int json)
+{
+	label_print(heap, object, path_label, out, json);
+}
+
+void holder_name(const struct heap_graph *heap, uint32_t holder, FILE *out, int json)
+{
+	label_print(heap, holder, holder_label, out, json);
+}
+
+void type_text(const struct graph *graph, const struct type *type)
+{
+	char name[TYPES_FULL_NAME];
+
+	types_full_name(&graph->types, type, name);
+	text_print(stdout, name);
+}
+
+void type_json(const struct graph *graph, const struct type *type)
+{
+	char name[TYPES_FULL_NAME];
+
+	types_full_name(&graph->types, type, name);
+	fputs("\"type\": ", stdout);
+	json_string(stdout, type->name);
+	fputs(", \"type_name\": ", stdout);
+	json_string(stdout, name);
+}
+
+static void key_print(const struct view *view, const struct row *row, int json)
+{
+	const struct heap_graph *heap = view->heap;
+	const struct graph *graph = heap->graph;
+
+	switch (view->choice->by) {
+	case BY_LINE:
+		if (json)
+			line_json(view, row);
+		else
+			line_text(view, row);
+		return;
+	case BY_MODULE:
+		if (row->key < graph->count)
+			path_name(heap, (uint32_t)row->key, stdout, json);
+		else
+			fputs(json ? "null" : "<no module>", stdout);
+		return;
+	case BY_ROOT:
+		if (json)
+			json_string(stdout, graph_root_name((enum graph_root)row->key));
+		else
+			fputs(graph_root_name((enum graph_root)row->key), stdout);
+		return;
+	case BY_CONTAINER:
+		path_name(heap, (uint32_t)row->key, stdout, json);
+		return;
+	case BY_PATH:
+		holder_name(heap, (uint32_t)row->key, stdout, json);
+		return;
+	case BY_SIZE:
+		if (json)
+			printf("%" PRIu64, row->key);
+		else
+			printf("%" PRIu64 " to %" PRIu64 " B", row->key, row->key * 2 - 1);
+		return;
+	default:
+		if (json)
+			type_json(graph, &graph->types.entries[row->key]);
+		else
+			type_text(graph, &graph->types.entries[row->key]);
+	}
+}
+
+static void line_holder(const struct view *view, const struct row *row, const char *before)
+{
+	printf("%s%.0f %% of it through ", before,
+	       100.0 * (double)row->held_bytes / (double)row->bytes);
+	holder_name(view->heap, row->holder, stdout, 0);
+}
+
+/* The cells of a table's row before the name. */
+static void row_cells(const struct row *row)
+{
+	char retained[SIZE_TEXT_MAX] = "", objects[32] = "", size[SIZE_TEXT_MAX], count[32];
+
+	if (row->retained_count) {
+		size_text(retained, row->retained_bytes);
+		text_count(objects, row->retained_count);
+	}
+	printf("%s\t%s\t%s\t%s\t", retained, objects, size_text(size, row->bytes),
+	       text_count(count, row->count));
+}
+
+static void row_text(const struct view *view, const struct row *row)
+{
+	char size[32];
+
+	if (view->choice->output.opts.tables)
+		row_cells(row);
+	else
+		fputs("  ", stdout);
+	key_print(view, row, 0);
+	if (view->choice->by == BY_CONTAINER) {
+		fputs(" (", stdout);
+		type_text(view->heap->graph, graph_type(view->heap->graph, (uint32_t)row->key));
+		/* A table would shorten the path in its favour. */
+		if (!view->choice->output.opts.tables || view->choice->output.verbose)
+			printf("%s at 0x%" PRIx64, row->count > 1 ? ", for example" : "",
+			       view->heap->graph->addresses[row->key]);
+		putchar(')');
+	}
+	if (view->choice->output.opts.tables) {
+		if (view->choice->by == BY_LINE && row->holder != GRAPH_NONE && row->bytes)
+			line_holder(view, row, "\n    ");
+		putchar('\n');
+		return;
+	}
+	if (row->retained_count) {
+		printf(": retained=%s, retained count=%" PRIu64,
+		       size_text(size, row->retained_bytes), row->retained_count);
+		putchar(',');
+	} else {
+		putchar(':');
+	}
+	printf(" size=%s, count=%" PRIu64, size_text(size, row->bytes), row->count);
+	if (view->choice->by == BY_LINE && row->holder != GRAPH_NONE && row->bytes)
+		line_holder(view, row, ", ");
+	putchar('\n');
+}
+
+static void view_text(const struct view *view)
+{
+	const struct graph *graph = view->heap->graph;
+	struct row total = {0};
+	char size[32];
+
+	heap_graph_head(view->heap);
+	printf("By %s, in bytes of the objects' blocks and of those that they own: %zu of %zu\n",
+	       by_names[view->choice->by], view->shown, view->count);
+	if (view->choice->output.opts.tables)
+		puts("RETAINED\t?OBJECTS\tSIZE\tCOUNT\tWHAT");
+	for (size_t i = 0; i < view->shown; i++)
+		row_text(view, &view->rows[i]);
+	for (size_t i = 0; i < graph->count; i++)
+		row_add(&total, graph, (uint32_t)i);
+	printf("Total: size=%s, count=%" PRIu64 "\n", size_text(size, total.bytes), total.count);
+	heap_graph_foot(&view->choice->output.opts, view->heap);
+}
+
+static void view_json(const struct view *view)
+{
+	const struct graph *graph = view->heap->graph;
+	struct row total = {0};
+
+	for (size_t i = 0; i < graph->count; i++)
+		row_add(&total, graph, (uint32_t)i);
+	heap_graph_json(view->heap);
+	printf(", \"by\": \"%s\", \"total\": {\"size\": %" PRIu64 ", \"count\": %" PRIu64
+	       "}, \"statistics\": [",
+	       by_names[view->choice->by], total.bytes, total.count);
+	for (size_t i = 0; i < view->shown; i++) {
+		const struct row *row = &view->rows[i];
+
+		/* An entry's size is its sum of bytes. */
+		fputs(i ? ", {" : "{", stdout);
+		if (view->choice->by != BY_LINE && view->choice->by != BY_TYPE)
+			printf("\"%s\": ",
+			       view->choice->by == BY_SIZE ? "from" : by_names[view->choice->by]);
+		key_print(view, row, 1);
+		if (view->choice->by == BY_TYPE)
+			printf(", \"type_address\": %" PRIu64 ", \"exact\": %" PRIu64,
+			       graph->types.entries[row->key].address, row->exact);
+		if (view->choice->by == BY_CONTAINER) {
+			fputs(", ", stdout);
+			type_json(graph, graph_type(graph, (uint32_t)row->key));
+			printf(", \"address\": %" PRIu64, graph->addresses[row->key]);
+		}
+		printf(", \"size\": %" PRIu64 ", \"count\": %" PRIu64, row->bytes, row->count);
+		if (row->retained_count)
+			printf(", \"retained_size\": %" PRIu64 ", \"retained_count\": %" PRIu64,
+			       row->retained_bytes, row->retained_count);
+		putchar('}');
+	}
+	puts("]}");
+}
+
+int heap_view_print(const struct heap_choice *choice, const struct heap_graph *heap)
+{
+	struct view view = {.choice = choice, .heap = heap};
+	size_t top = choice->output.opts.top, kept = 0;
+	int err = choice->by == BY_CONTAINER ? rows_by_container(&view)
+		  : choice->by == BY_SIZE    ? rows_by_size(&view)
+		  : choice->by == BY_TYPE    ? rows_by_type(&view)
+		  : choice->by == BY_LINE    ? view_by_line(&view)
+					     : rows_by_path(&view);
+
+	if (!err) {
+		for (size_t i = 0; i < view.count; i++)
+			if (view.rows[i].count)
+				view.rows[kept++] = view.rows[i];
+		view.count = kept;
+		qsort(view.rows, view.count, sizeof(*view.rows), row_compare);
+		view.shown = top && top < view.count ? top : view.count;
+		err = choice->by == BY_LINE ? view_holders(&view) : 0;
+	}
+	if (!err) {
+		if (choice->output.format == FORMAT_JSON)
+			view_json(&view);
+		else
+			view_text(&view);
+		err = stream_flush(stdout);
+	}
+	free(view.rows);
+	free(view.row_of);
+	return err;
+}

@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* tracer heap waste: duplicate texts, and tables that are larger than their entries need. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "cmd/heap/heap_view.h"
+#include "inspect/dominators/values.h"
+#include "inspect/waste/waste.h"
+#include "util/array.h"
+#include "util/json.h"
+#include "util/size.h"
+#include "util/stream.h"
+#include "util/text.h"
+
+/* All waste of one kind and type. */
+struct sum {
+	enum waste_kind kind;
+	uint32_t type;
+	uint64_t groups, count, bytes;
+};
+
+struct heap_waste_sums {
+	struct sum *entries;
+	size_t count, capacity;
+	struct sum total;
+};
+
+static void sum_add(struct sum *sum, const struct waste *waste)
+{
+	sum->groups++;
+	sum->count += waste->count;
+	sum->bytes += waste->bytes;
+}
+
+static int sum_compare(const void *a, const void *b)
+{
+	const struct sum *x = a, *y = b;
+
+	if (x->bytes != y->bytes)
+		return x->bytes < y->bytes ? 1 : -1;
+	return x->type != y->type ? (x->type < y->type ? -1 : 1) : (int)x->kind - (int)y->kind;
+}
+
+static int sums_make(struct heap_waste_sums *sums, const struct waste_list *list)
+{
+	struct id_map found = {0};
+	int err = 0;
+
+	for (size_t i = 0; i < list->count && !err; i++) {
+		const struct waste *waste = &list->entries[i];
+		uint64_t key = (uint64_t)waste->type << 8 | waste->kind;
+		uint32_t at = id_map_find(&found, key);
+
+		if (at == ID_MAP_NONE) {
+			at = (uint32_t)sums->count;
+			err = array_reserve(&sums->entries, &sums->capacity, sums->count, 1,
+					    sizeof(*sums->entries))
+				      ?: id_map_put(&found, key, at);
+			if (err)
+				break;
+			sums->entries[sums->count++] =
+				(struct sum){.kind = waste->kind, .type = waste->type};
+		}
+		sum_add(&sums->entries[at], waste);
+		sum_add(&sums->total, waste);
+	}
+	id_map_free(&found);
+	if (sums->count)
+		qsort(sums->entries, sums->count, sizeof(*sums->entries), sum_compare);
+	return err;
+}
+
+static void sums_text(const struct graph *graph, const struct heap_waste_sums *sums)
+{
+	char size[32];
+
+	printf("Waste: %s, in bytes that the same contents would not need\n",
+	       size_text(size, sums->total.bytes));
+	for (size_t i = 0; i < sums->count; i++) {
+		const struct sum *sum = &sums->entries[i];
+
+		printf("  %s ", waste_kind_name(sum->kind));
+		type_text(graph, &graph->types.entries[sum->type]);
+		printf(": size=%s, count=%" PRIu64, size_text(size, sum->bytes), sum->count);
+		if (sum->kind == WASTE_DUPLICATE)
+			printf(" of %" PRIu64 " contents", sum->groups);
+		putchar('\n');
+	}
+}
+
+static void sums_json(const struct graph *graph, const struct heap_waste_sums *sums)
+{
+	printf(", \"waste\": %" PRIu64 ", \"kinds\": [", sums->total.bytes);
+	for (size_t i = 0; i < sums->count; i++) {
+		const struct sum *sum = &sums->entries[i];
+
+		printf("%s{\"kind\": \"%s\", \"type\": ", i ? ", " : "",
+		       waste_kind_name(sum->kind));
+		json_string(stdout, graph->types.entries[sum->type].name);
+		printf(", \"size\": %" PRIu64 ", \"count\": %" PRIu64 ", \"groups\": %" PRIu64 "}",
+		       sum->bytes, sum->count, sum->groups);
+	}
+	putchar(']');
+}
+
+/* Characters of a text, entries of a table. */
+static uint64_t example_length(const struct graph *graph, const struct waste *waste)
+{
+	struct values_text text = {0};
+	uint64_t entries;
+
+	if (waste->kind == WASTE_DUPLICATE)
+		return values_text(graph, graph->addresses[waste->example], &text) ? text.length
+										   : 0;
+	waste_spare(graph, waste->example, &entries);
+	return entries;
+}
+
+static void waste_text(const struct heap_graph *heap, const struct waste *waste, const char *value)
+{
+	const struct graph *graph = heap->graph;
+	char size[32], worst[32];
+
+	printf("  %s ", waste_kind_name(waste->kind));
+	type_text(graph, &graph->types.entries[waste->type]);
+	printf(": size=%s, count=%" PRIu64 ", for example ", size_text(size, waste->bytes),
+	       waste->count);
+	path_name(heap, waste->example, stdout, 0);
+	printf(" at 0x%" PRIx64, graph->addresses[waste->example]);
+	if (waste->kind == WASTE_DUPLICATE)
+		printf(", %" PRIu64 " characters%s", example_length(graph, waste),
+		       value[0] ? ": " : "");
+	else
+		printf(", %s with %" PRIu64 " entries", size_text(worst, waste->worst),
+		       example_length(graph, waste));
+	text_print(stdout, value);
+	putchar('\n');
+}
+
+static void waste_json(const struct heap_graph *heap, const struct waste *waste, const char *value)
+{
+	const struct graph *graph = heap->graph;
+
+	printf("{\"kind\": \"%s\", \"type\": ", waste_kind_name(waste->kind));
+	json_string(stdout, graph->types.entries[waste->type].name);
+	printf(", \"size\": %" PRIu64 ", \"count\": %" PRIu64 ", \"address\": %" PRIu64
+	       ", \"length\": %" PRIu64 ", \"example\": ",
+	       waste->bytes, waste->count, graph->addresses[waste->example],
+	       example_length(graph, waste));
+	path_name(heap, waste->example, stdout, 1);
+	if (value[0]) {
+		fputs(", \"value\": ", stdout);
+		json_string(stdout, value);
+	}
+	putchar('}');
+}
+
+/* values: the text itself may be told. 0, -ENOMEM. */
+static int entry_print(const struct heap_graph *heap, const struct waste *waste, int json,
+		       int values)
+{
+	struct buffer value = {0};
+	int err = 0;
+
+	if (values && waste->kind == WASTE_DUPLICATE)
+		err = values_repr(heap->graph, heap->graph->addresses[waste->example], &value);
+	err = err < 0 ? err : buffer_append(&value, "", 1);
+	if (!err)
+		(json ? waste_json : waste_text)(heap, waste, (const char *)value.data);
+	buffer_free(&value);
+	return err;
+}
+
+static int list_print(const struct heap_choice *choice, const struct heap_graph *heap,
+		      const struct waste_list *list, const struct heap_waste_sums *sums)
+{
+	int json = choice->output.format == FORMAT_JSON, err = 0;
+	size_t top = choice->output.opts.top;
+	size_t shown = top && top < list->count ? top : list->count;
+
+	if (json) {
+		heap_graph_json(heap);
+		sums_json(heap->graph, sums);
+		printf(", \"statistics_total\": %zu, \"statistics\": [", list->count);
+	} else {
+		heap_graph_head(heap);
+		sums_text(heap->graph, sums);
+		printf("By contents of texts and by kind of path to tables: %zu of %zu\n", shown,
+		       list->count);
+	}
+	for (size_t i = 0; i < shown && !err; i++) {
+		if (json && i)
+			fputs(", ", stdout);
+		err = entry_print(heap, &list->entries[i], json, choice->values);
+	}
+	if (json)
+		puts("]}");
+	else
+		heap_graph_foot(&choice->output.opts, heap);
+	return err ?: stream_flush(stdout);
+}
+
+int heap_waste_print(const struct heap_choice *choice, const struct heap_graph *heap,
+		     const char *what)
+{
+	struct waste_list list;
+	struct heap_waste_sums sums = {0};
+	int err = waste_find(&list, heap->paths);
+
+	(void)what;
+	err = err ?: sums_make(&sums, &list) ?: list_print(choice, heap, &list, &sums);
+	free(sums.entries);
+	waste_free(&list);
+	return err;
+}

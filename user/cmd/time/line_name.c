@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cmd/time/line_name.h"
+
+#include <stdlib.h>
+
+#include "util/json.h"
+#include "util/text.h"
+
+void line_name_print(FILE *out, const struct series_line *line, enum group_by by)
+{
+	text_print(out, line->filename);
+	if (by == GROUP_LINENO)
+		fprintf(out, ":%u", line->line);
+	if (line->function[0]) {
+		fputs(" in ", out);
+		text_print(out, line->function);
+	}
+}
+
+void line_name_json(FILE *out, const struct series_line *line)
+{
+	fputs("\"traceback\": [{\"filename\": ", out);
+	json_string(out, line->filename);
+	fprintf(out, ", \"lineno\": %u", line->line);
+	if (line->function[0]) {
+		fputs(", \"function\": ", out);
+		json_string(out, line->function);
+	}
+	fputs(line->native ? ", \"kind\": \"native\"}]" : "}]", out);
+}
+
+void html_text(FILE *out, const char *text)
+{
+	for (; *text; text++) {
+		switch (*text) {
+		case '<':
+			fputs("&lt;", out);
+			break;
+		case '>':
+			fputs("&gt;", out);
+			break;
+		case '&':
+			fputs("&amp;", out);
+			break;
+		case '"':
+			fputs("&quot;", out);
+			break;
+		default:
+			putc(*text, out);
+		}
+	}
+}
+
+void line_name_html(FILE *out, const struct series_line *line, enum group_by by)
+{
+	char *text = NULL;
+	size_t bytes;
+	FILE *name = open_memstream(&text, &bytes);
+
+	if (!name)
+		return;
+	line_name_print(name, line, by);
+	if (!fclose(name))
+		html_text(out, text);
+	free(text);
+}
+
+struct ranked {
+	double rank;
+	size_t line;
+};
+
+/* Equal ones stay in the order of the recording. */
+static int ranked_compare(const void *a, const void *b)
+{
+	const struct ranked *x = a, *y = b;
+
+	if (x->rank > y->rank || x->rank < y->rank)
+		return x->rank < y->rank ? 1 : -1;
+	return (x->line > y->line) - (x->line < y->line);
+}
+
+size_t *lines_rank(const struct series *series, line_rank_fn rank, const void *context)
+{
+	struct ranked *ranked = calloc(series->line_count + 1, sizeof(*ranked));
+	size_t *lines = calloc(series->line_count + 1, sizeof(*lines));
+
+	for (size_t i = 0; ranked && i < series->line_count; i++)
+		ranked[i] = (struct ranked){.rank = rank(series, i, context), .line = i};
+	if (ranked && lines)
+		qsort(ranked, series->line_count, sizeof(*ranked), ranked_compare);
+	for (size_t i = 0; ranked && lines && i < series->line_count; i++)
+		lines[i] = ranked[i].line;
+	if (!ranked) {
+		free(lines);
+		lines = NULL;
+	}
+	free(ranked);
+	return lines;
+}

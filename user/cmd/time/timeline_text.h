@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A recording over time: sparklines on a terminal, JSON (docs/json.md), a page with charts. */
+#ifndef TRACER_CMD_TIME_TIMELINE_TEXT_H
+#define TRACER_CMD_TIME_TIMELINE_TEXT_H
+
+#include <stdio.h>
+
+#include "report/recording/series.h"
+
+struct timeline {
+	const struct series *series;
+	const char *name; /* of the file */
+	enum group_by by;
+	size_t top; /* lines, those with the highest peaks first; 0: all */
+	int ascii;  /* text: the terminal does not know block characters */
+};
+
+/* 0, -ENOMEM; of the type time_print_fn. */
+int timeline_text(const void *timeline, FILE *out);
+int timeline_json(const void *timeline, FILE *out);
+int timeline_html(const void *timeline, FILE *out);
+
+/* The lines to show, *count of them. NULL: -ENOMEM. Caller frees. */
+size_t *timeline_lines(const struct timeline *timeline, size_t *count);
+/* "a.rec: 61 snapshots, from 2026-11-24 02:00:00 for 10 min 0 s, every tenth s shown" */
+void timeline_title(const struct timeline *timeline, FILE *out);
+/* Lines about when figures begin anew, and about what the probes took; or nothing. */
+#define TIMELINE_LOST_TOLD 0.01 /* a share of the time */
+void timeline_notes(const struct timeline *timeline, FILE *out);
+/* A figure of the moments; line NULL: of the whole. */
+enum timeline_figure { FIGURE_SIZE, FIGURE_COUNT, FIGURE_RSS, FIGURE_ALLOCATED };
+double timeline_value(const struct series *series, const struct series_line *line,
+		      enum timeline_figure figure, size_t moment);
+
+#endif

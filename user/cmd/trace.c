@@ -1,0 +1,483 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* tracer [trace]: attach, wait for the end, report. */
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cmd/plan_print.h"
+#include "cmd/trace_run.h"
+#include "probe/process/plan_native_process.h"
+#include "probe/process/plan_target.h"
+#include "proc/sandbox/calls.h"
+#include "proc/sandbox/privileges.h"
+#include "report/pprof/pprof.h"
+#include "snapshot/group/precision.h"
+#include "util/clock.h"
+#include "util/error.h"
+#include "util/status_line.h"
+
+#define POLL_BUSY_MS 2 /* between two polls of a ring buffer that had records */
+#define POLL_IDLE_MS 20
+#define END_TOLD_NS  500000000ull
+#define JUDGE_NS     10000000000ull /* between two looks at how good the figures are */
+#define KEPT_REMEDY  "the existing file is unchanged"
+#define LINKS_REMEDY "the report ends there; tracer doctor shows whether a breakpoint was left"
+
+int run_plan_show(pid_t pid, const struct plan_target_opts *opts)
+{
+	struct plan_caches caches = {0};
+	struct plan_target target;
+	int err = plan_caches_new(&caches, opts);
+
+	if (!err)
+		err = plan_target(pid, opts, &caches, &target);
+	if (!err) {
+		err = plan_native_unfound(caches.native);
+		if (!err)
+			plan_target_print(&target);
+		plan_target_free(&target);
+	}
+	plan_caches_free(&caches);
+	return err;
+}
+
+/* Writes the last snapshot, or the only one. */
+static int output_save(struct run *run, const struct snapshot *snapshot)
+{
+	struct outfile *file = run->output;
+	int err = pprof_write(snapshot, file);
+
+	run->output = NULL;
+	if (!err)
+		return run->options.keep ? outfile_rotate(file, run->options.keep)
+					 : outfile_commit(file);
+	outfile_discard(file);
+	return err;
+}
+
+/* A file is read next; without one, a process that still runs is asked what grows. */
+static void next_set(struct run *run, const struct snapshot *snapshot)
+{
+	struct report_choice *choice = &run->options.choice;
+	const struct snapshot_meta *first = snapshot_process(snapshot, 0);
+
+	if (run->output && strcmp(run->options.output, "-") != 0) {
+		report_choice_next(choice, run->options.output);
+	} else if (first->python_version && !first->has_exited &&
+		   !strcmp(first->moment, "running")) {
+		snprintf(choice->next, sizeof(choice->next), "tracer leaks -p %u", first->pid);
+		choice->opts.next = choice->next;
+	}
+}
+
+/*
+ * Prints the report of all processes, in their present state or (at the end) in the state at the
+ * shutdown of their interpreters.
+ */
+static int reports_print(struct run *run, int at_end)
+{
+	struct trace *trace = session_trace(run->session);
+	struct snapshot *snapshot;
+
+	status_line_clear();
+	if (!trace_process_count(trace)) /* no process has loaded its Python yet */
+		return EXIT_DONE;
+	int err = trace_snapshot_all(trace, at_end, &snapshot);
+	if (err) {
+		error_print(err, NULL, "report");
+		return EXIT_FAILED;
+	}
+	if (at_end)
+		next_set(run, snapshot);
+	int status = cli_report_print(snapshot, &run->options.choice);
+	if (at_end && run->output) {
+		err = output_save(run, snapshot);
+		if (err) {
+			error_print(err, KEPT_REMEDY, "%s", run->options.output);
+			status = EXIT_FAILED;
+		}
+	}
+	if (at_end && record_last(&run->live.record, snapshot))
+		status = EXIT_FAILED;
+	snapshot_free(snapshot);
+	return status;
+}
+
+static int stop_wanted(struct run *run, int *interrupts)
+{
+	run->hurried = signals_end(run->signals, run->launch, interrupts);
+	return run->hurried || view_step(&run->view) || live_stop_wanted(&run->live) ||
+	       !session_left_ns(run->session);
+}
+
+/* The time of -d starts with the first traced process; waiting for one does not count. */
+static void duration_begin(struct run *run)
+{
+	if (!run->options.duration_ns || run->limited ||
+	    (targets_waiting(&run->targets) && !session_running(run->session)))
+		return;
+	run->limited = 1;
+	run->next_judge_ns = clock_ns(CLOCK_MONOTONIC) + JUDGE_NS;
+	session_limit(run->session, run->options.duration_ns);
+}
+
+void run_wait(struct run *run, int busy)
+{
+	struct pollfd polls[3 + LIVE_POLLS] = {
+		{.fd = run->signals, .events = POLLIN},
+		{.fd = session_ends_fd(run->session), .events = POLLIN},
+		{.fd = session_unwind_fd(run->session), .events = POLLIN},
+	};
+
+	uint64_t left_ns = session_left_ns(run->session), due_ns = session_due_ns(run->session);
+	uint64_t left_ms = (left_ns < due_ns ? left_ns : due_ns) / 1000000;
+	int wait_ms = busy ? POLL_BUSY_MS : POLL_IDLE_MS;
+
+	if (left_ms < (uint64_t)wait_ms)
+		wait_ms = (int)left_ms + 1;
+	poll(polls, 3 + live_poll_fds(&run->live, polls + 3), wait_ms);
+}
+
+/*
+ * Drops the rights that are not needed any more. Following processes, and changing a mode, need the
+ * right to attach.
+ */
+static int run_confine(const struct run *run)
+{
+	int attaches = run->options.session.watch != ABI_WATCH_NONE ||
+		       run->options.session.overhead > 0 || run->options.session.window_on_ns;
+
+	int rights = attaches ? session_attach_rights(run->session) : 0;
+	unsigned int calls =
+		(attaches ? CALLS_ATTACH : 0) | (run->options.session.freeze ? CALLS_FREEZE : 0);
+
+	return session_confine(run->session, rights)
+		?: privileges_drop(run->output || run->capture || run->options.record, rights)
+		?: calls_limit(calls);
+}
+
+/* Is anything traced, or may it be later? A command without Python may start a Python. */
+static int run_goes_on(struct run *run)
+{
+	if (session_running(run->session) || targets_waiting(&run->targets) ||
+	    session_undecided(run->session))
+		return 1;
+	if (run->options.session.watch == ABI_WATCH_ALL &&
+	    target_set_may_grow(&run->options.targets))
+		return 1;
+	return run->launch && run->options.session.watch &&
+	       !launch_wait(run->launch, 0, &run->status);
+}
+
+/* -d auto: are the figures good enough? A trace that sees all blocks has seen enough by then. */
+static int is_precise(struct run *run)
+{
+	const struct statistics_opts opts = {.by = GROUP_LINENO};
+	struct trace *trace = session_trace(run->session);
+	struct statistics statistics;
+	struct snapshot *snapshot;
+	int precise = 0;
+
+	if (!run->options.duration_auto || !run->limited ||
+	    clock_ns(CLOCK_MONOTONIC) < run->next_judge_ns || !trace_process_count(trace))
+		return 0;
+	session_census(run->session);
+	if (!trace_snapshot_all(trace, 0, &snapshot)) {
+		if (!statistics_compute(snapshot, &opts, &statistics)) {
+			precise = precision_of(&statistics) <= PRECISION_AIM;
+			statistics_free(&statistics);
+		}
+		snapshot_free(snapshot);
+	}
+	run->next_judge_ns = clock_ns(CLOCK_MONOTONIC) + JUDGE_NS;
+	return precise;
+}
+
+/* Runs until the targets end, the time is over or the user asks for the end. 0, -errno. */
+static int session_follow(struct run *run)
+{
+	int interrupts = 0;
+
+	run->next_print_ns = run->start_ns + run->options.interval_ns;
+	if (run->live.control)
+		view_go(&run->view);
+	while (run_goes_on(run) && !stop_wanted(run, &interrupts) && !is_precise(run)) {
+		int count = session_drain(run->session);
+
+		duration_begin(run);
+		/* The terminal belongs to the command. */
+		if (!run->launch && !run->view.pid)
+			progress_step(&run->progress, run->session, run->options.duration_ns);
+		if (count >= 0 && targets_waiting(&run->targets)) {
+			if (targets_look(&run->targets, run->session))
+				/* reported already; what is traced is reported at the end */
+				return 0;
+			int err = targets_waiting(&run->targets) ? 0 : run_confine(run);
+
+			if (err)
+				return err;
+		}
+		if (count < 0)
+			return count;
+		if (run->options.interval_ns && clock_ns(CLOCK_MONOTONIC) >= run->next_print_ns) {
+			run->next_print_ns += run->options.interval_ns;
+			session_census(run->session);
+			count = session_count_loss(run->session);
+			if (count < 0)
+				return count;
+			if (reports_print(run, 0) != EXIT_DONE)
+				return -EIO;
+		}
+		int more = live_step(&run->live);
+		/* A full batch means that more records are ready. */
+		if (count < 1 << 16 && !more)
+			run_wait(run, count > 0);
+	}
+	return 0;
+}
+
+void run_open(struct run *run)
+{
+	const struct live_opts opts = {
+		.every_ns = run->options.snapshot_ns,
+		.keep = run->options.keep,
+		.file = run->output,
+		.name = run->options.output,
+	};
+
+	live_begin(&run->live, run->session, &opts);
+}
+
+/* If further targets may come, missing functions are no error yet. */
+int run_allocs_check(struct run *run)
+{
+	const struct target_set *set = &run->options.targets;
+	int more = set->all || set->wait || set->container_count || set->cgroup_count ||
+		   set->name_count || run->options.command.count;
+	int err = session_allocs_unfound(run->session);
+
+	if (err && !more)
+		return error_print(err, "--dry-run lists the files that are searched", "--alloc");
+	if (err)
+		log_info("--alloc: %s so far", error_reason(err));
+	return 0;
+}
+
+static int targets_start(struct run *run)
+{
+	int err = signals_catch(&run->signals, 1);
+
+	if (err)
+		return error_print(err, NULL, "trace");
+	run_open(run);
+	return targets_attach(&run->targets, run->session) ?: run_allocs_check(run);
+}
+
+static int files_open(struct run *run)
+{
+	struct trace_options *options = &run->options;
+	int err =
+		options->output ? outfile_open(&run->output, options->output, options->replace) : 0;
+
+	if (err)
+		return error_print(err, NULL, "%s", options->output);
+	err = options->capture ? outfile_open(&run->capture, options->capture, options->replace)
+			       : 0;
+	if (err)
+		return error_print(err, NULL, "%s", options->capture);
+	options->session.capture = run->capture;
+	err = options->record ? outfile_open(&run->record, options->record, options->replace) : 0;
+	return err ? error_print(err, NULL, "%s", options->record) : 0;
+}
+
+/* An empty report of active programs is printed, but is an error. */
+static int seen_check(const struct run *run, int status)
+{
+	const char *remedy;
+	int err = session_check_seen(run->session, &remedy);
+
+	if (!err)
+		return status;
+	error_print(err, remedy, "trace");
+	return EXIT_FAILED;
+}
+
+static const char *run_remedy(int err)
+{
+	return err == -EOWNERDEAD ? LINKS_REMEDY : NULL;
+}
+
+/* After -d the user does not expect to wait: a long wait is explained. */
+static void end_print(const struct run *run)
+{
+	struct session_end end;
+	uint64_t whole_ns;
+
+	session_end_read(run->session, &end);
+	whole_ns = clock_ns(CLOCK_MONOTONIC) - end.stopped_ns;
+	if (whole_ns > END_TOLD_NS)
+		log_info("the report came %.1f s after the last event: %.1f s to remove the "
+			 "probes, %.1f s for names of native code",
+			 (double)whole_ns / 1e9, (double)end.probes_ns / 1e9,
+			 (double)end.names_ns / 1e9);
+}
+
+static int run_finish(struct run *run)
+{
+	size_t traced;
+	int status, err;
+
+	view_end(&run->view);
+	status_line_clear();
+	/* Its last records may be of processes that ended before they could be traced. */
+	err = session_stop(run->session, run->hurried);
+	traced = trace_process_count(session_trace(run->session));
+	targets_give_up(&run->targets, traced, session_unexamined(run->session));
+	if (!run->options.command.count && !run->targets.attached && !traced) {
+		run_unexamined_print(run);
+		return EXIT_FAILED;
+	}
+	if (err)
+		error_print(err, run_remedy(err), "the last events");
+	live_finish(&run->live);
+	cli_dropped_print(session_trace(run->session));
+	run_unexamined_print(run);
+	status = seen_check(run, reports_print(run, 1));
+	if (run->limited && status == EXIT_DONE)
+		end_print(run);
+	if (run->capture && !session_capture_error(run->session)) {
+		int failed = outfile_commit(run->capture);
+
+		run->capture = NULL;
+		if (failed) {
+			error_print(failed, KEPT_REMEDY, "%s", run->options.capture);
+			return EXIT_FAILED;
+		}
+	}
+	return err ? EXIT_FAILED : status;
+}
+
+static int is_wanted(void *context, pid_t pid, const char *name)
+{
+	struct process_info info;
+
+	if (!process_info_read(pid, &info) && !info.zombie)
+		return target_set_match(context, &info) > 0;
+	return name ? target_set_match_name(context, name) : -ESRCH;
+}
+
+static int run_session(struct run *run)
+{
+	const char *remedy;
+	int err;
+
+	if (run->options.session.watch == ABI_WATCH_ALL) {
+		run->options.session.wanted = is_wanted;
+		run->options.session.wanted_context = &run->options.targets;
+	}
+	/* With containers they are pids within those. */
+	if (target_set_is_pids(&run->options.targets) && !run->options.targets.container_count)
+		run->options.session.first = run->options.targets.pids[0];
+	err = session_new(&run->session, &run->options.session, &remedy);
+	if (err) {
+		error_print(err, remedy, "trace");
+		return EXIT_FAILED;
+	}
+	err = run->options.command.count ? run_command(run) : targets_start(run);
+	if (err)
+		return run->status || run->unseen ? run->status : EXIT_FAILED;
+	err = record_begin(&run->live.record, run->session, run->record, run->options.record,
+			   run->options.record_ns);
+	run->record = NULL;
+	if (err)
+		return EXIT_FAILED;
+	duration_begin(run);
+	if (!targets_waiting(&run->targets))
+		err = run_confine(run);
+	if (err) {
+		error_print(err, NULL, "trace");
+		return EXIT_FAILED;
+	}
+	run->start_ns = clock_ns(CLOCK_MONOTONIC);
+	err = session_follow(run);
+	if (err) {
+		int capture = session_capture_error(run->session);
+
+		error_print(err, capture ? KEPT_REMEDY : run_remedy(err), "%s",
+			    capture ? run->options.capture : "trace");
+	}
+	return err ? (run_finish(run), EXIT_FAILED) : run_finish(run);
+}
+
+static int dry_run(struct run *run)
+{
+	if (run->options.command.count) {
+		int err = run_command(run);
+
+		/* The command was started only for its maps. */
+		if (!err)
+			launch_signal(run->launch, SIGKILL);
+		return err ? EXIT_FAILED : EXIT_DONE;
+	}
+	struct target_set *set = &run->options.targets;
+	size_t count, shown = 0;
+	pid_t *pids;
+
+	if (targets_list(set, "tracer list shows what runs", &pids, &count))
+		return EXIT_FAILED;
+	for (size_t i = 0; i < count; i++) {
+		int err = run_plan_show(pids[i], &run->options.session.plan);
+
+		shown += !err;
+		if (err)
+			target_error_print(set, pids[i], err);
+	}
+	free(pids);
+	if (!shown)
+		targets_none_print(set, count);
+	return shown == count || (shown && !target_set_is_pids(set)) ? EXIT_DONE : EXIT_FAILED;
+}
+
+int cli_trace(int argc, char **argv)
+{
+	struct run run = {.signals = -1};
+	int status = trace_options_parse(argc, argv, &run.options);
+
+	if (status) {
+		trace_options_free(&run.options);
+		return status < 0 ? EXIT_DONE : status;
+	}
+	run.targets.set = &run.options.targets;
+	run.targets.follows = run.options.session.watch == ABI_WATCH_ALL;
+	if (run.options.dry_run) {
+		status = dry_run(&run);
+	} else {
+		if (run.options.live)
+			view_start(&run.view);
+		status = files_open(&run) ? EXIT_FAILED : run_session(&run);
+		view_end(&run.view);
+	}
+	outfile_discard(run.output);
+	outfile_discard(run.capture);
+	outfile_discard(run.record);
+	session_free(run.session);
+	live_end(&run.live); /* a client that requested the end gets its answer now */
+	targets_free(&run.targets);
+	/*
+	 * The exit status is the command's, if it has ended; a command that still runs is left
+	 * alone.
+	 */
+	if (run.launch && status == EXIT_DONE && !run.options.dry_run &&
+	    launch_wait(run.launch, 0, &run.status) == 1)
+		status = run.status;
+	launch_free(run.launch);
+	if (run.signals >= 0)
+		close(run.signals);
+	trace_options_free(&run.options);
+	return status;
+}

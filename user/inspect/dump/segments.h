@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which memory is copied, and how it is described: what capturing has in common. */
+#ifndef TRACER_INSPECT_DUMP_SEGMENTS_H
+#define TRACER_INSPECT_DUMP_SEGMENTS_H
+
+#include "inspect/dump/capture.h"
+#include "proc/memory.h"
+
+/*
+ * Lists the segments that are to be copied, without their bytes; a map that begins as a file's .bss
+ * gives two. 0, -ENOMEM. They are the caller's to capture_free().
+ */
+int capture_segments(struct capture *capture, const struct process_maps *maps,
+		     const struct memory_reader *memory);
+/*
+ * Fills in what is known of the runtime. 0; -ENOTSUP: PyType_Type is not found (error_set); errors
+ * of runtime_read().
+ */
+int capture_describe(struct image *image, const struct python_runtime *runtime);
+/* Maps memory for the segments. 0, -ENOMEM. */
+int capture_reserve(struct capture *capture);
+/*
+ * Ends what began at CLOCK_MONOTONIC's began_ns: moves the capture to *out; frees it if err is set.
+ * Returns err.
+ */
+int capture_end(struct capture *capture, int err, uint64_t began_ns, struct capture *out);
+
+#endif

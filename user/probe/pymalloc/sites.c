@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Candidates are found as bytes, which is cheap. Each is then decoded at its address, and one with
+ * the right shape must be an instruction of its function.
+ */
+#include "probe/pymalloc/sites.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "abi/events.h"
+#include "object/insn/machine.h"
+#include "probe/pymalloc/match.h"
+#include "probe/pymalloc/search.h"
+#include "util/error.h"
+
+#define SITES_MAX 4096
+
+void inline_give_up(struct inline_search *search, enum inline_kind kind, uint64_t vaddr,
+		    const char *why)
+{
+	struct inline_sites *out = search->out;
+
+	out->given_up[kind]++;
+	out->given_up_count++;
+	if (out->given_up_listed == sizeof(out->given_up_list) / sizeof(out->given_up_list[0]))
+		return;
+	out->given_up_list[out->given_up_listed].vaddr = vaddr;
+	out->given_up_list[out->given_up_listed++].why = why;
+}
+
+int inline_is_instruction(struct inline_search *search, uint64_t vaddr, int *err)
+{
+	int result = inline_code_function(&search->code, vaddr);
+
+	if (result == -ENOMEM)
+		*err = result;
+	return !result && inline_code_index(&search->code, vaddr) < search->code.count;
+}
+
+int inline_site_add(struct inline_search *search, const struct plan_site *site)
+{
+	const struct inline_range *text = &search->code.image->text;
+	struct inline_sites *out = search->out;
+	struct plan_site *added;
+	uint64_t offset = site->vaddr - text->vaddr;
+	struct inline_insn insn;
+
+	if (out->count == SITES_MAX)
+		return error_set(-ENOTSUP, "more than %u places look like an allocator's",
+				 SITES_MAX);
+	if (out->count == out->capacity) {
+		size_t capacity = out->capacity ? 2 * out->capacity : 128;
+		struct plan_site *sites = realloc(out->sites, capacity * sizeof(*sites));
+
+		if (!sites)
+			return -ENOMEM;
+		out->sites = sites;
+		out->capacity = capacity;
+	}
+	added = &out->sites[out->count++];
+	*added = *site;
+	added->emulated = inline_code_window(&search->code, site->vaddr, &insn, 1) && insn.emulated;
+	inline_disassemble(&search->code.decoder, text->code + offset, text->bytes - offset,
+			   site->vaddr, added->instruction, sizeof(added->instruction));
+	return 0;
+}
+
+static int pool_add(struct inline_search *search, const struct inline_match *match)
+{
+	struct plan_site site = {.vaddr = match->site, .op = ABI_OP_POOL};
+	uint8_t reg = ABI_REG_COUNT;
+	int64_t addend = 0;
+	int err;
+
+	if (!inline_size_find(&search->code, match->site, &reg, &addend)) {
+		search->out->exact++;
+		snprintf(site.why, sizeof(site.why),
+			 reg < ABI_REG_COUNT ? "pool in %s, size is %s%+lld"
+					     : "pool in %s, size is%.0s %lld",
+			 search->code.decoder.machine->register_name(match->reg),
+			 search->code.decoder.machine->register_name(reg), (long long)addend);
+	} else {
+		snprintf(site.why, sizeof(site.why), "pool in %s, size rounded to its class",
+			 search->code.decoder.machine->register_name(match->reg));
+	}
+	site.cookie = ABI_COOKIE(ABI_OP_POOL, EVENT_API_OBJ, match->reg, reg, ABI_REG_COUNT) |
+		      ABI_COOKIE_ADDEND(addend);
+	err = inline_site_add(search, &site);
+	if (err)
+		return err;
+	search->out->found[INLINE_POOL]++;
+	for (size_t i = 0; match->refill && i < INLINE_REFILLS; i++) {
+		if (i == search->refill_count)
+			search->refills[search->refill_count++].vaddr = match->refill;
+		if (search->refills[i].vaddr != match->refill)
+			continue;
+		search->refills[i].calls++;
+		return 0;
+	}
+	if (search->own_count < INLINE_REFILLS)
+		search->own[search->own_count++] = match->site;
+	else
+		inline_give_up(search, INLINE_REFILL, match->site, INLINE_NO_REFILL);
+	return 0;
+}
+
+static int free_add(struct inline_search *search, const struct inline_match *match)
+{
+	struct plan_site site = {.vaddr = match->site, .op = ABI_OP_FREE};
+	const struct inline_code *code = &search->code;
+	size_t index = inline_code_index(code, match->site);
+
+	/*
+	 * The pool is the block's address without its low bits. Their number gives the size of
+	 * pools.
+	 */
+	for (size_t i = index; i-- > 0 && index - i < 48 && !search->pool_bits;)
+		if (code->insns[i].op == INLINE_MASK &&
+		    (code->insns[i].value == -16384 || code->insns[i].value == -4096))
+			search->pool_bits = code->insns[i].value == -16384 ? 14 : 12;
+	if (match->through_pool)
+		site.op = ABI_OP_POOL_FREE;
+	site.cookie = ABI_COOKIE(site.op, EVENT_API_OBJ, match->reg, ABI_REG_COUNT, ABI_REG_COUNT);
+	snprintf(site.why, sizeof(site.why), "%s in %s, a block goes back to its pool",
+		 match->through_pool ? "pool" : "block",
+		 search->code.decoder.machine->register_name(match->reg));
+	search->out->found[INLINE_POOL_FREE]++;
+	return inline_site_add(search, &site);
+}
+
+static int resize_add(struct inline_search *search, const struct inline_match *match)
+{
+	struct plan_site site = {.vaddr = match->site, .op = ABI_OP_RESIZE};
+	uint8_t reg = match->reg;
+
+	/* The block may be reloaded from the stack before it is copied. */
+	if (reg == ABI_REG_COUNT)
+		reg = inline_block_find(&search->code, match->site);
+	if (reg == ABI_REG_COUNT) {
+		inline_give_up(search, INLINE_RESIZE, match->site,
+			       "the address of the block is unknown");
+		return 0;
+	}
+	site.cookie =
+		ABI_COOKIE(ABI_OP_RESIZE, EVENT_API_OBJ, reg, match->size_reg, ABI_REG_COUNT) |
+		ABI_COOKIE_ADDEND(match->above);
+	snprintf(site.why, sizeof(site.why), "block in %s may be resized in place, size in %s",
+		 search->code.decoder.machine->register_name(reg),
+		 search->code.decoder.machine->register_name(match->size_reg));
+	search->out->found[INLINE_RESIZE]++;
+	return inline_site_add(search, &site);
+}
+
+/* Three times the size, which was computed from the pool's size class. */
+static int resizes_find(struct inline_search *search)
+{
+	const struct inline_image *image = search->code.image;
+	struct machine_found found;
+	int err = 0;
+
+	for (size_t i = 0;
+	     !err && (i = image->machine->look(MACHINE_TRIPLE, &image->text, i, NULL, &found));) {
+		struct inline_match match;
+		int is_triple;
+
+		if (!inline_match_resize(&search->code, found.vaddr, &match))
+			continue;
+		is_triple = inline_is_instruction(search, found.vaddr, &err);
+		if (is_triple && !inline_match_classed(&search->code, found.vaddr))
+			continue;
+		if (is_triple && inline_is_instruction(search, match.site, &err))
+			err = resize_add(search, &match);
+		else
+			inline_give_up(search, INLINE_RESIZE, match.site,
+				       "decoding its function does not lead to it");
+	}
+	return err;
+}
+
+static int pools_find(struct inline_search *search)
+{
+	const struct inline_image *image = search->code.image;
+	struct machine_found found;
+	int err = 0;
+
+	for (size_t i = 0;
+	     !err && (i = image->machine->look(MACHINE_POOL, &image->text, i, NULL, &found));) {
+		struct inline_match match;
+
+		if (found.is_next ? !inline_match_pool(&search->code, found.vaddr, &match)
+				  : !inline_match_free(&search->code, found.vaddr, &match))
+			continue;
+		if (!inline_is_instruction(search, found.vaddr, &err) ||
+		    !inline_is_instruction(search, match.site, &err))
+			inline_give_up(search, found.is_next ? INLINE_POOL : INLINE_POOL_FREE,
+				       match.site, "decoding its function does not lead to it");
+		else
+			err = found.is_next ? pool_add(search, &match) : free_add(search, &match);
+	}
+	return err;
+}
+
+/* Finds the other sites of a file that has pymalloc. */
+static int rest_find(struct inline_search *search)
+{
+	int err = inline_refills_add(search);
+
+	if (!err)
+		err = inline_new_pools_add(search);
+	if (!err)
+		err = inline_raws_find(search);
+	if (!err)
+		err = resizes_find(search);
+	return err ? err : inline_large_find(search);
+}
+
+int inline_sites_have_pymalloc(const struct inline_sites *sites)
+{
+	return sites->found[INLINE_POOL] && sites->found[INLINE_POOL_FREE];
+}
+
+int inline_sites_find(const struct inline_image *image, struct inline_sites *out)
+{
+	struct inline_sites sites = {0};
+	struct inline_search search = {.out = &sites};
+	int err = inline_code_open(&search.code, image);
+
+	if (!err)
+		err = pools_find(&search);
+	if (!err)
+		err = inline_records_find(&search);
+	if (!err && inline_sites_have_pymalloc(&sites))
+		err = rest_find(&search);
+	if (!err)
+		err = inline_objects_find(&search);
+	inline_code_close(&search.code);
+	if (err) {
+		inline_sites_free(&sites);
+		return err;
+	}
+	*out = sites;
+	return 0;
+}
+
+void inline_sites_free(struct inline_sites *sites)
+{
+	free(sites->sites);
+	free(sites->pools);
+	memset(sites, 0, sizeof(*sites));
+}

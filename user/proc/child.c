@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "proc/child.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stddef.h>
+#include <sys/capability.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+static void signals_ignore(void)
+{
+	static const int ignored[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE, SIGUSR1, SIGUSR2};
+	sigset_t none;
+
+	for (size_t i = 0; i < sizeof(ignored) / sizeof(ignored[0]); i++)
+		signal(ignored[i], SIG_IGN);
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
+static int descriptors_keep(int socket)
+{
+	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+	socket = fcntl(socket, F_DUPFD, CHILD_SOCKET + 1);
+	if (null < 0 || socket < 0)
+		return -errno;
+	for (int fd = 0; fd < CHILD_SOCKET; fd++)
+		if (dup2(null, fd) < 0)
+			return -errno;
+	if (dup2(socket, CHILD_SOCKET) < 0 || syscall(SYS_close_range, CHILD_SOCKET + 1u, ~0u, 0u))
+		return -errno;
+	return 0;
+}
+
+static int privileges_drop(void)
+{
+	cap_t none = cap_init();
+	int err = !none ? -ENOMEM : cap_set_proc(none) ? -errno : 0;
+
+	cap_free(none);
+	return err ? err : prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ? -errno : 0;
+}
+
+int child_confine(const char *name, int socket, pid_t parent)
+{
+	const struct rlimit no_core = {0, 0};
+	int err;
+
+	prctl(PR_SET_NAME, name);
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (getppid() != parent)
+		return -ESRCH;
+	signals_ignore();
+	err = descriptors_keep(socket);
+	if (err)
+		return err;
+	setrlimit(RLIMIT_CORE, &no_core);
+	return privileges_drop();
+}

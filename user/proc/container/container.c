@@ -1,0 +1,424 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Builds the list of containers in three steps: scan every process, read the runtimes' state (which
+ * names the ids that were found and adds containers that do not run), and find the cgroup of each
+ * container.
+ */
+#include "proc/container/container.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "proc/container/container_list.h"
+#include "proc/process.h"
+#include "util/array.h"
+#include "util/error.h"
+#include "util/text.h"
+
+struct monitors {
+	struct container_pids docker, podman, containerd;
+};
+
+int container_id_is_valid(const char *id)
+{
+	size_t bytes =
+		strspn(id, "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_.-");
+
+	return bytes && !id[bytes] && bytes < CONTAINER_ID_SIZE && id[0] != '.' && id[0] != '-';
+}
+
+void container_text_set(char *out, size_t capacity, const char *text)
+{
+	snprintf(out, capacity, "%.*s", (int)capacity - 1, text);
+}
+
+void container_list_remark(struct container_list *list, const char *format, ...)
+{
+	size_t length = strlen(list->remark);
+	va_list arguments;
+
+	if (length && length + 2 < sizeof(list->remark)) {
+		strcpy(list->remark + length, "; ");
+		length += 2;
+	}
+	va_start(arguments, format);
+	vsnprintf(list->remark + length, sizeof(list->remark) - length, format, arguments);
+	va_end(arguments);
+}
+
+/* Only containerd's ids need the namespace to be unique. */
+static int entry_matches(const struct container_list *list, const struct container *entry,
+			 const char *id, const char *namespace)
+{
+	return !strcmp(entry->id, id) && container_owner_is(&entry->owner, &list->current_owner) &&
+	       (!entry->namespace[0] || !namespace[0] || !strcmp(entry->namespace, namespace));
+}
+
+struct container *container_list_find(struct container_list *list, const char *id,
+				      const char *namespace)
+{
+	for (size_t i = 0; i < list->count; i++) {
+		struct container *entry = &list->entries[i];
+
+		if (entry_matches(list, entry, id, namespace))
+			return entry;
+	}
+	return NULL;
+}
+
+/* Do the processes of a cgroup show that a container with this id belongs to another owner? */
+static int is_seen_elsewhere(const struct container_list *list, const char *id)
+{
+	for (size_t i = 0; i < list->count; i++)
+		if (list->entries[i].cgroup.path && !strcmp(list->entries[i].id, id) &&
+		    !container_owner_is(&list->entries[i].owner, &list->current_owner))
+			return 1;
+	return 0;
+}
+
+static int is_monitor(const struct process_info *info)
+{
+	return !strncmp(info->name, "containerd-shim", 15) || !strncmp(info->name, "conmon", 6);
+}
+
+/* Is a process's parent a monitor that belongs to the current owner? */
+static int parent_fits(const struct container_list *list, const struct process_info *info)
+{
+	struct container_owner owner;
+	struct process_info parent;
+	struct buffer text = {0};
+	int fits = info->ppid && !process_info_read(info->ppid, &parent) && is_monitor(&parent) &&
+		   !process_file_read(info->ppid, "cgroup", CGROUP_TEXT_MAX, &text) &&
+		   container_owner_of_process(list, &parent, (const char *)text.data, &owner) &&
+		   container_owner_is(&owner, &list->current_owner);
+
+	buffer_free(&text);
+	return fits;
+}
+
+/*
+ * Finds the cgroup of a process that is named after the id, if the current owner can have made it.
+ */
+static int cgroup_fits(const struct container_list *list, const char *text, const char *id,
+		       struct cgroup_line *line, size_t *bytes)
+{
+	struct container_owner owner;
+
+	if (!cgroup_id_find(text, id, line, bytes))
+		return 0;
+	container_owner_of_cgroup(list, line, *bytes, &owner);
+	return container_owner_is(&owner, &list->current_owner);
+}
+
+/*
+ * A pid read from a file may have been reused, or may be of another PID namespace: its cgroup or
+ * its parent must match the container.
+ */
+static int init_is_plausible(const struct container_list *list, const struct container *entry,
+			     pid_t pid)
+{
+	struct process_info info;
+	struct buffer text = {0};
+	struct cgroup_line line;
+	size_t bytes;
+	int fits;
+
+	if (process_info_read(pid, &info) || info.zombie ||
+	    process_file_read(pid, "cgroup", CGROUP_TEXT_MAX, &text))
+		fits = 0;
+	else if (entry->cgroup.path)
+		fits = cgroup_ref_holds(&entry->cgroup, (const char *)text.data);
+	else
+		fits = cgroup_fits(list, (const char *)text.data, entry->id, &line, &bytes) ||
+		       (!is_seen_elsewhere(list, entry->id) && parent_fits(list, &info));
+	buffer_free(&text);
+	return fits;
+}
+
+static void text_fill(char *out, size_t capacity, const char *text)
+{
+	if (!out[0])
+		container_text_set(out, capacity, text);
+}
+
+/* Appends an entry for this owner. 0, with *out NULL if the list is full; -ENOMEM. */
+static int entry_new(struct container_list *list, const char *id,
+		     const struct container_owner *owner, struct container **out)
+{
+	int err;
+
+	*out = NULL;
+	if (list->count == CONTAINERS_MAX) {
+		if (!strstr(list->remark, "are left out"))
+			container_list_remark(list, "containers beyond %d are left out",
+					      CONTAINERS_MAX);
+		return 0;
+	}
+	err = array_reserve(&list->entries, &list->capacity, list->count, 1,
+			    sizeof(*list->entries));
+	if (err)
+		return err;
+	*out = &list->entries[list->count++];
+	**out = (struct container){.owner = *owner};
+	container_text_set((*out)->id, sizeof((*out)->id), id);
+	return 0;
+}
+
+static void entry_fill(struct container_list *list, struct container *entry,
+		       const struct container *container)
+{
+	if (!entry->runtime)
+		entry->runtime = container->runtime;
+	text_fill(entry->namespace, sizeof(entry->namespace), container->namespace);
+	text_fill(entry->name, sizeof(entry->name), container->name);
+	text_fill(entry->pod, sizeof(entry->pod), container->pod);
+	text_fill(entry->pod_namespace, sizeof(entry->pod_namespace), container->pod_namespace);
+	entry->sandbox |= container->sandbox;
+	if (container->init_pid && container->init_pid != entry->init_pid &&
+	    init_is_plausible(list, entry, container->init_pid))
+		entry->init_pid = container->init_pid;
+}
+
+/*
+ * Two cgroups with the same id are two containers: both entries are filled, and neither is
+ * preferred.
+ */
+int container_list_add(struct container_list *list, const struct container *container)
+{
+	struct container *entry;
+	int found = 0, err = 0;
+
+	for (size_t i = 0; i < list->count; i++) {
+		entry = &list->entries[i];
+		if (!entry_matches(list, entry, container->id, container->namespace))
+			continue;
+		entry_fill(list, entry, container);
+		found = 1;
+	}
+	if (!found)
+		err = entry_new(list, container->id, &list->current_owner, &entry);
+	if (!found && !err && entry)
+		entry_fill(list, entry, container);
+	return err;
+}
+
+static struct container *member_find(const struct container_list *list,
+				     const struct cgroup_container *found,
+				     const struct cgroup_line *line)
+{
+	for (size_t i = 0; i < list->count; i++) {
+		struct container *entry = &list->entries[i];
+
+		if (!strcmp(entry->id, found->id) && entry->cgroup.path &&
+		    strlen(entry->cgroup.path) == found->path_bytes &&
+		    !memcmp(entry->cgroup.path, line->path, found->path_bytes))
+			return entry;
+	}
+	return NULL;
+}
+
+/* Records that a process runs in a container, and that it may be the container's init. */
+static int member_add(struct container_list *list, const struct process_info *info,
+		      const char *cgroup_text)
+{
+	struct cgroup_container found;
+	struct container_owner owner;
+	struct container *entry;
+	struct cgroup_line line;
+	int err = 0;
+
+	if (!cgroup_container_find(cgroup_text, &found, &line))
+		return 0;
+	entry = member_find(list, &found, &line);
+	if (!entry) {
+		container_owner_of_cgroup(list, &line, found.path_bytes, &owner);
+		err = entry_new(list, found.id, &owner, &entry);
+		if (!err && entry)
+			err = cgroup_ref_set(&entry->cgroup, &line, found.path_bytes);
+		if (err || !entry)
+			return err;
+		entry->runtime = found.runtime;
+	}
+	if (!entry->init_pid || (info->ns_pid == 1 && !entry->init_is_first))
+		entry->init_pid = info->pid;
+	entry->init_is_first |= info->ns_pid == 1;
+	return 0;
+}
+
+static struct container_pids *monitors_of(struct monitors *monitors,
+					  const struct process_info *info)
+{
+	if (!strcmp(info->name, "dockerd"))
+		return &monitors->docker;
+	if (!is_monitor(info))
+		return NULL;
+	return info->name[3] == 't' ? &monitors->containerd : &monitors->podman;
+}
+
+static int monitor_add(struct container_pids *monitors, const struct container_pid *monitor)
+{
+	int err = array_reserve(&monitors->items, &monitors->capacity, monitors->count, 1,
+				sizeof(*monitor));
+
+	if (!err)
+		monitors->items[monitors->count++] = *monitor;
+	return err;
+}
+
+static int process_scan(struct container_list *list, struct monitors *monitors, pid_t pid,
+			struct buffer *text)
+{
+	struct container_pid monitor = {.pid = pid};
+	struct container_pids *kind;
+	struct process_info info;
+	int err = 0;
+
+	if (process_info_read(pid, &info) || info.kernel_thread || info.zombie ||
+	    process_file_read(pid, "cgroup", CGROUP_TEXT_MAX, text))
+		return 0;
+	kind = monitors_of(monitors, &info);
+	if (kind &&
+	    container_owner_of_process(list, &info, (const char *)text->data, &monitor.owner))
+		err = monitor_add(kind, &monitor);
+	return err ?: member_add(list, &info, (const char *)text->data);
+}
+
+static int processes_scan(struct container_list *list, struct monitors *monitors)
+{
+	struct buffer text = {0};
+	pid_t *pids;
+	size_t count;
+	int err = process_list(&pids, &count);
+
+	if (err)
+		return error_set(err, "/proc cannot be read");
+	for (size_t i = 0; i < count && !err; i++)
+		err = process_scan(list, monitors, pids[i], &text);
+	buffer_free(&text);
+	free(pids);
+	return err;
+}
+
+/*
+ * Finds what identifies a container's processes: its own cgroup or, failing that, its own PID
+ * namespace.
+ */
+static int bounds_find(struct container_list *list, struct container *container)
+{
+	struct buffer text = {0};
+	struct cgroup_line line;
+	size_t bytes;
+	int err;
+
+	if (container->cgroup.path)
+		return 0;
+	list->current_owner = container->owner;
+	err = process_file_read(container->init_pid, "cgroup", CGROUP_TEXT_MAX, &text);
+	if (!err && cgroup_fits(list, (const char *)text.data, container->id, &line, &bytes)) {
+		err = cgroup_ref_set(&container->cgroup, &line, bytes);
+	} else {
+		uint64_t own = container_pid_namespace(getpid());
+
+		container->pid_namespace = container_pid_namespace(container->init_pid);
+		if (container->pid_namespace == own)
+			container->pid_namespace = 0;
+	}
+	buffer_free(&text);
+	if (err && err != -ENOMEM) { /* it has ended meanwhile */
+		container->init_pid = 0;
+		return 0;
+	}
+	return err;
+}
+
+/* Finds the container that we run in and the cgroup mounts; both are optional. */
+static int own_read(struct container_list *list)
+{
+	struct cgroup_container in;
+	struct buffer text = {0};
+	int err = process_file_read(getpid(), "cgroup", CGROUP_TEXT_MAX, &text);
+
+	if (!err && cgroup_container_find((const char *)text.data, &in, NULL))
+		strcpy(list->own, in.id);
+	buffer_free(&text);
+	if (err != -ENOMEM)
+		err = cgroup_mounts_read(&list->mounts);
+	return err == -ENOMEM ? err : 0;
+}
+
+int container_list_read(struct container_list *out)
+{
+	struct container_list list = {0};
+	struct monitors monitors = {0};
+	int err;
+
+	error_clear();
+	err = own_read(&list) ?: processes_scan(&list, &monitors);
+	if (!err)
+		err = container_docker_read(&list, &monitors.docker);
+	if (!err)
+		err = container_podman_read(&list, &monitors.podman);
+	if (!err)
+		err = container_containerd_read(&list, &monitors.containerd);
+	if (!err)
+		err = container_kubernetes_read(&list);
+	for (size_t i = 0; i < list.count && !err; i++)
+		if (list.entries[i].init_pid)
+			err = bounds_find(&list, &list.entries[i]);
+	free(monitors.docker.items);
+	free(monitors.podman.items);
+	free(monitors.containerd.items);
+	buffer_free(&list.mounts);
+	list.mounts = (struct buffer){0};
+	if (err)
+		container_list_free(&list);
+	else
+		*out = list;
+	return err;
+}
+
+void container_list_free(struct container_list *list)
+{
+	for (size_t i = 0; i < list->count; i++)
+		cgroup_ref_free(&list->entries[i].cgroup);
+	free(list->entries);
+	buffer_free(&list->mounts);
+	*list = (struct container_list){0};
+}
+
+int container_holds(const struct container *container, pid_t pid, const char *cgroup_text)
+{
+	if (container->cgroup.path)
+		return cgroup_ref_holds(&container->cgroup, cgroup_text);
+	if (container->pid_namespace)
+		return container_pid_namespace(pid) == container->pid_namespace;
+	return container->init_pid == pid;
+}
+
+const struct container *container_of(const struct container_list *list, pid_t pid)
+{
+	const struct container *found = NULL;
+	struct buffer text = {0};
+
+	if (process_file_read(pid, "cgroup", CGROUP_TEXT_MAX, &text)) {
+		buffer_free(&text);
+		return NULL;
+	}
+	for (size_t i = 0; i < list->count; i++) {
+		const struct container *here = &list->entries[i];
+
+		if (!here->init_pid || !container_holds(here, pid, (const char *)text.data))
+			continue;
+		if (!found || !found->cgroup.path ||
+		    (here->cgroup.path && strlen(here->cgroup.path) > strlen(found->cgroup.path)))
+			found = here;
+	}
+	buffer_free(&text);
+	return found;
+}

@@ -1,0 +1,379 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "proc/targets/target_set.h"
+
+#include <errno.h>
+#include <fnmatch.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "util/array.h"
+#include "util/error.h"
+#include "util/hash.h"
+
+#define COMM_BYTES 15 /* length of a process name in the kernel */
+
+int target_set_container(struct target_set *set, const char *text)
+{
+	int err = array_reserve(&set->containers, &set->container_capacity, set->container_count, 1,
+				sizeof(*set->containers));
+
+	if (!err)
+		set->containers[set->container_count++] = (struct target_container){.text = text};
+	return err;
+}
+
+int target_set_cgroup(struct target_set *set, const char *text)
+{
+	int err = array_reserve(&set->cgroups, &set->cgroup_capacity, set->cgroup_count, 1,
+				sizeof(*set->cgroups));
+
+	if (!err)
+		set->cgroups[set->cgroup_count++] = (struct target_cgroup){.text = text};
+	return err;
+}
+
+int target_set_name(struct target_set *set, const char *text)
+{
+	int err = array_reserve(&set->names, &set->name_capacity, set->name_count, 1,
+				sizeof(*set->names));
+
+	if (!err)
+		set->names[set->name_count++] = text;
+	return err;
+}
+
+static void container_clear(struct target_container *container)
+{
+	for (size_t i = 0; i < container->count; i++)
+		cgroup_ref_free(&container->entries[i].cgroup);
+	free(container->entries);
+	container->entries = NULL;
+	container->count = 0;
+}
+
+void target_set_free(struct target_set *set)
+{
+	for (size_t i = 0; i < set->container_count; i++)
+		container_clear(&set->containers[i]);
+	for (size_t i = 0; i < set->cgroup_count; i++)
+		cgroup_ref_free(&set->cgroups[i].ref);
+	free(set->containers);
+	free(set->cgroups);
+	free(set->names);
+	free(set->pids);
+	*set = (struct target_set){0};
+}
+
+int target_set_is_empty(const struct target_set *set)
+{
+	return !set->pid_count && !set->container_count && !set->cgroup_count && !set->name_count &&
+	       !set->all;
+}
+
+int target_set_is_all(const struct target_set *set)
+{
+	return set->all && !set->pid_count && !set->container_count && !set->cgroup_count &&
+	       !set->name_count;
+}
+
+int target_set_may_grow(const struct target_set *set)
+{
+	if (!set->container_count)
+		return !target_set_is_pids(set) && !target_set_is_empty(set);
+	for (size_t i = 0; i < set->container_count; i++)
+		for (size_t k = 0; k < set->containers[i].count; k++)
+			if (!kill(set->containers[i].entries[k].init_pid, 0) || errno == EPERM)
+				return 1;
+	return set->wait;
+}
+
+int target_set_is_pids(const struct target_set *set)
+{
+	return set->pid_count > 0;
+}
+
+int target_set_is_awaited(const struct target_set *set, const struct target_container *container)
+{
+	return set->wait && !container->count;
+}
+
+int target_set_is_waiting(const struct target_set *set)
+{
+	for (size_t i = 0; i < set->container_count; i++)
+		if (target_set_is_awaited(set, &set->containers[i]))
+			return 1;
+	return 0;
+}
+
+/* The set outlives the list, so the chosen containers are copied with their cgroups. */
+static int container_copy(struct target_container *container, struct container_list *list,
+			  const struct container_choice *choice)
+{
+	struct container *entries = calloc(choice->count, sizeof(*entries));
+
+	if (!entries)
+		return -ENOMEM;
+	container_clear(container);
+	for (size_t i = 0; i < choice->count; i++) {
+		struct container *from = &list->entries[choice->entries[i] - list->entries];
+
+		entries[i] = *from;
+		entries[i].cgroup = (struct cgroup_ref){0};
+		if (from->cgroup.path) {
+			const struct cgroup_line line = {
+				.controllers = from->cgroup.controllers,
+				.controllers_bytes = strlen(from->cgroup.controllers),
+				.path = from->cgroup.path,
+			};
+			int err = cgroup_ref_set(&entries[i].cgroup, &line,
+						 strlen(from->cgroup.path));
+
+			if (err) {
+				container->entries = entries;
+				container->count = i;
+				container_clear(container);
+				return err;
+			}
+			cgroup_ref_identify(&entries[i].cgroup);
+		}
+	}
+	container->entries = entries;
+	container->count = choice->count;
+	return 0;
+}
+
+static int container_resolve(struct target_set *set, struct target_container *container,
+			     struct container_list *list)
+{
+	struct container_choice choice;
+	char label[CONTAINER_LABEL_SIZE];
+	/* A user who waits for "web-1" does not mean "web-10", which happens to run. */
+	int err = container_choose(list, container->text, set->wait, &choice);
+
+	if (err)
+		return err == -ENOENT && set->wait ? 0 : err;
+	/* A container that was resolved before is not replaced by one of another user. */
+	if (container->count &&
+	    !container_owner_is(&container->entries[0].owner, &choice.entries[0]->owner)) {
+		free(choice.entries);
+		return error_set(-EEXIST, "a container of another user has taken its name");
+	}
+	if (!choice.exact && !container->count)
+		log_info("container %s: %s", container->text,
+			 container_label(choice.entries[0], label));
+	err = container_copy(container, list, &choice);
+	free(choice.entries);
+	return err;
+}
+
+static int containers_resolve(struct target_set *set, const char **what)
+{
+	struct container_list list;
+	int err = set->container_count ? container_list_read(&list) : 0;
+
+	if (!set->container_count || err) {
+		if (err)
+			*what = set->containers[0].text;
+		return err;
+	}
+	for (size_t i = 0; i < set->container_count && !err; i++) {
+		*what = set->containers[i].text;
+		err = container_resolve(set, &set->containers[i], &list);
+	}
+	container_list_free(&list);
+	return err;
+}
+
+int target_set_resolve(struct target_set *set, const char **what)
+{
+	for (size_t i = 0; i < set->cgroup_count; i++) {
+		int err = cgroup_ref_open(&set->cgroups[i].ref, set->cgroups[i].text);
+
+		if (err) {
+			*what = set->cgroups[i].text;
+			return err;
+		}
+	}
+	return containers_resolve(set, what);
+}
+
+static int name_matches(const struct target_set *set, const char *name)
+{
+	for (size_t i = 0; i < set->name_count; i++) {
+		const char *wanted = set->names[i];
+
+		if (!fnmatch(wanted, name, 0))
+			return 1;
+		if (strlen(wanted) > COMM_BYTES && !strpbrk(wanted, "*?[\\") &&
+		    strlen(name) == COMM_BYTES && !strncmp(wanted, name, COMM_BYTES))
+			return 1;
+	}
+	return !set->name_count;
+}
+
+int target_set_match_name(const struct target_set *set, const char *name)
+{
+	if (!name_matches(set, name))
+		return 0;
+	return set->cgroup_count || set->container_count || set->pid_count ? -ESRCH : 1;
+}
+
+static int cgroup_matches(const struct target_set *set, const char *text)
+{
+	for (size_t i = 0; i < set->cgroup_count; i++)
+		if (cgroup_ref_holds(&set->cgroups[i].ref, text))
+			return 1;
+	return !set->cgroup_count;
+}
+
+static const struct container *container_matches(const struct target_set *set, pid_t pid,
+						 const char *text)
+{
+	for (size_t i = 0; i < set->container_count; i++)
+		for (size_t k = 0; k < set->containers[i].count; k++)
+			if (container_holds(&set->containers[i].entries[k], pid, text))
+				return &set->containers[i].entries[k];
+	return NULL;
+}
+
+/*
+ * The process id within a container. The namespace level is that of the container's first process.
+ */
+static pid_t pid_within(const struct process_info *info, const struct container *container)
+{
+	struct process_info init;
+
+	if (process_info_read(container->init_pid, &init) || !init.ns_count ||
+	    init.ns_count > info->ns_count)
+		return 0;
+	return info->ns_pids[init.ns_count - 1];
+}
+
+static int pid_is_wanted(const struct target_set *set, pid_t pid)
+{
+	for (size_t i = 0; i < set->pid_count; i++)
+		if (set->pids[i] == pid)
+			return 1;
+	return !set->pid_count;
+}
+
+/* The conditions that do not need the cgroup file. */
+static int info_matches(const struct target_set *set, const struct process_info *info)
+{
+	if (info->kernel_thread || info->zombie || info->pid == getpid() || info->tgid != info->pid)
+		return 0;
+	if (!set->container_count && !pid_is_wanted(set, info->pid))
+		return 0;
+	return !target_set_is_empty(set) && name_matches(set, info->name);
+}
+
+static int cgroups_match(const struct target_set *set, const struct process_info *info,
+			 const char *text)
+{
+	const struct container *container;
+
+	if (!cgroup_matches(set, text))
+		return 0;
+	if (!set->container_count)
+		return 1;
+	container = container_matches(set, info->pid, text);
+	return container && (!set->pid_count || pid_is_wanted(set, pid_within(info, container)));
+}
+
+/*
+ * A cgroup that was not seen lately may be that of an awaited container. Returns 1 and remembers
+ * it; 0 if it is known.
+ */
+static int cgroup_is_new(struct target_set *set, const char *text)
+{
+	uint64_t hash = 0;
+
+	for (const char *at = text; *at; at++)
+		hash = hash_u64(hash ^ (unsigned char)*at);
+	hash |= 1; /* 0 is a free slot */
+	if (set->cgroups_seen[hash >> 58] == hash)
+		return 0;
+	set->cgroups_seen[hash >> 58] = hash;
+	return 1;
+}
+
+/* may_resolve: read the list of containers again for a process in a new cgroup. */
+static int process_matches(struct target_set *set, const struct process_info *info, int may_resolve)
+{
+	struct buffer text = {0};
+	const char *what;
+	int matches = 0, err = 0;
+
+	if (!info_matches(set, info))
+		return 0;
+	if (!set->container_count && !set->cgroup_count)
+		return 1;
+	if (!process_file_read(info->pid, "cgroup", CGROUP_TEXT_MAX, &text)) {
+		matches = cgroups_match(set, info, (const char *)text.data);
+		if (!matches && may_resolve && cgroup_is_new(set, (const char *)text.data)) {
+			err = containers_resolve(set, &what);
+			matches = cgroups_match(set, info, (const char *)text.data);
+		}
+	}
+	buffer_free(&text);
+	/*
+	 * An ambiguous name keeps its old meaning: at this point there is no user to report it to.
+	 */
+	return err == -ENOMEM ? err : matches;
+}
+
+int target_set_match(struct target_set *set, const struct process_info *info)
+{
+	return process_matches(set, info, set->wait && set->container_count);
+}
+
+static int plain_pids(const struct target_set *set, pid_t **pids, size_t *count)
+{
+	*pids = calloc(set->pid_count, sizeof(**pids));
+	if (!*pids)
+		return -ENOMEM;
+	memcpy(*pids, set->pids, set->pid_count * sizeof(**pids));
+	*count = set->pid_count;
+	return 0;
+}
+
+int target_set_list(struct target_set *set, pid_t **pids, size_t *count)
+{
+	struct process_info info;
+	size_t kept = 0, all;
+	const char *what;
+	pid_t *list;
+	int err;
+
+	error_clear();
+	if (set->pid_count && !set->container_count)
+		return plain_pids(set, pids, count);
+	err = target_set_is_waiting(set) ? containers_resolve(set, &what) : 0;
+	if (err)
+		return err;
+	err = process_list(&list, &all);
+	if (err)
+		return error_set(err, "/proc cannot be read");
+	for (size_t i = 0; i < all && !err; i++) {
+		int matches =
+			process_info_read(list[i], &info) ? 0 : process_matches(set, &info, 0);
+
+		if (matches > 0)
+			list[kept++] = list[i];
+		else
+			err = matches;
+	}
+	/* Each id must match one process in each selected container. */
+	if (!err && set->pid_count > kept && !target_set_is_waiting(set))
+		err = error_set(-ESRCH, "%zu of these process ids %s not in the container",
+				set->pid_count - kept, set->pid_count - kept == 1 ? "is" : "are");
+	if (err) {
+		free(list);
+		return err;
+	}
+	*pids = list;
+	*count = kept;
+	return 0;
+}

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Checks what a trace has seen against what the interpreter says: the heap's own counters, and the
+ * code that was probed. A contradiction means wrong figures, and is printed before them. Pure.
+ */
+#ifndef TRACER_REPORT_CAVEATS_CONTRADICTIONS_H
+#define TRACER_REPORT_CAVEATS_CONTRADICTIONS_H
+
+#include <stdio.h>
+
+#include "snapshot/snapshot.h"
+
+/*
+ * Prints one line per contradiction, with the PID if there are several processes; nothing if there
+ * is none. brief: only the first one, and how many more there are; quality.h tells which heaps
+ * were not read.
+ */
+void contradictions_print(FILE *out, const struct snapshot *snapshot, int brief);
+/*
+ * For one process: the key "warnings" with an array of sentences and a trailing comma; nothing if
+ * there is no contradiction.
+ */
+void contradictions_json(FILE *out, const struct snapshot_meta *meta);
+/*
+ * For one process: copies the first sentence, cut to capacity, and returns 1; 0 if there is no
+ * contradiction.
+ */
+int contradictions_first(const struct snapshot_meta *meta, char *out, size_t capacity);
+
+#endif

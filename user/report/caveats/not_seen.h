@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The part of the text report that says what the figures lack. */
+#ifndef TRACER_REPORT_CAVEATS_NOT_SEEN_H
+#define TRACER_REPORT_CAVEATS_NOT_SEEN_H
+
+#include <stdio.h>
+
+#include "snapshot/snapshot.h"
+
+struct not_seen_opts {
+	const char *title; /* "Not seen", or which of two compared snapshots the part is about */
+	int color;         /* only for a terminal */
+	/* the report covers the whole snapshot: its share of the RSS is printed */
+	int whole;
+};
+
+/* Prints a single line if nothing is missing beyond what every trace lacks. */
+void not_seen_print(FILE *out, const struct snapshot *snapshot, const struct not_seen_opts *opts);
+/*
+ * The short form beside other figures: what is needed to read them (sampling, lost events, blocks
+ * older than the trace), and a pointer to `tracer report` for the rest.
+ */
+void not_seen_brief_print(FILE *out, const struct snapshot *snapshot);
+
+#endif

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * How the meta data of a snapshot is stored in a profile; shared by writer and reader. It is a list
+ * of lines, "tracer:KEY=VALUE", in one string, which the field keep_frames names. The format
+ * defines keep_frames as exceptions from drop_frames, which we never set: no tool evaluates it, and
+ * tools that rewrite a profile keep it. Comments, which pprof prints, are for people. In files of
+ * older versions each line is a comment.
+ */
+#ifndef TRACER_REPORT_PPROF_PPROF_FORMAT_H
+#define TRACER_REPORT_PPROF_PPROF_FORMAT_H
+
+#include "snapshot/builder.h"
+#include "util/buffer.h"
+
+#define PPROF_SIGN   "tracer:" /* prefix of every line of ours */
+#define PPROF_VALUES 2         /* of a sample, per layer: number and bytes */
+/*
+ * Deviations of an estimated count: a string label of their values in eighths of a block, separated
+ * by spaces.
+ */
+#define PPROF_DEVIATIONS      "deviations"
+#define PPROF_DEVIATION_STEPS 8
+#define PPROF_LINES_MAX       64  /* frames of one location: inlined ones and what they are in */
+#define PPROF_LINE_MAX        256 /* bytes of an unescaped line, including its NUL */
+/*
+ * Ids of mappings: the program, with Python's code, is the first. Frames of native code have one of
+ * their own, by whose name a reader knows them: tools that rewrite a profile number mappings anew.
+ * Files of older versions do not have it, nor do those without such frames.
+ */
+#define PPROF_MAPPING        1
+#define PPROF_MAPPING_NATIVE 2
+#define PPROF_NATIVE         "[native]"
+
+/*
+ * Appends the lines of a snapshot, each with a newline; newlines and backslashes in a line are
+ * escaped by a backslash. The lines of the whole snapshot come first, beginning with
+ * "tracer:snapshot=1". With several processes, the values of each process that are not 0 follow as
+ * "tracer:PROCESS.KEY=VALUE" (from 1), beginning with its pid. Losses belong to the session and are
+ * written only for the whole. 0, -ENOMEM.
+ */
+int pprof_meta_append(const struct snapshot *snapshot, struct buffer *out);
+/*
+ * Parses lines into the snapshot being built; foreign lines and unknown keys are ignored. 1 if one
+ * of the lines identifies the file as ours, else 0; -EBADMSG (error_set), -ENOMEM. After all lines,
+ * pprof_meta_end() copies the values of the whole that apply to each process.
+ */
+int pprof_meta_parse(struct builder *builder, const char *lines, size_t bytes);
+/* The same for one unescaped line, a comment of an older file. */
+int pprof_meta_parse_line(struct builder *builder, const char *line, size_t bytes);
+int pprof_meta_end(struct builder *builder); /* 0; -EBADMSG: a single process, numbered */
+
+#endif

@@ -1,0 +1,323 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "report/recording/series.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "util/array.h"
+#include "util/buffer.h"
+#include "util/error.h"
+#include "util/strings.h"
+
+/* A line is found by its text: names have other ids in each snapshot. */
+struct series_reader {
+	const struct series_opts *opts;
+	struct series *series;
+	struct strings *keys;
+	struct buffer key;
+	size_t moment_capacity, line_capacity;
+};
+
+void series_free(struct series *series)
+{
+	for (size_t i = 0; i < series->line_count; i++) {
+		free(series->lines[i].filename);
+		free(series->lines[i].function);
+		free(series->lines[i].at);
+	}
+	free(series->lines);
+	free(series->moments);
+	snapshot_free(series->last);
+	*series = (struct series){0};
+}
+
+double series_seconds(const struct series *series, size_t moment)
+{
+	const struct series_moment *moments = series->moments;
+
+	return (double)(moments[moment].time.since_ns - moments[0].time.since_ns) / 1e9;
+}
+
+size_t series_begin(const struct series *series)
+{
+	size_t begin = series->moment_count ? series->moment_count - 1 : 0;
+
+	while (begin && series->moments[begin - 1].emptied >= series->moments[begin].emptied)
+		begin--;
+	return begin;
+}
+
+/* What grew of a figure since a moment; less than nothing if a process is not in it any more. */
+static double grown(uint64_t first, uint64_t last)
+{
+	return last > first ? (double)(last - first) : 0;
+}
+
+double series_probes_share(const struct series *series, size_t from)
+{
+	const struct series_moment *first = &series->moments[from],
+				   *last = &series->moments[series->moment_count - 1];
+	double cpu_ns = grown(first->cpu_ns, last->cpu_ns);
+
+	return cpu_ns > 0 ? fmin(grown(first->probes_ns, last->probes_ns) / cpu_ns, 1) : -1;
+}
+
+double series_lost_share(const struct series *series, size_t from)
+{
+	const struct series_moment *first = &series->moments[from],
+				   *last = &series->moments[series->moment_count - 1];
+	double elapsed_ns = grown(first->time.since_ns, last->time.since_ns),
+	       busy_ns = grown(first->cpu_ns, last->cpu_ns) + grown(first->wait_ns, last->wait_ns),
+	       share = series_probes_share(series, from);
+
+	return share > 0 && elapsed_ns > 0 ? share * fmin(busy_ns / elapsed_ns, 1) : 0;
+}
+
+/* Adds a line. Its figures have room for every moment that can come. */
+static int line_add(struct series_reader *reader, const char *filename, const char *function,
+		    const struct snapshot_frame *frame)
+{
+	struct series *series = reader->series;
+	struct series_line *line;
+	int err = array_reserve(&series->lines, &reader->line_capacity, series->line_count, 1,
+				sizeof(*series->lines));
+
+	if (err)
+		return err;
+	line = &series->lines[series->line_count];
+	*line = (struct series_line){
+		.filename = strdup(filename),
+		.function = strdup(function),
+		.line = frame->line,
+		.native = frame->native,
+		.at = calloc(reader->moment_capacity, sizeof(*line->at)),
+	};
+	if (line->filename && line->function && line->at) {
+		series->line_count++;
+		return 0;
+	}
+	free(line->filename);
+	free(line->function);
+	free(line->at);
+	return -ENOMEM;
+}
+
+static int line_find(struct series_reader *reader, const struct statistic *entry,
+		     struct series_line **line)
+{
+	const struct strings *names = entry->snapshot->strings;
+	const struct snapshot_frame *frame = &entry->frame;
+	const char *filename = strings_get(names, frame->filename), *function = "";
+	uint32_t id;
+	int err;
+
+	if (frame->function != STATISTIC_NO_FUNCTION)
+		function = strings_get(names, frame->function);
+	reader->key.size = 0;
+	err = buffer_printf(&reader->key, "%u %d %zu %s%s", frame->line, frame->native,
+			    strlen(filename), filename, function);
+	if (!err)
+		err = strings_intern(reader->keys, (const char *)reader->key.data, reader->key.size,
+				     &id);
+	/* Id 0 is the empty string. */
+	if (!err && id > reader->series->line_count)
+		err = line_add(reader, filename, function, frame);
+	if (!err)
+		*line = &reader->series->lines[id - 1];
+	return err;
+}
+
+static struct series_figures figures_of(const struct statistic_sums *sums,
+					const struct statistic_sums *allocated)
+{
+	return (struct series_figures){.size = sums->size,
+				       .count = sums->count,
+				       .size_error = sums->error.size,
+				       .allocated_size = allocated->size,
+				       .allocated_count = allocated->count};
+}
+
+static int statistics_take(struct series_reader *reader, const struct statistics *statistics)
+{
+	struct series *series = reader->series;
+	size_t at = series->moment_count;
+	const struct statistic_sums total = {.size = statistics->total_size,
+					     .count = statistics->total_count,
+					     .error = statistics->total_error};
+	int err = 0;
+
+	series->moments[at].total = figures_of(&total, &statistics->beside.allocated);
+	series->allocated_known &= statistics->allocated_known;
+	series->sampled |= statistics->sampled;
+	for (size_t i = 0; !err && i < statistics->count; i++) {
+		const struct statistic *entry = &statistics->entries[i];
+		const struct statistic_sums sums = {
+			.size = entry->size, .count = entry->count, .error = entry->error};
+		struct series_line *line;
+
+		err = line_find(reader, entry, &line);
+		if (!err)
+			line->at[at] = figures_of(&sums, &entry->beside.allocated);
+	}
+	return err;
+}
+
+static int snapshot_take(struct series_reader *reader, const struct snapshot *snapshot)
+{
+	const struct series_opts *opts = reader->opts;
+	struct snapshot chosen = *snapshot;
+	struct statistics statistics;
+	struct shown shown = {0};
+	int err;
+
+	if (opts->layer >= 0 && !snapshot_has_layer(snapshot, (enum event_layer)opts->layer))
+		return error_set(-ENOENT, "a snapshot has no %s layer",
+				 event_layer_name((enum event_layer)opts->layer));
+	if (opts->layer >= 0)
+		chosen = snapshot_of_layer(snapshot, (enum event_layer)opts->layer);
+	err = view_apply(opts->view, &chosen, &shown);
+	if (!err)
+		err = statistics_compute(&shown.snapshot, &opts->statistics, &statistics);
+	if (!err) {
+		err = statistics_take(reader, &statistics);
+		statistics_free(&statistics);
+	}
+	shown_free(&shown);
+	return err;
+}
+
+static int64_t old_gone(const struct snapshot_meta *meta)
+{
+	const struct snapshot_coverage *coverage = &meta->coverage;
+	int64_t gone = (int64_t)meta->frees_unknown, large;
+
+	if (!meta->coverage_known)
+		return gone;
+	large = (int64_t)coverage->large_seen - (int64_t)coverage->large_new;
+	return (large > gone ? large : gone) - (int64_t)coverage->old_blocks;
+}
+
+static int moment_take(struct series_reader *reader, const struct recording *recording,
+		       const struct recording_moment *time)
+{
+	struct series *series = reader->series;
+	struct series_moment *at;
+	struct snapshot *snapshot;
+	int err = recording_snapshot(recording, &snapshot);
+
+	if (err)
+		return err;
+	at = &series->moments[series->moment_count];
+	*at = (struct series_moment){.time = *time,
+				     .rss_bytes = snapshot->meta.rss_bytes,
+				     .cpu_ns = snapshot->meta.cpu_ns,
+				     .wait_ns = snapshot->meta.wait_ns,
+				     .probes_ns = snapshot->meta.probes_ns,
+				     .emptied = snapshot->meta.emptied,
+				     .old_gone = old_gone(&snapshot->meta)};
+	snapshot_free(series->last);
+	series->last = snapshot;
+	err = snapshot_take(reader, snapshot);
+	if (err)
+		return err;
+	at->alive = snapshot->meta.coverage_known ? (int64_t)(snapshot->meta.coverage.live_blocks +
+							      snapshot->meta.coverage.large_blocks)
+						  : (int64_t)at->total.count - at->old_gone;
+	series->moment_count++;
+	return 0;
+}
+
+/* Is the snapshot one of those that are evenly spread? */
+static int is_chosen(size_t index, size_t count, size_t wanted)
+{
+	if (count <= wanted || index + 1 == count)
+		return 1;
+	return index * (wanted - 1) / (count - 1) != (index - 1) * (wanted - 1) / (count - 1) ||
+	       !index;
+}
+
+/*
+ * A recording may have grown since its snapshots were counted: those that came later are left out,
+ * since nothing has room for them.
+ */
+static int recording_take(struct series_reader *reader, struct recording *recording)
+{
+	struct series *series = reader->series;
+	struct recording_moment moment;
+	int more = 0, err = 0;
+
+	while (!err && (more = recording_next(recording, UINT64_MAX, 1, &moment)) > 0 &&
+	       moment.index < series->snapshots)
+		if (is_chosen(moment.index, series->snapshots, reader->opts->moments))
+			err = moment_take(reader, recording, &moment);
+	if (!err && more < 0)
+		err = more;
+	snprintf(series->damage, sizeof(series->damage), "%s", recording_damage(recording));
+	/* A whole record may have contents that do not apply. */
+	if (!err && !series->moment_count)
+		err = error_set(-EBADMSG, "%s", series->damage);
+	return err;
+}
+
+/* Opens the recording at its beginning. */
+static int recording_begin(const char *path, struct infile *file, struct recording **out)
+{
+	int err = infile_open(file, path);
+
+	if (err)
+		return err;
+	err = recording_new(out, file);
+	if (err)
+		infile_close(file);
+	return err;
+}
+
+static int snapshots_count(const char *path, size_t *count)
+{
+	struct recording_moment moment;
+	struct recording *recording;
+	struct infile file;
+	int more = 0, err = recording_begin(path, &file, &recording);
+
+	*count = 0;
+	if (err)
+		return err;
+	while ((more = recording_next(recording, UINT64_MAX, 0, &moment)) > 0)
+		++*count;
+	if (!more && !*count)
+		more = error_set(-EBADMSG, "the recording has no whole snapshot");
+	recording_free(recording);
+	infile_close(&file);
+	return more;
+}
+
+int series_read(const char *path, const struct series_opts *opts, struct series *out)
+{
+	struct series_reader reader = {.opts = opts, .series = out};
+	struct recording *recording;
+	struct infile file;
+	int err;
+
+	*out = (struct series){.allocated_known = 1};
+	err = snapshots_count(path, &out->snapshots);
+	if (err)
+		return err;
+	reader.moment_capacity = out->snapshots < opts->moments ? out->snapshots : opts->moments;
+	out->moments = calloc(reader.moment_capacity, sizeof(*out->moments));
+	err = out->moments ? strings_new(&reader.keys) : -ENOMEM;
+	if (!err)
+		err = recording_begin(path, &file, &recording);
+	if (!err) {
+		err = recording_take(&reader, recording);
+		recording_free(recording);
+		infile_close(&file);
+	}
+	strings_free(reader.keys);
+	buffer_free(&reader.key);
+	if (err)
+		series_free(out);
+	return err;
+}

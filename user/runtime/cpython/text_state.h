@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The bit field PyASCIIObject.state of a str. */
+#ifndef TRACER_RUNTIME_CPYTHON_TEXT_STATE_H
+#define TRACER_RUNTIME_CPYTHON_TEXT_STATE_H
+
+#include "runtime/cpython/offsets.h"
+
+#define TEXT_COMPACT 1u /* the bits above the kind */
+#define TEXT_ASCII   2u
+
+/* Whether the characters are ASCII, and follow at abi->unicode_ascii. */
+static inline int text_is_ascii(const struct abi_offsets *abi, uint64_t state)
+{
+	state >>= abi->unicode_kind_shift;
+	return (state & 7) == 1 &&
+	       (state >> 3 & (TEXT_COMPACT | TEXT_ASCII)) == (TEXT_COMPACT | TEXT_ASCII);
+}
+
+#endif

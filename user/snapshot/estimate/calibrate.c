@@ -1,0 +1,994 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "snapshot/estimate/calibrate.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "snapshot/estimate/state.h"
+#include "util/error.h"
+#include "util/hash.h"
+
+/* --- progress --------------------------------------------------------------------------------- */
+
+/*
+ * What the target did in each window, relative to the same time without probes. How much probes
+ * slow its threads while these are awake is one unknown for all windows. It is such that the
+ * sightings stand for as many blocks as there are. The longer the target sleeps in a window, the
+ * less it is slowed there. With the same progress for all windows, too little would be attributed
+ * to what it did when it was busiest.
+ */
+
+#define ROUNDS     4
+#define BISECTIONS 64
+/* What threads that are awake do at least, relative to the same without probes. */
+#define AWAKE_MIN 0x1p-32
+/*
+ * Of a busy target a part of the idle time is due to probes: its threads wait for locks of the
+ * kernel. So only one that sleeps for so much of the time tells that there was a burst.
+ */
+#define IDLE_SURE 0.75
+/* Windows miss at most that part of blocks otherwise, such as those that no look has shown. */
+#define LOST_MOST 0.25
+
+/*
+ * All of its blocks were seen, and stand for themselves: it is no sample, and says nothing about
+ * what windows show of others.
+ */
+static int post_is_whole(const struct post *post)
+{
+	return post->weights.seen >= post->blocks && post->weights.sum <= post->weights.seen;
+}
+
+static double weights_limit(const struct calibration *calibration, double sum, double square);
+
+/* Does its number of blocks say something about the progress? */
+static int post_tells(const struct calibration *calibration, const struct post *post)
+{
+	return !post_is_whole(post) && !post->exceeded &&
+	       post->blocks <= weights_limit(calibration, post->weights.sum, post->weights.square);
+}
+
+static double progress_in(const struct calibrate_window *window, double awake)
+{
+	return (1 - LOST_MOST * (1 - awake)) * (window->idle + (1 - window->idle) * awake);
+}
+
+static void post_share(struct calibration *calibration, const struct post *post)
+{
+	for (size_t i = post->sightings; i < post->sightings_end; i++) {
+		const struct calibrate_sighting *sighting = sighting_at(calibration, i);
+		struct window_share *share = &calibration->shares[sighting->window];
+		double discount = discount_of(sighting, -1);
+		double own = sighting->likeness ? 0 : discount;
+
+		share->own += own;
+		share->between += discount / sighting->inclusion - own;
+	}
+}
+
+/* The weight of all shares. */
+static double shares_weight(const struct calibration *calibration, double awake)
+{
+	double sum = 0;
+
+	for (size_t i = 0; i < calibration->input->window_count; i++)
+		sum += calibration->shares[i].own +
+		       calibration->shares[i].between /
+			       progress_in(&calibration->input->windows[i], awake);
+	return sum;
+}
+
+/* The weight falls as awake rises. */
+static double awake_find(const struct calibration *calibration, double blocks)
+{
+	double low = AWAKE_MIN, high = 1;
+
+	if (shares_weight(calibration, high) >= blocks)
+		return high;
+	if (shares_weight(calibration, low) <= blocks)
+		return low;
+	for (int i = 0; i < BISECTIONS; i++) {
+		double middle = sqrt(low * high);
+
+		*(shares_weight(calibration, middle) > blocks ? &low : &high) = middle;
+	}
+	return high;
+}
+
+static void posts_weigh(struct calibration *calibration);
+
+static void progress_set(struct calibration *calibration, double awake)
+{
+	for (size_t i = 0; i < calibration->input->window_count; i++)
+		calibration->progress[i] = progress_in(&calibration->input->windows[i], awake);
+	posts_weigh(calibration);
+}
+
+/* Has it no likenesses? These tell about a part of a post-stratum, but not how large it is. */
+static int post_is_sure(const struct post *post)
+{
+	return post->weights.seen_sum >= post->weights.sum;
+}
+
+/* Fills the shares of those that tell, and returns their blocks; 0: nothing tells. */
+static double shares_fill(struct calibration *calibration, int sure)
+{
+	double blocks = 0;
+
+	memset(calibration->shares, 0,
+	       calibration->input->window_count * sizeof(*calibration->shares));
+	for (size_t i = 0; i < calibration->post_count; i++) {
+		const struct post *post = &calibration->posts[i];
+
+		if (!post_tells(calibration, post) || (sure && !post_is_sure(post)))
+			continue;
+		post_share(calibration, post);
+		blocks += post->blocks;
+	}
+	return shares_weight(calibration, 1) > 0 ? blocks : 0;
+}
+
+/*
+ * Begins with that progress. What it leaves unexplained is taken for bursts. Returns 0 if more than
+ * that must be: even threads that do next to nothing in windows do not explain the blocks.
+ */
+static int progress_solve(struct calibration *calibration, double awake)
+{
+	double blocks = 0;
+
+	progress_set(calibration, awake);
+	calibration->out.progress = 1;
+	for (int round = 0; round < ROUNDS; round++) {
+		blocks = shares_fill(calibration, 1);
+		if (!(blocks > 0))
+			blocks = shares_fill(calibration, 0);
+		if (!(blocks > 0) && !round) /* nothing tells: as if windows slowed nothing */
+			progress_set(calibration, 1);
+		if (!(blocks > 0))
+			return 1;
+		awake = awake_find(calibration, blocks);
+		calibration->out.progress =
+			shares_weight(calibration, 1) / shares_weight(calibration, awake);
+		progress_set(calibration, awake);
+	}
+	return shares_weight(calibration, AWAKE_MIN) > blocks;
+}
+
+/* The part of all windows in which the target slept. */
+static double idle_mean(const struct calibration *calibration)
+{
+	double idle = 0, length = 0;
+
+	for (size_t i = 0; i < calibration->input->window_count; i++) {
+		const struct calibrate_window *window = &calibration->input->windows[i];
+		double length_ns = (double)(window->end_ns - window->start_ns);
+
+		idle += window->idle * length_ns;
+		length += length_ns;
+	}
+	return length > 0 ? idle / length : 0;
+}
+
+/* Sets progress such that sightings stand for all blocks but bursts; out.progress: its mean. */
+static void progress_find(struct calibration *calibration)
+{
+	progress_set(calibration, 1);
+	for (size_t i = 0; i < calibration->post_count; i++) {
+		struct post *post = &calibration->posts[i];
+
+		/* A lower bound says nothing if the sightings stand for more. */
+		post->exceeded = post->least && post->blocks < post->weights.sum;
+	}
+	if (!progress_solve(calibration, AWAKE_MIN) && idle_mean(calibration) >= IDLE_SURE)
+		progress_solve(calibration, 1);
+}
+
+/* --- posts ------------------------------------------------------------------------------------ */
+
+/* Divides cells into post-strata, in each of which blocks are split by its own sightings. */
+
+static struct post *post_add(struct calibration *calibration, size_t rank, size_t sightings)
+{
+	struct post *post = &calibration->posts[calibration->post_count++];
+
+	*post = (struct post){.strata = rank, .strata_end = rank, .sightings = sightings};
+	return post;
+}
+
+/* The last post-stratum of a cell has so few windows left that it joins the one before. */
+static void left_join(struct calibration *calibration, const struct cell *cell, double windows)
+{
+	struct post *left = &calibration->posts[calibration->post_count - 1], *before = left - 1;
+
+	if (windows >= ENOUGH_WINDOWS || calibration->post_count - cell->posts < 2 ||
+	    left->burst != before->burst)
+		return;
+	before->strata_end = left->strata_end;
+	before->sightings_end = left->sightings_end;
+	before->blocks += left->blocks;
+	before->least |= left->least;
+	before->most += left->most;
+	calibration->post_count--;
+}
+
+/* Do they differ in type alone? */
+static int is_beside(const struct calibrate_stratum *stratum,
+		     const struct calibrate_stratum *before)
+{
+	return stratum->cohort == before->cohort && stratum->type != before->type;
+}
+
+/*
+ * Divides a cell into post-strata. Its newest cohort is one of its own: short-lived blocks are
+ * there. So are those with a burst, or the others would only get what their sightings stand for.
+ */
+static void cell_divide(struct calibration *calibration, struct cell *cell, uint32_t newest)
+{
+	struct post *post = NULL;
+	double windows = 0;
+	size_t at = cell->sightings, begin;
+	int in_newest = 0;
+
+	cell->posts = calibration->post_count;
+	for (size_t rank = cell->strata; rank < cell->strata_end; rank++) {
+		const struct calibrate_stratum *stratum = stratum_at(calibration, rank);
+		int burst = is_burst(calibration, calibration->order[rank]);
+		int last = stratum->cohort == newest && !burst;
+		int parts = (last && !in_newest) || (post && burst != post->burst);
+
+		if (post && parts)
+			left_join(calibration, cell, windows);
+		if (!post || parts ||
+		    (windows >= ENOUGH_WINDOWS &&
+		     !is_beside(stratum, stratum_at(calibration, rank - 1)))) {
+			post = post_add(calibration, rank, at);
+			post->burst = burst;
+			windows = 0;
+		}
+		in_newest = last;
+		for (begin = at; at < cell->dead &&
+				 calibration->ranks[sighting_at(calibration, at)->stratum] == rank;)
+			at++;
+		windows += weights_sum(calibration, begin, at).windows;
+		post->strata_end = rank + 1;
+		post->sightings_end = at;
+		post->blocks += (double)stratum_at(calibration, rank)->new_blocks;
+		post->least |= stratum_at(calibration, rank)->least;
+		post->most += (double)stratum_at(calibration, rank)->most_blocks;
+	}
+	if (post && !in_newest)
+		left_join(calibration, cell, windows);
+	cell->posts_end = calibration->post_count;
+}
+
+/* Makes the post-strata of all cells. */
+static void posts_make(struct calibration *calibration)
+{
+	const struct calibrate_input *input = calibration->input;
+	uint32_t newest = 0;
+
+	calibration->post_count = 0;
+	for (size_t i = 0; i < input->stratum_count; i++)
+		if (input->strata[i].cohort > newest)
+			newest = input->strata[i].cohort;
+	for (size_t i = 0; i < calibration->cell_count; i++)
+		cell_divide(calibration, &calibration->cells[i], newest);
+	posts_weigh(calibration);
+}
+
+/* Sets the weights of all post-strata, and block_weight, by the progress in windows. */
+static void posts_weigh(struct calibration *calibration)
+{
+	double weight = 0, seen = 0;
+
+	for (size_t i = 0; i < calibration->post_count; i++) {
+		struct post *post = &calibration->posts[i];
+
+		post->weights = weights_sum(calibration, post->sightings, post->sightings_end);
+		seen += post->weights.seen;
+		weight += post->weights.seen_sum;
+	}
+	calibration->block_weight = seen > 0 ? weight / seen : 0;
+}
+
+/* Do the sightings of a post-stratum stand for far more blocks than its lower bound? */
+static void posts_least_judge(struct calibration *calibration)
+{
+	for (size_t i = 0; i < calibration->post_count; i++) {
+		struct post *post = &calibration->posts[i];
+		double sum = post->weights.sum, error = sqrt(post->weights.square);
+
+		post->lone = post->least && post->blocks <= 0 && post->weights.sightings &&
+			     post->weights.windows < FEW_WINDOWS;
+		if (post->least && (post->blocks <= 0 || sum - LIMIT_ERRORS * error > post->blocks))
+			post->blocks = post->most > 0 && sum > post->most ? post->most : INFINITY;
+	}
+}
+
+/* --- paces ------------------------------------------------------------------------------------ */
+
+/*
+ * How fast the cohorts of a cell came. Some of the new blocks may have come in a burst: a start-up,
+ * a file that was loaded. Cohorts with far more than the median rate had one.
+ */
+
+/* Of the median rate: a cohort with more had a burst; with much more, it is a post-stratum. */
+#define STEADY_MOST  2
+#define BURST_LEAST  8
+#define BURST_BLOCKS 100 /* fewer are none */
+
+static double rate_of(const struct stretch *stretch)
+{
+	return stretch->ns > 0 ? stretch->blocks / stretch->ns : 0;
+}
+
+static int stretch_compare(const void *a, const void *b)
+{
+	double x = rate_of(a), y = rate_of(b);
+
+	return x < y ? -1 : x > y;
+}
+
+static double cohort_ns(const struct calibrate_input *input, uint32_t cohort)
+{
+	return cohort < input->cohort_count ? (double)input->cohorts_ns[cohort] : 0;
+}
+
+/* The cohort's ranks from there on end here. */
+static size_t cohort_end(const struct calibration *calibration, const struct cell *cell,
+			 size_t rank)
+{
+	uint32_t cohort = stratum_at(calibration, rank)->cohort;
+
+	while (rank < cell->strata_end && stratum_at(calibration, rank)->cohort == cohort)
+		rank++;
+	return rank;
+}
+
+static struct stretch stretch_of(const struct calibration *calibration, size_t rank, size_t end)
+{
+	struct stretch stretch = {
+		.ns = cohort_ns(calibration->input, stratum_at(calibration, rank)->cohort)};
+
+	for (; rank < end; rank++)
+		stretch.blocks += (double)stratum_at(calibration, rank)->new_blocks;
+	return stretch;
+}
+
+/* Half of the time it is less. Cohorts of which the cell has no blocks count, too. */
+static double median_rate(struct stretch *stretches, size_t count, double all_ns)
+{
+	double ns = all_ns;
+
+	for (size_t i = 0; i < count; i++)
+		ns -= stretches[i].ns;
+	qsort(stretches, count, sizeof(*stretches), stretch_compare);
+	for (size_t i = 0; i < count; i++) {
+		if (ns >= all_ns / 2)
+			return i ? rate_of(&stretches[i - 1]) : 0;
+		ns += stretches[i].ns;
+	}
+	return count ? rate_of(&stretches[count - 1]) : 0;
+}
+
+static enum pace pace_of(const struct stretch *stretch, double median)
+{
+	if (stretch->ns <= 0 || rate_of(stretch) <= STEADY_MOST * median)
+		return PACE_STEADY;
+	return median > 0 && stretch->blocks > BURST_BLOCKS &&
+			       rate_of(stretch) > BURST_LEAST * median
+		       ? PACE_BURST
+		       : PACE_FAST;
+}
+
+/* If bursts are as frequent as they were, and as large. */
+static void cell_older(struct cell *cell, const struct stretch *stretches, size_t count,
+		       double median, double all_ns, double age_ns)
+{
+	double excess = 0;
+
+	cell->fast_ns = 0;
+	for (size_t i = 0; i < count; i++) {
+		if (pace_of(&stretches[i], median) == PACE_STEADY)
+			continue;
+		cell->fast_ns += stretches[i].ns;
+		excess += stretches[i].blocks - median * stretches[i].ns;
+	}
+	cell->steady_ns = all_ns - cell->fast_ns;
+	cell->old_steady = median * age_ns;
+	cell->old_bursts = excess / all_ns * age_ns;
+}
+
+static int cell_paces(struct calibration *calibration, struct cell *cell, double all_ns)
+{
+	struct stretch *stretches = calibration->stretches;
+	size_t count = 0;
+	double median;
+	int bursts = 0;
+
+	for (size_t rank = cell->strata, end; rank < cell->strata_end; rank = end) {
+		end = cohort_end(calibration, cell, rank);
+		stretches[count] = stretch_of(calibration, rank, end);
+		count += stretches[count].ns > 0;
+	}
+	median = median_rate(stretches, count, all_ns);
+	cell_older(cell, stretches, count, median, all_ns, (double)calibration->input->age_ns);
+	for (size_t rank = cell->strata, end; rank < cell->strata_end; rank = end) {
+		struct stretch stretch;
+		enum pace pace;
+
+		end = cohort_end(calibration, cell, rank);
+		stretch = stretch_of(calibration, rank, end);
+		pace = pace_of(&stretch, median);
+		bursts |= pace == PACE_BURST;
+		for (; rank < end; rank++)
+			calibration->paces[calibration->order[rank]] = (uint8_t)pace;
+	}
+	return bursts;
+}
+
+/* Sets paces, and what of cells is steady. Returns whether there was a burst. */
+static int paces_find(struct calibration *calibration)
+{
+	const struct calibrate_input *input = calibration->input;
+	double all_ns = 0;
+	int bursts = 0;
+
+	for (size_t i = 0; input->cohorts_ns && i < input->cohort_count; i++)
+		all_ns += (double)input->cohorts_ns[i];
+	for (size_t i = 0; all_ns > 0 && i < calibration->cell_count; i++)
+		bursts |= cell_paces(calibration, &calibration->cells[i], all_ns);
+	return bursts;
+}
+
+/* --- older ------------------------------------------------------------------------------------ */
+
+/*
+ * Blocks older than the trace. Of these a burst since then says little, while lines at steady rates
+ * have worked before, too. So the older blocks are, in this order: as many as the median rate of
+ * cohorts explains in the target's age, which are split like the cohorts without a burst; as many
+ * as bursts would explain that are as frequent, split like what the others have beyond that rate;
+ * and the rest, split like all cohorts.
+ */
+
+/* A part of the older blocks, and the sums of what it is split by. */
+struct older_part {
+	double blocks;
+	struct replicates sum;
+};
+
+enum { OLDER_STEADY, OLDER_BURSTS, OLDER_REST, OLDER_PARTS };
+
+static double replicate_of(const struct replicates *replicates, int g)
+{
+	return g < 0 ? replicates->whole : replicates->without[g];
+}
+
+/* What that part is split by. */
+static double share_of(const struct cell *cell, const struct slot *slot, int part, int by_blocks,
+		       int g)
+{
+	double steady = replicate_of(&slot->steady, g);
+
+	if (part == OLDER_REST)
+		return replicate_of(by_blocks ? &slot->blocks : &slot->weight, g);
+	if (part == OLDER_STEADY)
+		return steady;
+	return cell->steady_ns > 0 ? fmax(0, replicate_of(&slot->fast, g) -
+						     steady * cell->fast_ns / cell->steady_ns)
+				   : 0;
+}
+
+static void parts_fill(const struct calibration *calibration, const struct cell *cell,
+		       int by_blocks, struct older_part parts[OLDER_PARTS])
+{
+	const double most[OLDER_PARTS] = {cell->old_steady, cell->old_bursts, INFINITY};
+	double left = 0;
+
+	for (size_t rank = cell->strata; rank < cell->strata_end; rank++)
+		left += (double)stratum_at(calibration, rank)->old_blocks;
+	for (int part = 0; part < OLDER_PARTS; part++) {
+		struct replicates *sum = &parts[part].sum;
+
+		for (uint32_t i = 0; i < calibration->slot_count; i++) {
+			const struct slot *slot = &calibration->slots[i];
+
+			sum->whole += share_of(cell, slot, part, by_blocks, -1);
+			for (uint32_t g = 0; g < calibration->group_count; g++)
+				sum->without[g] += share_of(cell, slot, part, by_blocks, (int)g);
+		}
+		parts[part].blocks = sum->whole > 0 ? fmin(left, most[part]) : 0;
+		left -= parts[part].blocks;
+	}
+}
+
+static double blocks_of(const struct cell *cell, const struct slot *slot, int by_blocks,
+			const struct older_part parts[OLDER_PARTS], int g)
+{
+	double blocks = 0;
+
+	for (int part = 0; part < OLDER_PARTS; part++) {
+		double sum = replicate_of(&parts[part].sum, g);
+
+		if (sum > 0)
+			blocks +=
+				parts[part].blocks * share_of(cell, slot, part, by_blocks, g) / sum;
+	}
+	return blocks;
+}
+
+void older_split(struct calibration *calibration, const struct cell *cell, int by_blocks,
+		 double unseen)
+{
+	struct older_part parts[OLDER_PARTS] = {0};
+
+	parts_fill(calibration, cell, by_blocks, parts);
+	for (uint32_t i = 0; i < calibration->slot_count; i++) {
+		const struct slot *slot = &calibration->slots[i];
+		struct replicates blocks = {.whole = blocks_of(cell, slot, by_blocks, parts, -1)};
+
+		for (uint32_t g = 0; g < calibration->group_count; g++)
+			blocks.without[g] = blocks_of(cell, slot, by_blocks, parts, (int)g);
+		estimate_add(calibration, &calibration->out.old_rows[slot->row], &blocks, unseen);
+	}
+}
+
+/* --- family ----------------------------------------------------------------------------------- */
+
+/* Which types of a family are strata of their own. */
+
+/* Of the blocks of a family so many may be of types that windows have hardly shown. */
+#define SPARSE_SHARE 0.1
+/*
+ * So many windows must have shown a type. Fewer than of a cohort: types mostly have few lines, so
+ * that what division gains is more than what so few windows may miss.
+ */
+#define ENOUGH_OF_TYPE 6
+
+/* Is the cell of the same family and size class? Such cells are neighbours. */
+static int is_sibling(const struct calibration *calibration, size_t cell, size_t other)
+{
+	const struct calibrate_stratum *x = stratum_at(calibration,
+						       calibration->cells[cell].strata),
+				       *y = stratum_at(calibration,
+						       calibration->cells[other].strata);
+
+	return x->family && x->family == y->family && x->class_bytes == y->class_bytes;
+}
+
+static int is_sparse(struct calibration *calibration, const struct cell *cell)
+{
+	return weights_sum(calibration, cell->sightings, cell->dead).windows < ENOUGH_OF_TYPE;
+}
+
+/* Joins those of the siblings [begin, end) of which too few windows have shown any. */
+static void sparse_join(struct calibration *calibration, size_t begin, size_t end)
+{
+	for (size_t i = begin; i < end; i++)
+		if (is_sparse(calibration, &calibration->cells[i]))
+			level_set(calibration, &calibration->cells[i], LEVEL_FAMILY);
+}
+
+static double cell_blocks(const struct calibration *calibration, const struct cell *cell)
+{
+	double blocks = 0;
+
+	for (size_t rank = cell->strata; rank < cell->strata_end; rank++)
+		blocks += (double)stratum_at(calibration, rank)->new_blocks +
+			  (double)stratum_at(calibration, rank)->old_blocks;
+	return blocks;
+}
+
+/* If that is not enough for a part that matters, all of them are joined. */
+static void siblings_join(struct calibration *calibration, size_t begin, size_t end)
+{
+	double sparse = 0, blocks = 0;
+
+	for (size_t i = begin; i < end; i++) {
+		double part = cell_blocks(calibration, &calibration->cells[i]);
+
+		blocks += part;
+		sparse += is_sparse(calibration, &calibration->cells[i]) ? part : 0;
+	}
+	for (size_t i = begin; i < end && sparse > SPARSE_SHARE * blocks; i++)
+		level_set(calibration, &calibration->cells[i], LEVEL_FAMILY);
+}
+
+static void strata_arrange(struct calibration *calibration);
+
+static void siblings_each(struct calibration *calibration,
+			  void (*join)(struct calibration *, size_t begin, size_t end))
+{
+	for (size_t begin = 0, end; begin < calibration->cell_count; begin = end) {
+		for (end = begin + 1;
+		     end < calibration->cell_count && is_sibling(calibration, begin, end);)
+			end++;
+		if (end > begin + 1)
+			join(calibration, begin, end);
+	}
+	strata_arrange(calibration);
+}
+
+/* Divides families into types where windows have shown enough of each. */
+static void families_divide(struct calibration *calibration)
+{
+	for (size_t i = 0; i < calibration->input->stratum_count; i++)
+		calibration->levels[i] = LEVEL_TYPE;
+	strata_arrange(calibration);
+	siblings_each(calibration, sparse_join);
+	siblings_each(calibration, siblings_join);
+}
+
+/* --- errors ----------------------------------------------------------------------------------- */
+
+/* Groups of windows, and the variance of what the estimates without each group are. */
+
+#define NORMAL_95 1.959964
+
+/* The order is random, so that no period of the program coincides with that of the groups. */
+uint32_t calibrate_groups(size_t count, uint8_t *groups)
+{
+	for (size_t i = 0; i < count; i++) {
+		size_t begin = i - i % CALIBRATE_GROUPS,
+		       other = begin + hash_u64(i + 1) % (i - begin + 1);
+
+		groups[i] = groups[other];
+		groups[other] = (uint8_t)(i - begin);
+	}
+	return count < CALIBRATE_GROUPS ? (uint32_t)count : CALIBRATE_GROUPS;
+}
+
+double calibrate_student(uint32_t degrees)
+{
+	static const double quantiles[] = {4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306,
+					   2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131};
+	uint32_t count = sizeof(quantiles) / sizeof(quantiles[0]);
+
+	return quantiles[degrees < 2           ? 0
+			 : degrees - 2 < count ? degrees - 2
+					       : count - 1] /
+	       NORMAL_95;
+}
+
+double calibrate_variance(const float deviations[CALIBRATE_DEVIATIONS])
+{
+	double variance = 0, fourth = 0, unseen = (double)deviations[CALIBRATE_GROUPS];
+
+	for (uint32_t i = 0; i < CALIBRATE_GROUPS; i++) {
+		double square = (double)deviations[i] * (double)deviations[i];
+
+		variance += square;
+		fourth += square * square;
+	}
+	/*
+	 * Satterthwaite: the variance of the variance, from the fourth moment of normal deviations.
+	 */
+	double degrees = fourth > 0 ? 3 * variance * variance / fourth - 1 : CALIBRATE_GROUPS;
+	double widening = calibrate_student((uint32_t)fmin(degrees, CALIBRATE_GROUPS));
+	return variance * widening * widening + unseen * unseen;
+}
+
+/* --- calibrate -------------------------------------------------------------------------------- */
+
+/* With a probability of 95 % at most so many are expected of what was never seen. */
+#define LIMIT_NONE 3
+
+struct weights weights_sum(struct calibration *calibration, size_t begin, size_t end)
+{
+	struct window_sum *sums = calibration->window_sums;
+	struct weights weights = {.sightings = end - begin};
+
+	for (size_t i = begin; i < end; i++) {
+		const struct calibrate_sighting *sighting = sighting_at(calibration, i);
+		double weight = weight_of(calibration, sighting, -1);
+		double full = full_weight_of(calibration, sighting);
+
+		weights.sum += weight;
+		weights.seen += sighting->likeness ? 0 : discount_of(sighting, -1);
+		weights.seen_sum += sighting->likeness ? 0 : weight;
+		weights.full += full;
+		sums[sighting->window].weight += weight;
+		sums[sighting->window].full += full;
+	}
+	for (size_t i = begin; i < end; i++) {
+		struct window_sum *sum = &sums[sighting_at(calibration, i)->window];
+
+		weights.square += sum->weight * sum->weight;
+		weights.full_square += sum->full * sum->full;
+		*sum = (struct window_sum){0};
+	}
+	weights.windows = weights.square > 0 ? weights.sum * weights.sum / weights.square : 0;
+	return weights;
+}
+
+/* For how many blocks such a sum of weights, and of the windows' squares, can stand at most. */
+static double weights_limit(const struct calibration *calibration, double sum, double square)
+{
+	return sum + LIMIT_ERRORS * sqrt(square) + LIMIT_NONE * calibration->block_weight;
+}
+
+double weights_explain(const struct calibration *calibration, const struct weights *weights,
+		       double blocks)
+{
+	return blocks <= weights_limit(calibration, weights->full, weights->full_square)
+		       ? blocks
+		       : fmin(blocks, weights->full);
+}
+
+static int input_check(const struct calibrate_input *input)
+{
+	if (input->stratum_count >= UINT32_MAX || input->sighting_count >= UINT32_MAX ||
+	    input->window_count >= UINT32_MAX || input->row_count >= UINT32_MAX)
+		return error_set(-EINVAL, "more than 2^32 strata, windows, sightings or rows");
+	for (size_t i = 0; i < input->window_count; i++) {
+		if (input->windows[i].end_ns < input->windows[i].start_ns)
+			return error_set(-EINVAL, "window %zu ends before it starts", i);
+		if (!(input->windows[i].idle >= 0 && input->windows[i].idle <= 1))
+			return error_set(-EINVAL, "the idle part of window %zu is not from 0 to 1",
+					 i);
+	}
+	for (size_t i = 0; i < input->sighting_count; i++) {
+		const struct calibrate_sighting *sighting = &input->sightings[i];
+
+		if (sighting->stratum >= input->stratum_count ||
+		    sighting->window >= input->window_count || sighting->row >= input->row_count)
+			return error_set(-EINVAL, "sighting %zu names what does not exist", i);
+		/* The bound keeps all sums of weights finite. */
+		if (!(sighting->inclusion >= 0x1p-32 &&
+		      sighting->inclusion <= (sighting->likeness ? 0x1p32 : 1)))
+			return error_set(-EINVAL,
+					 "the probability of sighting %zu is not from 2^-32 to 1",
+					 i);
+		if (sighting->discount &&
+		    !(sighting->discount->whole >= 0x1p-32f && sighting->discount->whole <= 1))
+			return error_set(-EINVAL,
+					 "the discount of sighting %zu is not from 2^-32 to 1", i);
+	}
+	return 0;
+}
+
+static int compare(uint64_t a, uint64_t b)
+{
+	return a < b ? -1 : a > b;
+}
+
+/* The order of two strata in different cells; 0: both are in one cell. */
+static int cell_compare(const struct calibration *calibration, uint32_t i, uint32_t j)
+{
+	const struct calibrate_stratum *x = &calibration->input->strata[i],
+				       *y = &calibration->input->strata[j];
+	uint8_t level = calibration->levels[i], other = calibration->levels[j];
+	int order = compare(level == LEVEL_RARE, other == LEVEL_RARE);
+
+	if (!order && level != LEVEL_RARE)
+		order = compare(x->family, y->family);
+	order = order ?: compare(x->class_bytes, y->class_bytes) ?: compare(level, other);
+	return order || level == LEVEL_RARE || (level == LEVEL_FAMILY && x->family)
+		       ? order
+		       : compare(x->type, y->type);
+}
+
+static int stratum_compare(const void *a, const void *b, void *context)
+{
+	const struct calibration *calibration = context;
+	uint32_t i = *(const uint32_t *)a, j = *(const uint32_t *)b;
+	const struct calibrate_stratum *x = &calibration->input->strata[i],
+				       *y = &calibration->input->strata[j];
+	int order = cell_compare(calibration, i, j);
+
+	if (!order)
+		order = compare(!is_burst(calibration, i), !is_burst(calibration, j));
+	if (!order)
+		order = compare(x->cohort, y->cohort);
+	return order ? order : compare(i, j);
+}
+
+static int sighting_compare(const void *a, const void *b, void *context)
+{
+	const struct calibration *calibration = context;
+	uint32_t i = *(const uint32_t *)a, j = *(const uint32_t *)b;
+	const struct calibrate_sighting *x = &calibration->input->sightings[i],
+					*y = &calibration->input->sightings[j];
+	uint32_t p = calibration->ranks[x->stratum], q = calibration->ranks[y->stratum];
+	int order = compare(calibration->cell_of[p], calibration->cell_of[q]);
+
+	if (!order)
+		order = compare(!x->alive, !y->alive);
+	if (!order)
+		order = compare(p, q);
+	return order ? order : compare(i, j);
+}
+
+static void strata_order(struct calibration *calibration)
+{
+	const struct calibrate_input *input = calibration->input;
+
+	for (uint32_t i = 0; i < input->stratum_count; i++)
+		calibration->order[i] = i;
+	qsort_r(calibration->order, input->stratum_count, sizeof(*calibration->order),
+		stratum_compare, calibration);
+	calibration->cell_count = 0;
+	for (uint32_t rank = 0; rank < input->stratum_count; rank++) {
+		calibration->ranks[calibration->order[rank]] = rank;
+		if (!rank || cell_compare(calibration, calibration->order[rank - 1],
+					  calibration->order[rank]))
+			calibration->cells[calibration->cell_count++].strata = rank;
+		calibration->cell_of[rank] = (uint32_t)calibration->cell_count - 1;
+		calibration->cells[calibration->cell_count - 1].strata_end = rank + 1;
+	}
+}
+
+static void sightings_order(struct calibration *calibration)
+{
+	const struct calibrate_input *input = calibration->input;
+	size_t at = 0;
+
+	for (uint32_t i = 0; i < input->sighting_count; i++)
+		calibration->sightings[i] = i;
+	qsort_r(calibration->sightings, input->sighting_count, sizeof(*calibration->sightings),
+		sighting_compare, calibration);
+	for (size_t i = 0; i < calibration->cell_count; i++) {
+		struct cell *cell = &calibration->cells[i];
+
+		cell->sightings = cell->dead = at;
+		while (at < input->sighting_count &&
+		       calibration->cell_of[calibration->ranks[sighting_at(calibration, at)
+								       ->stratum]] == i)
+			cell->dead += (size_t)(sighting_at(calibration, at++)->alive != 0);
+		cell->sightings_end = at;
+	}
+}
+
+static void shares_set(struct calibration *calibration)
+{
+	const struct calibrate_input *input = calibration->input;
+	struct calibrate_result *out = &calibration->out;
+	double seen = 0;
+
+	for (size_t i = 0; i < input->window_count; i++) {
+		out->on_ns += input->windows[i].end_ns - input->windows[i].start_ns;
+		out->span_ns += input->windows[i].span_ns;
+	}
+	for (size_t i = 0; i < calibration->post_count; i++)
+		seen += calibration->posts[i].weights.seen;
+	out->seen_blocks = (uint64_t)llround(seen);
+	for (size_t i = 0; i < input->stratum_count; i++)
+		out->new_blocks += input->strata[i].new_blocks;
+	out->windows = input->window_count;
+	out->time_share = out->span_ns ? fmin(1, (double)out->on_ns / (double)out->span_ns) : 0;
+	out->blocks_share =
+		out->new_blocks ? fmin(1, (double)out->seen_blocks / (double)out->new_blocks) : 0;
+}
+
+/* Makes cells and their post-strata, by the levels of strata. */
+static void strata_arrange(struct calibration *calibration)
+{
+	memset(calibration->paces, PACE_STEADY, calibration->input->stratum_count);
+	strata_order(calibration);
+	/* Those with a burst come first then. */
+	if (paces_find(calibration))
+		strata_order(calibration);
+	sightings_order(calibration);
+	posts_make(calibration);
+}
+
+/*
+ * Collapses types of so few blocks that windows may well have shown none of them: those of one size
+ * class become one cell.
+ */
+static void rare_collapse(struct calibration *calibration)
+{
+	double limit = weights_limit(calibration, 0, 0);
+
+	for (size_t i = 0; i < calibration->cell_count; i++) {
+		const struct cell *cell = &calibration->cells[i];
+		double blocks = 0;
+
+		for (size_t rank = cell->strata; rank < cell->strata_end; rank++)
+			blocks +=
+				stratum_at(calibration, rank)->least
+					? INFINITY
+					: (double)stratum_at(calibration, rank)->new_blocks +
+						  (double)stratum_at(calibration, rank)->old_blocks;
+		if (blocks <= limit)
+			level_set(calibration, cell, LEVEL_RARE);
+	}
+}
+
+static int calibration_begin(struct calibration *calibration, const struct calibrate_input *input)
+{
+	size_t strata = input->stratum_count + 1, windows = input->window_count + 1,
+	       rows = input->row_count + 1, sightings = input->sighting_count + 1;
+	struct calibrate_result *out = &calibration->out;
+
+	calibration->input = input;
+	calibration->levels = calloc(strata, sizeof(*calibration->levels));
+	calibration->order = calloc(strata, sizeof(*calibration->order));
+	calibration->ranks = calloc(strata, sizeof(*calibration->ranks));
+	calibration->cells = calloc(strata, sizeof(*calibration->cells));
+	calibration->cell_of = calloc(strata, sizeof(*calibration->cell_of));
+	calibration->paces = calloc(strata, sizeof(*calibration->paces));
+	calibration->stretches = calloc(strata, sizeof(*calibration->stretches));
+	calibration->posts = calloc(strata, sizeof(*calibration->posts));
+	calibration->sightings = calloc(sightings, sizeof(*calibration->sightings));
+	calibration->groups = calloc(windows, sizeof(*calibration->groups));
+	calibration->window_sums = calloc(windows, sizeof(*calibration->window_sums));
+	calibration->shares = calloc(windows, sizeof(*calibration->shares));
+	calibration->progress = calloc(windows, sizeof(*calibration->progress));
+	calibration->slot_of = calloc(rows, sizeof(*calibration->slot_of));
+	calibration->slots =
+		calloc(rows < sightings ? rows : sightings, sizeof(*calibration->slots));
+	out->rows = calloc(rows, sizeof(*out->rows));
+	out->old_rows = calloc(rows, sizeof(*out->old_rows));
+	out->strata = calloc(strata, sizeof(*out->strata));
+	out->row_count = input->row_count;
+	return calibration->levels && calibration->order && calibration->ranks &&
+			       calibration->cells && calibration->cell_of && calibration->paces &&
+			       calibration->stretches && calibration->posts &&
+			       calibration->sightings && calibration->groups &&
+			       calibration->window_sums && calibration->shares &&
+			       calibration->progress && calibration->slot_of &&
+			       calibration->slots && out->rows && out->old_rows && out->strata
+		       ? 0
+		       : -ENOMEM;
+}
+
+static void calibration_end(struct calibration *calibration)
+{
+	free(calibration->levels);
+	free(calibration->order);
+	free(calibration->ranks);
+	free(calibration->cells);
+	free(calibration->cell_of);
+	free(calibration->paces);
+	free(calibration->stretches);
+	free(calibration->posts);
+	free(calibration->sightings);
+	free(calibration->groups);
+	free(calibration->window_sums);
+	free(calibration->shares);
+	free(calibration->progress);
+	free(calibration->slot_of);
+	free(calibration->slots);
+}
+
+int calibrate(const struct calibrate_input *input, struct calibrate_result *out)
+{
+	struct calibration calibration = {0};
+	int err = input_check(input);
+
+	if (!err)
+		err = calibration_begin(&calibration, input);
+	if (!err) {
+		calibration.group_count = calibrate_groups(input->window_count, calibration.groups);
+		/* It is not known yet: strata are arranged as if windows slowed nothing. */
+		for (size_t i = 0; i < input->window_count; i++)
+			calibration.progress[i] = 1;
+		memset(calibration.levels, LEVEL_FAMILY, input->stratum_count);
+		strata_arrange(&calibration);
+		shares_set(&calibration);
+		progress_find(&calibration);
+		families_divide(&calibration);
+		rare_collapse(&calibration);
+		strata_arrange(&calibration);
+		posts_least_judge(&calibration);
+		for (size_t i = 0; i < calibration.cell_count; i++)
+			cell_estimate(&calibration, &calibration.cells[i]);
+	}
+	calibration_end(&calibration);
+	if (err)
+		calibrate_free(&calibration.out);
+	else
+		*out = calibration.out;
+	return err;
+}
+
+void calibrate_free(struct calibrate_result *result)
+{
+	free(result->rows);
+	free(result->old_rows);
+	free(result->strata);
+	*result = (struct calibrate_result){0};
+}

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Files that tell which line allocated each live block of a process, and its stack. Text, a fact a
+ * line; each NUMBER counts from 0:
+ *
+ *   tracer blocks 2 PID          the first line
+ *   l NUMBER LINE FILE           a line of a program
+ *   f NUMBER L FUNCTION          a frame: a function at the line with number L
+ *   s NUMBER S F                 a stack: frame F, called by stack S; S is NUMBER: by none
+ *   b ADDRESS BYTES L S          a block, both in hexadecimal: the line of its most recent frame,
+ *                                its stack
+ *
+ * Format 1 has neither frames nor stacks. A file that is read is hostile.
+ */
+#ifndef TRACER_TRACE_BLOCKS_BLOCK_LINES_H
+#define TRACER_TRACE_BLOCKS_BLOCK_LINES_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#define BLOCK_LINES_NONE UINT32_MAX
+
+struct block_line {
+	uint64_t address, bytes;
+	uint32_t line, stack; /* stack: BLOCK_LINES_NONE in format 1 */
+};
+
+struct block_frame {
+	char *function;
+	uint32_t line;
+};
+
+#define BLOCK_STACK_DEPTH 1024u /* frames of a stack; deeper ones are refused */
+
+struct block_stack {
+	uint32_t parent; /* its caller, a smaller number; BLOCK_LINES_NONE */
+	uint32_t frame, depth;
+};
+
+/* Zero-initialise; block_lines_free() releases. */
+struct block_lines {
+	uint32_t pid, format;
+	struct block_line *blocks; /* by address */
+	size_t count, capacity;
+	char **names; /* FILE:LINE */
+	size_t name_count, name_capacity;
+	struct block_frame *frames;
+	size_t frame_count, frame_capacity;
+	struct block_stack *stacks;
+	size_t stack_count, stack_capacity;
+};
+
+void block_lines_head(FILE *out, uint32_t pid);
+void block_lines_line(FILE *out, uint32_t number, const char *file, uint32_t line);
+void block_lines_frame(FILE *out, uint32_t number, uint32_t line, const char *function);
+/* parent: number if there is none. */
+void block_lines_stack(FILE *out, uint32_t number, uint32_t parent, uint32_t frame);
+void block_lines_block(FILE *out, uint64_t address, uint64_t bytes, uint32_t line, uint32_t stack);
+
+/* 0; -EINVAL: it is no such file, or damaged (error_set); -ENOMEM; -errno. */
+int block_lines_read(struct block_lines *out, FILE *file);
+void block_lines_free(struct block_lines *lines);
+/* The block in which address is; NULL: it is in none. */
+const struct block_line *block_lines_at(const struct block_lines *lines, uint64_t address);
+/* The number of the line that allocated it; BLOCK_LINES_NONE. */
+uint32_t block_lines_find(const struct block_lines *lines, uint64_t address);
+
+#endif

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What heap walks found at each address of pymalloc's pools, and since which walk: a block whose
+ * address shows something else than before is another block. Four bytes a block.
+ */
+#ifndef TRACER_TRACE_BLOCKS_IDENTITIES_H
+#define TRACER_TRACE_BLOCKS_IDENTITIES_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "util/id_map.h"
+
+/*
+ * A cohort is a number of walks in a row, below IDENTITY_COHORTS. 0: the address is free, or its
+ * block is to be shown by the next walk.
+ */
+#define IDENTITY_COHORTS 256u
+
+/* The blocks of a pool. */
+struct identity_pool {
+	uint64_t pool, address; /* of the pool; of its first block */
+	uint32_t block_bytes, count;
+	uint32_t *blocks; /* 24 bits of what was found << 8 | cohort */
+	uint32_t walk;    /* that has shown the pool last */
+};
+
+struct account;
+
+/* Zero-initialise; account may be set before the first pool. */
+struct identities {
+	struct id_map index; /* address of a pool -> its number in pools */
+	struct identity_pool *pools;
+	size_t count, capacity;
+	uint32_t walk;
+	struct account *account; /* borrowed; NULL: none */
+};
+
+/* A walk begins, or its end: pools that it has not shown are dropped. */
+void identities_walk(struct identities *identities);
+void identities_sweep(struct identities *identities);
+/*
+ * The pool that the walk shows, with zeros for blocks that are new in it; borrowed until the next
+ * call. *fresh: no walk before has shown it. If its blocks have another size now, all begin anew.
+ * NULL: no memory.
+ */
+struct identity_pool *identities_pool(struct identities *identities,
+				      const struct identity_pool *shown, int *fresh);
+/* The block at an address of a pool that some walk has shown; NULL: none. */
+uint32_t *identities_find(const struct identities *identities, uint64_t pool, uint64_t address);
+/*
+ * Something was found in a block: the cohort of that block, which is `cohort` if it is another one
+ * than before.
+ */
+uint32_t identity_found(uint32_t *block, uint32_t kind, uint32_t print, uint32_t cohort);
+/* Is it what was found there before? */
+int identity_is(uint32_t block, uint32_t kind, uint32_t print);
+
+static inline uint32_t identity_cohort(uint32_t block)
+{
+	return block % IDENTITY_COHORTS;
+}
+
+/* Gives blocks of each cohort the number that map has for it. */
+void identities_renumber(struct identities *identities, const uint8_t map[IDENTITY_COHORTS]);
+/* Leaves the empty table. */
+void identities_free(struct identities *identities);
+
+#endif

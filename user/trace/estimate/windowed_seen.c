@@ -1,0 +1,358 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "trace/estimate/windowed_seen.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "util/array.h"
+
+/* Of the weight of a kind and size class so much belongs to others: its cohorts say nothing. */
+#define BLURRED_SHARE 0.1
+
+static uint32_t huge_of(uint64_t bytes)
+{
+	uint32_t huge = LARGE_HUGE;
+
+	while (huge + 1 < LARGE_STRATA && bytes >= 2 * (uint64_t)LARGE_HUGE_BYTES) {
+		bytes /= 2;
+		huge++;
+	}
+	return huge;
+}
+
+static uint32_t large_of(const struct process_state *process, const struct sighting *sighting,
+			 const struct block *block)
+{
+	if (!(sighting->flags & SIGHTING_LARGE) || state_window_is_chunk(process, sighting, block))
+		return LARGE_STRATA;
+	if (sighting->flags & SIGHTING_CERTAIN)
+		return LARGE_CERTAIN;
+	if (block->bytes >= LARGE_HUGE_BYTES)
+		return huge_of(block->bytes);
+	return block->large ? LARGE_OBJECT : LARGE_RAW;
+}
+
+/*
+ * Where the time between two windows is divided: at the end of the first one, or where the newest
+ * cohort begins, or what its likenesses stand for.
+ */
+static uint64_t span_end(const struct job *job, uint64_t end_ns, uint64_t next_ns)
+{
+	const uint64_t bounds[] = {
+		job->newest.from_ns,
+		state_cohort_ns(&job->process->windows, job->newest.cohort),
+	};
+
+	for (size_t i = 0; i < sizeof(bounds) / sizeof(bounds[0]); i++)
+		if (bounds[i] > end_ns && bounds[i] <= next_ns)
+			return bounds[i];
+	return end_ns;
+}
+
+static double idle_part(const struct trace_window *window)
+{
+	return window->length_ns ? (double)window->idle_ns / (double)window->length_ns : 0;
+}
+
+/*
+ * A window stands for the time since the one before. How long that was had been decided before the
+ * window showed anything. The time after it has not: the budget makes the pause after expensive
+ * windows longer, so that what costs much would have too large a weight.
+ */
+static void windows_fill(struct job *job)
+{
+	const struct trace_windows *windows = &job->process->windows;
+	const struct trace_process *info = &job->process->info;
+	uint64_t from_ns = state_windows_since_ns(job->process), until_ns;
+
+	for (size_t i = 0; i < windows->count; i++) {
+		const struct trace_window *window = &windows->items[i];
+		uint64_t end_ns = window->end_ns ? window->end_ns : info->end_ns;
+		uint64_t length_ns = window->end_ns              ? window->length_ns
+				     : end_ns > window->start_ns ? end_ns - window->start_ns
+								 : 0;
+
+		until_ns = i + 1 < windows->count
+				   ? span_end(job, end_ns, windows->items[i + 1].start_ns)
+				   : info->end_ns;
+		if (until_ns < from_ns + length_ns)
+			until_ns = from_ns + length_ns;
+		job->windows[i] = (struct calibrate_window){.start_ns = window->start_ns,
+							    .end_ns = window->start_ns + length_ns,
+							    .span_ns = until_ns - from_ns,
+							    .idle = idle_part(window)};
+		from_ns = until_ns;
+	}
+}
+
+static double inclusion(const struct calibrate_window *window)
+{
+	double length_ns = (double)(window->end_ns - window->start_ns);
+
+	return window->span_ns && length_ns > 0 ? length_ns / (double)window->span_ns : 1;
+}
+
+static uint64_t like_key(const struct seen *seen)
+{
+	return death_row_key(seen->stack, seen->kind, seen->class_bytes);
+}
+
+static uint64_t shared_key(const struct seen *seen)
+{
+	return hash_u64(like_key(seen)) ^ seen->window;
+}
+
+static int discount_add(struct job *job, struct seen *seen,
+			const struct calibrate_discount *discount)
+{
+	int err = array_reserve(&job->discounts, &job->discount_capacity, job->discount_count, 1,
+				sizeof(*job->discounts));
+
+	if (err)
+		return err;
+	job->discounts[job->discount_count++] = *discount;
+	seen->discount = (uint32_t)job->discount_count;
+	return 0;
+}
+
+/*
+ * Blocks of one row that were seen in one window, and count as alive, have the same discount.
+ * Returns 1 if the block has got it.
+ */
+static int discount_share(const struct job *job, struct seen *seen)
+{
+	uint32_t found = id_map_find(&job->shared, shared_key(seen));
+
+	seen->discount = found == ID_MAP_NONE ? 0 : found;
+	return found != ID_MAP_NONE;
+}
+
+/* Of a likeness that stands for `times` blocks if it was the same one until until_ns. */
+static int likeness_discount(struct job *job, struct seen *like, uint64_t until_ns, double times)
+{
+	const struct reuse_row *row = reuse_row_of(&job->reuse, like_key(like));
+	struct calibrate_discount discount;
+
+	if (!row)
+		return 0;
+	discount = reuse_lived(&job->reuse, row, like->shown_ns, until_ns);
+	discount.whole = (float)((1 + (times - 1) * (double)discount.whole) / times);
+	for (uint32_t g = 0; g < CALIBRATE_GROUPS; g++)
+		discount.without[g] =
+			(float)((1 + (times - 1) * (double)discount.without[g]) / times);
+	return discount_add(job, like, &discount);
+}
+
+/* Adds a likeness of the newest cohort: a block that was seen, and lived until then. */
+static int likeness_add(struct job *job, const struct seen *seen, uint64_t died_ns)
+{
+	const struct trace_windows *windows = &job->process->windows;
+	struct seen *like = &job->seen[job->seen_count];
+	struct lifetime life = {seen->made_ns, died_ns};
+	uint64_t until_ns;
+	int err;
+
+	if (seen->large < LARGE_STRATA || !newest_is_like(windows, &job->newest, seen->window))
+		return 0;
+	*like = *seen;
+	like->use = SEEN_LIKENESS;
+	like->discount = 0;
+	like->cohort = job->newest.cohort;
+	like->inclusion = newest_inclusion(windows, &job->newest, seen->window, &life);
+	until_ns = newest_until(windows, &job->newest, seen->window, died_ns);
+	err = likeness_discount(job, like, until_ns,
+				newest_times(windows, &job->newest, seen->window, &life));
+	job->seen_count += !err;
+	return err ? err : id_map_put(&job->likes, like_key(seen), 0);
+}
+
+static int alive_discount(struct job *job, struct seen *seen)
+{
+	const struct reuse_row *row =
+		seen->large == LARGE_STRATA ? reuse_row_of(&job->reuse, like_key(seen)) : NULL;
+	struct calibrate_discount discount;
+
+	int err;
+
+	if (!row || discount_share(job, seen))
+		return 0;
+	discount = reuse_alive(&job->reuse, row, seen->shown_ns);
+	err = discount_add(job, seen, &discount);
+	return err ? err : id_map_put(&job->shared, shared_key(seen), seen->discount);
+}
+
+static int alive_collect(struct job *job)
+{
+	const struct sightings *sightings = &job->process->windows.sightings;
+	const struct sighting *sighting;
+	size_t cursor = 0;
+	int err = 0;
+
+	while (!err && (sighting = sightings_next(sightings, &cursor))) {
+		const struct block *block = state_window_block(job->process, sighting);
+		struct seen *seen = &job->seen[job->seen_count];
+		uint32_t large;
+
+		/* Without memory for its traceback the snapshot has no row for it. */
+		if (!block || job->tracebacks[block->stack] == UINT32_MAX ||
+		    !(sighting->kind || sighting->flags & SIGHTING_CERTAIN))
+			continue;
+		large = large_of(job->process, sighting, block);
+		*seen = (struct seen){
+			.stack = block->stack,
+			.window = sighting->window,
+			.large = large,
+			.cohort = state_windows_cohort(job->process, sighting->address),
+			.flags = state_block_flags(block),
+			.use = SEEN_ALIVE,
+			.bytes = block->bytes,
+			.made_ns = sighting->made_ns,
+			.shown_ns = sighting->shown_ns,
+			.inclusion = large == LARGE_CERTAIN
+					     ? 1
+					     : inclusion(&job->windows[sighting->window]),
+		};
+		state_window_place(job->process, sighting, block, &seen->kind, &seen->class_bytes);
+		err = alive_discount(job, seen);
+		job->seen_count++;
+		if (!err)
+			err = likeness_add(job, seen, job->newest.walk_ns);
+	}
+	return err;
+}
+
+static int dead_collect(struct job *job)
+{
+	const struct trace_windows *windows = &job->process->windows;
+	int err = 0;
+
+	for (size_t i = 0; !err && i < windows->deaths.count; i++) {
+		const struct death *dead = &windows->deaths.items[i];
+		struct seen *seen = &job->seen[job->seen_count];
+
+		if (job->tracebacks[dead->stack] == UINT32_MAX)
+			continue;
+		*seen = (struct seen){
+			.stack = dead->stack,
+			.window = dead->window,
+			.kind = dead->kind,
+			.class_bytes = dead->class_bytes,
+			.large = LARGE_STRATA,
+			.cohort = COHORT_OLD,
+			.flags = dead->flags,
+			.use = SEEN_DEAD,
+			.bytes = dead->bytes,
+			.made_ns = dead->made_ns,
+			.shown_ns = dead->shown_ns,
+			.inclusion = inclusion(&job->windows[dead->window]),
+		};
+		job->seen_count++;
+		err = likeness_add(job, seen, dead->died_ns);
+	}
+	return err;
+}
+
+/* The weights of a kind and size class: as they would be without discounts, and with them. */
+struct blur {
+	uint64_t key;
+	double weight, rest;
+};
+
+static int blur_add(const struct seen *seen, const struct job *job, struct id_map *index,
+		    struct blur *blurs)
+{
+	uint64_t key = kind_key(seen->kind, seen->class_bytes, 0);
+	uint32_t found = id_map_find(index, key);
+	double weight = 1 / seen->inclusion;
+	int err = 0;
+
+	if (found == ID_MAP_NONE) {
+		found = (uint32_t)index->count;
+		blurs[found].key = key;
+		err = id_map_put(index, key, found);
+	}
+	blurs[found].weight += weight;
+	if (seen->discount)
+		weight *= (double)job->discounts[seen->discount - 1].whole;
+	blurs[found].rest += weight;
+	return err;
+}
+
+static int blurred_find(struct job *job)
+{
+	struct id_map index = {0};
+	struct blur *blurs = calloc(job->seen_count + 1, sizeof(*blurs));
+	int err = blurs ? 0 : -ENOMEM;
+
+	for (size_t i = 0; !err && i < job->seen_count; i++)
+		if (job->seen[i].use == SEEN_ALIVE && job->seen[i].large == LARGE_STRATA)
+			err = blur_add(&job->seen[i], job, &index, blurs);
+	for (size_t i = 0; !err && i < index.count; i++)
+		if (blurs[i].rest < (1 - BLURRED_SHARE) * blurs[i].weight)
+			err = id_map_put(&job->blurred, blurs[i].key, 0);
+	id_map_free(&index);
+	free(blurs);
+	return err;
+}
+
+int seen_is_blurred(const struct job *job, uint32_t kind, uint32_t class_bytes)
+{
+	return id_map_find(&job->blurred, kind_key(kind, class_bytes, 0)) != ID_MAP_NONE;
+}
+
+int seen_is_replaced(const struct job *job, const struct seen *seen)
+{
+	const struct trace_windows *windows = &job->process->windows;
+	int newest = windows->items[seen->window].start_ns >= job->newest.from_ns &&
+		     (seen->cohort >= job->newest.cohort ||
+		      seen_is_blurred(job, seen->kind, seen->class_bytes));
+
+	return newest && id_map_find(&job->likes, like_key(seen)) != ID_MAP_NONE;
+}
+
+int seen_collect(struct job *job)
+{
+	int err;
+
+	windows_fill(job);
+	err = alive_collect(job);
+	if (!err)
+		err = dead_collect(job);
+	return err || !job->discount_count ? err : blurred_find(job);
+}
+
+void seen_clear(struct job *job)
+{
+	job->seen_count = job->discount_count = 0;
+	id_map_free(&job->shared);
+	id_map_free(&job->likes);
+	id_map_free(&job->blurred);
+}
+
+static int seen_compare(const void *a, const void *b)
+{
+	const struct seen *x = a, *y = b;
+
+	if (x->stack != y->stack)
+		return x->stack < y->stack ? -1 : 1;
+	if (x->bytes != y->bytes)
+		return x->bytes < y->bytes ? -1 : 1;
+	if (x->flags != y->flags)
+		return x->flags < y->flags ? -1 : 1;
+	if (x->large != y->large)
+		return x->large < y->large ? -1 : 1;
+	if (x->kind != y->kind)
+		return x->kind < y->kind ? -1 : 1;
+	if (x->cohort != y->cohort)
+		return x->cohort < y->cohort ? -1 : 1;
+	if (x->use != y->use)
+		return x->use < y->use ? -1 : 1;
+	if (x->inclusion != y->inclusion)
+		return x->inclusion < y->inclusion ? -1 : 1;
+	return (x->window > y->window) - (x->window < y->window);
+}
+
+void seen_sort(struct job *job)
+{
+	qsort(job->seen, job->seen_count, sizeof(*job->seen), seen_compare);
+}

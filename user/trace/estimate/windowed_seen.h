@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What was seen of a process in windows, before it becomes the input of the estimator. */
+#ifndef TRACER_TRACE_ESTIMATE_WINDOWED_SEEN_H
+#define TRACER_TRACE_ESTIMATE_WINDOWED_SEEN_H
+
+#include "snapshot/builder.h"
+#include "trace/estimate/newest.h"
+#include "trace/estimate/pools_split.h"
+#include "trace/estimate/reuse.h"
+
+/* The first strata, before those of the heap's walk. */
+enum large {
+	LARGE_CERTAIN, /* seen before large blocks were traced in windows: each is known */
+	LARGE_OBJECT,
+	LARGE_RAW,
+	/*
+	 * Of at least LARGE_HUGE_BYTES, by powers of two: one of them is as large as thousands of
+	 * others, and must not be charged as often as those that windows show stand for.
+	 */
+	LARGE_HUGE,
+	LARGE_STRATA = LARGE_HUGE + 32
+};
+#define LARGE_HUGE_BYTES     (128u << 10)
+#define LARGE_TYPE(stratum)  (1ull << 32 | (stratum))
+#define LARGE_CLASS(stratum) (1u << 16 | (stratum)) /* no size class of pools */
+
+enum seen_use {
+	SEEN_LIKENESS,
+	SEEN_ALIVE,
+	SEEN_DEAD,
+};
+
+/* A block that was seen. */
+struct seen {
+	uint32_t stack, window, kind, class_bytes, cohort;
+	uint32_t large;    /* enum large; LARGE_STRATA: heap walks count it */
+	uint32_t flags;    /* SNAPSHOT_* */
+	uint32_t discount; /* 1 + its place in discounts; 0: none */
+	enum seen_use use;
+	uint64_t bytes;
+	uint64_t made_ns, shown_ns; /* as in sightings.h */
+	double inclusion;
+};
+
+struct job {
+	const struct process_state *process;
+	const uint32_t *tracebacks;
+	struct seen *seen;
+	struct calibrate_discount *discounts;
+	struct calibrate_stratum *strata;
+	struct calibrate_window *windows;
+	struct calibrate_sighting *sightings;
+	struct snapshot_trace *rows;
+	struct pools_taken *taken;
+	size_t seen_count, discount_count, discount_capacity, stratum_count, row_count, taken_count;
+	struct newest newest;
+	struct reuse reuse;
+	struct id_map row_index;     /* stack, size and flags -> row */
+	struct id_map sizes;         /* kind and size class -> the size of all that were seen */
+	struct id_map made, alive;   /* place and size class -> blocks seen: all; alive */
+	struct id_map shared;        /* row and window -> 1 + place in discounts */
+	struct id_map newest_strata; /* kind and size class -> one of the newest cohort */
+	struct id_map likes; /* stacks, kinds and size classes of which there are likenesses */
+	/*
+	 * Kinds and size classes in which addresses are reused unnoticed: their cohorts say
+	 * nothing, since a block has that of the first one that looked like it.
+	 */
+	struct id_map blurred;
+};
+
+/*
+ * Fills windows, seen and what belongs to these, of which there is room for twice the sightings and
+ * deaths. newest and reuse are set. 0; -ENOMEM.
+ */
+int seen_collect(struct job *job);
+/* Drops what seen_collect() has filled. */
+void seen_clear(struct job *job);
+/* Sorts, so that equal rows are neighbours, in an order that replays give again. */
+void seen_sort(struct job *job);
+int seen_is_blurred(const struct job *job, uint32_t kind, uint32_t class_bytes);
+/* Have likenesses taken its place? */
+int seen_is_replaced(const struct job *job, const struct seen *seen);
+
+#endif

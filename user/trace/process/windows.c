@@ -1,0 +1,814 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <string.h>
+
+#include "trace/process/process_tables.h"
+#include "util/array.h"
+
+/* --- windows life ----------------------------------------------------------------------------- */
+
+/* The life of what a process has for windows: accounts, copies for children, clearing. */
+
+void state_windows_account(struct trace_windows *windows, struct account *account)
+{
+	windows->account = windows->sightings.account = windows->pools.account = account;
+	windows->deaths.account = account;
+	windows->frees.account = windows->frees.index.account = account;
+	windows->heap.index.account = windows->walk.index.account = account;
+	windows->made.index.account = account;
+	windows->takers.index.account = account;
+	windows->taken.index.account = windows->taken_walk.index.account = account;
+	windows->identities.account = windows->identities.index.account = account;
+	windows->chunks.account = account;
+}
+
+void state_windows_free(struct trace_windows *windows)
+{
+	sightings_free(&windows->sightings);
+	deaths_free(&windows->deaths);
+	frees_free(&windows->frees);
+	identities_free(&windows->identities);
+	id_map_free(&windows->pools);
+	chunk_table_free(&windows->chunks);
+	kind_counts_free(&windows->heap);
+	kind_counts_free(&windows->walk);
+	kind_counts_free(&windows->made);
+	pool_takers_free(&windows->takers);
+	taken_counts_free(&windows->taken);
+	taken_counts_free(&windows->taken_walk);
+	array_release(windows->account, &windows->items, &windows->capacity,
+		      sizeof(*windows->items));
+	array_release(windows->account, &windows->fresh, &windows->fresh_capacity,
+		      sizeof(*windows->fresh));
+	array_release(windows->account, &windows->cohorts_ns, &windows->cohorts_capacity,
+		      sizeof(*windows->cohorts_ns));
+	windows->count = windows->fresh_count = windows->last_count = windows->cohort = 0;
+}
+
+uint64_t state_windows_since_ns(const struct process_state *process)
+{
+	uint64_t start_ns = process->info.start_ns, cleared_ns = process->windows.cleared_ns;
+
+	return cleared_ns > start_ns ? cleared_ns : start_ns;
+}
+
+void state_windows_clear(struct process_state *process, uint64_t time_ns)
+{
+	struct trace_windows *windows = &process->windows;
+	int open = windows->open;
+
+	windows->cleared_ns = time_ns;
+	state_windows_free(windows);
+	state_windows_account(windows, process->account);
+	windows->seen = windows->changed = windows->unchecked = windows->dropped = 0;
+	windows->chunks_old = 0;
+	windows->open = 0;
+	if (!open)
+		return;
+	if (array_reserve_in(windows->account, &windows->items, &windows->capacity, 0, 1,
+			     sizeof(*windows->items)))
+		return;
+	windows->items[0] = (struct trace_window){.start_ns = time_ns};
+	windows->count = windows->open = 1;
+}
+
+/* What a walk has counted is not copied: the child's heap is walked soon. */
+int state_windows_copy(struct trace_windows *out, const struct trace_windows *from)
+{
+	int err = sightings_copy(&out->sightings, &from->sightings);
+
+	if (!err)
+		err = id_map_copy(&out->pools, &from->pools);
+	if (!err)
+		err = chunk_table_copy(&out->chunks, &from->chunks);
+	if (!err)
+		err = array_copy_in(out->account, &out->items, &out->capacity, from->items,
+				    from->count, sizeof(*out->items));
+	if (!err)
+		err = array_copy_in(out->account, &out->fresh, &out->fresh_capacity, from->fresh,
+				    from->fresh_count, sizeof(*out->fresh));
+	if (err)
+		return err;
+	out->fresh_count = from->fresh_count;
+	out->chunks_old = from->chunks_old;
+	out->count = from->count;
+	out->open = from->open;
+	return 0;
+}
+
+int state_window_is_chunk(const struct process_state *process, const struct sighting *sighting,
+			  const struct block *block)
+{
+	if (sighting->flags & SIGHTING_NATIVE)
+		return 1;
+	return sighting->flags & SIGHTING_LARGE && !(sighting->flags & SIGHTING_CERTAIN) &&
+	       process->windows.chunks.known && block_allocator_bytes(block) > EVENT_SMALL_BYTES;
+}
+
+/* The size of the chunk that a block was seen in, or has by its own size. */
+static uint32_t units_of(const struct process_state *process, const struct sighting *sighting,
+			 const struct block *block)
+{
+	const struct chunk *chunk;
+
+	if (sighting->flags & SIGHTING_NATIVE)
+		return sighting->print ? sighting->print : chunk_units(block->bytes);
+	chunk = chunk_table_find(&process->windows.chunks, sighting->address);
+	return chunk && chunk_fits(chunk->units, block_allocator_bytes(block))
+		       ? chunk->units
+		       : chunk_units(block_allocator_bytes(block));
+}
+
+void state_window_place(const struct process_state *process, const struct sighting *sighting,
+			const struct block *block, uint32_t *kind, uint32_t *class_bytes)
+{
+	uint32_t units;
+
+	if (state_window_is_chunk(process, sighting, block)) {
+		units = units_of(process, sighting, block);
+		*kind = chunk_kind(units);
+		*class_bytes = chunk_class(units);
+		return;
+	}
+	*kind = sighting->kind;
+	*class_bytes = (uint32_t)block_class_bytes(block);
+}
+
+/*
+ * At some moment between the last look that has shown a block and now. Looks within its window do
+ * not tell when it was alive after that.
+ */
+static uint64_t died_at(const struct trace_windows *windows, const struct sighting *sighting,
+			uint64_t now_ns)
+{
+	uint64_t from_ns = sighting->seen_ns;
+
+	if (sighting->window < windows->count && from_ns < windows->items[sighting->window].end_ns)
+		from_ns = windows->items[sighting->window].end_ns;
+	return from_ns < now_ns ? from_ns + (now_ns - from_ns) / 2 : from_ns;
+}
+
+static struct death death_of(const struct process_state *process, const struct sighting *sighting,
+			     const struct block *block)
+{
+	const struct trace_windows *windows = &process->windows;
+	struct death death = {.stack = block->stack,
+			      .window = sighting->window,
+			      .flags = state_block_flags(block),
+			      .bytes = (uint32_t)block->bytes,
+			      .print = sighting->print,
+			      .made_ns = sighting->made_ns,
+			      .shown_ns = sighting->shown_ns,
+			      .died_ns = died_at(windows, sighting, process->info.end_ns)};
+
+	state_window_place(process, sighting, block, &death.kind, &death.class_bytes);
+	return death;
+}
+
+/*
+ * A block of malloc's was freed in a window. How long one would have lived after its window that
+ * was freed in the same is not known, so it is none of the deaths.
+ */
+static void window_freed(struct process_state *process, const struct sighting *sighting,
+			 const struct block *block, struct death *death)
+{
+	struct trace_windows *windows = &process->windows;
+	uint32_t units = units_of(process, sighting, block);
+	const struct life life = {.stack = death->stack,
+				  .kind = death->kind,
+				  .class_bytes = death->class_bytes,
+				  .window = death->window,
+				  .lived_ns = process->info.end_ns > sighting->shown_ns
+						      ? process->info.end_ns - sighting->shown_ns
+						      : 0};
+
+	if (sighting->window + 1 == windows->count) {
+		frees_life(&windows->frees, &life, sighting->address, units);
+		return;
+	}
+	death->reused_ns = process->info.end_ns;
+	frees_death(&windows->frees, deaths_add(&windows->deaths, death), death->window,
+		    sighting->address, units);
+}
+
+/* The block that was seen at an address has died since a walk has shown it last. */
+static void state_window_died(struct process_state *process, uint64_t address,
+			      const struct block *block)
+{
+	struct trace_windows *windows = &process->windows;
+	const struct sighting *sighting = sightings_find(&windows->sightings, address);
+
+	if (!sighting || !sighting->kind || sighting->flags & SIGHTING_OBJECT || block->domain ||
+	    block->bytes > UINT32_MAX)
+		return;
+	if (sighting->flags & SIGHTING_LARGE && !state_window_is_chunk(process, sighting, block))
+		return;
+	struct death death = death_of(process, sighting, block);
+	if (windows->open && sighting->flags & SIGHTING_NATIVE)
+		window_freed(process, sighting, block, &death);
+	else
+		deaths_add(&windows->deaths, &death);
+}
+
+/* The same, for an address: what the new block has as sighting.follows. */
+static uint32_t state_window_follow(struct process_state *process, uint64_t address,
+				    const struct block *block)
+{
+	struct trace_windows *windows = &process->windows;
+	const struct sighting *sighting = sightings_find(&windows->sightings, address);
+	uint32_t place;
+
+	if (!windows->open || !sighting || sighting->flags || block->domain ||
+	    block->bytes > UINT32_MAX)
+		return 0;
+	/* No look came between the two: the one before is what looks may take the new one for. */
+	if (!sighting->kind)
+		return sighting->follows;
+	struct death death = death_of(process, sighting, block);
+	death.reused_ns = process->info.end_ns;
+	place = deaths_add(&windows->deaths, &death);
+	return place != DEATHS_NONE ? place + 1 : 0;
+}
+
+/* Looks within its window, which may be after its last moment, do not count as later ones. */
+void state_window_seen(const struct process_state *process, struct sighting *sighting)
+{
+	const struct trace_windows *windows = &process->windows;
+
+	if (windows->open && sighting->window + 1 == windows->count)
+		sighting->seen_ns = windows->items[sighting->window].start_ns;
+	else
+		sighting->seen_ns = process->info.end_ns;
+}
+
+void state_window_shown(struct process_state *process, struct sighting *sighting)
+{
+	const struct deaths *deaths = &process->windows.deaths;
+	struct death *death;
+
+	if (sighting->follows && sighting->follows <= deaths->count) {
+		death = &deaths->items[sighting->follows - 1];
+		death->hidden = death->reused_ns && death->kind == sighting->kind &&
+				death->print == sighting->print;
+	}
+	sighting->follows = 0;
+	sighting->shown_ns = process->info.end_ns;
+	state_window_seen(process, sighting);
+}
+
+/* --- windows heap ----------------------------------------------------------------------------- */
+
+/*
+ * What walks of the heap find in the blocks of a process that is traced in windows: how many there
+ * are of each kind and size class, and which walk has shown them first (their cohort). An address
+ * that shows something else than before holds another block, and so does one that was allocated
+ * in a window meanwhile.
+ */
+
+/* So many of the newest cohorts are not joined. */
+#define COHORT_RECENT 16u
+
+uint32_t state_windows_cohort_now(struct process_state *process)
+{
+	struct trace_windows *windows = &process->windows;
+
+	if (windows->cohort)
+		return windows->cohort;
+	windows->cohort = COHORT_FIRST;
+	/* Without memory for their times, all blocks are of one cohort. */
+	if (!array_reserve_in(windows->account, &windows->cohorts_ns, &windows->cohorts_capacity, 0,
+			      COHORT_MAX + 1, sizeof(*windows->cohorts_ns)))
+		windows->cohorts_ns[COHORT_FIRST] = state_windows_since_ns(process);
+	return windows->cohort;
+}
+
+void state_windows_walk(struct process_state *process)
+{
+	kind_counts_free(&process->windows.walk);
+	taken_counts_free(&process->windows.taken_walk);
+	identities_walk(&process->windows.identities);
+}
+
+/* The cohort of a block that the walk shows. */
+static uint32_t cohort_of(struct process_state *process, struct identity_pool *pool, uint32_t i,
+			  uint64_t address, const struct event_census_kind *kind, int fresh)
+{
+	uint32_t now = state_windows_cohort_now(process);
+
+	/* Without memory for it, or where no walk was before, the address has to tell. */
+	if ((!pool || fresh) && address_set_has(&process->census.old, address))
+		now = COHORT_OLD;
+	return pool ? identity_found(&pool->blocks[i], kind->kind, kind->print, now) : now;
+}
+
+void state_window_pool_taken(struct process_state *process, const struct event_alloc *event)
+{
+	const struct pool_taker taker = {.pool = state_window_pool(process, event->address),
+					 .stack = state_stack_index(process, event->stack_id) &
+						  BLOCK_STACK_MAX,
+					 .cohort = state_windows_cohort_now(process)};
+
+	if (taker.pool)
+		pool_takers_put(&process->windows.takers, &taker);
+}
+
+/*
+ * Was the pool taken about then? A pool that is taken while a walk reads others is shown by the
+ * next one.
+ */
+static int is_of_taker(const struct pool_taker *taker, uint32_t cohort)
+{
+	return cohort - taker->cohort <= 1;
+}
+
+void state_windows_count(struct process_state *process, const struct event_census_kinds *event)
+{
+	const struct identity_pool shown = {.pool = state_window_pool(process, event->address),
+					    .address = event->address,
+					    .block_bytes = event->block_bytes,
+					    .count = event->count};
+	int fresh;
+	struct identity_pool *pool = identities_pool(&process->windows.identities, &shown, &fresh);
+	const struct pool_taker *taker = pool_takers_find(&process->windows.takers, shown.pool);
+
+	for (uint32_t i = 0; i < event->count; i++) {
+		const struct event_census_kind *kind = &event->kinds[i];
+		struct kind_count like = {
+			.kind = kind->kind, .bytes = event->block_bytes, .live = 1};
+
+		if (kind->kind == EVENT_KIND_FREE) {
+			if (pool)
+				pool->blocks[i] = 0;
+			continue;
+		}
+		like.cohort =
+			cohort_of(process, pool, i,
+				  event->address + (uint64_t)i * event->block_bytes, kind, fresh);
+		if (kind_counts_add(&process->windows.walk, &like))
+			return;
+		if (taker && is_of_taker(taker, like.cohort))
+			taken_counts_add(&process->windows.taken_walk, taker, like.kind, like.bytes,
+					 like.cohort);
+	}
+}
+
+/* What is known of the block at an address; NULL: no walk has shown it. */
+static uint32_t *block_find(const struct process_state *process, uint64_t address)
+{
+	return process->info.pool_bytes
+		       ? identities_find(&process->windows.identities,
+					 state_window_pool(process, address), address)
+		       : NULL;
+}
+
+void state_windows_look(struct process_state *process, const struct event_census_kinds *event)
+{
+	for (uint32_t i = 0; i < event->count; i++) {
+		uint32_t *block =
+			block_find(process, event->address + (uint64_t)i * event->block_bytes);
+
+		if (block && !identity_is(*block, event->kinds[i].kind, event->kinds[i].print))
+			*block = 0;
+	}
+}
+
+void state_windows_another(struct process_state *process, uint64_t address)
+{
+	uint32_t *block = block_find(process, address);
+
+	chunk_table_another(&process->windows.chunks, address);
+	if (block)
+		*block = 0;
+}
+
+uint32_t state_windows_cohort(const struct process_state *process, uint64_t address)
+{
+	const uint32_t *block = block_find(process, address);
+
+	return block ? identity_cohort(*block)
+		     : chunk_table_cohort(&process->windows.chunks, address);
+}
+
+/* Joins the older cohorts in pairs, and counts anew. */
+static void cohorts_join(struct trace_windows *windows)
+{
+	uint8_t map[IDENTITY_COHORTS] = {0};
+	struct kind_counts joined = {.index.account = windows->account};
+	uint32_t to = COHORT_FIRST, pairs_end = COHORT_MAX - COHORT_RECENT;
+
+	map[COHORT_OLD] = COHORT_OLD;
+	for (uint32_t from = COHORT_FIRST; from <= windows->cohort; from++) {
+		int second = from < pairs_end && (from - COHORT_FIRST) % 2;
+
+		if (second)
+			map[from] = (uint8_t)(to - 1);
+		else
+			windows->cohorts_ns[to] = windows->cohorts_ns[from],
+			map[from] = (uint8_t)to++;
+	}
+	windows->cohort = to - 1;
+	identities_renumber(&windows->identities, map);
+	pool_takers_renumber(&windows->takers, map);
+	taken_counts_renumber(&windows->taken, map);
+	chunk_table_renumber(&windows->chunks, map);
+	for (size_t i = 0; i < windows->heap.count; i++) {
+		struct kind_count like = windows->heap.items[i];
+
+		like.cohort = map[like.cohort];
+		kind_counts_add(&joined, &like);
+	}
+	kind_counts_free(&windows->heap);
+	windows->heap = joined;
+}
+
+/* The baseline walk has found which blocks are older than the trace. */
+static void old_set(struct process_state *process)
+{
+	const struct identities *identities = &process->windows.identities;
+
+	for (size_t i = 0; i < identities->count; i++) {
+		const struct identity_pool *pool = &identities->pools[i];
+
+		for (uint32_t j = 0; j < pool->count; j++)
+			if (identity_cohort(pool->blocks[j]) == process->windows.cohort &&
+			    address_set_has(&process->census.old,
+					    pool->address + (uint64_t)j * pool->block_bytes))
+				pool->blocks[j] += COHORT_OLD - process->windows.cohort;
+	}
+}
+
+void state_windows_walked(struct process_state *process, int complete, int baseline,
+			  uint64_t time_ns)
+{
+	struct trace_windows *windows = &process->windows;
+
+	if (windows->walk.count && complete)
+		identities_sweep(&windows->identities);
+	if (windows->walk.count && baseline)
+		old_set(process);
+	/* A walk without kinds, such as BPF's own, leaves those of the walk before. */
+	if (!baseline && (windows->walk.count || state_window_is_native(process)) &&
+	    chunk_table_count(&windows->chunks, &windows->walk))
+		kind_counts_free(&windows->walk);
+	if (windows->walk.count && !baseline) {
+		struct kind_counts old = windows->heap;
+		struct taken_counts taken = windows->taken;
+
+		windows->heap = windows->walk;
+		windows->walk = old;
+		windows->taken = windows->taken_walk;
+		windows->taken_walk = taken;
+		if (windows->cohorts_ns)
+			windows->cohorts_ns[++windows->cohort] = time_ns;
+	}
+	kind_counts_free(&windows->walk);
+	taken_counts_free(&windows->taken_walk);
+	if (windows->cohort == COHORT_MAX)
+		cohorts_join(windows);
+}
+
+/* --- windows ---------------------------------------------------------------------------------- */
+
+static int is_windowed(const struct process_state *process)
+{
+	return process->info.mode == EVENT_MODE_WINDOWS;
+}
+
+uint64_t state_window_pool(const struct process_state *process, uint64_t address)
+{
+	uint64_t bytes = process->info.pool_bytes;
+
+	return bytes ? address / bytes * bytes : 0;
+}
+
+/* Is it a block of malloc's that is traced in windows only? */
+static int is_large(const struct process_state *process, const struct block *block)
+{
+	return (process->info.large_windowed || state_window_is_native(process)) &&
+	       !block->pooled && !block->domain;
+}
+
+static struct blocks *windowed_blocks(const struct process_state *process)
+{
+	return process->blocks[state_window_layer(&process->info)];
+}
+
+const struct block *state_window_block_at(const struct process_state *process, uint64_t address)
+{
+	const struct block *block = blocks_at_allocator(windowed_blocks(process), address);
+
+	return block && (block->pooled || is_large(process, block)) ? block : NULL;
+}
+
+const struct block *state_window_block(const struct process_state *process,
+				       const struct sighting *sighting)
+{
+	return sighting->flags & SIGHTING_OBJECT
+		       ? NULL
+		       : state_window_block_at(process, sighting->address);
+}
+
+static int pool_count(struct process_state *process, uint64_t address, int by)
+{
+	struct id_map *pools = &process->windows.pools;
+	uint64_t pool = state_window_pool(process, address);
+	uint32_t known = id_map_find(pools, pool), count = known == ID_MAP_NONE ? 0 : known;
+
+	count += (uint32_t)by;
+	if (!count) {
+		id_map_remove(pools, pool);
+		return 0;
+	}
+	return id_map_put(pools, pool, count);
+}
+
+int state_sighting_add(struct process_state *process, const struct sighting *sighting)
+{
+	struct sightings *sightings = &process->windows.sightings;
+	struct trace_windows *windows = &process->windows;
+	int known = sightings_find(sightings, sighting->address) != NULL;
+	int is_pooled = !(sighting->flags & (SIGHTING_LARGE | SIGHTING_NATIVE));
+	int is_known = (sighting->kind && !(sighting->flags & SIGHTING_NATIVE)) ||
+		       sighting->flags & SIGHTING_CERTAIN;
+	int err = is_known ? 0
+			   : array_reserve_in(windows->account, &windows->fresh,
+					      &windows->fresh_capacity, windows->fresh_count, 1,
+					      sizeof(*windows->fresh));
+
+	if (!err)
+		err = sightings_put(sightings, sighting);
+	if (!err && !known && is_pooled)
+		err = pool_count(process, sighting->address, 1);
+	if (err && !known)
+		sightings_remove(sightings, sighting->address);
+	if (!err && !is_known)
+		windows->fresh[windows->fresh_count++] = sighting->address;
+	return err;
+}
+
+void state_sighting_remove(struct process_state *process, uint64_t address)
+{
+	const struct sighting *known = sightings_find(&process->windows.sightings, address);
+	int is_pooled = known && !(known->flags & (SIGHTING_LARGE | SIGHTING_NATIVE));
+
+	if (sightings_remove(&process->windows.sightings, address) && is_pooled)
+		pool_count(process, address, -1);
+}
+
+void state_window_drop(struct process_state *process, uint64_t address)
+{
+	const struct block *known = state_window_block_at(process, address);
+	struct block old;
+
+	if (known)
+		state_window_died(process, address, known);
+	state_sighting_remove(process, address);
+	if (known && blocks_take(windowed_blocks(process), known->address, known->domain, &old))
+		state_block_gone(process, state_window_layer(&process->info), &old);
+}
+
+static uint32_t window_now(const struct process_state *process)
+{
+	return process->windows.count ? (uint32_t)process->windows.count - 1 : 0;
+}
+
+int state_window_skips(struct process_state *process, const struct block *block)
+{
+	if (!is_windowed(process) || !(block->pooled || is_large(process, block)) ||
+	    process->windows.open)
+		return 0;
+	state_window_drop(process, block_allocator_address(block));
+	state_windows_another(process, block_allocator_address(block));
+	return 1;
+}
+
+/* What is known of a block that is seen now. */
+static struct sighting sighting_new(const struct process_state *process, const struct block *block)
+{
+	struct sighting sighting = {.address = block_allocator_address(block),
+				    .window = window_now(process),
+				    .flags = block->pooled ? 0 : SIGHTING_LARGE,
+				    .made_ns = process->info.end_ns};
+
+	if (!state_window_is_native(process))
+		return sighting;
+	/* Its record comes after the allocation, and needs no walk in the window. */
+	sighting.flags = SIGHTING_NATIVE;
+	sighting.kind = EVENT_KIND_OTHER;
+	sighting.shown_ns = sighting.seen_ns = process->info.end_ns;
+	return sighting;
+}
+
+/* Without memory, or for too many stacks, it is not known what part of its blocks one keeps. */
+static void made_count(struct trace_windows *windows, const struct block *block)
+{
+	const struct kind_count like = {
+		.kind = block->stack, .bytes = (uint32_t)block_class_bytes(block), .live = 1};
+
+	if (windows->made.count < KINDS_MAX ||
+	    id_map_find(&windows->made.index, kind_key(like.kind, like.bytes, 0)) != ID_MAP_NONE)
+		kind_counts_add(&windows->made, &like);
+}
+
+void state_window_sight(struct process_state *process, const struct block *block)
+{
+	struct trace_windows *windows = &process->windows;
+	struct sighting sighting = sighting_new(process, block);
+
+	if (!is_windowed(process) || block->domain || !(block->pooled || is_large(process, block)))
+		return;
+	sighting.follows = windows->follows;
+	windows->follows = 0;
+	windows->seen++;
+	if (block->pooled)
+		made_count(windows, block);
+	state_windows_another(process, sighting.address);
+	if (!state_sighting_add(process, &sighting))
+		return;
+	windows->dropped++;
+	state_window_drop(process, sighting.address);
+}
+
+void state_window_reused(struct process_state *process, enum event_layer layer,
+			 const struct block *block)
+{
+	if (!is_windowed(process) || layer != state_window_layer(&process->info) || !block->pooled)
+		return;
+	process->windows.follows =
+		state_window_follow(process, block_allocator_address(block), block);
+	state_sighting_remove(process, block_allocator_address(block));
+}
+
+void state_window_gone(struct process_state *process, const struct block *block)
+{
+	if (!is_windowed(process) || !(block->pooled || is_large(process, block)))
+		return;
+	state_window_died(process, block_allocator_address(block), block);
+	state_sighting_remove(process, block_allocator_address(block));
+}
+
+void state_window_reuse(struct process_state *process, uint64_t object, uint64_t block,
+			uint32_t domain, uint32_t stack)
+{
+	struct trace_windows *windows = &process->windows;
+	struct sighting sighting = {.address = object & ~(uint64_t)(EVENT_BLOCK_STEP - 1),
+				    .window = window_now(process),
+				    .stack = stack,
+				    .domain = domain,
+				    .flags = SIGHTING_OBJECT,
+				    .made_ns = process->info.end_ns};
+	const struct block *known;
+
+	if (!is_windowed(process) || !windows->open || domain)
+		return;
+	windows->seen++;
+	/* In a block of this window or of an earlier one: what was in it is not any more. */
+	if (block) {
+		known = blocks_find(process->blocks[EVENT_LAYER_PYTHON], block, domain);
+		if (!known || !known->pooled)
+			return;
+		sighting = (struct sighting){.address = block_allocator_address(known),
+					     .window = window_now(process),
+					     .made_ns = process->info.end_ns};
+		sighting.follows = state_window_follow(process, sighting.address, known);
+		state_windows_another(process, sighting.address);
+	}
+	if (state_sighting_add(process, &sighting))
+		windows->dropped++;
+}
+
+/* Two neighbours each become one. */
+static void windows_halve(struct trace_windows *windows)
+{
+	size_t half = windows->count / 2;
+
+	for (size_t i = 0; i < half; i++) {
+		const struct trace_window *first = &windows->items[2 * i], *second = first + 1;
+
+		windows->items[i] =
+			(struct trace_window){.start_ns = first->start_ns,
+					      .end_ns = second->end_ns,
+					      .length_ns = first->length_ns + second->length_ns,
+					      .idle_ns = first->idle_ns + second->idle_ns};
+	}
+	windows->count = half;
+	for (size_t i = 0; i < windows->sightings.capacity; i++)
+		windows->sightings.slots[i].window /= 2;
+	for (size_t i = 0; i < windows->deaths.count; i++)
+		windows->deaths.items[i].window /= 2;
+	frees_halve(&windows->frees);
+}
+
+static int window_open(struct trace_windows *windows, uint64_t start_ns)
+{
+	int err = 0;
+
+	if (windows->count == WINDOWS_MAX)
+		windows_halve(windows);
+	err = array_reserve_in(windows->account, &windows->items, &windows->capacity,
+			       windows->count, 1, sizeof(*windows->items));
+	if (err)
+		return err;
+	windows->items[windows->count++] = (struct trace_window){.start_ns = start_ns};
+	windows->open = 1;
+	windows->last_count = 0;
+	return 0;
+}
+
+/*
+ * Drops what no walk has shown within the window, and what was allocated after its last moment,
+ * when some probes may have gone.
+ */
+static void unchecked_drop(struct process_state *process, uint64_t end_ns)
+{
+	struct trace_windows *windows = &process->windows;
+
+	for (size_t i = 0; i < windows->fresh_count; i++) {
+		const struct sighting *found =
+			sightings_find(&windows->sightings, windows->fresh[i]);
+
+		if (!found || (found->kind && found->made_ns <= end_ns))
+			continue;
+		windows->unchecked += !found->kind;
+		/* Nothing is known of its life. */
+		if (found->kind)
+			state_sighting_remove(process, windows->fresh[i]);
+		state_window_drop(process, windows->fresh[i]);
+	}
+	windows->last_count = windows->fresh_count;
+	windows->fresh_count = 0;
+}
+
+int state_window(struct process_state *process, const struct event_window *event)
+{
+	struct trace_windows *windows = &process->windows;
+	struct trace_window *last;
+
+	if (event->start_ns > event->header.time_ns || event->end_ns > event->header.time_ns ||
+	    (event->end_ns && event->end_ns < event->start_ns))
+		return -EBADMSG;
+	/* The table of a finalizing process stays as it is. */
+	if (!is_windowed(process) || process->info.end != TRACE_RUNNING)
+		return 0;
+	if (!event->end_ns)
+		return windows->open ? 0 : window_open(windows, event->start_ns);
+	if (!windows->open || !windows->count)
+		return 0;
+	last = &windows->items[windows->count - 1];
+	last->end_ns = event->end_ns > last->start_ns ? event->end_ns : last->start_ns;
+	last->length_ns = last->end_ns - last->start_ns;
+	last->idle_ns = event->busy_ns < last->length_ns ? last->length_ns - event->busy_ns : 0;
+	windows->open = 0;
+	unchecked_drop(process, last->end_ns);
+	return 0;
+}
+
+int state_windows_begin(struct process_state *process, uint64_t start_ns)
+{
+	struct blocks *blocks = windowed_blocks(process);
+	struct trace_windows *windows = &process->windows;
+	const struct block *block;
+	size_t cursor = 0;
+	uint64_t since_ns = state_windows_since_ns(process);
+	int err =
+		windows->open ? 0 : window_open(windows, start_ns > since_ns ? start_ns : since_ns);
+
+	while (!err && (block = blocks_next(blocks, &cursor))) {
+		struct sighting sighting = sighting_new(process, block);
+
+		sighting.made_ns = 0;
+		if (!(block->pooled || state_window_is_native(process)) || block->domain)
+			continue;
+		windows->seen++;
+		err = state_sighting_add(process, &sighting);
+	}
+	/* The blocks that are left over cannot be followed: begin with none. */
+	return account_is_full(err) ? state_clear(process) : err;
+}
+
+int state_windows_large_begin(struct process_state *process)
+{
+	struct blocks *blocks = process->blocks[EVENT_LAYER_PYTHON];
+	const struct block *block;
+	size_t cursor = 0;
+	int err = 0;
+
+	while (!err && (block = blocks_next(blocks, &cursor))) {
+		const struct sighting sighting = {.address = block_allocator_address(block),
+						  .window = window_now(process),
+						  .flags = SIGHTING_LARGE | SIGHTING_CERTAIN};
+
+		if (is_large(process, block))
+			err = state_sighting_add(process, &sighting);
+	}
+	/* Blocks that cannot be followed must not stay: begin with none. */
+	return account_is_full(err) ? state_clear(process) : err;
+}
+
+int state_window_in_progress(const struct process_state *process, uint64_t address)
+{
+	for (size_t i = 0; i < process->thread_count; i++)
+		if (!process->threads[i].last_freed && process->threads[i].last_address == address)
+			return 1;
+	return 0;
+}

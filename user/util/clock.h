@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef TRACER_UTIL_CLOCK_H
+#define TRACER_UTIL_CLOCK_H
+
+#include <stdint.h>
+#include <time.h>
+
+/* Reads a clock, in nanoseconds. */
+static inline uint64_t clock_ns(clockid_t clock)
+{
+	struct timespec now;
+
+	clock_gettime(clock, &now);
+	return (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec;
+}
+
+#endif

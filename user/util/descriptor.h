@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef TRACER_UTIL_DESCRIPTOR_H
+#define TRACER_UTIL_DESCRIPTOR_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Writes all bytes, however often the kernel takes a part or a signal comes. 0; -errno. */
+int descriptor_write(int fd, const void *bytes, size_t size);
+/*
+ * 1: there is something to read, or the other end is closed; 0: not before until_ns of
+ * CLOCK_MONOTONIC. A signal restarts the wait.
+ */
+int descriptor_wait(int fd, uint64_t until_ns);
+
+#endif

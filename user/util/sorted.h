@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Bisection of arrays that are sorted by a uint64_t, mostly an address: a member of a struct, or
+ * the items themselves. An index is the array's count if there is no such item.
+ */
+#ifndef TRACER_UTIL_SORTED_H
+#define TRACER_UTIL_SORTED_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+/* items: count of them, size bytes each; offset: of the key in an item. */
+static inline size_t sorted_above(const void *items, size_t count, size_t size, size_t offset,
+				  uint64_t key)
+{
+	size_t low = 0, high = count;
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+		uint64_t at;
+
+		memcpy(&at, (const char *)items + middle * size + offset, sizeof(at));
+		if (at <= key)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+/* For qsort(). */
+static inline int key_compare(const void *a, const void *b)
+{
+	const uint64_t *left = a, *right = b;
+
+	return *left < *right ? -1 : *left > *right;
+}
+
+/* The index of the first key above `key`, or not below it. */
+static inline size_t keys_above(const uint64_t *keys, size_t count, uint64_t key)
+{
+	return sorted_above(keys, count, sizeof(*keys), 0, key);
+}
+
+static inline size_t keys_from(const uint64_t *keys, size_t count, uint64_t key)
+{
+	return key ? keys_above(keys, count, key - 1) : 0;
+}
+
+/* The index of the first item whose member is above `key`. The member must have 64 bits. */
+#define SORTED_ABOVE(items, count, member, key)                                                    \
+	sorted_above(                                                                              \
+		(items), (count), sizeof(*(items)),                                                \
+		offsetof(__typeof__(*(items)), member) +                                           \
+			0 * sizeof(char[sizeof((items)->member) == sizeof(uint64_t) ? 1 : -1]),    \
+		(key))
+
+#endif
