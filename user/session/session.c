@@ -499,7 +499,8 @@ static void debuggers_tell(const struct session *session)
 	}
 }
 
-static void probes_remove(struct session *session)
+/* lost: the process that held them was killed, and its end has removed them. */
+static void probes_remove(struct session *session, int lost)
 {
 	int slowly = attach_detaches_slowly(session->attach);
 	pid_t slow;
@@ -507,7 +508,7 @@ static void probes_remove(struct session *session)
 	if (slowly)
 		log_info("this kernel removes the probes one by one, which continues for a while "
 			 "after the end; until then each costs a trap");
-	if (attach_detach(session->attach) || slowly)
+	if (attach_detach(session->attach) || slowly || lost)
 		return;
 	slow = patience_slow();
 	if (slow)
@@ -536,7 +537,7 @@ int session_stop(struct session *session, int hurried)
 	session->end.stopped_ns =
 		session_is_beyond(session, began_ns) ? session->limit_ns : began_ns;
 	session_rss_read(session, session->end.stopped_ns);
-	probes_remove(session);
+	probes_remove(session, lost || session->links_lost);
 	debuggers_tell(session);
 	session->end.probes_ns = clock_ns(CLOCK_MONOTONIC) - began_ns;
 	session_pull(session);

@@ -277,14 +277,21 @@ def test_many_files(start, trace, ctl, any_python, tmp_path):
     target = start(any_python, "many.py", passing, tmp_path, 48)
     run = trace("-p", target.pid, "--layer", "native")
 
-    def held():
-        target.step()
-        target.read_until("done")
+    def now():
         settled = wait_until(lambda: [s for s in ctl(target.pid, "status")], "it answers")
         return len(os.listdir("/proc/%d/fd" % run.pid)), settled[0]["tracer_memory"]
 
-    first, second, third = held(), held(), held()
-    assert third[0] - first[0] < 24, "descriptors: %s" % [first, second, third]
-    assert third[1] - second[1] < 48 * 8192, "bytes: %s" % [first, second, third]
+    def held():
+        target.step()
+        target.read_until("done")
+        return now()
+
+    first, second, third = held(), held(), [held()]
+
+    def settles():
+        third.append(now())  # on a busy machine it closes the last ones a moment later
+        return third[-1][0] - first[0] < 24 and third[-1][1] - second[1] < 48 * 8192
+
+    wait_until(settles, "descriptors, bytes: %s" % [first, second, third])
     run.finish()
     assert target.finish() == 0

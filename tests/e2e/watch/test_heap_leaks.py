@@ -214,7 +214,7 @@ def test_dumps(start, run_tracer, any_python, tmp_path):
     """Dumps of a heap say the same, the oldest first. Others are refused."""
     target, dumps = start(any_python, "held.py"), [tmp_path / name for name in "abc"]
     for dump in dumps:
-        time.sleep(2.3 - time.time() % 1)  # dumps know their second
+        time.sleep(2)
         assert run_tracer("heap", "-p", target.pid, "-o", dump).returncode == 0
     assert run_tracer("leaks", *dumps, "--fail-on", "grows").returncode == 3
     assert run_tracer("leaks", *dumps[:2], "--fail-on", "grows").returncode == 0  # unclear
@@ -229,7 +229,7 @@ def test_dumps(start, run_tracer, any_python, tmp_path):
     assert MAIN + "ENTRIES" in [h["path"] for h in holders if h["verdict"] == "unclear"]
     text = run_tracer("leaks", *dumps).stdout
     assert ", 3 dumps of its heap within " in text and "RSS" not in text
-    assert "no second younger" in error_line(run_tracer("leaks", *reversed(dumps)), 1)
+    assert "not younger than" in error_line(run_tracer("leaks", *reversed(dumps)), 1)
     other = tmp_path / "other"
     assert run_tracer("heap", "-p", start(any_python, "held.py").pid, "-o", other).returncode == 0
     assert "of another process" in error_line(run_tracer("leaks", dumps[0], other), 1)

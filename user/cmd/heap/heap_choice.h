@@ -39,7 +39,6 @@ struct heap_graph {
 	struct retained *retained; /* NULL: not asked for */
 	struct paths *paths;       /* the same */
 	uint64_t elapsed_ns;       /* of everything after the copying */
-	uint64_t copied_ns;        /* heap_source_read(): CLOCK_MONOTONIC in the middle of it */
 };
 
 enum heap_needs { HEAP_RETAINED = 1, HEAP_PATHS = 2 };

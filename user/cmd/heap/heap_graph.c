@@ -99,7 +99,6 @@ int heap_source_read(const struct heap_source *source, unsigned int needs, struc
 
 	*out = (struct heap_graph){0};
 	err = source_copy(source, 0, &out->capture);
-	out->copied_ns = clock_ns(CLOCK_MONOTONIC) - out->capture.elapsed_ns / 2;
 	err = err ?: graph_make(out, needs);
 	if (err)
 		heap_graph_close(out);

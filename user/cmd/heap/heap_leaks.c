@@ -189,7 +189,7 @@ static int steady_read(struct leaking *process, struct heap_graph *out)
 		before = astray;
 		if ((!is_first || !out->capture.image.ran) &&
 		    astray <= process->astray + ASTRAY_SLACK) {
-			process->copied_ns = out->copied_ns;
+			process->copied_ns = out->capture.copied_ns;
 			return 0;
 		}
 		heap_graph_close(out);
@@ -674,13 +674,13 @@ static int dump_add(struct heap_leaks *leaks, const struct heap_choice *choice, 
 
 	if (err)
 		return err;
-	seconds = (double)image->time_s - (double)first->time_s;
+	seconds = ((double)image->time_ns - (double)first->time_ns) / NS;
 	if (!leaks->moments)
 		err = growth_begin(growth);
 	else if (image->pid != first->pid || image->runtime != first->runtime)
 		err = error_set(-EINVAL, "it is of another process than the first dump");
 	else if (seconds <= leaks->seconds[leaks->moments - 1])
-		err = error_set(-EINVAL, "it is no second younger than the dump before it");
+		err = error_set(-EINVAL, "it is not younger than the dump before it");
 	else
 		err = growth_add(growth, &heap, last);
 	heap_graph_close(&heap);

@@ -145,7 +145,7 @@ static void meta_fill(struct snapshot_meta *meta, const struct image *image)
 	memcpy(meta->name, image->name, sizeof(image->name));
 	strcpy(meta->mode, "exact");
 	strcpy(meta->moment, "running");
-	meta->taken_realtime_ns = image->time_s * 1000000000ull;
+	meta->taken_realtime_ns = image->time_ns;
 	meta->from_start = 1;
 }
 

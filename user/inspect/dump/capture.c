@@ -220,11 +220,12 @@ int capture_take(struct capture *out, const struct python_runtime *runtime,
 	if (!capture.heads)
 		return -ENOMEM;
 	capture.image.pid = (uint32_t)info->pid;
-	capture.image.time_s = (uint64_t)time(NULL);
 	memcpy(capture.image.name, info->name, sizeof(capture.image.name));
 	err = capture_describe(&capture.image, runtime);
 	if (!err)
 		err = memory_copy(&capture, runtime, opts);
+	capture.image.time_ns = clock_ns(CLOCK_REALTIME);
+	capture.copied_ns = clock_ns(CLOCK_MONOTONIC);
 	return capture_end(&capture, err, began, out);
 }
 

@@ -21,6 +21,7 @@ struct capture {
 	uint8_t *memory; /* mapped; the segments' bytes are in it */
 	uint64_t memory_bytes;
 	uint64_t elapsed_ns; /* of the copying */
+	uint64_t copied_ns;  /* as the image's time_ns, of CLOCK_MONOTONIC; 0: of a file */
 };
 
 struct capture_opts {

@@ -3,7 +3,8 @@
  * A copy of a process that runs on has pages of different moments, over the whole time of the
  * copying. What changes is mostly the same all the time: all pages are read a second time and
  * compared, then those that differed are read a few times more. The last of these times is short,
- * and it is the moment that the copy is of.
+ * and it is the moment that the copy is of. Where it is not short, since something else had the
+ * processor, pages that had not differed may have changed meanwhile: it begins again.
  */
 #include "inspect/dump/capture_again.h"
 
@@ -13,10 +14,13 @@
 
 #include "proc/memory.h"
 #include "proc/threads.h"
+#include "util/clock.h"
 
-#define PAGE   4096u
-#define PIECE  (256u << 10) /* bytes read at once */
-#define ROUNDS 3u           /* of the pages that change */
+#define PAGE      4096u
+#define PIECE     (256u << 10) /* bytes read at once */
+#define ROUNDS    3u           /* of the pages that change */
+#define PASSES    3u           /* over all pages, where the tracer waited */
+#define WAITED_NS 50000000ull  /* so much of a pass, and more than half of it */
 
 struct again {
 	struct capture *capture;
@@ -109,7 +113,8 @@ static int changed_read(struct again *again)
 	return err;
 }
 
-static int rounds_run(struct again *again, uint64_t run_ns)
+/* One pass over all pages, then those that change: run_ns: as threads_run_ns() before it. */
+static int pass_run(struct again *again, uint64_t run_ns)
 {
 	const struct capture *capture = again->capture;
 	pid_t pid = space_pid(again->space);
@@ -128,6 +133,23 @@ static int rounds_run(struct again *again, uint64_t run_ns)
 	return err;
 }
 
+static int passes_run(struct again *again, uint64_t run_ns)
+{
+	int err = 0, waited = 1;
+
+	for (unsigned int i = 0; i < PASSES && !err && waited; i++) {
+		uint64_t began_ns = clock_ns(CLOCK_MONOTONIC), all_ns, waited_ns;
+		uint64_t cpu_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID);
+
+		err = pass_run(again, run_ns);
+		cpu_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID) - cpu_ns;
+		all_ns = clock_ns(CLOCK_MONOTONIC) - began_ns;
+		waited_ns = all_ns > cpu_ns ? all_ns - cpu_ns : 0;
+		waited = waited_ns > WAITED_NS && waited_ns > all_ns / 2;
+	}
+	return err;
+}
+
 int capture_again(struct capture *capture, struct space *space, uint64_t run_ns)
 {
 	struct again again = {.capture = capture, .space = space};
@@ -140,7 +162,7 @@ int capture_again(struct capture *capture, struct space *space, uint64_t run_ns)
 	capture->image.segments = capture->segments;
 	again.piece = malloc(PIECE);
 	again.changed = calloc(capture->memory_bytes / PAGE / 64 + 1, sizeof(uint64_t));
-	err = again.piece && again.changed ? rounds_run(&again, now_ns) : -ENOMEM;
+	err = again.piece && again.changed ? passes_run(&again, now_ns) : -ENOMEM;
 	capture->image.bytes_changed = again.count * PAGE;
 	free(again.piece);
 	free(again.changed);

@@ -15,7 +15,7 @@
 #include "util/infile.h"
 
 #define MAGIC     "trcrheap"
-#define FORMAT    5u
+#define FORMAT    6u
 #define PAGE      4096u
 #define SPARSE    64u          /* memory may be so much larger than its pages, */
 #define LEAST     (1ull << 30) /* and so many bytes more */
@@ -26,7 +26,7 @@ struct dump_file_header {
 	uint32_t format, offsets_bytes, head_count, segment_count;
 	uint64_t memory_bytes, pages;
 	uint32_t version_hex, pid;
-	uint64_t type_type, data, data_bytes, runtime, interpreters, frozen_ns, bytes_lost, time_s,
+	uint64_t type_type, data, data_bytes, runtime, interpreters, frozen_ns, bytes_lost, time_ns,
 		bytes_swapped, ran, bytes_changed;
 	char name[64], absent[IMAGE_NAME];
 	struct python_offsets offsets;
@@ -89,7 +89,7 @@ int dump_write(struct outfile *file, const struct capture *capture)
 					  .interpreters = image->interpreters,
 					  .frozen_ns = image->frozen_ns,
 					  .bytes_lost = image->bytes_lost,
-					  .time_s = image->time_s,
+					  .time_ns = image->time_ns,
 					  .bytes_swapped = image->bytes_swapped,
 					  .ran = image->ran,
 					  .bytes_changed = image->bytes_changed,
@@ -169,7 +169,7 @@ static void image_fill(struct image *image, const struct dump_file_header *heade
 	image->bytes_swapped = header->bytes_swapped;
 	image->ran = header->ran;
 	image->bytes_changed = header->bytes_changed;
-	image->time_s = header->time_s;
+	image->time_ns = header->time_ns;
 	memcpy(image->name, header->name, sizeof(image->name));
 	image->name[sizeof(image->name) - 1] = 0;
 	memcpy(image->absent, header->absent, sizeof(image->absent));

@@ -50,7 +50,7 @@ struct image {
 	uint64_t ran;            /* 1: the process ran while it was copied */
 	uint64_t bytes_changed;  /* that were copied again, since they changed meanwhile */
 	uint64_t bytes_swapped; /* that were left out of its segments, since they are swapped out */
-	uint64_t time_s;        /* of the copying, since 1970 */
+	uint64_t time_ns;       /* CLOCK_REALTIME of the moment that it is a copy of */
 	char absent[IMAGE_NAME]; /* a mapped file whose constants are missing, cut; "": none */
 };
 
