@@ -230,7 +230,7 @@ golden: $(OUT)/tracer
 	$(Q)$(PYTEST) tests/golden
 
 oracle: $(OUT)/tracer
-	$(Q)$(PYTEST) tests/oracle
+	$(Q)$(PYTEST) -n 2 --dist loadfile tests/oracle
 
 machines:
 	$(Q)tools/install-deps kernels
