@@ -187,6 +187,13 @@ class Service:
         with open("/proc/%d/task/%d/children" % (self.pid, self.pid)) as file:
             return file.read().split() or [str(self.pid)]
 
+    def cpu_seconds(self):
+        ticks = 0
+        for pid in self.workers():
+            with open("/proc/%s/stat" % pid) as file:
+                ticks += sum(map(int, file.read().rsplit(")", 1)[1].split()[11:13]))
+        return ticks / os.sysconf("SC_CLK_TCK")
+
     def marked_line(self, mark):
         with open(os.path.join(APPS, self.kind.file)) as file:
             for number, line in enumerate(file, 1):
@@ -204,8 +211,11 @@ class Service:
     def hurried(self):
         """Beside a client that asks as fast as it gets answers."""
         command = "/usr/bin/wrk -t 1 -c 4 -d 200 http://127.0.0.1:{port}/"
+        idle = self.cpu_seconds()
         client = self.run(command) if self.kind.http else self.client(10000)
+        wait_for("it is served: " + self.log(), lambda: self.cpu_seconds() > idle + 0.5)
         yield
+        assert client.poll() is None if self.kind.http else True, self.log()
         client.kill()
 
     @contextlib.contextmanager

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import threading
 import time
 
 import pytest
@@ -278,6 +279,19 @@ def test_ends_between(start, run_tracer, any_python, tmp_path):
     assert done.returncode == 0, done.stderr
     assert "Not seen: 1 process that ended" in done.stdout
     assert MAIN + "log\n" in done.stdout and "in 2 processes" in done.stdout
+
+
+def test_killed_meanwhile(start, run_tracer, any_python):
+    """Of a process that is killed it is told what had grown until then."""
+    target = start(any_python, "held.py")
+    killer = threading.Timer(9, target.kill)
+    killer.start()
+    done = run_tracer("leaks", "-p", target.pid, "-d", 30)
+    killer.join()
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"^\d+ holders? grow.*\n  .*ENTRIES\n", done.stdout, re.M), done.stdout
+    assert "0.0 s of CPU" not in done.stdout and "has stayed" not in done.stdout
+    assert "or could not be read again; so what stayed, and what fills it" in done.stdout
 
 
 def test_without_python(start, run_tracer, tmp_path):

@@ -24,6 +24,8 @@
 /* A copy may take a part of the memory that is available; the graph takes about as much again. */
 #define MEMORY_SHARE 3u
 
+#define COPIES 4 /* of a heap that moves */
+
 static uint64_t memory_most(void)
 {
 	uint64_t available = 0;
@@ -58,20 +60,6 @@ static int source_copy(const struct heap_source *source, int freeze, struct capt
 			   capture_take(out, &source->runtime, &source->info, &opts));
 }
 
-static int process_capture(const struct heap_choice *choice, struct capture *out)
-{
-	struct heap_source source;
-	int err = heap_source_open(&source, choice->pid, choice->swap_in);
-
-	if (err)
-		return err;
-	err = privileges_drop(choice->out != NULL, 0)
-		      ?: calls_limit(choice->freeze ? CALLS_FREEZE : 0)
-		      ?: source_copy(&source, choice->freeze, out);
-	heap_source_close(&source);
-	return err;
-}
-
 /* A core is read by a process that can do little else, like a running process's memory. */
 static int core_read_in(const struct heap_choice *choice, struct capture *out)
 {
@@ -93,15 +81,43 @@ static int graph_make(struct heap_graph *heap, unsigned int needs)
 	return err;
 }
 
+/*
+ * A heap that grows moves the array of its arenas: to memory that was mapped after the maps were
+ * read, at worst. Such a copy makes no graph, and is made again.
+ */
+static int source_read(const struct heap_source *source, int freeze, unsigned int needs,
+		       struct heap_graph *out)
+{
+	int err = -EFAULT;
+
+	for (int i = 0; i < COPIES && err == -EFAULT; i++) {
+		err = source_copy(source, freeze, &out->capture) ?: graph_make(out, needs);
+		if (err)
+			heap_graph_close(out);
+	}
+	return err == -EFAULT ? error_set(-EAGAIN, "its heap moves while it is copied; --freeze "
+						   "stops it for the time of the copying")
+			      : err;
+}
+
 int heap_source_read(const struct heap_source *source, unsigned int needs, struct heap_graph *out)
 {
-	int err;
-
 	*out = (struct heap_graph){0};
-	err = source_copy(source, 0, &out->capture);
-	err = err ?: graph_make(out, needs);
+	return source_read(source, 0, needs, out);
+}
+
+static int process_read(const struct heap_choice *choice, unsigned int needs,
+			struct heap_graph *out)
+{
+	struct heap_source source;
+	int err = heap_source_open(&source, choice->pid, choice->swap_in);
+
 	if (err)
-		heap_graph_close(out);
+		return err;
+	err = privileges_drop(choice->out != NULL, 0)
+		      ?: calls_limit(choice->freeze ? CALLS_FREEZE : 0)
+		      ?: source_read(&source, choice->freeze, needs, out);
+	heap_source_close(&source);
 	return err;
 }
 
@@ -130,11 +146,9 @@ int heap_graph_open(const struct heap_choice *choice, const char *dump, unsigned
 		outfile_discard(file);
 		return err;
 	}
-	err = dump           ? dump_read(&out->capture, dump, memory_most())
-	      : choice->core ? core_read_in(choice, &out->capture)
-			     : process_capture(choice, &out->capture);
-	if (!err)
-		err = graph_make(out, needs);
+	err = dump ? dump_read(&out->capture, dump, memory_most()) ?: graph_make(out, needs)
+	      : choice->core ? core_read_in(choice, &out->capture) ?: graph_make(out, needs)
+			     : process_read(choice, needs, out);
 	if (err) {
 		outfile_discard(file);
 		heap_graph_close(out);

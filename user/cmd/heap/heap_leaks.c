@@ -272,6 +272,7 @@ static int moment_read(struct heap_leaks *leaks, int last)
 	if (!read)
 		return -ESRCH;
 	leaks->seconds[leaks->moments++] = seconds / read;
+	leaks->to_the_end = last;
 	return read;
 }
 
@@ -348,7 +349,7 @@ static int holder_add(struct heap_leaks *leaks, struct id_map *found, const stru
 	holder->processes++;
 	holder->holders += row->holders;
 	holder->retained += row->retained;
-	holder->came += row->came;
+	holder->came += leaks->to_the_end ? row->came : 0;
 	holder->stayed += row->stayed;
 	holder->weak += row->weak;
 	holder->all += row->all;
@@ -372,7 +373,7 @@ static int holder_add(struct heap_leaks *leaks, struct id_map *found, const stru
 	return err;
 }
 
-/* Processes that ended are not in the sums. */
+/* Those that ended before others did are not in the sums. */
 static int rows_add(struct heap_leaks *leaks)
 {
 	struct id_map found = {0};
@@ -381,7 +382,7 @@ static int rows_add(struct heap_leaks *leaks)
 	for (size_t i = 0; i < leaks->process_count && !err; i++) {
 		const struct leaking *process = &leaks->processes[i];
 
-		if (process->ended || process->growth.moments != leaks->moments)
+		if (process->growth.moments != leaks->moments)
 			continue;
 		for (size_t k = 0; k < process->growth.count && !err; k++)
 			err = holder_add(leaks, &found, process, &process->growth.rows[k]);
@@ -615,10 +616,10 @@ static int moments_read(const struct leaks_choice *choice, int signals, struct h
 			(i + 1 >= READS_LATE && clock_ns(CLOCK_MONOTONIC) >= end_ns);
 		err = moment_read(leaks, last);
 		if (err < 0)
-			return err == -ESRCH && leaks->moments > 1 ? 0 : err;
+			break;
 	}
 	leaks->read_seconds = cpu_seconds() - cpu;
-	return 0;
+	return err == -ESRCH && leaks->moments > 1 ? 0 : err < 0 ? err : 0;
 }
 
 static void limit_read(struct heap_leaks *leaks)
@@ -688,6 +689,7 @@ static int dump_add(struct heap_leaks *leaks, const struct heap_choice *choice, 
 		return error_print(err, "name dumps of one process, the oldest first", "%s", file);
 	leaks->processes[0].seconds[leaks->moments] = seconds;
 	leaks->seconds[leaks->moments++] = seconds;
+	leaks->to_the_end = last;
 	return 0;
 }
 

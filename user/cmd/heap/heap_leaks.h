@@ -101,6 +101,7 @@ struct heap_leaks {
 	struct leaking *processes; /* do not move: graphs refer to them */
 	size_t process_count;
 	size_t moments;
+	int to_the_end; /* what stayed was looked for: a process may end before the last moment */
 	uint64_t first_ns;                                /* the first moment: CLOCK_MONOTONIC */
 	double seconds[GROWTH_MOMENTS];                   /* since the first moment */
 	double heap[GROWTH_MOMENTS], rss[GROWTH_MOMENTS]; /* of all processes */

@@ -330,8 +330,9 @@ static void not_seen_print(FILE *out, const struct heap_leaks *leaks)
 		fprintf(out, "Not seen: holders beyond the limit in %zu process%s, told as one\n",
 			cut, cut > 1 ? "es" : "");
 	if (ended)
-		fprintf(out, "Not seen: %zu process%s that ended, or could not be read again\n",
-			ended, ended > 1 ? "es" : "");
+		fprintf(out, "Not seen: %zu process%s that ended, or could not be read again%s\n",
+			ended, ended > 1 ? "es" : "",
+			leaks->to_the_end ? "" : "; so what stayed, and what fills it");
 }
 
 /* How good the rates are, in one line. */
