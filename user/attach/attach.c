@@ -173,9 +173,7 @@ int attach_new(struct attach **out, const struct features *features, const struc
 			  opts->record, opts->meanwhile, opts->context);
 	if (err)
 		goto fail;
-	err = walk_link(attach);
-	if (!err)
-		err = life_watch(attach, features);
+	err = walk_link(attach) ?: life_watch(attach, features);
 	if (err)
 		goto fail;
 	*out = attach;
@@ -322,7 +320,7 @@ int attach_barred_threads(struct attach *attach, uint32_t *tgid)
 		close(fd);
 	bpf_link__destroy(link);
 	*tgid = skeleton->bss->barred.found;
-	return err ? err : (int)skeleton->bss->barred.count;
+	return err ?: (int)skeleton->bss->barred.count;
 }
 
 int attach_drain(struct attach *attach, size_t limit)

@@ -221,7 +221,7 @@ static int group_attach(struct attach *attach, const struct plan *plan, const st
 	 */
 	attach_renew(attach);
 	failed = placed_add(attach, placed);
-	return err ? err : failed;
+	return err ?: failed;
 }
 
 int attach_groups(struct attach *attach, const struct plan *plan, const struct elf_file *file,
@@ -306,7 +306,7 @@ int attach_empty(struct attach *attach, const char *path, uint64_t offset, pid_t
 			&(struct links_sites){.offsets = &offset, .cookies = &cookie, .count = 1});
 	close(file);
 	failed = placed_add(attach, &placed);
-	return err ? err : failed;
+	return err ?: failed;
 }
 
 int attach_is_everywhere(const struct attach *attach, const struct elf_file *file)

@@ -65,13 +65,10 @@ int attach_unwind_areas(struct attach *attach, struct unwind_areas *out)
 
 	if (!skeleton->rodata->has_loop || !skeleton->rodata->has_native)
 		return -EOPNOTSUPP;
-	err = map_share(skeleton->maps.unwind_rows, &areas->rows, &bytes[0]);
-	if (!err)
-		err = map_share(skeleton->maps.unwind_pages, &areas->pages, &bytes[1]);
-	if (!err)
-		err = map_share(skeleton->maps.unwind_rules, &areas->rules, &bytes[2]);
-	if (!err)
-		err = map_share(skeleton->maps.unwind_tables, &areas->tables, &bytes[3]);
+	err = map_share(skeleton->maps.unwind_rows, &areas->rows, &bytes[0])
+	      ?: map_share(skeleton->maps.unwind_pages, &areas->pages, &bytes[1])
+	      ?: map_share(skeleton->maps.unwind_rules, &areas->rules, &bytes[2])
+	      ?: map_share(skeleton->maps.unwind_tables, &areas->tables, &bytes[3]);
 	if (!err) {
 		attach->unwind_wanted = ring_buffer__new(bpf_map__fd(skeleton->maps.unwind_wanted),
 							 wanted_take, attach, NULL);

@@ -61,9 +61,8 @@ int perfmap_attach_new(struct perfmap_attach **out, const struct features *featu
 	bpf_program__set_autoload(attach->skeleton->progs.map_return, !session);
 	attach->skeleton->rodata->returns_by_call = features->returns_by_call;
 	err = stream_open(&attach->stream, attach->skeleton->skeleton, opts->ring_bytes,
-			  opts->record, NULL, opts->context);
-	if (!err)
-		err = tracepoints_attach(attach->skeleton);
+			  opts->record, NULL, opts->context)
+		      ?: tracepoints_attach(attach->skeleton);
 	if (err)
 		goto fail;
 	*out = attach;

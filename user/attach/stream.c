@@ -215,7 +215,7 @@ int stream_drain(struct stream *stream, size_t limit)
 		}
 	}
 	__atomic_store_n(stream->consumer, at, __ATOMIC_RELEASE);
-	return err ? err : (int)count;
+	return err ?: (int)count;
 }
 
 int stream_loss(const struct stream *stream, __u64 counts[LOSS_COUNT])

@@ -207,7 +207,7 @@ static int threads_pass(struct freeze_holder *holder, pid_t pid)
 		err = thread_add(holder, tid);
 	}
 	closedir(directory);
-	return err ? err : found;
+	return err ?: found;
 }
 
 static int threads_stop(struct freeze_holder *holder)

@@ -395,9 +395,8 @@ int launch_start(struct launch **out, char *const argv[], launch_ready_fn ready,
 	error_clear();
 	if (!launch)
 		return -ENOMEM;
-	err = argv[0] ? start_child(launch, argv, &report) : -EINVAL;
-	if (!err)
-		err = follow(launch, ready, context);
+	err = (argv[0] ? start_child(launch, argv, &report) : -EINVAL)
+		      ?: follow(launch, ready, context);
 	if (!err && ptrace(PTRACE_DETACH, launch->pid, NULL, NULL) && errno != ESRCH)
 		err = -errno;
 	if (err == -ECHILD && report >= 0 &&

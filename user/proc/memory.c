@@ -570,8 +570,8 @@ static int is_there(struct space *space, uint64_t address)
 		err = seen_look(space, seen, window, now_ns);
 	if (err || !(seen->there >> page % SEEN_PAGES & 1))
 		return err;
-	err = view_find(&space->view, address, 1, &range);
-	return err ?: range.kind == VIEW_PRIVATE || range.kind == VIEW_FILE;
+	return view_find(&space->view, address, 1, &range)
+		       ?: range.kind == VIEW_PRIVATE || range.kind == VIEW_FILE;
 }
 
 int space_read(struct space *space, uint64_t address, void *out, size_t bytes)

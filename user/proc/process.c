@@ -238,11 +238,9 @@ int process_info_read(pid_t pid, struct process_info *out)
 
 	if (directory < 0)
 		return directory;
-	err = read_file(directory, "stat", FILE_MAX_BYTES, &text);
-	if (!err)
-		err = parse_stat((const char *)text.data, &info);
-	if (!err)
-		err = read_file(directory, "status", FILE_MAX_BYTES, &text);
+	err = read_file(directory, "stat", FILE_MAX_BYTES, &text)
+	      ?: parse_stat((const char *)text.data, &info)
+	      ?: read_file(directory, "status", FILE_MAX_BYTES, &text);
 	if (!err) {
 		parse_status((const char *)text.data, &info);
 		err = read_command(directory, &text, &info);

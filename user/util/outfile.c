@@ -460,9 +460,7 @@ static int kept_shift(const struct outfile *file, unsigned int keep)
 	for (unsigned int number = keep - 1; !err && number > 0; number--) {
 		struct stat st;
 
-		err = kept_name(file, number, to);
-		if (!err)
-			err = kept_name(file, number - 1, from);
+		err = kept_name(file, number, to) ?: kept_name(file, number - 1, from);
 		if (err)
 			break;
 		if (!fstatat(at, to, &st, AT_SYMLINK_NOFOLLOW) && !S_ISREG(st.st_mode))

@@ -244,7 +244,7 @@ static int question_ask(const struct regular_question *question, int fd,
 			(struct hung){key, clock_ns(CLOCK_MONOTONIC) + REGULAR_AGAIN_MS * MS_NS};
 		return no_answer();
 	}
-	return err ? err : answer->result;
+	return err ?: answer->result;
 }
 
 static int is_same_file(const struct stat *a, const struct stat *b)
@@ -404,7 +404,7 @@ int regular_open(int directory, const char *path, uint64_t resolve)
 	struct regular_question question;
 	int err = question_make(&question, REGULAR_FILE, directory, path, resolve);
 
-	return err ? err : file_ask(&question, directory);
+	return err ?: file_ask(&question, directory);
 }
 
 int regular_folder(int directory, const char *path, uint64_t resolve)

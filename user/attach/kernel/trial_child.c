@@ -38,5 +38,5 @@ int trial_child_run(int (*ask)(void *context), void *context)
 	if (!err && read(fds[0], &answer, sizeof(answer)) != sizeof(answer))
 		err = -ECHILD;
 	close(fds[0]);
-	return err ? err : answer;
+	return err ?: answer;
 }

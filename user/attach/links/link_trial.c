@@ -72,7 +72,7 @@ static int types_load(struct btf **out, size_t bytes, int *key, int *value)
 	*value = btf__add_array(btf, *key, byte, (uint32_t)bytes);
 	err = btf__load_into_kernel(btf);
 	*out = btf;
-	return err ? err : btf__fd(btf);
+	return err ?: btf__fd(btf);
 }
 
 int task_storage_trial(size_t bytes)

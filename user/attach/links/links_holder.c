@@ -212,7 +212,7 @@ static int request_do(struct links_holder *holder, const struct links_request *r
 		err = bytes_send(holder, data, size);
 	if (!err)
 		err = answer_read(holder, &answer);
-	return err ? err : answer.err;
+	return err ?: answer.err;
 }
 
 int links_holder_confine(struct links_holder *holder, int attaches)
@@ -268,11 +268,9 @@ int links_holder_add(struct links_holder *holder, const struct links_spec *spec,
 	*made = 0;
 	if (!spec->sites.count || spec->sites.count > LINKS_SITES_MAX)
 		return spec->sites.count ? -E2BIG : 0;
-	err = request_send(holder, &request, fds);
-	if (!err)
-		err = bytes_send(holder, spec->sites.offsets, bytes);
-	if (!err)
-		err = bytes_send(holder, spec->sites.cookies, bytes);
+	err = request_send(holder, &request, fds)
+	      ?: bytes_send(holder, spec->sites.offsets, bytes)
+	      ?: bytes_send(holder, spec->sites.cookies, bytes);
 	if (!err && request.has_semaphores)
 		err = bytes_send(holder, spec->sites.semaphores, bytes);
 	if (!err)

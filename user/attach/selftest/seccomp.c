@@ -39,7 +39,7 @@ static int probe_place(pid_t child)
 	uint64_t offset;
 	int err = own_function_find((uintptr_t)returns, path, &offset);
 
-	return err ? err : perf_uprobe_open(path, offset, child, LINKS_RETURN);
+	return err ?: perf_uprobe_open(path, offset, child, LINKS_RETURN);
 }
 
 /* Waits for a byte from the parent, and calls the function under a filter. Never returns. */

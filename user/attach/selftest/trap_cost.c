@@ -71,7 +71,7 @@ static int child_probe(struct attach *attach, pid_t child)
 	uint64_t offset;
 	int err = own_function_find((uintptr_t)trap, path, &offset);
 
-	return err ? err : attach_empty(attach, path, offset, child);
+	return err ?: attach_empty(attach, path, offset, child);
 }
 
 int trap_trial_begin(struct trap_trial *out, struct attach *attach)

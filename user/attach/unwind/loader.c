@@ -326,15 +326,13 @@ int unwind_loader_read(int fd, struct unwind_table **out)
 static int table_ask(struct lane *lane, const struct wanted *wanted, uint64_t until_ns,
 		     struct unwind_table **table)
 {
-	int err;
-
 	if (lane->table_fd < 0)
 		lane->table_fd = memfd_create("unwind-table", MFD_CLOEXEC);
 	if (lane->table_fd < 0)
 		return -errno;
-	err = worker_unwind(lane->worker, wanted->fd, wanted->debug_fd, lane->table_fd,
-			    wanted->key.rows, until_ns);
-	return err ? err : unwind_loader_read(lane->table_fd, table);
+	return worker_unwind(lane->worker, wanted->fd, wanted->debug_fd, lane->table_fd,
+			     wanted->key.rows, until_ns)
+		       ?: unwind_loader_read(lane->table_fd, table);
 }
 
 /*
@@ -404,9 +402,8 @@ int unwind_loader_new(struct unwind_loader **out, const struct unwind_loader_opt
 	loader->opts = *opts;
 	for (size_t i = 0; i < LANES; i++)
 		loader->lanes[i].table_fd = -1;
-	err = unwind_store_new(&loader->store, &opts->areas, table_dropped, loader);
-	if (!err)
-		err = worker_new(&loader->lanes[LANE_SMALL].worker);
+	err = unwind_store_new(&loader->store, &opts->areas, table_dropped, loader)
+		      ?: worker_new(&loader->lanes[LANE_SMALL].worker);
 	if (err) {
 		unwind_loader_free(loader);
 		return err;

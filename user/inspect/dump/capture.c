@@ -192,15 +192,11 @@ static int memory_copy(struct capture *capture, const struct python_runtime *run
 
 	if (err)
 		return err;
-	err = process_maps_read(runtime->pid, &maps);
-	if (!err)
-		err = capture_segments(capture, &maps, &memory);
-	if (!err)
-		err = memory_map(capture, runtime->space, opts->most_bytes);
-	if (!err)
-		err = heap_heads(runtime, capture->heads, &capture->image.head_count);
-	if (!err)
-		err = segments_copy(capture, runtime->space);
+	err = process_maps_read(runtime->pid, &maps)
+	      ?: capture_segments(capture, &maps, &memory)
+	      ?: memory_map(capture, runtime->space, opts->most_bytes)
+	      ?: heap_heads(runtime, capture->heads, &capture->image.head_count)
+	      ?: segments_copy(capture, runtime->space);
 	if (!err && !opts->freeze)
 		err = capture_again(capture, runtime->space, run_ns);
 	capture->image.frozen_ns = freeze_end(freeze);
@@ -221,9 +217,7 @@ int capture_take(struct capture *out, const struct python_runtime *runtime,
 		return -ENOMEM;
 	capture.image.pid = (uint32_t)info->pid;
 	memcpy(capture.image.name, info->name, sizeof(capture.image.name));
-	err = capture_describe(&capture.image, runtime);
-	if (!err)
-		err = memory_copy(&capture, runtime, opts);
+	err = capture_describe(&capture.image, runtime) ?: memory_copy(&capture, runtime, opts);
 	capture.image.time_ns = clock_ns(CLOCK_REALTIME);
 	capture.copied_ns = clock_ns(CLOCK_MONOTONIC);
 	return capture_end(&capture, err, began, out);

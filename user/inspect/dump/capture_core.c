@@ -192,9 +192,7 @@ static int core_capture(struct capture *capture, struct core_file *core, uint64_
 	capture->heads = calloc(HEAP_INTERPRETERS, sizeof(*capture->heads));
 	if (!capture->heads)
 		return -ENOMEM;
-	err = runtime_find(core, &copy, &runtime);
-	if (!err)
-		err = runtime_capture(capture, core, &runtime, most);
+	err = runtime_find(core, &copy, &runtime) ?: runtime_capture(capture, core, &runtime, most);
 	python_runtime_close(&runtime);
 	return err ? error_explain(core, err) : 0;
 }

@@ -212,10 +212,8 @@ int graph_edges(struct graph *graph)
 	if (!graph->out_start || !graph->in_start)
 		return -ENOMEM;
 	err = array_reserve(&graph->out, &edging.capacity, 0, graph->count, sizeof(uint32_t))
-		      ?: edges_find(&edging);
-	if (err)
-		return err;
-	err = graph_guesses_drop(graph);
+	      ?: edges_find(&edging)
+	      ?: graph_guesses_drop(graph);
 	if (err)
 		return err;
 	edging.edges = graph->out_start[graph->count];

@@ -53,10 +53,9 @@ static int object_put(struct graph *graph, uint64_t address, uint32_t type)
 		return -E2BIG;
 	if (pool && !image_blocks_object(pool, address, 1))
 		return 0;
-	err = array_reserve(&graph->addresses, &graph->capacity, graph->count, 1, sizeof(uint64_t));
-	if (!err)
-		err = array_reserve(&graph->type_of, &graph->type_capacity, graph->count, 1,
-				    sizeof(uint32_t));
+	err = array_reserve(&graph->addresses, &graph->capacity, graph->count, 1, sizeof(uint64_t))
+		      ?: array_reserve(&graph->type_of, &graph->type_capacity, graph->count, 1,
+				       sizeof(uint32_t));
 	if (!err && !pool)
 		err = id_map_put(&graph->found, address, (uint32_t)graph->count);
 	if (err)

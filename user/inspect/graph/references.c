@@ -388,9 +388,9 @@ static int walk_claims(struct walk *walk, uint64_t address, uint64_t bytes)
 	if (!references->discovers)
 		return 0;
 	err = array_reserve(&references->claims, &references->claim_capacity,
-			    references->claim_count, 1, sizeof(struct claim));
-	if (!err)
-		err = id_map_put(&references->claim_of, address, (uint32_t)references->claim_count);
+			    references->claim_count, 1, sizeof(struct claim))
+		      ?: id_map_put(&references->claim_of, address,
+				    (uint32_t)references->claim_count);
 	if (err) {
 		references->err = err;
 		return 0;

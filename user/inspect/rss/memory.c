@@ -60,11 +60,10 @@ int memory_open(struct memory_reading **out, pid_t pid, int swap_in)
 		return -ENOMEM;
 	reading->files.pagemap = reading->files.kpageflags = -1;
 	error_clear();
-	err = process_info_read(pid, &reading->info) ?: process_info_check(&reading->info);
-	if (!err)
-		err = smaps_open(&reading->files, pid);
-	if (!err)
-		err = python_find(reading, swap_in);
+	err = process_info_read(pid, &reading->info)
+	      ?: process_info_check(&reading->info)
+	      ?: smaps_open(&reading->files, pid)
+	      ?: python_find(reading, swap_in);
 	if (!err && !reading->space)
 		err = space_open(&reading->space, pid);
 	if (!err)
@@ -160,9 +159,7 @@ int memory_read_report(struct memory_reading *reading, int freeze, struct memory
 	memcpy(report.python_reason, reading->python_reason, MEMORY_REASON);
 	memcpy(report.malloc_reason, reading->malloc_reason, MEMORY_REASON);
 	error_clear();
-	err = smaps_read(&reading->files, &reading->account, &report.totals);
-	if (!err)
-		err = parts_read(reading);
+	err = smaps_read(&reading->files, &reading->account, &report.totals) ?: parts_read(reading);
 	report.frozen_ns = freeze_end(frozen);
 	if (!err) {
 		allocator_find(&reading->account, report.allocator);

@@ -304,12 +304,10 @@ int smaps_read(struct smaps_files *files, struct memory_account *account,
 
 	*totals = (struct smaps_totals){0};
 	for (int i = 0; i < TRIES && !err; i++) {
-		err = maps_read(files->smaps, account);
-		if (!err)
-			err = memory_pages_read(files->pagemap, files->kpageflags, account,
-						&totals->pages_unknown);
-		if (!err)
-			err = rollup_read(files->rollup, totals);
+		err = maps_read(files->smaps, account)
+		      ?: memory_pages_read(files->pagemap, files->kpageflags, account,
+					   &totals->pages_unknown)
+		      ?: rollup_read(files->rollup, totals);
 		if (!err && is_settled(account, totals))
 			break;
 	}

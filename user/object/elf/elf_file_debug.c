@@ -82,9 +82,7 @@ static int elf_debugdata_open(struct elf_debug *out, Elf *elf)
 	fd = memfd_create("debugdata", MFD_CLOEXEC);
 	if (fd < 0)
 		return -errno;
-	err = debugdata_unpack(data, fd);
-	if (!err)
-		err = elf_section_begin(&out->elf, fd, &bytes);
+	err = debugdata_unpack(data, fd) ?: elf_section_begin(&out->elf, fd, &bytes);
 	if (err)
 		close(fd);
 	else

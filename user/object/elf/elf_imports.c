@@ -87,7 +87,7 @@ int elf_imports_load(struct elf_imports *imports, Elf *elf, const struct elf_sym
 		imports->by_name = malloc((imports->count + 1) * sizeof(*imports->by_name));
 	if (err || !imports->by_name) {
 		elf_imports_free(imports);
-		return err ? err : -ENOMEM;
+		return err ?: -ENOMEM;
 	}
 	if (imports->count)
 		qsort(imports->by_slot, imports->count, sizeof(*imports->by_slot), compare_slots);

@@ -62,12 +62,9 @@ static int jumps_find(struct inline_code *code)
 
 int inline_code_open(struct inline_code *code, const struct inline_image *image)
 {
-	int err;
-
 	memset(code, 0, sizeof(*code));
 	code->image = image;
-	err = inline_decoder_open(&code->decoder, image->machine);
-	return err ? err : jumps_find(code);
+	return inline_decoder_open(&code->decoder, image->machine) ?: jumps_find(code);
 }
 
 void inline_code_close(struct inline_code *code)
@@ -366,9 +363,7 @@ int inline_code_function(struct inline_code *code, uint64_t vaddr)
 	}
 	if (code->kept_count > KEPT_MAX)
 		kept_forget(code);
-	err = function_decode(code);
-	if (!err)
-		err = function_keep(code);
+	err = function_decode(code) ?: function_keep(code);
 	if (err)
 		code->count = 0;
 	return err;

@@ -255,11 +255,9 @@ static int place_write(struct perfmap_place *place, const struct buffer *text,
 
 	if (err)
 		return err;
-	err = access_grant(outfile_fd(file), replaced->places->uid);
-	if (!err)
-		err = outfile_write(file, text->data, text->size);
-	if (!err)
-		err = fstat(outfile_fd(file), &st) ? -errno : 0;
+	err = access_grant(outfile_fd(file), replaced->places->uid)
+	      ?: outfile_write(file, text->data, text->size)
+	      ?: (fstat(outfile_fd(file), &st) ? -errno : 0);
 	if (err) {
 		outfile_discard(file);
 		return err;
@@ -426,5 +424,5 @@ int perfmap_install(struct perfmap_places *places, const struct perfmap_table *t
 	buffer_free(&text);
 	if (!err)
 		places->version = version;
-	return err ? err : done;
+	return err ?: done;
 }

@@ -422,7 +422,7 @@ int perfmap_table_add(struct perfmap_table *table, uint64_t start, uint64_t size
 		err = entries_clear_range(&table->entries, start, new.end);
 		position = entries_find(&table->entries, start);
 	}
-	return err ? err : entries_insert(&table->entries, position, &new);
+	return err ?: entries_insert(&table->entries, position, &new);
 }
 
 int perfmap_table_cut(struct perfmap_table *table, uint64_t start, uint64_t end)

@@ -66,7 +66,7 @@ static int units_index(struct dwarf_file *file)
 		file->units[file->unit_count] = (struct dwarf_unit){.die = dwarf_dieoffset(&die)};
 		err = die_add_ranges(&die, &file->ranges, file->unit_count++);
 	}
-	return err ? err : spans_sort(&file->ranges);
+	return err ?: spans_sort(&file->ranges);
 }
 
 static int sections_begin(Elf *elf, Dwarf **dwarf)
@@ -83,9 +83,7 @@ int dwarf_file_open(struct dwarf_file **out, int fd, int alternate_fd)
 
 	if (!file)
 		return -ENOMEM;
-	err = elf_section_begin(&file->elf, fd, &bytes);
-	if (!err)
-		err = sections_begin(file->elf, &file->dwarf);
+	err = elf_section_begin(&file->elf, fd, &bytes) ?: sections_begin(file->elf, &file->dwarf);
 	if (!err && alternate_fd >= 0 &&
 	    !elf_section_begin_common(&file->alternate_elf, alternate_fd) &&
 	    !sections_begin(file->alternate_elf, &file->alternate))

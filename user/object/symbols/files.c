@@ -130,9 +130,8 @@ int files_get(struct files *files, struct file **out, pid_t pid, const struct pr
 		if (is_same(file, map))
 			break;
 	if (!file) {
-		err = files->count < files->max ? 0 : oldest_remove(files);
-		if (!err)
-			err = file_open(&file, pid, map);
+		err = (files->count < files->max ? 0 : oldest_remove(files))
+			      ?: file_open(&file, pid, map);
 		if (err)
 			return err;
 		file->number = ++files->last_number;

@@ -85,7 +85,7 @@ static int file_get(struct jit_map **list, struct jit_map **out, int fd, int is_
 	if (!map || perfmap_table_new_in(&map->table, &map->account)) {
 		free(map);
 		close(fd);
-		return err ? err : -ENOMEM;
+		return err ?: -ENOMEM;
 	}
 	map->fd = fd;
 	map->is_dump = is_dump;

@@ -280,9 +280,8 @@ static int lookup_symbol(struct symbols *symbols, struct file *file, uint64_t va
 		if (helper_ensure(symbols, helper))
 			return 0;
 		others = helper->handed - (file->tables_generation == helper->generation);
-		err = tables_hand(symbols, file);
-		if (!err)
-			err = worker_symbol(helper->worker, file->number, vaddr, until_ns, name);
+		err = tables_hand(symbols, file)
+			      ?: worker_symbol(helper->worker, file->number, vaddr, until_ns, name);
 		if (err == -EAGAIN)
 			return err;
 		file->tables_ns += worker_spent_ns(helper->worker) - before_ns;
@@ -447,13 +446,10 @@ int symbols_new_in(struct symbols **out, struct account *account)
 	if (account && account->limit)
 		symbols->names.limit = symbols->tables_max > NAMES_BYTES_MIN ? symbols->tables_max
 									     : NAMES_BYTES_MIN;
-	err = worker_new(&symbols->dwarf.worker);
-	if (!err)
-		err = worker_new(&symbols->tables.worker);
-	if (!err)
-		err = files_new(&symbols->files);
-	if (!err)
-		err = strings_new_in(&symbols->strings, &symbols->names);
+	err = worker_new(&symbols->dwarf.worker)
+	      ?: worker_new(&symbols->tables.worker)
+	      ?: files_new(&symbols->files)
+	      ?: strings_new_in(&symbols->strings, &symbols->names);
 	if (err)
 		symbols_free(symbols);
 	else
@@ -614,8 +610,8 @@ static int offset_resolve(struct symbols *symbols, const struct module *module, 
 		return err;
 	if (clock_ns(CLOCK_MONOTONIC) >= ask->until_ns)
 		return -EAGAIN;
-	err = asked_begin(symbols, module, offset, ask->share);
-	return err ? err : asked_finish(symbols, ask->until_ns);
+	return asked_begin(symbols, module, offset, ask->share)
+		       ?: asked_finish(symbols, ask->until_ns);
 }
 
 static uint64_t module_offset(const struct module *module, uint64_t address)
@@ -666,7 +662,7 @@ static int elsewhere_resolve(struct symbols *symbols, const struct modules *modu
 		err = texts_keep(symbols, module->path, &frame->function);
 	if (!err)
 		err = texts_keep(symbols, module->path, &frame->filename);
-	return err ? err : 1;
+	return err ?: 1;
 }
 
 static const struct symbols_ask ask_unlimited = {.until_ns = UINT64_MAX};
@@ -787,7 +783,7 @@ int symbols_resolve_plain(struct symbols *symbols, const struct modules *modules
 			: texts_keep_location(symbols, module->path, offset, &frame->function);
 	if (!err)
 		err = texts_keep(symbols, module->path, &frame->filename);
-	return err ? err : 1;
+	return err ?: 1;
 }
 
 void symbols_abandon(struct symbols *symbols)

@@ -277,7 +277,7 @@ static int question_ask(struct worker *worker, const struct worker_question *que
 	}
 	if (!err)
 		err = answer_receive(worker, until_ns, bytes);
-	return err ? err : ((const struct worker_answer *)worker->answer)->result;
+	return err ?: ((const struct worker_answer *)worker->answer)->result;
 }
 
 static int frames_ask(struct worker *worker, const struct worker_question *question,

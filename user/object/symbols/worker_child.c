@@ -116,12 +116,10 @@ static int memory_limit(void)
 static int child_limit(void)
 {
 	const struct rlimit written = {WORKER_FILE_BYTES, WORKER_FILE_BYTES};
-	int err;
 
 	signal(SIGPROF, SIG_DFL);
 	setrlimit(RLIMIT_FSIZE, &written);
-	err = memory_limit();
-	return err ? err : calls_limit();
+	return memory_limit() ?: calls_limit();
 }
 
 static const struct worker_question *question_of(const struct child *child)
@@ -283,17 +281,15 @@ static int question_symbol(struct child *child)
 		return 0;
 	file->tables_used = ++child->tables_clock;
 	tables_trim(child, file);
-	err = file->tables ? 0 : tables_open(file);
-	if (!err)
-		err = elf_file_symbol_at(file->tables, question_of(child)->vaddr, &symbol);
+	err = (file->tables ? 0 : tables_open(file))
+		      ?: elf_file_symbol_at(file->tables, question_of(child)->vaddr, &symbol);
 	if (err)
 		return err == -ENOENT ? 0 : err;
 	child->answer_bytes += sizeof(*wire);
 	*wire = (struct worker_wire_frame){0};
-	err = text_put(child, symbol.name, &wire->function);
-	if (!err)
-		err = text_put(child, "", &wire->filename);
-	return err ? err : 1;
+	return text_put(child, symbol.name, &wire->function)
+		?: text_put(child, "", &wire->filename)
+		?: 1;
 }
 
 static int question_unwind(uint32_t rows, const int fds[WORKER_FILES_MAX])

@@ -255,7 +255,6 @@ static int debug_frames_append(struct unwind_input *input, Elf *elf, int fd)
 	Elf_Scn *section = elf_section_by_name(elf, ".debug_frame", &header);
 	uint8_t *bytes;
 	size_t size;
-	int err;
 
 	if (!section || header.sh_type == SHT_NOBITS)
 		return 0;
@@ -264,8 +263,7 @@ static int debug_frames_append(struct unwind_input *input, Elf *elf, int fd)
 		bytes = section_unpack(section, header.sh_size, &size);
 	else
 		bytes = size ? unwind_bytes_read(fd, header.sh_offset, size) : NULL;
-	err = section_append(input, bytes, &size);
-	return err ? err : size > 0;
+	return section_append(input, bytes, &size) ?: size > 0;
 }
 
 /* The same of the debug file, which is not to be trusted either. */
@@ -370,9 +368,8 @@ int unwind_input_read(struct unwind_input *out, int fd, int debug_fd)
 
 	if (err)
 		return err;
-	err = frames_read(&input, elf, fd, debug_fd);
-	if (!err)
-		err = unwind_codes_read(&input.codes, elf, fd, file_bytes);
+	err = frames_read(&input, elf, fd, debug_fd)
+		      ?: unwind_codes_read(&input.codes, elf, fd, file_bytes);
 	elf_end(elf);
 	if (err)
 		unwind_input_free(&input);

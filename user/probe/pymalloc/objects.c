@@ -376,7 +376,7 @@ static int calls_find(struct inline_search *search, struct calls *calls)
 		else
 			continue;
 		if (calls->count == CALLS_MAX || !inline_is_instruction(search, vaddr, &err))
-			return err ? err : -ENOENT;
+			return err ?: -ENOENT;
 		calls->of[calls->count++] = vaddr;
 	}
 	return 0;

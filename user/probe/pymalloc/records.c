@@ -276,9 +276,8 @@ static int member_look(struct inline_search *search, struct numbers *numbers,
 		    (may_skip && !may_reach(numbers, image->text.code + (start - image->text.vaddr),
 					    done - start, member->offset)))
 			continue;
-		err = inline_code_function(&search->code, found.vaddr);
-		if (!err)
-			err = function_look(search, member);
+		err = inline_code_function(&search->code, found.vaddr)
+			      ?: function_look(search, member);
 		err = err == -ENOENT ? 0 : err;
 	}
 	return err;

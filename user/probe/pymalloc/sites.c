@@ -214,7 +214,7 @@ static int rest_find(struct inline_search *search)
 		err = inline_raws_find(search);
 	if (!err)
 		err = resizes_find(search);
-	return err ? err : inline_large_find(search);
+	return err ?: inline_large_find(search);
 }
 
 int inline_sites_have_pymalloc(const struct inline_sites *sites)

@@ -327,9 +327,7 @@ int plan_ends_unknown(struct elf_file *file, const struct plan_site *sites, size
 	if (!walk)
 		return -ENOMEM;
 	walk->file = file;
-	err = inline_decoder_open(&walk->decoder, machine_own());
-	if (!err)
-		err = ends_load(walk, sites, count);
+	err = inline_decoder_open(&walk->decoder, machine_own()) ?: ends_load(walk, sites, count);
 	for (size_t i = 0; i < PLAN_ENDS && !err; i++) {
 		int wanted = mode == EVENT_MODE_CENSUS ? exported[i].kinds & ~TAKES_SMALL
 						       : exported[i].kinds;
@@ -343,5 +341,5 @@ int plan_ends_unknown(struct elf_file *file, const struct plan_site *sites, size
 	inline_decoder_close(&walk->decoder);
 	free(walk->ends);
 	free(walk);
-	return err ? err : unknown;
+	return err ?: unknown;
 }

@@ -147,9 +147,8 @@ int plan_hooks_add(struct plan *plan, struct elf_file *file)
 			return 0;
 		}
 	}
-	err = add_domain(plan, file, &raw_hooks, true, named ? NULL : hooks.raw);
-	if (!err)
-		err = add_domain(plan, file, &obj_hooks, true, named ? NULL : hooks.obj);
+	err = add_domain(plan, file, &raw_hooks, true, named ? NULL : hooks.raw)
+		      ?: add_domain(plan, file, &obj_hooks, true, named ? NULL : hooks.obj);
 	for (size_t i = first; i < plan->count; i++)
 		plan->sites[i].cookie |= ABI_COOKIE_ADDEND(EVENT_HOOKS_BEFORE);
 	return err;

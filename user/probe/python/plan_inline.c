@@ -110,7 +110,7 @@ static int text_load(struct elf_file *file, struct loaded *loaded)
 		if (is_code(&section) && is_old(&section))
 			err = range_extend(&loaded->old, &section);
 	if (err || !text->bytes)
-		return err ? err : error_set(-ENOTSUP, "the file has no section with code");
+		return err ?: error_set(-ENOTSUP, "the file has no section with code");
 	loaded->text = malloc(text->bytes);
 	if (!loaded->text)
 		return -ENOMEM;
@@ -157,9 +157,7 @@ static int dead_remove(struct elf_file *file, struct loaded *loaded)
 	/* References between functions are recognised on x86-64. */
 	if (loaded->image.machine != &machine_x86)
 		return error_set(-ENOTSUP, "the file was rewritten by BOLT");
-	err = inline_alive_open(&alive, &loaded->image, &loaded->old);
-	if (!err)
-		err = data_follow(file, &alive);
+	err = inline_alive_open(&alive, &loaded->image, &loaded->old) ?: data_follow(file, &alive);
 	if (!err)
 		inline_alive_finish(&alive, loaded->text);
 	inline_alive_close(&alive);
@@ -388,9 +386,8 @@ int plan_inline(struct elf_file *file, struct inline_sites *out)
 	if (!err)
 		err = inline_sites_find(&loaded.image, out);
 	if (!err) {
-		err = sites_name(file, out->sites, out->count);
-		if (!err)
-			err = sites_name(file, out->pools, out->pool_count);
+		err = sites_name(file, out->sites, out->count)
+			      ?: sites_name(file, out->pools, out->pool_count);
 		if (err)
 			inline_sites_free(out);
 	}

@@ -140,7 +140,7 @@ int probe_spec_add(struct plan *plan, struct elf_file *file, const struct probe_
 		      : array_reserve(&plan->sites, &plan->capacity, plan->count, 1,
 				      sizeof(*plan->sites));
 
-	return err ? err : fill_site(plan, file, spec, symbol.vaddr, symbol.size, &why);
+	return err ?: fill_site(plan, file, spec, symbol.vaddr, symbol.size, &why);
 }
 
 int plan_function_add(struct plan *plan, struct elf_file *file, const struct probe_spec *spec,

@@ -359,15 +359,12 @@ int container_list_read(struct container_list *out)
 	int err;
 
 	error_clear();
-	err = own_read(&list) ?: processes_scan(&list, &monitors);
-	if (!err)
-		err = container_docker_read(&list, &monitors.docker);
-	if (!err)
-		err = container_podman_read(&list, &monitors.podman);
-	if (!err)
-		err = container_containerd_read(&list, &monitors.containerd);
-	if (!err)
-		err = container_kubernetes_read(&list);
+	err = own_read(&list)
+	      ?: processes_scan(&list, &monitors)
+	      ?: container_docker_read(&list, &monitors.docker)
+	      ?: container_podman_read(&list, &monitors.podman)
+	      ?: container_containerd_read(&list, &monitors.containerd)
+	      ?: container_kubernetes_read(&list);
 	for (size_t i = 0; i < list.count && !err; i++)
 		if (list.entries[i].init_pid)
 			err = bounds_find(&list, &list.entries[i]);

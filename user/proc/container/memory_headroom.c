@@ -238,11 +238,10 @@ int memory_headroom_take(struct memory_headroom *headroom, pid_t pid, int64_t by
 	int err;
 
 	if (at == headroom->process_count || headroom->processes[at].pid != pid) {
-		err = process_read(headroom, &process);
-		if (!err)
-			err = array_reserve(&headroom->processes, &headroom->process_capacity,
-					    headroom->process_count, 1,
-					    sizeof(*headroom->processes));
+		err = process_read(headroom, &process)
+			      ?: array_reserve(&headroom->processes, &headroom->process_capacity,
+					       headroom->process_count, 1,
+					       sizeof(*headroom->processes));
 		if (err)
 			return err;
 		memmove(&headroom->processes[at + 1], &headroom->processes[at],

@@ -55,9 +55,9 @@ static int text_find(struct space *space, const struct abi_offsets *offsets, uin
 	uint32_t state;
 	int err;
 
-	err = space_read(space, address + offsets->unicode_state, &state, sizeof(state));
-	if (!err)
-		err = space_read(space, address + offsets->unicode_length, &length, sizeof(length));
+	err = space_read(space, address + offsets->unicode_state, &state, sizeof(state))
+		      ?: space_read(space, address + offsets->unicode_length, &length,
+				    sizeof(length));
 	if (err)
 		return err;
 	state >>= offsets->unicode_kind_shift;
@@ -97,7 +97,7 @@ static int text_mix(struct space *space, const struct abi_offsets *offsets, uint
 
 	if (!err)
 		err = text_find(space, offsets, string, &data, &bytes, &kind);
-	return err ? err : content_mix(space, data, bytes, hash);
+	return err ?: content_mix(space, data, bytes, hash);
 }
 
 static int lines_mix(struct space *space, const struct abi_offsets *offsets, uint64_t pointer_at,
@@ -110,7 +110,7 @@ static int lines_mix(struct space *space, const struct abi_offsets *offsets, uin
 		err = space_read(space, lines + offsets->bytes_size, &bytes, sizeof(bytes));
 	if (!err && bytes > CONTENT_MAX)
 		err = -EINVAL;
-	return err ? err : content_mix(space, lines + offsets->bytes_data, bytes, hash);
+	return err ?: content_mix(space, lines + offsets->bytes_data, bytes, hash);
 }
 
 /*
@@ -210,7 +210,6 @@ static int code_append(struct buffer *out, struct event_code *event,
 		       const struct code_text *filename, const struct code_text *qualname)
 {
 	size_t size = sizeof(*event) + filename->bytes + qualname->bytes;
-	int err;
 
 	event->filename_kind = filename->kind;
 	event->qualname_kind = qualname->kind;
@@ -218,12 +217,10 @@ static int code_append(struct buffer *out, struct event_code *event,
 	event->qualname_bytes = qualname->bytes;
 	event->header.type = EVENT_CODE;
 	event->header.size = (uint32_t)(size + (-size & 7));
-	err = buffer_append(out, event, sizeof(*event));
-	if (!err)
-		err = buffer_append(out, filename->data, filename->bytes);
-	if (!err)
-		err = buffer_append(out, qualname->data, qualname->bytes);
-	return err ? err : pad_append(out, size);
+	return buffer_append(out, event, sizeof(*event))
+		?: buffer_append(out, filename->data, filename->bytes)
+		?: buffer_append(out, qualname->data, qualname->bytes)
+		?: pad_append(out, size);
 }
 
 static int lines_append(struct buffer *out, const struct event_code *code, const uint8_t *lines)
@@ -240,11 +237,9 @@ static int lines_append(struct buffer *out, const struct event_code *code, const
 			event.bytes = EVENT_MAX_LINES;
 		size = sizeof(event) + event.bytes;
 		event.header.size = (uint32_t)(size + (-size & 7));
-		err = buffer_append(out, &event, sizeof(event));
-		if (!err)
-			err = buffer_append(out, lines + event.offset, event.bytes);
-		if (!err)
-			err = pad_append(out, size);
+		err = buffer_append(out, &event, sizeof(event))
+		      ?: buffer_append(out, lines + event.offset, event.bytes)
+		      ?: pad_append(out, size);
 		event.offset += event.bytes;
 	}
 	return err;
@@ -282,29 +277,22 @@ int code_read(struct space *space, const struct abi_target *target, uint64_t add
 	uint8_t *lines = NULL;
 	int err;
 
-	err = id_check(space, target, address, expected_id);
-	if (!err)
-		err = space_read(space, address + offsets->code_first_line, &event.first_line,
-				 sizeof(event.first_line));
-	if (!err)
-		err = pointer_read(space, address + offsets->code_filename, &filename_at);
-	if (!err)
-		err = pointer_read(space, address + offsets->code_qualname, &qualname_at);
-	if (!err)
-		err = pointer_read(space, address + offsets->code_lines, &lines_at);
+	err = id_check(space, target, address, expected_id)
+	      ?: space_read(space, address + offsets->code_first_line, &event.first_line,
+			    sizeof(event.first_line))
+	      ?: pointer_read(space, address + offsets->code_filename, &filename_at)
+	      ?: pointer_read(space, address + offsets->code_qualname, &qualname_at)
+	      ?: pointer_read(space, address + offsets->code_lines, &lines_at);
 	if (err)
 		return err;
 
 	err = part_missing(text_read(space, offsets, filename_at, &filename), &event,
-			   EVENT_MISS_FILENAME);
-	if (!err)
-		err = part_missing(text_read(space, offsets, qualname_at, &qualname), &event,
-				   EVENT_MISS_QUALNAME);
-	if (!err)
-		err = part_missing(lines_read(space, offsets, lines_at, &lines, &event.lines_bytes),
-				   &event, EVENT_MISS_LINES);
-	if (!err)
-		err = id_check(space, target, address, expected_id);
+			   EVENT_MISS_FILENAME)
+	      ?: part_missing(text_read(space, offsets, qualname_at, &qualname), &event,
+			      EVENT_MISS_QUALNAME)
+	      ?: part_missing(lines_read(space, offsets, lines_at, &lines, &event.lines_bytes),
+			      &event, EVENT_MISS_LINES)
+	      ?: id_check(space, target, address, expected_id);
 	if (err)
 		goto out;
 	if (event.missing & EVENT_MISS_FILENAME)

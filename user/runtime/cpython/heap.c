@@ -226,10 +226,9 @@ static int arenas_read(struct heap_walker *walker, const struct heap_head *head,
 		if (err || first >= count)
 			return err;
 		*objects = count - first < ARENAS_PIECE ? count - first : ARENAS_PIECE;
-		err = heap_read_bytes(walker, array + first * size, piece, *objects * size);
-		if (!err)
-			err = heap_read_bytes(walker, head->arenas, &array_after,
-					      sizeof(array_after));
+		err = heap_read_bytes(walker, array + first * size, piece, *objects * size)
+			      ?: heap_read_bytes(walker, head->arenas, &array_after,
+						 sizeof(array_after));
 		if (!err && array != array_after)
 			err = -EFAULT;
 	}

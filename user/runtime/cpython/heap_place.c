@@ -212,9 +212,8 @@ int heap_place_heads(const struct python_runtime *runtime,
 		*count = !err;
 		return err;
 	}
-	err = interpreters_read(runtime, interps, &interp_count);
-	if (!err)
-		err = offset_find(runtime, interps, interp_count, &offset);
+	err = interpreters_read(runtime, interps, &interp_count)
+		      ?: offset_find(runtime, interps, interp_count, &offset);
 	if (err)
 		return err == -EAGAIN ? 0 : err;
 	for (uint32_t i = 0; i < interp_count && !err; i++) {

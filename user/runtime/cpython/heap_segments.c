@@ -361,9 +361,7 @@ int heap_segments_read(struct heap_walker *walker, const struct heap_head *heads
 	walk->walker = walker;
 	walk->at = &walker->python->free_threaded;
 	walker->walk->is_mimalloc = 1;
-	err = layout_check(walk->at);
-	if (!err)
-		err = heap_segments_find(&walk->found, walker, heads, count);
+	err = layout_check(walk->at) ?: heap_segments_find(&walk->found, walker, heads, count);
 	walker->walk->arenas_lost += (unsigned int)walk->found.cut;
 	for (size_t i = 0; i < walk->found.count && !err && !walker->stop; i++) {
 		walk->address = walk->found.addresses[i];

@@ -225,9 +225,8 @@ static int marked_try(struct recovery *recovery, uint64_t at, struct python_runt
 		enum python_build build =
 			free_threaded ? BUILD_FREE_THREADED : build_nth(recovery, hex >> 16, i);
 
-		err = offsets_try(recovery, offsets_for((uint32_t)(hex >> 16), build));
-		if (!err)
-			err = runtime_try(recovery, at, (uint32_t)hex, out);
+		err = offsets_try(recovery, offsets_for((uint32_t)(hex >> 16), build))
+			      ?: runtime_try(recovery, at, (uint32_t)hex, out);
 	}
 	return err;
 }

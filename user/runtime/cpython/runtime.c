@@ -320,7 +320,7 @@ static int map_check(struct runtime_search *search, const struct process_map *ma
 	err = map_open(search, map, NULL, file);
 	if (!err)
 		runtime_files_keep(search->files, map, *file, 1);
-	return err ? err : 1;
+	return err ?: 1;
 }
 
 /* Checks a file unless everything is found already. */
@@ -585,9 +585,9 @@ static int process_search(pid_t pid, struct runtime_files *files, int swap_in,
 	search->pid = pid;
 	search->files = files;
 	search->swap_in = swap_in;
-	err = process_maps_read(pid, &search->maps);
-	if (!err)
-		err = process_program_path(pid, search->executable) ?: search_run(search, out);
+	err = process_maps_read(pid, &search->maps)
+	      ?: process_program_path(pid, search->executable)
+	      ?: search_run(search, out);
 	process_maps_free(&search->maps);
 	free(search);
 	return err;

@@ -135,7 +135,7 @@ int tasks_find(struct python_runtime *runtime)
 		err = module_apply(runtime);
 	if (err == -ENOENT)
 		err = 0; /* the table's are in target.offsets */
-	return err ? err : types_find(runtime);
+	return err ?: types_find(runtime);
 }
 
 int tasks_setter_scan(const struct tasks_data *data, uint64_t *function)
@@ -223,8 +223,7 @@ static int setter_find(const struct python_runtime *runtime, struct elf_file *fi
 	if (err)
 		return err;
 	*vaddr -= bias;
-	err = start_check(file, *vaddr);
-	return err ? err : elf_file_offset(file, *vaddr, &offset);
+	return start_check(file, *vaddr) ?: elf_file_offset(file, *vaddr, &offset);
 }
 
 int tasks_setter_find(const struct python_runtime *runtime, struct elf_file **file, uint64_t *vaddr)

@@ -151,9 +151,8 @@ static int walk_take(const struct python_runtime *runtime, const struct census_o
 	struct heap_walk heap = {0};
 	int err;
 
-	err = opts->record(opts->context, record, sizeof(*record));
-	if (!err)
-		err = threads_visit(runtime->pid, thread_record, &walk);
+	err = opts->record(opts->context, record, sizeof(*record))
+		      ?: threads_visit(runtime->pid, thread_record, &walk);
 	if (err)
 		return err;
 	/* If types cannot be read, no sizes are emitted. */
@@ -205,5 +204,5 @@ int census_take(const struct python_runtime *runtime, const struct census_opts *
 	if (err)
 		record.failed = EVENT_CENSUS_GIVEN_UP;
 	int failed = opts->record(opts->context, &record, sizeof(record));
-	return err ? err : failed;
+	return err ?: failed;
 }

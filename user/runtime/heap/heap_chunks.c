@@ -76,7 +76,7 @@ static int mapped_find(struct glibc *glibc, const struct process_maps *maps,
 	if (!err)
 		err = glibc_mapped_walk(glibc, maps, except, glibc->heap_count, mapped_take, found);
 	free(except);
-	return err ? err : found->err;
+	return err ?: found->err;
 }
 
 /* Between the list of maps and the look, the heap may have grown out of what was mapped. */
@@ -86,9 +86,7 @@ static int look(struct glibc *glibc, struct process_maps *maps)
 
 	for (int try = 0; try < LOOKS; try++) {
 		process_maps_free(maps);
-		err = process_maps_read(space_pid(glibc->space), maps);
-		if (!err)
-			err = glibc_look(glibc, maps);
+		err = process_maps_read(space_pid(glibc->space), maps) ?: glibc_look(glibc, maps);
 		if (err || !glibc->main_is_elsewhere)
 			return err;
 	}

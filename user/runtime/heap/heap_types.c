@@ -263,9 +263,8 @@ int heap_types_read_some(const struct python_runtime *runtime, heap_want_fn want
 	int err;
 
 	error_clear();
-	err = object_types_open(&walk.objects, runtime, MAX_TYPES, UINT64_MAX, &types);
-	if (!err)
-		err = heap_read(runtime, block_visit, &walk, &types.walk);
+	err = object_types_open(&walk.objects, runtime, MAX_TYPES, UINT64_MAX, &types)
+		      ?: heap_read(runtime, block_visit, &walk, &types.walk);
 	if (!err)
 		err = walk.objects.err;
 	if (!err)

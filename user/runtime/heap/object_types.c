@@ -232,11 +232,9 @@ static int root_add(struct object_types *objects)
 
 	if (err)
 		return err;
-	err = space_read_u64(runtime->space, address + objects->offsets->type_flags, &flags);
-	if (err)
-		return err;
-	err = types_grow(objects);
-	return err ? err : type_add(objects, address, flags | FLAG_TYPE_SUBCLASS, 0);
+	return space_read_u64(runtime->space, address + objects->offsets->type_flags, &flags)
+		?: types_grow(objects)
+		?: type_add(objects, address, flags | FLAG_TYPE_SUBCLASS, 0);
 }
 
 /* To be released with object_types_close(), also after a failure; out stays the caller's. */

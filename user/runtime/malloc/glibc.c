@@ -191,9 +191,7 @@ static int glibc_arenas_read(struct glibc *glibc, const struct process_maps *map
 	glibc->heaps = NULL;
 	glibc->arena_count = glibc->heap_count = 0;
 	glibc->main_is_elsewhere = 0;
-	err = arenas_list(&look);
-	if (!err)
-		err = main_heap_read(&look, maps);
+	err = arenas_list(&look) ?: main_heap_read(&look, maps);
 	for (uint32_t i = 1; !err && i < glibc->arena_count; i++)
 		err = heaps_read(&look, i);
 	if (err)
@@ -324,9 +322,7 @@ int glibc_open(struct glibc **out, struct space *space, const struct process_map
 	if (err)
 		return err;
 	for (int i = 0; i < TRIES; i++) {
-		err = structures_find(glibc, libc, maps);
-		if (!err)
-			err = glibc_look(glibc, maps);
+		err = structures_find(glibc, libc, maps) ?: glibc_look(glibc, maps);
 		if (!err || (err != -ENOTSUP && err != -EFAULT && err != -ENODATA))
 			break;
 	}

@@ -85,11 +85,9 @@ static int look(struct glibc *glibc, struct states_asked *asked)
 	asked->next = 0;
 	for (size_t i = 0; i < asked->count; i++)
 		asked->questions[i].seen = 0;
-	err = glibc_look(glibc, &maps);
-	if (!err)
-		err = glibc_walk(glibc, chunk_visit, asked, &totals);
-	if (!err)
-		err = mapped_look(glibc, &maps, asked);
+	err = glibc_look(glibc, &maps)
+	      ?: glibc_walk(glibc, chunk_visit, asked, &totals)
+	      ?: mapped_look(glibc, &maps, asked);
 	process_maps_free(&maps);
 	return err;
 }

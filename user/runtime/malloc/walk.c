@@ -144,10 +144,9 @@ static int glibc_lists_fastbins(struct glibc_lists *lists, struct glibc *glibc)
 			lists->count = before;
 			if (try)
 				reread(lists, glibc);
-			err = reader_u64(glibc->reader, at, &first);
-			if (!err)
-				err = fastbin_read(lists, glibc, first,
-						   bin_bytes((unsigned int)(i % bins)));
+			err = reader_u64(glibc->reader, at, &first)
+				      ?: fastbin_read(lists, glibc, first,
+						      bin_bytes((unsigned int)(i % bins)));
 		}
 		if (err && !is_change(err))
 			return err;
@@ -463,9 +462,7 @@ int glibc_walk(struct glibc *glibc, glibc_chunk_fn visit, void *context, struct 
 				.left = chunks_limit(space_pid(glibc->space))};
 	int err;
 
-	err = glibc_lists_fastbins(&walker.lists, glibc);
-	if (!err)
-		err = heaps_walk(&walker);
+	err = glibc_lists_fastbins(&walker.lists, glibc) ?: heaps_walk(&walker);
 	if (!err) {
 		glibc_lists_sort(&walker.lists);
 		walker.finding = 0;
