@@ -301,13 +301,12 @@ const char *attach_backend(const struct attach *attach)
 int attach_barred_threads(struct attach *attach, uint32_t *tgid)
 {
 	struct alloc_bpf *skeleton = attach->skeleton;
-	struct bpf_link *link;
 	int fd, err = 0;
 	char none;
 
 	if (!skeleton->rodata->returns_by_call)
 		return 0;
-	link = bpf_program__attach_iter(skeleton->progs.task_look, NULL);
+	struct bpf_link *link = bpf_program__attach_iter(skeleton->progs.task_look, NULL);
 	if (!link)
 		return -errno;
 	skeleton->bss->barred.tgid = *tgid;

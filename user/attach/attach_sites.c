@@ -208,19 +208,17 @@ static int placed_add(struct attach *attach, struct placed *placed)
 static int group_attach(struct attach *attach, const struct plan *plan, const struct elf_file *file,
 			struct placed *placed)
 {
-	int err, failed;
-
 	placed->sites = sites_hash(plan, placed->group);
 	placed->links = (struct links){.backend = attach->backend, .holder = attach->holder};
 	if (!placed->sites || is_placed(attach, placed))
 		return 0;
-	err = programs_attach(attach, placed, plan, file);
+	int err = programs_attach(attach, placed, plan, file);
 	/*
 	 * Until now some of the target's probes may have been missing: a code object could be
 	 * created unseen.
 	 */
 	attach_renew(attach);
-	failed = placed_add(attach, placed);
+	int failed = placed_add(attach, placed);
 	return err ?: failed;
 }
 

@@ -14,10 +14,8 @@
 /* 0, -errno. */
 static int map_share(const struct bpf_map *map, void *out, size_t *bytes)
 {
-	void *area;
-
 	*bytes = (size_t)bpf_map__max_entries(map) * bpf_map__value_size(map);
-	area = mmap(NULL, *bytes, PROT_READ | PROT_WRITE, MAP_SHARED, bpf_map__fd(map), 0);
+	void *area = mmap(NULL, *bytes, PROT_READ | PROT_WRITE, MAP_SHARED, bpf_map__fd(map), 0);
 	if (area == MAP_FAILED)
 		return error_set(-errno, "the map %s cannot be shared: %s", bpf_map__name(map),
 				 strerror(errno));
@@ -61,14 +59,13 @@ int attach_unwind_areas(struct attach *attach, struct unwind_areas *out)
 	struct alloc_bpf *skeleton = attach->skeleton;
 	struct unwind_areas *areas = &attach->unwind;
 	size_t *bytes = attach->unwind_bytes;
-	int err;
 
 	if (!skeleton->rodata->has_loop || !skeleton->rodata->has_native)
 		return -EOPNOTSUPP;
-	err = map_share(skeleton->maps.unwind_rows, &areas->rows, &bytes[0])
-	      ?: map_share(skeleton->maps.unwind_pages, &areas->pages, &bytes[1])
-	      ?: map_share(skeleton->maps.unwind_rules, &areas->rules, &bytes[2])
-	      ?: map_share(skeleton->maps.unwind_tables, &areas->tables, &bytes[3]);
+	int err = map_share(skeleton->maps.unwind_rows, &areas->rows, &bytes[0])
+		  ?: map_share(skeleton->maps.unwind_pages, &areas->pages, &bytes[1])
+		  ?: map_share(skeleton->maps.unwind_rules, &areas->rules, &bytes[2])
+		  ?: map_share(skeleton->maps.unwind_tables, &areas->tables, &bytes[3]);
 	if (!err) {
 		attach->unwind_wanted = ring_buffer__new(bpf_map__fd(skeleton->maps.unwind_wanted),
 							 wanted_take, attach, NULL);

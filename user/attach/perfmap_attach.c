@@ -97,7 +97,6 @@ int perfmap_attach_sites(struct perfmap_attach *attach, const struct plan *plan,
 {
 	uint64_t *offsets = calloc(2 * plan->count + 1, 2 * sizeof(*offsets)), *cookies;
 	size_t calls = 0, returns = 0;
-	int err;
 
 	if (!offsets)
 		return -ENOMEM;
@@ -109,7 +108,7 @@ int perfmap_attach_sites(struct perfmap_attach *attach, const struct plan *plan,
 		offsets[at] = plan->sites[i].offset;
 		cookies[at] = plan->sites[i].cookie;
 	}
-	err = links_add(
+	int err = links_add(
 		&attach->links, attach->skeleton->progs.map_call, LINKS_ENTRY, elf_file_fd(file),
 		-1, &(struct links_sites){.offsets = offsets, .cookies = cookies, .count = calls});
 	if (!err && !no_returns)

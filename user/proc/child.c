@@ -49,14 +49,13 @@ static int privileges_drop(void)
 int child_confine(const char *name, int socket, pid_t parent)
 {
 	const struct rlimit no_core = {0, 0};
-	int err;
 
 	prctl(PR_SET_NAME, name);
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (getppid() != parent)
 		return -ESRCH;
 	signals_ignore();
-	err = descriptors_keep(socket);
+	int err = descriptors_keep(socket);
 	if (err)
 		return err;
 	setrlimit(RLIMIT_CORE, &no_core);

@@ -29,10 +29,9 @@ int descriptors_find(pid_t pid, const char *name, descriptor_fn found, void *con
 	int left = DESCRIPTORS_MAX, err = 0;
 	char path[32], link[4096];
 	struct dirent *entry;
-	DIR *directory;
 
 	snprintf(path, sizeof(path), "/proc/%d/fd", pid);
-	directory = opendir(path);
+	DIR *directory = opendir(path);
 	if (!directory)
 		return -errno;
 	while (!err && left-- && (entry = readdir(directory))) {
@@ -55,10 +54,9 @@ static int descriptor_flags(pid_t pid, const char *number)
 	struct buffer text = {0};
 	char name[32];
 	const char *flags;
-	int result;
 
 	snprintf(name, sizeof(name), "fdinfo/%.16s", number);
-	result = process_file_read(pid, name, 4096, &text);
+	int result = process_file_read(pid, name, 4096, &text);
 	flags = result ? NULL : strstr((const char *)text.data, "flags:");
 	if (flags && sscanf(flags, "flags: %o", (unsigned int *)&result) != 1)
 		result = -EPROTO;

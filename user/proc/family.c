@@ -51,7 +51,6 @@ int family_list(pid_t pid, pid_t **pids, size_t *count)
 {
 	char program[PATH_MAX];
 	struct relative *all;
-	size_t same;
 	int err = process_program_path(pid, program) ?: process_list(pids, count);
 
 	if (err)
@@ -61,7 +60,7 @@ int family_list(pid_t pid, pid_t **pids, size_t *count)
 		free(*pids);
 		return -ENOMEM;
 	}
-	same = same_read(program, *pids, *count, all);
+	size_t same = same_read(program, *pids, *count, all);
 	qsort(all, same, sizeof(*all), relative_compare);
 	*count = 0;
 	for (size_t i = 0; i < same; i++)

@@ -191,11 +191,10 @@ static int threads_pass(struct freeze_holder *holder, pid_t pid)
 {
 	char path[64];
 	struct dirent *entry;
-	DIR *directory;
 	int found = 0, err = 0;
 
 	snprintf(path, sizeof(path), "/proc/%d/task", pid);
-	directory = opendir(path);
+	DIR *directory = opendir(path);
 	if (!directory)
 		return -ESRCH;
 	while (!err && (entry = readdir(directory))) {
@@ -238,12 +237,10 @@ static void sleepers_check(struct freeze_holder *holder)
 static int is_stopped_or_gone(pid_t pid)
 {
 	char path[32], text[512], *state;
-	ssize_t bytes;
-	int fd;
 
 	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	bytes = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	ssize_t bytes = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
 	if (fd >= 0)
 		close(fd);
 	if (bytes <= 0)
@@ -360,15 +357,13 @@ int freeze_begin(struct freeze **out, pid_t pid)
 uint64_t freeze_end(struct freeze *freeze)
 {
 	struct freeze_report report = {0};
-	uint64_t elapsed;
-	int err;
 
 	if (!freeze)
 		return 0;
 	/* The helper sees the end of its input. */
 	shutdown(freeze->socket, SHUT_WR);
-	err = report_receive(freeze, &report);
-	elapsed = clock_ns(CLOCK_MONOTONIC) - freeze->began_ns;
+	int err = report_receive(freeze, &report);
+	uint64_t elapsed = clock_ns(CLOCK_MONOTONIC) - freeze->began_ns;
 	freeze_close(freeze);
 	return err || report.woke ? 0 : elapsed;
 }

@@ -98,14 +98,13 @@ static int thread_start(struct read *read)
 	pthread_attr_t attr;
 	pthread_t thread;
 	sigset_t all, old;
-	int err;
 
 	pthread_attr_init(&attr);
 	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
 	pthread_attr_setstacksize(&attr, STACK_BYTES);
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
-	err = pthread_create(&thread, &attr, read_run, read);
+	int err = pthread_create(&thread, &attr, read_run, read);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	pthread_attr_destroy(&attr);
 	return -err;

@@ -35,10 +35,9 @@ static int proc_error(int err)
 static int open_process(pid_t pid)
 {
 	char path[32];
-	int fd;
 
 	snprintf(path, sizeof(path), "/proc/%d", pid);
-	fd = pid > 0 ? open(path, O_PATH | O_DIRECTORY | O_CLOEXEC) : -1;
+	int fd = pid > 0 ? open(path, O_PATH | O_DIRECTORY | O_CLOEXEC) : -1;
 	if (fd >= 0)
 		return fd;
 	return pid > 0 ? proc_error(errno) : -ESRCH;
@@ -82,22 +81,19 @@ static int parse_stat(const char *text, struct process_info *out)
 	const char *open = strchr(text, '(');
 	const char *close = strrchr(text, ')');
 	unsigned long long field[23] = {0};
-	const char *next;
-	size_t bytes;
-	char state;
 
 	if (!open || !close || close < open)
 		return -EPROTO;
-	bytes = (size_t)(close - open) - 1;
+	size_t bytes = (size_t)(close - open) - 1;
 	if (bytes >= sizeof(out->name))
 		bytes = sizeof(out->name) - 1;
 	memcpy(out->name, open + 1, bytes);
 	out->name[bytes] = '\0';
 
-	next = close + 1;
+	const char *next = close + 1;
 	while (*next == ' ')
 		next++;
-	state = *next;
+	char state = *next;
 	if (*next)
 		next++;
 	for (int i = 4; i <= 22; i++) {
@@ -153,10 +149,9 @@ static const char *status_value(const char *text, const char *key)
 
 static void parse_status(const char *text, struct process_info *out)
 {
-	const char *value;
 	char *end;
 
-	value = status_value(text, "Tgid");
+	const char *value = status_value(text, "Tgid");
 	if (value)
 		out->tgid = (pid_t)strtol(value, NULL, 10);
 	value = status_value(text, "Uid"); /* real, effective, saved, file system */
@@ -201,11 +196,10 @@ int process_file_read(pid_t pid, const char *name, size_t max, struct buffer *ou
 {
 	int directory = open_process(pid);
 	struct patience patience;
-	int err;
 
 	if (directory < 0)
 		return directory;
-	err = patience_begin(&patience, pid);
+	int err = patience_begin(&patience, pid);
 	if (!err) {
 		err = read_file(directory, name, max, out);
 		patience_end(&patience);
@@ -218,11 +212,10 @@ int process_file_read(pid_t pid, const char *name, size_t max, struct buffer *ou
 static int read_command(int directory, struct buffer *text, struct process_info *info)
 {
 	struct patience patience;
-	int err;
 
 	if (patience_begin(&patience, info->pid))
 		return 0;
-	err = read_file(directory, "cmdline", sizeof(info->command), text);
+	int err = read_file(directory, "cmdline", sizeof(info->command), text);
 	patience_end(&patience);
 	if (!err)
 		parse_command((const char *)text->data, text->size, info);
@@ -234,13 +227,12 @@ int process_info_read(pid_t pid, struct process_info *out)
 	struct process_info info = {.pid = pid, .tgid = pid, .ns_pid = pid};
 	struct buffer text = {0};
 	int directory = open_process(pid);
-	int err;
 
 	if (directory < 0)
 		return directory;
-	err = read_file(directory, "stat", FILE_MAX_BYTES, &text)
-	      ?: parse_stat((const char *)text.data, &info)
-	      ?: read_file(directory, "status", FILE_MAX_BYTES, &text);
+	int err = read_file(directory, "stat", FILE_MAX_BYTES, &text)
+		  ?: parse_stat((const char *)text.data, &info)
+		  ?: read_file(directory, "status", FILE_MAX_BYTES, &text);
 	if (!err) {
 		parse_status((const char *)text.data, &info);
 		err = read_command(directory, &text, &info);
@@ -286,10 +278,9 @@ static int compare_pid(const void *a, const void *b)
 int process_program_open(pid_t pid)
 {
 	char path[40];
-	int fd;
 
 	snprintf(path, sizeof(path), "/proc/%d/mem", (int)pid);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
 	return fd < 0 ? -errno : fd;
 }
 
@@ -307,15 +298,14 @@ static int is_used(int fd)
 int process_program_is_past(pid_t pid, int fd)
 {
 	struct patience patience;
-	int now, past;
 
 	if (patience_begin(&patience, pid))
 		return 0;
-	past = !is_used(fd);
+	int past = !is_used(fd);
 	patience_end(&patience);
 	if (!past)
 		return 0;
-	now = process_program_open(pid);
+	int now = process_program_open(pid);
 	past = now >= 0 && is_used(now);
 	if (now >= 0)
 		close(now);
@@ -355,10 +345,9 @@ int process_list(pid_t **pids, size_t *count)
 int process_program_path(pid_t pid, char path[PATH_MAX])
 {
 	char link[40];
-	ssize_t bytes;
 
 	snprintf(link, sizeof(link), "/proc/%d/exe", (int)pid);
-	bytes = readlink(link, path, PATH_MAX);
+	ssize_t bytes = readlink(link, path, PATH_MAX);
 	if (bytes < 0)
 		return errno == ENOENT ? -ESRCH : -errno;
 	if (bytes == PATH_MAX)

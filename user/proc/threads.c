@@ -26,14 +26,12 @@
 static int file_read(int directory, pid_t tid, const char *name, char *text, size_t capacity)
 {
 	char path[64];
-	ssize_t got;
-	int fd;
 
 	snprintf(path, sizeof(path), "%d/%s", tid, name);
-	fd = openat(directory, path, O_RDONLY | O_CLOEXEC);
+	int fd = openat(directory, path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
 		return errno == ENOENT ? -ESRCH : -errno;
-	got = read(fd, text, capacity - 1);
+	ssize_t got = read(fd, text, capacity - 1);
 	if (got < 0)
 		got = -errno;
 	close(fd);
@@ -45,14 +43,13 @@ static int file_read(int directory, pid_t tid, const char *name, char *text, siz
 static long call_read(int directory, pid_t tid)
 {
 	char text[64];
-	long call;
 	int err = file_read(directory, tid, "syscall", text, sizeof(text));
 
 	if (err == -ESRCH)
 		return err;
 	if (err || !isdigit((unsigned char)text[0]))
 		return -1;
-	call = strtol(text, NULL, 10);
+	long call = strtol(text, NULL, 10);
 	return call == CALL_URETPROBE || call == CALL_UPROBE ? -1 : call;
 }
 
@@ -108,11 +105,10 @@ static int tasks_each(pid_t pid, int (*each)(int directory, pid_t tid, void *con
 {
 	struct dirent *entry;
 	char path[64];
-	DIR *directory;
 	int err = 0;
 
 	snprintf(path, sizeof(path), "/proc/%d/task", pid);
-	directory = opendir(path);
+	DIR *directory = opendir(path);
 	if (!directory)
 		return errno == ENOENT ? -ESRCH : -errno;
 	while (!err && (entry = readdir(directory))) {

@@ -208,12 +208,11 @@ static int is_temporary(const char *name)
 static void remove_abandoned(int directory, const char *name)
 {
 	struct stat st, now;
-	int fd;
 
 	if (fstatat(directory, name, &st, AT_SYMLINK_NOFOLLOW) || !S_ISREG(st.st_mode) ||
 	    st.st_uid != geteuid() || st.st_nlink != 1)
 		return;
-	fd = openat(directory, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	int fd = openat(directory, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 	if (fd < 0)
 		return;
 	if (!fstat(fd, &now) && now.st_dev == st.st_dev && now.st_ino == st.st_ino &&
@@ -312,13 +311,12 @@ int outfile_beside(struct outfile **out, const struct outfile *like, const char 
 	int lent = like->name < like->path || like->name > like->path + strlen(like->path);
 	struct outfile *file;
 	char *path;
-	int err;
 
 	if (like->directory < 0 || (lent && suffix[0]))
 		return error_set(-ENOTSUP, "cannot create a file beside '%s'", like->path);
 	if (asprintf(&path, "%s%s", like->path, suffix) < 0)
 		return -ENOMEM;
-	err = file_new(&file, path);
+	int err = file_new(&file, path);
 	free(path);
 	if (err)
 		return err;
@@ -357,11 +355,10 @@ static int check_own(const struct outfile *file)
 	int fd =
 		openat(file->directory, file->name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 	struct stat st;
-	int own;
 
 	if (fd < 0)
 		return 0; /* there is none, or check_name() says why */
-	own = fstat(fd, &st) || !S_ISREG(st.st_mode) || outfile_is_own(fd);
+	int own = fstat(fd, &st) || !S_ISREG(st.st_mode) || outfile_is_own(fd);
 	close(fd);
 	return own ? 0
 		   : error_set(-EEXIST,
@@ -372,12 +369,11 @@ static int check_own(const struct outfile *file)
 int outfile_open(struct outfile **out, const char *path, enum outfile_replace replace)
 {
 	struct outfile *file;
-	int err;
 
 	error_clear();
 	if (!path[0])
 		return error_set(-ENOENT, "empty file name");
-	err = file_new(&file, path);
+	int err = file_new(&file, path);
 	if (err)
 		return err;
 	if (!strcmp(path, "-")) {

@@ -168,7 +168,6 @@ static int answer_read(struct regular_answer *answer, int fds[2])
 				 .msg_iovlen = 1,
 				 .msg_control = control,
 				 .msg_controllen = sizeof(control)};
-	const struct cmsghdr *header;
 	ssize_t got;
 
 	fds[0] = fds[1] = -1;
@@ -177,7 +176,7 @@ static int answer_read(struct regular_answer *answer, int fds[2])
 	while (got < 0 && errno == EINTR);
 	if (got != sizeof(*answer))
 		return -EIO;
-	header = CMSG_FIRSTHDR(&message);
+	const struct cmsghdr *header = CMSG_FIRSTHDR(&message);
 	if (header && header->cmsg_type == SCM_RIGHTS)
 		memcpy(fds, CMSG_DATA(header), header->cmsg_len - CMSG_LEN(0));
 	if (!(message.msg_flags & MSG_CTRUNC))
@@ -227,12 +226,11 @@ static int question_ask(const struct regular_question *question, int fd,
 			struct regular_answer *answer, int fds[2])
 {
 	uint64_t key = question_key(question, fd);
-	int err;
 
 	fds[0] = fds[1] = -1;
 	if (hung_find(key))
 		return no_answer();
-	err = child_start();
+	int err = child_start();
 	if (!err)
 		err = question_send(question, fd) ?: answer_receive(answer, fds);
 	else
@@ -268,10 +266,9 @@ static struct copy *copy_find(int fd)
 static int copy_open(const struct copy *copy)
 {
 	char link[40];
-	int fd;
 
 	snprintf(link, sizeof(link), "/proc/self/fd/%d", copy->copy_fd);
-	fd = open(link, O_RDONLY | O_CLOEXEC);
+	int fd = open(link, O_RDONLY | O_CLOEXEC);
 	return fd < 0 ? -errno : fd;
 }
 

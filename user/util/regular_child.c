@@ -276,7 +276,6 @@ static int question_read(struct regular_question *question, int *fd)
 				 .msg_iovlen = 1,
 				 .msg_control = control,
 				 .msg_controllen = sizeof(control)};
-	const struct cmsghdr *header;
 	ssize_t got;
 
 	do
@@ -284,7 +283,7 @@ static int question_read(struct regular_question *question, int *fd)
 	while (got < 0 && errno == EINTR);
 	if (got != sizeof(*question))
 		return 0;
-	header = CMSG_FIRSTHDR(&message);
+	const struct cmsghdr *header = CMSG_FIRSTHDR(&message);
 	*fd = -1;
 	if (header && header->cmsg_type == SCM_RIGHTS)
 		memcpy(fd, CMSG_DATA(header), sizeof(*fd));

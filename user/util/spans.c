@@ -8,12 +8,10 @@
 
 int spans_add(struct spans *spans, const struct address_span *span)
 {
-	int err;
-
 	if (span->start >= span->end)
 		return 0;
-	err = array_reserve(&spans->entries, &spans->capacity, spans->count, 1,
-			    sizeof(*spans->entries));
+	int err = array_reserve(&spans->entries, &spans->capacity, spans->count, 1,
+				sizeof(*spans->entries));
 	if (!err)
 		spans->entries[spans->count++] = *span;
 	return err;

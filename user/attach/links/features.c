@@ -59,18 +59,16 @@ static int names_read(struct names *out)
 {
 	int fd = open("/sys/kernel/btf/vmlinux", O_RDONLY | O_CLOEXEC);
 	int err = fd < 0 ? -errno : btf_read(fd, out);
-	struct btf *btf;
-	const void *data;
 	__u32 bytes;
 
 	if (fd >= 0)
 		close(fd);
 	if (!err)
 		return 0;
-	btf = btf__load_vmlinux_btf();
+	struct btf *btf = btf__load_vmlinux_btf();
 	if (libbpf_get_error(btf))
 		return err;
-	data = btf__raw_data(btf, &bytes);
+	const void *data = btf__raw_data(btf, &bytes);
 	free(out->data);
 	out->bytes = bytes;
 	out->data = data ? malloc(bytes) : NULL;
@@ -185,9 +183,8 @@ int features_check(const struct features *features, const char **remedy)
 {
 	struct capability capabilities[8];
 	size_t count;
-	int err;
 
-	err = features_capabilities(capabilities, &count);
+	int err = features_capabilities(capabilities, &count);
 	if (err)
 		return err;
 	for (size_t i = 0; i < count; i++) {

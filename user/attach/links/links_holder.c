@@ -145,11 +145,10 @@ static int answer_read(struct links_holder *holder, struct links_answer *out)
 {
 	for (size_t at = 0; at < sizeof(*out);) {
 		int err = answer_wait(holder);
-		ssize_t got;
 
 		if (err)
 			return err;
-		got = read(holder->socket, (char *)out + at, sizeof(*out) - at);
+		ssize_t got = read(holder->socket, (char *)out + at, sizeof(*out) - at);
 		if (got > 0)
 			at += (size_t)got;
 		else if (!got || errno != EINTR)
@@ -175,14 +174,13 @@ static int end_wait(pid_t pid, int wait_ms)
 int links_holder_free(struct links_holder *holder, int wait_ms)
 {
 	const struct links_request request = {.op = LINKS_END};
-	int ended;
 
 	if (!holder)
 		return 1;
 	if (!holder->left)
 		request_send(holder, &request, NULL);
 	close(holder->socket);
-	ended = !holder->left && (wait_ms < 0 || (wait_ms && end_wait(holder->pid, wait_ms)));
+	int ended = !holder->left && (wait_ms < 0 || (wait_ms && end_wait(holder->pid, wait_ms)));
 	while (ended && waitpid(holder->pid, NULL, 0) < 0 && errno == EINTR)
 		;
 	free(holder);
@@ -262,15 +260,14 @@ int links_holder_add(struct links_holder *holder, const struct links_spec *spec,
 	const size_t bytes = spec->sites.count * sizeof(uint64_t);
 	const int fds[] = {spec->program, spec->file};
 	struct links_answer answer = {0};
-	int err;
 
 	*group = request.group;
 	*made = 0;
 	if (!spec->sites.count || spec->sites.count > LINKS_SITES_MAX)
 		return spec->sites.count ? -E2BIG : 0;
-	err = request_send(holder, &request, fds)
-	      ?: bytes_send(holder, spec->sites.offsets, bytes)
-	      ?: bytes_send(holder, spec->sites.cookies, bytes);
+	int err = request_send(holder, &request, fds)
+		  ?: bytes_send(holder, spec->sites.offsets, bytes)
+		  ?: bytes_send(holder, spec->sites.cookies, bytes);
 	if (!err && request.has_semaphores)
 		err = bytes_send(holder, spec->sites.semaphores, bytes);
 	if (!err)

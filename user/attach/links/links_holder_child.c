@@ -74,10 +74,9 @@ static int owner_is_lost(const struct keeper *keeper)
 	unsigned long long fields[STAT_SIGNALS + 1] = {0};
 	char path[40], text[1024], *at;
 	ssize_t got = -1;
-	int fd;
 
 	snprintf(path, sizeof(path), "/proc/%d/stat", keeper->owner_pid);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd >= 0) {
 		got = read(fd, text, sizeof(text) - 1);
 		close(fd);
@@ -112,10 +111,8 @@ static void keeper_wait(const struct keeper *keeper)
 static void bytes_read(const struct keeper *keeper, void *out, size_t size)
 {
 	for (size_t at = 0; at < size;) {
-		ssize_t got;
-
 		keeper_wait(keeper);
-		got = read(keeper->socket, (char *)out + at, size - at);
+		ssize_t got = read(keeper->socket, (char *)out + at, size - at);
 		if (got > 0)
 			at += (size_t)got;
 		else if (!got || errno != EINTR)
@@ -132,16 +129,14 @@ static void request_read(const struct keeper *keeper, struct links_request *requ
 				 .msg_iovlen = 1,
 				 .msg_control = control,
 				 .msg_controllen = sizeof(control)};
-	struct cmsghdr *header;
-	ssize_t got;
 
 	keeper_wait(keeper);
-	got = recvmsg(keeper->socket, &message, MSG_CMSG_CLOEXEC);
+	ssize_t got = recvmsg(keeper->socket, &message, MSG_CMSG_CLOEXEC);
 	if (got <= 0)
 		keeper_abandoned(keeper);
 	bytes_read(keeper, (char *)request + got, sizeof(*request) - (size_t)got);
 	fds[0] = fds[1] = -1;
-	header = CMSG_FIRSTHDR(&message);
+	struct cmsghdr *header = CMSG_FIRSTHDR(&message);
 	/* If the limit of descriptors allows one only, it arrives alone: the caller closes it. */
 	if (header && header->cmsg_type == SCM_RIGHTS &&
 	    header->cmsg_len <= CMSG_LEN(2 * sizeof(int)))
@@ -350,7 +345,6 @@ static int closer_start(const int *fds, size_t count, size_t k)
 {
 	int ends[2], *share = calloc(count + 1, sizeof(*share));
 	size_t kept = 0;
-	pid_t child;
 	char byte;
 
 	if (!share || socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends)) {
@@ -359,7 +353,7 @@ static int closer_start(const int *fds, size_t count, size_t k)
 	}
 	for (; k < count; k += CLOSERS)
 		share[kept++] = fds[k];
-	child = fork();
+	pid_t child = fork();
 	if (!child)
 		closer_run(share, kept, ends[1]);
 	free(share);
@@ -395,7 +389,6 @@ static void groups_drop(struct keeper *keeper, const struct links_request *reque
 {
 	const struct links_answer out = {0};
 	uint32_t *ids;
-	size_t count;
 	int *fds;
 
 	if (request->count > LINKS_SITES_MAX)
@@ -404,7 +397,7 @@ static void groups_drop(struct keeper *keeper, const struct links_request *reque
 	if (!ids)
 		keeper_end();
 	bytes_read(keeper, ids, request->count * sizeof(*ids));
-	count = groups_take(keeper, ids, request->count, &fds);
+	size_t count = groups_take(keeper, ids, request->count, &fds);
 	if (count)
 		fds_close(fds, count, request->wait);
 	free(fds);

@@ -233,11 +233,10 @@ const struct obstacle *obstacle_find(const struct obstacle_facts *facts, enum ob
 
 int obstacle_explain(enum obstacle_step step, int err, const char **remedy)
 {
-	const struct obstacle *obstacle;
 	struct obstacle_facts facts;
 
 	obstacle_facts_read(&facts);
-	obstacle = obstacle_find(&facts, step, err);
+	const struct obstacle *obstacle = obstacle_find(&facts, step, err);
 	if (!obstacle)
 		return err;
 	*remedy = obstacle->remedy;

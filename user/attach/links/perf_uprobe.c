@@ -14,11 +14,10 @@
 static int number_read(const char *path, const char *format, unsigned int *out)
 {
 	FILE *file = fopen(path, "re");
-	int got;
 
 	if (!file)
 		return -errno;
-	got = fscanf(file, format, out);
+	int got = fscanf(file, format, out);
 	fclose(file);
 	return got == 1 ? 0 : -ENOSYS;
 }

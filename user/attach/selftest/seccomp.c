@@ -80,12 +80,11 @@ static int child_judge(int status, int probe)
 static int returns_try(void *context)
 {
 	int fds[2], probe, status = 0, result;
-	pid_t child;
 
 	(void)context;
 	if (pipe2(fds, O_CLOEXEC))
 		return -errno;
-	child = fork();
+	pid_t child = fork();
 	if (!child) {
 		close(fds[1]);
 		child_run(fds[0]);
@@ -115,10 +114,9 @@ int seccomp_is_filtered(pid_t pid)
 	struct dirent *entry;
 	char path[40];
 	int filtered = 0, count = 0;
-	DIR *threads;
 
 	snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
-	threads = opendir(path);
+	DIR *threads = opendir(path);
 	if (!threads)
 		return errno == ENOENT ? -ESRCH : -errno;
 	while (!filtered && count++ < MAX_THREADS && (entry = readdir(threads))) {
@@ -142,11 +140,9 @@ int seccomp_concerns(const struct plan *plan)
 int seccomp_check(struct seccomp_answer *answer, const struct features *features, pid_t pid,
 		  const struct plan *plan)
 {
-	int filtered;
-
 	if (!features->returns_by_call || !seccomp_concerns(plan))
 		return 0;
-	filtered = seccomp_is_filtered(pid);
+	int filtered = seccomp_is_filtered(pid);
 	if (filtered <= 0)
 		return filtered;
 	if (!answer->asked) {

@@ -56,12 +56,11 @@ static double calls_time(void)
 /* Waits for a byte from the parent, and writes how long a call took. Never returns. */
 static void child_run(int wait_fd, int answer_fd)
 {
-	double each;
 	char word;
 
 	if (read(wait_fd, &word, 1) != 1)
 		_exit(1);
-	each = calls_time();
+	double each = calls_time();
 	_exit(write(answer_fd, &each, sizeof(each)) == sizeof(each) ? 0 : 1);
 }
 
@@ -77,7 +76,6 @@ static int child_probe(struct attach *attach, pid_t child)
 int trap_trial_begin(struct trap_trial *out, struct attach *attach)
 {
 	int wait_fds[2], answer_fds[2], err = 0;
-	pid_t child;
 
 	if (pipe2(wait_fds, O_CLOEXEC))
 		return -errno;
@@ -87,7 +85,7 @@ int trap_trial_begin(struct trap_trial *out, struct attach *attach)
 		close(wait_fds[1]);
 		return err;
 	}
-	child = fork();
+	pid_t child = fork();
 	if (!child) {
 		close(wait_fds[1]);
 		child_run(wait_fds[0], answer_fds[1]);

@@ -298,14 +298,13 @@ int unwind_loader_read(int fd, struct unwind_table **out)
 {
 	struct stat st;
 	size_t size;
-	char *bytes;
 	int err = 0;
 
 	if (regular_stat(fd, &st))
 		return -errno;
 	if (st.st_size <= 0 || (uint64_t)st.st_size > UNWIND_PACKED_MAX)
 		return -EPROTO;
-	bytes = malloc((size_t)st.st_size);
+	char *bytes = malloc((size_t)st.st_size);
 	if (!bytes)
 		return -ENOMEM;
 	for (size = 0; size < (size_t)st.st_size && !err;) {
@@ -395,15 +394,14 @@ static void table_dropped(void *context, const struct abi_unwind_key *key)
 int unwind_loader_new(struct unwind_loader **out, const struct unwind_loader_opts *opts)
 {
 	struct unwind_loader *loader = calloc(1, sizeof(*loader));
-	int err;
 
 	if (!loader)
 		return -ENOMEM;
 	loader->opts = *opts;
 	for (size_t i = 0; i < LANES; i++)
 		loader->lanes[i].table_fd = -1;
-	err = unwind_store_new(&loader->store, &opts->areas, table_dropped, loader)
-		      ?: worker_new(&loader->lanes[LANE_SMALL].worker);
+	int err = unwind_store_new(&loader->store, &opts->areas, table_dropped, loader)
+			  ?: worker_new(&loader->lanes[LANE_SMALL].worker);
 	if (err) {
 		unwind_loader_free(loader);
 		return err;

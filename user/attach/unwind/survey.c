@@ -95,12 +95,11 @@ int unwind_survey(pid_t pid, unwind_survey_fn each, void *context)
 	for (size_t i = 0; i < maps.count && files < UNWIND_SURVEY_FILES && !err; i++) {
 		const struct process_map *map = &maps.entries[i];
 		struct unwind_table *table = NULL;
-		int made;
 
 		if (!map->executable || !map->inode || is_known(&maps, i))
 			continue;
 		files++;
-		made = table_make(worker, pid, map, &table);
+		int made = table_make(worker, pid, map, &table);
 		each(context, map->path, made, table ? table->row_count : 0,
 		     table ? table_bytes(table) : 0);
 		unwind_table_free(table);

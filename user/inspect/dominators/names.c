@@ -168,11 +168,10 @@ static int word_name(const struct graph *graph, uint32_t source, uint64_t slot,
 static int repr_or_type(const struct graph *graph, uint64_t address, struct buffer *out)
 {
 	int got = values_repr(graph, address, out);
-	uint32_t object;
 
 	if (got)
 		return got < 0 ? got : 0;
-	object = graph_find(graph, address);
+	uint32_t object = graph_find(graph, address);
 	if (object == GRAPH_NONE)
 		return 0;
 	return buffer_printf(out, "<%s at 0x%" PRIx64 ">", type_name(graph, object), address);

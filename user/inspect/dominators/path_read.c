@@ -137,14 +137,13 @@ static int namespace_step(struct path_read_writer *writer, uint32_t dict, uint32
 	uint64_t key = dict_key(graph, dict, writer->paths->slot[object]);
 	int got = values_identifier(graph, key, &writer->name);
 	int of_thread = paths_is_thread_dict(writer->paths, dict);
-	const char *name;
 
 	if (got <= 0)
 		return got;
 	got = buffer_append(&writer->name, "", 1);
 	if (got)
 		return got;
-	name = (const char *)writer->name.data;
+	const char *name = (const char *)writer->name.data;
 	if (of_thread) {
 		writer->before_dict = writer->thread.text;
 		writer->is_python = writer->thread.is_python;
@@ -200,15 +199,14 @@ static int text_step(struct path_read_writer *writer, uint32_t object, const cha
 	struct buffer *text = &writer->path->text;
 	const char *name = (const char *)writer->name.data;
 	size_t before = text->size;
-	int got;
 
 	writer->before_dict = before;
 	if (writer->proxy && kind != REFERENCE_VALUE)
 		writer->is_python = 0;
 	writer->proxy = is_type_dict(paths->graph, source, kind, paths->slot[object]);
-	got = writer->is_python ? expression_step(paths->graph, source, kind, paths->slot[object],
-						  kind_name, name, text)
-				: 0;
+	int got = writer->is_python ? expression_step(paths->graph, source, kind,
+						      paths->slot[object], kind_name, name, text)
+				    : 0;
 	if (got)
 		return got < 0 ? got : 0;
 	text->size = before;
@@ -284,14 +282,12 @@ int path_read(const struct paths *paths, uint32_t object, struct path *out)
 {
 	struct path_read_writer writer = {.paths = paths, .path = out};
 	size_t count;
-	uint32_t *chain;
-	int err;
 
 	*out = (struct path){0};
-	chain = chain_make(paths, object, &count, &out->cut);
+	uint32_t *chain = chain_make(paths, object, &count, &out->cut);
 	if (!chain)
 		return -ENOMEM;
-	err = root_step(&writer, chain[0]);
+	int err = root_step(&writer, chain[0]);
 	for (size_t i = 1; i < count && !err; i++)
 		err = object_step(&writer, chain[i]);
 	out->is_python = writer.is_python && !writer.proxy;

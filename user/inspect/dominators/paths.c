@@ -47,7 +47,6 @@ uint32_t paths_namespace_owner(const struct paths *paths, uint32_t dict)
 int paths_is_namespace(const struct paths *paths, uint32_t dict)
 {
 	const struct graph *graph = paths->graph;
-	enum types_layout above;
 
 	if (graph_type(graph, dict)->layout != LAYOUT_DICT)
 		return 0;
@@ -57,7 +56,7 @@ int paths_is_namespace(const struct paths *paths, uint32_t dict)
 		return 0;
 	if (paths_is_thread_dict(paths, dict))
 		return 1;
-	above = graph_type(graph, paths->parent[dict])->layout;
+	enum types_layout above = graph_type(graph, paths->parent[dict])->layout;
 	return above == LAYOUT_MODULE ||
 	       (above == LAYOUT_TYPE &&
 		paths->slot[dict] == graph->image->offsets.objects.type_dict);
@@ -170,7 +169,6 @@ static void root_add(struct paths_search *search, uint32_t object)
 {
 	struct paths *paths = search->paths;
 	uint64_t hash = hash_u64(paths->graph->root[object]);
-	uint32_t first;
 
 	search->name.size = 0;
 	/* Whether the collector is off is not seen in each copy of a process that runs. */
@@ -179,7 +177,7 @@ static void root_add(struct paths_search *search, uint32_t object)
 	for (size_t i = 0; i < search->name.size; i++)
 		hash = hash_u64(hash ^ search->name.data[i]);
 	hash |= 1;
-	first = id_map_find(&search->root_of, hash);
+	uint32_t first = id_map_find(&search->root_of, hash);
 	if (first == ID_MAP_NONE && !search->err) {
 		first = object;
 		search->err = id_map_put(&search->root_of, hash, object);
@@ -211,7 +209,6 @@ int paths_new(struct paths **out, struct graph *graph)
 	struct paths *paths = calloc(1, sizeof(*paths));
 	struct paths_search search = {.paths = paths};
 	size_t count = graph->count + 1;
-	int err;
 
 	if (!paths)
 		return -ENOMEM;
@@ -234,7 +231,7 @@ int paths_new(struct paths **out, struct graph *graph)
 	graph_work_begin(graph);
 	for (enum graph_root root = ROOT_MODULES; root < ROOT_COUNT; root++)
 		search_from(&search, root);
-	err = search.err;
+	int err = search.err;
 	free(search.queue);
 	id_map_free(&search.root_of);
 	buffer_free(&search.name);
@@ -278,13 +275,12 @@ static uint8_t is_apart(const struct paths *paths, uint32_t object)
 {
 	const struct graph *graph = paths->graph;
 	uint32_t above = paths->parent[object];
-	enum types_layout layout;
 
 	if (!paths_is_namespace(paths, object))
 		return 0;
 	if (above == GRAPH_NONE)
 		return 1;
-	layout = graph_type(graph, above)->layout;
+	enum types_layout layout = graph_type(graph, above)->layout;
 	return layout == LAYOUT_MODULE || layout == LAYOUT_TYPE;
 }
 
@@ -297,11 +293,9 @@ static int groups_fill(const struct paths *paths, uint32_t *group_of, struct pat
 	int err = 0;
 
 	for (size_t i = 0; i < paths->graph->count && !err; i++) {
-		uint32_t at;
-
 		if (group_of[i] == GRAPH_NONE)
 			continue;
-		at = id_map_find(&found, paths->shape[i]);
+		uint32_t at = id_map_find(&found, paths->shape[i]);
 		if (at == ID_MAP_NONE) {
 			at = (uint32_t)*count;
 			err = array_reserve(groups, &capacity, *count, 1, sizeof(**groups))
@@ -347,7 +341,6 @@ int paths_group(const struct paths *paths, const struct retained *retained,
 		struct path_group **groups, size_t *count)
 {
 	uint32_t *group_of = array_new(paths->graph->count + 1, sizeof(*group_of));
-	int err;
 
 	if (!group_of)
 		return -ENOMEM;
@@ -355,8 +348,8 @@ int paths_group(const struct paths *paths, const struct retained *retained,
 		group_of[i] = wanted(context, (uint32_t)i) ? 0 : GRAPH_NONE;
 	*groups = NULL;
 	*count = 0;
-	err = groups_fill(paths, group_of, groups, count)
-		      ?: groups_retained(paths, retained, group_of, *groups, *count);
+	int err = groups_fill(paths, group_of, groups, count)
+			  ?: groups_retained(paths, retained, group_of, *groups, *count);
 	free(group_of);
 	if (err) {
 		free(*groups);

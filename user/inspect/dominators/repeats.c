@@ -56,7 +56,6 @@ static size_t links_make(const struct paths *paths, const uint32_t *chain, size_
 
 	for (size_t i = 0; i < count; i++) {
 		struct link *link;
-		uint32_t last;
 
 		part = i && paths->folded[chain[i]] != chain[i]
 			       ? part_of(paths, chain[i - 1], chain[i])
@@ -67,7 +66,7 @@ static size_t links_make(const struct paths *paths, const uint32_t *chain, size_
 			continue;
 		}
 		link = &links[made - part];
-		last = part == 1 ? (uint32_t)i : links[made - part + 1].at;
+		uint32_t last = part == 1 ? (uint32_t)i : links[made - part + 1].at;
 		if (link->part != part)
 			*link = (struct link){.at = link->at,
 					      .part = (uint32_t)part,
@@ -199,7 +198,6 @@ int path_write(const struct path *path, struct buffer *out)
 
 	for (size_t at = 0, taken; at < path->count && !err; at += taken) {
 		size_t bytes, part = 1, times = 1;
-		const char *text;
 
 		for (; part <= PART_STEPS && at + 3 * part <= path->count; part++) {
 			times = steps_times(path, at, part);
@@ -208,12 +206,13 @@ int path_write(const struct path *path, struct buffer *out)
 		}
 		if (times < 3)
 			part = times = 1;
-		text = steps_text(path, at, part, &bytes);
+		const char *text = steps_text(path, at, part, &bytes);
 		if (times == 1)
 			err = buffer_append(out, text, bytes);
 		else
-			err = buffer_append(out, "(", 1) ?: buffer_append(out, text, bytes)
-				      ?: buffer_printf(out, "){%zu}", times);
+			err = buffer_append(out, "(", 1)
+			      ?: buffer_append(out, text, bytes)
+			      ?: buffer_printf(out, "){%zu}", times);
 		taken = part * times;
 	}
 	return err;

@@ -209,7 +209,6 @@ int capture_take(struct capture *out, const struct python_runtime *runtime,
 {
 	struct capture capture = {0};
 	uint64_t began = clock_ns(CLOCK_MONOTONIC);
-	int err;
 
 	error_clear();
 	capture.heads = calloc(HEAP_INTERPRETERS, sizeof(*capture.heads));
@@ -217,7 +216,7 @@ int capture_take(struct capture *out, const struct python_runtime *runtime,
 		return -ENOMEM;
 	capture.image.pid = (uint32_t)info->pid;
 	memcpy(capture.image.name, info->name, sizeof(capture.image.name));
-	err = capture_describe(&capture.image, runtime) ?: memory_copy(&capture, runtime, opts);
+	int err = capture_describe(&capture.image, runtime) ?: memory_copy(&capture, runtime, opts);
 	capture.image.time_ns = clock_ns(CLOCK_REALTIME);
 	capture.copied_ns = clock_ns(CLOCK_MONOTONIC);
 	return capture_end(&capture, err, began, out);

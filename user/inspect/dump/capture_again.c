@@ -154,7 +154,6 @@ int capture_again(struct capture *capture, struct space *space, uint64_t run_ns)
 {
 	struct again again = {.capture = capture, .space = space};
 	uint64_t now_ns = threads_run_ns(space_pid(space));
-	int err;
 
 	if (now_ns && now_ns == run_ns)
 		return 0;
@@ -162,7 +161,7 @@ int capture_again(struct capture *capture, struct space *space, uint64_t run_ns)
 	capture->image.segments = capture->segments;
 	again.piece = malloc(PIECE);
 	again.changed = calloc(capture->memory_bytes / PAGE / 64 + 1, sizeof(uint64_t));
-	err = again.piece && again.changed ? passes_run(&again, now_ns) : -ENOMEM;
+	int err = again.piece && again.changed ? passes_run(&again, now_ns) : -ENOMEM;
 	capture->image.bytes_changed = again.count * PAGE;
 	free(again.piece);
 	free(again.changed);

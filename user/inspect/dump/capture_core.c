@@ -187,12 +187,12 @@ static int core_capture(struct capture *capture, struct core_file *core, uint64_
 		.memory = {read_core, core},
 	};
 	struct python_runtime runtime = {0};
-	int err;
 
 	capture->heads = calloc(HEAP_INTERPRETERS, sizeof(*capture->heads));
 	if (!capture->heads)
 		return -ENOMEM;
-	err = runtime_find(core, &copy, &runtime) ?: runtime_capture(capture, core, &runtime, most);
+	int err = runtime_find(core, &copy, &runtime)
+			  ?: runtime_capture(capture, core, &runtime, most);
 	python_runtime_close(&runtime);
 	return err ? error_explain(core, err) : 0;
 }
@@ -203,10 +203,9 @@ int capture_core(struct capture *out, const char *path, const char *sysroot, uin
 	uint64_t began = clock_ns(CLOCK_MONOTONIC);
 	struct core_file core;
 	struct stat stat;
-	int err;
 
 	error_clear();
-	err = core_open(&core, path, sysroot);
+	int err = core_open(&core, path, sysroot);
 	if (err)
 		return err;
 	err = core_capture(&capture, &core, most_bytes);

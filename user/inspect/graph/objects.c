@@ -47,15 +47,15 @@ static uint32_t type_at(struct graph *graph, uint64_t address)
 static int object_put(struct graph *graph, uint64_t address, uint32_t type)
 {
 	const struct image_blocks_pool *pool = image_blocks_pool(&graph->blocks, address);
-	int err;
 
 	if (graph->count == GRAPH_NONE - 1)
 		return -E2BIG;
 	if (pool && !image_blocks_object(pool, address, 1))
 		return 0;
-	err = array_reserve(&graph->addresses, &graph->capacity, graph->count, 1, sizeof(uint64_t))
-		      ?: array_reserve(&graph->type_of, &graph->type_capacity, graph->count, 1,
-				       sizeof(uint32_t));
+	int err = array_reserve(&graph->addresses, &graph->capacity, graph->count, 1,
+				sizeof(uint64_t))
+			  ?: array_reserve(&graph->type_of, &graph->type_capacity, graph->count, 1,
+					   sizeof(uint32_t));
 	if (!err && !pool)
 		err = id_map_put(&graph->found, address, (uint32_t)graph->count);
 	if (err)
@@ -73,11 +73,9 @@ static int block_visit(struct graph *graph, uint64_t block, uint64_t bytes)
 
 	block += image_blocks_hooks(graph->image, block, bytes);
 	for (size_t i = 0; i < sizeof(offsets) / sizeof(offsets[0]); i++) {
-		uint32_t type;
-
 		if (offsets[i] + refcount_header(&graph->image->offsets) > bytes)
 			continue;
-		type = type_at(graph, block + offsets[i]);
+		uint32_t type = type_at(graph, block + offsets[i]);
 		if (type != TYPES_NONE &&
 		    types_head(&graph->types, &graph->types.entries[type]) == offsets[i])
 			return object_put(graph, block + offsets[i], type);
@@ -117,16 +115,13 @@ static int pools_visit(struct graph *graph)
 /* Adds the object at address, if there is one outside of pymalloc's pools. 0, -ENOMEM, -E2BIG. */
 int graph_object_add(struct graph *graph, uint64_t address)
 {
-	const struct image_segment *segment;
-	uint32_t type;
-
 	if (!address || address & 7 || image_blocks_pool(&graph->blocks, address) ||
 	    id_map_find(&graph->found, address) != ID_MAP_NONE)
 		return 0;
-	segment = image_segment(graph->image, address);
+	const struct image_segment *segment = image_segment(graph->image, address);
 	if (!segment || segment->kind == IMAGE_CONSTANT || segment->kind == IMAGE_STACK)
 		return 0;
-	type = type_at(graph, address);
+	uint32_t type = type_at(graph, address);
 	if (type == TYPES_NONE || !graph->types.entries[type].basic_bytes ||
 	    !image_at(graph->image, address, graph->types.entries[type].basic_bytes))
 		return 0;
@@ -324,19 +319,17 @@ int graph_index(struct graph *graph)
 uint32_t graph_find(const struct graph *graph, uint64_t address)
 {
 	const struct image_segment *segment = image_segment(graph->image, address);
-	const struct image_blocks_pool *pool;
-	const uint32_t *page;
-	uint32_t low, high;
 
 	if (!segment)
 		return GRAPH_NONE;
-	pool = image_blocks_pool_in(&graph->blocks, segment, address);
+	const struct image_blocks_pool *pool =
+		image_blocks_pool_in(&graph->blocks, segment, address);
 	if (pool)
 		return image_blocks_object_number(pool, address);
-	page = graph->pages + graph->page_start[segment - graph->image->segments] +
-	       (address - segment->start) / PAGE;
-	low = page[0];
-	high = page[1];
+	const uint32_t *page = graph->pages + graph->page_start[segment - graph->image->segments] +
+			       (address - segment->start) / PAGE;
+	uint32_t low = page[0];
+	uint32_t high = page[1];
 	low += (uint32_t)keys_from(graph->addresses + low, high - low, address);
 	return low < graph->count && graph->addresses[low] == address ? low : GRAPH_NONE;
 }

@@ -29,12 +29,10 @@ uint64_t graph_block_bytes(const struct graph *graph, uint64_t address)
 /* The block of values: in 3.11 and 3.12 they follow a prefix, whose last byte is its size. */
 static uint64_t values_block(const struct graph *graph, uint64_t values)
 {
-	const uint8_t *prefix;
-
 	if (!values || graph->image->offsets.version < 0x030b ||
 	    graph->image->offsets.version > 0x030c)
 		return values;
-	prefix = image_at(graph->image, values - 1, 1);
+	const uint8_t *prefix = image_at(graph->image, values - 1, 1);
 	return prefix ? values - *prefix : 0;
 }
 
@@ -73,13 +71,11 @@ static uint64_t table_of(const struct graph *graph, uint64_t address, const stru
 static uint64_t instance_values(const struct graph *graph, uint64_t address,
 				const struct type *type)
 {
-	uint64_t word;
-
 	if (!(type->flags & TYPE_MANAGED_DICT))
 		return 0;
 	if (graph->image->offsets.version == 0x030b)
 		return values_block(graph, image_u64(graph->image, address - 32));
-	word = image_u64(graph->image, address - 24);
+	uint64_t word = image_u64(graph->image, address - 24);
 	return graph->image->offsets.version == 0x030c && word & 1 ? values_block(graph, word + 1)
 								   : 0;
 }
@@ -407,15 +403,12 @@ void types_free(struct types *types)
 
 uint32_t types_find(struct types *types, uint64_t address)
 {
-	uint64_t *stranger;
-	uint32_t found;
-
 	if (!address || address & 7 || address >> 47)
 		return TYPES_NONE;
-	found = id_map_find(&types->by_address, address);
+	uint32_t found = id_map_find(&types->by_address, address);
 	if (found != ID_MAP_NONE)
 		return found;
-	stranger = &types->strangers[hash_u64(address) & (STRANGERS - 1)];
+	uint64_t *stranger = &types->strangers[hash_u64(address) & (STRANGERS - 1)];
 	if (*stranger == address)
 		return TYPES_NONE;
 	if (is_type(types, address))

@@ -76,18 +76,15 @@ const struct memory_block *memory_large_find(const struct memory_large *large, u
 
 static int word_look(struct memory_large *large, uint64_t word)
 {
-	struct memory_block *block;
-	int err;
-
 	if (word % 8 || !word || word >> 47 ||
 	    !(large->pages[filter_bit(word) / 64] >> filter_bit(word) % 64 & 1))
 		return 0;
-	block = block_below(large, word);
+	struct memory_block *block = block_below(large, word);
 	if (!block || block->python || (word - block->address) % HEAD_BYTES ||
 	    word - block->address > HEADS_MAX * HEAD_BYTES)
 		return 0;
-	err = array_reserve(&large->queue, &large->queue_capacity, large->queued, 1,
-			    sizeof(*large->queue));
+	int err = array_reserve(&large->queue, &large->queue_capacity, large->queued, 1,
+				sizeof(*large->queue));
 	if (err)
 		return err;
 	block->python = 1;

@@ -54,16 +54,15 @@ static int glibc_find(struct memory_reading *reading)
 int memory_open(struct memory_reading **out, pid_t pid, int swap_in)
 {
 	struct memory_reading *reading = calloc(1, sizeof(*reading));
-	int err;
 
 	if (!reading)
 		return -ENOMEM;
 	reading->files.pagemap = reading->files.kpageflags = -1;
 	error_clear();
-	err = process_info_read(pid, &reading->info)
-	      ?: process_info_check(&reading->info)
-	      ?: smaps_open(&reading->files, pid)
-	      ?: python_find(reading, swap_in);
+	int err = process_info_read(pid, &reading->info)
+		  ?: process_info_check(&reading->info)
+		  ?: smaps_open(&reading->files, pid)
+		  ?: python_find(reading, swap_in);
 	if (!err && !reading->space)
 		err = space_open(&reading->space, pid);
 	if (!err)

@@ -57,13 +57,12 @@ static void free_end(struct malloc_reading *reader)
 static void top_trim(struct malloc_reading *reader, const struct glibc_chunk *chunk)
 {
 	const struct glibc_heap *heap = &reader->reading->glibc->heaps[chunk->heap];
-	const struct memory_map *map;
 	uint64_t end = chunk->address + chunk->bytes, start = chunk->address;
 
 	if (reader->free_end == start)
 		start = reader->free_start;
 	reader->free_start = reader->free_end = 0;
-	map = memory_map_at(&reader->reading->account, end - 1);
+	const struct memory_map *map = memory_map_at(&reader->reading->account, end - 1);
 	if (!heap->arena && map && page_up(end) == map->end && end - start > MIN_SIZE + 1)
 		trim_add(reader, end - page_down(end - start - MIN_SIZE - 1), end);
 }
@@ -164,7 +163,6 @@ int memory_malloc_list(struct memory_reading *reading, const struct process_maps
 {
 	struct malloc_reading reader = {.reading = reading};
 	struct glibc_totals totals;
-	struct glibc_range *except;
 	size_t except_count;
 	int err = glibc_look(reading->glibc, maps);
 
@@ -172,7 +170,7 @@ int memory_malloc_list(struct memory_reading *reading, const struct process_maps
 		err = glibc_walk(reading->glibc, chunk_list, &reader, &totals) ?: reader.err;
 	if (err)
 		return err;
-	except = except_new(reading, &except_count);
+	struct glibc_range *except = except_new(reading, &except_count);
 	err = except ? glibc_mapped_walk(reading->glibc, maps, except, except_count, mapped_list,
 					 &reader)
 		     : -ENOMEM;
@@ -201,7 +199,6 @@ int memory_malloc_read(struct memory_reading *reading)
 	struct malloc_reading reader = {.reading = reading, .heap = UINT32_MAX};
 	struct memory_report *report = reading->report;
 	const struct glibc *glibc = reading->glibc;
-	int err;
 
 	report->arenas = calloc(glibc->arena_count, sizeof(*report->arenas));
 	if (!report->arenas)
@@ -212,7 +209,7 @@ int memory_malloc_read(struct memory_reading *reading)
 							  .system = glibc->arenas[i].system_bytes};
 	report->glibc_minor = glibc->minor;
 	report->mmaps = glibc->mmaps;
-	err = glibc_walk(reading->glibc, chunk_take, &reader, &report->chunks) ?: reader.err;
+	int err = glibc_walk(reading->glibc, chunk_take, &reader, &report->chunks) ?: reader.err;
 	free_end(&reader);
 	for (size_t i = 0; i < reading->large.count && !err; i++)
 		if (reading->large.blocks[i].mapped)

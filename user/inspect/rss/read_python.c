@@ -49,14 +49,12 @@ static void arena_end(struct python_reader *reader)
 
 static void arena_begin(struct python_reader *reader, const struct heap_pool *pool)
 {
-	int err;
-
 	arena_end(reader);
 	reader->arena = pool->arena;
 	reader->arena_bytes = pool->arena_bytes;
 	reader->has_pages = pool->arena_head != 0;
-	err = memory_region_open(&reader->reading->account, pool->arena,
-				 pool->arena + pool->arena_bytes, &reader->region);
+	int err = memory_region_open(&reader->reading->account, pool->arena,
+				     pool->arena + pool->arena_bytes, &reader->region);
 	/* An arena that overlaps another is a contradiction; what it has stays "other". */
 	reader->skip = err != 0;
 	if (err == -ENOMEM)

@@ -107,12 +107,11 @@ static void map_take(struct stacks_read *stacks, const struct memory_map *map)
 static void pointer_look(struct stacks_read *stacks, uint64_t pointer)
 {
 	const struct memory_map *map = memory_map_at(&stacks->reading->account, pointer);
-	uint64_t end, descriptor;
 
 	if (!map || map->source != MEMORY_ANONYMOUS)
 		return;
-	end = map->end - pointer < SEARCH_MAX ? map->end : pointer + SEARCH_MAX;
-	descriptor = descriptor_find(stacks, pointer, end);
+	uint64_t end = map->end - pointer < SEARCH_MAX ? map->end : pointer + SEARCH_MAX;
+	uint64_t descriptor = descriptor_find(stacks, pointer, end);
 	if (!descriptor || !descriptor_take(stacks, map, descriptor))
 		map_take(stacks, map);
 }
@@ -121,14 +120,12 @@ static void pointer_look(struct stacks_read *stacks, uint64_t pointer)
 static uint64_t pointer_read(int tasks, const char *tid)
 {
 	char path[300], text[256], *last;
-	ssize_t got;
-	int fd;
 
 	snprintf(path, sizeof(path), "%s/syscall", tid);
-	fd = openat(tasks, path, O_RDONLY | O_CLOEXEC);
+	int fd = openat(tasks, path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
 		return 0;
-	got = read(fd, text, sizeof(text) - 1);
+	ssize_t got = read(fd, text, sizeof(text) - 1);
 	close(fd);
 	text[got > 0 ? got : 0] = '\0';
 	last = strrchr(text, ' ');
@@ -142,16 +139,13 @@ static uint64_t pointer_read(int tasks, const char *tid)
 static void sleeping_look(struct stacks_read *stacks)
 {
 	char path[48];
-	DIR *tasks;
 
 	snprintf(path, sizeof(path), "/proc/%d/task", (int)stacks->reading->info.pid);
-	tasks = opendir(path);
+	DIR *tasks = opendir(path);
 	for (struct dirent *entry; tasks && !stacks->err && (entry = readdir(tasks));) {
-		uint64_t pointer;
-
 		if (entry->d_name[0] == '.' || atoi(entry->d_name) == stacks->reading->info.pid)
 			continue;
-		pointer = pointer_read(dirfd(tasks), entry->d_name);
+		uint64_t pointer = pointer_read(dirfd(tasks), entry->d_name);
 		if (pointer)
 			pointer_look(stacks, pointer);
 	}
@@ -165,12 +159,12 @@ static void tails_look(struct stacks_read *stacks)
 
 	for (size_t i = 0; i < account->map_count && !stacks->err; i++) {
 		const struct memory_map *map = &account->maps[i];
-		uint64_t start, descriptor;
 
 		if (map->source != MEMORY_ANONYMOUS || !map->rss || !map->writable)
 			continue;
-		start = map->end - map->start > TAIL_BYTES ? map->end - TAIL_BYTES : map->start;
-		descriptor = descriptor_find(stacks, start, map->end);
+		uint64_t start =
+			map->end - map->start > TAIL_BYTES ? map->end - TAIL_BYTES : map->start;
+		uint64_t descriptor = descriptor_find(stacks, start, map->end);
 		if (descriptor)
 			descriptor_take(stacks, map, descriptor);
 	}
@@ -179,11 +173,10 @@ static void tails_look(struct stacks_read *stacks)
 int memory_stacks_read(struct memory_reading *reading)
 {
 	struct stacks_read stacks = {.reading = reading};
-	int err;
 
 	if (reading->info.threads < 2)
 		return 0;
-	err = reader_new(&stacks.reader, reading->space);
+	int err = reader_new(&stacks.reader, reading->space);
 	if (err)
 		return err;
 	sleeping_look(&stacks);

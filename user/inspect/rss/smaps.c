@@ -70,12 +70,11 @@ static int map_look(int pagemap, int kpageflags, struct memory_map *map, uint64_
 static int map_read(int pagemap, int kpageflags, struct memory_map *map, uint64_t *entries)
 {
 	uint64_t pages = (map->end - map->start) / MEMORY_PAGE, present;
-	int err;
 
 	map->pages = calloc((pages + 63) / 64, sizeof(*map->pages));
 	if (!map->pages)
 		return -ENOMEM;
-	err = map_look(pagemap, -1, map, entries, &present);
+	int err = map_look(pagemap, -1, map, entries, &present);
 	if (!err && present > map->rss / MEMORY_PAGE && kpageflags >= 0)
 		err = map_look(pagemap, kpageflags, map, entries, &present);
 	return err;
@@ -128,12 +127,10 @@ static int file_open(pid_t pid, const char *name, FILE **out)
 
 int smaps_open(struct smaps_files *files, pid_t pid)
 {
-	int err;
-
 	*files = (struct smaps_files){.pagemap = -1, .kpageflags = -1};
-	err = file_open(pid, "smaps_rollup", &files->rollup)
-		      ?: file_open(pid, "smaps", &files->smaps)
-		      ?: file_open(pid, "status", &files->status);
+	int err = file_open(pid, "smaps_rollup", &files->rollup)
+		  ?: file_open(pid, "smaps", &files->smaps)
+		  ?: file_open(pid, "status", &files->status);
 	if (err)
 		return err;
 	files->pagemap = pagemap_open(pid);

@@ -150,19 +150,18 @@ static int entry_find(struct gathering *gathering, uint32_t type_count, struct c
 {
 	struct cycles *out = gathering->out;
 	uint64_t key = type_count;
-	uint32_t at;
 	int err;
 
 	for (uint32_t i = 0; i < type_count; i++)
 		key = hash_u64(key ^ hash_u64(gathering->types[i] + 1ull));
-	at = id_map_find(&gathering->found, key);
+	uint32_t at = id_map_find(&gathering->found, key);
 	if (at == ID_MAP_NONE) {
 		at = (uint32_t)out->count;
 		err = array_reserve(&out->entries, &out->capacity, out->count, 1,
 				    sizeof(*out->entries))
-			      ?: array_reserve(&out->types, &out->types_capacity, out->types_used,
-					       type_count, sizeof(*out->types))
-			      ?: id_map_put(&gathering->found, key, at);
+		      ?: array_reserve(&out->types, &out->types_capacity, out->types_used,
+				       type_count, sizeof(*out->types))
+		      ?: id_map_put(&gathering->found, key, at);
 		if (err)
 			return err;
 		memcpy(out->types + out->types_used, gathering->types,
@@ -203,7 +202,6 @@ static int cycle_add(struct gathering *gathering, const uint32_t *members, uint3
 			    .kept = held == HELD_KEPT};
 	struct cycle *entry;
 	uint32_t type_count = 0;
-	int err;
 
 	for (uint32_t i = 0; i < count; i++) {
 		uint32_t type = graph->type_of[members[i]];
@@ -217,7 +215,7 @@ static int cycle_add(struct gathering *gathering, const uint32_t *members, uint3
 	for (uint32_t i = 0; i < type_count; i++)
 		gathering->has_type[gathering->types[i]] = 0;
 	qsort(gathering->types, type_count, sizeof(*gathering->types), number_compare);
-	err = entry_find(gathering, type_count, &entry);
+	int err = entry_find(gathering, type_count, &entry);
 	if (err)
 		return err;
 	gathering->entry[gathering->part[members[0]]] = (uint32_t)(entry - gathering->out->entries);

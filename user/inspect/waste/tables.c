@@ -95,7 +95,6 @@ static int table_add(struct waste_list *out, struct id_map *found, uint64_t shap
 {
 	uint64_t key = hash_u64(shape ^ hash_u64((uint64_t)one->type << 8 | one->kind));
 	uint32_t at = id_map_find(found, key);
-	struct waste *entry;
 	int err;
 
 	if (at == ID_MAP_NONE) {
@@ -107,7 +106,7 @@ static int table_add(struct waste_list *out, struct id_map *found, uint64_t shap
 		out->entries[out->count++] = *one;
 		return 0;
 	}
-	entry = &out->entries[at];
+	struct waste *entry = &out->entries[at];
 	entry->count++;
 	entry->bytes += one->bytes;
 	if (one->worst > entry->worst) {

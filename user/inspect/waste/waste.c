@@ -26,10 +26,8 @@ static int waste_compare(const void *a, const void *b)
 
 int waste_find(struct waste_list *out, const struct paths *paths)
 {
-	int err;
-
 	*out = (struct waste_list){0};
-	err = waste_duplicates(out, paths->graph) ?: waste_tables(out, paths);
+	int err = waste_duplicates(out, paths->graph) ?: waste_tables(out, paths);
 	if (!err && out->count)
 		qsort(out->entries, out->count, sizeof(*out->entries), waste_compare);
 	return err;

@@ -61,7 +61,6 @@ static int read_dynamic(struct elf_file *file)
 {
 	GElf_Shdr header;
 	Elf_Scn *section = elf_section_by_type(file->elf, SHT_DYNAMIC, NULL, &header);
-	Elf_Data *data;
 	GElf_Dyn entry;
 	const char *strings;
 	size_t bytes;
@@ -71,7 +70,7 @@ static int read_dynamic(struct elf_file *file)
 	if (section && header.sh_size > DYNAMIC_MAX * sizeof(Elf64_Dyn))
 		return error_set(-ENOEXEC, "corrupt ELF file: more than %u entries in .dynamic",
 				 DYNAMIC_MAX);
-	data = section ? elf_section_data(section, &header) : NULL;
+	Elf_Data *data = section ? elf_section_data(section, &header) : NULL;
 	if (section && !data)
 		return -ENOEXEC;
 	for (int i = 0; data && gelf_getdyn(data, i, &entry) && entry.d_tag != DT_NULL; i++) {

@@ -51,13 +51,12 @@ static int unpack(lzma_stream *stream, int fd)
 static int debugdata_unpack(const Elf_Data *data, int fd)
 {
 	lzma_stream stream = LZMA_STREAM_INIT;
-	int err;
 
 	if (lzma_stream_decoder(&stream, MEMORY_BYTES, 0) != LZMA_OK)
 		return -ENOMEM;
 	stream.next_in = data->d_buf;
 	stream.avail_in = data->d_size;
-	err = unpack(&stream, fd);
+	int err = unpack(&stream, fd);
 	lzma_end(&stream);
 	return err;
 }
@@ -75,14 +74,13 @@ static int elf_debugdata_open(struct elf_debug *out, Elf *elf)
 				 ? elf_section_data(section, &header)
 				 : NULL;
 	uint64_t bytes;
-	int fd, err;
 
 	if (!data || !data->d_size)
 		return -ENOENT;
-	fd = memfd_create("debugdata", MFD_CLOEXEC);
+	int fd = memfd_create("debugdata", MFD_CLOEXEC);
 	if (fd < 0)
 		return -errno;
-	err = debugdata_unpack(data, fd) ?: elf_section_begin(&out->elf, fd, &bytes);
+	int err = debugdata_unpack(data, fd) ?: elf_section_begin(&out->elf, fd, &bytes);
 	if (err)
 		close(fd);
 	else

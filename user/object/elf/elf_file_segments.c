@@ -56,11 +56,10 @@ int elf_file_read(struct elf_file *file, uint64_t vaddr, void *out, size_t bytes
 {
 	const GElf_Phdr *segment = segment_of(file, vaddr);
 	size_t done = 0;
-	uint64_t into;
 
 	if (!segment)
 		return 0;
-	into = vaddr - segment->p_vaddr;
+	uint64_t into = vaddr - segment->p_vaddr;
 	if (bytes > segment->p_filesz - into)
 		bytes = segment->p_filesz - into;
 	if (bytes > INT_MAX)
@@ -113,11 +112,10 @@ int elf_file_bias(struct elf_file *file, uint64_t map_start, uint64_t map_offset
 int elf_file_tls(struct elf_file *file, uint64_t *block_bytes)
 {
 	const GElf_Phdr *segment = elf_file_find_segment(file, PT_TLS);
-	uint64_t align;
 
 	if (!segment)
 		return -ENOENT;
-	align = segment->p_align ? segment->p_align : 1;
+	uint64_t align = segment->p_align ? segment->p_align : 1;
 	*block_bytes = (segment->p_memsz + align - 1) & ~(align - 1);
 	return 0;
 }

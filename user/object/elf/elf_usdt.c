@@ -35,12 +35,11 @@ static int desc_parse(const uint8_t *desc, size_t bytes, elf_usdt_fn *each, void
 {
 	uint64_t addresses[3];
 	size_t at = sizeof(addresses);
-	struct elf_usdt probe;
 
 	if (bytes < sizeof(addresses))
 		return corrupt("one is too short");
 	memcpy(addresses, desc, sizeof(addresses));
-	probe = (struct elf_usdt){
+	struct elf_usdt probe = (struct elf_usdt){
 		.vaddr = addresses[0], .base = addresses[1], .semaphore = addresses[2]};
 	probe.provider = text_take(desc, bytes, &at);
 	probe.name = probe.provider ? text_take(desc, bytes, &at) : NULL;
@@ -101,14 +100,13 @@ int elf_file_usdt(struct elf_file *file, elf_usdt_fn *each, void *context)
 	struct moved moved = {.each = each, .context = context};
 	GElf_Shdr header;
 	Elf_Scn *section = elf_section_by_name(file->elf, ".note.stapsdt", &header);
-	Elf_Data *data;
 	uint64_t bytes;
 
 	if (!section)
 		return 0;
 	if (header.sh_size > ELF_USDT_BYTES_MAX)
 		return corrupt("the section is too large");
-	data = elf_section_data(section, &header);
+	Elf_Data *data = elf_section_data(section, &header);
 	if (!data)
 		return -ENOEXEC;
 	if (elf_file_section(file, ".stapsdt.base", &moved.base, &bytes))

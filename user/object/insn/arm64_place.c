@@ -112,7 +112,6 @@ int arm64_frame_step(struct machine_frame *frame, const cs_insn *insn,
 static int register_take(struct operand *operand, uint8_t *offset, uint8_t *bytes)
 {
 	char name[SHORT], *end;
-	unsigned long number;
 
 	if (!name_take(operand, name, sizeof(name)))
 		return 0;
@@ -123,7 +122,7 @@ static int register_take(struct operand *operand, uint8_t *offset, uint8_t *byte
 	}
 	if ((name[0] != 'x' && name[0] != 'w') || !isdigit((unsigned char)name[1]))
 		return 0;
-	number = strtoul(name + 1, &end, 10);
+	unsigned long number = strtoul(name + 1, &end, 10);
 	*offset = AT_REGISTER(number);
 	return !*end && number <= LINK;
 }

@@ -192,11 +192,10 @@ static int is_short_target(const struct inline_range *text, uint64_t offset)
 {
 	for (int distance = INT8_MIN; distance <= INT8_MAX; distance++) {
 		uint64_t at = offset - SHORT_JUMP_BYTES - (uint64_t)(int64_t)distance;
-		uint8_t op;
 
 		if (at >= text->bytes - 1 || (int8_t)text->code[at + 1] != distance)
 			continue;
-		op = text->code[at];
+		uint8_t op = text->code[at];
 		if (op == 0xeb || (op & 0xf0) == 0x70 || (op & 0xfc) == 0xe0)
 			return 1;
 	}
@@ -304,12 +303,10 @@ static int function_decode(struct inline_code *code)
 	int err;
 
 	for (uint64_t at = code->start; at < code->end;) {
-		struct inline_insn *insn;
-
 		err = capacity_make(code);
 		if (err)
 			return err;
-		insn = &code->kept[code->kept_count + code->count];
+		struct inline_insn *insn = &code->kept[code->kept_count + code->count];
 		if (!inline_decode(&code->decoder, text->code + (at - text->vaddr), code->end - at,
 				   at, insn))
 			break;
@@ -343,16 +340,13 @@ static int function_keep(struct inline_code *code)
 
 int inline_code_function(struct inline_code *code, uint64_t vaddr)
 {
-	uint32_t found;
-	int err;
-
 	if (code->count && vaddr >= code->start && vaddr < code->end)
 		return 0;
 	code->count = 0;
-	err = inline_code_range(code->image, vaddr, &code->start, &code->end);
+	int err = inline_code_range(code->image, vaddr, &code->start, &code->end);
 	if (err)
 		return err;
-	found = id_map_find(&code->by_start, code->start);
+	uint32_t found = id_map_find(&code->by_start, code->start);
 	if (found != ID_MAP_NONE) {
 		const struct inline_function *function = &code->functions[found];
 

@@ -242,13 +242,12 @@ int function_entry_site(const struct machine *machine, const struct probe_spec *
 {
 	struct function_entry_scan scan = {
 		.machine = machine, .code = code, .bytes = bytes, .vaddr = vaddr, .spec = spec};
-	int err;
 
 	if (!bytes)
 		return error_set(-EINVAL, "%s has no code", spec->symbol);
 	if (scan.bytes > FUNCTION_MAX_CODE)
 		scan.bytes = FUNCTION_MAX_CODE;
-	err = inline_decoder_open(&scan.decoder, machine);
+	int err = inline_decoder_open(&scan.decoder, machine);
 	if (err)
 		return err;
 	scan.insn = scan.decoder.insn;

@@ -96,11 +96,10 @@ static int new_register(const char *name, uint8_t *offset, uint8_t *bytes)
 	static const uint8_t offsets[] = {AT_R8,  AT_R9,  AT_R10, AT_R11,
 					  AT_R12, AT_R13, AT_R14, AT_R15};
 	char *end;
-	unsigned long number;
 
 	if (name[0] != 'r' || !isdigit((unsigned char)name[1]))
 		return 0;
-	number = strtoul(name + 1, &end, 10);
+	unsigned long number = strtoul(name + 1, &end, 10);
 	if (number < 8 || number > 15)
 		return 0;
 	*offset = offsets[number - 8];
@@ -182,10 +181,8 @@ static int address_take(struct operand *operand, struct abi_usdt_argument *out)
 
 static int memory_take(struct operand *operand, struct abi_usdt_argument *out)
 {
-	int has_number;
-
 	out->kind = text_take(operand, "%fs:") ? ABI_USDT_THREAD : ABI_USDT_MEMORY;
-	has_number = number_take(operand, &out->value);
+	int has_number = number_take(operand, &out->value);
 	if (has_number && operand->text == operand->end)
 		return out->kind == ABI_USDT_THREAD;
 	if (has_number || operand_starts(operand, "("))
@@ -234,11 +231,9 @@ static uint64_t relative(const struct inline_range *text, size_t operand)
 static size_t jump_look(const struct inline_range *text, size_t i, struct machine_found *out)
 {
 	for (; i + 1 + OPERAND <= text->bytes; i++) {
-		int is_branch;
-
 		if (text->code[i] != 0xe9 && text->code[i] != 0x0f)
 			continue;
-		is_branch = text->code[i] == 0x0f;
+		int is_branch = text->code[i] == 0x0f;
 		if (is_branch &&
 		    ((text->code[i + 1] & 0xf0) != 0x80 || i + 2 + OPERAND > text->bytes))
 			continue;
@@ -281,13 +276,12 @@ static size_t pool_look(const struct inline_range *text, size_t i, struct machin
 {
 	for (; i + SHORT <= text->bytes; i++) {
 		const uint8_t *bytes = text->code + i;
-		unsigned at, reg;
 		size_t left = text->bytes - i;
 
 		if ((bytes[0] & 0xf8) != 0x48)
 			continue;
-		at = displacement(bytes);
-		reg = (bytes[0] >> 2 & 1) << 3 | (bytes[2] >> 3 & 7);
+		unsigned at = displacement(bytes);
+		unsigned reg = (bytes[0] >> 2 & 1) << 3 | (bytes[2] >> 3 & 7);
 		if (at != NEXTPOOL && (at != FREEBLOCK || bytes[1] != 0x8b ||
 				       !store_follows(bytes, left < NEAR ? left : NEAR, reg)))
 			continue;
@@ -358,7 +352,6 @@ static int is_operand(const struct inline_range *text, size_t index,
 	const uint8_t *code = text->code + index;
 	uint64_t wanted = flag->slot ? flag->slot : (uint64_t)flag->offset, target;
 	int32_t distance;
-	int is_address;
 
 	memcpy(&distance, code, sizeof(distance));
 	*before = 2;
@@ -366,7 +359,7 @@ static int is_operand(const struct inline_range *text, size_t index,
 	if ((code[-1] & 0xc7) == 5 &&
 	    (code[-2] == 0x8b || code[-2] == 0x83)) /* of 0x83 an immediate follows */
 		return target + (code[-2] == 0x83) == wanted;
-	is_address = (code[-1] & 0xc7) == 5 && code[-2] == 0x8d;
+	int is_address = (code[-1] & 0xc7) == 5 && code[-2] == 0x8d;
 	if (!is_address && code[-2] == 0xc7 && (code[-1] & 0xf8) == 0xc0) {
 		is_address = 1;
 		target = (uint64_t)(int64_t)distance;

@@ -14,13 +14,12 @@
 static uint64_t symbol_address(Elf *elf, const GElf_Sym *symbol, int relocatable)
 {
 	GElf_Shdr header;
-	Elf_Scn *section;
 
 	if (!relocatable)
 		return symbol->st_value;
 	if (symbol->st_shndx >= SHN_LORESERVE)
 		return 0;
-	section = elf_getscn(elf, symbol->st_shndx);
+	Elf_Scn *section = elf_getscn(elf, symbol->st_shndx);
 	if (!section || !gelf_getshdr(section, &header) || !header.sh_addr)
 		return 0;
 	return header.sh_addr + symbol->st_value;
@@ -36,17 +35,14 @@ static int table_read(Elf *elf, uint32_t type, int relocatable, perfmap_text_fn 
 
 	for (uint32_t i = 0; !err && i < table.count; i++) {
 		GElf_Sym symbol;
-		uint64_t address;
-		const char *name;
-		size_t bytes;
 
 		if (!gelf_getsym(table.symbols, (int)i, &symbol) || symbol.st_shndx == SHN_UNDEF ||
 		    GELF_ST_TYPE(symbol.st_info) != STT_FUNC ||
 		    symbol.st_name >= table.string_bytes || !symbol.st_size)
 			continue;
-		address = symbol_address(elf, &symbol, relocatable);
-		name = table.strings + symbol.st_name;
-		bytes = strnlen(name, PERFMAP_NAME_MAX);
+		uint64_t address = symbol_address(elf, &symbol, relocatable);
+		const char *name = table.strings + symbol.st_name;
+		size_t bytes = strnlen(name, PERFMAP_NAME_MAX);
 		if (!address || !bytes || address + symbol.st_size < address)
 			continue;
 		if (bytes > budget)
@@ -67,13 +63,12 @@ static int copy_make(const void *image, size_t bytes, int *relocatable)
 {
 	const uint16_t type = ET_DYN;
 	Elf64_Ehdr header;
-	int fd;
 
 	if (bytes < sizeof(header) || bytes > JIT_ELF_MAX)
 		return error_set(-ENOEXEC, "an ELF image of %zu bytes", bytes);
 	memcpy(&header, image, sizeof(header));
 	*relocatable = header.e_type == ET_REL;
-	fd = memfd_create("jit image", MFD_CLOEXEC);
+	int fd = memfd_create("jit image", MFD_CLOEXEC);
 	if (fd < 0)
 		return -errno;
 	/*

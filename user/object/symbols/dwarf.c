@@ -79,11 +79,11 @@ int dwarf_file_open(struct dwarf_file **out, int fd, int alternate_fd)
 {
 	struct dwarf_file *file = calloc(1, sizeof(*file));
 	uint64_t bytes;
-	int err;
 
 	if (!file)
 		return -ENOMEM;
-	err = elf_section_begin(&file->elf, fd, &bytes) ?: sections_begin(file->elf, &file->dwarf);
+	int err = elf_section_begin(&file->elf, fd, &bytes)
+			  ?: sections_begin(file->elf, &file->dwarf);
 	if (!err && alternate_fd >= 0 &&
 	    !elf_section_begin_common(&file->alternate_elf, alternate_fd) &&
 	    !sections_begin(file->alternate_elf, &file->alternate))
@@ -250,7 +250,6 @@ static void call_find(Dwarf_Die *unit, Dwarf_Die *inlined, struct dwarf_frame *f
 static int function_find(struct dwarf_file *file, struct dwarf_unit *unit, Dwarf_Die *unit_die,
 			 uint64_t vaddr, Dwarf_Die *out)
 {
-	const struct address_span *found;
 	int err;
 
 	if (!unit->indexed) {
@@ -262,7 +261,7 @@ static int function_find(struct dwarf_file *file, struct dwarf_unit *unit, Dwarf
 			return err;
 		}
 	}
-	found = spans_find(&unit->functions, vaddr);
+	const struct address_span *found = spans_find(&unit->functions, vaddr);
 	return found && dwarf_offdie(file->dwarf, found->value, out);
 }
 
@@ -273,11 +272,10 @@ int dwarf_file_frames(struct dwarf_file *file, uint64_t vaddr, struct dwarf_fram
 	Dwarf_Die chain[DWARF_INLINE_MAX + 1], unit; /* the function, and what is inlined in it */
 	struct dwarf_frame frame = {0};
 	size_t count = 0;
-	int known;
 
 	if (!found || !capacity || !dwarf_offdie(file->dwarf, file->units[found->value].die, &unit))
 		return 0;
-	known = function_find(file, &file->units[found->value], &unit, vaddr, &chain[0]);
+	int known = function_find(file, &file->units[found->value], &unit, vaddr, &chain[0]);
 	if (known < 0)
 		return known;
 	line_find(&unit, vaddr, &frame);

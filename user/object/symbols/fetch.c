@@ -46,7 +46,6 @@ static int receive(struct fetch *fetch, uint64_t until_ns, struct fetch_result *
 				 .msg_iovlen = 1,
 				 .msg_control = control,
 				 .msg_controllen = sizeof(control)};
-	struct cmsghdr *header;
 	ssize_t bytes;
 
 	*fd = -1;
@@ -57,7 +56,7 @@ static int receive(struct fetch *fetch, uint64_t until_ns, struct fetch_result *
 	while (bytes < 0 && errno == EINTR);
 	if (bytes != sizeof(*answer))
 		return -EIO;
-	header = CMSG_FIRSTHDR(&message);
+	struct cmsghdr *header = CMSG_FIRSTHDR(&message);
 	if (header && header->cmsg_type == SCM_RIGHTS)
 		memcpy(fd, CMSG_DATA(header), sizeof(*fd));
 	return 0;

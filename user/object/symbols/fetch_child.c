@@ -125,10 +125,8 @@ void fetch_child_run(int socket, pid_t parent, const char *urls)
 	if (result_send(0, err, -1) || err)
 		_exit(1);
 	while (recv(CHILD_SOCKET, &question, sizeof(question), 0) == sizeof(question)) {
-		int fd;
-
 		question.build_id[sizeof(question.build_id) - 1] = '\0';
-		fd = file_find(&library, client, question.build_id, &left);
+		int fd = file_find(&library, client, question.build_id, &left);
 		err = result_send(question.number, fd < 0 ? fd : 0, fd);
 		if (fd >= 0)
 			close(fd);

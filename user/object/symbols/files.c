@@ -99,14 +99,13 @@ static int file_open(struct file **out, pid_t pid, const struct process_map *map
 {
 	struct file *file = calloc(1, sizeof(*file));
 	struct stat st;
-	int err;
 
 	if (!file)
 		return -ENOMEM;
 	file->elf_err = 1;
 	file->path = strdup(map->path);
 	file->fd = file->path ? process_map_open(pid, map) : -ENOMEM;
-	err = file->fd < 0 ? file->fd : regular_stat(file->fd, &st);
+	int err = file->fd < 0 ? file->fd : regular_stat(file->fd, &st);
 	if (err) {
 		file_free(file);
 		return err;

@@ -31,11 +31,10 @@ static int module_take(struct modules *modules, size_t at, const struct process_
 	int err = array_reserve(&modules->entries, &modules->capacity, modules->count, 1,
 				sizeof(struct module));
 	char *path = err ? NULL : strdup(module_path(map));
-	struct module *module;
 
 	if (!path)
 		return -ENOMEM;
-	module = &modules->entries[at];
+	struct module *module = &modules->entries[at];
 	memmove(module + 1, module, (modules->count++ - at) * sizeof(*module));
 	*module = (struct module){.start = map->start,
 				  .end = map->end,

@@ -144,12 +144,10 @@ static void fds_close(const int fds[WORKER_FILES_MAX])
 
 static struct child_file *file_add(struct child *child, const int fds[WORKER_FILES_MAX])
 {
-	struct child_file *file;
-
 	/* Without memory for this the worker is useless. */
 	if (array_reserve(&child->files, &child->capacity, child->count, 1, sizeof(*child->files)))
 		_exit(1);
-	file = &child->files[child->count++];
+	struct child_file *file = &child->files[child->count++];
 	*file = (struct child_file){.number = question_of(child)->file};
 	memcpy(file->fds, fds, sizeof(file->fds));
 	return file;
@@ -185,10 +183,9 @@ static int frame_put(struct child *child, const struct dwarf_frame *frame,
 {
 	const char *filename = frame->filename ? frame->filename : "";
 	char name[DEMANGLE_MAX], path[WORKER_NAME_MAX];
-	int err;
 
 	demangle(frame->function ? frame->function : "", name);
-	err = text_put(child, name, &wire->function);
+	int err = text_put(child, name, &wire->function);
 	if (err)
 		return err;
 	if (frame->directory) {
@@ -275,14 +272,13 @@ static int question_symbol(struct child *child)
 	struct child_file *file = file_find(child, question_of(child)->file);
 	struct worker_wire_frame *wire = (void *)(child->answer + sizeof(struct worker_answer));
 	struct elf_symbol symbol;
-	int err;
 
 	if (!file)
 		return 0;
 	file->tables_used = ++child->tables_clock;
 	tables_trim(child, file);
-	err = (file->tables ? 0 : tables_open(file))
-		      ?: elf_file_symbol_at(file->tables, question_of(child)->vaddr, &symbol);
+	int err = (file->tables ? 0 : tables_open(file))
+			  ?: elf_file_symbol_at(file->tables, question_of(child)->vaddr, &symbol);
 	if (err)
 		return err == -ENOENT ? 0 : err;
 	child->answer_bytes += sizeof(*wire);
@@ -329,7 +325,6 @@ static ssize_t question_receive(struct child *child, int fds[WORKER_FILES_MAX])
 				 .msg_iovlen = 1,
 				 .msg_control = control,
 				 .msg_controllen = sizeof(control)};
-	struct cmsghdr *header;
 	ssize_t bytes;
 
 	for (size_t i = 0; i < WORKER_FILES_MAX; i++)
@@ -340,7 +335,7 @@ static ssize_t question_receive(struct child *child, int fds[WORKER_FILES_MAX])
 	if (bytes < (ssize_t)sizeof(struct worker_question))
 		return 0;
 	child->bytes[bytes] = '\0';
-	header = CMSG_FIRSTHDR(&message);
+	struct cmsghdr *header = CMSG_FIRSTHDR(&message);
 	if (header && header->cmsg_type == SCM_RIGHTS)
 		memcpy(fds, CMSG_DATA(header), header->cmsg_len - CMSG_LEN(0));
 	return bytes;

@@ -109,7 +109,6 @@ static int unwind_codes_read(struct unwind_codes *out, Elf *elf, int fd, uint64_
 {
 	GElf_Phdr segment;
 	GElf_Ehdr header;
-	int err;
 
 	out->is_arm64 = gelf_getehdr(elf, &header) && header.e_machine == EM_AARCH64;
 	for (int i = 0; gelf_getphdr(elf, i, &segment); i++)
@@ -118,7 +117,7 @@ static int unwind_codes_read(struct unwind_codes *out, Elf *elf, int fd, uint64_
 			out->parts[out->count++] = (struct unwind_code){.vaddr = segment.p_vaddr,
 									.offset = segment.p_offset,
 									.size = segment.p_filesz};
-	err = codes_check(out, file_bytes);
+	int err = codes_check(out, file_bytes);
 	for (size_t i = 0; i < out->count && !err; i++) {
 		struct unwind_code *part = &out->parts[i];
 
@@ -204,8 +203,6 @@ static struct input_part frames_find(Elf *elf, int fd)
  */
 static int section_append(struct unwind_input *input, uint8_t *bytes, size_t *size)
 {
-	uint8_t *both;
-
 	if (!bytes) {
 		*size = 0;
 		return 0;
@@ -215,7 +212,7 @@ static int section_append(struct unwind_input *input, uint8_t *bytes, size_t *si
 		input->section_size = *size;
 		return 0;
 	}
-	both = realloc(input->section, input->section_size + *size);
+	uint8_t *both = realloc(input->section, input->section_size + *size);
 	if (both) {
 		input->section = both;
 		memcpy(both + input->section_size, bytes, *size);
@@ -254,11 +251,10 @@ static int debug_frames_append(struct unwind_input *input, Elf *elf, int fd)
 	GElf_Shdr header;
 	Elf_Scn *section = elf_section_by_name(elf, ".debug_frame", &header);
 	uint8_t *bytes;
-	size_t size;
 
 	if (!section || header.sh_type == SHT_NOBITS)
 		return 0;
-	size = header.sh_size < SECTION_MAX ? header.sh_size : SECTION_MAX;
+	size_t size = header.sh_size < SECTION_MAX ? header.sh_size : SECTION_MAX;
 	if (header.sh_flags & SHF_COMPRESSED)
 		bytes = section_unpack(section, header.sh_size, &size);
 	else
@@ -271,11 +267,10 @@ static int debug_file_append(struct unwind_input *input, int debug_fd)
 {
 	uint64_t file_bytes;
 	Elf *elf;
-	int err;
 
 	if (debug_fd < 0 || elf_section_begin(&elf, debug_fd, &file_bytes))
 		return 0;
-	err = debug_frames_append(input, elf, debug_fd);
+	int err = debug_frames_append(input, elf, debug_fd);
 	elf_end(elf);
 	return err;
 }

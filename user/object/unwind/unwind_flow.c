@@ -483,12 +483,11 @@ static int rows_merge(struct cfi_rows *rows, const struct flow_function *flow, u
 
 	for (size_t i = 0; i < flow->count; i++) {
 		const struct flow_insn *insn = &flow->insns[i];
-		struct abi_unwind_rule rule;
 		int err = 0;
 
 		if (insn->op != FLOW_CALL)
 			continue;
-		rule = state_rule(call_state(flow, i));
+		struct abi_unwind_rule rule = state_rule(call_state(flow, i));
 		*derived += rule.kind != ABI_UNWIND_NONE;
 		for (; at < rows->count && rows->rows[at].vaddr <= insn->vaddr && !err; at++)
 			err = cfi_rows_append(&merged, rows->rows[at].vaddr, rows->rows[at].rule);

@@ -240,7 +240,6 @@ static int end_add(struct plan *plan, struct elf_file *file, struct inline_decod
 {
 	struct plan_site *site = &plan->sites[plan->count];
 	uint8_t code[INSN_BYTES];
-	int bytes;
 
 	for (size_t i = 0; i < plan->count; i++)
 		if (plan->sites[i].vaddr == vaddr && plan->sites[i].op == ABI_OP_END)
@@ -251,7 +250,7 @@ static int end_add(struct plan *plan, struct elf_file *file, struct inline_decod
 							ABI_REG_COUNT, ABI_REG_COUNT)};
 	if (elf_file_offset(file, vaddr, &site->offset))
 		return -ENOENT;
-	bytes = elf_file_read(file, vaddr, code, sizeof(code));
+	int bytes = elf_file_read(file, vaddr, code, sizeof(code));
 	inline_disassemble(decoder, code, bytes > 0 ? (size_t)bytes : 0, vaddr, site->instruction,
 			   sizeof(site->instruction));
 	snprintf(site->symbol, sizeof(site->symbol), "%s", ends->spec->symbol);
@@ -417,12 +416,11 @@ static const struct native_function *table_find(const struct native_planner *pla
 
 static const struct native_call *import_call(struct native_planner *planner, uint64_t slot)
 {
-	const struct native_function *function;
 	const char *name;
 
 	if (elf_file_import_at(planner->file, slot, &name))
 		return NULL;
-	function = table_find(planner, name);
+	const struct native_function *function = table_find(planner, name);
 	return function ? &function->call : NULL;
 }
 

@@ -149,10 +149,9 @@ static int cached_file_fill(struct plan_native_cache *cache, int fd, const char 
 {
 	struct plan *plan = calloc(1, sizeof(*plan));
 	struct elf_file *file = NULL;
-	int err;
 
 	error_clear();
-	err = plan ? elf_file_open(&file, fd, path, NULL) : -ENOMEM;
+	int err = plan ? elf_file_open(&file, fd, path, NULL) : -ENOMEM;
 	if (err)
 		close(fd);
 	allocs_check(cache, path, file);
@@ -311,7 +310,6 @@ int plan_native_process(pid_t pid, struct plan_native_cache *cache, struct plan_
 	for (size_t i = 0; i < maps.count && !err; i++) {
 		const struct process_map *map = &maps.entries[i];
 		struct plan_file file;
-		int has;
 
 		if (!map->executable || (last && is_same_file(map, last)))
 			continue;
@@ -320,7 +318,7 @@ int plan_native_process(pid_t pid, struct plan_native_cache *cache, struct plan_
 			skipped++;
 			continue;
 		}
-		has = plan_native_map(pid, map, cache, &file);
+		int has = plan_native_map(pid, map, cache, &file);
 		if (has < 0)
 			err = has;
 		else if (has && !list_has(found, found_count, file.plan))

@@ -65,7 +65,6 @@ static int raw_at(struct inline_search *search, uint64_t call, struct inline_add
 	const struct inline_code *code = &search->code;
 	const uint8_t *arguments = code->image->machine->arguments;
 	size_t end = inline_code_index(code, call);
-	struct inline_value domain, pointer;
 	struct inline_flow flow;
 
 	if (end == code->count)
@@ -76,8 +75,8 @@ static int raw_at(struct inline_search *search, uint64_t call, struct inline_add
 		inline_flow_step(&flow, &code->insns[i]);
 	}
 	inline_flow_reach(&flow, &code->insns[end]);
-	domain = flow.state.of[arguments[0]];
-	pointer = flow.state.of[arguments[1]];
+	struct inline_value domain = flow.state.of[arguments[0]];
+	struct inline_value pointer = flow.state.of[arguments[1]];
 	if (domain.base != INLINE_CONSTANT || (uint32_t)domain.addend ||
 	    (pointer.base != INLINE_CONSTANT && !(pointer.base & INLINE_HELD)))
 		return 0;

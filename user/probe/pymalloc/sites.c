@@ -44,7 +44,6 @@ int inline_site_add(struct inline_search *search, const struct plan_site *site)
 {
 	const struct inline_range *text = &search->code.image->text;
 	struct inline_sites *out = search->out;
-	struct plan_site *added;
 	uint64_t offset = site->vaddr - text->vaddr;
 	struct inline_insn insn;
 
@@ -60,7 +59,7 @@ int inline_site_add(struct inline_search *search, const struct plan_site *site)
 		out->sites = sites;
 		out->capacity = capacity;
 	}
-	added = &out->sites[out->count++];
+	struct plan_site *added = &out->sites[out->count++];
 	*added = *site;
 	added->emulated = inline_code_window(&search->code, site->vaddr, &insn, 1) && insn.emulated;
 	inline_disassemble(&search->code.decoder, text->code + offset, text->bytes - offset,
@@ -73,7 +72,6 @@ static int pool_add(struct inline_search *search, const struct inline_match *mat
 	struct plan_site site = {.vaddr = match->site, .op = ABI_OP_POOL};
 	uint8_t reg = ABI_REG_COUNT;
 	int64_t addend = 0;
-	int err;
 
 	if (!inline_size_find(&search->code, match->site, &reg, &addend)) {
 		search->out->exact++;
@@ -88,7 +86,7 @@ static int pool_add(struct inline_search *search, const struct inline_match *mat
 	}
 	site.cookie = ABI_COOKIE(ABI_OP_POOL, EVENT_API_OBJ, match->reg, reg, ABI_REG_COUNT) |
 		      ABI_COOKIE_ADDEND(addend);
-	err = inline_site_add(search, &site);
+	int err = inline_site_add(search, &site);
 	if (err)
 		return err;
 	search->out->found[INLINE_POOL]++;
@@ -164,11 +162,10 @@ static int resizes_find(struct inline_search *search)
 	for (size_t i = 0;
 	     !err && (i = image->machine->look(MACHINE_TRIPLE, &image->text, i, NULL, &found));) {
 		struct inline_match match;
-		int is_triple;
 
 		if (!inline_match_resize(&search->code, found.vaddr, &match))
 			continue;
-		is_triple = inline_is_instruction(search, found.vaddr, &err);
+		int is_triple = inline_is_instruction(search, found.vaddr, &err);
 		if (is_triple && !inline_match_classed(&search->code, found.vaddr))
 			continue;
 		if (is_triple && inline_is_instruction(search, match.site, &err))

@@ -94,11 +94,10 @@ int perfmap_symbol_is_in(const struct perfmap_symbol *symbol, const char *path)
 static int jit_plan(struct elf_file *file, struct perfmap_plan *plan)
 {
 	struct elf_symbol descriptor;
-	int err;
 
 	if (elf_file_symbol(file, "__jit_debug_descriptor", &descriptor) || descriptor.tls)
 		return 0;
-	err = probe_spec_add(&plan->sites, file, &jit);
+	int err = probe_spec_add(&plan->sites, file, &jit);
 	if (err == -ENOENT || err == -EEXIST)
 		return 0;
 	if (!err) {
@@ -115,14 +114,12 @@ static int write_plan(struct elf_file *file, const struct probe_spec *spec,
 		      struct perfmap_plan *plan)
 {
 	int err = probe_spec_add(&plan->sites, file, spec);
-	struct plan_site *site;
 	uint8_t code[256];
-	int bytes;
 
 	if (err)
 		return err;
-	site = &plan->sites.sites[plan->sites.count - 1];
-	bytes = elf_file_read(file, site->vaddr - site->in_function, code, sizeof(code));
+	struct plan_site *site = &plan->sites.sites[plan->sites.count - 1];
+	int bytes = elf_file_read(file, site->vaddr - site->in_function, code, sizeof(code));
 	if (bytes > 0 &&
 	    function_argument_is_32(machine_own(), code, (size_t)bytes, spec->arguments[1]))
 		site->cookie |= ABI_MAP_BYTES_32 << 8;

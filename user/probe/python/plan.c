@@ -329,7 +329,6 @@ static int add_everything(struct plan *plan, struct elf_file *file, const struct
 {
 	struct plan_named named = {0};
 	bool growth = opts->mode == EVENT_MODE_GROWTH, inlined;
-	int err;
 
 	if (!opts->public_only && !opts->free_threaded)
 		named = plan_functions_named(plan, file);
@@ -338,10 +337,11 @@ static int add_everything(struct plan *plan, struct elf_file *file, const struct
 	 * elsewhere, as in a distribution's build with debug symbols installed. Where it has not,
 	 * each of these functions takes a block from a pool in at most one place.
 	 */
-	err = growth                ? add_growth(plan, file, opts)
-	      : opts->public_only   ? -ENOENT
-	      : opts->free_threaded ? plan_slot_functions_add(plan, file)
-				    : plan_inline_sites(plan, file, opts, named.raw && named.obj);
+	int err = growth              ? add_growth(plan, file, opts)
+		  : opts->public_only ? -ENOENT
+		  : opts->free_threaded
+			  ? plan_slot_functions_add(plan, file)
+			  : plan_inline_sites(plan, file, opts, named.raw && named.obj);
 	inlined = !err;
 	plan->reuse_unseen |= !growth && (opts->no_reuse || opts->public_only);
 	if (!err && named.obj)

@@ -177,11 +177,10 @@ int plan_functions_add(struct plan *plan, struct elf_file *file, const struct pl
 		       struct plan_named named)
 {
 	size_t missing = plan->missing_count;
-	int err;
 
 	if (!named.raw || !named.obj)
 		plan_census_refuse(plan);
-	err = add_domain(plan, file, &raw, named.raw, NULL);
+	int err = add_domain(plan, file, &raw, named.raw, NULL);
 	describe_level(plan, named, opts->public_only);
 	if (!err)
 		err = add_domain(plan, file, &obj, named.obj, NULL);

@@ -83,8 +83,6 @@ int plan_growth_sites(struct elf_file *file, const struct plan_opts *opts, size_
 	/*
 	 * A copy that neither calls such a function nor is one could make pools that are not seen.
 	 */
-	bool functions, known, by_return;
-	size_t places;
 
 	if (err)
 		return err;
@@ -92,9 +90,9 @@ int plan_growth_sites(struct elf_file *file, const struct plan_opts *opts, size_
 		inline_sites_free(&found);
 		return error_set(-ENOENT, "no copy of pymalloc is recognised in its code");
 	}
-	functions = found.found[INLINE_REFILL] && !found.given_up[INLINE_REFILL];
-	known = found.pools_complete || functions ||
-		(found.pool_count && !found.found[INLINE_REFILL]);
+	bool functions = found.found[INLINE_REFILL] && !found.given_up[INLINE_REFILL];
+	bool known = found.pools_complete || functions ||
+		     (found.pool_count && !found.found[INLINE_REFILL]);
 	sites = known ? calloc(found.count + found.pool_count + capacity, sizeof(*sites)) : NULL;
 	if (!sites) {
 		err = known ? -ENOMEM : -ENOENT;
@@ -104,8 +102,8 @@ int plan_growth_sites(struct elf_file *file, const struct plan_opts *opts, size_
 	free(plan->sites);
 	plan->sites = sites;
 	plan->capacity = found.count + found.pool_count + capacity;
-	by_return = functions && !found.pools_complete;
-	places = by_return ? found.found[INLINE_REFILL] : found.pool_count;
+	bool by_return = functions && !found.pools_complete;
+	size_t places = by_return ? found.found[INLINE_REFILL] : found.pool_count;
 	sites_take(plan, &found, opts, by_return);
 	plan->inlined_count = plan->count;
 	snprintf(

@@ -42,11 +42,10 @@ static int range_load(struct elf_file *file, uint64_t vaddr, uint64_t size,
 		      struct inline_range *range, uint8_t **bytes_out)
 {
 	uint8_t *bytes = malloc(size);
-	int got;
 
 	if (!bytes)
 		return -ENOMEM;
-	got = elf_file_read(file, vaddr, bytes, size);
+	int got = elf_file_read(file, vaddr, bytes, size);
 	if (got <= 0) {
 		free(bytes);
 		return -ENOENT;
@@ -150,14 +149,14 @@ static int data_follow(struct elf_file *file, struct inline_alive *alive)
 static int dead_remove(struct elf_file *file, struct loaded *loaded)
 {
 	struct inline_alive alive;
-	int err;
 
 	if (!loaded->old.bytes)
 		return 0;
 	/* References between functions are recognised on x86-64. */
 	if (loaded->image.machine != &machine_x86)
 		return error_set(-ENOTSUP, "the file was rewritten by BOLT");
-	err = inline_alive_open(&alive, &loaded->image, &loaded->old) ?: data_follow(file, &alive);
+	int err = inline_alive_open(&alive, &loaded->image, &loaded->old)
+			  ?: data_follow(file, &alive);
 	if (!err)
 		inline_alive_finish(&alive, loaded->text);
 	inline_alive_close(&alive);
@@ -198,10 +197,9 @@ static int header_load(struct elf_file *file, struct loaded *loaded)
 	loaded->starts = calloc((size_t)count + 1, sizeof(*loaded->starts));
 	for (uint32_t i = 0; i < count && loaded->starts; i++) {
 		int32_t distance;
-		uint64_t start;
 
 		memcpy(&distance, bytes + 12 + 8 * (size_t)i, sizeof(distance));
-		start = header.vaddr + (uint64_t)(int64_t)distance;
+		uint64_t start = header.vaddr + (uint64_t)(int64_t)distance;
 		if (start - text->vaddr < text->bytes)
 			loaded->starts[loaded->image.start_count++] = start;
 	}

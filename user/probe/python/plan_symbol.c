@@ -103,24 +103,23 @@ static int fill_site(struct plan *plan, struct elf_file *file, const struct prob
 		     uint64_t vaddr, uint64_t size, const char **why)
 {
 	struct plan_site *site = &plan->sites[plan->count];
-	const struct plan_site *other;
 	uint8_t code[FUNCTION_MAX_CODE];
-	int bytes, err;
 
 	*why = NULL;
-	other = site_in(plan, vaddr, spec->op);
+	const struct plan_site *other = site_in(plan, vaddr, spec->op);
 	if (other) {
 		if (other->op != spec->op)
 			*why = "it shares its code with a function of another meaning";
 		return -EEXIST;
 	}
-	bytes = elf_file_read(file, vaddr, code, size && size < sizeof(code) ? size : sizeof(code));
+	int bytes =
+		elf_file_read(file, vaddr, code, size && size < sizeof(code) ? size : sizeof(code));
 	if (bytes <= 0) {
 		*why = "the file does not hold its code";
 		return -ENOENT;
 	}
 	memset(site, 0, sizeof(*site));
-	err = function_entry_site(machine_own(), spec, code, (size_t)bytes, vaddr, site);
+	int err = function_entry_site(machine_own(), spec, code, (size_t)bytes, vaddr, site);
 	if (err)
 		return err;
 	if (elf_file_offset(file, site->vaddr, &site->offset)) {

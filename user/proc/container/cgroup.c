@@ -69,14 +69,13 @@ static int component_parse(const char *text, size_t bytes, const char *parent, s
 {
 	static const char scope[] = ".scope";
 	const char *word = text;
-	size_t prefix;
 
 	if (bytes > sizeof(scope) - 1 &&
 	    is_word(text + bytes - (sizeof(scope) - 1), sizeof(scope) - 1, scope))
 		bytes -= sizeof(scope) - 1;
 	if (bytes < ID_DIGITS)
 		return 0;
-	prefix = bytes - ID_DIGITS;
+	size_t prefix = bytes - ID_DIGITS;
 	for (size_t i = prefix; i < bytes; i++)
 		if (!is_hex(text[i]))
 			return 0;

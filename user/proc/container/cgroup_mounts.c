@@ -97,13 +97,12 @@ static char *path_below(const struct mount *mount, const char *path)
 {
 	size_t point = strlen(mount->point), root = strlen(mount->root);
 	char *text;
-	size_t length;
 
 	if (strncmp(path, mount->point, point) || (path[point] && path[point] != '/'))
 		return NULL;
 	if (asprintf(&text, "%s%s", root == 1 ? "" : mount->root, path + point) < 0)
 		return NULL;
-	length = strlen(text);
+	size_t length = strlen(text);
 	while (length > 1 && text[length - 1] == '/')
 		text[--length] = '\0';
 	if (!length) {
@@ -264,10 +263,9 @@ static int ref_fill(struct cgroup_ref *ref, const struct mount *mount, const cha
 	char *path = path_below(mount, directory);
 	struct buffer text = {0};
 	struct cgroup_line line;
-	const char *next;
 	int err = path ? own_file_read("cgroup", &text) : -ENOENT;
 
-	next = err ? "" : (const char *)text.data;
+	const char *next = err ? "" : (const char *)text.data;
 	if (!err)
 		err = -ENOENT;
 	while (err == -ENOENT && cgroup_next(&next, &line)) {
@@ -293,13 +291,12 @@ static int directory_name(const char *path, char *out, size_t capacity)
 	int fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	struct statfs type;
 	char link[40];
-	ssize_t bytes;
 	int err = 0;
 
 	if (fd < 0)
 		return -errno;
 	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
-	bytes = readlink(link, out, capacity - 1);
+	ssize_t bytes = readlink(link, out, capacity - 1);
 	if (bytes < 0 || (size_t)bytes == capacity - 1)
 		err = bytes < 0 ? -errno : -ENAMETOOLONG;
 	else if (fstatfs(fd, &type))

@@ -151,8 +151,6 @@ static void text_fill(char *out, size_t capacity, const char *text)
 static int entry_new(struct container_list *list, const char *id,
 		     const struct container_owner *owner, struct container **out)
 {
-	int err;
-
 	*out = NULL;
 	if (list->count == CONTAINERS_MAX) {
 		if (!strstr(list->remark, "are left out"))
@@ -160,8 +158,8 @@ static int entry_new(struct container_list *list, const char *id,
 					      CONTAINERS_MAX);
 		return 0;
 	}
-	err = array_reserve(&list->entries, &list->capacity, list->count, 1,
-			    sizeof(*list->entries));
+	int err = array_reserve(&list->entries, &list->capacity, list->count, 1,
+				sizeof(*list->entries));
 	if (err)
 		return err;
 	*out = &list->entries[list->count++];
@@ -229,13 +227,12 @@ static int member_add(struct container_list *list, const struct process_info *in
 {
 	struct cgroup_container found;
 	struct container_owner owner;
-	struct container *entry;
 	struct cgroup_line line;
 	int err = 0;
 
 	if (!cgroup_container_find(cgroup_text, &found, &line))
 		return 0;
-	entry = member_find(list, &found, &line);
+	struct container *entry = member_find(list, &found, &line);
 	if (!entry) {
 		container_owner_of_cgroup(list, &line, found.path_bytes, &owner);
 		err = entry_new(list, found.id, &owner, &entry);
@@ -275,14 +272,13 @@ static int process_scan(struct container_list *list, struct monitors *monitors, 
 			struct buffer *text)
 {
 	struct container_pid monitor = {.pid = pid};
-	struct container_pids *kind;
 	struct process_info info;
 	int err = 0;
 
 	if (process_info_read(pid, &info) || info.kernel_thread || info.zombie ||
 	    process_file_read(pid, "cgroup", CGROUP_TEXT_MAX, text))
 		return 0;
-	kind = monitors_of(monitors, &info);
+	struct container_pids *kind = monitors_of(monitors, &info);
 	if (kind &&
 	    container_owner_of_process(list, &info, (const char *)text->data, &monitor.owner))
 		err = monitor_add(kind, &monitor);
@@ -314,12 +310,11 @@ static int bounds_find(struct container_list *list, struct container *container)
 	struct buffer text = {0};
 	struct cgroup_line line;
 	size_t bytes;
-	int err;
 
 	if (container->cgroup.path)
 		return 0;
 	list->current_owner = container->owner;
-	err = process_file_read(container->init_pid, "cgroup", CGROUP_TEXT_MAX, &text);
+	int err = process_file_read(container->init_pid, "cgroup", CGROUP_TEXT_MAX, &text);
 	if (!err && cgroup_fits(list, (const char *)text.data, container->id, &line, &bytes)) {
 		err = cgroup_ref_set(&container->cgroup, &line, bytes);
 	} else {
@@ -356,15 +351,14 @@ int container_list_read(struct container_list *out)
 {
 	struct container_list list = {0};
 	struct monitors monitors = {0};
-	int err;
 
 	error_clear();
-	err = own_read(&list)
-	      ?: processes_scan(&list, &monitors)
-	      ?: container_docker_read(&list, &monitors.docker)
-	      ?: container_podman_read(&list, &monitors.podman)
-	      ?: container_containerd_read(&list, &monitors.containerd)
-	      ?: container_kubernetes_read(&list);
+	int err = own_read(&list)
+		  ?: processes_scan(&list, &monitors)
+		  ?: container_docker_read(&list, &monitors.docker)
+		  ?: container_podman_read(&list, &monitors.podman)
+		  ?: container_containerd_read(&list, &monitors.containerd)
+		  ?: container_kubernetes_read(&list);
 	for (size_t i = 0; i < list.count && !err; i++)
 		if (list.entries[i].init_pid)
 			err = bounds_find(&list, &list.entries[i]);

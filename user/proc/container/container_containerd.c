@@ -63,23 +63,20 @@ static int namespace_read(void *context, int directory, const char *name)
 {
 	struct namespace_walk walk = {.list = context, .namespace = name};
 	int namespace = state_dir_below(directory, name);
-	int err;
 
 	if (namespace < 0)
 		return 0;
-	err = container_directory_is_owned(context, namespace)
-		      ? state_dir_each(namespace, bundle_take, &walk)
-		      : 0;
+	int err = container_directory_is_owned(context, namespace)
+			  ? state_dir_each(namespace, bundle_take, &walk)
+			  : 0;
 	close(namespace);
 	return err == -ENOMEM ? err : 0;
 }
 
 int container_containerd_tasks(struct container_list *list, int tasks)
 {
-	int err;
-
 	container_state_begin(list);
-	err = state_dir_each(tasks, namespace_read, list);
+	int err = state_dir_each(tasks, namespace_read, list);
 
 	return err == -ENOMEM ? err : 0;
 }
@@ -91,13 +88,12 @@ int container_containerd_tasks(struct container_list *list, int tasks)
 static int shim_read(struct container_list *list, pid_t shim)
 {
 	char name[40];
-	int tasks, err;
 
 	snprintf(name, sizeof(name), "/proc/%d/cwd/../..", shim);
-	tasks = open(name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int tasks = open(name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (tasks < 0)
 		return 0;
-	err = container_containerd_tasks(list, tasks);
+	int err = container_containerd_tasks(list, tasks);
 	close(tasks);
 	return err;
 }
@@ -109,17 +105,14 @@ static int shim_read(struct container_list *list, pid_t shim)
 static int shim_is_known(struct container_list *list, pid_t shim)
 {
 	char name[40], bundle[4096];
-	const struct container *known;
-	ssize_t bytes;
-	char *slash;
 
 	snprintf(name, sizeof(name), "/proc/%d/cwd", shim);
-	bytes = readlink(name, bundle, sizeof(bundle) - 1);
+	ssize_t bytes = readlink(name, bundle, sizeof(bundle) - 1);
 	if (bytes <= 0)
 		return 1;
 	bundle[bytes] = '\0';
-	slash = strrchr(bundle, '/');
-	known = slash ? container_list_find(list, slash + 1, "") : NULL;
+	char *slash = strrchr(bundle, '/');
+	const struct container *known = slash ? container_list_find(list, slash + 1, "") : NULL;
 	return known && known->namespace[0];
 }
 

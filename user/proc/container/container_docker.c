@@ -52,14 +52,13 @@ static int config_take(void *context, int directory, const char *name)
 	struct container found = {0};
 	char path[CONTAINER_ID_SIZE + 32];
 	json_t *config;
-	int err;
 
 	if (!container_id_is_valid(name))
 		return 0;
 	snprintf(path, sizeof(path), "%s/config.v2.json", name);
 	if (container_state_read(list, directory, path, CONTAINER_CONFIG_BYTES, &config))
 		return 0; /* being created or removed */
-	err = container_docker_parse(config, &found);
+	int err = container_docker_parse(config, &found);
 	json_decref(config);
 	/* A daemon's file describes the container whose directory it is in. Reject any other. */
 	if (err || strcmp(found.id, name))
@@ -70,14 +69,13 @@ static int config_take(void *context, int directory, const char *name)
 int container_docker_root(struct container_list *list, int data_root)
 {
 	int containers = state_dir_below(data_root, "containers");
-	int err;
 
 	container_state_begin(list);
 	if (containers < 0)
 		return containers;
-	err = container_directory_is_owned(list, containers)
-		      ? state_dir_each(containers, config_take, list)
-		      : -EPERM;
+	int err = container_directory_is_owned(list, containers)
+			  ? state_dir_each(containers, config_take, list)
+			  : -EPERM;
 	close(containers);
 	return err;
 }
@@ -126,12 +124,11 @@ static void config_file_take(struct daemon *daemon)
 {
 	char *slash = strrchr(daemon->config, '/');
 	json_t *config;
-	int directory;
 
 	if (!slash)
 		return;
 	*slash = '\0';
-	directory = state_dir_open(daemon->pid, daemon->config[0] ? daemon->config : "/");
+	int directory = state_dir_open(daemon->pid, daemon->config[0] ? daemon->config : "/");
 	if (directory >= 0 &&
 	    !state_json_read(directory, slash + 1, CONTAINER_CONFIG_BYTES, NULL, &config)) {
 		const json_t *hosts = json_object_get(config, "hosts");
@@ -179,11 +176,10 @@ static void daemon_locate(struct daemon *daemon, pid_t pid)
 static int daemon_read(struct container_list *list, pid_t pid)
 {
 	struct daemon daemon;
-	int data_root, err;
 
 	daemon_locate(&daemon, pid);
-	data_root = state_dir_open(pid, daemon.data_root);
-	err = data_root < 0 ? data_root : container_docker_root(list, data_root);
+	int data_root = state_dir_open(pid, daemon.data_root);
+	int err = data_root < 0 ? data_root : container_docker_root(list, data_root);
 	if (data_root >= 0)
 		close(data_root);
 	if (!err || err == -ENOMEM)

@@ -139,13 +139,12 @@ int container_conmon_parse(const char *arguments, size_t bytes, struct container
 static pid_t pid_file_read(pid_t monitor, char *path)
 {
 	char *slash = strrchr(path, '/');
-	int directory;
 	pid_t pid = 0;
 
 	if (!slash || slash == path)
 		return 0;
 	*slash = '\0';
-	directory = state_dir_open(monitor, path);
+	int directory = state_dir_open(monitor, path);
 	if (directory >= 0) {
 		pid = state_pid_read(directory, slash + 1);
 		close(directory);
@@ -156,12 +155,11 @@ static pid_t pid_file_read(pid_t monitor, char *path)
 static int storage_read(struct container_list *list, pid_t pid, const char *path)
 {
 	int storage = path[0] ? state_dir_open(pid, path) : -ENOENT;
-	int err;
 
 	container_state_begin(list);
 	if (storage < 0)
 		return 0;
-	err = container_podman_storage(list, storage);
+	int err = container_podman_storage(list, storage);
 	close(storage);
 	return err == -ENOMEM ? err : 0;
 }

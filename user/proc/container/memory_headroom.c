@@ -81,16 +81,15 @@ static int limit_left(const char *directory, const struct limit_files *files,
 static void reclaimable_read(const char *directory, struct memory_level *level)
 {
 	char stat[MEMORY_FILE_BYTES];
-	uint64_t inactive, active, slab, kernel;
 
 	memory_text_read(directory, "memory.stat", stat, sizeof(stat));
 	/* v1 counts descendant cgroups in separate fields. */
-	inactive = memory_stat_value(stat, "total_inactive_file")
-			   ?: memory_stat_value(stat, "inactive_file");
-	active = memory_stat_value(stat, "total_active_file")
-			 ?: memory_stat_value(stat, "active_file");
-	kernel = memory_number_read(directory, "memory.kmem.usage_in_bytes");
-	slab = kernel == UINT64_MAX ? memory_stat_value(stat, "slab_reclaimable") : kernel;
+	uint64_t inactive = memory_stat_value(stat, "total_inactive_file")
+				    ?: memory_stat_value(stat, "inactive_file");
+	uint64_t active = memory_stat_value(stat, "total_active_file")
+				  ?: memory_stat_value(stat, "active_file");
+	uint64_t kernel = memory_number_read(directory, "memory.kmem.usage_in_bytes");
+	uint64_t slab = kernel == UINT64_MAX ? memory_stat_value(stat, "slab_reclaimable") : kernel;
 	level->reclaimable = inactive + active / 2;
 	level->reclaimable_last = inactive + active + slab;
 }
@@ -136,8 +135,6 @@ static void machine_read(struct headroom_level *level)
 /* Takes ownership of directory. Returns the level's index, or -ENOMEM. */
 static int level_of(struct memory_headroom *headroom, char *directory, size_t mount_bytes)
 {
-	struct headroom_level *level;
-
 	for (size_t i = 0; i < headroom->level_count && directory; i++)
 		if (!strcmp(headroom->levels[i].directory, directory)) {
 			free(directory);
@@ -148,7 +145,7 @@ static int level_of(struct memory_headroom *headroom, char *directory, size_t mo
 		free(directory);
 		return -ENOMEM;
 	}
-	level = &headroom->levels[headroom->level_count];
+	struct headroom_level *level = &headroom->levels[headroom->level_count];
 	*level = (struct headroom_level){.directory = directory, .mount_bytes = mount_bytes};
 	if (headroom->level_count)
 		level->limited = memory_directory_left(level->directory, &level->left);

@@ -20,11 +20,10 @@
 int state_root_open(pid_t pid)
 {
 	char name[32] = "/";
-	int root;
 
 	if (pid)
 		snprintf(name, sizeof(name), "/proc/%d/root", pid);
-	root = open(name, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	int root = open(name, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	return root < 0 ? -errno : root;
 }
 

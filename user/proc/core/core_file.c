@@ -106,14 +106,12 @@ static int segment_add(struct core_file *core, const GElf_Phdr *segment, uint64_
 static int notes_load(struct core_file *core, Elf *elf, const GElf_Phdr *segment,
 		      uint64_t file_bytes)
 {
-	Elf_Data *data;
-
 	if (segment->p_offset > file_bytes || segment->p_filesz > file_bytes - segment->p_offset)
 		return corrupt("it ends within its notes");
 	if (segment->p_filesz > MAX_NOTES)
 		return corrupt("its notes are too long");
-	data = elf_getdata_rawchunk(elf, (int64_t)segment->p_offset, segment->p_filesz,
-				    segment->p_align == 8 ? ELF_T_NHDR8 : ELF_T_NHDR);
+	Elf_Data *data = elf_getdata_rawchunk(elf, (int64_t)segment->p_offset, segment->p_filesz,
+					      segment->p_align == 8 ? ELF_T_NHDR8 : ELF_T_NHDR);
 	return data ? core_notes_read(core, data) : corrupt(elf_errmsg(-1));
 }
 
@@ -191,11 +189,10 @@ static int stack_name(struct core_file *core)
 {
 	size_t number = core_map_find(core, core->random);
 	struct process_map *map = &core->maps.entries[number];
-	char *name;
 
 	if (number == core->maps.count || map->path[0])
 		return 0;
-	name = strdup("[stack]");
+	char *name = strdup("[stack]");
 	if (!name)
 		return -ENOMEM;
 	free(map->path);
@@ -206,13 +203,12 @@ static int stack_name(struct core_file *core)
 static int elf_load(struct core_file *core, Elf *elf, uint64_t file_bytes)
 {
 	size_t count;
-	int err;
 
 	if (!elf || elf_getphdrnum(elf, &count))
 		return corrupt(elf_errmsg(-1));
 	if (!count || count > MAX_MAPS)
 		return corrupt("its number of segments is impossible");
-	err = segments_load(core, elf, count, PT_LOAD, file_bytes);
+	int err = segments_load(core, elf, count, PT_LOAD, file_bytes);
 	if (!err && !core->maps.count)
 		err = corrupt("it has no memory");
 	if (!err)
@@ -230,20 +226,18 @@ int core_open_fd(struct core_file *out, int fd, const char *sysroot)
 {
 	struct core_file core = {.fd = fd, .last_fd = -1};
 	struct stat stat;
-	Elf *elf;
-	int err;
 
 	if (fstat(fd, &stat))
 		return -errno;
 	if (!S_ISREG(stat.st_mode))
 		return error_set(-EINVAL, "it is not a regular file");
-	err = header_check(fd, (uint64_t)stat.st_size);
+	int err = header_check(fd, (uint64_t)stat.st_size);
 	if (err)
 		return err;
 	core.disk_bytes = (uint64_t)stat.st_blocks * 512;
 	core.sysroot = strdup(sysroot ? sysroot : "/");
 	elf_version(EV_CURRENT);
-	elf = elf_begin(fd, ELF_C_READ, NULL);
+	Elf *elf = elf_begin(fd, ELF_C_READ, NULL);
 	err = core.sysroot ? elf_load(&core, elf, (uint64_t)stat.st_size) : -ENOMEM;
 	elf_end(elf);
 	if (err) {
@@ -257,13 +251,11 @@ int core_open_fd(struct core_file *out, int fd, const char *sysroot)
 
 int core_open(struct core_file *out, const char *path, const char *sysroot)
 {
-	int fd, err;
-
 	error_clear();
-	fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	if (fd < 0)
 		return -errno;
-	err = core_open_fd(out, fd, sysroot);
+	int err = core_open_fd(out, fd, sysroot);
 	if (err)
 		close(fd);
 	return err;

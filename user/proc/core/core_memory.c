@@ -93,11 +93,9 @@ static int file_open(const struct core_file *core, const struct process_map *map
 
 int core_map_open(struct core_file *core, const struct process_map *map)
 {
-	int fd;
-
 	if (!map->inode)
 		return error_set(-EINVAL, "no file behind this memory");
-	fd = file_open(core, map);
+	int fd = file_open(core, map);
 	if (fd >= 0)
 		return fd;
 	if (!core->absent) {
@@ -197,13 +195,12 @@ int core_read(struct core_file *core, uint64_t address, void *out, size_t bytes)
 		size_t number = core_map_find(core, address);
 		const struct process_map *map = &core->maps.entries[number];
 		uint64_t part = bytes;
-		int err;
 
 		if (number == core->maps.count)
 			return -EFAULT;
 		if (part > map->end - address)
 			part = map->end - address;
-		err = part_read(core, number, address - map->start, to, &part);
+		int err = part_read(core, number, address - map->start, to, &part);
 		if (err)
 			return err;
 		address += part;

@@ -142,8 +142,8 @@ static int put_limited(struct code *code, size_t i, uint32_t refused)
 static int code_make(struct code *code, unsigned int wants, uint32_t refused)
 {
 	int err = put_load(code, offsetof(struct seccomp_data, arch))
-		  ?: put(code, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K,
-							    ARCH_AUDIT, 1, 0))
+		  ?: put(code,
+			 (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, ARCH_AUDIT, 1, 0))
 		  ?: put_return(code, SECCOMP_RET_KILL_PROCESS)
 		  ?: put_load(code, offsetof(struct seccomp_data, nr));
 

@@ -272,13 +272,11 @@ static int info_matches(const struct target_set *set, const struct process_info 
 static int cgroups_match(const struct target_set *set, const struct process_info *info,
 			 const char *text)
 {
-	const struct container *container;
-
 	if (!cgroup_matches(set, text))
 		return 0;
 	if (!set->container_count)
 		return 1;
-	container = container_matches(set, info->pid, text);
+	const struct container *container = container_matches(set, info->pid, text);
 	return container && (!set->pid_count || pid_is_wanted(set, pid_within(info, container)));
 }
 
@@ -345,12 +343,11 @@ int target_set_list(struct target_set *set, pid_t **pids, size_t *count)
 	size_t kept = 0, all;
 	const char *what;
 	pid_t *list;
-	int err;
 
 	error_clear();
 	if (set->pid_count && !set->container_count)
 		return plain_pids(set, pids, count);
-	err = target_set_is_waiting(set) ? containers_resolve(set, &what) : 0;
+	int err = target_set_is_waiting(set) ? containers_resolve(set, &what) : 0;
 	if (err)
 		return err;
 	err = process_list(&list, &all);

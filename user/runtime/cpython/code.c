@@ -53,11 +53,10 @@ static int text_find(struct space *space, const struct abi_offsets *offsets, uin
 {
 	uint64_t length;
 	uint32_t state;
-	int err;
 
-	err = space_read(space, address + offsets->unicode_state, &state, sizeof(state))
-		      ?: space_read(space, address + offsets->unicode_length, &length,
-				    sizeof(length));
+	int err = space_read(space, address + offsets->unicode_state, &state, sizeof(state))
+			  ?: space_read(space, address + offsets->unicode_length, &length,
+					sizeof(length));
 	if (err)
 		return err;
 	state >>= offsets->unicode_kind_shift;
@@ -177,16 +176,14 @@ static int text_read(struct space *space, const struct abi_offsets *offsets, uin
 static int lines_read(struct space *space, const struct abi_offsets *offsets, uint64_t address,
 		      uint8_t **out, uint32_t *size)
 {
-	uint8_t *data;
 	int64_t bytes;
-	int err;
 
-	err = space_read(space, address + offsets->bytes_size, &bytes, sizeof(bytes));
+	int err = space_read(space, address + offsets->bytes_size, &bytes, sizeof(bytes));
 	if (err)
 		return err;
 	if (bytes < 0 || bytes > LINES_MAX)
 		return -EFBIG;
-	data = malloc((size_t)bytes + 1);
+	uint8_t *data = malloc((size_t)bytes + 1);
 	if (!data)
 		return -ENOMEM;
 	err = space_read(space, address + offsets->bytes_data, data, (size_t)bytes);
@@ -230,12 +227,10 @@ static int lines_append(struct buffer *out, const struct event_code *code, const
 
 	event.header.type = EVENT_CODE_LINES;
 	while (!err && event.offset < code->lines_bytes) {
-		size_t size;
-
 		event.bytes = code->lines_bytes - event.offset;
 		if (event.bytes > EVENT_MAX_LINES)
 			event.bytes = EVENT_MAX_LINES;
-		size = sizeof(event) + event.bytes;
+		size_t size = sizeof(event) + event.bytes;
 		event.header.size = (uint32_t)(size + (-size & 7));
 		err = buffer_append(out, &event, sizeof(event))
 		      ?: buffer_append(out, lines + event.offset, event.bytes)

@@ -116,8 +116,6 @@ int heap_pool_read(struct heap_walker *walker, const uint8_t *pool, uint64_t add
 	struct pool_state state;
 
 	for (int i = 0; i < TRIES; i++) {
-		int got;
-
 		if (!pool || i) {
 			int err = heap_read_bytes(walker, address, again,
 						  walker->offsets->pool_bytes);
@@ -128,7 +126,7 @@ int heap_pool_read(struct heap_walker *walker, const uint8_t *pool, uint64_t add
 				break;
 			pool = again;
 		}
-		got = pool_check(walker->offsets, pool, address, &state);
+		int got = pool_check(walker->offsets, pool, address, &state);
 		if (got > 0)
 			pool_visit(walker, pool, address, &state);
 		if (got >= 0)
@@ -143,7 +141,6 @@ static int arena_read(struct heap_walker *walker, uint64_t address, uint64_t poo
 	const struct heap_offsets *offsets = walker->offsets;
 	uint64_t end = address + offsets->arena_bytes;
 	uint64_t pool = (address + offsets->pool_bytes - 1) & ~(uint64_t)(offsets->pool_bytes - 1);
-	int err, complete;
 
 	walker->walk->arenas++;
 	walker->arena_address = address;
@@ -151,10 +148,10 @@ static int arena_read(struct heap_walker *walker, uint64_t address, uint64_t poo
 		pool_address = end;
 	if (pool + offsets->pool_bytes > pool_address)
 		return 0;
-	err = heap_read_bytes(walker, address, walker->arena, pool_address - address);
+	int err = heap_read_bytes(walker, address, walker->arena, pool_address - address);
 	if (err == -ESRCH || err == -EPERM)
 		return err;
-	complete = !err;
+	int complete = !err;
 	for (; pool + offsets->pool_bytes <= pool_address && !walker->stop;
 	     pool += offsets->pool_bytes) {
 		err = heap_pool_read(walker, complete ? walker->arena + (pool - address) : NULL,

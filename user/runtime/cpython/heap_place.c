@@ -65,11 +65,10 @@ static int state_check(const struct python_runtime *runtime, uint64_t address)
 {
 	const struct heap_offsets *offsets = &runtime->offsets->heap;
 	uint8_t bytes[MAX_STATE];
-	int err;
 
 	if (address < LOWEST_ADDRESS || address % WORD || state_bytes(offsets) > sizeof(bytes))
 		return 0;
-	err = runtime_read(runtime, address, bytes, state_bytes(offsets));
+	int err = runtime_read(runtime, address, bytes, state_bytes(offsets));
 	if (err)
 		return err == -ESRCH || err == -EPERM ? err : 0;
 	return heap_place_is_state(offsets, bytes, address);
@@ -241,12 +240,11 @@ int heap_describe(const struct python_runtime *runtime, struct abi_heap *out)
 	const struct heap_offsets *offsets = &runtime->offsets->heap;
 	uint32_t offset = offsets->interp_obmalloc;
 	struct heap_head head = {0};
-	int err;
 
 	if (runtime->offsets->build == BUILD_FREE_THREADED)
 		return error_set(-ENOTSUP, "without the GIL its heap is mimalloc's, which is only "
 					   "read from outside");
-	err = offset ? offset_describe(runtime, &offset) : heap_symbols_find(runtime, &head);
+	int err = offset ? offset_describe(runtime, &offset) : heap_symbols_find(runtime, &head);
 	if (err)
 		return err;
 	*out = (struct abi_heap){

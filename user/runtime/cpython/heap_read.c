@@ -103,10 +103,9 @@ int heap_read_pools(const struct python_runtime *runtime, heap_pool_fn visit, vo
 	struct heap_walker walker = walker_of(&source, runtime->offsets, visit, context, &walk);
 	uint64_t began = clock_ns(CLOCK_MONOTONIC);
 	uint32_t count;
-	int err;
 
 	walker.left = walk_limit(runtime->pid);
-	err = heap_heads(runtime, heads, &count) ?: heads_read(&walker, runtime, heads, count);
+	int err = heap_heads(runtime, heads, &count) ?: heads_read(&walker, runtime, heads, count);
 
 	walk.elapsed_ns = clock_ns(CLOCK_MONOTONIC) - began;
 	*out = err ? *out : walk;
@@ -123,11 +122,10 @@ int heap_read_pool(const struct python_runtime *runtime, uint64_t address, heap_
 	struct heap_pool none = {.address = address + offsets->pool_header_size,
 				 .block_bytes = EVENT_BLOCK_STEP};
 	uint8_t bytes[MAX_POOL_BYTES];
-	int err;
 
 	if (runtime->offsets->build == BUILD_FREE_THREADED)
 		return error_set(-ENOTSUP, "without the GIL its heap has no pools");
-	err = runtime_read(runtime, address, bytes, offsets->pool_bytes);
+	int err = runtime_read(runtime, address, bytes, offsets->pool_bytes);
 	err = err == -EFAULT ? 0 : err ?: heap_pool_read(&walker, bytes, address);
 	if (err || walk.pools || walk.pools_unreadable)
 		return err ?: walker.stop;

@@ -140,11 +140,10 @@ static void waiting_mark(struct segment_walk *walk, const struct segment_page *p
 
 	for (; i < found->waiting_count; i++) {
 		uint64_t at = found->waiting[i] - page->blocks;
-		uint8_t *state;
 
 		if (at >= page->capacity * page->block_bytes)
 			return;
-		state = &walk->state[at / page->block_bytes];
+		uint8_t *state = &walk->state[at / page->block_bytes];
 		if (at % page->block_bytes == 0 && *state == HEAP_BLOCK_LIVE)
 			*state = HEAP_BLOCK_WAITING;
 	}
@@ -312,7 +311,6 @@ static int segment_read(struct segment_walk *walk)
 	const uint8_t *bytes = walk->descriptions;
 	int err =
 		heap_read_bytes(walk->walker, walk->address, walk->descriptions, at->segment_bytes);
-	uint64_t entries, count;
 
 	if (err && err != -EFAULT)
 		return err;
@@ -322,8 +320,8 @@ static int segment_read(struct segment_walk *walk)
 		return 0;
 	}
 	walk->walker->walk->arenas++;
-	entries = u64_at(bytes + at->segment_entries);
-	count = u64_at(bytes + at->segment_count);
+	uint64_t entries = u64_at(bytes + at->segment_entries);
+	uint64_t count = u64_at(bytes + at->segment_count);
 	err = 0;
 	for (uint64_t i = u64_at(bytes + at->segment_info); i < entries && !err;) {
 		uint64_t slices =
@@ -354,14 +352,13 @@ static int layout_check(const struct free_threaded_offsets *at)
 int heap_segments_read(struct heap_walker *walker, const struct heap_head *heads, uint32_t count)
 {
 	struct segment_walk *walk = calloc(1, sizeof(*walk));
-	int err;
 
 	if (!walk)
 		return -ENOMEM;
 	walk->walker = walker;
 	walk->at = &walker->python->free_threaded;
 	walker->walk->is_mimalloc = 1;
-	err = layout_check(walk->at) ?: heap_segments_find(&walk->found, walker, heads, count);
+	int err = layout_check(walk->at) ?: heap_segments_find(&walk->found, walker, heads, count);
 	walker->walk->arenas_lost += (unsigned int)walk->found.cut;
 	for (size_t i = 0; i < walk->found.count && !err && !walker->stop; i++) {
 		walk->address = walk->found.addresses[i];

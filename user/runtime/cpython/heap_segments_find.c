@@ -71,14 +71,13 @@ static uint64_t word(const struct segments_finding *finding, uint64_t address)
 static int segment_add(struct segments_finding *finding, uint64_t address)
 {
 	struct heap_segments *out = finding->out;
-	int err;
 
 	address &= ~SEGMENT_MASK;
 	/* Pages of a queue are mostly of one segment. */
 	if (!plausible(address) || out->count >= MAX_SEGMENTS ||
 	    (out->count && out->addresses[out->count - 1] == address))
 		return 0;
-	err = array_reserve(&out->addresses, &out->capacity, out->count, 1, sizeof(uint64_t));
+	int err = array_reserve(&out->addresses, &out->capacity, out->count, 1, sizeof(uint64_t));
 	if (!err)
 		out->addresses[out->count++] = address;
 	return err;
@@ -259,13 +258,12 @@ static int interpreter_follow(struct segments_finding *finding, uint64_t interpr
 	finding->pool = 0;
 	for (unsigned int pass = 0, more = 1; pass < 2 && more && !err; pass++) {
 		uint64_t tstate = word(finding, interpreter + abi->interp_threads_head);
-		size_t before;
 
 		for (unsigned int i = 0; i < MAX_THREADS && plausible(tstate) && !err; i++) {
 			err = thread_follow(finding, tstate);
 			tstate = word(finding, tstate + abi->tstate_next);
 		}
-		before = finding->out->count;
+		size_t before = finding->out->count;
 		if (!err)
 			err = pool_follow(finding);
 		more = finding->out->count != before;

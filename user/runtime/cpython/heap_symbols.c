@@ -73,14 +73,13 @@ static int from_code(const struct python_runtime *runtime, struct heap_head *hea
 int heap_symbols_find(const struct python_runtime *runtime, struct heap_head *out)
 {
 	struct heap_head head = {0};
-	int err;
 
 	if (!runtime->file) {
 		*out = (struct heap_head){.arenas = runtime->found.arenas,
 					  .maxarenas = runtime->found.maxarenas};
 		return 0;
 	}
-	err = from_symbols(runtime, &head);
+	int err = from_symbols(runtime, &head);
 	if (err == -ENOENT) {
 		head = (struct heap_head){0};
 		err = from_code(runtime, &head);

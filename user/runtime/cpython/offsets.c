@@ -142,13 +142,12 @@ int offsets_apply_debug(const uint8_t bytes[OFFSETS_DEBUG_BYTES], uint32_t versi
 				 "free-threaded build");
 	for (size_t i = 0; i < OWN_COUNT; i++) {
 		uint16_t *field = (uint16_t *)((uint8_t *)&offsets->abi + own_fields[i]);
-		uint64_t value;
 
 		if (!offsets->own[i] || offsets->own[i] >= WORDS)
 			return error_set(
 				-ENOTSUP,
 				"the position of a field in its debug offsets is not known");
-		value = words[offsets->own[i]];
+		uint64_t value = words[offsets->own[i]];
 		if (value >= ABI_NONE)
 			return error_set(-ENOTSUP,
 					 "its debug offsets hold an impossible offset (%llu)",

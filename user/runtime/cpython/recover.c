@@ -179,10 +179,8 @@ static int older_try(const struct recovery *recovery, struct python_runtime *out
 /* Finds and names the types by the offsets. 0; -ENOENT; -ENOMEM. */
 static int offsets_try(struct recovery *recovery, const struct python_offsets *offsets)
 {
-	int err;
-
 	recovery->offsets = offsets;
-	err = offsets ? recover_types(recovery) : -ENOENT;
+	int err = offsets ? recover_types(recovery) : -ENOENT;
 	if (!err && !recovery->limits->scans)
 		err = -ENOENT;
 	recovery->limits->scans -= !err;
@@ -296,11 +294,9 @@ int python_copy_recover(const struct runtime_copy *copy, struct python_runtime *
 
 	for (int rank = 0; rank <= 2; rank++)
 		for (size_t i = 0; i < copy->maps->count && err; i++) {
-			int failed;
-
 			if (!maps[i].inode || maps[i].offset || file_rank(copy, &maps[i]) != rank)
 				continue;
-			failed = file_try(copy, i, &limits, out);
+			int failed = file_try(copy, i, &limits, out);
 			if (failed == -ENOMEM)
 				return failed;
 			err = failed == -ENOENT ? err : failed;

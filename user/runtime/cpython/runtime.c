@@ -83,15 +83,13 @@ static int signs_is_old(struct elf_file *file)
 static char *constants_read(struct elf_file *file, size_t *bytes)
 {
 	uint64_t vaddr, size;
-	char *data;
-	int got;
 
 	if (elf_file_section(file, ".rodata", &vaddr, &size) || size > MAX_CONSTANTS)
 		return NULL;
-	data = malloc(size + 1);
+	char *data = malloc(size + 1);
 	if (!data)
 		return NULL;
-	got = elf_file_read(file, vaddr, data, size);
+	int got = elf_file_read(file, vaddr, data, size);
 	*bytes = got > 0 ? (size_t)got : 0;
 	return data;
 }
@@ -359,7 +357,6 @@ static int runtime_search(struct runtime_search *search, struct elf_file **file,
 	for (enum pass pass = 0; pass < PASS_COUNT; pass++) {
 		for (size_t i = 0; i < search->maps.count; i++) {
 			const struct process_map *here = &search->maps.entries[i];
-			int got;
 
 			if (!here->executable || here->path[0] != '/' ||
 			    map_pass(search, here) != pass || !file_is_new(search, here))
@@ -368,7 +365,7 @@ static int runtime_search(struct runtime_search *search, struct elf_file **file,
 					!strncmp(base_name(here->path), "libpypy", 7);
 			search->musl |= !strncmp(base_name(here->path), "ld-musl-", 8) ||
 					!strncmp(base_name(here->path), "libc.musl-", 10);
-			got = runtime_look(search, pass, here, file, map);
+			int got = runtime_look(search, pass, here, file, map);
 			if (got >= 0)
 				continue;
 			if (got == -ESRCH || got == -ENOMEM || (got < 0 && pass == PASS_EXECUTABLE))
@@ -527,7 +524,6 @@ static int runtime_choose(struct runtime_search *search, struct python_runtime *
 {
 	struct python_runtime second = {.pid = runtime->pid, .copy = runtime->copy}, other;
 	char why[256];
-	int second_err;
 
 	if (!search->other || (err && err != -ENOTSUP))
 		return err;
@@ -535,7 +531,7 @@ static int runtime_choose(struct runtime_search *search, struct python_runtime *
 	second.file = search->other;
 	search->other = NULL;
 	snprintf(why, sizeof(why), "%s", err ? error_reason(err) : "");
-	second_err = runtime_fill(&second, search->other_map, search->musl);
+	int second_err = runtime_fill(&second, search->other_map, search->musl);
 	if (second_err || !is_started(&second)) {
 		python_runtime_close(&second);
 		return err ? error_set(err, "%s", why) : 0;
@@ -578,16 +574,15 @@ static int process_search(pid_t pid, struct runtime_files *files, int swap_in,
 			  struct python_runtime *out)
 {
 	struct runtime_search *search = calloc(1, sizeof(*search));
-	int err;
 
 	if (!search)
 		return -ENOMEM;
 	search->pid = pid;
 	search->files = files;
 	search->swap_in = swap_in;
-	err = process_maps_read(pid, &search->maps)
-	      ?: process_program_path(pid, search->executable)
-	      ?: search_run(search, out);
+	int err = process_maps_read(pid, &search->maps)
+		  ?: process_program_path(pid, search->executable)
+		  ?: search_run(search, out);
 	process_maps_free(&search->maps);
 	free(search);
 	return err;
@@ -601,14 +596,13 @@ int python_runtime_find(pid_t pid, struct runtime_files *files, struct python_ru
 int python_copy_find(const struct runtime_copy *copy, struct python_runtime *out)
 {
 	struct runtime_search *search = calloc(1, sizeof(*search));
-	int err;
 
 	if (!search)
 		return -ENOMEM;
 	search->copy = copy;
 	search->maps = *copy->maps;
 	snprintf(search->executable, sizeof(search->executable), "%s", copy->executable);
-	err = search_run(search, out);
+	int err = search_run(search, out);
 	free(search);
 	if (!err && (err = layout_prove(out)))
 		python_runtime_close(out);
@@ -618,10 +612,8 @@ int python_copy_find(const struct runtime_copy *copy, struct python_runtime *out
 int python_process_find(pid_t pid, struct runtime_files *files, int swap_in,
 			struct process_info *info, struct python_runtime *out)
 {
-	int err;
-
 	error_clear();
-	err = process_info_read(pid, info) ?: process_info_check(info);
+	int err = process_info_read(pid, info) ?: process_info_check(info);
 	if (err)
 		return err;
 	err = process_search(pid, files, swap_in, out);

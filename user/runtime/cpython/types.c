@@ -37,13 +37,12 @@ static int is_type_type(const struct recovery *recovery, uint64_t address)
 {
 	const struct python_offsets *offsets = recovery->offsets;
 	uint32_t name = offsets->heap.type_name;
-	uint64_t object;
 
 	if (recover_word(recovery, address + offsets->abi.object_type) != address ||
 	    !(recover_word(recovery, address + offsets->heap.type_flags) >> FLAG_TYPE & 1) ||
 	    recover_word(recovery, address + name + WORD) != offsets->objects.heaptype_bytes)
 		return 0;
-	object = recover_word(recovery, address + offsets->objects.type_base);
+	uint64_t object = recover_word(recovery, address + offsets->objects.type_base);
 	return object && recover_word(recovery, object + offsets->abi.object_type) == address &&
 	       !recover_word(recovery, object + offsets->objects.type_base);
 }
@@ -104,11 +103,9 @@ int recover_types(struct recovery *recovery)
 
 static struct recovered_type *type_at(const struct recovery *recovery, uint64_t address)
 {
-	size_t at;
-
 	if (address - recovery->data >= recovery->data_bytes)
 		return NULL;
-	at = SORTED_ABOVE(recovery->types, recovery->type_count, address, address);
+	size_t at = SORTED_ABOVE(recovery->types, recovery->type_count, address, address);
 	return at && recovery->types[at - 1].address == address ? &recovery->types[at - 1] : NULL;
 }
 

@@ -62,7 +62,6 @@ static int block_look(struct looking *looking, uint64_t address, struct event_la
 static int record_flush(struct looking *looking)
 {
 	struct event_census_large *record = looking->record;
-	int err;
 
 	if (!record->count)
 		return 0;
@@ -72,7 +71,7 @@ static int record_flush(struct looking *looking)
 		.time_ns = clock_ns(CLOCK_MONOTONIC),
 		.tgid = (uint32_t)looking->runtime->pid,
 		.tid = (uint32_t)looking->runtime->pid};
-	err = looking->opts->record(looking->opts->context, record, record->header.size);
+	int err = looking->opts->record(looking->opts->context, record, record->header.size);
 	record->count = 0;
 	return err;
 }

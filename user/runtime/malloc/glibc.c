@@ -183,7 +183,6 @@ static int heap_compare(const void *a, const void *b)
 static int glibc_arenas_read(struct glibc *glibc, const struct process_maps *maps)
 {
 	struct arenas_look look = {.glibc = glibc, .offsets = glibc_arena_offsets(glibc->layout)};
-	int err;
 
 	free(glibc->arenas);
 	free(glibc->heaps);
@@ -191,7 +190,7 @@ static int glibc_arenas_read(struct glibc *glibc, const struct process_maps *map
 	glibc->heaps = NULL;
 	glibc->arena_count = glibc->heap_count = 0;
 	glibc->main_is_elsewhere = 0;
-	err = arenas_list(&look) ?: main_heap_read(&look, maps);
+	int err = arenas_list(&look) ?: main_heap_read(&look, maps);
 	for (uint32_t i = 1; !err && i < glibc->arena_count; i++)
 		err = heaps_read(&look, i);
 	if (err)
@@ -292,16 +291,15 @@ static int structures_find(struct glibc *glibc, const struct process_map *libc,
 static int glibc_new(struct glibc **out, struct space *space, unsigned int minor)
 {
 	struct glibc *glibc = calloc(1, sizeof(*glibc));
-	int err;
 
 	if (!glibc)
 		return -ENOMEM;
 	glibc->space = space_share(space);
 	glibc->minor = minor;
 	glibc->layout = glibc_layout_for(minor);
-	err = glibc->layout
-		      ? reader_new(&glibc->reader, space)
-		      : error_set(-ENOTSUP, "malloc of glibc 2.%u is not known to tracer", minor);
+	int err = glibc->layout ? reader_new(&glibc->reader, space)
+				: error_set(-ENOTSUP, "malloc of glibc 2.%u is not known to tracer",
+					    minor);
 	if (err) {
 		glibc_close(glibc);
 		return err;

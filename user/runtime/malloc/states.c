@@ -97,14 +97,13 @@ int glibc_states(struct glibc *glibc, const uint64_t *addresses, size_t count, u
 	struct states_asked asked = {.questions = calloc(count + 1, sizeof(*asked.questions)),
 				     .count = count};
 	size_t frees = 0;
-	int err;
 
 	if (!asked.questions)
 		return -ENOMEM;
 	for (size_t i = 0; i < count; i++)
 		asked.questions[i] = (struct question){.address = addresses[i], .index = i};
 	qsort(asked.questions, count, sizeof(*asked.questions), question_compare);
-	err = look(glibc, &asked);
+	int err = look(glibc, &asked);
 	for (size_t i = 0; i < count; i++) {
 		states[asked.questions[i].index] = asked.questions[i].state;
 		frees += asked.questions[i].state == GLIBC_STATE_FREE;

@@ -111,11 +111,10 @@ static int fastbin_read(struct glibc_lists *lists, struct glibc *glibc, uint64_t
 {
 	while (chunk) {
 		uint64_t words[2]; /* size, next */
-		int err;
 
 		if (chunk % GLIBC_ALIGNMENT)
 			return -EAGAIN;
-		err = reader_read(glibc->reader, chunk + 8, words, sizeof(words), 0);
+		int err = reader_read(glibc->reader, chunk + 8, words, sizeof(words), 0);
 		if (!err && (words[0] & ~(uint64_t)GLIBC_SIZE_BITS) != bytes)
 			err = -EAGAIN;
 		if (!err)
@@ -163,11 +162,10 @@ static int entries_read(struct glibc_lists *lists, struct glibc *glibc, uint64_t
 
 	for (; block; count++) {
 		uint64_t words[3], bytes; /* size, next, key */
-		int err;
 
 		if (block % GLIBC_ALIGNMENT || count == LENGTH_MAX)
 			return -EAGAIN;
-		err = reader_read(glibc->reader, block - 8, words, sizeof(words), 0);
+		int err = reader_read(glibc->reader, block - 8, words, sizeof(words), 0);
 		if (err)
 			return err;
 		bytes = words[0] & ~(uint64_t)GLIBC_SIZE_BITS;
@@ -460,9 +458,8 @@ int glibc_walk(struct glibc *glibc, glibc_chunk_fn visit, void *context, struct 
 				.visit = visit,
 				.context = context,
 				.left = chunks_limit(space_pid(glibc->space))};
-	int err;
 
-	err = glibc_lists_fastbins(&walker.lists, glibc) ?: heaps_walk(&walker);
+	int err = glibc_lists_fastbins(&walker.lists, glibc) ?: heaps_walk(&walker);
 	if (!err) {
 		glibc_lists_sort(&walker.lists);
 		walker.finding = 0;
