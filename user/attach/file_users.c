@@ -5,7 +5,6 @@
 #include <limits.h>
 #include <stdint.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "proc/process.h"
 #include "util/array.h"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "attach/leftover.h"
 
-#include <errno.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>

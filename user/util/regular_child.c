@@ -11,14 +11,12 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/statfs.h>
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-#include "util/clock.h"
 #include "util/descriptor.h"
 #include "util/regular.h"
 #include "util/regular_wire.h"

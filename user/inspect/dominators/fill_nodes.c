@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "inspect/dominators/fill_nodes.h"
 
-#include <errno.h>
 #include <string.h>
 
 #include "inspect/dominators/values.h"
-#include "util/array.h"
 
 #define OBJECTS_MAX 4096u /* of a row; the others have the same names */
 #define EDGES_MAX   8u    /* attributes of a path */

@@ -2,7 +2,6 @@
 #include "inspect/dominators/values.h"
 
 #include <ctype.h>
-#include <errno.h>
 #include <inttypes.h>
 #include <string.h>
 

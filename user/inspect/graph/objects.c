@@ -5,7 +5,6 @@
  */
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "inspect/graph/graph.h"
 #include "runtime/cpython/refcount.h"

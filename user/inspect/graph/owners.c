@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "inspect/graph/owners.h"
 
-#include <errno.h>
 #include <stdlib.h>
 
 #include "util/array.h"

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Texts with the same contents: str and bytes, not their subclasses, which may have attributes. */
-#include <errno.h>
 #include <string.h>
 
 #include "inspect/dominators/values.h"

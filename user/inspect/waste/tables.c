@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tables of dicts, lists and sets that are larger than their entries need. */
-#include <errno.h>
 
 #include "inspect/waste/waste.h"
 #include "util/array.h"

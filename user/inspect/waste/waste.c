@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "inspect/waste/waste.h"
 
-#include <errno.h>
 #include <stdlib.h>
 
 static const char *const names[WASTE_KINDS] = {

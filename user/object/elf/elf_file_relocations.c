@@ -3,7 +3,6 @@
 #include <errno.h>
 
 #include "object/elf/elf_file_state.h"
-#include "object/elf/elf_section.h"
 #include "util/arch.h"
 
 /*

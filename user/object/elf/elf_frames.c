@@ -9,7 +9,6 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 #define SECTION_MAX   (64u << 20)
 #define FUNCTIONS_MAX (1u << 20)

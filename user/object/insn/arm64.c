@@ -6,8 +6,6 @@
  */
 #include "object/insn/arm64.h"
 
-#include <stdio.h>
-
 #include "abi/target.h"
 #include "object/insn/frame.h"
 #include "object/insn/machine.h"

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "object/insn/machine.h"
-#include "util/error.h"
 #include "util/sorted.h"
 
 #define SHORT_JUMP_BYTES 2

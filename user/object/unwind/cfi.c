@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "object/unwind/cfi.h"
 
-#include <errno.h>
 #include <stdlib.h>
 
 #include "object/unwind/rule.h"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "probe/process/plan_text.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 

@@ -10,7 +10,6 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "object/elf/elf_file.h"
 #include "object/insn/function_entry.h"

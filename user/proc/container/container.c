@@ -6,20 +6,17 @@
  */
 #include "proc/container/container.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "proc/container/container_list.h"
 #include "proc/process.h"
 #include "util/array.h"
 #include "util/error.h"
-#include "util/text.h"
 
 struct monitors {
 	struct container_pids docker, podman, containerd;

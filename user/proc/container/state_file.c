@@ -12,7 +12,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "util/error.h"
 #include "util/regular.h"
 
 #define PID_BYTES 16

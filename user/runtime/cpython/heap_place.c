@@ -9,7 +9,6 @@
 #include "runtime/cpython/heap_place.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "proc/memory.h"

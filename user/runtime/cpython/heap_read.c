@@ -2,7 +2,6 @@
 #include "runtime/cpython/heap.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <time.h>
 
 #include "abi/events.h"

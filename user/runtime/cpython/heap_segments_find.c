@@ -14,7 +14,6 @@
  */
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "runtime/cpython/heap_walker.h"
 #include "util/array.h"

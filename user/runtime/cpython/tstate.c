@@ -17,7 +17,6 @@
 #include <errno.h>
 #include <string.h>
 
-#include "proc/memory.h"
 #include "util/error.h"
 
 #define MAX_TLS_BYTES  (1u << 20)
