@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The definition of struct attach, shared by attach*.c only. */
-#ifndef TRACER_ATTACH_ATTACH_STATE_H
-#define TRACER_ATTACH_ATTACH_STATE_H
+#pragma once
 
 #include "abi/usdt.h"
 #include "attach/attach.h"
@@ -55,5 +54,3 @@ static inline void attach_renew(struct attach *attach)
 {
 	__atomic_add_fetch(&attach->skeleton->data->targets_version, 1, __ATOMIC_SEQ_CST);
 }
-
-#endif

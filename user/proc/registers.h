@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The registers of a thread that is stopped by ptrace, as far as proc/ uses them. */
-#ifndef TRACER_PROC_REGISTERS_H
-#define TRACER_PROC_REGISTERS_H
+#pragma once
 
 #include <stdint.h>
 #include <sys/types.h>
@@ -16,5 +15,3 @@ long registers_interrupted_call(pid_t tid);
 int registers_repeat_call(pid_t tid);
 /* Stops the thread when it executes an address; 0: no more. 0; -errno */
 int registers_break_at(pid_t tid, uint64_t address);
-
-#endif

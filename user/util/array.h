@@ -4,8 +4,7 @@
  * caller. At most 2^32 - 2 elements, so that a 32-bit index can name each of them and UINT32_MAX
  * none.
  */
-#ifndef TRACER_UTIL_ARRAY_H
-#define TRACER_UTIL_ARRAY_H
+#pragma once
 
 #include <stddef.h>
 
@@ -41,5 +40,3 @@ void huge_advise(void *data, size_t bytes);
 void array_fit(struct account *account, void *array, size_t *capacity, size_t count, size_t size);
 /* Frees the array; leaves NULL and a capacity of 0. */
 void array_release(struct account *account, void *array, size_t *capacity, size_t size);
-
-#endif

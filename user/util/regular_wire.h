@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Messages between regular.c and the process in regular_child.c (SOCK_SEQPACKET). */
-#ifndef TRACER_UTIL_REGULAR_WIRE_H
-#define TRACER_UTIL_REGULAR_WIRE_H
+#pragma once
 
 #include <limits.h>
 #include <stdint.h>
@@ -41,5 +40,3 @@ struct regular_answer {
 
 /* The process's main loop. Does not return. socket: its end. */
 void regular_child_run(int socket, pid_t parent) __attribute__((noreturn));
-
-#endif

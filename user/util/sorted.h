@@ -3,8 +3,7 @@
  * Bisection of arrays that are sorted by a uint64_t, mostly an address: a member of a struct, or
  * the items themselves. An index is the array's count if there is no such item.
  */
-#ifndef TRACER_UTIL_SORTED_H
-#define TRACER_UTIL_SORTED_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -55,5 +54,3 @@ static inline size_t keys_from(const uint64_t *keys, size_t count, uint64_t key)
 		offsetof(__typeof__(*(items)), member) +                                           \
 			0 * sizeof(char[sizeof((items)->member) == sizeof(uint64_t) ? 1 : -1]),    \
 		(key))
-
-#endif

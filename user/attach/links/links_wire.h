@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The protocol between links_holder.c and the process in links_holder_child.c. */
-#ifndef TRACER_ATTACH_LINKS_LINKS_WIRE_H
-#define TRACER_ATTACH_LINKS_LINKS_WIRE_H
+#pragma once
 
 #include <stdint.h>
 
@@ -38,5 +37,3 @@ struct links_answer {
 
 /* The main function of the process; never returns. owner: a pidfd of its creator, or -1. */
 void links_holder_run(int socket, int owner) __attribute__((noreturn));
-
-#endif

@@ -7,10 +7,8 @@
  *
  * A walk may read while a table is replaced: the table's version tells it. Pure.
  */
-#ifndef TRACER_ATTACH_UNWIND_STORE_H
-#define TRACER_ATTACH_UNWIND_STORE_H
+#pragma once
 
-#include <stddef.h>
 #include <stdint.h>
 
 #include "abi/unwind.h"
@@ -46,5 +44,3 @@ void unwind_store_free(struct unwind_store *store); /* NULL is legal */
 int unwind_store_put(struct unwind_store *store, const struct abi_unwind_key *key,
 		     const struct unwind_table *table, uint32_t *number);
 void unwind_store_use(const struct unwind_store *store, struct unwind_store_use *out);
-
-#endif

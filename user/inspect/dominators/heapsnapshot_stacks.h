@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Private to heapsnapshot*.c: the stacks in a heap snapshot. */
-#ifndef TRACER_INSPECT_DOMINATORS_HEAPSNAPSHOT_STACKS_H
-#define TRACER_INSPECT_DOMINATORS_HEAPSNAPSHOT_STACKS_H
+#pragma once
 
 #include "inspect/dominators/heapsnapshot.h"
 #include "util/strings.h"
@@ -18,5 +17,3 @@ static inline uint32_t stack_node(uint32_t stack)
  */
 int snapshot_stacks_write(const struct heapsnapshot_stacks *stacks, const struct graph *graph,
 			  struct strings *strings, FILE *out);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Private to capture.c and capture_again.c: what a running process changes while it is copied. */
-#ifndef TRACER_INSPECT_DUMP_CAPTURE_AGAIN_H
-#define TRACER_INSPECT_DUMP_CAPTURE_AGAIN_H
+#pragma once
 
 #include "inspect/dump/capture.h"
 #include "proc/memory.h"
@@ -18,5 +17,3 @@ int piece_pages(struct space *space, uint64_t address, uint32_t pages, uint8_t e
  * run since. 0; -ESRCH; -EPERM; -ENOMEM.
  */
 int capture_again(struct capture *capture, struct space *space, uint64_t run_ns);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Private to rss/: the parts of memory_read_report(). */
-#ifndef TRACER_INSPECT_RSS_READING_H
-#define TRACER_INSPECT_RSS_READING_H
+#pragma once
 
 #include "inspect/rss/account.h"
 #include "inspect/rss/large.h"
@@ -40,5 +39,3 @@ int memory_malloc_read(struct memory_reading *reading);
 int memory_bss_read(struct memory_reading *reading);
 /* Takes the stacks of threads. 0, -errno. */
 int memory_stacks_read(struct memory_reading *reading);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Private to the elf_file*.c files. */
-#ifndef TRACER_OBJECT_ELF_ELF_FILE_STATE_H
-#define TRACER_OBJECT_ELF_ELF_FILE_STATE_H
+#pragma once
 
 #include "object/elf/elf_debug.h"
 #include "object/elf/elf_file.h"
@@ -50,5 +49,3 @@ int elf_file_load_debug(struct elf_file *file);
 /* Unpacks .gnu_debugdata, once, in a process dedicated to it. 0: it is open; its error. */
 int elf_file_load_debugdata(struct elf_file *file);
 void elf_file_close_debug(struct elf_file *file);
-
-#endif

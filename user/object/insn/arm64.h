@@ -3,10 +3,8 @@
  * Words of A64, the instruction set of arm64. Names of instructions and fields are those of the Arm
  * Architecture Reference Manual. Internal to the machine.
  */
-#ifndef TRACER_OBJECT_INSN_ARM64_H
-#define TRACER_OBJECT_INSN_ARM64_H
+#pragma once
 
-#include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -60,5 +58,3 @@ static inline int64_t a64_signed(uint32_t word, unsigned low, unsigned count)
 
 /* Is it of the group of branches, exceptions and system instructions? */
 #define A64_IS_CONTROL(word) a64_is(word, 0x1c000000, 0x14000000)
-
-#endif

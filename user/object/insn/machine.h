@@ -3,8 +3,7 @@
  * What the planner needs to know of a machine: its instructions, as the kernel and as Capstone see
  * them, and how its functions are called. Pure.
  */
-#ifndef TRACER_OBJECT_INSN_MACHINE_H
-#define TRACER_OBJECT_INSN_MACHINE_H
+#pragma once
 
 #include <capstone/capstone.h>
 #include <stdbool.h>
@@ -118,5 +117,3 @@ static inline const struct machine *machine_own(void)
 	return &machine_x86;
 #endif
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Messages between the process that fetches files and its owner (SOCK_SEQPACKET). */
-#ifndef TRACER_OBJECT_SYMBOLS_FETCH_WIRE_H
-#define TRACER_OBJECT_SYMBOLS_FETCH_WIRE_H
+#pragma once
 
 #include <stdint.h>
 #include <sys/types.h>
@@ -21,5 +20,3 @@ struct fetch_result {
 
 /* The process's main loop. Does not return. socket: its end. */
 void fetch_child_run(int socket, pid_t parent, const char *urls) __attribute__((noreturn));
-
-#endif

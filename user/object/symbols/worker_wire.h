@@ -3,8 +3,7 @@
  * Messages between the worker and its owner: one per question and one per answer (SOCK_SEQPACKET).
  * Messages that send a file have no answer; later questions about the file return its errors.
  */
-#ifndef TRACER_OBJECT_SYMBOLS_WORKER_WIRE_H
-#define TRACER_OBJECT_SYMBOLS_WORKER_WIRE_H
+#pragma once
 
 #include <stdint.h>
 #include <sys/types.h>
@@ -48,5 +47,3 @@ struct worker_wire_frame {
 
 /* Main loop of the worker. Does not return. socket: its end. */
 void worker_child_run(int socket, pid_t parent) __attribute__((noreturn));
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The state of the search for sites. Internal to the search. */
-#ifndef TRACER_PROBE_PYMALLOC_SEARCH_H
-#define TRACER_PROBE_PYMALLOC_SEARCH_H
+#pragma once
 
 #include "object/insn/code.h"
 #include "probe/pymalloc/sites.h"
@@ -65,5 +64,3 @@ int inline_large_find(struct inline_search *search);
  * inline_site_add().
  */
 int inline_objects_find(struct inline_search *search);
-
-#endif

@@ -3,8 +3,7 @@
  * Growth mode's part of the planner: which sites of the analysed code are probed if only pools are
  * of interest.
  */
-#ifndef TRACER_PROBE_PYTHON_PLAN_GROWTH_H
-#define TRACER_PROBE_PYTHON_PLAN_GROWTH_H
+#pragma once
 
 #include "object/elf/elf_file.h"
 #include "probe/pymalloc/sites.h"
@@ -27,5 +26,3 @@ void plan_pools_take(struct plan *plan, const struct inline_sites *found,
 		     const struct plan_opts *opts);
 /* The cookie's addend for ABI_OP_NEW_POOL. */
 uint64_t plan_pool_bits(const struct plan_opts *opts);
-
-#endif

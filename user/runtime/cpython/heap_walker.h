@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A walk of heaps in progress: what the readers of both allocators have in common. */
-#ifndef TRACER_RUNTIME_CPYTHON_HEAP_WALKER_H
-#define TRACER_RUNTIME_CPYTHON_HEAP_WALKER_H
+#pragma once
 
 #include <errno.h>
 
@@ -91,5 +90,3 @@ struct heap_segments {
 int heap_segments_find(struct heap_segments *segments, struct heap_walker *walker,
 		       const struct heap_head *heads, uint32_t count);
 void heap_segments_free(struct heap_segments *segments);
-
-#endif
