@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "attach/stream.h"
+#include "util/array.h"
 #include "util/error.h"
 #include "util/page.h"
 
@@ -41,7 +42,7 @@ static void programs_select(struct attach *attach, const struct attach_opts *opt
 		{skeleton->progs.empty, empty || opts->counting, LINKS_ENTRY},
 	};
 
-	for (size_t i = 0; i < sizeof(programs) / sizeof(programs[0]); i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(programs); i++) {
 		bpf_program__set_autoload(programs[i].program, programs[i].wanted);
 		if (programs[i].wanted)
 			links_prepare(&backend, programs[i].program, programs[i].kind);
@@ -60,7 +61,7 @@ static int walk_link(struct attach *attach)
 		{skeleton->maps.session_walks, skeleton->progs.walk_session},
 	};
 
-	for (size_t i = 0; i < sizeof(walks) / sizeof(walks[0]); i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(walks); i++) {
 		int key = 0, program = bpf_program__fd(walks[i].program);
 
 		if (bpf_program__autoload(walks[i].program) &&
@@ -80,7 +81,7 @@ static void tables_omit(struct attach *attach)
 		attach->skeleton->maps.unwind_rules,
 	};
 
-	for (size_t i = 0; i < sizeof(maps) / sizeof(maps[0]); i++)
+	for (size_t i = 0; i < ARRAY_SIZE(maps); i++)
 		bpf_map__set_max_entries(maps[i], 1);
 }
 
@@ -103,7 +104,7 @@ static int life_watch(struct attach *attach, const struct features *features)
 		 features->prepare_exec},
 	};
 
-	for (size_t i = 0; i < sizeof(programs) / sizeof(programs[0]); i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(programs); i++) {
 		if (!programs[i].wanted)
 			continue;
 		*programs[i].link = bpf_program__attach(programs[i].program);
@@ -128,7 +129,7 @@ static void states_place(struct attach *attach, const struct features *features)
 		features->task_storage_found ? 0 : TASK_STATE_NONE;
 	if (features->task_storage_holds && features->task_storage_found)
 		return;
-	for (size_t i = 0; i < sizeof(hashes) / sizeof(hashes[0]); i++)
+	for (size_t i = 0; i < ARRAY_SIZE(hashes); i++)
 		bpf_map__set_max_entries(hashes[i], THREADS_WITHOUT_STORAGE);
 }
 

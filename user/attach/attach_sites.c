@@ -16,6 +16,7 @@
 #include "util/hash.h"
 #include "util/page.h"
 #include "util/regular.h"
+#include "util/sorted.h"
 
 /* Selects the sites that a program serves. */
 typedef int (*site_filter_fn)(const struct plan_site *site);
@@ -160,7 +161,7 @@ static int programs_attach(struct attach *attach, struct placed *placed, const s
 	};
 	int err = 0;
 
-	for (size_t i = 0; i < sizeof(programs) / sizeof(programs[0]) && !err; i++)
+	for (size_t i = 0; i < ARRAY_SIZE(programs) && !err; i++)
 		if (programs[i].wanted)
 			err = program_attach(attach, placed, programs[i].program, plan,
 					     programs[i].filter, elf_file_fd(file),
@@ -195,8 +196,7 @@ static int is_placed(const struct attach *attach, const struct placed *placed)
 /* Takes ownership of the links, also on error. */
 static int placed_add(struct attach *attach, struct placed *placed)
 {
-	int err = array_reserve(&attach->placed, &attach->placed_capacity, attach->placed_count, 1,
-				sizeof(*attach->placed));
+	int err = ARRAY_GROW(attach->placed, attach->placed_capacity, attach->placed_count);
 
 	if (err)
 		links_free(&placed->links, 0);
@@ -239,18 +239,11 @@ int attach_groups(struct attach *attach, const struct plan *plan, const struct e
 	return err;
 }
 
-static int page_compare(const void *a, const void *b)
-{
-	uint64_t left = *(const uint64_t *)a, right = *(const uint64_t *)b;
-
-	return left < right ? -1 : left > right;
-}
-
 static size_t distinct_count(uint64_t *pages, size_t count)
 {
 	size_t distinct = 0;
 
-	qsort(pages, count, sizeof(*pages), page_compare);
+	qsort(pages, count, sizeof(*pages), key_compare);
 	for (size_t i = 0; i < count; i++)
 		distinct += !i || pages[i] != pages[i - 1];
 	return distinct;

@@ -9,6 +9,7 @@
 
 #include "attach/attach.h"
 #include "attach/attach_state.h"
+#include "util/array.h"
 #include "util/error.h"
 
 /* 0, -errno. */
@@ -91,7 +92,7 @@ void attach_unwind_unshare(struct attach *attach)
 	void *areas[] = {attach->unwind.rows, attach->unwind.pages, attach->unwind.rules,
 			 attach->unwind.tables};
 
-	for (size_t i = 0; i < sizeof(areas) / sizeof(areas[0]); i++)
+	for (size_t i = 0; i < ARRAY_SIZE(areas); i++)
 		if (areas[i])
 			munmap(areas[i], attach->unwind_bytes[i]);
 	attach->unwind = (struct unwind_areas){0};

@@ -20,8 +20,7 @@ int attach_usdt_index(struct attach *attach, const struct abi_usdt *arguments, u
 				 "the USDT probes of all files have more than %u different "
 				 "arguments",
 				 ABI_USDT_MAX);
-	err = array_reserve(&attach->usdt, &attach->usdt_capacity, attach->usdt_count, 1,
-			    sizeof(*attach->usdt));
+	err = ARRAY_GROW(attach->usdt, attach->usdt_capacity, attach->usdt_count);
 	if (err)
 		return err;
 	if (bpf_map_update_elem(map, index, arguments, BPF_ANY))

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "proc/process.h"
+#include "util/sorted.h"
 
 #define GENERATIONS 32
 
@@ -18,7 +19,7 @@ static int relative_compare(const void *a, const void *b)
 {
 	const struct relative *x = a, *y = b;
 
-	return (x->pid > y->pid) - (x->pid < y->pid);
+	return CMP(x->pid, y->pid);
 }
 
 static int descends(const struct relative *one, pid_t pid, const struct relative *all, size_t count)

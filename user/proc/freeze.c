@@ -90,7 +90,7 @@ static int is_restarted(long call)
 		SYS_futex, SYS_ppoll,  SYS_pselect6,      SYS_nanosleep,      SYS_clock_nanosleep,
 		SYS_wait4, SYS_waitid, SYS_rt_sigsuspend, SYS_restart_syscall};
 
-	for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++)
+	for (size_t i = 0; i < ARRAY_SIZE(calls); i++)
 		if (calls[i] == call)
 			return 1;
 	return 0;
@@ -111,7 +111,7 @@ static void call_resume(pid_t tid)
 		SYS_semtimedop,  SYS_io_getevents,       SYS_io_pgetevents};
 	long call = registers_interrupted_call(tid);
 
-	for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++)
+	for (size_t i = 0; i < ARRAY_SIZE(calls); i++)
 		if (call == calls[i])
 			registers_repeat_call(tid);
 }
@@ -177,8 +177,7 @@ static int thread_stop(struct freeze_holder *holder, struct stopped *thread)
 /* 0; -EBUSY; -ETIMEDOUT; -ENOMEM. */
 static int thread_add(struct freeze_holder *holder, pid_t tid)
 {
-	int err = array_reserve(&holder->threads, &holder->capacity, holder->count, 1,
-				sizeof(*holder->threads));
+	int err = ARRAY_GROW(holder->threads, holder->capacity, holder->count);
 
 	if (err)
 		return err;

@@ -15,9 +15,11 @@
 #include <unistd.h>
 
 #include "proc/patience.h"
+#include "util/array.h"
 #include "util/buffer.h"
 #include "util/clock.h"
 #include "util/error.h"
+#include "util/sorted.h"
 
 #define FILE_MAX_BYTES (1u << 20) /* status with 65,536 groups; stat */
 #define PF_EXITING     0x00000004u
@@ -272,7 +274,7 @@ static int compare_pid(const void *a, const void *b)
 {
 	pid_t x = *(const pid_t *)a, y = *(const pid_t *)b;
 
-	return x < y ? -1 : x > y;
+	return CMP(x, y);
 }
 
 int process_program_open(pid_t pid)
@@ -363,7 +365,7 @@ int process_own_bytes_read(pid_t pid, uint64_t *bytes)
 	int err = process_file_read(pid, "status", FILE_MAX_BYTES, &text);
 
 	*bytes = 0;
-	for (size_t i = 0; !err && i < sizeof(keys) / sizeof(*keys); i++) {
+	for (size_t i = 0; !err && i < ARRAY_SIZE(keys); i++) {
 		const char *value = status_value((const char *)text.data, keys[i]);
 
 		if (value)

@@ -20,7 +20,10 @@ struct account;
  * -EOVERFLOW. The caller frees the array.
  */
 int array_reserve(void *array, size_t *capacity, size_t count, size_t extra, size_t size);
-/* The same, charged to an account: also -EDQUOT. array_release() gives it back. */
+/* Room for one more element. */
+#define ARRAY_GROW(array, capacity, count)                                                         \
+	array_reserve(&(array), &(capacity), (count), 1, sizeof(*(array)))
+/* array_reserve() charged to an account: also -EDQUOT. array_release() gives it back. */
 int array_reserve_in(struct account *account, void *array, size_t *capacity, size_t count,
 		     size_t extra, size_t size);
 /*

@@ -285,7 +285,7 @@ static struct copy *copy_place(const struct stat *file)
 		close(copy->origin_fd);
 		return copy;
 	}
-	if (array_reserve(&files.copies, &files.capacity, files.count, 1, sizeof(*files.copies)))
+	if (ARRAY_GROW(files.copies, files.capacity, files.count))
 		return NULL;
 	return &files.copies[files.count++];
 }

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "util/array.h"
+
 #define PREFIX    "libbpf: "
 #define LOG_BEGIN "-- BEGIN PROG LOAD LOG --\n"
 #define LOG_END   "-- END PROG LOAD LOG --"
@@ -24,7 +26,7 @@ static int is_statistics(const char *line, size_t bytes)
 	static const char *const begins[] = {"processed ", "verification time ", "stack depth ",
 					     "max_states"};
 
-	for (size_t i = 0; i < sizeof(begins) / sizeof(begins[0]); i++)
+	for (size_t i = 0; i < ARRAY_SIZE(begins); i++)
 		if (bytes >= strlen(begins[i]) && !memcmp(line, begins[i], strlen(begins[i])))
 			return 1;
 	return !bytes;

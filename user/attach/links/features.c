@@ -18,6 +18,7 @@
 #include "attach/kernel/preemption.h"
 #include "attach/links/link_trial.h"
 #include "attach/links/obstacles.h"
+#include "util/array.h"
 #include "util/error.h"
 
 /* PROC_PID_INIT_INO and PROC_USER_INIT_INO of include/linux/proc_ns.h. */
@@ -165,7 +166,7 @@ int features_capabilities(struct capability out[8], size_t *count)
 	*count = 0;
 	if (!caps)
 		return -errno;
-	for (size_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(wanted); i++) {
 		cap_flag_value_t held = CAP_CLEAR;
 
 		cap_get_flag(caps, wanted[i].value, CAP_EFFECTIVE, &held);

@@ -281,8 +281,7 @@ static void group_add(struct keeper *keeper, const struct links_request *request
 	if (!offsets || !group.fds)
 		keeper_end(); /* the rest of the request cannot be read */
 	bytes_read(keeper, offsets, count * arrays * sizeof(*offsets));
-	out.err = array_reserve(&keeper->groups, &keeper->capacity, keeper->count, 1,
-				sizeof(*keeper->groups));
+	out.err = ARRAY_GROW(keeper->groups, keeper->capacity, keeper->count);
 	if (!out.err)
 		group_make(keeper, request, fds,
 			   &(struct links_sites){offsets, offsets + count,

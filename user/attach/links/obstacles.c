@@ -10,6 +10,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include "util/array.h"
 #include "util/error.h"
 
 #define BTF "/sys/kernel/btf/vmlinux"
@@ -220,7 +221,7 @@ const struct obstacle *obstacle_find(const struct obstacle_facts *facts, enum ob
 {
 	if (step == OBSTACLE_BTF)
 		err = facts->btf_error;
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		const struct obstacles_row *row = &rows[i];
 
 		if (row->steps & step && (row->error == ANY || row->error == err) &&

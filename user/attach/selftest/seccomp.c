@@ -21,6 +21,7 @@
 #include "attach/links/perf_uprobe.h"
 #include "proc/own_function.h"
 #include "proc/process.h"
+#include "util/array.h"
 #include "util/error.h"
 
 #define URETPROBE   335 /* the system call's number on x86-64 */
@@ -51,7 +52,7 @@ static void child_run(int wait_fd)
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
 	};
-	struct sock_fprog filter = {.len = sizeof(code) / sizeof(code[0]), .filter = code};
+	struct sock_fprog filter = {.len = ARRAY_SIZE(code), .filter = code};
 	volatile int value = 0;
 	char word;
 

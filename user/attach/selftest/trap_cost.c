@@ -11,6 +11,7 @@
 #include "proc/own_function.h"
 #include "util/clock.h"
 #include "util/error.h"
+#include "util/sorted.h"
 
 #define BATCHES 9
 #define CALLS   400 /* per batch: a third of a millisecond */
@@ -33,7 +34,7 @@ static int double_compare(const void *a, const void *b)
 {
 	double x = *(const double *)a, y = *(const double *)b;
 
-	return x < y ? -1 : x > y;
+	return CMP(x, y);
 }
 
 /* Nanoseconds per call: the median of several batches, since other processes may be running. */

@@ -92,7 +92,7 @@ static int folder_find(struct unwind_modules *out, int root, const char *above, 
 		"%.*s/lib/python%u.%ut/lib-dynload", "%.*s/lib64/python%u.%ut/lib-dynload"};
 	char path[PATH_MAX + 64];
 
-	for (size_t i = 0; i < sizeof(forms) / sizeof(*forms); i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(forms); i++) {
 		snprintf(path, sizeof(path), forms[i], length, above, version_hex >> 24,
 			 version_hex >> 16 & 0xff);
 		out->fd = folder_open(root, path);
@@ -252,9 +252,8 @@ static void lane_free(struct lane *lane)
 /* Takes the descriptors and the path, also on failure. 0, -ENOMEM; -EMFILE: count is max. */
 static int lane_add(struct lane *lane, const struct wanted *wanted, size_t max)
 {
-	int err = lane->count < max ? array_reserve(&lane->queue, &lane->capacity, lane->count, 1,
-						    sizeof(*lane->queue))
-				    : -EMFILE;
+	int err =
+		lane->count < max ? ARRAY_GROW(lane->queue, lane->capacity, lane->count) : -EMFILE;
 
 	if (!err)
 		lane->queue[lane->count++] = *wanted;

@@ -9,6 +9,7 @@
 #include "inspect/dominators/values.h"
 #include "runtime/cpython/lines.h"
 #include "util/array.h"
+#include "util/sorted.h"
 #include "util/utf8.h"
 
 #define CODE_MAX   (256u << 10) /* bytes of one code object's instructions */
@@ -358,8 +359,7 @@ static void found_add(struct finder *finder, uint32_t row, uint32_t score, uint3
 
 	if (finder->err || finder->count == FOUND_MAX)
 		return;
-	finder->err = array_reserve(&finder->found, &finder->capacity, finder->count, 1,
-				    sizeof(*finder->found));
+	finder->err = ARRAY_GROW(finder->found, finder->capacity, finder->count);
 	if (finder->err)
 		return;
 	struct filler *filler = &finder->found[finder->count];
@@ -866,26 +866,18 @@ static int cache_add(struct finder *finder, uint32_t row, uint32_t object)
 static int filler_compare(const void *a, const void *b)
 {
 	const struct filler *x = a, *y = b;
-	const uint32_t keys[][2] = {{x->row, y->row},
-				    {x->filename, y->filename},
-				    {x->line, y->line},
-				    {x->score, y->score}};
 
-	for (size_t i = 0; i < ARRAY_SIZE(keys); i++)
-		if (keys[i][0] != keys[i][1])
-			return keys[i][0] < keys[i][1] ? -1 : 1;
-	return 0;
+	return CMP(x->row, y->row)
+		?: CMP(x->filename, y->filename)
+		?: CMP(x->line, y->line)
+		?: CMP(x->score, y->score);
 }
 
 static int score_compare(const void *a, const void *b)
 {
 	const struct filler *x = a, *y = b;
 
-	if (x->row != y->row)
-		return x->row < y->row ? -1 : 1;
-	if (x->score != y->score)
-		return x->score < y->score ? -1 : 1;
-	return filler_compare(a, b);
+	return CMP(x->row, y->row) ?: CMP(x->score, y->score) ?: filler_compare(a, b);
 }
 
 /* One of each line; without those that have a name in common only, if there are others. */

@@ -6,6 +6,7 @@
 #include "inspect/dominators/paths.h"
 #include "inspect/dominators/values.h"
 #include "runtime/cpython/refcount.h"
+#include "util/array.h"
 
 #define LRU_CACHE_FUNCTION 72u /* behind the object's header */
 
@@ -31,8 +32,7 @@ static const char *field_name(const struct graph *graph, uint32_t source, uint64
 
 	if (type->layout == LAYOUT_MODULE && slot == at->module_dict)
 		return "__dict__";
-	for (size_t i = 0; type->layout == LAYOUT_TYPE && i < sizeof(of_type) / sizeof(of_type[0]);
-	     i++)
+	for (size_t i = 0; type->layout == LAYOUT_TYPE && i < ARRAY_SIZE(of_type); i++)
 		if (slot == of_type[i].offset)
 			return of_type[i].name;
 	return NULL;

@@ -67,7 +67,7 @@ static int expression_step(const struct graph *graph, uint32_t source, enum refe
 
 static int step_add(struct path *path, const char *kind, uint32_t object, struct buffer *name)
 {
-	int err = array_reserve(&path->steps, &path->capacity, path->count, 1, sizeof(struct step));
+	int err = ARRAY_GROW(path->steps, path->capacity, path->count);
 
 	if (!err)
 		err = buffer_append(name, "", 1);

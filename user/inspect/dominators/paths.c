@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "util/array.h"
+#include "util/sorted.h"
 
 #define PART_MAX 8u /* references of a part of a path that may be repeated */
 
@@ -260,11 +261,9 @@ static int group_compare(const void *a, const void *b)
 {
 	const struct path_group *x = a, *y = b;
 
-	if (x->retained != y->retained)
-		return x->retained < y->retained ? 1 : -1;
-	if (x->count != y->count)
-		return x->count < y->count ? 1 : -1;
-	return x->example < y->example ? -1 : x->example > y->example;
+	return CMP(y->retained, x->retained)
+		?: CMP(y->count, x->count)
+		?: CMP(x->example, y->example);
 }
 
 /*

@@ -307,8 +307,7 @@ static int candidate_add(struct losing *losing, uint32_t object)
 {
 	uint64_t address = losing->graph->addresses[object];
 	uint32_t bit = filter_bit(address);
-	int err = array_reserve(&losing->objects, &losing->capacity, losing->count, 1,
-				sizeof(*losing->objects));
+	int err = ARRAY_GROW(losing->objects, losing->capacity, losing->count);
 
 	if (!err)
 		err = id_map_put(&losing->number_of, address, (uint32_t)losing->count);

@@ -158,8 +158,7 @@ static void edge_visit(void *context, uint64_t target, enum reference_kind kind,
 		graph->held[object]++;
 	if (object == edging->source)
 		return;
-	edging->err = array_reserve(&graph->out, &edging->capacity, edging->edges, 1,
-				    sizeof(*graph->out));
+	edging->err = ARRAY_GROW(graph->out, edging->capacity, edging->edges);
 	if (!edging->err)
 		graph->out[edging->edges++] = object;
 }

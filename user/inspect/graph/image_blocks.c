@@ -21,7 +21,7 @@ static int pool_add(const struct heap_pool *pool, void *context)
 
 	if (!pool->block_bytes)
 		return 0;
-	if (array_reserve(&blocks->pools, &blocks->capacity, blocks->count, 1, sizeof(*added)))
+	if (ARRAY_GROW(blocks->pools, blocks->capacity, blocks->count))
 		return 1;
 	added = &blocks->pools[blocks->count++];
 	*added = (struct image_blocks_pool){.start = pool->start,
@@ -43,13 +43,6 @@ static int image_read(void *context, uint64_t address, void *out, size_t bytes)
 		return -EFAULT;
 	memcpy(out, at, bytes);
 	return 0;
-}
-
-static int pool_compare(const void *a, const void *b)
-{
-	const struct image_blocks_pool *x = a, *y = b;
-
-	return x->start < y->start ? -1 : x->start > y->start;
 }
 
 /* The tables of segments without a pool are not made: their size may be absurd. */
@@ -102,8 +95,7 @@ int image_blocks_read(struct image_blocks *blocks, const struct image *image)
 		return err;
 	if (blocks->walk.pools != blocks->count)
 		return -ENOMEM;
-	if (blocks->count)
-		qsort(blocks->pools, blocks->count, sizeof(*blocks->pools), pool_compare);
+	SORT_BY(blocks->pools, blocks->count, start);
 	/* A forged heap may have an arena twice. */
 	for (size_t i = 0; i < blocks->count; i++)
 		if (!kept || blocks->pools[kept - 1].end <= blocks->pools[i].start)

@@ -51,10 +51,8 @@ static int object_put(struct graph *graph, uint64_t address, uint32_t type)
 		return -E2BIG;
 	if (pool && !image_blocks_object(pool, address, 1))
 		return 0;
-	int err = array_reserve(&graph->addresses, &graph->capacity, graph->count, 1,
-				sizeof(uint64_t))
-			  ?: array_reserve(&graph->type_of, &graph->type_capacity, graph->count, 1,
-					   sizeof(uint32_t));
+	int err = ARRAY_GROW(graph->addresses, graph->capacity, graph->count)
+			  ?: ARRAY_GROW(graph->type_of, graph->type_capacity, graph->count);
 	if (!err && !pool)
 		err = id_map_put(&graph->found, address, (uint32_t)graph->count);
 	if (err)
@@ -71,7 +69,7 @@ static int block_visit(struct graph *graph, uint64_t block, uint64_t bytes)
 	const uint32_t offsets[] = {0, head, head + PREHEADER, PREHEADER};
 
 	block += image_blocks_hooks(graph->image, block, bytes);
-	for (size_t i = 0; i < sizeof(offsets) / sizeof(offsets[0]); i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(offsets); i++) {
 		if (offsets[i] + refcount_header(&graph->image->offsets) > bytes)
 			continue;
 		uint32_t type = type_at(graph, block + offsets[i]);
@@ -238,13 +236,6 @@ struct sortable {
 	uint32_t type;
 };
 
-static int sortable_compare(const void *a, const void *b)
-{
-	const struct sortable *x = a, *y = b;
-
-	return x->address < y->address ? -1 : x->address > y->address;
-}
-
 /* Those in pools are in order already: the others are sorted, and merged from the end on. */
 static int objects_sort(struct graph *graph)
 {
@@ -256,7 +247,7 @@ static int objects_sort(struct graph *graph)
 	for (size_t i = 0; i < others; i++)
 		sorted[i] =
 			(struct sortable){graph->addresses[pooled + i], graph->type_of[pooled + i]};
-	qsort(sorted, others, sizeof(*sorted), sortable_compare);
+	SORT_BY(sorted, others, address);
 	while (others) {
 		int other = !pooled || sorted[others - 1].address > graph->addresses[pooled - 1];
 

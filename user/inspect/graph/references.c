@@ -318,14 +318,14 @@ static void walk_type(struct walk *walk)
 					at->heaptype_qualname, at->heaptype_module};
 	struct keys keys;
 
-	for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++)
+	for (size_t i = 0; i < ARRAY_SIZE(fields); i++)
 		walk_field(walk, fields[i]);
 	if (!(flags & TYPE_HEAP)) {
 		/* What a metatype adds is behind the room of a class, also where it is none. */
 		walk_words(walk, at->heaptype_bytes, walk->type->basic_bytes, 1);
 		return;
 	}
-	for (size_t i = 0; i < sizeof(heap_fields) / sizeof(heap_fields[0]); i++)
+	for (size_t i = 0; i < ARRAY_SIZE(heap_fields); i++)
 		walk_field(walk, heap_fields[i]);
 	uint64_t table = image_u64(image, walk->object + at->heaptype_keys);
 	if (table && !keys_read(image, table, &keys) && walk_claims(walk, keys.address, keys.bytes))
@@ -380,10 +380,10 @@ static int walk_claims(struct walk *walk, uint64_t address, uint64_t bytes)
 	}
 	if (!references->discovers)
 		return 0;
-	int err = array_reserve(&references->claims, &references->claim_capacity,
-				references->claim_count, 1, sizeof(struct claim))
-			  ?: id_map_put(&references->claim_of, address,
-					(uint32_t)references->claim_count);
+	int err =
+		ARRAY_GROW(references->claims, references->claim_capacity, references->claim_count)
+			?: id_map_put(&references->claim_of, address,
+				      (uint32_t)references->claim_count);
 	if (err) {
 		references->err = err;
 		return 0;
@@ -415,8 +415,7 @@ static void buffer_note(struct walk *walk, struct references_pending *pending, u
 		return;
 	if (!walk_claims(walk, block, bytes))
 		return;
-	references->err = array_reserve(&pending->addresses, &pending->capacity, pending->count, 1,
-					sizeof(uint64_t));
+	references->err = ARRAY_GROW(pending->addresses, pending->capacity, pending->count);
 	if (references->err)
 		return;
 	pending->addresses[pending->count++] = block;

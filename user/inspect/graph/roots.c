@@ -373,11 +373,7 @@ static int word_compare(const void *a, const void *b)
 {
 	const struct graph_root_word *x = a, *y = b;
 
-	if (x->object != y->object)
-		return x->object < y->object ? -1 : 1;
-	if (x->address != y->address)
-		return x->address < y->address ? -1 : 1;
-	return x->root < y->root ? -1 : x->root > y->root;
+	return CMP(x->object, y->object) ?: CMP(x->address, y->address) ?: CMP(x->root, y->root);
 }
 
 struct collecting {
@@ -406,8 +402,7 @@ static int is_in_object(const struct graph *graph, uint64_t address)
 
 int graph_word_add(struct graph *graph, const struct graph_root_word *word)
 {
-	int err = array_reserve(&graph->words, &graph->word_capacity, graph->word_count, 1,
-				sizeof(*word));
+	int err = ARRAY_GROW(graph->words, graph->word_capacity, graph->word_count);
 
 	if (!err)
 		graph->words[graph->word_count++] = *word;

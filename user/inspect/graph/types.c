@@ -115,7 +115,7 @@ int graph_tables_each(const struct graph *graph, uint32_t object, table_fn visit
 			: 0};
 	int err = 0;
 
-	for (size_t i = 0; i < sizeof(tables) / sizeof(tables[0]) && !err; i++)
+	for (size_t i = 0; i < ARRAY_SIZE(tables) && !err; i++)
 		err = tables[i] ? visit(context, tables[i]) : 0;
 	return err;
 }
@@ -299,7 +299,7 @@ static int named_layout(const struct types *types, uint64_t address, enum types_
 	char name[64];
 
 	image_text(image, field(types, address, image->offsets.heap.type_name), name, sizeof(name));
-	for (size_t i = 0; i < sizeof(extensions) / sizeof(extensions[0]); i++)
+	for (size_t i = 0; i < ARRAY_SIZE(extensions); i++)
 		if (!strcmp(name, extensions[i].name)) {
 			*out = extensions[i].layout;
 			return 1;
@@ -310,7 +310,7 @@ static int named_layout(const struct types *types, uint64_t address, enum types_
 	}
 	if (address - image->data >= image->data_bytes)
 		return 0;
-	for (size_t i = 0; i < sizeof(layouts) / sizeof(layouts[0]); i++)
+	for (size_t i = 0; i < ARRAY_SIZE(layouts); i++)
 		if (!strcmp(name, layouts[i].name)) {
 			*out = layouts[i].layout;
 			return 1;
@@ -363,8 +363,7 @@ static uint32_t type_add(struct types *types, uint64_t address)
 
 	if (types->count == TYPES_MAX)
 		return TYPES_NONE;
-	types->err =
-		array_reserve(&types->entries, &types->capacity, types->count, 1, sizeof(type));
+	types->err = ARRAY_GROW(types->entries, types->capacity, types->count);
 	if (!types->err)
 		types->err = id_map_put(&types->by_address, address, (uint32_t)types->count);
 	if (types->err)

@@ -97,8 +97,7 @@ int memory_region_open(struct memory_account *account, uint64_t start, uint64_t 
 		return -EINVAL;
 	if (low < account->region_count && account->regions[low].start < end)
 		return -EEXIST;
-	int err = array_reserve(&account->regions, &account->region_capacity, account->region_count,
-				1, sizeof(*account->regions));
+	int err = ARRAY_GROW(account->regions, account->region_capacity, account->region_count);
 	if (err)
 		return err;
 	memmove(&account->regions[low + 1], &account->regions[low],

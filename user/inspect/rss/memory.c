@@ -9,6 +9,7 @@
 
 #include "inspect/rss/reading.h"
 #include "proc/freeze.h"
+#include "util/array.h"
 #include "util/clock.h"
 #include "util/error.h"
 
@@ -100,7 +101,7 @@ static void allocator_find(const struct memory_account *account, char name[MEMOR
 	for (size_t i = 0; i < account->map_count; i++) {
 		const char *file = strrchr(account->maps[i].name, '/');
 
-		for (size_t n = 0; file && n < sizeof(known) / sizeof(known[0]); n++)
+		for (size_t n = 0; file && n < ARRAY_SIZE(known); n++)
 			if (!strncmp(file + 1, known[n], strlen(known[n]))) {
 				snprintf(name, MEMORY_ALLOCATOR, "%s", file + 1);
 				return;

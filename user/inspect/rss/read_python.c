@@ -25,8 +25,7 @@ struct python_reader {
 static void sparse_add(struct python_reader *reader)
 {
 	struct memory_reading *reading = reader->reading;
-	int err = array_reserve(&reading->sparse, &reading->sparse_capacity, reading->sparse_count,
-				1, sizeof(*reading->sparse));
+	int err = ARRAY_GROW(reading->sparse, reading->sparse_capacity, reading->sparse_count);
 
 	if (err)
 		reader->err = err;
@@ -138,13 +137,6 @@ int memory_python_read(struct memory_reading *reading)
 	return err;
 }
 
-static int sparse_compare(const void *a, const void *b)
-{
-	const struct memory_sparse *x = a, *y = b;
-
-	return x->address < y->address ? -1 : x->address > y->address;
-}
-
 /* Whether a block is in a sparse arena. */
 static int is_sparse(uint64_t address, void *context)
 {
@@ -161,7 +153,7 @@ int memory_pins_read(struct memory_reading *reading)
 
 	if (!reading->sparse_count)
 		return 0;
-	qsort(reading->sparse, reading->sparse_count, sizeof(*reading->sparse), sparse_compare);
+	SORT_BY(reading->sparse, reading->sparse_count, address);
 	pins->arenas = reading->sparse_count;
 	pins->bytes = pins->arenas * reading->runtime.offsets->heap.arena_bytes;
 	return heap_types_read_some(&reading->runtime, is_sparse, reading, &pins->types);

@@ -144,7 +144,7 @@ void smaps_close(struct smaps_files *files)
 {
 	FILE *const streams[] = {files->rollup, files->smaps, files->status};
 
-	for (size_t i = 0; i < sizeof(streams) / sizeof(streams[0]); i++)
+	for (size_t i = 0; i < ARRAY_SIZE(streams); i++)
 		if (streams[i])
 			fclose(streams[i]);
 	if (files->pagemap >= 0)
@@ -210,8 +210,7 @@ static int map_begin(struct memory_account *account, char *line)
 	if (account->map_count == MAPS_MAX)
 		return error_set(-E2BIG, "more than %u memory maps", MAPS_MAX);
 	at += (int)strspn(line + at, " ");
-	err = array_reserve(&account->maps, &account->map_capacity, account->map_count, 1,
-			    sizeof(map));
+	err = ARRAY_GROW(account->maps, account->map_capacity, account->map_count);
 	if (err)
 		return err;
 	map.writable = permissions[1] == 'w';

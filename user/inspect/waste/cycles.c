@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "util/array.h"
+#include "util/sorted.h"
 
 enum cycles_held { HELD_UNKNOWN, HELD_ELSE, HELD_GARBAGE, HELD_FROZEN, HELD_KEPT };
 
@@ -143,7 +144,7 @@ static int number_compare(const void *a, const void *b)
 {
 	uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
 
-	return x < y ? -1 : x > y;
+	return CMP(x, y);
 }
 
 static int entry_find(struct gathering *gathering, uint32_t type_count, struct cycle **entry)
@@ -157,8 +158,7 @@ static int entry_find(struct gathering *gathering, uint32_t type_count, struct c
 	uint32_t at = id_map_find(&gathering->found, key);
 	if (at == ID_MAP_NONE) {
 		at = (uint32_t)out->count;
-		err = array_reserve(&out->entries, &out->capacity, out->count, 1,
-				    sizeof(*out->entries))
+		err = ARRAY_GROW(out->entries, out->capacity, out->count)
 		      ?: array_reserve(&out->types, &out->types_capacity, out->types_used,
 				       type_count, sizeof(*out->types))
 		      ?: id_map_put(&gathering->found, key, at);
@@ -263,11 +263,9 @@ static int cycle_compare(const void *a, const void *b)
 {
 	const struct cycle *x = a, *y = b;
 
-	if (x->garbage_retained != y->garbage_retained)
-		return x->garbage_retained < y->garbage_retained ? 1 : -1;
-	if (x->retained != y->retained)
-		return x->retained < y->retained ? 1 : -1;
-	return x->example < y->example ? -1 : x->example > y->example;
+	return CMP(y->garbage_retained, x->garbage_retained)
+		?: CMP(y->retained, x->retained)
+		?: CMP(x->example, y->example);
 }
 
 static int gather(struct gathering *gathering)

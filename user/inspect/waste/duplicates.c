@@ -39,7 +39,7 @@ static int is_same(const struct searching *searching, const struct waste *entry,
 static int entry_new(struct searching *searching, uint64_t hash, const struct waste *entry)
 {
 	struct waste_list *out = searching->out;
-	int err = array_reserve(&out->entries, &out->capacity, out->count, 1, sizeof(*entry));
+	int err = ARRAY_GROW(out->entries, out->capacity, out->count);
 
 	if (!err)
 		err = id_map_put(&searching->found, hash, (uint32_t)out->count);

@@ -98,7 +98,7 @@ static int table_add(struct waste_list *out, struct id_map *found, uint64_t shap
 
 	if (at == ID_MAP_NONE) {
 		at = (uint32_t)out->count;
-		err = array_reserve(&out->entries, &out->capacity, out->count, 1, sizeof(*one))
+		err = ARRAY_GROW(out->entries, out->capacity, out->count)
 			      ?: id_map_put(found, key, at);
 		if (err)
 			return err;

@@ -3,6 +3,8 @@
 
 #include <stdlib.h>
 
+#include "util/sorted.h"
+
 static const char *const names[WASTE_KINDS] = {
 	[WASTE_DUPLICATE] = "duplicate",
 	[WASTE_EMPTY] = "empty",
@@ -18,9 +20,7 @@ static int waste_compare(const void *a, const void *b)
 {
 	const struct waste *x = a, *y = b;
 
-	if (x->bytes != y->bytes)
-		return x->bytes < y->bytes ? 1 : -1;
-	return x->example < y->example ? -1 : x->example > y->example;
+	return CMP(y->bytes, x->bytes) ?: CMP(x->example, y->example);
 }
 
 int waste_find(struct waste_list *out, const struct paths *paths)

@@ -14,6 +14,7 @@
 #include <zlib.h>
 
 #include "object/elf/elf_section.h"
+#include "util/array.h"
 #include "util/error.h"
 #include "util/regular.h"
 
@@ -117,7 +118,7 @@ static int open_fetched(struct elf_debug *out, const char *build_id, int common)
 
 	if (strlen(build_id) < 4)
 		return -ENOENT;
-	for (size_t i = 0; err && i < sizeof(caches) / sizeof(caches[0]); i++) {
+	for (size_t i = 0; err && i < ARRAY_SIZE(caches); i++) {
 		const char *value = getenv(caches[i].variable);
 		char *name;
 

@@ -22,13 +22,6 @@ struct inline_function {
 _Static_assert(!offsetof(struct inline_insn, vaddr) && !offsetof(struct inline_jump, target),
 	       "their keys come first");
 
-static int jump_compare(const void *a, const void *b)
-{
-	const struct inline_jump *left = a, *right = b;
-
-	return left->target < right->target ? -1 : left->target > right->target;
-}
-
 /*
  * Finds jumps into a function from elsewhere (from its cold part, for example) as bytes. Bytes that
  * only look like a jump do little harm: an instruction seems to be reached from more places.
@@ -54,8 +47,7 @@ static int jumps_find(struct inline_code *code)
 		}
 		code->jumps[code->jump_count++] = (struct inline_jump){found.target, found.vaddr};
 	}
-	if (code->jump_count)
-		qsort(code->jumps, code->jump_count, sizeof(*code->jumps), jump_compare);
+	SORT_BY(code->jumps, code->jump_count, target);
 	return 0;
 }
 

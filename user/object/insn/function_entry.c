@@ -19,6 +19,7 @@
 
 #include "object/insn/function_entry.h"
 #include "object/insn/machine.h"
+#include "util/array.h"
 #include "util/error.h"
 
 #define ARGUMENTS 3
@@ -111,7 +112,7 @@ static const char *argument_name(enum abi_op op, int argument)
 		[ABI_OP_XALLOCX] = {"address", "bytes"},
 	};
 
-	if ((size_t)op >= sizeof(names) / sizeof(names[0]) || !names[op][argument])
+	if ((size_t)op >= ARRAY_SIZE(names) || !names[op][argument])
 		return "an argument";
 	return names[op][argument];
 }

@@ -7,6 +7,7 @@
 #include "object/insn/operand.h"
 #include "object/insn/value.h"
 #include "object/insn/x86_decode.h"
+#include "util/array.h"
 
 /* --- x86 place -------------------------------------------------------------------------------- */
 
@@ -113,7 +114,7 @@ static int new_register(const char *name, uint8_t *offset, uint8_t *bytes)
 
 static int known_register(const char *name, uint8_t *offset, uint8_t *bytes)
 {
-	for (size_t i = 0; i < sizeof(old_registers) / sizeof(old_registers[0]); i++)
+	for (size_t i = 0; i < ARRAY_SIZE(old_registers); i++)
 		for (int width = 0; width < 4; width++)
 			if (!strcmp(name, old_registers[i].names[width])) {
 				*offset = old_registers[i].offset;
@@ -534,7 +535,7 @@ static bool leaves(csh capstone, const cs_insn *insn)
 	static const unsigned groups[] = {CS_GRP_JUMP, CS_GRP_CALL, CS_GRP_RET,
 					  CS_GRP_INT,  CS_GRP_IRET, CS_GRP_BRANCH_RELATIVE};
 
-	for (size_t i = 0; i < sizeof(groups) / sizeof(groups[0]); i++)
+	for (size_t i = 0; i < ARRAY_SIZE(groups); i++)
 		if (cs_insn_group(capstone, insn, groups[i]))
 			return true;
 	switch (insn->id) {

@@ -89,8 +89,7 @@ int perfmaps_add(struct perfmaps *maps, uint32_t tgid, struct perfmap_process **
 	}
 	if (maps->count >= PERFMAP_PROCESSES_MAX)
 		return -ENOSPC;
-	int err = array_reserve(&maps->processes, &maps->capacity, maps->count, 1,
-				sizeof(*maps->processes));
+	int err = ARRAY_GROW(maps->processes, maps->capacity, maps->count);
 	if (err)
 		return err;
 	process = calloc(1, sizeof(*process));

@@ -59,8 +59,7 @@ static int units_index(struct dwarf_file *file)
 	while (!err && !dwarf_get_units(file->dwarf, unit, &unit, &version, &type, &die, NULL)) {
 		if (type != DW_UT_compile && type != DW_UT_skeleton)
 			continue;
-		err = array_reserve(&file->units, &file->unit_capacity, file->unit_count, 1,
-				    sizeof(*file->units));
+		err = ARRAY_GROW(file->units, file->unit_capacity, file->unit_count);
 		if (err)
 			break;
 		file->units[file->unit_count] = (struct dwarf_unit){.die = dwarf_dieoffset(&die)};

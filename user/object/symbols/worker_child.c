@@ -89,7 +89,7 @@ static int calls_limit(void)
 		ALLOW(exit_group),
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
 	};
-	struct sock_fprog program = {.len = sizeof(filter) / sizeof(filter[0]), .filter = filter};
+	struct sock_fprog program = {.len = ARRAY_SIZE(filter), .filter = filter};
 
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
 		return -errno;
@@ -145,7 +145,7 @@ static void fds_close(const int fds[WORKER_FILES_MAX])
 static struct child_file *file_add(struct child *child, const int fds[WORKER_FILES_MAX])
 {
 	/* Without memory for this the worker is useless. */
-	if (array_reserve(&child->files, &child->capacity, child->count, 1, sizeof(*child->files)))
+	if (ARRAY_GROW(child->files, child->capacity, child->count))
 		_exit(1);
 	struct child_file *file = &child->files[child->count++];
 	*file = (struct child_file){.number = question_of(child)->file};

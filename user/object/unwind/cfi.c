@@ -264,7 +264,7 @@ int cfi_rows_append(struct cfi_rows *rows, uint64_t vaddr, struct abi_unwind_rul
 	if (rows->count ? unwind_rule_equal(rows->rows[rows->count - 1].rule, rule)
 			: unwind_rule_equal(rule, none))
 		return 0;
-	int err = array_reserve(&rows->rows, &rows->capacity, rows->count, 1, sizeof(*rows->rows));
+	int err = ARRAY_GROW(rows->rows, rows->capacity, rows->count);
 	if (!err)
 		rows->rows[rows->count++] = (struct cfi_row){.vaddr = vaddr, .rule = rule};
 	return err;

@@ -19,6 +19,7 @@
 #include "object/unwind/unwind_table.h"
 #include "util/array.h"
 #include "util/error.h"
+#include "util/sorted.h"
 
 /* --- codes ------------------------------------------------------------------------------------ */
 
@@ -49,20 +50,13 @@ static uint8_t *unwind_bytes_read(int fd, uint64_t offset, size_t size)
 	return bytes;
 }
 
-static int part_compare(const void *a, const void *b)
-{
-	const struct unwind_code *left = a, *right = b;
-
-	return left->offset < right->offset ? -1 : left->offset > right->offset;
-}
-
 /* Drops what overlaps with the part before in the file: only a hostile file has that. */
 static int codes_check(struct unwind_codes *codes, uint64_t file_bytes)
 {
 	uint64_t end = 0, bytes = 0;
 	size_t kept = 0;
 
-	qsort(codes->parts, codes->count, sizeof(codes->parts[0]), part_compare);
+	SORT_BY(codes->parts, codes->count, offset);
 	for (size_t i = 0; i < codes->count; i++) {
 		const struct unwind_code *part = &codes->parts[i];
 
@@ -280,9 +274,7 @@ static int frame_compare(const void *a, const void *b)
 {
 	const struct elf_frame *left = a, *right = b;
 
-	if (left->vaddr != right->vaddr)
-		return left->vaddr < right->vaddr ? -1 : 1;
-	return left->code < right->code ? -1 : left->code > right->code;
+	return CMP(left->vaddr, right->vaddr) ?: CMP(left->code, right->code);
 }
 
 /* Decodes the next entry of the sections, of which the first has `first` bytes. 1; 0: none. */

@@ -414,8 +414,7 @@ static int range_decode(struct flow_function *flow, const struct unwind_code *pa
 			uint64_t end)
 {
 	while (start < end) {
-		int err = array_reserve(&flow->insns, &flow->capacity, flow->count, 1,
-					sizeof(*flow->insns));
+		int err = ARRAY_GROW(flow->insns, flow->capacity, flow->count);
 
 		if (err)
 			return err;
@@ -455,13 +454,6 @@ static int64_t ranges_visit(struct flow_function *flow, const struct cfi_rows *r
 			return err;
 	}
 	return bytes;
-}
-
-static int insn_compare(const void *a, const void *b)
-{
-	const struct flow_insn *left = a, *right = b;
-
-	return left->vaddr < right->vaddr ? -1 : left->vaddr > right->vaddr;
 }
 
 static void targets_find(struct flow_function *flow)
@@ -514,7 +506,7 @@ static int flow_run(struct flow_function *flow, struct cfi_rows *rows,
 	for (size_t i = 0; i < codes->count; i++)
 		if (ranges_visit(flow, rows, codes, &codes->parts[i], 1) < 0)
 			return -ENOMEM;
-	qsort(flow->insns, flow->count, sizeof(*flow->insns), insn_compare);
+	SORT_BY(flow->insns, flow->count, vaddr);
 	flow->states = calloc(flow->count + 1, sizeof(*flow->states));
 	if (!flow->states)
 		return -ENOMEM;

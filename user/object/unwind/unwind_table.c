@@ -120,8 +120,7 @@ static int place_append(struct compact *compact, uint64_t offset, struct abi_unw
 		return 0;
 	if (compact->count >= UNWIND_ROWS_MAX - UNWIND_PAGES_MAX)
 		return error_set(-E2BIG, "more than %u rows to unwind by", UNWIND_ROWS_MAX);
-	int err = array_reserve(&compact->places, &compact->capacity, compact->count, 1,
-				sizeof(*compact->places));
+	int err = ARRAY_GROW(compact->places, compact->capacity, compact->count);
 	if (err)
 		return err;
 	compact->places[compact->count++] = (struct place){.offset = offset, .rule = index};

@@ -16,6 +16,7 @@
 #include "probe/python/function_option.h"
 #include "probe/python/plan.h"
 #include "probe/python/plan_symbol.h"
+#include "util/array.h"
 #include "util/error.h"
 
 /* --- native ends ------------------------------------------------------------------------------ */
@@ -107,7 +108,7 @@ static int is_noreturn(const char *name)
 	static const char *const names[] = {"__cxa_throw", "_ZSt17__throw_bad_allocv",
 					    "_Unwind_Resume", "abort", "__stack_chk_fail"};
 
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
 		if (name && !strcmp(name, names[i]))
 			return 1;
 	return 0;
@@ -124,7 +125,7 @@ static const char *switcher_find(const char *name)
 		"st_thread_yield",   "_st_md_cxt_restore", "pthread_exit",  "__libc_longjmp",
 	};
 
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
 		if (name && !strcmp(name, names[i]))
 			return names[i];
 	return NULL;
@@ -464,7 +465,7 @@ static int can_throw(struct elf_file *file)
 	struct elf_symbol symbol;
 	uint64_t slot;
 
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
 		if (elf_file_import_slots(file, names[i], &slot, 1) ||
 		    !elf_file_symbol(file, names[i], &symbol))
 			return 1;

@@ -116,8 +116,7 @@ static void missing_add(struct provider_planner *planner, const char *symbol, co
 
 static int site_add(struct plan *plan, const struct elf_usdt *probe, struct plan_site *site)
 {
-	int err =
-		array_reserve(&plan->sites, &plan->capacity, plan->count, 1, sizeof(*plan->sites));
+	int err = ARRAY_GROW(plan->sites, plan->capacity, plan->count);
 
 	if (err)
 		return err;

@@ -102,8 +102,7 @@ static void plan_keep(struct plan_cache *cache, const struct elf_file *file,
 			       .build_id = strdup(elf_file_build_id(file))};
 
 	if (entry.fd < 0 || !entry.build_id || plan_copy(&entry.plan, plan) ||
-	    array_reserve(&cache->entries, &cache->capacity, cache->count, 1,
-			  sizeof(*cache->entries)))
+	    ARRAY_GROW(cache->entries, cache->capacity, cache->count))
 		cached_free(&entry);
 	else
 		cache->entries[cache->count++] = entry;

@@ -12,6 +12,7 @@
 #include "object/insn/machine.h"
 #include "probe/python/plan_symbol.h"
 #include "proc/process.h"
+#include "util/array.h"
 #include "util/error.h"
 
 #define NO_DEBUG "/dev/null" /* the functions are exported */
@@ -42,7 +43,7 @@ static const struct libc_function {
 static const struct probe_spec unmap = {
 	"munmap", ABI_OP_MUNMAP, EVENT_API_RAW, {ABI_REG_COUNT, ABI_REG_COUNT, ABI_REG_COUNT}, 0};
 
-#define FUNCTIONS (sizeof(functions) / sizeof(functions[0]))
+#define FUNCTIONS (ARRAY_SIZE(functions))
 #define SITES_MAX (5 * FUNCTIONS) /* a function may make several system calls */
 
 /*

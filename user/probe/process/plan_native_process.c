@@ -194,8 +194,7 @@ static int cached_file_add(struct plan_native_cache *cache, size_t at, int fd, c
 			   const struct identity *identity)
 {
 	struct cached_file known = {.identity = *identity};
-	int err = array_reserve(&cache->files, &cache->capacity, cache->count, 1,
-				sizeof(*cache->files));
+	int err = ARRAY_GROW(cache->files, cache->capacity, cache->count);
 
 	if (err) {
 		close(fd);
@@ -322,7 +321,7 @@ int plan_native_process(pid_t pid, struct plan_native_cache *cache, struct plan_
 		if (has < 0)
 			err = has;
 		else if (has && !list_has(found, found_count, file.plan))
-			err = array_reserve(&found, &capacity, found_count, 1, sizeof(*found));
+			err = ARRAY_GROW(found, capacity, found_count);
 		else
 			continue;
 		if (!err)

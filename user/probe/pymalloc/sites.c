@@ -14,6 +14,7 @@
 #include "object/insn/machine.h"
 #include "probe/pymalloc/match.h"
 #include "probe/pymalloc/search.h"
+#include "util/array.h"
 #include "util/error.h"
 
 #define SITES_MAX 4096
@@ -25,7 +26,7 @@ void inline_give_up(struct inline_search *search, enum inline_kind kind, uint64_
 
 	out->given_up[kind]++;
 	out->given_up_count++;
-	if (out->given_up_listed == sizeof(out->given_up_list) / sizeof(out->given_up_list[0]))
+	if (out->given_up_listed == ARRAY_SIZE(out->given_up_list))
 		return;
 	out->given_up_list[out->given_up_listed].vaddr = vaddr;
 	out->given_up_list[out->given_up_listed++].why = why;

@@ -15,6 +15,7 @@
 #include "object/insn/function_entry.h"
 #include "probe/python/function_option.h"
 #include "probe/python/plan_symbol.h"
+#include "util/array.h"
 #include "util/error.h"
 
 #define NO_ARGUMENT ABI_REG_COUNT
@@ -71,7 +72,7 @@ int perfmap_symbol_parse(const char *text, struct perfmap_symbol *out)
 	int err = function_option_split(text, &symbol.file, &symbol.symbol, &rest);
 
 	if (!err && rest)
-		err = function_option_arguments(rest, keys, sizeof(keys) / sizeof(keys[0]));
+		err = function_option_arguments(rest, keys, ARRAY_SIZE(keys));
 	if (err) {
 		perfmap_symbol_free(&symbol);
 		return err == -ENOMEM
@@ -150,7 +151,7 @@ int perfmap_plan(struct elf_file *file, const struct perfmap_symbol *const *symb
 	int err = write_plan(file, &python[0], &plan);
 
 	plan.has_python = !err;
-	for (size_t i = 1; i < sizeof(python) / sizeof(python[0]) && plan.has_python; i++) {
+	for (size_t i = 1; i < ARRAY_SIZE(python) && plan.has_python; i++) {
 		err = probe_spec_add(&plan.sites, file, &python[i]);
 		if (err && err != -ENOENT && err != -EEXIST)
 			goto fail;

@@ -23,6 +23,7 @@
 #include "probe/python/plan_growth.h"
 #include "probe/python/plan_inline.h"
 #include "probe/python/plan_symbol.h"
+#include "util/array.h"
 #include "util/error.h"
 
 /* --- plan inline sites ------------------------------------------------------------------------ */
@@ -356,7 +357,7 @@ static int add_everything(struct plan *plan, struct elf_file *file, const struct
 	if (!plan->count)
 		return error_set(-ENOENT, "%s has no symbol of Python's allocators",
 				 elf_file_path(file));
-	for (size_t i = 0; i < sizeof(singles) / sizeof(singles[0]) && !err; i++)
+	for (size_t i = 0; i < ARRAY_SIZE(singles) && !err; i++)
 		if (singles[i].op != ABI_OP_REUSE ||
 		    !(opts->no_reuse || growth ||
 		      (plan->object_sites && !strcmp(singles[i].symbol, NEW_REFERENCE))))

@@ -14,6 +14,7 @@
 
 #include "object/insn/insn.h"
 #include "object/insn/machine.h"
+#include "util/sorted.h"
 
 #define STEPS_MAX 4096u /* instructions; the farthest site takes about 500 */
 #define QUEUE_MAX 1024u /* pending paths */
@@ -113,7 +114,7 @@ static int end_compare(const void *a, const void *b)
 {
 	const struct end *x = a, *y = b;
 
-	return (x->vaddr > y->vaddr) - (x->vaddr < y->vaddr);
+	return CMP(x->vaddr, y->vaddr);
 }
 
 /* Loads the sites where a request ends, one per address. */

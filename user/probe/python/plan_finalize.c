@@ -120,8 +120,7 @@ static int piece_add(struct plan *plan, struct elf_file *file, size_t like,
 	if (site_at(plan, piece->vaddr) < plan->count ||
 	    elf_file_offset(file, piece->vaddr, &offset))
 		return 0;
-	int err =
-		array_reserve(&plan->sites, &plan->capacity, plan->count, 1, sizeof(*plan->sites));
+	int err = ARRAY_GROW(plan->sites, plan->capacity, plan->count);
 	if (err)
 		return err;
 	struct plan_site *site = &plan->sites[plan->count++];

@@ -10,6 +10,7 @@
 #include "probe/pymalloc/hooks.h"
 #include "probe/python/plan_slots.h"
 #include "probe/python/plan_symbol.h"
+#include "util/array.h"
 
 #define FUNCTIONS PLAN_FUNCTIONS
 
@@ -193,8 +194,7 @@ int plan_functions_add(struct plan *plan, struct elf_file *file, const struct pl
 
 int plan_slot_functions_add(struct plan *plan, struct elf_file *file)
 {
-	size_t missing = plan->missing_count,
-	       count = sizeof(free_threaded) / sizeof(*free_threaded);
+	size_t missing = plan->missing_count, count = ARRAY_SIZE(free_threaded);
 	size_t found = 0;
 	int err = 0;
 

@@ -14,6 +14,7 @@
 #include "object/insn/machine.h"
 #include "probe/pymalloc/alive.h"
 #include "probe/python/plan_slots.h"
+#include "util/array.h"
 #include "util/error.h"
 #include "util/sorted.h"
 
@@ -232,7 +233,7 @@ static void imports_load(struct elf_file *file, struct inline_image *image)
 		{"free", ABI_OP_FREE},
 	};
 
-	for (size_t i = 0; i < sizeof(functions) / sizeof(functions[0]); i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(functions); i++) {
 		uint64_t slots[INLINE_IMPORTS_MAX / 4];
 		size_t count = elf_file_import_slots(file, functions[i].name, slots,
 						     INLINE_IMPORTS_MAX / 4);
@@ -311,9 +312,8 @@ static void new_load(struct elf_file *file, struct inline_image *image)
 	struct elf_symbol symbol;
 	uint64_t version = 0;
 
-	_Static_assert(sizeof(new_types) / sizeof(new_types[0]) == INLINE_NEW_TYPES, "types");
-	_Static_assert(sizeof(functions) / sizeof(functions[0]) == INLINE_NEW_FUNCTIONS,
-		       "functions");
+	_Static_assert(ARRAY_SIZE(new_types) == INLINE_NEW_TYPES, "types");
+	_Static_assert(ARRAY_SIZE(functions) == INLINE_NEW_FUNCTIONS, "functions");
 	if (!elf_file_symbol(file, "Py_Version", &symbol) && !symbol.function && !symbol.tls &&
 	    elf_file_read(file, symbol.vaddr, &version, sizeof(version)) != sizeof(version))
 		version = UINT32_MAX - 1; /* the newest */

@@ -16,14 +16,12 @@ uint32_t plan_argument_register(unsigned argument)
 					     ABI_ARGUMENT_3, ABI_ARGUMENT_4, ABI_ARGUMENT_5,
 					     ABI_ARGUMENT_6};
 
-	return argument < sizeof(registers) / sizeof(registers[0]) ? registers[argument]
-								   : ABI_REG_COUNT;
+	return argument < ARRAY_SIZE(registers) ? registers[argument] : ABI_REG_COUNT;
 }
 
 void plan_missing_add(struct plan *plan, const char *symbol, const char *why)
 {
-	if (array_reserve(&plan->missing, &plan->missing_capacity, plan->missing_count, 1,
-			  sizeof(*plan->missing))) {
+	if (ARRAY_GROW(plan->missing, plan->missing_capacity, plan->missing_count)) {
 		plan->missing_dropped = 1;
 		return;
 	}
@@ -70,7 +68,7 @@ const char *plan_function_find(struct elf_file *file, const char *name, struct e
 
 		if (clones > 1)
 			return "several functions have this name (.lto_priv)";
-		for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]) && !clones; i++)
+		for (size_t i = 0; i < ARRAY_SIZE(kinds) && !clones; i++)
 			if (find_clones(file, name, kinds[i], &ignored))
 				return reasons[i];
 		if (!clones)
@@ -134,9 +132,7 @@ int probe_spec_add(struct plan *plan, struct elf_file *file, const struct probe_
 {
 	struct elf_symbol symbol;
 	const char *why = plan_function_find(file, spec->symbol, &symbol);
-	int err = why ? -ENOENT
-		      : array_reserve(&plan->sites, &plan->capacity, plan->count, 1,
-				      sizeof(*plan->sites));
+	int err = why ? -ENOENT : ARRAY_GROW(plan->sites, plan->capacity, plan->count);
 
 	return err ?: fill_site(plan, file, spec, symbol.vaddr, symbol.size, &why);
 }

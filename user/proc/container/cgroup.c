@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "util/array.h"
+
 #define ID_DIGITS (CGROUP_ID_SIZE - 1)
 
 /* "ID:CONTROLLERS:/PATH\n". Only the path may contain colons. */
@@ -56,7 +58,7 @@ static enum container_runtime runtime_of(const char *word, size_t bytes)
 		{"cri-containerd", CONTAINER_RUNTIME_CONTAINERD},
 	};
 
-	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
+	for (size_t i = 0; i < ARRAY_SIZE(known); i++)
 		if (is_word(word, bytes, known[i].word))
 			return known[i].runtime;
 	return CONTAINER_RUNTIME_UNKNOWN;

@@ -155,8 +155,7 @@ static int entry_new(struct container_list *list, const char *id,
 					      CONTAINERS_MAX);
 		return 0;
 	}
-	int err = array_reserve(&list->entries, &list->capacity, list->count, 1,
-				sizeof(*list->entries));
+	int err = ARRAY_GROW(list->entries, list->capacity, list->count);
 	if (err)
 		return err;
 	*out = &list->entries[list->count++];
@@ -257,8 +256,7 @@ static struct container_pids *monitors_of(struct monitors *monitors,
 
 static int monitor_add(struct container_pids *monitors, const struct container_pid *monitor)
 {
-	int err = array_reserve(&monitors->items, &monitors->capacity, monitors->count, 1,
-				sizeof(*monitor));
+	int err = ARRAY_GROW(monitors->items, monitors->capacity, monitors->count);
 
 	if (!err)
 		monitors->items[monitors->count++] = *monitor;

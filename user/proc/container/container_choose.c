@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "proc/container/container_list.h"
+#include "util/array.h"
 #include "util/error.h"
 
 #define LISTED_BYTES 150 /* names of candidates in a message; a message holds 255 bytes */
@@ -30,7 +31,7 @@ const char *container_runtime_name(enum container_runtime runtime)
 		[CONTAINER_RUNTIME_CRIO] = "cri-o",
 	};
 
-	return (size_t)runtime < sizeof(names) / sizeof(names[0]) ? names[runtime] : "";
+	return (size_t)runtime < ARRAY_SIZE(names) ? names[runtime] : "";
 }
 
 const char *container_label(const struct container *container, char out[CONTAINER_LABEL_SIZE])

@@ -14,6 +14,7 @@
 #include "proc/container/container_list.h"
 #include "proc/container/state_file.h"
 #include "proc/process.h"
+#include "util/array.h"
 
 #define STORAGE "/var/lib/containers/storage"
 /* entries of all indexes; each is looked up among the known containers */
@@ -63,7 +64,7 @@ static int driver_take(void *context, int directory, const char *name)
 	if (bytes < sizeof(ending) || strcmp(name + bytes - (sizeof(ending) - 1), ending))
 		return 0;
 	owner = state_dir_below(directory, name);
-	for (size_t i = 0; owner >= 0 && !err && i < sizeof(files) / sizeof(files[0]); i++) {
+	for (size_t i = 0; owner >= 0 && !err && i < ARRAY_SIZE(files); i++) {
 		snprintf(path, sizeof(path), "%s/%s", name, files[i]);
 		if (!container_directory_is_owned(context, owner) ||
 		    container_state_read(context, directory, path, CONTAINER_INDEX_BYTES, &index))

@@ -108,7 +108,7 @@ int memory_directory_left(const char *directory, struct memory_left *left)
 	int limited = 0;
 
 	reclaimable_read(directory, &level);
-	for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(files); i++) {
 		if (!limit_left(directory, &files[i], level, &one))
 			continue;
 		least.now = lower(least.now, one.now);
@@ -140,8 +140,8 @@ static int level_of(struct memory_headroom *headroom, char *directory, size_t mo
 			free(directory);
 			return (int)i;
 		}
-	if (!directory || array_reserve(&headroom->levels, &headroom->level_capacity,
-					headroom->level_count, 1, sizeof(*headroom->levels))) {
+	if (!directory ||
+	    ARRAY_GROW(headroom->levels, headroom->level_capacity, headroom->level_count)) {
 		free(directory);
 		return -ENOMEM;
 	}
@@ -236,9 +236,8 @@ int memory_headroom_take(struct memory_headroom *headroom, pid_t pid, int64_t by
 
 	if (at == headroom->process_count || headroom->processes[at].pid != pid) {
 		err = process_read(headroom, &process)
-			      ?: array_reserve(&headroom->processes, &headroom->process_capacity,
-					       headroom->process_count, 1,
-					       sizeof(*headroom->processes));
+			      ?: ARRAY_GROW(headroom->processes, headroom->process_capacity,
+					    headroom->process_count);
 		if (err)
 			return err;
 		memmove(&headroom->processes[at + 1], &headroom->processes[at],

@@ -18,6 +18,7 @@
 #include "proc/core/core_notes.h"
 #include "util/arch.h"
 #include "util/error.h"
+#include "util/sorted.h"
 
 #define PAGE      4096u
 #define MAX_MAPS  (1u << 16)
@@ -137,13 +138,6 @@ struct core_file_mapped {
 	struct core_content content;
 };
 
-static int mapped_compare(const void *a, const void *b)
-{
-	const struct core_file_mapped *x = a, *y = b;
-
-	return x->map.start < y->map.start ? -1 : x->map.start > y->map.start;
-}
-
 /* Maps that only the notes have are behind the others. */
 static int maps_sort(struct core_file *core)
 {
@@ -154,7 +148,7 @@ static int maps_sort(struct core_file *core)
 		return -ENOMEM;
 	for (size_t i = 0; i < core->maps.count; i++)
 		sorted[i] = (struct core_file_mapped){entries[i], core->contents[i]};
-	qsort(sorted, core->maps.count, sizeof(*sorted), mapped_compare);
+	SORT_BY(sorted, core->maps.count, map.start);
 	for (size_t i = 0; i < core->maps.count; i++) {
 		entries[i] = sorted[i].map;
 		core->contents[i] = sorted[i].content;

@@ -122,8 +122,7 @@ static int mapped_read(struct core_file *core, const struct process_map *map, ui
 int core_put(struct core_file *core, uint64_t address, const char *text)
 {
 	size_t at = SORTED_ABOVE(core->texts, core->text_count, address, address);
-	int err = array_reserve(&core->texts, &core->text_capacity, core->text_count, 1,
-				sizeof(*core->texts));
+	int err = ARRAY_GROW(core->texts, core->text_capacity, core->text_count);
 
 	if (err)
 		return err;

@@ -16,8 +16,7 @@
 
 int target_set_container(struct target_set *set, const char *text)
 {
-	int err = array_reserve(&set->containers, &set->container_capacity, set->container_count, 1,
-				sizeof(*set->containers));
+	int err = ARRAY_GROW(set->containers, set->container_capacity, set->container_count);
 
 	if (!err)
 		set->containers[set->container_count++] = (struct target_container){.text = text};
@@ -26,8 +25,7 @@ int target_set_container(struct target_set *set, const char *text)
 
 int target_set_cgroup(struct target_set *set, const char *text)
 {
-	int err = array_reserve(&set->cgroups, &set->cgroup_capacity, set->cgroup_count, 1,
-				sizeof(*set->cgroups));
+	int err = ARRAY_GROW(set->cgroups, set->cgroup_capacity, set->cgroup_count);
 
 	if (!err)
 		set->cgroups[set->cgroup_count++] = (struct target_cgroup){.text = text};
@@ -36,8 +34,7 @@ int target_set_cgroup(struct target_set *set, const char *text)
 
 int target_set_name(struct target_set *set, const char *text)
 {
-	int err = array_reserve(&set->names, &set->name_capacity, set->name_count, 1,
-				sizeof(*set->names));
+	int err = ARRAY_GROW(set->names, set->name_capacity, set->name_count);
 
 	if (!err)
 		set->names[set->name_count++] = text;

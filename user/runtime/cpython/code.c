@@ -11,6 +11,7 @@
 #include <stdlib.h>
 
 #include "proc/memory.h"
+#include "util/array.h"
 
 #define WINDOW_WORDS    11
 #define WINDOW_BYTES    (WINDOW_WORDS * 8)
@@ -127,7 +128,7 @@ static int contents_mix(struct space *space, const struct abi_offsets *offsets, 
 	};
 	int err = 0;
 
-	for (size_t i = 0; i < sizeof(parts) / sizeof(*parts) && !err; i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(parts) && !err; i++) {
 		if (missing & parts[i].part)
 			*hash = hash_word(*hash, 0);
 		else

@@ -76,7 +76,7 @@ static int segment_add(struct segments_finding *finding, uint64_t address)
 	if (!plausible(address) || out->count >= MAX_SEGMENTS ||
 	    (out->count && out->addresses[out->count - 1] == address))
 		return 0;
-	int err = array_reserve(&out->addresses, &out->capacity, out->count, 1, sizeof(uint64_t));
+	int err = ARRAY_GROW(out->addresses, out->capacity, out->count);
 	if (!err)
 		out->addresses[out->count++] = address;
 	return err;
@@ -103,8 +103,7 @@ static int returned_follow(struct segments_finding *finding, uint64_t block)
 	     finding->steps[LIST_RETURNED]--) {
 		uint64_t next = word(finding, block);
 
-		err = array_reserve(&out->returned, &out->returned_capacity, out->returned_count, 1,
-				    sizeof(*out->returned));
+		err = ARRAY_GROW(out->returned, out->returned_capacity, out->returned_count);
 		if (!err)
 			out->returned[out->returned_count++] = (struct heap_returned){block, next};
 		block = next;
@@ -122,8 +121,7 @@ static int chunk_read(struct segments_finding *finding, const uint8_t *chunk)
 		return 0;
 	for (; first < last && finding->steps[LIST_WAITING] && !err;
 	     first++, finding->steps[LIST_WAITING]--) {
-		err = array_reserve(&out->waiting, &out->waiting_capacity, out->waiting_count, 1,
-				    sizeof(uint64_t));
+		err = ARRAY_GROW(out->waiting, out->waiting_capacity, out->waiting_count);
 		if (!err)
 			out->waiting[out->waiting_count++] =
 				u64_at(chunk + CHUNK_ITEMS + first * ITEM_BYTES) &
@@ -271,19 +269,12 @@ static int interpreter_follow(struct segments_finding *finding, uint64_t interpr
 	return err ?: waiting_follow(finding, interpreter + finding->at->interp_queue);
 }
 
-static int word_compare(const void *a, const void *b)
-{
-	const uint64_t *x = a, *y = b;
-
-	return *x < *y ? -1 : *x > *y;
-}
-
 static size_t words_sort(uint64_t *words, size_t count)
 {
 	size_t kept = 0;
 
 	if (count)
-		qsort(words, count, sizeof(*words), word_compare);
+		qsort(words, count, sizeof(*words), key_compare);
 	for (size_t i = 0; i < count; i++)
 		if (!kept || words[kept - 1] != words[i])
 			words[kept++] = words[i];
@@ -293,7 +284,7 @@ static size_t words_sort(uint64_t *words, size_t count)
 static void returned_sort(struct heap_segments *out)
 {
 	if (out->returned_count) /* the address comes first in it */
-		qsort(out->returned, out->returned_count, sizeof(*out->returned), word_compare);
+		qsort(out->returned, out->returned_count, sizeof(*out->returned), key_compare);
 }
 
 int heap_segments_find(struct heap_segments *segments, struct heap_walker *walker,

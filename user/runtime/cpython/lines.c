@@ -118,7 +118,7 @@ int lines_mark(const struct lines_table *table, struct lines_mark **marks, size_
 	for (; range_next(table, &from, &range); from = range.next) {
 		if (range.next.at - last < LINES_MARK_BYTES)
 			continue;
-		if (array_reserve(&made, &capacity, made_count, 1, sizeof(*made))) {
+		if (ARRAY_GROW(made, capacity, made_count)) {
 			free(made);
 			return -ENOMEM;
 		}

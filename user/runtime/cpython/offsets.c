@@ -5,13 +5,14 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "util/array.h"
 #include "util/error.h"
 
 static const struct python_offsets table[] = {
 #include "runtime/cpython/offsets_table.inc"
 };
 
-#define TABLE_COUNT (sizeof(table) / sizeof(table[0]))
+#define TABLE_COUNT (ARRAY_SIZE(table))
 
 /*
  * _Py_DebugOffsets (Include/internal/pycore_runtime.h, pycore_debug_offsets.h) begins with {cookie,
@@ -63,7 +64,7 @@ static const struct {
 
 int offsets_apply_release(uint32_t version_hex, struct python_offsets *offsets)
 {
-	for (size_t i = 0; i < sizeof(releases) / sizeof(releases[0]); i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(releases); i++) {
 		/* The lower half is 0 if only the minor version is known. */
 		if (version_hex < releases[i].first || version_hex > releases[i].last ||
 		    !(version_hex & 0xffff))

@@ -55,8 +55,7 @@ static int type_add(struct recovery *recovery, uint64_t address, uint64_t name)
 		.name_at = name,
 		.base = recover_word(recovery, address + offsets->objects.type_base),
 		.flags = recover_word(recovery, address + offsets->heap.type_flags)};
-	int err = array_reserve(&recovery->types, &recovery->type_capacity, recovery->type_count, 1,
-				sizeof(type));
+	int err = ARRAY_GROW(recovery->types, recovery->type_capacity, recovery->type_count);
 
 	if (err)
 		return err;

@@ -13,6 +13,7 @@
 #include "util/array.h"
 #include "util/clock.h"
 #include "util/error.h"
+#include "util/sorted.h"
 
 #define TRIES 3
 #define LOOKS 10
@@ -36,8 +37,7 @@ static void found_add(struct heap_chunks_found *found, uint64_t address, uint64_
 	if (!unread && bytes < found->least_bytes + sizeof(uint64_t))
 		return;
 	if (!found->err)
-		found->err = array_reserve(&found->chunks, &found->capacity, found->count, 1,
-					   sizeof(*found->chunks));
+		found->err = ARRAY_GROW(found->chunks, found->capacity, found->count);
 	if (found->err || !units)
 		return;
 	found->chunks[found->count++] =
@@ -119,21 +119,13 @@ int heap_chunks_possible(struct glibc *glibc)
 	return err;
 }
 
-static int chunk_compare(const void *a, const void *b)
-{
-	const struct event_chunk *x = a, *y = b;
-
-	return x->address < y->address ? -1 : x->address > y->address;
-}
-
 /* In order of address, without those that begin in one before. */
 static void found_sort(struct heap_chunks_found *found)
 {
 	size_t kept = 0;
 	uint64_t end = 0;
 
-	if (found->count)
-		qsort(found->chunks, found->count, sizeof(*found->chunks), chunk_compare);
+	SORT_BY(found->chunks, found->count, address);
 	for (size_t i = 0; i < found->count; i++) {
 		const struct event_chunk *chunk = &found->chunks[i];
 

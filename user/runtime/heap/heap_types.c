@@ -219,11 +219,9 @@ static int type_compare(const void *a, const void *b)
 {
 	const struct heap_type *x = a, *y = b;
 
-	if (x->sum.bytes != y->sum.bytes)
-		return x->sum.bytes < y->sum.bytes ? 1 : -1;
-	if (x->sum.blocks != y->sum.blocks)
-		return x->sum.blocks < y->sum.blocks ? 1 : -1;
-	return x->address < y->address ? -1 : x->address > y->address;
+	return CMP(y->sum.bytes, x->sum.bytes)
+		?: CMP(y->sum.blocks, x->sum.blocks)
+		?: CMP(x->address, y->address);
 }
 
 /* Drops types without objects, reads the names of the others and sorts them. */

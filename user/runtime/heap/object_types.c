@@ -24,6 +24,7 @@
 
 #include "proc/memory.h"
 #include "runtime/cpython/refcount.h"
+#include "util/array.h"
 #include "util/hash.h"
 #include "util/word.h"
 
@@ -179,7 +180,7 @@ int object_types_find(struct object_types *objects, const uint8_t *block, uint32
 	uint32_t head = objects->offsets->gc_head_bytes;
 	const uint32_t offsets[] = {0, head, head + PREHEADER_BYTES};
 
-	for (size_t i = 0; i < sizeof(offsets) / sizeof(offsets[0]); i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(offsets); i++) {
 		const uint8_t *object = block + offsets[i];
 
 		if (offsets[i] + refcount_header(python) > bytes)

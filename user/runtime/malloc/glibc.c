@@ -12,6 +12,7 @@
 #include "runtime/malloc/reader.h"
 #include "util/array.h"
 #include "util/error.h"
+#include "util/sorted.h"
 
 /* --- glibc arenas ----------------------------------------------------------------------------- */
 
@@ -48,8 +49,7 @@ static uint64_t aligned(uint64_t address)
 static int heap_add(struct arenas_look *look, const struct glibc_heap *heap)
 {
 	struct glibc *glibc = look->glibc;
-	int err = array_reserve(&glibc->heaps, &look->heap_capacity, glibc->heap_count, 1,
-				sizeof(*heap));
+	int err = ARRAY_GROW(glibc->heaps, look->heap_capacity, glibc->heap_count);
 
 	if (!err && glibc->heap_count == GLIBC_HEAPS_MAX)
 		err = contradiction(glibc, "too many heaps");
@@ -80,8 +80,7 @@ static int arena_add(struct arenas_look *look, uint64_t address, uint64_t *next)
 	if (err)
 		return contradiction(glibc, "an arena's top chunk cannot be read");
 	arena.top_bytes &= ~(uint64_t)GLIBC_SIZE_BITS;
-	err = array_reserve(&glibc->arenas, &look->arena_capacity, glibc->arena_count, 1,
-			    sizeof(arena));
+	err = ARRAY_GROW(glibc->arenas, look->arena_capacity, glibc->arena_count);
 	if (!err)
 		glibc->arenas[glibc->arena_count++] = arena;
 	return err;
@@ -169,13 +168,6 @@ static int heaps_read(struct arenas_look *look, uint32_t number)
 	return 0;
 }
 
-static int heap_compare(const void *a, const void *b)
-{
-	const struct glibc_heap *x = a, *y = b;
-
-	return x->start < y->start ? -1 : x->start > y->start;
-}
-
 /*
  * Replaces glibc's arenas and heaps. 0; -ENOTSUP: what is there contradicts the layout (error_set);
  * -EFAULT; -ESRCH; -ENOMEM.
@@ -195,8 +187,7 @@ static int glibc_arenas_read(struct glibc *glibc, const struct process_maps *map
 		err = heaps_read(&look, i);
 	if (err)
 		return err;
-	if (glibc->heap_count)
-		qsort(glibc->heaps, glibc->heap_count, sizeof(*glibc->heaps), heap_compare);
+	SORT_BY(glibc->heaps, glibc->heap_count, start);
 	for (size_t i = 1; i < glibc->heap_count; i++)
 		if (glibc->heaps[i].start < glibc->heaps[i - 1].end)
 			return contradiction(glibc, "heaps overlap");

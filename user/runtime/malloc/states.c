@@ -7,6 +7,7 @@
 #include "proc/memory.h"
 #include "runtime/malloc/mapped.h"
 #include "runtime/malloc/walk.h"
+#include "util/sorted.h"
 
 struct question {
 	uint64_t address;
@@ -20,13 +21,6 @@ struct states_asked {
 	struct question *questions;
 	size_t count, next;
 };
-
-static int question_compare(const void *a, const void *b)
-{
-	const struct question *x = a, *y = b;
-
-	return x->address < y->address ? -1 : x->address > y->address;
-}
 
 static int chunk_visit(const struct glibc_chunk *chunk, void *context)
 {
@@ -102,7 +96,7 @@ int glibc_states(struct glibc *glibc, const uint64_t *addresses, size_t count, u
 		return -ENOMEM;
 	for (size_t i = 0; i < count; i++)
 		asked.questions[i] = (struct question){.address = addresses[i], .index = i};
-	qsort(asked.questions, count, sizeof(*asked.questions), question_compare);
+	SORT_BY(asked.questions, count, address);
 	int err = look(glibc, &asked);
 	for (size_t i = 0; i < count; i++) {
 		states[asked.questions[i].index] = asked.questions[i].state;

@@ -22,6 +22,7 @@
 #include "util/array.h"
 #include "util/error.h"
 #include "util/interrupt.h"
+#include "util/sorted.h"
 
 /* --- lists ------------------------------------------------------------------------------------ */
 
@@ -84,8 +85,7 @@ static int put(struct glibc_lists *lists, uint64_t chunk, int kind)
 	int err = lists->steps++ < STEPS_MAX ? 0 : -EAGAIN;
 
 	if (!err)
-		err = array_reserve(&lists->chunks, &lists->capacity, lists->count, 1,
-				    sizeof(*lists->chunks));
+		err = ARRAY_GROW(lists->chunks, lists->capacity, lists->count);
 	if (!err)
 		lists->chunks[lists->count++] = (struct glibc_listed){chunk, (uint32_t)kind};
 	return err;
@@ -245,20 +245,12 @@ static int glibc_lists_tcache(struct glibc_lists *lists, struct glibc *glibc, ui
 	return lists->count > before;
 }
 
-static int listed_compare(const void *a, const void *b)
-{
-	const struct glibc_listed *x = a, *y = b;
-
-	return x->address < y->address ? -1 : x->address > y->address;
-}
-
 /* By address, each once. */
 static void glibc_lists_sort(struct glibc_lists *lists)
 {
 	size_t kept = 0;
 
-	if (lists->count)
-		qsort(lists->chunks, lists->count, sizeof(*lists->chunks), listed_compare);
+	SORT_BY(lists->chunks, lists->count, address);
 	for (size_t i = 0; i < lists->count; i++)
 		if (!kept || lists->chunks[kept - 1].address != lists->chunks[i].address)
 			lists->chunks[kept++] = lists->chunks[i];
