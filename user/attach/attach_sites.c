@@ -12,6 +12,7 @@
 
 #include "attach/attach_state.h"
 #include "util/array.h"
+#include "util/cleanup.h"
 #include "util/error.h"
 #include "util/hash.h"
 #include "util/page.h"
@@ -111,7 +112,7 @@ static int program_attach(struct attach *attach, struct placed *placed,
 			  site_filter_fn filter, int file, enum links_kind kind)
 {
 	size_t stride = plan->count + 1;
-	uint64_t *arrays = calloc(stride, 3 * sizeof(*arrays));
+	_cleanup_free_ uint64_t *arrays = calloc(stride, 3 * sizeof(*arrays));
 	struct links_sites sites = {.offsets = arrays, .cookies = arrays + stride};
 	int err = arrays ? 0 : -ENOMEM;
 
@@ -127,7 +128,6 @@ static int program_attach(struct attach *attach, struct placed *placed,
 	}
 	if (!err)
 		err = links_add(&placed->links, program, kind, file, placed->pid, &sites);
-	free(arrays);
 	return err;
 }
 
@@ -252,16 +252,14 @@ static size_t distinct_count(uint64_t *pages, size_t count)
 size_t attach_pages(const struct attach *attach, const struct plan *plan,
 		    const struct elf_file *file, pid_t pid, unsigned int groups)
 {
-	uint64_t *pages = calloc(plan->count + 1, sizeof(*pages));
+	_cleanup_free_ uint64_t *pages = calloc(plan->count + 1, sizeof(*pages));
 	struct placed placed = {.pid = pid};
-	size_t count = 0, distinct;
+	size_t count = 0;
 	struct stat st;
 
 	/* On failure return the upper bound: one page per site. */
-	if (!pages || regular_stat(elf_file_fd(file), &st)) {
-		free(pages);
+	if (!pages || regular_stat(elf_file_fd(file), &st))
 		return plan->count;
-	}
 	placed.device = st.st_dev;
 	placed.inode = st.st_ino;
 	for (placed.group = 1; placed.group <= groups; placed.group <<= 1) {
@@ -272,9 +270,7 @@ size_t attach_pages(const struct attach *attach, const struct plan *plan,
 			if (site_group(&plan->sites[i]) == placed.group)
 				pages[count++] = plan->sites[i].offset / page_bytes();
 	}
-	distinct = distinct_count(pages, count);
-	free(pages);
-	return distinct;
+	return distinct_count(pages, count);
 }
 
 int attach_sites(struct attach *attach, const struct plan *plan, const struct elf_file *file,

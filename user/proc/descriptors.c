@@ -11,6 +11,7 @@
 
 #include "proc/process.h"
 #include "util/buffer.h"
+#include "util/cleanup.h"
 
 #define DESCRIPTORS_MAX 65536
 
@@ -31,7 +32,7 @@ int descriptors_find(pid_t pid, const char *name, descriptor_fn found, void *con
 	struct dirent *entry;
 
 	snprintf(path, sizeof(path), "/proc/%d/fd", pid);
-	DIR *directory = opendir(path);
+	_cleanup_(closedirp) DIR *directory = opendir(path);
 	if (!directory)
 		return -errno;
 	while (!err && left-- && (entry = readdir(directory))) {
@@ -44,14 +45,13 @@ int descriptors_find(pid_t pid, const char *name, descriptor_fn found, void *con
 		if (link_has_name(link, name))
 			err = found(context, pid, entry->d_name);
 	}
-	closedir(directory);
 	return err;
 }
 
 /* The flags with which it was opened; -errno. */
 static int descriptor_flags(pid_t pid, const char *number)
 {
-	struct buffer text = {0};
+	_cleanup_(buffer_free) struct buffer text = {0};
 	char name[32];
 	const char *flags;
 
@@ -62,7 +62,6 @@ static int descriptor_flags(pid_t pid, const char *number)
 		result = -EPROTO;
 	else if (!flags && !result)
 		result = -EPROTO;
-	buffer_free(&text);
 	return result;
 }
 

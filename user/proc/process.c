@@ -17,6 +17,7 @@
 #include "proc/patience.h"
 #include "util/array.h"
 #include "util/buffer.h"
+#include "util/cleanup.h"
 #include "util/clock.h"
 #include "util/error.h"
 #include "util/sorted.h"
@@ -196,7 +197,7 @@ static void parse_command(const char *text, size_t bytes, struct process_info *o
 
 int process_file_read(pid_t pid, const char *name, size_t max, struct buffer *out)
 {
-	int directory = open_process(pid);
+	_cleanup_close_ int directory = open_process(pid);
 	struct patience patience;
 
 	if (directory < 0)
@@ -206,7 +207,6 @@ int process_file_read(pid_t pid, const char *name, size_t max, struct buffer *ou
 		err = read_file(directory, name, max, out);
 		patience_end(&patience);
 	}
-	close(directory);
 	return err;
 }
 
@@ -228,7 +228,7 @@ int process_info_read(pid_t pid, struct process_info *out)
 {
 	struct process_info info = {.pid = pid, .tgid = pid, .ns_pid = pid};
 	struct buffer text = {0};
-	int directory = open_process(pid);
+	_cleanup_close_ int directory = open_process(pid);
 
 	if (directory < 0)
 		return directory;
@@ -242,18 +242,16 @@ int process_info_read(pid_t pid, struct process_info *out)
 	if (!err)
 		*out = info;
 	buffer_free(&text);
-	close(directory);
 	return err;
 }
 
 pid_t process_debugger(pid_t pid)
 {
 	struct process_info info = {0};
-	struct buffer text = {0};
+	_cleanup_(buffer_free) struct buffer text = {0};
 
 	if (!process_file_read(pid, "status", FILE_MAX_BYTES, &text))
 		parse_status((const char *)text.data, &info);
-	buffer_free(&text);
 	return info.debugger;
 }
 
@@ -307,11 +305,8 @@ int process_program_is_past(pid_t pid, int fd)
 	patience_end(&patience);
 	if (!past)
 		return 0;
-	int now = process_program_open(pid);
-	past = now >= 0 && is_used(now);
-	if (now >= 0)
-		close(now);
-	return past;
+	_cleanup_close_ int now = process_program_open(pid);
+	return now >= 0 && is_used(now);
 }
 
 int process_list(pid_t **pids, size_t *count)
@@ -361,7 +356,7 @@ int process_program_path(pid_t pid, char path[PATH_MAX])
 int process_own_bytes_read(pid_t pid, uint64_t *bytes)
 {
 	static const char *const keys[] = {"RssAnon", "VmSwap", "HugetlbPages"};
-	struct buffer text = {0};
+	_cleanup_(buffer_free) struct buffer text = {0};
 	int err = process_file_read(pid, "status", FILE_MAX_BYTES, &text);
 
 	*bytes = 0;
@@ -371,7 +366,6 @@ int process_own_bytes_read(pid_t pid, uint64_t *bytes)
 		if (value)
 			*bytes += strtoull(value, NULL, 10) * 1024; /* "kB" */
 	}
-	buffer_free(&text);
 	return err;
 }
 

@@ -14,6 +14,7 @@
 #include "proc/lock_read.h"
 #include "proc/patience.h"
 #include "proc/process.h"
+#include "util/cleanup.h"
 #include "util/error.h"
 #include "util/regular.h"
 
@@ -313,14 +314,11 @@ int process_root_open(pid_t pid)
 	int root = open(name, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (root < 0)
 		return -1;
-	int own = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	_cleanup_close_ int own = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (own >= 0 && !process_root_identify(root, &theirs) &&
 	    !process_root_identify(own, &ours) && !process_root_is(&theirs, &ours)) {
-		close(own);
 		return root;
 	}
-	if (own >= 0)
-		close(own);
 	close(root);
 	return -1;
 }

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "util/cleanup.h"
 #include "util/hash.h"
 
 /*
@@ -63,11 +64,9 @@ static int task_open(pid_t pid)
 
 long thread_call(pid_t pid, pid_t tid)
 {
-	int directory = task_open(pid);
+	_cleanup_close_ int directory = task_open(pid);
 	long call = directory < 0 ? -ESRCH : call_read(directory, tid);
 
-	if (directory >= 0)
-		close(directory);
 	return call;
 }
 
@@ -85,7 +84,7 @@ int thread_name(pid_t pid, pid_t tid, char name[16])
 
 unsigned long thread_runs(pid_t pid, pid_t tid)
 {
-	int directory = task_open(pid);
+	_cleanup_close_ int directory = task_open(pid);
 	unsigned long runs = 0;
 	char text[96];
 
@@ -95,7 +94,6 @@ unsigned long thread_runs(pid_t pid, pid_t tid)
 	if (file_read(directory, tid, "schedstat", text, sizeof(text)) ||
 	    sscanf(text, "%*u %*u %lu", &runs) != 1)
 		runs = 0;
-	close(directory);
 	return runs;
 }
 
@@ -108,7 +106,7 @@ static int tasks_each(pid_t pid, int (*each)(int directory, pid_t tid, void *con
 	int err = 0;
 
 	snprintf(path, sizeof(path), "/proc/%d/task", pid);
-	DIR *directory = opendir(path);
+	_cleanup_(closedirp) DIR *directory = opendir(path);
 	if (!directory)
 		return errno == ENOENT ? -ESRCH : -errno;
 	while (!err && (entry = readdir(directory))) {
@@ -117,7 +115,6 @@ static int tasks_each(pid_t pid, int (*each)(int directory, pid_t tid, void *con
 		if (tid > 0)
 			err = each(dirfd(directory), tid, context);
 	}
-	closedir(directory);
 	return err;
 }
 

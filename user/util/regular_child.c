@@ -17,6 +17,7 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include "util/cleanup.h"
 #include "util/descriptor.h"
 #include "util/regular.h"
 #include "util/regular_wire.h"
@@ -39,7 +40,7 @@ static int path_open(int directory, const char *path, uint64_t flags, uint64_t r
 /* Is a file system with this device mounted where we are, as this type? */
 static int is_mounted_here(dev_t device, const char *type)
 {
-	FILE *mounts = fopen("/proc/self/mountinfo", "re");
+	_cleanup_(fclosep) FILE *mounts = fopen("/proc/self/mountinfo", "re");
 	size_t capacity = 0;
 	char *line = NULL;
 	int found = 0;
@@ -54,8 +55,6 @@ static int is_mounted_here(dev_t device, const char *type)
 			makedev(major_number, minor_number) == device;
 	}
 	free(line);
-	if (mounts)
-		fclose(mounts);
 	return found;
 }
 
@@ -131,7 +130,7 @@ static void failure_send(int err)
 static int content_copy(int from, int to)
 {
 	const struct regular_answer goes_on = {.result = REGULAR_GOES_ON};
-	char *piece = malloc(PIECE_BYTES);
+	_cleanup_free_ char *piece = malloc(PIECE_BYTES);
 	uint64_t done = 0;
 	ssize_t got = 1;
 	int err = piece ? 0 : -ENOMEM;
@@ -151,14 +150,13 @@ static int content_copy(int from, int to)
 		if (!err && got > 0)
 			answer_send(&goes_on, NULL, 0);
 	}
-	free(piece);
 	return err;
 }
 
 /* file: open for reading. Answers by a copy. */
 static void copy_answer(int path_fd, int file, struct regular_answer *answer)
 {
-	int copy = (int)syscall(SYS_memfd_create, "tracer-copy", MFD_CLOEXEC);
+	_cleanup_close_ int copy = (int)syscall(SYS_memfd_create, "tracer-copy", MFD_CLOEXEC);
 	int err = copy < 0 ? -errno : content_copy(file, copy);
 
 	if (!err) {
@@ -168,8 +166,6 @@ static void copy_answer(int path_fd, int file, struct regular_answer *answer)
 		answer_send(answer, fds, 2);
 	} else
 		failure_send(err);
-	if (copy >= 0)
-		close(copy);
 }
 
 static void file_answer(int path_fd)
@@ -204,7 +200,7 @@ static void file_answer(int path_fd)
 static int names_write(int folder, int out, struct regular_answer *answer)
 {
 	int fd = path_open(folder, ".", O_RDONLY | O_DIRECTORY, 0);
-	DIR *stream = fd < 0 ? NULL : fdopendir(fd);
+	_cleanup_(closedirp) DIR *stream = fd < 0 ? NULL : fdopendir(fd);
 	const struct dirent *entry;
 	size_t bytes = 0;
 	int err = 0;
@@ -220,22 +216,19 @@ static int names_write(int folder, int out, struct regular_answer *answer)
 		answer->cut = bytes > REGULAR_NAMES_MAX;
 		err = answer->cut ? 0 : descriptor_write(out, entry->d_name, size);
 	}
-	closedir(stream);
 	return err;
 }
 
 static void names_answer(int folder)
 {
 	struct regular_answer answer = {.result = REGULAR_DONE};
-	int out = (int)syscall(SYS_memfd_create, "tracer-names", MFD_CLOEXEC);
+	_cleanup_close_ int out = (int)syscall(SYS_memfd_create, "tracer-names", MFD_CLOEXEC);
 	int err = out < 0 ? -errno : names_write(folder, out, &answer);
 
 	if (err)
 		failure_send(err);
 	else
 		answer_send(&answer, &out, 1);
-	if (out >= 0)
-		close(out);
 }
 
 static void local_answer(int fd)
@@ -252,8 +245,9 @@ static void local_answer(int fd)
 static void path_answer(const struct regular_question *question, int directory)
 {
 	int is_folder = question->kind == REGULAR_FOLDER;
-	int fd = path_open(directory, question->path, O_PATH | (is_folder ? O_DIRECTORY : 0),
-			   question->resolve);
+	_cleanup_close_ int fd =
+		path_open(directory, question->path, O_PATH | (is_folder ? O_DIRECTORY : 0),
+			  question->resolve);
 	const struct regular_answer answer = {.result = REGULAR_DONE};
 
 	if (fd < 0)
@@ -262,8 +256,6 @@ static void path_answer(const struct regular_question *question, int directory)
 		answer_send(&answer, &fd, 1);
 	else
 		file_answer(fd);
-	if (fd >= 0)
-		close(fd);
 }
 
 static int question_read(struct regular_question *question, int *fd)

@@ -22,6 +22,7 @@
 #include "proc/sandbox/privileges.h"
 #include "util/array.h"
 #include "util/buffer.h"
+#include "util/cleanup.h"
 
 /* Processes that close links side by side. */
 #define CLOSERS 8u
@@ -187,13 +188,12 @@ static void descriptors_allow(void)
  */
 static void oom_avoid(void)
 {
-	int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+	_cleanup_close_ int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
 
 	if (fd < 0)
 		return;
 	if (write(fd, "-1000", 5) < 0)
 		errno = 0;
-	close(fd);
 }
 
 /* Moves this process to the root of one hierarchy. */
@@ -225,13 +225,12 @@ static void hierarchy_leave(const struct cgroup_line *line)
  */
 static void cgroups_leave(void)
 {
-	struct buffer text = {0};
+	_cleanup_(buffer_free) struct buffer text = {0};
 	struct cgroup_line line;
 
 	if (!process_file_read(getpid(), "cgroup", CGROUP_TEXT_MAX, &text))
 		for (const char *next = (const char *)text.data; cgroup_next(&next, &line);)
 			hierarchy_leave(&line);
-	buffer_free(&text);
 }
 
 /* Creating many links may take long: has the owner ended meanwhile, or shut down the socket? */

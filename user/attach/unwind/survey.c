@@ -10,6 +10,7 @@
 #include "object/symbols/worker.h"
 #include "object/unwind/unwind_table.h"
 #include "proc/process.h"
+#include "util/cleanup.h"
 #include "util/clock.h"
 
 #define FILE_NS 5000000000ull /* the largest files take a tenth of a second */
@@ -33,7 +34,7 @@ static int is_known(const struct process_maps *maps, size_t at)
 /* 0: the caller frees *out; else as unwind_survey_fn's err. */
 static int table_ask(struct worker *worker, int file, int debug_fd, struct unwind_table **out)
 {
-	int fd = memfd_create("unwind-table", MFD_CLOEXEC);
+	_cleanup_close_ int fd = memfd_create("unwind-table", MFD_CLOEXEC);
 	int err = fd < 0 ? -errno : 0;
 
 	if (!err)
@@ -41,8 +42,6 @@ static int table_ask(struct worker *worker, int file, int debug_fd, struct unwin
 				    clock_ns(CLOCK_MONOTONIC) + FILE_NS);
 	if (!err)
 		err = unwind_loader_read(fd, out);
-	if (fd >= 0)
-		close(fd);
 	return err;
 }
 

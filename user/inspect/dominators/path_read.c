@@ -8,6 +8,7 @@
 #include "inspect/dominators/paths.h"
 #include "inspect/dominators/values.h"
 #include "util/array.h"
+#include "util/cleanup.h"
 
 /* What is written as .NAME: 1: it was appended; 0: it is no identifier; -ENOMEM. */
 static int attribute_write(struct buffer *expression, const char *name)
@@ -284,7 +285,7 @@ int path_read(const struct paths *paths, uint32_t object, struct path *out)
 	size_t count;
 
 	*out = (struct path){0};
-	uint32_t *chain = chain_make(paths, object, &count, &out->cut);
+	_cleanup_free_ uint32_t *chain = chain_make(paths, object, &count, &out->cut);
 	if (!chain)
 		return -ENOMEM;
 	int err = root_step(&writer, chain[0]);
@@ -294,7 +295,6 @@ int path_read(const struct paths *paths, uint32_t object, struct path *out)
 	if (!err)
 		err = buffer_append(&out->text, "", 1);
 	buffer_free(&writer.name);
-	free(chain);
 	return err;
 }
 
@@ -309,7 +309,7 @@ int path_shape_hash(const struct paths *paths, uint32_t object, uint64_t *hash)
 {
 	const struct graph *graph = paths->graph;
 	uint32_t at = paths->folded[object], source;
-	struct buffer name = {0};
+	_cleanup_(buffer_free) struct buffer name = {0};
 	const char *kind_name;
 	int err = 0;
 
@@ -331,7 +331,6 @@ int path_shape_hash(const struct paths *paths, uint32_t object, uint64_t *hash)
 	if (!err && graph->root[at] != ROOT_GARBAGE)
 		err = root_name(graph, at, 0, &name);
 	*hash = text_hash(*hash, &name);
-	buffer_free(&name);
 	return err;
 }
 

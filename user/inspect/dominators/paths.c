@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "util/array.h"
+#include "util/cleanup.h"
 #include "util/sorted.h"
 
 #define PART_MAX 8u /* references of a part of a path that may be repeated */
@@ -287,7 +288,7 @@ static uint8_t is_apart(const struct paths *paths, uint32_t object)
 static int groups_fill(const struct paths *paths, uint32_t *group_of, struct path_group **groups,
 		       size_t *count)
 {
-	struct id_map found = {0};
+	_cleanup_(id_map_free) struct id_map found = {0};
 	size_t capacity = 0;
 	int err = 0;
 
@@ -313,15 +314,14 @@ static int groups_fill(const struct paths *paths, uint32_t *group_of, struct pat
 		(*groups)[at].count++;
 		(*groups)[at].bytes += graph_bytes(paths->graph, (uint32_t)i);
 	}
-	id_map_free(&found);
 	return err;
 }
 
 static int groups_retained(const struct paths *paths, const struct retained *retained,
 			   const uint32_t *group_of, struct path_group *groups, size_t count)
 {
-	struct retained_sum *sums = calloc(count + 1, sizeof(*sums));
-	uint8_t *apart = calloc(count + 1, 1);
+	_cleanup_free_ struct retained_sum *sums = calloc(count + 1, sizeof(*sums));
+	_cleanup_free_ uint8_t *apart = calloc(count + 1, 1);
 	int err = sums && apart ? 0 : -ENOMEM;
 
 	for (size_t i = 0; i < count && !err; i++)
@@ -330,8 +330,6 @@ static int groups_retained(const struct paths *paths, const struct retained *ret
 		err = retained_groups(retained, group_of, count, apart, sums);
 	for (size_t i = 0; i < count && !err; i++)
 		groups[i].retained = sums[i].bytes;
-	free(apart);
-	free(sums);
 	return err;
 }
 

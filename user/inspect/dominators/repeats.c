@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "inspect/dominators/paths.h"
+#include "util/cleanup.h"
 
 #define PART_STEPS 8u /* of a text that is looked at for repetitions */
 
@@ -147,10 +148,10 @@ int path_fold(const struct paths *paths, uint32_t object, uint32_t longest, stru
 {
 	size_t count = 0, other_count = 0;
 	int cut;
-	uint32_t *chain = chain_make(paths, object, &count, &cut);
-	uint32_t *other = chain_make(paths, longest, &other_count, &cut);
-	struct link *links = calloc(count + 1, sizeof(*links));
-	struct link *other_links = calloc(other_count + 1, sizeof(*other_links));
+	_cleanup_free_ uint32_t *chain = chain_make(paths, object, &count, &cut);
+	_cleanup_free_ uint32_t *other = chain_make(paths, longest, &other_count, &cut);
+	_cleanup_free_ struct link *links = calloc(count + 1, sizeof(*links));
+	_cleanup_free_ struct link *other_links = calloc(other_count + 1, sizeof(*other_links));
 	struct folding folding = {.path = path, .step_of = calloc(count + 1, sizeof(uint32_t))};
 	int err = chain && other && links && other_links && folding.step_of ? 0 : -ENOMEM;
 
@@ -160,10 +161,6 @@ int path_fold(const struct paths *paths, uint32_t object, uint32_t longest, stru
 		other_count = links_make(paths, other, other_count, other_links);
 		links_fold(&folding, links, count, other_links, other_count);
 	}
-	free(chain);
-	free(other);
-	free(links);
-	free(other_links);
 	free(folding.step_of);
 	return err;
 }

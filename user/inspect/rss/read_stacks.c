@@ -16,6 +16,7 @@
 
 #include "inspect/rss/reading.h"
 #include "runtime/malloc/reader.h"
+#include "util/cleanup.h"
 
 #define DESCRIPTOR_ALIGNMENT 64u
 #define DESCRIPTOR_BYTES     4096u       /* in which the stack's address and size are */
@@ -141,7 +142,7 @@ static void sleeping_look(struct stacks_read *stacks)
 	char path[48];
 
 	snprintf(path, sizeof(path), "/proc/%d/task", (int)stacks->reading->info.pid);
-	DIR *tasks = opendir(path);
+	_cleanup_(closedirp) DIR *tasks = opendir(path);
 	for (struct dirent *entry; tasks && !stacks->err && (entry = readdir(tasks));) {
 		if (entry->d_name[0] == '.' || atoi(entry->d_name) == stacks->reading->info.pid)
 			continue;
@@ -149,8 +150,6 @@ static void sleeping_look(struct stacks_read *stacks)
 		if (pointer)
 			pointer_look(stacks, pointer);
 	}
-	if (tasks)
-		closedir(tasks);
 }
 
 static void tails_look(struct stacks_read *stacks)

@@ -11,6 +11,7 @@
 #include "inspect/rss/account.h"
 #include "proc/pagemap.h"
 #include "util/array.h"
+#include "util/cleanup.h"
 #include "util/error.h"
 
 /* --- pages ------------------------------------------------------------------------------------ */
@@ -259,7 +260,7 @@ static int maps_read(FILE *file, struct memory_account *account)
 static int rollup_read(FILE *file, struct smaps_totals *totals)
 {
 	size_t size = 0;
-	char *line = NULL;
+	_cleanup_free_ char *line = NULL;
 	int found = 0;
 
 	rewind(file);
@@ -268,20 +269,18 @@ static int rollup_read(FILE *file, struct smaps_totals *totals)
 		line_bytes(line, "Swap", &totals->swap);
 		line_bytes(line, "AnonHugePages", &totals->anonymous_huge);
 	}
-	free(line);
 	return found ? 0 : -ESRCH;
 }
 
 static void status_read(FILE *file, struct smaps_totals *totals)
 {
 	size_t size = 0;
-	char *line = NULL;
+	_cleanup_free_ char *line = NULL;
 
 	rewind(file);
 	while (getline(&line, &size, file) > 0)
 		(void)(line_bytes(line, "VmPTE", &totals->page_tables) ||
 		       line_bytes(line, "HugetlbPages", &totals->hugetlb));
-	free(line);
 }
 
 static int is_settled(const struct memory_account *account, const struct smaps_totals *totals)

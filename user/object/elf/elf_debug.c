@@ -15,6 +15,7 @@
 
 #include "object/elf/elf_section.h"
 #include "util/array.h"
+#include "util/cleanup.h"
 #include "util/error.h"
 #include "util/regular.h"
 
@@ -156,16 +157,14 @@ static int read_link(Elf *elf, const char **name, uint32_t *checksum)
 
 static int has_checksum(int fd, uint32_t expected, off_t bytes_max)
 {
-	unsigned char *piece = malloc(PIECE_BYTES);
+	_cleanup_free_ unsigned char *piece = malloc(PIECE_BYTES);
 	uLong checksum = crc32(0, NULL, 0);
 	off_t offset = 0;
 	struct stat st;
 	ssize_t n = 0;
 
-	if (fstat(fd, &st) || st.st_size > bytes_max) {
-		free(piece);
+	if (fstat(fd, &st) || st.st_size > bytes_max)
 		return 0;
-	}
 	while (piece && offset <= bytes_max) {
 		n = pread(fd, piece, PIECE_BYTES, offset);
 		if (n <= 0)
@@ -173,7 +172,6 @@ static int has_checksum(int fd, uint32_t expected, off_t bytes_max)
 		checksum = crc32(checksum, piece, (uInt)n);
 		offset += n;
 	}
-	free(piece);
 	return offset && n == 0 && checksum == expected;
 }
 

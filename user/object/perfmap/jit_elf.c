@@ -8,6 +8,7 @@
 
 #include "object/elf/elf_section.h"
 #include "object/elf/elf_symbols.h"
+#include "util/cleanup.h"
 #include "util/error.h"
 
 /* The address of a symbol; 0: its section is not loaded. */
@@ -28,7 +29,7 @@ static uint64_t symbol_address(Elf *elf, const GElf_Sym *symbol, int relocatable
 static int table_read(Elf *elf, uint32_t type, int relocatable, perfmap_text_fn entry,
 		      void *context)
 {
-	struct elf_symbols table = {0};
+	_cleanup_(elf_symbols_free) struct elf_symbols table = {0};
 	int err = elf_symbols_load(&table, elf, type, ELF_SYMBOLS_HERE);
 	/* Names may overlap in the table; those of real compilers hardly do. */
 	uint64_t budget = 2 * table.string_bytes;
@@ -51,7 +52,6 @@ static int table_read(Elf *elf, uint32_t type, int relocatable, perfmap_text_fn 
 			err = entry(context, address, symbol.st_size, name, bytes);
 		budget -= bytes;
 	}
-	elf_symbols_free(&table);
 	return err;
 }
 
@@ -91,7 +91,7 @@ int jit_elf_read(const void *image, size_t bytes, perfmap_text_fn entry, void *c
 	uint64_t file_bytes;
 	int relocatable = 0, err;
 	Elf *elf;
-	int fd = copy_make(image, bytes, &relocatable);
+	_cleanup_close_ int fd = copy_make(image, bytes, &relocatable);
 
 	if (fd < 0)
 		return fd;
@@ -104,6 +104,5 @@ int jit_elf_read(const void *image, size_t bytes, perfmap_text_fn entry, void *c
 			err = error_set(-ENOEXEC, "an ELF image without symbols");
 		elf_end(elf);
 	}
-	close(fd);
 	return err;
 }

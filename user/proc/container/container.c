@@ -16,6 +16,7 @@
 #include "proc/container/container_list.h"
 #include "proc/process.h"
 #include "util/array.h"
+#include "util/cleanup.h"
 #include "util/error.h"
 
 struct monitors {
@@ -89,13 +90,12 @@ static int parent_fits(const struct container_list *list, const struct process_i
 {
 	struct container_owner owner;
 	struct process_info parent;
-	struct buffer text = {0};
+	_cleanup_(buffer_free) struct buffer text = {0};
 	int fits = info->ppid && !process_info_read(info->ppid, &parent) && is_monitor(&parent) &&
 		   !process_file_read(info->ppid, "cgroup", CGROUP_TEXT_MAX, &text) &&
 		   container_owner_of_process(list, &parent, (const char *)text.data, &owner) &&
 		   container_owner_is(&owner, &list->current_owner);
 
-	buffer_free(&text);
 	return fits;
 }
 
@@ -121,7 +121,7 @@ static int init_is_plausible(const struct container_list *list, const struct con
 			     pid_t pid)
 {
 	struct process_info info;
-	struct buffer text = {0};
+	_cleanup_(buffer_free) struct buffer text = {0};
 	struct cgroup_line line;
 	size_t bytes;
 	int fits;
@@ -134,7 +134,6 @@ static int init_is_plausible(const struct container_list *list, const struct con
 	else
 		fits = cgroup_fits(list, (const char *)text.data, entry->id, &line, &bytes) ||
 		       (!is_seen_elsewhere(list, entry->id) && parent_fits(list, &info));
-	buffer_free(&text);
 	return fits;
 }
 
@@ -390,12 +389,10 @@ int container_holds(const struct container *container, pid_t pid, const char *cg
 const struct container *container_of(const struct container_list *list, pid_t pid)
 {
 	const struct container *found = NULL;
-	struct buffer text = {0};
+	_cleanup_(buffer_free) struct buffer text = {0};
 
-	if (process_file_read(pid, "cgroup", CGROUP_TEXT_MAX, &text)) {
-		buffer_free(&text);
+	if (process_file_read(pid, "cgroup", CGROUP_TEXT_MAX, &text))
 		return NULL;
-	}
 	for (size_t i = 0; i < list->count; i++) {
 		const struct container *here = &list->entries[i];
 
@@ -405,6 +402,5 @@ const struct container *container_of(const struct container_list *list, pid_t pi
 		    (here->cgroup.path && strlen(here->cgroup.path) > strlen(found->cgroup.path)))
 			found = here;
 	}
-	buffer_free(&text);
 	return found;
 }

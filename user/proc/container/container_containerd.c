@@ -14,6 +14,7 @@
 
 #include "proc/container/container_list.h"
 #include "proc/container/state_file.h"
+#include "util/cleanup.h"
 
 #define TASKS            "/run/containerd/io.containerd.runtime.v2.task"
 #define DOCKER_NAMESPACE "moby"
@@ -38,7 +39,8 @@ static int bundle_take(void *context, int directory, const char *name)
 {
 	const struct namespace_walk *walk = context;
 	struct container found = {.runtime = CONTAINER_RUNTIME_CONTAINERD};
-	int bundle = container_id_is_valid(name) ? state_dir_below(directory, name) : -EINVAL;
+	_cleanup_close_ int bundle =
+		container_id_is_valid(name) ? state_dir_below(directory, name) : -EINVAL;
 	json_t *config;
 
 	if (bundle < 0)
@@ -55,21 +57,19 @@ static int bundle_take(void *context, int directory, const char *name)
 		if (!found.name[0])
 			container_text_set(found.name, sizeof(found.name), name);
 	}
-	close(bundle);
 	return container_list_add(walk->list, &found);
 }
 
 static int namespace_read(void *context, int directory, const char *name)
 {
 	struct namespace_walk walk = {.list = context, .namespace = name};
-	int namespace = state_dir_below(directory, name);
+	_cleanup_close_ int namespace = state_dir_below(directory, name);
 
 	if (namespace < 0)
 		return 0;
 	int err = container_directory_is_owned(context, namespace)
 			  ? state_dir_each(namespace, bundle_take, &walk)
 			  : 0;
-	close(namespace);
 	return err == -ENOMEM ? err : 0;
 }
 
@@ -90,12 +90,10 @@ static int shim_read(struct container_list *list, pid_t shim)
 	char name[40];
 
 	snprintf(name, sizeof(name), "/proc/%d/cwd/../..", shim);
-	int tasks = open(name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	_cleanup_close_ int tasks = open(name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (tasks < 0)
 		return 0;
-	int err = container_containerd_tasks(list, tasks);
-	close(tasks);
-	return err;
+	return container_containerd_tasks(list, tasks);
 }
 
 /*

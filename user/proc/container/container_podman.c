@@ -15,6 +15,7 @@
 #include "proc/container/state_file.h"
 #include "proc/process.h"
 #include "util/array.h"
+#include "util/cleanup.h"
 
 #define STORAGE "/var/lib/containers/storage"
 /* entries of all indexes; each is looked up among the known containers */
@@ -155,13 +156,12 @@ static pid_t pid_file_read(pid_t monitor, char *path)
 
 static int storage_read(struct container_list *list, pid_t pid, const char *path)
 {
-	int storage = path[0] ? state_dir_open(pid, path) : -ENOENT;
+	_cleanup_close_ int storage = path[0] ? state_dir_open(pid, path) : -ENOENT;
 
 	container_state_begin(list);
 	if (storage < 0)
 		return 0;
 	int err = container_podman_storage(list, storage);
-	close(storage);
 	return err == -ENOMEM ? err : 0;
 }
 
@@ -169,7 +169,7 @@ static int monitor_read(struct container_list *list, pid_t monitor)
 {
 	struct container found = {0};
 	char pid_file[PODMAN_PATH], storage[PODMAN_PATH];
-	struct buffer text = {0};
+	_cleanup_(buffer_free) struct buffer text = {0};
 	const struct container *known;
 	int err = 0;
 
@@ -187,7 +187,6 @@ static int monitor_read(struct container_list *list, pid_t monitor)
 		if (!err)
 			err = container_list_add(list, &found);
 	}
-	buffer_free(&text);
 	return err;
 }
 

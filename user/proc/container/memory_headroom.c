@@ -10,6 +10,7 @@
 #include "proc/container/memory_files.h"
 #include "proc/process.h"
 #include "util/array.h"
+#include "util/cleanup.h"
 
 #define LEVELS_MAX 16 /* nested cgroups with a limit that are considered */
 #define MACHINE    "/proc"
@@ -182,7 +183,7 @@ static int levels_add(struct memory_headroom *headroom, struct process *process,
 		      const struct cgroup_line *line)
 {
 	size_t mount_bytes, bytes;
-	char *directory = cgroup_directory(line, line->path_bytes, &mount_bytes);
+	_cleanup_free_ char *directory = cgroup_directory(line, line->path_bytes, &mount_bytes);
 	int err = 0;
 
 	bytes = directory ? strlen(directory) : 0;
@@ -193,13 +194,12 @@ static int levels_add(struct memory_headroom *headroom, struct process *process,
 		while (bytes && directory[--bytes] != '/')
 			;
 	}
-	free(directory);
 	return err < 0 ? err : 0;
 }
 
 static int process_read(struct memory_headroom *headroom, struct process *process)
 {
-	struct buffer text = {0};
+	_cleanup_(buffer_free) struct buffer text = {0};
 	struct cgroup_line line;
 	const char *next;
 	int err = process_file_read(process->pid, "cgroup", CGROUP_TEXT_MAX, &text);
@@ -208,7 +208,6 @@ static int process_read(struct memory_headroom *headroom, struct process *proces
 	for (next = err ? "" : (const char *)text.data; !err && cgroup_next(&next, &line);)
 		if (memory_line_counts(&line))
 			err = levels_add(headroom, process, &line);
-	buffer_free(&text);
 	return err;
 }
 

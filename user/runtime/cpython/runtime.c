@@ -19,6 +19,7 @@
 #include "object/elf/elf_file.h"
 #include "runtime/cpython/layout.h"
 #include "runtime/cpython/tstate.h"
+#include "util/cleanup.h"
 #include "util/error.h"
 
 /* --- signs ------------------------------------------------------------------------------------ */
@@ -117,12 +118,11 @@ static int has_constant(const char *data, size_t bytes, char first, const char *
 static int signs_is_hidden(struct elf_file *file)
 {
 	size_t bytes;
-	char *data = constants_read(file, &bytes);
+	_cleanup_free_ char *data = constants_read(file, &bytes);
 	int found = data && has_constant(data, bytes, 'P', "YTHONHASHSEED") &&
 		    has_constant(data, bytes, 'P', "YTHONMALLOC") &&
 		    has_constant(data, bytes, '_', "frozen_importlib");
 
-	free(data);
 	return found;
 }
 
@@ -167,7 +167,7 @@ static int constants_search(struct elf_file *file, unsigned int *major, unsigned
 	const char *at, *end, *rest;
 	unsigned int first = 0, second;
 	size_t bytes;
-	char *data = constants_read(file, &bytes);
+	_cleanup_free_ char *data = constants_read(file, &bytes);
 	int err = -ENOENT;
 
 	if (!data)
@@ -185,7 +185,6 @@ static int constants_search(struct elf_file *file, unsigned int *major, unsigned
 		*minor = second;
 		err = 0;
 	}
-	free(data);
 	return err;
 }
 
@@ -573,7 +572,7 @@ static int search_run(struct runtime_search *search, struct python_runtime *out)
 static int process_search(pid_t pid, struct runtime_files *files, int swap_in,
 			  struct python_runtime *out)
 {
-	struct runtime_search *search = calloc(1, sizeof(*search));
+	_cleanup_free_ struct runtime_search *search = calloc(1, sizeof(*search));
 
 	if (!search)
 		return -ENOMEM;
@@ -584,7 +583,6 @@ static int process_search(pid_t pid, struct runtime_files *files, int swap_in,
 		  ?: process_program_path(pid, search->executable)
 		  ?: search_run(search, out);
 	process_maps_free(&search->maps);
-	free(search);
 	return err;
 }
 

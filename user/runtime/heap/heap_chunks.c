@@ -11,6 +11,7 @@
 #include "runtime/malloc/mapped.h"
 #include "runtime/malloc/walk.h"
 #include "util/array.h"
+#include "util/cleanup.h"
 #include "util/clock.h"
 #include "util/error.h"
 #include "util/sorted.h"
@@ -68,14 +69,13 @@ static int mapped_take(uint64_t start, uint64_t bytes, void *context)
 static int mapped_find(struct glibc *glibc, const struct process_maps *maps,
 		       struct heap_chunks_found *found)
 {
-	struct glibc_range *except = calloc(glibc->heap_count + 1, sizeof(*except));
+	_cleanup_free_ struct glibc_range *except = calloc(glibc->heap_count + 1, sizeof(*except));
 	int err = except ? 0 : -ENOMEM;
 
 	for (size_t i = 0; !err && i < glibc->heap_count; i++)
 		except[i] = (struct glibc_range){glibc->heaps[i].start, glibc->heaps[i].end};
 	if (!err)
 		err = glibc_mapped_walk(glibc, maps, except, glibc->heap_count, mapped_take, found);
-	free(except);
 	return err ?: found->err;
 }
 
@@ -95,7 +95,7 @@ static int look(struct glibc *glibc, struct process_maps *maps)
 
 static int walk(struct glibc *glibc, struct heap_chunks_found *found)
 {
-	struct process_maps maps = {0};
+	_cleanup_(process_maps_free) struct process_maps maps = {0};
 	struct glibc_totals totals;
 	int err = look(glibc, &maps);
 
@@ -106,16 +106,14 @@ static int walk(struct glibc *glibc, struct heap_chunks_found *found)
 	/* Nothing tells where they are: only look for them where there are some. */
 	if (!err && (!glibc->mmaps.known || glibc->mmaps.count))
 		err = mapped_find(glibc, &maps, found);
-	process_maps_free(&maps);
 	return err;
 }
 
 int heap_chunks_possible(struct glibc *glibc)
 {
-	struct process_maps maps = {0};
+	_cleanup_(process_maps_free) struct process_maps maps = {0};
 	int err = look(glibc, &maps);
 
-	process_maps_free(&maps);
 	return err;
 }
 
@@ -142,7 +140,7 @@ static int found_pass(pid_t pid, const struct heap_chunks_found *found,
 {
 	size_t most =
 		sizeof(struct event_census_chunks) + EVENT_CHUNKS_MAX * sizeof(struct event_chunk);
-	struct event_census_chunks *record = calloc(1, most);
+	_cleanup_free_ struct event_census_chunks *record = calloc(1, most);
 	size_t done = 0;
 	int err = record ? 0 : -ENOMEM;
 
@@ -168,7 +166,6 @@ static int found_pass(pid_t pid, const struct heap_chunks_found *found,
 		err = opts->record(opts->context, record, record->header.size);
 		done += count;
 	} while (done < found->count);
-	free(record);
 	return err;
 }
 
