@@ -21,7 +21,7 @@
 /* function takes the variable's address. */
 #define _cleanup_(function) __attribute__((cleanup(function)))
 
-/* FUNCTIONp() for _cleanup_() of pointers, which calls function with the pointer unless it is NULL. */
+/* FUNCTIONp() for _cleanup_() of pointers: calls function with the pointer unless it is NULL. */
 #define DEFINE_CLEANUP(type, function)                                                             \
 	static inline void function##p(type *pointer)                                              \
 	{                                                                                          \

@@ -38,10 +38,6 @@ void waste_free(struct waste_list *list);
 /* "duplicate", "empty" or "spare" */
 const char *waste_kind_name(enum waste_kind kind);
 
-/* --- steps of waste_find() --- */
-
-int waste_duplicates(struct waste_list *out, const struct graph *graph);
-int waste_tables(struct waste_list *out, const struct paths *paths);
 /*
  * The bytes of the object's table, 0 without one, that its entries do not need; *entries of them.
  */

@@ -55,11 +55,6 @@ int inline_records_find(struct inline_search *search);
 /* Calls of libc's allocator (probe/pymalloc/raw.c). 0; or as inline_site_add(). */
 int inline_raws_find(struct inline_search *search);
 /*
- * The return addresses of calls that request large blocks through a slot (probe/pymalloc/large.c).
- * 0; -ENOMEM.
- */
-int inline_large_find(struct inline_search *search);
-/*
  * Sites where objects begin to live (probe/pymalloc/objects.c). 0, also if there are none; or as
  * inline_site_add().
  */

@@ -182,7 +182,7 @@ static void head_add(const struct heap_offsets *offsets, uint64_t state, struct 
 					   .raw_blocks = state + offsets->mgmt_raw_blocks};
 }
 
-/* Without the GIL the threads of an interpreter lead to its heap (heap_segments_find.c). */
+/* Without the GIL the threads of an interpreter lead to its heap (heap_segments.c). */
 static int interpreters_give(const struct python_runtime *runtime, struct heap_head *heads,
 			     uint32_t *count)
 {
