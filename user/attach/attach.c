@@ -360,9 +360,7 @@ static int program_attach(struct attach *attach, struct placed *placed,
 		if (plan->sites[i].semaphore)
 			sites.semaphores = arrays + 2 * stride;
 	}
-	if (!err)
-		err = links_add(&placed->links, program, kind, file, placed->pid, &sites);
-	return err;
+	return err ?: links_add(&placed->links, program, kind, file, placed->pid, &sites);
 }
 
 static int programs_attach(struct attach *attach, struct placed *placed, const struct plan *plan,

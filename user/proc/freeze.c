@@ -158,8 +158,7 @@ static int thread_interrupt(struct stopped *thread)
 	}
 	if (ptrace(PTRACE_INTERRUPT, thread->tid, NULL, NULL))
 		err = -ESRCH;
-	if (!err)
-		err = thread_wait(thread, clock_ns(CLOCK_MONOTONIC) + PATIENCE_NS);
+	err = err ?: thread_wait(thread, clock_ns(CLOCK_MONOTONIC) + PATIENCE_NS);
 	return err == -ESRCH ? 0 : err;
 }
 

@@ -131,8 +131,7 @@ static int read_start(pid_t pid, const char *name, size_t max, int whole, struct
 	read->done = eventfd(0, EFD_CLOEXEC);
 	if (!err && read->done < 0)
 		err = -errno;
-	if (!err)
-		err = thread_start(read);
+	err = err ?: thread_start(read);
 	if (err) {
 		read_release(read); /* the thread's part */
 		read_release(read);

@@ -7,9 +7,7 @@
 
 /* The program counter. 0; -errno */
 int registers_pc(pid_t tid, uint64_t *pc);
-/*
- * The number of the system call that has just failed with EINTR. -ENOENT: the thread is at none.
- */
+/* The number of the system call that has just failed with EINTR. -ENOENT: the thread is at none. */
 long registers_interrupted_call(pid_t tid);
 /* Makes the thread repeat that system call, when it goes on. 0; -errno */
 int registers_repeat_call(pid_t tid);

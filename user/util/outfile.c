@@ -283,10 +283,7 @@ static int file_new(struct outfile **out, const char *path)
 /* Starts a file whose directory and name are known; err: an earlier error. */
 static int file_begin(struct outfile **out, struct outfile *file, int err)
 {
-	if (!err)
-		err = check_name(file);
-	if (!err)
-		err = create_temporary(file);
+	err = err ?: check_name(file) ?: create_temporary(file);
 	if (err)
 		outfile_discard(file);
 	else

@@ -758,8 +758,7 @@ int regular_folder(int directory, const char *path, uint64_t resolve)
 	int fds[2] = {-1, -1},
 	    err = question_make(&question, REGULAR_FOLDER, directory, path, resolve);
 
-	if (!err)
-		err = question_ask(&question, directory, &answer, fds);
+	err = err ?: question_ask(&question, directory, &answer, fds);
 	return err < 0 ? err : fds[0] < 0 ? -EIO : fds[0];
 }
 

@@ -76,8 +76,7 @@ int spans_sort(struct spans *spans)
 		err = pieces_make(&open, next.start, &pieces);
 		open.spans[open.count++] = next;
 	}
-	if (!err)
-		err = pieces_make(&open, UINT64_MAX, &pieces);
+	err = err ?: pieces_make(&open, UINT64_MAX, &pieces);
 	spans_free(spans);
 	if (err)
 		spans_free(&pieces);

@@ -699,10 +699,7 @@ static int request_do(struct links_holder *holder, const struct links_request *r
 	struct links_answer answer;
 	int err = request_send(holder, request, NULL);
 
-	if (!err)
-		err = bytes_send(holder, data, size);
-	if (!err)
-		err = answer_read(holder, &answer);
+	err = err ?: bytes_send(holder, data, size) ?: answer_read(holder, &answer);
 	return err ?: answer.err;
 }
 
@@ -763,8 +760,7 @@ int links_holder_add(struct links_holder *holder, const struct links_spec *spec,
 		  ?: bytes_send(holder, spec->sites.cookies, bytes);
 	if (!err && request.has_semaphores)
 		err = bytes_send(holder, spec->sites.semaphores, bytes);
-	if (!err)
-		err = answer_read(holder, &answer);
+	err = err ?: answer_read(holder, &answer);
 	if (err)
 		return err;
 	*made = answer.made;

@@ -94,8 +94,7 @@ int trap_trial_begin(struct trap_trial *out, struct attach *attach)
 	close(wait_fds[0]);
 	close(answer_fds[1]);
 	*out = (struct trap_trial){.child = child, .answer_fd = answer_fds[0]};
-	if (!err)
-		err = child_probe(attach, child);
+	err = err ?: child_probe(attach, child);
 	if (!err && write(wait_fds[1], "", 1) != 1)
 		err = -errno;
 	/* Without that byte the child reads the end of the pipe and exits too. */

@@ -47,9 +47,7 @@ struct unwind_modules {
 	char *path; /* as the process sees it */
 };
 
-/*
- * Takes the descriptor and the path (NULL: no memory for it). Not 0: no further one is wanted.
- */
+/* Takes the descriptor and the path (NULL: no memory for it). Not 0: no further one is wanted. */
 typedef int (*unwind_module_fn)(void *context, int fd, char *path);
 
 #define NO_LINKS (RESOLVE_IN_ROOT | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS)
@@ -314,8 +312,7 @@ int unwind_loader_read(int fd, struct unwind_table **out)
 		else if (got == 0 || errno != EINTR)
 			err = -EPROTO;
 	}
-	if (!err)
-		err = unwind_table_unpack(out, bytes, size);
+	err = err ?: unwind_table_unpack(out, bytes, size);
 	free(bytes);
 	return err;
 }
@@ -627,8 +624,7 @@ static int table_make(struct unwind_loader *loader, struct lane *lane, uint64_t 
 	struct unwind_table *table = NULL;
 	int err = wanted->fd < 0 ? wanted_open(wanted) : 0;
 
-	if (!err)
-		err = lane_compile(lane, until_ns, &table);
+	err = err ?: lane_compile(lane, until_ns, &table);
 	if (err)
 		return err;
 	err = unwind_store_put(loader->store, &wanted->key, table, number);

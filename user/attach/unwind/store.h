@@ -30,9 +30,7 @@ struct unwind_store_use {
 
 struct unwind_store;
 
-/*
- * dropped: called before the memory of a file's table is used for another one. 0, -ENOMEM.
- */
+/* dropped: called before the memory of a file's table is used for another one. 0, -ENOMEM. */
 int unwind_store_new(struct unwind_store **out, const struct unwind_areas *areas,
 		     void (*dropped)(void *context, const struct abi_unwind_key *key),
 		     void *context);

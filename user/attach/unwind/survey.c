@@ -40,9 +40,7 @@ static int table_ask(struct worker *worker, int file, int debug_fd, struct unwin
 	if (!err)
 		err = worker_unwind(worker, file, debug_fd, fd, ABI_UNWIND_ROWS_CALLS,
 				    clock_ns(CLOCK_MONOTONIC) + FILE_NS);
-	if (!err)
-		err = unwind_loader_read(fd, out);
-	return err;
+	return err ?: unwind_loader_read(fd, out);
 }
 
 /* As the loader makes it. */

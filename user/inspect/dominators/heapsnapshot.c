@@ -2,9 +2,8 @@
 /*
  * The file (v8/src/profiler/heap-snapshot-generator.cc): arrays of numbers for nodes and edges,
  * with the fields that `meta` names, and an array of strings. A node's edges follow those of the
- * node before it; an edge refers to a node by its position in the array. With stacks a node has
- * the field trace_node_id. Node 0 is the root of all
- * roots.
+ * node before it; an edge refers to a node by its position in the array. With stacks a node has the
+ * field trace_node_id. Node 0 is the root of all roots.
  */
 #include "inspect/dominators/heapsnapshot.h"
 
@@ -50,8 +49,7 @@ static int info_write(const struct heapsnapshot_frame *frame, size_t number,
 	uint32_t name, file;
 	int err = text_add(strings, frame->function, strlen(frame->function), &name);
 
-	if (!err)
-		err = text_add(strings, frame->place, length, &file);
+	err = err ?: text_add(strings, frame->place, length, &file);
 	if (!err)
 		fprintf(out, ",\n%zu,%u,%u,%u,%lu,0", number, name, file, file,
 			colon ? strtoul(colon + 1, NULL, 10) : 0);
@@ -63,8 +61,7 @@ static int infos_write(const struct heapsnapshot_stacks *stacks, struct strings 
 	uint32_t root, none;
 	int err = text_add(strings, "(root)", strlen("(root)"), &root);
 
-	if (!err)
-		err = text_add(strings, "", 0, &none);
+	err = err ?: text_add(strings, "", 0, &none);
 	if (!err)
 		fprintf(out, "\"trace_function_infos\":[0,%u,%u,0,0,0", root, none);
 	for (size_t i = 0; i < stacks->frame_count && !err; i++)

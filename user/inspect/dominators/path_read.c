@@ -70,8 +70,7 @@ static int step_add(struct path *path, const char *kind, uint32_t object, struct
 {
 	int err = ARRAY_GROW(path->steps, path->capacity, path->count);
 
-	if (!err)
-		err = buffer_append(name, "", 1);
+	err = err ?: buffer_append(name, "", 1);
 	if (err)
 		return err;
 	path->steps[path->count++] = (struct step){.kind = kind,
@@ -292,8 +291,7 @@ int path_read(const struct paths *paths, uint32_t object, struct path *out)
 	for (size_t i = 1; i < count && !err; i++)
 		err = object_step(&writer, chain[i]);
 	out->is_python = writer.is_python && !writer.proxy;
-	if (!err)
-		err = buffer_append(&out->text, "", 1);
+	err = err ?: buffer_append(&out->text, "", 1);
 	buffer_free(&writer.name);
 	return err;
 }

@@ -326,8 +326,7 @@ static int groups_retained(const struct paths *paths, const struct retained *ret
 
 	for (size_t i = 0; i < count && !err; i++)
 		apart[i] = is_apart(paths, groups[i].example);
-	if (!err)
-		err = retained_groups(retained, group_of, count, apart, sums);
+	err = err ?: retained_groups(retained, group_of, count, apart, sums);
 	for (size_t i = 0; i < count && !err; i++)
 		groups[i].retained = sums[i].bytes;
 	return err;

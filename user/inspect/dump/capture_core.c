@@ -124,14 +124,12 @@ static int runtime_capture(struct capture *capture, struct core_file *core,
 {
 	int err = capture_describe(&capture->image, runtime);
 
-	if (!err)
-		err = capture_segments(capture, &core->maps, &runtime->copy->memory);
-	if (!err)
-		err = size_check(capture, core, most);
-	if (!err)
-		err = capture_reserve(capture);
-	if (!err)
-		err = heap_heads(runtime, capture->heads, &capture->image.head_count);
+	err = err
+	      ?: capture_segments(capture, &core->maps, &runtime->copy->memory)
+	      ?: size_check(capture, core, most);
+	err = err
+	      ?: capture_reserve(capture)
+	      ?: heap_heads(runtime, capture->heads, &capture->image.head_count);
 	return err ?: segments_read(capture, core);
 }
 

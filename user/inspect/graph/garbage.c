@@ -309,8 +309,7 @@ static int candidate_add(struct losing *losing, uint32_t object)
 	uint32_t bit = filter_bit(address);
 	int err = ARRAY_GROW(losing->objects, losing->capacity, losing->count);
 
-	if (!err)
-		err = id_map_put(&losing->number_of, address, (uint32_t)losing->count);
+	err = err ?: id_map_put(&losing->number_of, address, (uint32_t)losing->count);
 	if (err)
 		return err;
 	losing->filter[bit / 8] |= (uint8_t)(1u << bit % 8);

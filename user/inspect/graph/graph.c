@@ -247,8 +247,7 @@ static int graph_build(struct graph *graph)
 {
 	int err = image_blocks_read(&graph->blocks, graph->image);
 
-	if (!err)
-		err = types_open(&graph->types, graph->image);
+	err = err ?: types_open(&graph->types, graph->image);
 	if (!err && types_find(&graph->types, graph->image->type_type) == TYPES_NONE)
 		err = error_set(-ENOTSUP, "PyType_Type is not where its file says");
 	if (err)
@@ -259,8 +258,7 @@ static int graph_build(struct graph *graph)
 	graph_work_begin(graph);
 	err = graph_discover(graph);
 	graph->cut = !graph->references.work;
-	if (!err)
-		err = graph_index(graph);
+	err = err ?: graph_index(graph);
 	if (err)
 		return err;
 	graph->bytes = array_new(graph->count + 1, sizeof(uint32_t));

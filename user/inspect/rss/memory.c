@@ -723,8 +723,7 @@ int memory_open(struct memory_reading **out, pid_t pid, int swap_in)
 		err = space_open(&reading->space, pid);
 	if (!err)
 		space_swap_in(reading->space, swap_in);
-	if (!err)
-		err = glibc_find(reading);
+	err = err ?: glibc_find(reading);
 	if (err) {
 		memory_close(reading);
 		return err;

@@ -45,8 +45,7 @@ static int entry_new(struct searching *searching, uint64_t hash, const struct wa
 	struct waste_list *out = searching->out;
 	int err = ARRAY_GROW(out->entries, out->capacity, out->count);
 
-	if (!err)
-		err = id_map_put(&searching->found, hash, (uint32_t)out->count);
+	err = err ?: id_map_put(&searching->found, hash, (uint32_t)out->count);
 	if (!err)
 		out->entries[out->count++] = *entry;
 	return err;

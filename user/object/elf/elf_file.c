@@ -495,10 +495,7 @@ int elf_file_open(struct elf_file **out, int fd, const char *path, const char *d
 		err = -ENOMEM;
 	else
 		err = elf_section_begin(&file->elf, fd, &file->bytes);
-	if (!err)
-		err = read_segments(file);
-	if (!err)
-		err = read_dynamic(file);
+	err = err ?: read_segments(file) ?: read_dynamic(file);
 	if (err) {
 		elf_file_close(file);
 		return err;

@@ -147,8 +147,7 @@ static int file_begin(Elf **out, int fd, uint64_t *file_bytes, int relocatable)
 	err = elf_kind(elf) == ELF_K_ELF && gelf_getclass(elf) == ELFCLASS64
 		      ? check_tables(elf, tables_max(&st))
 		      : error_set(-ENOEXEC, "not an ELF file");
-	if (!err)
-		err = check_names(elf);
+	err = err ?: check_names(elf);
 	if (err) {
 		elf_end(elf);
 		return err;

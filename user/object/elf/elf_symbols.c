@@ -237,8 +237,7 @@ static int index_addresses(struct elf_symbols *table)
 		return 0;
 	for (uint32_t i = 0; i < table->count && !err; i++)
 		err = address_add(table, i);
-	if (!err)
-		err = spans_sort(&table->by_address);
+	err = err ?: spans_sort(&table->by_address);
 	if (err)
 		spans_free(&table->by_address);
 	table->has_addresses = !err;

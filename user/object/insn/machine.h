@@ -81,9 +81,7 @@ struct machine {
 	bool (*leaves)(csh capstone, const cs_insn *insn);
 	/* The target of a relative branch, jump or call. */
 	bool (*target)(csh capstone, const cs_insn *insn, uint64_t *vaddr);
-	/*
-	 * How it uses a register: reads 8 or 4 bytes of it; 0 not at all; -1 overwrites it.
-	 */
+	/* How it uses a register: reads 8 or 4 bytes of it; 0 not at all; -1 overwrites it. */
 	int (*register_use)(const cs_insn *insn, uint32_t reg);
 	/* Does it write memory? */
 	bool (*stores)(const cs_insn *insn);

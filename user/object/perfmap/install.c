@@ -289,8 +289,7 @@ static int lines_append(struct perfmap_place *place, int fd, struct perfmap_miss
 	int err = fstat(fd, &st) ? -errno : 0;
 	if (!err && (st.st_size + text->size) % COPY_BYTES == 0)
 		err = buffer_append(text, "\n", 1);
-	if (!err)
-		err = descriptor_write(fd, text->data, text->size);
+	err = err ?: descriptor_write(fd, text->data, text->size);
 	if (err) {
 		/* The disk is full: what the process appends should not continue our last line. */
 		descriptor_write(fd, "\n", 1);

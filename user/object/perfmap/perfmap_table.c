@@ -99,11 +99,10 @@ static int chunk_insert(struct entries *entries, size_t at)
 	int err = array_reserve_in(entries->account, &entries->chunks, &entries->chunk_capacity,
 				   entries->chunk_count, 1, sizeof(struct entries_chunk *));
 
-	if (!err)
-		err = array_reserve_in(entries->account, &entries->ends, &entries->ends_capacity,
-				       entries->chunk_count, 1, sizeof(*entries->ends));
-	if (!err)
-		err = account_charge(entries->account, sizeof(*chunk));
+	err = err
+	      ?: array_reserve_in(entries->account, &entries->ends, &entries->ends_capacity,
+				  entries->chunk_count, 1, sizeof(*entries->ends))
+	      ?: account_charge(entries->account, sizeof(*chunk));
 	if (err)
 		return err;
 	chunk = malloc(sizeof(*chunk));

@@ -87,8 +87,7 @@ int dwarf_file_open(struct dwarf_file **out, int fd, int alternate_fd)
 	    !elf_section_begin_common(&file->alternate_elf, alternate_fd) &&
 	    !sections_begin(file->alternate_elf, &file->alternate))
 		dwarf_setalt(file->dwarf, file->alternate);
-	if (!err)
-		err = units_index(file);
+	err = err ?: units_index(file);
 	if (err) {
 		dwarf_file_close(file);
 		return err;

@@ -131,8 +131,7 @@ static void fetch_child_run(int socket, pid_t parent, const char *urls)
 	int err = environment_set(urls);
 	void *client = NULL;
 
-	if (!err)
-		err = child_confine("tracer-fetch", socket, parent);
+	err = err ?: child_confine("tracer-fetch", socket, parent);
 	if (err)
 		_exit(1);
 	err = library_open(&library);

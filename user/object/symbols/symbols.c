@@ -366,8 +366,7 @@ static void answer_take(struct symbols *symbols, uint32_t number, int fd)
 			close(fd);
 		return;
 	}
-	if (!err)
-		err = elf_file_take_debug(file->elf, fd);
+	err = err ?: elf_file_take_debug(file->elf, fd);
 	file->fetch = FILE_FETCH_DONE;
 	if (err) {
 		log_debug("%s: no debug file was fetched: %s", file->path, error_reason(err));
@@ -653,8 +652,7 @@ static int elsewhere_resolve(struct symbols *symbols, const struct modules *modu
 					  &frame->function);
 	else
 		err = texts_keep(symbols, module->path, &frame->function);
-	if (!err)
-		err = texts_keep(symbols, module->path, &frame->filename);
+	err = err ?: texts_keep(symbols, module->path, &frame->filename);
 	return err ?: 1;
 }
 
@@ -768,8 +766,7 @@ int symbols_resolve_plain(struct symbols *symbols, const struct modules *modules
 		symbols->plain_gave_up = 1;
 	int err = symbol[0] ? texts_keep(symbols, symbol, &frame->function)
 			    : texts_keep_location(symbols, module->path, offset, &frame->function);
-	if (!err)
-		err = texts_keep(symbols, module->path, &frame->filename);
+	err = err ?: texts_keep(symbols, module->path, &frame->filename);
 	return err ?: 1;
 }
 

@@ -674,8 +674,7 @@ static int question_ask(struct worker *worker, const struct worker_question *que
 		if (err)
 			return worker_lost(worker, 0);
 	}
-	if (!err)
-		err = answer_receive(worker, until_ns, bytes);
+	err = err ?: answer_receive(worker, until_ns, bytes);
 	return err ?: ((const struct worker_answer *)worker->answer)->result;
 }
 

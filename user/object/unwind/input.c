@@ -336,10 +336,7 @@ static int frames_read(struct unwind_input *input, Elf *elf, int fd, int debug_f
 	int err = section_append(input, bytes, &frames.size);
 
 	input->section_vaddr = frames.vaddr;
-	if (!err)
-		err = debug_frames_append(input, elf, fd);
-	if (!err)
-		err = debug_file_append(input, debug_fd);
+	err = err ?: debug_frames_append(input, elf, fd) ?: debug_file_append(input, debug_fd);
 	if (err < 0)
 		return err;
 	return input->section ? frames_decode(input, frames.size)

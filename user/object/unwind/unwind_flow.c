@@ -483,8 +483,7 @@ static int rows_merge(struct cfi_rows *rows, const struct flow_function *flow, u
 		*derived += rule.kind != ABI_UNWIND_NONE;
 		for (; at < rows->count && rows->rows[at].vaddr <= insn->vaddr && !err; at++)
 			err = cfi_rows_append(&merged, rows->rows[at].vaddr, rows->rows[at].rule);
-		if (!err)
-			err = cfi_rows_append(&merged, insn->vaddr, rule);
+		err = err ?: cfi_rows_append(&merged, insn->vaddr, rule);
 		if (err) {
 			cfi_rows_free(&merged);
 			return err;

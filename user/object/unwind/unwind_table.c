@@ -249,8 +249,7 @@ static int unwind_compact(struct unwind_table **out, const struct cfi_rows *rows
 		err = -ENOMEM;
 	for (size_t i = 0; i < codes->count && !err; i++)
 		err = part_append(&compact, &codes->parts[i]);
-	if (!err)
-		err = table_make(out, &compact, origin);
+	err = err ?: table_make(out, &compact, origin);
 	free(compact.places);
 	free(compact.buckets);
 	free(compact.rules);
@@ -277,8 +276,7 @@ int unwind_table_build(struct unwind_table **out, int fd, int debug_fd, uint32_t
 				       .uncovered = unwind_flow_uncovered(&rows, &input.codes)};
 	if (!err && which == ABI_UNWIND_ROWS_CALLS)
 		err = unwind_flow_add(&rows, &input.codes, origin.uncovered, &origin.derived);
-	if (!err)
-		err = unwind_compact(out, &rows, &input.codes, which, &origin);
+	err = err ?: unwind_compact(out, &rows, &input.codes, which, &origin);
 	if (!err)
 		(*out)->origin.took_ns = clock_ns(CLOCK_PROCESS_CPUTIME_ID) - begin_ns;
 	cfi_rows_free(&rows);

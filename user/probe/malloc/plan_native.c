@@ -597,18 +597,14 @@ int plan_native(struct elf_file *file, const struct plan_native_opts *opts, stru
 	struct native_planner planner = {.file = file, .plan = {.mode = EVENT_MODE_EXACT}};
 	int err = native_table_new(&planner.table, &planner.table_count);
 
-	if (!err)
-		err = candidates_find(&planner, opts);
+	err = err ?: candidates_find(&planner, opts);
 	if (!err && !planner.count && !planner.plan.missing_count)
 		err = planner.unreadable
 			      ?: error_set(-ENOENT, "%s defines no allocator", elf_file_path(file));
 	if (!err && planner.unreadable)
 		plan_missing_add(&planner.plan, "(other functions)",
 				 error_reason(planner.unreadable));
-	if (!err)
-		err = inline_decoder_open(&planner.decoder, machine_own());
-	if (!err)
-		err = sites_find(&planner);
+	err = err ?: inline_decoder_open(&planner.decoder, machine_own()) ?: sites_find(&planner);
 	inline_decoder_close(&planner.decoder);
 	free(planner.candidates);
 	free(planner.table);

@@ -194,8 +194,7 @@ int plan_memory(struct elf_file *libc, struct plan *out)
 	if (!plan.sites)
 		err = -ENOMEM;
 	/* Without munmap, memory that is long gone would be reported. */
-	if (!err)
-		err = plan_symbol_add(&plan, libc, &unmap);
+	err = err ?: plan_symbol_add(&plan, libc, &unmap);
 	if (!err && plan.missing_count)
 		err = error_set(-ENOENT, "%s of %s: %s", plan.missing[0].symbol,
 				elf_file_path(libc), plan.missing[0].why);

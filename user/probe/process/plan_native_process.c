@@ -155,8 +155,7 @@ static int cached_file_fill(struct plan_native_cache *cache, int fd, const char 
 	if (err)
 		close(fd);
 	allocs_check(cache, path, file);
-	if (!err)
-		err = plan_native_layer(file, &cache->opts, plan);
+	err = err ?: plan_native_layer(file, &cache->opts, plan);
 	if (err) {
 		/*
 		 * Files that are not ELF are skipped silently: what a JIT has mapped, for example.

@@ -298,8 +298,7 @@ int inline_records_find(struct inline_search *search)
 		err = member_look(search, numbers, &member);
 		sites->records_known |= sites->record_count + sites->record_call_count > 0;
 		member.offset = raws[i].offset + SLOT_FREE;
-		if (!err)
-			err = member_look(search, numbers, &member);
+		err = err ?: member_look(search, numbers, &member);
 	}
 	if (sites->record_count > INLINE_RECORDS_MAX ||
 	    sites->record_call_count > INLINE_RECORDS_MAX)

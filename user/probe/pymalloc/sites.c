@@ -323,12 +323,10 @@ static int rest_find(struct inline_search *search)
 {
 	int err = inline_refills_add(search);
 
-	if (!err)
-		err = inline_new_pools_add(search);
-	if (!err)
-		err = inline_raws_find(search);
-	if (!err)
-		err = resizes_find(search);
+	err = err
+	      ?: inline_new_pools_add(search)
+	      ?: inline_raws_find(search)
+	      ?: resizes_find(search);
 	return err ?: inline_large_find(search);
 }
 
@@ -343,14 +341,10 @@ int inline_sites_find(const struct inline_image *image, struct inline_sites *out
 	struct inline_search search = {.out = &sites};
 	int err = inline_code_open(&search.code, image);
 
-	if (!err)
-		err = pools_find(&search);
-	if (!err)
-		err = inline_records_find(&search);
+	err = err ?: pools_find(&search) ?: inline_records_find(&search);
 	if (!err && inline_sites_have_pymalloc(&sites))
 		err = rest_find(&search);
-	if (!err)
-		err = inline_objects_find(&search);
+	err = err ?: inline_objects_find(&search);
 	inline_code_close(&search.code);
 	if (err) {
 		inline_sites_free(&sites);

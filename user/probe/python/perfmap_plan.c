@@ -158,8 +158,7 @@ int perfmap_plan(struct elf_file *file, const struct perfmap_symbol *const *symb
 	}
 	if (err == -ENOENT || err == -EEXIST)
 		err = 0;
-	if (!err)
-		err = jit_plan(file, &plan);
+	err = err ?: jit_plan(file, &plan);
 	for (size_t i = 0; i < count && !err; i++)
 		err = symbol_plan(file, symbols[i], &plan);
 	if (err)

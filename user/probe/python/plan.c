@@ -489,8 +489,7 @@ static int add_everything(struct plan *plan, struct elf_file *file, const struct
 		    !(opts->no_reuse || growth ||
 		      (plan->object_sites && !strcmp(singles[i].symbol, NEW_REFERENCE))))
 			err = plan_symbol_add(plan, file, &singles[i]);
-	if (!err)
-		err = plan_finalize_add(plan, file);
+	err = err ?: plan_finalize_add(plan, file);
 	if (!err && !growth && !opts->public_only)
 		err = ends_judge(plan, file);
 	if (!growth)

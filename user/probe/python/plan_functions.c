@@ -135,8 +135,7 @@ int plan_hooks_add(struct plan *plan, struct elf_file *file)
 		err = machine_own() == &machine_x86
 			      ? elf_file_symbol(file, "PyMem_SetupDebugHooks", &setup)
 			      : -ENOENT;
-		if (!err)
-			err = hooks_find(hooks_read, file, setup.vaddr, setup.size, &hooks);
+		err = err ?: hooks_find(hooks_read, file, setup.vaddr, setup.size, &hooks);
 		if (err == -ENOMEM)
 			return err;
 		if (err) {
@@ -183,8 +182,7 @@ int plan_functions_add(struct plan *plan, struct elf_file *file, const struct pl
 		plan_census_refuse(plan);
 	int err = add_domain(plan, file, &raw, named.raw, NULL);
 	describe_level(plan, named, opts->public_only);
-	if (!err)
-		err = add_domain(plan, file, &obj, named.obj, NULL);
+	err = err ?: add_domain(plan, file, &obj, named.obj, NULL);
 	if (!err && !named.obj)
 		err = add_domain(plan, file, &mem, false, NULL);
 	plan->complete =

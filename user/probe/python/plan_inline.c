@@ -381,8 +381,7 @@ int plan_inline(struct elf_file *file, struct inline_sites *out)
 	struct loaded loaded = {.image = {.machine = machine_own()}};
 	int err = image_load(file, &loaded);
 
-	if (!err)
-		err = inline_sites_find(&loaded.image, out);
+	err = err ?: inline_sites_find(&loaded.image, out);
 	if (!err) {
 		err = sites_name(file, out->sites, out->count)
 			      ?: sites_name(file, out->pools, out->pool_count);

@@ -261,8 +261,7 @@ static int ref_fill(struct cgroup_ref *ref, const struct mount *mount, const cha
 	int err = path ? own_file_read("cgroup", &text) : -ENOENT;
 
 	const char *next = err ? "" : (const char *)text.data;
-	if (!err)
-		err = -ENOENT;
+	err = err ?: -ENOENT;
 	while (err == -ENOENT && cgroup_next(&next, &line)) {
 		if (!mount_is_of(mount, line.controllers, line.controllers_bytes))
 			continue;

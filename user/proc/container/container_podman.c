@@ -184,8 +184,7 @@ static int monitor_read(struct container_list *list, pid_t monitor)
 		known = container_list_find(list, found.id, "");
 		if (!known || !known->name[0])
 			err = storage_read(list, monitor, storage);
-		if (!err)
-			err = container_list_add(list, &found);
+		err = err ?: container_list_add(list, &found);
 	}
 	return err;
 }

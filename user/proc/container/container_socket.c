@@ -132,10 +132,9 @@ int container_docker_ask(struct container_list *list, pid_t pid, const char *soc
 	if (!err &&
 	    send(fd, REQUEST, sizeof(REQUEST) - 1, MSG_NOSIGNAL) != (ssize_t)sizeof(REQUEST) - 1)
 		err = -EIO;
-	if (!err)
-		err = answer_read(fd, end_ns, &answer);
-	if (!err)
-		err = container_docker_answer(list, (const char *)answer.data, answer.size);
+	err = err
+	      ?: answer_read(fd, end_ns, &answer)
+	      ?: container_docker_answer(list, (const char *)answer.data, answer.size);
 	buffer_free(&answer);
 	close(fd);
 	return err;

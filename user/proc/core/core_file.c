@@ -205,10 +205,7 @@ static int elf_load(struct core_file *core, Elf *elf, uint64_t file_bytes)
 	int err = segments_load(core, elf, count, PT_LOAD, file_bytes);
 	if (!err && !core->maps.count)
 		err = corrupt("it has no memory");
-	if (!err)
-		err = segments_load(core, elf, count, PT_NOTE, file_bytes);
-	if (!err)
-		err = maps_sort(core);
+	err = err ?: segments_load(core, elf, count, PT_NOTE, file_bytes) ?: maps_sort(core);
 	if (err)
 		return err;
 	files_number(core);

@@ -157,8 +157,7 @@ static int code_make(struct code *code, unsigned int wants, uint32_t refused)
 	 * Its argument is in memory, which a filter cannot read. The C library falls back to
 	 * clone().
 	 */
-	if (!err)
-		err = put_call(code, SYS_clone3, SECCOMP_RET_ERRNO | ENOSYS);
+	err = err ?: put_call(code, SYS_clone3, SECCOMP_RET_ERRNO | ENOSYS);
 	for (size_t i = 0; !err && i < ARRAY_SIZE(limited); i++)
 		err = put_limited(code, i, refused);
 	return err ?: put_return(code, refused);

@@ -93,8 +93,7 @@ static int text_mix(struct space *space, const struct abi_offsets *offsets, uint
 	uint16_t kind;
 	int err = pointer_read(space, pointer_at, &string);
 
-	if (!err)
-		err = text_find(space, offsets, string, &data, &bytes, &kind);
+	err = err ?: text_find(space, offsets, string, &data, &bytes, &kind);
 	return err ?: content_mix(space, data, bytes, hash);
 }
 
@@ -104,8 +103,7 @@ static int lines_mix(struct space *space, const struct abi_offsets *offsets, uin
 	uint64_t lines = 0, bytes = 0;
 	int err = pointer_read(space, pointer_at, &lines);
 
-	if (!err)
-		err = space_read(space, lines + offsets->bytes_size, &bytes, sizeof(bytes));
+	err = err ?: space_read(space, lines + offsets->bytes_size, &bytes, sizeof(bytes));
 	if (!err && bytes > CONTENT_MAX)
 		err = -EINVAL;
 	return err ?: content_mix(space, lines + offsets->bytes_data, bytes, hash);

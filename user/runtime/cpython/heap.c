@@ -200,8 +200,7 @@ static int array_find(struct heap_walker *walker, const struct heap_head *head, 
 {
 	int err = heap_read_bytes(walker, head->arenas, array, sizeof(*array));
 
-	if (!err)
-		err = heap_read_bytes(walker, head->maxarenas, count, sizeof(*count));
+	err = err ?: heap_read_bytes(walker, head->maxarenas, count, sizeof(*count));
 	if (!err && *count > HEAP_ARENAS)
 		return error_set(-ENOTSUP, "its heap claims to have %u arenas", *count);
 	if (!err && !*array)
@@ -294,8 +293,7 @@ static int head_read(struct heap_walker *walker, const struct heap_head *head)
 	while (!err && objects && !walker->stop) {
 		err = piece_read(walker, piece, objects, &wild);
 		first += objects;
-		if (!err)
-			err = arenas_read(walker, head, first, piece, &objects);
+		err = err ?: arenas_read(walker, head, first, piece, &objects);
 	}
 	free(piece);
 	if (err || !first)
@@ -527,8 +525,7 @@ int heap_find(const struct python_runtime *runtime)
 		return runtime->offsets->build == BUILD_FREE_THREADED
 			       ? 0
 			       : heap_describe(runtime, &described);
-	if (!err)
-		err = heap_read_pools(runtime, pool_try, &trial, &walk);
+	err = err ?: heap_read_pools(runtime, pool_try, &trial, &walk);
 	if (!err && trial.bad > trial.good)
 		return error_set(-ENOTSUP,
 				 "the memory where its heap's pools should be holds no pools");

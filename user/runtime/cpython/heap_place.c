@@ -229,8 +229,7 @@ static int offset_describe(const struct python_runtime *runtime, uint32_t *offse
 	uint32_t count;
 	int err = interpreters_read(runtime, interps, &count);
 
-	if (!err)
-		err = offset_find(runtime, interps, count, offset);
+	err = err ?: offset_find(runtime, interps, count, offset);
 	return err == -EAGAIN || err == -EFAULT ? 0 : err;
 }
 

@@ -232,8 +232,7 @@ static int heaps_follow(struct segments_finding *finding, uint64_t tstate, uint6
 		for (unsigned int j = 0; j < at->queue_count && !err; j++)
 			err = queue_follow(finding,
 					   u64_at(heap + at->heap_queues + j * at->queue_bytes));
-		if (!err)
-			err = returned_follow(finding, u64_at(heap + at->heap_delayed));
+		err = err ?: returned_follow(finding, u64_at(heap + at->heap_delayed));
 	}
 	if (!finding->pool)
 		finding->pool = word(finding, heaps + HEAPS * at->heap_bytes + at->tld_abandoned);
@@ -292,8 +291,7 @@ static int interpreter_follow(struct segments_finding *finding, uint64_t interpr
 			tstate = word(finding, tstate + abi->tstate_next);
 		}
 		size_t before = finding->out->count;
-		if (!err)
-			err = pool_follow(finding);
+		err = err ?: pool_follow(finding);
 		more = finding->out->count != before;
 	}
 	/* Blocks that threads left behind; the state's parts move together between releases. */

@@ -27,8 +27,7 @@ static int from_symbols(const struct python_runtime *runtime, struct heap_head *
 {
 	int err = variable_find(runtime, "arenas", "arenas.lto_priv.0", &head->arenas);
 
-	if (!err)
-		err = variable_find(runtime, "maxarenas", "maxarenas.lto_priv.0", &head->maxarenas);
+	err = err ?: variable_find(runtime, "maxarenas", "maxarenas.lto_priv.0", &head->maxarenas);
 	if (err)
 		return err;
 	head->raw_is_total = runtime->offsets->version == 0x0308;

@@ -313,8 +313,7 @@ int layout_refuse(struct python_runtime *runtime, uint64_t vaddr)
 				 offsets_known(BUILD_RELEASE));
 	int err = layout_offsets_read(runtime, vaddr, bytes);
 	offsets.version = runtime->version_hex >> 16;
-	if (!err)
-		err = offsets_apply_debug(bytes, runtime->version_hex, &offsets);
+	err = err ?: offsets_apply_debug(bytes, runtime->version_hex, &offsets);
 	runtime->offsets = &offsets;
 	if (err >= 0)
 		err = layout_prove(runtime);

@@ -497,8 +497,7 @@ static int file_try(const struct runtime_copy *copy, size_t first, struct recove
 	struct recovery recovery = {.copy = copy, .limits = limits};
 	int err = data_load(&recovery, first);
 
-	if (!err)
-		err = marks_try(&recovery, out);
+	err = err ?: marks_try(&recovery, out);
 	if (err == -ENOENT && recovery.content)
 		err = versions_try(&recovery, out);
 	free(recovery.content);

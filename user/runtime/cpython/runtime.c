@@ -482,8 +482,7 @@ static int runtime_fill(struct python_runtime *runtime, const struct process_map
 	uint64_t runtime_vaddr;
 	int err = signs_runtime(runtime->file, &runtime_vaddr);
 
-	if (!err)
-		err = elf_file_bias(runtime->file, map->start, map->offset, &runtime->bias);
+	err = err ?: elf_file_bias(runtime->file, map->start, map->offset, &runtime->bias);
 	if (err)
 		return err;
 	runtime->target.runtime = runtime_vaddr + runtime->bias;
@@ -557,8 +556,7 @@ static int search_run(struct runtime_search *search, struct python_runtime *out)
 		err = space_open(&runtime.space, search->pid);
 	if (!err && search->swap_in)
 		space_swap_in(runtime.space, 1);
-	if (!err)
-		err = runtime_choose(search, &runtime, runtime_fill(&runtime, map, search->musl));
+	err = err ?: runtime_choose(search, &runtime, runtime_fill(&runtime, map, search->musl));
 	elf_file_close(search->other);
 	if (search->old && !runtime.other[0])
 		snprintf(runtime.other, sizeof(runtime.other), "%s", search->old_path);

@@ -74,8 +74,7 @@ static int mapped_find(struct glibc *glibc, const struct process_maps *maps,
 
 	for (size_t i = 0; !err && i < glibc->heap_count; i++)
 		except[i] = (struct glibc_range){glibc->heaps[i].start, glibc->heaps[i].end};
-	if (!err)
-		err = glibc_mapped_walk(glibc, maps, except, glibc->heap_count, mapped_take, found);
+	err = err ?: glibc_mapped_walk(glibc, maps, except, glibc->heap_count, mapped_take, found);
 	return err ?: found->err;
 }
 
@@ -99,8 +98,7 @@ static int walk(struct glibc *glibc, struct heap_chunks_found *found)
 	struct glibc_totals totals;
 	int err = look(glibc, &maps);
 
-	if (!err)
-		err = glibc_walk(glibc, chunk_take, found, &totals);
+	err = err ?: glibc_walk(glibc, chunk_take, found, &totals);
 	if (!err)
 		err = found->err;
 	/* Nothing tells where they are: only look for them where there are some. */

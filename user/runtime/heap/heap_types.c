@@ -262,8 +262,7 @@ int heap_types_read_some(const struct python_runtime *runtime, heap_want_fn want
 			  ?: heap_read(runtime, block_visit, &walk, &types.walk);
 	if (!err)
 		err = walk.objects.err;
-	if (!err)
-		err = types_finish(&walk.objects);
+	err = err ?: types_finish(&walk.objects);
 	object_types_close(&walk.objects);
 	if (err) {
 		heap_types_free(&types);

@@ -64,11 +64,10 @@ static int arena_add(struct arenas_look *look, uint64_t address, uint64_t *next)
 	struct glibc_arena arena = {.address = address};
 	int err = reader_u64(glibc->reader, address + look->offsets.top, &arena.top);
 
-	if (!err)
-		err = reader_u64(glibc->reader, address + look->offsets.next, next);
-	if (!err)
-		err = reader_u64(glibc->reader, address + look->offsets.system_mem,
-				 &arena.system_bytes);
+	err = err
+	      ?: reader_u64(glibc->reader, address + look->offsets.next, next)
+	      ?: reader_u64(glibc->reader, address + look->offsets.system_mem,
+			    &arena.system_bytes);
 	if (err)
 		return err;
 	if (arena.top % GLIBC_ALIGNMENT)
@@ -241,10 +240,9 @@ static int data_search(struct glibc *glibc, const struct process_map *map, uint6
 	uint8_t *bytes = malloc(size);
 	int err = bytes ? 0 : -ENOMEM;
 
-	if (!err)
-		err = space_read(glibc->space, map->start, bytes, size);
-	if (!err)
-		err = glibc_find_arena(glibc->layout, bytes, size, map->start, &glibc->main_arena);
+	err = err
+	      ?: space_read(glibc->space, map->start, bytes, size)
+	      ?: glibc_find_arena(glibc->layout, bytes, size, map->start, &glibc->main_arena);
 	if (!err && heap_start &&
 	    glibc_find_parameters(glibc->layout, bytes, size, map->start, heap_start,
 				  &glibc->parameters))
@@ -306,8 +304,7 @@ int glibc_open(struct glibc **out, struct space *space, const struct process_map
 	unsigned int minor;
 	int err = libc ? version_find(space_pid(space), libc, &minor) : -ENOENT;
 
-	if (!err)
-		err = glibc_new(&glibc, space, minor);
+	err = err ?: glibc_new(&glibc, space, minor);
 	if (err)
 		return err;
 	for (int i = 0; i < TRIES; i++) {

@@ -84,8 +84,7 @@ static int put(struct glibc_lists *lists, uint64_t chunk, int kind)
 {
 	int err = lists->steps++ < STEPS_MAX ? 0 : -EAGAIN;
 
-	if (!err)
-		err = ARRAY_GROW(lists->chunks, lists->capacity, lists->count);
+	err = err ?: ARRAY_GROW(lists->chunks, lists->capacity, lists->count);
 	if (!err)
 		lists->chunks[lists->count++] = (struct glibc_listed){chunk, (uint32_t)kind};
 	return err;
@@ -116,8 +115,7 @@ static int fastbin_read(struct glibc_lists *lists, struct glibc *glibc, uint64_t
 		int err = reader_read(glibc->reader, chunk + 8, words, sizeof(words), 0);
 		if (!err && (words[0] & ~(uint64_t)GLIBC_SIZE_BITS) != bytes)
 			err = -EAGAIN;
-		if (!err)
-			err = put(lists, chunk, GLIBC_FAST);
+		err = err ?: put(lists, chunk, GLIBC_FAST);
 		if (err)
 			return err;
 		chunk = next_reveal(glibc, chunk + GLIBC_HEADER, words[1]);
