@@ -29,6 +29,7 @@
 #include "util/descriptor.h"
 #include "util/error.h"
 #include "util/interrupt.h"
+#include "util/message.h"
 
 /* Messages between us and the process (SOCK_SEQPACKET), which keeps no copies: we do. */
 enum regular_kind {
@@ -142,23 +143,10 @@ static int is_local(int path_fd, const struct stat *file)
 
 static void answer_send(const struct regular_answer *answer, const int *fds, size_t count)
 {
-	char control[CMSG_SPACE(2 * sizeof(int))] __attribute__((aligned(8))) = {0};
-	struct iovec iov = {.iov_base = (void *)(uintptr_t)answer, .iov_len = sizeof(*answer)};
-	struct msghdr message = {.msg_iov = &iov, .msg_iovlen = 1};
+	const struct iovec part = {(void *)(uintptr_t)answer, sizeof(*answer)};
 
-	if (count) {
-		struct cmsghdr *header = (void *)control;
-
-		message.msg_control = control;
-		message.msg_controllen = CMSG_SPACE(count * sizeof(int));
-		header->cmsg_level = SOL_SOCKET;
-		header->cmsg_type = SCM_RIGHTS;
-		header->cmsg_len = CMSG_LEN(count * sizeof(int));
-		memcpy(CMSG_DATA(header), fds, count * sizeof(int));
-	}
-	while (sendmsg(SOCKET, &message, MSG_NOSIGNAL) < 0)
-		if (errno != EINTR)
-			_exit(1);
+	if (message_send(SOCKET, &part, 1, fds, count) < 0)
+		_exit(1);
 }
 
 static void failure_send(int err)
@@ -300,28 +288,6 @@ static void path_answer(const struct regular_question *question, int directory)
 		file_answer(fd);
 }
 
-static int question_read(struct regular_question *question, int *fd)
-{
-	char control[CMSG_SPACE(sizeof(*fd))] __attribute__((aligned(8)));
-	struct iovec iov = {.iov_base = question, .iov_len = sizeof(*question)};
-	struct msghdr message = {.msg_iov = &iov,
-				 .msg_iovlen = 1,
-				 .msg_control = control,
-				 .msg_controllen = sizeof(control)};
-	ssize_t got;
-
-	do
-		got = recvmsg(SOCKET, &message, MSG_CMSG_CLOEXEC);
-	while (got < 0 && errno == EINTR);
-	if (got != sizeof(*question))
-		return 0;
-	const struct cmsghdr *header = CMSG_FIRSTHDR(&message);
-	*fd = -1;
-	if (header && header->cmsg_type == SCM_RIGHTS)
-		memcpy(fd, CMSG_DATA(header), sizeof(*fd));
-	return 1;
-}
-
 /* It holds nothing of its owner: a reader of the owner's output must not wait for it. */
 static void child_begin(int socket, pid_t parent)
 {
@@ -350,7 +316,8 @@ static void regular_child_run(int socket, pid_t parent)
 	int fd;
 
 	child_begin(socket, parent);
-	while (question_read(&question, &fd)) {
+	while (message_receive(SOCKET, &question, sizeof(question), &fd, 1, NULL) ==
+	       sizeof(question)) {
 		question.path[sizeof(question.path) - 1] = '\0';
 		if (question.has_descriptor && fd < 0)
 			failure_send(-EMFILE);
@@ -485,48 +452,19 @@ static int no_answer(void)
 
 static int question_send(const struct regular_question *question, int fd)
 {
-	char control[CMSG_SPACE(sizeof(fd))] __attribute__((aligned(8))) = {0};
-	struct iovec iov = {.iov_base = (void *)(uintptr_t)question, .iov_len = sizeof(*question)};
-	struct msghdr message = {.msg_iov = &iov, .msg_iovlen = 1};
-	ssize_t sent;
+	const struct iovec part = {(void *)(uintptr_t)question, sizeof(*question)};
 
-	if (question->has_descriptor) {
-		struct cmsghdr *header = (void *)control;
-
-		message.msg_control = control;
-		message.msg_controllen = sizeof(control);
-		header->cmsg_level = SOL_SOCKET;
-		header->cmsg_type = SCM_RIGHTS;
-		header->cmsg_len = CMSG_LEN(sizeof(fd));
-		memcpy(CMSG_DATA(header), &fd, sizeof(fd));
-	}
-	do
-		sent = sendmsg(files.socket, &message, MSG_NOSIGNAL);
-	while (sent < 0 && errno == EINTR);
-	return sent < 0 ? -EIO : 0;
+	return message_send(files.socket, &part, 1, &fd, question->has_descriptor) < 0 ? -EIO : 0;
 }
 
 /* fds: -1 for none. 0; -EIO; -EMFILE: no room for the descriptors, which are lost. */
 static int answer_read(struct regular_answer *answer, int fds[2])
 {
-	char control[CMSG_SPACE(2 * sizeof(int))] __attribute__((aligned(8)));
-	struct iovec iov = {.iov_base = answer, .iov_len = sizeof(*answer)};
-	struct msghdr message = {.msg_iov = &iov,
-				 .msg_iovlen = 1,
-				 .msg_control = control,
-				 .msg_controllen = sizeof(control)};
-	ssize_t got;
+	int cut;
 
-	fds[0] = fds[1] = -1;
-	do
-		got = recvmsg(files.socket, &message, MSG_CMSG_CLOEXEC);
-	while (got < 0 && errno == EINTR);
-	if (got != sizeof(*answer))
+	if (message_receive(files.socket, answer, sizeof(*answer), fds, 2, &cut) != sizeof(*answer))
 		return -EIO;
-	const struct cmsghdr *header = CMSG_FIRSTHDR(&message);
-	if (header && header->cmsg_type == SCM_RIGHTS)
-		memcpy(fds, CMSG_DATA(header), header->cmsg_len - CMSG_LEN(0));
-	if (!(message.msg_flags & MSG_CTRUNC))
+	if (!cut)
 		return 0;
 	for (size_t i = 0; i < 2; i++)
 		if (fds[i] >= 0)

@@ -28,6 +28,7 @@
 #include "util/clock.h"
 #include "util/descriptor.h"
 #include "util/error.h"
+#include "util/message.h"
 
 /* The protocol between the owner and the process that holds the links. */
 #define LINKS_SITES_MAX (1u << 20) /* per request */
@@ -158,27 +159,17 @@ static void bytes_read(const struct keeper *keeper, void *out, size_t size)
 	}
 }
 
-/* Reads the request's fixed part, and the descriptors passed with it (-1: none). */
+/*
+ * Reads the request's fixed part, and the descriptors passed with it (-1: none). If the limit of
+ * descriptors allows one only, it arrives alone: the caller closes it.
+ */
 static void request_read(const struct keeper *keeper, struct links_request *request, int fds[2])
 {
-	char control[CMSG_SPACE(2 * sizeof(int))] = {0};
-	struct iovec iov = {.iov_base = request, .iov_len = sizeof(*request)};
-	struct msghdr message = {.msg_iov = &iov,
-				 .msg_iovlen = 1,
-				 .msg_control = control,
-				 .msg_controllen = sizeof(control)};
-
 	keeper_wait(keeper);
-	ssize_t got = recvmsg(keeper->socket, &message, MSG_CMSG_CLOEXEC);
+	ssize_t got = message_receive(keeper->socket, request, sizeof(*request), fds, 2, NULL);
 	if (got <= 0)
 		keeper_abandoned(keeper);
 	bytes_read(keeper, (char *)request + got, sizeof(*request) - (size_t)got);
-	fds[0] = fds[1] = -1;
-	struct cmsghdr *header = CMSG_FIRSTHDR(&message);
-	/* If the limit of descriptors allows one only, it arrives alone: the caller closes it. */
-	if (header && header->cmsg_type == SCM_RIGHTS &&
-	    header->cmsg_len <= CMSG_LEN(2 * sizeof(int)))
-		memcpy(fds, CMSG_DATA(header), header->cmsg_len - CMSG_LEN(0));
 }
 
 static void answer(const struct keeper *keeper, const struct links_answer *text)
@@ -588,26 +579,11 @@ static int bytes_send(struct links_holder *holder, const void *data, size_t size
 static int request_send(struct links_holder *holder, const struct links_request *request,
 			const int *fds)
 {
-	char control[CMSG_SPACE(2 * sizeof(int))] = {0};
-	struct iovec iov = {.iov_base = (void *)(uintptr_t)request, .iov_len = sizeof(*request)};
-	struct msghdr message = {.msg_iov = &iov, .msg_iovlen = 1};
-	struct cmsghdr *header;
-	ssize_t sent;
+	const struct iovec part = {(void *)(uintptr_t)request, sizeof(*request)};
 
 	if (holder->left)
 		return holder_left();
-	if (fds) {
-		message.msg_control = control;
-		message.msg_controllen = sizeof(control);
-		header = CMSG_FIRSTHDR(&message);
-		header->cmsg_level = SOL_SOCKET;
-		header->cmsg_type = SCM_RIGHTS;
-		header->cmsg_len = CMSG_LEN(2 * sizeof(int));
-		memcpy(CMSG_DATA(header), fds, 2 * sizeof(int));
-	}
-	do
-		sent = sendmsg(holder->socket, &message, MSG_NOSIGNAL);
-	while (sent < 0 && errno == EINTR);
+	ssize_t sent = message_send(holder->socket, &part, 1, fds, fds ? 2 : 0);
 	if (sent <= 0)
 		return holder_gone();
 	return bytes_send(holder, (const char *)request + sent, sizeof(*request) - (size_t)sent);

@@ -20,6 +20,7 @@
 #include "util/clock.h"
 #include "util/descriptor.h"
 #include "util/error.h"
+#include "util/message.h"
 
 /* Messages between the process that fetches files and its owner (SOCK_SEQPACKET). */
 struct fetch_question {
@@ -87,21 +88,11 @@ static int files_limit(uint64_t left)
 /* fd: -1 for none. */
 static int result_send(uint32_t number, int result, int fd)
 {
-	char control[CMSG_SPACE(sizeof(fd))] __attribute__((aligned(8))) = {0};
 	struct fetch_result answer = {.number = number, .result = result};
-	struct iovec iov = {.iov_base = &answer, .iov_len = sizeof(answer)};
-	struct msghdr message = {.msg_iov = &iov, .msg_iovlen = 1};
-	struct cmsghdr *header = (void *)control;
+	const struct iovec part = {&answer, sizeof(answer)};
+	ssize_t sent = message_send(CHILD_SOCKET, &part, 1, &fd, fd >= 0);
 
-	if (fd >= 0) {
-		message.msg_control = control;
-		message.msg_controllen = sizeof(control);
-		header->cmsg_level = SOL_SOCKET;
-		header->cmsg_type = SCM_RIGHTS;
-		header->cmsg_len = CMSG_LEN(sizeof(fd));
-		memcpy(CMSG_DATA(header), &fd, sizeof(fd));
-	}
-	return sendmsg(CHILD_SOCKET, &message, MSG_NOSIGNAL) < 0 ? -errno : 0;
+	return sent < 0 ? (int)sent : 0;
 }
 
 /* Returns a descriptor, or -errno. *left: bytes that may still be fetched. */
@@ -178,26 +169,13 @@ void fetch_free(struct fetch *fetch)
 /* *fd: -1 for none. 0; -EAGAIN, -EIO. */
 static int receive(struct fetch *fetch, uint64_t until_ns, struct fetch_result *answer, int *fd)
 {
-	char control[CMSG_SPACE(sizeof(*fd))] __attribute__((aligned(8)));
-	struct iovec iov = {.iov_base = answer, .iov_len = sizeof(*answer)};
-	struct msghdr message = {.msg_iov = &iov,
-				 .msg_iovlen = 1,
-				 .msg_control = control,
-				 .msg_controllen = sizeof(control)};
-	ssize_t bytes;
-
 	*fd = -1;
 	if (!descriptor_wait(fetch->socket, until_ns))
 		return -EAGAIN;
-	do
-		bytes = recvmsg(fetch->socket, &message, MSG_CMSG_CLOEXEC);
-	while (bytes < 0 && errno == EINTR);
-	if (bytes != sizeof(*answer))
-		return -EIO;
-	struct cmsghdr *header = CMSG_FIRSTHDR(&message);
-	if (header && header->cmsg_type == SCM_RIGHTS)
-		memcpy(fd, CMSG_DATA(header), sizeof(*fd));
-	return 0;
+	return message_receive(fetch->socket, answer, sizeof(*answer), fd, 1, NULL) ==
+			       sizeof(*answer)
+		       ? 0
+		       : -EIO;
 }
 
 /* Waits for the message that says that it can fetch files. */

@@ -32,12 +32,13 @@
 #include "util/clock.h"
 #include "util/descriptor.h"
 #include "util/error.h"
+#include "util/message.h"
 
 /*
  * Messages between the worker and its owner: one per question and one per answer (SOCK_SEQPACKET).
  * Messages that send a file have no answer; later questions about the file return its errors.
  */
-#define WORKER_FILES_MAX  3u            /* descriptors in a message */
+#define WORKER_FILES_MAX  MESSAGE_FDS_MAX
 #define WORKER_ANSWER_MAX (160u * 1024) /* outermost texts are left out if they do not fit */
 
 enum worker_question_kind {
@@ -363,29 +364,16 @@ static int question_answer(struct child *child, const int fds[WORKER_FILES_MAX])
 	}
 }
 
-/* Receives the next question and its descriptors. Returns its bytes; 0 at the end. */
-static ssize_t question_receive(struct child *child, int fds[WORKER_FILES_MAX])
+/* Receives the next question and its descriptors. 0: the end. */
+static int question_receive(struct child *child, int fds[WORKER_FILES_MAX])
 {
-	char control[CMSG_SPACE(sizeof(int) * WORKER_FILES_MAX)] __attribute__((aligned(8)));
-	struct iovec iov = {.iov_base = child->bytes, .iov_len = sizeof(child->bytes) - 1};
-	struct msghdr message = {.msg_iov = &iov,
-				 .msg_iovlen = 1,
-				 .msg_control = control,
-				 .msg_controllen = sizeof(control)};
-	ssize_t bytes;
+	ssize_t bytes = message_receive(CHILD_SOCKET, child->bytes, sizeof(child->bytes) - 1, fds,
+					WORKER_FILES_MAX, NULL);
 
-	for (size_t i = 0; i < WORKER_FILES_MAX; i++)
-		fds[i] = -1;
-	do
-		bytes = recvmsg(CHILD_SOCKET, &message, MSG_CMSG_CLOEXEC);
-	while (bytes < 0 && errno == EINTR);
 	if (bytes < (ssize_t)sizeof(struct worker_question))
 		return 0;
 	child->bytes[bytes] = '\0';
-	struct cmsghdr *header = CMSG_FIRSTHDR(&message);
-	if (header && header->cmsg_type == SCM_RIGHTS)
-		memcpy(fds, CMSG_DATA(header), header->cmsg_len - CMSG_LEN(0));
-	return bytes;
+	return 1;
 }
 
 /* Main loop of the worker. Does not return. socket: its end. */
@@ -575,27 +563,11 @@ static int worker_lost(struct worker *worker, int answer_came)
 static int question_send(struct worker *worker, const struct worker_question *question,
 			 const char *symbol, const int fds[], size_t fd_count)
 {
-	char control[CMSG_SPACE(sizeof(int) * WORKER_FILES_MAX)] __attribute__((aligned(8))) = {0};
-	struct iovec iov[] = {
-		{.iov_base = (void *)(uintptr_t)question, .iov_len = sizeof(*question)},
-		{.iov_base = (void *)(uintptr_t)symbol, .iov_len = strlen(symbol) + 1}};
-	struct msghdr message = {.msg_iov = iov, .msg_iovlen = 2};
-	ssize_t sent;
+	const struct iovec parts[] = {{(void *)(uintptr_t)question, sizeof(*question)},
+				      {(void *)(uintptr_t)symbol, strlen(symbol) + 1}};
+	ssize_t sent = message_send(worker->socket, parts, 2, fds, fd_count);
 
-	if (fd_count) {
-		struct cmsghdr *header = (void *)control;
-
-		message.msg_control = control;
-		message.msg_controllen = CMSG_SPACE(sizeof(int) * fd_count);
-		header->cmsg_level = SOL_SOCKET;
-		header->cmsg_type = SCM_RIGHTS;
-		header->cmsg_len = CMSG_LEN(sizeof(int) * fd_count);
-		memcpy(CMSG_DATA(header), fds, sizeof(int) * fd_count);
-	}
-	do
-		sent = sendmsg(worker->socket, &message, MSG_NOSIGNAL);
-	while (sent < 0 && errno == EINTR);
-	return sent < 0 ? -errno : 0;
+	return sent < 0 ? (int)sent : 0;
 }
 
 /* Receives the answer and its size. 0; -EAGAIN; -ETIMEDOUT, -EIO. */
