@@ -4,8 +4,7 @@
  * and delivers the ring buffer's records. Probes live as long as their file descriptors: however
  * the tracer ends, the kernel removes them.
  */
-#ifndef TRACER_ATTACH_ATTACH_H
-#define TRACER_ATTACH_ATTACH_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -194,5 +193,3 @@ const char *attach_backend(const struct attach *attach);
 int attach_drain(struct attach *attach, size_t limit);
 /* The loss counters, summed over processors. */
 int attach_loss(struct attach *attach, __u64 counts[LOSS_COUNT]);
-
-#endif

@@ -5,7 +5,6 @@
 #include <limits.h>
 #include <stdint.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "proc/process.h"
 #include "util/array.h"
@@ -50,8 +49,7 @@ static uint64_t program_hash(pid_t pid)
 
 static int unread_add(struct file_users *users, pid_t pid)
 {
-	int err = array_reserve(&users->unread, &users->unread_capacity, users->unread_count, 1,
-				sizeof(*users->unread));
+	int err = ARRAY_GROW(users->unread, users->unread_capacity, users->unread_count);
 
 	if (!err)
 		users->unread[users->unread_count++] = (struct unread){pid, program_hash(pid)};
@@ -60,8 +58,7 @@ static int unread_add(struct file_users *users, pid_t pid)
 
 static int use_add(struct file_users *users, const struct file_use *use)
 {
-	int err = array_reserve(&users->items, &users->capacity, users->count, 1,
-				sizeof(*users->items));
+	int err = ARRAY_GROW(users->items, users->capacity, users->count);
 
 	if (!err)
 		users->items[users->count++] = *use;

@@ -6,8 +6,7 @@
  * seconds. If they remain unknown, it counts as one that maps the file of its program, and every
  * library. One whose maps cannot be read for another reason counts as one that maps nothing.
  */
-#ifndef TRACER_ATTACH_FILE_USERS_H
-#define TRACER_ATTACH_FILE_USERS_H
+#pragma once
 
 #include <sys/types.h>
 
@@ -31,5 +30,3 @@ int file_users_all(const struct file_users *users, pid_t pid, const char *path,
  */
 int file_users_each(const struct file_users *users, pid_t pid, const char *path,
 		    int (*each)(pid_t pid, void *context), void *context);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "attach/leftover.h"
 
-#include <errno.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
@@ -106,8 +105,7 @@ int leftover_process(pid_t pid, const struct plan_target_opts *opts, struct plan
 	struct plan_target target;
 	int err = plan_target(pid, opts, caches, &target);
 
-	if (!err)
-		err = space_open(&walk.space, pid);
+	err = err ?: space_open(&walk.space, pid);
 	if (err)
 		return err;
 	plan_target_each(&target, target.runtime.file, plan_count, &walk);

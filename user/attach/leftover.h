@@ -6,8 +6,7 @@
  * no other effect. The kernel still keeps track of them: placing and removing a probe at the same
  * offset removes them.
  */
-#ifndef TRACER_ATTACH_LEFTOVER_H
-#define TRACER_ATTACH_LEFTOVER_H
+#pragma once
 
 #include <stddef.h>
 #include <sys/types.h>
@@ -37,5 +36,3 @@ int leftover_count(struct space *space, const struct plan *plan, const struct el
  */
 int leftover_process(pid_t pid, const struct plan_target_opts *opts, struct plan_caches *caches,
 		     struct leftover *out);
-
-#endif

@@ -4,8 +4,7 @@
  * PERF_RECORD_COMM of a dummy counter on every processor (perf_event_open(2)). An executable
  * mapping costs a microsecond more; nothing else is slowed.
  */
-#ifndef TRACER_ATTACH_MAP_WATCH_H
-#define TRACER_ATTACH_MAP_WATCH_H
+#pragma once
 
 #include <stdint.h>
 
@@ -30,5 +29,3 @@ void map_watch_drain(struct map_watch *watch,
 		     void *context);
 /* The number of records dropped so far because the buffers were full. */
 uint64_t map_watch_lost(const struct map_watch *watch);
-
-#endif

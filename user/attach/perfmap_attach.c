@@ -4,7 +4,6 @@
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "attach/links/links_holder.h"
@@ -61,9 +60,8 @@ int perfmap_attach_new(struct perfmap_attach **out, const struct features *featu
 	bpf_program__set_autoload(attach->skeleton->progs.map_return, !session);
 	attach->skeleton->rodata->returns_by_call = features->returns_by_call;
 	err = stream_open(&attach->stream, attach->skeleton->skeleton, opts->ring_bytes,
-			  opts->record, NULL, opts->context);
-	if (!err)
-		err = tracepoints_attach(attach->skeleton);
+			  opts->record, NULL, opts->context)
+		      ?: tracepoints_attach(attach->skeleton);
 	if (err)
 		goto fail;
 	*out = attach;
@@ -98,7 +96,6 @@ int perfmap_attach_sites(struct perfmap_attach *attach, const struct plan *plan,
 {
 	uint64_t *offsets = calloc(2 * plan->count + 1, 2 * sizeof(*offsets)), *cookies;
 	size_t calls = 0, returns = 0;
-	int err;
 
 	if (!offsets)
 		return -ENOMEM;
@@ -110,7 +107,7 @@ int perfmap_attach_sites(struct perfmap_attach *attach, const struct plan *plan,
 		offsets[at] = plan->sites[i].offset;
 		cookies[at] = plan->sites[i].cookie;
 	}
-	err = links_add(
+	int err = links_add(
 		&attach->links, attach->skeleton->progs.map_call, LINKS_ENTRY, elf_file_fd(file),
 		-1, &(struct links_sites){.offsets = offsets, .cookies = cookies, .count = calls});
 	if (!err && !no_returns)

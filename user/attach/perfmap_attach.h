@@ -4,8 +4,7 @@
  * files and are hit by every process that runs them; records are only emitted for targets and their
  * forked children.
  */
-#ifndef TRACER_ATTACH_PERFMAP_ATTACH_H
-#define TRACER_ATTACH_PERFMAP_ATTACH_H
+#pragma once
 
 #include "attach/links/features.h"
 #include "attach/stream.h"
@@ -36,5 +35,3 @@ int perfmap_attach_chooses_returns(const struct perfmap_attach *attach);
 int perfmap_attach_sites(struct perfmap_attach *attach, const struct plan *plan,
 			 const struct elf_file *file, int no_returns);
 struct stream *perfmap_attach_stream(struct perfmap_attach *attach); /* borrowed */
-
-#endif

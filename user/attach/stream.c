@@ -43,13 +43,12 @@ static int ring_map(struct stream *stream, int fd)
 {
 	struct bpf_map_info info = {0};
 	uint32_t size = sizeof(info);
-	void *map;
 
 	if (bpf_obj_get_info_by_fd(fd, &info, &size))
 		return -errno;
 	stream->page = sysconf(_SC_PAGESIZE);
 	stream->bytes = info.max_entries;
-	map = mmap(NULL, stream->page, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	void *map = mmap(NULL, stream->page, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (map == MAP_FAILED)
 		return -errno;
 	stream->consumer = map;
@@ -215,7 +214,7 @@ int stream_drain(struct stream *stream, size_t limit)
 		}
 	}
 	__atomic_store_n(stream->consumer, at, __ATOMIC_RELEASE);
-	return err ? err : (int)count;
+	return err ?: (int)count;
 }
 
 int stream_loss(const struct stream *stream, __u64 counts[LOSS_COUNT])

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The user-space end of bpf/stream.h: a BPF object's records and its loss counters. */
-#ifndef TRACER_ATTACH_STREAM_H
-#define TRACER_ATTACH_STREAM_H
+#pragma once
 
 #include <stddef.h>
 
@@ -29,5 +28,3 @@ void stream_close(struct stream *stream); /* NULL is legal */
 int stream_drain(struct stream *stream, size_t limit);
 /* The loss counters, summed over processors. 0, -errno. */
 int stream_loss(const struct stream *stream, __u64 counts[LOSS_COUNT]);
-
-#endif

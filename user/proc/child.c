@@ -11,12 +11,14 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "util/array.h"
+
 static void signals_ignore(void)
 {
 	static const int ignored[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE, SIGUSR1, SIGUSR2};
 	sigset_t none;
 
-	for (size_t i = 0; i < sizeof(ignored) / sizeof(ignored[0]); i++)
+	for (size_t i = 0; i < ARRAY_SIZE(ignored); i++)
 		signal(ignored[i], SIG_IGN);
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
@@ -49,14 +51,13 @@ static int privileges_drop(void)
 int child_confine(const char *name, int socket, pid_t parent)
 {
 	const struct rlimit no_core = {0, 0};
-	int err;
 
 	prctl(PR_SET_NAME, name);
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (getppid() != parent)
 		return -ESRCH;
 	signals_ignore();
-	err = descriptors_keep(socket);
+	int err = descriptors_keep(socket);
 	if (err)
 		return err;
 	setrlimit(RLIMIT_CORE, &no_core);

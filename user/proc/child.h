@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Child processes that work on what others have written: files, answers of servers. */
-#ifndef TRACER_PROC_CHILD_H
-#define TRACER_PROC_CHILD_H
+#pragma once
 
 #include <sys/types.h>
 
@@ -14,5 +13,3 @@
  * capability, nor can it get one. 0; -ESRCH: the parent has ended; -errno.
  */
 int child_confine(const char *name, int socket, pid_t parent);
-
-#endif

@@ -11,6 +11,7 @@
 
 #include "proc/process.h"
 #include "util/buffer.h"
+#include "util/cleanup.h"
 
 #define DESCRIPTORS_MAX 65536
 
@@ -29,10 +30,9 @@ int descriptors_find(pid_t pid, const char *name, descriptor_fn found, void *con
 	int left = DESCRIPTORS_MAX, err = 0;
 	char path[32], link[4096];
 	struct dirent *entry;
-	DIR *directory;
 
 	snprintf(path, sizeof(path), "/proc/%d/fd", pid);
-	directory = opendir(path);
+	_cleanup_(closedirp) DIR *directory = opendir(path);
 	if (!directory)
 		return -errno;
 	while (!err && left-- && (entry = readdir(directory))) {
@@ -45,26 +45,23 @@ int descriptors_find(pid_t pid, const char *name, descriptor_fn found, void *con
 		if (link_has_name(link, name))
 			err = found(context, pid, entry->d_name);
 	}
-	closedir(directory);
 	return err;
 }
 
 /* The flags with which it was opened; -errno. */
 static int descriptor_flags(pid_t pid, const char *number)
 {
-	struct buffer text = {0};
+	_cleanup_(buffer_free) struct buffer text = {0};
 	char name[32];
 	const char *flags;
-	int result;
 
 	snprintf(name, sizeof(name), "fdinfo/%.16s", number);
-	result = process_file_read(pid, name, 4096, &text);
+	int result = process_file_read(pid, name, 4096, &text);
 	flags = result ? NULL : strstr((const char *)text.data, "flags:");
 	if (flags && sscanf(flags, "flags: %o", (unsigned int *)&result) != 1)
 		result = -EPROTO;
 	else if (!flags && !result)
 		result = -EPROTO;
-	buffer_free(&text);
 	return result;
 }
 

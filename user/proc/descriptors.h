@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The files that a process has open, by the names that its descriptors' links show. */
-#ifndef TRACER_PROC_DESCRIPTORS_H
-#define TRACER_PROC_DESCRIPTORS_H
+#pragma once
 
 #include <sys/stat.h>
 #include <sys/types.h>
@@ -24,5 +23,3 @@ struct writers {
 
 /* How the process writes to that file, whose last name is known. None if it has ended. */
 struct writers writers_find(pid_t pid, const char *name, const struct stat *file);
-
-#endif

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "proc/process.h"
+#include "util/sorted.h"
 
 #define GENERATIONS 32
 
@@ -18,7 +19,7 @@ static int relative_compare(const void *a, const void *b)
 {
 	const struct relative *x = a, *y = b;
 
-	return (x->pid > y->pid) - (x->pid < y->pid);
+	return CMP(x->pid, y->pid);
 }
 
 static int descends(const struct relative *one, pid_t pid, const struct relative *all, size_t count)
@@ -51,7 +52,6 @@ int family_list(pid_t pid, pid_t **pids, size_t *count)
 {
 	char program[PATH_MAX];
 	struct relative *all;
-	size_t same;
 	int err = process_program_path(pid, program) ?: process_list(pids, count);
 
 	if (err)
@@ -61,7 +61,7 @@ int family_list(pid_t pid, pid_t **pids, size_t *count)
 		free(*pids);
 		return -ENOMEM;
 	}
-	same = same_read(program, *pids, *count, all);
+	size_t same = same_read(program, *pids, *count, all);
 	qsort(all, same, sizeof(*all), relative_compare);
 	*count = 0;
 	for (size_t i = 0; i < same; i++)

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The workers of a process: what it has forked that runs its program, too. */
-#ifndef TRACER_PROC_FAMILY_H
-#define TRACER_PROC_FAMILY_H
+#pragma once
 
 #include <stddef.h>
 #include <sys/types.h>
@@ -12,5 +11,3 @@
  * *pids.
  */
 int family_list(pid_t pid, pid_t **pids, size_t *count);
-
-#endif

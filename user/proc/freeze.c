@@ -90,7 +90,7 @@ static int is_restarted(long call)
 		SYS_futex, SYS_ppoll,  SYS_pselect6,      SYS_nanosleep,      SYS_clock_nanosleep,
 		SYS_wait4, SYS_waitid, SYS_rt_sigsuspend, SYS_restart_syscall};
 
-	for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++)
+	for (size_t i = 0; i < ARRAY_SIZE(calls); i++)
 		if (calls[i] == call)
 			return 1;
 	return 0;
@@ -111,7 +111,7 @@ static void call_resume(pid_t tid)
 		SYS_semtimedop,  SYS_io_getevents,       SYS_io_pgetevents};
 	long call = registers_interrupted_call(tid);
 
-	for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++)
+	for (size_t i = 0; i < ARRAY_SIZE(calls); i++)
 		if (call == calls[i])
 			registers_repeat_call(tid);
 }
@@ -158,8 +158,7 @@ static int thread_interrupt(struct stopped *thread)
 	}
 	if (ptrace(PTRACE_INTERRUPT, thread->tid, NULL, NULL))
 		err = -ESRCH;
-	if (!err)
-		err = thread_wait(thread, clock_ns(CLOCK_MONOTONIC) + PATIENCE_NS);
+	err = err ?: thread_wait(thread, clock_ns(CLOCK_MONOTONIC) + PATIENCE_NS);
 	return err == -ESRCH ? 0 : err;
 }
 
@@ -177,8 +176,7 @@ static int thread_stop(struct freeze_holder *holder, struct stopped *thread)
 /* 0; -EBUSY; -ETIMEDOUT; -ENOMEM. */
 static int thread_add(struct freeze_holder *holder, pid_t tid)
 {
-	int err = array_reserve(&holder->threads, &holder->capacity, holder->count, 1,
-				sizeof(*holder->threads));
+	int err = ARRAY_GROW(holder->threads, holder->capacity, holder->count);
 
 	if (err)
 		return err;
@@ -191,11 +189,10 @@ static int threads_pass(struct freeze_holder *holder, pid_t pid)
 {
 	char path[64];
 	struct dirent *entry;
-	DIR *directory;
 	int found = 0, err = 0;
 
 	snprintf(path, sizeof(path), "/proc/%d/task", pid);
-	directory = opendir(path);
+	DIR *directory = opendir(path);
 	if (!directory)
 		return -ESRCH;
 	while (!err && (entry = readdir(directory))) {
@@ -207,7 +204,7 @@ static int threads_pass(struct freeze_holder *holder, pid_t pid)
 		err = thread_add(holder, tid);
 	}
 	closedir(directory);
-	return err ? err : found;
+	return err ?: found;
 }
 
 static int threads_stop(struct freeze_holder *holder)
@@ -238,12 +235,10 @@ static void sleepers_check(struct freeze_holder *holder)
 static int is_stopped_or_gone(pid_t pid)
 {
 	char path[32], text[512], *state;
-	ssize_t bytes;
-	int fd;
 
 	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	bytes = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	ssize_t bytes = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
 	if (fd >= 0)
 		close(fd);
 	if (bytes <= 0)
@@ -360,15 +355,13 @@ int freeze_begin(struct freeze **out, pid_t pid)
 uint64_t freeze_end(struct freeze *freeze)
 {
 	struct freeze_report report = {0};
-	uint64_t elapsed;
-	int err;
 
 	if (!freeze)
 		return 0;
 	/* The helper sees the end of its input. */
 	shutdown(freeze->socket, SHUT_WR);
-	err = report_receive(freeze, &report);
-	elapsed = clock_ns(CLOCK_MONOTONIC) - freeze->began_ns;
+	int err = report_receive(freeze, &report);
+	uint64_t elapsed = clock_ns(CLOCK_MONOTONIC) - freeze->began_ns;
 	freeze_close(freeze);
 	return err || report.woke ? 0 : elapsed;
 }

@@ -4,8 +4,7 @@
  * rather than a signal: other processes do not notice, no call of the process fails, and if we are
  * killed or stopped the process resumes.
  */
-#ifndef TRACER_PROC_FREEZE_H
-#define TRACER_PROC_FREEZE_H
+#pragma once
 
 #include <stdint.h>
 #include <sys/types.h>
@@ -24,5 +23,3 @@ int freeze_begin(struct freeze **out, pid_t pid);
  * all threads were stopped for the whole time.
  */
 uint64_t freeze_end(struct freeze *freeze);
-
-#endif

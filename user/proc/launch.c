@@ -65,14 +65,12 @@ static int read_auxv(pid_t pid, uint64_t *loader, uint64_t *entry)
 {
 	Elf64_auxv_t auxv[AUXV_MAX];
 	char name[32];
-	ssize_t n;
-	int fd;
 
 	snprintf(name, sizeof(name), "/proc/%d/auxv", pid);
-	fd = open(name, O_RDONLY | O_CLOEXEC);
+	int fd = open(name, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
 		return -errno;
-	n = read(fd, auxv, sizeof(auxv));
+	ssize_t n = read(fd, auxv, sizeof(auxv));
 	close(fd);
 	if (n < 0)
 		return -errno;
@@ -293,7 +291,6 @@ static __attribute__((noinline)) void trial_reached(void)
 static void run_child(char *const argv[], int report)
 {
 	sigset_t none;
-	int err;
 
 	/*
 	 * The tracer may read its signals from a descriptor; the command must not inherit the mask.
@@ -306,7 +303,7 @@ static void run_child(char *const argv[], int report)
 		raise(SIGSTOP);
 		execvp(argv[0], argv);
 	}
-	err = errno;
+	int err = errno;
 	if (write(report, &err, sizeof(err)) < 0)
 		_exit(126);
 	_exit(127);
@@ -327,13 +324,11 @@ static int stop_await(struct launch *launch)
 static int breakpoint_try(struct launch *launch)
 {
 	for (;;) {
-		int signal;
-
 		registers_break_at(launch->pid,
 				   launch->breaks ? 0 : (uint64_t)(uintptr_t)trial_reached);
 		if (ptrace(PTRACE_CONT, launch->pid, NULL, NULL))
 			return -errno;
-		signal = stop_await(launch);
+		int signal = stop_await(launch);
 		if (signal != SIGTRAP)
 			return signal < 0 ? signal : 0;
 		launch->breaks = 1;
@@ -395,9 +390,8 @@ int launch_start(struct launch **out, char *const argv[], launch_ready_fn ready,
 	error_clear();
 	if (!launch)
 		return -ENOMEM;
-	err = argv[0] ? start_child(launch, argv, &report) : -EINVAL;
-	if (!err)
-		err = follow(launch, ready, context);
+	err = (argv[0] ? start_child(launch, argv, &report) : -EINVAL)
+		      ?: follow(launch, ready, context);
 	if (!err && ptrace(PTRACE_DETACH, launch->pid, NULL, NULL) && errno != ESRCH)
 		err = -errno;
 	if (err == -ECHILD && report >= 0 &&

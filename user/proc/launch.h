@@ -5,8 +5,7 @@
  * the dynamic loader has mapped every library that the program was linked against; then the
  * callback decides. Only our own children are stopped this way.
  */
-#ifndef TRACER_PROC_LAUNCH_H
-#define TRACER_PROC_LAUNCH_H
+#pragma once
 
 #include <sys/types.h>
 
@@ -38,5 +37,3 @@ pid_t launch_pid(const struct launch *launch);
 int launch_wait(struct launch *launch, int block, int *status);
 void launch_signal(struct launch *launch, int signal);
 void launch_free(struct launch *launch); /* a child that still runs continues on its own */
-
-#endif

@@ -98,14 +98,13 @@ static int thread_start(struct read *read)
 	pthread_attr_t attr;
 	pthread_t thread;
 	sigset_t all, old;
-	int err;
 
 	pthread_attr_init(&attr);
 	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
 	pthread_attr_setstacksize(&attr, STACK_BYTES);
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
-	err = pthread_create(&thread, &attr, read_run, read);
+	int err = pthread_create(&thread, &attr, read_run, read);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	pthread_attr_destroy(&attr);
 	return -err;
@@ -132,8 +131,7 @@ static int read_start(pid_t pid, const char *name, size_t max, int whole, struct
 	read->done = eventfd(0, EFD_CLOEXEC);
 	if (!err && read->done < 0)
 		err = -errno;
-	if (!err)
-		err = thread_start(read);
+	err = err ?: thread_start(read);
 	if (err) {
 		read_release(read); /* the thread's part */
 		read_release(read);

@@ -5,8 +5,7 @@
  * go whoever waits to read such a file once it is killed. (A process could not be started for that:
  * the kernel lets no process fork while it waits for such a lock to place or remove a probe.)
  */
-#ifndef TRACER_PROC_LOCK_READ_H
-#define TRACER_PROC_LOCK_READ_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -23,5 +22,3 @@
  */
 int lock_read(pid_t pid, const char *name, size_t max, int whole, unsigned int wait_ms,
 	      unsigned int busy_ms, struct buffer *out, uint64_t *slept_ns);
-
-#endif

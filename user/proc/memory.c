@@ -195,12 +195,11 @@ static const struct view_file *file_known(const struct memory_view *view, uint64
 static int file_find(struct memory_view *view, uint64_t address, const struct view_file **out)
 {
 	struct process_maps maps;
-	int err;
 
 	*out = file_known(view, address);
 	if (*out)
 		return 0;
-	err = process_maps_read(view->pid, &maps);
+	int err = process_maps_read(view->pid, &maps);
 	if (err)
 		return err == -EPERM ? -EFAULT : err;
 	for (size_t i = 0; i < maps.count; i++) {
@@ -279,10 +278,9 @@ struct space {
 static int mem_open(pid_t pid)
 {
 	char path[40];
-	int fd;
 
 	snprintf(path, sizeof(path), "/proc/%d/mem", (int)pid);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd >= 0)
 		return fd;
 	return errno == ENOENT ? -ESRCH : errno == EACCES ? -EPERM : -errno;
@@ -297,11 +295,10 @@ static int mem_read(const struct space *space, uint64_t address, uint8_t *out, s
 	while (bytes) {
 		struct patience patience;
 		int err = patience_begin(&patience, space->pid);
-		ssize_t got;
 
 		if (err)
 			return err;
-		got = pread(space->mem, out, bytes, (off_t)address);
+		ssize_t got = pread(space->mem, out, bytes, (off_t)address);
 		err = errno;
 		patience_end(&patience);
 		errno = err;
@@ -410,11 +407,10 @@ int space_error(const struct space *space, int err)
 static int missed_count(struct space *space, uint64_t address, enum space_page what)
 {
 	uint64_t page = address & ~(uint64_t)(SPACE_PAGE - 1);
-	int err;
 
 	if (address_set_has(&space->counted, page))
 		return 0;
-	err = address_set_add(&space->counted, page);
+	int err = address_set_add(&space->counted, page);
 	/* Beyond the limit of the set a page may be counted twice. */
 	if (err && err != -E2BIG)
 		return err;
@@ -447,12 +443,11 @@ static int entries_read(const struct space *space, uint64_t address, size_t page
 	for (unsigned int look = 0; look < LOOKS && swapped; look++) {
 		struct patience patience;
 		int err = patience_begin(&patience, space->pid);
-		ssize_t got;
 		uint8_t byte;
 
 		if (err)
 			return err;
-		got = pagemap_read(space->pagemap, address, entries, pages);
+		ssize_t got = pagemap_read(space->pagemap, address, entries, pages);
 		patience_end(&patience);
 		if (got < 0)
 			return (int)got;
@@ -470,13 +465,12 @@ int space_pages(struct space *space, uint64_t address, size_t pages, uint8_t *wh
 {
 	uint64_t entries[SPACE_PAGES], at = address & ~(uint64_t)(SPACE_PAGE - 1);
 	struct view_range range = {0};
-	int err;
 
 	if (!space)
 		return -ESRCH;
 	if (pages > SPACE_PAGES)
 		return -EINVAL;
-	err = entries_read(space, at, pages, entries);
+	int err = entries_read(space, at, pages, entries);
 	for (size_t i = 0; i < pages && !err; i++, at += SPACE_PAGE) {
 		int exists = (entries[i] & (PAGEMAP_PRESENT | PAGEMAP_SWAPPED)) != 0;
 
@@ -558,20 +552,19 @@ static int is_there(struct space *space, uint64_t address)
 	uint64_t page = address / SPACE_PAGE, window = page / SEEN_PAGES;
 	uint64_t now_ns = clock_ns(CLOCK_MONOTONIC_COARSE);
 	struct view_range range;
-	struct memory_seen *seen;
 	int err = 0;
 
 	if (!space->seen)
 		space->seen = calloc(SEEN_COUNT, sizeof(*space->seen));
 	if (!space->seen)
 		return -ENOMEM;
-	seen = &space->seen[window % SEEN_COUNT];
+	struct memory_seen *seen = &space->seen[window % SEEN_COUNT];
 	if (seen->window != window + 1 || now_ns - seen->time_ns > SEEN_NS)
 		err = seen_look(space, seen, window, now_ns);
 	if (err || !(seen->there >> page % SEEN_PAGES & 1))
 		return err;
-	err = view_find(&space->view, address, 1, &range);
-	return err ?: range.kind == VIEW_PRIVATE || range.kind == VIEW_FILE;
+	return view_find(&space->view, address, 1, &range)
+		       ?: range.kind == VIEW_PRIVATE || range.kind == VIEW_FILE;
 }
 
 int space_read(struct space *space, uint64_t address, void *out, size_t bytes)

@@ -25,8 +25,7 @@
  * Every system call that reads memory or residency, or maps and files for it, is in memory.c. It
  * may wait for the target's mmap lock.
  */
-#ifndef TRACER_PROC_MEMORY_H
-#define TRACER_PROC_MEMORY_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -110,5 +109,3 @@ struct memory_reader {
 	int (*read)(void *context, uint64_t address, void *out, size_t bytes);
 	void *context; /* borrowed */
 };
-
-#endif

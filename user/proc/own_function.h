@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Finds the file and offset of a function of this program, to place a probe on it in a child. */
-#ifndef TRACER_PROC_OWN_FUNCTION_H
-#define TRACER_PROC_OWN_FUNCTION_H
+#pragma once
 
 #include <stdint.h>
 
@@ -12,5 +11,3 @@
  * it that an address of ours is mapped from. 0, -errno.
  */
 int own_function_find(uint64_t address, char path[OWN_FUNCTION_PATH], uint64_t *offset);
-
-#endif

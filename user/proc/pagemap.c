@@ -11,10 +11,9 @@
 int pagemap_open(pid_t pid)
 {
 	char path[48];
-	int fd;
 
 	snprintf(path, sizeof(path), "/proc/%d/pagemap", (int)pid);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd >= 0)
 		return fd;
 	return errno == ENOENT ? -ESRCH : errno == EACCES ? -EPERM : -errno;

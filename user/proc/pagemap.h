@@ -5,8 +5,7 @@
  * Reading it changes nothing, while reading a page that does not exist would make the kernel fill
  * the process's page tables.
  */
-#ifndef TRACER_PROC_PAGEMAP_H
-#define TRACER_PROC_PAGEMAP_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -26,5 +25,3 @@ int pagemap_open(pid_t pid);
  * the address space, 0 if the process's memory is gone; -errno.
  */
 ssize_t pagemap_read(int fd, uint64_t address, uint64_t *entries, size_t pages);
-
-#endif

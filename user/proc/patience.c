@@ -219,11 +219,9 @@ static int is_free_again(struct patience_known *at)
 		return at->free;
 	at->again = 1;
 	for (unsigned int tries = 0; tries < WAITS;) {
-		uint64_t slept_ns;
-
 		if (end_again_ns >= AGAIN_MS * MS_NS)
 			return 0;
-		slept_ns = lock_try(at);
+		uint64_t slept_ns = lock_try(at);
 		tries = slept_ns < LONG ? tries + 1 : 0;
 		nanosleep(&pause, NULL);
 		end_again_ns += slept_ns + PAUSE_NS;

@@ -16,8 +16,7 @@
  * some more tries in a row find its lock free. The first tries take PATIENCE_END_MS together, or a
  * few ms each, and those tries about as long again.
  */
-#ifndef TRACER_PROC_PATIENCE_H
-#define TRACER_PROC_PATIENCE_H
+#pragma once
 
 #include <stdint.h>
 #include <sys/types.h>
@@ -72,5 +71,3 @@ pid_t patience_slow(void);
 void patience_end_at(uint64_t time_ns);
 /* Does the user wait for our end? */
 int patience_is_ending(void);
-
-#endif

@@ -15,9 +15,12 @@
 #include <unistd.h>
 
 #include "proc/patience.h"
+#include "util/array.h"
 #include "util/buffer.h"
+#include "util/cleanup.h"
 #include "util/clock.h"
 #include "util/error.h"
+#include "util/sorted.h"
 
 #define FILE_MAX_BYTES (1u << 20) /* status with 65,536 groups; stat */
 #define PF_EXITING     0x00000004u
@@ -35,10 +38,9 @@ static int proc_error(int err)
 static int open_process(pid_t pid)
 {
 	char path[32];
-	int fd;
 
 	snprintf(path, sizeof(path), "/proc/%d", pid);
-	fd = pid > 0 ? open(path, O_PATH | O_DIRECTORY | O_CLOEXEC) : -1;
+	int fd = pid > 0 ? open(path, O_PATH | O_DIRECTORY | O_CLOEXEC) : -1;
 	if (fd >= 0)
 		return fd;
 	return pid > 0 ? proc_error(errno) : -ESRCH;
@@ -82,22 +84,19 @@ static int parse_stat(const char *text, struct process_info *out)
 	const char *open = strchr(text, '(');
 	const char *close = strrchr(text, ')');
 	unsigned long long field[23] = {0};
-	const char *next;
-	size_t bytes;
-	char state;
 
 	if (!open || !close || close < open)
 		return -EPROTO;
-	bytes = (size_t)(close - open) - 1;
+	size_t bytes = (size_t)(close - open) - 1;
 	if (bytes >= sizeof(out->name))
 		bytes = sizeof(out->name) - 1;
 	memcpy(out->name, open + 1, bytes);
 	out->name[bytes] = '\0';
 
-	next = close + 1;
+	const char *next = close + 1;
 	while (*next == ' ')
 		next++;
-	state = *next;
+	char state = *next;
 	if (*next)
 		next++;
 	for (int i = 4; i <= 22; i++) {
@@ -153,10 +152,9 @@ static const char *status_value(const char *text, const char *key)
 
 static void parse_status(const char *text, struct process_info *out)
 {
-	const char *value;
 	char *end;
 
-	value = status_value(text, "Tgid");
+	const char *value = status_value(text, "Tgid");
 	if (value)
 		out->tgid = (pid_t)strtol(value, NULL, 10);
 	value = status_value(text, "Uid"); /* real, effective, saved, file system */
@@ -199,18 +197,16 @@ static void parse_command(const char *text, size_t bytes, struct process_info *o
 
 int process_file_read(pid_t pid, const char *name, size_t max, struct buffer *out)
 {
-	int directory = open_process(pid);
+	_cleanup_close_ int directory = open_process(pid);
 	struct patience patience;
-	int err;
 
 	if (directory < 0)
 		return directory;
-	err = patience_begin(&patience, pid);
+	int err = patience_begin(&patience, pid);
 	if (!err) {
 		err = read_file(directory, name, max, out);
 		patience_end(&patience);
 	}
-	close(directory);
 	return err;
 }
 
@@ -218,11 +214,10 @@ int process_file_read(pid_t pid, const char *name, size_t max, struct buffer *ou
 static int read_command(int directory, struct buffer *text, struct process_info *info)
 {
 	struct patience patience;
-	int err;
 
 	if (patience_begin(&patience, info->pid))
 		return 0;
-	err = read_file(directory, "cmdline", sizeof(info->command), text);
+	int err = read_file(directory, "cmdline", sizeof(info->command), text);
 	patience_end(&patience);
 	if (!err)
 		parse_command((const char *)text->data, text->size, info);
@@ -233,16 +228,13 @@ int process_info_read(pid_t pid, struct process_info *out)
 {
 	struct process_info info = {.pid = pid, .tgid = pid, .ns_pid = pid};
 	struct buffer text = {0};
-	int directory = open_process(pid);
-	int err;
+	_cleanup_close_ int directory = open_process(pid);
 
 	if (directory < 0)
 		return directory;
-	err = read_file(directory, "stat", FILE_MAX_BYTES, &text);
-	if (!err)
-		err = parse_stat((const char *)text.data, &info);
-	if (!err)
-		err = read_file(directory, "status", FILE_MAX_BYTES, &text);
+	int err = read_file(directory, "stat", FILE_MAX_BYTES, &text)
+		  ?: parse_stat((const char *)text.data, &info)
+		  ?: read_file(directory, "status", FILE_MAX_BYTES, &text);
 	if (!err) {
 		parse_status((const char *)text.data, &info);
 		err = read_command(directory, &text, &info);
@@ -250,18 +242,16 @@ int process_info_read(pid_t pid, struct process_info *out)
 	if (!err)
 		*out = info;
 	buffer_free(&text);
-	close(directory);
 	return err;
 }
 
 pid_t process_debugger(pid_t pid)
 {
 	struct process_info info = {0};
-	struct buffer text = {0};
+	_cleanup_(buffer_free) struct buffer text = {0};
 
 	if (!process_file_read(pid, "status", FILE_MAX_BYTES, &text))
 		parse_status((const char *)text.data, &info);
-	buffer_free(&text);
 	return info.debugger;
 }
 
@@ -282,16 +272,15 @@ static int compare_pid(const void *a, const void *b)
 {
 	pid_t x = *(const pid_t *)a, y = *(const pid_t *)b;
 
-	return x < y ? -1 : x > y;
+	return CMP(x, y);
 }
 
 int process_program_open(pid_t pid)
 {
 	char path[40];
-	int fd;
 
 	snprintf(path, sizeof(path), "/proc/%d/mem", (int)pid);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
 	return fd < 0 ? -errno : fd;
 }
 
@@ -309,19 +298,15 @@ static int is_used(int fd)
 int process_program_is_past(pid_t pid, int fd)
 {
 	struct patience patience;
-	int now, past;
 
 	if (patience_begin(&patience, pid))
 		return 0;
-	past = !is_used(fd);
+	int past = !is_used(fd);
 	patience_end(&patience);
 	if (!past)
 		return 0;
-	now = process_program_open(pid);
-	past = now >= 0 && is_used(now);
-	if (now >= 0)
-		close(now);
-	return past;
+	_cleanup_close_ int now = process_program_open(pid);
+	return now >= 0 && is_used(now);
 }
 
 int process_list(pid_t **pids, size_t *count)
@@ -357,10 +342,9 @@ int process_list(pid_t **pids, size_t *count)
 int process_program_path(pid_t pid, char path[PATH_MAX])
 {
 	char link[40];
-	ssize_t bytes;
 
 	snprintf(link, sizeof(link), "/proc/%d/exe", (int)pid);
-	bytes = readlink(link, path, PATH_MAX);
+	ssize_t bytes = readlink(link, path, PATH_MAX);
 	if (bytes < 0)
 		return errno == ENOENT ? -ESRCH : -errno;
 	if (bytes == PATH_MAX)
@@ -372,17 +356,16 @@ int process_program_path(pid_t pid, char path[PATH_MAX])
 int process_own_bytes_read(pid_t pid, uint64_t *bytes)
 {
 	static const char *const keys[] = {"RssAnon", "VmSwap", "HugetlbPages"};
-	struct buffer text = {0};
+	_cleanup_(buffer_free) struct buffer text = {0};
 	int err = process_file_read(pid, "status", FILE_MAX_BYTES, &text);
 
 	*bytes = 0;
-	for (size_t i = 0; !err && i < sizeof(keys) / sizeof(*keys); i++) {
+	for (size_t i = 0; !err && i < ARRAY_SIZE(keys); i++) {
 		const char *value = status_value((const char *)text.data, keys[i]);
 
 		if (value)
 			*bytes += strtoull(value, NULL, 10) * 1024; /* "kB" */
 	}
-	buffer_free(&text);
 	return err;
 }
 

@@ -6,8 +6,7 @@
  * opened by its name in the target's root, or in our root if the process has ended, provided that
  * device and inode still match the map.
  */
-#ifndef TRACER_PROC_PROCESS_H
-#define TRACER_PROC_PROCESS_H
+#pragma once
 
 #include <limits.h>
 #include <stddef.h>
@@ -136,5 +135,3 @@ int process_program_open(pid_t pid);
 int process_program_is_past(pid_t pid, int fd);
 /* Lists every process id in /proc. The caller frees *pids. */
 int process_list(pid_t **pids, size_t *count);
-
-#endif

@@ -14,6 +14,7 @@
 #include "proc/lock_read.h"
 #include "proc/patience.h"
 #include "proc/process.h"
+#include "util/cleanup.h"
 #include "util/error.h"
 #include "util/regular.h"
 
@@ -49,8 +50,6 @@ static int parse_map(char *line, struct process_map *map)
 
 static int append_map(struct process_maps *maps, size_t *capacity, char *line)
 {
-	int err;
-
 	if (maps->count == MAPS_MAX)
 		return error_set(-E2BIG, "more than %u memory maps", MAPS_MAX);
 	if (maps->count == *capacity) {
@@ -63,7 +62,7 @@ static int append_map(struct process_maps *maps, size_t *capacity, char *line)
 		*capacity = grown;
 	}
 	maps->entries[maps->count] = (struct process_map){0};
-	err = parse_map(line, &maps->entries[maps->count]);
+	int err = parse_map(line, &maps->entries[maps->count]);
 	if (!err)
 		maps->count++;
 	return err;
@@ -98,13 +97,12 @@ int process_maps_read(pid_t pid, struct process_maps *out)
 {
 	struct patience patience;
 	char path[48];
-	FILE *stream;
 	int err = patience_begin(&patience, pid);
 
 	if (err)
 		return err;
 	snprintf(path, sizeof(path), "/proc/%d/maps", pid);
-	stream = fopen(path, "re");
+	FILE *stream = fopen(path, "re");
 	if (!stream)
 		return errno == ENOENT ? -ESRCH : errno == EACCES ? -EPERM : -errno;
 	setvbuf(stream, NULL, _IOFBF, STREAM_BYTES);
@@ -117,12 +115,11 @@ int process_maps_await(pid_t pid, unsigned int wait_ms, struct process_maps *out
 {
 	struct buffer text = {0};
 	uint64_t slept_ns;
-	FILE *stream;
 	int err = lock_read(pid, "maps", TEXT_MAX, 1, wait_ms, 0, &text, &slept_ns);
 
 	if (err)
 		return err;
-	stream = text.size ? fmemopen(text.data, text.size, "r") : NULL;
+	FILE *stream = text.size ? fmemopen(text.data, text.size, "r") : NULL;
 	err = stream ? maps_parse(stream, NULL, out) : -ESRCH;
 	buffer_free(&text);
 	return err;
@@ -170,14 +167,13 @@ static int is_mapped_file(int fd, const struct process_map *map)
 	const size_t bytes = 1; /* rounded up to a page */
 	struct process_maps own;
 	struct stat st;
-	void *area;
 	int same = 0;
 
 	/* Of a copy all that is known is what stat() said. */
 	if (regular_is_copy(fd))
 		return !regular_stat(fd, &st) && st.st_ino == map->inode &&
 		       st.st_dev == makedev(map->device_major, map->device_minor);
-	area = mmap(NULL, bytes, PROT_READ, MAP_PRIVATE, fd, 0);
+	void *area = mmap(NULL, bytes, PROT_READ, MAP_PRIVATE, fd, 0);
 	if (area == MAP_FAILED)
 		return 0;
 	if (!process_maps_read(getpid(), &own)) {
@@ -240,21 +236,20 @@ int process_map_open(pid_t pid, const struct process_map *map)
 {
 	char name[40];
 	char *plain;
-	int root, fd, first;
 
 	if (!map->inode)
 		return error_set(-EINVAL, "no file behind this memory");
-	first = open_map_file(pid, map);
+	int first = open_map_file(pid, map);
 	if (first >= 0 || first == -ETIMEDOUT || map->path[0] != '/')
 		return first;
 
 	snprintf(name, sizeof(name), "/proc/%d/root", pid);
-	root = open(name, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	int root = open(name, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (root < 0 && errno == ENOENT)
 		root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (root < 0)
 		return errno == EACCES ? -EPERM : errno == ENOENT ? -ESRCH : -errno;
-	fd = open_in_root(root, map, map->path);
+	int fd = open_in_root(root, map, map->path);
 	if (fd < 0) {
 		plain = unescape(map->path);
 		if (plain)
@@ -314,20 +309,16 @@ int process_root_open(pid_t pid)
 {
 	struct process_root theirs, ours;
 	char name[32];
-	int root, own;
 
 	snprintf(name, sizeof(name), "/proc/%d/root", pid);
-	root = open(name, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	int root = open(name, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (root < 0)
 		return -1;
-	own = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	_cleanup_close_ int own = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (own >= 0 && !process_root_identify(root, &theirs) &&
 	    !process_root_identify(own, &ours) && !process_root_is(&theirs, &ours)) {
-		close(own);
 		return root;
 	}
-	if (own >= 0)
-		close(own);
 	close(root);
 	return -1;
 }

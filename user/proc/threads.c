@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "util/cleanup.h"
 #include "util/hash.h"
 
 /*
@@ -26,14 +27,12 @@
 static int file_read(int directory, pid_t tid, const char *name, char *text, size_t capacity)
 {
 	char path[64];
-	ssize_t got;
-	int fd;
 
 	snprintf(path, sizeof(path), "%d/%s", tid, name);
-	fd = openat(directory, path, O_RDONLY | O_CLOEXEC);
+	int fd = openat(directory, path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
 		return errno == ENOENT ? -ESRCH : -errno;
-	got = read(fd, text, capacity - 1);
+	ssize_t got = read(fd, text, capacity - 1);
 	if (got < 0)
 		got = -errno;
 	close(fd);
@@ -45,14 +44,13 @@ static int file_read(int directory, pid_t tid, const char *name, char *text, siz
 static long call_read(int directory, pid_t tid)
 {
 	char text[64];
-	long call;
 	int err = file_read(directory, tid, "syscall", text, sizeof(text));
 
 	if (err == -ESRCH)
 		return err;
 	if (err || !isdigit((unsigned char)text[0]))
 		return -1;
-	call = strtol(text, NULL, 10);
+	long call = strtol(text, NULL, 10);
 	return call == CALL_URETPROBE || call == CALL_UPROBE ? -1 : call;
 }
 
@@ -66,11 +64,9 @@ static int task_open(pid_t pid)
 
 long thread_call(pid_t pid, pid_t tid)
 {
-	int directory = task_open(pid);
+	_cleanup_close_ int directory = task_open(pid);
 	long call = directory < 0 ? -ESRCH : call_read(directory, tid);
 
-	if (directory >= 0)
-		close(directory);
 	return call;
 }
 
@@ -88,7 +84,7 @@ int thread_name(pid_t pid, pid_t tid, char name[16])
 
 unsigned long thread_runs(pid_t pid, pid_t tid)
 {
-	int directory = task_open(pid);
+	_cleanup_close_ int directory = task_open(pid);
 	unsigned long runs = 0;
 	char text[96];
 
@@ -98,7 +94,6 @@ unsigned long thread_runs(pid_t pid, pid_t tid)
 	if (file_read(directory, tid, "schedstat", text, sizeof(text)) ||
 	    sscanf(text, "%*u %*u %lu", &runs) != 1)
 		runs = 0;
-	close(directory);
 	return runs;
 }
 
@@ -108,11 +103,10 @@ static int tasks_each(pid_t pid, int (*each)(int directory, pid_t tid, void *con
 {
 	struct dirent *entry;
 	char path[64];
-	DIR *directory;
 	int err = 0;
 
 	snprintf(path, sizeof(path), "/proc/%d/task", pid);
-	directory = opendir(path);
+	_cleanup_(closedirp) DIR *directory = opendir(path);
 	if (!directory)
 		return errno == ENOENT ? -ESRCH : -errno;
 	while (!err && (entry = readdir(directory))) {
@@ -121,7 +115,6 @@ static int tasks_each(pid_t pid, int (*each)(int directory, pid_t tid, void *con
 		if (tid > 0)
 			err = each(dirfd(directory), tid, context);
 	}
-	closedir(directory);
 	return err;
 }
 

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef TRACER_PROC_THREADS_H
-#define TRACER_PROC_THREADS_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -33,5 +32,3 @@ struct threads_time {
 int threads_time(pid_t pid, size_t most, struct threads_time *out);
 /* threads_time.run_ns; 0: it is not known. What has not run meanwhile has changed nothing. */
 uint64_t threads_run_ns(pid_t pid);
-
-#endif

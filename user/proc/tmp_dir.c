@@ -48,11 +48,10 @@ static int type_refused(int err, const char *name)
 static int file_check(int fd, const char *name, uint32_t uid)
 {
 	struct stat st;
-	int err;
 
 	if (fd < 0)
 		return type_refused(fd, name);
-	err = regular_stat(fd, &st);
+	int err = regular_stat(fd, &st);
 	if (!err && st.st_uid && st.st_uid != uid && st.st_uid != geteuid())
 		err = error_set(-EPERM,
 				"'%s' belongs to user %u, neither to root nor to the process's %u",
@@ -73,12 +72,11 @@ int tmp_dir_file(int directory, const char *name, uint32_t uid, int flags)
 			      RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS |
 				      RESOLVE_NO_XDEV);
 	char link[40];
-	int found;
 
 	/* A process with a user namespace of its own can mount any file that it sees there. */
 	if (fd == -EXDEV)
 		return error_set(-EXDEV, "something is mounted on '%s'", name);
-	found = file_check(fd, name, uid);
+	int found = file_check(fd, name, uid);
 	if (found < 0 || flags == O_RDONLY)
 		return found;
 	if (regular_is_copy(found))
@@ -95,13 +93,12 @@ int tmp_dir_file(int directory, const char *name, uint32_t uid, int flags)
 int tmp_dir_descriptor(pid_t pid, const char *number, uint32_t uid)
 {
 	char path[64];
-	int path_fd, fd;
 
 	snprintf(path, sizeof(path), "/proc/%d/fd/%.16s", pid, number);
-	path_fd = open(path, O_PATH | O_CLOEXEC);
+	int path_fd = open(path, O_PATH | O_CLOEXEC);
 	if (path_fd < 0)
 		return -errno;
-	fd = regular_reopen(path_fd);
+	int fd = regular_reopen(path_fd);
 	close(path_fd);
 	return file_check(fd, path, uid);
 }

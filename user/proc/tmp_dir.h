@@ -4,8 +4,7 @@
  * target are never followed: the directory is opened with openat2(RESOLVE_IN_ROOT |
  * RESOLVE_NO_SYMLINKS) under /proc/PID/root, and files are checked before they are opened.
  */
-#ifndef TRACER_PROC_TMP_DIR_H
-#define TRACER_PROC_TMP_DIR_H
+#pragma once
 
 #include <stdint.h>
 #include <sys/types.h>
@@ -27,5 +26,3 @@ int tmp_dir_file(int directory, const char *name, uint32_t uid, int flags);
  * unlinked.
  */
 int tmp_dir_descriptor(pid_t pid, const char *number, uint32_t uid);
-
-#endif

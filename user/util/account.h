@@ -7,8 +7,7 @@
  *
  * The container's owner decides what a refusal means: something is not kept, and is counted.
  */
-#ifndef TRACER_UTIL_ACCOUNT_H
-#define TRACER_UTIL_ACCOUNT_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -50,5 +49,3 @@ void account_clear(struct account *account);
 uint64_t account_file_limit(uint64_t bytes, uint32_t ratio);
 /* Whether an error means that something was not kept for lack of memory or quota. */
 int account_is_full(int err);
-
-#endif

@@ -17,11 +17,10 @@
 static int zeros_new(struct account *account, void *out, size_t count, size_t bytes)
 {
 	int err = account_charge(account, count * bytes);
-	void *zeros;
 
 	if (err)
 		return err;
-	zeros = calloc(count, bytes);
+	void *zeros = calloc(count, bytes);
 	if (!zeros) {
 		account_uncharge(account, count * bytes);
 		return -ENOMEM;
@@ -64,11 +63,10 @@ static int set_grow(struct address_set *set)
 static uint64_t *word_find(const struct address_set *set, uint64_t address, uint64_t *mask)
 {
 	uint32_t bit = (address & ((1u << PAGE_SHIFT) - 1)) / 16;
-	const struct address_page *page;
 
 	if (!set->capacity)
 		return NULL;
-	page = page_slot(set, (address >> PAGE_SHIFT) + 1);
+	const struct address_page *page = page_slot(set, (address >> PAGE_SHIFT) + 1);
 	*mask = 1ull << bit % 64;
 	return page->number ? &page->bits[bit / 64] : NULL;
 }
@@ -79,11 +77,10 @@ int address_set_add(struct address_set *set, uint64_t address)
 
 	if (!word) {
 		int err = set->used * 2 >= set->capacity ? set_grow(set) : 0;
-		struct address_page *page;
 
 		if (err)
 			return err;
-		page = page_slot(set, (address >> PAGE_SHIFT) + 1);
+		struct address_page *page = page_slot(set, (address >> PAGE_SHIFT) + 1);
 		err = zeros_new(set->account, &page->bits, 1, PAGE_BYTES);
 		if (err)
 			return err;

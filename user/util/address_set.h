@@ -4,8 +4,7 @@
  * 1 MiB of address space and are found by hashing. It takes less than 1 % of the heap that it
  * describes. All zeros is the empty set; account may be set.
  */
-#ifndef TRACER_UTIL_ADDRESS_SET_H
-#define TRACER_UTIL_ADDRESS_SET_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -36,5 +35,3 @@ size_t address_set_memory(const struct address_set *set);
 int address_set_copy(struct address_set *out, const struct address_set *from);
 /* Leaves the empty set. */
 void address_set_free(struct address_set *set);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Constants of the machine that the tracer is built for, and of its ABI. */
-#ifndef TRACER_UTIL_ARCH_H
-#define TRACER_UTIL_ARCH_H
+#pragma once
 
 #include <elf.h>
 #include <linux/audit.h>
@@ -28,5 +27,4 @@
 #define ARCH_ADDRESS  R_X86_64_GLOB_DAT
 #define ARCH_MODULE   R_X86_64_DTPMOD64
 
-#endif
 #endif

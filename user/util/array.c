@@ -31,14 +31,13 @@ int array_reserve_in(struct account *account, void *array, size_t *capacity, siz
 		     size_t extra, size_t size)
 {
 	void *old;
-	int err;
 
 	if (extra >= UINT32_MAX || count + extra >= UINT32_MAX)
 		return -EOVERFLOW;
 	if (count + extra <= *capacity)
 		return 0;
 	size_t grown = *capacity + *capacity / 2 + extra + 8;
-	err = account_resize(account, *capacity * size, grown * size);
+	int err = account_resize(account, *capacity * size, grown * size);
 	if (err)
 		return err;
 	memcpy(&old, array, sizeof(old));

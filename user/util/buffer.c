@@ -11,7 +11,6 @@
 int buffer_reserve(struct buffer *buffer, size_t extra)
 {
 	size_t capacity = buffer->capacity ? buffer->capacity : 256;
-	unsigned char *data;
 
 	if (extra > SIZE_MAX / 2 - buffer->size)
 		return -ENOMEM;
@@ -19,7 +18,7 @@ int buffer_reserve(struct buffer *buffer, size_t extra)
 		return 0;
 	while (capacity < buffer->size + extra)
 		capacity *= 2;
-	data = realloc(buffer->data, capacity);
+	unsigned char *data = realloc(buffer->data, capacity);
 	if (!data)
 		return -ENOMEM;
 	buffer->data = data;

@@ -3,8 +3,7 @@
  * A growing byte buffer. Zero-initialise; data is malloc'd and owned by the buffer until
  * buffer_free().
  */
-#ifndef TRACER_UTIL_BUFFER_H
-#define TRACER_UTIL_BUFFER_H
+#pragma once
 
 #include <stddef.h>
 
@@ -22,5 +21,3 @@ int buffer_printf(struct buffer *buffer, const char *format, ...)
 /* Frees the unused capacity. */
 void buffer_trim(struct buffer *buffer);
 void buffer_free(struct buffer *buffer);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef TRACER_UTIL_DESCRIPTOR_H
-#define TRACER_UTIL_DESCRIPTOR_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -12,5 +11,3 @@ int descriptor_write(int fd, const void *bytes, size_t size);
  * CLOCK_MONOTONIC. A signal restarts the wait.
  */
 int descriptor_wait(int fd, uint64_t until_ns);
-
-#endif

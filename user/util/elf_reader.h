@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reads little-endian numbers from bytes that are not trusted, one after the other. */
-#ifndef TRACER_UTIL_ELF_READER_H
-#define TRACER_UTIL_ELF_READER_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -69,5 +68,3 @@ static inline int64_t elf_take_sleb(struct elf_reader *reader)
 		value |= UINT64_MAX << bits;
 	return (int64_t)value;
 }
-
-#endif

@@ -7,8 +7,7 @@
  * leaf reads "return error_set(-EINVAL, "section %u ends beyond the file", i);". The next
  * error_set() replaces it.
  */
-#ifndef TRACER_UTIL_ERROR_H
-#define TRACER_UTIL_ERROR_H
+#pragma once
 
 /*
  * Stores a reason (printf style, no final full stop, cut at 255 bytes) and returns err, which is
@@ -41,5 +40,3 @@ int error_print(int err, const char *remedy, const char *what, ...)
 extern int log_level; /* 0 quiet, 1 normal, 2 verbose; set once by cli/ before anything else runs */
 void log_info(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void log_debug(const char *format, ...) __attribute__((format(printf, 1, 2)));
-
-#endif

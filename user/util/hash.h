@@ -3,8 +3,7 @@
  * One 64-bit mixer for every table of the tracer (finaliser of splitmix64: every input bit reaches
  * every output bit).
  */
-#ifndef TRACER_UTIL_HASH_H
-#define TRACER_UTIL_HASH_H
+#pragma once
 
 #include <stdint.h>
 
@@ -16,5 +15,3 @@ static inline uint64_t hash_u64(uint64_t x)
 	x *= 0x94d049bb133111ebull;
 	return x ^ x >> 31;
 }
-
-#endif

@@ -68,7 +68,7 @@ int id_map_append(struct id_map *map, uint64_t key, void *items, size_t *capacit
 {
 	int err = array_reserve_in(map->account, items, capacity, count, 1, size);
 
-	return err ? err : id_map_put(map, key, (uint32_t)count);
+	return err ?: id_map_put(map, key, (uint32_t)count);
 }
 
 /*

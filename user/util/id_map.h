@@ -4,8 +4,7 @@
  * seed and account may be set before the first put, so that the source of the keys can neither
  * choose collisions nor exhaust memory.
  */
-#ifndef TRACER_UTIL_ID_MAP_H
-#define TRACER_UTIL_ID_MAP_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -62,5 +61,3 @@ static inline size_t id_map_memory(const struct id_map *map)
 {
 	return map->capacity * sizeof(*map->slots);
 }
-
-#endif

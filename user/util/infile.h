@@ -3,8 +3,7 @@
  * A file read from its beginning to its end through a buffer, so that a parser does not need the
  * whole file in memory. Any kind of file works (a pipe, standard input as /dev/stdin).
  */
-#ifndef TRACER_UTIL_INFILE_H
-#define TRACER_UTIL_INFILE_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -30,5 +29,3 @@ static inline uint64_t infile_offset(const struct infile *file)
 {
 	return file->offset + file->at;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef TRACER_UTIL_INTERRUPT_H
-#define TRACER_UTIL_INTERRUPT_H
+#pragma once
 
 #include <signal.h>
 
@@ -17,5 +16,3 @@ static inline int interrupt_pending(void)
 	       (sigismember(&set, SIGINT) == 1 || sigismember(&set, SIGTERM) == 1 ||
 		sigismember(&set, SIGHUP) == 1);
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which of some words another one, mistyped, may mean. */
-#ifndef TRACER_UTIL_NEAR_H
-#define TRACER_UTIL_NEAR_H
+#pragma once
 
 #include <stddef.h>
 
@@ -18,5 +17,3 @@ struct near {
  * least three characters of it. Case is ignored.
  */
 void near_offer(struct near *near, const char *word);
-
-#endif

@@ -3,8 +3,7 @@
  * What a page for a terminal says of its own limits, in one line of its width: "Figures: ±8 %; 12
  * events lost; -v: more". The most important clause is added first; what has no room is left to -v.
  */
-#ifndef TRACER_UTIL_ONE_LINE_H
-#define TRACER_UTIL_ONE_LINE_H
+#pragma once
 
 #include <stddef.h>
 #include <stdio.h>
@@ -24,5 +23,3 @@ void one_line_add(struct one_line *line, const char *format, ...)
 /* Prints the line: its first clause in any case. Nothing without a clause. */
 void one_line_print(FILE *out, const char *title, const struct one_line *line, size_t width,
 		    int color);
-
-#endif

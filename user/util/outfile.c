@@ -208,12 +208,11 @@ static int is_temporary(const char *name)
 static void remove_abandoned(int directory, const char *name)
 {
 	struct stat st, now;
-	int fd;
 
 	if (fstatat(directory, name, &st, AT_SYMLINK_NOFOLLOW) || !S_ISREG(st.st_mode) ||
 	    st.st_uid != geteuid() || st.st_nlink != 1)
 		return;
-	fd = openat(directory, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	int fd = openat(directory, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 	if (fd < 0)
 		return;
 	if (!fstat(fd, &now) && now.st_dev == st.st_dev && now.st_ino == st.st_ino &&
@@ -284,10 +283,7 @@ static int file_new(struct outfile **out, const char *path)
 /* Starts a file whose directory and name are known; err: an earlier error. */
 static int file_begin(struct outfile **out, struct outfile *file, int err)
 {
-	if (!err)
-		err = check_name(file);
-	if (!err)
-		err = create_temporary(file);
+	err = err ?: check_name(file) ?: create_temporary(file);
 	if (err)
 		outfile_discard(file);
 	else
@@ -312,13 +308,12 @@ int outfile_beside(struct outfile **out, const struct outfile *like, const char 
 	int lent = like->name < like->path || like->name > like->path + strlen(like->path);
 	struct outfile *file;
 	char *path;
-	int err;
 
 	if (like->directory < 0 || (lent && suffix[0]))
 		return error_set(-ENOTSUP, "cannot create a file beside '%s'", like->path);
 	if (asprintf(&path, "%s%s", like->path, suffix) < 0)
 		return -ENOMEM;
-	err = file_new(&file, path);
+	int err = file_new(&file, path);
 	free(path);
 	if (err)
 		return err;
@@ -357,11 +352,10 @@ static int check_own(const struct outfile *file)
 	int fd =
 		openat(file->directory, file->name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 	struct stat st;
-	int own;
 
 	if (fd < 0)
 		return 0; /* there is none, or check_name() says why */
-	own = fstat(fd, &st) || !S_ISREG(st.st_mode) || outfile_is_own(fd);
+	int own = fstat(fd, &st) || !S_ISREG(st.st_mode) || outfile_is_own(fd);
 	close(fd);
 	return own ? 0
 		   : error_set(-EEXIST,
@@ -372,12 +366,11 @@ static int check_own(const struct outfile *file)
 int outfile_open(struct outfile **out, const char *path, enum outfile_replace replace)
 {
 	struct outfile *file;
-	int err;
 
 	error_clear();
 	if (!path[0])
 		return error_set(-ENOENT, "empty file name");
-	err = file_new(&file, path);
+	int err = file_new(&file, path);
 	if (err)
 		return err;
 	if (!strcmp(path, "-")) {
@@ -460,9 +453,7 @@ static int kept_shift(const struct outfile *file, unsigned int keep)
 	for (unsigned int number = keep - 1; !err && number > 0; number--) {
 		struct stat st;
 
-		err = kept_name(file, number, to);
-		if (!err)
-			err = kept_name(file, number - 1, from);
+		err = kept_name(file, number, to) ?: kept_name(file, number - 1, from);
 		if (err)
 			break;
 		if (!fstatat(at, to, &st, AT_SYMLINK_NOFOLLOW) && !S_ISREG(st.st_mode))

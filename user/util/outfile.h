@@ -6,8 +6,7 @@
  * a directory, a symlink or a device is refused at open, before any work is done ("-" writes to
  * stdout).
  */
-#ifndef TRACER_UTIL_OUTFILE_H
-#define TRACER_UTIL_OUTFILE_H
+#pragma once
 
 #include <stddef.h>
 
@@ -77,5 +76,3 @@ int outfile_commit_unless(struct outfile *file, int (*keep)(void *context), void
 int outfile_rotate(struct outfile *file, unsigned int keep);
 /* removes the temporary file and frees; NULL is legal */
 void outfile_discard(struct outfile *file);
-
-#endif

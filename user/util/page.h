@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The size of this kernel's pages: 4 KiB on x86-64; 4, 16 or 64 KiB on arm64. */
-#ifndef TRACER_UTIL_PAGE_H
-#define TRACER_UTIL_PAGE_H
+#pragma once
 
 #include <stdint.h>
 #include <unistd.h>
@@ -10,5 +9,3 @@ static inline uint64_t page_bytes(void)
 {
 	return (uint64_t)sysconf(_SC_PAGESIZE);
 }
-
-#endif

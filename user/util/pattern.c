@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "util/cleanup.h"
 #include "util/utf8.h"
 
 enum element_kind { ELEMENT_CHARACTER, ELEMENT_ANY, ELEMENT_STAR, ELEMENT_SET };
@@ -150,8 +151,8 @@ static int set_add(struct pattern *pattern, struct element *element, const uint3
 		*element = (struct element){.kind = ELEMENT_CHARACTER, .character = '['};
 		return 0;
 	}
-	size_t *bounds = calloc(2 * (end - at + 1), sizeof(*bounds));
-	struct token *tokens = calloc(end - at + 1, sizeof(*tokens));
+	_cleanup_free_ size_t *bounds = calloc(2 * (end - at + 1), sizeof(*bounds));
+	_cleanup_free_ struct token *tokens = calloc(end - at + 1, sizeof(*tokens));
 	int err = bounds && tokens ? 0 : -ENOMEM;
 	if (!err) {
 		size_t count = tokens_make(p, at, end, bounds, bounds + (end - at + 1), tokens);
@@ -159,8 +160,6 @@ static int set_add(struct pattern *pattern, struct element *element, const uint3
 		set_parse(pattern, element, tokens, count);
 		*next = end + 1;
 	}
-	free(bounds);
-	free(tokens);
 	return err;
 }
 
@@ -244,7 +243,7 @@ static int element_match(const struct pattern *pattern, const struct element *el
 int pattern_match(const struct pattern *pattern, const char *name)
 {
 	size_t n = 0, at = 0, element = 0, back_element = SIZE_MAX, back_at = 0;
-	uint32_t *points = text_decode(name, &n);
+	_cleanup_free_ uint32_t *points = text_decode(name, &n);
 
 	if (!points)
 		return -ENOMEM;
@@ -265,6 +264,5 @@ int pattern_match(const struct pattern *pattern, const char *name)
 			break;
 		}
 	}
-	free(points);
 	return at == n && element == pattern->count;
 }

@@ -5,10 +5,7 @@
  * ".py". Where Python versions differ, the newest is followed: a reversed range is empty, while 3.8
  * to 3.10 raise re.error. Source: Lib/fnmatch.py, Lib/tracemalloc.py (3.13).
  */
-#ifndef TRACER_UTIL_PATTERN_H
-#define TRACER_UTIL_PATTERN_H
-
-#include <stddef.h>
+#pragma once
 
 struct pattern;
 
@@ -16,5 +13,3 @@ int pattern_new(struct pattern **out, const char *text); /* 0, -ENOMEM; pattern_
 void pattern_free(struct pattern *pattern);              /* NULL is legal */
 /* 1 when the name as a whole matches, 0, -ENOMEM. */
 int pattern_match(const struct pattern *pattern, const char *name);
-
-#endif

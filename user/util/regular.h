@@ -20,8 +20,7 @@
  *
  * Probes are placed in the file itself, whatever its content was read from: regular_origin().
  */
-#ifndef TRACER_UTIL_REGULAR_H
-#define TRACER_UTIL_REGULAR_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -60,5 +59,3 @@ int regular_is_local(int folder);
  */
 int regular_names(int folder, size_t max, int (*each)(void *context, const char *name),
 		  void *context);
-
-#endif

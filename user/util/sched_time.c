@@ -10,14 +10,12 @@
 static int task_file_read(pid_t tid, const char *name, char *text, size_t bytes)
 {
 	char path[64];
-	ssize_t got;
-	int fd;
 
 	snprintf(path, sizeof(path), "/proc/self/task/%d/%s", (int)tid, name);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
 		return 0;
-	got = read(fd, text, bytes - 1);
+	ssize_t got = read(fd, text, bytes - 1);
 	close(fd);
 	text[got > 0 ? got : 0] = '\0';
 	return got > 0;
@@ -46,11 +44,10 @@ uint64_t sched_slept_ns(pid_t tid, uint64_t took_ns, uint64_t before_ns)
 int sched_sleeps(pid_t tid)
 {
 	char text[256];
-	const char *state;
 
 	/* "TID (NAME) S ..."; the name is ours. */
 	if (!task_file_read(tid, "stat", text, sizeof(text)))
 		return -1;
-	state = strrchr(text, ')');
+	const char *state = strrchr(text, ')');
 	return state && state[1] ? state[2] != 'R' : -1;
 }

@@ -3,8 +3,7 @@
  * The time for which a thread of ours was running, or was to run and had no processor: on a busy
  * machine a system call takes long without waiting for anything.
  */
-#ifndef TRACER_UTIL_SCHED_TIME_H
-#define TRACER_UTIL_SCHED_TIME_H
+#pragma once
 
 #include <stdint.h>
 #include <sys/types.h>
@@ -21,5 +20,3 @@ int sched_sleeps(pid_t tid);
  * does not say.
  */
 uint64_t sched_slept_ns(pid_t tid, uint64_t took_ns, uint64_t before_ns);
-
-#endif

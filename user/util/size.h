@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sizes in the format of tracemalloc._format_size(). Both return out. */
-#ifndef TRACER_UTIL_SIZE_H
-#define TRACER_UTIL_SIZE_H
+#pragma once
 
 #include <stdint.h>
 
@@ -11,5 +10,3 @@
 char *size_text(char out[SIZE_TEXT_MAX], uint64_t bytes);
 /* The same; sign: with a sign, "+1234 B". */
 char *size_format(char out[SIZE_TEXT_MAX], double size, int sign);
-
-#endif

@@ -8,12 +8,9 @@
 
 int spans_add(struct spans *spans, const struct address_span *span)
 {
-	int err;
-
 	if (span->start >= span->end)
 		return 0;
-	err = array_reserve(&spans->entries, &spans->capacity, spans->count, 1,
-			    sizeof(*spans->entries));
+	int err = ARRAY_GROW(spans->entries, spans->capacity, spans->count);
 	if (!err)
 		spans->entries[spans->count++] = *span;
 	return err;
@@ -24,13 +21,10 @@ static int compare_spans(const void *a, const void *b)
 {
 	const struct address_span *x = a, *y = b;
 
-	if (x->start != y->start)
-		return x->start < y->start ? -1 : 1;
-	if (x->rank != y->rank)
-		return x->rank < y->rank ? -1 : 1;
-	if (x->end != y->end)
-		return x->end > y->end ? -1 : 1;
-	return x->value < y->value ? -1 : x->value > y->value;
+	return CMP(x->start, y->start)
+		?: CMP(x->rank, y->rank)
+		?: CMP(y->end, x->end)
+		?: CMP(x->value, y->value);
 }
 
 /*
@@ -82,8 +76,7 @@ int spans_sort(struct spans *spans)
 		err = pieces_make(&open, next.start, &pieces);
 		open.spans[open.count++] = next;
 	}
-	if (!err)
-		err = pieces_make(&open, UINT64_MAX, &pieces);
+	err = err ?: pieces_make(&open, UINT64_MAX, &pieces);
 	spans_free(spans);
 	if (err)
 		spans_free(&pieces);

@@ -5,8 +5,7 @@
  * spans into non-overlapping pieces, at most two per span, so that a look-up is always a binary
  * search. Pure. Zero-initialise.
  */
-#ifndef TRACER_UTIL_SPANS_H
-#define TRACER_UTIL_SPANS_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -36,5 +35,3 @@ int spans_sort(struct spans *spans);
 /* The piece that covers the address; NULL: none. Borrowed until spans_free(). */
 const struct address_span *spans_find(const struct spans *spans, uint64_t address);
 void spans_free(struct spans *spans);
-
-#endif

@@ -3,8 +3,7 @@
  * One line on the terminal of stderr that is rewritten in place. Any other output to that terminal
  * clears it first; the messages of error.h do so themselves.
  */
-#ifndef TRACER_UTIL_STATUS_LINE_H
-#define TRACER_UTIL_STATUS_LINE_H
+#pragma once
 
 #include <stddef.h>
 
@@ -22,5 +21,3 @@ size_t status_line_width(void);
 void status_line_show(const char *text);
 /* Erases the line, if one is shown. */
 void status_line_clear(void);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The end of what was written to a stream. */
-#ifndef TRACER_UTIL_STREAM_H
-#define TRACER_UTIL_STREAM_H
+#pragma once
 
 #include <errno.h>
 #include <stdio.h>
@@ -19,5 +18,3 @@ static inline int stream_flush(FILE *out)
 		return errno ? -errno : -EIO;
 	return -EIO;
 }
-
-#endif

@@ -67,11 +67,10 @@ static int grow_entries(struct strings *strings)
 	uint32_t capacity = strings->capacity ? strings->capacity * 2 : ENTRIES_FIRST;
 	size_t grown = (capacity - strings->capacity) * sizeof(struct entry);
 	struct entry *entries;
-	int err;
 
 	if (capacity > NO_ID / 4)
 		return -ENOMEM;
-	err = account_charge(strings->account, grown);
+	int err = account_charge(strings->account, grown);
 	if (err)
 		return err;
 	entries = realloc(strings->entries, capacity * sizeof(*entries));
@@ -176,7 +175,6 @@ int strings_find(const struct strings *strings, const char *text, uint32_t *id)
 
 int strings_intern(struct strings *strings, const char *text, size_t bytes, uint32_t *id)
 {
-	uint32_t hash, slot;
 	char *copy;
 	int err;
 
@@ -191,8 +189,8 @@ int strings_intern(struct strings *strings, const char *text, size_t bytes, uint
 		if (err)
 			return err;
 	}
-	hash = hash_text(strings, text, bytes);
-	slot = slot_find(strings, text, bytes, hash);
+	uint32_t hash = hash_text(strings, text, bytes);
+	uint32_t slot = slot_find(strings, text, bytes, hash);
 	if (strings->slots[slot] != NO_ID) {
 		*id = strings->slots[slot];
 		return 0;

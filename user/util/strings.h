@@ -3,8 +3,7 @@
  * Interned strings: each distinct string is stored once and identified by a 32-bit id. Id 0 is the
  * empty string. Strings may hold any byte but NUL (UTF-8 by convention; lone surrogates as WTF-8).
  */
-#ifndef TRACER_UTIL_STRINGS_H
-#define TRACER_UTIL_STRINGS_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -33,5 +32,3 @@ int strings_find(const struct strings *strings, const char *text, uint32_t *id);
 const char *strings_get(const struct strings *strings, uint32_t id);
 uint32_t strings_count(const struct strings *strings);
 size_t strings_memory(const struct strings *strings); /* bytes held */
-
-#endif

@@ -287,10 +287,9 @@ size_t terminal_width(FILE *out)
 
 void terminal_begin(struct terminal *terminal, FILE **stream)
 {
-	FILE *collecting;
-
 	*terminal = (struct terminal){.stream = stream, .width = terminal_width(*stream)};
-	collecting = terminal->width ? open_memstream(&terminal->text, &terminal->bytes) : NULL;
+	FILE *collecting =
+		terminal->width ? open_memstream(&terminal->text, &terminal->bytes) : NULL;
 	if (!collecting)
 		return;
 	terminal->real = *stream;
@@ -299,11 +298,9 @@ void terminal_begin(struct terminal *terminal, FILE **stream)
 
 void terminal_end(struct terminal *terminal)
 {
-	FILE *collecting;
-
 	if (!terminal->real)
 		return;
-	collecting = *terminal->stream;
+	FILE *collecting = *terminal->stream;
 	*terminal->stream = terminal->real;
 	if (!fclose(collecting) && terminal->text)
 		terminal_print(terminal->real, terminal->text, terminal->width);

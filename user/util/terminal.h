@@ -11,8 +11,7 @@
  * is to the left and takes what remains: its texts are shortened in the middle. A column without a
  * text is left out, and one whose title begins with '?' if the last one would be narrow.
  */
-#ifndef TRACER_UTIL_TERMINAL_H
-#define TRACER_UTIL_TERMINAL_H
+#pragma once
 
 #include <stdio.h>
 
@@ -34,5 +33,3 @@ void terminal_end(struct terminal *terminal);
 
 /* Lays a text out for a terminal of width columns. */
 void terminal_print(FILE *out, const char *text, size_t width);
-
-#endif

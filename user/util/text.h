@@ -4,8 +4,7 @@
  * included, characters that are invisible or change the direction of text, and invalid UTF-8 are
  * written as \xNN, since names may hold any bytes and terminals obey control characters.
  */
-#ifndef TRACER_UTIL_TEXT_H
-#define TRACER_UTIL_TEXT_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -24,5 +23,3 @@ char *text_count(char out[32], uint64_t count);
 
 /* Is it a word for any shell as it is: a name of a file or type without quotes or spaces? */
 int text_is_plain(const char *text);
-
-#endif

@@ -3,8 +3,7 @@
  * Text as in Python's str, a sequence of code points: UTF-8 with lone surrogates (WTF-8); any other
  * byte is U+DC80 + (byte - 0x80), Python's surrogateescape.
  */
-#ifndef TRACER_UTIL_UTF8_H
-#define TRACER_UTIL_UTF8_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -34,5 +33,3 @@ size_t utf8_unescape(char *out, const char *text, size_t bytes);
 size_t utf8_encode(char *out, const uint8_t *data, uint32_t kind, uint32_t bytes);
 /* 1 when CPython's "surrogatepass" codec decodes the bytes: UTF-8, lone surrogates, no NUL. */
 int utf8_valid(const char *text, size_t bytes);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Words within bytes that were copied from somewhere, and that need not be aligned. */
-#ifndef TRACER_UTIL_WORD_H
-#define TRACER_UTIL_WORD_H
+#pragma once
 
 #include <stdint.h>
 #include <string.h>
@@ -21,5 +20,3 @@ static inline uint32_t u32_at(const uint8_t *bytes)
 	memcpy(&value, bytes, sizeof(value));
 	return value;
 }
-
-#endif

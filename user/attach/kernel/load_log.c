@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "util/array.h"
+
 #define PREFIX    "libbpf: "
 #define LOG_BEGIN "-- BEGIN PROG LOAD LOG --\n"
 #define LOG_END   "-- END PROG LOAD LOG --"
@@ -24,7 +26,7 @@ static int is_statistics(const char *line, size_t bytes)
 	static const char *const begins[] = {"processed ", "verification time ", "stack depth ",
 					     "max_states"};
 
-	for (size_t i = 0; i < sizeof(begins) / sizeof(begins[0]); i++)
+	for (size_t i = 0; i < ARRAY_SIZE(begins); i++)
 		if (bytes >= strlen(begins[i]) && !memcmp(line, begins[i], strlen(begins[i])))
 			return 1;
 	return !bytes;
@@ -48,12 +50,10 @@ static const char *reason_find(const char *log, const char *end, size_t *bytes)
 /* "prog 'NAME': …" → NAME */
 static int program_name(const char *message, const char **name)
 {
-	const char *end;
-
 	if (strncmp(message, "prog '", 6))
 		return 0;
 	*name = message + 6;
-	end = strchr(*name, '\'');
+	const char *end = strchr(*name, '\'');
 	return end ? (int)(end - *name) : 0;
 }
 
@@ -61,7 +61,6 @@ void load_log_take(struct load_log *out, const char *message)
 {
 	const char *log = strstr(message, LOG_BEGIN), *end, *line, *name = "";
 	size_t bytes;
-	int length;
 
 	if (out->verifier)
 		return;
@@ -82,7 +81,7 @@ void load_log_take(struct load_log *out, const char *message)
 	line = reason_find(log, end ? end : log + strlen(log), &bytes);
 	if (!line)
 		return;
-	length = program_name(message, &name);
+	int length = program_name(message, &name);
 	snprintf(out->text, sizeof(out->text), "%.*s: %.*s", length, name,
 		 bytes < LOAD_LOG_SIZE ? (int)bytes : LOAD_LOG_SIZE, line);
 	out->verifier = 1;

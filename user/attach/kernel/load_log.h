@@ -3,8 +3,7 @@
  * The reason why the kernel refused a program. The errno says little; the verifier and libbpf log
  * the reason as text, one relevant line among thousands.
  */
-#ifndef TRACER_ATTACH_KERNEL_LOAD_LOG_H
-#define TRACER_ATTACH_KERNEL_LOAD_LOG_H
+#pragma once
 
 #define LOAD_LOG_SIZE 120
 
@@ -32,5 +31,3 @@ int load_log_explains(int err);
  */
 void load_log_begin(struct load_log *out);
 void load_log_end(void);
-
-#endif

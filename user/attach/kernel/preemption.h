@@ -3,8 +3,7 @@
  * Whether the kernel takes the processor from a task that runs in it, and so from a BPF program at
  * a uprobe (PREEMPT, preempt=full).
  */
-#ifndef TRACER_ATTACH_KERNEL_PREEMPTION_H
-#define TRACER_ATTACH_KERNEL_PREEMPTION_H
+#pragma once
 
 /*
  * From the kernel's version (uname -v), its models with the current one in parentheses
@@ -14,5 +13,3 @@
 int preemption_is_full(const char *version, const char *models, const char *command_line);
 /* The same for the running kernel. */
 int kernel_is_preempted(void);
-
-#endif

@@ -31,7 +31,6 @@ int private_stack_count_fd(int program)
 {
 	struct bpf_prog_info info = {0};
 	uint32_t size = sizeof(info), bytes;
-	unsigned char *code;
 	int count;
 
 	if (bpf_obj_get_info_by_fd(program, &info, &size))
@@ -39,7 +38,7 @@ int private_stack_count_fd(int program)
 	bytes = info.jited_prog_len;
 	if (!bytes || bytes > CODE_MAX)
 		return -EOPNOTSUPP;
-	code = malloc(bytes);
+	unsigned char *code = malloc(bytes);
 	if (!code)
 		return -ENOMEM;
 	memset(&info, 0, sizeof(info));

@@ -5,8 +5,7 @@
  * uprobe's program shares it with the next task on that CPU: one overwrites the other's variables,
  * including kernel pointers. Therefore none of our programs may have one.
  */
-#ifndef TRACER_ATTACH_KERNEL_PRIVATE_STACK_H
-#define TRACER_ATTACH_KERNEL_PRIVATE_STACK_H
+#pragma once
 
 #include <stddef.h>
 
@@ -14,5 +13,3 @@
 int private_stack_count(const unsigned char *code, size_t bytes);
 /* The same for a loaded program. -errno if the kernel does not show its machine code. */
 int private_stack_count_fd(int program);
-
-#endif

@@ -8,25 +8,22 @@
 
 static void child_run(int (*ask)(void *context), void *context, int answer_fd)
 {
-	int answer;
-
 	setsid();
 	/* The kernel may make us wait for long: whoever reads the tracer's output must not, too. */
 	for (int fd = 0; fd <= STDERR_FILENO; fd++)
 		if (fd != answer_fd)
 			close(fd);
-	answer = ask(context);
+	int answer = ask(context);
 	_exit(write(answer_fd, &answer, sizeof(answer)) != sizeof(answer));
 }
 
 int trial_child_run(int (*ask)(void *context), void *context)
 {
 	int fds[2], answer, err = 0;
-	pid_t child;
 
 	if (pipe2(fds, O_CLOEXEC))
 		return -errno;
-	child = fork();
+	pid_t child = fork();
 	if (!child)
 		child_run(ask, context, fds[1]);
 	if (child < 0)
@@ -38,5 +35,5 @@ int trial_child_run(int (*ask)(void *context), void *context)
 	if (!err && read(fds[0], &answer, sizeof(answer)) != sizeof(answer))
 		err = -ECHILD;
 	close(fds[0]);
-	return err ? err : answer;
+	return err ?: answer;
 }

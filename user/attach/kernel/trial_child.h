@@ -4,13 +4,10 @@
  * it: the child is not killed together with us, and its end closes the probe. links_holder.h
  * explains why this process itself neither creates nor closes a link or perf-event uprobe.
  */
-#ifndef TRACER_ATTACH_KERNEL_TRIAL_CHILD_H
-#define TRACER_ATTACH_KERNEL_TRIAL_CHILD_H
+#pragma once
 
 /*
  * Returns the value of ask() in the child; ask() leaves its probes open. -ECHILD: the child was
  * killed; -errno.
  */
 int trial_child_run(int (*ask)(void *context), void *context);
-
-#endif

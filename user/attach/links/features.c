@@ -18,6 +18,7 @@
 #include "attach/kernel/preemption.h"
 #include "attach/links/link_trial.h"
 #include "attach/links/obstacles.h"
+#include "util/array.h"
 #include "util/error.h"
 
 /* PROC_PID_INIT_INO and PROC_USER_INIT_INO of include/linux/proc_ns.h. */
@@ -59,18 +60,16 @@ static int names_read(struct names *out)
 {
 	int fd = open("/sys/kernel/btf/vmlinux", O_RDONLY | O_CLOEXEC);
 	int err = fd < 0 ? -errno : btf_read(fd, out);
-	struct btf *btf;
-	const void *data;
 	__u32 bytes;
 
 	if (fd >= 0)
 		close(fd);
 	if (!err)
 		return 0;
-	btf = btf__load_vmlinux_btf();
+	struct btf *btf = btf__load_vmlinux_btf();
 	if (libbpf_get_error(btf))
 		return err;
-	data = btf__raw_data(btf, &bytes);
+	const void *data = btf__raw_data(btf, &bytes);
 	free(out->data);
 	out->bytes = bytes;
 	out->data = data ? malloc(bytes) : NULL;
@@ -167,7 +166,7 @@ int features_capabilities(struct capability out[8], size_t *count)
 	*count = 0;
 	if (!caps)
 		return -errno;
-	for (size_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(wanted); i++) {
 		cap_flag_value_t held = CAP_CLEAR;
 
 		cap_get_flag(caps, wanted[i].value, CAP_EFFECTIVE, &held);
@@ -185,9 +184,8 @@ int features_check(const struct features *features, const char **remedy)
 {
 	struct capability capabilities[8];
 	size_t count;
-	int err;
 
-	err = features_capabilities(capabilities, &count);
+	int err = features_capabilities(capabilities, &count);
 	if (err)
 		return err;
 	for (size_t i = 0; i < count; i++) {

@@ -3,8 +3,7 @@
  * What the running kernel and this process's privileges allow, found by trying rather than from
  * version numbers.
  */
-#ifndef TRACER_ATTACH_LINKS_FEATURES_H
-#define TRACER_ATTACH_LINKS_FEATURES_H
+#pragma once
 
 #include <stddef.h>
 
@@ -50,5 +49,3 @@ int features_capabilities(struct capability out[8], size_t *count);
  * feature), with error_set() naming it, and *remedy a static text (NULL with 0).
  */
 int features_check(const struct features *features, const char **remedy);
-
-#endif

@@ -3,6 +3,8 @@
 
 #include <stdio.h>
 
+#include "util/array.h"
+
 size_t features_missing(const struct features *features, char *out, size_t capacity)
 {
 	/* A kernel without uprobe_multi has no sessions either: report only the former. */
@@ -26,7 +28,7 @@ size_t features_missing(const struct features *features, char *out, size_t capac
 
 	if (capacity)
 		out[0] = '\0';
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		if (!rows[i].missing)
 			continue;
 		if (!count++)

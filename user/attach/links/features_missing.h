@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Describes what a session lacks on this kernel, in terms of its reports. Pure. */
-#ifndef TRACER_ATTACH_LINKS_FEATURES_MISSING_H
-#define TRACER_ATTACH_LINKS_FEATURES_MISSING_H
+#pragma once
 
 #include <stddef.h>
 
@@ -14,5 +13,3 @@
  * NUL; "" if nothing is missing. Returns the number of missing features.
  */
 size_t features_missing(const struct features *features, char *out, size_t capacity);
-
-#endif

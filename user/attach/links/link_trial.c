@@ -12,6 +12,7 @@
 
 #include "attach/kernel/trial_child.h"
 #include "proc/own_function.h"
+#include "util/array.h"
 
 /* The probed function; it is never called. In assembly: gcc has no naked functions on arm64. */
 asm(".pushsection .text\n"
@@ -31,8 +32,8 @@ int link_trial_program(enum links_kind kind)
 		.sz = sizeof(opts),
 		.expected_attach_type = (enum bpf_attach_type)links_attach_type(kind),
 	};
-	int fd = bpf_prog_load(BPF_PROG_TYPE_KPROBE, "link_trial", "GPL", insns,
-			       sizeof(insns) / sizeof(insns[0]), &opts);
+	int fd = bpf_prog_load(BPF_PROG_TYPE_KPROBE, "link_trial", "GPL", insns, ARRAY_SIZE(insns),
+			       &opts);
 
 	return fd < 0 ? -errno : fd;
 }
@@ -72,7 +73,7 @@ static int types_load(struct btf **out, size_t bytes, int *key, int *value)
 	*value = btf__add_array(btf, *key, byte, (uint32_t)bytes);
 	err = btf__load_into_kernel(btf);
 	*out = btf;
-	return err ? err : btf__fd(btf);
+	return err ?: btf__fd(btf);
 }
 
 int task_storage_trial(size_t bytes)

@@ -3,8 +3,7 @@
  * Finds out whether this kernel can link programs to many uprobes at once, by doing it on a
  * function of our own.
  */
-#ifndef TRACER_ATTACH_LINKS_LINK_TRIAL_H
-#define TRACER_ATTACH_LINKS_LINK_TRIAL_H
+#pragma once
 
 #include <stddef.h>
 
@@ -27,5 +26,3 @@ int link_trial_program(enum links_kind kind);
  * and, on a processor without cmpxchg16b, at any size.) Returns as link_trial().
  */
 int task_storage_trial(size_t bytes);
-
-#endif

@@ -8,7 +8,6 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -103,8 +102,7 @@ int links_add(struct links *links, const struct bpf_program *program, enum links
 		.pid = pid,
 		.sites = *sites,
 	};
-	int err = array_reserve(&links->groups, &links->capacity, links->group_count, 1,
-				sizeof(*links->groups));
+	int err = ARRAY_GROW(links->groups, links->capacity, links->group_count);
 	size_t made;
 
 	if (err || !sites->count)

@@ -3,8 +3,7 @@
  * The kernel objects that hold probes in place: uprobe_multi links, or perf-event uprobes on older
  * kernels. A separate process owns them (links_holder.h); they end with it.
  */
-#ifndef TRACER_ATTACH_LINKS_LINKS_H
-#define TRACER_ATTACH_LINKS_LINKS_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -66,5 +65,3 @@ int links_move(struct links *links, struct links *other);
 void links_free(struct links *links, int wait);
 /* Shows libbpf's own messages, including the verifier's, only with -v. */
 void links_silence_libbpf(void);
-
-#endif

@@ -21,8 +21,7 @@
  * control group may be killed at once. The remaining risk is a SIGKILL for this process itself
  * while it creates a link: in a container whose control group it cannot leave.
  */
-#ifndef TRACER_ATTACH_LINKS_LINKS_HOLDER_H
-#define TRACER_ATTACH_LINKS_LINKS_HOLDER_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -87,5 +86,3 @@ int links_holder_add(struct links_holder *holder, const struct links_spec *spec,
  */
 void links_holder_drop(struct links_holder *holder, const uint32_t *groups, size_t count,
 		       size_t descriptors, int wait);
-
-#endif

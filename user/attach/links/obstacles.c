@@ -4,13 +4,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/magic.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include "util/array.h"
 #include "util/error.h"
 
 #define BTF "/sys/kernel/btf/vmlinux"
@@ -221,7 +221,7 @@ const struct obstacle *obstacle_find(const struct obstacle_facts *facts, enum ob
 {
 	if (step == OBSTACLE_BTF)
 		err = facts->btf_error;
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		const struct obstacles_row *row = &rows[i];
 
 		if (row->steps & step && (row->error == ANY || row->error == err) &&
@@ -233,11 +233,10 @@ const struct obstacle *obstacle_find(const struct obstacle_facts *facts, enum ob
 
 int obstacle_explain(enum obstacle_step step, int err, const char **remedy)
 {
-	const struct obstacle *obstacle;
 	struct obstacle_facts facts;
 
 	obstacle_facts_read(&facts);
-	obstacle = obstacle_find(&facts, step, err);
+	const struct obstacle *obstacle = obstacle_find(&facts, step, err);
 	if (!obstacle)
 		return err;
 	*remedy = obstacle->remedy;

@@ -3,10 +3,7 @@
  * What prevents a session on this machine, and the remedy. The kernel refuses with an errno that
  * may have many causes; the machine's settings show which one it is. All callers share one table.
  */
-#ifndef TRACER_ATTACH_LINKS_OBSTACLES_H
-#define TRACER_ATTACH_LINKS_OBSTACLES_H
-
-#include <stddef.h>
+#pragma once
 
 #include "attach/links/features.h"
 
@@ -66,5 +63,3 @@ int obstacle_tell(enum obstacle_step step, int err);
 
 /* The remedy for a missing capability: sudo, or the options of a container. Static. */
 const char *obstacle_capability_remedy(void);
-
-#endif

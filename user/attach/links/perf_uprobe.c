@@ -14,11 +14,10 @@
 static int number_read(const char *path, const char *format, unsigned int *out)
 {
 	FILE *file = fopen(path, "re");
-	int got;
 
 	if (!file)
 		return -errno;
-	got = fscanf(file, format, out);
+	int got = fscanf(file, format, out);
 	fclose(file);
 	return got == 1 ? 0 : -ENOSYS;
 }
@@ -30,12 +29,9 @@ static int pmu_read(unsigned int *type, unsigned int *return_bit, unsigned int *
 	int err = 0;
 
 	if (!known_type) {
-		err = number_read(PMU "format/retprobe", "config:%u", &known_bit);
-		if (!err)
-			err = number_read(PMU "format/ref_ctr_offset", "config:%u-",
-					  &known_semaphore);
-		if (!err)
-			err = number_read(PMU "type", "%u", &known_type);
+		err = number_read(PMU "format/retprobe", "config:%u", &known_bit)
+		      ?: number_read(PMU "format/ref_ctr_offset", "config:%u-", &known_semaphore)
+		      ?: number_read(PMU "type", "%u", &known_type);
 	}
 	*semaphore_bit = known_semaphore;
 	*type = known_type;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Uprobes as perf events (perf_event_open(2), the PMU "uprobe"), for kernels before 6.6. */
-#ifndef TRACER_ATTACH_LINKS_PERF_UPROBE_H
-#define TRACER_ATTACH_LINKS_PERF_UPROBE_H
+#pragma once
 
 #include <stdint.h>
 #include <sys/types.h>
@@ -20,5 +19,3 @@ int perf_uprobe_open(const char *path, uint64_t offset, pid_t pid, enum links_ki
  */
 int perf_uprobe_link(int program, const char *path, pid_t pid, enum links_kind kind,
 		     const struct links_sites *sites, size_t index);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a hit of a probe costs: the trap and the BPF program. */
-#ifndef TRACER_ATTACH_SELFTEST_HIT_COST_H
-#define TRACER_ATTACH_SELFTEST_HIT_COST_H
+#pragma once
 
 #include <stdint.h>
 
@@ -58,5 +57,3 @@ void hit_cost_enter(struct hit_cost *cost, struct attach *attach, enum hit_phase
 void hit_cost_end(struct hit_cost *cost);
 /* The same, and waits for the child that measures. */
 void hit_cost_free(struct hit_cost *cost);
-
-#endif

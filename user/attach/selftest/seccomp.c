@@ -21,6 +21,7 @@
 #include "attach/links/perf_uprobe.h"
 #include "proc/own_function.h"
 #include "proc/process.h"
+#include "util/array.h"
 #include "util/error.h"
 
 #define URETPROBE   335 /* the system call's number on x86-64 */
@@ -39,7 +40,7 @@ static int probe_place(pid_t child)
 	uint64_t offset;
 	int err = own_function_find((uintptr_t)returns, path, &offset);
 
-	return err ? err : perf_uprobe_open(path, offset, child, LINKS_RETURN);
+	return err ?: perf_uprobe_open(path, offset, child, LINKS_RETURN);
 }
 
 /* Waits for a byte from the parent, and calls the function under a filter. Never returns. */
@@ -51,7 +52,7 @@ static void child_run(int wait_fd)
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
 	};
-	struct sock_fprog filter = {.len = sizeof(code) / sizeof(code[0]), .filter = code};
+	struct sock_fprog filter = {.len = ARRAY_SIZE(code), .filter = code};
 	volatile int value = 0;
 	char word;
 
@@ -80,12 +81,11 @@ static int child_judge(int status, int probe)
 static int returns_try(void *context)
 {
 	int fds[2], probe, status = 0, result;
-	pid_t child;
 
 	(void)context;
 	if (pipe2(fds, O_CLOEXEC))
 		return -errno;
-	child = fork();
+	pid_t child = fork();
 	if (!child) {
 		close(fds[1]);
 		child_run(fds[0]);
@@ -115,10 +115,9 @@ int seccomp_is_filtered(pid_t pid)
 	struct dirent *entry;
 	char path[40];
 	int filtered = 0, count = 0;
-	DIR *threads;
 
 	snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
-	threads = opendir(path);
+	DIR *threads = opendir(path);
 	if (!threads)
 		return errno == ENOENT ? -ESRCH : -errno;
 	while (!filtered && count++ < MAX_THREADS && (entry = readdir(threads))) {
@@ -142,11 +141,9 @@ int seccomp_concerns(const struct plan *plan)
 int seccomp_check(struct seccomp_answer *answer, const struct features *features, pid_t pid,
 		  const struct plan *plan)
 {
-	int filtered;
-
 	if (!features->returns_by_call || !seccomp_concerns(plan))
 		return 0;
-	filtered = seccomp_is_filtered(pid);
+	int filtered = seccomp_is_filtered(pid);
 	if (filtered <= 0)
 		return filtered;
 	if (!answer->asked) {

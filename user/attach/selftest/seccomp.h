@@ -5,8 +5,7 @@
  * killed the process for it, until "seccomp: passthrough uretprobe systemcall without filtering"
  * (6.14 and the stable series of that time; Docker's default profile is such a filter).
  */
-#ifndef TRACER_ATTACH_SELFTEST_SECCOMP_H
-#define TRACER_ATTACH_SELFTEST_SECCOMP_H
+#pragma once
 
 #include <sys/types.h>
 
@@ -34,5 +33,3 @@ int seccomp_concerns(const struct plan *plan);
  */
 int seccomp_check(struct seccomp_answer *answer, const struct features *features, pid_t pid,
 		  const struct plan *plan);
-
-#endif

@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -12,6 +11,7 @@
 #include "proc/own_function.h"
 #include "util/clock.h"
 #include "util/error.h"
+#include "util/sorted.h"
 
 #define BATCHES 9
 #define CALLS   400 /* per batch: a third of a millisecond */
@@ -34,7 +34,7 @@ static int double_compare(const void *a, const void *b)
 {
 	double x = *(const double *)a, y = *(const double *)b;
 
-	return x < y ? -1 : x > y;
+	return CMP(x, y);
 }
 
 /* Nanoseconds per call: the median of several batches, since other processes may be running. */
@@ -56,12 +56,11 @@ static double calls_time(void)
 /* Waits for a byte from the parent, and writes how long a call took. Never returns. */
 static void child_run(int wait_fd, int answer_fd)
 {
-	double each;
 	char word;
 
 	if (read(wait_fd, &word, 1) != 1)
 		_exit(1);
-	each = calls_time();
+	double each = calls_time();
 	_exit(write(answer_fd, &each, sizeof(each)) == sizeof(each) ? 0 : 1);
 }
 
@@ -71,13 +70,12 @@ static int child_probe(struct attach *attach, pid_t child)
 	uint64_t offset;
 	int err = own_function_find((uintptr_t)trap, path, &offset);
 
-	return err ? err : attach_empty(attach, path, offset, child);
+	return err ?: attach_empty(attach, path, offset, child);
 }
 
 int trap_trial_begin(struct trap_trial *out, struct attach *attach)
 {
 	int wait_fds[2], answer_fds[2], err = 0;
-	pid_t child;
 
 	if (pipe2(wait_fds, O_CLOEXEC))
 		return -errno;
@@ -87,7 +85,7 @@ int trap_trial_begin(struct trap_trial *out, struct attach *attach)
 		close(wait_fds[1]);
 		return err;
 	}
-	child = fork();
+	pid_t child = fork();
 	if (!child) {
 		close(wait_fds[1]);
 		child_run(wait_fds[0], answer_fds[1]);
@@ -96,8 +94,7 @@ int trap_trial_begin(struct trap_trial *out, struct attach *attach)
 	close(wait_fds[0]);
 	close(answer_fds[1]);
 	*out = (struct trap_trial){.child = child, .answer_fd = answer_fds[0]};
-	if (!err)
-		err = child_probe(attach, child);
+	err = err ?: child_probe(attach, child);
 	if (!err && write(wait_fds[1], "", 1) != 1)
 		err = -errno;
 	/* Without that byte the child reads the end of the pipe and exits too. */

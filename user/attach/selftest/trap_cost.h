@@ -2,8 +2,7 @@
 /*
  * Measures the fixed cost of a probe on this machine: before its program begins and after it ends.
  */
-#ifndef TRACER_ATTACH_SELFTEST_TRAP_COST_H
-#define TRACER_ATTACH_SELFTEST_TRAP_COST_H
+#pragma once
 
 #include <sys/types.h>
 
@@ -26,5 +25,3 @@ int trap_trial_begin(struct trap_trial *out, struct attach *attach);
  * 0; -ECHILD with its reason.
  */
 int trap_trial_end(struct trap_trial *trial, struct attach *attach, double *cost);
-
-#endif

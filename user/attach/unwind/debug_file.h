@@ -3,8 +3,7 @@
  * Code without .eh_frame may be described in the program's separate debug file, which is looked for
  * only then: where the reader of symbols finds it.
  */
-#ifndef TRACER_ATTACH_UNWIND_DEBUG_FILE_H
-#define TRACER_ATTACH_UNWIND_DEBUG_FILE_H
+#pragma once
 
 #include <sys/types.h>
 
@@ -20,5 +19,3 @@ int unwind_debug_is_wanted(int err, const struct unwind_table *table);
  * path: as the process sees it.
  */
 int unwind_debug_open(pid_t pid, int fd, const char *path);
-
-#endif

@@ -47,9 +47,7 @@ struct unwind_modules {
 	char *path; /* as the process sees it */
 };
 
-/*
- * Takes the descriptor and the path (NULL: no memory for it). Not 0: no further one is wanted.
- */
+/* Takes the descriptor and the path (NULL: no memory for it). Not 0: no further one is wanted. */
 typedef int (*unwind_module_fn)(void *context, int fd, char *path);
 
 #define NO_LINKS (RESOLVE_IN_ROOT | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS)
@@ -92,7 +90,7 @@ static int folder_find(struct unwind_modules *out, int root, const char *above, 
 		"%.*s/lib/python%u.%ut/lib-dynload", "%.*s/lib64/python%u.%ut/lib-dynload"};
 	char path[PATH_MAX + 64];
 
-	for (size_t i = 0; i < sizeof(forms) / sizeof(*forms); i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(forms); i++) {
 		snprintf(path, sizeof(path), forms[i], length, above, version_hex >> 24,
 			 version_hex >> 16 & 0xff);
 		out->fd = folder_open(root, path);
@@ -252,9 +250,8 @@ static void lane_free(struct lane *lane)
 /* Takes the descriptors and the path, also on failure. 0, -ENOMEM; -EMFILE: count is max. */
 static int lane_add(struct lane *lane, const struct wanted *wanted, size_t max)
 {
-	int err = lane->count < max ? array_reserve(&lane->queue, &lane->capacity, lane->count, 1,
-						    sizeof(*lane->queue))
-				    : -EMFILE;
+	int err =
+		lane->count < max ? ARRAY_GROW(lane->queue, lane->capacity, lane->count) : -EMFILE;
 
 	if (!err)
 		lane->queue[lane->count++] = *wanted;
@@ -298,14 +295,13 @@ int unwind_loader_read(int fd, struct unwind_table **out)
 {
 	struct stat st;
 	size_t size;
-	char *bytes;
 	int err = 0;
 
 	if (regular_stat(fd, &st))
 		return -errno;
 	if (st.st_size <= 0 || (uint64_t)st.st_size > UNWIND_PACKED_MAX)
 		return -EPROTO;
-	bytes = malloc((size_t)st.st_size);
+	char *bytes = malloc((size_t)st.st_size);
 	if (!bytes)
 		return -ENOMEM;
 	for (size = 0; size < (size_t)st.st_size && !err;) {
@@ -316,8 +312,7 @@ int unwind_loader_read(int fd, struct unwind_table **out)
 		else if (got == 0 || errno != EINTR)
 			err = -EPROTO;
 	}
-	if (!err)
-		err = unwind_table_unpack(out, bytes, size);
+	err = err ?: unwind_table_unpack(out, bytes, size);
 	free(bytes);
 	return err;
 }
@@ -326,15 +321,13 @@ int unwind_loader_read(int fd, struct unwind_table **out)
 static int table_ask(struct lane *lane, const struct wanted *wanted, uint64_t until_ns,
 		     struct unwind_table **table)
 {
-	int err;
-
 	if (lane->table_fd < 0)
 		lane->table_fd = memfd_create("unwind-table", MFD_CLOEXEC);
 	if (lane->table_fd < 0)
 		return -errno;
-	err = worker_unwind(lane->worker, wanted->fd, wanted->debug_fd, lane->table_fd,
-			    wanted->key.rows, until_ns);
-	return err ? err : unwind_loader_read(lane->table_fd, table);
+	return worker_unwind(lane->worker, wanted->fd, wanted->debug_fd, lane->table_fd,
+			     wanted->key.rows, until_ns)
+		       ?: unwind_loader_read(lane->table_fd, table);
 }
 
 /*
@@ -397,16 +390,14 @@ static void table_dropped(void *context, const struct abi_unwind_key *key)
 int unwind_loader_new(struct unwind_loader **out, const struct unwind_loader_opts *opts)
 {
 	struct unwind_loader *loader = calloc(1, sizeof(*loader));
-	int err;
 
 	if (!loader)
 		return -ENOMEM;
 	loader->opts = *opts;
 	for (size_t i = 0; i < LANES; i++)
 		loader->lanes[i].table_fd = -1;
-	err = unwind_store_new(&loader->store, &opts->areas, table_dropped, loader);
-	if (!err)
-		err = worker_new(&loader->lanes[LANE_SMALL].worker);
+	int err = unwind_store_new(&loader->store, &opts->areas, table_dropped, loader)
+			  ?: worker_new(&loader->lanes[LANE_SMALL].worker);
 	if (err) {
 		unwind_loader_free(loader);
 		return err;
@@ -633,8 +624,7 @@ static int table_make(struct unwind_loader *loader, struct lane *lane, uint64_t 
 	struct unwind_table *table = NULL;
 	int err = wanted->fd < 0 ? wanted_open(wanted) : 0;
 
-	if (!err)
-		err = lane_compile(lane, until_ns, &table);
+	err = err ?: lane_compile(lane, until_ns, &table);
 	if (err)
 		return err;
 	err = unwind_store_put(loader->store, &wanted->key, table, number);

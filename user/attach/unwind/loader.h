@@ -7,8 +7,7 @@
  * are compiled by a process of their own: nobody waits for them. Another one compiles those of
  * files that a process has not mapped yet, but probably will.
  */
-#ifndef TRACER_ATTACH_UNWIND_LOADER_H
-#define TRACER_ATTACH_UNWIND_LOADER_H
+#pragma once
 
 #include <stdint.h>
 #include <sys/stat.h>
@@ -87,5 +86,3 @@ int unwind_loader_is_worker(const struct unwind_loader *loader, pid_t pid);
 /* Reads the table that worker_unwind() wrote. 0: the caller frees *out; -EPROTO, -errno. */
 int unwind_loader_read(int fd, struct unwind_table **out);
 void unwind_loader_use(const struct unwind_loader *loader, struct unwind_loader_use *out);
-
-#endif

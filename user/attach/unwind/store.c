@@ -145,11 +145,10 @@ static int rule_intern(struct unwind_store *store, const struct abi_unwind_rule 
 		       uint16_t *index)
 {
 	uint64_t bits;
-	uint32_t known;
 	int err;
 
 	memcpy(&bits, rule, sizeof(bits));
-	known = bits ? id_map_find(&store->rules, bits) : 0;
+	uint32_t known = bits ? id_map_find(&store->rules, bits) : 0;
 	if (known == ID_MAP_NONE) {
 		known = store->rule_count;
 		if (known >= store->areas.rule_count)
@@ -212,7 +211,6 @@ int unwind_store_put(struct unwind_store *store, const struct abi_unwind_key *ke
 				.in_use = 1};
 	uint16_t *indexes;
 	uint32_t at = 0;
-	int err;
 
 	if (extent.row_count > store->areas.row_count ||
 	    extent.page_count > store->areas.page_count ||
@@ -221,7 +219,7 @@ int unwind_store_put(struct unwind_store *store, const struct abi_unwind_key *ke
 	indexes = malloc(sizeof(*indexes) * (table->rule_count + 1ul));
 	if (!indexes)
 		return -ENOMEM;
-	err = rules_intern(store, table, indexes);
+	int err = rules_intern(store, table, indexes);
 	if (err == -ENOSPC) {
 		store_empty(store);
 		err = rules_intern(store, table, indexes);

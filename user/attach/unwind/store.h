@@ -7,10 +7,8 @@
  *
  * A walk may read while a table is replaced: the table's version tells it. Pure.
  */
-#ifndef TRACER_ATTACH_UNWIND_STORE_H
-#define TRACER_ATTACH_UNWIND_STORE_H
+#pragma once
 
-#include <stddef.h>
 #include <stdint.h>
 
 #include "abi/unwind.h"
@@ -32,9 +30,7 @@ struct unwind_store_use {
 
 struct unwind_store;
 
-/*
- * dropped: called before the memory of a file's table is used for another one. 0, -ENOMEM.
- */
+/* dropped: called before the memory of a file's table is used for another one. 0, -ENOMEM. */
 int unwind_store_new(struct unwind_store **out, const struct unwind_areas *areas,
 		     void (*dropped)(void *context, const struct abi_unwind_key *key),
 		     void *context);
@@ -46,5 +42,3 @@ void unwind_store_free(struct unwind_store *store); /* NULL is legal */
 int unwind_store_put(struct unwind_store *store, const struct abi_unwind_key *key,
 		     const struct unwind_table *table, uint32_t *number);
 void unwind_store_use(const struct unwind_store *store, struct unwind_store_use *out);
-
-#endif

@@ -10,6 +10,7 @@
 #include "object/symbols/worker.h"
 #include "object/unwind/unwind_table.h"
 #include "proc/process.h"
+#include "util/cleanup.h"
 #include "util/clock.h"
 
 #define FILE_NS 5000000000ull /* the largest files take a tenth of a second */
@@ -33,17 +34,13 @@ static int is_known(const struct process_maps *maps, size_t at)
 /* 0: the caller frees *out; else as unwind_survey_fn's err. */
 static int table_ask(struct worker *worker, int file, int debug_fd, struct unwind_table **out)
 {
-	int fd = memfd_create("unwind-table", MFD_CLOEXEC);
+	_cleanup_close_ int fd = memfd_create("unwind-table", MFD_CLOEXEC);
 	int err = fd < 0 ? -errno : 0;
 
 	if (!err)
 		err = worker_unwind(worker, file, debug_fd, fd, ABI_UNWIND_ROWS_CALLS,
 				    clock_ns(CLOCK_MONOTONIC) + FILE_NS);
-	if (!err)
-		err = unwind_loader_read(fd, out);
-	if (fd >= 0)
-		close(fd);
-	return err;
+	return err ?: unwind_loader_read(fd, out);
 }
 
 /* As the loader makes it. */
@@ -95,12 +92,11 @@ int unwind_survey(pid_t pid, unwind_survey_fn each, void *context)
 	for (size_t i = 0; i < maps.count && files < UNWIND_SURVEY_FILES && !err; i++) {
 		const struct process_map *map = &maps.entries[i];
 		struct unwind_table *table = NULL;
-		int made;
 
 		if (!map->executable || !map->inode || is_known(&maps, i))
 			continue;
 		files++;
-		made = table_make(worker, pid, map, &table);
+		int made = table_make(worker, pid, map, &table);
 		each(context, map->path, made, table ? table->row_count : 0,
 		     table ? table_bytes(table) : 0);
 		unwind_table_free(table);

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which of a process's files have an unwind table, before it is traced (--dry-run -v). */
-#ifndef TRACER_ATTACH_UNWIND_SURVEY_H
-#define TRACER_ATTACH_UNWIND_SURVEY_H
+#pragma once
 
 #include <stddef.h>
-#include <stdint.h>
 #include <sys/types.h>
 
 #define UNWIND_SURVEY_FILES 4096u
@@ -19,5 +17,3 @@ typedef void (*unwind_survey_fn)(void *context, const char *path, int err, size_
 
 /* Calls each for the first UNWIND_SURVEY_FILES files, once for a file. 0, -errno. */
 int unwind_survey(pid_t pid, unwind_survey_fn each, void *context);
-
-#endif

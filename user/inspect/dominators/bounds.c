@@ -52,14 +52,13 @@ static void value_take(struct bounds_owner *owner, uint64_t value)
 {
 	uint32_t object = graph_find(owner->graph, value);
 	char *end;
-	uint64_t most;
 
 	owner->text.size = 0;
 	if (object == GRAPH_NONE || strcmp(graph_type(owner->graph, object)->name, "int") != 0 ||
 	    values_repr(owner->graph, value, &owner->text) <= 0 ||
 	    buffer_append(&owner->text, "", 1))
 		return;
-	most = strtoull((const char *)owner->text.data, &end, 10);
+	uint64_t most = strtoull((const char *)owner->text.data, &end, 10);
 	if (!*end && owner->text.data[0] != '-' && is_bound(most) &&
 	    (!owner->most || most < owner->most))
 		owner->most = most;
@@ -89,7 +88,6 @@ static void attribute_visit(void *context, uint64_t target, enum reference_kind 
 static int owner_find(const struct paths *paths, uint32_t object, uint32_t *owner, uint32_t *dict)
 {
 	const struct graph *graph = paths->graph;
-	enum types_layout layout;
 
 	*owner = paths->parent[object];
 	*dict = GRAPH_NONE;
@@ -100,7 +98,7 @@ static int owner_find(const struct paths *paths, uint32_t object, uint32_t *owne
 	}
 	if (*owner == GRAPH_NONE)
 		return 0;
-	layout = graph_type(graph, *owner)->layout;
+	enum types_layout layout = graph_type(graph, *owner)->layout;
 	return layout == LAYOUT_WORDS || layout == LAYOUT_DICT;
 }
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How many entries a container of a heap takes at most. Pure. */
-#ifndef TRACER_INSPECT_DOMINATORS_BOUNDS_H
-#define TRACER_INSPECT_DOMINATORS_BOUNDS_H
+#pragma once
 
 #include "inspect/dominators/paths.h"
 
@@ -15,5 +14,3 @@ struct bound {
  * -ENOMEM.
  */
 int bound_find(const struct paths *paths, uint32_t object, struct bound *out);
-
-#endif

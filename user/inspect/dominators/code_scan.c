@@ -133,10 +133,8 @@ static void inplace(struct scan *scan)
 
 static void item_store(struct scan *scan)
 {
-	struct scan_value to;
-
 	pop(scan);
-	to = pop(scan);
+	struct scan_value to = pop(scan);
 	pop(scan);
 	if (is_container(to))
 		scan->calls->write(scan, to, SCAN_STORE_ITEM);

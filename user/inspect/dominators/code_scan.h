@@ -5,8 +5,7 @@
  * it is an attribute of some name, or an item of one of these. Loops are followed once, and a
  * branch as far as it goes forwards. Pure; the code is hostile.
  */
-#ifndef TRACER_INSPECT_DOMINATORS_CODE_SCAN_H
-#define TRACER_INSPECT_DOMINATORS_CODE_SCAN_H
+#pragma once
 
 #include "runtime/cpython/opcodes.h"
 
@@ -83,5 +82,3 @@ struct scan {
 
 /* Follows the code; scan has opcodes, calls, context, code and bytes, and else is zero. */
 void code_scan(struct scan *scan);
-
-#endif

@@ -3,8 +3,7 @@
  * Dominators of a directed graph with several roots, by Lengauer and Tarjan's algorithm with path
  * compression: O(m log n) for any graph. Pure.
  */
-#ifndef TRACER_INSPECT_DOMINATORS_DOMINATORS_H
-#define TRACER_INSPECT_DOMINATORS_DOMINATORS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -24,5 +23,3 @@ struct flow {
  * after its dominator. Returns their number in *reached. 0, -ENOMEM. Memory: 20 bytes a node.
  */
 int dominators_find(const struct flow *flow, uint32_t *idom, uint32_t *order, uint32_t *reached);
-
-#endif

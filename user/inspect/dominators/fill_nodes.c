@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "inspect/dominators/fill_nodes.h"
 
-#include <errno.h>
 #include <string.h>
 
 #include "inspect/dominators/values.h"
-#include "util/array.h"
 
 #define OBJECTS_MAX 4096u /* of a row; the others have the same names */
 #define EDGES_MAX   8u    /* attributes of a path */
@@ -53,11 +51,11 @@ static struct fill_place place_find(struct fill_nodes *nodes, uint32_t object)
 	enum reference_kind kind = paths->kind[object];
 	struct buffer name = {0};
 	const char *kind_name;
-	uint32_t owner;
 
 	if (place.owner == GRAPH_NONE)
 		return place;
-	owner = kind == REFERENCE_VALUE ? paths_namespace_owner(paths, place.owner) : GRAPH_NONE;
+	uint32_t owner =
+		kind == REFERENCE_VALUE ? paths_namespace_owner(paths, place.owner) : GRAPH_NONE;
 	if (owner != GRAPH_NONE) {
 		uint64_t key = dict_key(graph, place.owner, paths->slot[object]);
 
@@ -130,11 +128,10 @@ static void key_note(struct fill_nodes *nodes, struct fill_node *node, uint32_t 
 {
 	const struct paths *paths = nodes->paths;
 	struct buffer name = {0};
-	uint64_t key;
 
 	if (node->name || paths->kind[object] != REFERENCE_VALUE)
 		return;
-	key = dict_key(paths->graph, paths->parent[object], paths->slot[object]);
+	uint64_t key = dict_key(paths->graph, paths->parent[object], paths->slot[object]);
 	if (key && values_identifier(paths->graph, key, &name) > 0) {
 		node->name = name_intern(nodes, &name);
 		node->type = GRAPH_NONE;
@@ -148,7 +145,6 @@ static void node_reach(struct fill_nodes *nodes, uint32_t at, uint32_t object,
 {
 	const struct graph *graph = nodes->paths->graph;
 	struct fill_node *node = &nodes->nodes[at];
-	struct fill_place above;
 
 	object_note(nodes, fill_object(object, 0), at);
 	slots_note(nodes, object, object);
@@ -168,7 +164,7 @@ static void node_reach(struct fill_nodes *nodes, uint32_t at, uint32_t object,
 	key_note(nodes, node, object);
 	object_note(nodes, fill_object(place->owner, 1), at);
 	slots_note(nodes, place->owner, place->owner);
-	above = place_find(nodes, place->owner);
+	struct fill_place above = place_find(nodes, place->owner);
 	if (above.kind == PLACE_ATTRIBUTE && !node->item_name) {
 		node->item_name = above.name;
 		node->item_type = graph->type_of[above.owner];

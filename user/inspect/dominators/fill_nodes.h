@@ -3,8 +3,7 @@
  * What code is looked through for: the containers whose fillers are asked for, the objects that
  * have them as an attribute, and by which names code reaches them.
  */
-#ifndef TRACER_INSPECT_DOMINATORS_FILL_NODES_H
-#define TRACER_INSPECT_DOMINATORS_FILL_NODES_H
+#pragma once
 
 #include "inspect/dominators/code_scan.h"
 #include "inspect/dominators/fillers.h"
@@ -77,5 +76,3 @@ int fill_nodes_make(struct fill_nodes *nodes, const struct paths *paths, struct 
 void fill_nodes_free(struct fill_nodes *nodes);
 /* The index in names of an identifier at address; 0: it is none that is looked for. */
 uint32_t fill_name_find(const struct fill_nodes *nodes, uint64_t address);
-
-#endif

@@ -9,6 +9,7 @@
 #include "inspect/dominators/values.h"
 #include "runtime/cpython/lines.h"
 #include "util/array.h"
+#include "util/sorted.h"
 #include "util/utf8.h"
 
 #define CODE_MAX   (256u << 10) /* bytes of one code object's instructions */
@@ -181,13 +182,11 @@ static void globals_load(struct finder *finder, uint32_t dict)
 /* A variable of a module, GRAPH_NONE: there is none. */
 static uint32_t global_find(struct finder *finder, uint32_t dict, uint64_t name)
 {
-	uint32_t found;
-
 	if (dict == GRAPH_NONE || !name)
 		return GRAPH_NONE;
 	if (id_map_find(&finder->loaded, dict) == ID_MAP_NONE)
 		globals_load(finder, dict);
-	found = id_map_find(&finder->globals, variable_key(dict, name));
+	uint32_t found = id_map_find(&finder->globals, variable_key(dict, name));
 	return found == ID_MAP_NONE ? GRAPH_NONE : found;
 }
 
@@ -205,13 +204,12 @@ static int module_append(const struct finder *finder, uint32_t dict, struct buff
 {
 	const struct paths *paths = finder->paths;
 	uint32_t module = dict == GRAPH_NONE ? GRAPH_NONE : paths->parent[dict], above;
-	int got;
 
 	above = module == GRAPH_NONE ? GRAPH_NONE : paths->parent[module];
 	if (above == GRAPH_NONE || !graph_is_modules(finder->graph, above))
 		return 0;
-	got = values_qualname(finder->graph, dict_key(finder->graph, above, paths->slot[module]),
-			      text);
+	int got = values_qualname(finder->graph,
+				  dict_key(finder->graph, above, paths->slot[module]), text);
 	return got > 0 ? buffer_append(text, ".", 1) : got;
 }
 
@@ -222,11 +220,10 @@ static const char *unit_qualname(struct finder *finder)
 	uint64_t name = unit->function ? unit->function + finder->offsets->objects.function_name
 				       : unit->code + finder->offsets->abi.code_qualname;
 	struct buffer text = {0};
-	int got;
 
 	if (unit->qualname)
 		return unit->qualname;
-	got = module_append(finder, unit->globals, &text);
+	int got = module_append(finder, unit->globals, &text);
 	unit->module_bytes = text.size;
 	if (!got)
 		got = values_qualname(finder->graph, u64_at(finder, name), &text);
@@ -266,21 +263,20 @@ static int unit_is_in_class(struct finder *finder, uint32_t type)
 {
 	struct types *types = &finder->graph->types;
 	const char *qualname = unit_qualname(finder);
-	uint64_t mro, count;
 	char full[TYPES_FULL_NAME];
 
 	if (type >= types->count)
 		return 0;
-	mro = u64_at(finder, types->entries[type].address + finder->offsets->objects.type_mro);
-	count = tuple_size(finder, mro);
+	uint64_t mro =
+		u64_at(finder, types->entries[type].address + finder->offsets->objects.type_mro);
+	uint64_t count = tuple_size(finder, mro);
 	for (uint64_t i = 0; i < count && i < MRO_MAX; i++) {
 		uint32_t base = types_find(types, tuple_item(finder, mro, i));
-		size_t bytes;
 
 		if (base == TYPES_NONE)
 			continue;
 		types_full_name(types, &types->entries[base], full);
-		bytes = strlen(full);
+		size_t bytes = strlen(full);
 		if (!strncmp(qualname, full, bytes) && qualname[bytes] == '.')
 			return 1;
 	}
@@ -306,11 +302,10 @@ static uint32_t text_intern(struct finder *finder, uint64_t address)
 	char out[UTF8_ENCODED(FILE_MAX) + 1];
 	struct values_text text;
 	uint32_t id = 0;
-	size_t bytes;
 
 	if (!values_text(finder->graph, address, &text) || text.length * text.kind > FILE_MAX)
 		return 0;
-	bytes = utf8_encode(out, text.data, text.kind, (uint32_t)(text.length * text.kind));
+	size_t bytes = utf8_encode(out, text.data, text.kind, (uint32_t)(text.length * text.kind));
 	if (!finder->err)
 		finder->err = strings_intern(finder->names, out, bytes, &id);
 	return id;
@@ -361,21 +356,18 @@ static int unit_is_library(struct finder *finder)
 static void found_add(struct finder *finder, uint32_t row, uint32_t score, uint32_t line)
 {
 	const struct abi_offsets *abi = &finder->offsets->abi;
-	struct filler *filler;
-	const char *name;
 
 	if (finder->err || finder->count == FOUND_MAX)
 		return;
-	finder->err = array_reserve(&finder->found, &finder->capacity, finder->count, 1,
-				    sizeof(*finder->found));
+	finder->err = ARRAY_GROW(finder->found, finder->capacity, finder->count);
 	if (finder->err)
 		return;
-	filler = &finder->found[finder->count];
+	struct filler *filler = &finder->found[finder->count];
 	*filler = (struct filler){.row = row, .score = score, .line = line, .calls = !line};
 	if (!line)
 		filler->line = u32_at(finder, finder->unit->code + abi->code_first_line);
 	filler->filename = unit_file(finder);
-	name = unit_qualname(finder) + finder->unit->module_bytes;
+	const char *name = unit_qualname(finder) + finder->unit->module_bytes;
 	if (!finder->err)
 		finder->err = strings_intern(finder->names, name, strlen(name), &filler->function);
 	if (is_library(strings_get(finder->names, filler->filename)))
@@ -447,13 +439,11 @@ static int is_function(const struct graph *graph, uint32_t object)
 static struct scan_value global_value(struct scan *scan, uint32_t index)
 {
 	struct finder *finder = scan->context;
-	struct scan_value value;
-	uint32_t found;
 
 	if (use_of(name_find(finder, index)) == USE_PUSHES)
 		return (struct scan_value){.kind = SCAN_PUSHER};
-	found = global_find(finder, finder->unit->globals, name_address(finder, index));
-	value = object_value(found);
+	uint32_t found = global_find(finder, finder->unit->globals, name_address(finder, index));
+	struct scan_value value = object_value(found);
 	value.is_callable =
 		found != GRAPH_NONE && (graph_type(finder->graph, found)->layout == LAYOUT_TYPE ||
 					is_function(finder->graph, found));
@@ -465,16 +455,16 @@ static struct scan_value local_value(struct scan *scan, uint32_t slot)
 	struct finder *finder = scan->context;
 	const struct unit *unit = finder->unit;
 	uint32_t object = id_map_find(&finder->nodes.slots, fill_slot(unit->code, slot));
-	uint64_t count, first;
 
 	if (object != ID_MAP_NONE)
 		return object_value(object);
 	if (!slot && unit_is_method(finder))
 		return (struct scan_value){.kind = SCAN_SELF};
-	count = tuple_size(finder, unit->defaults);
+	uint64_t count = tuple_size(finder, unit->defaults);
 	if (!count)
 		return object_value(GRAPH_NONE);
-	first = u32_at(finder, unit->code + finder->offsets->objects.code_arguments) - count;
+	uint64_t first =
+		u32_at(finder, unit->code + finder->offsets->objects.code_arguments) - count;
 	return slot - first < count
 		       ? address_value(finder, tuple_item(finder, unit->defaults, slot - first))
 		       : object_value(GRAPH_NONE);
@@ -672,11 +662,10 @@ static const uint8_t *unit_code(const struct finder *finder, size_t *bytes)
 static void unit_scan(struct finder *finder, struct unit *unit)
 {
 	struct scan scan = {.opcodes = finder->opcodes, .calls = &calls, .context = finder};
-	uint64_t count;
 
 	finder->unit = unit;
 	unit->names = u64_at(finder, unit->code + finder->offsets->objects.code_names);
-	count = tuple_size(finder, unit->names);
+	uint64_t count = tuple_size(finder, unit->names);
 	unit->name_count = count > NAMES_MAX ? 0 : (uint32_t)count;
 	scan.code = unit_code(finder, &scan.bytes);
 	if (scan.code && works(finder, scan.bytes))
@@ -730,11 +719,10 @@ static int has_node(struct finder *finder, uint64_t tuple, int cells)
 
 	for (uint64_t i = 0; works(finder, 1) && i < count; i++) {
 		uint64_t address = tuple_item(finder, tuple, i);
-		uint32_t object;
 
 		if (cells)
 			address = u64_at(finder, address + finder->offsets->objects.cell_value);
-		object = address ? graph_find(finder->graph, address) : GRAPH_NONE;
+		uint32_t object = address ? graph_find(finder->graph, address) : GRAPH_NONE;
 		if (object != GRAPH_NONE &&
 		    (id_map_find(&finder->nodes.objects, fill_object(object, 0)) != ID_MAP_NONE ||
 		     id_map_find(&finder->nodes.objects, fill_object(object, 1)) != ID_MAP_NONE))
@@ -761,11 +749,9 @@ static void functions_scan(struct finder *finder, int inner)
 	const struct graph *graph = finder->graph;
 
 	for (size_t i = 0; i < graph->count && !finder->err; i++) {
-		struct unit unit;
-
 		if (!is_function(graph, (uint32_t)i))
 			continue;
-		unit = function_unit(finder, graph->addresses[i]);
+		struct unit unit = function_unit(finder, graph->addresses[i]);
 		if (!is_code(finder, unit.code))
 			continue;
 		if (inner)
@@ -867,13 +853,11 @@ static void calls_add(struct finder *finder, struct unit *unit, uint32_t row)
 static int cache_add(struct finder *finder, uint32_t row, uint32_t object)
 {
 	uint32_t owner = finder->paths->parent[object];
-	struct unit unit;
-	uint64_t function;
 
 	if (owner == GRAPH_NONE || graph_type(finder->graph, owner)->layout != LAYOUT_LRU_CACHE)
 		return 0;
-	function = cache_function_at(finder->graph, owner);
-	unit = function_unit(finder, function);
+	uint64_t function = cache_function_at(finder->graph, owner);
+	struct unit unit = function_unit(finder, function);
 	if (function && is_code(finder, unit.code))
 		calls_add(finder, &unit, row);
 	return 1;
@@ -882,26 +866,18 @@ static int cache_add(struct finder *finder, uint32_t row, uint32_t object)
 static int filler_compare(const void *a, const void *b)
 {
 	const struct filler *x = a, *y = b;
-	const uint32_t keys[][2] = {{x->row, y->row},
-				    {x->filename, y->filename},
-				    {x->line, y->line},
-				    {x->score, y->score}};
 
-	for (size_t i = 0; i < ARRAY_SIZE(keys); i++)
-		if (keys[i][0] != keys[i][1])
-			return keys[i][0] < keys[i][1] ? -1 : 1;
-	return 0;
+	return CMP(x->row, y->row)
+		?: CMP(x->filename, y->filename)
+		?: CMP(x->line, y->line)
+		?: CMP(x->score, y->score);
 }
 
 static int score_compare(const void *a, const void *b)
 {
 	const struct filler *x = a, *y = b;
 
-	if (x->row != y->row)
-		return x->row < y->row ? -1 : 1;
-	if (x->score != y->score)
-		return x->score < y->score ? -1 : 1;
-	return filler_compare(a, b);
+	return CMP(x->row, y->row) ?: CMP(x->score, y->score) ?: filler_compare(a, b);
 }
 
 /* One of each line; without those that have a name in common only, if there are others. */

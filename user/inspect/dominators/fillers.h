@@ -3,8 +3,7 @@
  * Which code can add to containers of a heap: found by reading the code objects that are in it, not
  * by watching. Pure.
  */
-#ifndef TRACER_INSPECT_DOMINATORS_FILLERS_H
-#define TRACER_INSPECT_DOMINATORS_FILLERS_H
+#pragma once
 
 #include "inspect/dominators/paths.h"
 #include "util/strings.h"
@@ -32,5 +31,3 @@ struct filler {
  */
 int fillers_find(const struct paths *paths, const struct filler_row *rows, size_t row_count,
 		 struct strings *names, struct filler **out, size_t *count);
-
-#endif

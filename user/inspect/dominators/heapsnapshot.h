@@ -4,8 +4,7 @@
  * are objects, named after their types; edges have the names of attributes and variables, and
  * numbers in place of keys: no content of a text is written.
  */
-#ifndef TRACER_INSPECT_DOMINATORS_HEAPSNAPSHOT_H
-#define TRACER_INSPECT_DOMINATORS_HEAPSNAPSHOT_H
+#pragma once
 
 #include <stdio.h>
 
@@ -35,5 +34,3 @@ struct heapsnapshot_stacks {
 /* stacks: NULL: none is known. 0; -ENOMEM. Errors of writing are left in ferror(out). */
 int heapsnapshot_write(const struct paths *paths, const struct heapsnapshot_stacks *stacks,
 		       FILE *out);
-
-#endif

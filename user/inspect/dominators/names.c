@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How references are named. */
-#include <errno.h>
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "inspect/dominators/paths.h"
 #include "inspect/dominators/values.h"
 #include "runtime/cpython/refcount.h"
+#include "util/array.h"
 
 #define LRU_CACHE_FUNCTION 72u /* behind the object's header */
 
@@ -33,8 +32,7 @@ static const char *field_name(const struct graph *graph, uint32_t source, uint64
 
 	if (type->layout == LAYOUT_MODULE && slot == at->module_dict)
 		return "__dict__";
-	for (size_t i = 0; type->layout == LAYOUT_TYPE && i < sizeof(of_type) / sizeof(of_type[0]);
-	     i++)
+	for (size_t i = 0; type->layout == LAYOUT_TYPE && i < ARRAY_SIZE(of_type); i++)
 		if (slot == of_type[i].offset)
 			return of_type[i].name;
 	return NULL;
@@ -168,11 +166,10 @@ static int word_name(const struct graph *graph, uint32_t source, uint64_t slot,
 static int repr_or_type(const struct graph *graph, uint64_t address, struct buffer *out)
 {
 	int got = values_repr(graph, address, out);
-	uint32_t object;
 
 	if (got)
 		return got < 0 ? got : 0;
-	object = graph_find(graph, address);
+	uint32_t object = graph_find(graph, address);
 	if (object == GRAPH_NONE)
 		return 0;
 	return buffer_printf(out, "<%s at 0x%" PRIx64 ">", type_name(graph, object), address);

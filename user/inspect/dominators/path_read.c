@@ -8,6 +8,7 @@
 #include "inspect/dominators/paths.h"
 #include "inspect/dominators/values.h"
 #include "util/array.h"
+#include "util/cleanup.h"
 
 /* What is written as .NAME: 1: it was appended; 0: it is no identifier; -ENOMEM. */
 static int attribute_write(struct buffer *expression, const char *name)
@@ -67,10 +68,9 @@ static int expression_step(const struct graph *graph, uint32_t source, enum refe
 
 static int step_add(struct path *path, const char *kind, uint32_t object, struct buffer *name)
 {
-	int err = array_reserve(&path->steps, &path->capacity, path->count, 1, sizeof(struct step));
+	int err = ARRAY_GROW(path->steps, path->capacity, path->count);
 
-	if (!err)
-		err = buffer_append(name, "", 1);
+	err = err ?: buffer_append(name, "", 1);
 	if (err)
 		return err;
 	path->steps[path->count++] = (struct step){.kind = kind,
@@ -137,14 +137,13 @@ static int namespace_step(struct path_read_writer *writer, uint32_t dict, uint32
 	uint64_t key = dict_key(graph, dict, writer->paths->slot[object]);
 	int got = values_identifier(graph, key, &writer->name);
 	int of_thread = paths_is_thread_dict(writer->paths, dict);
-	const char *name;
 
 	if (got <= 0)
 		return got;
 	got = buffer_append(&writer->name, "", 1);
 	if (got)
 		return got;
-	name = (const char *)writer->name.data;
+	const char *name = (const char *)writer->name.data;
 	if (of_thread) {
 		writer->before_dict = writer->thread.text;
 		writer->is_python = writer->thread.is_python;
@@ -200,15 +199,14 @@ static int text_step(struct path_read_writer *writer, uint32_t object, const cha
 	struct buffer *text = &writer->path->text;
 	const char *name = (const char *)writer->name.data;
 	size_t before = text->size;
-	int got;
 
 	writer->before_dict = before;
 	if (writer->proxy && kind != REFERENCE_VALUE)
 		writer->is_python = 0;
 	writer->proxy = is_type_dict(paths->graph, source, kind, paths->slot[object]);
-	got = writer->is_python ? expression_step(paths->graph, source, kind, paths->slot[object],
-						  kind_name, name, text)
-				: 0;
+	int got = writer->is_python ? expression_step(paths->graph, source, kind,
+						      paths->slot[object], kind_name, name, text)
+				    : 0;
 	if (got)
 		return got < 0 ? got : 0;
 	text->size = before;
@@ -284,21 +282,17 @@ int path_read(const struct paths *paths, uint32_t object, struct path *out)
 {
 	struct path_read_writer writer = {.paths = paths, .path = out};
 	size_t count;
-	uint32_t *chain;
-	int err;
 
 	*out = (struct path){0};
-	chain = chain_make(paths, object, &count, &out->cut);
+	_cleanup_free_ uint32_t *chain = chain_make(paths, object, &count, &out->cut);
 	if (!chain)
 		return -ENOMEM;
-	err = root_step(&writer, chain[0]);
+	int err = root_step(&writer, chain[0]);
 	for (size_t i = 1; i < count && !err; i++)
 		err = object_step(&writer, chain[i]);
 	out->is_python = writer.is_python && !writer.proxy;
-	if (!err)
-		err = buffer_append(&out->text, "", 1);
+	err = err ?: buffer_append(&out->text, "", 1);
 	buffer_free(&writer.name);
-	free(chain);
 	return err;
 }
 
@@ -313,7 +307,7 @@ int path_shape_hash(const struct paths *paths, uint32_t object, uint64_t *hash)
 {
 	const struct graph *graph = paths->graph;
 	uint32_t at = paths->folded[object], source;
-	struct buffer name = {0};
+	_cleanup_(buffer_free) struct buffer name = {0};
 	const char *kind_name;
 	int err = 0;
 
@@ -335,7 +329,6 @@ int path_shape_hash(const struct paths *paths, uint32_t object, uint64_t *hash)
 	if (!err && graph->root[at] != ROOT_GARBAGE)
 		err = root_name(graph, at, 0, &name);
 	*hash = text_hash(*hash, &name);
-	buffer_free(&name);
 	return err;
 }
 

@@ -6,6 +6,8 @@
 #include <string.h>
 
 #include "util/array.h"
+#include "util/cleanup.h"
+#include "util/sorted.h"
 
 #define PART_MAX 8u /* references of a part of a path that may be repeated */
 
@@ -47,7 +49,6 @@ uint32_t paths_namespace_owner(const struct paths *paths, uint32_t dict)
 int paths_is_namespace(const struct paths *paths, uint32_t dict)
 {
 	const struct graph *graph = paths->graph;
-	enum types_layout above;
 
 	if (graph_type(graph, dict)->layout != LAYOUT_DICT)
 		return 0;
@@ -57,7 +58,7 @@ int paths_is_namespace(const struct paths *paths, uint32_t dict)
 		return 0;
 	if (paths_is_thread_dict(paths, dict))
 		return 1;
-	above = graph_type(graph, paths->parent[dict])->layout;
+	enum types_layout above = graph_type(graph, paths->parent[dict])->layout;
 	return above == LAYOUT_MODULE ||
 	       (above == LAYOUT_TYPE &&
 		paths->slot[dict] == graph->image->offsets.objects.type_dict);
@@ -170,7 +171,6 @@ static void root_add(struct paths_search *search, uint32_t object)
 {
 	struct paths *paths = search->paths;
 	uint64_t hash = hash_u64(paths->graph->root[object]);
-	uint32_t first;
 
 	search->name.size = 0;
 	/* Whether the collector is off is not seen in each copy of a process that runs. */
@@ -179,7 +179,7 @@ static void root_add(struct paths_search *search, uint32_t object)
 	for (size_t i = 0; i < search->name.size; i++)
 		hash = hash_u64(hash ^ search->name.data[i]);
 	hash |= 1;
-	first = id_map_find(&search->root_of, hash);
+	uint32_t first = id_map_find(&search->root_of, hash);
 	if (first == ID_MAP_NONE && !search->err) {
 		first = object;
 		search->err = id_map_put(&search->root_of, hash, object);
@@ -211,7 +211,6 @@ int paths_new(struct paths **out, struct graph *graph)
 	struct paths *paths = calloc(1, sizeof(*paths));
 	struct paths_search search = {.paths = paths};
 	size_t count = graph->count + 1;
-	int err;
 
 	if (!paths)
 		return -ENOMEM;
@@ -234,7 +233,7 @@ int paths_new(struct paths **out, struct graph *graph)
 	graph_work_begin(graph);
 	for (enum graph_root root = ROOT_MODULES; root < ROOT_COUNT; root++)
 		search_from(&search, root);
-	err = search.err;
+	int err = search.err;
 	free(search.queue);
 	id_map_free(&search.root_of);
 	buffer_free(&search.name);
@@ -263,11 +262,9 @@ static int group_compare(const void *a, const void *b)
 {
 	const struct path_group *x = a, *y = b;
 
-	if (x->retained != y->retained)
-		return x->retained < y->retained ? 1 : -1;
-	if (x->count != y->count)
-		return x->count < y->count ? 1 : -1;
-	return x->example < y->example ? -1 : x->example > y->example;
+	return CMP(y->retained, x->retained)
+		?: CMP(y->count, x->count)
+		?: CMP(x->example, y->example);
 }
 
 /*
@@ -278,13 +275,12 @@ static uint8_t is_apart(const struct paths *paths, uint32_t object)
 {
 	const struct graph *graph = paths->graph;
 	uint32_t above = paths->parent[object];
-	enum types_layout layout;
 
 	if (!paths_is_namespace(paths, object))
 		return 0;
 	if (above == GRAPH_NONE)
 		return 1;
-	layout = graph_type(graph, above)->layout;
+	enum types_layout layout = graph_type(graph, above)->layout;
 	return layout == LAYOUT_MODULE || layout == LAYOUT_TYPE;
 }
 
@@ -292,16 +288,14 @@ static uint8_t is_apart(const struct paths *paths, uint32_t object)
 static int groups_fill(const struct paths *paths, uint32_t *group_of, struct path_group **groups,
 		       size_t *count)
 {
-	struct id_map found = {0};
+	_cleanup_(id_map_free) struct id_map found = {0};
 	size_t capacity = 0;
 	int err = 0;
 
 	for (size_t i = 0; i < paths->graph->count && !err; i++) {
-		uint32_t at;
-
 		if (group_of[i] == GRAPH_NONE)
 			continue;
-		at = id_map_find(&found, paths->shape[i]);
+		uint32_t at = id_map_find(&found, paths->shape[i]);
 		if (at == ID_MAP_NONE) {
 			at = (uint32_t)*count;
 			err = array_reserve(groups, &capacity, *count, 1, sizeof(**groups))
@@ -320,25 +314,21 @@ static int groups_fill(const struct paths *paths, uint32_t *group_of, struct pat
 		(*groups)[at].count++;
 		(*groups)[at].bytes += graph_bytes(paths->graph, (uint32_t)i);
 	}
-	id_map_free(&found);
 	return err;
 }
 
 static int groups_retained(const struct paths *paths, const struct retained *retained,
 			   const uint32_t *group_of, struct path_group *groups, size_t count)
 {
-	struct retained_sum *sums = calloc(count + 1, sizeof(*sums));
-	uint8_t *apart = calloc(count + 1, 1);
+	_cleanup_free_ struct retained_sum *sums = calloc(count + 1, sizeof(*sums));
+	_cleanup_free_ uint8_t *apart = calloc(count + 1, 1);
 	int err = sums && apart ? 0 : -ENOMEM;
 
 	for (size_t i = 0; i < count && !err; i++)
 		apart[i] = is_apart(paths, groups[i].example);
-	if (!err)
-		err = retained_groups(retained, group_of, count, apart, sums);
+	err = err ?: retained_groups(retained, group_of, count, apart, sums);
 	for (size_t i = 0; i < count && !err; i++)
 		groups[i].retained = sums[i].bytes;
-	free(apart);
-	free(sums);
 	return err;
 }
 
@@ -347,7 +337,6 @@ int paths_group(const struct paths *paths, const struct retained *retained,
 		struct path_group **groups, size_t *count)
 {
 	uint32_t *group_of = array_new(paths->graph->count + 1, sizeof(*group_of));
-	int err;
 
 	if (!group_of)
 		return -ENOMEM;
@@ -355,8 +344,8 @@ int paths_group(const struct paths *paths, const struct retained *retained,
 		group_of[i] = wanted(context, (uint32_t)i) ? 0 : GRAPH_NONE;
 	*groups = NULL;
 	*count = 0;
-	err = groups_fill(paths, group_of, groups, count)
-		      ?: groups_retained(paths, retained, group_of, *groups, *count);
+	int err = groups_fill(paths, group_of, groups, count)
+			  ?: groups_retained(paths, retained, group_of, *groups, *count);
 	free(group_of);
 	if (err) {
 		free(*groups);

@@ -4,8 +4,7 @@
  * sys.modules is preferred to one from a frame, this to one from an interpreter's state, and so on
  * in the order of enum graph_root. Pure.
  */
-#ifndef TRACER_INSPECT_DOMINATORS_PATHS_H
-#define TRACER_INSPECT_DOMINATORS_PATHS_H
+#pragma once
 
 #include "inspect/dominators/retained.h"
 #include "util/buffer.h"
@@ -138,5 +137,3 @@ struct path_group {
 int paths_group(const struct paths *paths, const struct retained *retained,
 		int (*wanted)(void *context, uint32_t object), void *context,
 		struct path_group **groups, size_t *count);
-
-#endif

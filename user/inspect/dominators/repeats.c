@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "inspect/dominators/paths.h"
+#include "util/cleanup.h"
 
 #define PART_STEPS 8u /* of a text that is looked at for repetitions */
 
@@ -56,7 +57,6 @@ static size_t links_make(const struct paths *paths, const uint32_t *chain, size_
 
 	for (size_t i = 0; i < count; i++) {
 		struct link *link;
-		uint32_t last;
 
 		part = i && paths->folded[chain[i]] != chain[i]
 			       ? part_of(paths, chain[i - 1], chain[i])
@@ -67,7 +67,7 @@ static size_t links_make(const struct paths *paths, const uint32_t *chain, size_
 			continue;
 		}
 		link = &links[made - part];
-		last = part == 1 ? (uint32_t)i : links[made - part + 1].at;
+		uint32_t last = part == 1 ? (uint32_t)i : links[made - part + 1].at;
 		if (link->part != part)
 			*link = (struct link){.at = link->at,
 					      .part = (uint32_t)part,
@@ -148,10 +148,10 @@ int path_fold(const struct paths *paths, uint32_t object, uint32_t longest, stru
 {
 	size_t count = 0, other_count = 0;
 	int cut;
-	uint32_t *chain = chain_make(paths, object, &count, &cut);
-	uint32_t *other = chain_make(paths, longest, &other_count, &cut);
-	struct link *links = calloc(count + 1, sizeof(*links));
-	struct link *other_links = calloc(other_count + 1, sizeof(*other_links));
+	_cleanup_free_ uint32_t *chain = chain_make(paths, object, &count, &cut);
+	_cleanup_free_ uint32_t *other = chain_make(paths, longest, &other_count, &cut);
+	_cleanup_free_ struct link *links = calloc(count + 1, sizeof(*links));
+	_cleanup_free_ struct link *other_links = calloc(other_count + 1, sizeof(*other_links));
 	struct folding folding = {.path = path, .step_of = calloc(count + 1, sizeof(uint32_t))};
 	int err = chain && other && links && other_links && folding.step_of ? 0 : -ENOMEM;
 
@@ -161,10 +161,6 @@ int path_fold(const struct paths *paths, uint32_t object, uint32_t longest, stru
 		other_count = links_make(paths, other, other_count, other_links);
 		links_fold(&folding, links, count, other_links, other_count);
 	}
-	free(chain);
-	free(other);
-	free(links);
-	free(other_links);
 	free(folding.step_of);
 	return err;
 }
@@ -199,7 +195,6 @@ int path_write(const struct path *path, struct buffer *out)
 
 	for (size_t at = 0, taken; at < path->count && !err; at += taken) {
 		size_t bytes, part = 1, times = 1;
-		const char *text;
 
 		for (; part <= PART_STEPS && at + 3 * part <= path->count; part++) {
 			times = steps_times(path, at, part);
@@ -208,12 +203,13 @@ int path_write(const struct path *path, struct buffer *out)
 		}
 		if (times < 3)
 			part = times = 1;
-		text = steps_text(path, at, part, &bytes);
+		const char *text = steps_text(path, at, part, &bytes);
 		if (times == 1)
 			err = buffer_append(out, text, bytes);
 		else
-			err = buffer_append(out, "(", 1) ?: buffer_append(out, text, bytes)
-				      ?: buffer_printf(out, "){%zu}", times);
+			err = buffer_append(out, "(", 1)
+			      ?: buffer_append(out, text, bytes)
+			      ?: buffer_printf(out, "){%zu}", times);
 		taken = part * times;
 	}
 	return err;

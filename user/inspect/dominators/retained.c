@@ -61,7 +61,6 @@ static void object_enter(struct retained_summing *summing, uint32_t at, size_t d
 {
 	const struct retained *retained = summing->retained;
 	uint32_t group = summing->group_of[at], above = summing->near[depth];
-	struct retained_sum *sum;
 
 	summing->near[depth + 1] = group == GRAPH_NONE ? above : group;
 	if (group == GRAPH_NONE)
@@ -70,7 +69,7 @@ static void object_enter(struct retained_summing *summing, uint32_t at, size_t d
 		summing->sums[above].bytes -= retained->bytes[at];
 		summing->sums[above].count -= retained->counts[at];
 	}
-	sum = &summing->sums[group];
+	struct retained_sum *sum = &summing->sums[group];
 	if (!summing->open[group]++ || (summing->apart && summing->apart[group])) {
 		sum->bytes += retained->bytes[at];
 		sum->count += retained->counts[at];
@@ -176,12 +175,11 @@ static int retained_fill(struct retained *retained)
 int retained_new(struct retained **out, const struct graph *graph)
 {
 	struct retained *retained = calloc(1, sizeof(*retained));
-	int err;
 
 	if (!retained)
 		return -ENOMEM;
 	retained->graph = graph;
-	err = retained_fill(retained);
+	int err = retained_fill(retained);
 	if (err) {
 		retained_free(retained);
 		return err;

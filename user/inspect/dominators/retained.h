@@ -3,8 +3,7 @@
  * Retained sizes: what would be freed with an object, which is what it dominates. What several
  * roots hold is retained by none of them. Pure.
  */
-#ifndef TRACER_INSPECT_DOMINATORS_RETAINED_H
-#define TRACER_INSPECT_DOMINATORS_RETAINED_H
+#pragma once
 
 #include "inspect/graph/graph.h"
 
@@ -33,5 +32,3 @@ void retained_free(struct retained *retained);
  */
 int retained_groups(const struct retained *retained, const uint32_t *group_of, size_t count,
 		    const uint8_t *apart, struct retained_sum *sums);
-
-#endif

@@ -29,13 +29,12 @@ static int frame_root_name(const struct graph *graph, uint32_t object,
 			   const struct graph_root_word *word, int detailed, struct buffer *name)
 {
 	const struct abi_offsets *abi = &graph->image->offsets.abi;
-	uint64_t code;
 
 	if (graph_type(graph, object)->layout == LAYOUT_FRAME)
 		return frame_name(graph, frame_code(graph, object), NULL, name);
 	if (abi->frame_owner == ABI_NONE || !word)
 		return 0;
-	code = image_u64(graph->image, word->address + abi->frame_code);
+	uint64_t code = image_u64(graph->image, word->address + abi->frame_code);
 	return frame_name(graph, abi->frame_code_tagged ? code & ~7ull : code,
 			  detailed && word->kind == REFERENCE_LOCAL ? &word->slot : NULL, name);
 }

@@ -2,7 +2,6 @@
 #include "inspect/dominators/values.h"
 
 #include <ctype.h>
-#include <errno.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -108,12 +107,11 @@ static int int_repr(const struct graph *graph, uint64_t address, struct buffer *
 int values_repr(const struct graph *graph, uint64_t address, struct buffer *out)
 {
 	uint32_t object = graph_find(graph, address);
-	const struct type *type;
 	struct values_text text;
 
 	if (object == GRAPH_NONE)
 		return 0;
-	type = graph_type(graph, object);
+	const struct type *type = graph_type(graph, object);
 	/* A subclass may compare as it likes. */
 	if (!strcmp(type->name, "NoneType"))
 		return buffer_append(out, "None", 4) ?: 1;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Simple values of an image's objects as Python writes them. Pure. */
-#ifndef TRACER_INSPECT_DOMINATORS_VALUES_H
-#define TRACER_INSPECT_DOMINATORS_VALUES_H
+#pragma once
 
 #include "inspect/graph/graph.h"
 #include "util/buffer.h"
@@ -29,5 +28,3 @@ int values_repr(const struct graph *graph, uint64_t address, struct buffer *out)
 int values_identifier(const struct graph *graph, uint64_t address, struct buffer *out);
 /* The same for the qualified name of a function: "Shop.serve.<locals>.answer". */
 int values_qualname(const struct graph *graph, uint64_t address, struct buffer *out);
-
-#endif

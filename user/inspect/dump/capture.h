@@ -6,8 +6,7 @@
  * Copied is all private memory that can be written, and the constants of files that also have
  * variables, which hold names. Other mappings of files, shared memory and devices are not copied.
  */
-#ifndef TRACER_INSPECT_DUMP_CAPTURE_H
-#define TRACER_INSPECT_DUMP_CAPTURE_H
+#pragma once
 
 #include "inspect/graph/image.h"
 #include "proc/process.h"
@@ -38,5 +37,3 @@ struct capture_opts {
 int capture_take(struct capture *out, const struct python_runtime *runtime,
 		 const struct process_info *info, const struct capture_opts *opts);
 void capture_free(struct capture *capture);
-
-#endif

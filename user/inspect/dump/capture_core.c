@@ -124,14 +124,12 @@ static int runtime_capture(struct capture *capture, struct core_file *core,
 {
 	int err = capture_describe(&capture->image, runtime);
 
-	if (!err)
-		err = capture_segments(capture, &core->maps, &runtime->copy->memory);
-	if (!err)
-		err = size_check(capture, core, most);
-	if (!err)
-		err = capture_reserve(capture);
-	if (!err)
-		err = heap_heads(runtime, capture->heads, &capture->image.head_count);
+	err = err
+	      ?: capture_segments(capture, &core->maps, &runtime->copy->memory)
+	      ?: size_check(capture, core, most);
+	err = err
+	      ?: capture_reserve(capture)
+	      ?: heap_heads(runtime, capture->heads, &capture->image.head_count);
 	return err ?: segments_read(capture, core);
 }
 
@@ -187,14 +185,12 @@ static int core_capture(struct capture *capture, struct core_file *core, uint64_
 		.memory = {read_core, core},
 	};
 	struct python_runtime runtime = {0};
-	int err;
 
 	capture->heads = calloc(HEAP_INTERPRETERS, sizeof(*capture->heads));
 	if (!capture->heads)
 		return -ENOMEM;
-	err = runtime_find(core, &copy, &runtime);
-	if (!err)
-		err = runtime_capture(capture, core, &runtime, most);
+	int err = runtime_find(core, &copy, &runtime)
+			  ?: runtime_capture(capture, core, &runtime, most);
 	python_runtime_close(&runtime);
 	return err ? error_explain(core, err) : 0;
 }
@@ -205,10 +201,9 @@ int capture_core(struct capture *out, const char *path, const char *sysroot, uin
 	uint64_t began = clock_ns(CLOCK_MONOTONIC);
 	struct core_file core;
 	struct stat stat;
-	int err;
 
 	error_clear();
-	err = core_open(&core, path, sysroot);
+	int err = core_open(&core, path, sysroot);
 	if (err)
 		return err;
 	err = core_capture(&capture, &core, most_bytes);

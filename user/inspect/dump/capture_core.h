@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copies the memory of a Python process from its core file: capture_take() without the process. */
-#ifndef TRACER_INSPECT_DUMP_CAPTURE_CORE_H
-#define TRACER_INSPECT_DUMP_CAPTURE_CORE_H
+#pragma once
 
 #include "inspect/dump/capture.h"
 
@@ -13,5 +12,3 @@
  * untouched on failure.
  */
 int capture_core(struct capture *out, const char *path, const char *sysroot, uint64_t most_bytes);
-
-#endif

@@ -94,16 +94,13 @@ int dump_write(struct outfile *file, const struct capture *capture)
 					  .ran = image->ran,
 					  .bytes_changed = image->bytes_changed,
 					  .offsets = image->offsets};
-	int err;
 
 	memcpy(header.magic, MAGIC, sizeof(header.magic));
 	memcpy(header.name, image->name, sizeof(header.name));
 	memcpy(header.absent, image->absent, sizeof(header.absent));
-	err = outfile_write(file, &header, sizeof(header));
-	if (!err)
-		err = outfile_write(file, image->heads, image->head_count * sizeof(*image->heads));
-	if (!err)
-		err = segments_write(file, image);
+	int err = outfile_write(file, &header, sizeof(header))
+		  ?: outfile_write(file, image->heads, image->head_count * sizeof(*image->heads))
+		  ?: segments_write(file, image);
 	for (uint64_t page = 0; page < capture->memory_bytes / PAGE && !err; page++) {
 		const uint8_t *bytes = capture->memory + page * PAGE;
 
@@ -239,11 +236,9 @@ static int capture_fill(struct capture *capture, struct infile *file, uint64_t m
 		capture->memory = NULL;
 	if (!capture->heads || !capture->segments || !capture->memory)
 		return -ENOMEM;
-	err = take(file, capture->heads, header.head_count * sizeof(*capture->heads));
-	if (!err)
-		err = segments_read(capture, file, header.segment_count);
-	if (!err)
-		err = pages_read(capture, file, header.pages);
+	err = take(file, capture->heads, header.head_count * sizeof(*capture->heads))
+	      ?: segments_read(capture, file, header.segment_count)
+	      ?: pages_read(capture, file, header.pages);
 	capture->image.segments = capture->segments;
 	capture->image.heads = capture->heads;
 	return err;
@@ -253,10 +248,9 @@ int dump_read(struct capture *out, const char *path, uint64_t most_bytes)
 {
 	struct capture capture = {0};
 	struct infile file;
-	int err;
 
 	error_clear();
-	err = infile_open(&file, path);
+	int err = infile_open(&file, path);
 	if (err)
 		return err;
 	err = capture_fill(&capture, &file, most_bytes);

@@ -4,8 +4,7 @@
  * the process had: it is written with mode 0600. Its format belongs to one version of the tracer,
  * and another is refused. A dump that is read is hostile.
  */
-#ifndef TRACER_INSPECT_DUMP_DUMP_FILE_H
-#define TRACER_INSPECT_DUMP_DUMP_FILE_H
+#pragma once
 
 #include "inspect/dump/capture.h"
 #include "util/outfile.h"
@@ -18,5 +17,3 @@ int dump_write(struct outfile *file, const struct capture *capture);
  * capture_free(), untouched on failure.
  */
 int dump_read(struct capture *out, const char *path, uint64_t most_bytes);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which memory is copied, and how it is described: what capturing has in common. */
-#ifndef TRACER_INSPECT_DUMP_SEGMENTS_H
-#define TRACER_INSPECT_DUMP_SEGMENTS_H
+#pragma once
 
 #include "inspect/dump/capture.h"
 #include "proc/memory.h"
@@ -24,5 +23,3 @@ int capture_reserve(struct capture *capture);
  * Returns err.
  */
 int capture_end(struct capture *capture, int err, uint64_t began_ns, struct capture *out);
-
-#endif

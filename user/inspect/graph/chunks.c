@@ -138,21 +138,18 @@ static int is_followed(const struct image_segment *segment, uint64_t chunk)
 uint64_t chunks_bytes(const struct chunks *chunks, uint64_t address)
 {
 	const struct image_segment *segment = image_segment(chunks->image, address);
-	const struct chunks_heap *heap;
-	uint64_t chunk, size, end;
-	int known;
 
 	if (!segment || segment->kind != IMAGE_HEAP || address & 15 ||
 	    address - segment->start < CHUNK_HEADER)
 		return 0;
-	chunk = address - segment->start - CHUNK_HEADER;
-	heap = &chunks->heaps[segment - chunks->image->segments];
-	known = heap->heads && chunk >= heap->from && chunk < heap->until;
+	uint64_t chunk = address - segment->start - CHUNK_HEADER;
+	const struct chunks_heap *heap = &chunks->heaps[segment - chunks->image->segments];
+	int known = heap->heads && chunk >= heap->from && chunk < heap->until;
 	if (known && !(heap->heads[chunk / 1024] >> chunk / 16 % 64 & 1))
 		return 0;
-	size = size_at(segment, chunk);
+	uint64_t size = size_at(segment, chunk);
 	if (size & CHUNK_MAPPED)
 		return mapped_bytes(segment, chunk, size);
-	end = chunk_end(segment, chunk, 1);
+	uint64_t end = chunk_end(segment, chunk, 1);
 	return end && (known || is_followed(segment, end)) ? end - chunk - 8 : 0;
 }

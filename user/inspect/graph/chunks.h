@@ -4,8 +4,7 @@
  * other from its start on: where it can be followed, they are known exactly. Elsewhere a block has
  * a chunk if the words in front of it look like a header, and those behind it, too. Pure.
  */
-#ifndef TRACER_INSPECT_GRAPH_CHUNKS_H
-#define TRACER_INSPECT_GRAPH_CHUNKS_H
+#pragma once
 
 #include "inspect/graph/image.h"
 
@@ -25,5 +24,3 @@ int chunks_read(struct chunks *out, const struct image *image);
 void chunks_free(struct chunks *chunks);
 /* Usable bytes of the block that begins at address, if its chunk is in use; 0: there is none. */
 uint64_t chunks_bytes(const struct chunks *chunks, uint64_t address);
-
-#endif

@@ -4,8 +4,7 @@
  * not free. Its place is that of the table or near it, since releases differ, and is recognised by
  * its lists: each object of a list leads back to the one before it. Pure.
  */
-#ifndef TRACER_INSPECT_GRAPH_COLLECTOR_H
-#define TRACER_INSPECT_GRAPH_COLLECTOR_H
+#pragma once
 
 #include "inspect/graph/image.h"
 
@@ -39,5 +38,3 @@ int collector_each_frozen(const struct collector *collector, const struct image 
 /* The same for each of its lists: what ends one does not end the others. */
 void collector_each_list(const struct collector *collector, const struct image *image,
 			 collector_fn visit, void *context);
-
-#endif

@@ -165,11 +165,10 @@ static int excess_find(struct dropping *dropping)
 	for (size_t i = 0; i < graph->count; i++) {
 		const struct image_segment *segment =
 			image_segment(graph->image, graph->addresses[i]);
-		uint64_t count;
 
 		if (!graph->held[i] || !segment || segment->kind == IMAGE_DATA)
 			continue;
-		count = graph_refcount(graph, graph->addresses[i]);
+		uint64_t count = graph_refcount(graph, graph->addresses[i]);
 		if (count >= graph->held[i])
 			continue;
 		dropping->excess[i] = graph->held[i] - (uint32_t)count;
@@ -192,16 +191,14 @@ static void guess_visit(void *context, uint64_t target, enum reference_kind kind
 {
 	struct dropping *dropping = context;
 	struct graph *graph = dropping->graph;
-	uint32_t object;
-	uint64_t word;
 
 	if (kind != dropping->kind || dropping->err)
 		return;
-	object = graph_find(graph, target);
+	uint32_t object = graph_find(graph, target);
 	if (object == GRAPH_NONE || !dropping->excess[object] ||
 	    !is_unnamed(graph, dropping->source, kind, slot))
 		return;
-	word = graph_word_address(graph, dropping->source, kind, slot);
+	uint64_t word = graph_word_address(graph, dropping->source, kind, slot);
 	dropping->err = id_map_put(&graph->refuted, word, 1);
 	if (dropping->err)
 		return;
@@ -310,11 +307,9 @@ static int candidate_add(struct losing *losing, uint32_t object)
 {
 	uint64_t address = losing->graph->addresses[object];
 	uint32_t bit = filter_bit(address);
-	int err = array_reserve(&losing->objects, &losing->capacity, losing->count, 1,
-				sizeof(*losing->objects));
+	int err = ARRAY_GROW(losing->objects, losing->capacity, losing->count);
 
-	if (!err)
-		err = id_map_put(&losing->number_of, address, (uint32_t)losing->count);
+	err = err ?: id_map_put(&losing->number_of, address, (uint32_t)losing->count);
 	if (err)
 		return err;
 	losing->filter[bit / 8] |= (uint8_t)(1u << bit % 8);
@@ -332,11 +327,9 @@ static int candidates_find(struct losing *losing)
 	int err = 0;
 
 	for (size_t i = 0; i < graph->count && !err; i++) {
-		uint64_t count;
-
 		if (graph->root[i] != ROOT_NATIVE)
 			continue;
-		count = graph_refcount(graph, graph->addresses[i]);
+		uint64_t count = graph_refcount(graph, graph->addresses[i]);
 		if (count != UINT64_MAX && count > found_words(graph, (uint32_t)i))
 			err = candidate_add(losing, (uint32_t)i);
 	}
@@ -350,14 +343,13 @@ static void segment_count(struct losing *losing, const struct image_segment *seg
 
 	for (uint64_t at = 0; at + 8 <= segment->end - segment->start; at += 8) {
 		uint64_t word = word_at(segment->bytes + at) & ~(uint64_t)TAG;
-		uint32_t bit, number;
 
 		if (word - first > range)
 			continue;
-		bit = filter_bit(word);
+		uint32_t bit = filter_bit(word);
 		if (!(filter[bit / 8] >> bit % 8 & 1))
 			continue;
-		number = id_map_find(&losing->number_of, word);
+		uint32_t number = id_map_find(&losing->number_of, word);
 		if (number != ID_MAP_NONE)
 			losing->words[number]++;
 	}

@@ -107,11 +107,9 @@ static void interned_find(struct graph *graph)
 	uint64_t most = 0;
 
 	for (size_t i = 0; i < graph->count; i++) {
-		uint64_t count;
-
 		if (graph_type(graph, (uint32_t)i)->layout != LAYOUT_DICT)
 			continue;
-		count = interned_count(graph, graph->addresses[i]);
+		uint64_t count = interned_count(graph, graph->addresses[i]);
 		if (count <= most)
 			continue;
 		most = count;
@@ -160,8 +158,7 @@ static void edge_visit(void *context, uint64_t target, enum reference_kind kind,
 		graph->held[object]++;
 	if (object == edging->source)
 		return;
-	edging->err = array_reserve(&graph->out, &edging->capacity, edging->edges, 1,
-				    sizeof(*graph->out));
+	edging->err = ARRAY_GROW(graph->out, edging->capacity, edging->edges);
 	if (!edging->err)
 		graph->out[edging->edges++] = object;
 }
@@ -205,17 +202,14 @@ static void edges_turn(struct graph *graph, size_t edges)
 int graph_edges(struct graph *graph)
 {
 	struct edging edging = {.graph = graph};
-	int err;
 
 	graph->out_start = array_new(graph->count + 1, sizeof(uint32_t));
 	graph->in_start = array_new(graph->count + 1, sizeof(uint32_t));
 	if (!graph->out_start || !graph->in_start)
 		return -ENOMEM;
-	err = array_reserve(&graph->out, &edging.capacity, 0, graph->count, sizeof(uint32_t))
-		      ?: edges_find(&edging);
-	if (err)
-		return err;
-	err = graph_guesses_drop(graph);
+	int err = array_reserve(&graph->out, &edging.capacity, 0, graph->count, sizeof(uint32_t))
+		  ?: edges_find(&edging)
+		  ?: graph_guesses_drop(graph);
 	if (err)
 		return err;
 	edging.edges = graph->out_start[graph->count];
@@ -253,8 +247,7 @@ static int graph_build(struct graph *graph)
 {
 	int err = image_blocks_read(&graph->blocks, graph->image);
 
-	if (!err)
-		err = types_open(&graph->types, graph->image);
+	err = err ?: types_open(&graph->types, graph->image);
 	if (!err && types_find(&graph->types, graph->image->type_type) == TYPES_NONE)
 		err = error_set(-ENOTSUP, "PyType_Type is not where its file says");
 	if (err)
@@ -265,8 +258,7 @@ static int graph_build(struct graph *graph)
 	graph_work_begin(graph);
 	err = graph_discover(graph);
 	graph->cut = !graph->references.work;
-	if (!err)
-		err = graph_index(graph);
+	err = err ?: graph_index(graph);
 	if (err)
 		return err;
 	graph->bytes = array_new(graph->count + 1, sizeof(uint32_t));
@@ -292,12 +284,11 @@ static int graph_build(struct graph *graph)
 int graph_new(struct graph **out, const struct image *image)
 {
 	struct graph *graph = calloc(1, sizeof(*graph));
-	int err;
 
 	if (!graph)
 		return -ENOMEM;
 	graph->image = image;
-	err = graph_build(graph);
+	int err = graph_build(graph);
 	if (err) {
 		graph_free(graph);
 		return err;

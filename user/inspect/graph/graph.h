@@ -9,8 +9,7 @@
  *
  * Memory: 40 bytes an object, 8 an edge, and as much again as the objects while it is built.
  */
-#ifndef TRACER_INSPECT_GRAPH_GRAPH_H
-#define TRACER_INSPECT_GRAPH_GRAPH_H
+#pragma once
 
 #include "inspect/graph/collector.h"
 #include "inspect/graph/references.h"
@@ -193,5 +192,3 @@ int graph_lost_find(struct graph *graph);
 /* Reads what threads count for themselves, without the GIL. 0, -ENOMEM. */
 int graph_thread_counts_read(struct graph *graph);
 int32_t graph_thread_counts(const struct graph *graph, uint64_t address);
-
-#endif

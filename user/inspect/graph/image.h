@@ -3,8 +3,7 @@
  * A copy of a Python process's memory, with what is needed to read its objects: the layout of its
  * CPython, and where its heaps and types begin. All of it is hostile. Pure.
  */
-#ifndef TRACER_INSPECT_GRAPH_IMAGE_H
-#define TRACER_INSPECT_GRAPH_IMAGE_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -69,5 +68,3 @@ static inline uint64_t word_at(const uint8_t *bytes)
 	__builtin_memcpy(&value, bytes, sizeof(value));
 	return value;
 }
-
-#endif

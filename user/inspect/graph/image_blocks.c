@@ -21,7 +21,7 @@ static int pool_add(const struct heap_pool *pool, void *context)
 
 	if (!pool->block_bytes)
 		return 0;
-	if (array_reserve(&blocks->pools, &blocks->capacity, blocks->count, 1, sizeof(*added)))
+	if (ARRAY_GROW(blocks->pools, blocks->capacity, blocks->count))
 		return 1;
 	added = &blocks->pools[blocks->count++];
 	*added = (struct image_blocks_pool){.start = pool->start,
@@ -45,13 +45,6 @@ static int image_read(void *context, uint64_t address, void *out, size_t bytes)
 	return 0;
 }
 
-static int pool_compare(const void *a, const void *b)
-{
-	const struct image_blocks_pool *x = a, *y = b;
-
-	return x->start < y->start ? -1 : x->start > y->start;
-}
-
 /* The tables of segments without a pool are not made: their size may be absurd. */
 static int pools_place(struct image_blocks *blocks)
 {
@@ -67,14 +60,13 @@ static int pools_place(struct image_blocks *blocks)
 		const struct image_blocks_pool *pool = &blocks->pools[i];
 		const struct image_segment *segment = image_segment(image, pool->start);
 		int shift = blocks->step_shift;
-		uint64_t first, last;
-		uint32_t **table;
 
 		if (!segment || pool->end <= pool->start)
 			continue;
-		first = segment->start >> shift;
-		last = ((pool->end < segment->end ? pool->end : segment->end) - 1) >> shift;
-		table = &blocks->pool_at[segment - image->segments];
+		uint64_t first = segment->start >> shift;
+		uint64_t last =
+			((pool->end < segment->end ? pool->end : segment->end) - 1) >> shift;
+		uint32_t **table = &blocks->pool_at[segment - image->segments];
 		if (!*table)
 			*table = calloc((segment->end >> shift) - first + 1, sizeof(**table));
 		if (!*table)
@@ -90,10 +82,9 @@ int image_blocks_read(struct image_blocks *blocks, const struct image *image)
 {
 	struct memory_reader source = {.read = image_read, .context = (void *)image};
 	size_t kept = 0;
-	int err;
 
 	*blocks = (struct image_blocks){.image = image};
-	err = chunks_read(&blocks->chunks, image);
+	int err = chunks_read(&blocks->chunks, image);
 	if (err)
 		return err;
 	err = heap_walk_source(&source, &image->offsets, image->heads, image->head_count, pool_add,
@@ -104,8 +95,7 @@ int image_blocks_read(struct image_blocks *blocks, const struct image *image)
 		return err;
 	if (blocks->walk.pools != blocks->count)
 		return -ENOMEM;
-	if (blocks->count)
-		qsort(blocks->pools, blocks->count, sizeof(*blocks->pools), pool_compare);
+	SORT_BY(blocks->pools, blocks->count, start);
 	/* A forged heap may have an arena twice. */
 	for (size_t i = 0; i < blocks->count; i++)
 		if (!kept || blocks->pools[kept - 1].end <= blocks->pools[i].start)
@@ -156,8 +146,6 @@ uint64_t image_blocks_bytes(const struct image_blocks *blocks, uint64_t address)
 int image_blocks_table(struct image_blocks *blocks, uint64_t address)
 {
 	uint64_t bytes = image_blocks_bytes(blocks, address);
-	struct image_blocks_pool *pool;
-	int number;
 
 	if (!bytes) {
 		address -= HOOKS_BEFORE;
@@ -165,10 +153,11 @@ int image_blocks_table(struct image_blocks *blocks, uint64_t address)
 		if (!bytes || !image_blocks_hooks(blocks->image, address, bytes))
 			return 0;
 	}
-	pool = (struct image_blocks_pool *)image_blocks_pool(blocks, address);
+	struct image_blocks_pool *pool =
+		(struct image_blocks_pool *)image_blocks_pool(blocks, address);
 	if (!pool)
 		return id_map_put(&blocks->chunk_tables, address, 1);
-	number = block_number(pool, address);
+	int number = block_number(pool, address);
 	if (number >= 0)
 		pool->tables[number / 64] |= 1ull << number % 64;
 	return 0;
@@ -212,11 +201,10 @@ uint32_t image_blocks_object_number(const struct image_blocks_pool *pool, uint64
 int image_blocks_is_table(const struct image_blocks *blocks, uint64_t address)
 {
 	const struct image_blocks_pool *pool = image_blocks_pool(blocks, address);
-	int number;
 
 	if (!pool)
 		return id_map_find(&blocks->chunk_tables, address) != ID_MAP_NONE;
-	number = block_number(pool, address);
+	int number = block_number(pool, address);
 	return number >= 0 && pool->tables[number / 64] >> number % 64 & 1;
 }
 

@@ -3,8 +3,7 @@
  * The blocks of an image: pymalloc's or mimalloc's, exactly, and glibc's, by the header in front of
  * each. Pure.
  */
-#ifndef TRACER_INSPECT_GRAPH_IMAGE_BLOCKS_H
-#define TRACER_INSPECT_GRAPH_IMAGE_BLOCKS_H
+#pragma once
 
 #include "inspect/graph/chunks.h"
 #include "util/id_map.h"
@@ -90,5 +89,3 @@ void image_blocks_number(struct image_blocks *blocks, const uint64_t *addresses,
 /* The number of the object that begins at address in the pool; UINT32_MAX: none. */
 uint32_t image_blocks_object_number(const struct image_blocks_pool *pool, uint64_t address);
 int image_blocks_is_table(const struct image_blocks *blocks, uint64_t address);
-
-#endif

@@ -5,7 +5,6 @@
  */
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "inspect/graph/graph.h"
 #include "runtime/cpython/refcount.h"
@@ -47,16 +46,13 @@ static uint32_t type_at(struct graph *graph, uint64_t address)
 static int object_put(struct graph *graph, uint64_t address, uint32_t type)
 {
 	const struct image_blocks_pool *pool = image_blocks_pool(&graph->blocks, address);
-	int err;
 
 	if (graph->count == GRAPH_NONE - 1)
 		return -E2BIG;
 	if (pool && !image_blocks_object(pool, address, 1))
 		return 0;
-	err = array_reserve(&graph->addresses, &graph->capacity, graph->count, 1, sizeof(uint64_t));
-	if (!err)
-		err = array_reserve(&graph->type_of, &graph->type_capacity, graph->count, 1,
-				    sizeof(uint32_t));
+	int err = ARRAY_GROW(graph->addresses, graph->capacity, graph->count)
+			  ?: ARRAY_GROW(graph->type_of, graph->type_capacity, graph->count);
 	if (!err && !pool)
 		err = id_map_put(&graph->found, address, (uint32_t)graph->count);
 	if (err)
@@ -73,12 +69,10 @@ static int block_visit(struct graph *graph, uint64_t block, uint64_t bytes)
 	const uint32_t offsets[] = {0, head, head + PREHEADER, PREHEADER};
 
 	block += image_blocks_hooks(graph->image, block, bytes);
-	for (size_t i = 0; i < sizeof(offsets) / sizeof(offsets[0]); i++) {
-		uint32_t type;
-
+	for (size_t i = 0; i < ARRAY_SIZE(offsets); i++) {
 		if (offsets[i] + refcount_header(&graph->image->offsets) > bytes)
 			continue;
-		type = type_at(graph, block + offsets[i]);
+		uint32_t type = type_at(graph, block + offsets[i]);
 		if (type != TYPES_NONE &&
 		    types_head(&graph->types, &graph->types.entries[type]) == offsets[i])
 			return object_put(graph, block + offsets[i], type);
@@ -118,16 +112,13 @@ static int pools_visit(struct graph *graph)
 /* Adds the object at address, if there is one outside of pymalloc's pools. 0, -ENOMEM, -E2BIG. */
 int graph_object_add(struct graph *graph, uint64_t address)
 {
-	const struct image_segment *segment;
-	uint32_t type;
-
 	if (!address || address & 7 || image_blocks_pool(&graph->blocks, address) ||
 	    id_map_find(&graph->found, address) != ID_MAP_NONE)
 		return 0;
-	segment = image_segment(graph->image, address);
+	const struct image_segment *segment = image_segment(graph->image, address);
 	if (!segment || segment->kind == IMAGE_CONSTANT || segment->kind == IMAGE_STACK)
 		return 0;
-	type = type_at(graph, address);
+	uint32_t type = type_at(graph, address);
 	if (type == TYPES_NONE || !graph->types.entries[type].basic_bytes ||
 	    !image_at(graph->image, address, graph->types.entries[type].basic_bytes))
 		return 0;
@@ -245,13 +236,6 @@ struct sortable {
 	uint32_t type;
 };
 
-static int sortable_compare(const void *a, const void *b)
-{
-	const struct sortable *x = a, *y = b;
-
-	return x->address < y->address ? -1 : x->address > y->address;
-}
-
 /* Those in pools are in order already: the others are sorted, and merged from the end on. */
 static int objects_sort(struct graph *graph)
 {
@@ -263,7 +247,7 @@ static int objects_sort(struct graph *graph)
 	for (size_t i = 0; i < others; i++)
 		sorted[i] =
 			(struct sortable){graph->addresses[pooled + i], graph->type_of[pooled + i]};
-	qsort(sorted, others, sizeof(*sorted), sortable_compare);
+	SORT_BY(sorted, others, address);
 	while (others) {
 		int other = !pooled || sorted[others - 1].address > graph->addresses[pooled - 1];
 
@@ -325,19 +309,17 @@ int graph_index(struct graph *graph)
 uint32_t graph_find(const struct graph *graph, uint64_t address)
 {
 	const struct image_segment *segment = image_segment(graph->image, address);
-	const struct image_blocks_pool *pool;
-	const uint32_t *page;
-	uint32_t low, high;
 
 	if (!segment)
 		return GRAPH_NONE;
-	pool = image_blocks_pool_in(&graph->blocks, segment, address);
+	const struct image_blocks_pool *pool =
+		image_blocks_pool_in(&graph->blocks, segment, address);
 	if (pool)
 		return image_blocks_object_number(pool, address);
-	page = graph->pages + graph->page_start[segment - graph->image->segments] +
-	       (address - segment->start) / PAGE;
-	low = page[0];
-	high = page[1];
+	const uint32_t *page = graph->pages + graph->page_start[segment - graph->image->segments] +
+			       (address - segment->start) / PAGE;
+	uint32_t low = page[0];
+	uint32_t high = page[1];
 	low += (uint32_t)keys_from(graph->addresses + low, high - low, address);
 	return low < graph->count && graph->addresses[low] == address ? low : GRAPH_NONE;
 }

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "inspect/graph/owners.h"
 
-#include <errno.h>
 #include <stdlib.h>
 
 #include "util/array.h"
@@ -16,8 +15,7 @@ struct owning {
 
 static int owner_add(struct owners *owners, uint64_t address, uint32_t object)
 {
-	int err = array_reserve(&owners->entries, &owners->capacity, owners->count, 1,
-				sizeof(*owners->entries));
+	int err = ARRAY_GROW(owners->entries, owners->capacity, owners->count);
 
 	if (!err)
 		owners->entries[owners->count++] = (struct owner){address, object};
@@ -42,9 +40,7 @@ static int owner_compare(const void *a, const void *b)
 {
 	const struct owner *x = a, *y = b;
 
-	if (x->address != y->address)
-		return x->address < y->address ? -1 : 1;
-	return x->object < y->object ? -1 : x->object > y->object;
+	return CMP(x->address, y->address) ?: CMP(x->object, y->object);
 }
 
 static int owners_fill(struct owners *owners, const struct graph *graph)

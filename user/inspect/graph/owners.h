@@ -2,8 +2,7 @@
 /*
  * Which object a block of memory belongs to: as itself, or as a table or buffer that it owns. Pure.
  */
-#ifndef TRACER_INSPECT_GRAPH_OWNERS_H
-#define TRACER_INSPECT_GRAPH_OWNERS_H
+#pragma once
 
 #include "inspect/graph/graph.h"
 
@@ -23,5 +22,3 @@ int owners_read(struct owners *out, const struct graph *graph);
 void owners_free(struct owners *owners);
 /* The object that owns the block of bytes at address; GRAPH_NONE: none was found. */
 uint32_t owners_find(const struct owners *owners, uint64_t address, uint64_t bytes);
-
-#endif

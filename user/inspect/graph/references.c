@@ -51,11 +51,10 @@ static void give_slots(struct walk *walk, uint64_t from, uint64_t count, enum re
 static int64_t frame_height(const struct walk *walk, uint64_t frame)
 {
 	const struct image *image = walk->references->image;
-	uint64_t top;
 
 	if (image->offsets.version < 0x030e)
 		return i32_at(image, frame + walk->at->inner_stack_top);
-	top = image_u64(image, frame + walk->at->inner_stack_top);
+	uint64_t top = image_u64(image, frame + walk->at->inner_stack_top);
 	if (top < frame + walk->at->inner_slots)
 		return -1;
 	return (int64_t)((top - frame - walk->at->inner_slots) / 8);
@@ -67,7 +66,6 @@ static void inner_frame(struct walk *walk, uint64_t frame, int cleared)
 	const struct object_offsets *at = walk->at;
 	uint64_t code = image_u64(image, frame + image->offsets.abi.frame_code);
 	int64_t height = frame_height(walk, frame);
-	uint64_t slots, stack;
 
 	if (!cleared || image->offsets.version >= 0x030c)
 		give_tagged(walk, code, REFERENCE_FRAME, FRAME_CODE);
@@ -79,8 +77,8 @@ static void inner_frame(struct walk *walk, uint64_t frame, int cleared)
 	walk_give(walk, image_u64(image, frame + at->inner_object), REFERENCE_FRAME, FRAME_OBJECT);
 	if (image->offsets.abi.frame_code_tagged)
 		code &= ~(uint64_t)TAG_MASK;
-	slots = (uint32_t)i32_at(image, code + at->code_slots);
-	stack = (uint32_t)i32_at(image, code + at->code_stack);
+	uint64_t slots = (uint32_t)i32_at(image, code + at->code_slots);
+	uint64_t stack = (uint32_t)i32_at(image, code + at->code_stack);
 	if (slots > MAX_SLOTS || stack > MAX_SLOTS)
 		return;
 	give_slots(walk, frame + at->inner_slots, slots, REFERENCE_LOCAL);
@@ -126,7 +124,6 @@ static void old_frame(struct walk *walk)
 static void walk_frame(struct walk *walk)
 {
 	const struct object_offsets *at = walk->at;
-	uint64_t inner;
 
 	if (at->frame_inner == ABI_NONE) {
 		old_frame(walk);
@@ -135,7 +132,7 @@ static void walk_frame(struct walk *walk)
 	for (uint32_t offset = walk_header(walk); offset < at->frame_locals; offset += 8)
 		if (offset != at->frame_inner)
 			walk_field(walk, offset);
-	inner = image_u64(walk->references->image, walk->object + at->frame_inner);
+	uint64_t inner = image_u64(walk->references->image, walk->object + at->frame_inner);
 	/* Otherwise the thread or the generator that runs it has the frame. */
 	if (inner == walk->object + at->frame_locals)
 		inner_frame(walk, inner, 0);
@@ -147,14 +144,13 @@ static void walk_generator(struct walk *walk)
 {
 	const struct image *image = walk->references->image;
 	const struct object_offsets *at = walk->at;
-	const uint8_t *state;
 
 	if (at->generator_frame == ABI_NONE) {
 		walk_words(walk, walk_header(walk), walk->type->basic_bytes, 0);
 		return;
 	}
 	walk_words(walk, walk_header(walk), at->generator_frame, 0);
-	state = image_at(image, walk->object + at->generator_state, 1);
+	const uint8_t *state = image_at(image, walk->object + at->generator_state, 1);
 	if (state)
 		inner_frame(walk, walk->object + at->generator_frame,
 			    *state == at->generator_cleared);
@@ -289,7 +285,6 @@ static void distant_dict(struct walk *walk)
 {
 	const struct image *image = walk->references->image;
 	uint64_t count = image_u64(image, walk->object + image->offsets.abi.bytes_size);
-	uint64_t bytes;
 
 	if (walk->type->flags & TYPE_INT && image->offsets.version >= 0x030c)
 		count >>= 3; /* lv_tag */
@@ -297,7 +292,7 @@ static void distant_dict(struct walk *walk)
 		count = 0 - count;
 	if (count >> MAX_LOG2)
 		return;
-	bytes = walk->type->basic_bytes + count * walk->type->item_bytes;
+	uint64_t bytes = walk->type->basic_bytes + count * walk->type->item_bytes;
 	bytes = (bytes + 7) / 8 * 8 + (uint64_t)walk->type->dict_at;
 	walk_give(walk, image_u64(image, walk->object + bytes), REFERENCE_DICT, 0);
 }
@@ -322,18 +317,17 @@ static void walk_type(struct walk *walk)
 	const uint32_t heap_fields[] = {at->heaptype_name, at->heaptype_slots,
 					at->heaptype_qualname, at->heaptype_module};
 	struct keys keys;
-	uint64_t table;
 
-	for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++)
+	for (size_t i = 0; i < ARRAY_SIZE(fields); i++)
 		walk_field(walk, fields[i]);
 	if (!(flags & TYPE_HEAP)) {
 		/* What a metatype adds is behind the room of a class, also where it is none. */
 		walk_words(walk, at->heaptype_bytes, walk->type->basic_bytes, 1);
 		return;
 	}
-	for (size_t i = 0; i < sizeof(heap_fields) / sizeof(heap_fields[0]); i++)
+	for (size_t i = 0; i < ARRAY_SIZE(heap_fields); i++)
 		walk_field(walk, heap_fields[i]);
-	table = image_u64(image, walk->object + at->heaptype_keys);
+	uint64_t table = image_u64(image, walk->object + at->heaptype_keys);
 	if (table && !keys_read(image, table, &keys) && walk_claims(walk, keys.address, keys.bytes))
 		keys_give(walk, &keys, 0);
 	walk_words(walk, at->heaptype_bytes, walk->type->basic_bytes, 1);
@@ -375,7 +369,6 @@ static int walk_claims(struct walk *walk, uint64_t address, uint64_t bytes)
 {
 	struct references *references = walk->references;
 	uint32_t found = id_map_find(&references->claim_of, address);
-	int err;
 
 	if (found != ID_MAP_NONE) {
 		struct claim *claim = &references->claims[found];
@@ -387,10 +380,10 @@ static int walk_claims(struct walk *walk, uint64_t address, uint64_t bytes)
 	}
 	if (!references->discovers)
 		return 0;
-	err = array_reserve(&references->claims, &references->claim_capacity,
-			    references->claim_count, 1, sizeof(struct claim));
-	if (!err)
-		err = id_map_put(&references->claim_of, address, (uint32_t)references->claim_count);
+	int err =
+		ARRAY_GROW(references->claims, references->claim_capacity, references->claim_count)
+			?: id_map_put(&references->claim_of, address,
+				      (uint32_t)references->claim_count);
 	if (err) {
 		references->err = err;
 		return 0;
@@ -422,8 +415,7 @@ static void buffer_note(struct walk *walk, struct references_pending *pending, u
 		return;
 	if (!walk_claims(walk, block, bytes))
 		return;
-	references->err = array_reserve(&pending->addresses, &pending->capacity, pending->count, 1,
-					sizeof(uint64_t));
+	references->err = ARRAY_GROW(pending->addresses, pending->capacity, pending->count);
 	if (references->err)
 		return;
 	pending->addresses[pending->count++] = block;
@@ -470,11 +462,10 @@ static void frames_read(struct walk *walk, uint64_t chunk)
 {
 	struct references *references = walk->references;
 	uint64_t size = image_u64(references->image, chunk + 8);
-	const uint8_t *bytes;
 
 	if (chunk & 4095 || size < 4096 || size & 4095 || size > MAX_STACK)
 		return;
-	bytes = image_at(references->image, chunk, size);
+	const uint8_t *bytes = image_at(references->image, chunk, size);
 	if (!bytes || !walk_works(walk, size / 8))
 		return;
 	for (uint64_t at = STACK_HEADER; at < size; at += 8) {
@@ -640,13 +631,12 @@ static void walk_code(struct walk *walk)
 {
 	const struct image *image = walk->references->image;
 	uint32_t end = image->offsets.abi.code_bytecode;
-	uint64_t cached;
 
 	walk_words(walk, walk_header(walk), end == ABI_NONE ? walk->type->basic_bytes : end, 0);
 	if (walk->at->code_cached == ABI_NONE)
 		return;
 	/* _PyCoCached: {_co_code, _co_varnames, _co_cellvars, _co_freevars} */
-	cached = image_u64(image, walk->object + walk->at->code_cached);
+	uint64_t cached = image_u64(image, walk->object + walk->at->code_cached);
 	for (unsigned int i = 0; cached && i < 4; i++)
 		walk_give(walk, image_u64(image, cached + i * 8), REFERENCE_FIELD,
 			  walk->at->code_cached);

@@ -6,8 +6,7 @@
  * Work is bounded by the image: an object whose sizes lie gives no references, and after
  * references.work steps none are given at all.
  */
-#ifndef TRACER_INSPECT_GRAPH_REFERENCES_H
-#define TRACER_INSPECT_GRAPH_REFERENCES_H
+#pragma once
 
 #include "inspect/graph/image_blocks.h"
 #include "inspect/graph/types.h"
@@ -98,5 +97,3 @@ static inline void walk_give(struct walk *walk, uint64_t target, enum reference_
 
 /* A table of keys with its entries. 0; -EINVAL: it is damaged, or not in the image. */
 int keys_read(const struct image *image, uint64_t address, struct keys *out);
-
-#endif

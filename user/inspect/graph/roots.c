@@ -7,7 +7,6 @@
  */
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "inspect/graph/graph.h"
 #include "util/array.h"
@@ -32,10 +31,9 @@ static const uint8_t *table_at(const struct image *image, uint64_t address, uint
 			       uint64_t *count)
 {
 	uint64_t table = image_u64(image, address);
-	const uint8_t *words;
 
 	*count = image_u64(image, size);
-	words = *count >> 32 || !table ? NULL : image_at(image, table, *count * 8);
+	const uint8_t *words = *count >> 32 || !table ? NULL : image_at(image, table, *count * 8);
 	*count = words ? *count : 0;
 	return words;
 }
@@ -53,12 +51,11 @@ static int count_add(struct graph *graph, uint64_t object, int64_t more)
 static int thread_read(struct graph *graph, uint64_t tstate, const uint8_t *ids, uint64_t id_count)
 {
 	const struct free_threaded_offsets *at = &graph->image->offsets.free_threaded;
-	const uint8_t *counts;
 	uint64_t count;
 	int err = 0;
 
-	counts = table_at(graph->image, tstate + at->tstate_counts, tstate + at->tstate_counts_size,
-			  &count);
+	const uint8_t *counts = table_at(graph->image, tstate + at->tstate_counts,
+					 tstate + at->tstate_counts_size, &count);
 	if (count > id_count)
 		count = id_count;
 	for (uint64_t i = 0; i < count && !err; i++)
@@ -302,16 +299,15 @@ static void frames_visit(struct rooting *rooting, uint64_t tstate)
 {
 	const struct image *image = rooting->graph->image;
 	const struct abi_offsets *abi = &image->offsets.abi;
-	uint64_t frame;
 
 	if (abi->frame_owner == ABI_NONE) {
 		words_visit(rooting, tstate + abi->tstate_frame, 8, ROOT_FRAME, MAX_DEPTH);
 		return;
 	}
-	frame = abi->tstate_frame == ABI_NONE
-			? image_u64(image, image_u64(image, tstate + abi->tstate_cframe) +
-						   abi->cframe_current_frame)
-			: image_u64(image, tstate + abi->tstate_frame);
+	uint64_t frame = abi->tstate_frame == ABI_NONE
+				 ? image_u64(image, image_u64(image, tstate + abi->tstate_cframe) +
+							    abi->cframe_current_frame)
+				 : image_u64(image, tstate + abi->tstate_frame);
 	for (uint32_t i = 0; i < MAX_FRAMES && frame; i++) {
 		const uint8_t *owner = image_at(image, frame + abi->frame_owner, 1);
 
@@ -377,11 +373,7 @@ static int word_compare(const void *a, const void *b)
 {
 	const struct graph_root_word *x = a, *y = b;
 
-	if (x->object != y->object)
-		return x->object < y->object ? -1 : 1;
-	if (x->address != y->address)
-		return x->address < y->address ? -1 : 1;
-	return x->root < y->root ? -1 : x->root > y->root;
+	return CMP(x->object, y->object) ?: CMP(x->address, y->address) ?: CMP(x->root, y->root);
 }
 
 struct collecting {
@@ -410,8 +402,7 @@ static int is_in_object(const struct graph *graph, uint64_t address)
 
 int graph_word_add(struct graph *graph, const struct graph_root_word *word)
 {
-	int err = array_reserve(&graph->words, &graph->word_capacity, graph->word_count, 1,
-				sizeof(*word));
+	int err = ARRAY_GROW(graph->words, graph->word_capacity, graph->word_count);
 
 	if (!err)
 		graph->words[graph->word_count++] = *word;

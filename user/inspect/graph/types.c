@@ -29,12 +29,10 @@ uint64_t graph_block_bytes(const struct graph *graph, uint64_t address)
 /* The block of values: in 3.11 and 3.12 they follow a prefix, whose last byte is its size. */
 static uint64_t values_block(const struct graph *graph, uint64_t values)
 {
-	const uint8_t *prefix;
-
 	if (!values || graph->image->offsets.version < 0x030b ||
 	    graph->image->offsets.version > 0x030c)
 		return values;
-	prefix = image_at(graph->image, values - 1, 1);
+	const uint8_t *prefix = image_at(graph->image, values - 1, 1);
 	return prefix ? values - *prefix : 0;
 }
 
@@ -73,13 +71,11 @@ static uint64_t table_of(const struct graph *graph, uint64_t address, const stru
 static uint64_t instance_values(const struct graph *graph, uint64_t address,
 				const struct type *type)
 {
-	uint64_t word;
-
 	if (!(type->flags & TYPE_MANAGED_DICT))
 		return 0;
 	if (graph->image->offsets.version == 0x030b)
 		return values_block(graph, image_u64(graph->image, address - 32));
-	word = image_u64(graph->image, address - 24);
+	uint64_t word = image_u64(graph->image, address - 24);
 	return graph->image->offsets.version == 0x030c && word & 1 ? values_block(graph, word + 1)
 								   : 0;
 }
@@ -119,7 +115,7 @@ int graph_tables_each(const struct graph *graph, uint32_t object, table_fn visit
 			: 0};
 	int err = 0;
 
-	for (size_t i = 0; i < sizeof(tables) / sizeof(tables[0]) && !err; i++)
+	for (size_t i = 0; i < ARRAY_SIZE(tables) && !err; i++)
 		err = tables[i] ? visit(context, tables[i]) : 0;
 	return err;
 }
@@ -303,7 +299,7 @@ static int named_layout(const struct types *types, uint64_t address, enum types_
 	char name[64];
 
 	image_text(image, field(types, address, image->offsets.heap.type_name), name, sizeof(name));
-	for (size_t i = 0; i < sizeof(extensions) / sizeof(extensions[0]); i++)
+	for (size_t i = 0; i < ARRAY_SIZE(extensions); i++)
 		if (!strcmp(name, extensions[i].name)) {
 			*out = extensions[i].layout;
 			return 1;
@@ -314,7 +310,7 @@ static int named_layout(const struct types *types, uint64_t address, enum types_
 	}
 	if (address - image->data >= image->data_bytes)
 		return 0;
-	for (size_t i = 0; i < sizeof(layouts) / sizeof(layouts[0]); i++)
+	for (size_t i = 0; i < ARRAY_SIZE(layouts); i++)
 		if (!strcmp(name, layouts[i].name)) {
 			*out = layouts[i].layout;
 			return 1;
@@ -367,8 +363,7 @@ static uint32_t type_add(struct types *types, uint64_t address)
 
 	if (types->count == TYPES_MAX)
 		return TYPES_NONE;
-	types->err =
-		array_reserve(&types->entries, &types->capacity, types->count, 1, sizeof(type));
+	types->err = ARRAY_GROW(types->entries, types->capacity, types->count);
 	if (!types->err)
 		types->err = id_map_put(&types->by_address, address, (uint32_t)types->count);
 	if (types->err)
@@ -407,15 +402,12 @@ void types_free(struct types *types)
 
 uint32_t types_find(struct types *types, uint64_t address)
 {
-	uint64_t *stranger;
-	uint32_t found;
-
 	if (!address || address & 7 || address >> 47)
 		return TYPES_NONE;
-	found = id_map_find(&types->by_address, address);
+	uint32_t found = id_map_find(&types->by_address, address);
 	if (found != ID_MAP_NONE)
 		return found;
-	stranger = &types->strangers[hash_u64(address) & (STRANGERS - 1)];
+	uint64_t *stranger = &types->strangers[hash_u64(address) & (STRANGERS - 1)];
 	if (*stranger == address)
 		return TYPES_NONE;
 	if (is_type(types, address))

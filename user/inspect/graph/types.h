@@ -3,8 +3,7 @@
  * The types of an image's objects. An address is a type's if its own type derives from
  * PyType_Type, and the chain of types of types leads to PyType_Type. Pure.
  */
-#ifndef TRACER_INSPECT_GRAPH_TYPES_H
-#define TRACER_INSPECT_GRAPH_TYPES_H
+#pragma once
 
 #include "inspect/graph/image.h"
 #include "runtime/cpython/fields.h"
@@ -95,5 +94,3 @@ int types_member(const struct types *types, const struct type *type, uint64_t of
 /* The same for a field of a builtin or extension type whose layout is known. 1: *out has it; 0. */
 int types_field(const struct types *types, const struct type *type, uint64_t offset,
 		struct object_field *out);
-
-#endif

@@ -23,11 +23,10 @@ void memory_account_free(struct memory_account *account)
 static size_t map_index(struct memory_account *account, uint64_t address)
 {
 	const struct memory_map *last = &account->maps[account->last];
-	size_t at;
 
 	if (account->last < account->map_count && address >= last->start && address < last->end)
 		return account->last;
-	at = SORTED_ABOVE(account->maps, account->map_count, end, address);
+	size_t at = SORTED_ABOVE(account->maps, account->map_count, end, address);
 	account->last = at < account->map_count ? at : 0;
 	return at;
 }
@@ -93,14 +92,12 @@ int memory_region_open(struct memory_account *account, uint64_t start, uint64_t 
 		       struct memory_region *region)
 {
 	size_t low = SORTED_ABOVE(account->regions, account->region_count, end, start);
-	int err;
 
 	if (start >= end)
 		return -EINVAL;
 	if (low < account->region_count && account->regions[low].start < end)
 		return -EEXIST;
-	err = array_reserve(&account->regions, &account->region_capacity, account->region_count, 1,
-			    sizeof(*account->regions));
+	int err = ARRAY_GROW(account->regions, account->region_capacity, account->region_count);
 	if (err)
 		return err;
 	memmove(&account->regions[low + 1], &account->regions[low],

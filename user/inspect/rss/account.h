@@ -6,8 +6,7 @@
  * region is taken from its start to its end. So the kinds, and what is left of each map, add up to
  * the maps' resident bytes.
  */
-#ifndef TRACER_INSPECT_RSS_ACCOUNT_H
-#define TRACER_INSPECT_RSS_ACCOUNT_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -102,5 +101,3 @@ int memory_region_open(struct memory_account *account, uint64_t start, uint64_t 
  */
 void memory_region_take(struct memory_region *region, uint64_t end, enum memory_kind kind,
 			uint64_t count);
-
-#endif

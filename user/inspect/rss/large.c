@@ -19,20 +19,12 @@
 
 int memory_large_add(struct memory_large *large, uint64_t address, uint64_t bytes, int mapped)
 {
-	int err = array_reserve(&large->blocks, &large->capacity, large->count, 1,
-				sizeof(*large->blocks));
+	int err = ARRAY_GROW(large->blocks, large->capacity, large->count);
 
 	if (!err)
 		large->blocks[large->count++] = (struct memory_block){
 			.address = address, .bytes = bytes, .mapped = mapped != 0};
 	return err;
-}
-
-static int block_compare(const void *a, const void *b)
-{
-	const struct memory_block *x = a, *y = b;
-
-	return x->address < y->address ? -1 : x->address > y->address;
 }
 
 static uint64_t filter_bit(uint64_t address)
@@ -50,8 +42,7 @@ int memory_large_sort(struct memory_large *large)
 	large->pages = calloc(FILTER_BITS / 64, sizeof(*large->pages));
 	if (!large->pages)
 		return -ENOMEM;
-	if (large->count)
-		qsort(large->blocks, large->count, sizeof(*large->blocks), block_compare);
+	SORT_BY(large->blocks, large->count, address);
 	for (size_t i = 0; i < large->count; i++) {
 		filter_put(large, large->blocks[i].address);
 		filter_put(large, large->blocks[i].address + HEADS_MAX * HEAD_BYTES);
@@ -76,18 +67,14 @@ const struct memory_block *memory_large_find(const struct memory_large *large, u
 
 static int word_look(struct memory_large *large, uint64_t word)
 {
-	struct memory_block *block;
-	int err;
-
 	if (word % 8 || !word || word >> 47 ||
 	    !(large->pages[filter_bit(word) / 64] >> filter_bit(word) % 64 & 1))
 		return 0;
-	block = block_below(large, word);
+	struct memory_block *block = block_below(large, word);
 	if (!block || block->python || (word - block->address) % HEAD_BYTES ||
 	    word - block->address > HEADS_MAX * HEAD_BYTES)
 		return 0;
-	err = array_reserve(&large->queue, &large->queue_capacity, large->queued, 1,
-			    sizeof(*large->queue));
+	int err = ARRAY_GROW(large->queue, large->queue_capacity, large->queued);
 	if (err)
 		return err;
 	block->python = 1;

@@ -4,8 +4,7 @@
  * refer to: a word of a live object that is the block's address, or the address behind the headers
  * that CPython puts in front of an object. Pure, except for memory_large_follow().
  */
-#ifndef TRACER_INSPECT_RSS_LARGE_H
-#define TRACER_INSPECT_RSS_LARGE_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -38,5 +37,3 @@ int memory_large_follow(struct memory_large *large, struct malloc_reader *reader
 /* The block at an address, or NULL. */
 const struct memory_block *memory_large_find(const struct memory_large *large, uint64_t address);
 void memory_large_free(struct memory_large *large);
-
-#endif

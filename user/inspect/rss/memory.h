@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reads what the resident memory of a process consists of. The process is not stopped. */
-#ifndef TRACER_INSPECT_RSS_MEMORY_H
-#define TRACER_INSPECT_RSS_MEMORY_H
+#pragma once
 
 #include <stdint.h>
 #include <sys/types.h>
@@ -74,5 +73,3 @@ void memory_close(struct memory_reading *reading); /* NULL is legal */
  */
 int memory_read_report(struct memory_reading *reading, int freeze, struct memory_report *out);
 void memory_report_free(struct memory_report *report);
-
-#endif

@@ -11,6 +11,7 @@
 #include "inspect/rss/account.h"
 #include "proc/pagemap.h"
 #include "util/array.h"
+#include "util/cleanup.h"
 #include "util/error.h"
 
 /* --- pages ------------------------------------------------------------------------------------ */
@@ -70,12 +71,11 @@ static int map_look(int pagemap, int kpageflags, struct memory_map *map, uint64_
 static int map_read(int pagemap, int kpageflags, struct memory_map *map, uint64_t *entries)
 {
 	uint64_t pages = (map->end - map->start) / MEMORY_PAGE, present;
-	int err;
 
 	map->pages = calloc((pages + 63) / 64, sizeof(*map->pages));
 	if (!map->pages)
 		return -ENOMEM;
-	err = map_look(pagemap, -1, map, entries, &present);
+	int err = map_look(pagemap, -1, map, entries, &present);
 	if (!err && present > map->rss / MEMORY_PAGE && kpageflags >= 0)
 		err = map_look(pagemap, kpageflags, map, entries, &present);
 	return err;
@@ -128,12 +128,10 @@ static int file_open(pid_t pid, const char *name, FILE **out)
 
 int smaps_open(struct smaps_files *files, pid_t pid)
 {
-	int err;
-
 	*files = (struct smaps_files){.pagemap = -1, .kpageflags = -1};
-	err = file_open(pid, "smaps_rollup", &files->rollup)
-		      ?: file_open(pid, "smaps", &files->smaps)
-		      ?: file_open(pid, "status", &files->status);
+	int err = file_open(pid, "smaps_rollup", &files->rollup)
+		  ?: file_open(pid, "smaps", &files->smaps)
+		  ?: file_open(pid, "status", &files->status);
 	if (err)
 		return err;
 	files->pagemap = pagemap_open(pid);
@@ -147,7 +145,7 @@ void smaps_close(struct smaps_files *files)
 {
 	FILE *const streams[] = {files->rollup, files->smaps, files->status};
 
-	for (size_t i = 0; i < sizeof(streams) / sizeof(streams[0]); i++)
+	for (size_t i = 0; i < ARRAY_SIZE(streams); i++)
 		if (streams[i])
 			fclose(streams[i]);
 	if (files->pagemap >= 0)
@@ -213,8 +211,7 @@ static int map_begin(struct memory_account *account, char *line)
 	if (account->map_count == MAPS_MAX)
 		return error_set(-E2BIG, "more than %u memory maps", MAPS_MAX);
 	at += (int)strspn(line + at, " ");
-	err = array_reserve(&account->maps, &account->map_capacity, account->map_count, 1,
-			    sizeof(map));
+	err = ARRAY_GROW(account->maps, account->map_capacity, account->map_count);
 	if (err)
 		return err;
 	map.writable = permissions[1] == 'w';
@@ -263,7 +260,7 @@ static int maps_read(FILE *file, struct memory_account *account)
 static int rollup_read(FILE *file, struct smaps_totals *totals)
 {
 	size_t size = 0;
-	char *line = NULL;
+	_cleanup_free_ char *line = NULL;
 	int found = 0;
 
 	rewind(file);
@@ -272,20 +269,18 @@ static int rollup_read(FILE *file, struct smaps_totals *totals)
 		line_bytes(line, "Swap", &totals->swap);
 		line_bytes(line, "AnonHugePages", &totals->anonymous_huge);
 	}
-	free(line);
 	return found ? 0 : -ESRCH;
 }
 
 static void status_read(FILE *file, struct smaps_totals *totals)
 {
 	size_t size = 0;
-	char *line = NULL;
+	_cleanup_free_ char *line = NULL;
 
 	rewind(file);
 	while (getline(&line, &size, file) > 0)
 		(void)(line_bytes(line, "VmPTE", &totals->page_tables) ||
 		       line_bytes(line, "HugetlbPages", &totals->hugetlb));
-	free(line);
 }
 
 static int is_settled(const struct memory_account *account, const struct smaps_totals *totals)
@@ -304,12 +299,10 @@ int smaps_read(struct smaps_files *files, struct memory_account *account,
 
 	*totals = (struct smaps_totals){0};
 	for (int i = 0; i < TRIES && !err; i++) {
-		err = maps_read(files->smaps, account);
-		if (!err)
-			err = memory_pages_read(files->pagemap, files->kpageflags, account,
-						&totals->pages_unknown);
-		if (!err)
-			err = rollup_read(files->rollup, totals);
+		err = maps_read(files->smaps, account)
+		      ?: memory_pages_read(files->pagemap, files->kpageflags, account,
+					   &totals->pages_unknown)
+		      ?: rollup_read(files->rollup, totals);
 		if (!err && is_settled(account, totals))
 			break;
 	}

@@ -3,8 +3,7 @@
  * Which pages of a process are resident: smaps_rollup, smaps and pagemap, read as close together as
  * possible. The files are opened while the privileges are complete; the kernel checks them then.
  */
-#ifndef TRACER_INSPECT_RSS_SMAPS_H
-#define TRACER_INSPECT_RSS_SMAPS_H
+#pragma once
 
 #include <stdint.h>
 #include <stdio.h>
@@ -36,5 +35,3 @@ int smaps_read(struct smaps_files *files, struct memory_account *account,
 	       struct smaps_totals *totals);
 /* What a map is, by the text that the kernel shows. Pure. */
 enum memory_source smaps_source(const char *name, uint64_t inode);
-
-#endif

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "util/array.h"
+#include "util/sorted.h"
 
 #define NAME_BYTES   4200u
 #define CHILDREN_MAX 4096u /* of a node; further ones are added up in one */
@@ -65,8 +66,7 @@ static struct memory_node *child(struct memory_node *node, const char *name)
 	}
 	if (found)
 		return found;
-	if (array_reserve(&node->children, &node->child_capacity, node->child_count, 1,
-			  sizeof(*node->children)))
+	if (ARRAY_GROW(node->children, node->child_capacity, node->child_count))
 		return NULL;
 	found = &node->children[node->child_count];
 	*found = (struct memory_node){.name = strdup(name)};
@@ -145,7 +145,7 @@ static int file_add(struct memory_node *root, const struct memory_map *map)
 	uint64_t left = map->rss - map->taken;
 	int err = 0;
 
-	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]) && !err; i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(parts) && !err; i++) {
 		const char *const path[] = {is_memory ? "shared memory" : "files", map->name,
 					    parts[i].name, NULL};
 		struct memory_sum sum = {.size = least(parts[i].bytes, left)};
@@ -192,9 +192,7 @@ static int node_compare(const void *a, const void *b)
 {
 	const struct memory_node *x = a, *y = b;
 
-	if (x->size != y->size)
-		return x->size < y->size ? 1 : -1;
-	return strcmp(x->name, y->name);
+	return CMP(y->size, x->size) ?: strcmp(x->name, y->name);
 }
 
 /*

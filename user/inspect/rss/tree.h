@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A tree of figures: what a size consists of. Pure. */
-#ifndef TRACER_INSPECT_RSS_TREE_H
-#define TRACER_INSPECT_RSS_TREE_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -28,5 +27,3 @@ int memory_tree_build(struct memory_node *root, const struct memory_account *acc
 void memory_node_free(struct memory_node *node);
 /* The child of that name, or NULL. */
 const struct memory_node *memory_node_child(const struct memory_node *node, const char *name);
-
-#endif

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "util/array.h"
+#include "util/sorted.h"
 
 enum cycles_held { HELD_UNKNOWN, HELD_ELSE, HELD_GARBAGE, HELD_FROZEN, HELD_KEPT };
 
@@ -143,26 +144,24 @@ static int number_compare(const void *a, const void *b)
 {
 	uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
 
-	return x < y ? -1 : x > y;
+	return CMP(x, y);
 }
 
 static int entry_find(struct gathering *gathering, uint32_t type_count, struct cycle **entry)
 {
 	struct cycles *out = gathering->out;
 	uint64_t key = type_count;
-	uint32_t at;
 	int err;
 
 	for (uint32_t i = 0; i < type_count; i++)
 		key = hash_u64(key ^ hash_u64(gathering->types[i] + 1ull));
-	at = id_map_find(&gathering->found, key);
+	uint32_t at = id_map_find(&gathering->found, key);
 	if (at == ID_MAP_NONE) {
 		at = (uint32_t)out->count;
-		err = array_reserve(&out->entries, &out->capacity, out->count, 1,
-				    sizeof(*out->entries))
-			      ?: array_reserve(&out->types, &out->types_capacity, out->types_used,
-					       type_count, sizeof(*out->types))
-			      ?: id_map_put(&gathering->found, key, at);
+		err = ARRAY_GROW(out->entries, out->capacity, out->count)
+		      ?: array_reserve(&out->types, &out->types_capacity, out->types_used,
+				       type_count, sizeof(*out->types))
+		      ?: id_map_put(&gathering->found, key, at);
 		if (err)
 			return err;
 		memcpy(out->types + out->types_used, gathering->types,
@@ -203,7 +202,6 @@ static int cycle_add(struct gathering *gathering, const uint32_t *members, uint3
 			    .kept = held == HELD_KEPT};
 	struct cycle *entry;
 	uint32_t type_count = 0;
-	int err;
 
 	for (uint32_t i = 0; i < count; i++) {
 		uint32_t type = graph->type_of[members[i]];
@@ -217,7 +215,7 @@ static int cycle_add(struct gathering *gathering, const uint32_t *members, uint3
 	for (uint32_t i = 0; i < type_count; i++)
 		gathering->has_type[gathering->types[i]] = 0;
 	qsort(gathering->types, type_count, sizeof(*gathering->types), number_compare);
-	err = entry_find(gathering, type_count, &entry);
+	int err = entry_find(gathering, type_count, &entry);
 	if (err)
 		return err;
 	gathering->entry[gathering->part[members[0]]] = (uint32_t)(entry - gathering->out->entries);
@@ -265,11 +263,9 @@ static int cycle_compare(const void *a, const void *b)
 {
 	const struct cycle *x = a, *y = b;
 
-	if (x->garbage_retained != y->garbage_retained)
-		return x->garbage_retained < y->garbage_retained ? 1 : -1;
-	if (x->retained != y->retained)
-		return x->retained < y->retained ? 1 : -1;
-	return x->example < y->example ? -1 : x->example > y->example;
+	return CMP(y->garbage_retained, x->garbage_retained)
+		?: CMP(y->retained, x->retained)
+		?: CMP(x->example, y->example);
 }
 
 static int gather(struct gathering *gathering)

@@ -4,8 +4,7 @@
  * only the collector can free. Those with the same types are one entry. References of an object to
  * its type, and of a function to its module's variables, do not make a cycle here. Pure.
  */
-#ifndef TRACER_INSPECT_WASTE_CYCLES_H
-#define TRACER_INSPECT_WASTE_CYCLES_H
+#pragma once
 
 #include "inspect/dominators/paths.h"
 
@@ -48,5 +47,3 @@ void cycles_free(struct cycles *cycles);
  */
 int components_find(const uint32_t *start, const uint32_t *out, uint32_t count, uint32_t *part,
 		    uint32_t *parts);
-
-#endif

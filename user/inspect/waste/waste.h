@@ -3,8 +3,7 @@
  * Memory of a heap that its program could do without: texts that exist several times, and tables of
  * containers that are larger than their entries need. Pure.
  */
-#ifndef TRACER_INSPECT_WASTE_WASTE_H
-#define TRACER_INSPECT_WASTE_WASTE_H
+#pragma once
 
 #include "inspect/dominators/paths.h"
 
@@ -39,13 +38,7 @@ void waste_free(struct waste_list *list);
 /* "duplicate", "empty" or "spare" */
 const char *waste_kind_name(enum waste_kind kind);
 
-/* --- steps of waste_find() --- */
-
-int waste_duplicates(struct waste_list *out, const struct graph *graph);
-int waste_tables(struct waste_list *out, const struct paths *paths);
 /*
  * The bytes of the object's table, 0 without one, that its entries do not need; *entries of them.
  */
 uint64_t waste_spare(const struct graph *graph, uint32_t object, uint64_t *entries);
-
-#endif

@@ -14,6 +14,8 @@
 #include <zlib.h>
 
 #include "object/elf/elf_section.h"
+#include "util/array.h"
+#include "util/cleanup.h"
 #include "util/error.h"
 #include "util/regular.h"
 
@@ -50,13 +52,12 @@ static int open_regular(const struct debug_dir *dir, const char *name)
 static int open_elf(struct elf_debug *out, const struct debug_dir *dir, const char *name)
 {
 	uint64_t bytes;
-	int err;
 
 	out->fd = open_regular(dir, name);
 	if (out->fd < 0)
 		return out->fd;
-	err = dir->common ? elf_section_begin_common(&out->elf, out->fd)
-			  : elf_section_begin(&out->elf, out->fd, &bytes);
+	int err = dir->common ? elf_section_begin_common(&out->elf, out->fd)
+			      : elf_section_begin(&out->elf, out->fd, &bytes);
 	if (err)
 		close(out->fd);
 	return err;
@@ -92,13 +93,12 @@ static int open_by_build_id(struct elf_debug *out, const struct debug_dir *dir,
 			    const char *build_id)
 {
 	char *name;
-	int err;
 
 	if (strlen(build_id) < 4)
 		return -ENOENT;
 	if (asprintf(&name, "%s/.build-id/%.2s/%s.debug", dir->base, build_id, build_id + 2) < 0)
 		return -ENOMEM;
-	err = open_same(out, dir, name, build_id);
+	int err = open_same(out, dir, name, build_id);
 	free(name);
 	return err;
 }
@@ -119,7 +119,7 @@ static int open_fetched(struct elf_debug *out, const char *build_id, int common)
 
 	if (strlen(build_id) < 4)
 		return -ENOENT;
-	for (size_t i = 0; err && i < sizeof(caches) / sizeof(caches[0]); i++) {
+	for (size_t i = 0; err && i < ARRAY_SIZE(caches); i++) {
 		const char *value = getenv(caches[i].variable);
 		char *name;
 
@@ -140,13 +140,12 @@ static int read_link(Elf *elf, const char **name, uint32_t *checksum)
 	Elf_Scn *section = elf_section_by_name(elf, ".gnu_debuglink", &header);
 	Elf_Data *data =
 		section && header.sh_size <= LINK_MAX ? elf_section_data(section, &header) : NULL;
-	size_t length, at;
 
 	if (!data || !data->d_size)
 		return -ENOENT;
 	*name = data->d_buf;
-	length = strnlen(*name, data->d_size);
-	at = (length + 4) & ~(size_t)3;
+	size_t length = strnlen(*name, data->d_size);
+	size_t at = (length + 4) & ~(size_t)3;
 	if (length > data->d_size || at + sizeof(*checksum) > data->d_size)
 		return -ENOENT;
 	/* Only a plain file name is accepted: anything else could leave the directory. */
@@ -158,16 +157,14 @@ static int read_link(Elf *elf, const char **name, uint32_t *checksum)
 
 static int has_checksum(int fd, uint32_t expected, off_t bytes_max)
 {
-	unsigned char *piece = malloc(PIECE_BYTES);
+	_cleanup_free_ unsigned char *piece = malloc(PIECE_BYTES);
 	uLong checksum = crc32(0, NULL, 0);
 	off_t offset = 0;
 	struct stat st;
 	ssize_t n = 0;
 
-	if (fstat(fd, &st) || st.st_size > bytes_max) {
-		free(piece);
+	if (fstat(fd, &st) || st.st_size > bytes_max)
 		return 0;
-	}
 	while (piece && offset <= bytes_max) {
 		n = pread(fd, piece, PIECE_BYTES, offset);
 		if (n <= 0)
@@ -175,7 +172,6 @@ static int has_checksum(int fd, uint32_t expected, off_t bytes_max)
 		checksum = crc32(checksum, piece, (uInt)n);
 		offset += n;
 	}
-	free(piece);
 	return offset && n == 0 && checksum == expected;
 }
 
@@ -202,14 +198,13 @@ static int open_linked(struct elf_debug *out, const struct debug_dir *dir, Elf *
 	uint32_t checksum;
 	const char *link;
 	char *name;
-	int err;
 
 	if (read_link(elf, &link, &checksum))
 		return -ENOENT;
 	if (asprintf(&name, "%s%.*s%s/%s", dir->beside ? "" : dir->base, bytes, folder, below,
 		     link) < 0)
 		return -ENOMEM;
-	err = open_elf(&debug, dir, name);
+	int err = open_elf(&debug, dir, name);
 	if (!err && !is_linked(&debug, checksum, bytes_max, build_id)) {
 		log_debug("%s: another checksum than .gnu_debuglink says", name);
 		elf_debug_close(&debug);
@@ -273,12 +268,11 @@ static int read_alternate_link(Elf *elf, const char **name, char build_id[ELF_BU
 	Elf_Scn *section = elf_section_by_name(elf, ".gnu_debugaltlink", &header);
 	Elf_Data *data =
 		section && header.sh_size <= LINK_MAX ? elf_section_data(section, &header) : NULL;
-	size_t length;
 
 	if (!data || !data->d_size)
 		return -ENOENT;
 	*name = data->d_buf;
-	length = strnlen(*name, data->d_size) + 1;
+	size_t length = strnlen(*name, data->d_size) + 1;
 	if (length >= data->d_size || data->d_size - length > ELF_BUILD_ID_MAX)
 		return -ENOENT;
 	for (size_t i = 0; i < data->d_size - length; i++)
@@ -298,13 +292,12 @@ static int open_below_dwz(struct elf_debug *out, const struct debug_dir *dir, co
 {
 	const char *below = strstr(link, DWZ);
 	char *name;
-	int err;
 
 	if (!below || strstr(below, "/../"))
 		return -ENOENT;
 	if (asprintf(&name, "%s%s", dir->base, below) < 0)
 		return -ENOENT;
-	err = open_same(out, dir, name, build_id);
+	int err = open_same(out, dir, name, build_id);
 	free(name);
 	return err;
 }
@@ -314,11 +307,10 @@ int elf_debug_open_alternate(struct elf_debug *out, Elf *elf, const char *base, 
 	const struct debug_dir dir = {.common = 1, .root = root, .base = base ? base : DEBUG_ROOT};
 	char build_id[ELF_BUILD_ID_HEX_MAX];
 	const char *link;
-	int err;
 
 	if (read_alternate_link(elf, &link, build_id))
 		return -ENOENT;
-	err = open_by_build_id(out, &dir, build_id);
+	int err = open_by_build_id(out, &dir, build_id);
 	/*
 	 * Distributions install it as /usr/lib/debug/.dwz/NAME and reference it by this path or by
 	 * a relative one.

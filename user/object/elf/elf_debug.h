@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Finds the separate debug file of an ELF file on this machine. */
-#ifndef TRACER_OBJECT_ELF_ELF_DEBUG_H
-#define TRACER_OBJECT_ELF_ELF_DEBUG_H
+#pragma once
 
 #include <gelf.h>
 
@@ -38,5 +37,3 @@ int elf_debug_open_alternate(struct elf_debug *out, Elf *elf, const char *base, 
 /* The build id of that file, in hex. 0; -ENOENT: there is no such link. */
 int elf_debug_alternate_id(Elf *elf, char build_id[ELF_BUILD_ID_HEX_MAX]);
 void elf_debug_close(struct elf_debug *debug);
-
-#endif

@@ -7,8 +7,7 @@
  *
  * Addresses ("vaddr") are the file's own; offsets are positions in the file, as uprobes use them.
  */
-#ifndef TRACER_OBJECT_ELF_ELF_FILE_H
-#define TRACER_OBJECT_ELF_ELF_FILE_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -145,5 +144,3 @@ int elf_file_import_at(struct elf_file *file, uint64_t vaddr, const char **name)
 int elf_file_pointer(struct elf_file *file, uint64_t vaddr, uint64_t *value);
 /* DT_SONAME, "" when absent. Borrowed until elf_file_close(). */
 const char *elf_file_soname(struct elf_file *file);
-
-#endif

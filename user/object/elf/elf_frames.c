@@ -9,7 +9,6 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 #define SECTION_MAX   (64u << 20)
 #define FUNCTIONS_MAX (1u << 20)
@@ -104,11 +103,10 @@ static struct elf_frame_common common_decode(struct elf_reader reader)
 uint64_t elf_frames_address(struct elf_reader *reader, uint8_t encoding, uint64_t vaddr)
 {
 	size_t bytes = encoding_bytes(encoding), at = reader->at;
-	uint64_t value;
 
 	if (!bytes || encoding & ~(ENCODING_FORMAT | ENCODING_RELATIVE))
 		return 0;
-	value = elf_take(reader, bytes);
+	uint64_t value = elf_take(reader, bytes);
 	if (bytes == 4 && (encoding & ENCODING_FORMAT) == ENCODING_SIGNED4)
 		value = (uint64_t)(int64_t)(int32_t)value;
 	if (reader->failed || !value)
@@ -204,15 +202,13 @@ size_t elf_frames_decode(const uint8_t *bytes, size_t size, uint64_t vaddr, uint
 int elf_frames_starts(struct elf_file *file, uint64_t **starts, size_t *count)
 {
 	uint64_t vaddr, size, *found = NULL;
-	uint8_t *bytes;
-	int got;
 
 	if (elf_file_section(file, ".eh_frame", &vaddr, &size) || !size || size > SECTION_MAX)
 		return -ENOENT;
-	bytes = malloc(size);
+	uint8_t *bytes = malloc(size);
 	if (!bytes)
 		return -ENOMEM;
-	got = elf_file_read(file, vaddr, bytes, size);
+	int got = elf_file_read(file, vaddr, bytes, size);
 	*count = got > 0 ? elf_frames_decode(bytes, (size_t)got, vaddr, NULL, 0) : 0;
 	if (*count > FUNCTIONS_MAX)
 		*count = FUNCTIONS_MAX;

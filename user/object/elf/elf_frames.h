@@ -6,8 +6,7 @@
  * Programs that are compiled without it may have .debug_frame (DWARF 5, 6.4.1), which is nearly the
  * same.
  */
-#ifndef TRACER_OBJECT_ELF_ELF_FRAMES_H
-#define TRACER_OBJECT_ELF_ELF_FRAMES_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -67,5 +66,3 @@ size_t elf_frames_decode(const uint8_t *bytes, size_t size, uint64_t vaddr, uint
  * The start addresses of a file. 0: the caller frees *starts; -ENOENT: the file has none; -ENOMEM.
  */
 int elf_frames_starts(struct elf_file *file, uint64_t **starts, size_t *count);
-
-#endif

@@ -9,6 +9,7 @@
 #include "util/arch.h"
 #include "util/array.h"
 #include "util/error.h"
+#include "util/sorted.h"
 
 /*
  * The name of the symbol whose address the relocation stores in a slot; NULL: another kind of
@@ -40,8 +41,7 @@ static int section_take(struct elf_imports *imports, Elf_Data *data,
 		if (imports->count == ELF_IMPORTS_MAX)
 			return error_set(-ENOEXEC, "more than %u names are imported",
 					 ELF_IMPORTS_MAX);
-		err = array_reserve(&imports->by_slot, &imports->capacity, imports->count, 1,
-				    sizeof(*imports->by_slot));
+		err = ARRAY_GROW(imports->by_slot, imports->capacity, imports->count);
 		if (!err)
 			imports->by_slot[imports->count++] =
 				(struct elf_import){relocation.r_offset, name};
@@ -71,7 +71,7 @@ static int compare_slots(const void *a, const void *b)
 {
 	const struct elf_import *x = a, *y = b;
 
-	return x->slot < y->slot ? -1 : x->slot > y->slot;
+	return CMP(x->slot, y->slot);
 }
 
 int elf_imports_load(struct elf_imports *imports, Elf *elf, const struct elf_symbols *dynsym)
@@ -87,7 +87,7 @@ int elf_imports_load(struct elf_imports *imports, Elf *elf, const struct elf_sym
 		imports->by_name = malloc((imports->count + 1) * sizeof(*imports->by_name));
 	if (err || !imports->by_name) {
 		elf_imports_free(imports);
-		return err ? err : -ENOMEM;
+		return err ?: -ENOMEM;
 	}
 	if (imports->count)
 		qsort(imports->by_slot, imports->count, sizeof(*imports->by_slot), compare_slots);

@@ -3,8 +3,7 @@
  * The GOT slots of one ELF file that the dynamic linker fills with addresses of named symbols, by
  * slot and by name.
  */
-#ifndef TRACER_OBJECT_ELF_ELF_IMPORTS_H
-#define TRACER_OBJECT_ELF_ELF_IMPORTS_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -44,5 +43,3 @@ const char *elf_imports_at(const struct elf_imports *imports, uint64_t slot);
 /* The slots that import a name. Returns their number, at most capacity. */
 size_t elf_imports_find(const struct elf_imports *imports, const char *name, uint64_t *slots,
 			size_t capacity);
-
-#endif

@@ -126,32 +126,28 @@ static int file_begin(Elf **out, int fd, uint64_t *file_bytes, int relocatable)
 {
 	Elf64_Ehdr header;
 	struct stat st;
-	ssize_t n;
-	Elf *elf;
-	int err;
 
 	if (fstat(fd, &st))
 		return -errno;
-	n = pread(fd, &header, sizeof(header), 0);
+	ssize_t n = pread(fd, &header, sizeof(header), 0);
 	if (n < 0)
 		return -errno;
 	if ((size_t)n < sizeof(header))
 		return error_set(-ENOEXEC, "not an ELF file");
-	err = check_header(&header, (uint64_t)st.st_size, relocatable);
+	int err = check_header(&header, (uint64_t)st.st_size, relocatable);
 	if (err)
 		return err;
 
 	if (elf_version(EV_CURRENT) == EV_NONE)
 		return error_set(-ENOEXEC, "libelf: %s", elf_errmsg(-1));
-	elf = elf_begin(fd, ELF_C_READ, NULL);
+	Elf *elf = elf_begin(fd, ELF_C_READ, NULL);
 	if (!elf)
 		return error_set(-ENOEXEC, "corrupt ELF file: %s", elf_errmsg(-1));
 	/* The file may have changed since it was checked. */
 	err = elf_kind(elf) == ELF_K_ELF && gelf_getclass(elf) == ELFCLASS64
 		      ? check_tables(elf, tables_max(&st))
 		      : error_set(-ENOEXEC, "not an ELF file");
-	if (!err)
-		err = check_names(elf);
+	err = err ?: check_names(elf);
 	if (err) {
 		elf_end(elf);
 		return err;
@@ -181,11 +177,9 @@ Elf_Scn *elf_section_by_name(Elf *elf, const char *name, GElf_Shdr *header)
 	if (elf_getshdrstrndx(elf, &names) || names == SHN_UNDEF)
 		return NULL;
 	while ((section = elf_nextscn(elf, section))) {
-		const char *found;
-
 		if (!gelf_getshdr(section, header))
 			continue;
-		found = elf_strptr(elf, names, header->sh_name);
+		const char *found = elf_strptr(elf, names, header->sh_name);
 		if (found && !strcmp(found, name))
 			return section;
 	}
@@ -226,12 +220,11 @@ int elf_section_strings(Elf *elf, size_t index, const char **strings, size_t *by
 {
 	Elf_Scn *section = elf_getscn(elf, index);
 	GElf_Shdr header;
-	Elf_Data *data;
 
 	if (!section || !gelf_getshdr(section, &header) || header.sh_type != SHT_STRTAB)
 		return error_set(-ENOEXEC, "corrupt ELF file: section %zu is not a string table",
 				 index);
-	data = elf_section_data(section, &header);
+	Elf_Data *data = elf_section_data(section, &header);
 	if (!data)
 		return -ENOEXEC;
 	if (!data->d_size || ((const char *)data->d_buf)[data->d_size - 1])

@@ -6,8 +6,7 @@
  * larger than what the file takes on disk. Files are read, not mapped: their owner may truncate
  * them at any time, and access to a truncated map raises SIGBUS.
  */
-#ifndef TRACER_OBJECT_ELF_ELF_SECTION_H
-#define TRACER_OBJECT_ELF_ELF_SECTION_H
+#pragma once
 
 #include <gelf.h>
 #include <stddef.h>
@@ -42,5 +41,3 @@ Elf_Data *elf_section_data(Elf_Scn *section, const GElf_Shdr *header);
 int elf_section_strings(Elf *elf, size_t index, const char **strings, size_t *bytes);
 /* Build id in lower-case hex, "" when there is none. */
 void elf_section_build_id(Elf *elf, char out[ELF_BUILD_ID_HEX_MAX]);
-
-#endif

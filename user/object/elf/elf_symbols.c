@@ -25,7 +25,6 @@ int elf_symbols_load(struct elf_symbols *table, Elf *elf, uint32_t type, uint32_
 	GElf_Shdr header, versions_header;
 	Elf_Scn *section = elf_section_by_type(elf, type, NULL, &header);
 	Elf_Scn *versions;
-	int err;
 
 	if (!section)
 		return -ENOENT;
@@ -37,7 +36,7 @@ int elf_symbols_load(struct elf_symbols *table, Elf *elf, uint32_t type, uint32_
 	if (header.sh_entsize != sizeof(Elf64_Sym))
 		return error_set(-ENOEXEC, "corrupt ELF file: symbols of %llu bytes",
 				 (unsigned long long)header.sh_entsize);
-	err = elf_section_strings(elf, header.sh_link, &table->strings, &table->string_bytes);
+	int err = elf_section_strings(elf, header.sh_link, &table->strings, &table->string_bytes);
 	if (err)
 		return err;
 	table->symbols = elf_section_data(section, &header);
@@ -69,11 +68,9 @@ static int is_function(const GElf_Sym *symbol)
 /* Reads symbol number index and returns its name; NULL: it cannot be looked up. */
 static const char *read_symbol(const struct elf_symbols *table, uint32_t index, GElf_Sym *symbol)
 {
-	unsigned type;
-
 	if (!gelf_getsym(table->symbols, (int)index, symbol))
 		return NULL;
-	type = GELF_ST_TYPE(symbol->st_info);
+	unsigned type = GELF_ST_TYPE(symbol->st_info);
 	if (symbol->st_shndx == SHN_UNDEF || symbol->st_name >= table->string_bytes ||
 	    type == STT_SECTION || type == STT_FILE || !table->strings[symbol->st_name])
 		return NULL;
@@ -189,11 +186,10 @@ int elf_symbols_find(struct elf_symbols *table, const char *name, GElf_Sym *symb
 		uint32_t index = (uint32_t)table->by_name[at];
 		GElf_Sym candidate;
 		const char *text = read_symbol(table, index, &candidate);
-		int preferred;
 
 		if (!text || strcmp(text, name))
 			continue;
-		preferred = is_preferred(table, index, &candidate);
+		int preferred = is_preferred(table, index, &candidate);
 		if (err || preferred) {
 			*symbol = candidate;
 			*found = text;
@@ -220,11 +216,10 @@ static int address_add(struct elf_symbols *table, uint32_t index)
 {
 	GElf_Sym symbol;
 	const char *name = read_symbol(table, index, &symbol);
-	uint64_t bytes;
 
 	if (!name || !is_function(&symbol))
 		return 0;
-	bytes = symbol.st_size ? symbol.st_size : 1;
+	uint64_t bytes = symbol.st_size ? symbol.st_size : 1;
 	if (bytes > UINT64_MAX - symbol.st_value)
 		return 0;
 	return spans_add(&table->by_address,
@@ -242,8 +237,7 @@ static int index_addresses(struct elf_symbols *table)
 		return 0;
 	for (uint32_t i = 0; i < table->count && !err; i++)
 		err = address_add(table, i);
-	if (!err)
-		err = spans_sort(&table->by_address);
+	err = err ?: spans_sort(&table->by_address);
 	if (err)
 		spans_free(&table->by_address);
 	table->has_addresses = !err;
@@ -253,12 +247,11 @@ static int index_addresses(struct elf_symbols *table)
 int elf_symbols_find_at(struct elf_symbols *table, uint64_t vaddr, GElf_Sym *symbol,
 			const char **found)
 {
-	const struct address_span *span;
 	int err = index_addresses(table);
 
 	if (err)
 		return err;
-	span = spans_find(&table->by_address, vaddr);
+	const struct address_span *span = spans_find(&table->by_address, vaddr);
 	*found = span ? read_symbol(table, (uint32_t)span->value, symbol) : NULL;
 	return *found ? 0 : -ENOENT;
 }

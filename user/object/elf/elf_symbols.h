@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One symbol table of an ELF file. Its indexes by name and by address are built at first use. */
-#ifndef TRACER_OBJECT_ELF_ELF_SYMBOLS_H
-#define TRACER_OBJECT_ELF_ELF_SYMBOLS_H
+#pragma once
 
 #include <gelf.h>
 #include <stddef.h>
@@ -59,5 +58,3 @@ int elf_symbols_find(struct elf_symbols *table, const char *name, GElf_Sym *symb
  */
 int elf_symbols_find_at(struct elf_symbols *table, uint64_t vaddr, GElf_Sym *symbol,
 			const char **found);
-
-#endif

@@ -3,8 +3,7 @@
  * USDT probes: the notes of type 3 and owner "stapsdt" in the section .note.stapsdt, as
  * <sys/sdt.h> writes them. Each describes one place in the code.
  */
-#ifndef TRACER_OBJECT_ELF_ELF_USDT_H
-#define TRACER_OBJECT_ELF_ELF_USDT_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -35,5 +34,3 @@ int elf_usdt_parse(const uint8_t *notes, size_t bytes, elf_usdt_fn *each, void *
  * section; -ENOEXEC, also for more than ELF_USDT_BYTES_MAX (error_set).
  */
 int elf_file_usdt(struct elf_file *file, elf_usdt_fn *each, void *context);
-
-#endif

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "object/insn/machine.h"
-#include "util/error.h"
 #include "util/sorted.h"
 
 #define SHORT_JUMP_BYTES 2
@@ -22,13 +21,6 @@ struct inline_function {
 /* first_from() reads the keys there. */
 _Static_assert(!offsetof(struct inline_insn, vaddr) && !offsetof(struct inline_jump, target),
 	       "their keys come first");
-
-static int jump_compare(const void *a, const void *b)
-{
-	const struct inline_jump *left = a, *right = b;
-
-	return left->target < right->target ? -1 : left->target > right->target;
-}
 
 /*
  * Finds jumps into a function from elsewhere (from its cold part, for example) as bytes. Bytes that
@@ -55,19 +47,15 @@ static int jumps_find(struct inline_code *code)
 		}
 		code->jumps[code->jump_count++] = (struct inline_jump){found.target, found.vaddr};
 	}
-	if (code->jump_count)
-		qsort(code->jumps, code->jump_count, sizeof(*code->jumps), jump_compare);
+	SORT_BY(code->jumps, code->jump_count, target);
 	return 0;
 }
 
 int inline_code_open(struct inline_code *code, const struct inline_image *image)
 {
-	int err;
-
 	memset(code, 0, sizeof(*code));
 	code->image = image;
-	err = inline_decoder_open(&code->decoder, image->machine);
-	return err ? err : jumps_find(code);
+	return inline_decoder_open(&code->decoder, image->machine) ?: jumps_find(code);
 }
 
 void inline_code_close(struct inline_code *code)
@@ -195,11 +183,10 @@ static int is_short_target(const struct inline_range *text, uint64_t offset)
 {
 	for (int distance = INT8_MIN; distance <= INT8_MAX; distance++) {
 		uint64_t at = offset - SHORT_JUMP_BYTES - (uint64_t)(int64_t)distance;
-		uint8_t op;
 
 		if (at >= text->bytes - 1 || (int8_t)text->code[at + 1] != distance)
 			continue;
-		op = text->code[at];
+		uint8_t op = text->code[at];
 		if (op == 0xeb || (op & 0xf0) == 0x70 || (op & 0xfc) == 0xe0)
 			return 1;
 	}
@@ -307,12 +294,10 @@ static int function_decode(struct inline_code *code)
 	int err;
 
 	for (uint64_t at = code->start; at < code->end;) {
-		struct inline_insn *insn;
-
 		err = capacity_make(code);
 		if (err)
 			return err;
-		insn = &code->kept[code->kept_count + code->count];
+		struct inline_insn *insn = &code->kept[code->kept_count + code->count];
 		if (!inline_decode(&code->decoder, text->code + (at - text->vaddr), code->end - at,
 				   at, insn))
 			break;
@@ -346,16 +331,13 @@ static int function_keep(struct inline_code *code)
 
 int inline_code_function(struct inline_code *code, uint64_t vaddr)
 {
-	uint32_t found;
-	int err;
-
 	if (code->count && vaddr >= code->start && vaddr < code->end)
 		return 0;
 	code->count = 0;
-	err = inline_code_range(code->image, vaddr, &code->start, &code->end);
+	int err = inline_code_range(code->image, vaddr, &code->start, &code->end);
 	if (err)
 		return err;
-	found = id_map_find(&code->by_start, code->start);
+	uint32_t found = id_map_find(&code->by_start, code->start);
 	if (found != ID_MAP_NONE) {
 		const struct inline_function *function = &code->functions[found];
 
@@ -366,9 +348,7 @@ int inline_code_function(struct inline_code *code, uint64_t vaddr)
 	}
 	if (code->kept_count > KEPT_MAX)
 		kept_forget(code);
-	err = function_decode(code);
-	if (!err)
-		err = function_keep(code);
+	err = function_decode(code) ?: function_keep(code);
 	if (err)
 		code->count = 0;
 	return err;

@@ -7,8 +7,7 @@
  * An instruction counts only if decoding from the function's start reaches it: a probe in the
  * middle of an instruction would destroy the program.
  */
-#ifndef TRACER_OBJECT_INSN_CODE_H
-#define TRACER_OBJECT_INSN_CODE_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -91,5 +90,3 @@ int inline_code_range(const struct inline_image *image, uint64_t vaddr, uint64_t
 		      uint64_t *end);
 /* Does a function begin at vaddr? */
 int inline_code_is_start(const struct inline_code *code, uint64_t vaddr);
-
-#endif

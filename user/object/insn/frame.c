@@ -79,7 +79,6 @@ void machine_frame_find(struct inline_decoder *decoder, const uint8_t *code, siz
 	struct frame_search search = {.count = count, .pending = 1};
 	struct frame_path path = {0};
 	int found = PATH_ENDS;
-	int64_t base;
 
 	*out = (struct abi_frame){
 		.base = ABI_FRAME_UNKNOWN, .return_at = ABI_FRAME_KEPT, .saved_at = ABI_FRAME_KEPT};
@@ -90,7 +89,7 @@ void machine_frame_find(struct inline_decoder *decoder, const uint8_t *code, siz
 	}
 	if (found == PATH_ENDS)
 		return;
-	base = found == PATH_SETS_POINTER ? path.frame.pointer : path.frame.depth;
+	int64_t base = found == PATH_SETS_POINTER ? path.frame.pointer : path.frame.depth;
 	if (base < path.frame.returned || base < path.frame.saved)
 		return;
 	out->base = found == PATH_SETS_POINTER ? ABI_FRAME_POINTER : ABI_FRAME_STACK;

@@ -3,8 +3,7 @@
  * Where a function keeps its caller's registers at a place in it, read from the code between its
  * entry and the place: optimised functions have no frame pointer of their own. Pure.
  */
-#ifndef TRACER_OBJECT_INSN_FRAME_H
-#define TRACER_OBJECT_INSN_FRAME_H
+#pragma once
 
 #include <capstone/capstone.h>
 #include <stddef.h>
@@ -43,5 +42,3 @@ int x86_frame_step(struct machine_frame *frame, const cs_insn *insn,
 		   const struct inline_insn *decoded);
 int arm64_frame_step(struct machine_frame *frame, const cs_insn *insn,
 		     const struct inline_insn *decoded);
-
-#endif

@@ -19,6 +19,7 @@
 
 #include "object/insn/function_entry.h"
 #include "object/insn/machine.h"
+#include "util/array.h"
 #include "util/error.h"
 
 #define ARGUMENTS 3
@@ -111,7 +112,7 @@ static const char *argument_name(enum abi_op op, int argument)
 		[ABI_OP_XALLOCX] = {"address", "bytes"},
 	};
 
-	if ((size_t)op >= sizeof(names) / sizeof(names[0]) || !names[op][argument])
+	if ((size_t)op >= ARRAY_SIZE(names) || !names[op][argument])
 		return "an argument";
 	return names[op][argument];
 }
@@ -242,13 +243,12 @@ int function_entry_site(const struct machine *machine, const struct probe_spec *
 {
 	struct function_entry_scan scan = {
 		.machine = machine, .code = code, .bytes = bytes, .vaddr = vaddr, .spec = spec};
-	int err;
 
 	if (!bytes)
 		return error_set(-EINVAL, "%s has no code", spec->symbol);
 	if (scan.bytes > FUNCTION_MAX_CODE)
 		scan.bytes = FUNCTION_MAX_CODE;
-	err = inline_decoder_open(&scan.decoder, machine);
+	int err = inline_decoder_open(&scan.decoder, machine);
 	if (err)
 		return err;
 	scan.insn = scan.decoder.insn;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Where a function is probed at its entry. Pure: takes machine code, returns a probe site. */
-#ifndef TRACER_OBJECT_INSN_FUNCTION_ENTRY_H
-#define TRACER_OBJECT_INSN_FUNCTION_ENTRY_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -26,5 +25,3 @@ int function_entry_site(const struct machine *machine, const struct probe_spec *
  */
 int function_argument_is_32(const struct machine *machine, const uint8_t *code, size_t bytes,
 			    uint32_t reg);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The code of a file that is searched, and what the file says about it. */
-#ifndef TRACER_OBJECT_INSN_IMAGE_H
-#define TRACER_OBJECT_INSN_IMAGE_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -60,5 +59,3 @@ struct inline_image {
 		uint64_t vaddr, bytes;
 	} new_functions[INLINE_NEW_FUNCTIONS];
 };
-
-#endif

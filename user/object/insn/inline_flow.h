@@ -5,8 +5,7 @@
  * its end, where registers have been restored. Its values are those of a branch further up that
  * leads to it. Internal to the analysis.
  */
-#ifndef TRACER_OBJECT_INSN_INLINE_FLOW_H
-#define TRACER_OBJECT_INSN_INLINE_FLOW_H
+#pragma once
 
 #include "object/insn/value.h"
 
@@ -31,5 +30,3 @@ void inline_flow_init(struct inline_flow *flow);
 void inline_flow_reach(struct inline_flow *flow, const struct inline_insn *insn);
 /* Executes the instruction. */
 void inline_flow_step(struct inline_flow *flow, const struct inline_insn *insn);
-
-#endif

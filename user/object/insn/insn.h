@@ -3,8 +3,7 @@
  * An instruction as the analysis of inlined allocators needs it: its effect on registers, or
  * unknown.
  */
-#ifndef TRACER_OBJECT_INSN_INSN_H
-#define TRACER_OBJECT_INSN_INSN_H
+#pragma once
 
 #include <capstone/capstone.h>
 #include <stddef.h>
@@ -91,5 +90,3 @@ size_t inline_decode(struct inline_decoder *decoder, const uint8_t *code, size_t
 /* The same as text, in AT&T syntax; "(bad)" if it is not an instruction. */
 void inline_disassemble(struct inline_decoder *decoder, const uint8_t *code, size_t bytes,
 			uint64_t vaddr, char *text, size_t size);
-
-#endif

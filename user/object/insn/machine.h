@@ -3,8 +3,7 @@
  * What the planner needs to know of a machine: its instructions, as the kernel and as Capstone see
  * them, and how its functions are called. Pure.
  */
-#ifndef TRACER_OBJECT_INSN_MACHINE_H
-#define TRACER_OBJECT_INSN_MACHINE_H
+#pragma once
 
 #include <capstone/capstone.h>
 #include <stdbool.h>
@@ -82,9 +81,7 @@ struct machine {
 	bool (*leaves)(csh capstone, const cs_insn *insn);
 	/* The target of a relative branch, jump or call. */
 	bool (*target)(csh capstone, const cs_insn *insn, uint64_t *vaddr);
-	/*
-	 * How it uses a register: reads 8 or 4 bytes of it; 0 not at all; -1 overwrites it.
-	 */
+	/* How it uses a register: reads 8 or 4 bytes of it; 0 not at all; -1 overwrites it. */
 	int (*register_use)(const cs_insn *insn, uint32_t reg);
 	/* Does it write memory? */
 	bool (*stores)(const cs_insn *insn);
@@ -118,5 +115,3 @@ static inline const struct machine *machine_own(void)
 	return &machine_x86;
 #endif
 }
-
-#endif

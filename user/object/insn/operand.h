@@ -4,8 +4,7 @@
  * operand is taken from the front of its text, which is hostile; what remains at the end makes it
  * invalid.
  */
-#ifndef TRACER_OBJECT_INSN_OPERAND_H
-#define TRACER_OBJECT_INSN_OPERAND_H
+#pragma once
 
 #include <ctype.h>
 #include <errno.h>
@@ -93,5 +92,3 @@ static inline int operand_is_register(struct abi_usdt_argument *out, uint8_t byt
 		out->bytes = bytes;
 	return 1;
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A requested probe, and the instruction that it is placed on. */
-#ifndef TRACER_OBJECT_INSN_SITE_H
-#define TRACER_OBJECT_INSN_SITE_H
+#pragma once
 
 #include <stdint.h>
 
@@ -37,5 +36,3 @@ struct plan_site {
 	char instruction[64]; /* disassembly */
 	char why[128];
 };
-
-#endif

@@ -4,8 +4,7 @@
  * reads. A value is "a value first seen at some point, plus a constant", a constant, or the content
  * of a memory location plus a constant. Internal to the analysis.
  */
-#ifndef TRACER_OBJECT_INSN_VALUE_H
-#define TRACER_OBJECT_INSN_VALUE_H
+#pragma once
 
 #include <stdint.h>
 
@@ -50,5 +49,3 @@ uint64_t inline_state_slot(const struct inline_state *state, uint8_t reg);
 /* The memory that the instruction reads, executed next. 0: it reads none, or an unknown address. */
 int inline_state_reads(const struct inline_state *state, const struct inline_insn *insn,
 		       struct inline_address *out);
-
-#endif

@@ -7,6 +7,7 @@
 #include "object/insn/operand.h"
 #include "object/insn/value.h"
 #include "object/insn/x86_decode.h"
+#include "util/array.h"
 
 /* --- x86 place -------------------------------------------------------------------------------- */
 
@@ -96,11 +97,10 @@ static int new_register(const char *name, uint8_t *offset, uint8_t *bytes)
 	static const uint8_t offsets[] = {AT_R8,  AT_R9,  AT_R10, AT_R11,
 					  AT_R12, AT_R13, AT_R14, AT_R15};
 	char *end;
-	unsigned long number;
 
 	if (name[0] != 'r' || !isdigit((unsigned char)name[1]))
 		return 0;
-	number = strtoul(name + 1, &end, 10);
+	unsigned long number = strtoul(name + 1, &end, 10);
 	if (number < 8 || number > 15)
 		return 0;
 	*offset = offsets[number - 8];
@@ -114,7 +114,7 @@ static int new_register(const char *name, uint8_t *offset, uint8_t *bytes)
 
 static int known_register(const char *name, uint8_t *offset, uint8_t *bytes)
 {
-	for (size_t i = 0; i < sizeof(old_registers) / sizeof(old_registers[0]); i++)
+	for (size_t i = 0; i < ARRAY_SIZE(old_registers); i++)
 		for (int width = 0; width < 4; width++)
 			if (!strcmp(name, old_registers[i].names[width])) {
 				*offset = old_registers[i].offset;
@@ -182,10 +182,8 @@ static int address_take(struct operand *operand, struct abi_usdt_argument *out)
 
 static int memory_take(struct operand *operand, struct abi_usdt_argument *out)
 {
-	int has_number;
-
 	out->kind = text_take(operand, "%fs:") ? ABI_USDT_THREAD : ABI_USDT_MEMORY;
-	has_number = number_take(operand, &out->value);
+	int has_number = number_take(operand, &out->value);
 	if (has_number && operand->text == operand->end)
 		return out->kind == ABI_USDT_THREAD;
 	if (has_number || operand_starts(operand, "("))
@@ -234,11 +232,9 @@ static uint64_t relative(const struct inline_range *text, size_t operand)
 static size_t jump_look(const struct inline_range *text, size_t i, struct machine_found *out)
 {
 	for (; i + 1 + OPERAND <= text->bytes; i++) {
-		int is_branch;
-
 		if (text->code[i] != 0xe9 && text->code[i] != 0x0f)
 			continue;
-		is_branch = text->code[i] == 0x0f;
+		int is_branch = text->code[i] == 0x0f;
 		if (is_branch &&
 		    ((text->code[i + 1] & 0xf0) != 0x80 || i + 2 + OPERAND > text->bytes))
 			continue;
@@ -281,13 +277,12 @@ static size_t pool_look(const struct inline_range *text, size_t i, struct machin
 {
 	for (; i + SHORT <= text->bytes; i++) {
 		const uint8_t *bytes = text->code + i;
-		unsigned at, reg;
 		size_t left = text->bytes - i;
 
 		if ((bytes[0] & 0xf8) != 0x48)
 			continue;
-		at = displacement(bytes);
-		reg = (bytes[0] >> 2 & 1) << 3 | (bytes[2] >> 3 & 7);
+		unsigned at = displacement(bytes);
+		unsigned reg = (bytes[0] >> 2 & 1) << 3 | (bytes[2] >> 3 & 7);
 		if (at != NEXTPOOL && (at != FREEBLOCK || bytes[1] != 0x8b ||
 				       !store_follows(bytes, left < NEAR ? left : NEAR, reg)))
 			continue;
@@ -358,7 +353,6 @@ static int is_operand(const struct inline_range *text, size_t index,
 	const uint8_t *code = text->code + index;
 	uint64_t wanted = flag->slot ? flag->slot : (uint64_t)flag->offset, target;
 	int32_t distance;
-	int is_address;
 
 	memcpy(&distance, code, sizeof(distance));
 	*before = 2;
@@ -366,7 +360,7 @@ static int is_operand(const struct inline_range *text, size_t index,
 	if ((code[-1] & 0xc7) == 5 &&
 	    (code[-2] == 0x8b || code[-2] == 0x83)) /* of 0x83 an immediate follows */
 		return target + (code[-2] == 0x83) == wanted;
-	is_address = (code[-1] & 0xc7) == 5 && code[-2] == 0x8d;
+	int is_address = (code[-1] & 0xc7) == 5 && code[-2] == 0x8d;
 	if (!is_address && code[-2] == 0xc7 && (code[-1] & 0xf8) == 0xc0) {
 		is_address = 1;
 		target = (uint64_t)(int64_t)distance;
@@ -541,7 +535,7 @@ static bool leaves(csh capstone, const cs_insn *insn)
 	static const unsigned groups[] = {CS_GRP_JUMP, CS_GRP_CALL, CS_GRP_RET,
 					  CS_GRP_INT,  CS_GRP_IRET, CS_GRP_BRANCH_RELATIVE};
 
-	for (size_t i = 0; i < sizeof(groups) / sizeof(groups[0]); i++)
+	for (size_t i = 0; i < ARRAY_SIZE(groups); i++)
 		if (cs_insn_group(capstone, insn, groups[i]))
 			return true;
 	switch (insn->id) {

@@ -4,8 +4,7 @@
  * entries. The file is followed by its descriptor, so that its writer is still followed after
  * another file has taken its name.
  */
-#ifndef TRACER_OBJECT_PERFMAP_FOLLOW_H
-#define TRACER_OBJECT_PERFMAP_FOLLOW_H
+#pragma once
 
 #include <stdint.h>
 #include <sys/types.h>
@@ -64,5 +63,3 @@ int perfmap_follow_finish(struct perfmap_follow *follow, struct perfmap_process 
  */
 int perfmap_follow_skip(struct perfmap_follow *follow, struct perfmap_process *process,
 			uint64_t start, uint64_t end);
-
-#endif

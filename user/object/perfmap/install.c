@@ -137,11 +137,9 @@ static int acl_set(int fd, uint32_t uid)
 
 static int access_grant(int fd, uint32_t uid)
 {
-	int err;
-
 	if (fchmod(fd, 0644))
 		return -errno;
-	err = uid == geteuid() ? 0 : acl_set(fd, uid);
+	int err = uid == geteuid() ? 0 : acl_set(fd, uid);
 	if (err)
 		log_debug("no access entry for user %u: %s", uid, strerror(-err));
 	return 0;
@@ -255,11 +253,9 @@ static int place_write(struct perfmap_place *place, const struct buffer *text,
 
 	if (err)
 		return err;
-	err = access_grant(outfile_fd(file), replaced->places->uid);
-	if (!err)
-		err = outfile_write(file, text->data, text->size);
-	if (!err)
-		err = fstat(outfile_fd(file), &st) ? -errno : 0;
+	err = access_grant(outfile_fd(file), replaced->places->uid)
+	      ?: outfile_write(file, text->data, text->size)
+	      ?: (fstat(outfile_fd(file), &st) ? -errno : 0);
 	if (err) {
 		outfile_discard(file);
 		return err;
@@ -282,7 +278,6 @@ static int lines_append(struct perfmap_place *place, int fd, struct perfmap_miss
 {
 	struct buffer *text = &missing->text;
 	struct stat st;
-	int err;
 
 	if (writers->at_offset)
 		return append_refuse(place, missing->count,
@@ -291,11 +286,10 @@ static int lines_append(struct perfmap_place *place, int fd, struct perfmap_miss
 	if (missing->partial && writers->count)
 		return append_refuse(place, missing->count,
 				     "the process is in the middle of a line");
-	err = fstat(fd, &st) ? -errno : 0;
+	int err = fstat(fd, &st) ? -errno : 0;
 	if (!err && (st.st_size + text->size) % COPY_BYTES == 0)
 		err = buffer_append(text, "\n", 1);
-	if (!err)
-		err = descriptor_write(fd, text->data, text->size);
+	err = err ?: descriptor_write(fd, text->data, text->size);
 	if (err) {
 		/* The disk is full: what the process appends should not continue our last line. */
 		descriptor_write(fd, "\n", 1);
@@ -313,11 +307,10 @@ static int place_append(struct perfmap_places *places, struct perfmap_place *pla
 	int fd = tmp_dir_file(place->directory, place->name, places->uid, O_RDWR | O_APPEND);
 	struct perfmap_missing missing = {0};
 	struct stat st;
-	int err;
 
 	if (fd < 0)
 		return error_set(fd, "%s: %s", place->shown, error_reason(fd));
-	err = perfmap_missing_find(&missing, table, fd, account);
+	int err = perfmap_missing_find(&missing, table, fd, account);
 	if (err)
 		error_set(err, "%s: %s", place->shown, error_reason(err));
 	if (!err && missing.count)
@@ -338,17 +331,15 @@ static int place_install(struct perfmap_places *places, struct perfmap_place *pl
 	int fd = tmp_dir_file(place->directory, place->name, places->uid, O_RDONLY);
 	struct replaced replaced = {.places = places, .place = place};
 	struct stat *st = &replaced.file;
-	struct writers writers;
-	int ours;
 
 	if (fd == -ENOENT)
 		return place_write(place, text, &replaced);
 	if (fd < 0 || fstat(fd, st))
 		return error_set(fd < 0 ? fd : -errno, "%s: %s", place->shown, error_reason(fd));
 	replaced.existed = 1;
-	writers = writers_find(places->pid, place->name, st);
-	ours = place->ours && st->st_dev == place->device && st->st_ino == place->inode &&
-	       (uint64_t)st->st_size == place->bytes;
+	struct writers writers = writers_find(places->pid, place->name, st);
+	int ours = place->ours && st->st_dev == place->device && st->st_ino == place->inode &&
+		   (uint64_t)st->st_size == place->bytes;
 	file_take(fd, st, places->uid);
 	if (content_equals(fd, text)) {
 		place_keep(place, st, text->size, ours || st->st_uid == geteuid());
@@ -365,8 +356,6 @@ static int place_try(struct perfmap_places *places, struct perfmap_place *place,
 		     const struct perfmap_table *table, const struct buffer *text,
 		     struct account *account)
 {
-	int status;
-
 	if (place->directory < 0)
 		return 0;
 	if (place->rival)
@@ -375,7 +364,7 @@ static int place_try(struct perfmap_places *places, struct perfmap_place *place,
 				 "and the same /tmp, so both write to it, and perf takes the names "
 				 "of either for both",
 				 place->shown, place->rival);
-	status = place_install(places, place, table, text, account);
+	int status = place_install(places, place, table, text, account);
 	/* The process has opened it in between: it is its file now. */
 	if (status == -EBUSY || status == -EEXIST)
 		status = place_install(places, place, table, text, account);
@@ -426,5 +415,5 @@ int perfmap_install(struct perfmap_places *places, const struct perfmap_table *t
 	buffer_free(&text);
 	if (!err)
 		places->version = version;
-	return err ? err : done;
+	return err ?: done;
 }

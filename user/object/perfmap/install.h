@@ -17,8 +17,7 @@
  *
  * Only regular files of root, of our user or of the target's user are touched.
  */
-#ifndef TRACER_OBJECT_PERFMAP_INSTALL_H
-#define TRACER_OBJECT_PERFMAP_INSTALL_H
+#pragma once
 
 #include <stdint.h>
 #include <sys/stat.h>
@@ -77,5 +76,3 @@ int perfmap_places_stale(const struct perfmap_places *places, const struct stat 
  */
 int perfmap_install(struct perfmap_places *places, const struct perfmap_table *table,
 		    struct account *account);
-
-#endif

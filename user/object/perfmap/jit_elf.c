@@ -8,19 +8,19 @@
 
 #include "object/elf/elf_section.h"
 #include "object/elf/elf_symbols.h"
+#include "util/cleanup.h"
 #include "util/error.h"
 
 /* The address of a symbol; 0: its section is not loaded. */
 static uint64_t symbol_address(Elf *elf, const GElf_Sym *symbol, int relocatable)
 {
 	GElf_Shdr header;
-	Elf_Scn *section;
 
 	if (!relocatable)
 		return symbol->st_value;
 	if (symbol->st_shndx >= SHN_LORESERVE)
 		return 0;
-	section = elf_getscn(elf, symbol->st_shndx);
+	Elf_Scn *section = elf_getscn(elf, symbol->st_shndx);
 	if (!section || !gelf_getshdr(section, &header) || !header.sh_addr)
 		return 0;
 	return header.sh_addr + symbol->st_value;
@@ -29,24 +29,21 @@ static uint64_t symbol_address(Elf *elf, const GElf_Sym *symbol, int relocatable
 static int table_read(Elf *elf, uint32_t type, int relocatable, perfmap_text_fn entry,
 		      void *context)
 {
-	struct elf_symbols table = {0};
+	_cleanup_(elf_symbols_free) struct elf_symbols table = {0};
 	int err = elf_symbols_load(&table, elf, type, ELF_SYMBOLS_HERE);
 	/* Names may overlap in the table; those of real compilers hardly do. */
 	uint64_t budget = 2 * table.string_bytes;
 
 	for (uint32_t i = 0; !err && i < table.count; i++) {
 		GElf_Sym symbol;
-		uint64_t address;
-		const char *name;
-		size_t bytes;
 
 		if (!gelf_getsym(table.symbols, (int)i, &symbol) || symbol.st_shndx == SHN_UNDEF ||
 		    GELF_ST_TYPE(symbol.st_info) != STT_FUNC ||
 		    symbol.st_name >= table.string_bytes || !symbol.st_size)
 			continue;
-		address = symbol_address(elf, &symbol, relocatable);
-		name = table.strings + symbol.st_name;
-		bytes = strnlen(name, PERFMAP_NAME_MAX);
+		uint64_t address = symbol_address(elf, &symbol, relocatable);
+		const char *name = table.strings + symbol.st_name;
+		size_t bytes = strnlen(name, PERFMAP_NAME_MAX);
 		if (!address || !bytes || address + symbol.st_size < address)
 			continue;
 		if (bytes > budget)
@@ -55,7 +52,6 @@ static int table_read(Elf *elf, uint32_t type, int relocatable, perfmap_text_fn 
 			err = entry(context, address, symbol.st_size, name, bytes);
 		budget -= bytes;
 	}
-	elf_symbols_free(&table);
 	return err;
 }
 
@@ -67,13 +63,12 @@ static int copy_make(const void *image, size_t bytes, int *relocatable)
 {
 	const uint16_t type = ET_DYN;
 	Elf64_Ehdr header;
-	int fd;
 
 	if (bytes < sizeof(header) || bytes > JIT_ELF_MAX)
 		return error_set(-ENOEXEC, "an ELF image of %zu bytes", bytes);
 	memcpy(&header, image, sizeof(header));
 	*relocatable = header.e_type == ET_REL;
-	fd = memfd_create("jit image", MFD_CLOEXEC);
+	int fd = memfd_create("jit image", MFD_CLOEXEC);
 	if (fd < 0)
 		return -errno;
 	/*
@@ -96,7 +91,7 @@ int jit_elf_read(const void *image, size_t bytes, perfmap_text_fn entry, void *c
 	uint64_t file_bytes;
 	int relocatable = 0, err;
 	Elf *elf;
-	int fd = copy_make(image, bytes, &relocatable);
+	_cleanup_close_ int fd = copy_make(image, bytes, &relocatable);
 
 	if (fd < 0)
 		return fd;
@@ -109,6 +104,5 @@ int jit_elf_read(const void *image, size_t bytes, perfmap_text_fn entry, void *c
 			err = error_set(-ENOEXEC, "an ELF image without symbols");
 		elf_end(elf);
 	}
-	close(fd);
 	return err;
 }

@@ -4,11 +4,9 @@
  * functions out. The image is the target's and may lie about every offset; work and names are
  * bounded by its size.
  */
-#ifndef TRACER_OBJECT_PERFMAP_JIT_ELF_H
-#define TRACER_OBJECT_PERFMAP_JIT_ELF_H
+#pragma once
 
 #include <stddef.h>
-#include <stdint.h>
 
 #include "object/perfmap/text.h"
 
@@ -20,5 +18,3 @@
  * -ENOEXEC (error_set); -errno; or what the callback returned.
  */
 int jit_elf_read(const void *image, size_t bytes, perfmap_text_fn entry, void *context);
-
-#endif

@@ -204,7 +204,6 @@ static int record_fits(const struct jitdump_record *record)
 static int load_begins(const struct jitdump *jitdump, const unsigned char *data, size_t held)
 {
 	struct record_load load;
-	size_t name_bytes;
 
 	if (held < sizeof(load))
 		return -1;
@@ -213,7 +212,7 @@ static int load_begins(const struct jitdump *jitdump, const unsigned char *data,
 	    load.prefix.total_size < sizeof(load) + 2 ||
 	    load.code_size > load.prefix.total_size - sizeof(load) - 2)
 		return 0;
-	name_bytes = load.prefix.total_size - sizeof(load) - 1 - load.code_size;
+	size_t name_bytes = load.prefix.total_size - sizeof(load) - 1 - load.code_size;
 	if (name_bytes > PERFMAP_NAME_MAX)
 		return 0;
 	if (held <= sizeof(load) + name_bytes)
@@ -261,7 +260,6 @@ static int held_take(struct jitdump *jitdump, jitdump_code_fn code, void *contex
 	while (!err && at < jitdump->held) {
 		struct jitdump_record record = {.data = jitdump->head + at};
 		size_t held = jitdump->held - at;
-		int64_t size;
 
 		if (jitdump->lost) {
 			at += record_search(jitdump, record.data, held);
@@ -269,7 +267,7 @@ static int held_take(struct jitdump *jitdump, jitdump_code_fn code, void *contex
 				break;
 			continue;
 		}
-		size = record_size(jitdump, record.data, held);
+		int64_t size = record_size(jitdump, record.data, held);
 		if (size < 0)
 			return (int)size;
 		if (!size)

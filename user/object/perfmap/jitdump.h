@@ -9,8 +9,7 @@
  * ended, within a record. So records are checked, and after bytes that are none the next LOAD is
  * searched for.
  */
-#ifndef TRACER_OBJECT_PERFMAP_JITDUMP_H
-#define TRACER_OBJECT_PERFMAP_JITDUMP_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -55,5 +54,3 @@ struct jitdump {
 /* 0; -EPROTO: not a jitdump; or what the callback returned. */
 int jitdump_read(struct jitdump *jitdump, const void *data, size_t bytes, jitdump_code_fn code,
 		 void *context);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a perf map file lacks of a table. */
-#ifndef TRACER_OBJECT_PERFMAP_MISSING_H
-#define TRACER_OBJECT_PERFMAP_MISSING_H
+#pragma once
 
 #include <stddef.h>
 
@@ -21,5 +20,3 @@ struct perfmap_missing {
 /* Reads the file from its start. 0; -EFBIG; -EDQUOT, -ENOSPC, -ENOMEM; -errno. */
 int perfmap_missing_find(struct perfmap_missing *missing, const struct perfmap_table *table, int fd,
 			 struct account *account);
-
-#endif

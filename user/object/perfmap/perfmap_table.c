@@ -78,11 +78,10 @@ static struct entry_position entries_find(const struct entries *entries, uint64_
 {
 	struct entry_position position = {
 		.chunk = keys_above(entries->ends, entries->chunk_count, address)};
-	const struct entries_chunk *chunk;
 
 	if (position.chunk == entries->chunk_count)
 		return position;
-	chunk = entries->chunks[position.chunk];
+	const struct entries_chunk *chunk = entries->chunks[position.chunk];
 	/* The last one ends above the address. */
 	position.entry = SORTED_ABOVE(chunk->entries, chunk->count - 1u, end, address);
 	return position;
@@ -100,11 +99,10 @@ static int chunk_insert(struct entries *entries, size_t at)
 	int err = array_reserve_in(entries->account, &entries->chunks, &entries->chunk_capacity,
 				   entries->chunk_count, 1, sizeof(struct entries_chunk *));
 
-	if (!err)
-		err = array_reserve_in(entries->account, &entries->ends, &entries->ends_capacity,
-				       entries->chunk_count, 1, sizeof(*entries->ends));
-	if (!err)
-		err = account_charge(entries->account, sizeof(*chunk));
+	err = err
+	      ?: array_reserve_in(entries->account, &entries->ends, &entries->ends_capacity,
+				  entries->chunk_count, 1, sizeof(*entries->ends))
+	      ?: account_charge(entries->account, sizeof(*chunk));
 	if (err)
 		return err;
 	chunk = malloc(sizeof(*chunk));
@@ -129,7 +127,6 @@ static int chunk_insert(struct entries *entries, size_t at)
 static int position_reserve(struct entries *entries, struct entry_position *position)
 {
 	struct entries_chunk *chunk, *half;
-	int err;
 
 	if (position->chunk == entries->chunk_count) {
 		chunk = position->chunk ? entries->chunks[position->chunk - 1] : NULL;
@@ -143,7 +140,7 @@ static int position_reserve(struct entries *entries, struct entry_position *posi
 	chunk = entries->chunks[position->chunk];
 	if (chunk->count < ENTRIES_CHUNK)
 		return 0;
-	err = chunk_insert(entries, position->chunk + 1);
+	int err = chunk_insert(entries, position->chunk + 1);
 	if (err)
 		return err;
 	half = entries->chunks[position->chunk + 1];
@@ -162,12 +159,11 @@ static int position_reserve(struct entries *entries, struct entry_position *posi
 static int entries_insert(struct entries *entries, struct entry_position position,
 			  const struct perfmap_entry *entry)
 {
-	struct entries_chunk *chunk;
 	int err = position_reserve(entries, &position);
 
 	if (err)
 		return err;
-	chunk = entries->chunks[position.chunk];
+	struct entries_chunk *chunk = entries->chunks[position.chunk];
 	memmove(chunk->entries + position.entry + 1, chunk->entries + position.entry,
 		(chunk->count - position.entry) * sizeof(*chunk->entries));
 	chunk->entries[position.entry] = *entry;
@@ -225,10 +221,8 @@ static int entries_clear_range(struct entries *entries, uint64_t start, uint64_t
 	if (entry->start < start) {
 		tail = *entry;
 		if (tail.end > end) {
-			int err;
-
 			tail.start = end;
-			err = entries_insert(
+			int err = entries_insert(
 				entries,
 				(struct entry_position){position.chunk, position.entry + 1}, &tail);
 			/* The insertion may have split the chunk. */
@@ -394,9 +388,6 @@ int perfmap_table_add(struct perfmap_table *table, uint64_t start, uint64_t size
 				    .origin = entry->origin,
 				    .called = entry->called,
 				    .mapped = entry->mapped};
-	struct perfmap_entry *old;
-	struct entry_position position;
-	int err;
 
 	if (!size || new.end < start)
 		return -EINVAL;
@@ -406,11 +397,11 @@ int perfmap_table_add(struct perfmap_table *table, uint64_t start, uint64_t size
 		names_collect(table);
 	if (strings_memory(table->names) >= PERFMAP_NAMES_MAX)
 		return -ENOSPC;
-	err = strings_intern(table->names, name, name_bytes, &new.name);
+	int err = strings_intern(table->names, name, name_bytes, &new.name);
 	if (err)
 		return err;
-	position = entries_find(&table->entries, start);
-	old = entries_at(&table->entries, position);
+	struct entry_position position = entries_find(&table->entries, start);
+	struct perfmap_entry *old = entries_at(&table->entries, position);
 	if (old && old->start == start && old->end == new.end) {
 		table->version += old->name != new.name;
 		new.mapped |= old->mapped && old->name == new.name;
@@ -422,7 +413,7 @@ int perfmap_table_add(struct perfmap_table *table, uint64_t start, uint64_t size
 		err = entries_clear_range(&table->entries, start, new.end);
 		position = entries_find(&table->entries, start);
 	}
-	return err ? err : entries_insert(&table->entries, position, &new);
+	return err ?: entries_insert(&table->entries, position, &new);
 }
 
 int perfmap_table_cut(struct perfmap_table *table, uint64_t start, uint64_t end)

@@ -6,8 +6,7 @@
  * covers out of older ones, which keep the rest (an entry with a new one in its middle becomes
  * two). Every entry has the time when it appeared, since addresses are reused.
  */
-#ifndef TRACER_OBJECT_PERFMAP_PERFMAP_TABLE_H
-#define TRACER_OBJECT_PERFMAP_PERFMAP_TABLE_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -84,5 +83,3 @@ size_t perfmap_table_count(const struct perfmap_table *table);
 size_t perfmap_table_memory(const struct perfmap_table *table);
 /* A number that changes whenever a range or a name changes: equal numbers mean the same map. */
 uint64_t perfmap_table_version(const struct perfmap_table *table);
-
-#endif

@@ -82,7 +82,6 @@ static int map_evict(struct perfmaps *maps)
 int perfmaps_add(struct perfmaps *maps, uint32_t tgid, struct perfmap_process **out)
 {
 	struct perfmap_process *process = perfmaps_find(maps, tgid);
-	int err;
 
 	if (process && !process->exited) {
 		*out = process;
@@ -90,8 +89,7 @@ int perfmaps_add(struct perfmaps *maps, uint32_t tgid, struct perfmap_process **
 	}
 	if (maps->count >= PERFMAP_PROCESSES_MAX)
 		return -ENOSPC;
-	err = array_reserve(&maps->processes, &maps->capacity, maps->count, 1,
-			    sizeof(*maps->processes));
+	int err = ARRAY_GROW(maps->processes, maps->capacity, maps->count);
 	if (err)
 		return err;
 	process = calloc(1, sizeof(*process));
@@ -184,12 +182,11 @@ static int code_spread(struct perfmap_process *process, const struct jitdump_cod
 int perfmap_process_jitdump(struct perfmap_process *process, const struct jitdump_code *code)
 {
 	struct perfmap_entry entry = {.time_ns = code->time_ns};
-	const struct perfmap_entry *old;
 	char name[PERFMAP_NAME_MAX + 1];
 
 	if (!code->moved_from)
 		return code_is_known(process, code) ? 0 : code_spread(process, code);
-	old = perfmap_table_find(process->table, code->moved_from);
+	const struct perfmap_entry *old = perfmap_table_find(process->table, code->moved_from);
 	if (!old) {
 		process->refused++;
 		return 0;
@@ -281,16 +278,15 @@ static int write_take(struct perfmaps *maps, struct perfmap_process *process,
 				      .called = 1,
 				      .mapped = (text->flags & EVENT_MAP_MAPPED) != 0};
 	struct buffer name = {0};
-	int err;
 
 	process->writes++;
 	process->cut += (text->flags & EVENT_MAP_CUT) != 0;
 	if (!(text->flags & EVENT_MAP_MISSED))
 		return perfmap_process_add(process, text->address, text->bytes,
 					   (const char *)text->name, text->name_bytes, &entry);
-	err = maps->hooks.name_read ? maps->hooks.name_read(maps->hooks.context, process,
-							    text->name_address, &name)
-				    : -ENOTSUP;
+	int err = maps->hooks.name_read ? maps->hooks.name_read(maps->hooks.context, process,
+								text->name_address, &name)
+					: -ENOTSUP;
 	if (!err)
 		err = perfmap_process_add(process, text->address, text->bytes,
 					  (const char *)name.data, name.size, &entry);
@@ -441,11 +437,10 @@ static int event_take(struct perfmaps *maps, struct perfmap_process *process, co
 int perfmaps_feed(struct perfmaps *maps, const void *record, size_t size)
 {
 	const struct event_header *header = record;
-	struct perfmap_process *process;
 
 	if (size < sizeof(*header) || header->size < sizeof(*header) || header->size > size)
 		return -EPROTO;
-	process = perfmaps_find(maps, header->tgid);
+	struct perfmap_process *process = perfmaps_find(maps, header->tgid);
 	if (!process || process->exited)
 		return 0;
 	return event_take(maps, process, record, header->size);

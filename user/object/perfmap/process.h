@@ -9,8 +9,7 @@
  * but was read later, is added to the child as well. exec clears the map. A process that has ended
  * keeps its last map.
  */
-#ifndef TRACER_OBJECT_PERFMAP_PROCESS_H
-#define TRACER_OBJECT_PERFMAP_PROCESS_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -111,5 +110,3 @@ int perfmap_process_copy(struct perfmap_process *process, const struct perfmap_p
  * CPython writes what its parent had buffered once more. 0, -ENOMEM.
  */
 int perfmap_process_jitdump(struct perfmap_process *process, const struct jitdump_code *code);
-
-#endif

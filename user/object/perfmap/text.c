@@ -30,11 +30,9 @@ static int is_blank(char c)
  */
 static int number_read(const char **at, const char *end, uint64_t *number)
 {
-	const char *first;
-
 	if (end - *at > 2 && (*at)[0] == '0' && ((*at)[1] | 0x20) == 'x')
 		*at += 2;
-	first = *at;
+	const char *first = *at;
 	for (*number = 0; *at < end && digit_value(**at) >= 0; (*at)++) {
 		if (*number >> 60)
 			return -EINVAL;

@@ -6,8 +6,7 @@
  * The reader takes input in pieces of any size and passes well-formed lines on. The writer is not
  * trusted: invalid lines are counted and skipped, and the memory for a line is bounded.
  */
-#ifndef TRACER_OBJECT_PERFMAP_TEXT_H
-#define TRACER_OBJECT_PERFMAP_TEXT_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -53,5 +52,3 @@ int perfmap_line_write(const struct perfmap_entry *entry, const char *name, perf
  * case an empty line is appended, which perf skips.
  */
 int perfmap_text_write(const struct perfmap_table *table, perfmap_write_fn write, void *context);
-
-#endif

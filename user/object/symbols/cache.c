@@ -25,11 +25,9 @@ static struct cache_slot *slot_find(struct cache_slot *slots, size_t capacity, u
 uint32_t cache_find(const struct cache *cache, uint32_t file, uint64_t offset,
 		    const struct symbols_frame **frames)
 {
-	const struct cache_slot *slot;
-
 	if (!cache->capacity)
 		return 0;
-	slot = slot_find(cache->slots, cache->capacity, file, offset);
+	const struct cache_slot *slot = slot_find(cache->slots, cache->capacity, file, offset);
 	*frames = cache->frames + slot->first;
 	return slot->count;
 }
@@ -61,7 +59,6 @@ static int cache_grow(struct cache *cache)
 int cache_add(struct cache *cache, uint32_t file, uint64_t offset,
 	      const struct symbols_frame frames[], uint32_t count)
 {
-	struct cache_slot *slot;
 	int err = 0;
 
 	if (2 * (cache->used + 1) > cache->capacity)
@@ -71,7 +68,7 @@ int cache_add(struct cache *cache, uint32_t file, uint64_t offset,
 				       cache->frame_count, count, sizeof(*cache->frames));
 	if (err)
 		return err;
-	slot = slot_find(cache->slots, cache->capacity, file, offset);
+	struct cache_slot *slot = slot_find(cache->slots, cache->capacity, file, offset);
 	*slot = (struct cache_slot){
 		.offset = offset, .file = file, .count = count, .first = cache->frame_count};
 	memcpy(cache->frames + cache->frame_count, frames, count * sizeof(*frames));

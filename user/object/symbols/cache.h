@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Frames by {file, offset}: a hash table that only grows. Pure. Zero-initialise except account. */
-#ifndef TRACER_OBJECT_SYMBOLS_CACHE_H
-#define TRACER_OBJECT_SYMBOLS_CACHE_H
+#pragma once
 
 #include "object/symbols/symbols.h"
 
@@ -30,5 +29,3 @@ int cache_add(struct cache *cache, uint32_t file, uint64_t offset,
 	      const struct symbols_frame frames[], uint32_t count);
 void cache_free(struct cache *cache);
 size_t cache_memory(const struct cache *cache);
-
-#endif

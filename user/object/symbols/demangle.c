@@ -2,7 +2,6 @@
 #include "object/symbols/demangle.h"
 
 #include <libiberty/demangle.h>
-#include <stdio.h>
 #include <string.h>
 
 #define CUT         "..."

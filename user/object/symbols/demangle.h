@@ -6,8 +6,7 @@
  * can be written in acceptable time. Call it only in the worker process (object/symbols/worker.h),
  * which may be killed.
  */
-#ifndef TRACER_OBJECT_SYMBOLS_DEMANGLE_H
-#define TRACER_OBJECT_SYMBOLS_DEMANGLE_H
+#pragma once
 
 #include <stddef.h>
 
@@ -17,5 +16,3 @@
 int demangle_wanted(const char *name);
 /* The demangled name, or the name itself if it is not mangled; both cut. Returns the length. */
 size_t demangle(const char *name, char out[DEMANGLE_MAX]);
-
-#endif

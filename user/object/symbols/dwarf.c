@@ -59,14 +59,13 @@ static int units_index(struct dwarf_file *file)
 	while (!err && !dwarf_get_units(file->dwarf, unit, &unit, &version, &type, &die, NULL)) {
 		if (type != DW_UT_compile && type != DW_UT_skeleton)
 			continue;
-		err = array_reserve(&file->units, &file->unit_capacity, file->unit_count, 1,
-				    sizeof(*file->units));
+		err = ARRAY_GROW(file->units, file->unit_capacity, file->unit_count);
 		if (err)
 			break;
 		file->units[file->unit_count] = (struct dwarf_unit){.die = dwarf_dieoffset(&die)};
 		err = die_add_ranges(&die, &file->ranges, file->unit_count++);
 	}
-	return err ? err : spans_sort(&file->ranges);
+	return err ?: spans_sort(&file->ranges);
 }
 
 static int sections_begin(Elf *elf, Dwarf **dwarf)
@@ -79,19 +78,16 @@ int dwarf_file_open(struct dwarf_file **out, int fd, int alternate_fd)
 {
 	struct dwarf_file *file = calloc(1, sizeof(*file));
 	uint64_t bytes;
-	int err;
 
 	if (!file)
 		return -ENOMEM;
-	err = elf_section_begin(&file->elf, fd, &bytes);
-	if (!err)
-		err = sections_begin(file->elf, &file->dwarf);
+	int err = elf_section_begin(&file->elf, fd, &bytes)
+			  ?: sections_begin(file->elf, &file->dwarf);
 	if (!err && alternate_fd >= 0 &&
 	    !elf_section_begin_common(&file->alternate_elf, alternate_fd) &&
 	    !sections_begin(file->alternate_elf, &file->alternate))
 		dwarf_setalt(file->dwarf, file->alternate);
-	if (!err)
-		err = units_index(file);
+	err = err ?: units_index(file);
 	if (err) {
 		dwarf_file_close(file);
 		return err;
@@ -252,7 +248,6 @@ static void call_find(Dwarf_Die *unit, Dwarf_Die *inlined, struct dwarf_frame *f
 static int function_find(struct dwarf_file *file, struct dwarf_unit *unit, Dwarf_Die *unit_die,
 			 uint64_t vaddr, Dwarf_Die *out)
 {
-	const struct address_span *found;
 	int err;
 
 	if (!unit->indexed) {
@@ -264,7 +259,7 @@ static int function_find(struct dwarf_file *file, struct dwarf_unit *unit, Dwarf
 			return err;
 		}
 	}
-	found = spans_find(&unit->functions, vaddr);
+	const struct address_span *found = spans_find(&unit->functions, vaddr);
 	return found && dwarf_offdie(file->dwarf, found->value, out);
 }
 
@@ -275,11 +270,10 @@ int dwarf_file_frames(struct dwarf_file *file, uint64_t vaddr, struct dwarf_fram
 	Dwarf_Die chain[DWARF_INLINE_MAX + 1], unit; /* the function, and what is inlined in it */
 	struct dwarf_frame frame = {0};
 	size_t count = 0;
-	int known;
 
 	if (!found || !capacity || !dwarf_offdie(file->dwarf, file->units[found->value].die, &unit))
 		return 0;
-	known = function_find(file, &file->units[found->value], &unit, vaddr, &chain[0]);
+	int known = function_find(file, &file->units[found->value], &unit, vaddr, &chain[0]);
 	if (known < 0)
 		return known;
 	line_find(&unit, vaddr, &frame);

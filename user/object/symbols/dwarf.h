@@ -6,8 +6,7 @@
  * Hostile DWARF can take any amount of time and memory, and libdw was not written for hostile
  * files. Call it only in the worker process (object/symbols/worker.h), which may be killed.
  */
-#ifndef TRACER_OBJECT_SYMBOLS_DWARF_H
-#define TRACER_OBJECT_SYMBOLS_DWARF_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -36,5 +35,3 @@ void dwarf_file_close(struct dwarf_file *file);
  */
 int dwarf_file_frames(struct dwarf_file *file, uint64_t vaddr, struct dwarf_frame frames[],
 		      size_t capacity);
-
-#endif

@@ -1,20 +1,149 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The owner's side. */
 #include "object/symbols/fetch.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <signal.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/types.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "object/symbols/fetch_wire.h"
+#include "object/elf/elf_section.h"
+#include "proc/child.h"
 #include "util/clock.h"
 #include "util/descriptor.h"
 #include "util/error.h"
+#include "util/message.h"
+
+/* Messages between the process that fetches files and its owner (SOCK_SEQPACKET). */
+struct fetch_question {
+	uint32_t number;
+	char build_id[ELF_BUILD_ID_HEX_MAX];
+};
+
+/* result: 0, with a descriptor; -errno. The first one, number 0, says whether it can begin. */
+struct fetch_result {
+	uint32_t number;
+	int32_t result;
+};
+
+#define LIBRARY "libdebuginfod.so.1"
+/* The largest file that is fetched, and the longest time for it, unless the environment says so. */
+#define BYTES_MAX   "2147483648"
+#define SECONDS_MAX "120"
+/* All files of a session, of which there are as many as servers have and the target maps. */
+#define TOTAL_MAX (8ull << 30)
+
+/* libdebuginfod's interface: debuginfod_find_debuginfo(3). */
+struct library {
+	void *(*begin)(void);
+	int (*find)(void *client, const unsigned char *build_id, int bytes, char **path);
+};
+
+static int library_open(struct library *library)
+{
+	void *handle = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
+
+	if (!handle)
+		return -ELIBACC;
+	*(void **)&library->begin = dlsym(handle, "debuginfod_begin");
+	*(void **)&library->find = dlsym(handle, "debuginfod_find_debuginfo");
+	return library->begin && library->find ? 0 : -ELIBBAD;
+}
+
+static int environment_set(const char *urls)
+{
+	/* They print to stderr, which is nobody's. */
+	unsetenv("DEBUGINFOD_VERBOSE");
+	unsetenv("DEBUGINFOD_PROGRESS");
+	return setenv("DEBUGINFOD_URLS", urls, 1) || setenv("DEBUGINFOD_MAXSIZE", BYTES_MAX, 0) ||
+			       setenv("DEBUGINFOD_MAXTIME", SECONDS_MAX, 0)
+		       ? -ENOMEM
+		       : 0;
+}
+
+/*
+ * The library compares a length that the server sends. Without one the body may be endless: then
+ * the kernel refuses to write more (EFBIG), and the library removes what there is.
+ */
+static int files_limit(uint64_t left)
+{
+	uint64_t largest = strtoull(getenv("DEBUGINFOD_MAXSIZE") ?: BYTES_MAX, NULL, 10);
+	struct rlimit limit;
+
+	/* The library takes 0 for no limit. */
+	if (!largest || largest > left)
+		largest = left;
+	limit.rlim_cur = limit.rlim_max = largest;
+	return setrlimit(RLIMIT_FSIZE, &limit) ? -errno : 0;
+}
+
+/* fd: -1 for none. */
+static int result_send(uint32_t number, int result, int fd)
+{
+	struct fetch_result answer = {.number = number, .result = result};
+	const struct iovec part = {&answer, sizeof(answer)};
+	ssize_t sent = message_send(CHILD_SOCKET, &part, 1, &fd, fd >= 0);
+
+	return sent < 0 ? (int)sent : 0;
+}
+
+/* Returns a descriptor, or -errno. *left: bytes that may still be fetched. */
+static int file_find(const struct library *library, void *client, const char *build_id,
+		     uint64_t *left)
+{
+	char *path = NULL;
+	struct stat st;
+	int fd, err = files_limit(*left);
+
+	if (err)
+		return err;
+	/* A length of 0 says that it is in hex. */
+	fd = library->find(client, (const unsigned char *)build_id, 0, &path);
+	free(path);
+	if (fd >= 0 && !fstat(fd, &st))
+		*left -= (uint64_t)st.st_size < *left ? (uint64_t)st.st_size : *left;
+	return fd;
+}
+
+/* The process's main loop. Does not return. socket: its end. */
+static void fetch_child_run(int socket, pid_t parent, const char *urls)
+{
+	struct fetch_question question;
+	struct library library = {0};
+	uint64_t left = TOTAL_MAX;
+	int err = environment_set(urls);
+	void *client = NULL;
+
+	err = err ?: child_confine("tracer-fetch", socket, parent);
+	if (err)
+		_exit(1);
+	err = library_open(&library);
+	if (!err) {
+		client = library.begin();
+		err = client ? 0 : -ENOMEM;
+	}
+	signal(SIGXFSZ, SIG_IGN);
+	if (result_send(0, err, -1) || err)
+		_exit(1);
+	while (recv(CHILD_SOCKET, &question, sizeof(question), 0) == sizeof(question)) {
+		question.build_id[sizeof(question.build_id) - 1] = '\0';
+		int fd = file_find(&library, client, question.build_id, &left);
+		err = result_send(question.number, fd < 0 ? fd : 0, fd);
+		if (fd >= 0)
+			close(fd);
+		if (err)
+			break;
+	}
+	_exit(0);
+}
 
 #define SECOND_NS 1000000000ull
 #define BEGIN_NS  (20 * SECOND_NS) /* to load the library */
@@ -40,27 +169,13 @@ void fetch_free(struct fetch *fetch)
 /* *fd: -1 for none. 0; -EAGAIN, -EIO. */
 static int receive(struct fetch *fetch, uint64_t until_ns, struct fetch_result *answer, int *fd)
 {
-	char control[CMSG_SPACE(sizeof(*fd))] __attribute__((aligned(8)));
-	struct iovec iov = {.iov_base = answer, .iov_len = sizeof(*answer)};
-	struct msghdr message = {.msg_iov = &iov,
-				 .msg_iovlen = 1,
-				 .msg_control = control,
-				 .msg_controllen = sizeof(control)};
-	struct cmsghdr *header;
-	ssize_t bytes;
-
 	*fd = -1;
 	if (!descriptor_wait(fetch->socket, until_ns))
 		return -EAGAIN;
-	do
-		bytes = recvmsg(fetch->socket, &message, MSG_CMSG_CLOEXEC);
-	while (bytes < 0 && errno == EINTR);
-	if (bytes != sizeof(*answer))
-		return -EIO;
-	header = CMSG_FIRSTHDR(&message);
-	if (header && header->cmsg_type == SCM_RIGHTS)
-		memcpy(fd, CMSG_DATA(header), sizeof(*fd));
-	return 0;
+	return message_receive(fetch->socket, answer, sizeof(*answer), fd, 1, NULL) ==
+			       sizeof(*answer)
+		       ? 0
+		       : -EIO;
 }
 
 /* Waits for the message that says that it can fetch files. */

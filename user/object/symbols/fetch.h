@@ -7,8 +7,7 @@
  *
  * Fork it before the privileges are dropped, which also forbids it the network.
  */
-#ifndef TRACER_OBJECT_SYMBOLS_FETCH_H
-#define TRACER_OBJECT_SYMBOLS_FETCH_H
+#pragma once
 
 #include <stdint.h>
 
@@ -31,5 +30,3 @@ int fetch_ask(struct fetch *fetch, uint32_t number, const char *build_id);
  * there is no process any more.
  */
 int fetch_answer(struct fetch *fetch, uint64_t until_ns, uint32_t *number, int *fd);
-
-#endif

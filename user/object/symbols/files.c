@@ -99,14 +99,13 @@ static int file_open(struct file **out, pid_t pid, const struct process_map *map
 {
 	struct file *file = calloc(1, sizeof(*file));
 	struct stat st;
-	int err;
 
 	if (!file)
 		return -ENOMEM;
 	file->elf_err = 1;
 	file->path = strdup(map->path);
 	file->fd = file->path ? process_map_open(pid, map) : -ENOMEM;
-	err = file->fd < 0 ? file->fd : regular_stat(file->fd, &st);
+	int err = file->fd < 0 ? file->fd : regular_stat(file->fd, &st);
 	if (err) {
 		file_free(file);
 		return err;
@@ -130,9 +129,8 @@ int files_get(struct files *files, struct file **out, pid_t pid, const struct pr
 		if (is_same(file, map))
 			break;
 	if (!file) {
-		err = files->count < files->max ? 0 : oldest_remove(files);
-		if (!err)
-			err = file_open(&file, pid, map);
+		err = (files->count < files->max ? 0 : oldest_remove(files))
+			      ?: file_open(&file, pid, map);
 		if (err)
 			return err;
 		file->number = ++files->last_number;

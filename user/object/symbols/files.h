@@ -5,8 +5,7 @@
  * place. It is opened when first seen, because the process may have ended by the time it is needed,
  * and read when needed.
  */
-#ifndef TRACER_OBJECT_SYMBOLS_FILES_H
-#define TRACER_OBJECT_SYMBOLS_FILES_H
+#pragma once
 
 #include <stdint.h>
 #include <sys/types.h>
@@ -83,5 +82,3 @@ void files_put(struct files *files, struct file *file);
 /* Reads its headers, once. 0; -ENOEXEC; -errno. Later calls return the same result. */
 int file_read(struct file *file);
 uint32_t files_count(const struct files *files);
-
-#endif

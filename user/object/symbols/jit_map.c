@@ -85,7 +85,7 @@ static int file_get(struct jit_map **list, struct jit_map **out, int fd, int is_
 	if (!map || perfmap_table_new_in(&map->table, &map->account)) {
 		free(map);
 		close(fd);
-		return err ? err : -ENOMEM;
+		return err ?: -ENOMEM;
 	}
 	map->fd = fd;
 	map->is_dump = is_dump;
@@ -169,13 +169,12 @@ static void read_on(struct jit_map *map)
 	char piece[PIECE_BYTES];
 	struct stat st;
 	ssize_t bytes;
-	off_t end;
 
 	if (fstat(map->fd, &st) || st.st_size == map->offset)
 		return;
 	if (st.st_size < map->offset) /* the file was truncated */
 		restart(map);
-	end = map->offset + LOOK_MAX < FILE_MAX ? map->offset + LOOK_MAX : FILE_MAX;
+	off_t end = map->offset + LOOK_MAX < FILE_MAX ? map->offset + LOOK_MAX : FILE_MAX;
 	while (!map->failed && map->offset < end &&
 	       (bytes = pread(map->fd, piece, sizeof(piece), map->offset)) > 0) {
 		if (map->is_dump)
@@ -189,9 +188,7 @@ static void read_on(struct jit_map *map)
 
 const char *jit_map_find(struct jit_map *map, uint64_t address)
 {
-	const struct perfmap_entry *entry;
-
 	read_on(map);
-	entry = perfmap_table_find(map->table, address);
+	const struct perfmap_entry *entry = perfmap_table_find(map->table, address);
 	return entry ? perfmap_table_name(map->table, entry) : NULL;
 }

@@ -4,8 +4,7 @@
  * its root, named by its innermost PID, and jitdumps. Each is held open, read at the first look-up,
  * and read further when it has grown. The module snapshots of a process share it.
  */
-#ifndef TRACER_OBJECT_SYMBOLS_JIT_MAP_H
-#define TRACER_OBJECT_SYMBOLS_JIT_MAP_H
+#pragma once
 
 #include <stdint.h>
 #include <sys/types.h>
@@ -26,5 +25,3 @@ void jit_map_share(struct jit_map *map);
 void jit_map_put(struct jit_map **list, struct jit_map *map);
 /* The name of the code at an address, borrowed until the next call; NULL: none. */
 const char *jit_map_find(struct jit_map *map, uint64_t address);
-
-#endif

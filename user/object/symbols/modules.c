@@ -28,14 +28,12 @@ static const char *module_path(const struct process_map *map)
 /* Inserts an entry at index at. */
 static int module_take(struct modules *modules, size_t at, const struct process_map *map, int *root)
 {
-	int err = array_reserve(&modules->entries, &modules->capacity, modules->count, 1,
-				sizeof(struct module));
+	int err = ARRAY_GROW(modules->entries, modules->capacity, modules->count);
 	char *path = err ? NULL : strdup(module_path(map));
-	struct module *module;
 
 	if (!path)
 		return -ENOMEM;
-	module = &modules->entries[at];
+	struct module *module = &modules->entries[at];
 	memmove(module + 1, module, (modules->count++ - at) * sizeof(*module));
 	*module = (struct module){.start = map->start,
 				  .end = map->end,
@@ -59,7 +57,7 @@ static int is_code_of_jit(const struct module *module)
 {
 	static const char *const kernels[] = {"[vdso]", "[vsyscall]", "[uprobes]"};
 
-	for (size_t i = 0; i < sizeof(kernels) / sizeof(kernels[0]); i++)
+	for (size_t i = 0; i < ARRAY_SIZE(kernels); i++)
 		if (!strcmp(module->path, kernels[i]))
 			return 0;
 	return !module->file || !strncmp(module->path, "/memfd:", strlen("/memfd:"));

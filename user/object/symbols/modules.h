@@ -4,8 +4,7 @@
  * modules_map(). A snapshot reads the maps once and opens files that were not seen before in any
  * process.
  */
-#ifndef TRACER_OBJECT_SYMBOLS_MODULES_H
-#define TRACER_OBJECT_SYMBOLS_MODULES_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -75,5 +74,3 @@ void modules_jit_share(struct modules *modules, const struct modules *from);
 int modules_jit_missing(const struct modules *modules, const struct module *module);
 /* The entry that contains an address; NULL: none. */
 const struct module *modules_find(const struct modules *modules, uint64_t address);
-
-#endif

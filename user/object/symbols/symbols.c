@@ -25,11 +25,10 @@
 static int texts_forget(struct symbols *symbols)
 {
 	struct strings *strings;
-	int err;
 
 	/* First, since there may be no room for anything new. */
 	cache_free(&symbols->cache);
-	err = strings_new_in(&strings, &symbols->names);
+	int err = strings_new_in(&strings, &symbols->names);
 	if (err)
 		return err;
 	strings_free(symbols->strings);
@@ -207,13 +206,12 @@ static int lookup_frames(struct symbols *symbols, struct file *file, uint64_t va
 	 */
 	for (int attempt = 0; attempt < 4; attempt++) {
 		uint64_t before_ns = worker_spent_ns(symbols->dwarf.worker);
-		uint32_t others;
-		int count;
 
 		if (helper_ensure(symbols, &symbols->dwarf))
 			return 0;
-		others = symbols->dwarf.handed - (file->generation == symbols->dwarf.generation);
-		count = frames_try(symbols, file, vaddr, symbol, until_ns, frames);
+		uint32_t others =
+			symbols->dwarf.handed - (file->generation == symbols->dwarf.generation);
+		int count = frames_try(symbols, file, vaddr, symbol, until_ns, frames);
 		if (count == -EAGAIN)
 			return count;
 		if (file->dwarf == FILE_DWARF_THERE || !file->plain_names)
@@ -247,12 +245,11 @@ static void tables_give_up(struct symbols *symbols, struct file *file, int err)
 static int tables_hand(struct symbols *symbols, struct file *file)
 {
 	struct helper *helper = &symbols->tables;
-	int err;
 
 	if (file->tables_generation == helper->generation)
 		return 0;
-	err = worker_open_tables(helper->worker, file->number, elf_file_fd(file->elf),
-				 elf_file_debug_fd(file->elf), symbols->tables_max);
+	int err = worker_open_tables(helper->worker, file->number, elf_file_fd(file->elf),
+				     elf_file_debug_fd(file->elf), symbols->tables_max);
 	if (err)
 		return err;
 	file->tables_generation = helper->generation;
@@ -274,15 +271,13 @@ static int lookup_symbol(struct symbols *symbols, struct file *file, uint64_t va
 	/* Two attempts: with a shared worker, and with a worker of its own. */
 	for (int attempt = 0; attempt < 2 && file->tables != FILE_TABLES_GIVEN_UP; attempt++) {
 		uint64_t before_ns = worker_spent_ns(helper->worker);
-		uint32_t others;
-		int err;
 
 		if (helper_ensure(symbols, helper))
 			return 0;
-		others = helper->handed - (file->tables_generation == helper->generation);
-		err = tables_hand(symbols, file);
-		if (!err)
-			err = worker_symbol(helper->worker, file->number, vaddr, until_ns, name);
+		uint32_t others = helper->handed - (file->tables_generation == helper->generation);
+		int err = tables_hand(symbols, file)
+				  ?: worker_symbol(helper->worker, file->number, vaddr, until_ns,
+						   name);
 		if (err == -EAGAIN)
 			return err;
 		file->tables_ns += worker_spent_ns(helper->worker) - before_ns;
@@ -340,12 +335,11 @@ static void fetch_end(struct symbols *symbols)
 static int file_ask(struct symbols *symbols, struct file *file)
 {
 	char build_id[ELF_BUILD_ID_HEX_MAX];
-	int err;
 
 	file->fetch = FILE_FETCH_DONE;
 	if (file->fetches == FETCHES_MAX || !elf_file_lacks_debug(file->elf, build_id))
 		return 0;
-	err = fetch_ask(symbols->fetch, file->number, build_id);
+	int err = fetch_ask(symbols->fetch, file->number, build_id);
 	if (err == -EAGAIN) {
 		file->fetch = FILE_FETCH_UNKNOWN;
 		return err;
@@ -372,8 +366,7 @@ static void answer_take(struct symbols *symbols, uint32_t number, int fd)
 			close(fd);
 		return;
 	}
-	if (!err)
-		err = elf_file_take_debug(file->elf, fd);
+	err = err ?: elf_file_take_debug(file->elf, fd);
 	file->fetch = FILE_FETCH_DONE;
 	if (err) {
 		log_debug("%s: no debug file was fetched: %s", file->path, error_reason(err));
@@ -434,7 +427,6 @@ int symbols_new(struct symbols **out)
 int symbols_new_in(struct symbols **out, struct account *account)
 {
 	struct symbols *symbols = calloc(1, sizeof(*symbols));
-	int err;
 
 	if (!symbols)
 		return -ENOMEM;
@@ -447,13 +439,10 @@ int symbols_new_in(struct symbols **out, struct account *account)
 	if (account && account->limit)
 		symbols->names.limit = symbols->tables_max > NAMES_BYTES_MIN ? symbols->tables_max
 									     : NAMES_BYTES_MIN;
-	err = worker_new(&symbols->dwarf.worker);
-	if (!err)
-		err = worker_new(&symbols->tables.worker);
-	if (!err)
-		err = files_new(&symbols->files);
-	if (!err)
-		err = strings_new_in(&symbols->strings, &symbols->names);
+	int err = worker_new(&symbols->dwarf.worker)
+		  ?: worker_new(&symbols->tables.worker)
+		  ?: files_new(&symbols->files)
+		  ?: strings_new_in(&symbols->strings, &symbols->names);
 	if (err)
 		symbols_free(symbols);
 	else
@@ -550,18 +539,18 @@ static int asked_finish(struct symbols *symbols, uint64_t until_ns)
 {
 	struct asked *asked = &symbols->asked;
 	struct worker_frame found[WORKER_FRAMES_MAX];
-	int count, err;
 
 	if (!asked->file)
 		return 0;
-	err = asked->has_symbol
-		      ? 0
-		      : symbol_name(symbols, asked->file, asked->vaddr, until_ns, asked->symbol);
+	int err = asked->has_symbol ? 0
+				    : symbol_name(symbols, asked->file, asked->vaddr, until_ns,
+						  asked->symbol);
 	if (err)
 		return err;
 	asked->has_symbol = 1;
 	symbols->plain_gave_up = 0;
-	count = lookup_frames(symbols, asked->file, asked->vaddr, asked->symbol, until_ns, found);
+	int count =
+		lookup_frames(symbols, asked->file, asked->vaddr, asked->symbol, until_ns, found);
 	if (count == -EAGAIN)
 		return count;
 	if (asked->share)
@@ -614,8 +603,8 @@ static int offset_resolve(struct symbols *symbols, const struct module *module, 
 		return err;
 	if (clock_ns(CLOCK_MONOTONIC) >= ask->until_ns)
 		return -EAGAIN;
-	err = asked_begin(symbols, module, offset, ask->share);
-	return err ? err : asked_finish(symbols, ask->until_ns);
+	return asked_begin(symbols, module, offset, ask->share)
+		       ?: asked_finish(symbols, ask->until_ns);
 }
 
 static uint64_t module_offset(const struct module *module, uint64_t address)
@@ -649,12 +638,11 @@ static int elsewhere_resolve(struct symbols *symbols, const struct modules *modu
 			     const struct symbols_ask *ask, struct symbols_frame *frame)
 {
 	uint64_t began_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID);
-	const char *name;
 	int err;
 
 	if (modules->jit_count && share_is_used(ask))
 		return -ETIME;
-	name = jit_name(modules, address);
+	const char *name = jit_name(modules, address);
 	share_spend(ask, began_ns);
 	*frame = (struct symbols_frame){0};
 	if (name && name[0])
@@ -664,9 +652,8 @@ static int elsewhere_resolve(struct symbols *symbols, const struct modules *modu
 					  &frame->function);
 	else
 		err = texts_keep(symbols, module->path, &frame->function);
-	if (!err)
-		err = texts_keep(symbols, module->path, &frame->filename);
-	return err ? err : 1;
+	err = err ?: texts_keep(symbols, module->path, &frame->filename);
+	return err ?: 1;
 }
 
 static const struct symbols_ask ask_unlimited = {.until_ns = UINT64_MAX};
@@ -679,17 +666,15 @@ static int file_resolve(struct symbols *symbols, const struct module *module, ui
 			const struct symbols_ask *ask)
 {
 	const struct symbols_frame *known;
-	uint64_t began_ns;
-	int err;
 
 	if (cache_find(&symbols->cache, module->file->number, offset, &known))
 		return 0;
 	if (share_is_used(ask))
 		return -ETIME;
-	err = fetched_wait(symbols, module->file, ask->until_ns);
+	int err = fetched_wait(symbols, module->file, ask->until_ns);
 	if (err)
 		return err;
-	began_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID);
+	uint64_t began_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID);
 	err = offset_resolve(symbols, module, offset, ask);
 	share_spend(ask, began_ns);
 	return err;
@@ -712,9 +697,6 @@ static int address_resolve(struct symbols *symbols, const struct modules *module
 {
 	const struct module *module = modules_find(modules, --address);
 	const struct symbols_frame *known;
-	uint32_t count;
-	uint64_t offset;
-	int err;
 
 	if (!module || !capacity)
 		return 0;
@@ -722,11 +704,11 @@ static int address_resolve(struct symbols *symbols, const struct modules *module
 		ask = &ask_unlimited;
 	if (!module->file || file_read(module->file))
 		return elsewhere_resolve(symbols, modules, module, address, ask, &frames[0]);
-	offset = module_offset(module, address);
-	err = file_resolve(symbols, module, offset, ask);
+	uint64_t offset = module_offset(module, address);
+	int err = file_resolve(symbols, module, offset, ask);
 	if (err)
 		return err;
-	count = cache_find(&symbols->cache, module->file->number, offset, &known);
+	uint32_t count = cache_find(&symbols->cache, module->file->number, offset, &known);
 	if (count > capacity) {
 		symbols->stats.cut++;
 		count = (uint32_t)capacity;
@@ -771,7 +753,6 @@ int symbols_resolve_plain(struct symbols *symbols, const struct modules *modules
 	const struct module *module = modules_find(modules, --address);
 	char symbol[WORKER_NAME_MAX] = "";
 	uint64_t offset, vaddr;
-	int err;
 
 	if (!module)
 		return 0;
@@ -783,11 +764,10 @@ int symbols_resolve_plain(struct symbols *symbols, const struct modules *modules
 	    !elf_file_vaddr(module->file->elf, offset, &vaddr) &&
 	    plain_name(symbols, module->file, vaddr, symbol))
 		symbols->plain_gave_up = 1;
-	err = symbol[0] ? texts_keep(symbols, symbol, &frame->function)
-			: texts_keep_location(symbols, module->path, offset, &frame->function);
-	if (!err)
-		err = texts_keep(symbols, module->path, &frame->filename);
-	return err ? err : 1;
+	int err = symbol[0] ? texts_keep(symbols, symbol, &frame->function)
+			    : texts_keep_location(symbols, module->path, offset, &frame->function);
+	err = err ?: texts_keep(symbols, module->path, &frame->filename);
+	return err ?: 1;
 }
 
 void symbols_abandon(struct symbols *symbols)

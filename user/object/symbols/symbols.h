@@ -15,8 +15,7 @@
  *
  * Memory grows with the number of distinct addresses looked up, about 150 bytes each.
  */
-#ifndef TRACER_OBJECT_SYMBOLS_SYMBOLS_H
-#define TRACER_OBJECT_SYMBOLS_SYMBOLS_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -124,5 +123,3 @@ uint64_t symbols_worker_ns(const struct symbols *symbols);
 /* Whether pid is a worker. */
 int symbols_is_worker(const struct symbols *symbols, pid_t pid);
 void symbols_stats(const struct symbols *symbols, struct symbols_stats *out);
-
-#endif

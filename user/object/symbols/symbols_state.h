@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Private to symbols.c and modules.c. */
-#ifndef TRACER_OBJECT_SYMBOLS_SYMBOLS_STATE_H
-#define TRACER_OBJECT_SYMBOLS_SYMBOLS_STATE_H
+#pragma once
 
 #include "object/symbols/cache.h"
 #include "object/symbols/files.h"
@@ -50,5 +49,3 @@ struct symbols {
 	struct asked asked;
 	struct symbols_stats stats;
 };
-
-#endif

@@ -11,10 +11,8 @@
  *
  * The worker is forked, so start it while the process is small. A fork of its owner starts its own.
  */
-#ifndef TRACER_OBJECT_SYMBOLS_WORKER_H
-#define TRACER_OBJECT_SYMBOLS_WORKER_H
+#pragma once
 
-#include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -90,5 +88,3 @@ uint64_t worker_held_bytes(const struct worker *worker);
 pid_t worker_pid(const struct worker *worker);
 /* Ends the worker; the next call starts another. */
 void worker_stop(struct worker *worker);
-
-#endif

@@ -4,8 +4,7 @@
  * that only look like one: decoding all instructions takes twenty times as long, and needs to know
  * where functions begin.
  */
-#ifndef TRACER_OBJECT_UNWIND_CALLS_H
-#define TRACER_OBJECT_UNWIND_CALLS_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -31,5 +30,3 @@ struct unwind_codes {
  */
 int unwind_calls_within(const struct unwind_codes *codes, const struct unwind_code *part,
 			uint64_t start, uint64_t end);
-
-#endif

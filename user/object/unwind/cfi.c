@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "object/unwind/cfi.h"
 
-#include <errno.h>
 #include <stdlib.h>
 
 #include "object/unwind/rule.h"
@@ -85,10 +84,8 @@ static void cfa_define(struct cfi_run *run, uint64_t reg, uint64_t offset)
 /* The expression that follows. */
 static const uint8_t *expression_take(struct cfi_run *run, size_t *bytes)
 {
-	const uint8_t *expression;
-
 	*bytes = elf_take_uleb(&run->reader);
-	expression = run->reader.bytes + run->reader.at;
+	const uint8_t *expression = run->reader.bytes + run->reader.at;
 	elf_skip(&run->reader, *bytes);
 	if (run->reader.failed)
 		*bytes = 0;
@@ -262,14 +259,12 @@ static int row_run(struct cfi_run *run, uint64_t *end)
 
 int cfi_rows_append(struct cfi_rows *rows, uint64_t vaddr, struct abi_unwind_rule rule)
 {
-	int err;
-
 	if (rows->count && rows->rows[rows->count - 1].vaddr == vaddr)
 		rows->count--;
 	if (rows->count ? unwind_rule_equal(rows->rows[rows->count - 1].rule, rule)
 			: unwind_rule_equal(rule, none))
 		return 0;
-	err = array_reserve(&rows->rows, &rows->capacity, rows->count, 1, sizeof(*rows->rows));
+	int err = ARRAY_GROW(rows->rows, rows->capacity, rows->count);
 	if (!err)
 		rows->rows[rows->count++] = (struct cfi_row){.vaddr = vaddr, .rule = rule};
 	return err;
@@ -321,14 +316,12 @@ static int frame_append(struct cfi_rows *rows, struct cfi_run *run, uint64_t *co
 	if (run_begin(run))
 		return 1;
 	while (more > 0 && run->vaddr < last) {
-		struct abi_unwind_rule rule;
-
 		more = row_run(run, &end);
 		if (more < 0 || rows->count >= CFI_ROWS_MAX)
 			return 1;
 		if (!more || end > last)
 			end = last;
-		rule = run_rule(run);
+		struct abi_unwind_rule rule = run_rule(run);
 		if (end > *covered && end > run->vaddr) {
 			err = cfi_rows_append(rows, run->vaddr > *covered ? run->vaddr : *covered,
 					      rule);

@@ -5,8 +5,7 @@
  * rbp and the return address are followed. Time and memory are in proportion to the section,
  * whatever it holds. Pure.
  */
-#ifndef TRACER_OBJECT_UNWIND_CFI_H
-#define TRACER_OBJECT_UNWIND_CFI_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -45,5 +44,3 @@ int cfi_rows_read(struct cfi_rows *out, const uint8_t *bytes, uint64_t vaddr,
  */
 int cfi_rows_append(struct cfi_rows *rows, uint64_t vaddr, struct abi_unwind_rule rule);
 void cfi_rows_free(struct cfi_rows *rows);
-
-#endif

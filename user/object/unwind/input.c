@@ -19,6 +19,7 @@
 #include "object/unwind/unwind_table.h"
 #include "util/array.h"
 #include "util/error.h"
+#include "util/sorted.h"
 
 /* --- codes ------------------------------------------------------------------------------------ */
 
@@ -49,20 +50,13 @@ static uint8_t *unwind_bytes_read(int fd, uint64_t offset, size_t size)
 	return bytes;
 }
 
-static int part_compare(const void *a, const void *b)
-{
-	const struct unwind_code *left = a, *right = b;
-
-	return left->offset < right->offset ? -1 : left->offset > right->offset;
-}
-
 /* Drops what overlaps with the part before in the file: only a hostile file has that. */
 static int codes_check(struct unwind_codes *codes, uint64_t file_bytes)
 {
 	uint64_t end = 0, bytes = 0;
 	size_t kept = 0;
 
-	qsort(codes->parts, codes->count, sizeof(codes->parts[0]), part_compare);
+	SORT_BY(codes->parts, codes->count, offset);
 	for (size_t i = 0; i < codes->count; i++) {
 		const struct unwind_code *part = &codes->parts[i];
 
@@ -109,7 +103,6 @@ static int unwind_codes_read(struct unwind_codes *out, Elf *elf, int fd, uint64_
 {
 	GElf_Phdr segment;
 	GElf_Ehdr header;
-	int err;
 
 	out->is_arm64 = gelf_getehdr(elf, &header) && header.e_machine == EM_AARCH64;
 	for (int i = 0; gelf_getphdr(elf, i, &segment); i++)
@@ -118,7 +111,7 @@ static int unwind_codes_read(struct unwind_codes *out, Elf *elf, int fd, uint64_
 			out->parts[out->count++] = (struct unwind_code){.vaddr = segment.p_vaddr,
 									.offset = segment.p_offset,
 									.size = segment.p_filesz};
-	err = codes_check(out, file_bytes);
+	int err = codes_check(out, file_bytes);
 	for (size_t i = 0; i < out->count && !err; i++) {
 		struct unwind_code *part = &out->parts[i];
 
@@ -204,8 +197,6 @@ static struct input_part frames_find(Elf *elf, int fd)
  */
 static int section_append(struct unwind_input *input, uint8_t *bytes, size_t *size)
 {
-	uint8_t *both;
-
 	if (!bytes) {
 		*size = 0;
 		return 0;
@@ -215,7 +206,7 @@ static int section_append(struct unwind_input *input, uint8_t *bytes, size_t *si
 		input->section_size = *size;
 		return 0;
 	}
-	both = realloc(input->section, input->section_size + *size);
+	uint8_t *both = realloc(input->section, input->section_size + *size);
 	if (both) {
 		input->section = both;
 		memcpy(both + input->section_size, bytes, *size);
@@ -254,18 +245,15 @@ static int debug_frames_append(struct unwind_input *input, Elf *elf, int fd)
 	GElf_Shdr header;
 	Elf_Scn *section = elf_section_by_name(elf, ".debug_frame", &header);
 	uint8_t *bytes;
-	size_t size;
-	int err;
 
 	if (!section || header.sh_type == SHT_NOBITS)
 		return 0;
-	size = header.sh_size < SECTION_MAX ? header.sh_size : SECTION_MAX;
+	size_t size = header.sh_size < SECTION_MAX ? header.sh_size : SECTION_MAX;
 	if (header.sh_flags & SHF_COMPRESSED)
 		bytes = section_unpack(section, header.sh_size, &size);
 	else
 		bytes = size ? unwind_bytes_read(fd, header.sh_offset, size) : NULL;
-	err = section_append(input, bytes, &size);
-	return err ? err : size > 0;
+	return section_append(input, bytes, &size) ?: size > 0;
 }
 
 /* The same of the debug file, which is not to be trusted either. */
@@ -273,11 +261,10 @@ static int debug_file_append(struct unwind_input *input, int debug_fd)
 {
 	uint64_t file_bytes;
 	Elf *elf;
-	int err;
 
 	if (debug_fd < 0 || elf_section_begin(&elf, debug_fd, &file_bytes))
 		return 0;
-	err = debug_frames_append(input, elf, debug_fd);
+	int err = debug_frames_append(input, elf, debug_fd);
 	elf_end(elf);
 	return err;
 }
@@ -287,9 +274,7 @@ static int frame_compare(const void *a, const void *b)
 {
 	const struct elf_frame *left = a, *right = b;
 
-	if (left->vaddr != right->vaddr)
-		return left->vaddr < right->vaddr ? -1 : 1;
-	return left->code < right->code ? -1 : left->code > right->code;
+	return CMP(left->vaddr, right->vaddr) ?: CMP(left->code, right->code);
 }
 
 /* Decodes the next entry of the sections, of which the first has `first` bytes. 1; 0: none. */
@@ -351,10 +336,7 @@ static int frames_read(struct unwind_input *input, Elf *elf, int fd, int debug_f
 	int err = section_append(input, bytes, &frames.size);
 
 	input->section_vaddr = frames.vaddr;
-	if (!err)
-		err = debug_frames_append(input, elf, fd);
-	if (!err)
-		err = debug_file_append(input, debug_fd);
+	err = err ?: debug_frames_append(input, elf, fd) ?: debug_file_append(input, debug_fd);
 	if (err < 0)
 		return err;
 	return input->section ? frames_decode(input, frames.size)
@@ -370,9 +352,8 @@ int unwind_input_read(struct unwind_input *out, int fd, int debug_fd)
 
 	if (err)
 		return err;
-	err = frames_read(&input, elf, fd, debug_fd);
-	if (!err)
-		err = unwind_codes_read(&input.codes, elf, fd, file_bytes);
+	err = frames_read(&input, elf, fd, debug_fd)
+		      ?: unwind_codes_read(&input.codes, elf, fd, file_bytes);
 	elf_end(elf);
 	if (err)
 		unwind_input_free(&input);

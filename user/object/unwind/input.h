@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the table of an ELF file is made of. Every size and offset in the file is checked. */
-#ifndef TRACER_OBJECT_UNWIND_INPUT_H
-#define TRACER_OBJECT_UNWIND_INPUT_H
+#pragma once
 
 #include "object/elf/elf_frames.h"
 #include "object/unwind/calls.h"
@@ -24,5 +23,3 @@ struct unwind_input {
  */
 int unwind_input_read(struct unwind_input *out, int fd, int debug_fd);
 void unwind_input_free(struct unwind_input *input);
-
-#endif

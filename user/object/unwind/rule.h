@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The registers' rules at one address of call frame information, as a rule of an unwind table. */
-#ifndef TRACER_OBJECT_UNWIND_RULE_H
-#define TRACER_OBJECT_UNWIND_RULE_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -53,5 +52,3 @@ static inline int unwind_rule_equal(struct abi_unwind_rule a, struct abi_unwind_
 {
 	return a.cfa == b.cfa && a.rbp == b.rbp && a.kind == b.kind && a.flags == b.flags;
 }
-
-#endif

@@ -414,8 +414,7 @@ static int range_decode(struct flow_function *flow, const struct unwind_code *pa
 			uint64_t end)
 {
 	while (start < end) {
-		int err = array_reserve(&flow->insns, &flow->capacity, flow->count, 1,
-					sizeof(*flow->insns));
+		int err = ARRAY_GROW(flow->insns, flow->capacity, flow->count);
 
 		if (err)
 			return err;
@@ -457,13 +456,6 @@ static int64_t ranges_visit(struct flow_function *flow, const struct cfi_rows *r
 	return bytes;
 }
 
-static int insn_compare(const void *a, const void *b)
-{
-	const struct flow_insn *left = a, *right = b;
-
-	return left->vaddr < right->vaddr ? -1 : left->vaddr > right->vaddr;
-}
-
 static void targets_find(struct flow_function *flow)
 {
 	for (size_t i = 0; i < flow->count; i++) {
@@ -483,17 +475,15 @@ static int rows_merge(struct cfi_rows *rows, const struct flow_function *flow, u
 
 	for (size_t i = 0; i < flow->count; i++) {
 		const struct flow_insn *insn = &flow->insns[i];
-		struct abi_unwind_rule rule;
 		int err = 0;
 
 		if (insn->op != FLOW_CALL)
 			continue;
-		rule = state_rule(call_state(flow, i));
+		struct abi_unwind_rule rule = state_rule(call_state(flow, i));
 		*derived += rule.kind != ABI_UNWIND_NONE;
 		for (; at < rows->count && rows->rows[at].vaddr <= insn->vaddr && !err; at++)
 			err = cfi_rows_append(&merged, rows->rows[at].vaddr, rows->rows[at].rule);
-		if (!err)
-			err = cfi_rows_append(&merged, insn->vaddr, rule);
+		err = err ?: cfi_rows_append(&merged, insn->vaddr, rule);
 		if (err) {
 			cfi_rows_free(&merged);
 			return err;
@@ -515,7 +505,7 @@ static int flow_run(struct flow_function *flow, struct cfi_rows *rows,
 	for (size_t i = 0; i < codes->count; i++)
 		if (ranges_visit(flow, rows, codes, &codes->parts[i], 1) < 0)
 			return -ENOMEM;
-	qsort(flow->insns, flow->count, sizeof(*flow->insns), insn_compare);
+	SORT_BY(flow->insns, flow->count, vaddr);
 	flow->states = calloc(flow->count + 1, sizeof(*flow->states));
 	if (!flow->states)
 		return -ENOMEM;

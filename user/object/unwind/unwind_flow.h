@@ -10,8 +10,7 @@
  * rule, of these less than one in 5,000 is wrong. (Of C++ more are: it throws, and nothing tells a
  * call of __cxa_throw from another. But C++ is never built without .eh_frame.)
  */
-#ifndef TRACER_OBJECT_UNWIND_UNWIND_FLOW_H
-#define TRACER_OBJECT_UNWIND_UNWIND_FLOW_H
+#pragma once
 
 #include "object/unwind/calls.h"
 #include "object/unwind/cfi.h"
@@ -30,5 +29,3 @@ uint32_t unwind_flow_uncovered(const struct cfi_rows *rows, const struct unwind_
  */
 int unwind_flow_add(struct cfi_rows *rows, const struct unwind_codes *codes, uint32_t bytes,
 		    uint32_t *derived);
-
-#endif

@@ -112,7 +112,6 @@ static uint16_t rule_intern(struct compact *compact, struct abi_unwind_rule rule
 static int place_append(struct compact *compact, uint64_t offset, struct abi_unwind_rule rule)
 {
 	uint16_t index = rule_intern(compact, rule);
-	int err;
 
 	/* The end of a part, at which the next one begins. */
 	if (compact->count && compact->places[compact->count - 1].offset == offset)
@@ -121,8 +120,7 @@ static int place_append(struct compact *compact, uint64_t offset, struct abi_unw
 		return 0;
 	if (compact->count >= UNWIND_ROWS_MAX - UNWIND_PAGES_MAX)
 		return error_set(-E2BIG, "more than %u rows to unwind by", UNWIND_ROWS_MAX);
-	err = array_reserve(&compact->places, &compact->capacity, compact->count, 1,
-			    sizeof(*compact->places));
+	int err = ARRAY_GROW(compact->places, compact->capacity, compact->count);
 	if (err)
 		return err;
 	compact->places[compact->count++] = (struct place){.offset = offset, .rule = index};
@@ -213,20 +211,18 @@ static int table_make(struct unwind_table **out, const struct compact *compact,
 		      const struct unwind_origin *origin)
 {
 	struct unwind_table sizes = {.origin = *origin, .rule_count = compact->rule_count};
-	uint64_t first, last;
-	int err;
 
 	if (!compact->count)
 		return error_set(-ENOENT, "no code is covered by .eh_frame");
-	first = compact->places[0].offset / PAGE_BYTES;
-	last = compact->places[compact->count - 1].offset / PAGE_BYTES;
+	uint64_t first = compact->places[0].offset / PAGE_BYTES;
+	uint64_t last = compact->places[compact->count - 1].offset / PAGE_BYTES;
 	if (last - first >= UNWIND_PAGES_MAX || last > UINT32_MAX)
 		return error_set(-E2BIG, "code is spread over more than 4 GiB of the file");
 	sizes.first_page = (uint32_t)first;
 	sizes.page_count = (uint32_t)(last - first) + 1;
 	sizes.row_count = (uint32_t)compact->count + repeated_rows(compact);
 	sizes.origin.odd = compact->odd;
-	err = unwind_table_new(out, &sizes);
+	int err = unwind_table_new(out, &sizes);
 	if (err)
 		return err;
 	table_fill(*out, compact);
@@ -253,8 +249,7 @@ static int unwind_compact(struct unwind_table **out, const struct cfi_rows *rows
 		err = -ENOMEM;
 	for (size_t i = 0; i < codes->count && !err; i++)
 		err = part_append(&compact, &codes->parts[i]);
-	if (!err)
-		err = table_make(out, &compact, origin);
+	err = err ?: table_make(out, &compact, origin);
 	free(compact.places);
 	free(compact.buckets);
 	free(compact.rules);
@@ -266,7 +261,6 @@ static int unwind_compact(struct unwind_table **out, const struct cfi_rows *rows
 int unwind_table_build(struct unwind_table **out, int fd, int debug_fd, uint32_t which)
 {
 	uint64_t begin_ns = clock_ns(CLOCK_PROCESS_CPUTIME_ID);
-	struct unwind_origin origin;
 	struct unwind_input input;
 	struct cfi_rows rows = {0};
 	int err = unwind_input_read(&input, fd, debug_fd);
@@ -275,14 +269,14 @@ int unwind_table_build(struct unwind_table **out, int fd, int debug_fd, uint32_t
 		return err;
 	err = cfi_rows_read(&rows, input.section, input.section_vaddr, input.frames,
 			    input.frame_count);
-	origin = (struct unwind_origin){.functions = (uint32_t)input.frame_count,
-					.cut = rows.cut,
-					.rows = (uint32_t)rows.count,
-					.uncovered = unwind_flow_uncovered(&rows, &input.codes)};
+	struct unwind_origin origin =
+		(struct unwind_origin){.functions = (uint32_t)input.frame_count,
+				       .cut = rows.cut,
+				       .rows = (uint32_t)rows.count,
+				       .uncovered = unwind_flow_uncovered(&rows, &input.codes)};
 	if (!err && which == ABI_UNWIND_ROWS_CALLS)
 		err = unwind_flow_add(&rows, &input.codes, origin.uncovered, &origin.derived);
-	if (!err)
-		err = unwind_compact(out, &rows, &input.codes, which, &origin);
+	err = err ?: unwind_compact(out, &rows, &input.codes, which, &origin);
 	if (!err)
 		(*out)->origin.took_ns = clock_ns(CLOCK_PROCESS_CPUTIME_ID) - begin_ns;
 	cfi_rows_free(&rows);
@@ -362,7 +356,6 @@ static int table_is_valid(const struct unwind_table *table)
 
 int unwind_table_unpack(struct unwind_table **out, const void *bytes, size_t size)
 {
-	struct unwind_table *table;
 	struct unwind_table sizes;
 
 	if (size < sizeof(sizes))
@@ -370,7 +363,7 @@ int unwind_table_unpack(struct unwind_table **out, const void *bytes, size_t siz
 	memcpy(&sizes, bytes, sizeof(sizes));
 	if (!counts_are_valid(&sizes) || size - sizeof(sizes) != unwind_table_bytes(&sizes))
 		return -EPROTO;
-	table = malloc(size);
+	struct unwind_table *table = malloc(size);
 	if (!table)
 		return -ENOMEM;
 	memcpy(table, bytes, size);

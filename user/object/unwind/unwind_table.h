@@ -7,8 +7,7 @@
  * entry covers has no row, except for padding (UNWIND_PADDING_MAX), and for a large body of such
  * code (UNWIND_BODY_MIN), which no compiler has made: its row says that it may keep frame pointers.
  */
-#ifndef TRACER_OBJECT_UNWIND_UNWIND_TABLE_H
-#define TRACER_OBJECT_UNWIND_UNWIND_TABLE_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -78,5 +77,3 @@ int unwind_table_unpack(struct unwind_table **out, const void *bytes, size_t siz
 #define UNWIND_PACKED_MAX                                                                          \
 	(sizeof(struct unwind_table) + 4u * (UNWIND_PAGES_MAX + 1) + 4u * UNWIND_ROWS_MAX +        \
 	 8u * ABI_UNWIND_RULES_MAX)
-
-#endif

@@ -26,11 +26,10 @@ struct loop_code_search {
 static int is_part(struct loop_code_search *search, uint64_t target)
 {
 	size_t above = keys_above(search->starts, search->count, target);
-	uint64_t start;
 
 	if (!above || above == search->count || target - search->loop->start < search->loop->bytes)
 		return 0;
-	start = search->starts[above - 1];
+	uint64_t start = search->starts[above - 1];
 	if (start == target || search->starts[above] - start > LOOP_CODE_BYTES_MAX)
 		return 0;
 	*search->cold = (struct abi_code){start, search->starts[above] - start};
@@ -61,14 +60,13 @@ void loop_code_find(struct elf_file *file, struct abi_code out[ABI_LOOP_CODES])
 {
 	struct loop_code_search search = {.loop = &out[0], .cold = &out[1]};
 	struct elf_symbol symbol;
-	uint8_t *code;
 
 	memset(out, 0, ABI_LOOP_CODES * sizeof(*out));
 	if (elf_file_symbol(file, FUNCTION, &symbol) || !symbol.size ||
 	    symbol.size > LOOP_CODE_BYTES_MAX)
 		return;
 	out[0] = (struct abi_code){symbol.vaddr, symbol.size};
-	code = malloc(symbol.size);
+	uint8_t *code = malloc(symbol.size);
 	if (code && elf_file_read(file, symbol.vaddr, code, symbol.size) == (int)symbol.size &&
 	    !elf_frames_starts(file, &search.starts, &search.count)) {
 		qsort(search.starts, search.count, sizeof(*search.starts), key_compare);

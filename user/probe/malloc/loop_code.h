@@ -4,8 +4,7 @@
  * stacks up to 3.9. Every build exports the function. Compilers move what is seldom run to a part
  * of its own, which has no exported symbol.
  */
-#ifndef TRACER_PROBE_MALLOC_LOOP_CODE_H
-#define TRACER_PROBE_MALLOC_LOOP_CODE_H
+#pragma once
 
 #include "abi/target.h"
 #include "object/elf/elf_file.h"
@@ -15,5 +14,3 @@
 
 /* Sets both parts' vaddrs; bytes 0: there is none, or it is not found. */
 void loop_code_find(struct elf_file *file, struct abi_code out[ABI_LOOP_CODES]);
-
-#endif

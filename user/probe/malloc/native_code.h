@@ -8,8 +8,7 @@
  * replaces the return address, by which an exception that the function throws is unwound, and the
  * process would terminate.
  */
-#ifndef TRACER_PROBE_MALLOC_NATIVE_CODE_H
-#define TRACER_PROBE_MALLOC_NATIVE_CODE_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -42,5 +41,3 @@ int native_calls_known(const struct native_code *code);
 /* The slot that a stub of the procedure linkage table jumps through; 0: the code is not a stub. */
 uint64_t native_stub_slot(struct inline_decoder *decoder, const uint8_t *bytes, size_t count,
 			  uint64_t vaddr);
-
-#endif

@@ -12,7 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
+#include "util/array.h"
+
 
 /* clang-format off */
 #define MALLOC(size)                 {ABI_OP_MALLOC, {size}}
@@ -179,22 +180,22 @@ static const struct family {
 	const struct table_function *functions;
 	size_t count;
 } families[] = {
-	{{""}, c, COUNT(c)},
-	{{"_Znwm", "_Znam"}, cxx_new, COUNT(cxx_new)},
-	{{"_ZdlPv", "_ZdaPv"}, cxx_delete, COUNT(cxx_delete)},
-	{{"", "je_", "_rjem_"}, jemalloc, COUNT(jemalloc)},
-	{{"mi_"}, mimalloc, COUNT(mimalloc)},
-	{{"mi_heap_"}, mimalloc_heap, COUNT(mimalloc_heap)},
-	{{"tc_"}, tcmalloc, COUNT(tcmalloc)},
-	{{"__libc_", "je_", "_rjem_", "tc_", "mi_"}, c, COUNT(c)},
-	{{""}, mimalloc_more, COUNT(mimalloc_more)},
+	{{""}, c, ARRAY_SIZE(c)},
+	{{"_Znwm", "_Znam"}, cxx_new, ARRAY_SIZE(cxx_new)},
+	{{"_ZdlPv", "_ZdaPv"}, cxx_delete, ARRAY_SIZE(cxx_delete)},
+	{{"", "je_", "_rjem_"}, jemalloc, ARRAY_SIZE(jemalloc)},
+	{{"mi_"}, mimalloc, ARRAY_SIZE(mimalloc)},
+	{{"mi_heap_"}, mimalloc_heap, ARRAY_SIZE(mimalloc_heap)},
+	{{"tc_"}, tcmalloc, ARRAY_SIZE(tcmalloc)},
+	{{"__libc_", "je_", "_rjem_", "tc_", "mi_"}, c, ARRAY_SIZE(c)},
+	{{""}, mimalloc_more, ARRAY_SIZE(mimalloc_more)},
 };
 
 static size_t family_size(const struct family *family)
 {
 	size_t prefixes = 0;
 
-	while (prefixes < COUNT(family->prefixes) && family->prefixes[prefixes])
+	while (prefixes < ARRAY_SIZE(family->prefixes) && family->prefixes[prefixes])
 		prefixes++;
 	return prefixes * family->count;
 }
@@ -204,12 +205,12 @@ int native_table_new(struct native_function **out, size_t *count)
 	struct native_function *table;
 	size_t total = 0, n = 0;
 
-	for (size_t f = 0; f < COUNT(families); f++)
+	for (size_t f = 0; f < ARRAY_SIZE(families); f++)
 		total += family_size(&families[f]);
 	table = calloc(total, sizeof(*table));
 	if (!table)
 		return -ENOMEM;
-	for (size_t f = 0; f < COUNT(families); f++)
+	for (size_t f = 0; f < ARRAY_SIZE(families); f++)
 		for (size_t i = 0; i < family_size(&families[f]); i++, n++) {
 			const struct table_function *function =
 				&families[f].functions[i % families[f].count];
@@ -226,7 +227,7 @@ int native_table_new(struct native_function **out, size_t *count)
 
 const struct native_call *native_kind(const char *name)
 {
-	for (size_t i = 0; i < COUNT(c); i++)
+	for (size_t i = 0; i < ARRAY_SIZE(c); i++)
 		if (!strcmp(c[i].name, name))
 			return &c[i].call;
 	return NULL;
@@ -237,7 +238,7 @@ void native_kinds_list(char *text, size_t size)
 	size_t length = 0;
 
 	text[0] = '\0';
-	for (size_t i = 0; i < COUNT(c) && length < size; i++)
+	for (size_t i = 0; i < ARRAY_SIZE(c) && length < size; i++)
 		length += (size_t)snprintf(text + length, size - length, "%s%s", i ? ", " : "",
 					   c[i].name);
 }

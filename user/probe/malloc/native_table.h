@@ -4,8 +4,7 @@
  * the meaning of their arguments. Data only: plan_native.h finds which of them a file has, and
  * where.
  */
-#ifndef TRACER_PROBE_MALLOC_NATIVE_TABLE_H
-#define TRACER_PROBE_MALLOC_NATIVE_TABLE_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -41,5 +40,3 @@ int native_table_new(struct native_function **out, size_t *count);
 const struct native_call *native_kind(const char *name);
 /* Writes "malloc, calloc, ...", all names that native_kind() knows, into text of size bytes. */
 void native_kinds_list(char *text, size_t size);
-
-#endif

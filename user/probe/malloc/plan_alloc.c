@@ -28,11 +28,10 @@ static int return_probe_take(char **arguments)
 {
 	static const char word[] = "return-probe";
 	size_t bytes = *arguments ? strlen(*arguments) : 0;
-	char *at;
 
 	if (bytes < sizeof(word) - 1)
 		return 0;
-	at = *arguments + bytes - (sizeof(word) - 1);
+	char *at = *arguments + bytes - (sizeof(word) - 1);
 	if (strcmp(at, word) != 0)
 		return 0;
 	if (at == *arguments)
@@ -49,14 +48,13 @@ static int call_parse(char *text, struct native_call *call, int *return_probe)
 {
 	struct function_argument keys[NATIVE_ARGUMENTS];
 	unsigned values[NATIVE_ARGUMENTS];
-	const struct native_call *kind;
 	char *arguments = strchr(text, ':');
 	size_t count = 0;
 	int err = 0;
 
 	if (arguments)
 		*arguments++ = '\0';
-	kind = native_kind(text);
+	const struct native_call *kind = native_kind(text);
 	if (!kind)
 		return -EINVAL;
 	*call = *kind;

@@ -16,6 +16,7 @@
 #include "probe/python/function_option.h"
 #include "probe/python/plan.h"
 #include "probe/python/plan_symbol.h"
+#include "util/array.h"
 #include "util/error.h"
 
 /* --- native ends ------------------------------------------------------------------------------ */
@@ -107,7 +108,7 @@ static int is_noreturn(const char *name)
 	static const char *const names[] = {"__cxa_throw", "_ZSt17__throw_bad_allocv",
 					    "_Unwind_Resume", "abort", "__stack_chk_fail"};
 
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
 		if (name && !strcmp(name, names[i]))
 			return 1;
 	return 0;
@@ -124,7 +125,7 @@ static const char *switcher_find(const char *name)
 		"st_thread_yield",   "_st_md_cxt_restore", "pthread_exit",  "__libc_longjmp",
 	};
 
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
 		if (name && !strcmp(name, names[i]))
 			return names[i];
 	return NULL;
@@ -240,7 +241,6 @@ static int end_add(struct plan *plan, struct elf_file *file, struct inline_decod
 {
 	struct plan_site *site = &plan->sites[plan->count];
 	uint8_t code[INSN_BYTES];
-	int bytes;
 
 	for (size_t i = 0; i < plan->count; i++)
 		if (plan->sites[i].vaddr == vaddr && plan->sites[i].op == ABI_OP_END)
@@ -251,7 +251,7 @@ static int end_add(struct plan *plan, struct elf_file *file, struct inline_decod
 							ABI_REG_COUNT, ABI_REG_COUNT)};
 	if (elf_file_offset(file, vaddr, &site->offset))
 		return -ENOENT;
-	bytes = elf_file_read(file, vaddr, code, sizeof(code));
+	int bytes = elf_file_read(file, vaddr, code, sizeof(code));
 	inline_disassemble(decoder, code, bytes > 0 ? (size_t)bytes : 0, vaddr, site->instruction,
 			   sizeof(site->instruction));
 	snprintf(site->symbol, sizeof(site->symbol), "%s", ends->spec->symbol);
@@ -417,12 +417,11 @@ static const struct native_function *table_find(const struct native_planner *pla
 
 static const struct native_call *import_call(struct native_planner *planner, uint64_t slot)
 {
-	const struct native_function *function;
 	const char *name;
 
 	if (elf_file_import_at(planner->file, slot, &name))
 		return NULL;
-	function = table_find(planner, name);
+	const struct native_function *function = table_find(planner, name);
 	return function ? &function->call : NULL;
 }
 
@@ -466,7 +465,7 @@ static int can_throw(struct elf_file *file)
 	struct elf_symbol symbol;
 	uint64_t slot;
 
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
 		if (elf_file_import_slots(file, names[i], &slot, 1) ||
 		    !elf_file_symbol(file, names[i], &symbol))
 			return 1;
@@ -598,18 +597,14 @@ int plan_native(struct elf_file *file, const struct plan_native_opts *opts, stru
 	struct native_planner planner = {.file = file, .plan = {.mode = EVENT_MODE_EXACT}};
 	int err = native_table_new(&planner.table, &planner.table_count);
 
-	if (!err)
-		err = candidates_find(&planner, opts);
+	err = err ?: candidates_find(&planner, opts);
 	if (!err && !planner.count && !planner.plan.missing_count)
 		err = planner.unreadable
 			      ?: error_set(-ENOENT, "%s defines no allocator", elf_file_path(file));
 	if (!err && planner.unreadable)
 		plan_missing_add(&planner.plan, "(other functions)",
 				 error_reason(planner.unreadable));
-	if (!err)
-		err = inline_decoder_open(&planner.decoder, machine_own());
-	if (!err)
-		err = sites_find(&planner);
+	err = err ?: inline_decoder_open(&planner.decoder, machine_own()) ?: sites_find(&planner);
 	inline_decoder_close(&planner.decoder);
 	free(planner.candidates);
 	free(planner.table);

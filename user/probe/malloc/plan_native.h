@@ -14,8 +14,7 @@
  * The same holds for functions that the user names, of which nothing is known: a return probe
  * terminates a process that leaves the function on another stack.
  */
-#ifndef TRACER_PROBE_MALLOC_PLAN_NATIVE_H
-#define TRACER_PROBE_MALLOC_PLAN_NATIVE_H
+#pragma once
 
 #include <stddef.h>
 
@@ -54,5 +53,3 @@ struct plan_native_opts {
 int plan_native(struct elf_file *file, const struct plan_native_opts *opts, struct plan *out);
 /* Does the file's path match the user's, and does the file have the function? */
 int plan_alloc_is_in(const struct plan_alloc *alloc, struct elf_file *file);
-
-#endif

@@ -116,8 +116,7 @@ static void missing_add(struct provider_planner *planner, const char *symbol, co
 
 static int site_add(struct plan *plan, const struct elf_usdt *probe, struct plan_site *site)
 {
-	int err =
-		array_reserve(&plan->sites, &plan->capacity, plan->count, 1, sizeof(*plan->sites));
+	int err = ARRAY_GROW(plan->sites, plan->capacity, plan->count);
 
 	if (err)
 		return err;
@@ -135,7 +134,6 @@ static int probe_take(void *context, const struct elf_usdt *probe)
 	struct plan *plan = &planner->plan;
 	int is_alloc = !strcmp(probe->name, "alloc");
 	struct plan_site site = {0};
-	const char *why;
 
 	if (strcmp(probe->provider, PLAN_PROVIDER))
 		return 0;
@@ -145,7 +143,7 @@ static int probe_take(void *context, const struct elf_usdt *probe)
 		missing_add(planner, site.symbol, "this probe is not understood");
 		return 0;
 	}
-	why = site_fill(planner, probe, is_alloc, &site);
+	const char *why = site_fill(planner, probe, is_alloc, &site);
 	if (!why && plan->count == PLAN_PROVIDER_SITES)
 		why = "the file has too many of them";
 	if (why) {

@@ -7,8 +7,7 @@
  * A probe must be on a nop, on x86-64 one of a byte. Stacks begin with the caller of the function
  * that the probe is in, or of the whole library if that is an allocator.
  */
-#ifndef TRACER_PROBE_MALLOC_PLAN_PROVIDER_H
-#define TRACER_PROBE_MALLOC_PLAN_PROVIDER_H
+#pragma once
 
 #include "probe/malloc/plan_native.h"
 #include "probe/python/plan.h"
@@ -28,5 +27,3 @@ int plan_provider(struct elf_file *file, struct plan *plan);
  * plan->missing then has the provider's probes that are not heard, too.
  */
 int plan_native_layer(struct elf_file *file, const struct plan_native_opts *opts, struct plan *out);
-
-#endif

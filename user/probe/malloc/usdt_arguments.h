@@ -5,11 +5,9 @@
  * "-4@[sp, 20]", "8@5". The number is the size in bytes, negative if the value is signed. Pure; the
  * text is hostile.
  */
-#ifndef TRACER_PROBE_MALLOC_USDT_ARGUMENTS_H
-#define TRACER_PROBE_MALLOC_USDT_ARGUMENTS_H
+#pragma once
 
 #include <stddef.h>
-#include <stdint.h>
 
 #include "abi/usdt.h"
 #include "object/insn/machine.h"
@@ -23,5 +21,3 @@
  */
 int usdt_arguments_parse(const struct machine *machine, const char *text, size_t count,
 			 const struct usdt_symbols *symbols, struct abi_usdt *out);
-
-#endif

@@ -4,8 +4,7 @@
  * dlopen("libpython…"), or one that is still starting. Checking again is cheap: files are opened
  * only when the mapped code has changed.
  */
-#ifndef TRACER_PROBE_PROCESS_LATE_H
-#define TRACER_PROBE_PROCESS_LATE_H
+#pragma once
 
 #include <stdint.h>
 #include <sys/types.h>
@@ -25,5 +24,3 @@ struct late {
  * process has ended; -EPERM; -errno.
  */
 int late_look(struct late *late, struct runtime_files *files);
-
-#endif

@@ -50,7 +50,6 @@ static int plan_copy(struct plan *out, const struct plan *plan)
 static int bytes_same(int a, int b)
 {
 	struct stat of_a, of_b;
-	uint8_t *bytes;
 	off_t offset = 0;
 	int same = 0;
 
@@ -58,7 +57,7 @@ static int bytes_same(int a, int b)
 		return 0;
 	if (of_a.st_dev == of_b.st_dev && of_a.st_ino == of_b.st_ino)
 		return 1;
-	bytes = malloc(2 * (size_t)COMPARE_BYTES);
+	uint8_t *bytes = malloc(2 * (size_t)COMPARE_BYTES);
 	while (bytes && offset < of_a.st_size) {
 		ssize_t got = pread(a, bytes, COMPARE_BYTES, offset);
 
@@ -103,8 +102,7 @@ static void plan_keep(struct plan_cache *cache, const struct elf_file *file,
 			       .build_id = strdup(elf_file_build_id(file))};
 
 	if (entry.fd < 0 || !entry.build_id || plan_copy(&entry.plan, plan) ||
-	    array_reserve(&cache->entries, &cache->capacity, cache->count, 1,
-			  sizeof(*cache->entries)))
+	    ARRAY_GROW(cache->entries, cache->capacity, cache->count))
 		cached_free(&entry);
 	else
 		cache->entries[cache->count++] = entry;
@@ -137,13 +135,12 @@ int plan_cache_python(struct plan_cache *cache, struct elf_file *file, const str
 		      struct plan *out)
 {
 	const struct plan *known = cache ? plan_find(cache, file, opts) : NULL;
-	int err;
 
 	if (known) {
 		log_debug("%s: the plan is that of the same file before", elf_file_path(file));
 		return plan_copy(out, known);
 	}
-	err = plan_python(file, opts, out);
+	int err = plan_python(file, opts, out);
 	if (!err && cache)
 		plan_keep(cache, file, opts, out);
 	return err;

@@ -5,8 +5,7 @@
  * bytes are compared to be sure. A build id is easily forged, and probes placed by another file's
  * plan would crash the process.
  */
-#ifndef TRACER_PROBE_PROCESS_PLAN_CACHE_H
-#define TRACER_PROBE_PROCESS_PLAN_CACHE_H
+#pragma once
 
 #include "probe/python/plan.h"
 #include "runtime/cpython/runtime_files.h"
@@ -22,5 +21,3 @@ int plan_cache_python(struct plan_cache *cache, struct elf_file *file, const str
 struct runtime_files *plan_cache_files(struct plan_cache *cache);
 /* The number of files that were analysed. */
 size_t plan_cache_count(const struct plan_cache *cache);
-
-#endif

@@ -12,6 +12,7 @@
 #include "object/insn/machine.h"
 #include "probe/python/plan_symbol.h"
 #include "proc/process.h"
+#include "util/array.h"
 #include "util/error.h"
 
 #define NO_DEBUG "/dev/null" /* the functions are exported */
@@ -42,7 +43,7 @@ static const struct libc_function {
 static const struct probe_spec unmap = {
 	"munmap", ABI_OP_MUNMAP, EVENT_API_RAW, {ABI_REG_COUNT, ABI_REG_COUNT, ABI_REG_COUNT}, 0};
 
-#define FUNCTIONS (sizeof(functions) / sizeof(functions[0]))
+#define FUNCTIONS (ARRAY_SIZE(functions))
 #define SITES_MAX (5 * FUNCTIONS) /* a function may make several system calls */
 
 /*
@@ -193,8 +194,7 @@ int plan_memory(struct elf_file *libc, struct plan *out)
 	if (!plan.sites)
 		err = -ENOMEM;
 	/* Without munmap, memory that is long gone would be reported. */
-	if (!err)
-		err = plan_symbol_add(&plan, libc, &unmap);
+	err = err ?: plan_symbol_add(&plan, libc, &unmap);
 	if (!err && plan.missing_count)
 		err = error_set(-ENOENT, "%s of %s: %s", plan.missing[0].symbol,
 				elf_file_path(libc), plan.missing[0].why);

@@ -3,8 +3,7 @@
  * Plans where libc maps memory for a process: mmap, munmap, mremap, mprotect and brk, through which
  * malloc and pymalloc get their memory.
  */
-#ifndef TRACER_PROBE_PROCESS_PLAN_MEMORY_H
-#define TRACER_PROBE_PROCESS_PLAN_MEMORY_H
+#pragma once
 
 #include <sys/types.h>
 
@@ -28,5 +27,3 @@ int plan_libc_open(pid_t pid, struct elf_file **libc, uint64_t *program_break);
  * it has no libc that is a library (error_set); -ESRCH, -EPERM, -errno.
  */
 int plan_memory_process(pid_t pid, struct elf_file **libc, struct plan *out);
-
-#endif

@@ -149,15 +149,13 @@ static int cached_file_fill(struct plan_native_cache *cache, int fd, const char 
 {
 	struct plan *plan = calloc(1, sizeof(*plan));
 	struct elf_file *file = NULL;
-	int err;
 
 	error_clear();
-	err = plan ? elf_file_open(&file, fd, path, NULL) : -ENOMEM;
+	int err = plan ? elf_file_open(&file, fd, path, NULL) : -ENOMEM;
 	if (err)
 		close(fd);
 	allocs_check(cache, path, file);
-	if (!err)
-		err = plan_native_layer(file, &cache->opts, plan);
+	err = err ?: plan_native_layer(file, &cache->opts, plan);
 	if (err) {
 		/*
 		 * Files that are not ELF are skipped silently: what a JIT has mapped, for example.
@@ -195,8 +193,7 @@ static int cached_file_add(struct plan_native_cache *cache, size_t at, int fd, c
 			   const struct identity *identity)
 {
 	struct cached_file known = {.identity = *identity};
-	int err = array_reserve(&cache->files, &cache->capacity, cache->count, 1,
-				sizeof(*cache->files));
+	int err = ARRAY_GROW(cache->files, cache->capacity, cache->count);
 
 	if (err) {
 		close(fd);
@@ -311,7 +308,6 @@ int plan_native_process(pid_t pid, struct plan_native_cache *cache, struct plan_
 	for (size_t i = 0; i < maps.count && !err; i++) {
 		const struct process_map *map = &maps.entries[i];
 		struct plan_file file;
-		int has;
 
 		if (!map->executable || (last && is_same_file(map, last)))
 			continue;
@@ -320,11 +316,11 @@ int plan_native_process(pid_t pid, struct plan_native_cache *cache, struct plan_
 			skipped++;
 			continue;
 		}
-		has = plan_native_map(pid, map, cache, &file);
+		int has = plan_native_map(pid, map, cache, &file);
 		if (has < 0)
 			err = has;
 		else if (has && !list_has(found, found_count, file.plan))
-			err = array_reserve(&found, &capacity, found_count, 1, sizeof(*found));
+			err = ARRAY_GROW(found, capacity, found_count);
 		else
 			continue;
 		if (!err)

@@ -4,8 +4,7 @@
  * once, by its inode, however many processes map it. The result is cached, also if the file has no
  * allocator. So each further process costs reading its maps and a lookup per file.
  */
-#ifndef TRACER_PROBE_PROCESS_PLAN_NATIVE_PROCESS_H
-#define TRACER_PROBE_PROCESS_PLAN_NATIVE_PROCESS_H
+#pragma once
 
 #include <stddef.h>
 #include <sys/types.h>
@@ -55,5 +54,3 @@ int plan_native_map(pid_t pid, const struct process_map *map, struct plan_native
 int plan_native_unfound(const struct plan_native_cache *cache);
 /* The number of files that were inspected. */
 size_t plan_native_files(const struct plan_native_cache *cache);
-
-#endif

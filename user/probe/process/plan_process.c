@@ -11,10 +11,9 @@
 
 void plan_process_memory(pid_t pid, struct plan *plan)
 {
-	int err;
-
 	plan->memory = calloc(1, sizeof(*plan->memory));
-	err = plan->memory ? plan_memory_process(pid, &plan->memory_file, plan->memory) : -ENOMEM;
+	int err =
+		plan->memory ? plan_memory_process(pid, &plan->memory_file, plan->memory) : -ENOMEM;
 	if (!err)
 		return;
 	snprintf(plan->memory_why, sizeof(plan->memory_why), "%s", error_reason(err));

@@ -3,8 +3,7 @@
  * The plan for a process: which of its files holds the runtime, and where that is probed. Attaches
  * nothing.
  */
-#ifndef TRACER_PROBE_PROCESS_PLAN_PROCESS_H
-#define TRACER_PROBE_PROCESS_PLAN_PROCESS_H
+#pragma once
 
 #include "probe/process/plan_cache.h"
 #include "probe/python/plan.h"
@@ -29,5 +28,3 @@ int plan_runtime(struct python_runtime *runtime, const struct plan_opts *opts,
 void plan_process_memory(pid_t pid, struct plan *plan);
 /* "census", … */
 const char *plan_mode_name(enum event_mode mode);
-
-#endif

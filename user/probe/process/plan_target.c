@@ -123,11 +123,9 @@ static int is_gone(pid_t pid)
 int plan_target(pid_t pid, const struct plan_target_opts *opts, struct plan_caches *caches,
 		struct plan_target *out)
 {
-	int err, headless;
-
 	error_clear();
 	*out = (struct plan_target){0};
-	err = translator_check(pid) ?: python_plan(pid, opts, caches->python, out);
+	int err = translator_check(pid) ?: python_plan(pid, opts, caches->python, out);
 	if (!opts->layers && opts->native.alloc_count)
 		out->layers |= NATIVE;
 	/*
@@ -155,7 +153,7 @@ int plan_target(pid_t pid, const struct plan_target_opts *opts, struct plan_cach
 		out->layers &= ~MMAP;
 	if (!err && !out->layers)
 		err = error_set(-ENOENT, "none of the requested layers can be traced in it");
-	headless = out->info.headless;
+	int headless = out->info.headless;
 	if (err)
 		plan_target_free(out);
 	/* A process that is ending has no memory map, which makes other steps fail. */

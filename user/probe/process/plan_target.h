@@ -3,8 +3,7 @@
  * What is probed in a process, by layer: its Python runtime's file, and the files that define
  * allocators.
  */
-#ifndef TRACER_PROBE_PROCESS_PLAN_TARGET_H
-#define TRACER_PROBE_PROCESS_PLAN_TARGET_H
+#pragma once
 
 #include "probe/process/plan_cache.h"
 #include "probe/process/plan_native_process.h"
@@ -71,5 +70,3 @@ size_t plan_target_descriptors(const struct plan_target *target);
  */
 void plan_target_describe(const struct plan_target *target, const struct python_runtime *runtime,
 			  int paths, char *out, size_t capacity);
-
-#endif

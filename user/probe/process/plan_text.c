@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "probe/process/plan_text.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 
@@ -36,8 +35,7 @@ int plan_text_add(struct plan_text *text, const struct process_maps *maps, const
 
 		if (!address)
 			continue;
-		err = array_reserve(&text->places, &text->capacity, text->count, 1,
-				    sizeof(*text->places));
+		err = ARRAY_GROW(text->places, text->capacity, text->count);
 		if (!err)
 			text->places[text->count++] = (struct plan_place){
 				.address = address,

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Where the sites of plans are in the memory of a process. */
-#ifndef TRACER_PROBE_PROCESS_PLAN_TEXT_H
-#define TRACER_PROBE_PROCESS_PLAN_TEXT_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -30,5 +29,3 @@ typedef int (*plan_text_filter)(const void *context, const struct plan_site *sit
 int plan_text_add(struct plan_text *text, const struct process_maps *maps, const struct plan *plan,
 		  const struct elf_file *file, plan_text_filter filter, const void *context);
 void plan_text_free(struct plan_text *text);
-
-#endif

@@ -6,6 +6,7 @@
 #include <stddef.h>
 
 #include "proc/process.h"
+#include "util/array.h"
 #include "util/error.h"
 
 static const struct {
@@ -20,7 +21,7 @@ static const struct {
 
 const char *translator_of(const char *path)
 {
-	for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++)
+	for (size_t i = 0; i < ARRAY_SIZE(files); i++)
 		if (!fnmatch(files[i].pattern, path, 0))
 			return files[i].name;
 	return NULL;

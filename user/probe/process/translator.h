@@ -4,8 +4,7 @@
  * DynamoRIO). They copy breakpoints, too. The kernel knows no probe in a copy, and the process is
  * killed by SIGTRAP.
  */
-#ifndef TRACER_PROBE_PROCESS_TRANSLATOR_H
-#define TRACER_PROBE_PROCESS_TRANSLATOR_H
+#pragma once
 
 #include <sys/types.h>
 
@@ -13,5 +12,3 @@
 const char *translator_of(const char *path);
 /* 0: no translator is mapped in the process, or its maps cannot be read; -ENOTSUP (error_set()). */
 int translator_check(pid_t pid);
-
-#endif

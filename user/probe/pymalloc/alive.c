@@ -65,11 +65,9 @@ static int is_instruction(struct inline_alive *alive, uint64_t vaddr)
  */
 static void reach(struct inline_alive *alive, uint64_t target, uint64_t jump)
 {
-	size_t function;
-
 	if (!is_old(alive, target))
 		return;
-	function = function_of(alive, target);
+	size_t function = function_of(alive, target);
 	if (function == alive->image->start_count || alive->reached[function])
 		return;
 	if (alive->image->starts[function] != target && !(jump && is_instruction(alive, jump)))

@@ -6,8 +6,7 @@
  * have the same shapes as the functions that run, and differ only in that nothing refers to them.
  * Internal to the analysis of inlined allocators.
  */
-#ifndef TRACER_PROBE_PYMALLOC_ALIVE_H
-#define TRACER_PROBE_PYMALLOC_ALIVE_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -40,5 +39,3 @@ void inline_alive_data(struct inline_alive *alive, const struct inline_range *da
  * with INLINE_DEAD in text, which is the image's.
  */
 void inline_alive_finish(struct inline_alive *alive, uint8_t *text);
-
-#endif

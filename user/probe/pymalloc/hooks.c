@@ -110,36 +110,30 @@ static uint64_t *vector_of(struct hooks_machine *machine, unsigned int reg)
 /* The 8 bytes of an operand; 0: unknown. */
 static uint64_t value_of(struct hooks_machine *machine, const cs_x86_op *operand)
 {
-	const uint64_t *vector;
-	uint32_t reg;
-
 	if (operand->type == X86_OP_IMM)
 		return (uint64_t)operand->imm;
 	if (operand->type == X86_OP_MEM)
 		return word_load(machine, address_of(machine, &operand->mem));
-	vector = vector_of(machine, operand->reg);
+	const uint64_t *vector = vector_of(machine, operand->reg);
 	if (vector)
 		return vector[0];
-	reg = x86_register_of(operand->reg);
+	uint32_t reg = x86_register_of(operand->reg);
 	return reg < ABI_REG_COUNT ? machine->registers[reg] : 0;
 }
 
 static void move(struct hooks_machine *machine, const cs_x86_op *to, uint64_t value)
 {
-	uint64_t *vector;
-	uint32_t reg;
-
 	if (to->type == X86_OP_MEM) {
 		if (to->size == 8)
 			word_store(machine, address_of(machine, &to->mem), value);
 		return;
 	}
-	vector = vector_of(machine, to->reg);
+	uint64_t *vector = vector_of(machine, to->reg);
 	if (vector) {
 		vector[0] = value;
 		vector[1] = 0;
 	}
-	reg = x86_register_of(to->reg);
+	uint32_t reg = x86_register_of(to->reg);
 	if (!vector && reg < ABI_REG_COUNT)
 		machine->registers[reg] = value;
 }

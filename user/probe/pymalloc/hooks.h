@@ -3,8 +3,7 @@
  * Finds CPython's debugging hooks in a file without their symbols: the code of
  * PyMem_SetupDebugHooks(), which is exported, stores their addresses in the allocators' slots.
  */
-#ifndef TRACER_PROBE_PYMALLOC_HOOKS_H
-#define TRACER_PROBE_PYMALLOC_HOOKS_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -25,5 +24,3 @@ typedef int (*hooks_read_fn)(void *context, uint64_t vaddr, void *out, size_t by
  */
 int hooks_find(hooks_read_fn read, void *context, uint64_t setup, uint64_t bytes,
 	       struct hooks *out);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The shapes that the analysis of inlined allocators looks for. Internal to it. */
-#ifndef TRACER_PROBE_PYMALLOC_MATCH_H
-#define TRACER_PROBE_PYMALLOC_MATCH_H
+#pragma once
 
 #include <stdint.h>
 
@@ -65,5 +64,3 @@ int inline_size_find(struct inline_code *code, uint64_t site, uint8_t *reg, int6
  * without its low bits, the pool was computed; ABI_REG_COUNT: none is known.
  */
 uint8_t inline_block_find(const struct inline_code *code, uint64_t site);
-
-#endif

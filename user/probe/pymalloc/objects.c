@@ -358,12 +358,11 @@ static int calls_find(struct inline_search *search, struct calls *calls)
 		const uint8_t *code = text->code + i;
 		uint64_t target, vaddr = text->vaddr + i;
 		int32_t distance;
-		int direct;
 
 		memcpy(&distance, code, sizeof(distance));
 		target = vaddr + 4 + (uint64_t)(int64_t)distance;
-		direct = target == search->new_reference ||
-			 is_slot(search, inline_stub_slot(image, target));
+		int direct = target == search->new_reference ||
+			     is_slot(search, inline_stub_slot(image, target));
 		if (direct && (code[-1] == 0xe8 || code[-1] == 0xe9))
 			vaddr -= 1;
 		else if (is_slot(search, target) && code[-2] == 0xff &&
@@ -376,7 +375,7 @@ static int calls_find(struct inline_search *search, struct calls *calls)
 		else
 			continue;
 		if (calls->count == CALLS_MAX || !inline_is_instruction(search, vaddr, &err))
-			return err ? err : -ENOENT;
+			return err ?: -ENOENT;
 		calls->of[calls->count++] = vaddr;
 	}
 	return 0;
@@ -429,7 +428,6 @@ static int inline_object_calls(struct inline_search *search)
 	struct inline_sites *sites = search->out;
 	struct plan_site site = {.op = ABI_OP_REUSE};
 	struct calls calls = {0};
-	int err;
 
 	if (!search->new_reference)
 		return 0;
@@ -437,7 +435,7 @@ static int inline_object_calls(struct inline_search *search)
 	/* References are recognised on x86-64. */
 	if (search->code.image->machine != &machine_x86)
 		return 0;
-	err = calls_find(search, &calls);
+	int err = calls_find(search, &calls);
 	sites->reference_calls = calls.count;
 	if (err || calls.count <= sites->found[INLINE_OBJECT] + sites->always_new)
 		return err == -ENOENT ? 0 : err;

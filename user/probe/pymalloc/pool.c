@@ -101,11 +101,10 @@ int inline_new_pools(struct inline_code *code, uint64_t vaddr, struct inline_new
 	for (size_t i = 0; i + 1 < code->count && count < capacity; i++) {
 		const struct inline_insn *insn = &code->insns[i];
 		uint8_t pool = counted_register(code, i);
-		size_t site;
 
 		if (pool == ABI_REG_COUNT || !is_filled(code, insn->vaddr + insn->bytes, pool))
 			continue;
-		site = site_index(code, i, pool);
+		size_t site = site_index(code, i, pool);
 		*emulated &= code->insns[site].emulated;
 		out[count++] =
 			(struct inline_new_pool){.site = code->insns[site].vaddr,

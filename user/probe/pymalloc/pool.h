@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Where a function takes a pool into use. Internal to the analysis of inlined allocators. */
-#ifndef TRACER_PROBE_PYMALLOC_POOL_H
-#define TRACER_PROBE_PYMALLOC_POOL_H
+#pragma once
 
 #include "object/insn/code.h"
 
@@ -18,5 +17,3 @@ struct inline_new_pool {
  */
 int inline_new_pools(struct inline_code *code, uint64_t vaddr, struct inline_new_pool *out,
 		     size_t capacity, int *emulated);
-
-#endif

@@ -65,7 +65,6 @@ static int raw_at(struct inline_search *search, uint64_t call, struct inline_add
 	const struct inline_code *code = &search->code;
 	const uint8_t *arguments = code->image->machine->arguments;
 	size_t end = inline_code_index(code, call);
-	struct inline_value domain, pointer;
 	struct inline_flow flow;
 
 	if (end == code->count)
@@ -76,8 +75,8 @@ static int raw_at(struct inline_search *search, uint64_t call, struct inline_add
 		inline_flow_step(&flow, &code->insns[i]);
 	}
 	inline_flow_reach(&flow, &code->insns[end]);
-	domain = flow.state.of[arguments[0]];
-	pointer = flow.state.of[arguments[1]];
+	struct inline_value domain = flow.state.of[arguments[0]];
+	struct inline_value pointer = flow.state.of[arguments[1]];
 	if (domain.base != INLINE_CONSTANT || (uint32_t)domain.addend ||
 	    (pointer.base != INLINE_CONSTANT && !(pointer.base & INLINE_HELD)))
 		return 0;
@@ -276,9 +275,8 @@ static int member_look(struct inline_search *search, struct numbers *numbers,
 		    (may_skip && !may_reach(numbers, image->text.code + (start - image->text.vaddr),
 					    done - start, member->offset)))
 			continue;
-		err = inline_code_function(&search->code, found.vaddr);
-		if (!err)
-			err = function_look(search, member);
+		err = inline_code_function(&search->code, found.vaddr)
+			      ?: function_look(search, member);
 		err = err == -ENOENT ? 0 : err;
 	}
 	return err;
@@ -300,8 +298,7 @@ int inline_records_find(struct inline_search *search)
 		err = member_look(search, numbers, &member);
 		sites->records_known |= sites->record_count + sites->record_call_count > 0;
 		member.offset = raws[i].offset + SLOT_FREE;
-		if (!err)
-			err = member_look(search, numbers, &member);
+		err = err ?: member_look(search, numbers, &member);
 	}
 	if (sites->record_count > INLINE_RECORDS_MAX ||
 	    sites->record_call_count > INLINE_RECORDS_MAX)

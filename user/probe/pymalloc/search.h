@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The state of the search for sites. Internal to the search. */
-#ifndef TRACER_PROBE_PYMALLOC_SEARCH_H
-#define TRACER_PROBE_PYMALLOC_SEARCH_H
+#pragma once
 
 #include "object/insn/code.h"
 #include "probe/pymalloc/sites.h"
@@ -56,14 +55,7 @@ int inline_records_find(struct inline_search *search);
 /* Calls of libc's allocator (probe/pymalloc/raw.c). 0; or as inline_site_add(). */
 int inline_raws_find(struct inline_search *search);
 /*
- * The return addresses of calls that request large blocks through a slot (probe/pymalloc/large.c).
- * 0; -ENOMEM.
- */
-int inline_large_find(struct inline_search *search);
-/*
  * Sites where objects begin to live (probe/pymalloc/objects.c). 0, also if there are none; or as
  * inline_site_add().
  */
 int inline_objects_find(struct inline_search *search);
-
-#endif

@@ -11,10 +11,128 @@
 #include <string.h>
 
 #include "abi/events.h"
+#include "abi/target.h"
 #include "object/insn/machine.h"
 #include "probe/pymalloc/match.h"
 #include "probe/pymalloc/search.h"
+#include "util/array.h"
 #include "util/error.h"
+
+/*
+ * Finds where pymalloc requests from the raw allocator a block that is too large for itself,
+ * through a slot or a function that jumps through one. The code after that call counts the block.
+ * The request is seen in the raw allocator, and its return address identifies it as pymalloc's.
+ */
+
+#define PART_MAX 24 /* instructions of a path into a part that was split off the function */
+
+static void large_add(struct inline_sites *sites, uint64_t vaddr)
+{
+	for (size_t i = 0; i < sites->large_count && i < INLINE_LARGE_MAX; i++)
+		if (sites->large[i] == vaddr)
+			return;
+	if (sites->large_count < INLINE_LARGE_MAX)
+		sites->large[sites->large_count] = vaddr;
+	sites->large_count++;
+}
+
+/*
+ * Is it a call of a function of this file, or through a slot? Calls of malloc itself are sites of
+ * their own.
+ */
+static int is_call(const struct inline_image *image, const struct inline_insn *insn)
+{
+	uint64_t slot =
+		insn->op == INLINE_CALL ? inline_stub_slot(image, insn->target) : insn->target;
+
+	for (size_t i = 0; slot && i < image->import_count; i++)
+		if (image->imports[i].slot == slot)
+			return 0;
+	return insn->op == INLINE_CALL || insn->op == INLINE_CALL_SLOT;
+}
+
+static void call_look(struct inline_search *search, const struct inline_insn *insn)
+{
+	uint64_t after = insn->vaddr + insn->bytes;
+
+	if (is_call(search->code.image, insn) && inline_match_counted(&search->code, after))
+		large_add(search->out, after);
+}
+
+static void part_look(struct inline_search *search, uint64_t vaddr)
+{
+	struct inline_insn insn;
+
+	for (int i = 0; i < PART_MAX && inline_code_window(&search->code, vaddr, &insn, 1); i++) {
+		if (insn.op == INLINE_JUMP || insn.op == INLINE_JUMP_SLOT || insn.op == INLINE_END)
+			return;
+		call_look(search, &insn);
+		vaddr += insn.bytes;
+	}
+}
+
+/* Searches the function that was decoded last, and the code that it branches to. */
+static void function_look(struct inline_search *search)
+{
+	const struct inline_code *code = &search->code;
+
+	for (size_t i = 0; i < code->count && search->out->large_count <= INLINE_LARGE_MAX; i++) {
+		const struct inline_insn *insn = &code->insns[i];
+
+		call_look(search, insn);
+		if ((insn->op == INLINE_BRANCH || insn->op == INLINE_JUMP) &&
+		    insn->target - code->start >= code->end - code->start)
+			part_look(search, insn->target);
+	}
+}
+
+/*
+ * There are inlined copies, which call malloc itself. The functions are what hooks call
+ * (tracemalloc's), and they request large blocks through a slot that holds a hook, too.
+ */
+static int functions_look(struct inline_search *search)
+{
+	const uint64_t *functions = search->code.image->object_functions;
+	int err = 0;
+
+	for (size_t i = 0; i < INLINE_OBJECT_FUNCTIONS && err != -ENOMEM; i++) {
+		err = functions[i] ? inline_code_function(&search->code, functions[i]) : -ENOENT;
+		if (!err)
+			function_look(search);
+	}
+	return err == -ENOMEM ? err : 0;
+}
+
+/* The return addresses of calls that request large blocks through a slot. 0; -ENOMEM. */
+static int inline_large_find(struct inline_search *search)
+{
+	struct inline_sites *sites = search->out;
+	int err;
+
+	/*
+	 * An allocator has few functions. If there are more sites, they are inlined copies, which
+	 * call malloc itself.
+	 */
+	if (sites->found[INLINE_POOL] > INLINE_LARGE_MAX) {
+		err = functions_look(search);
+		if (sites->large_count > INLINE_LARGE_MAX)
+			sites->large_count = 0;
+		return err;
+	}
+	for (size_t i = 0; i < sites->count; i++) {
+		err = sites->sites[i].op == ABI_OP_POOL
+			      ? inline_code_function(&search->code, sites->sites[i].vaddr)
+			      : -ENOENT;
+
+		if (err == -ENOMEM)
+			return err;
+		if (!err)
+			function_look(search);
+	}
+	if (sites->large_count > INLINE_LARGE_MAX)
+		sites->large_count = 0;
+	return 0;
+}
 
 #define SITES_MAX 4096
 
@@ -25,7 +143,7 @@ void inline_give_up(struct inline_search *search, enum inline_kind kind, uint64_
 
 	out->given_up[kind]++;
 	out->given_up_count++;
-	if (out->given_up_listed == sizeof(out->given_up_list) / sizeof(out->given_up_list[0]))
+	if (out->given_up_listed == ARRAY_SIZE(out->given_up_list))
 		return;
 	out->given_up_list[out->given_up_listed].vaddr = vaddr;
 	out->given_up_list[out->given_up_listed++].why = why;
@@ -44,7 +162,6 @@ int inline_site_add(struct inline_search *search, const struct plan_site *site)
 {
 	const struct inline_range *text = &search->code.image->text;
 	struct inline_sites *out = search->out;
-	struct plan_site *added;
 	uint64_t offset = site->vaddr - text->vaddr;
 	struct inline_insn insn;
 
@@ -60,7 +177,7 @@ int inline_site_add(struct inline_search *search, const struct plan_site *site)
 		out->sites = sites;
 		out->capacity = capacity;
 	}
-	added = &out->sites[out->count++];
+	struct plan_site *added = &out->sites[out->count++];
 	*added = *site;
 	added->emulated = inline_code_window(&search->code, site->vaddr, &insn, 1) && insn.emulated;
 	inline_disassemble(&search->code.decoder, text->code + offset, text->bytes - offset,
@@ -73,7 +190,6 @@ static int pool_add(struct inline_search *search, const struct inline_match *mat
 	struct plan_site site = {.vaddr = match->site, .op = ABI_OP_POOL};
 	uint8_t reg = ABI_REG_COUNT;
 	int64_t addend = 0;
-	int err;
 
 	if (!inline_size_find(&search->code, match->site, &reg, &addend)) {
 		search->out->exact++;
@@ -88,7 +204,7 @@ static int pool_add(struct inline_search *search, const struct inline_match *mat
 	}
 	site.cookie = ABI_COOKIE(ABI_OP_POOL, EVENT_API_OBJ, match->reg, reg, ABI_REG_COUNT) |
 		      ABI_COOKIE_ADDEND(addend);
-	err = inline_site_add(search, &site);
+	int err = inline_site_add(search, &site);
 	if (err)
 		return err;
 	search->out->found[INLINE_POOL]++;
@@ -164,11 +280,10 @@ static int resizes_find(struct inline_search *search)
 	for (size_t i = 0;
 	     !err && (i = image->machine->look(MACHINE_TRIPLE, &image->text, i, NULL, &found));) {
 		struct inline_match match;
-		int is_triple;
 
 		if (!inline_match_resize(&search->code, found.vaddr, &match))
 			continue;
-		is_triple = inline_is_instruction(search, found.vaddr, &err);
+		int is_triple = inline_is_instruction(search, found.vaddr, &err);
 		if (is_triple && !inline_match_classed(&search->code, found.vaddr))
 			continue;
 		if (is_triple && inline_is_instruction(search, match.site, &err))
@@ -208,13 +323,11 @@ static int rest_find(struct inline_search *search)
 {
 	int err = inline_refills_add(search);
 
-	if (!err)
-		err = inline_new_pools_add(search);
-	if (!err)
-		err = inline_raws_find(search);
-	if (!err)
-		err = resizes_find(search);
-	return err ? err : inline_large_find(search);
+	err = err
+	      ?: inline_new_pools_add(search)
+	      ?: inline_raws_find(search)
+	      ?: resizes_find(search);
+	return err ?: inline_large_find(search);
 }
 
 int inline_sites_have_pymalloc(const struct inline_sites *sites)
@@ -228,14 +341,10 @@ int inline_sites_find(const struct inline_image *image, struct inline_sites *out
 	struct inline_search search = {.out = &sites};
 	int err = inline_code_open(&search.code, image);
 
-	if (!err)
-		err = pools_find(&search);
-	if (!err)
-		err = inline_records_find(&search);
+	err = err ?: pools_find(&search) ?: inline_records_find(&search);
 	if (!err && inline_sites_have_pymalloc(&sites))
 		err = rest_find(&search);
-	if (!err)
-		err = inline_objects_find(&search);
+	err = err ?: inline_objects_find(&search);
 	inline_code_close(&search.code);
 	if (err) {
 		inline_sites_free(&sites);

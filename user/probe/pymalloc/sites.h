@@ -18,8 +18,7 @@
  * inlined. Each request passes exactly one of them. The kernel emulates nearly all of the
  * instructions.
  */
-#ifndef TRACER_PROBE_PYMALLOC_SITES_H
-#define TRACER_PROBE_PYMALLOC_SITES_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -98,5 +97,3 @@ int inline_sites_find(const struct inline_image *image, struct inline_sites *out
 /* Was any copy of pymalloc found? */
 int inline_sites_have_pymalloc(const struct inline_sites *sites);
 void inline_sites_free(struct inline_sites *sites);
-
-#endif

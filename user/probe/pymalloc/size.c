@@ -93,7 +93,6 @@ int inline_match_resize(struct inline_code *code, uint64_t vaddr, struct inline_
 	struct inline_insn insns[8];
 	size_t count = inline_code_window(code, vaddr, insns, 8), i = 1;
 	const struct inline_insn *compared = NULL, *branch;
-	uint64_t moved;
 
 	if (!count || insns[0].op != INLINE_TRIPLE)
 		return 0;
@@ -110,9 +109,9 @@ int inline_match_resize(struct inline_code *code, uint64_t vaddr, struct inline_
 	    (branch->order != (out->above ? INLINE_ABOVE : INLINE_BELOW) &&
 	     branch->order != (out->above ? INLINE_BELOW_EQUAL : INLINE_ABOVE_EQUAL)))
 		return 0;
-	moved = branch->order == INLINE_BELOW || branch->order == INLINE_ABOVE
-			? branch->vaddr + branch->bytes
-			: branch->target;
+	uint64_t moved = branch->order == INLINE_BELOW || branch->order == INLINE_ABOVE
+				 ? branch->vaddr + branch->bytes
+				 : branch->target;
 	/* A comparison that multiplies by four itself has the requested size. */
 	out->size_reg = compared->value == 2 && !out->above
 				? compared->src
@@ -131,12 +130,11 @@ int inline_match_classed(const struct inline_code *code, uint64_t vaddr)
 {
 	size_t index = inline_code_index(code, vaddr);
 	int is_class = 0, is_three;
-	uint32_t at;
 
 	if (index == code->count)
 		return 0;
 	is_three = code->insns[index].base == ABI_REG_COUNT;
-	at = code->source[index];
+	uint32_t at = code->source[index];
 	for (int i = 0; i < INLINE_CLASS_NEAR && at != INLINE_NO_SOURCE;
 	     i++, at = code->source[at]) {
 		const struct inline_insn *insn = &code->insns[at];

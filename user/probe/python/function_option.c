@@ -70,15 +70,13 @@ int function_option_is_in(const char *file, const char *path)
 {
 	size_t length = strlen(path), deleted = strlen(DELETED);
 	char *plain = NULL;
-	const char *slash;
-	int is;
 
 	if (length > deleted && !strcmp(path + length - deleted, DELETED))
 		plain = strndup(path, length - deleted);
 	if (plain)
 		path = plain;
-	slash = strrchr(path, '/');
-	is = matches(file, path) || (slash && matches(file, slash + 1));
+	const char *slash = strrchr(path, '/');
+	int is = matches(file, path) || (slash && matches(file, slash + 1));
 	free(plain);
 	return is;
 }

@@ -3,8 +3,7 @@
  * Options that name a function of a target: FILE:SYMBOL, followed by details after further colons.
  * Pure.
  */
-#ifndef TRACER_PROBE_PYTHON_FUNCTION_OPTION_H
-#define TRACER_PROBE_PYTHON_FUNCTION_OPTION_H
+#pragma once
 
 #include <stddef.h>
 
@@ -33,5 +32,3 @@ int function_option_arguments(const char *text, const struct function_argument *
  * component; both may be shell patterns. A " (deleted)" suffix of path is ignored.
  */
 int function_option_is_in(const char *file, const char *path);
-
-#endif

@@ -10,12 +10,12 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "object/elf/elf_file.h"
 #include "object/insn/function_entry.h"
 #include "probe/python/function_option.h"
 #include "probe/python/plan_symbol.h"
+#include "util/array.h"
 #include "util/error.h"
 
 #define NO_ARGUMENT ABI_REG_COUNT
@@ -72,7 +72,7 @@ int perfmap_symbol_parse(const char *text, struct perfmap_symbol *out)
 	int err = function_option_split(text, &symbol.file, &symbol.symbol, &rest);
 
 	if (!err && rest)
-		err = function_option_arguments(rest, keys, sizeof(keys) / sizeof(keys[0]));
+		err = function_option_arguments(rest, keys, ARRAY_SIZE(keys));
 	if (err) {
 		perfmap_symbol_free(&symbol);
 		return err == -ENOMEM
@@ -94,11 +94,10 @@ int perfmap_symbol_is_in(const struct perfmap_symbol *symbol, const char *path)
 static int jit_plan(struct elf_file *file, struct perfmap_plan *plan)
 {
 	struct elf_symbol descriptor;
-	int err;
 
 	if (elf_file_symbol(file, "__jit_debug_descriptor", &descriptor) || descriptor.tls)
 		return 0;
-	err = probe_spec_add(&plan->sites, file, &jit);
+	int err = probe_spec_add(&plan->sites, file, &jit);
 	if (err == -ENOENT || err == -EEXIST)
 		return 0;
 	if (!err) {
@@ -115,14 +114,12 @@ static int write_plan(struct elf_file *file, const struct probe_spec *spec,
 		      struct perfmap_plan *plan)
 {
 	int err = probe_spec_add(&plan->sites, file, spec);
-	struct plan_site *site;
 	uint8_t code[256];
-	int bytes;
 
 	if (err)
 		return err;
-	site = &plan->sites.sites[plan->sites.count - 1];
-	bytes = elf_file_read(file, site->vaddr - site->in_function, code, sizeof(code));
+	struct plan_site *site = &plan->sites.sites[plan->sites.count - 1];
+	int bytes = elf_file_read(file, site->vaddr - site->in_function, code, sizeof(code));
 	if (bytes > 0 &&
 	    function_argument_is_32(machine_own(), code, (size_t)bytes, spec->arguments[1]))
 		site->cookie |= ABI_MAP_BYTES_32 << 8;
@@ -154,15 +151,14 @@ int perfmap_plan(struct elf_file *file, const struct perfmap_symbol *const *symb
 	int err = write_plan(file, &python[0], &plan);
 
 	plan.has_python = !err;
-	for (size_t i = 1; i < sizeof(python) / sizeof(python[0]) && plan.has_python; i++) {
+	for (size_t i = 1; i < ARRAY_SIZE(python) && plan.has_python; i++) {
 		err = probe_spec_add(&plan.sites, file, &python[i]);
 		if (err && err != -ENOENT && err != -EEXIST)
 			goto fail;
 	}
 	if (err == -ENOENT || err == -EEXIST)
 		err = 0;
-	if (!err)
-		err = jit_plan(file, &plan);
+	err = err ?: jit_plan(file, &plan);
 	for (size_t i = 0; i < count && !err; i++)
 		err = symbol_plan(file, symbols[i], &plan);
 	if (err)

@@ -3,8 +3,7 @@
  * Probe sites for perf maps in one ELF file: CPython's PyUnstable_* functions, GDB's JIT interface,
  * and functions with the same arguments that the user names. Pure, as plan.h.
  */
-#ifndef TRACER_PROBE_PYTHON_PERFMAP_PLAN_H
-#define TRACER_PROBE_PYTHON_PERFMAP_PLAN_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -41,5 +40,3 @@ struct perfmap_plan {
 int perfmap_plan(struct elf_file *file, const struct perfmap_symbol *const *symbols, size_t count,
 		 struct perfmap_plan *out);
 void perfmap_plan_free(struct perfmap_plan *plan);
-
-#endif

@@ -8,6 +8,8 @@
  * are static: a stripped file does not name them. The slots of mem and obj hold the same
  * implementations.
  */
+#include "probe/python/plan.h"
+
 #include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -16,14 +18,140 @@
 
 #include "abi/events.h"
 #include "object/elf/elf_file.h"
-#include "probe/python/plan.h"
+#include "probe/pymalloc/sites.h"
 #include "probe/python/plan_ends.h"
 #include "probe/python/plan_finalize.h"
 #include "probe/python/plan_functions.h"
-#include "probe/python/plan_growth.h"
 #include "probe/python/plan_inline.h"
 #include "probe/python/plan_symbol.h"
+#include "util/array.h"
 #include "util/error.h"
+
+/*
+ * Growth mode's part of the planner: which sites of the analysed code are probed if only pools are
+ * of interest.
+ */
+
+/*
+ * The function that makes pools is called wherever a request finds all pools of its class full. A
+ * probe on the instruction in it that takes the pool into use costs one trap. Where that
+ * instruction is not recognised, or is not emulated, the function's return is probed: it returns
+ * one of the pool's blocks.
+ */
+
+#define PLAN_POOL_FUNCTION "allocate_from_new_pool" /* Objects/obmalloc.c, 3.9 and later */
+
+#define POOL_BYTES_DEFAULT 16384u
+
+/* The cookie's addend for ABI_OP_NEW_POOL. */
+static uint64_t plan_pool_bits(const struct plan_opts *opts)
+{
+	uint32_t bytes = opts->pool_bytes ? opts->pool_bytes : POOL_BYTES_DEFAULT;
+
+	return ABI_COOKIE_ADDEND(__builtin_ctz(bytes));
+}
+
+/* Is a large block requested from libc, or returned to it, at this site? */
+static bool is_raw(const struct plan_site *site)
+{
+	return site->op == ABI_OP_MALLOC || site->op == ABI_OP_CALLOC ||
+	       site->op == ABI_OP_REALLOC || site->op == ABI_OP_END ||
+	       (site->op == ABI_OP_FREE && (site->cookie >> 8 & 0xff) == EVENT_API_RAW);
+}
+
+static void pools_add(struct plan *plan, const struct inline_sites *found,
+		      const struct plan_opts *opts)
+{
+	for (size_t i = 0; i < found->pool_count; i++) {
+		struct plan_site *pool = &plan->sites[plan->count++];
+
+		*pool = found->pools[i];
+		pool->cookie |= plan_pool_bits(opts);
+	}
+}
+
+/*
+ * Adds to other sites those where a pool is taken into use, if all are known; plan has the capacity
+ * for them.
+ */
+static void plan_pools_take(struct plan *plan, const struct inline_sites *found,
+			    const struct plan_opts *opts)
+{
+	if (found->pools_complete)
+		pools_add(plan, found, opts);
+}
+
+static void sites_take(struct plan *plan, const struct inline_sites *found,
+		       const struct plan_opts *opts, bool by_return)
+{
+	plan->count = 0;
+	if (!by_return)
+		pools_add(plan, found, opts);
+	for (size_t i = 0; i < found->count; i++) {
+		const struct plan_site *site = &found->sites[i];
+
+		if (by_return && site->op == ABI_OP_REFILL) {
+			struct plan_site *pool = &plan->sites[plan->count++];
+
+			*pool = *site;
+			pool->op = ABI_OP_NEW_POOL;
+			pool->cookie = ABI_COOKIE(ABI_OP_NEW_POOL, EVENT_API_POOL, ABI_REG_COUNT,
+						  ABI_REG_COUNT, ABI_REG_COUNT) |
+				       plan_pool_bits(opts);
+		} else if (opts->large_blocks && is_raw(site)) {
+			plan->sites[plan->count++] = *site;
+			plan->large_blocks = 1;
+		}
+	}
+}
+
+/*
+ * Replaces plan's sites by those of the functions that make pools and, if requested, those of large
+ * blocks, with capacity for as many more, and describes them. 0; -ENOENT, -ENOTSUP no such function
+ * is found; -ENOMEM.
+ */
+static int plan_growth_sites(struct elf_file *file, const struct plan_opts *opts, size_t capacity,
+			     struct plan *plan)
+{
+	struct inline_sites found;
+	struct plan_site *sites;
+	int err = plan_inline(file, &found);
+	/*
+	 * A copy that neither calls such a function nor is one could make pools that are not seen.
+	 */
+
+	if (err)
+		return err;
+	if (!inline_sites_have_pymalloc(&found)) {
+		inline_sites_free(&found);
+		return error_set(-ENOENT, "no copy of pymalloc is recognised in its code");
+	}
+	bool functions = found.found[INLINE_REFILL] && !found.given_up[INLINE_REFILL];
+	bool known = found.pools_complete || functions ||
+		     (found.pool_count && !found.found[INLINE_REFILL]);
+	sites = known ? calloc(found.count + found.pool_count + capacity, sizeof(*sites)) : NULL;
+	if (!sites) {
+		err = known ? -ENOMEM : -ENOENT;
+		inline_sites_free(&found);
+		return err;
+	}
+	free(plan->sites);
+	plan->sites = sites;
+	plan->capacity = found.count + found.pool_count + capacity;
+	bool by_return = functions && !found.pools_complete;
+	size_t places = by_return ? found.found[INLINE_REFILL] : found.pool_count;
+	sites_take(plan, &found, opts, by_return);
+	plan->inlined_count = plan->count;
+	snprintf(
+		plan->level, sizeof(plan->level),
+		"pools: taken into use in %zu place%s, %s; large blocks: %s (%zu calls, %zu frees)",
+		places, places == 1 ? "" : "s",
+		by_return ? "seen as their functions return" : "seen there",
+		plan->large_blocks ? "one by one" : "not one by one", found.found[INLINE_RAW],
+		found.found[INLINE_RAW_FREE]);
+	inline_sites_free(&found);
+	return 0;
+}
 
 /* --- plan inline sites ------------------------------------------------------------------------ */
 
@@ -329,7 +457,6 @@ static int add_everything(struct plan *plan, struct elf_file *file, const struct
 {
 	struct plan_named named = {0};
 	bool growth = opts->mode == EVENT_MODE_GROWTH, inlined;
-	int err;
 
 	if (!opts->public_only && !opts->free_threaded)
 		named = plan_functions_named(plan, file);
@@ -338,10 +465,11 @@ static int add_everything(struct plan *plan, struct elf_file *file, const struct
 	 * elsewhere, as in a distribution's build with debug symbols installed. Where it has not,
 	 * each of these functions takes a block from a pool in at most one place.
 	 */
-	err = growth                ? add_growth(plan, file, opts)
-	      : opts->public_only   ? -ENOENT
-	      : opts->free_threaded ? plan_slot_functions_add(plan, file)
-				    : plan_inline_sites(plan, file, opts, named.raw && named.obj);
+	int err = growth              ? add_growth(plan, file, opts)
+		  : opts->public_only ? -ENOENT
+		  : opts->free_threaded
+			  ? plan_slot_functions_add(plan, file)
+			  : plan_inline_sites(plan, file, opts, named.raw && named.obj);
 	inlined = !err;
 	plan->reuse_unseen |= !growth && (opts->no_reuse || opts->public_only);
 	if (!err && named.obj)
@@ -356,13 +484,12 @@ static int add_everything(struct plan *plan, struct elf_file *file, const struct
 	if (!plan->count)
 		return error_set(-ENOENT, "%s has no symbol of Python's allocators",
 				 elf_file_path(file));
-	for (size_t i = 0; i < sizeof(singles) / sizeof(singles[0]) && !err; i++)
+	for (size_t i = 0; i < ARRAY_SIZE(singles) && !err; i++)
 		if (singles[i].op != ABI_OP_REUSE ||
 		    !(opts->no_reuse || growth ||
 		      (plan->object_sites && !strcmp(singles[i].symbol, NEW_REFERENCE))))
 			err = plan_symbol_add(plan, file, &singles[i]);
-	if (!err)
-		err = plan_finalize_add(plan, file);
+	err = err ?: plan_finalize_add(plan, file);
 	if (!err && !growth && !opts->public_only)
 		err = ends_judge(plan, file);
 	if (!growth)

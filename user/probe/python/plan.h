@@ -10,8 +10,7 @@
  * Where the return value is wanted, the stack pointer must still have its value at the entry. If
  * there is no such instruction, it takes the entry and records why.
  */
-#ifndef TRACER_PROBE_PYTHON_PLAN_H
-#define TRACER_PROBE_PYTHON_PLAN_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -108,5 +107,3 @@ int plan_python(struct elf_file *file, const struct plan_opts *opts, struct plan
  */
 int probe_spec_add(struct plan *plan, struct elf_file *file, const struct probe_spec *spec);
 void plan_free(struct plan *plan);
-
-#endif

@@ -14,6 +14,7 @@
 
 #include "object/insn/insn.h"
 #include "object/insn/machine.h"
+#include "util/sorted.h"
 
 #define STEPS_MAX 4096u /* instructions; the farthest site takes about 500 */
 #define QUEUE_MAX 1024u /* pending paths */
@@ -113,7 +114,7 @@ static int end_compare(const void *a, const void *b)
 {
 	const struct end *x = a, *y = b;
 
-	return (x->vaddr > y->vaddr) - (x->vaddr < y->vaddr);
+	return CMP(x->vaddr, y->vaddr);
 }
 
 /* Loads the sites where a request ends, one per address. */
@@ -327,9 +328,7 @@ int plan_ends_unknown(struct elf_file *file, const struct plan_site *sites, size
 	if (!walk)
 		return -ENOMEM;
 	walk->file = file;
-	err = inline_decoder_open(&walk->decoder, machine_own());
-	if (!err)
-		err = ends_load(walk, sites, count);
+	err = inline_decoder_open(&walk->decoder, machine_own()) ?: ends_load(walk, sites, count);
 	for (size_t i = 0; i < PLAN_ENDS && !err; i++) {
 		int wanted = mode == EVENT_MODE_CENSUS ? exported[i].kinds & ~TAKES_SMALL
 						       : exported[i].kinds;
@@ -343,5 +342,5 @@ int plan_ends_unknown(struct elf_file *file, const struct plan_site *sites, size
 	inline_decoder_close(&walk->decoder);
 	free(walk->ends);
 	free(walk);
-	return err ? err : unknown;
+	return err ?: unknown;
 }

@@ -3,8 +3,7 @@
  * Checks the plan against the file's own exported allocators: the code of PyObject_Malloc and its
  * kin must lead to probed sites, otherwise their requests are not seen.
  */
-#ifndef TRACER_PROBE_PYTHON_PLAN_ENDS_H
-#define TRACER_PROBE_PYTHON_PLAN_ENDS_H
+#pragma once
 
 #include "object/elf/elf_file.h"
 #include "probe/python/plan.h"
@@ -18,5 +17,3 @@
  */
 int plan_ends_unknown(struct elf_file *file, const struct plan_site *sites, size_t count,
 		      enum event_mode mode, const char *out[PLAN_ENDS]);
-
-#endif

@@ -115,17 +115,15 @@ static size_t site_at(const struct plan *plan, uint64_t vaddr)
 static int piece_add(struct plan *plan, struct elf_file *file, size_t like,
 		     const struct plan_piece *piece)
 {
-	struct plan_site *site;
 	uint64_t offset;
-	int err;
 
 	if (site_at(plan, piece->vaddr) < plan->count ||
 	    elf_file_offset(file, piece->vaddr, &offset))
 		return 0;
-	err = array_reserve(&plan->sites, &plan->capacity, plan->count, 1, sizeof(*plan->sites));
+	int err = ARRAY_GROW(plan->sites, plan->capacity, plan->count);
 	if (err)
 		return err;
-	site = &plan->sites[plan->count++];
+	struct plan_site *site = &plan->sites[plan->count++];
 	*site = plan->sites[like];
 	site->in_function += (uint32_t)(piece->vaddr - site->vaddr);
 	site->vaddr = piece->vaddr;

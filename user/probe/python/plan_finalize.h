@@ -4,8 +4,7 @@
  * each of them the kernel reads a piece of the heap (bpf/python/heap.h). Between two of them it may
  * schedule other tasks.
  */
-#ifndef TRACER_PROBE_PYTHON_PLAN_FINALIZE_H
-#define TRACER_PROBE_PYTHON_PLAN_FINALIZE_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -36,5 +35,3 @@ size_t plan_finalize_path(plan_read_fn read, void *context, uint64_t vaddr,
  * Py_FinalizeEx, which Py_Exit calls, gets an addend. 0 or -ENOMEM.
  */
 int plan_finalize_add(struct plan *plan, struct elf_file *file);
-
-#endif

@@ -10,6 +10,7 @@
 #include "probe/pymalloc/hooks.h"
 #include "probe/python/plan_slots.h"
 #include "probe/python/plan_symbol.h"
+#include "util/array.h"
 
 #define FUNCTIONS PLAN_FUNCTIONS
 
@@ -134,8 +135,7 @@ int plan_hooks_add(struct plan *plan, struct elf_file *file)
 		err = machine_own() == &machine_x86
 			      ? elf_file_symbol(file, "PyMem_SetupDebugHooks", &setup)
 			      : -ENOENT;
-		if (!err)
-			err = hooks_find(hooks_read, file, setup.vaddr, setup.size, &hooks);
+		err = err ?: hooks_find(hooks_read, file, setup.vaddr, setup.size, &hooks);
 		if (err == -ENOMEM)
 			return err;
 		if (err) {
@@ -147,9 +147,8 @@ int plan_hooks_add(struct plan *plan, struct elf_file *file)
 			return 0;
 		}
 	}
-	err = add_domain(plan, file, &raw_hooks, true, named ? NULL : hooks.raw);
-	if (!err)
-		err = add_domain(plan, file, &obj_hooks, true, named ? NULL : hooks.obj);
+	err = add_domain(plan, file, &raw_hooks, true, named ? NULL : hooks.raw)
+		      ?: add_domain(plan, file, &obj_hooks, true, named ? NULL : hooks.obj);
 	for (size_t i = first; i < plan->count; i++)
 		plan->sites[i].cookie |= ABI_COOKIE_ADDEND(EVENT_HOOKS_BEFORE);
 	return err;
@@ -178,14 +177,12 @@ int plan_functions_add(struct plan *plan, struct elf_file *file, const struct pl
 		       struct plan_named named)
 {
 	size_t missing = plan->missing_count;
-	int err;
 
 	if (!named.raw || !named.obj)
 		plan_census_refuse(plan);
-	err = add_domain(plan, file, &raw, named.raw, NULL);
+	int err = add_domain(plan, file, &raw, named.raw, NULL);
 	describe_level(plan, named, opts->public_only);
-	if (!err)
-		err = add_domain(plan, file, &obj, named.obj, NULL);
+	err = err ?: add_domain(plan, file, &obj, named.obj, NULL);
 	if (!err && !named.obj)
 		err = add_domain(plan, file, &mem, false, NULL);
 	plan->complete =
@@ -195,8 +192,7 @@ int plan_functions_add(struct plan *plan, struct elf_file *file, const struct pl
 
 int plan_slot_functions_add(struct plan *plan, struct elf_file *file)
 {
-	size_t missing = plan->missing_count,
-	       count = sizeof(free_threaded) / sizeof(*free_threaded);
+	size_t missing = plan->missing_count, count = ARRAY_SIZE(free_threaded);
 	size_t found = 0;
 	int err = 0;
 

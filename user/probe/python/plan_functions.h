@@ -3,8 +3,7 @@
  * Probes on the functions of Python's allocators: the public ones (PyObject_Malloc), their
  * implementations (_PyObject_Malloc) and the debugging hooks (_PyMem_DebugMalloc).
  */
-#ifndef TRACER_PROBE_PYTHON_PLAN_FUNCTIONS_H
-#define TRACER_PROBE_PYTHON_PLAN_FUNCTIONS_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -45,5 +44,3 @@ int plan_hooks_add(struct plan *plan, struct elf_file *file);
  * allocator, and only the caller differs.
  */
 void plan_object_code_find(struct plan *plan, struct elf_file *file);
-
-#endif

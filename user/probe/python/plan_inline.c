@@ -14,6 +14,7 @@
 #include "object/insn/machine.h"
 #include "probe/pymalloc/alive.h"
 #include "probe/python/plan_slots.h"
+#include "util/array.h"
 #include "util/error.h"
 #include "util/sorted.h"
 
@@ -42,11 +43,10 @@ static int range_load(struct elf_file *file, uint64_t vaddr, uint64_t size,
 		      struct inline_range *range, uint8_t **bytes_out)
 {
 	uint8_t *bytes = malloc(size);
-	int got;
 
 	if (!bytes)
 		return -ENOMEM;
-	got = elf_file_read(file, vaddr, bytes, size);
+	int got = elf_file_read(file, vaddr, bytes, size);
 	if (got <= 0) {
 		free(bytes);
 		return -ENOENT;
@@ -110,7 +110,7 @@ static int text_load(struct elf_file *file, struct loaded *loaded)
 		if (is_code(&section) && is_old(&section))
 			err = range_extend(&loaded->old, &section);
 	if (err || !text->bytes)
-		return err ? err : error_set(-ENOTSUP, "the file has no section with code");
+		return err ?: error_set(-ENOTSUP, "the file has no section with code");
 	loaded->text = malloc(text->bytes);
 	if (!loaded->text)
 		return -ENOMEM;
@@ -150,16 +150,14 @@ static int data_follow(struct elf_file *file, struct inline_alive *alive)
 static int dead_remove(struct elf_file *file, struct loaded *loaded)
 {
 	struct inline_alive alive;
-	int err;
 
 	if (!loaded->old.bytes)
 		return 0;
 	/* References between functions are recognised on x86-64. */
 	if (loaded->image.machine != &machine_x86)
 		return error_set(-ENOTSUP, "the file was rewritten by BOLT");
-	err = inline_alive_open(&alive, &loaded->image, &loaded->old);
-	if (!err)
-		err = data_follow(file, &alive);
+	int err = inline_alive_open(&alive, &loaded->image, &loaded->old)
+			  ?: data_follow(file, &alive);
 	if (!err)
 		inline_alive_finish(&alive, loaded->text);
 	inline_alive_close(&alive);
@@ -200,10 +198,9 @@ static int header_load(struct elf_file *file, struct loaded *loaded)
 	loaded->starts = calloc((size_t)count + 1, sizeof(*loaded->starts));
 	for (uint32_t i = 0; i < count && loaded->starts; i++) {
 		int32_t distance;
-		uint64_t start;
 
 		memcpy(&distance, bytes + 12 + 8 * (size_t)i, sizeof(distance));
-		start = header.vaddr + (uint64_t)(int64_t)distance;
+		uint64_t start = header.vaddr + (uint64_t)(int64_t)distance;
 		if (start - text->vaddr < text->bytes)
 			loaded->starts[loaded->image.start_count++] = start;
 	}
@@ -236,7 +233,7 @@ static void imports_load(struct elf_file *file, struct inline_image *image)
 		{"free", ABI_OP_FREE},
 	};
 
-	for (size_t i = 0; i < sizeof(functions) / sizeof(functions[0]); i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(functions); i++) {
 		uint64_t slots[INLINE_IMPORTS_MAX / 4];
 		size_t count = elf_file_import_slots(file, functions[i].name, slots,
 						     INLINE_IMPORTS_MAX / 4);
@@ -315,9 +312,8 @@ static void new_load(struct elf_file *file, struct inline_image *image)
 	struct elf_symbol symbol;
 	uint64_t version = 0;
 
-	_Static_assert(sizeof(new_types) / sizeof(new_types[0]) == INLINE_NEW_TYPES, "types");
-	_Static_assert(sizeof(functions) / sizeof(functions[0]) == INLINE_NEW_FUNCTIONS,
-		       "functions");
+	_Static_assert(ARRAY_SIZE(new_types) == INLINE_NEW_TYPES, "types");
+	_Static_assert(ARRAY_SIZE(functions) == INLINE_NEW_FUNCTIONS, "functions");
 	if (!elf_file_symbol(file, "Py_Version", &symbol) && !symbol.function && !symbol.tls &&
 	    elf_file_read(file, symbol.vaddr, &version, sizeof(version)) != sizeof(version))
 		version = UINT32_MAX - 1; /* the newest */
@@ -385,12 +381,10 @@ int plan_inline(struct elf_file *file, struct inline_sites *out)
 	struct loaded loaded = {.image = {.machine = machine_own()}};
 	int err = image_load(file, &loaded);
 
-	if (!err)
-		err = inline_sites_find(&loaded.image, out);
+	err = err ?: inline_sites_find(&loaded.image, out);
 	if (!err) {
-		err = sites_name(file, out->sites, out->count);
-		if (!err)
-			err = sites_name(file, out->pools, out->pool_count);
+		err = sites_name(file, out->sites, out->count)
+			      ?: sites_name(file, out->pools, out->pool_count);
 		if (err)
 			inline_sites_free(out);
 	}

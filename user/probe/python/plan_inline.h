@@ -3,8 +3,7 @@
  * The inlined allocators of a file: loads from the file what the analysis of probe/pymalloc/sites.h
  * needs.
  */
-#ifndef TRACER_PROBE_PYTHON_PLAN_INLINE_H
-#define TRACER_PROBE_PYTHON_PLAN_INLINE_H
+#pragma once
 
 #include "object/elf/elf_file.h"
 #include "probe/pymalloc/sites.h"
@@ -14,5 +13,3 @@
  * functions begin, or it has no code; -ENOMEM.
  */
 int plan_inline(struct elf_file *file, struct inline_sites *out);
-
-#endif

@@ -52,12 +52,11 @@ static int word_find(struct elf_file *file, struct inline_decoder *decoder, cons
 	struct inline_insn insn;
 	struct elf_symbol symbol;
 	size_t at = 0, bytes;
-	int got;
 
 	if (elf_file_symbol(file, name, &symbol) || !symbol.function)
 		return -ENOENT;
 	bytes = symbol.size && symbol.size < CODE_BYTES ? symbol.size : CODE_BYTES;
-	got = elf_file_read(file, symbol.vaddr, code, bytes);
+	int got = elf_file_read(file, symbol.vaddr, code, bytes);
 	bytes = got > 0 ? (size_t)got : 0;
 	inline_state_init(&state);
 	while (at < bytes) {

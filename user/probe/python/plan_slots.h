@@ -3,8 +3,7 @@
  * The functions that the slots of Python's allocators hold when the interpreter starts, by the code
  * of the public functions, which call through them, and the file's data.
  */
-#ifndef TRACER_PROBE_PYTHON_PLAN_SLOTS_H
-#define TRACER_PROBE_PYTHON_PLAN_SLOTS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -16,5 +15,3 @@
  * free. The file may be stripped. 0; -ENOENT: the code does not match the model; -ENOMEM.
  */
 int plan_slots_find(struct elf_file *file, const char *public, uint64_t vaddrs[PLAN_FUNCTIONS]);
-
-#endif

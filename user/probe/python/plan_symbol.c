@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "object/insn/function_entry.h"
@@ -17,14 +16,12 @@ uint32_t plan_argument_register(unsigned argument)
 					     ABI_ARGUMENT_3, ABI_ARGUMENT_4, ABI_ARGUMENT_5,
 					     ABI_ARGUMENT_6};
 
-	return argument < sizeof(registers) / sizeof(registers[0]) ? registers[argument]
-								   : ABI_REG_COUNT;
+	return argument < ARRAY_SIZE(registers) ? registers[argument] : ABI_REG_COUNT;
 }
 
 void plan_missing_add(struct plan *plan, const char *symbol, const char *why)
 {
-	if (array_reserve(&plan->missing, &plan->missing_capacity, plan->missing_count, 1,
-			  sizeof(*plan->missing))) {
+	if (ARRAY_GROW(plan->missing, plan->missing_capacity, plan->missing_count)) {
 		plan->missing_dropped = 1;
 		return;
 	}
@@ -71,7 +68,7 @@ const char *plan_function_find(struct elf_file *file, const char *name, struct e
 
 		if (clones > 1)
 			return "several functions have this name (.lto_priv)";
-		for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]) && !clones; i++)
+		for (size_t i = 0; i < ARRAY_SIZE(kinds) && !clones; i++)
 			if (find_clones(file, name, kinds[i], &ignored))
 				return reasons[i];
 		if (!clones)
@@ -103,24 +100,23 @@ static int fill_site(struct plan *plan, struct elf_file *file, const struct prob
 		     uint64_t vaddr, uint64_t size, const char **why)
 {
 	struct plan_site *site = &plan->sites[plan->count];
-	const struct plan_site *other;
 	uint8_t code[FUNCTION_MAX_CODE];
-	int bytes, err;
 
 	*why = NULL;
-	other = site_in(plan, vaddr, spec->op);
+	const struct plan_site *other = site_in(plan, vaddr, spec->op);
 	if (other) {
 		if (other->op != spec->op)
 			*why = "it shares its code with a function of another meaning";
 		return -EEXIST;
 	}
-	bytes = elf_file_read(file, vaddr, code, size && size < sizeof(code) ? size : sizeof(code));
+	int bytes =
+		elf_file_read(file, vaddr, code, size && size < sizeof(code) ? size : sizeof(code));
 	if (bytes <= 0) {
 		*why = "the file does not hold its code";
 		return -ENOENT;
 	}
 	memset(site, 0, sizeof(*site));
-	err = function_entry_site(machine_own(), spec, code, (size_t)bytes, vaddr, site);
+	int err = function_entry_site(machine_own(), spec, code, (size_t)bytes, vaddr, site);
 	if (err)
 		return err;
 	if (elf_file_offset(file, site->vaddr, &site->offset)) {
@@ -136,11 +132,9 @@ int probe_spec_add(struct plan *plan, struct elf_file *file, const struct probe_
 {
 	struct elf_symbol symbol;
 	const char *why = plan_function_find(file, spec->symbol, &symbol);
-	int err = why ? -ENOENT
-		      : array_reserve(&plan->sites, &plan->capacity, plan->count, 1,
-				      sizeof(*plan->sites));
+	int err = why ? -ENOENT : ARRAY_GROW(plan->sites, plan->capacity, plan->count);
 
-	return err ? err : fill_site(plan, file, spec, symbol.vaddr, symbol.size, &why);
+	return err ?: fill_site(plan, file, spec, symbol.vaddr, symbol.size, &why);
 }
 
 int plan_function_add(struct plan *plan, struct elf_file *file, const struct probe_spec *spec,

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sites in functions that have a name: what the planner's parts share. */
-#ifndef TRACER_PROBE_PYTHON_PLAN_SYMBOL_H
-#define TRACER_PROBE_PYTHON_PLAN_SYMBOL_H
+#pragma once
 
 #include "object/elf/elf_file.h"
 #include "probe/python/plan.h"
@@ -41,5 +40,3 @@ int plan_function_add(struct plan *plan, struct elf_file *file, const struct pro
 		      uint64_t vaddr, uint64_t size);
 /* The same for the function that the spec names. */
 int plan_symbol_add(struct plan *plan, struct elf_file *file, const struct probe_spec *spec);
-
-#endif

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "proc/container/cgroup.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "util/array.h"
 
 #define ID_DIGITS (CGROUP_ID_SIZE - 1)
 
@@ -57,7 +58,7 @@ static enum container_runtime runtime_of(const char *word, size_t bytes)
 		{"cri-containerd", CONTAINER_RUNTIME_CONTAINERD},
 	};
 
-	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
+	for (size_t i = 0; i < ARRAY_SIZE(known); i++)
 		if (is_word(word, bytes, known[i].word))
 			return known[i].runtime;
 	return CONTAINER_RUNTIME_UNKNOWN;
@@ -69,14 +70,13 @@ static int component_parse(const char *text, size_t bytes, const char *parent, s
 {
 	static const char scope[] = ".scope";
 	const char *word = text;
-	size_t prefix;
 
 	if (bytes > sizeof(scope) - 1 &&
 	    is_word(text + bytes - (sizeof(scope) - 1), sizeof(scope) - 1, scope))
 		bytes -= sizeof(scope) - 1;
 	if (bytes < ID_DIGITS)
 		return 0;
-	prefix = bytes - ID_DIGITS;
+	size_t prefix = bytes - ID_DIGITS;
 	for (size_t i = prefix; i < bytes; i++)
 		if (!is_hex(text[i]))
 			return 0;

@@ -8,8 +8,7 @@
  * container's processes into a cgroup of their own, in all hierarchies or in some. Its last
  * component holds the container's id in one of the forms that cgroup_container_parse() lists.
  */
-#ifndef TRACER_PROC_CONTAINER_CGROUP_H
-#define TRACER_PROC_CONTAINER_CGROUP_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -119,5 +118,3 @@ char *cgroup_directory(const struct cgroup_line *line, size_t path_bytes, size_t
 /* Is a process with this cgroup file in that cgroup, or in one below it? */
 int cgroup_ref_holds(const struct cgroup_ref *ref, const char *text);
 void cgroup_ref_free(struct cgroup_ref *ref);
-
-#endif

@@ -16,6 +16,7 @@
 
 #include "proc/container/cgroup.h"
 #include "proc/process.h"
+#include "util/cleanup.h"
 #include "util/error.h"
 
 #define MOUNTS_MAX_BYTES (4u << 20)
@@ -97,13 +98,12 @@ static char *path_below(const struct mount *mount, const char *path)
 {
 	size_t point = strlen(mount->point), root = strlen(mount->root);
 	char *text;
-	size_t length;
 
 	if (strncmp(path, mount->point, point) || (path[point] && path[point] != '/'))
 		return NULL;
 	if (asprintf(&text, "%s%s", root == 1 ? "" : mount->root, path + point) < 0)
 		return NULL;
-	length = strlen(text);
+	size_t length = strlen(text);
 	while (length > 1 && text[length - 1] == '/')
 		text[--length] = '\0';
 	if (!length) {
@@ -174,12 +174,11 @@ static char *directory_below(char *rows, const struct cgroup_line *line, size_t 
 
 char *cgroup_directory(const struct cgroup_line *line, size_t path_bytes, size_t *mount_bytes)
 {
-	struct buffer text = {0};
+	_cleanup_(buffer_free) struct buffer text = {0};
 	char *directory = NULL;
 
 	if (!own_file_read("mountinfo", &text))
 		directory = directory_below((char *)text.data, line, path_bytes, mount_bytes);
-	buffer_free(&text);
 	return directory;
 }
 
@@ -188,19 +187,17 @@ static uint64_t path_id(const char *path, size_t bytes)
 {
 	const struct cgroup_line line = {.controllers = "", .path = path, .path_bytes = bytes};
 	size_t mount_bytes;
-	char *directory = cgroup_directory(&line, bytes, &mount_bytes);
-	int fd = directory ? open(directory, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC) : -1;
+	_cleanup_free_ char *directory = cgroup_directory(&line, bytes, &mount_bytes);
+	_cleanup_close_ int fd =
+		directory ? open(directory, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC) : -1;
 	uint64_t id = fd >= 0 ? directory_id(fd) : 0;
 
-	if (fd >= 0)
-		close(fd);
-	free(directory);
 	return id;
 }
 
 int cgroup_mounts_read(struct buffer *out)
 {
-	struct buffer text = {0};
+	_cleanup_(buffer_free) struct buffer text = {0};
 	int err = own_file_read("mountinfo", &text);
 	char *state = (char *)text.data, *line;
 
@@ -211,7 +208,6 @@ int cgroup_mounts_read(struct buffer *out)
 			continue;
 		err = buffer_append(out, line, strlen(line)) ?: buffer_append(out, "\n", 1);
 	}
-	buffer_free(&text);
 	return err ?: buffer_append(out, "", 1);
 }
 
@@ -219,9 +215,9 @@ int cgroup_maker(const struct buffer *mounts, const struct cgroup_line *line, si
 		 uid_t *uid)
 {
 	const char *end = memrchr(line->path, '/', path_bytes);
-	char *copy = mounts->size ? strdup((const char *)mounts->data) : NULL;
+	_cleanup_free_ char *copy = mounts->size ? strdup((const char *)mounts->data) : NULL;
 	int err = mounts->size && !copy ? -ENOMEM : -ENOENT;
-	char *directory = NULL;
+	_cleanup_free_ char *directory = NULL;
 	size_t mount_bytes;
 	struct stat st;
 
@@ -231,8 +227,6 @@ int cgroup_maker(const struct buffer *mounts, const struct cgroup_line *line, si
 		*uid = st.st_uid;
 		err = 0;
 	}
-	free(directory);
-	free(copy);
 	return err;
 }
 
@@ -261,15 +255,13 @@ void cgroup_ref_identify(struct cgroup_ref *ref)
 /* Fills ref with the hierarchy of a mount, spelled as in /proc/PID/cgroup. */
 static int ref_fill(struct cgroup_ref *ref, const struct mount *mount, const char *directory)
 {
-	char *path = path_below(mount, directory);
-	struct buffer text = {0};
+	_cleanup_free_ char *path = path_below(mount, directory);
+	_cleanup_(buffer_free) struct buffer text = {0};
 	struct cgroup_line line;
-	const char *next;
 	int err = path ? own_file_read("cgroup", &text) : -ENOENT;
 
-	next = err ? "" : (const char *)text.data;
-	if (!err)
-		err = -ENOENT;
+	const char *next = err ? "" : (const char *)text.data;
+	err = err ?: -ENOENT;
 	while (err == -ENOENT && cgroup_next(&next, &line)) {
 		if (!mount_is_of(mount, line.controllers, line.controllers_bytes))
 			continue;
@@ -280,8 +272,6 @@ static int ref_fill(struct cgroup_ref *ref, const struct mount *mount, const cha
 	}
 	if (err == -ENOENT)
 		error_set(err, "the hierarchy at %s is not in /proc/self/cgroup", mount->point);
-	free(path);
-	buffer_free(&text);
 	return err;
 }
 
@@ -290,16 +280,15 @@ static int ref_fill(struct cgroup_ref *ref, const struct mount *mount, const cha
  */
 static int directory_name(const char *path, char *out, size_t capacity)
 {
-	int fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	_cleanup_close_ int fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	struct statfs type;
 	char link[40];
-	ssize_t bytes;
 	int err = 0;
 
 	if (fd < 0)
 		return -errno;
 	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
-	bytes = readlink(link, out, capacity - 1);
+	ssize_t bytes = readlink(link, out, capacity - 1);
 	if (bytes < 0 || (size_t)bytes == capacity - 1)
 		err = bytes < 0 ? -errno : -ENAMETOOLONG;
 	else if (fstatfs(fd, &type))
@@ -308,7 +297,6 @@ static int directory_name(const char *path, char *out, size_t capacity)
 		err = -ENOTDIR;
 	if (!err)
 		out[bytes] = '\0';
-	close(fd);
 	return err;
 }
 

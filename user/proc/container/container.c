@@ -6,20 +6,18 @@
  */
 #include "proc/container/container.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "proc/container/container_list.h"
 #include "proc/process.h"
 #include "util/array.h"
+#include "util/cleanup.h"
 #include "util/error.h"
-#include "util/text.h"
 
 struct monitors {
 	struct container_pids docker, podman, containerd;
@@ -92,13 +90,12 @@ static int parent_fits(const struct container_list *list, const struct process_i
 {
 	struct container_owner owner;
 	struct process_info parent;
-	struct buffer text = {0};
+	_cleanup_(buffer_free) struct buffer text = {0};
 	int fits = info->ppid && !process_info_read(info->ppid, &parent) && is_monitor(&parent) &&
 		   !process_file_read(info->ppid, "cgroup", CGROUP_TEXT_MAX, &text) &&
 		   container_owner_of_process(list, &parent, (const char *)text.data, &owner) &&
 		   container_owner_is(&owner, &list->current_owner);
 
-	buffer_free(&text);
 	return fits;
 }
 
@@ -124,7 +121,7 @@ static int init_is_plausible(const struct container_list *list, const struct con
 			     pid_t pid)
 {
 	struct process_info info;
-	struct buffer text = {0};
+	_cleanup_(buffer_free) struct buffer text = {0};
 	struct cgroup_line line;
 	size_t bytes;
 	int fits;
@@ -137,7 +134,6 @@ static int init_is_plausible(const struct container_list *list, const struct con
 	else
 		fits = cgroup_fits(list, (const char *)text.data, entry->id, &line, &bytes) ||
 		       (!is_seen_elsewhere(list, entry->id) && parent_fits(list, &info));
-	buffer_free(&text);
 	return fits;
 }
 
@@ -151,8 +147,6 @@ static void text_fill(char *out, size_t capacity, const char *text)
 static int entry_new(struct container_list *list, const char *id,
 		     const struct container_owner *owner, struct container **out)
 {
-	int err;
-
 	*out = NULL;
 	if (list->count == CONTAINERS_MAX) {
 		if (!strstr(list->remark, "are left out"))
@@ -160,8 +154,7 @@ static int entry_new(struct container_list *list, const char *id,
 					      CONTAINERS_MAX);
 		return 0;
 	}
-	err = array_reserve(&list->entries, &list->capacity, list->count, 1,
-			    sizeof(*list->entries));
+	int err = ARRAY_GROW(list->entries, list->capacity, list->count);
 	if (err)
 		return err;
 	*out = &list->entries[list->count++];
@@ -229,13 +222,12 @@ static int member_add(struct container_list *list, const struct process_info *in
 {
 	struct cgroup_container found;
 	struct container_owner owner;
-	struct container *entry;
 	struct cgroup_line line;
 	int err = 0;
 
 	if (!cgroup_container_find(cgroup_text, &found, &line))
 		return 0;
-	entry = member_find(list, &found, &line);
+	struct container *entry = member_find(list, &found, &line);
 	if (!entry) {
 		container_owner_of_cgroup(list, &line, found.path_bytes, &owner);
 		err = entry_new(list, found.id, &owner, &entry);
@@ -263,8 +255,7 @@ static struct container_pids *monitors_of(struct monitors *monitors,
 
 static int monitor_add(struct container_pids *monitors, const struct container_pid *monitor)
 {
-	int err = array_reserve(&monitors->items, &monitors->capacity, monitors->count, 1,
-				sizeof(*monitor));
+	int err = ARRAY_GROW(monitors->items, monitors->capacity, monitors->count);
 
 	if (!err)
 		monitors->items[monitors->count++] = *monitor;
@@ -275,14 +266,13 @@ static int process_scan(struct container_list *list, struct monitors *monitors, 
 			struct buffer *text)
 {
 	struct container_pid monitor = {.pid = pid};
-	struct container_pids *kind;
 	struct process_info info;
 	int err = 0;
 
 	if (process_info_read(pid, &info) || info.kernel_thread || info.zombie ||
 	    process_file_read(pid, "cgroup", CGROUP_TEXT_MAX, text))
 		return 0;
-	kind = monitors_of(monitors, &info);
+	struct container_pids *kind = monitors_of(monitors, &info);
 	if (kind &&
 	    container_owner_of_process(list, &info, (const char *)text->data, &monitor.owner))
 		err = monitor_add(kind, &monitor);
@@ -314,12 +304,11 @@ static int bounds_find(struct container_list *list, struct container *container)
 	struct buffer text = {0};
 	struct cgroup_line line;
 	size_t bytes;
-	int err;
 
 	if (container->cgroup.path)
 		return 0;
 	list->current_owner = container->owner;
-	err = process_file_read(container->init_pid, "cgroup", CGROUP_TEXT_MAX, &text);
+	int err = process_file_read(container->init_pid, "cgroup", CGROUP_TEXT_MAX, &text);
 	if (!err && cgroup_fits(list, (const char *)text.data, container->id, &line, &bytes)) {
 		err = cgroup_ref_set(&container->cgroup, &line, bytes);
 	} else {
@@ -356,18 +345,14 @@ int container_list_read(struct container_list *out)
 {
 	struct container_list list = {0};
 	struct monitors monitors = {0};
-	int err;
 
 	error_clear();
-	err = own_read(&list) ?: processes_scan(&list, &monitors);
-	if (!err)
-		err = container_docker_read(&list, &monitors.docker);
-	if (!err)
-		err = container_podman_read(&list, &monitors.podman);
-	if (!err)
-		err = container_containerd_read(&list, &monitors.containerd);
-	if (!err)
-		err = container_kubernetes_read(&list);
+	int err = own_read(&list)
+		  ?: processes_scan(&list, &monitors)
+		  ?: container_docker_read(&list, &monitors.docker)
+		  ?: container_podman_read(&list, &monitors.podman)
+		  ?: container_containerd_read(&list, &monitors.containerd)
+		  ?: container_kubernetes_read(&list);
 	for (size_t i = 0; i < list.count && !err; i++)
 		if (list.entries[i].init_pid)
 			err = bounds_find(&list, &list.entries[i]);
@@ -404,12 +389,10 @@ int container_holds(const struct container *container, pid_t pid, const char *cg
 const struct container *container_of(const struct container_list *list, pid_t pid)
 {
 	const struct container *found = NULL;
-	struct buffer text = {0};
+	_cleanup_(buffer_free) struct buffer text = {0};
 
-	if (process_file_read(pid, "cgroup", CGROUP_TEXT_MAX, &text)) {
-		buffer_free(&text);
+	if (process_file_read(pid, "cgroup", CGROUP_TEXT_MAX, &text))
 		return NULL;
-	}
 	for (size_t i = 0; i < list->count; i++) {
 		const struct container *here = &list->entries[i];
 
@@ -419,6 +402,5 @@ const struct container *container_of(const struct container_list *list, pid_t pi
 		    (here->cgroup.path && strlen(here->cgroup.path) > strlen(found->cgroup.path)))
 			found = here;
 	}
-	buffer_free(&text);
 	return found;
 }

@@ -16,8 +16,7 @@
  * process, of the directory, and of whoever could create the cgroup. A Docker daemon's socket is
  * asked only if its state cannot be read, for at most a second. No client program is run.
  */
-#ifndef TRACER_PROC_CONTAINER_CONTAINER_H
-#define TRACER_PROC_CONTAINER_CONTAINER_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -111,5 +110,3 @@ int container_choose(const struct container_list *list, const char *text, int wh
 const char *container_label(const struct container *container, char out[CONTAINER_LABEL_SIZE]);
 /* "docker", "podman", …, "" if unknown */
 const char *container_runtime_name(enum container_runtime runtime);
-
-#endif

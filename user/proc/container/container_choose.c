@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "proc/container/container_list.h"
+#include "util/array.h"
 #include "util/error.h"
 
 #define LISTED_BYTES 150 /* names of candidates in a message; a message holds 255 bytes */
@@ -30,7 +31,7 @@ const char *container_runtime_name(enum container_runtime runtime)
 		[CONTAINER_RUNTIME_CRIO] = "cri-o",
 	};
 
-	return (size_t)runtime < sizeof(names) / sizeof(names[0]) ? names[runtime] : "";
+	return (size_t)runtime < ARRAY_SIZE(names) ? names[runtime] : "";
 }
 
 const char *container_label(const struct container *container, char out[CONTAINER_LABEL_SIZE])
@@ -98,8 +99,6 @@ static int id_is_claimed(const struct container *container)
 static enum rank container_rank(const struct container *container,
 				const struct container_wanted *wanted)
 {
-	enum rank id, name;
-
 	if (wanted->namespace && strcmp(wanted->namespace, container->pod_namespace) != 0)
 		return RANK_NONE;
 	if (!wanted->name)
@@ -109,9 +108,10 @@ static enum rank container_rank(const struct container *container,
 	if (wanted->pod && strcmp(wanted->pod, container->pod) != 0 &&
 	    (wanted->namespace || strcmp(wanted->pod, container->namespace) != 0))
 		return RANK_NONE;
-	id = text_rank(container->id, wanted->name,
-		       id_is_claimed(container) ? RANK_CLAIMED : RANK_ID);
-	name = container->sandbox ? RANK_NONE : name_rank(container->name, wanted->name, wanted);
+	enum rank id = text_rank(container->id, wanted->name,
+				 id_is_claimed(container) ? RANK_CLAIMED : RANK_ID);
+	enum rank name =
+		container->sandbox ? RANK_NONE : name_rank(container->name, wanted->name, wanted);
 	return id > name ? id : name;
 }
 
@@ -133,14 +133,13 @@ static void listed_add(struct listed *listed, const struct container *container)
 	char entry[CONTAINER_LABEL_SIZE + 64];
 	const char *runtime = container_runtime_name(container->runtime);
 	char user[32] = "";
-	int length;
 
 	if (container->owner.uid)
 		snprintf(user, sizeof(user), " of user %u", container->owner.uid);
-	length = snprintf(entry, sizeof(entry), "%s%s (%s%s%.*s%s%s)", listed->length ? ", " : "",
-			  container_label(container, label), runtime, runtime[0] ? " " : "",
-			  SHORT_ID, container->id, user,
-			  container->init_pid ? "" : ", does not run");
+	int length = snprintf(entry, sizeof(entry), "%s%s (%s%s%.*s%s%s)",
+			      listed->length ? ", " : "", container_label(container, label),
+			      runtime, runtime[0] ? " " : "", SHORT_ID, container->id, user,
+			      container->init_pid ? "" : ", does not run");
 
 	if (listed->left_out || listed->length + (size_t)length >= sizeof(listed->text) - 16) {
 		listed->left_out++;

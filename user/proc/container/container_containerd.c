@@ -14,6 +14,7 @@
 
 #include "proc/container/container_list.h"
 #include "proc/container/state_file.h"
+#include "util/cleanup.h"
 
 #define TASKS            "/run/containerd/io.containerd.runtime.v2.task"
 #define DOCKER_NAMESPACE "moby"
@@ -38,7 +39,8 @@ static int bundle_take(void *context, int directory, const char *name)
 {
 	const struct namespace_walk *walk = context;
 	struct container found = {.runtime = CONTAINER_RUNTIME_CONTAINERD};
-	int bundle = container_id_is_valid(name) ? state_dir_below(directory, name) : -EINVAL;
+	_cleanup_close_ int bundle =
+		container_id_is_valid(name) ? state_dir_below(directory, name) : -EINVAL;
 	json_t *config;
 
 	if (bundle < 0)
@@ -55,31 +57,26 @@ static int bundle_take(void *context, int directory, const char *name)
 		if (!found.name[0])
 			container_text_set(found.name, sizeof(found.name), name);
 	}
-	close(bundle);
 	return container_list_add(walk->list, &found);
 }
 
 static int namespace_read(void *context, int directory, const char *name)
 {
 	struct namespace_walk walk = {.list = context, .namespace = name};
-	int namespace = state_dir_below(directory, name);
-	int err;
+	_cleanup_close_ int namespace = state_dir_below(directory, name);
 
 	if (namespace < 0)
 		return 0;
-	err = container_directory_is_owned(context, namespace)
-		      ? state_dir_each(namespace, bundle_take, &walk)
-		      : 0;
-	close(namespace);
+	int err = container_directory_is_owned(context, namespace)
+			  ? state_dir_each(namespace, bundle_take, &walk)
+			  : 0;
 	return err == -ENOMEM ? err : 0;
 }
 
 int container_containerd_tasks(struct container_list *list, int tasks)
 {
-	int err;
-
 	container_state_begin(list);
-	err = state_dir_each(tasks, namespace_read, list);
+	int err = state_dir_each(tasks, namespace_read, list);
 
 	return err == -ENOMEM ? err : 0;
 }
@@ -91,15 +88,12 @@ int container_containerd_tasks(struct container_list *list, int tasks)
 static int shim_read(struct container_list *list, pid_t shim)
 {
 	char name[40];
-	int tasks, err;
 
 	snprintf(name, sizeof(name), "/proc/%d/cwd/../..", shim);
-	tasks = open(name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	_cleanup_close_ int tasks = open(name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (tasks < 0)
 		return 0;
-	err = container_containerd_tasks(list, tasks);
-	close(tasks);
-	return err;
+	return container_containerd_tasks(list, tasks);
 }
 
 /*
@@ -109,17 +103,14 @@ static int shim_read(struct container_list *list, pid_t shim)
 static int shim_is_known(struct container_list *list, pid_t shim)
 {
 	char name[40], bundle[4096];
-	const struct container *known;
-	ssize_t bytes;
-	char *slash;
 
 	snprintf(name, sizeof(name), "/proc/%d/cwd", shim);
-	bytes = readlink(name, bundle, sizeof(bundle) - 1);
+	ssize_t bytes = readlink(name, bundle, sizeof(bundle) - 1);
 	if (bytes <= 0)
 		return 1;
 	bundle[bytes] = '\0';
-	slash = strrchr(bundle, '/');
-	known = slash ? container_list_find(list, slash + 1, "") : NULL;
+	char *slash = strrchr(bundle, '/');
+	const struct container *known = slash ? container_list_find(list, slash + 1, "") : NULL;
 	return known && known->namespace[0];
 }
 

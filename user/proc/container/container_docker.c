@@ -13,6 +13,7 @@
 #include "proc/container/container_list.h"
 #include "proc/container/state_file.h"
 #include "proc/process.h"
+#include "util/cleanup.h"
 
 #define CONFIG_FILE    "/etc/docker/daemon.json"
 #define DATA_ROOT      "/var/lib/docker"
@@ -52,14 +53,13 @@ static int config_take(void *context, int directory, const char *name)
 	struct container found = {0};
 	char path[CONTAINER_ID_SIZE + 32];
 	json_t *config;
-	int err;
 
 	if (!container_id_is_valid(name))
 		return 0;
 	snprintf(path, sizeof(path), "%s/config.v2.json", name);
 	if (container_state_read(list, directory, path, CONTAINER_CONFIG_BYTES, &config))
 		return 0; /* being created or removed */
-	err = container_docker_parse(config, &found);
+	int err = container_docker_parse(config, &found);
 	json_decref(config);
 	/* A daemon's file describes the container whose directory it is in. Reject any other. */
 	if (err || strcmp(found.id, name))
@@ -69,17 +69,14 @@ static int config_take(void *context, int directory, const char *name)
 
 int container_docker_root(struct container_list *list, int data_root)
 {
-	int containers = state_dir_below(data_root, "containers");
-	int err;
+	_cleanup_close_ int containers = state_dir_below(data_root, "containers");
 
 	container_state_begin(list);
 	if (containers < 0)
 		return containers;
-	err = container_directory_is_owned(list, containers)
-		      ? state_dir_each(containers, config_take, list)
-		      : -EPERM;
-	close(containers);
-	return err;
+	return container_directory_is_owned(list, containers)
+		       ? state_dir_each(containers, config_take, list)
+		       : -EPERM;
 }
 
 static void path_set(char out[DOCKER_PATH], const char *path)
@@ -126,12 +123,12 @@ static void config_file_take(struct daemon *daemon)
 {
 	char *slash = strrchr(daemon->config, '/');
 	json_t *config;
-	int directory;
 
 	if (!slash)
 		return;
 	*slash = '\0';
-	directory = state_dir_open(daemon->pid, daemon->config[0] ? daemon->config : "/");
+	_cleanup_close_ int directory =
+		state_dir_open(daemon->pid, daemon->config[0] ? daemon->config : "/");
 	if (directory >= 0 &&
 	    !state_json_read(directory, slash + 1, CONTAINER_CONFIG_BYTES, NULL, &config)) {
 		const json_t *hosts = json_object_get(config, "hosts");
@@ -142,8 +139,6 @@ static void config_file_take(struct daemon *daemon)
 			socket_set(daemon, json_string_value(json_array_get(hosts, i)));
 		json_decref(config);
 	}
-	if (directory >= 0)
-		close(directory);
 }
 
 /* A rootless daemon keeps its state in the user's home. */
@@ -159,7 +154,7 @@ static void home_take(struct daemon *daemon, const char *text, size_t bytes)
 
 static void daemon_locate(struct daemon *daemon, pid_t pid)
 {
-	struct buffer text = {0};
+	_cleanup_(buffer_free) struct buffer text = {0};
 	struct process_info info;
 
 	*daemon = (struct daemon){.pid = pid, .config = CONFIG_FILE};
@@ -173,17 +168,15 @@ static void daemon_locate(struct daemon *daemon, pid_t pid)
 		path_set(daemon->data_root, DATA_ROOT);
 	if (!daemon->socket[0])
 		path_set(daemon->socket, SOCKET);
-	buffer_free(&text);
 }
 
 static int daemon_read(struct container_list *list, pid_t pid)
 {
 	struct daemon daemon;
-	int data_root, err;
 
 	daemon_locate(&daemon, pid);
-	data_root = state_dir_open(pid, daemon.data_root);
-	err = data_root < 0 ? data_root : container_docker_root(list, data_root);
+	int data_root = state_dir_open(pid, daemon.data_root);
+	int err = data_root < 0 ? data_root : container_docker_root(list, data_root);
 	if (data_root >= 0)
 		close(data_root);
 	if (!err || err == -ENOMEM)

@@ -113,13 +113,12 @@ int container_kubernetes_logs(struct container_list *list, int directory)
 int container_kubernetes_read(struct container_list *list)
 {
 	int directory = state_dir_open(0, LOGS);
-	int err;
 
 	if (directory < 0)
 		return 0;
-	err = container_directory_is_owned(list, directory)
-		      ? container_kubernetes_logs(list, directory)
-		      : 0;
+	int err = container_directory_is_owned(list, directory)
+			  ? container_kubernetes_logs(list, directory)
+			  : 0;
 	close(directory);
 	return err == -ENOMEM ? err : 0;
 }

@@ -3,8 +3,7 @@
  * Internal interface between the readers of the runtimes' state. The public interface is
  * container.h.
  */
-#ifndef TRACER_PROC_CONTAINER_CONTAINER_LIST_H
-#define TRACER_PROC_CONTAINER_CONTAINER_LIST_H
+#pragma once
 
 #include <jansson.h>
 
@@ -108,5 +107,3 @@ int container_kubernetes_name(const char *name, struct container *out);
 /* "POD_NAMESPACE_CONTAINER-ID.log" of /var/log/containers. 1, or 0. */
 int container_kubernetes_log(const char *file, struct container *out);
 int container_kubernetes_logs(struct container_list *list, int directory);
-
-#endif

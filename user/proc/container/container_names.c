@@ -3,7 +3,6 @@
 #include "proc/container/container_names.h"
 
 #include <stdio.h>
-#include <string.h>
 #include <time.h>
 
 #include "proc/container/cgroup.h"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The names of the containers that processes are in, from a list that is cached. */
-#ifndef TRACER_PROC_CONTAINER_CONTAINER_NAMES_H
-#define TRACER_PROC_CONTAINER_CONTAINER_NAMES_H
+#pragma once
 
 #include "proc/container/container.h"
 
@@ -14,5 +13,3 @@ struct container_names {
 /* The label of a process's container, or 12 digits of its id; "": it is in none. */
 void container_names_find(struct container_names *names, pid_t pid, char *out, size_t capacity);
 void container_names_free(struct container_names *names);
-
-#endif

@@ -14,6 +14,8 @@
 #include "proc/container/container_list.h"
 #include "proc/container/state_file.h"
 #include "proc/process.h"
+#include "util/array.h"
+#include "util/cleanup.h"
 
 #define STORAGE "/var/lib/containers/storage"
 /* entries of all indexes; each is looked up among the known containers */
@@ -63,7 +65,7 @@ static int driver_take(void *context, int directory, const char *name)
 	if (bytes < sizeof(ending) || strcmp(name + bytes - (sizeof(ending) - 1), ending))
 		return 0;
 	owner = state_dir_below(directory, name);
-	for (size_t i = 0; owner >= 0 && !err && i < sizeof(files) / sizeof(files[0]); i++) {
+	for (size_t i = 0; owner >= 0 && !err && i < ARRAY_SIZE(files); i++) {
 		snprintf(path, sizeof(path), "%s/%s", name, files[i]);
 		if (!container_directory_is_owned(context, owner) ||
 		    container_state_read(context, directory, path, CONTAINER_INDEX_BYTES, &index))
@@ -139,13 +141,12 @@ int container_conmon_parse(const char *arguments, size_t bytes, struct container
 static pid_t pid_file_read(pid_t monitor, char *path)
 {
 	char *slash = strrchr(path, '/');
-	int directory;
 	pid_t pid = 0;
 
 	if (!slash || slash == path)
 		return 0;
 	*slash = '\0';
-	directory = state_dir_open(monitor, path);
+	int directory = state_dir_open(monitor, path);
 	if (directory >= 0) {
 		pid = state_pid_read(directory, slash + 1);
 		close(directory);
@@ -155,14 +156,12 @@ static pid_t pid_file_read(pid_t monitor, char *path)
 
 static int storage_read(struct container_list *list, pid_t pid, const char *path)
 {
-	int storage = path[0] ? state_dir_open(pid, path) : -ENOENT;
-	int err;
+	_cleanup_close_ int storage = path[0] ? state_dir_open(pid, path) : -ENOENT;
 
 	container_state_begin(list);
 	if (storage < 0)
 		return 0;
-	err = container_podman_storage(list, storage);
-	close(storage);
+	int err = container_podman_storage(list, storage);
 	return err == -ENOMEM ? err : 0;
 }
 
@@ -170,7 +169,7 @@ static int monitor_read(struct container_list *list, pid_t monitor)
 {
 	struct container found = {0};
 	char pid_file[PODMAN_PATH], storage[PODMAN_PATH];
-	struct buffer text = {0};
+	_cleanup_(buffer_free) struct buffer text = {0};
 	const struct container *known;
 	int err = 0;
 
@@ -185,10 +184,8 @@ static int monitor_read(struct container_list *list, pid_t monitor)
 		known = container_list_find(list, found.id, "");
 		if (!known || !known->name[0])
 			err = storage_read(list, monitor, storage);
-		if (!err)
-			err = container_list_add(list, &found);
+		err = err ?: container_list_add(list, &found);
 	}
-	buffer_free(&text);
 	return err;
 }
 

@@ -39,13 +39,12 @@ int container_docker_answer(struct container_list *list, const char *text, size_
 {
 	static const char ending[] = "\r\n\r\n";
 	const char *body = memmem(text, bytes, ending, sizeof(ending) - 1);
-	json_t *answer;
 	int err = 0;
 
 	if (!body || bytes < 13 || memcmp(text, "HTTP/1.", 7) || memcmp(text + 8, " 200", 4))
 		return -EBADMSG;
 	body += sizeof(ending) - 1;
-	answer = json_loadb(body, bytes - (size_t)(body - text), 0, NULL);
+	json_t *answer = json_loadb(body, bytes - (size_t)(body - text), 0, NULL);
 	if (!json_is_array(answer))
 		err = -EBADMSG;
 	for (size_t i = 0; !err && i < json_array_size(answer); i++)
@@ -63,18 +62,17 @@ static int socket_connect(pid_t pid, const char *path)
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	char folder[512];
 	const char *name = strrchr(path, '/');
-	int directory, fd, err;
 
 	if (!name || (size_t)(name - path) >= sizeof(folder) ||
 	    strlen(name) > sizeof(address.sun_path) - 32)
 		return -EINVAL;
 	snprintf(folder, sizeof(folder), "%.*s/", (int)(name - path), path);
-	directory = state_dir_open(pid, folder);
+	int directory = state_dir_open(pid, folder);
 	if (directory < 0)
 		return directory;
 	snprintf(address.sun_path, sizeof(address.sun_path), "/proc/self/fd/%d%s", directory, name);
-	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-	err = fd < 0 || connect(fd, (struct sockaddr *)&address, sizeof(address)) ? -errno : 0;
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	int err = fd < 0 || connect(fd, (struct sockaddr *)&address, sizeof(address)) ? -errno : 0;
 	close(directory);
 	/* EAGAIN: the backlog is full. */
 	if (!err)
@@ -98,11 +96,10 @@ static int answer_read(int fd, uint64_t end_ns, struct buffer *answer)
 {
 	for (;;) {
 		int err = socket_wait(fd, POLLIN, end_ns) ?: buffer_reserve(answer, 65536);
-		ssize_t got;
 
 		if (err)
 			return err;
-		got = read(fd, answer->data + answer->size, 65536);
+		ssize_t got = read(fd, answer->data + answer->size, 65536);
 		if (got <= 0)
 			return got ? -errno : 0;
 		answer->size += (size_t)got;
@@ -127,19 +124,17 @@ int container_docker_ask(struct container_list *list, pid_t pid, const char *soc
 	uint64_t end_ns = clock_ns(CLOCK_MONOTONIC) + ANSWER_NS;
 	struct buffer answer = {0};
 	int fd = socket_connect(pid, socket_path);
-	int err;
 
 	if (fd < 0)
 		return fd;
-	err = peer_check(list, fd) ?: socket_wait(fd, POLLOUT, end_ns);
+	int err = peer_check(list, fd) ?: socket_wait(fd, POLLOUT, end_ns);
 	/* A request this short fits into the socket's buffer as a whole. */
 	if (!err &&
 	    send(fd, REQUEST, sizeof(REQUEST) - 1, MSG_NOSIGNAL) != (ssize_t)sizeof(REQUEST) - 1)
 		err = -EIO;
-	if (!err)
-		err = answer_read(fd, end_ns, &answer);
-	if (!err)
-		err = container_docker_answer(list, (const char *)answer.data, answer.size);
+	err = err
+	      ?: answer_read(fd, end_ns, &answer)
+	      ?: container_docker_answer(list, (const char *)answer.data, answer.size);
 	buffer_free(&answer);
 	close(fd);
 	return err;

@@ -12,16 +12,14 @@
 size_t memory_text_read(const char *directory, const char *name, char *out, size_t capacity)
 {
 	char path[4096];
-	ssize_t bytes;
-	int fd;
 
 	out[0] = '\0';
 	if (snprintf(path, sizeof(path), "%s/%s", directory, name) >= (int)sizeof(path))
 		return 0;
-	fd = open(path, O_RDONLY | O_CLOEXEC);
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
 		return 0;
-	bytes = read(fd, out, capacity - 1);
+	ssize_t bytes = read(fd, out, capacity - 1);
 	close(fd);
 	out[bytes > 0 ? bytes : 0] = '\0';
 	return bytes > 0 ? (size_t)bytes : 0;
@@ -30,12 +28,11 @@ size_t memory_text_read(const char *directory, const char *name, char *out, size
 uint64_t memory_number_read(const char *directory, const char *name)
 {
 	char text[32];
-	uint64_t value;
 
 	if (!memory_text_read(directory, name, text, sizeof(text)) || text[0] < '0' ||
 	    text[0] > '9')
 		return UINT64_MAX;
-	value = strtoull(text, NULL, 10);
+	uint64_t value = strtoull(text, NULL, 10);
 	return value >= NO_LIMIT_BYTES ? UINT64_MAX : value;
 }
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The files of a memory cgroup's directory, v1 or v2. */
-#ifndef TRACER_PROC_CONTAINER_MEMORY_FILES_H
-#define TRACER_PROC_CONTAINER_MEMORY_FILES_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -18,5 +17,3 @@ uint64_t memory_number_read(const char *directory, const char *name);
 uint64_t memory_stat_value(const char *text, const char *name);
 /* Whether the hierarchy of this line counts memory: v2, or v1's controller. */
 int memory_line_counts(const struct cgroup_line *line);
-
-#endif

@@ -10,6 +10,7 @@
 #include "proc/container/memory_files.h"
 #include "proc/process.h"
 #include "util/array.h"
+#include "util/cleanup.h"
 
 #define LEVELS_MAX 16 /* nested cgroups with a limit that are considered */
 #define MACHINE    "/proc"
@@ -81,16 +82,15 @@ static int limit_left(const char *directory, const struct limit_files *files,
 static void reclaimable_read(const char *directory, struct memory_level *level)
 {
 	char stat[MEMORY_FILE_BYTES];
-	uint64_t inactive, active, slab, kernel;
 
 	memory_text_read(directory, "memory.stat", stat, sizeof(stat));
 	/* v1 counts descendant cgroups in separate fields. */
-	inactive = memory_stat_value(stat, "total_inactive_file")
-			   ?: memory_stat_value(stat, "inactive_file");
-	active = memory_stat_value(stat, "total_active_file")
-			 ?: memory_stat_value(stat, "active_file");
-	kernel = memory_number_read(directory, "memory.kmem.usage_in_bytes");
-	slab = kernel == UINT64_MAX ? memory_stat_value(stat, "slab_reclaimable") : kernel;
+	uint64_t inactive = memory_stat_value(stat, "total_inactive_file")
+				    ?: memory_stat_value(stat, "inactive_file");
+	uint64_t active = memory_stat_value(stat, "total_active_file")
+				  ?: memory_stat_value(stat, "active_file");
+	uint64_t kernel = memory_number_read(directory, "memory.kmem.usage_in_bytes");
+	uint64_t slab = kernel == UINT64_MAX ? memory_stat_value(stat, "slab_reclaimable") : kernel;
 	level->reclaimable = inactive + active / 2;
 	level->reclaimable_last = inactive + active + slab;
 }
@@ -109,7 +109,7 @@ int memory_directory_left(const char *directory, struct memory_left *left)
 	int limited = 0;
 
 	reclaimable_read(directory, &level);
-	for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(files); i++) {
 		if (!limit_left(directory, &files[i], level, &one))
 			continue;
 		least.now = lower(least.now, one.now);
@@ -136,19 +136,17 @@ static void machine_read(struct headroom_level *level)
 /* Takes ownership of directory. Returns the level's index, or -ENOMEM. */
 static int level_of(struct memory_headroom *headroom, char *directory, size_t mount_bytes)
 {
-	struct headroom_level *level;
-
 	for (size_t i = 0; i < headroom->level_count && directory; i++)
 		if (!strcmp(headroom->levels[i].directory, directory)) {
 			free(directory);
 			return (int)i;
 		}
-	if (!directory || array_reserve(&headroom->levels, &headroom->level_capacity,
-					headroom->level_count, 1, sizeof(*headroom->levels))) {
+	if (!directory ||
+	    ARRAY_GROW(headroom->levels, headroom->level_capacity, headroom->level_count)) {
 		free(directory);
 		return -ENOMEM;
 	}
-	level = &headroom->levels[headroom->level_count];
+	struct headroom_level *level = &headroom->levels[headroom->level_count];
 	*level = (struct headroom_level){.directory = directory, .mount_bytes = mount_bytes};
 	if (headroom->level_count)
 		level->limited = memory_directory_left(level->directory, &level->left);
@@ -185,7 +183,7 @@ static int levels_add(struct memory_headroom *headroom, struct process *process,
 		      const struct cgroup_line *line)
 {
 	size_t mount_bytes, bytes;
-	char *directory = cgroup_directory(line, line->path_bytes, &mount_bytes);
+	_cleanup_free_ char *directory = cgroup_directory(line, line->path_bytes, &mount_bytes);
 	int err = 0;
 
 	bytes = directory ? strlen(directory) : 0;
@@ -196,13 +194,12 @@ static int levels_add(struct memory_headroom *headroom, struct process *process,
 		while (bytes && directory[--bytes] != '/')
 			;
 	}
-	free(directory);
 	return err < 0 ? err : 0;
 }
 
 static int process_read(struct memory_headroom *headroom, struct process *process)
 {
-	struct buffer text = {0};
+	_cleanup_(buffer_free) struct buffer text = {0};
 	struct cgroup_line line;
 	const char *next;
 	int err = process_file_read(process->pid, "cgroup", CGROUP_TEXT_MAX, &text);
@@ -211,7 +208,6 @@ static int process_read(struct memory_headroom *headroom, struct process *proces
 	for (next = err ? "" : (const char *)text.data; !err && cgroup_next(&next, &line);)
 		if (memory_line_counts(&line))
 			err = levels_add(headroom, process, &line);
-	buffer_free(&text);
 	return err;
 }
 
@@ -238,11 +234,9 @@ int memory_headroom_take(struct memory_headroom *headroom, pid_t pid, int64_t by
 	int err;
 
 	if (at == headroom->process_count || headroom->processes[at].pid != pid) {
-		err = process_read(headroom, &process);
-		if (!err)
-			err = array_reserve(&headroom->processes, &headroom->process_capacity,
-					    headroom->process_count, 1,
-					    sizeof(*headroom->processes));
+		err = process_read(headroom, &process)
+			      ?: ARRAY_GROW(headroom->processes, headroom->process_capacity,
+					    headroom->process_count);
 		if (err)
 			return err;
 		memmove(&headroom->processes[at + 1], &headroom->processes[at],

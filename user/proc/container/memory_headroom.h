@@ -5,10 +5,8 @@
  * the cgroup and all its ancestors that the mounted file systems show) and of the machine. It is
  * read once; planned allocations are then subtracted.
  */
-#ifndef TRACER_PROC_CONTAINER_MEMORY_HEADROOM_H
-#define TRACER_PROC_CONTAINER_MEMORY_HEADROOM_H
+#pragma once
 
-#include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -67,5 +65,3 @@ int memory_headroom_left(const struct memory_headroom *headroom, uint64_t *left)
  * or 0.
  */
 int memory_headroom_is_short(const struct memory_headroom *headroom, struct memory_short *out);
-
-#endif

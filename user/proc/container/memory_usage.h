@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the memory cgroup of a process counts, and its limit. */
-#ifndef TRACER_PROC_CONTAINER_MEMORY_USAGE_H
-#define TRACER_PROC_CONTAINER_MEMORY_USAGE_H
+#pragma once
 
 #include <stdint.h>
 #include <sys/types.h>
@@ -15,5 +14,3 @@ struct memory_usage {
 
 /* 0; -ENOENT: no cgroup that counts memory is visible; -ESRCH; -EPERM; -ENOMEM. */
 int memory_usage_read(pid_t pid, struct memory_usage *out);
-
-#endif

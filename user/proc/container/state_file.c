@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "util/error.h"
+#include "util/cleanup.h"
 #include "util/regular.h"
 
 #define PID_BYTES 16
@@ -20,11 +20,10 @@
 int state_root_open(pid_t pid)
 {
 	char name[32] = "/";
-	int root;
 
 	if (pid)
 		snprintf(name, sizeof(name), "/proc/%d/root", pid);
-	root = open(name, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	int root = open(name, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	return root < 0 ? -errno : root;
 }
 
@@ -105,7 +104,7 @@ static int has_many_values(const struct buffer *text)
 
 int state_json_read(int directory, const char *path, size_t max, size_t *bytes, json_t **out)
 {
-	struct buffer text = {0};
+	_cleanup_(buffer_free) struct buffer text = {0};
 	int err = state_file_read(directory, path, max, &text);
 
 	if (bytes)
@@ -120,18 +119,16 @@ int state_json_read(int directory, const char *path, size_t max, size_t *bytes, 
 		else
 			err = -EBADMSG;
 	}
-	buffer_free(&text);
 	return err;
 }
 
 pid_t state_pid_read(int directory, const char *path)
 {
-	struct buffer text = {0};
+	_cleanup_(buffer_free) struct buffer text = {0};
 	long pid = 0;
 
 	if (!state_file_read(directory, path, PID_BYTES, &text) && isdigit(text.data[0]))
 		pid = strtol((const char *)text.data, NULL, 10);
-	buffer_free(&text);
 	return pid > 0 && pid == (pid_t)pid ? (pid_t)pid : 0;
 }
 

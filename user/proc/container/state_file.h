@@ -5,8 +5,7 @@
  * not outside the root in which it is looked up. A file may not be reached through symlinks. Only
  * regular files are read, up to a size limit, without blocking.
  */
-#ifndef TRACER_PROC_CONTAINER_STATE_FILE_H
-#define TRACER_PROC_CONTAINER_STATE_FILE_H
+#pragma once
 
 #include <jansson.h>
 #include <stddef.h>
@@ -46,5 +45,3 @@ int state_dir_each(int directory, int (*each)(void *context, int directory, cons
 		   void *context);
 /* A string member of an object; "" if there is none. Borrowed from the object. */
 const char *state_text(const json_t *object, const char *key);
-
-#endif

@@ -18,6 +18,7 @@
 #include "proc/core/core_notes.h"
 #include "util/arch.h"
 #include "util/error.h"
+#include "util/sorted.h"
 
 #define PAGE      4096u
 #define MAX_MAPS  (1u << 16)
@@ -106,14 +107,12 @@ static int segment_add(struct core_file *core, const GElf_Phdr *segment, uint64_
 static int notes_load(struct core_file *core, Elf *elf, const GElf_Phdr *segment,
 		      uint64_t file_bytes)
 {
-	Elf_Data *data;
-
 	if (segment->p_offset > file_bytes || segment->p_filesz > file_bytes - segment->p_offset)
 		return corrupt("it ends within its notes");
 	if (segment->p_filesz > MAX_NOTES)
 		return corrupt("its notes are too long");
-	data = elf_getdata_rawchunk(elf, (int64_t)segment->p_offset, segment->p_filesz,
-				    segment->p_align == 8 ? ELF_T_NHDR8 : ELF_T_NHDR);
+	Elf_Data *data = elf_getdata_rawchunk(elf, (int64_t)segment->p_offset, segment->p_filesz,
+					      segment->p_align == 8 ? ELF_T_NHDR8 : ELF_T_NHDR);
 	return data ? core_notes_read(core, data) : corrupt(elf_errmsg(-1));
 }
 
@@ -139,13 +138,6 @@ struct core_file_mapped {
 	struct core_content content;
 };
 
-static int mapped_compare(const void *a, const void *b)
-{
-	const struct core_file_mapped *x = a, *y = b;
-
-	return x->map.start < y->map.start ? -1 : x->map.start > y->map.start;
-}
-
 /* Maps that only the notes have are behind the others. */
 static int maps_sort(struct core_file *core)
 {
@@ -156,7 +148,7 @@ static int maps_sort(struct core_file *core)
 		return -ENOMEM;
 	for (size_t i = 0; i < core->maps.count; i++)
 		sorted[i] = (struct core_file_mapped){entries[i], core->contents[i]};
-	qsort(sorted, core->maps.count, sizeof(*sorted), mapped_compare);
+	SORT_BY(sorted, core->maps.count, map.start);
 	for (size_t i = 0; i < core->maps.count; i++) {
 		entries[i] = sorted[i].map;
 		core->contents[i] = sorted[i].content;
@@ -191,11 +183,10 @@ static int stack_name(struct core_file *core)
 {
 	size_t number = core_map_find(core, core->random);
 	struct process_map *map = &core->maps.entries[number];
-	char *name;
 
 	if (number == core->maps.count || map->path[0])
 		return 0;
-	name = strdup("[stack]");
+	char *name = strdup("[stack]");
 	if (!name)
 		return -ENOMEM;
 	free(map->path);
@@ -206,19 +197,15 @@ static int stack_name(struct core_file *core)
 static int elf_load(struct core_file *core, Elf *elf, uint64_t file_bytes)
 {
 	size_t count;
-	int err;
 
 	if (!elf || elf_getphdrnum(elf, &count))
 		return corrupt(elf_errmsg(-1));
 	if (!count || count > MAX_MAPS)
 		return corrupt("its number of segments is impossible");
-	err = segments_load(core, elf, count, PT_LOAD, file_bytes);
+	int err = segments_load(core, elf, count, PT_LOAD, file_bytes);
 	if (!err && !core->maps.count)
 		err = corrupt("it has no memory");
-	if (!err)
-		err = segments_load(core, elf, count, PT_NOTE, file_bytes);
-	if (!err)
-		err = maps_sort(core);
+	err = err ?: segments_load(core, elf, count, PT_NOTE, file_bytes) ?: maps_sort(core);
 	if (err)
 		return err;
 	files_number(core);
@@ -230,20 +217,18 @@ int core_open_fd(struct core_file *out, int fd, const char *sysroot)
 {
 	struct core_file core = {.fd = fd, .last_fd = -1};
 	struct stat stat;
-	Elf *elf;
-	int err;
 
 	if (fstat(fd, &stat))
 		return -errno;
 	if (!S_ISREG(stat.st_mode))
 		return error_set(-EINVAL, "it is not a regular file");
-	err = header_check(fd, (uint64_t)stat.st_size);
+	int err = header_check(fd, (uint64_t)stat.st_size);
 	if (err)
 		return err;
 	core.disk_bytes = (uint64_t)stat.st_blocks * 512;
 	core.sysroot = strdup(sysroot ? sysroot : "/");
 	elf_version(EV_CURRENT);
-	elf = elf_begin(fd, ELF_C_READ, NULL);
+	Elf *elf = elf_begin(fd, ELF_C_READ, NULL);
 	err = core.sysroot ? elf_load(&core, elf, (uint64_t)stat.st_size) : -ENOMEM;
 	elf_end(elf);
 	if (err) {
@@ -257,13 +242,11 @@ int core_open_fd(struct core_file *out, int fd, const char *sysroot)
 
 int core_open(struct core_file *out, const char *path, const char *sysroot)
 {
-	int fd, err;
-
 	error_clear();
-	fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	if (fd < 0)
 		return -errno;
-	err = core_open_fd(out, fd, sysroot);
+	int err = core_open_fd(out, fd, sysroot);
 	if (err)
 		close(fd);
 	return err;

@@ -7,8 +7,7 @@
  *
  * A core is hostile, and may be cut short: every count and position is checked against the file.
  */
-#ifndef TRACER_PROC_CORE_CORE_FILE_H
-#define TRACER_PROC_CORE_CORE_FILE_H
+#pragma once
 
 #include "proc/process.h"
 
@@ -79,5 +78,3 @@ int core_put(struct core_file *core, uint64_t address, const char *text);
  * file that is at hand.
  */
 int core_read(struct core_file *core, uint64_t address, void *out, size_t bytes);
-
-#endif

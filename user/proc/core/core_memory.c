@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <linux/openat2.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -93,11 +92,9 @@ static int file_open(const struct core_file *core, const struct process_map *map
 
 int core_map_open(struct core_file *core, const struct process_map *map)
 {
-	int fd;
-
 	if (!map->inode)
 		return error_set(-EINVAL, "no file behind this memory");
-	fd = file_open(core, map);
+	int fd = file_open(core, map);
 	if (fd >= 0)
 		return fd;
 	if (!core->absent) {
@@ -125,8 +122,7 @@ static int mapped_read(struct core_file *core, const struct process_map *map, ui
 int core_put(struct core_file *core, uint64_t address, const char *text)
 {
 	size_t at = SORTED_ABOVE(core->texts, core->text_count, address, address);
-	int err = array_reserve(&core->texts, &core->text_capacity, core->text_count, 1,
-				sizeof(*core->texts));
+	int err = ARRAY_GROW(core->texts, core->text_capacity, core->text_count);
 
 	if (err)
 		return err;
@@ -197,13 +193,12 @@ int core_read(struct core_file *core, uint64_t address, void *out, size_t bytes)
 		size_t number = core_map_find(core, address);
 		const struct process_map *map = &core->maps.entries[number];
 		uint64_t part = bytes;
-		int err;
 
 		if (number == core->maps.count)
 			return -EFAULT;
 		if (part > map->end - address)
 			part = map->end - address;
-		err = part_read(core, number, address - map->start, to, &part);
+		int err = part_read(core, number, address - map->start, to, &part);
 		if (err)
 			return err;
 		address += part;

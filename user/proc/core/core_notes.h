@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The notes of a core file: a step of core_open(). */
-#ifndef TRACER_PROC_CORE_CORE_NOTES_H
-#define TRACER_PROC_CORE_CORE_NOTES_H
+#pragma once
 
 #include <libelf.h>
 
@@ -19,5 +18,3 @@ int core_map_add(struct core_file *core, const struct process_map *map,
 
 /* core_map_find() among the first maps, which are in order; count: none. */
 size_t core_map_among(const struct core_file *core, size_t count, uint64_t address);
-
-#endif

@@ -99,7 +99,7 @@ struct code {
 
 static int put(struct code *code, struct sock_filter line)
 {
-	int err = array_reserve(&code->lines, &code->capacity, code->count, 1, sizeof(line));
+	int err = ARRAY_GROW(code->lines, code->capacity, code->count);
 
 	if (!err)
 		code->lines[code->count++] = line;
@@ -142,12 +142,12 @@ static int put_limited(struct code *code, size_t i, uint32_t refused)
 static int code_make(struct code *code, unsigned int wants, uint32_t refused)
 {
 	int err = put_load(code, offsetof(struct seccomp_data, arch))
-		  ?: put(code, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K,
-							    ARCH_AUDIT, 1, 0))
+		  ?: put(code,
+			 (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, ARCH_AUDIT, 1, 0))
 		  ?: put_return(code, SECCOMP_RET_KILL_PROCESS)
 		  ?: put_load(code, offsetof(struct seccomp_data, nr));
 
-	for (size_t i = 0; !err && i < sizeof(allowed) / sizeof(allowed[0]); i++)
+	for (size_t i = 0; !err && i < ARRAY_SIZE(allowed); i++)
 		err = put_call(code, allowed[i], SECCOMP_RET_ALLOW);
 	if (!err && wants & CALLS_ATTACH)
 		err = put_call(code, SYS_perf_event_open, SECCOMP_RET_ALLOW);
@@ -157,9 +157,8 @@ static int code_make(struct code *code, unsigned int wants, uint32_t refused)
 	 * Its argument is in memory, which a filter cannot read. The C library falls back to
 	 * clone().
 	 */
-	if (!err)
-		err = put_call(code, SYS_clone3, SECCOMP_RET_ERRNO | ENOSYS);
-	for (size_t i = 0; !err && i < sizeof(limited) / sizeof(limited[0]); i++)
+	err = err ?: put_call(code, SYS_clone3, SECCOMP_RET_ERRNO | ENOSYS);
+	for (size_t i = 0; !err && i < ARRAY_SIZE(limited); i++)
 		err = put_limited(code, i, refused);
 	return err ?: put_return(code, refused);
 }

@@ -5,8 +5,7 @@
  * local one and enter no namespace, even if that data compromises it. Capabilities (privileges.h)
  * limit what the remaining calls can reach.
  */
-#ifndef TRACER_PROC_SANDBOX_CALLS_H
-#define TRACER_PROC_SANDBOX_CALLS_H
+#pragma once
 
 enum calls_wanted {
 	CALLS_ATTACH = 1, /* more probes will be placed */
@@ -21,5 +20,3 @@ enum calls_wanted {
  * build with the address sanitizer, whose leak check traces the process, has no list.
  */
 int calls_limit(unsigned int wants);
-
-#endif

@@ -5,6 +5,8 @@
 #include <sys/capability.h>
 #include <sys/prctl.h>
 
+#include "util/array.h"
+
 int privileges_drop(int writes_files, int attaches)
 {
 	const struct {
@@ -24,7 +26,7 @@ int privileges_drop(int writes_files, int attaches)
 	cap_t held = cap_get_proc(), kept = cap_init();
 	int err = held && kept ? 0 : -ENOMEM;
 
-	for (size_t i = 0; !err && i < sizeof(wanted) / sizeof(wanted[0]); i++) {
+	for (size_t i = 0; !err && i < ARRAY_SIZE(wanted); i++) {
 		cap_flag_value_t value = CAP_CLEAR;
 
 		/* Request only capabilities that we hold: requesting others fails as a whole. */

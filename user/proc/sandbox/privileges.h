@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Drops the privileges that are not needed once the probes are in place. */
-#ifndef TRACER_PROC_SANDBOX_PRIVILEGES_H
-#define TRACER_PROC_SANDBOX_PRIVILEGES_H
+#pragma once
 
 /*
  * Keeps only the capabilities that a running session uses: CAP_SYS_PTRACE (reading code objects and
@@ -13,5 +12,3 @@
  * it is 2, also CAP_SYS_ADMIN (session_attach_rights()). Sets no_new_privs. 0, -errno.
  */
 int privileges_drop(int writes_files, int attaches);
-
-#endif

@@ -28,7 +28,6 @@ int target_pid_explain(pid_t pid, char *out, size_t capacity)
 	if (process_list(&pids, &count))
 		return 0;
 	for (size_t i = 0; i < count; i++) {
-		const struct container *container;
 		char label[CONTAINER_LABEL_SIZE];
 
 		if (process_info_read(pids[i], &info) || !has_below(&info, pid) ||
@@ -36,7 +35,7 @@ int target_pid_explain(pid_t pid, char *out, size_t capacity)
 			continue;
 		if (!list.entries)
 			container_list_read(&list);
-		container = container_of(&list, pids[i]);
+		const struct container *container = container_of(&list, pids[i]);
 		length += (size_t)snprintf(
 			out + length, capacity - length, "%sPID %d %s%.60s", length ? ", " : "",
 			pids[i], container ? "in container " : "in a PID namespace of its own",

@@ -16,8 +16,7 @@
 
 int target_set_container(struct target_set *set, const char *text)
 {
-	int err = array_reserve(&set->containers, &set->container_capacity, set->container_count, 1,
-				sizeof(*set->containers));
+	int err = ARRAY_GROW(set->containers, set->container_capacity, set->container_count);
 
 	if (!err)
 		set->containers[set->container_count++] = (struct target_container){.text = text};
@@ -26,8 +25,7 @@ int target_set_container(struct target_set *set, const char *text)
 
 int target_set_cgroup(struct target_set *set, const char *text)
 {
-	int err = array_reserve(&set->cgroups, &set->cgroup_capacity, set->cgroup_count, 1,
-				sizeof(*set->cgroups));
+	int err = ARRAY_GROW(set->cgroups, set->cgroup_capacity, set->cgroup_count);
 
 	if (!err)
 		set->cgroups[set->cgroup_count++] = (struct target_cgroup){.text = text};
@@ -36,8 +34,7 @@ int target_set_cgroup(struct target_set *set, const char *text)
 
 int target_set_name(struct target_set *set, const char *text)
 {
-	int err = array_reserve(&set->names, &set->name_capacity, set->name_count, 1,
-				sizeof(*set->names));
+	int err = ARRAY_GROW(set->names, set->name_capacity, set->name_count);
 
 	if (!err)
 		set->names[set->name_count++] = text;
@@ -272,13 +269,11 @@ static int info_matches(const struct target_set *set, const struct process_info 
 static int cgroups_match(const struct target_set *set, const struct process_info *info,
 			 const char *text)
 {
-	const struct container *container;
-
 	if (!cgroup_matches(set, text))
 		return 0;
 	if (!set->container_count)
 		return 1;
-	container = container_matches(set, info->pid, text);
+	const struct container *container = container_matches(set, info->pid, text);
 	return container && (!set->pid_count || pid_is_wanted(set, pid_within(info, container)));
 }
 
@@ -345,12 +340,11 @@ int target_set_list(struct target_set *set, pid_t **pids, size_t *count)
 	size_t kept = 0, all;
 	const char *what;
 	pid_t *list;
-	int err;
 
 	error_clear();
 	if (set->pid_count && !set->container_count)
 		return plain_pids(set, pids, count);
-	err = target_set_is_waiting(set) ? containers_resolve(set, &what) : 0;
+	int err = target_set_is_waiting(set) ? containers_resolve(set, &what) : 0;
 	if (err)
 		return err;
 	err = process_list(&list, &all);

@@ -15,8 +15,7 @@
  * fnmatch(3). The kernel keeps 15 bytes of a process name, so only the first 15 bytes of a longer
  * name without wildcards are compared.
  */
-#ifndef TRACER_PROC_TARGETS_TARGET_SET_H
-#define TRACER_PROC_TARGETS_TARGET_SET_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -110,5 +109,3 @@ int target_pid_explain(pid_t pid, char *out, size_t capacity);
  * or 0.
  */
 int target_hidden_explain(char *out, size_t capacity);
-
-#endif

@@ -9,10 +9,9 @@
 #include <errno.h>
 #include <stddef.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "proc/memory.h"
-#include "util/error.h"
+#include "util/array.h"
 
 #define WINDOW_WORDS    11
 #define WINDOW_BYTES    (WINDOW_WORDS * 8)
@@ -53,11 +52,10 @@ static int text_find(struct space *space, const struct abi_offsets *offsets, uin
 {
 	uint64_t length;
 	uint32_t state;
-	int err;
 
-	err = space_read(space, address + offsets->unicode_state, &state, sizeof(state));
-	if (!err)
-		err = space_read(space, address + offsets->unicode_length, &length, sizeof(length));
+	int err = space_read(space, address + offsets->unicode_state, &state, sizeof(state))
+			  ?: space_read(space, address + offsets->unicode_length, &length,
+					sizeof(length));
 	if (err)
 		return err;
 	state >>= offsets->unicode_kind_shift;
@@ -95,9 +93,8 @@ static int text_mix(struct space *space, const struct abi_offsets *offsets, uint
 	uint16_t kind;
 	int err = pointer_read(space, pointer_at, &string);
 
-	if (!err)
-		err = text_find(space, offsets, string, &data, &bytes, &kind);
-	return err ? err : content_mix(space, data, bytes, hash);
+	err = err ?: text_find(space, offsets, string, &data, &bytes, &kind);
+	return err ?: content_mix(space, data, bytes, hash);
 }
 
 static int lines_mix(struct space *space, const struct abi_offsets *offsets, uint64_t pointer_at,
@@ -106,11 +103,10 @@ static int lines_mix(struct space *space, const struct abi_offsets *offsets, uin
 	uint64_t lines = 0, bytes = 0;
 	int err = pointer_read(space, pointer_at, &lines);
 
-	if (!err)
-		err = space_read(space, lines + offsets->bytes_size, &bytes, sizeof(bytes));
+	err = err ?: space_read(space, lines + offsets->bytes_size, &bytes, sizeof(bytes));
 	if (!err && bytes > CONTENT_MAX)
 		err = -EINVAL;
-	return err ? err : content_mix(space, lines + offsets->bytes_data, bytes, hash);
+	return err ?: content_mix(space, lines + offsets->bytes_data, bytes, hash);
 }
 
 /*
@@ -130,7 +126,7 @@ static int contents_mix(struct space *space, const struct abi_offsets *offsets, 
 	};
 	int err = 0;
 
-	for (size_t i = 0; i < sizeof(parts) / sizeof(*parts) && !err; i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(parts) && !err; i++) {
 		if (missing & parts[i].part)
 			*hash = hash_word(*hash, 0);
 		else
@@ -177,16 +173,14 @@ static int text_read(struct space *space, const struct abi_offsets *offsets, uin
 static int lines_read(struct space *space, const struct abi_offsets *offsets, uint64_t address,
 		      uint8_t **out, uint32_t *size)
 {
-	uint8_t *data;
 	int64_t bytes;
-	int err;
 
-	err = space_read(space, address + offsets->bytes_size, &bytes, sizeof(bytes));
+	int err = space_read(space, address + offsets->bytes_size, &bytes, sizeof(bytes));
 	if (err)
 		return err;
 	if (bytes < 0 || bytes > LINES_MAX)
 		return -EFBIG;
-	data = malloc((size_t)bytes + 1);
+	uint8_t *data = malloc((size_t)bytes + 1);
 	if (!data)
 		return -ENOMEM;
 	err = space_read(space, address + offsets->bytes_data, data, (size_t)bytes);
@@ -210,7 +204,6 @@ static int code_append(struct buffer *out, struct event_code *event,
 		       const struct code_text *filename, const struct code_text *qualname)
 {
 	size_t size = sizeof(*event) + filename->bytes + qualname->bytes;
-	int err;
 
 	event->filename_kind = filename->kind;
 	event->qualname_kind = qualname->kind;
@@ -218,12 +211,10 @@ static int code_append(struct buffer *out, struct event_code *event,
 	event->qualname_bytes = qualname->bytes;
 	event->header.type = EVENT_CODE;
 	event->header.size = (uint32_t)(size + (-size & 7));
-	err = buffer_append(out, event, sizeof(*event));
-	if (!err)
-		err = buffer_append(out, filename->data, filename->bytes);
-	if (!err)
-		err = buffer_append(out, qualname->data, qualname->bytes);
-	return err ? err : pad_append(out, size);
+	return buffer_append(out, event, sizeof(*event))
+		?: buffer_append(out, filename->data, filename->bytes)
+		?: buffer_append(out, qualname->data, qualname->bytes)
+		?: pad_append(out, size);
 }
 
 static int lines_append(struct buffer *out, const struct event_code *code, const uint8_t *lines)
@@ -233,18 +224,14 @@ static int lines_append(struct buffer *out, const struct event_code *code, const
 
 	event.header.type = EVENT_CODE_LINES;
 	while (!err && event.offset < code->lines_bytes) {
-		size_t size;
-
 		event.bytes = code->lines_bytes - event.offset;
 		if (event.bytes > EVENT_MAX_LINES)
 			event.bytes = EVENT_MAX_LINES;
-		size = sizeof(event) + event.bytes;
+		size_t size = sizeof(event) + event.bytes;
 		event.header.size = (uint32_t)(size + (-size & 7));
-		err = buffer_append(out, &event, sizeof(event));
-		if (!err)
-			err = buffer_append(out, lines + event.offset, event.bytes);
-		if (!err)
-			err = pad_append(out, size);
+		err = buffer_append(out, &event, sizeof(event))
+		      ?: buffer_append(out, lines + event.offset, event.bytes)
+		      ?: pad_append(out, size);
 		event.offset += event.bytes;
 	}
 	return err;
@@ -282,29 +269,22 @@ int code_read(struct space *space, const struct abi_target *target, uint64_t add
 	uint8_t *lines = NULL;
 	int err;
 
-	err = id_check(space, target, address, expected_id);
-	if (!err)
-		err = space_read(space, address + offsets->code_first_line, &event.first_line,
-				 sizeof(event.first_line));
-	if (!err)
-		err = pointer_read(space, address + offsets->code_filename, &filename_at);
-	if (!err)
-		err = pointer_read(space, address + offsets->code_qualname, &qualname_at);
-	if (!err)
-		err = pointer_read(space, address + offsets->code_lines, &lines_at);
+	err = id_check(space, target, address, expected_id)
+	      ?: space_read(space, address + offsets->code_first_line, &event.first_line,
+			    sizeof(event.first_line))
+	      ?: pointer_read(space, address + offsets->code_filename, &filename_at)
+	      ?: pointer_read(space, address + offsets->code_qualname, &qualname_at)
+	      ?: pointer_read(space, address + offsets->code_lines, &lines_at);
 	if (err)
 		return err;
 
 	err = part_missing(text_read(space, offsets, filename_at, &filename), &event,
-			   EVENT_MISS_FILENAME);
-	if (!err)
-		err = part_missing(text_read(space, offsets, qualname_at, &qualname), &event,
-				   EVENT_MISS_QUALNAME);
-	if (!err)
-		err = part_missing(lines_read(space, offsets, lines_at, &lines, &event.lines_bytes),
-				   &event, EVENT_MISS_LINES);
-	if (!err)
-		err = id_check(space, target, address, expected_id);
+			   EVENT_MISS_FILENAME)
+	      ?: part_missing(text_read(space, offsets, qualname_at, &qualname), &event,
+			      EVENT_MISS_QUALNAME)
+	      ?: part_missing(lines_read(space, offsets, lines_at, &lines, &event.lines_bytes),
+			      &event, EVENT_MISS_LINES)
+	      ?: id_check(space, target, address, expected_id);
 	if (err)
 		goto out;
 	if (event.missing & EVENT_MISS_FILENAME)

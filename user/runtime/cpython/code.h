@@ -2,8 +2,7 @@
 /*
  * Reads code objects that BPF could not copy, and makes the same records that BPF would have sent.
  */
-#ifndef TRACER_RUNTIME_CPYTHON_CODE_H
-#define TRACER_RUNTIME_CPYTHON_CODE_H
+#pragma once
 
 #include "abi/events.h"
 #include "abi/target.h"
@@ -29,5 +28,3 @@ int code_id(struct space *space, const struct abi_target *target, uint64_t addre
  */
 int code_read(struct space *space, const struct abi_target *target, uint64_t address,
 	      uint64_t expected_id, const struct event_header *header, struct buffer *out);
-
-#endif

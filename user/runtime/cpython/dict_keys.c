@@ -43,11 +43,9 @@ static int keys_read_new(const struct object_offsets *at, const uint8_t *bytes, 
 int dict_keys_decode(const struct object_offsets *at, uint64_t address, const uint8_t *bytes,
 		     struct keys *out)
 {
-	int err;
-
 	*out = (struct keys){.address = address, .count = u64_at(bytes + at->keys_count)};
-	err = at->keys_kind == ABI_NONE ? keys_read_old(at, bytes, out)
-					: keys_read_new(at, bytes, out);
+	int err = at->keys_kind == ABI_NONE ? keys_read_old(at, bytes, out)
+					    : keys_read_new(at, bytes, out);
 	if (!err)
 		out->bytes = out->entries - address + out->count * out->entry_bytes;
 	return err;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A table of a dictionary's keys: a PyDictKeysObject. Pure. */
-#ifndef TRACER_RUNTIME_CPYTHON_DICT_KEYS_H
-#define TRACER_RUNTIME_CPYTHON_DICT_KEYS_H
+#pragma once
 
 #include "runtime/cpython/offsets.h"
 
@@ -17,5 +16,3 @@ struct keys {
  */
 int dict_keys_decode(const struct object_offsets *at, uint64_t address, const uint8_t *bytes,
 		     struct keys *out);
-
-#endif

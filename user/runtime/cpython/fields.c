@@ -4,6 +4,8 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "util/array.h"
+
 #define V(minor) (0x0300u | (minor))
 #define ANY      0xffffu
 
@@ -247,16 +249,16 @@ static const struct {
 
 int field_find(const char *type, uint32_t version, uint64_t offset, struct object_field *out)
 {
-	for (size_t i = 0; i < sizeof(same) / sizeof(same[0]); i++)
+	for (size_t i = 0; i < ARRAY_SIZE(same); i++)
 		if (!strcmp(type, same[i].type))
 			type = same[i].same_as;
-	for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++)
+	for (size_t i = 0; i < ARRAY_SIZE(fields); i++)
 		if (fields[i].offset == offset && version >= fields[i].first &&
 		    version <= fields[i].last && !strcmp(type, fields[i].type)) {
 			*out = (struct object_field){fields[i].name, fields[i].is_attribute};
 			return 1;
 		}
-	for (size_t i = 0; i < sizeof(entries) / sizeof(entries[0]); i++)
+	for (size_t i = 0; i < ARRAY_SIZE(entries); i++)
 		if (offset >= entries[i].from && offset < entries[i].end &&
 		    !strcmp(type, entries[i].type)) {
 			*out = (struct object_field){"entry", 0};

@@ -4,8 +4,7 @@
  * types that are written in C. Their offsets count from the end of the object's header, so they
  * hold in every build of a version.
  */
-#ifndef TRACER_RUNTIME_CPYTHON_FIELDS_H
-#define TRACER_RUNTIME_CPYTHON_FIELDS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -16,5 +15,3 @@ struct object_field {
 
 /* The field at an offset in objects of the type with that tp_name. 1: *out has it; 0. */
 int field_find(const char *type, uint32_t version, uint64_t offset, struct object_field *out);
-
-#endif

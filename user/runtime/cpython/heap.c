@@ -11,13 +11,19 @@
  * and there are exactly ref.count of them. A pool that violates this was read during a change, or
  * is not a pool: it is read again, and counted as unreadable if that does not help.
  */
+#include "runtime/cpython/heap.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "abi/events.h"
+#include "proc/memory.h"
+#include "proc/process.h"
 #include "runtime/cpython/heap_place.h"
 #include "runtime/cpython/heap_walker.h"
+#include "util/clock.h"
 #include "util/error.h"
 
 #define MAX_POOL_BYTES  16384u
@@ -116,8 +122,6 @@ int heap_pool_read(struct heap_walker *walker, const uint8_t *pool, uint64_t add
 	struct pool_state state;
 
 	for (int i = 0; i < TRIES; i++) {
-		int got;
-
 		if (!pool || i) {
 			int err = heap_read_bytes(walker, address, again,
 						  walker->offsets->pool_bytes);
@@ -128,7 +132,7 @@ int heap_pool_read(struct heap_walker *walker, const uint8_t *pool, uint64_t add
 				break;
 			pool = again;
 		}
-		got = pool_check(walker->offsets, pool, address, &state);
+		int got = pool_check(walker->offsets, pool, address, &state);
 		if (got > 0)
 			pool_visit(walker, pool, address, &state);
 		if (got >= 0)
@@ -143,7 +147,6 @@ static int arena_read(struct heap_walker *walker, uint64_t address, uint64_t poo
 	const struct heap_offsets *offsets = walker->offsets;
 	uint64_t end = address + offsets->arena_bytes;
 	uint64_t pool = (address + offsets->pool_bytes - 1) & ~(uint64_t)(offsets->pool_bytes - 1);
-	int err, complete;
 
 	walker->walk->arenas++;
 	walker->arena_address = address;
@@ -151,10 +154,10 @@ static int arena_read(struct heap_walker *walker, uint64_t address, uint64_t poo
 		pool_address = end;
 	if (pool + offsets->pool_bytes > pool_address)
 		return 0;
-	err = heap_read_bytes(walker, address, walker->arena, pool_address - address);
+	int err = heap_read_bytes(walker, address, walker->arena, pool_address - address);
 	if (err == -ESRCH || err == -EPERM)
 		return err;
-	complete = !err;
+	int complete = !err;
 	for (; pool + offsets->pool_bytes <= pool_address && !walker->stop;
 	     pool += offsets->pool_bytes) {
 		err = heap_pool_read(walker, complete ? walker->arena + (pool - address) : NULL,
@@ -197,8 +200,7 @@ static int array_find(struct heap_walker *walker, const struct heap_head *head, 
 {
 	int err = heap_read_bytes(walker, head->arenas, array, sizeof(*array));
 
-	if (!err)
-		err = heap_read_bytes(walker, head->maxarenas, count, sizeof(*count));
+	err = err ?: heap_read_bytes(walker, head->maxarenas, count, sizeof(*count));
 	if (!err && *count > HEAP_ARENAS)
 		return error_set(-ENOTSUP, "its heap claims to have %u arenas", *count);
 	if (!err && !*array)
@@ -226,10 +228,9 @@ static int arenas_read(struct heap_walker *walker, const struct heap_head *head,
 		if (err || first >= count)
 			return err;
 		*objects = count - first < ARENAS_PIECE ? count - first : ARENAS_PIECE;
-		err = heap_read_bytes(walker, array + first * size, piece, *objects * size);
-		if (!err)
-			err = heap_read_bytes(walker, head->arenas, &array_after,
-					      sizeof(array_after));
+		err = heap_read_bytes(walker, array + first * size, piece, *objects * size)
+			      ?: heap_read_bytes(walker, head->arenas, &array_after,
+						 sizeof(array_after));
 		if (!err && array != array_after)
 			err = -EFAULT;
 	}
@@ -292,8 +293,7 @@ static int head_read(struct heap_walker *walker, const struct heap_head *head)
 	while (!err && objects && !walker->stop) {
 		err = piece_read(walker, piece, objects, &wild);
 		first += objects;
-		if (!err)
-			err = arenas_read(walker, head, first, piece, &objects);
+		err = err ?: arenas_read(walker, head, first, piece, &objects);
 	}
 	free(piece);
 	if (err || !first)
@@ -320,8 +320,13 @@ static int head_is_gone(const struct python_runtime *runtime, const struct heap_
 	return !count;
 }
 
-int heap_arenas_read(struct heap_walker *walker, const struct python_runtime *runtime,
-		     const struct heap_head *heads, uint32_t count)
+/*
+ * Reads the heaps of pymalloc that these heads name. runtime: heads of interpreters that have ended
+ * meanwhile are skipped; NULL: the heap is a copy, which does not change. 0; -ENODATA, -ENOTSUP
+ * (error_set); -EFAULT; -ENOMEM; errors of the source.
+ */
+static int heap_arenas_read(struct heap_walker *walker, const struct python_runtime *runtime,
+			    const struct heap_head *heads, uint32_t count)
 {
 	int err = 0;
 
@@ -340,4 +345,191 @@ int heap_arenas_read(struct heap_walker *walker, const struct python_runtime *ru
 		err = error_set(-ENODATA, "it has no pymalloc heap: not started yet, or "
 					  "PYTHONMALLOC=malloc");
 	return err;
+}
+
+#define MAX_POOL_BYTES   16384u
+#define WALK_LEAST_BYTES (256ull << 20)
+
+static struct heap_walker walker_of(const struct memory_reader *source,
+				    const struct python_offsets *offsets, heap_pool_fn visit,
+				    void *context, struct heap_walk *walk)
+{
+	return (struct heap_walker){.source = source,
+				    .python = offsets,
+				    .offsets = &offsets->heap,
+				    .visit = visit,
+				    .context = context,
+				    .walk = walk,
+				    .left = UINT64_MAX};
+}
+
+/* Which allocator the heads are of depends on the build. */
+static int heads_read(struct heap_walker *walker, const struct python_runtime *runtime,
+		      const struct heap_head *heads, uint32_t count)
+{
+	int err = walker->python->build == BUILD_FREE_THREADED
+			  ? heap_segments_read(walker, heads, count)
+			  : heap_arenas_read(walker, runtime, heads, count);
+
+	if (walker->given_up == -ENOTSUP)
+		return error_set(-ENOTSUP,
+				 "its heap claims more memory than the process has: the walk of it "
+				 "was given up");
+	if (walker->given_up)
+		return error_set(walker->given_up, "the walk of it was ended by a signal");
+	return err;
+}
+
+/*
+ * How much a walk may read: a pool is read at most four times. What the kernel counts is not exact,
+ * and the heap grows meanwhile.
+ */
+static uint64_t walk_limit(pid_t pid)
+{
+	uint64_t bytes;
+
+	if (pid <= 0 || process_own_bytes_read(pid, &bytes))
+		return UINT64_MAX;
+	return 6 * bytes + WALK_LEAST_BYTES;
+}
+
+int heap_walk_source(const struct memory_reader *source, const struct python_offsets *offsets,
+		     const struct heap_head *heads, uint32_t count, heap_pool_fn visit,
+		     void *context, struct heap_walk *out)
+{
+	struct heap_walk walk = {0};
+	struct heap_walker walker = walker_of(source, offsets, visit, context, &walk);
+	uint64_t began = clock_ns(CLOCK_MONOTONIC);
+	int err = heads_read(&walker, NULL, heads, count);
+
+	walk.elapsed_ns = clock_ns(CLOCK_MONOTONIC) - began;
+	if (!err)
+		*out = walk;
+	return err;
+}
+
+static int process_read(void *context, uint64_t address, void *out, size_t bytes)
+{
+	return runtime_read(context, address, out, bytes);
+}
+
+int heap_heads(const struct python_runtime *runtime, struct heap_head heads[HEAP_INTERPRETERS],
+	       uint32_t *count)
+{
+	uint64_t interpreters;
+	int err = runtime_read_u64(
+		runtime, runtime->target.runtime + runtime->offsets->abi.runtime_interpreters_head,
+		&interpreters);
+
+	if (err)
+		return err;
+	if (!interpreters)
+		return error_set(-EAGAIN, "its interpreter has not been started yet");
+	return heap_place_heads(runtime, heads, count);
+}
+
+int heap_read_pools(const struct python_runtime *runtime, heap_pool_fn visit, void *context,
+		    struct heap_walk *out)
+{
+	struct heap_head heads[HEAP_INTERPRETERS];
+	struct heap_walk walk = {0};
+	struct memory_reader source = {process_read, (void *)runtime};
+	struct heap_walker walker = walker_of(&source, runtime->offsets, visit, context, &walk);
+	uint64_t began = clock_ns(CLOCK_MONOTONIC);
+	uint32_t count;
+
+	walker.left = walk_limit(runtime->pid);
+	int err = heap_heads(runtime, heads, &count) ?: heads_read(&walker, runtime, heads, count);
+
+	walk.elapsed_ns = clock_ns(CLOCK_MONOTONIC) - began;
+	*out = err ? *out : walk;
+	return err;
+}
+
+int heap_read_pool(const struct python_runtime *runtime, uint64_t address, heap_pool_fn visit,
+		   void *context)
+{
+	const struct heap_offsets *offsets = &runtime->offsets->heap;
+	struct heap_walk walk = {0};
+	struct memory_reader source = {process_read, (void *)runtime};
+	struct heap_walker walker = walker_of(&source, runtime->offsets, visit, context, &walk);
+	struct heap_pool none = {.address = address + offsets->pool_header_size,
+				 .block_bytes = EVENT_BLOCK_STEP};
+	uint8_t bytes[MAX_POOL_BYTES];
+
+	if (runtime->offsets->build == BUILD_FREE_THREADED)
+		return error_set(-ENOTSUP, "without the GIL its heap has no pools");
+	int err = runtime_read(runtime, address, bytes, offsets->pool_bytes);
+	err = err == -EFAULT ? 0 : err ?: heap_pool_read(&walker, bytes, address);
+	if (err || walk.pools || walk.pools_unreadable)
+		return err ?: walker.stop;
+	return visit(&none, context);
+}
+
+struct block_visitor {
+	heap_block_fn visit;
+	void *context;
+};
+
+static int blocks_visit(const struct heap_pool *pool, void *context)
+{
+	const struct block_visitor *visitor = context;
+	uint64_t at = 0;
+	int stop = 0;
+
+	if (!visitor->visit || !pool->block_bytes)
+		return 0;
+	for (uint32_t i = 0; i < pool->count && !stop; i++, at += pool->block_bytes)
+		if (heap_pool_live(pool, i))
+			stop = visitor->visit(pool->address + at, pool->block_bytes,
+					      pool->content + at, visitor->context);
+	return stop;
+}
+
+int heap_read(const struct python_runtime *runtime, heap_block_fn visit, void *context,
+	      struct heap_walk *out)
+{
+	struct block_visitor visitor = {.visit = visit, .context = context};
+
+	return heap_read_pools(runtime, blocks_visit, &visitor, out);
+}
+
+#define TRIAL_POOLS 64u /* pools that are read to test a heap */
+
+/* Readable and unreadable pools among the first pools of a heap. */
+struct layout_trial {
+	uint32_t good, bad;
+};
+
+static int pool_try(const struct heap_pool *pool, void *context)
+{
+	struct layout_trial *trial = context;
+
+	trial->good += pool->block_bytes != 0;
+	trial->bad += !pool->block_bytes;
+	return trial->good + trial->bad >= TRIAL_POOLS;
+}
+
+int heap_find(const struct python_runtime *runtime)
+{
+	struct abi_heap described;
+	struct heap_walk walk;
+	struct layout_trial trial = {0};
+	uint64_t interpreters = 0;
+	int err = runtime_read_u64(
+		runtime, runtime->target.runtime + runtime->offsets->abi.runtime_interpreters_head,
+		&interpreters);
+
+	/* -EFAULT: its library is not loaded yet. */
+	if (err == -EFAULT || (!err && !interpreters))
+		return runtime->offsets->build == BUILD_FREE_THREADED
+			       ? 0
+			       : heap_describe(runtime, &described);
+	err = err ?: heap_read_pools(runtime, pool_try, &trial, &walk);
+	if (!err && trial.bad > trial.good)
+		return error_set(-ENOTSUP,
+				 "the memory where its heap's pools should be holds no pools");
+	if (err == -EFAULT)
+		return error_set(-ENOTSUP, "the memory where its heap should be cannot be read");
+	return err == -EAGAIN || err == -ENODATA ? 0 : err;
 }

@@ -4,8 +4,7 @@
  * without the GIL mimalloc's segments and pages. Every arena, pool and free list is checked against
  * its bounds; a pool with wild pointers or cycles is given up and counted.
  */
-#ifndef TRACER_RUNTIME_CPYTHON_HEAP_H
-#define TRACER_RUNTIME_CPYTHON_HEAP_H
+#pragma once
 
 #include <stdint.h>
 
@@ -103,5 +102,3 @@ typedef int (*heap_block_fn)(uint64_t address, uint64_t bytes, const uint8_t *co
 /* The same, block by block; visit may be NULL. */
 int heap_read(const struct python_runtime *runtime, heap_block_fn visit, void *context,
 	      struct heap_walk *out);
-
-#endif

@@ -261,21 +261,18 @@ static int step(struct decoding *decoding, size_t at, struct heap_code_values *v
 /* Merges values into the state before the instruction at vaddr. 1: the state has changed. */
 static int reach(struct decoding *decoding, uint64_t vaddr, const struct heap_code_values *values)
 {
-	struct heap_code_values *target;
-	uint32_t known;
 	size_t i = 0;
-	int changed;
 
 	while (i < decoding->count && decoding->insns[i].address != vaddr)
 		i++;
 	if (i == decoding->count) /* the cold part of the function */
 		return 0;
-	target = &decoding->values[i];
-	changed = !target->reached;
+	struct heap_code_values *target = &decoding->values[i];
+	int changed = !target->reached;
 	if (changed)
 		*target = *values;
 	target->reached = 1;
-	known = target->known & values->known;
+	uint32_t known = target->known & values->known;
 	for (uint32_t number = 0; number < ABI_REG_COUNT; number++) {
 		changed |= (values->in[number] & ~target->in[number]) != 0;
 		target->in[number] |= values->in[number];
@@ -358,12 +355,11 @@ int heap_code_decode(const struct machine *machine, const uint8_t *code, size_t 
 		     uint64_t vaddr, struct heap_code *out)
 {
 	struct decoding *decoding = calloc(1, sizeof(*decoding));
-	int err;
 
 	if (!decoding)
 		return error_set(-ENOMEM, "no memory for the instruction decoder");
 	decoding->machine = machine;
-	err = inline_decoder_open(&decoding->decoder, machine);
+	int err = inline_decoder_open(&decoding->decoder, machine);
 	if (!err)
 		err = bytes > HEAP_CODE_BYTES_MAX ? -ENOTSUP
 						  : decode(decoding, code, bytes, vaddr, out);

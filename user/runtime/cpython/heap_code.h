@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The machine code of a function of CPython's that reads pymalloc's variables. Pure. */
-#ifndef TRACER_RUNTIME_CPYTHON_HEAP_CODE_H
-#define TRACER_RUNTIME_CPYTHON_HEAP_CODE_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -22,5 +21,3 @@ struct heap_code {
  */
 int heap_code_decode(const struct machine *machine, const uint8_t *code, size_t bytes,
 		     uint64_t vaddr, struct heap_code *out);
-
-#endif

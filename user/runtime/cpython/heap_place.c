@@ -9,7 +9,6 @@
 #include "runtime/cpython/heap_place.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "proc/memory.h"
@@ -65,11 +64,10 @@ static int state_check(const struct python_runtime *runtime, uint64_t address)
 {
 	const struct heap_offsets *offsets = &runtime->offsets->heap;
 	uint8_t bytes[MAX_STATE];
-	int err;
 
 	if (address < LOWEST_ADDRESS || address % WORD || state_bytes(offsets) > sizeof(bytes))
 		return 0;
-	err = runtime_read(runtime, address, bytes, state_bytes(offsets));
+	int err = runtime_read(runtime, address, bytes, state_bytes(offsets));
 	if (err)
 		return err == -ESRCH || err == -EPERM ? err : 0;
 	return heap_place_is_state(offsets, bytes, address);
@@ -184,7 +182,7 @@ static void head_add(const struct heap_offsets *offsets, uint64_t state, struct 
 					   .raw_blocks = state + offsets->mgmt_raw_blocks};
 }
 
-/* Without the GIL the threads of an interpreter lead to its heap (heap_segments_find.c). */
+/* Without the GIL the threads of an interpreter lead to its heap (heap_segments.c). */
 static int interpreters_give(const struct python_runtime *runtime, struct heap_head *heads,
 			     uint32_t *count)
 {
@@ -212,9 +210,8 @@ int heap_place_heads(const struct python_runtime *runtime,
 		*count = !err;
 		return err;
 	}
-	err = interpreters_read(runtime, interps, &interp_count);
-	if (!err)
-		err = offset_find(runtime, interps, interp_count, &offset);
+	err = interpreters_read(runtime, interps, &interp_count)
+		      ?: offset_find(runtime, interps, interp_count, &offset);
 	if (err)
 		return err == -EAGAIN ? 0 : err;
 	for (uint32_t i = 0; i < interp_count && !err; i++) {
@@ -232,8 +229,7 @@ static int offset_describe(const struct python_runtime *runtime, uint32_t *offse
 	uint32_t count;
 	int err = interpreters_read(runtime, interps, &count);
 
-	if (!err)
-		err = offset_find(runtime, interps, count, offset);
+	err = err ?: offset_find(runtime, interps, count, offset);
 	return err == -EAGAIN || err == -EFAULT ? 0 : err;
 }
 
@@ -242,12 +238,11 @@ int heap_describe(const struct python_runtime *runtime, struct abi_heap *out)
 	const struct heap_offsets *offsets = &runtime->offsets->heap;
 	uint32_t offset = offsets->interp_obmalloc;
 	struct heap_head head = {0};
-	int err;
 
 	if (runtime->offsets->build == BUILD_FREE_THREADED)
 		return error_set(-ENOTSUP, "without the GIL its heap is mimalloc's, which is only "
 					   "read from outside");
-	err = offset ? offset_describe(runtime, &offset) : heap_symbols_find(runtime, &head);
+	int err = offset ? offset_describe(runtime, &offset) : heap_symbols_find(runtime, &head);
 	if (err)
 		return err;
 	*out = (struct abi_heap){

@@ -5,8 +5,7 @@
  * minor version, and nothing in the file records it. The offset of the table is therefore only a
  * first guess: it is verified in the running process, and searched there if it is wrong.
  */
-#ifndef TRACER_RUNTIME_CPYTHON_HEAP_PLACE_H
-#define TRACER_RUNTIME_CPYTHON_HEAP_PLACE_H
+#pragma once
 
 #include <stdint.h>
 
@@ -36,5 +35,3 @@ int heap_place_heads(const struct python_runtime *runtime,
  * yet, the location is that of the table, and BPF verifies it. 0; -ENOTSUP (error_set); -errno.
  */
 int heap_describe(const struct python_runtime *runtime, struct abi_heap *out);
-
-#endif

@@ -27,8 +27,7 @@ static int from_symbols(const struct python_runtime *runtime, struct heap_head *
 {
 	int err = variable_find(runtime, "arenas", "arenas.lto_priv.0", &head->arenas);
 
-	if (!err)
-		err = variable_find(runtime, "maxarenas", "maxarenas.lto_priv.0", &head->maxarenas);
+	err = err ?: variable_find(runtime, "maxarenas", "maxarenas.lto_priv.0", &head->maxarenas);
 	if (err)
 		return err;
 	head->raw_is_total = runtime->offsets->version == 0x0308;
@@ -73,14 +72,13 @@ static int from_code(const struct python_runtime *runtime, struct heap_head *hea
 int heap_symbols_find(const struct python_runtime *runtime, struct heap_head *out)
 {
 	struct heap_head head = {0};
-	int err;
 
 	if (!runtime->file) {
 		*out = (struct heap_head){.arenas = runtime->found.arenas,
 					  .maxarenas = runtime->found.maxarenas};
 		return 0;
 	}
-	err = from_symbols(runtime, &head);
+	int err = from_symbols(runtime, &head);
 	if (err == -ENOENT) {
 		head = (struct heap_head){0};
 		err = from_code(runtime, &head);

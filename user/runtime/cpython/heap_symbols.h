@@ -3,10 +3,8 @@
  * Finds pymalloc's static variables, which hold its heap up to 3.11: the part of heap_read() that
  * reads the file.
  */
-#ifndef TRACER_RUNTIME_CPYTHON_HEAP_SYMBOLS_H
-#define TRACER_RUNTIME_CPYTHON_HEAP_SYMBOLS_H
+#pragma once
 
-#include <stddef.h>
 #include <stdint.h>
 
 #include "runtime/cpython/runtime.h"
@@ -23,5 +21,3 @@ struct heap_head {
  * -ENOTSUP: neither has them (error_set); -ENOEXEC; -ENOMEM.
  */
 int heap_symbols_find(const struct python_runtime *runtime, struct heap_head *out);
-
-#endif

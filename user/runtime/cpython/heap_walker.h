@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A walk of heaps in progress: what the readers of both allocators have in common. */
-#ifndef TRACER_RUNTIME_CPYTHON_HEAP_WALKER_H
-#define TRACER_RUNTIME_CPYTHON_HEAP_WALKER_H
+#pragma once
 
 #include <errno.h>
 
@@ -47,13 +46,6 @@ static inline int heap_read_bytes(struct heap_walker *walker, uint64_t address, 
 	return walker->source->read(walker->source->context, address, out, bytes);
 }
 
-/*
- * Reads the heaps of pymalloc that these heads name. runtime: heads of interpreters that have ended
- * meanwhile are skipped; NULL: the heap is a copy, which does not change. 0; -ENODATA, -ENOTSUP
- * (error_set); -EFAULT; -ENOMEM; errors of the source.
- */
-int heap_arenas_read(struct heap_walker *walker, const struct python_runtime *runtime,
-		     const struct heap_head *heads, uint32_t count);
 /* Reads the pool at address; pool: its bytes if they were read already. 0, -ESRCH, -EPERM. */
 int heap_pool_read(struct heap_walker *walker, const uint8_t *pool, uint64_t address);
 
@@ -68,28 +60,3 @@ int heap_segments_read(struct heap_walker *walker, const struct heap_head *heads
 #define HEAP_PIECE_BLOCKS 1024u
 #define HEAP_PIECE_BYTES  16384u
 #define HEAP_THREAD_BYTES 65536u /* limit of the heaps in a thread's state */
-
-/* --- shared by the readers of mimalloc's structures --- */
-
-/* A block that another thread freed and that its owner has not taken back yet. */
-struct heap_returned {
-	uint64_t address, next; /* next: its first word while it is on that list */
-};
-
-/* What the threads' states lead to. */
-struct heap_segments {
-	uint64_t *addresses; /* sorted, each once */
-	size_t count, capacity;
-	struct heap_returned *returned; /* sorted */
-	size_t returned_count, returned_capacity;
-	uint64_t *waiting; /* sorted: blocks to be freed once no thread reads them any more */
-	size_t waiting_count, waiting_capacity;
-	int cut; /* 1: lists were too long: segments may be missing */
-};
-
-/* As heap_segments_read(); the caller frees with heap_segments_free(), also after a failure. */
-int heap_segments_find(struct heap_segments *segments, struct heap_walker *walker,
-		       const struct heap_head *heads, uint32_t count);
-void heap_segments_free(struct heap_segments *segments);
-
-#endif

@@ -69,11 +69,9 @@ struct proof {
 /* 1: the memory was read. */
 static int get(struct proof *proof, uint64_t address, void *out, size_t bytes)
 {
-	int err;
-
 	if (proof->reads++ >= MAX_READS)
 		return 0;
-	err = runtime_read(proof->runtime, address, out, bytes);
+	int err = runtime_read(proof->runtime, address, out, bytes);
 	if (err == -ESRCH || err == -EPERM)
 		proof->err = err;
 	return !err;
@@ -309,15 +307,13 @@ int layout_refuse(struct python_runtime *runtime, uint64_t vaddr)
 	struct python_offsets offsets = *newest;
 	uint8_t bytes[OFFSETS_DEBUG_BYTES];
 	char why[160] = "what can be proven agrees, but its line table format is unknown";
-	int err;
 
 	if (runtime->version_hex >> 16 < newest->version)
 		return error_set(-ENOTSUP, "it runs Python %u.%u; known versions: %s", major, minor,
 				 offsets_known(BUILD_RELEASE));
-	err = layout_offsets_read(runtime, vaddr, bytes);
+	int err = layout_offsets_read(runtime, vaddr, bytes);
 	offsets.version = runtime->version_hex >> 16;
-	if (!err)
-		err = offsets_apply_debug(bytes, runtime->version_hex, &offsets);
+	err = err ?: offsets_apply_debug(bytes, runtime->version_hex, &offsets);
 	runtime->offsets = &offsets;
 	if (err >= 0)
 		err = layout_prove(runtime);

@@ -6,8 +6,7 @@
  * to strings. A table that is wrong in one field gives wrong lines, and nothing else would detect
  * it.
  */
-#ifndef TRACER_RUNTIME_CPYTHON_LAYOUT_H
-#define TRACER_RUNTIME_CPYTHON_LAYOUT_H
+#pragma once
 
 #include "runtime/cpython/runtime.h"
 
@@ -31,5 +30,3 @@ int layout_offsets_read(const struct python_runtime *runtime, uint64_t vaddr,
  * of the newest known version.
  */
 int layout_refuse(struct python_runtime *runtime, uint64_t vaddr);
-
-#endif

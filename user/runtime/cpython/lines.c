@@ -56,13 +56,10 @@ struct lines_range {
 static int pair_next(const struct lines_table *table, const struct lines_mark *from,
 		     struct lines_range *out)
 {
-	const uint8_t *pair;
-	int8_t delta;
-
 	if (table->bytes - from->at < 2)
 		return 0;
-	pair = table->data + from->at;
-	delta = (int8_t)pair[1];
+	const uint8_t *pair = table->data + from->at;
+	int8_t delta = (int8_t)pair[1];
 	out->next = (struct lines_mark){from->address + pair[0], from->line + delta, from->at + 2};
 	if (table->format == LINES_LNOTAB) {
 		out->line = from->line;
@@ -80,11 +77,10 @@ static int location_next(const struct lines_table *table, const struct lines_mar
 	const uint8_t *data = table->data;
 	size_t at = from->at;
 	int64_t delta = 0;
-	int code;
 
 	if (at >= table->bytes || !(data[at] & 128))
 		return 0;
-	code = data[at] >> 3 & 15;
+	int code = data[at] >> 3 & 15;
 	if (code == CODE_LINE_1 || code == CODE_LINE_2)
 		delta = code - CODE_LINE_1 + 1;
 	else if ((code == CODE_NO_COLUMNS || code == CODE_LONG) &&
@@ -122,7 +118,7 @@ int lines_mark(const struct lines_table *table, struct lines_mark **marks, size_
 	for (; range_next(table, &from, &range); from = range.next) {
 		if (range.next.at - last < LINES_MARK_BYTES)
 			continue;
-		if (array_reserve(&made, &capacity, made_count, 1, sizeof(*made))) {
+		if (ARRAY_GROW(made, capacity, made_count)) {
 			free(made);
 			return -ENOMEM;
 		}

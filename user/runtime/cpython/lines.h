@@ -3,8 +3,7 @@
  * Line tables of code objects. Pure. Formats and rules as in CPython's PyCode_Addr2Line:
  * Objects/lnotab_notes.txt (3.8-3.10), Objects/locations.md (3.11+). Input is hostile.
  */
-#ifndef TRACER_RUNTIME_CPYTHON_LINES_H
-#define TRACER_RUNTIME_CPYTHON_LINES_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -41,5 +40,3 @@ int lines_mark(const struct lines_table *table, struct lines_mark **marks, size_
  * no line for it, or is malformed before it.
  */
 int lines_find(const struct lines_table *table, int lasti);
-
-#endif

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "runtime/cpython/types.h"
+#include "util/array.h"
 
 #define FLAG_INT       24u /* Py_TPFLAGS_*_SUBCLASS */
 #define FLAG_EXCEPTION 30u
@@ -56,7 +57,7 @@ static const char *const attributes[] = {
 	"__init__",
 };
 
-#define ATTRIBUTES (sizeof(attributes) / sizeof(attributes[0]))
+#define ATTRIBUTES (ARRAY_SIZE(attributes))
 _Static_assert(ATTRIBUTES <= 64, "a bit each");
 
 #define RULE 3 /* attributes */
@@ -251,7 +252,7 @@ static const struct {
 	{"Pattern", "re.Pattern"},
 };
 
-#define PUBLICS (sizeof(publics) / sizeof(publics[0]))
+#define PUBLICS (ARRAY_SIZE(publics))
 _Static_assert(PUBLICS <= RECOVER_PUBLICS, "a count each");
 
 int recover_attribute(const char *text)
@@ -292,11 +293,11 @@ static int attributes_match(const struct recovered_type *type, const char *const
 
 static const char *rule_name(const struct recovered_type *type)
 {
-	for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++)
+	for (size_t i = 0; i < ARRAY_SIZE(rules); i++)
 		if (attributes_match(type, rules[i].has, 1) &&
 		    attributes_match(type, rules[i].lacks, 0))
 			return rules[i].name;
-	for (size_t i = 0; i < sizeof(descriptors) / sizeof(descriptors[0]); i++)
+	for (size_t i = 0; i < ARRAY_SIZE(descriptors); i++)
 		if (type->describes >> recover_attribute(descriptors[i][1]) & 1)
 			return descriptors[i][0];
 	return NULL;
@@ -338,7 +339,7 @@ static const char *version_name(const char *name, uint32_t version)
 		{0x030e, "types.UnionType", "typing.Union"},
 	};
 
-	for (size_t i = 0; name && i < sizeof(renamed) / sizeof(renamed[0]); i++)
+	for (size_t i = 0; name && i < ARRAY_SIZE(renamed); i++)
 		if (version >= renamed[i].version && !strcmp(name, renamed[i].before))
 			return renamed[i].after;
 	return name;

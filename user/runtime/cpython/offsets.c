@@ -5,13 +5,14 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "util/array.h"
 #include "util/error.h"
 
 static const struct python_offsets table[] = {
 #include "runtime/cpython/offsets_table.inc"
 };
 
-#define TABLE_COUNT (sizeof(table) / sizeof(table[0]))
+#define TABLE_COUNT (ARRAY_SIZE(table))
 
 /*
  * _Py_DebugOffsets (Include/internal/pycore_runtime.h, pycore_debug_offsets.h) begins with {cookie,
@@ -63,7 +64,7 @@ static const struct {
 
 int offsets_apply_release(uint32_t version_hex, struct python_offsets *offsets)
 {
-	for (size_t i = 0; i < sizeof(releases) / sizeof(releases[0]); i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(releases); i++) {
 		/* The lower half is 0 if only the minor version is known. */
 		if (version_hex < releases[i].first || version_hex > releases[i].last ||
 		    !(version_hex & 0xffff))
@@ -142,13 +143,12 @@ int offsets_apply_debug(const uint8_t bytes[OFFSETS_DEBUG_BYTES], uint32_t versi
 				 "free-threaded build");
 	for (size_t i = 0; i < OWN_COUNT; i++) {
 		uint16_t *field = (uint16_t *)((uint8_t *)&offsets->abi + own_fields[i]);
-		uint64_t value;
 
 		if (!offsets->own[i] || offsets->own[i] >= WORDS)
 			return error_set(
 				-ENOTSUP,
 				"the position of a field in its debug offsets is not known");
-		value = words[offsets->own[i]];
+		uint64_t value = words[offsets->own[i]];
 		if (value >= ABI_NONE)
 			return error_set(-ENOTSUP,
 					 "its debug offsets hold an impossible offset (%llu)",

@@ -5,8 +5,7 @@
  * _Py_DebugOffsets replace those of the table. Unknown versions are refused, never read with
  * another version's offsets.
  */
-#ifndef TRACER_RUNTIME_CPYTHON_OFFSETS_H
-#define TRACER_RUNTIME_CPYTHON_OFFSETS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -182,5 +181,3 @@ const char *offsets_known(enum python_build build);
 #define OFFSETS_DEBUG_BYTES 1024u
 int offsets_apply_debug(const uint8_t bytes[OFFSETS_DEBUG_BYTES], uint32_t version_hex,
 			struct python_offsets *offsets);
-
-#endif

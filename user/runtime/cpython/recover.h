@@ -4,8 +4,7 @@
  * has the constants and symbols: what a core file is without the files that were mapped. The layout
  * is one of those that are known, and is proven (layout.h). Names of static types are recovered.
  */
-#ifndef TRACER_RUNTIME_CPYTHON_RECOVER_H
-#define TRACER_RUNTIME_CPYTHON_RECOVER_H
+#pragma once
 
 #include "runtime/cpython/runtime.h"
 
@@ -23,5 +22,3 @@ int python_copy_recover(const struct runtime_copy *copy, struct python_runtime *
 int recover_arenas(const struct python_offsets *offsets, const struct memory_reader *read,
 		   const uint8_t *data, uint64_t bytes, uint64_t address,
 		   struct runtime_found *out);
-
-#endif

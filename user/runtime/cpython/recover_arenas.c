@@ -5,7 +5,6 @@
  * in nextarena the next such one. maxarenas is the length of the array.
  */
 #include <errno.h>
-#include <stdlib.h>
 
 #include "runtime/cpython/heap_place.h"
 #include "runtime/cpython/recover.h"

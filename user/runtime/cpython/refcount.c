@@ -31,14 +31,13 @@ int64_t refcount_read(const struct python_offsets *offsets, const uint8_t *objec
 {
 	const struct free_threaded_offsets *at = &offsets->free_threaded;
 	uint32_t local;
-	int64_t count;
 
 	if (offsets->build != BUILD_FREE_THREADED)
 		return count_with_gil(offsets, object);
 	memcpy(&local, object + at->object_local, sizeof(local));
 	if (local == IMMORTAL_LOCAL)
 		return REFCOUNT_IMMORTAL;
-	count = (int64_t)u64_at(object + at->object_shared) >> SHARED_SHIFT;
+	int64_t count = (int64_t)u64_at(object + at->object_shared) >> SHARED_SHIFT;
 	count += local;
 	if (object[at->object_bits] & DEFERRED_BIT) {
 		if (offsets->version == 0x030d)
@@ -68,10 +67,8 @@ static int plausible_without_gil(const struct python_offsets *offsets, const uin
 int refcount_plausible(const struct python_offsets *offsets, const uint8_t *object, uint64_t data,
 		       uint64_t data_bytes)
 {
-	uint64_t count;
-
 	if (offsets->build == BUILD_FREE_THREADED)
 		return plausible_without_gil(offsets, object);
-	count = u64_at(object) & ~((uint64_t)offsets->heap.count_flags << 48);
+	uint64_t count = u64_at(object) & ~((uint64_t)offsets->heap.count_flags << 48);
 	return count && count <= MOST && (count & 7 || count - data >= data_bytes);
 }

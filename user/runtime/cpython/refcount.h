@@ -4,8 +4,7 @@
  * an object has a count of its own, other threads share another one, and an object whose count is
  * deferred has a large number added to it. Pure.
  */
-#ifndef TRACER_RUNTIME_CPYTHON_REFCOUNT_H
-#define TRACER_RUNTIME_CPYTHON_REFCOUNT_H
+#pragma once
 
 #include "runtime/cpython/offsets.h"
 
@@ -28,5 +27,3 @@ int64_t refcount_read(const struct python_offsets *offsets, const uint8_t *objec
  */
 int refcount_plausible(const struct python_offsets *offsets, const uint8_t *object, uint64_t data,
 		       uint64_t data_bytes);
-
-#endif

@@ -19,6 +19,7 @@
 #include "object/elf/elf_file.h"
 #include "runtime/cpython/layout.h"
 #include "runtime/cpython/tstate.h"
+#include "util/cleanup.h"
 #include "util/error.h"
 
 /* --- signs ------------------------------------------------------------------------------------ */
@@ -83,15 +84,13 @@ static int signs_is_old(struct elf_file *file)
 static char *constants_read(struct elf_file *file, size_t *bytes)
 {
 	uint64_t vaddr, size;
-	char *data;
-	int got;
 
 	if (elf_file_section(file, ".rodata", &vaddr, &size) || size > MAX_CONSTANTS)
 		return NULL;
-	data = malloc(size + 1);
+	char *data = malloc(size + 1);
 	if (!data)
 		return NULL;
-	got = elf_file_read(file, vaddr, data, size);
+	int got = elf_file_read(file, vaddr, data, size);
 	*bytes = got > 0 ? (size_t)got : 0;
 	return data;
 }
@@ -119,12 +118,11 @@ static int has_constant(const char *data, size_t bytes, char first, const char *
 static int signs_is_hidden(struct elf_file *file)
 {
 	size_t bytes;
-	char *data = constants_read(file, &bytes);
+	_cleanup_free_ char *data = constants_read(file, &bytes);
 	int found = data && has_constant(data, bytes, 'P', "YTHONHASHSEED") &&
 		    has_constant(data, bytes, 'P', "YTHONMALLOC") &&
 		    has_constant(data, bytes, '_', "frozen_importlib");
 
-	free(data);
 	return found;
 }
 
@@ -169,7 +167,7 @@ static int constants_search(struct elf_file *file, unsigned int *major, unsigned
 	const char *at, *end, *rest;
 	unsigned int first = 0, second;
 	size_t bytes;
-	char *data = constants_read(file, &bytes);
+	_cleanup_free_ char *data = constants_read(file, &bytes);
 	int err = -ENOENT;
 
 	if (!data)
@@ -187,7 +185,6 @@ static int constants_search(struct elf_file *file, unsigned int *major, unsigned
 		*minor = second;
 		err = 0;
 	}
-	free(data);
 	return err;
 }
 
@@ -320,7 +317,7 @@ static int map_check(struct runtime_search *search, const struct process_map *ma
 	err = map_open(search, map, NULL, file);
 	if (!err)
 		runtime_files_keep(search->files, map, *file, 1);
-	return err ? err : 1;
+	return err ?: 1;
 }
 
 /* Checks a file unless everything is found already. */
@@ -359,7 +356,6 @@ static int runtime_search(struct runtime_search *search, struct elf_file **file,
 	for (enum pass pass = 0; pass < PASS_COUNT; pass++) {
 		for (size_t i = 0; i < search->maps.count; i++) {
 			const struct process_map *here = &search->maps.entries[i];
-			int got;
 
 			if (!here->executable || here->path[0] != '/' ||
 			    map_pass(search, here) != pass || !file_is_new(search, here))
@@ -368,7 +364,7 @@ static int runtime_search(struct runtime_search *search, struct elf_file **file,
 					!strncmp(base_name(here->path), "libpypy", 7);
 			search->musl |= !strncmp(base_name(here->path), "ld-musl-", 8) ||
 					!strncmp(base_name(here->path), "libc.musl-", 10);
-			got = runtime_look(search, pass, here, file, map);
+			int got = runtime_look(search, pass, here, file, map);
 			if (got >= 0)
 				continue;
 			if (got == -ESRCH || got == -ENOMEM || (got < 0 && pass == PASS_EXECUTABLE))
@@ -486,8 +482,7 @@ static int runtime_fill(struct python_runtime *runtime, const struct process_map
 	uint64_t runtime_vaddr;
 	int err = signs_runtime(runtime->file, &runtime_vaddr);
 
-	if (!err)
-		err = elf_file_bias(runtime->file, map->start, map->offset, &runtime->bias);
+	err = err ?: elf_file_bias(runtime->file, map->start, map->offset, &runtime->bias);
 	if (err)
 		return err;
 	runtime->target.runtime = runtime_vaddr + runtime->bias;
@@ -527,7 +522,6 @@ static int runtime_choose(struct runtime_search *search, struct python_runtime *
 {
 	struct python_runtime second = {.pid = runtime->pid, .copy = runtime->copy}, other;
 	char why[256];
-	int second_err;
 
 	if (!search->other || (err && err != -ENOTSUP))
 		return err;
@@ -535,7 +529,7 @@ static int runtime_choose(struct runtime_search *search, struct python_runtime *
 	second.file = search->other;
 	search->other = NULL;
 	snprintf(why, sizeof(why), "%s", err ? error_reason(err) : "");
-	second_err = runtime_fill(&second, search->other_map, search->musl);
+	int second_err = runtime_fill(&second, search->other_map, search->musl);
 	if (second_err || !is_started(&second)) {
 		python_runtime_close(&second);
 		return err ? error_set(err, "%s", why) : 0;
@@ -562,8 +556,7 @@ static int search_run(struct runtime_search *search, struct python_runtime *out)
 		err = space_open(&runtime.space, search->pid);
 	if (!err && search->swap_in)
 		space_swap_in(runtime.space, 1);
-	if (!err)
-		err = runtime_choose(search, &runtime, runtime_fill(&runtime, map, search->musl));
+	err = err ?: runtime_choose(search, &runtime, runtime_fill(&runtime, map, search->musl));
 	elf_file_close(search->other);
 	if (search->old && !runtime.other[0])
 		snprintf(runtime.other, sizeof(runtime.other), "%s", search->old_path);
@@ -577,19 +570,17 @@ static int search_run(struct runtime_search *search, struct python_runtime *out)
 static int process_search(pid_t pid, struct runtime_files *files, int swap_in,
 			  struct python_runtime *out)
 {
-	struct runtime_search *search = calloc(1, sizeof(*search));
-	int err;
+	_cleanup_free_ struct runtime_search *search = calloc(1, sizeof(*search));
 
 	if (!search)
 		return -ENOMEM;
 	search->pid = pid;
 	search->files = files;
 	search->swap_in = swap_in;
-	err = process_maps_read(pid, &search->maps);
-	if (!err)
-		err = process_program_path(pid, search->executable) ?: search_run(search, out);
+	int err = process_maps_read(pid, &search->maps)
+		  ?: process_program_path(pid, search->executable)
+		  ?: search_run(search, out);
 	process_maps_free(&search->maps);
-	free(search);
 	return err;
 }
 
@@ -601,14 +592,13 @@ int python_runtime_find(pid_t pid, struct runtime_files *files, struct python_ru
 int python_copy_find(const struct runtime_copy *copy, struct python_runtime *out)
 {
 	struct runtime_search *search = calloc(1, sizeof(*search));
-	int err;
 
 	if (!search)
 		return -ENOMEM;
 	search->copy = copy;
 	search->maps = *copy->maps;
 	snprintf(search->executable, sizeof(search->executable), "%s", copy->executable);
-	err = search_run(search, out);
+	int err = search_run(search, out);
 	free(search);
 	if (!err && (err = layout_prove(out)))
 		python_runtime_close(out);
@@ -618,10 +608,8 @@ int python_copy_find(const struct runtime_copy *copy, struct python_runtime *out
 int python_process_find(pid_t pid, struct runtime_files *files, int swap_in,
 			struct process_info *info, struct python_runtime *out)
 {
-	int err;
-
 	error_clear();
-	err = process_info_read(pid, info) ?: process_info_check(info);
+	int err = process_info_read(pid, info) ?: process_info_check(info);
 	if (err)
 		return err;
 	err = process_search(pid, files, swap_in, out);

@@ -3,8 +3,7 @@
  * Finds the CPython runtime in a process: the file that contains it, its version, and where the
  * thread states are. It reads /proc and the target's ELF file, and runs nothing in the target.
  */
-#ifndef TRACER_RUNTIME_CPYTHON_RUNTIME_H
-#define TRACER_RUNTIME_CPYTHON_RUNTIME_H
+#pragma once
 
 #include <stdint.h>
 #include <sys/types.h>
@@ -91,5 +90,3 @@ void runtime_data(const struct python_runtime *runtime, uint64_t *address, uint6
 int python_runtime_inherit(const struct python_runtime *parent, pid_t pid,
 			   struct python_runtime *out);
 void python_runtime_close(struct python_runtime *runtime);
-
-#endif

@@ -101,11 +101,10 @@ void runtime_files_keep(struct runtime_files *files, const struct process_map *m
 {
 	struct known_file *known = files ? &files->items[files->next] : NULL;
 	struct stat st;
-	int fd;
 
 	if (!known || regular_stat(elf_file_fd(file), &st))
 		return;
-	fd = fcntl(elf_file_fd(file), F_DUPFD_CLOEXEC, 0);
+	int fd = fcntl(elf_file_fd(file), F_DUPFD_CLOEXEC, 0);
 	if (fd < 0)
 		return;
 	unlinked_forget(files);

@@ -5,8 +5,7 @@
  * device and inode, and are kept open so that these numbers are not reused. A file that has been
  * written to is read again.
  */
-#ifndef TRACER_RUNTIME_CPYTHON_RUNTIME_FILES_H
-#define TRACER_RUNTIME_CPYTHON_RUNTIME_FILES_H
+#pragma once
 
 #include "object/elf/elf_file.h"
 #include "proc/process.h"
@@ -26,5 +25,3 @@ int runtime_files_find(struct runtime_files *files, const struct process_map *ma
 /* Caches a result: file is the file of the map. */
 void runtime_files_keep(struct runtime_files *files, const struct process_map *map,
 			struct elf_file *file, int has_runtime);
-
-#endif

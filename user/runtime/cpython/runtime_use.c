@@ -23,13 +23,12 @@ int runtime_read_u64(const struct python_runtime *runtime, uint64_t address, uin
 int runtime_type_type(const struct python_runtime *runtime, uint64_t *address)
 {
 	struct elf_symbol symbol;
-	int err;
 
 	if (!runtime->file) {
 		*address = runtime->found.type_type;
 		return 0;
 	}
-	err = elf_file_symbol(runtime->file, "PyType_Type", &symbol);
+	int err = elf_file_symbol(runtime->file, "PyType_Type", &symbol);
 	if (err == -ENOENT)
 		return error_set(
 			-ENOTSUP,

@@ -70,11 +70,10 @@ static int module_open(const struct python_runtime *runtime, struct elf_file **f
 		return err;
 	for (size_t i = 0; found && i < maps.count; i++) {
 		const struct process_map *map = &maps.entries[i];
-		int fd;
 
 		if (!map->executable || !strstr(map->path, MODULE))
 			continue;
-		fd = process_map_open(runtime->pid, map);
+		int fd = process_map_open(runtime->pid, map);
 		if (fd < 0)
 			continue;
 		if (elf_file_open(file, fd, map->path, NO_DEBUG)) {
@@ -120,7 +119,6 @@ static int types_find(struct python_runtime *runtime)
 int tasks_find(struct python_runtime *runtime)
 {
 	const struct python_offsets *known = runtime->offsets;
-	int err;
 
 	if (known->version < FIRST_WITH_TASKS)
 		return error_set(-ENOTSUP,
@@ -130,12 +128,12 @@ int tasks_find(struct python_runtime *runtime)
 	if (known->build == BUILD_FREE_THREADED)
 		return error_set(-ENOTSUP, "it is a free-threaded build: which asyncio task runs "
 					   "(--by task) is known of builds with the GIL only");
-	err = file_apply(runtime->file, runtime);
+	int err = file_apply(runtime->file, runtime);
 	if (err == -ENOENT)
 		err = module_apply(runtime);
 	if (err == -ENOENT)
 		err = 0; /* the table's are in target.offsets */
-	return err ? err : types_find(runtime);
+	return err ?: types_find(runtime);
 }
 
 int tasks_setter_scan(const struct tasks_data *data, uint64_t *function)
@@ -167,16 +165,14 @@ static uint8_t *section_read(struct elf_file *file, const struct python_runtime 
 			     uint64_t bias, const char *name, uint64_t *address, size_t *bytes)
 {
 	uint64_t vaddr, size;
-	uint8_t *content;
-	int failed;
 
 	if (elf_file_section(file, name, &vaddr, &size) || size > SECTION_MAX)
 		return NULL;
-	content = malloc(size + 1);
+	uint8_t *content = malloc(size + 1);
 	if (!content)
 		return NULL;
-	failed = process ? runtime_read(process, vaddr + bias, content, size)
-			 : elf_file_read(file, vaddr, content, size) != (int)size;
+	int failed = process ? runtime_read(process, vaddr + bias, content, size)
+			     : elf_file_read(file, vaddr, content, size) != (int)size;
 	if (failed) {
 		free(content);
 		return NULL;
@@ -223,8 +219,7 @@ static int setter_find(const struct python_runtime *runtime, struct elf_file *fi
 	if (err)
 		return err;
 	*vaddr -= bias;
-	err = start_check(file, *vaddr);
-	return err ? err : elf_file_offset(file, *vaddr, &offset);
+	return start_check(file, *vaddr) ?: elf_file_offset(file, *vaddr, &offset);
 }
 
 int tasks_setter_find(const struct python_runtime *runtime, struct elf_file **file, uint64_t *vaddr)

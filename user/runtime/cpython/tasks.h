@@ -4,8 +4,7 @@
  * publish it for debuggers, as Py_AsyncioModuleDebugOffsets (Modules/_asynciomodule.c) in the
  * section .AsyncioDebug of _asyncio: of its own file, or of the interpreter's where it is built in.
  */
-#ifndef TRACER_RUNTIME_CPYTHON_TASKS_H
-#define TRACER_RUNTIME_CPYTHON_TASKS_H
+#pragma once
 
 #include "runtime/cpython/runtime.h"
 
@@ -49,5 +48,3 @@ int tasks_setter_scan(const struct tasks_data *data, uint64_t *function);
  */
 int tasks_setter_find(const struct python_runtime *runtime, struct elf_file **file,
 		      uint64_t *vaddr);
-
-#endif

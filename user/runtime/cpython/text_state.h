@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The bit field PyASCIIObject.state of a str. */
-#ifndef TRACER_RUNTIME_CPYTHON_TEXT_STATE_H
-#define TRACER_RUNTIME_CPYTHON_TEXT_STATE_H
+#pragma once
 
 #include "runtime/cpython/offsets.h"
 
@@ -15,5 +14,3 @@ static inline int text_is_ascii(const struct abi_offsets *abi, uint64_t state)
 	return (state & 7) == 1 &&
 	       (state >> 3 & (TEXT_COMPACT | TEXT_ASCII)) == (TEXT_COMPACT | TEXT_ASCII);
 }
-
-#endif

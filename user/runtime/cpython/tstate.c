@@ -17,7 +17,6 @@
 #include <errno.h>
 #include <string.h>
 
-#include "proc/memory.h"
 #include "util/error.h"
 
 #define MAX_TLS_BYTES  (1u << 20)
@@ -155,12 +154,11 @@ static int access_find(struct python_runtime *runtime, struct tstate_access *acc
 							       : "_PyThreadState_UncheckedGet";
 	uint8_t code[CODE_BYTES];
 	struct elf_symbol symbol;
-	int got;
 
 	if (elf_file_symbol(runtime->file, name, &symbol))
 		return -ENOENT;
 	*vaddr = symbol.vaddr;
-	got = elf_file_read(runtime->file, symbol.vaddr, code, sizeof(code));
+	int got = elf_file_read(runtime->file, symbol.vaddr, code, sizeof(code));
 	return got < 0 ? got : tstate_decode(code, (size_t)got, access);
 }
 

@@ -3,8 +3,7 @@
  * Where the running thread's PyThreadState is kept (enum abi_tstate_source): the part of
  * python_runtime_find() that knows about thread-local storage.
  */
-#ifndef TRACER_RUNTIME_CPYTHON_TSTATE_H
-#define TRACER_RUNTIME_CPYTHON_TSTATE_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -32,5 +31,3 @@ int tstate_decode(const uint8_t *code, size_t bytes, struct tstate_access *out);
  * ABI_TSTATE_MATCH is set, which log_debug() reports.
  */
 void tstate_find(struct python_runtime *runtime, int musl);
-
-#endif

@@ -3,8 +3,7 @@
  * The static types of an interpreter of which only variables are at hand: tp_name leads to a
  * constant of its file. They are found by their form, and named by what memory says of them.
  */
-#ifndef TRACER_RUNTIME_CPYTHON_TYPES_H
-#define TRACER_RUNTIME_CPYTHON_TYPES_H
+#pragma once
 
 #include "runtime/cpython/runtime.h"
 
@@ -48,14 +47,3 @@ int recover_public(const char *text);
  * address of PyBaseObject_Type. Pure.
  */
 void recover_names(struct recovered_type *types, size_t count, uint64_t object, uint32_t version);
-/*
- * Finds the static types by the offsets that are tried. 0; -ENOENT: there are none, they are of
- * other offsets; -ENOMEM.
- */
-int recover_types(struct recovery *recovery);
-/* Reads all memory, and names the types. 0, -ENOMEM. */
-int recover_types_name(struct recovery *recovery);
-/* The word at an address within the variables; 0: it is not there. */
-uint64_t recover_word(const struct recovery *recovery, uint64_t address);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* PY_VERSION_HEX as text. */
-#ifndef TRACER_RUNTIME_CPYTHON_VERSION_H
-#define TRACER_RUNTIME_CPYTHON_VERSION_H
+#pragma once
 
 #include <stdint.h>
 #include <stdio.h>
@@ -29,5 +28,3 @@ static inline char *version_text(char out[VERSION_TEXT], uint32_t hex)
 			 hex & 0xf);
 	return out;
 }
-
-#endif

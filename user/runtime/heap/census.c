@@ -149,11 +149,9 @@ static int walk_take(const struct python_runtime *runtime, const struct census_o
 	struct census_walk walk = {
 		.opts = opts, .header = record->header, .id = record->id, .sized_every = 1};
 	struct heap_walk heap = {0};
-	int err;
 
-	err = opts->record(opts->context, record, sizeof(*record));
-	if (!err)
-		err = threads_visit(runtime->pid, thread_record, &walk);
+	int err = opts->record(opts->context, record, sizeof(*record))
+			  ?: threads_visit(runtime->pid, thread_record, &walk);
 	if (err)
 		return err;
 	/* If types cannot be read, no sizes are emitted. */
@@ -188,10 +186,9 @@ int census_take(const struct python_runtime *runtime, const struct census_opts *
 		.baseline = opts->baseline,
 	};
 	struct freeze *freeze = NULL;
-	int err;
 
 	error_clear();
-	err = opts->freeze ? freeze_begin(&freeze, runtime->pid) : 0;
+	int err = opts->freeze ? freeze_begin(&freeze, runtime->pid) : 0;
 	if (err)
 		return err;
 	opts->refresh(opts->context);
@@ -205,5 +202,5 @@ int census_take(const struct python_runtime *runtime, const struct census_opts *
 	if (err)
 		record.failed = EVENT_CENSUS_GIVEN_UP;
 	int failed = opts->record(opts->context, &record, sizeof(record));
-	return err ? err : failed;
+	return err ?: failed;
 }

@@ -3,8 +3,7 @@
  * A walk of a target's heap, as records: the trace finds out from them which blocks are live
  * (trace/process/census.c), and replaying a capture gives the same result.
  */
-#ifndef TRACER_RUNTIME_HEAP_CENSUS_H
-#define TRACER_RUNTIME_HEAP_CENSUS_H
+#pragma once
 
 #include <stddef.h>
 
@@ -33,5 +32,3 @@ struct census_opts {
  * target could not be stopped (and nothing was read); errors of record().
  */
 int census_take(const struct python_runtime *runtime, const struct census_opts *opts);
-
-#endif

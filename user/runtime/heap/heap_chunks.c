@@ -11,8 +11,10 @@
 #include "runtime/malloc/mapped.h"
 #include "runtime/malloc/walk.h"
 #include "util/array.h"
+#include "util/cleanup.h"
 #include "util/clock.h"
 #include "util/error.h"
+#include "util/sorted.h"
 
 #define TRIES 3
 #define LOOKS 10
@@ -36,8 +38,7 @@ static void found_add(struct heap_chunks_found *found, uint64_t address, uint64_
 	if (!unread && bytes < found->least_bytes + sizeof(uint64_t))
 		return;
 	if (!found->err)
-		found->err = array_reserve(&found->chunks, &found->capacity, found->count, 1,
-					   sizeof(*found->chunks));
+		found->err = ARRAY_GROW(found->chunks, found->capacity, found->count);
 	if (found->err || !units)
 		return;
 	found->chunks[found->count++] =
@@ -68,15 +69,13 @@ static int mapped_take(uint64_t start, uint64_t bytes, void *context)
 static int mapped_find(struct glibc *glibc, const struct process_maps *maps,
 		       struct heap_chunks_found *found)
 {
-	struct glibc_range *except = calloc(glibc->heap_count + 1, sizeof(*except));
+	_cleanup_free_ struct glibc_range *except = calloc(glibc->heap_count + 1, sizeof(*except));
 	int err = except ? 0 : -ENOMEM;
 
 	for (size_t i = 0; !err && i < glibc->heap_count; i++)
 		except[i] = (struct glibc_range){glibc->heaps[i].start, glibc->heaps[i].end};
-	if (!err)
-		err = glibc_mapped_walk(glibc, maps, except, glibc->heap_count, mapped_take, found);
-	free(except);
-	return err ? err : found->err;
+	err = err ?: glibc_mapped_walk(glibc, maps, except, glibc->heap_count, mapped_take, found);
+	return err ?: found->err;
 }
 
 /* Between the list of maps and the look, the heap may have grown out of what was mapped. */
@@ -86,9 +85,7 @@ static int look(struct glibc *glibc, struct process_maps *maps)
 
 	for (int try = 0; try < LOOKS; try++) {
 		process_maps_free(maps);
-		err = process_maps_read(space_pid(glibc->space), maps);
-		if (!err)
-			err = glibc_look(glibc, maps);
+		err = process_maps_read(space_pid(glibc->space), maps) ?: glibc_look(glibc, maps);
 		if (err || !glibc->main_is_elsewhere)
 			return err;
 	}
@@ -97,35 +94,25 @@ static int look(struct glibc *glibc, struct process_maps *maps)
 
 static int walk(struct glibc *glibc, struct heap_chunks_found *found)
 {
-	struct process_maps maps = {0};
+	_cleanup_(process_maps_free) struct process_maps maps = {0};
 	struct glibc_totals totals;
 	int err = look(glibc, &maps);
 
-	if (!err)
-		err = glibc_walk(glibc, chunk_take, found, &totals);
+	err = err ?: glibc_walk(glibc, chunk_take, found, &totals);
 	if (!err)
 		err = found->err;
 	/* Nothing tells where they are: only look for them where there are some. */
 	if (!err && (!glibc->mmaps.known || glibc->mmaps.count))
 		err = mapped_find(glibc, &maps, found);
-	process_maps_free(&maps);
 	return err;
 }
 
 int heap_chunks_possible(struct glibc *glibc)
 {
-	struct process_maps maps = {0};
+	_cleanup_(process_maps_free) struct process_maps maps = {0};
 	int err = look(glibc, &maps);
 
-	process_maps_free(&maps);
 	return err;
-}
-
-static int chunk_compare(const void *a, const void *b)
-{
-	const struct event_chunk *x = a, *y = b;
-
-	return x->address < y->address ? -1 : x->address > y->address;
 }
 
 /* In order of address, without those that begin in one before. */
@@ -134,8 +121,7 @@ static void found_sort(struct heap_chunks_found *found)
 	size_t kept = 0;
 	uint64_t end = 0;
 
-	if (found->count)
-		qsort(found->chunks, found->count, sizeof(*found->chunks), chunk_compare);
+	SORT_BY(found->chunks, found->count, address);
 	for (size_t i = 0; i < found->count; i++) {
 		const struct event_chunk *chunk = &found->chunks[i];
 
@@ -152,7 +138,7 @@ static int found_pass(pid_t pid, const struct heap_chunks_found *found,
 {
 	size_t most =
 		sizeof(struct event_census_chunks) + EVENT_CHUNKS_MAX * sizeof(struct event_chunk);
-	struct event_census_chunks *record = calloc(1, most);
+	_cleanup_free_ struct event_census_chunks *record = calloc(1, most);
 	size_t done = 0;
 	int err = record ? 0 : -ENOMEM;
 
@@ -178,7 +164,6 @@ static int found_pass(pid_t pid, const struct heap_chunks_found *found,
 		err = opts->record(opts->context, record, record->header.size);
 		done += count;
 	} while (done < found->count);
-	free(record);
 	return err;
 }
 

@@ -3,8 +3,7 @@
  * The allocated blocks of glibc's malloc, as records (abi/event_windows.h): by them the trace knows
  * which blocks that it saw in windows are alive, and how many there are.
  */
-#ifndef TRACER_RUNTIME_HEAP_HEAP_CHUNKS_H
-#define TRACER_RUNTIME_HEAP_HEAP_CHUNKS_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -28,5 +27,3 @@ struct heap_chunks_opts {
 int heap_chunks_read(struct glibc *glibc, const struct heap_chunks_opts *opts, uint64_t *used);
 /* Can the heaps be found? 0; the same errors. */
 int heap_chunks_possible(struct glibc *glibc);
-
-#endif

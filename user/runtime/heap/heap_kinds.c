@@ -49,11 +49,10 @@ struct heap_kinds {
 int heap_kinds_new(struct heap_kinds **out, const struct python_runtime *runtime)
 {
 	struct heap_kinds *kinds = calloc(1, sizeof(*kinds));
-	int err;
 
 	if (!kinds)
 		return -ENOMEM;
-	err = object_types_open(&kinds->objects, runtime, MAX_TYPES, MAX_LOOKS, &kinds->types);
+	int err = object_types_open(&kinds->objects, runtime, MAX_TYPES, MAX_LOOKS, &kinds->types);
 	if (err) {
 		heap_kinds_free(kinds);
 		return err;
@@ -144,14 +143,13 @@ struct event_census_kind heap_kinds_of(struct heap_kinds *kinds, const uint8_t *
 {
 	uint32_t before = object_hooks_before(content, bytes), at;
 	int found = object_types_find(&kinds->objects, content + before, bytes - before, 0);
-	const struct heap_type *type;
 
 	if (found < 0) {
 		found = object_types_find(&kinds->objects, content + before, bytes - before, 1);
 		return (struct event_census_kind){.kind = found < 0 ? EVENT_KIND_OTHER
 								    : EVENT_KIND_DEAD};
 	}
-	type = &kinds->types.types[found];
+	const struct heap_type *type = &kinds->types.types[found];
 	at = before + object_types_offset(&kinds->objects, type->flags);
 	if (at >= bytes)
 		at = bytes;

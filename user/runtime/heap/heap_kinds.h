@@ -3,8 +3,7 @@
  * What is in the blocks of a pool, as records (abi/event_windows.h): by it the trace recognises
  * blocks that it saw in a window of probes, and counts blocks by type and size class.
  */
-#ifndef TRACER_RUNTIME_HEAP_HEAP_KINDS_H
-#define TRACER_RUNTIME_HEAP_HEAP_KINDS_H
+#pragma once
 
 #include <stddef.h>
 
@@ -49,5 +48,3 @@ struct heap_kinds_opts {
  */
 int heap_kinds_read(const struct python_runtime *runtime, const uint64_t *pools, size_t count,
 		    const struct heap_kinds_opts *opts, size_t *done);
-
-#endif

@@ -44,8 +44,7 @@ static int block_look(struct looking *looking, uint64_t address, struct event_la
 					 : reader_read(looking->reader, address - sizeof(size),
 						       &size, sizeof(size), 0);
 
-	if (!err)
-		err = reader_read(looking->reader, address, content, bytes, 0);
+	err = err ?: reader_read(looking->reader, address, content, bytes, 0);
 	if (err)
 		return err == -ESRCH || err == -EPERM ? err : 0;
 	size &= ~(uint64_t)GLIBC_SIZE_BITS;
@@ -62,7 +61,6 @@ static int block_look(struct looking *looking, uint64_t address, struct event_la
 static int record_flush(struct looking *looking)
 {
 	struct event_census_large *record = looking->record;
-	int err;
 
 	if (!record->count)
 		return 0;
@@ -72,7 +70,7 @@ static int record_flush(struct looking *looking)
 		.time_ns = clock_ns(CLOCK_MONOTONIC),
 		.tgid = (uint32_t)looking->runtime->pid,
 		.tid = (uint32_t)looking->runtime->pid};
-	err = looking->opts->record(looking->opts->context, record, record->header.size);
+	int err = looking->opts->record(looking->opts->context, record, record->header.size);
 	record->count = 0;
 	return err;
 }
@@ -111,8 +109,7 @@ int heap_large_read(const struct python_runtime *runtime, struct malloc_reader *
 	     ++*done)
 		err = block_add(&looking, addresses[*done],
 				states && states[*done] == GLIBC_STATE_FREE);
-	if (!err)
-		err = record_flush(&looking);
+	err = err ?: record_flush(&looking);
 	heap_kinds_free(looking.kinds);
 	free(looking.record);
 	return err;

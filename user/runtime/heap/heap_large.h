@@ -3,8 +3,7 @@
  * What is in blocks of malloc's, as records (abi/event_windows.h): by it the trace recognises
  * blocks that it saw in a window of probes.
  */
-#ifndef TRACER_RUNTIME_HEAP_HEAP_LARGE_H
-#define TRACER_RUNTIME_HEAP_HEAP_LARGE_H
+#pragma once
 
 #include "runtime/heap/heap_kinds.h"
 
@@ -21,5 +20,3 @@ struct malloc_reader;
 int heap_large_read(const struct python_runtime *runtime, struct malloc_reader *reader,
 		    const uint64_t *addresses, const uint8_t *states, size_t count, uint64_t used,
 		    const struct heap_kinds_opts *opts, size_t *done);
-
-#endif

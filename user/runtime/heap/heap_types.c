@@ -148,7 +148,6 @@ static void sum_add(struct heap_sum *sum, uint64_t bytes)
 static int class_add(struct heap_types *types, size_t *capacity, uint64_t bytes)
 {
 	size_t at = SORTED_ABOVE(types->classes, types->class_count, block_bytes, bytes);
-	int err;
 
 	if (at && types->classes[at - 1].block_bytes == bytes) {
 		sum_add(&types->classes[at - 1].sum, bytes);
@@ -158,8 +157,8 @@ static int class_add(struct heap_types *types, size_t *capacity, uint64_t bytes)
 		sum_add(&types->classes[HEAP_CLASSES - 1].sum, bytes);
 		return 0;
 	}
-	err = array_reserve(&types->classes, capacity, types->class_count, 1,
-			    sizeof(*types->classes));
+	int err = array_reserve(&types->classes, capacity, types->class_count, 1,
+				sizeof(*types->classes));
 	if (err)
 		return err;
 	memmove(types->classes + at + 1, types->classes + at,
@@ -184,11 +183,10 @@ static int block_visit(uint64_t address, uint64_t block_bytes, const uint8_t *co
 	struct heap_types *out = objects->out;
 	uint32_t bytes = block_bytes < HEAP_CONTENT ? (uint32_t)block_bytes : HEAP_CONTENT;
 	uint32_t before = object_hooks_before(content, bytes);
-	int type;
 
 	if (walk->want && !walk->want(address, walk->context))
 		return 0;
-	type = object_types_find(objects, content + before, bytes - before, 0);
+	int type = object_types_find(objects, content + before, bytes - before, 0);
 	objects->err = class_add(out, &walk->class_capacity, block_bytes);
 	if (objects->err)
 		return 1;
@@ -221,11 +219,9 @@ static int type_compare(const void *a, const void *b)
 {
 	const struct heap_type *x = a, *y = b;
 
-	if (x->sum.bytes != y->sum.bytes)
-		return x->sum.bytes < y->sum.bytes ? 1 : -1;
-	if (x->sum.blocks != y->sum.blocks)
-		return x->sum.blocks < y->sum.blocks ? 1 : -1;
-	return x->address < y->address ? -1 : x->address > y->address;
+	return CMP(y->sum.bytes, x->sum.bytes)
+		?: CMP(y->sum.blocks, x->sum.blocks)
+		?: CMP(x->address, y->address);
 }
 
 /* Drops types without objects, reads the names of the others and sorts them. */
@@ -260,16 +256,13 @@ int heap_types_read_some(const struct python_runtime *runtime, heap_want_fn want
 {
 	struct types_walk walk = {.want = want, .context = context};
 	struct heap_types types = {0};
-	int err;
 
 	error_clear();
-	err = object_types_open(&walk.objects, runtime, MAX_TYPES, UINT64_MAX, &types);
-	if (!err)
-		err = heap_read(runtime, block_visit, &walk, &types.walk);
+	int err = object_types_open(&walk.objects, runtime, MAX_TYPES, UINT64_MAX, &types)
+			  ?: heap_read(runtime, block_visit, &walk, &types.walk);
 	if (!err)
 		err = walk.objects.err;
-	if (!err)
-		err = types_finish(&walk.objects);
+	err = err ?: types_finish(&walk.objects);
 	object_types_close(&walk.objects);
 	if (err) {
 		heap_types_free(&types);
@@ -296,12 +289,11 @@ struct heap_sizes {
 int heap_sizes_new(struct heap_sizes **out, const struct python_runtime *runtime)
 {
 	struct heap_sizes *sizes = calloc(1, sizeof(*sizes));
-	int err;
 
 	if (!sizes)
 		return -ENOMEM;
-	err = object_types_open(&sizes->objects, runtime, MAX_SIZED_TYPES, MAX_LOOKS,
-				&sizes->types);
+	int err = object_types_open(&sizes->objects, runtime, MAX_SIZED_TYPES, MAX_LOOKS,
+				    &sizes->types);
 	if (err) {
 		heap_sizes_free(sizes);
 		return err;

@@ -3,8 +3,7 @@
  * Which live blocks of the heap are objects, and of which type, judged by the blocks'
  * contents. Needs no probes and no history; the target is only read.
  */
-#ifndef TRACER_RUNTIME_HEAP_HEAP_TYPES_H
-#define TRACER_RUNTIME_HEAP_HEAP_TYPES_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -81,5 +80,3 @@ void heap_sizes_free(struct heap_sizes *sizes);
  * not determine the size (it has items, or is a str, which may be smaller).
  */
 uint32_t heap_sizes_of(struct heap_sizes *sizes, const uint8_t *content, uint32_t bytes);
-
-#endif

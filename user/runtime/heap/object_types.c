@@ -24,6 +24,7 @@
 
 #include "proc/memory.h"
 #include "runtime/cpython/refcount.h"
+#include "util/array.h"
 #include "util/hash.h"
 #include "util/word.h"
 
@@ -114,19 +115,17 @@ static int type_look(struct object_types *objects, uint64_t address, unsigned in
 {
 	uint32_t flags_at = objects->offsets->type_flags;
 	uint8_t bytes[MAX_TYPE_BYTES];
-	uint64_t flags;
-	int metatype, err;
 
 	if (!metatypes || !objects->looks)
 		return -ENOENT;
 	objects->looks--;
-	err = space_read(objects->runtime->space, address, bytes, flags_at + 8);
+	int err = space_read(objects->runtime->space, address, bytes, flags_at + 8);
 	if (err)
 		return err == -EFAULT ? -ENOENT : err;
 	if (!refcount_plausible(objects->runtime->offsets, bytes, 0, 0))
 		return -ENOENT;
-	metatype = type_find(objects, u64_at(bytes + objects->runtime->offsets->abi.object_type),
-			     metatypes - 1);
+	int metatype = type_find(
+		objects, u64_at(bytes + objects->runtime->offsets->abi.object_type), metatypes - 1);
 	if (metatype < 0)
 		return metatype;
 	/*
@@ -135,25 +134,21 @@ static int type_look(struct object_types *objects, uint64_t address, unsigned in
 	 */
 	if (!(objects->out->types[metatype].flags & FLAG_TYPE_SUBCLASS))
 		return -ENOENT;
-	flags = u64_at(bytes + flags_at);
+	uint64_t flags = u64_at(bytes + flags_at);
 	return type_add(objects, address, flags, instance_bytes(objects, bytes, flags));
 }
 
 static int type_find(struct object_types *objects, uint64_t address, unsigned int metatypes)
 {
-	const struct object_slot *slot;
-	uint64_t *no_type;
-	int type;
-
 	if (!address || address & 7 || address >> 47)
 		return -ENOENT;
-	slot = slot_of(objects, address);
+	const struct object_slot *slot = slot_of(objects, address);
 	if (slot->address)
 		return (int)slot->type;
-	no_type = &objects->no_types[hash_u64(address) & (NO_TYPES - 1)];
+	uint64_t *no_type = &objects->no_types[hash_u64(address) & (NO_TYPES - 1)];
 	if (*no_type == address)
 		return -ENOENT;
-	type = type_look(objects, address, metatypes);
+	int type = type_look(objects, address, metatypes);
 	if (type == -ENOENT)
 		*no_type = address;
 	return type;
@@ -185,18 +180,17 @@ int object_types_find(struct object_types *objects, const uint8_t *block, uint32
 	uint32_t head = objects->offsets->gc_head_bytes;
 	const uint32_t offsets[] = {0, head, head + PREHEADER_BYTES};
 
-	for (size_t i = 0; i < sizeof(offsets) / sizeof(offsets[0]); i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(offsets); i++) {
 		const uint8_t *object = block + offsets[i];
-		int type;
 
 		if (offsets[i] + refcount_header(python) > bytes)
 			break;
 		if (dead ? !is_dead(objects, object, offsets[i])
 			 : !refcount_plausible(python, object, objects->data, objects->data_bytes))
 			continue;
-		type = type_find(objects,
-				 u64_at(object + objects->runtime->offsets->abi.object_type),
-				 MAX_METATYPES);
+		int type = type_find(objects,
+				     u64_at(object + objects->runtime->offsets->abi.object_type),
+				     MAX_METATYPES);
 		if (type == -ENOENT)
 			continue;
 		if (type < 0 ||
@@ -232,19 +226,15 @@ static int root_add(struct object_types *objects)
 
 	if (err)
 		return err;
-	err = space_read_u64(runtime->space, address + objects->offsets->type_flags, &flags);
-	if (err)
-		return err;
-	err = types_grow(objects);
-	return err ? err : type_add(objects, address, flags | FLAG_TYPE_SUBCLASS, 0);
+	return space_read_u64(runtime->space, address + objects->offsets->type_flags, &flags)
+		?: types_grow(objects)
+		?: type_add(objects, address, flags | FLAG_TYPE_SUBCLASS, 0);
 }
 
 /* To be released with object_types_close(), also after a failure; out stays the caller's. */
 int object_types_open(struct object_types *objects, const struct python_runtime *runtime,
 		      size_t types_max, uint64_t looks, struct heap_types *out)
 {
-	int err;
-
 	*objects = (struct object_types){.runtime = runtime,
 					 .offsets = &runtime->offsets->heap,
 					 .out = out,
@@ -254,7 +244,7 @@ int object_types_open(struct object_types *objects, const struct python_runtime 
 	if (!objects->no_types)
 		return -ENOMEM;
 	runtime_data(runtime, &objects->data, &objects->data_bytes);
-	err = root_add(objects);
+	int err = root_add(objects);
 	return err < 0 ? err : 0;
 }
 

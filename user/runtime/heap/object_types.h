@@ -3,8 +3,7 @@
  * Which object is in a block, judged by the block's content. Each address is judged once, so a
  * value of this type is for one walk of a heap. Included by user/runtime/heap/ only.
  */
-#ifndef TRACER_RUNTIME_HEAP_OBJECT_TYPES_H
-#define TRACER_RUNTIME_HEAP_OBJECT_TYPES_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -44,5 +43,3 @@ uint32_t object_types_offset(const struct object_types *objects, uint64_t flags)
  * before the requested block: 0 or 16.
  */
 uint32_t object_hooks_before(const uint8_t *block, uint32_t bytes);
-
-#endif

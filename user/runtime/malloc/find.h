@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Where main_arena and struct malloc_par are among bytes of libc's data. Pure. */
-#ifndef TRACER_RUNTIME_MALLOC_FIND_H
-#define TRACER_RUNTIME_MALLOC_FIND_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -25,5 +24,3 @@ int glibc_find_parameters(const struct glibc_layout *layout, const uint8_t *byte
 #define GLIBC_PARAMETERS_BEFORE 40u
 uint32_t glibc_mmaps_count_before(const struct glibc_layout *layout);
 #define GLIBC_MMAPS_BYTES_BEFORE 16u
-
-#endif

@@ -12,6 +12,7 @@
 #include "runtime/malloc/reader.h"
 #include "util/array.h"
 #include "util/error.h"
+#include "util/sorted.h"
 
 /* --- glibc arenas ----------------------------------------------------------------------------- */
 
@@ -48,8 +49,7 @@ static uint64_t aligned(uint64_t address)
 static int heap_add(struct arenas_look *look, const struct glibc_heap *heap)
 {
 	struct glibc *glibc = look->glibc;
-	int err = array_reserve(&glibc->heaps, &look->heap_capacity, glibc->heap_count, 1,
-				sizeof(*heap));
+	int err = ARRAY_GROW(glibc->heaps, look->heap_capacity, glibc->heap_count);
 
 	if (!err && glibc->heap_count == GLIBC_HEAPS_MAX)
 		err = contradiction(glibc, "too many heaps");
@@ -64,11 +64,10 @@ static int arena_add(struct arenas_look *look, uint64_t address, uint64_t *next)
 	struct glibc_arena arena = {.address = address};
 	int err = reader_u64(glibc->reader, address + look->offsets.top, &arena.top);
 
-	if (!err)
-		err = reader_u64(glibc->reader, address + look->offsets.next, next);
-	if (!err)
-		err = reader_u64(glibc->reader, address + look->offsets.system_mem,
-				 &arena.system_bytes);
+	err = err
+	      ?: reader_u64(glibc->reader, address + look->offsets.next, next)
+	      ?: reader_u64(glibc->reader, address + look->offsets.system_mem,
+			    &arena.system_bytes);
 	if (err)
 		return err;
 	if (arena.top % GLIBC_ALIGNMENT)
@@ -80,8 +79,7 @@ static int arena_add(struct arenas_look *look, uint64_t address, uint64_t *next)
 	if (err)
 		return contradiction(glibc, "an arena's top chunk cannot be read");
 	arena.top_bytes &= ~(uint64_t)GLIBC_SIZE_BITS;
-	err = array_reserve(&glibc->arenas, &look->arena_capacity, glibc->arena_count, 1,
-			    sizeof(arena));
+	err = ARRAY_GROW(glibc->arenas, look->arena_capacity, glibc->arena_count);
 	if (!err)
 		glibc->arenas[glibc->arena_count++] = arena;
 	return err;
@@ -169,13 +167,6 @@ static int heaps_read(struct arenas_look *look, uint32_t number)
 	return 0;
 }
 
-static int heap_compare(const void *a, const void *b)
-{
-	const struct glibc_heap *x = a, *y = b;
-
-	return x->start < y->start ? -1 : x->start > y->start;
-}
-
 /*
  * Replaces glibc's arenas and heaps. 0; -ENOTSUP: what is there contradicts the layout (error_set);
  * -EFAULT; -ESRCH; -ENOMEM.
@@ -183,7 +174,6 @@ static int heap_compare(const void *a, const void *b)
 static int glibc_arenas_read(struct glibc *glibc, const struct process_maps *maps)
 {
 	struct arenas_look look = {.glibc = glibc, .offsets = glibc_arena_offsets(glibc->layout)};
-	int err;
 
 	free(glibc->arenas);
 	free(glibc->heaps);
@@ -191,15 +181,12 @@ static int glibc_arenas_read(struct glibc *glibc, const struct process_maps *map
 	glibc->heaps = NULL;
 	glibc->arena_count = glibc->heap_count = 0;
 	glibc->main_is_elsewhere = 0;
-	err = arenas_list(&look);
-	if (!err)
-		err = main_heap_read(&look, maps);
+	int err = arenas_list(&look) ?: main_heap_read(&look, maps);
 	for (uint32_t i = 1; !err && i < glibc->arena_count; i++)
 		err = heaps_read(&look, i);
 	if (err)
 		return err;
-	if (glibc->heap_count)
-		qsort(glibc->heaps, glibc->heap_count, sizeof(*glibc->heaps), heap_compare);
+	SORT_BY(glibc->heaps, glibc->heap_count, start);
 	for (size_t i = 1; i < glibc->heap_count; i++)
 		if (glibc->heaps[i].start < glibc->heaps[i - 1].end)
 			return contradiction(glibc, "heaps overlap");
@@ -253,10 +240,9 @@ static int data_search(struct glibc *glibc, const struct process_map *map, uint6
 	uint8_t *bytes = malloc(size);
 	int err = bytes ? 0 : -ENOMEM;
 
-	if (!err)
-		err = space_read(glibc->space, map->start, bytes, size);
-	if (!err)
-		err = glibc_find_arena(glibc->layout, bytes, size, map->start, &glibc->main_arena);
+	err = err
+	      ?: space_read(glibc->space, map->start, bytes, size)
+	      ?: glibc_find_arena(glibc->layout, bytes, size, map->start, &glibc->main_arena);
 	if (!err && heap_start &&
 	    glibc_find_parameters(glibc->layout, bytes, size, map->start, heap_start,
 				  &glibc->parameters))
@@ -294,16 +280,15 @@ static int structures_find(struct glibc *glibc, const struct process_map *libc,
 static int glibc_new(struct glibc **out, struct space *space, unsigned int minor)
 {
 	struct glibc *glibc = calloc(1, sizeof(*glibc));
-	int err;
 
 	if (!glibc)
 		return -ENOMEM;
 	glibc->space = space_share(space);
 	glibc->minor = minor;
 	glibc->layout = glibc_layout_for(minor);
-	err = glibc->layout
-		      ? reader_new(&glibc->reader, space)
-		      : error_set(-ENOTSUP, "malloc of glibc 2.%u is not known to tracer", minor);
+	int err = glibc->layout ? reader_new(&glibc->reader, space)
+				: error_set(-ENOTSUP, "malloc of glibc 2.%u is not known to tracer",
+					    minor);
 	if (err) {
 		glibc_close(glibc);
 		return err;
@@ -319,14 +304,11 @@ int glibc_open(struct glibc **out, struct space *space, const struct process_map
 	unsigned int minor;
 	int err = libc ? version_find(space_pid(space), libc, &minor) : -ENOENT;
 
-	if (!err)
-		err = glibc_new(&glibc, space, minor);
+	err = err ?: glibc_new(&glibc, space, minor);
 	if (err)
 		return err;
 	for (int i = 0; i < TRIES; i++) {
-		err = structures_find(glibc, libc, maps);
-		if (!err)
-			err = glibc_look(glibc, maps);
+		err = structures_find(glibc, libc, maps) ?: glibc_look(glibc, maps);
 		if (!err || (err != -ENOTSUP && err != -EFAULT && err != -ENODATA))
 			break;
 	}

@@ -4,8 +4,7 @@
  * and the process runs on. What is read is hostile and may change meanwhile: every list and size is
  * bounded, and what is inconsistent is read again, then given up and counted.
  */
-#ifndef TRACER_RUNTIME_MALLOC_GLIBC_H
-#define TRACER_RUNTIME_MALLOC_GLIBC_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -72,5 +71,3 @@ void glibc_close(struct glibc *glibc); /* NULL is legal */
  * -ESRCH; -ENOMEM.
  */
 int glibc_look(struct glibc *glibc, const struct process_maps *maps);
-
-#endif

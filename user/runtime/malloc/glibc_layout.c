@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "object/elf/elf_file.h"
+#include "util/array.h"
 
 #define BANNER       "GNU C Library"
 #define RELEASE      "release version 2."
@@ -55,7 +56,7 @@ static const struct glibc_layout layouts[] = {
 
 const struct glibc_layout *glibc_layout_for(unsigned int minor)
 {
-	for (size_t i = 0; i < sizeof(layouts) / sizeof(layouts[0]); i++)
+	for (size_t i = 0; i < ARRAY_SIZE(layouts); i++)
 		if (minor >= layouts[i].first && minor <= layouts[i].last)
 			return &layouts[i];
 	return NULL;

@@ -4,8 +4,7 @@
  * for glibc_version_read(). The layout of a version is a first guess: glibc.c proves it in the
  * process.
  */
-#ifndef TRACER_RUNTIME_MALLOC_GLIBC_LAYOUT_H
-#define TRACER_RUNTIME_MALLOC_GLIBC_LAYOUT_H
+#pragma once
 
 #include <stdint.h>
 
@@ -50,5 +49,3 @@ uint32_t glibc_tcache_chunk_bytes(const struct glibc_layout *layout);
  * no glibc; -ENOEXEC; -ENOMEM.
  */
 int glibc_version_read(struct elf_file *file, unsigned int *minor);
-
-#endif

@@ -99,12 +99,11 @@ static int chunk_look(struct mapped_scan *scan, uint64_t address, uint8_t page, 
 {
 	struct mapped_header header;
 	uint64_t start;
-	int err;
 
 	*bytes = 0;
 	if (page != SPACE_MEMORY)
 		return 0;
-	err = space_read(scan->glibc->space, address, &header, sizeof(header));
+	int err = space_read(scan->glibc->space, address, &header, sizeof(header));
 	if (!err)
 		*bytes = mapping_bytes(scan->glibc, &header, address, &start);
 	if (*bytes && start != address)

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Blocks that glibc's malloc gave a mapping of their own (of 128 KiB and more). */
-#ifndef TRACER_RUNTIME_MALLOC_MAPPED_H
-#define TRACER_RUNTIME_MALLOC_MAPPED_H
+#pragma once
 
 #include <stdint.h>
 
@@ -29,5 +28,3 @@ int glibc_mapped_walk(struct glibc *glibc, const struct process_maps *maps,
  * header is swapped out; -ESRCH; -EPERM.
  */
 int glibc_is_mapped(struct glibc *glibc, const struct process_maps *maps, uint64_t address);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reads many small pieces of another process's memory, from a cache of larger ones. */
-#ifndef TRACER_RUNTIME_MALLOC_READER_H
-#define TRACER_RUNTIME_MALLOC_READER_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -23,5 +22,3 @@ int reader_read(struct malloc_reader *reader, uint64_t address, void *out, size_
 int reader_u64(struct malloc_reader *reader, uint64_t address, uint64_t *out);
 /* Pages that were needed and are swapped out. */
 uint64_t reader_swapped(const struct malloc_reader *reader);
-
-#endif

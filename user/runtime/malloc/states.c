@@ -7,6 +7,7 @@
 #include "proc/memory.h"
 #include "runtime/malloc/mapped.h"
 #include "runtime/malloc/walk.h"
+#include "util/sorted.h"
 
 struct question {
 	uint64_t address;
@@ -20,13 +21,6 @@ struct states_asked {
 	struct question *questions;
 	size_t count, next;
 };
-
-static int question_compare(const void *a, const void *b)
-{
-	const struct question *x = a, *y = b;
-
-	return x->address < y->address ? -1 : x->address > y->address;
-}
 
 static int chunk_visit(const struct glibc_chunk *chunk, void *context)
 {
@@ -85,11 +79,9 @@ static int look(struct glibc *glibc, struct states_asked *asked)
 	asked->next = 0;
 	for (size_t i = 0; i < asked->count; i++)
 		asked->questions[i].seen = 0;
-	err = glibc_look(glibc, &maps);
-	if (!err)
-		err = glibc_walk(glibc, chunk_visit, asked, &totals);
-	if (!err)
-		err = mapped_look(glibc, &maps, asked);
+	err = glibc_look(glibc, &maps)
+	      ?: glibc_walk(glibc, chunk_visit, asked, &totals)
+	      ?: mapped_look(glibc, &maps, asked);
 	process_maps_free(&maps);
 	return err;
 }
@@ -99,14 +91,13 @@ int glibc_states(struct glibc *glibc, const uint64_t *addresses, size_t count, u
 	struct states_asked asked = {.questions = calloc(count + 1, sizeof(*asked.questions)),
 				     .count = count};
 	size_t frees = 0;
-	int err;
 
 	if (!asked.questions)
 		return -ENOMEM;
 	for (size_t i = 0; i < count; i++)
 		asked.questions[i] = (struct question){.address = addresses[i], .index = i};
-	qsort(asked.questions, count, sizeof(*asked.questions), question_compare);
-	err = look(glibc, &asked);
+	SORT_BY(asked.questions, count, address);
+	int err = look(glibc, &asked);
 	for (size_t i = 0; i < count; i++) {
 		states[asked.questions[i].index] = asked.questions[i].state;
 		frees += asked.questions[i].state == GLIBC_STATE_FREE;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Whether blocks that malloc() returned are still allocated. */
-#ifndef TRACER_RUNTIME_MALLOC_STATES_H
-#define TRACER_RUNTIME_MALLOC_STATES_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -20,5 +19,3 @@ enum glibc_state {
  * -ENOTSUP (error_set); -ENOMEM: states are then undefined.
  */
 int glibc_states(struct glibc *glibc, const uint64_t *addresses, size_t count, uint8_t *states);
-
-#endif

@@ -14,7 +14,6 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "proc/memory.h"
 #include "proc/process.h"
@@ -23,6 +22,7 @@
 #include "util/array.h"
 #include "util/error.h"
 #include "util/interrupt.h"
+#include "util/sorted.h"
 
 /* --- lists ------------------------------------------------------------------------------------ */
 
@@ -84,9 +84,7 @@ static int put(struct glibc_lists *lists, uint64_t chunk, int kind)
 {
 	int err = lists->steps++ < STEPS_MAX ? 0 : -EAGAIN;
 
-	if (!err)
-		err = array_reserve(&lists->chunks, &lists->capacity, lists->count, 1,
-				    sizeof(*lists->chunks));
+	err = err ?: ARRAY_GROW(lists->chunks, lists->capacity, lists->count);
 	if (!err)
 		lists->chunks[lists->count++] = (struct glibc_listed){chunk, (uint32_t)kind};
 	return err;
@@ -111,15 +109,13 @@ static int fastbin_read(struct glibc_lists *lists, struct glibc *glibc, uint64_t
 {
 	while (chunk) {
 		uint64_t words[2]; /* size, next */
-		int err;
 
 		if (chunk % GLIBC_ALIGNMENT)
 			return -EAGAIN;
-		err = reader_read(glibc->reader, chunk + 8, words, sizeof(words), 0);
+		int err = reader_read(glibc->reader, chunk + 8, words, sizeof(words), 0);
 		if (!err && (words[0] & ~(uint64_t)GLIBC_SIZE_BITS) != bytes)
 			err = -EAGAIN;
-		if (!err)
-			err = put(lists, chunk, GLIBC_FAST);
+		err = err ?: put(lists, chunk, GLIBC_FAST);
 		if (err)
 			return err;
 		chunk = next_reveal(glibc, chunk + GLIBC_HEADER, words[1]);
@@ -144,10 +140,9 @@ static int glibc_lists_fastbins(struct glibc_lists *lists, struct glibc *glibc)
 			lists->count = before;
 			if (try)
 				reread(lists, glibc);
-			err = reader_u64(glibc->reader, at, &first);
-			if (!err)
-				err = fastbin_read(lists, glibc, first,
-						   bin_bytes((unsigned int)(i % bins)));
+			err = reader_u64(glibc->reader, at, &first)
+				      ?: fastbin_read(lists, glibc, first,
+						      bin_bytes((unsigned int)(i % bins)));
 		}
 		if (err && !is_change(err))
 			return err;
@@ -164,11 +159,10 @@ static int entries_read(struct glibc_lists *lists, struct glibc *glibc, uint64_t
 
 	for (; block; count++) {
 		uint64_t words[3], bytes; /* size, next, key */
-		int err;
 
 		if (block % GLIBC_ALIGNMENT || count == LENGTH_MAX)
 			return -EAGAIN;
-		err = reader_read(glibc->reader, block - 8, words, sizeof(words), 0);
+		int err = reader_read(glibc->reader, block - 8, words, sizeof(words), 0);
 		if (err)
 			return err;
 		bytes = words[0] & ~(uint64_t)GLIBC_SIZE_BITS;
@@ -249,20 +243,12 @@ static int glibc_lists_tcache(struct glibc_lists *lists, struct glibc *glibc, ui
 	return lists->count > before;
 }
 
-static int listed_compare(const void *a, const void *b)
-{
-	const struct glibc_listed *x = a, *y = b;
-
-	return x->address < y->address ? -1 : x->address > y->address;
-}
-
 /* By address, each once. */
 static void glibc_lists_sort(struct glibc_lists *lists)
 {
 	size_t kept = 0;
 
-	if (lists->count)
-		qsort(lists->chunks, lists->count, sizeof(*lists->chunks), listed_compare);
+	SORT_BY(lists->chunks, lists->count, address);
 	for (size_t i = 0; i < lists->count; i++)
 		if (!kept || lists->chunks[kept - 1].address != lists->chunks[i].address)
 			lists->chunks[kept++] = lists->chunks[i];
@@ -461,11 +447,8 @@ int glibc_walk(struct glibc *glibc, glibc_chunk_fn visit, void *context, struct 
 				.visit = visit,
 				.context = context,
 				.left = chunks_limit(space_pid(glibc->space))};
-	int err;
 
-	err = glibc_lists_fastbins(&walker.lists, glibc);
-	if (!err)
-		err = heaps_walk(&walker);
+	int err = glibc_lists_fastbins(&walker.lists, glibc) ?: heaps_walk(&walker);
 	if (!err) {
 		glibc_lists_sort(&walker.lists);
 		walker.finding = 0;

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* All chunks of glibc's heaps, and which of them are allocated. */
-#ifndef TRACER_RUNTIME_MALLOC_WALK_H
-#define TRACER_RUNTIME_MALLOC_WALK_H
+#pragma once
 
-#include <stddef.h>
 #include <stdint.h>
 
 #include "runtime/malloc/glibc.h"
@@ -42,5 +40,3 @@ typedef int (*glibc_chunk_fn)(const struct glibc_chunk *chunk, void *context);
  * does not help, the rest of its heap is one chunk of GLIBC_UNKNOWN. 0; -ESRCH; -EPERM; -ENOMEM.
  */
 int glibc_walk(struct glibc *glibc, glibc_chunk_fn visit, void *context, struct glibc_totals *out);
-
-#endif
