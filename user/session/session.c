@@ -284,13 +284,10 @@ int session_new(struct session **out, const struct session_opts *opts, const cha
 	hit_cost_init(&session->hit_cost);
 	/* libbpf would log errors of its own while features are probed */
 	links_silence_libbpf();
-	err = session_targets_begin(session);
-	if (!err)
-		err = features_probe(&session->features);
-	if (!err)
-		err = features_check(&session->features, remedy);
-	if (!err)
-		err = trace_new(&session->trace, &hooks);
+	err = session_targets_begin(session)
+			?: features_probe(&session->features)
+			?: features_check(&session->features, remedy)
+			?: trace_new(&session->trace, &hooks);
 	if (!err)
 		trace_budget(session->trace, opts->budget);
 	if (!err)
@@ -389,7 +386,7 @@ int session_count_loss(struct session *session)
 		follow_lost(session, record.counts[LOSS_PROCESS]);
 		returns_watch(session, record.counts[LOSS_RETURN]);
 	}
-	return err ? err : session_feed(session, &record, sizeof(record));
+	return err ?: session_feed(session, &record, sizeof(record));
 }
 
 static struct target *target_at(const struct session *session, size_t process)

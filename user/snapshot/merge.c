@@ -238,9 +238,7 @@ static int traces_add(struct remap *remap, const struct snapshot_trace *traces, 
 		if (indices[trace.process] == UINT32_MAX)
 			continue;
 		trace.process = indices[trace.process];
-		err = remap_trace(remap, &trace);
-		if (!err)
-			err = builder_layer(remap->to, layer, &trace);
+		err = remap_trace(remap, &trace) ?: builder_layer(remap->to, layer, &trace);
 		if (remap->to->account && account_is_full(err)) {
 			struct snapshot_meta *meta = &remap->to->snapshot->processes[trace.process];
 

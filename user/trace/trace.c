@@ -391,12 +391,10 @@ int trace_new(struct trace **out, const struct trace_hooks *hooks)
 		trace->seed = 0;
 	trace->tables.parent = &trace->account;
 	state_tgids_begin(trace);
-	err = account_charge(&trace->account, sizeof(*trace));
-	if (!err)
-		err = strings_new_in(&trace->strings, &trace->account);
-	if (!err)
-		err = strings_intern(trace->strings, TRACE_UNKNOWN, strlen(TRACE_UNKNOWN),
-				     &trace->unknown);
+	err = account_charge(&trace->account, sizeof(*trace))
+			?: strings_new_in(&trace->strings, &trace->account)
+			?: strings_intern(trace->strings, TRACE_UNKNOWN, strlen(TRACE_UNKNOWN),
+				&trace->unknown);
 	if (err) {
 		trace_free(trace);
 		return err;

@@ -343,10 +343,9 @@ static int string_map(struct snapshot_job *job, uint32_t id, uint32_t *out)
 static int frame_map(struct snapshot_job *job, const struct trace_frame *frame,
 		     struct snapshot_frame *out)
 {
-	int err = string_map(job, frame->filename, &out->filename);
+	int err = string_map(job, frame->filename, &out->filename)
+			  ?: string_map(job, frame->function, &out->function);
 
-	if (!err)
-		err = string_map(job, frame->function, &out->function);
 	out->line = frame->line;
 	out->inlined = frame->inlined;
 	out->native = frame->native;
@@ -534,17 +533,15 @@ static int regions_add(struct snapshot_job *job)
 
 static int layers_add(struct snapshot_job *job)
 {
-	int err = tracebacks_take(job);
+	int err = tracebacks_take(job) ?: blocks_add(job, EVENT_LAYER_PYTHON);
 
-	if (!err)
-		err = blocks_add(job, EVENT_LAYER_PYTHON);
 	if (!err && job->process->info.mode == EVENT_MODE_WINDOWS)
 		err = trace_windowed_add(job->process, job->tracebacks, &job->builder);
 	if (!err)
 		err = blocks_add(job, EVENT_LAYER_NATIVE);
 	if (!err)
 		err = regions_add(job);
-	return err ? err : activities_add(job);
+	return err ?: activities_add(job);
 }
 
 static int trace_compare(const void *a, const void *b)

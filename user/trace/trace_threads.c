@@ -82,9 +82,8 @@ static int sum_find(struct thread_sums *sums, const struct block *block, struct 
 			return 0;
 	}
 	err = array_reserve_in(sums->account, &sums->items, &sums->capacity, sums->count, 1,
-			       sizeof(*sums->items));
-	if (!err)
-		err = id_map_put(&sums->index, key, (uint32_t)sums->count);
+			       sizeof(*sums->items))
+		      ?: id_map_put(&sums->index, key, (uint32_t)sums->count);
 	if (err)
 		return err;
 	*out = &sums->items[sums->count++];

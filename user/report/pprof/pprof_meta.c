@@ -265,7 +265,7 @@ static int line_append(struct buffer *out, const char *text)
 
 		err = buffer_append(out, escaped + plain, sizeof(escaped) - (size_t)plain);
 	}
-	return err ? err : buffer_append(out, "\n", 1);
+	return err ?: buffer_append(out, "\n", 1);
 }
 
 /* prefix: of the key; names the process. */
@@ -310,10 +310,9 @@ static int fields_append(struct buffer *out, const struct snapshot_meta *meta, c
 int pprof_meta_append(const struct snapshot *snapshot, struct buffer *out)
 {
 	char prefix[24];
-	int err = buffer_printf(out, SIGNATURE VERSION "\n");
+	int err = buffer_printf(out, SIGNATURE VERSION "\n")
+			  ?: fields_append(out, &snapshot->meta, "");
 
-	if (!err)
-		err = fields_append(out, &snapshot->meta, "");
 	for (size_t kind = 0; !err && kind < LOSS_COUNT; kind++)
 		err = buffer_printf(out, PPROF_SIGN "loss%zu=%" PRIu64 "\n", kind,
 				    snapshot->meta.loss[kind]);

@@ -957,10 +957,8 @@ static void calibration_end(struct calibration *calibration)
 int calibrate(const struct calibrate_input *input, struct calibrate_result *out)
 {
 	struct calibration calibration = {0};
-	int err = input_check(input);
+	int err = input_check(input) ?: calibration_begin(&calibration, input);
 
-	if (!err)
-		err = calibration_begin(&calibration, input);
 	if (!err) {
 		calibration.group_count = calibrate_groups(input->window_count, calibration.groups);
 		/* It is not known yet: strata are arranged as if windows slowed nothing. */

@@ -84,7 +84,7 @@ static int entry_count(struct grouping *grouping, const struct side *side, uint3
 	}
 	int err = sum_add(side->old ? &entry->old_size : &entry->size, sums->size);
 
-	return err ? err : sum_add(side->old ? &entry->old_count : &entry->count, sums->count);
+	return err ?: sum_add(side->old ? &entry->old_count : &entry->count, sums->count);
 }
 
 static void part_count(struct grouping *grouping, const struct side *side,
@@ -168,9 +168,7 @@ static int rows_sum(struct grouping *grouping, const struct side *side)
 		/* Cannot overflow before the totals do, which are checked below. */
 		row->size += trace->bytes * trace->count;
 		row->count += trace->count;
-		err = sum_add(size, trace->bytes * trace->count);
-		if (!err)
-			err = sum_add(count, trace->count);
+		err = sum_add(size, trace->bytes * trace->count) ?: sum_add(count, trace->count);
 		if (!err)
 			trace_inherited_count(grouping, side, trace);
 	}
@@ -217,7 +215,7 @@ static int estimate_set(const struct estimate *estimate, uint64_t *size, uint64_
 
 	error->size = estimate_size_error(estimate);
 	error->count = estimate_count_error(estimate);
-	return err ? err : estimate_round(estimate->count, count);
+	return err ?: estimate_round(estimate->count, count);
 }
 
 static int sums_set(const struct estimate *estimate, struct statistic_sums *sums)

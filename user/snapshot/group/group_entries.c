@@ -56,11 +56,10 @@ static int entry_add(struct grouping *grouping, const struct statistic *entry, u
 	struct statistics *out = grouping->out;
 	size_t each = grouping->estimates_each;
 	int err = array_reserve(&out->entries, &grouping->capacity, out->count, 1,
-				sizeof(*out->entries));
+				sizeof(*out->entries))
+			  ?: array_reserve(&grouping->next, &grouping->next_capacity, out->count, 1,
+					   sizeof(*grouping->next));
 
-	if (!err)
-		err = array_reserve(&grouping->next, &grouping->next_capacity, out->count, 1,
-				    sizeof(*grouping->next));
 	if (!err && out->sampled)
 		err = array_reserve(&grouping->estimates, &grouping->estimates_capacity,
 				    out->count * each, each, sizeof(*grouping->estimates));
@@ -250,7 +249,7 @@ static int row_frame_next(struct grouping *grouping, struct side *side, uint32_t
 		if (!grouping->opts->cumulative || cursor->outside)
 			cursor->next = traceback->nframe; /* only this frame */
 		int err = frame_entry(grouping, side, frame, cursor->outside, index);
-		return err ? err : 1;
+		return err ?: 1;
 	}
 	return 0;
 }
@@ -272,5 +271,5 @@ int group_row_next(struct grouping *grouping, struct side *side, uint32_t row,
 		return 0;
 	err = owner ? owner_entry(grouping, side, row, index)
 		    : traceback_entry(grouping, side, row, cursor->next, cursor->outside, index);
-	return err ? err : 1;
+	return err ?: 1;
 }

@@ -195,7 +195,7 @@ int block_lines_read(struct block_lines *out, FILE *file)
 		      : !strncmp(text, "s ", 2) ? stack_read(&lines, text + 2)
 		      : !strncmp(text, "b ", 2) ? block_read(&lines, text + 2)
 						: damaged();
-	err = err ? err : got;
+	err = err ?: got;
 	if (err) {
 		block_lines_free(&lines);
 		return err;

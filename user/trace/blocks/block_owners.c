@@ -11,14 +11,12 @@ static uint64_t key_of(uint32_t tid, uint32_t task)
 int block_owners_copy(struct block_owners *out, const struct block_owners *from)
 {
 	struct account *account = out->index.account;
-	int err = id_map_copy(&out->index, &from->index);
+	int err = id_map_copy(&out->index, &from->index)
+			?: array_copy_in(account, &out->items, &out->capacity, from->items,
+				from->count, sizeof(*out->items))
+			?: array_copy_in(account, &out->unused, &out->unused_capacity,
+				from->unused, from->unused_count, sizeof(*out->unused));
 
-	if (!err)
-		err = array_copy_in(account, &out->items, &out->capacity, from->items, from->count,
-				    sizeof(*out->items));
-	if (!err)
-		err = array_copy_in(account, &out->unused, &out->unused_capacity, from->unused,
-				    from->unused_count, sizeof(*out->unused));
 	if (err) {
 		block_owners_free(out);
 		return err;

@@ -163,7 +163,7 @@ static int likeness_add(struct job *job, const struct seen *seen, uint64_t died_
 	err = likeness_discount(job, like, until_ns,
 				newest_times(windows, &job->newest, seen->window, &life));
 	job->seen_count += !err;
-	return err ? err : id_map_put(&job->likes, like_key(seen), 0);
+	return err ?: id_map_put(&job->likes, like_key(seen), 0);
 }
 
 static int alive_discount(struct job *job, struct seen *seen)
@@ -178,7 +178,7 @@ static int alive_discount(struct job *job, struct seen *seen)
 		return 0;
 	discount = reuse_alive(&job->reuse, row, seen->shown_ns);
 	err = discount_add(job, seen, &discount);
-	return err ? err : id_map_put(&job->shared, shared_key(seen), seen->discount);
+	return err ?: id_map_put(&job->shared, shared_key(seen), seen->discount);
 }
 
 static int alive_collect(struct job *job)
@@ -315,9 +315,7 @@ int seen_collect(struct job *job)
 	int err;
 
 	windows_fill(job);
-	err = alive_collect(job);
-	if (!err)
-		err = dead_collect(job);
+	err = alive_collect(job) ?: dead_collect(job);
 	return err || !job->discount_count ? err : blurred_find(job);
 }
 

@@ -312,7 +312,7 @@ static int remap(struct process_state *process, const struct event_map *event, s
 	int err = event->old_bytes ? regions_clear(&process->regions, event->old_address,
 						   event->old_address + event->old_bytes)
 				   : 0;
-	return err ? err : regions_set(&process->regions, &region);
+	return err ?: regions_set(&process->regions, &region);
 }
 
 int state_map(struct process_state *process, const struct event_map *event)

@@ -57,7 +57,7 @@ static int frame_take(struct strings *strings, const struct event_symbol *event,
 	out->line = frame->line;
 	out->native = 1;
 	err = strings_intern(strings, function, frame->function_bytes, &out->function);
-	return err ? err : strings_intern(strings, filename, frame->filename_bytes, &out->filename);
+	return err ?: strings_intern(strings, filename, frame->filename_bytes, &out->filename);
 }
 
 /* "[libc.so.6+0x1234]" stands for a function whose name is unknown. */
@@ -76,11 +76,11 @@ int state_symbol(struct process_state *process, const struct event_symbol *event
 
 	if (event->count > EVENT_MAX_FRAMES)
 		return -EBADMSG;
-	err = state_symbol_index(process, event->address, &index);
-	if (!err)
-		err = array_reserve_in(process->account, &process->symbol_frames,
-				       &process->symbol_frame_capacity, process->symbol_frame_count,
-				       event->count, sizeof(*process->symbol_frames));
+	err = state_symbol_index(process, event->address, &index)
+		      ?: array_reserve_in(process->account, &process->symbol_frames,
+					  &process->symbol_frame_capacity,
+					  process->symbol_frame_count, event->count,
+					  sizeof(*process->symbol_frames));
 	for (uint32_t i = 0; i < event->count && !err; i++) {
 		struct trace_frame *frame =
 			&process->symbol_frames[process->symbol_frame_count + i];

@@ -128,11 +128,11 @@ struct thread_entry *state_thread_find(struct process_state *process, uint32_t t
 		return &process->threads[process->last_thread];
 	index = id_map_find(&process->tids, tid);
 	if (index == ID_MAP_NONE) {
-		int err = array_reserve_in(process->account, &process->threads,
-					   &process->thread_capacity, process->thread_count, 1,
-					   sizeof(*process->threads));
-		if (!err)
-			err = id_map_put(&process->tids, tid, (uint32_t)process->thread_count);
+		int err =
+			array_reserve_in(process->account, &process->threads,
+					 &process->thread_capacity, process->thread_count, 1,
+					 sizeof(*process->threads))
+				?: id_map_put(&process->tids, tid, (uint32_t)process->thread_count);
 		if (err)
 			return NULL;
 		index = (uint32_t)process->thread_count++;
@@ -238,16 +238,14 @@ static int codes_copy(struct process_state *child, const struct process_state *p
 
 static int stacks_copy(struct process_state *child, const struct process_state *parent)
 {
-	int err = array_copy(child->account, &child->stacks, &child->stack_capacity, parent->stacks,
-			     parent->stack_count, sizeof(*parent->stacks));
+	int err = array_copy(child->account, &child->stacks, &child->stack_capacity,
+				parent->stacks, parent->stack_count, sizeof(*parent->stacks))
+			?: array_copy(child->account, &child->stack_frames,
+				&child->stack_frame_capacity, parent->stack_frames,
+				parent->stack_frame_count, sizeof(*parent->stack_frames))
+			?: array_copy(child->account, &child->frames, &child->frame_capacity,
+				parent->frames, parent->frame_count, sizeof(*parent->frames));
 
-	if (!err)
-		err = array_copy(child->account, &child->stack_frames, &child->stack_frame_capacity,
-				 parent->stack_frames, parent->stack_frame_count,
-				 sizeof(*parent->stack_frames));
-	if (!err)
-		err = array_copy(child->account, &child->frames, &child->frame_capacity,
-				 parent->frames, parent->frame_count, sizeof(*parent->frames));
 	if (err)
 		return err;
 	child->stack_count = parent->stack_count;
@@ -262,12 +260,11 @@ static int stacks_copy(struct process_state *child, const struct process_state *
 static int symbols_copy(struct process_state *child, const struct process_state *parent)
 {
 	int err = array_copy(child->account, &child->symbols, &child->symbol_capacity,
-			     parent->symbols, parent->symbol_count, sizeof(*parent->symbols));
+			     parent->symbols, parent->symbol_count, sizeof(*parent->symbols))
+			  ?: array_copy(child->account, &child->symbol_frames,
+					&child->symbol_frame_capacity, parent->symbol_frames,
+					parent->symbol_frame_count, sizeof(*parent->symbol_frames));
 
-	if (!err)
-		err = array_copy(child->account, &child->symbol_frames,
-				 &child->symbol_frame_capacity, parent->symbol_frames,
-				 parent->symbol_frame_count, sizeof(*parent->symbol_frames));
 	if (err)
 		return err;
 	child->symbol_count = parent->symbol_count;
@@ -322,7 +319,7 @@ static int tables_copy(struct process_state *child, const struct process_state *
 		err = symbols_copy(child, parent);
 	if (!err)
 		err = codes_copy(child, parent);
-	return err ? err : census_copy(child, parent);
+	return err ?: census_copy(child, parent);
 }
 
 int state_inherit(struct process_state *child, const struct process_state *parent)
@@ -377,7 +374,7 @@ int state_tables_new(struct blocks *tables[EVENT_LAYER_TABLES], struct account *
 {
 	int err = blocks_new(&tables[EVENT_LAYER_PYTHON], account);
 
-	return err ? err : blocks_new(&tables[EVENT_LAYER_NATIVE], account);
+	return err ?: blocks_new(&tables[EVENT_LAYER_NATIVE], account);
 }
 
 void state_account(struct process_state *process, struct account *account)

@@ -75,18 +75,14 @@ void state_windows_clear(struct process_state *process, uint64_t time_ns)
 /* What a walk has counted is not copied: the child's heap is walked soon. */
 int state_windows_copy(struct trace_windows *out, const struct trace_windows *from)
 {
-	int err = sightings_copy(&out->sightings, &from->sightings);
+	int err = sightings_copy(&out->sightings, &from->sightings)
+			?: id_map_copy(&out->pools, &from->pools)
+			?: chunk_table_copy(&out->chunks, &from->chunks)
+			?: array_copy_in(out->account, &out->items, &out->capacity, from->items,
+				from->count, sizeof(*out->items))
+			?: array_copy_in(out->account, &out->fresh, &out->fresh_capacity,
+				from->fresh, from->fresh_count, sizeof(*out->fresh));
 
-	if (!err)
-		err = id_map_copy(&out->pools, &from->pools);
-	if (!err)
-		err = chunk_table_copy(&out->chunks, &from->chunks);
-	if (!err)
-		err = array_copy_in(out->account, &out->items, &out->capacity, from->items,
-				    from->count, sizeof(*out->items));
-	if (!err)
-		err = array_copy_in(out->account, &out->fresh, &out->fresh_capacity, from->fresh,
-				    from->fresh_count, sizeof(*out->fresh));
 	if (err)
 		return err;
 	out->fresh_count = from->fresh_count;
