@@ -9,7 +9,7 @@
 #include "report/caveats/not_seen_heap.h"
 #include "report/caveats/slowed.h"
 #include "snapshot/group/explained.h"
-#include "snapshot/snapshot.h"
+#include "snapshot/meta.h"
 #include "util/size.h"
 #include "util/text.h"
 
@@ -177,6 +177,17 @@ static void unknown_print(FILE *out, const struct snapshot_meta *meta)
 		putc('\n', out);
 }
 
+/* The lines of meta_fields that belong to one part of the text. */
+static void caveats_print(FILE *out, const struct snapshot_meta *meta, enum meta_caveat part)
+{
+	char text[32];
+
+	for (size_t i = 0; i < meta_field_count; i++)
+		if (meta_fields[i].caveat == part && meta_is_known(meta, &meta_fields[i]))
+			fprintf(out, "  %s: %s\n", meta_fields[i].text,
+				text_count(text, meta_number(meta, &meta_fields[i])));
+}
+
 /* Frames, stacks and blocks that could not be read, attributed or kept. */
 static void not_seen_unread_print(FILE *out, const struct snapshot_meta *meta)
 {
@@ -192,12 +203,8 @@ static void not_seen_unread_print(FILE *out, const struct snapshot_meta *meta)
 	if (meta->loss[LOSS_NO_THREAD])
 		fprintf(out, "  requests of threads unknown to Python (<unknown>): %s\n",
 			text_count(text, meta->loss[LOSS_NO_THREAD]));
-	if (meta->stacks_unknown)
-		fprintf(out, "  allocations without their stack record (<unknown>): %s\n",
-			text_count(text, meta->stacks_unknown));
-	if (meta->replaced)
-		fprintf(out, "  blocks freed unseen (their address was allocated again): %s\n",
-			text_count(text, meta->replaced));
+	caveats_print(out, meta, META_CAVEAT_UNKNOWN);
+	caveats_print(out, meta, META_CAVEAT_BLOCKS);
 	if (meta->frees_unknown && meta->from_start && !snapshot_is_estimated(meta))
 		fprintf(out, "  frees of blocks whose allocation was not seen: %s\n",
 			text_count(text, meta->frees_unknown));
@@ -207,9 +214,7 @@ static void not_seen_unread_print(FILE *out, const struct snapshot_meta *meta)
 			"blocks (rounded=... in their lines)\n",
 			text_count(text, meta->rounded_blocks));
 	dropped_print(out, meta);
-	if (meta->records_malformed)
-		fprintf(out, "  malformed records: %s\n",
-			text_count(text, meta->records_malformed));
+	caveats_print(out, meta, META_CAVEAT_RECORDS);
 }
 
 /* --- not seen --------------------------------------------------------------------------------- */
@@ -292,7 +297,6 @@ static void older_print(FILE *out, const struct snapshot *snapshot)
 static void mapped_print(FILE *out, const struct snapshot *snapshot)
 {
 	const struct snapshot_meta *meta = &snapshot->meta;
-	char text[32];
 
 	if (!snapshot_is_growth(snapshot) && !snapshot_has_layer(snapshot, EVENT_LAYER_MMAP))
 		return;
@@ -303,9 +307,7 @@ static void mapped_print(FILE *out, const struct snapshot *snapshot)
 			"  mapped memory: memory mapped or reserved before the %s, private maps "
 			"of files, and whether pages were touched\n",
 			meta->from_start ? "start" : "attach");
-	if (meta->regions_dropped)
-		fprintf(out, "  changes of mapped memory beyond the limit: %s\n",
-			text_count(text, meta->regions_dropped));
+	caveats_print(out, meta, META_CAVEAT_MAPPED);
 }
 
 /*
@@ -354,41 +356,26 @@ static void stack_ends_print(FILE *out, const struct stack_ends *ends)
 static void native_print(FILE *out, const struct snapshot *snapshot)
 {
 	const struct snapshot_meta *meta = &snapshot->meta;
-	int first = meta->layer == EVENT_LAYER_NATIVE;
-	const struct snapshot_table *table = &meta->native;
-	char text[32];
 
-	if (!snapshot_has_layer(snapshot, EVENT_LAYER_NATIVE))
-		return;
 	/* The lines above cover the first layer. */
-	if (!first && !meta->from_start)
+	if (meta->layer == EVENT_LAYER_NATIVE || !snapshot_has_layer(snapshot, EVENT_LAYER_NATIVE))
+		return;
+	if (!meta->from_start)
 		fputs("  native blocks from before the attach are not in the report (not "
 		      "measured)\n",
 		      out);
-	if (!first && table->frees_unknown)
-		fprintf(out, "  native frees of blocks unknown to the trace: %s\n",
-			text_count(text, table->frees_unknown));
-	if (!first && table->replaced)
-		fprintf(out,
-			"  native blocks freed unseen (their address was allocated again): %s\n",
-			text_count(text, table->replaced));
+	caveats_print(out, meta, META_CAVEAT_NATIVE);
 }
 
 /* Native stacks: of native blocks, and of mapped memory. */
 static void native_stacks_print(FILE *out, const struct snapshot *snapshot)
 {
 	const struct snapshot_meta *meta = &snapshot->meta;
-	char text[32];
 
 	if (!snapshot_has_layer(snapshot, EVENT_LAYER_NATIVE) &&
 	    !snapshot_has_layer(snapshot, EVENT_LAYER_MMAP))
 		return;
-	if (meta->frames_unnamed)
-		fprintf(out, "  native frames known only by their address: %s\n",
-			text_count(text, meta->frames_unnamed));
-	if (meta->frames_slow)
-		fprintf(out, "  native frames whose files took too long to read: %s\n",
-			text_count(text, meta->frames_slow));
+	caveats_print(out, meta, META_CAVEAT_STACKS);
 	stack_ends_print(out, &meta->stack_ends);
 }
 
@@ -533,17 +520,21 @@ static int stacks_are_well(const struct snapshot_meta *meta)
 	for (size_t i = 0; i < SNAPSHOT_UNKNOWNS; i++)
 		if (meta->unknown[i].blocks)
 			return 0;
-	return !(meta->frames_unknown | meta->frames_unnamed | meta->frames_slow |
-		 stack_ends_cut_count(&meta->stack_ends) | meta->stacks_unknown |
+	return !(meta->frames_unknown | stack_ends_cut_count(&meta->stack_ends) |
 		 meta->loss[LOSS_FRAME_FAULT] | meta->loss[LOSS_NO_THREAD]);
 }
 
 static int blocks_are_well(const struct snapshot_meta *meta)
 {
-	return !(meta->replaced | meta->native.replaced | meta->native.frees_unknown |
-		 meta->blocks_dropped | meta->stacks_dropped | meta->codes_dropped |
-		 meta->symbols_dropped | meta->walks_dropped | meta->records_malformed) &&
-	       !(meta->from_start && meta->frees_unknown);
+	for (size_t i = 0; i < meta_field_count; i++) {
+		const struct meta_field *field = &meta_fields[i];
+
+		if ((field->json == META_JSON_DROPPED ||
+		     (field->caveat && field->caveat != META_CAVEAT_MAPPED)) &&
+		    meta_is_known(meta, field))
+			return 0;
+	}
+	return !meta->blocks_dropped && !(meta->from_start && meta->frees_unknown);
 }
 
 /*
