@@ -315,9 +315,8 @@ static void target_extend(struct session *session, struct target *target)
 
 	target->mapped_ns = 0;
 	if (!err)
-		err = returns_check(session, target->pid, &plans);
-	if (!err)
-		err = target_probe(session, target, &plans, target_groups(target));
+		err = returns_check(session, target->pid, &plans)
+			      ?: target_probe(session, target, &plans, target_groups(target));
 	if (!err)
 		target_windows_extend(session, target, &plans);
 	if (!err)

@@ -291,13 +291,10 @@ int session_new(struct session **out, const struct session_opts *opts, const cha
 	if (!err)
 		trace_budget(session->trace, opts->budget);
 	if (!err)
-		err = plan_caches_new(&session->plans, &opts->plan);
-	if (!err)
-		err = programs_load(session, &attach, remedy);
-	if (!err)
-		err = follow_new(session);
-	if (!err)
-		err = session_governor_begin(session);
+		err = plan_caches_new(&session->plans, &opts->plan)
+				?: programs_load(session, &attach, remedy)
+				?: follow_new(session)
+				?: session_governor_begin(session);
 	if (!err && opts->capture)
 		err = capture_begin(opts->capture);
 	if (err) {

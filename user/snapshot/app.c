@@ -41,9 +41,8 @@ static const char *const native_ends[] = {".c",  ".cc",  ".cpp", ".cxx", ".h",
 
 int app_add(struct app *app, const char *pattern)
 {
-	int err =
-		array_reserve(&app->patterns, &app->capacity, app->count, 1, sizeof(*app->patterns))
-			?: pattern_new(&app->patterns[app->count], pattern);
+	int err = ARRAY_RESERVE(NULL, app, patterns, count, capacity, 1)
+			  ?: pattern_new(&app->patterns[app->count], pattern);
 
 	if (err)
 		return err;

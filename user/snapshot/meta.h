@@ -13,7 +13,10 @@
 
 #include "snapshot/snapshot.h"
 
-/* When a profile has it. KNOWN: if it is not 0 or ""; OF_SEVERAL: only for one of several processes. */
+/*
+ * When a profile has it. KNOWN: if it is not 0 or ""; OF_SEVERAL: the same, for one of several
+ * processes.
+ */
 enum meta_when { META_ALWAYS, META_KNOWN, META_OF_SEVERAL };
 
 /* What several processes have together. */

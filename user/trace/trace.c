@@ -420,8 +420,7 @@ void trace_free(struct trace *trace)
 		return;
 	for (size_t i = 0; i < trace->process_count; i++)
 		state_free_process(trace->processes[i]);
-	array_release(&trace->account, &trace->processes, &trace->process_capacity,
-		      sizeof(*trace->processes));
+	ARRAY_RELEASE(&trace->account, trace, processes, process_capacity);
 	state_tgids_free(trace);
 	strings_free(trace->strings);
 	free(trace);

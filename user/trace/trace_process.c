@@ -280,9 +280,8 @@ static int state_index_new(struct trace *trace, size_t *index)
 {
 	if (!trace->free_count) {
 		*index = trace->process_count;
-		return array_reserve_in(&trace->account, &trace->processes,
-					&trace->process_capacity, trace->process_count, 1,
-					sizeof(*trace->processes));
+		return ARRAY_RESERVE(&trace->account, trace, processes, process_count,
+				     process_capacity, 1);
 	}
 	for (*index = 0; trace->processes[*index]; ++*index)
 		;

@@ -13,6 +13,7 @@
 #include "trace/estimate/trace_windowed.h"
 #include "trace/estimate/windowed_large.h"
 #include "trace/state.h"
+#include "util/sorted.h"
 
 /* --- trace sums ------------------------------------------------------------------------------- */
 
@@ -443,9 +444,8 @@ static int activities_add(struct snapshot_job *job)
 		if (process->stacks[i].activity && job->tracebacks[i] == UINT32_MAX)
 			err = traceback_add(job, i);
 	if (!err)
-		err = state_activities_add(process, job->tracebacks, &job->builder);
-	if (!err)
-		err = state_threads_add(process, job->tracebacks, &job->builder);
+		err = state_activities_add(process, job->tracebacks, &job->builder)
+			      ?: state_threads_add(process, job->tracebacks, &job->builder);
 	if (!account_is_full(err))
 		return err;
 	job->allocated_omitted = 1;
@@ -537,28 +537,21 @@ static int layers_add(struct snapshot_job *job)
 
 	if (!err && job->process->info.mode == EVENT_MODE_WINDOWS)
 		err = trace_windowed_add(job->process, job->tracebacks, &job->builder);
-	if (!err)
-		err = blocks_add(job, EVENT_LAYER_NATIVE);
-	if (!err)
-		err = regions_add(job);
-	return err ?: activities_add(job);
+	return err ?: blocks_add(job, EVENT_LAYER_NATIVE)
+			?: regions_add(job)
+			?: activities_add(job);
 }
 
 static int trace_compare(const void *a, const void *b)
 {
 	const struct snapshot_trace *x = a, *y = b;
 
-	if (x->traceback != y->traceback)
-		return x->traceback < y->traceback ? -1 : 1;
-	if (x->domain != y->domain)
-		return x->domain < y->domain ? -1 : 1;
-	if (x->bytes != y->bytes)
-		return x->bytes < y->bytes ? -1 : 1;
-	if (x->flags != y->flags)
-		return x->flags < y->flags ? -1 : 1;
-	if (x->thread != y->thread)
-		return x->thread < y->thread ? -1 : 1;
-	return x->task < y->task ? -1 : x->task > y->task;
+	return COMPARE(x->traceback, y->traceback)
+	       ?: COMPARE(x->domain, y->domain)
+	       ?: COMPARE(x->bytes, y->bytes)
+	       ?: COMPARE(x->flags, y->flags)
+	       ?: COMPARE(x->thread, y->thread)
+	       ?: COMPARE(x->task, y->task);
 }
 
 static void trace_join(struct snapshot_trace *trace, const struct snapshot_trace *equal)

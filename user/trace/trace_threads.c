@@ -81,8 +81,7 @@ static int sum_find(struct thread_sums *sums, const struct block *block, struct 
 		    (*out)->domain == block->domain)
 			return 0;
 	}
-	err = array_reserve_in(sums->account, &sums->items, &sums->capacity, sums->count, 1,
-			       sizeof(*sums->items))
+	err = ARRAY_RESERVE(sums->account, sums, items, count, capacity, 1)
 		      ?: id_map_put(&sums->index, key, (uint32_t)sums->count);
 	if (err)
 		return err;
@@ -135,7 +134,7 @@ int trace_thread_sums(const struct trace *trace, size_t index, enum event_layer 
 						     .count = (double)sum->units / ACTIVITY_UNIT});
 	}
 	id_map_free(&sums.index);
-	array_release(NULL, &sums.items, &sums.capacity, sizeof(*sums.items));
+	ARRAY_RELEASE(NULL, &sums, items, capacity);
 	return err;
 }
 
@@ -202,7 +201,7 @@ static int layer_add(const struct process_state *process, enum event_layer layer
 	for (size_t i = 0; !err && !sole && i < sums.count; i++)
 		err = sum_add(process, layer, &sums.items[i], tracebacks, builder);
 	id_map_free(&sums.index);
-	array_release(builder->account, &sums.items, &sums.capacity, sizeof(*sums.items));
+	ARRAY_RELEASE(builder->account, &sums, items, capacity);
 	return err;
 }
 

@@ -4,13 +4,7 @@
 #include <stdlib.h>
 
 #include "trace/state.h"
-
-static int address_compare(const void *a, const void *b)
-{
-	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-
-	return (x > y) - (x < y);
-}
+#include "util/sorted.h"
 
 /* How many addresses of a window there are at most. */
 static size_t window_most(const struct trace_windows *windows, enum trace_sighted which)
@@ -65,7 +59,7 @@ int trace_sighted_pools(const struct trace *trace, size_t index, enum trace_sigh
 	taken = !most                  ? 0
 		: which == SIGHTED_ALL ? all_take(process, pools)
 				       : window_take(process, which, pools);
-	qsort(pools, taken, sizeof(*pools), address_compare);
+	qsort(pools, taken, sizeof(*pools), key_compare);
 	for (size_t i = 0; i < taken; i++)
 		if (!kept || pools[i] != pools[kept - 1])
 			pools[kept++] = pools[i];
@@ -94,7 +88,7 @@ int trace_sighted_large(const struct trace *trace, size_t index, int fresh, uint
 	while (*count < most && (sighting = sightings_next(sightings, &cursor)))
 		if (sighting->flags & SIGHTING_LARGE && !(fresh && sighting->kind))
 			addresses[(*count)++] = sighting->address;
-	qsort(addresses, *count, sizeof(*addresses), address_compare);
+	qsort(addresses, *count, sizeof(*addresses), key_compare);
 	*out = addresses;
 	return 0;
 }

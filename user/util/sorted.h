@@ -29,12 +29,15 @@ static inline size_t sorted_above(const void *items, size_t count, size_t size, 
 	return low;
 }
 
-/* For qsort(). */
+/* The order of two numbers: negative, 0 or positive. */
+#define COMPARE(a, b) (((a) > (b)) - ((a) < (b)))
+
+/* For qsort(), of items that begin with their key. */
 static inline int key_compare(const void *a, const void *b)
 {
 	const uint64_t *left = a, *right = b;
 
-	return *left < *right ? -1 : *left > *right;
+	return COMPARE(*left, *right);
 }
 
 /* The index of the first key above `key`, or not below it. */

@@ -270,11 +270,10 @@ int perfmap_session_add(struct perfmap_session *session, pid_t pid)
 	perfmap_target_find_open(target, session->inotify, session->opts.merge);
 	perfmap_target_find_files(target, session->inotify, session->opts.merge);
 	if (!err)
-		err = perfmap_target_read(target, UINT64_MAX);
-	if (!err)
-		err = perfmap_target_scan(target, session->inotify, PERFMAP_EXPIRE_ALL);
-	if (!err)
-		err = perfmap_target_read(target, UINT64_MAX);
+		err = perfmap_target_read(target, UINT64_MAX)
+				?: perfmap_target_scan(target, session->inotify,
+					PERFMAP_EXPIRE_ALL)
+				?: perfmap_target_read(target, UINT64_MAX);
 	if (err)
 		return err;
 	if (target->files_refused)

@@ -140,8 +140,7 @@ struct target *target_find(struct session *session, uint32_t tgid)
 
 int target_new(struct session *session, pid_t pid, struct target **out)
 {
-	int err = array_reserve(&session->targets, &session->target_capacity, session->count, 1,
-				sizeof(*session->targets));
+	int err = ARRAY_RESERVE(NULL, session, targets, count, target_capacity, 1);
 	struct epoll_event event = {.events = EPOLLIN};
 	struct target *target = err ? NULL : calloc(1, sizeof(*target));
 

@@ -12,8 +12,7 @@
 
 int view_add_wrapper(struct view_choice *view, const char *pattern)
 {
-	int err = array_reserve(&view->wrappers, &view->capacity, view->count, 1,
-				sizeof(*view->wrappers))
+	int err = ARRAY_RESERVE(NULL, view, wrappers, count, capacity, 1)
 			  ?: pattern_new(&view->wrappers[view->count], pattern);
 
 	if (!err)

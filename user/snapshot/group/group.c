@@ -194,9 +194,7 @@ static int side_group(struct grouping *grouping, struct side *side)
 	if (grouping->last_rows)
 		memset(grouping->last_rows, 0, grouping->out->count * sizeof(*grouping->last_rows));
 	if (!err)
-		err = rows_sum(grouping, side);
-	if (!err)
-		err = group_beside_sum(grouping, side);
+		err = rows_sum(grouping, side) ?: group_beside_sum(grouping, side);
 	for (uint32_t i = 0; !err && i < count; i++)
 		if (grouping->rows[i].count || grouping->rows[i].beside.allocated.count ||
 		    group_is_owner(grouping->opts->by))
@@ -376,9 +374,7 @@ static int group(const struct snapshot *snapshot, const struct snapshot *old,
 	if (!err && old)
 		err = side_group(&grouping, &sides[1]);
 	if (!err)
-		err = estimates_set(&grouping);
-	if (!err)
-		err = group_processes_count(&grouping);
+		err = estimates_set(&grouping) ?: group_processes_count(&grouping);
 	if (!err)
 		group_dead_drop(&grouping);
 	id_map_free(&grouping.groups);

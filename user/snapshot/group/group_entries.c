@@ -6,6 +6,7 @@
 #include "snapshot/group/group.h"
 #include "util/array.h"
 #include "util/hash.h"
+#include "util/sorted.h"
 
 /* --- owner ------------------------------------------------------------------------------------ */
 
@@ -33,9 +34,8 @@ static uint64_t owner_hash(const struct snapshot_meta *process, enum group_by by
 static int owner_compare(const struct snapshot_meta *a, const struct snapshot_meta *b,
 			 enum group_by by)
 {
-	if (by == GROUP_PROCESS && a->pid != b->pid)
-		return a->pid < b->pid ? -1 : 1;
-	return strcmp(owner_name(a, by), owner_name(b, by));
+	return (by == GROUP_PROCESS ? COMPARE(a->pid, b->pid) : 0)
+		       ?: strcmp(owner_name(a, by), owner_name(b, by));
 }
 
 /* --- group entries ---------------------------------------------------------------------------- */
@@ -93,7 +93,7 @@ static int frame_compare(const struct side *a, const struct snapshot_frame *x, c
 	if (order)
 		return order;
 	if (x->line || y->line)
-		return x->line < y->line ? -1 : x->line > y->line;
+		return COMPARE(x->line, y->line);
 	return string_compare(a, x->function, b, y->function);
 }
 
@@ -133,7 +133,7 @@ static int entry_traceback_compare(const struct grouping *grouping, const struct
 		if (order)
 			return order;
 	}
-	return m < n ? -1 : m > n;
+	return COMPARE(m, n);
 }
 
 int group_entry_compare(const struct grouping *grouping, const struct statistic *x,

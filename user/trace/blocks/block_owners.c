@@ -12,10 +12,8 @@ int block_owners_copy(struct block_owners *out, const struct block_owners *from)
 {
 	struct account *account = out->index.account;
 	int err = id_map_copy(&out->index, &from->index)
-			?: array_copy_in(account, &out->items, &out->capacity, from->items,
-				from->count, sizeof(*out->items))
-			?: array_copy_in(account, &out->unused, &out->unused_capacity,
-				from->unused, from->unused_count, sizeof(*out->unused));
+			?: ARRAY_COPY(account, out, from, items, count, capacity)
+			?: ARRAY_COPY(account, out, from, unused, unused_count, unused_capacity);
 
 	if (err) {
 		block_owners_free(out);
@@ -32,8 +30,8 @@ void block_owners_free(struct block_owners *owners)
 {
 	struct account *account = owners->index.account;
 
-	array_release(account, &owners->items, &owners->capacity, sizeof(*owners->items));
-	array_release(account, &owners->unused, &owners->unused_capacity, sizeof(*owners->unused));
+	ARRAY_RELEASE(account, owners, items, capacity);
+	ARRAY_RELEASE(account, owners, unused, unused_capacity);
 	id_map_free(&owners->index);
 	owners->count = owners->unused_count = 0;
 }
@@ -42,8 +40,7 @@ void block_owners_free(struct block_owners *owners)
 static int item_add(struct block_owners *owners, struct block_owner owner, uint32_t *index)
 {
 	size_t extra = owners->count ? 1 : 2;
-	int err = array_reserve_in(owners->index.account, &owners->items, &owners->capacity,
-				   owners->count, extra, sizeof(*owners->items));
+	int err = ARRAY_RESERVE(owners->index.account, owners, items, count, capacity, extra);
 
 	if (err)
 		return err;

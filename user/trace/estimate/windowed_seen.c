@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "util/array.h"
+#include "util/sorted.h"
 
 /* Of the weight of a kind and size class so much belongs to others: its cohorts say nothing. */
 #define BLURRED_SHARE 0.1
@@ -105,8 +106,7 @@ static uint64_t shared_key(const struct seen *seen)
 static int discount_add(struct job *job, struct seen *seen,
 			const struct calibrate_discount *discount)
 {
-	int err = array_reserve(&job->discounts, &job->discount_capacity, job->discount_count, 1,
-				sizeof(*job->discounts));
+	int err = ARRAY_RESERVE(NULL, job, discounts, discount_count, discount_capacity, 1);
 
 	if (err)
 		return err;
@@ -331,23 +331,15 @@ static int seen_compare(const void *a, const void *b)
 {
 	const struct seen *x = a, *y = b;
 
-	if (x->stack != y->stack)
-		return x->stack < y->stack ? -1 : 1;
-	if (x->bytes != y->bytes)
-		return x->bytes < y->bytes ? -1 : 1;
-	if (x->flags != y->flags)
-		return x->flags < y->flags ? -1 : 1;
-	if (x->large != y->large)
-		return x->large < y->large ? -1 : 1;
-	if (x->kind != y->kind)
-		return x->kind < y->kind ? -1 : 1;
-	if (x->cohort != y->cohort)
-		return x->cohort < y->cohort ? -1 : 1;
-	if (x->use != y->use)
-		return x->use < y->use ? -1 : 1;
-	if (x->inclusion != y->inclusion)
-		return x->inclusion < y->inclusion ? -1 : 1;
-	return (x->window > y->window) - (x->window < y->window);
+	return COMPARE(x->stack, y->stack)
+	       ?: COMPARE(x->bytes, y->bytes)
+	       ?: COMPARE(x->flags, y->flags)
+	       ?: COMPARE(x->large, y->large)
+	       ?: COMPARE(x->kind, y->kind)
+	       ?: COMPARE(x->cohort, y->cohort)
+	       ?: COMPARE(x->use, y->use)
+	       ?: COMPARE(x->inclusion, y->inclusion)
+	       ?: COMPARE(x->window, y->window);
 }
 
 void seen_sort(struct job *job)

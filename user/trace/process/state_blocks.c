@@ -233,8 +233,7 @@ static void size_note(struct process_state *process, uint64_t address, uint32_t 
 	const struct block *block = block_at(process, address);
 
 	if (!block || census->size_count == SIZES_MAX ||
-	    array_reserve_in(census->old.account, &census->sizes, &census->size_capacity,
-			     census->size_count, 1, sizeof(*census->sizes)))
+	    ARRAY_RESERVE(census->old.account, census, sizes, size_count, size_capacity, 1))
 		return;
 	census->sizes[census->size_count++] =
 		(struct census_size){address, block->bytes, block->stack, object_bytes};
