@@ -90,27 +90,10 @@ static void unknown_write(FILE *out, const struct snapshot_meta *meta)
 /* lost: also the counters of the whole session. */
 static void not_seen_write(FILE *out, const struct snapshot_meta *meta, int lost)
 {
-	static const char *const names[LOSS_COUNT] = {
-		[LOSS_ALLOC] = "lost_allocs",
-		[LOSS_ALLOC_BYTES] = "lost_alloc_bytes",
-		[LOSS_FREE] = "lost_frees",
-		[LOSS_REALLOC] = "lost_reallocs",
-		[LOSS_STACK] = "lost_stacks",
-		[LOSS_CODE] = "lost_codes",
-		[LOSS_PROCESS] = "lost_process_events",
-		[LOSS_THREAD_STATE] = "no_thread_memory",
-		[LOSS_NO_THREAD] = "no_python_thread",
-		[LOSS_FRAME_FAULT] = "frame_faults",
-		[LOSS_RETURN] = "missing_returns",
-		[LOSS_REUSE] = "lost_reuses",
-		[LOSS_MAP] = "lost_mappings",
-		[LOSS_SHARER] = "memory_sharers",
-	};
-
 	fields_write(out, meta, META_JSON_NOT_SEEN, "\"not_seen\": {");
 	for (unsigned int i = 0; lost && i < LOSS_COUNT; i++) {
-		if (names[i])
-			fprintf(out, ", \"%s\": %" PRIu64, names[i], meta->loss[i]);
+		if (meta_losses[i].json_key)
+			fprintf(out, ", \"%s\": %" PRIu64, meta_losses[i].json_key, meta->loss[i]);
 		else if (meta->loss[i])
 			fprintf(out, ", \"lost_%u\": %" PRIu64, i, meta->loss[i]);
 	}

@@ -166,6 +166,32 @@ const struct meta_field meta_fields[] = {
 
 const size_t meta_field_count = sizeof(meta_fields) / sizeof(meta_fields[0]);
 
+/* clang-format off */
+const struct meta_loss meta_losses[LOSS_COUNT] = {
+	[LOSS_ALLOC] = {"lost_allocs", "allocation", "allocations", 1},
+	[LOSS_ALLOC_BYTES] = {.json_key = "lost_alloc_bytes"},
+	[LOSS_FREE] = {"lost_frees", "free", "frees", 1},
+	[LOSS_REALLOC] = {"lost_reallocs", "realloc", "reallocs", 1},
+	[LOSS_STACK] = {"lost_stacks", "stack", "stacks", 1},
+	[LOSS_CODE] = {"lost_codes", "code object", "code objects", 1},
+	[LOSS_PROCESS] = {"lost_process_events", "event of the process",
+			  "events of the process", 1},
+	[LOSS_THREAD_STATE] = {"no_thread_memory", "request without memory for its thread's state",
+			       "requests without memory for their thread's state"},
+	[LOSS_NO_THREAD] = {.json_key = "no_python_thread"},
+	[LOSS_FRAME_FAULT] = {.json_key = "frame_faults"},
+	[LOSS_RETURN] = {"missing_returns", "request whose return was not seen",
+			 "requests whose return was not seen"},
+	[LOSS_REUSE] = {"lost_reuses", "reuse of a dead object", "reuses of dead objects", 1},
+	[LOSS_MAP] = {"lost_mappings", "change of mapped memory", "changes of mapped memory", 1},
+	[LOSS_SHARER] = {"memory_sharers",
+			 "process that shares a target's memory and is no thread of it: its "
+			 "requests",
+			 "processes that share a target's memory and are no threads of it: their "
+			 "requests"},
+};
+/* clang-format on */
+
 int meta_is_text(const struct meta_field *field)
 {
 	return field->size > sizeof(uint64_t);

@@ -62,6 +62,14 @@ struct meta_field {
 	const char *text;
 };
 
+/* A kind of lost event: its key in JSON reports, and what one and several are called. */
+struct meta_loss {
+	const char *json_key; /* NULL: "lost_N", if there are any */
+	const char *one, *many;
+	int ring; /* lost when the ring buffer is full */
+};
+extern const struct meta_loss meta_losses[LOSS_COUNT]; /* by LOSS_* */
+
 /* In the order of a profile's lines. The first one, the PID, identifies a process. */
 extern const struct meta_field meta_fields[];
 extern const size_t meta_field_count;
