@@ -30,7 +30,6 @@
 #include "session/target/cost.h"
 #include "session/target/mode.h"
 #include "session/target/probe.h"
-#include "session/target/provider.h"
 #include "session/target/state.h"
 #include "session/target/symbols.h"
 #include "session/target/target.h"

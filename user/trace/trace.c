@@ -11,7 +11,7 @@
 #include <string.h>
 #include <sys/random.h>
 
-#include "trace/process/process_walks.h"
+#include "trace/process/process_tables.h"
 #include "trace/state.h"
 #include "util/array.h"
 

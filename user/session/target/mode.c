@@ -14,7 +14,6 @@
 #include "probe/process/plan_target.h"
 #include "session/target/census.h"
 #include "session/target/probe.h"
-#include "session/target/provider.h"
 #include "session/target/state.h"
 #include "session/target/target.h"
 #include "util/clock.h"

@@ -22,7 +22,6 @@
 #include <string.h>
 
 #include "trace/process/process_tables.h"
-#include "trace/process/process_walks.h"
 #include "util/array.h"
 #include "util/sorted.h"
 

@@ -8,7 +8,6 @@
 #include <errno.h>
 
 #include "trace/process/process_tables.h"
-#include "trace/process/process_walks.h"
 #include "util/array.h"
 
 /* The cohort of a block that no walk has shown before. */

@@ -9,7 +9,6 @@
 
 #include "snapshot/estimate.h"
 #include "trace/process/process_tables.h"
-#include "trace/process/process_walks.h"
 #include "util/array.h"
 
 /* --- large ------------------------------------------------------------------------------------ */
@@ -499,6 +498,29 @@ const struct block *state_block_containing(const struct process_state *process,
 	other = blocks_find(process->blocks[layer], address - (address - first) % bytes,
 			    block->domain);
 	return other ? other : block;
+}
+
+/* The thread has allocated a block. */
+static void recent_put(struct recent *recent, uint64_t address)
+{
+	for (uint32_t i = RECENT_BLOCKS - 1; i; i--)
+		recent->blocks[i] = recent->blocks[i - 1];
+	recent->blocks[0] = address;
+}
+
+/*
+ * The thread has freed a block: how many blocks it has allocated after that one. RECENT_BLOCKS: so
+ * many or more, or it has not allocated it.
+ */
+static uint32_t recent_take(struct recent *recent, uint64_t address)
+{
+	uint32_t later = 0;
+
+	while (later < RECENT_BLOCKS && recent->blocks[later] != address)
+		later++;
+	if (later < RECENT_BLOCKS)
+		recent->blocks[later] = 0;
+	return later;
 }
 
 static void allocation_count(struct process_state *process, enum event_layer layer,
