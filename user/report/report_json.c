@@ -13,51 +13,59 @@
 #include "report/report_processes.h"
 #include "runtime/cpython/version.h"
 #include "snapshot/group/explained.h"
+#include "snapshot/meta.h"
 #include "util/json.h"
 
 /* --- report json meta ------------------------------------------------------------------------- */
 
 /* The part of the JSON that describes a snapshot or a process, and what it lacks. */
 
+/* The next row of an object, in the order of the struct's members; NULL: there is none. */
+static const struct meta_field *field_next(enum meta_json object, const struct meta_field *last)
+{
+	const struct meta_field *next = NULL;
+
+	for (size_t i = 0; i < meta_field_count; i++) {
+		const struct meta_field *field = &meta_fields[i];
+
+		if (field->json == object && (!last || field->offset > last->offset) &&
+		    (!next || field->offset < next->offset))
+			next = field;
+	}
+	return next;
+}
+
+/* before: what comes before the first one. */
+static void fields_write(FILE *out, const struct snapshot_meta *meta, enum meta_json object,
+			 const char *before)
+{
+	for (const struct meta_field *field = field_next(object, NULL); field;
+	     field = field_next(object, field), before = ", ")
+		if (object != META_JSON_DROPPED || meta_is_known(meta, field))
+			fprintf(out, "%s\"%s\": %" PRIu64, before, field->json_key ?: field->key,
+				meta_number(meta, field));
+}
+
 static void coverage_write(FILE *out, const struct snapshot_meta *meta)
 {
-	const struct snapshot_coverage *counts = &meta->coverage;
-
 	if (!meta->coverage_known) {
 		fputs("\"coverage\": null", out);
 		return;
 	}
-	fprintf(out,
-		"\"coverage\": {\"live_blocks\": %" PRIu64 ", \"live_bytes\": %" PRIu64
-		", \"new_blocks\": %" PRIu64 ", \"new_bytes\": %" PRIu64
-		", \"seen_blocks\": %" PRIu64 ", \"seen_bytes\": %" PRIu64
-		", \"old_blocks\": %" PRIu64 ", \"old_bytes\": %" PRIu64
-		", \"large_blocks\": %" PRIu64 ", \"large_new\": %" PRIu64
-		", \"large_seen\": %" PRIu64 ", \"typed_blocks\": %" PRIu64
-		", \"mistyped_blocks\": %" PRIu64 ", \"pools_unreadable\": %" PRIu64
-		", \"elapsed_ns\": %" PRIu64 ", \"frozen_ns\": %" PRIu64 ", \"unread_ns\": %" PRIu64
-		"}",
-		counts->live_blocks, counts->live_bytes, counts->new_blocks, counts->new_bytes,
-		counts->seen_blocks, counts->seen_bytes, counts->old_blocks, counts->old_bytes,
-		counts->large_blocks, counts->large_new, counts->large_seen, counts->typed_blocks,
-		counts->mistyped_blocks, counts->pools_unreadable, counts->elapsed_ns,
-		counts->frozen_ns, meta->unread_ns);
+	fields_write(out, meta, META_JSON_COVERAGE, "\"coverage\": {");
+	fprintf(out, ", \"unread_ns\": %" PRIu64 "}", meta->unread_ns);
 }
 
 /* How the kernel walked the heap at the end. */
-static void ending_write(FILE *out, const struct snapshot_ending *ending)
+static void ending_write(FILE *out, const struct snapshot_meta *meta)
 {
-	if (!ending->pieces)
+	uint64_t failed = meta->ending.failed;
+	int cut = failed == EVENT_CENSUS_CUT || failed == EVENT_CENSUS_GIVEN_UP;
+
+	if (!meta->ending.pieces)
 		return;
-	fprintf(out,
-		"\"ending\": {\"pieces\": %" PRIu64 ", \"steps\": %" PRIu64
-		", \"slowest_ns\": %" PRIu64 ", \"arenas\": %" PRIu64
-		", \"arenas_unread\": %" PRIu64 ", \"whole\": %s}, ",
-		ending->pieces, ending->steps, ending->slowest_ns, ending->arenas,
-		ending->arenas_unread,
-		ending->failed == EVENT_CENSUS_CUT || ending->failed == EVENT_CENSUS_GIVEN_UP
-			? "false"
-			: "true");
+	fields_write(out, meta, META_JSON_ENDING, "\"ending\": {");
+	fprintf(out, ", \"whole\": %s}, ", cut ? "false" : "true");
 }
 
 /* Why blocks are charged to <unknown>. */
@@ -82,42 +90,10 @@ static void unknown_write(FILE *out, const struct snapshot_meta *meta)
 /* lost: also the counters of the whole session. */
 static void not_seen_write(FILE *out, const struct snapshot_meta *meta, int lost)
 {
-	static const char *const names[LOSS_COUNT] = {
-		[LOSS_ALLOC] = "lost_allocs",
-		[LOSS_ALLOC_BYTES] = "lost_alloc_bytes",
-		[LOSS_FREE] = "lost_frees",
-		[LOSS_REALLOC] = "lost_reallocs",
-		[LOSS_STACK] = "lost_stacks",
-		[LOSS_CODE] = "lost_codes",
-		[LOSS_PROCESS] = "lost_process_events",
-		[LOSS_THREAD_STATE] = "no_thread_memory",
-		[LOSS_NO_THREAD] = "no_python_thread",
-		[LOSS_FRAME_FAULT] = "frame_faults",
-		[LOSS_RETURN] = "missing_returns",
-		[LOSS_REUSE] = "lost_reuses",
-		[LOSS_MAP] = "lost_mappings",
-		[LOSS_SHARER] = "memory_sharers",
-	};
-
-	const struct {
-		const char *name;
-		uint64_t count;
-	} dropped[] = {
-		{"stacks_dropped", meta->stacks_dropped},
-		{"codes_dropped", meta->codes_dropped},
-		{"symbols_dropped", meta->symbols_dropped},
-		{"readings_dropped", meta->walks_dropped},
-	};
-
-	fprintf(out,
-		"\"not_seen\": {\"frees_unknown\": %" PRIu64 ", \"replaced\": %" PRIu64
-		", \"stacks_unknown\": %" PRIu64 ", \"frames_unknown\": %" PRIu64
-		", \"records_malformed\": %" PRIu64 ", \"rounded_blocks\": %" PRIu64,
-		meta->frees_unknown, meta->replaced, meta->stacks_unknown, meta->frames_unknown,
-		meta->records_malformed, meta->rounded_blocks);
+	fields_write(out, meta, META_JSON_NOT_SEEN, "\"not_seen\": {");
 	for (unsigned int i = 0; lost && i < LOSS_COUNT; i++) {
-		if (names[i])
-			fprintf(out, ", \"%s\": %" PRIu64, names[i], meta->loss[i]);
+		if (meta_losses[i].json_key)
+			fprintf(out, ", \"%s\": %" PRIu64, meta_losses[i].json_key, meta->loss[i]);
 		else if (meta->loss[i])
 			fprintf(out, ", \"lost_%u\": %" PRIu64, i, meta->loss[i]);
 	}
@@ -126,9 +102,7 @@ static void not_seen_write(FILE *out, const struct snapshot_meta *meta, int lost
 			meta->blocks_dropped, meta->bytes_dropped);
 	if (meta->ending.failed == EVENT_CENSUS_CUT)
 		fprintf(out, ", \"arenas_unread\": %" PRIu64, meta->ending.arenas_unread);
-	for (size_t i = 0; i < sizeof(dropped) / sizeof(dropped[0]); i++)
-		if (dropped[i].count)
-			fprintf(out, ", \"%s\": %" PRIu64, dropped[i].name, dropped[i].count);
+	fields_write(out, meta, META_JSON_DROPPED, ", ");
 	unknown_write(out, meta);
 	/* Without native frames the keys stay as they were before the native layer. */
 	if (meta->layer != EVENT_LAYER_PYTHON || meta->layers & 1u << EVENT_LAYER_NATIVE)
@@ -213,7 +187,7 @@ static void meta_write(FILE *out, const struct snapshot_meta *meta, int of_sever
 	modes_json(out, meta);
 	coverage_write(out, meta);
 	fputs(", ", out);
-	ending_write(out, &meta->ending);
+	ending_write(out, meta);
 	if (meta->layer != EVENT_LAYER_PYTHON || meta->layers & 1u << EVENT_LAYER_NATIVE)
 		stack_ends_write(out, &meta->stack_ends);
 	not_seen_write(out, meta, !of_several);

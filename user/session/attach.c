@@ -30,7 +30,6 @@
 #include "session/target/cost.h"
 #include "session/target/mode.h"
 #include "session/target/probe.h"
-#include "session/target/provider.h"
 #include "session/target/state.h"
 #include "session/target/symbols.h"
 #include "session/target/target.h"
@@ -55,10 +54,9 @@ static int setter_probe(struct session *session, struct target *target, struct e
 				 .op = ABI_OP_RENAME};
 	const struct plan plan = {.sites = &site, .count = 1};
 	pid_t scope = probe_scope(session, target, file);
-	int err = elf_file_offset(file, vaddr, &site.offset);
+	int err = elf_file_offset(file, vaddr, &site.offset)
+			  ?: attach_groups(session->attach, &plan, file, scope, ATTACH_LAST);
 
-	if (!err)
-		err = attach_groups(session->attach, &plan, file, scope, ATTACH_LAST);
 	if (!err)
 		target->runtime.target.renames =
 			scope < 0 ? ABI_RENAMES_EVERYWHERE : ABI_RENAMES_HERE;
@@ -346,20 +344,16 @@ static int target_attach(struct session *session, struct target *target,
 	if (err)
 		return obstacle_tell(OBSTACLE_PROBE, err);
 	err = target_announce(session, target, plans->info.name, plans->info.ns_pid, from_start,
-			      clock_ns(CLOCK_MONOTONIC));
-	if (!err)
-		err = target_provider_begin(session, target, plans);
-	if (!err)
-		err = target_symbols_begin(session, target);
+				clock_ns(CLOCK_MONOTONIC))
+			?: target_provider_begin(session, target, plans)
+			?: target_symbols_begin(session, target);
 	if (err)
 		return err;
 	session_unwind_prepare(session, target);
 	/* From here on events are emitted. */
-	err = attach_target(session->attach, target->pid, &target->runtime.target);
-	if (!err)
-		err = target_check_program(session, target, program);
-	if (!err)
-		err = target_baseline(session, target, from_start);
+	err = attach_target(session->attach, target->pid, &target->runtime.target)
+			?: target_check_program(session, target, program)
+			?: target_baseline(session, target, from_start);
 	/* These must not cost anything before the governor begins, and the walk may take long. */
 	if (!err && target->governor.early)
 		err = target_probe(session, target, plans, ATTACH_PASSED_ON | ATTACH_NEW_POOLS);
@@ -554,7 +548,7 @@ static int target_settle(struct session *session, struct target *target,
 	int err = tasks_choose(session, target, followed);
 
 	windows_choose(session, target, plan, from_start);
-	return err ? err : returns_check(session, target->pid, plan);
+	return err ?: returns_check(session, target->pid, plan);
 }
 
 /* -ESTALE: it has called exec meanwhile. */

@@ -107,8 +107,8 @@ struct candidate *candidate_touch(struct session *session, uint32_t pid)
 	uint64_t now = clock_ns(CLOCK_MONOTONIC);
 
 	if (!candidate) {
-		if (array_reserve(&session->candidates, &session->candidate_capacity,
-				  session->candidate_count, 1, sizeof(*session->candidates)))
+		if (ARRAY_RESERVE(NULL, session, candidates, candidate_count, candidate_capacity,
+				  1))
 			return NULL;
 		candidate = &session->candidates[session->candidate_count++];
 		*candidate = (struct candidate){.late.pid = (pid_t)pid, .wanted = -ESRCH};

@@ -21,7 +21,6 @@
 #include "probe/process/plan_target.h"
 #include "session/candidate.h"
 #include "session/target/probe.h"
-#include "session/target/provider.h"
 #include "session/target/state.h"
 #include "session/target/target.h"
 #include "util/array.h"

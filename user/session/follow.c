@@ -28,12 +28,10 @@
 #include "session/target/census.h"
 #include "session/target/mode.h"
 #include "session/target/probe.h"
-#include "session/target/provider.h"
 #include "session/target/state.h"
 #include "session/target/symbols.h"
 #include "session/target/target.h"
 #include "session/target/target_governor.h"
-#include "session/target/translators.h"
 #include "session/unwind_tables.h"
 #include "util/clock.h"
 #include "util/error.h"
@@ -315,9 +313,8 @@ static void target_extend(struct session *session, struct target *target)
 
 	target->mapped_ns = 0;
 	if (!err)
-		err = returns_check(session, target->pid, &plans);
-	if (!err)
-		err = target_probe(session, target, &plans, target_groups(target));
+		err = returns_check(session, target->pid, &plans)
+			      ?: target_probe(session, target, &plans, target_groups(target));
 	if (!err)
 		target_windows_extend(session, target, &plans);
 	if (!err)

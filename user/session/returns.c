@@ -52,7 +52,7 @@ int returns_check(struct session *session, pid_t pid, const struct plan_target *
 {
 	int err = has_returns(plans) ? threads_allow(session, pid) : 0;
 
-	return err ? err : seccomp_allows(session, pid, plans);
+	return err ?: seccomp_allows(session, pid, plans);
 }
 
 void returns_watch(struct session *session, uint64_t missing)

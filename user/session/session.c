@@ -284,23 +284,17 @@ int session_new(struct session **out, const struct session_opts *opts, const cha
 	hit_cost_init(&session->hit_cost);
 	/* libbpf would log errors of its own while features are probed */
 	links_silence_libbpf();
-	err = session_targets_begin(session);
-	if (!err)
-		err = features_probe(&session->features);
-	if (!err)
-		err = features_check(&session->features, remedy);
-	if (!err)
-		err = trace_new(&session->trace, &hooks);
+	err = session_targets_begin(session)
+			?: features_probe(&session->features)
+			?: features_check(&session->features, remedy)
+			?: trace_new(&session->trace, &hooks);
 	if (!err)
 		trace_budget(session->trace, opts->budget);
 	if (!err)
-		err = plan_caches_new(&session->plans, &opts->plan);
-	if (!err)
-		err = programs_load(session, &attach, remedy);
-	if (!err)
-		err = follow_new(session);
-	if (!err)
-		err = session_governor_begin(session);
+		err = plan_caches_new(&session->plans, &opts->plan)
+				?: programs_load(session, &attach, remedy)
+				?: follow_new(session)
+				?: session_governor_begin(session);
 	if (!err && opts->capture)
 		err = capture_begin(opts->capture);
 	if (err) {
@@ -389,7 +383,7 @@ int session_count_loss(struct session *session)
 		follow_lost(session, record.counts[LOSS_PROCESS]);
 		returns_watch(session, record.counts[LOSS_RETURN]);
 	}
-	return err ? err : session_feed(session, &record, sizeof(record));
+	return err ?: session_feed(session, &record, sizeof(record));
 }
 
 static struct target *target_at(const struct session *session, size_t process)

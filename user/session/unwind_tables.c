@@ -25,10 +25,9 @@ static void unwind_publish(void *context, const struct abi_unwind_key *key, uint
 void session_unwind_begin(struct session *session)
 {
 	struct unwind_loader_opts opts = {.publish = unwind_publish, .context = session};
-	int err = attach_unwind_areas(session->attach, &opts.areas);
+	int err = attach_unwind_areas(session->attach, &opts.areas)
+			  ?: unwind_loader_new(&session->unwind, &opts);
 
-	if (!err)
-		err = unwind_loader_new(&session->unwind, &opts);
 	if (!err)
 		attach_unwind_begin(session->attach);
 	else if (err != -EOPNOTSUPP)

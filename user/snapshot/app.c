@@ -41,11 +41,9 @@ static const char *const native_ends[] = {".c",  ".cc",  ".cpp", ".cxx", ".h",
 
 int app_add(struct app *app, const char *pattern)
 {
-	int err = array_reserve(&app->patterns, &app->capacity, app->count, 1,
-				sizeof(*app->patterns));
+	int err = ARRAY_RESERVE(NULL, app, patterns, count, capacity, 1)
+			  ?: pattern_new(&app->patterns[app->count], pattern);
 
-	if (!err)
-		err = pattern_new(&app->patterns[app->count], pattern);
 	if (err)
 		return err;
 	app->count++;

@@ -126,11 +126,10 @@ int builder_traceback(struct builder *builder, const struct snapshot_frame *fram
 		}
 	}
 	err = array_reserve_in(builder->account, &snapshot->frames, &builder->frame_capacity,
-			       snapshot->frame_count, nframe, sizeof(*snapshot->frames));
-	if (!err)
-		err = array_reserve_in(builder->account, &snapshot->tracebacks,
-				       &builder->traceback_capacity, snapshot->traceback_count, 1,
-				       sizeof(*snapshot->tracebacks));
+			       snapshot->frame_count, nframe, sizeof(*snapshot->frames))
+		      ?: array_reserve_in(builder->account, &snapshot->tracebacks,
+					  &builder->traceback_capacity, snapshot->traceback_count,
+					  1, sizeof(*snapshot->tracebacks));
 	if (err)
 		return err;
 	snapshot->tracebacks[snapshot->traceback_count] = (struct snapshot_traceback){
@@ -179,11 +178,10 @@ int builder_estimate(struct builder *builder, const struct snapshot_estimate *de
 		return 0;
 	if (snapshot->estimate_count == SNAPSHOT_ESTIMATES_MAX)
 		return -EOVERFLOW;
-	int err = index_reserve(builder, index, snapshot->estimate_count, estimate_hash);
-	if (!err)
-		err = array_reserve_in(builder->account, &snapshot->estimates,
-				       &builder->estimate_capacity, snapshot->estimate_count, 1,
-				       sizeof(*snapshot->estimates));
+	int err = index_reserve(builder, index, snapshot->estimate_count, estimate_hash)
+			  ?: array_reserve_in(builder->account, &snapshot->estimates,
+					      &builder->estimate_capacity, snapshot->estimate_count,
+					      1, sizeof(*snapshot->estimates));
 	if (err)
 		return err;
 	size_t i = deviations_hash(deviations) & (index->capacity - 1);
@@ -213,12 +211,11 @@ static int total_add(uint64_t *total, const struct snapshot_trace *trace)
 int builder_layer(struct builder *builder, uint32_t which, const struct snapshot_trace *trace)
 {
 	struct snapshot_layer *layer = &builder->snapshot->layers[which];
-	int err = total_add(&builder->layer_bytes[which], trace);
+	int err = total_add(&builder->layer_bytes[which], trace)
+			  ?: array_reserve_in(builder->account, &layer->traces,
+					      &builder->layer_capacity[which], layer->trace_count,
+					      1, sizeof(*layer->traces));
 
-	if (!err)
-		err = array_reserve_in(builder->account, &layer->traces,
-				       &builder->layer_capacity[which], layer->trace_count, 1,
-				       sizeof(*layer->traces));
 	if (!err)
 		layer->traces[layer->trace_count++] = *trace;
 	return err;
@@ -254,10 +251,9 @@ int builder_trace(struct builder *builder, const struct snapshot_trace *trace)
 {
 	struct snapshot *snapshot = builder->snapshot;
 	struct builder_index *index = &builder->trace_index;
-	int err = index_reserve(builder, index, snapshot->trace_count, trace_hash);
+	int err = index_reserve(builder, index, snapshot->trace_count, trace_hash)
+			  ?: trace_stage(builder, trace, &builder->total_bytes);
 
-	if (!err)
-		err = trace_stage(builder, trace, &builder->total_bytes);
 	if (err)
 		return err;
 	size_t i = trace_hash(snapshot, (uint32_t)snapshot->trace_count) & (index->capacity - 1);
@@ -285,12 +281,11 @@ int builder_thread(struct builder *builder, uint32_t tid, const char *name)
 {
 	struct snapshot *snapshot = builder->snapshot;
 	struct builder_index *index = &builder->thread_index;
-	int err = index_reserve(builder, index, snapshot->thread_count, thread_hash);
+	int err = index_reserve(builder, index, snapshot->thread_count, thread_hash)
+			  ?: array_reserve_in(builder->account, &snapshot->threads,
+					      &builder->thread_capacity, snapshot->thread_count, 1,
+					      sizeof(*snapshot->threads));
 
-	if (!err)
-		err = array_reserve_in(builder->account, &snapshot->threads,
-				       &builder->thread_capacity, snapshot->thread_count, 1,
-				       sizeof(*snapshot->threads));
 	if (err)
 		return err;
 	size_t i = hash_u64(tid) & (index->capacity - 1);

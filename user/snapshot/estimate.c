@@ -148,7 +148,7 @@ int estimate_trace_figures(double chance, const struct snapshot_trace *trace, ui
 	}
 	estimate_add_sampled(&estimate, chance, trace->bytes, trace->count);
 	int err = estimate_round(estimate.count, count);
-	return err ? err : estimate_round(estimate.size, size);
+	return err ?: estimate_round(estimate.size, size);
 }
 
 /* The rounding error of the product is less than half a block. */
@@ -174,11 +174,9 @@ int estimate_snapshot(const struct snapshot *snapshot, struct snapshot **out)
 
 	for (size_t i = 0; i < snapshot->trace_count; i++)
 		estimate_add_trace(&total, snapshot, &snapshot->traces[i]);
-	err = estimate_round(total.size, &whole);
-	if (!err)
-		err = estimate_round(total.count, &whole);
-	if (!err)
-		err = snapshot_copy(snapshot, &all);
+	err = estimate_round(total.size, &whole)
+			?: estimate_round(total.count, &whole)
+			?: snapshot_copy(snapshot, &all);
 	if (err)
 		return err;
 	for (size_t i = 0; i < all->trace_count; i++) {

@@ -6,157 +6,21 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "snapshot/meta.h"
 #include "snapshot/remap.h"
 #include "util/account.h"
 #include "util/error.h"
 
 #define PIDS_NAMED 8u /* in an error message */
 
-static uint64_t max(uint64_t a, uint64_t b)
+/* What the rows of meta_fields do not say. */
+static void others_add(struct snapshot_meta *sum, const struct snapshot_meta *one)
 {
-	return a > b ? a : b;
-}
-
-static void coverage_add(struct snapshot_coverage *sum, const struct snapshot_coverage *one)
-{
-	sum->time_ns = max(sum->time_ns, one->time_ns);
-	sum->live_blocks += one->live_blocks;
-	sum->live_bytes += one->live_bytes;
-	sum->new_blocks += one->new_blocks;
-	sum->new_bytes += one->new_bytes;
-	sum->seen_blocks += one->seen_blocks;
-	sum->seen_bytes += one->seen_bytes;
-	sum->old_blocks += one->old_blocks;
-	sum->old_bytes += one->old_bytes;
-	sum->large_blocks += one->large_blocks;
-	sum->large_new += one->large_new;
-	sum->large_seen += one->large_seen;
-	sum->pools_unreadable += one->pools_unreadable;
-	sum->typed_blocks += one->typed_blocks;
-	sum->mistyped_blocks += one->mistyped_blocks;
-	sum->dead_blocks += one->dead_blocks;
-	sum->elapsed_ns += one->elapsed_ns;
-	sum->frozen_ns += one->frozen_ns;
-}
-
-static void ending_add(struct snapshot_ending *sum, const struct snapshot_ending *one)
-{
-	sum->pieces += one->pieces;
-	sum->steps += one->steps;
-	sum->slowest_ns = max(sum->slowest_ns, one->slowest_ns);
-	sum->arenas += one->arenas;
-	sum->arenas_unread += one->arenas_unread;
-	sum->failed = max(sum->failed, one->failed);
-}
-
-static void windows_add(struct snapshot_windows *sum, const struct snapshot_windows *one)
-{
-	sum->count = max(sum->count, one->count);
-	sum->on_ns += one->on_ns;
-	sum->span_ns += one->span_ns;
-	sum->new_blocks += one->new_blocks;
-	sum->seen_blocks += one->seen_blocks;
-	sum->unseen_blocks += one->unseen_blocks;
-	sum->unseen_bytes += one->unseen_bytes;
-	sum->old_unseen_blocks += one->old_unseen_blocks;
-	sum->old_unseen_bytes += one->old_unseen_bytes;
-	sum->pool_blocks += one->pool_blocks;
-	sum->pool_bytes += one->pool_bytes;
-	sum->large |= one->large;
-	sum->malloc_blocks += one->malloc_blocks;
-}
-
-static void counters_add(struct snapshot_meta *sum, const struct snapshot_meta *one)
-{
-	sum->frees_unknown += one->frees_unknown;
-	sum->replaced += one->replaced;
-	sum->stacks_unknown += one->stacks_unknown;
-	sum->frames_unknown += one->frames_unknown;
-	sum->records_malformed += one->records_malformed;
-	sum->frames_unnamed += one->frames_unnamed;
-	sum->frames_slow += one->frames_slow;
-	stack_ends_add(&sum->stack_ends, &one->stack_ends);
-	sum->rounded_blocks += one->rounded_blocks;
-	sum->rss_bytes += one->rss_bytes;
-	sum->cpu_ns += one->cpu_ns;
-	sum->wait_ns += one->wait_ns;
-	sum->probes_ns += one->probes_ns;
-	sum->budget_permille = max(sum->budget_permille, one->budget_permille);
-	sum->emptied += one->emptied;
-	sum->rss_age_ns = max(sum->rss_age_ns, one->rss_age_ns);
-	sum->regions_dropped += one->regions_dropped;
-	sum->blocks_dropped += one->blocks_dropped;
-	sum->bytes_dropped += one->bytes_dropped;
-	sum->stacks_dropped += one->stacks_dropped;
-	sum->codes_dropped += one->codes_dropped;
-	sum->symbols_dropped += one->symbols_dropped;
-	sum->walks_dropped += one->walks_dropped;
-	sum->native.frees_unknown += one->native.frees_unknown;
-	sum->native.replaced += one->native.replaced;
-	for (size_t i = 0; i < SNAPSHOT_UNKNOWNS; i++) {
-		sum->unknown[i].blocks += one->unknown[i].blocks;
-		sum->unknown[i].bytes += one->unknown[i].bytes;
-	}
-	for (size_t i = 0; i < LOSS_COUNT; i++)
-		sum->loss[i] = max(sum->loss[i], one->loss[i]);
-	sum->coverage_known |= one->coverage_known;
-	coverage_add(&sum->coverage, &one->coverage);
-	ending_add(&sum->ending, &one->ending);
-	windows_add(&sum->windows, &one->windows);
-}
-
-/* Clears the whole array, because such texts are compared and copied with their padding. */
-static void mixed_set(char *text, size_t bytes)
-{
-	memset(text, 0, bytes);
-	memcpy(text, SNAPSHOT_MIXED, sizeof(SNAPSHOT_MIXED));
-}
-
-/* Keeps fields that are equal in all processes. */
-static void common_keep(struct snapshot_meta *sum, const struct snapshot_meta *one)
-{
-	if (sum->layer != one->layer)
-		sum->layer = EVENT_LAYER_PYTHON;
-	if (sum->python_version != one->python_version)
-		sum->python_version = 0;
-	if (sum->pool_bytes != one->pool_bytes)
-		sum->pool_bytes = 0;
-	if (strcmp(sum->name, one->name) != 0)
-		memset(sum->name, 0, sizeof(sum->name));
-	if (strcmp(sum->container, one->container) != 0)
-		memset(sum->container, 0, sizeof(sum->container));
-	if (strcmp(sum->mode, one->mode) != 0)
-		mixed_set(sum->mode, sizeof(sum->mode));
-	if (strcmp(sum->moment, one->moment) != 0)
-		mixed_set(sum->moment, sizeof(sum->moment));
-}
-
-static void meta_add(struct snapshot_meta *sum, const struct snapshot_meta *one)
-{
-	common_keep(sum, one);
-	counters_add(sum, one);
-	if (one->traceback_limit > sum->traceback_limit)
-		sum->traceback_limit = one->traceback_limit;
-	sum->taken_realtime_ns = max(sum->taken_realtime_ns, one->taken_realtime_ns);
-	sum->duration_ns = max(sum->duration_ns, one->duration_ns);
-	sum->sample_bytes = max(sum->sample_bytes, one->sample_bytes);
-	sum->self_sampled |= one->self_sampled;
-	sum->self_sampled_ns = max(sum->self_sampled_ns, one->self_sampled_ns);
-	sum->unread_ns = max(sum->unread_ns, one->unread_ns);
-	sum->from_start &= one->from_start;
-	sum->tasks &= one->tasks;
 	sum->layers |= one->layers | 1u << one->layer;
-	if (one->layer < sum->layer)
-		sum->layer = one->layer;
-	sum->large_skipped |= one->large_skipped;
-	sum->of_app |= one->of_app;
-	sum->reuse_unseen |= one->reuse_unseen;
-	sum->ends_unseen |= one->ends_unseen;
-	for (size_t i = 0; i < BESIDES; i++) {
-		sum->beside[i].known |= one->beside[i].known;
-		sum->beside[i].gaps |= one->beside[i].gaps;
-	}
-	sum->allocated_ns = max(sum->allocated_ns, one->allocated_ns);
+	stack_ends_add(&sum->stack_ends, &one->stack_ends);
+	for (size_t i = 0; i < LOSS_COUNT; i++)
+		if (one->loss[i] > sum->loss[i])
+			sum->loss[i] = one->loss[i];
 }
 
 static void merged_set(struct snapshot *snapshot)
@@ -165,18 +29,13 @@ static void merged_set(struct snapshot *snapshot)
 
 	*merged = snapshot->processes[0];
 	merged->layers |= 1u << merged->layer;
-	for (size_t i = 1; i < snapshot->process_count; i++)
+	for (size_t i = 1; i < snapshot->process_count; i++) {
 		meta_add(merged, &snapshot->processes[i]);
+		others_add(merged, &snapshot->processes[i]);
+	}
 	merged->layers &= ~(1u << merged->layer);
-	merged->pid = merged->ns_pid = merged->parent = 0;
-	merged->has_exited = 0;
-	merged->wait_status = 0;
-	merged->peak_bytes = merged->native.peak_bytes = 0;
-	memset(merged->peak_after_ns, 0, sizeof(merged->peak_after_ns));
-	memset(merged->sole_thread, 0, sizeof(merged->sole_thread));
-	memset(merged->sole_thread_name, 0, sizeof(merged->sole_thread_name));
 	/* These stay per process. */
-	merged->change_count = merged->changes_dropped = 0;
+	merged->change_count = 0;
 	memset(merged->changes, 0, sizeof(merged->changes));
 }
 
@@ -238,9 +97,7 @@ static int traces_add(struct remap *remap, const struct snapshot_trace *traces, 
 		if (indices[trace.process] == UINT32_MAX)
 			continue;
 		trace.process = indices[trace.process];
-		err = remap_trace(remap, &trace);
-		if (!err)
-			err = builder_layer(remap->to, layer, &trace);
+		err = remap_trace(remap, &trace) ?: builder_layer(remap->to, layer, &trace);
 		if (remap->to->account && account_is_full(err)) {
 			struct snapshot_meta *meta = &remap->to->snapshot->processes[trace.process];
 

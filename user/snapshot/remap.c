@@ -74,9 +74,8 @@ static int traceback_add(struct remap *remap, uint32_t index, uint32_t *added)
 		struct snapshot_frame *frame = &remap->frames[i - first];
 
 		*frame = remap->from->frames[traceback->first + i];
-		err = string_remap(remap, &frame->filename);
-		if (!err)
-			err = string_remap(remap, &frame->function);
+		err = string_remap(remap, &frame->filename)
+			      ?: string_remap(remap, &frame->function);
 	}
 	if (total != SNAPSHOT_TOTAL_UNKNOWN)
 		total -= first;

@@ -349,22 +349,17 @@ int snapshot_copy(const struct snapshot *snapshot, struct snapshot **out)
 	if (!copy)
 		return -ENOMEM;
 	copy->meta = snapshot->meta;
-	err = strings_copy(&copy->strings, snapshot->strings, NULL);
-	if (!err)
-		err = array_copy(&copy->frames, snapshot->frames, snapshot->frame_count,
-				 sizeof(*copy->frames));
-	if (!err)
-		err = array_copy(&copy->tracebacks, snapshot->tracebacks, snapshot->traceback_count,
-				 sizeof(*copy->tracebacks));
-	if (!err)
-		err = array_copy(&copy->traces, snapshot->traces, snapshot->trace_count,
-				 sizeof(*copy->traces));
-	if (!err)
-		err = array_copy(&copy->estimates, snapshot->estimates, snapshot->estimate_count,
-				 sizeof(*copy->estimates));
-	if (!err)
-		err = array_copy(&copy->threads, snapshot->threads, snapshot->thread_count,
-				 sizeof(*copy->threads));
+	err = strings_copy(&copy->strings, snapshot->strings, NULL)
+			?: array_copy(&copy->frames, snapshot->frames, snapshot->frame_count,
+				sizeof(*copy->frames))
+			?: array_copy(&copy->tracebacks, snapshot->tracebacks,
+				snapshot->traceback_count, sizeof(*copy->tracebacks))
+			?: array_copy(&copy->traces, snapshot->traces, snapshot->trace_count,
+				sizeof(*copy->traces))
+			?: array_copy(&copy->estimates, snapshot->estimates,
+				snapshot->estimate_count, sizeof(*copy->estimates))
+			?: array_copy(&copy->threads, snapshot->threads, snapshot->thread_count,
+				sizeof(*copy->threads));
 	for (size_t i = 0; i < SNAPSHOT_LAYERS && !err; i++) {
 		err = array_copy(&copy->layers[i].traces, snapshot->layers[i].traces,
 				 snapshot->layers[i].trace_count, sizeof(*copy->traces));

@@ -101,12 +101,12 @@ struct snapshot_coverage {
 	uint64_t large_blocks;
 	uint64_t large_new;        /* increase since the trace began; 0 if there is none */
 	uint64_t large_seen;       /* large blocks in the table */
-	uint64_t pools_unreadable; /* their blocks are kept as they are in the table */
 	/*
 	 * A sample of the new blocks: typed: the object's type gives a size; mistyped: the table
 	 * has another size.
 	 */
 	uint64_t typed_blocks, mistyped_blocks;
+	uint64_t pools_unreadable; /* their blocks are kept as they are in the table */
 	uint64_t dead_blocks; /* removed from the table, because they are no longer on the heap */
 	/* duration of the walk; how long the process was stopped for it */
 	uint64_t elapsed_ns, frozen_ns;

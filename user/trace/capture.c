@@ -150,9 +150,7 @@ int capture_read(const char *path, capture_record_fn record, void *context, size
 	window.data = malloc(WINDOW_BYTES);
 	if (!window.data)
 		goto out;
-	err = header_read(&window);
-	if (!err)
-		err = records_read(&window, record, context, records);
+	err = header_read(&window) ?: records_read(&window, record, context, records);
 out:
 	free(window.data);
 	if (own)

@@ -6,109 +6,89 @@
 #include "trace/trace.h"
 
 #include <errno.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 
-#include "trace/process/process_walks.h"
+#include "trace/process/process_tables.h"
 #include "trace/state.h"
 #include "util/array.h"
 
 #define SNAPSHOT_SHARE 4u /* of the budget, set aside for building snapshots */
 #define FREE_SHARE     8u /* freed at once by evicting ended processes */
 
-/* May more bytes follow a record's fixed part? */
-static int is_variable(uint32_t type)
-{
-	return type == EVENT_STACK || type == EVENT_CODE || type == EVENT_CODE_LINES ||
-	       type == EVENT_CENSUS_POOL || type == EVENT_CENSUS_SIZES ||
-	       type == EVENT_CENSUS_KINDS || type == EVENT_CENSUS_LARGE ||
-	       type == EVENT_CENSUS_CHUNKS || type == EVENT_CENSUS || type == EVENT_CENSUS_DONE ||
-	       type == EVENT_PROCESS || type == EVENT_SYMBOL || type == EVENT_EXIT ||
-	       type == EVENT_EXEC || type == EVENT_FORK || type == EVENT_FINALIZE;
-}
+/*
+ * R(type, bytes, rest, dropped, handler). bytes: of the record's fixed part; of types that have
+ * grown, in the oldest captures. rest: more may follow. dropped: what of struct trace_counters
+ * counts records that there is no memory for; events: nothing does. Records without a handler (0)
+ * belong to no process that is known, or are of no interest: a child is traced only after its own
+ * EVENT_PROCESS.
+ */
+/* clang-format off */
+#define OF(name) sizeof(struct event_##name)
+#define RECORDS(R)                                                                                 \
+	R(ALLOC, OF(alloc), 0, blocks_dropped, state_alloc(process, record))                       \
+	R(ALLOC_WEIGHTED, OF(alloc_weighted), 0, blocks_dropped,                                   \
+	  state_alloc_weighted(process, record))                                                   \
+	R(FREE, OF(free), 0, events, state_free(process, record))                                  \
+	R(REALLOC, OF(free), 0, events, state_realloc(process, record))                            \
+	R(REALLOC_DONE, OF(alloc), 0, blocks_dropped, state_realloc_done(process, record))         \
+	R(REALLOC_FAIL, OF(free), 0, events, state_realloc_fail(process, record))                  \
+	R(REUSE, OF(alloc), 0, events, state_reuse(process, record))                               \
+	R(SELF_SAMPLED, OF(mark), 0, events, state_self_sampled(process, header->time_ns))         \
+	R(STACK, OF(stack), 1, stacks_dropped, state_stack(process, record))                       \
+	R(SYMBOL, OF(symbol), 1, symbols_dropped, state_symbol(process, record))                   \
+	R(CODE, OF(code), 1, codes_dropped, code_feed(trace, process, record))                     \
+	R(CODE_LINES, OF(code_lines), 1, codes_dropped, state_code_lines(process, record))         \
+	R(MAP, OF(map), 0, regions_dropped, state_map(process, record))                            \
+	R(UNMAP, OF(map), 0, regions_dropped, state_map(process, record))                          \
+	R(REMAP, OF(map), 0, regions_dropped, state_map(process, record))                          \
+	R(PROTECT, OF(map), 0, regions_dropped, state_map(process, record))                        \
+	R(PROCESS, EVENT_TARGET_MIN, 1, events, 0)                                                 \
+	R(FORK, EVENT_PROCESS_MIN, 1, events, 0)                                                   \
+	R(FINALIZE, EVENT_PROCESS_MIN, 1, events, state_finalize(trace, process))                  \
+	R(EXIT, EVENT_PROCESS_MIN, 1, events, exit_feed(trace, process, record))                   \
+	R(EXEC, EVENT_PROCESS_MIN, 1, events, state_end(trace, process, TRACE_EXECED))             \
+	R(DISCARD, OF(mark), 0, events, state_discard(trace, process))                             \
+	R(CLEAR, OF(mark), 0, events, state_clear(process))                                        \
+	R(RESET_PEAK, OF(mark), 0, events, peaks_reset(process))                                   \
+	R(LOSS, OF(loss), 0, events, 0)                                                            \
+	R(RSS, OF(rss), 0, events, rss_set(process, record))                                       \
+	R(COST, OF(cost), 0, events, cost_set(process, record))                                    \
+	R(THREAD, OF(thread), 0, events, state_thread_name(process, record))                       \
+	R(TASK, OF(task), 0, events, state_task(process, record))                                  \
+	R(MODE_CHANGE, OF(mode_change), 0, events, state_mode_change(process, record))             \
+	R(WINDOW, OF(window), 0, events, state_window(process, record))                            \
+	R(CENSUS, EVENT_CENSUS_MIN, 1, events, state_census(process, record))                      \
+	R(CENSUS_DONE, EVENT_CENSUS_MIN, 1, events, state_census_done(process, record))            \
+	R(CENSUS_THREAD, OF(mark), 0, events, state_census_thread(process, record))                \
+	R(CENSUS_ARENA, OF(census_arena), 0, events, state_census_arena(process, record))          \
+	R(CENSUS_POOL, OF(census_pool), 1, events, state_census_pool(process, record))             \
+	R(CENSUS_SIZES, OF(census_sizes), 1, events, state_census_sizes(process, record))          \
+	R(CENSUS_KINDS, OF(census_kinds), 1, events, state_census_kinds(process, record))          \
+	R(CENSUS_LARGE, OF(census_large), 1, events, state_census_large(process, record))          \
+	R(CENSUS_CHUNKS, OF(census_chunks), 1, events, state_census_chunks(process, record))
+/* clang-format on */
 
-/* record_bytes() of heap walks and windows. */
-static size_t census_bytes(uint32_t type)
-{
-	switch (type) {
-	case EVENT_CENSUS:
-	case EVENT_CENSUS_DONE:
-		return EVENT_CENSUS_MIN; /* older captures lack the rest */
-	case EVENT_CENSUS_ARENA:
-		return sizeof(struct event_census_arena);
-	case EVENT_CENSUS_POOL:
-		return sizeof(struct event_census_pool);
-	case EVENT_CENSUS_SIZES:
-		return sizeof(struct event_census_sizes);
-	case EVENT_CENSUS_KINDS:
-		return sizeof(struct event_census_kinds);
-	case EVENT_CENSUS_LARGE:
-		return sizeof(struct event_census_large);
-	case EVENT_CENSUS_CHUNKS:
-		return sizeof(struct event_census_chunks);
-	case EVENT_WINDOW:
-		return sizeof(struct event_window);
-	default:
-		return 0;
-	}
-}
+struct record_form {
+	size_t bytes; /* 0: unknown type */
+	int rest;
+	size_t dropped; /* offset */
+};
 
-/* The size of a record's fixed part; 0: unknown type. */
-static size_t record_bytes(uint32_t type)
+static struct record_form form_of(uint32_t type)
 {
+#define FORM(type, bytes, rest, dropped, handler)                                                  \
+	case EVENT_##type:                                                                         \
+		return (struct record_form){bytes, rest, offsetof(struct trace_counters, dropped)};
+
 	switch (type) {
-	case EVENT_ALLOC:
-	case EVENT_REALLOC_DONE:
-	case EVENT_REUSE:
-		return sizeof(struct event_alloc);
-	case EVENT_ALLOC_WEIGHTED:
-		return sizeof(struct event_alloc_weighted);
-	case EVENT_FREE:
-	case EVENT_REALLOC:
-	case EVENT_REALLOC_FAIL:
-		return sizeof(struct event_free);
-	case EVENT_STACK:
-		return sizeof(struct event_stack);
-	case EVENT_SYMBOL:
-		return sizeof(struct event_symbol);
-	case EVENT_CODE:
-		return sizeof(struct event_code);
-	case EVENT_CODE_LINES:
-		return sizeof(struct event_code_lines);
-	case EVENT_EXIT:
-	case EVENT_EXEC:
-	case EVENT_FORK:
-	case EVENT_FINALIZE:
-		return EVENT_PROCESS_MIN; /* older captures lack the rest */
-	case EVENT_PROCESS:
-		return EVENT_TARGET_MIN; /* older captures lack the rest */
-	case EVENT_LOSS:
-		return sizeof(struct event_loss);
-	case EVENT_CLEAR:
-	case EVENT_RESET_PEAK:
-	case EVENT_DISCARD:
-	case EVENT_CENSUS_THREAD:
-	case EVENT_SELF_SAMPLED:
-		return sizeof(struct event_mark);
-	case EVENT_MAP:
-	case EVENT_UNMAP:
-	case EVENT_REMAP:
-	case EVENT_PROTECT:
-		return sizeof(struct event_map);
-	case EVENT_RSS:
-		return sizeof(struct event_rss);
-	case EVENT_COST:
-		return sizeof(struct event_cost);
-	case EVENT_THREAD:
-		return sizeof(struct event_thread);
-	case EVENT_TASK:
-		return sizeof(struct event_task);
-	case EVENT_MODE_CHANGE:
-		return sizeof(struct event_mode_change);
+		RECORDS(FORM)
 	default:
-		return census_bytes(type);
+		return (struct record_form){0};
 	}
+#undef FORM
 }
 
 static int record_valid(const void *record, size_t size)
@@ -117,8 +97,8 @@ static int record_valid(const void *record, size_t size)
 
 	if (size < sizeof(*header) || header->size != size || size % 8)
 		return 0;
-	size_t fixed = record_bytes(header->type);
-	return fixed && (is_variable(header->type) ? size >= fixed : size == fixed);
+	const struct record_form form = form_of(header->type);
+	return form.bytes && (form.rest ? size >= form.bytes : size == form.bytes);
 }
 
 static int peaks_reset(struct process_state *process)
@@ -159,139 +139,44 @@ static int code_feed(struct trace *trace, struct process_state *process,
 	return 0;
 }
 
-/* The records of a heap walk. */
-static int census_feed(struct process_state *process, const void *record)
+static int exit_feed(struct trace *trace, struct process_state *process,
+		     const struct event_process *event)
 {
-	switch (((const struct event_header *)record)->type) {
-	case EVENT_CENSUS:
-		return state_census(process, record);
-	case EVENT_CENSUS_THREAD:
-		return state_census_thread(process, record);
-	case EVENT_CENSUS_POOL:
-		return state_census_pool(process, record);
-	case EVENT_CENSUS_ARENA:
-		return state_census_arena(process, record);
-	case EVENT_CENSUS_SIZES:
-		return state_census_sizes(process, record);
-	case EVENT_CENSUS_DONE:
-		return state_census_done(process, record);
-	case EVENT_CENSUS_KINDS:
-		return state_census_kinds(process, record);
-	case EVENT_CENSUS_LARGE:
-		return state_census_large(process, record);
-	case EVENT_CENSUS_CHUNKS:
-		return state_census_chunks(process, record);
-	case EVENT_WINDOW:
-		return state_window(process, record);
-	default: /* EVENT_FORK: the child is traced only after its own EVENT_PROCESS */
-		return 0;
-	}
-}
-
-/* The names of threads, and of what they run. */
-static int thread_feed(struct process_state *process, const void *record)
-{
-	return ((const struct event_header *)record)->type == EVENT_TASK
-		       ? state_task(process, record)
-		       : state_thread_name(process, record);
+	process->info.exit_code = event->code;
+	return state_end(trace, process, TRACE_EXITED);
 }
 
 static int process_feed(struct trace *trace, struct process_state *process, const void *record)
 {
+#define HANDLE(type, bytes, rest, dropped, handler)                                                \
+	case EVENT_##type:                                                                         \
+		return handler;
+
 	const struct event_header *header = record;
 
 	if (state_is_ignored(process, record))
 		return 0;
 	switch (header->type) {
-	case EVENT_ALLOC_WEIGHTED:
-		return state_alloc_weighted(process, record);
-	case EVENT_SELF_SAMPLED:
-		return state_self_sampled(process, header->time_ns);
-	case EVENT_ALLOC:
-		return state_alloc(process, record);
-	case EVENT_FREE:
-		return state_free(process, record);
-	case EVENT_REALLOC:
-		return state_realloc(process, record);
-	case EVENT_REALLOC_DONE:
-		return state_realloc_done(process, record);
-	case EVENT_REALLOC_FAIL:
-		return state_realloc_fail(process, record);
-	case EVENT_REUSE:
-		return state_reuse(process, record);
-	case EVENT_STACK:
-		return state_stack(process, record);
-	case EVENT_SYMBOL:
-		return state_symbol(process, record);
-	case EVENT_CODE:
-		return code_feed(trace, process, record);
-	case EVENT_CODE_LINES:
-		return state_code_lines(process, record);
-	case EVENT_FINALIZE:
-		return state_finalize(trace, process);
-	case EVENT_EXIT:
-		process->info.exit_code = ((const struct event_process *)record)->code;
-		return state_end(trace, process, TRACE_EXITED);
-	case EVENT_EXEC:
-		return state_end(trace, process, TRACE_EXECED);
-	case EVENT_DISCARD:
-		return state_discard(trace, process);
-	case EVENT_CLEAR:
-		return state_clear(process);
-	case EVENT_RESET_PEAK:
-		return peaks_reset(process);
-	case EVENT_RSS:
-		return rss_set(process, record);
-	case EVENT_COST:
-		return cost_set(process, record);
-	case EVENT_THREAD:
-	case EVENT_TASK:
-		return thread_feed(process, record);
-	case EVENT_MODE_CHANGE:
-		return state_mode_change(process, record);
-	case EVENT_MAP:
-	case EVENT_UNMAP:
-	case EVENT_REMAP:
-	case EVENT_PROTECT:
-		return state_map(process, record);
+		RECORDS(HANDLE)
 	default:
-		return census_feed(process, record);
+		return 0;
 	}
+#undef HANDLE
 }
 
 /* Counts a record that was dropped for lack of memory or quota. */
 static void dropped_count(struct trace_counters *counters, const void *record)
 {
 	const struct event_header *header = record;
+	size_t offset = form_of(header->type).dropped;
 
-	switch (header->type) {
-	case EVENT_ALLOC:
-	case EVENT_REALLOC_DONE:
-		counters->blocks_dropped++;
-		counters->bytes_dropped += ((const struct event_alloc *)record)->bytes;
-		break;
-	case EVENT_ALLOC_WEIGHTED:
-		counters->blocks_dropped++;
+	if (offset)
+		++*(uint64_t *)((char *)counters + offset);
+	if (header->type == EVENT_ALLOC_WEIGHTED)
 		counters->bytes_dropped +=
 			((const struct event_alloc_weighted *)record)->weighted_bytes;
-		break;
-	case EVENT_STACK:
-		counters->stacks_dropped++;
-		break;
-	case EVENT_SYMBOL:
-		counters->symbols_dropped++;
-		break;
-	case EVENT_CODE:
-	case EVENT_CODE_LINES:
-		counters->codes_dropped++;
-		break;
-	case EVENT_MAP:
-	case EVENT_UNMAP:
-	case EVENT_REMAP:
-	case EVENT_PROTECT:
-		counters->regions_dropped++;
-		break;
-	}
+	else if (offset == offsetof(struct trace_counters, blocks_dropped))
+		counters->bytes_dropped += ((const struct event_alloc *)record)->bytes;
 }
 
 static void observed_count(struct trace_observed *observed, uint32_t type)
@@ -391,12 +276,10 @@ int trace_new(struct trace **out, const struct trace_hooks *hooks)
 		trace->seed = 0;
 	trace->tables.parent = &trace->account;
 	state_tgids_begin(trace);
-	err = account_charge(&trace->account, sizeof(*trace));
-	if (!err)
-		err = strings_new_in(&trace->strings, &trace->account);
-	if (!err)
-		err = strings_intern(trace->strings, TRACE_UNKNOWN, strlen(TRACE_UNKNOWN),
-				     &trace->unknown);
+	err = account_charge(&trace->account, sizeof(*trace))
+			?: strings_new_in(&trace->strings, &trace->account)
+			?: strings_intern(trace->strings, TRACE_UNKNOWN, strlen(TRACE_UNKNOWN),
+				&trace->unknown);
 	if (err) {
 		trace_free(trace);
 		return err;
@@ -422,8 +305,7 @@ void trace_free(struct trace *trace)
 		return;
 	for (size_t i = 0; i < trace->process_count; i++)
 		state_free_process(trace->processes[i]);
-	array_release(&trace->account, &trace->processes, &trace->process_capacity,
-		      sizeof(*trace->processes));
+	ARRAY_RELEASE(&trace->account, trace, processes, process_capacity);
 	state_tgids_free(trace);
 	strings_free(trace->strings);
 	free(trace);

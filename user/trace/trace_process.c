@@ -280,9 +280,8 @@ static int state_index_new(struct trace *trace, size_t *index)
 {
 	if (!trace->free_count) {
 		*index = trace->process_count;
-		return array_reserve_in(&trace->account, &trace->processes,
-					&trace->process_capacity, trace->process_count, 1,
-					sizeof(*trace->processes));
+		return ARRAY_RESERVE(&trace->account, trace, processes, process_count,
+				     process_capacity, 1);
 	}
 	for (*index = 0; trace->processes[*index]; ++*index)
 		;
@@ -342,18 +341,15 @@ static int process_new(struct trace *trace, struct process_state **out)
 	process->code_ids.seed = process->symbol_ids.seed = process->tids.seed =
 		process->owners.index.seed = process->pools.seed = process->windows.pools.seed =
 			trace->seed;
-	err = state_tables_new(process->blocks, process->account);
-	if (!err)
-		err = strings_new_in(&process->strings, process->account);
-	if (!err)
-		err = strings_intern(process->strings, TRACE_UNKNOWN, strlen(TRACE_UNKNOWN),
-				     &process->unknown);
-	if (!err)
-		err = array_reserve_in(process->account, &process->stacks, &process->stack_capacity,
-				       0, STACK_NO_MEMORY + 1, sizeof(*process->stacks));
-	if (!err)
-		err = array_reserve_in(process->account, &process->codes, &process->code_capacity,
-				       0, 1, sizeof(*process->codes));
+	err = state_tables_new(process->blocks, process->account)
+			?: strings_new_in(&process->strings, process->account)
+			?: strings_intern(process->strings, TRACE_UNKNOWN, strlen(TRACE_UNKNOWN),
+				&process->unknown)
+			?: array_reserve_in(process->account, &process->stacks,
+				&process->stack_capacity, 0, STACK_NO_MEMORY + 1,
+				sizeof(*process->stacks))
+			?: array_reserve_in(process->account, &process->codes,
+				&process->code_capacity, 0, 1, sizeof(*process->codes));
 	if (err) {
 		state_free_process(process);
 		return err;
@@ -445,9 +441,7 @@ static int process_add(struct trace *trace, const struct event_target *event)
 		if (err)
 			return err;
 	}
-	err = state_index_new(trace, &index);
-	if (!err)
-		err = process_new(trace, &process);
+	err = state_index_new(trace, &index) ?: process_new(trace, &process);
 	if (err)
 		return err;
 	info_set(process, event);

@@ -13,6 +13,7 @@
 #include "trace/estimate/trace_windowed.h"
 #include "trace/estimate/windowed_large.h"
 #include "trace/state.h"
+#include "util/sorted.h"
 
 /* --- trace sums ------------------------------------------------------------------------------- */
 
@@ -343,10 +344,9 @@ static int string_map(struct snapshot_job *job, uint32_t id, uint32_t *out)
 static int frame_map(struct snapshot_job *job, const struct trace_frame *frame,
 		     struct snapshot_frame *out)
 {
-	int err = string_map(job, frame->filename, &out->filename);
+	int err = string_map(job, frame->filename, &out->filename)
+			  ?: string_map(job, frame->function, &out->function);
 
-	if (!err)
-		err = string_map(job, frame->function, &out->function);
 	out->line = frame->line;
 	out->inlined = frame->inlined;
 	out->native = frame->native;
@@ -444,9 +444,8 @@ static int activities_add(struct snapshot_job *job)
 		if (process->stacks[i].activity && job->tracebacks[i] == UINT32_MAX)
 			err = traceback_add(job, i);
 	if (!err)
-		err = state_activities_add(process, job->tracebacks, &job->builder);
-	if (!err)
-		err = state_threads_add(process, job->tracebacks, &job->builder);
+		err = state_activities_add(process, job->tracebacks, &job->builder)
+			      ?: state_threads_add(process, job->tracebacks, &job->builder);
 	if (!account_is_full(err))
 		return err;
 	job->allocated_omitted = 1;
@@ -534,34 +533,25 @@ static int regions_add(struct snapshot_job *job)
 
 static int layers_add(struct snapshot_job *job)
 {
-	int err = tracebacks_take(job);
+	int err = tracebacks_take(job) ?: blocks_add(job, EVENT_LAYER_PYTHON);
 
-	if (!err)
-		err = blocks_add(job, EVENT_LAYER_PYTHON);
 	if (!err && job->process->info.mode == EVENT_MODE_WINDOWS)
 		err = trace_windowed_add(job->process, job->tracebacks, &job->builder);
-	if (!err)
-		err = blocks_add(job, EVENT_LAYER_NATIVE);
-	if (!err)
-		err = regions_add(job);
-	return err ? err : activities_add(job);
+	return err ?: blocks_add(job, EVENT_LAYER_NATIVE)
+			?: regions_add(job)
+			?: activities_add(job);
 }
 
 static int trace_compare(const void *a, const void *b)
 {
 	const struct snapshot_trace *x = a, *y = b;
 
-	if (x->traceback != y->traceback)
-		return x->traceback < y->traceback ? -1 : 1;
-	if (x->domain != y->domain)
-		return x->domain < y->domain ? -1 : 1;
-	if (x->bytes != y->bytes)
-		return x->bytes < y->bytes ? -1 : 1;
-	if (x->flags != y->flags)
-		return x->flags < y->flags ? -1 : 1;
-	if (x->thread != y->thread)
-		return x->thread < y->thread ? -1 : 1;
-	return x->task < y->task ? -1 : x->task > y->task;
+	return CMP(x->traceback, y->traceback)
+	       ?: CMP(x->domain, y->domain)
+	       ?: CMP(x->bytes, y->bytes)
+	       ?: CMP(x->flags, y->flags)
+	       ?: CMP(x->thread, y->thread)
+	       ?: CMP(x->task, y->task);
 }
 
 static void trace_join(struct snapshot_trace *trace, const struct snapshot_trace *equal)

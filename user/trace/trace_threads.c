@@ -6,11 +6,14 @@
  * here. So are tasks of one name.
  */
 #include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "trace/state.h"
 #include "util/array.h"
 #include "util/hash.h"
+#include "util/utf8.h"
 
 struct thread_sum {
 	uint32_t stack, owner, domain;
@@ -81,10 +84,8 @@ static int sum_find(struct thread_sums *sums, const struct block *block, struct 
 		    (*out)->domain == block->domain)
 			return 0;
 	}
-	err = array_reserve_in(sums->account, &sums->items, &sums->capacity, sums->count, 1,
-			       sizeof(*sums->items));
-	if (!err)
-		err = id_map_put(&sums->index, key, (uint32_t)sums->count);
+	err = ARRAY_RESERVE(sums->account, sums, items, count, capacity, 1)
+		      ?: id_map_put(&sums->index, key, (uint32_t)sums->count);
 	if (err)
 		return err;
 	*out = &sums->items[sums->count++];
@@ -136,7 +137,7 @@ int trace_thread_sums(const struct trace *trace, size_t index, enum event_layer 
 						     .count = (double)sum->units / ACTIVITY_UNIT});
 	}
 	id_map_free(&sums.index);
-	array_release(NULL, &sums.items, &sums.capacity, sizeof(*sums.items));
+	ARRAY_RELEASE(NULL, &sums, items, capacity);
 	return err;
 }
 
@@ -203,7 +204,7 @@ static int layer_add(const struct process_state *process, enum event_layer layer
 	for (size_t i = 0; !err && !sole && i < sums.count; i++)
 		err = sum_add(process, layer, &sums.items[i], tracebacks, builder);
 	id_map_free(&sums.index);
-	array_release(builder->account, &sums.items, &sums.capacity, sizeof(*sums.items));
+	ARRAY_RELEASE(builder->account, &sums, items, capacity);
 	return err;
 }
 
@@ -220,4 +221,72 @@ int state_threads_add(const struct process_state *process, const uint32_t *trace
 			err = builder_thread(builder, process->threads[i].tid,
 					     process->threads[i].name);
 	return err;
+}
+
+/* --- tasks ------------------------------------------------------------------------------------ */
+
+/*
+ * asyncio tasks. A task without a name of its own has a number, which takes no memory: a server
+ * may start one for each request.
+ */
+
+#define TASK_TEXT (UTF8_ENCODED(EVENT_TASK_BYTES) + 16)
+
+/* 0, -ENOMEM, -EDQUOT. */
+static int event_task_intern(struct process_state *process, const struct event_task *event,
+			     uint32_t *task)
+{
+	uint32_t bytes = event->bytes < EVENT_TASK_BYTES ? event->bytes : EVENT_TASK_BYTES;
+	char text[TASK_TEXT];
+	size_t size;
+
+	switch (event->how) {
+	case EVENT_TASK_NONE:
+		*task = 0;
+		return 0;
+	case EVENT_TASK_NUMBERED:
+		*task = TRACE_TASK_NUMBERED | (uint32_t)event->number;
+		if (event->number < TRACE_TASK_NUMBERED)
+			return 0;
+		size = (size_t)snprintf(text, sizeof(text), "Task-%" PRIu64,
+					(uint64_t)event->number);
+		break;
+	case EVENT_TASK_NAMED:
+		size = utf8_encode(text, event->name, event->kind, bytes);
+		if (event->bytes > bytes)
+			size += (size_t)snprintf(text + size, sizeof(text) - size, "…");
+		if (!size) /* the empty string's id stands for no task */
+			size = (size_t)snprintf(text, sizeof(text), "\"\"");
+		break;
+	default:
+		*task = process->unknown;
+		return 0;
+	}
+	return strings_intern(process->strings, text, size, task);
+}
+
+int state_task(struct process_state *process, const struct event_task *event)
+{
+	struct thread_entry *thread;
+
+	if (event->how > EVENT_TASK_NAMED ||
+	    (event->how == EVENT_TASK_NAMED &&
+	     ((event->kind != 1 && event->kind != 2 && event->kind != 4) ||
+	      event->bytes % event->kind)))
+		return -EBADMSG;
+	thread = state_thread_find(process, event->header.tid);
+	if (!thread)
+		return 0;
+	thread->owner = OWNER_NONE;
+	if (event_task_intern(process, event, &thread->task))
+		thread->task = process->unknown;
+	return 0;
+}
+
+void state_task_name(const struct process_state *process, uint32_t task, char numbered[32],
+		     const char **name)
+{
+	*name = task & TRACE_TASK_NUMBERED ? numbered : strings_get(process->strings, task);
+	if (task & TRACE_TASK_NUMBERED)
+		snprintf(numbered, 32, "Task-%u", task & ~TRACE_TASK_NUMBERED);
 }

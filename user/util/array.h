@@ -43,3 +43,16 @@ void huge_advise(void *data, size_t bytes);
 void array_fit(struct account *account, void *array, size_t *capacity, size_t count, size_t size);
 /* Frees the array; leaves NULL and a capacity of 0. */
 void array_release(struct account *account, void *array, size_t *capacity, size_t size);
+
+/*
+ * The same for an array whose pointer, number of elements and capacity are the members items, count
+ * and capacity of *at. ARRAY_COPY(): of *to, which is empty, and of *from.
+ */
+#define ARRAY_RESERVE(account, at, items, count, capacity, extra)                                  \
+	array_reserve_in((account), &(at)->items, &(at)->capacity, (at)->count, (extra),           \
+			 sizeof(*(at)->items))
+#define ARRAY_COPY(account, to, from, items, count, capacity)                                      \
+	array_copy_in((account), &(to)->items, &(to)->capacity, (from)->items, (from)->count,      \
+		      sizeof(*(to)->items))
+#define ARRAY_RELEASE(account, at, items, capacity)                                                \
+	array_release((account), &(at)->items, &(at)->capacity, sizeof(*(at)->items))

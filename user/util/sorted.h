@@ -32,7 +32,7 @@ static inline size_t sorted_above(const void *items, size_t count, size_t size, 
 	return low;
 }
 
-/* For qsort(). */
+/* For qsort(), of items that begin with their key. */
 static inline int key_compare(const void *a, const void *b)
 {
 	return CMP(*(const uint64_t *)a, *(const uint64_t *)b);

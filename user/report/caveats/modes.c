@@ -12,13 +12,11 @@ static double seconds(uint64_t ns)
 
 static void change_print(FILE *out, const struct snapshot_change *change, uint64_t until_ns)
 {
-	char text[32];
-
 	fprintf(out, "%s%s %.1f-%.1f s", snapshot_mode_name(change->mode),
 		snapshot_large_name(change->large), seconds(change->since_ns),
 		seconds(until_ns > change->since_ns ? until_ns : change->since_ns));
 	if (change->sample_bytes && change->mode != EVENT_MODE_OFF)
-		fprintf(out, ", a sample of one in %s", size_text(text, change->sample_bytes));
+		fprintf(out, ", a sample of one in %s", SIZE_TEXT(change->sample_bytes));
 	if (change->cost_permille)
 		fprintf(out, " (probes took %.1f %% of its CPU time, the budget is %.1f %%)",
 			change->cost_permille / 10.0, change->budget_permille / 10.0);

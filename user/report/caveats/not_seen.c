@@ -6,16 +6,210 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "report/caveats/not_seen_heap.h"
 #include "report/caveats/slowed.h"
 #include "snapshot/group/explained.h"
-#include "snapshot/snapshot.h"
+#include "snapshot/meta.h"
 #include "util/size.h"
 #include "util/text.h"
 
+/* --- not seen heap ---------------------------------------------------------------------------- */
+
+/*
+ * What the walks of Python's heap say of the figures: the share of the new blocks that is traced,
+ * and the time that no walk covers.
+ */
+
+unsigned int not_seen_permille(uint64_t part, uint64_t whole)
+{
+	if (part >= whole)
+		return 1000;
+	return (unsigned int)((unsigned __int128)part * 1000 / whole);
+}
+
+/* The interpreter gives only the number of large blocks, at the start and now. */
+static void large_print(FILE *out, const struct snapshot_meta *meta, const char *since)
+{
+	const struct snapshot_coverage *counts = &meta->coverage;
+	int few = counts->large_seen < counts->large_new;
+
+	if (meta->large_skipped) {
+		fprintf(out,
+			"blocks of more than %u bytes are not traced individually "
+			"(--large-blocks), their number grew by %s since the %s; ",
+			EVENT_SMALL_BYTES, COUNT_TEXT(counts->large_new), since);
+		return;
+	}
+	if (!counts->large_new && !counts->large_seen)
+		return;
+	fprintf(out,
+		"%s%s blocks of more than %u bytes are traced,%s their number grew by %s since the "
+		"%s; ",
+		few ? "only " : "", COUNT_TEXT(counts->large_seen), EVENT_SMALL_BYTES,
+		few ? " but" : "", COUNT_TEXT(counts->large_new), since);
+}
+
+/* What is known of large blocks that nobody has seen, such as the items of an old list. */
+static void large_unseen_print(FILE *out, const struct snapshot_meta *meta, const char *which)
+{
+	if (meta->windows.malloc_blocks) {
+		fprintf(out,
+			"; estimates cover them by size, as far as windows have shown such sizes: "
+			"malloc has given out %s blocks of more than %u bytes, and what part of "
+			"these are Python's is taken to be the same for all sizes",
+			COUNT_TEXT(meta->windows.malloc_blocks), EVENT_SMALL_BYTES);
+		return;
+	}
+	fprintf(out, "; %s are in no line, and their size is not known", which);
+	if (meta->rss_bytes > meta->coverage.live_bytes)
+		fprintf(out, " (of RSS, %s are outside pools)",
+			SIZE_TEXT(meta->rss_bytes - meta->coverage.live_bytes));
+}
+
+uint64_t not_seen_sizeless(const struct snapshot_meta *meta)
+{
+	const struct snapshot_coverage *counts = &meta->coverage;
+	const struct snapshot_windows *windows = &meta->windows;
+	uint64_t unseen;
+
+	if (!meta->coverage_known || windows->large || windows->malloc_blocks ||
+	    counts->large_new <= counts->large_seen)
+		return 0;
+	unseen = counts->large_new - counts->large_seen;
+	return unseen < windows->unseen_blocks ? unseen : windows->unseen_blocks;
+}
+
+static void large_windows_print(FILE *out, const struct snapshot_meta *meta)
+{
+	const struct snapshot_coverage *counts = &meta->coverage;
+	uint64_t fresh = not_seen_sizeless(meta);
+
+	if (!meta->coverage_known || counts->large_blocks <= counts->large_seen)
+		return;
+	fprintf(out, "  large blocks: %s of %s that were passed on to malloc were not seen",
+		COUNT_TEXT(counts->large_blocks - counts->large_seen),
+		COUNT_TEXT(counts->large_blocks));
+	if (fresh)
+		fprintf(out,
+			": at least %s were allocated since the trace began, and not traced; at "
+			"most %s are older",
+			COUNT_TEXT(fresh),
+			COUNT_TEXT(counts->large_blocks - counts->large_seen - fresh));
+	else
+		fputs(meta->windows.large ? ", since they are older than the trace or were "
+					    "allocated between windows"
+					  : ", since they are older than the trace",
+		      out);
+	large_unseen_print(out, meta, fresh ? "these" : "those that are older");
+	putc('\n', out);
+}
+
+static void coverage_print(FILE *out, const struct snapshot *snapshot)
+{
+	const struct snapshot_meta *meta = &snapshot->meta;
+	const char *kind = snapshot_is_growth(snapshot) ? "pool" : "small block";
+	const char *since = meta->from_start ? "start" : "attach";
+
+	fputs("  coverage: ", out);
+	if (meta->sample_bytes) {
+		fputs("not applicable to a sample: the estimates cover all blocks\n", out);
+		return;
+	}
+	if (meta->windows.count) {
+		fputs("of small blocks: not applicable to windows, whose estimates cover all "
+		      "blocks of the types that they have shown\n",
+		      out);
+		large_windows_print(out, meta);
+		return;
+	}
+	if (!meta->coverage_known) {
+		fputs("not measured (the heap was not read)\n", out);
+		return;
+	}
+	large_print(out, meta, since);
+	if (!meta->coverage.new_blocks) {
+		fprintf(out, "no %s on the heap is new since the %s\n", kind, since);
+		return;
+	}
+	unsigned int blocks =
+		not_seen_permille(meta->coverage.seen_blocks, meta->coverage.new_blocks);
+	unsigned int bytes = not_seen_permille(meta->coverage.seen_bytes, meta->coverage.new_bytes);
+	fprintf(out,
+		"%u.%u %% of the %s %ss (%u.%u %% of bytes) that are new on the heap since the "
+		"%s\n",
+		blocks / 10, blocks % 10, COUNT_TEXT(meta->coverage.new_blocks), kind, bytes / 10,
+		bytes % 10, since);
+}
+
+/* The blocks of the whole heap: how many are traced, older than the trace, or unseen. */
+static void heap_print(FILE *out, const struct snapshot *snapshot)
+{
+	const struct snapshot_meta *meta = &snapshot->meta;
+	const struct snapshot_coverage *counts = &meta->coverage;
+
+	if (!meta->coverage_known)
+		return;
+	fprintf(out,
+		"  heap: %s %s: %s %s, %s%s older than the trace, %s %s; %s blocks passed on to "
+		"malloc; read in %.1f ms",
+		COUNT_TEXT(counts->live_blocks),
+		snapshot_is_growth(snapshot) ? "pools in use" : "blocks in pools",
+		COUNT_TEXT(counts->seen_blocks),
+		meta->sample_bytes    ? "in the sample"
+		: meta->windows.count ? "seen in windows"
+				      : "traced",
+		snapshot_is_estimated(meta) ? "at most " : "", COUNT_TEXT(counts->old_blocks),
+		COUNT_TEXT(counts->new_blocks - counts->seen_blocks),
+		snapshot_is_estimated(meta) ? "others" : "unseen", COUNT_TEXT(counts->large_blocks),
+		(double)counts->elapsed_ns / 1e6);
+	if (counts->frozen_ns)
+		fprintf(out, ", with the target stopped for %.1f ms",
+			(double)counts->frozen_ns / 1e6);
+	if (counts->pools_unreadable)
+		fprintf(out,
+			"; pools that could not be read: %s, where traced blocks are counted as "
+			"live",
+			COUNT_TEXT(counts->pools_unreadable));
+	putc('\n', out);
+}
+
+/* The kernel's heap walk at the end has reached its limit. */
+static void cut_print(FILE *out, const struct snapshot_ending *ending)
+{
+	if (ending->failed != EVENT_CENSUS_CUT)
+		return;
+	fprintf(out,
+		"  of the heap's arenas, %s were read at the end, at most %s were not: the next "
+		"line is about the small blocks there\n",
+		COUNT_TEXT(ending->arenas), COUNT_TEXT(ending->arenas_unread));
+}
+
+/*
+ * The time between the last heap walk and the end of the trace, or of a target that ended by
+ * itself.
+ */
+static void unread_heap_print(FILE *out, const struct snapshot *snapshot)
+{
+	const struct snapshot_meta *meta = &snapshot->meta;
+	int growth = snapshot_is_growth(snapshot);
+
+	/* remarks_print() says it for each of several processes. */
+	if (snapshot->process_count || !snapshot_is_unread(meta))
+		return;
+	cut_print(out, &meta->ending);
+	if (meta->coverage_known)
+		fprintf(out, "  the heap was last read %.1f ms before the end: %s\n",
+			(double)meta->unread_ns / 1e6,
+			growth ? "pools given back since then are counted as in use"
+			       : "small blocks freed since then are counted as live");
+	else
+		fprintf(out, "  the heap was not read before the end: %s\n",
+			growth ? "pools that were given back are counted as in use"
+			       : "small blocks that were freed are counted as live");
+}
+
 /* --- not seen losses -------------------------------------------------------------------------- */
 
-/* Events that were lost, and what was dropped, malformed or unreadable. For not_seen.c. */
+/* Events that were lost, and what was dropped, malformed or unreadable. */
 
 /*
  * Each kind of loss makes different figures wrong, and the text says which: a lost free leaves a
@@ -26,45 +220,32 @@
 /* "12 things" or "1 thing", after a comma unless it is the first. */
 static void item_print(FILE *out, int *items, uint64_t count, const char *one, const char *many)
 {
-	char text[32];
 
 	if (!count)
 		return;
-	fprintf(out, "%s%s %s", (*items)++ ? ", " : "", text_count(text, count),
-		count == 1 ? one : many);
+	fprintf(out, "%s%s %s", (*items)++ ? ", " : "", COUNT_TEXT(count), count == 1 ? one : many);
 }
 
 static void lost_kinds_print(FILE *out, const uint64_t loss[LOSS_COUNT])
 {
-	char text[32];
 	int items = 0;
 
-	item_print(out, &items, loss[LOSS_ALLOC], "allocation", "allocations");
-	if (loss[LOSS_ALLOC])
-		fprintf(out, " of %s", size_text(text, loss[LOSS_ALLOC_BYTES]));
-	item_print(out, &items, loss[LOSS_FREE], "free", "frees");
-	item_print(out, &items, loss[LOSS_REALLOC], "realloc", "reallocs");
-	item_print(out, &items, loss[LOSS_STACK], "stack", "stacks");
-	item_print(out, &items, loss[LOSS_CODE], "code object", "code objects");
-	item_print(out, &items, loss[LOSS_PROCESS], "event of the process",
-		   "events of the process");
-	item_print(out, &items, loss[LOSS_REUSE], "reuse of a dead object",
-		   "reuses of dead objects");
-	item_print(out, &items, loss[LOSS_MAP], "change of mapped memory",
-		   "changes of mapped memory");
-	if (items) /* the kinds above are lost when the ring buffer is full */
-		fputs(" (ring buffer full)", out);
-	item_print(out, &items, loss[LOSS_THREAD_STATE],
-		   "request without memory for its thread's state",
-		   "requests without memory for their thread's state");
-	item_print(out, &items, loss[LOSS_RETURN], "request whose return was not seen",
-		   "requests whose return was not seen");
-	item_print(out, &items, loss[LOSS_SHARER],
-		   "process that shares a target's memory and is no thread of it: its requests",
-		   "processes that share a target's memory and are no threads of it: their "
-		   "requests");
-	for (unsigned int i = LOSS_SHARER + 1; i < LOSS_COUNT; i++)
-		item_print(out, &items, loss[i], "event of another kind", "events of another kind");
+	for (int ring = 1; ring >= 0; ring--) {
+		for (unsigned int i = 0; i < LOSS_COUNT; i++) {
+			const struct meta_loss *kind = &meta_losses[i];
+
+			if (kind->one && kind->ring == ring)
+				item_print(out, &items, loss[i], kind->one, kind->many);
+			if (i == LOSS_ALLOC && ring && loss[i])
+				fprintf(out, " of %s", SIZE_TEXT(loss[LOSS_ALLOC_BYTES]));
+		}
+		if (ring && items)
+			fputs(" (ring buffer full)", out);
+	}
+	for (unsigned int i = 0; i < LOSS_COUNT; i++)
+		if (!meta_losses[i].json_key)
+			item_print(out, &items, loss[i], "event of another kind",
+				   "events of another kind");
 }
 
 static int loss_is_overrun(const uint64_t loss[LOSS_COUNT])
@@ -106,13 +287,12 @@ static void lost_meaning_print(FILE *out, const struct snapshot_meta *meta)
 static void not_seen_lost_print(FILE *out, const struct snapshot *snapshot)
 {
 	uint64_t lost = snapshot_lost_events(snapshot);
-	char text[32];
 
 	if (!lost) {
 		fputs("  lost events: none\n", out);
 		return;
 	}
-	fprintf(out, "  lost events: %s: ", text_count(text, lost));
+	fprintf(out, "  lost events: %s: ", COUNT_TEXT(lost));
 	lost_kinds_print(out, snapshot->meta.loss);
 	lost_meaning_print(out, &snapshot->meta);
 	putc('\n', out);
@@ -121,14 +301,13 @@ static void not_seen_lost_print(FILE *out, const struct snapshot *snapshot)
 /* What was dropped because the memory budget was used up. */
 static void dropped_print(FILE *out, const struct snapshot_meta *meta)
 {
-	char text[32];
 	int items = 0;
 
 	if (meta->blocks_dropped) {
-		fprintf(out, "  blocks beyond the memory budget (--budget): %s",
-			text_count(text, meta->blocks_dropped));
-		fprintf(out, " of %s were dropped, and are not in the report\n",
-			size_text(text, meta->bytes_dropped));
+		fprintf(out,
+			"  blocks beyond the memory budget (--budget): %s of %s were dropped, and "
+			"are not in the report\n",
+			COUNT_TEXT(meta->blocks_dropped), SIZE_TEXT(meta->bytes_dropped));
 	}
 	if (!(meta->stacks_dropped | meta->codes_dropped | meta->symbols_dropped |
 	      meta->walks_dropped))
@@ -158,7 +337,6 @@ static void unknown_print(FILE *out, const struct snapshot_meta *meta)
 		[UNKNOWN_NO_NAME] = "whose file name could not be read",
 		[UNKNOWN_NO_FILE] = "in native code outside any known file",
 	};
-	char blocks[32], bytes[32];
 	int items = 0;
 
 	for (size_t i = 0; i < SNAPSHOT_UNKNOWNS; i++) {
@@ -167,8 +345,8 @@ static void unknown_print(FILE *out, const struct snapshot_meta *meta)
 		if (!unknown->blocks)
 			continue;
 		fprintf(out, "%s%s %s (%s) %s",
-			items++ ? "; " : "  at <unknown>: ", text_count(blocks, unknown->blocks),
-			unknown->blocks == 1 ? "block" : "blocks", size_text(bytes, unknown->bytes),
+			items++ ? "; " : "  at <unknown>: ", COUNT_TEXT(unknown->blocks),
+			unknown->blocks == 1 ? "block" : "blocks", SIZE_TEXT(unknown->bytes),
 			i == UNKNOWN_NO_FRAME && meta->layer != EVENT_LAYER_PYTHON
 				? "without a frame"
 				: why[i]);
@@ -177,39 +355,41 @@ static void unknown_print(FILE *out, const struct snapshot_meta *meta)
 		putc('\n', out);
 }
 
+/* The lines of meta_fields that belong to one part of the text. */
+static void caveats_print(FILE *out, const struct snapshot_meta *meta, enum meta_caveat part)
+{
+
+	for (size_t i = 0; i < meta_field_count; i++)
+		if (meta_fields[i].caveat == part && meta_is_known(meta, &meta_fields[i]))
+			fprintf(out, "  %s: %s\n", meta_fields[i].text,
+				COUNT_TEXT(meta_number(meta, &meta_fields[i])));
+}
+
 /* Frames, stacks and blocks that could not be read, attributed or kept. */
 static void not_seen_unread_print(FILE *out, const struct snapshot_meta *meta)
 {
-	char text[32];
-
 	if (meta->layer == EVENT_LAYER_PYTHON || meta->python_version)
 		fprintf(out, "  frames that could not be read: %s\n",
-			meta->frames_unknown ? text_count(text, meta->frames_unknown) : "none");
+			meta->frames_unknown ? COUNT_TEXT(meta->frames_unknown) : "none");
 	unknown_print(out, meta);
 	if (meta->loss[LOSS_FRAME_FAULT])
 		fprintf(out, "  tracebacks cut short by a page that was not resident: %s\n",
-			text_count(text, meta->loss[LOSS_FRAME_FAULT]));
+			COUNT_TEXT(meta->loss[LOSS_FRAME_FAULT]));
 	if (meta->loss[LOSS_NO_THREAD])
 		fprintf(out, "  requests of threads unknown to Python (<unknown>): %s\n",
-			text_count(text, meta->loss[LOSS_NO_THREAD]));
-	if (meta->stacks_unknown)
-		fprintf(out, "  allocations without their stack record (<unknown>): %s\n",
-			text_count(text, meta->stacks_unknown));
-	if (meta->replaced)
-		fprintf(out, "  blocks freed unseen (their address was allocated again): %s\n",
-			text_count(text, meta->replaced));
+			COUNT_TEXT(meta->loss[LOSS_NO_THREAD]));
+	caveats_print(out, meta, META_CAVEAT_UNKNOWN);
+	caveats_print(out, meta, META_CAVEAT_BLOCKS);
 	if (meta->frees_unknown && meta->from_start && !snapshot_is_estimated(meta))
 		fprintf(out, "  frees of blocks whose allocation was not seen: %s\n",
-			text_count(text, meta->frees_unknown));
+			COUNT_TEXT(meta->frees_unknown));
 	if (meta->rounded_blocks)
 		fprintf(out,
 			"  sizes rounded up by the allocator, by at most 15 bytes: those of %s "
 			"blocks (rounded=... in their lines)\n",
-			text_count(text, meta->rounded_blocks));
+			COUNT_TEXT(meta->rounded_blocks));
 	dropped_print(out, meta);
-	if (meta->records_malformed)
-		fprintf(out, "  malformed records: %s\n",
-			text_count(text, meta->records_malformed));
+	caveats_print(out, meta, META_CAVEAT_RECORDS);
 }
 
 /* --- not seen --------------------------------------------------------------------------------- */
@@ -231,14 +411,12 @@ static const char *units(const struct snapshot *snapshot)
  */
 static void sample_print(FILE *out, const struct snapshot_meta *meta)
 {
-	char text[32];
-
 	if (meta->sample_bytes)
 		fprintf(out,
 			"  sampled: one block for every %s allocated (--sample); sizes and counts "
 			"above are estimates, ± one standard error; event counts below are those "
 			"of the sample\n",
-			size_text(text, meta->sample_bytes));
+			SIZE_TEXT(meta->sample_bytes));
 }
 
 /* The weights are the process's own: nothing here says whether they are right. */
@@ -262,7 +440,6 @@ static void self_sample_print(FILE *out, const struct snapshot *snapshot)
 static void older_print(FILE *out, const struct snapshot *snapshot)
 {
 	const struct snapshot_meta *meta = &snapshot->meta;
-	char text[32];
 
 	fputs("  older than the trace: ", out);
 	if (meta->from_start) {
@@ -271,10 +448,10 @@ static void older_print(FILE *out, const struct snapshot *snapshot)
 	}
 	if (meta->coverage_known) {
 		/* A new block that is not in the sample may reuse the address of an older one. */
-		fprintf(out, "%s%s %s", snapshot_is_estimated(meta) ? "at most " : "",
-			text_count(text, meta->coverage.old_blocks), units(snapshot));
-		fprintf(out, " (%s) on the heap are not %s",
-			size_text(text, meta->coverage.old_bytes),
+		fprintf(out, "%s%s %s (%s) on the heap are not %s",
+			snapshot_is_estimated(meta) ? "at most " : "",
+			COUNT_TEXT(meta->coverage.old_blocks), units(snapshot),
+			SIZE_TEXT(meta->coverage.old_bytes),
 			meta->windows.count ? "in the statistics: attributed by likeness, apart"
 					    : "in the report");
 	} else if (meta->windows.count) {
@@ -285,14 +462,13 @@ static void older_print(FILE *out, const struct snapshot *snapshot)
 	}
 	if (meta->frees_unknown && !snapshot_is_estimated(meta))
 		fprintf(out, "; %s frees were of blocks unknown to the trace",
-			text_count(text, meta->frees_unknown));
+			COUNT_TEXT(meta->frees_unknown));
 	putc('\n', out);
 }
 
 static void mapped_print(FILE *out, const struct snapshot *snapshot)
 {
 	const struct snapshot_meta *meta = &snapshot->meta;
-	char text[32];
 
 	if (!snapshot_is_growth(snapshot) && !snapshot_has_layer(snapshot, EVENT_LAYER_MMAP))
 		return;
@@ -303,9 +479,7 @@ static void mapped_print(FILE *out, const struct snapshot *snapshot)
 			"  mapped memory: memory mapped or reserved before the %s, private maps "
 			"of files, and whether pages were touched\n",
 			meta->from_start ? "start" : "attach");
-	if (meta->regions_dropped)
-		fprintf(out, "  changes of mapped memory beyond the limit: %s\n",
-			text_count(text, meta->regions_dropped));
+	caveats_print(out, meta, META_CAVEAT_MAPPED);
 }
 
 /*
@@ -318,22 +492,21 @@ static void stack_ends_print(FILE *out, const struct stack_ends *ends)
 	uint64_t bytes = ends->whole_bytes + ends->cut_bytes;
 	unsigned int whole = not_seen_permille(ends->whole, all);
 	const char *separator = " (";
-	char text[32];
 
 	if (!all)
 		return;
 	fprintf(out, "  native stacks that are whole: %u.%u %% of %s", whole / 10, whole % 10,
-		text_count(text, all));
+		COUNT_TEXT(all));
 	if (bytes) {
 		whole = not_seen_permille(ends->whole_bytes, bytes);
 		fprintf(out, ", with %u.%u %% of the bytes", whole / 10, whole % 10);
 	}
 	if (cut)
-		fprintf(out, "; %s end early", text_count(text, cut));
+		fprintf(out, "; %s end early", COUNT_TEXT(cut));
 	for (uint32_t i = 0; i < STACK_ENDS_REASONS; i++) {
 		if (!ends->reasons[i])
 			continue;
-		fprintf(out, "%s%s %s", separator, text_count(text, ends->reasons[i]),
+		fprintf(out, "%s%s %s", separator, COUNT_TEXT(ends->reasons[i]),
 			stack_ends_reason(i) ?: "for another reason");
 		separator = ", ";
 	}
@@ -344,7 +517,7 @@ static void stack_ends_print(FILE *out, const struct stack_ends *ends)
 		if (!ends->files[i].path[0])
 			continue;
 		fprintf(out, "%s%s (%s)", separator, ends->files[i].path,
-			text_count(text, ends->files[i].stacks));
+			COUNT_TEXT(ends->files[i].stacks));
 		separator = ", ";
 	}
 	putc('\n', out);
@@ -354,41 +527,26 @@ static void stack_ends_print(FILE *out, const struct stack_ends *ends)
 static void native_print(FILE *out, const struct snapshot *snapshot)
 {
 	const struct snapshot_meta *meta = &snapshot->meta;
-	int first = meta->layer == EVENT_LAYER_NATIVE;
-	const struct snapshot_table *table = &meta->native;
-	char text[32];
 
-	if (!snapshot_has_layer(snapshot, EVENT_LAYER_NATIVE))
-		return;
 	/* The lines above cover the first layer. */
-	if (!first && !meta->from_start)
+	if (meta->layer == EVENT_LAYER_NATIVE || !snapshot_has_layer(snapshot, EVENT_LAYER_NATIVE))
+		return;
+	if (!meta->from_start)
 		fputs("  native blocks from before the attach are not in the report (not "
 		      "measured)\n",
 		      out);
-	if (!first && table->frees_unknown)
-		fprintf(out, "  native frees of blocks unknown to the trace: %s\n",
-			text_count(text, table->frees_unknown));
-	if (!first && table->replaced)
-		fprintf(out,
-			"  native blocks freed unseen (their address was allocated again): %s\n",
-			text_count(text, table->replaced));
+	caveats_print(out, meta, META_CAVEAT_NATIVE);
 }
 
 /* Native stacks: of native blocks, and of mapped memory. */
 static void native_stacks_print(FILE *out, const struct snapshot *snapshot)
 {
 	const struct snapshot_meta *meta = &snapshot->meta;
-	char text[32];
 
 	if (!snapshot_has_layer(snapshot, EVENT_LAYER_NATIVE) &&
 	    !snapshot_has_layer(snapshot, EVENT_LAYER_MMAP))
 		return;
-	if (meta->frames_unnamed)
-		fprintf(out, "  native frames known only by their address: %s\n",
-			text_count(text, meta->frames_unnamed));
-	if (meta->frames_slow)
-		fprintf(out, "  native frames whose files took too long to read: %s\n",
-			text_count(text, meta->frames_slow));
+	caveats_print(out, meta, META_CAVEAT_STACKS);
 	stack_ends_print(out, &meta->stack_ends);
 }
 
@@ -465,11 +623,10 @@ static void rss_print(FILE *out, const struct snapshot *snapshot, const struct n
 	const struct snapshot_meta *meta = &snapshot->meta;
 	size_t processes = snapshot_process_count(snapshot);
 	struct explained explained;
-	char rss[32], bytes[32];
 
 	if (!opts->whole || !explained_read(snapshot, &explained))
 		return;
-	fprintf(out, "%sRSS %s", lead, size_text(rss, explained.rss_bytes));
+	fprintf(out, "%sRSS %s", lead, SIZE_TEXT(explained.rss_bytes));
 	if (processes > explained.processes)
 		fprintf(out, " of %zu of %zu processes", explained.processes, processes);
 	else if (processes > 1)
@@ -477,7 +634,7 @@ static void rss_print(FILE *out, const struct snapshot *snapshot, const struct n
 	if (meta->rss_age_ns >= RSS_OLD_NS)
 		fprintf(out, ", read %.1f s before", (double)meta->rss_age_ns / 1e9);
 	fprintf(out, ": %s%s in this report", snapshot_is_estimated(meta) ? "~" : "",
-		size_text(bytes, explained.bytes));
+		SIZE_TEXT(explained.bytes));
 	for (int layer = EVENT_LAYER_NATIVE; layer < EVENT_LAYERS; layer++)
 		if (!snapshot_has_layer(snapshot, layer)) {
 			fputs("; --layer all shows more", out);
@@ -533,17 +690,21 @@ static int stacks_are_well(const struct snapshot_meta *meta)
 	for (size_t i = 0; i < SNAPSHOT_UNKNOWNS; i++)
 		if (meta->unknown[i].blocks)
 			return 0;
-	return !(meta->frames_unknown | meta->frames_unnamed | meta->frames_slow |
-		 stack_ends_cut_count(&meta->stack_ends) | meta->stacks_unknown |
+	return !(meta->frames_unknown | stack_ends_cut_count(&meta->stack_ends) |
 		 meta->loss[LOSS_FRAME_FAULT] | meta->loss[LOSS_NO_THREAD]);
 }
 
 static int blocks_are_well(const struct snapshot_meta *meta)
 {
-	return !(meta->replaced | meta->native.replaced | meta->native.frees_unknown |
-		 meta->blocks_dropped | meta->stacks_dropped | meta->codes_dropped |
-		 meta->symbols_dropped | meta->walks_dropped | meta->records_malformed) &&
-	       !(meta->from_start && meta->frees_unknown);
+	for (size_t i = 0; i < meta_field_count; i++) {
+		const struct meta_field *field = &meta_fields[i];
+
+		if ((field->json == META_JSON_DROPPED ||
+		     (field->caveat && field->caveat != META_CAVEAT_MAPPED)) &&
+		    meta_is_known(meta, field))
+			return 0;
+	}
+	return !meta->blocks_dropped && !(meta->from_start && meta->frees_unknown);
 }
 
 /*
@@ -570,11 +731,10 @@ static void well_print(FILE *out, const struct snapshot *snapshot, const struct 
 {
 	const struct snapshot_meta *meta = &snapshot->meta;
 	const struct snapshot_coverage *counts = &meta->coverage;
-	char text[32];
 
 	if (!meta->from_start && meta->coverage_known) {
-		fprintf(out, " %s blocks", text_count(text, counts->old_blocks));
-		fprintf(out, " (%s) older than the trace;", size_text(text, counts->old_bytes));
+		fprintf(out, " %s blocks (%s) older than the trace;",
+			COUNT_TEXT(counts->old_blocks), SIZE_TEXT(counts->old_bytes));
 	} else if (!meta->from_start && !meta->windows.count) {
 		fputs(" blocks older than the trace (not measured);", out);
 	}
@@ -583,14 +743,12 @@ static void well_print(FILE *out, const struct snapshot *snapshot, const struct 
 		unsigned int seen = not_seen_permille(counts->seen_blocks, counts->new_blocks);
 
 		fprintf(out, ", %u.%u %% of %s new small blocks traced", seen / 10, seen % 10,
-			text_count(text, counts->new_blocks));
+			COUNT_TEXT(counts->new_blocks));
 	}
 	if (meta->rounded_blocks)
-		fprintf(out, ", %s of them with a rounded size",
-			text_count(text, meta->rounded_blocks));
+		fprintf(out, ", %s of them with a rounded size", COUNT_TEXT(meta->rounded_blocks));
 	if (meta->stack_ends.whole)
-		fprintf(out, ", all %s native stacks whole",
-			text_count(text, meta->stack_ends.whole));
+		fprintf(out, ", all %s native stacks whole", COUNT_TEXT(meta->stack_ends.whole));
 	rss_print(out, snapshot, opts, "; ", "");
 	cost_print(out, snapshot, opts, "; ", "");
 	putc('\n', out);
@@ -616,12 +774,14 @@ void not_seen_print(FILE *out, const struct snapshot *snapshot, const struct not
 	self_sample_print(out, snapshot);
 	not_seen_lost_print(out, snapshot);
 	older_print(out, snapshot);
-	if (snapshot->meta.layer == EVENT_LAYER_PYTHON)
-		not_seen_coverage_print(out, snapshot);
+	if (snapshot->meta.layer == EVENT_LAYER_PYTHON) {
+		coverage_print(out, snapshot);
+		heap_print(out, snapshot);
+	}
 	native_print(out, snapshot);
 	native_stacks_print(out, snapshot);
 	mapped_print(out, snapshot);
-	not_seen_unread_heap_print(out, snapshot);
+	unread_heap_print(out, snapshot);
 	not_seen_unread_print(out, &snapshot->meta);
 	rss_print(out, snapshot, opts, "  ", "\n");
 	cost_print(out, snapshot, opts, "  ", "\n");

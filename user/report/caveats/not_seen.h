@@ -22,4 +22,12 @@ void not_seen_print(FILE *out, const struct snapshot *snapshot, const struct not
  */
 void not_seen_brief_print(FILE *out, const struct snapshot *snapshot);
 
+/* Tenths of a percent, rounded down: 1000 only if part is at least whole. */
+unsigned int not_seen_permille(uint64_t part, uint64_t whole);
+/*
+ * Windows: of the new blocks that none has shown, the large ones that were not traced. The
+ * interpreter's count alone tells of them: so many at least, of unknown size.
+ */
+uint64_t not_seen_sizeless(const struct snapshot_meta *meta);
+
 #endif

@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "report/caveats/not_seen_heap.h"
+#include "report/caveats/not_seen.h"
 #include "report/caveats/windows.h"
 #include "snapshot/group/precision.h"
 #include "util/one_line.h"
@@ -46,7 +46,6 @@ static void lost_add(struct one_line *line, const struct snapshot *snapshot,
 {
 	uint64_t lost = snapshot_lost_events(snapshot);
 	double seen = 0;
-	char text[32];
 
 	if (!lost)
 		return;
@@ -57,7 +56,7 @@ static void lost_add(struct one_line *line, const struct snapshot *snapshot,
 		one_line_add(line, "%.0f %% of events lost",
 			     100 * (double)lost / ((double)lost + seen));
 	else
-		one_line_add(line, "%s event%s lost", text_count(text, lost), lost == 1 ? "" : "s");
+		one_line_add(line, "%s event%s lost", COUNT_TEXT(lost), lost == 1 ? "" : "s");
 }
 
 static size_t processes_unread(const struct snapshot *snapshot)
@@ -88,23 +87,22 @@ static void heap_add(struct one_line *line, const struct snapshot *snapshot)
 static void blocks_add(struct one_line *line, const struct snapshot_meta *meta)
 {
 	uint64_t unknown = 0, cut = stack_ends_cut_count(&meta->stack_ends);
-	char text[32], bytes[SIZE_TEXT_MAX];
+	char text[32];
 
 	for (size_t i = 0; i < SNAPSHOT_UNKNOWNS; i++)
 		unknown += meta->unknown[i].blocks;
 	if (meta->blocks_dropped)
 		one_line_add(line, "%s blocks dropped (--budget)",
-			     text_count(text, meta->blocks_dropped));
+			     COUNT_TEXT(meta->blocks_dropped));
 	if (meta->records_malformed)
-		one_line_add(line, "%s malformed records",
-			     text_count(text, meta->records_malformed));
+		one_line_add(line, "%s malformed records", COUNT_TEXT(meta->records_malformed));
 	if (meta->windows.unseen_blocks) {
 		text_count(text, meta->windows.unseen_blocks);
 		one_line_add(line, "%s new blocks (%s) in no line", text,
-			     size_text(bytes, meta->windows.unseen_bytes));
+			     SIZE_TEXT(meta->windows.unseen_bytes));
 	}
 	if (unknown)
-		one_line_add(line, "%s blocks without a line", text_count(text, unknown));
+		one_line_add(line, "%s blocks without a line", COUNT_TEXT(unknown));
 	if (cut)
 		one_line_add(line, "%.1f %% of native stacks whole",
 			     100 * (double)meta->stack_ends.whole /
@@ -114,7 +112,7 @@ static void blocks_add(struct one_line *line, const struct snapshot_meta *meta)
 static void older_add(struct one_line *line, const struct snapshot_meta *meta)
 {
 	const char *units = !strcmp(meta->mode, "growth") ? "pools" : "blocks";
-	char text[32], bytes[SIZE_TEXT_MAX];
+	char text[32];
 
 	if (meta->from_start || meta->windows.count)
 		return;
@@ -124,7 +122,7 @@ static void older_add(struct one_line *line, const struct snapshot_meta *meta)
 	}
 	text_count(text, meta->coverage.old_blocks);
 	one_line_add(line, "%s older %s (%s) not in it", text, units,
-		     size_text(bytes, meta->coverage.old_bytes));
+		     SIZE_TEXT(meta->coverage.old_bytes));
 }
 
 void quality_print(FILE *out, const struct snapshot *snapshot, const struct statistics *statistics,

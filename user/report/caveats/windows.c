@@ -4,7 +4,7 @@
 #include <inttypes.h>
 #include <math.h>
 
-#include "report/caveats/not_seen_heap.h"
+#include "report/caveats/not_seen.h"
 #include "snapshot/group/precision.h"
 #include "util/size.h"
 #include "util/text.h"
@@ -38,10 +38,7 @@ static void percent_print(FILE *out, double part)
 
 static void unseen_print(FILE *out, uint64_t blocks, uint64_t bytes)
 {
-	char text[32];
-
-	fprintf(out, "%s blocks", text_count(text, blocks));
-	fprintf(out, " (%s)", size_text(text, bytes));
+	fprintf(out, "%s blocks (%s)", COUNT_TEXT(blocks), SIZE_TEXT(bytes));
 }
 
 char *windows_more_text(char out[WINDOWS_MORE_BYTES], double more_s, double aim)
@@ -75,18 +72,18 @@ double windows_seconds(const struct snapshot *snapshot)
 void windows_print(FILE *out, const struct snapshot_meta *meta, const char *title, double more_s)
 {
 	const struct snapshot_windows *windows = &meta->windows;
-	char text[32], more[WINDOWS_MORE_BYTES];
+	char more[WINDOWS_MORE_BYTES];
 
 	if (!windows->count)
 		return;
-	fprintf(out, "%s: %s, probes on for ", title, text_count(text, windows->count));
+	fprintf(out, "%s: %s, probes on for ", title, COUNT_TEXT(windows->count));
 	percent_print(out, time_share(windows));
 	fputs(windows->large ? " of the time, those of large blocks, too; they have shown "
 			     : " of the time; they have shown ",
 	      out);
 	percent_print(out, blocks_share(windows));
-	fprintf(out, " of %s new blocks alive", text_count(text, windows->new_blocks));
-	fputs("; ± is one standard error", out);
+	fprintf(out, " of %s new blocks alive; ± is one standard error",
+		COUNT_TEXT(windows->new_blocks));
 	if (windows->count < FEW_WINDOWS)
 		fputs(", too small with so few windows for a line that is seldom at work", out);
 	if (windows_more_text(more, more_s, PRECISION_AIM)[0])
@@ -104,7 +101,7 @@ void windows_print(FILE *out, const struct snapshot_meta *meta, const char *titl
 		unseen_print(out, windows->unseen_blocks - sizeless, windows->unseen_bytes);
 		if (sizeless)
 			fprintf(out, ", and at least %s of more than %u bytes, of unknown size",
-				text_count(text, sizeless), EVENT_SMALL_BYTES);
+				COUNT_TEXT(sizeless), EVENT_SMALL_BYTES);
 	}
 	putc('\n', out);
 }

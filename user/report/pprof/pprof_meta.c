@@ -3,255 +3,25 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "snapshot/snapshot.h"
+#include "snapshot/meta.h"
 #include "util/error.h"
-
-/* --- pprof meta fields ------------------------------------------------------------------------ */
-
-/* The fields of struct snapshot_meta that a profile stores, with their keys. */
-
-/*
- * When a field is written. KNOWN: if it is not 0 or ""; OF_SEVERAL: the same, for one of several
- * processes.
- */
-enum when { ALWAYS, KNOWN, OF_SEVERAL };
-
-struct meta_field {
-	const char *key;
-	size_t offset, size;
-	int text; /* otherwise a native unsigned number (int counts as one) */
-	enum when when;
-};
-
-/* The first one identifies a process. */
-extern const struct meta_field pprof_meta_fields[];
-
-extern const size_t pprof_meta_field_count;
-
-#define NUMBER(field)                                                                              \
-	{                                                                                          \
-#field, offsetof(struct snapshot_meta, field),                                     \
-			sizeof(((struct snapshot_meta *)0)->field), 0, ALWAYS                      \
-	}
-#define COVERAGE(field)                                                                            \
-	{                                                                                          \
-#field, offsetof(struct snapshot_meta, coverage.field),                            \
-			sizeof(((struct snapshot_meta *)0)->coverage.field), 0, ALWAYS             \
-	}
-#define ENDING(field)                                                                              \
-	{                                                                                          \
-		"ending_" #field, offsetof(struct snapshot_meta, ending.field),                    \
-			sizeof(((struct snapshot_meta *)0)->ending.field), 0, KNOWN                \
-	}
-#define NATIVE(field)                                                                              \
-	{                                                                                          \
-		"native_" #field, offsetof(struct snapshot_meta, native.field),                    \
-			sizeof(((struct snapshot_meta *)0)->native.field), 0, ALWAYS               \
-	}
-#define UNKNOWN(name, reason)                                                                      \
-	{"unknown_" name, offsetof(struct snapshot_meta, unknown[reason].blocks),                  \
-	 sizeof(uint64_t), 0, KNOWN},                                                              \
-	{                                                                                          \
-		"unknown_" name "_bytes", offsetof(struct snapshot_meta, unknown[reason].bytes),   \
-			sizeof(uint64_t), 0, KNOWN                                                 \
-	}
-#define STACK_END(name, reason, when)                                                              \
-	{                                                                                          \
-		"stacks_" name, offsetof(struct snapshot_meta, stack_ends.reasons[reason]),        \
-			sizeof(uint64_t), 0, when                                                  \
-	}
-#define STACK_END_FILE(name, index)                                                                \
-	{"stacks_" name, offsetof(struct snapshot_meta, stack_ends.files[index].path),             \
-	 STACK_ENDS_PATH, 1, KNOWN},                                                               \
-	{                                                                                          \
-		"stacks_" name "_count",                                                           \
-			offsetof(struct snapshot_meta, stack_ends.files[index].stacks),            \
-			sizeof(uint64_t), 0, KNOWN                                                 \
-	}
-#define TEXT(field)                                                                                \
-	{                                                                                          \
-#field, offsetof(struct snapshot_meta, field),                                     \
-			sizeof(((struct snapshot_meta *)0)->field), 1, ALWAYS                      \
-	}
-#define LATER(field, text, when)                                                                   \
-	{                                                                                          \
-#field, offsetof(struct snapshot_meta, field),                                     \
-			sizeof(((struct snapshot_meta *)0)->field), text, when                     \
-	}
-
-const struct meta_field pprof_meta_fields[] = {
-	NUMBER(pid),
-	NUMBER(python_version),
-	NUMBER(traceback_limit),
-	TEXT(name),
-	TEXT(mode),
-	TEXT(moment),
-	NUMBER(taken_realtime_ns),
-	NUMBER(duration_ns),
-	NUMBER(from_start),
-	NUMBER(peak_bytes),
-	NUMBER(frees_unknown),
-	NUMBER(replaced),
-	NUMBER(stacks_unknown),
-	NUMBER(frames_unknown),
-	NUMBER(records_malformed),
-	NUMBER(layer),
-	NUMBER(frames_unnamed),
-	NUMBER(frames_slow),
-	STACK_END("cut", ABI_UNWIND_CUT_FRAME, ALWAYS),
-	NUMBER(rounded_blocks),
-	NUMBER(sample_bytes),
-	NUMBER(self_sampled),
-	NUMBER(self_sampled_ns),
-	NUMBER(changes_dropped),
-	NUMBER(unread_ns),
-	NUMBER(layers),
-	NATIVE(peak_bytes),
-	NATIVE(frees_unknown),
-	NATIVE(replaced),
-	NUMBER(large_skipped),
-	NUMBER(reuse_unseen),
-	NUMBER(pool_bytes),
-	NUMBER(regions_dropped),
-	NUMBER(blocks_dropped),
-	NUMBER(bytes_dropped),
-	NUMBER(coverage_known),
-	COVERAGE(new_blocks),
-	COVERAGE(new_bytes),
-	COVERAGE(seen_blocks),
-	COVERAGE(seen_bytes),
-	COVERAGE(old_blocks),
-	COVERAGE(old_bytes),
-	COVERAGE(time_ns),
-	COVERAGE(live_blocks),
-	COVERAGE(live_bytes),
-	COVERAGE(large_blocks),
-	COVERAGE(pools_unreadable),
-	COVERAGE(dead_blocks),
-	COVERAGE(elapsed_ns),
-	COVERAGE(frozen_ns),
-	COVERAGE(large_new),
-	COVERAGE(large_seen),
-	ENDING(pieces),
-	ENDING(steps),
-	ENDING(slowest_ns),
-	ENDING(arenas),
-	ENDING(arenas_unread),
-	ENDING(failed),
-	LATER(stacks_dropped, 0, KNOWN),
-	LATER(codes_dropped, 0, KNOWN),
-	LATER(symbols_dropped, 0, KNOWN),
-	LATER(walks_dropped, 0, KNOWN),
-	UNKNOWN("no_frame", UNKNOWN_NO_FRAME),
-	UNKNOWN("no_stack", UNKNOWN_NO_STACK),
-	UNKNOWN("no_room", UNKNOWN_NO_MEMORY),
-	UNKNOWN("no_code", UNKNOWN_NO_CODE),
-	UNKNOWN("no_name", UNKNOWN_NO_NAME),
-	UNKNOWN("no_file", UNKNOWN_NO_FILE),
-	LATER(of_app, 0, KNOWN),
-	LATER(rss_bytes, 0, KNOWN),
-	LATER(rss_age_ns, 0, KNOWN),
-	LATER(cpu_ns, 0, KNOWN),
-	LATER(wait_ns, 0, KNOWN),
-	LATER(probes_ns, 0, KNOWN),
-	LATER(budget_permille, 0, KNOWN),
-	LATER(emptied, 0, KNOWN),
-	LATER(ends_unseen, 0, KNOWN),
-	LATER(coverage.typed_blocks, 0, KNOWN),
-	LATER(coverage.mistyped_blocks, 0, KNOWN),
-	LATER(container, 1, KNOWN),
-	LATER(ns_pid, 0, KNOWN),
-	LATER(parent, 0, OF_SEVERAL),
-	LATER(windows.count, 0, KNOWN),
-	LATER(windows.on_ns, 0, KNOWN),
-	LATER(windows.span_ns, 0, KNOWN),
-	LATER(windows.new_blocks, 0, KNOWN),
-	LATER(windows.seen_blocks, 0, KNOWN),
-	LATER(windows.unseen_blocks, 0, KNOWN),
-	LATER(windows.unseen_bytes, 0, KNOWN),
-	LATER(windows.old_unseen_blocks, 0, KNOWN),
-	LATER(windows.old_unseen_bytes, 0, KNOWN),
-	LATER(windows.large, 0, KNOWN),
-	LATER(windows.malloc_blocks, 0, KNOWN),
-	LATER(windows.pool_blocks, 0, KNOWN),
-	LATER(windows.pool_bytes, 0, KNOWN),
-	LATER(beside[BESIDE_ALLOCATED].known, 0, KNOWN),
-	LATER(beside[BESIDE_ALLOCATED].gaps, 0, KNOWN),
-	LATER(beside[BESIDE_FREED].known, 0, KNOWN),
-	LATER(beside[BESIDE_FREED].gaps, 0, KNOWN),
-	LATER(beside[BESIDE_PEAK].known, 0, KNOWN),
-	LATER(beside[BESIDE_PEAK].gaps, 0, KNOWN),
-	LATER(beside[BESIDE_THREAD].known, 0, KNOWN),
-	LATER(beside[BESIDE_THREAD].gaps, 0, KNOWN),
-	LATER(sole_thread[EVENT_LAYER_PYTHON], 0, KNOWN),
-	LATER(sole_thread[EVENT_LAYER_NATIVE], 0, KNOWN),
-	LATER(sole_thread_name[EVENT_LAYER_PYTHON], 1, KNOWN),
-	LATER(sole_thread_name[EVENT_LAYER_NATIVE], 1, KNOWN),
-	LATER(tasks, 0, KNOWN),
-	LATER(peak_after_ns[EVENT_LAYER_PYTHON], 0, KNOWN),
-	LATER(peak_after_ns[EVENT_LAYER_NATIVE], 0, KNOWN),
-	LATER(at_peak, 0, KNOWN),
-	LATER(allocated_ns, 0, KNOWN),
-	LATER(has_exited, 0, KNOWN),
-	LATER(wait_status, 0, KNOWN),
-	{"stacks_whole", offsetof(struct snapshot_meta, stack_ends.whole), sizeof(uint64_t), 0,
-	 KNOWN},
-	{"stacks_whole_bytes", offsetof(struct snapshot_meta, stack_ends.whole_bytes),
-	 sizeof(uint64_t), 0, KNOWN},
-	{"stacks_cut_bytes", offsetof(struct snapshot_meta, stack_ends.cut_bytes), sizeof(uint64_t),
-	 0, KNOWN},
-	STACK_END("cut_table", ABI_UNWIND_CUT_TABLE, KNOWN),
-	STACK_END("cut_row", ABI_UNWIND_CUT_ROW, KNOWN),
-	STACK_END("cut_rule", ABI_UNWIND_CUT_RULE, KNOWN),
-	STACK_END("cut_code", ABI_UNWIND_CUT_CODE, KNOWN),
-	STACK_END("cut_read", ABI_UNWIND_CUT_READ, KNOWN),
-	STACK_END("cut_bounds", ABI_UNWIND_CUT_BOUNDS, KNOWN),
-	STACK_END("cut_signal", ABI_UNWIND_CUT_SIGNAL, KNOWN),
-	STACK_END("cut_return", ABI_UNWIND_CUT_RETURN, KNOWN),
-	STACK_END("cut_busy", ABI_UNWIND_CUT_BUSY, KNOWN),
-	STACK_END_FILE("cut_in_0", 0),
-	STACK_END_FILE("cut_in_1", 1),
-	STACK_END_FILE("cut_in_2", 2),
-};
-
-const size_t pprof_meta_field_count = sizeof(pprof_meta_fields) / sizeof(pprof_meta_fields[0]);
-
-/* --- pprof meta ------------------------------------------------------------------------------- */
 
 #define SIGNATURE PPROF_SIGN "snapshot="
 #define VERSION   "1"
 #define CHANGE    "change" /* "changeN": the fields of struct snapshot_change */
 
-static uint64_t number_get(const struct snapshot_meta *meta, const struct meta_field *field)
-{
-	const char *at = (const char *)meta + field->offset;
-	uint32_t half;
-	uint64_t whole;
-
-	if (field->size == sizeof(half)) {
-		memcpy(&half, at, sizeof(half));
-		return half;
-	}
-	memcpy(&whole, at, sizeof(whole));
-	return whole;
-}
-
 static int field_wanted(const struct snapshot_meta *meta, const struct meta_field *field,
 			int of_several)
 {
-	int known = field->text ? ((const char *)meta + field->offset)[0] != 0
-				: number_get(meta, field) != 0;
-
 	/* The first line of a process is always written: it declares the process. */
-	if (of_several)
-		return known || field == pprof_meta_fields;
-	return field->when == ALWAYS || (field->when == KNOWN && known);
+	if (of_several ? field == meta_fields : field->when == META_ALWAYS)
+		return 1;
+	return (of_several || field->when == META_KNOWN) && meta_is_known(meta, field);
 }
 
 /* Appends a line; text is everything but its newline. */
@@ -265,7 +35,7 @@ static int line_append(struct buffer *out, const char *text)
 
 		err = buffer_append(out, escaped + plain, sizeof(escaped) - (size_t)plain);
 	}
-	return err ? err : buffer_append(out, "\n", 1);
+	return err ?: buffer_append(out, "\n", 1);
 }
 
 /* prefix: of the key; names the process. */
@@ -274,12 +44,12 @@ static int field_append(struct buffer *out, const struct snapshot_meta *meta,
 {
 	char line[PPROF_LINE_MAX];
 
-	if (field->text)
+	if (meta_is_text(field))
 		snprintf(line, sizeof(line), PPROF_SIGN "%s%s=%.*s", prefix, field->key,
-			 (int)field->size - 1, (const char *)meta + field->offset);
+			 (int)field->size - 1, meta_text(meta, field));
 	else
 		snprintf(line, sizeof(line), PPROF_SIGN "%s%s=%" PRIu64, prefix, field->key,
-			 number_get(meta, field));
+			 meta_number(meta, field));
 	return line_append(out, line);
 }
 
@@ -299,9 +69,9 @@ static int fields_append(struct buffer *out, const struct snapshot_meta *meta, c
 {
 	int err = 0;
 
-	for (size_t i = 0; !err && i < pprof_meta_field_count; i++)
-		if (field_wanted(meta, &pprof_meta_fields[i], prefix[0] != 0))
-			err = field_append(out, meta, &pprof_meta_fields[i], prefix);
+	for (size_t i = 0; !err && i < meta_field_count; i++)
+		if (field_wanted(meta, &meta_fields[i], prefix[0] != 0))
+			err = field_append(out, meta, &meta_fields[i], prefix);
 	for (size_t i = 0; !err && i < meta->change_count; i++)
 		err = change_append(out, meta, i, prefix);
 	return err;
@@ -310,10 +80,9 @@ static int fields_append(struct buffer *out, const struct snapshot_meta *meta, c
 int pprof_meta_append(const struct snapshot *snapshot, struct buffer *out)
 {
 	char prefix[24];
-	int err = buffer_printf(out, SIGNATURE VERSION "\n");
+	int err = buffer_printf(out, SIGNATURE VERSION "\n")
+			  ?: fields_append(out, &snapshot->meta, "");
 
-	if (!err)
-		err = fields_append(out, &snapshot->meta, "");
 	for (size_t kind = 0; !err && kind < LOSS_COUNT; kind++)
 		err = buffer_printf(out, PPROF_SIGN "loss%zu=%" PRIu64 "\n", kind,
 				    snapshot->meta.loss[kind]);
@@ -341,7 +110,7 @@ static int field_set(struct snapshot_meta *meta, const struct meta_field *field,
 	char *at = (char *)meta + field->offset;
 	uint64_t number;
 
-	if (field->text) {
+	if (meta_is_text(field)) {
 		if (strlen(value) >= field->size)
 			return error_set(-EBADMSG, "the profile's line %s%s is too long",
 					 PPROF_SIGN, field->key);
@@ -351,11 +120,10 @@ static int field_set(struct snapshot_meta *meta, const struct meta_field *field,
 	}
 	int err = number_parse(field->key, value,
 			       field->size == sizeof(uint32_t) ? UINT32_MAX : UINT64_MAX, &number);
-	if (err)
-		return err;
-	uint32_t half = (uint32_t)number;
-	memcpy(at, field->size == sizeof(half) ? (void *)&half : (void *)&number, field->size);
-	return 0;
+
+	if (!err)
+		meta_number_set(meta, field, number);
+	return err;
 }
 
 static int loss_set(struct snapshot_meta *meta, const char *key, const char *value)
@@ -434,9 +202,9 @@ static int value_take(struct builder *builder, char *key, const char *value)
 	/* Files from before there were several layers use this key for mapped memory alone. */
 	if (!strcmp(key, "mapped_known"))
 		meta->layers |= !strcmp(value, "1") ? 1u << EVENT_LAYER_MMAP : 0;
-	for (size_t i = 0; i < pprof_meta_field_count; i++)
-		if (!strcmp(key, pprof_meta_fields[i].key))
-			return field_set(meta, &pprof_meta_fields[i], value);
+	for (size_t i = 0; i < meta_field_count; i++)
+		if (!strcmp(key, meta_fields[i].key))
+			return field_set(meta, &meta_fields[i], value);
 	if (!strncmp(key, CHANGE, strlen(CHANGE)))
 		return change_set(meta, key, value);
 	return strncmp(key, "loss", strlen("loss")) ? 0 : loss_set(meta, key, value);

@@ -90,7 +90,7 @@ int ask(int fd, const struct request *request, int passed, int timeout_ms, struc
 	int err = request_send(fd, request, passed);
 
 	answer->size = 0;
-	return err ? err : answer_wait(fd, end_of(timeout_ms), answer);
+	return err ?: answer_wait(fd, end_of(timeout_ms), answer);
 }
 
 int ask_begin(int fd, const struct request *request, int passed, struct buffer *answer)

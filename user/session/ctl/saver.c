@@ -85,9 +85,8 @@ static int stack_write(struct saving *saving, uint32_t stack, uint32_t *line, ui
 	int err = 0;
 
 	for (uint32_t i = traceback.nframe; i-- && !err;) {
-		err = frame_find(saving, &traceback.frames[i], line, &frame);
-		if (!err)
-			err = number_find(&saving->stacks, caller, frame, number);
+		err = frame_find(saving, &traceback.frames[i], line, &frame)
+			      ?: number_find(&saving->stacks, caller, frame, number);
 		if (err > 0) {
 			block_lines_stack(saving->out, *number,
 					  caller == ID_MAP_NONE ? *number : caller, frame);
@@ -198,7 +197,7 @@ static int profile_save(const struct snapshot *snapshot, int fd)
 	struct outfile *file;
 	int err = outfile_on(&file, fd, "the snapshot's file");
 
-	return err ? err : pprof_save(snapshot, file);
+	return err ?: pprof_save(snapshot, file);
 }
 
 static int snapshot_save(const struct saver_job *job, const int *fds)

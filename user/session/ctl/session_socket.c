@@ -50,10 +50,9 @@ static int directory_check(const char *directory)
 static int socket_bind(int fd, const char *directory, pid_t pid)
 {
 	struct sockaddr_un made, final;
-	int err = address_set(&made, directory, pid, "new");
+	int err = address_set(&made, directory, pid, "new")
+			  ?: address_set(&final, directory, pid, "sock");
 
-	if (!err)
-		err = address_set(&final, directory, pid, "sock");
 	if (err)
 		return err;
 	/*
@@ -90,10 +89,10 @@ static void dead_remove(const char *directory, pid_t self)
 int session_socket_listen(const char *directory, pid_t pid)
 {
 	int err = directory_check(directory);
-	int fd = err ? err : socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	int fd = err ?: socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 
 	if (fd < 0)
-		return err ? err : -errno;
+		return err ?: -errno;
 	dead_remove(directory, pid);
 	err = socket_bind(fd, directory, pid);
 	if (!err)
@@ -150,10 +149,10 @@ int session_socket_connect(const char *directory, pid_t pid)
 {
 	struct sockaddr_un address;
 	int err = address_set(&address, directory, pid, "sock");
-	int fd = err ? err : socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	int fd = err ?: socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 
 	if (fd < 0)
-		return err ? err : -errno;
+		return err ?: -errno;
 	if (!connect(fd, (void *)&address, sizeof(address)))
 		return fd;
 	err = -errno;

@@ -84,9 +84,8 @@ static int probe_place(struct trial_run *run)
 		close(fd);
 		return err;
 	}
-	err = attach_sites(run->attach, &plan, file, run->child);
-	if (!err)
-		err = attach_target(run->attach, run->child, &abi);
+	err = attach_sites(run->attach, &plan, file, run->child)
+		      ?: attach_target(run->attach, run->child, &abi);
 	elf_file_close(file);
 	return err;
 }

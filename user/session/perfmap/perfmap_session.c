@@ -129,7 +129,7 @@ static int file_copy(void *context, struct perfmap_process *process, const char 
 	if (err)
 		return err;
 	err = perfmap_follow_read(follow, process, UINT64_MAX);
-	err = err ? err : follow->failed;
+	err = err ?: follow->failed;
 	perfmap_follow_free(follow, -1);
 	return err;
 }
@@ -205,11 +205,9 @@ int perfmap_session_new(struct perfmap_session **out, const struct perfmap_sessi
 	/* Without inotify, all files are read at every drain. */
 	session->inotify = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
 	links_silence_libbpf();
-	err = features_probe(&session->features);
-	if (!err)
-		err = features_check(&session->features, remedy);
-	if (!err)
-		err = perfmaps_new(&session->maps, &hooks);
+	err = features_probe(&session->features)
+			?: features_check(&session->features, remedy)
+			?: perfmaps_new(&session->maps, &hooks);
 	if (!err)
 		perfmaps_budget(session->maps, opts->budget);
 	if (!err)
@@ -272,11 +270,10 @@ int perfmap_session_add(struct perfmap_session *session, pid_t pid)
 	perfmap_target_find_open(target, session->inotify, session->opts.merge);
 	perfmap_target_find_files(target, session->inotify, session->opts.merge);
 	if (!err)
-		err = perfmap_target_read(target, UINT64_MAX);
-	if (!err)
-		err = perfmap_target_scan(target, session->inotify, PERFMAP_EXPIRE_ALL);
-	if (!err)
-		err = perfmap_target_read(target, UINT64_MAX);
+		err = perfmap_target_read(target, UINT64_MAX)
+				?: perfmap_target_scan(target, session->inotify,
+					PERFMAP_EXPIRE_ALL)
+				?: perfmap_target_read(target, UINT64_MAX);
 	if (err)
 		return err;
 	if (target->files_refused)
@@ -384,7 +381,7 @@ int perfmap_session_drain(struct perfmap_session *session)
 		ends_watch(session);
 		err = scan_when_due(session, clock_ns(CLOCK_MONOTONIC));
 	}
-	return err ? err : count;
+	return err ?: count;
 }
 
 int perfmap_session_refresh(struct perfmap_session *session)
@@ -400,11 +397,10 @@ int perfmap_session_refresh(struct perfmap_session *session)
 		struct perfmap_target *target = session->targets[i];
 
 		perfmap_target_find_files(target, session->inotify, 1);
-		err = perfmap_target_read(target, UINT64_MAX);
-		if (!err)
-			err = perfmap_target_scan(target, session->inotify, PERFMAP_EXPIRE_ALL);
-		if (!err)
-			err = perfmap_target_read(target, UINT64_MAX);
+		err = perfmap_target_read(target, UINT64_MAX)
+				?: perfmap_target_scan(target, session->inotify,
+					PERFMAP_EXPIRE_ALL)
+				?: perfmap_target_read(target, UINT64_MAX);
 	}
 	return err;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "session/perfmap/perfmap_target.h"
+#include "session/perfmap/perfmap_state.h"
 
 #include <errno.h>
 #include <fcntl.h>

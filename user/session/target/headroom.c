@@ -90,7 +90,7 @@ static int text_charge(struct charge charge, const struct plan_target *plans, in
 	charge.sign = -1;
 	if (is_short || !keep)
 		err = target_plans_each(charge.target, plans, plan_charge, &charge);
-	return err ? err : !is_short;
+	return err ?: !is_short;
 }
 
 static int text_fits(struct session *session, struct target *target,

@@ -14,7 +14,6 @@
 #include "probe/process/plan_target.h"
 #include "session/target/census.h"
 #include "session/target/probe.h"
-#include "session/target/provider.h"
 #include "session/target/state.h"
 #include "session/target/target.h"
 #include "util/clock.h"
@@ -108,7 +107,7 @@ static int windows_plan(struct mode_change *change)
 {
 	int err = plan_begin(change);
 
-	return err ? err : target_windows_possible(change->session, change->target, &change->plan);
+	return err ?: target_windows_possible(change->session, change->target, &change->plan);
 }
 
 /*
@@ -216,10 +215,9 @@ static int frees_restore(struct mode_change *change)
 {
 	struct session *session = change->session;
 	struct target *target = change->target;
-	int err = plan_begin(change);
+	int err = plan_begin(change)
+			  ?: target_probe(session, target, &change->plan, ATTACH_POOL_FREES);
 
-	if (!err)
-		err = target_probe(session, target, &change->plan, ATTACH_POOL_FREES);
 	if (err)
 		return err;
 	session_pull(session);
@@ -267,13 +265,11 @@ static int change_replan(struct mode_change *change)
 		target->large_blocks = target->large_windowed;
 	}
 	target->pools_off = change->step->between == GOVERNOR_BETWEEN_NOTHING;
-	err = change_announce(change);
-	if (!err)
-		err = target_update(change, 0);
-	if (!err)
-		err = target_probe(session, target, &change->plan, PROBES & target_groups(target));
-	if (!err)
-		err = target_provider_begin(session, target, &change->plan);
+	err = change_announce(change)
+			?: target_update(change, 0)
+			?: target_probe(session, target, &change->plan,
+				PROBES & target_groups(target))
+			?: target_provider_begin(session, target, &change->plan);
 	if (err)
 		return err;
 	if (target_is_native(target) && target->mode != EVENT_MODE_WINDOWS)

@@ -2,15 +2,18 @@
 #include "session/target/probe.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <unistd.h>
 
+#include "attach/attach.h"
 #include "attach/file_users.h"
+#include "probe/malloc/plan_provider.h"
 #include "probe/process/plan_target.h"
+#include "probe/process/translator.h"
 #include "proc/patience.h"
 #include "proc/process.h"
 #include "session/target/state.h"
 #include "session/target/target.h"
-#include "session/target/translators.h"
 #include "util/clock.h"
 #include "util/error.h"
 
@@ -191,4 +194,80 @@ enum governor_between target_between(const struct target *target)
 		return GOVERNOR_BETWEEN_NOTHING;
 	return target->large_blocks && !target->large_windowed ? GOVERNOR_BETWEEN_LARGE
 							       : GOVERNOR_BETWEEN_POOLS;
+}
+
+/* --- provider --------------------------------------------------------------------------------- */
+
+/* What was traced so far is dropped: the frees of these blocks are not seen from here on. */
+static void table_log(const struct session *session, const struct target *target, const char *path)
+{
+	const struct trace_process *process = trace_process_at(session->trace, target->index);
+	uint64_t blocks = process ? process->tables[EVENT_LAYER_NATIVE].live_blocks : 0;
+
+	if (blocks)
+		log_info("PID %d samples its native allocations itself from here on (" PLAN_PROVIDER
+			 " in %s): %llu blocks that were traced before are dropped",
+			 target->pid, path, (unsigned long long)blocks);
+}
+
+int target_provider_begin(struct session *session, struct target *target,
+			  const struct plan_target *plans)
+{
+	struct event_mark record = {.header = {.type = EVENT_SELF_SAMPLED,
+					       .size = sizeof(record),
+					       .tgid = (uint32_t)target->pid,
+					       .tid = (uint32_t)target->pid}};
+
+	if (target->self_sampled || !(target->layers & 1u << EVENT_LAYER_NATIVE) ||
+	    !plan_native_is_self_sampled(plans->native, plans->native_count))
+		return 0;
+	session_pull(session);
+	if (target->ended)
+		return 0;
+	table_log(session, target, elf_file_path(plans->native[0].file));
+	target->self_sampled = 1;
+	attach_drop(session->attach, target->pid, ATTACH_MALLOC, 0);
+	record.header.time_ns = clock_ns(CLOCK_MONOTONIC);
+	return session_feed(session, &record, sizeof(record));
+}
+
+/* --- translators ------------------------------------------------------------------------------ */
+
+int translators_run(struct session *session)
+{
+	pid_t *pids = NULL;
+	size_t count = 0;
+
+	if (session->translators_looked)
+		return session->translators > 0;
+	session->translators_looked = 1;
+	if (process_list(&pids, &count))
+		return 0;
+	for (size_t i = 0; i < count; i++) {
+		int err = translator_check(pids[i]);
+
+		if (err && session->translators++ < SESSION_LOGS)
+			log_info("PID %d is not traced: %s; probes are placed in each process "
+				 "alone, not in files",
+				 (int)pids[i], error_reason(err));
+	}
+	free(pids);
+	return session->translators > 0;
+}
+
+void translator_appears(struct session *session, pid_t pid, const char *name)
+{
+	uint64_t now = clock_ns(CLOCK_MONOTONIC);
+
+	if (!attach_is_in_files(session->attach))
+		return;
+	session->translators++;
+	attach_drop(session->attach, -1, ATTACH_ALL, 0);
+	if (!session->limit_ns || session->limit_ns > now)
+		session->limit_ns = now;
+	log_info(
+		"PID %d has begun to run under %s, which would be killed by probes in files: these "
+		"are removed, and the trace ends here; another one places probes in each process "
+		"alone while %s runs",
+		(int)pid, name, name);
 }

@@ -6,6 +6,8 @@
 #include "probe/process/plan_target.h"
 #include "session/overhead/governor.h"
 
+#include <sys/types.h>
+
 struct session;
 struct target;
 
@@ -43,5 +45,31 @@ int target_text_check(struct session *session, struct target *target,
 		      const struct plan_target *plans, char why[TARGET_WHY]);
 /* Which processes map which files, at most half a second old. NULL: it cannot be read. */
 struct file_users *session_users(struct session *session);
+
+/* Members that sample their native allocations themselves (probe/malloc/plan_provider.h). */
+
+/*
+ * Called for a target that has begun, once the probes of a plan are placed. If they are those of a
+ * process that samples itself, the trace is told so, once, and the target's own probes on malloc
+ * are removed. 0, -errno.
+ */
+int target_provider_begin(struct session *session, struct target *target,
+			  const struct plan_target *plans);
+
+/*
+ * Probes in files are hit by every process that maps them. A process under a translator
+ * (probe/process/translator.h) would be killed by them.
+ */
+
+/*
+ * Does a process run under a translator? Looks at all processes at the first call, and logs those
+ * that do. Then probes are to be placed in each process alone.
+ */
+int translators_run(struct session *session);
+/*
+ * A process has mapped a file of this translator. If there are probes in files, they are removed at
+ * once, and the session ends: what it would see from here on is not what it says.
+ */
+void translator_appears(struct session *session, pid_t pid, const char *name);
 
 #endif

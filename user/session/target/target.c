@@ -57,14 +57,11 @@ static int frame_append(struct buffer *record, const struct symbols_frame *frame
 	static const char zeros[8];
 	struct event_symbol_frame head = {.line = frame->line};
 	size_t at = record->size;
-	int err = buffer_append(record, &head, sizeof(head));
+	int err = buffer_append(record, &head, sizeof(head))
+			?: text_append(record, frame->function, &head.function_bytes)
+			?: text_append(record, frame->filename, &head.filename_bytes)
+			?: buffer_append(record, zeros, -record->size & 7);
 
-	if (!err)
-		err = text_append(record, frame->function, &head.function_bytes);
-	if (!err)
-		err = text_append(record, frame->filename, &head.filename_bytes);
-	if (!err)
-		err = buffer_append(record, zeros, -record->size & 7);
 	if (!err)
 		memcpy(record->data + at, &head, sizeof(head));
 	return err;
@@ -143,8 +140,7 @@ struct target *target_find(struct session *session, uint32_t tgid)
 
 int target_new(struct session *session, pid_t pid, struct target **out)
 {
-	int err = array_reserve(&session->targets, &session->target_capacity, session->count, 1,
-				sizeof(*session->targets));
+	int err = ARRAY_RESERVE(NULL, session, targets, count, target_capacity, 1);
 	struct epoll_event event = {.events = EPOLLIN};
 	struct target *target = err ? NULL : calloc(1, sizeof(*target));
 
@@ -166,10 +162,10 @@ int target_new(struct session *session, pid_t pid, struct target **out)
 
 int target_begin(struct session *session, struct target *target, const struct event_target *record)
 {
-	int err = session_feed(session, record, sizeof(*record));
+	int err =
+		session_feed(session, record, sizeof(*record))
+			?: trace_process_find(session->trace, record->header.tgid, &target->index);
 
-	if (!err)
-		err = trace_process_find(session->trace, record->header.tgid, &target->index);
 	if (err)
 		return err;
 	target->announced = *record;

@@ -169,9 +169,8 @@ void target_large_walk(struct session *session, const struct target *target)
 	session_pull(session);
 	err = target_glibc_open(target, &glibc);
 	if (!err) {
-		err = heap_chunks_read(glibc, &opts, &used);
-		if (!err)
-			err = large_ask(session, target, glibc, used);
+		err = heap_chunks_read(glibc, &opts, &used)
+			      ?: large_ask(session, target, glibc, used);
 		glibc_close(glibc);
 	}
 	if (err && err != -ESRCH)

@@ -9,6 +9,7 @@
 #include "snapshot/estimate/state.h"
 #include "util/error.h"
 #include "util/hash.h"
+#include "util/sorted.h"
 
 /* --- progress --------------------------------------------------------------------------------- */
 
@@ -328,7 +329,7 @@ static int stretch_compare(const void *a, const void *b)
 {
 	double x = rate_of(a), y = rate_of(b);
 
-	return x < y ? -1 : x > y;
+	return CMP(x, y);
 }
 
 static double cohort_ns(const struct calibrate_input *input, uint32_t cohort)
@@ -749,25 +750,20 @@ static int input_check(const struct calibrate_input *input)
 	return 0;
 }
 
-static int compare(uint64_t a, uint64_t b)
-{
-	return a < b ? -1 : a > b;
-}
-
 /* The order of two strata in different cells; 0: both are in one cell. */
 static int cell_compare(const struct calibration *calibration, uint32_t i, uint32_t j)
 {
 	const struct calibrate_stratum *x = &calibration->input->strata[i],
 				       *y = &calibration->input->strata[j];
 	uint8_t level = calibration->levels[i], other = calibration->levels[j];
-	int order = compare(level == LEVEL_RARE, other == LEVEL_RARE);
+	int order = CMP(level == LEVEL_RARE, other == LEVEL_RARE)
+		    ?: (level == LEVEL_RARE ? 0 : CMP(x->family, y->family))
+		    ?: CMP(x->class_bytes, y->class_bytes)
+		    ?: CMP(level, other);
 
-	if (!order && level != LEVEL_RARE)
-		order = compare(x->family, y->family);
-	order = order ?: compare(x->class_bytes, y->class_bytes) ?: compare(level, other);
 	return order || level == LEVEL_RARE || (level == LEVEL_FAMILY && x->family)
 		       ? order
-		       : compare(x->type, y->type);
+		       : CMP(x->type, y->type);
 }
 
 static int stratum_compare(const void *a, const void *b, void *context)
@@ -776,13 +772,11 @@ static int stratum_compare(const void *a, const void *b, void *context)
 	uint32_t i = *(const uint32_t *)a, j = *(const uint32_t *)b;
 	const struct calibrate_stratum *x = &calibration->input->strata[i],
 				       *y = &calibration->input->strata[j];
-	int order = cell_compare(calibration, i, j);
 
-	if (!order)
-		order = compare(!is_burst(calibration, i), !is_burst(calibration, j));
-	if (!order)
-		order = compare(x->cohort, y->cohort);
-	return order ? order : compare(i, j);
+	return cell_compare(calibration, i, j)
+	       ?: CMP(!is_burst(calibration, i), !is_burst(calibration, j))
+	       ?: CMP(x->cohort, y->cohort)
+	       ?: CMP(i, j);
 }
 
 static int sighting_compare(const void *a, const void *b, void *context)
@@ -792,13 +786,11 @@ static int sighting_compare(const void *a, const void *b, void *context)
 	const struct calibrate_sighting *x = &calibration->input->sightings[i],
 					*y = &calibration->input->sightings[j];
 	uint32_t p = calibration->ranks[x->stratum], q = calibration->ranks[y->stratum];
-	int order = compare(calibration->cell_of[p], calibration->cell_of[q]);
 
-	if (!order)
-		order = compare(!x->alive, !y->alive);
-	if (!order)
-		order = compare(p, q);
-	return order ? order : compare(i, j);
+	return CMP(calibration->cell_of[p], calibration->cell_of[q])
+	       ?: CMP(!x->alive, !y->alive)
+	       ?: CMP(p, q)
+	       ?: CMP(i, j);
 }
 
 static void strata_order(struct calibration *calibration)
@@ -957,10 +949,8 @@ static void calibration_end(struct calibration *calibration)
 int calibrate(const struct calibrate_input *input, struct calibrate_result *out)
 {
 	struct calibration calibration = {0};
-	int err = input_check(input);
+	int err = input_check(input) ?: calibration_begin(&calibration, input);
 
-	if (!err)
-		err = calibration_begin(&calibration, input);
 	if (!err) {
 		calibration.group_count = calibrate_groups(input->window_count, calibration.groups);
 		/* It is not known yet: strata are arranged as if windows slowed nothing. */

@@ -12,11 +12,9 @@
 
 int view_add_wrapper(struct view_choice *view, const char *pattern)
 {
-	int err = array_reserve(&view->wrappers, &view->capacity, view->count, 1,
-				sizeof(*view->wrappers));
+	int err = ARRAY_RESERVE(NULL, view, wrappers, count, capacity, 1)
+			  ?: pattern_new(&view->wrappers[view->count], pattern);
 
-	if (!err)
-		err = pattern_new(&view->wrappers[view->count], pattern);
 	if (!err)
 		view->count++;
 	return err;
@@ -189,9 +187,8 @@ static int traceback_show(struct view_run *run, struct snapshot_traceback *trace
 		struct snapshot_frame *frame = &to->frames[to->frame_count++];
 
 		*frame = run->from->frames[first + i];
-		err = name_keep(run, &run->from->frames[first + i], &frame->function);
-		if (!err)
-			err = string_keep(run, frame->filename, &frame->filename);
+		err = name_keep(run, &run->from->frames[first + i], &frame->function)
+			      ?: string_keep(run, frame->filename, &frame->filename);
 	}
 	return err;
 }

@@ -10,8 +10,7 @@
 
 static int filters_add(struct filters *filters, const struct filter *filter)
 {
-	int err = array_reserve(&filters->items, &filters->capacity, filters->count, 1,
-				sizeof(*filters->items));
+	int err = ARRAY_RESERVE(NULL, filters, items, count, capacity, 1);
 
 	if (!err)
 		filters->items[filters->count++] = *filter;

@@ -84,7 +84,7 @@ static int entry_count(struct grouping *grouping, const struct side *side, uint3
 	}
 	int err = sum_add(side->old ? &entry->old_size : &entry->size, sums->size);
 
-	return err ? err : sum_add(side->old ? &entry->old_count : &entry->count, sums->count);
+	return err ?: sum_add(side->old ? &entry->old_count : &entry->count, sums->count);
 }
 
 static void part_count(struct grouping *grouping, const struct side *side,
@@ -168,9 +168,7 @@ static int rows_sum(struct grouping *grouping, const struct side *side)
 		/* Cannot overflow before the totals do, which are checked below. */
 		row->size += trace->bytes * trace->count;
 		row->count += trace->count;
-		err = sum_add(size, trace->bytes * trace->count);
-		if (!err)
-			err = sum_add(count, trace->count);
+		err = sum_add(size, trace->bytes * trace->count) ?: sum_add(count, trace->count);
 		if (!err)
 			trace_inherited_count(grouping, side, trace);
 	}
@@ -196,9 +194,7 @@ static int side_group(struct grouping *grouping, struct side *side)
 	if (grouping->last_rows)
 		memset(grouping->last_rows, 0, grouping->out->count * sizeof(*grouping->last_rows));
 	if (!err)
-		err = rows_sum(grouping, side);
-	if (!err)
-		err = group_beside_sum(grouping, side);
+		err = rows_sum(grouping, side) ?: group_beside_sum(grouping, side);
 	for (uint32_t i = 0; !err && i < count; i++)
 		if (grouping->rows[i].count || grouping->rows[i].beside.allocated.count ||
 		    group_is_owner(grouping->opts->by))
@@ -217,7 +213,7 @@ static int estimate_set(const struct estimate *estimate, uint64_t *size, uint64_
 
 	error->size = estimate_size_error(estimate);
 	error->count = estimate_count_error(estimate);
-	return err ? err : estimate_round(estimate->count, count);
+	return err ?: estimate_round(estimate->count, count);
 }
 
 static int sums_set(const struct estimate *estimate, struct statistic_sums *sums)
@@ -378,9 +374,7 @@ static int group(const struct snapshot *snapshot, const struct snapshot *old,
 	if (!err && old)
 		err = side_group(&grouping, &sides[1]);
 	if (!err)
-		err = estimates_set(&grouping);
-	if (!err)
-		err = group_processes_count(&grouping);
+		err = estimates_set(&grouping) ?: group_processes_count(&grouping);
 	if (!err)
 		group_dead_drop(&grouping);
 	id_map_free(&grouping.groups);

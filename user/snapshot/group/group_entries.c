@@ -6,6 +6,7 @@
 #include "snapshot/group/group.h"
 #include "util/array.h"
 #include "util/hash.h"
+#include "util/sorted.h"
 
 /* --- owner ------------------------------------------------------------------------------------ */
 
@@ -33,9 +34,8 @@ static uint64_t owner_hash(const struct snapshot_meta *process, enum group_by by
 static int owner_compare(const struct snapshot_meta *a, const struct snapshot_meta *b,
 			 enum group_by by)
 {
-	if (by == GROUP_PROCESS && a->pid != b->pid)
-		return a->pid < b->pid ? -1 : 1;
-	return strcmp(owner_name(a, by), owner_name(b, by));
+	return (by == GROUP_PROCESS ? CMP(a->pid, b->pid) : 0)
+		       ?: strcmp(owner_name(a, by), owner_name(b, by));
 }
 
 /* --- group entries ---------------------------------------------------------------------------- */
@@ -56,11 +56,10 @@ static int entry_add(struct grouping *grouping, const struct statistic *entry, u
 	struct statistics *out = grouping->out;
 	size_t each = grouping->estimates_each;
 	int err = array_reserve(&out->entries, &grouping->capacity, out->count, 1,
-				sizeof(*out->entries));
+				sizeof(*out->entries))
+			  ?: array_reserve(&grouping->next, &grouping->next_capacity, out->count, 1,
+					   sizeof(*grouping->next));
 
-	if (!err)
-		err = array_reserve(&grouping->next, &grouping->next_capacity, out->count, 1,
-				    sizeof(*grouping->next));
 	if (!err && out->sampled)
 		err = array_reserve(&grouping->estimates, &grouping->estimates_capacity,
 				    out->count * each, each, sizeof(*grouping->estimates));
@@ -94,7 +93,7 @@ static int frame_compare(const struct side *a, const struct snapshot_frame *x, c
 	if (order)
 		return order;
 	if (x->line || y->line)
-		return x->line < y->line ? -1 : x->line > y->line;
+		return CMP(x->line, y->line);
 	return string_compare(a, x->function, b, y->function);
 }
 
@@ -134,7 +133,7 @@ static int entry_traceback_compare(const struct grouping *grouping, const struct
 		if (order)
 			return order;
 	}
-	return m < n ? -1 : m > n;
+	return CMP(m, n);
 }
 
 int group_entry_compare(const struct grouping *grouping, const struct statistic *x,
@@ -250,7 +249,7 @@ static int row_frame_next(struct grouping *grouping, struct side *side, uint32_t
 		if (!grouping->opts->cumulative || cursor->outside)
 			cursor->next = traceback->nframe; /* only this frame */
 		int err = frame_entry(grouping, side, frame, cursor->outside, index);
-		return err ? err : 1;
+		return err ?: 1;
 	}
 	return 0;
 }
@@ -272,5 +271,5 @@ int group_row_next(struct grouping *grouping, struct side *side, uint32_t row,
 		return 0;
 	err = owner ? owner_entry(grouping, side, row, index)
 		    : traceback_entry(grouping, side, row, cursor->next, cursor->outside, index);
-	return err ? err : 1;
+	return err ?: 1;
 }

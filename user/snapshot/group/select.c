@@ -65,9 +65,8 @@ int snapshot_select(const struct snapshot *snapshot, const struct snapshot *show
 		shown = snapshot;
 	err = processes_take(&builder, snapshot, app && app->asked);
 	if (!err)
-		err = remap_begin(&remap, snapshot, &builder);
-	if (!err)
-		err = app_run_begin(&app_run, app, shown);
+		err = remap_begin(&remap, snapshot, &builder)
+			      ?: app_run_begin(&app_run, app, shown);
 	remap.app = &app_run;
 	if (!err)
 		err = filter_run_begin(&run, filters, shown);

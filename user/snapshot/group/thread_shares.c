@@ -60,9 +60,8 @@ static int sole_visit(const struct visitor *visitor)
 		if (err <= 0)
 			continue;
 		err = estimate_trace_figures(estimate_chance_of(snapshot, trace), trace,
-					     &share.size, &share.count);
-		if (!err)
-			err = visitor->visit(visitor->context, &share);
+					     &share.size, &share.count)
+			      ?: visitor->visit(visitor->context, &share);
 	}
 	return err < 0 ? err : 0;
 }

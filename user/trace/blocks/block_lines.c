@@ -77,8 +77,7 @@ static int name_read(struct block_lines *lines, char *at)
 	if (!number_take(&at, 10, ' ', &number) || !number_take(&at, 10, ' ', &line) ||
 	    number != lines->name_count || line > UINT32_MAX || number >= MAX_KEEP)
 		return damaged();
-	err = array_reserve(&lines->names, &lines->name_capacity, lines->name_count, 1,
-			    sizeof(*lines->names));
+	err = ARRAY_RESERVE(NULL, lines, names, name_count, name_capacity, 1);
 	if (err)
 		return err;
 	if (asprintf(&name, "%s:%" PRIu64, at, line) < 0)
@@ -96,8 +95,7 @@ static int frame_read(struct block_lines *lines, char *at)
 	if (!number_take(&at, 10, ' ', &number) || !number_take(&at, 10, ' ', &line) ||
 	    number != lines->frame_count || line >= lines->name_count || number >= MAX_KEEP)
 		return damaged();
-	err = array_reserve(&lines->frames, &lines->frame_capacity, lines->frame_count, 1,
-			    sizeof(*lines->frames));
+	err = ARRAY_RESERVE(NULL, lines, frames, frame_count, frame_capacity, 1);
 	if (err)
 		return err;
 	frame = &lines->frames[lines->frame_count];
@@ -117,8 +115,7 @@ static int stack_read(struct block_lines *lines, char *at)
 	    !number_take(&at, 10, '\0', &frame) || number != lines->stack_count ||
 	    parent > number || frame >= lines->frame_count || number >= MAX_KEEP)
 		return damaged();
-	err = array_reserve(&lines->stacks, &lines->stack_capacity, lines->stack_count, 1,
-			    sizeof(*lines->stacks));
+	err = ARRAY_RESERVE(NULL, lines, stacks, stack_count, stack_capacity, 1);
 	if (err)
 		return err;
 	stack.frame = (uint32_t)frame;
@@ -144,8 +141,7 @@ static int block_read(struct block_lines *lines, char *at)
 	    bytes > UINT64_MAX - address || lines->count >= MAX_KEEP ||
 	    (has_stack && (!number_take(&at, 10, '\0', &stack) || stack >= lines->stack_count)))
 		return damaged();
-	err = array_reserve(&lines->blocks, &lines->capacity, lines->count, 1,
-			    sizeof(*lines->blocks));
+	err = ARRAY_RESERVE(NULL, lines, blocks, count, capacity, 1);
 	if (!err)
 		lines->blocks[lines->count++] =
 			(struct block_line){address, bytes, (uint32_t)number, (uint32_t)stack};
@@ -159,13 +155,6 @@ static int head_read(struct block_lines *lines, const char *text)
 	return lines->format == 1 || lines->format == 2
 		       ? 0
 		       : error_set(-EINVAL, "it was written by another version of the tracer");
-}
-
-static int block_compare(const void *a, const void *b)
-{
-	const struct block_line *x = a, *y = b;
-
-	return x->address < y->address ? -1 : x->address > y->address;
 }
 
 /* A line without its end. 1; 0: the end of the file; -EINVAL. */
@@ -195,13 +184,13 @@ int block_lines_read(struct block_lines *out, FILE *file)
 		      : !strncmp(text, "s ", 2) ? stack_read(&lines, text + 2)
 		      : !strncmp(text, "b ", 2) ? block_read(&lines, text + 2)
 						: damaged();
-	err = err ? err : got;
+	err = err ?: got;
 	if (err) {
 		block_lines_free(&lines);
 		return err;
 	}
 	if (lines.count)
-		qsort(lines.blocks, lines.count, sizeof(*lines.blocks), block_compare);
+		qsort(lines.blocks, lines.count, sizeof(*lines.blocks), key_compare);
 	*out = lines;
 	return 0;
 }

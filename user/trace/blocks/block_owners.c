@@ -11,14 +11,10 @@ static uint64_t key_of(uint32_t tid, uint32_t task)
 int block_owners_copy(struct block_owners *out, const struct block_owners *from)
 {
 	struct account *account = out->index.account;
-	int err = id_map_copy(&out->index, &from->index);
+	int err = id_map_copy(&out->index, &from->index)
+			?: ARRAY_COPY(account, out, from, items, count, capacity)
+			?: ARRAY_COPY(account, out, from, unused, unused_count, unused_capacity);
 
-	if (!err)
-		err = array_copy_in(account, &out->items, &out->capacity, from->items, from->count,
-				    sizeof(*out->items));
-	if (!err)
-		err = array_copy_in(account, &out->unused, &out->unused_capacity, from->unused,
-				    from->unused_count, sizeof(*out->unused));
 	if (err) {
 		block_owners_free(out);
 		return err;
@@ -34,8 +30,8 @@ void block_owners_free(struct block_owners *owners)
 {
 	struct account *account = owners->index.account;
 
-	array_release(account, &owners->items, &owners->capacity, sizeof(*owners->items));
-	array_release(account, &owners->unused, &owners->unused_capacity, sizeof(*owners->unused));
+	ARRAY_RELEASE(account, owners, items, capacity);
+	ARRAY_RELEASE(account, owners, unused, unused_capacity);
 	id_map_free(&owners->index);
 	owners->count = owners->unused_count = 0;
 }
@@ -44,8 +40,7 @@ void block_owners_free(struct block_owners *owners)
 static int item_add(struct block_owners *owners, struct block_owner owner, uint32_t *index)
 {
 	size_t extra = owners->count ? 1 : 2;
-	int err = array_reserve_in(owners->index.account, &owners->items, &owners->capacity,
-				   owners->count, extra, sizeof(*owners->items));
+	int err = ARRAY_RESERVE(owners->index.account, owners, items, count, capacity, extra);
 
 	if (err)
 		return err;

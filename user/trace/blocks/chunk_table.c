@@ -6,6 +6,7 @@
 
 #include "abi/events.h"
 #include "util/array.h"
+#include "util/sorted.h"
 
 #define EXACT_UNITS 16u /* 256 bytes: kinds are exact below */
 #define KIND_BITS   3u  /* of the units, above */
@@ -71,8 +72,7 @@ void chunk_table_begin(struct chunk_table *chunks)
 void chunk_table_abandon(struct chunk_table *chunks)
 {
 	chunks->walking = 0;
-	array_release(chunks->account, &chunks->walk, &chunks->walk_capacity,
-		      sizeof(*chunks->walk));
+	ARRAY_RELEASE(chunks->account, chunks, walk, walk_capacity);
 	chunks->walk_count = 0;
 }
 
@@ -84,8 +84,7 @@ static int in_order(const struct chunk_table *chunks, uint64_t address)
 
 static int walk_add(struct chunk_table *chunks, const struct chunk *chunk)
 {
-	int err = array_reserve_in(chunks->account, &chunks->walk, &chunks->walk_capacity,
-				   chunks->walk_count, 1, sizeof(*chunks->walk));
+	int err = ARRAY_RESERVE(chunks->account, chunks, walk, walk_count, walk_capacity, 1);
 
 	if (!err)
 		chunks->walk[chunks->walk_count++] = *chunk;
@@ -118,8 +117,7 @@ int chunk_table_unread(struct chunk_table *chunks, uint64_t address, uint32_t un
 
 	if (!in_order(chunks, address) || end < address)
 		return -EBADMSG;
-	err = array_reserve_in(chunks->account, &chunks->unread, &chunks->unread_capacity,
-			       chunks->unread_count, 1, sizeof(*chunks->unread));
+	err = ARRAY_RESERVE(chunks->account, chunks, unread, unread_count, unread_capacity, 1);
 	if (!err)
 		chunks->unread[chunks->unread_count++] =
 			(struct chunk){.address = address, .units = units};
@@ -166,18 +164,10 @@ void chunk_table_end(struct chunk_table *chunks)
 
 struct chunk *chunk_table_find(const struct chunk_table *chunks, uint64_t address)
 {
-	size_t low = 0, high = chunks->count;
+	size_t above = SORTED_ABOVE(chunks->items, chunks->count, address, address);
 
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-
-		if (chunks->items[middle].address < address)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low < chunks->count && chunks->items[low].address == address ? &chunks->items[low]
-									    : NULL;
+	return above && chunks->items[above - 1].address == address ? &chunks->items[above - 1]
+								    : NULL;
 }
 
 void chunk_table_another(struct chunk_table *chunks, uint64_t address)
@@ -228,8 +218,7 @@ int chunk_table_count(const struct chunk_table *chunks, struct kind_counts *coun
 
 int chunk_table_copy(struct chunk_table *out, const struct chunk_table *from)
 {
-	int err = array_copy_in(out->account, &out->items, &out->capacity, from->items, from->count,
-				sizeof(*out->items));
+	int err = ARRAY_COPY(out->account, out, from, items, count, capacity);
 
 	if (err)
 		return err;
@@ -241,8 +230,7 @@ int chunk_table_copy(struct chunk_table *out, const struct chunk_table *from)
 void chunk_table_free(struct chunk_table *chunks)
 {
 	chunk_table_abandon(chunks);
-	array_release(chunks->account, &chunks->items, &chunks->capacity, sizeof(*chunks->items));
-	array_release(chunks->account, &chunks->unread, &chunks->unread_capacity,
-		      sizeof(*chunks->unread));
+	ARRAY_RELEASE(chunks->account, chunks, items, capacity);
+	ARRAY_RELEASE(chunks->account, chunks, unread, unread_capacity);
 	*chunks = (struct chunk_table){.account = chunks->account};
 }

@@ -7,8 +7,7 @@
 uint32_t deaths_add(struct deaths *deaths, const struct death *death)
 {
 	if (deaths->count < DEATHS_MAX) {
-		if (array_reserve_in(deaths->account, &deaths->items, &deaths->capacity,
-				     deaths->count, 1, sizeof(*deaths->items)))
+		if (ARRAY_RESERVE(deaths->account, deaths, items, count, capacity, 1))
 			return DEATHS_NONE;
 		deaths->last = deaths->count++;
 	} else {
@@ -20,6 +19,6 @@ uint32_t deaths_add(struct deaths *deaths, const struct death *death)
 
 void deaths_free(struct deaths *deaths)
 {
-	array_release(deaths->account, &deaths->items, &deaths->capacity, sizeof(*deaths->items));
+	ARRAY_RELEASE(deaths->account, deaths, items, capacity);
 	*deaths = (struct deaths){.account = deaths->account};
 }

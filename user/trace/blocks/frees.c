@@ -29,8 +29,7 @@ static int life_is(const struct life *life, const struct life *like)
 static struct life *life_add(struct frees *frees, const struct life *like, uint64_t key)
 {
 	if (frees->life_count < LIVES_MAX) {
-		if (array_reserve_in(frees->account, &frees->lives, &frees->life_capacity,
-				     frees->life_count, 1, sizeof(*frees->lives)))
+		if (ARRAY_RESERVE(frees->account, frees, lives, life_count, life_capacity, 1))
 			return NULL;
 		frees->last = frees->life_count++;
 	} else {
@@ -60,8 +59,7 @@ static struct life *life_of(struct frees *frees, const struct life *like)
 static int freed_add(struct frees *frees, const struct freed *freed)
 {
 	if (frees->count == FREES_MAX ||
-	    array_reserve_in(frees->account, &frees->items, &frees->capacity, frees->count, 1,
-			     sizeof(*frees->items)))
+	    ARRAY_RESERVE(frees->account, frees, items, count, capacity, 1))
 		return 0;
 	frees->items[frees->count++] = *freed;
 	return 1;
@@ -124,8 +122,8 @@ void frees_free(struct frees *frees)
 {
 	struct account *account = frees->account;
 
-	array_release(account, &frees->items, &frees->capacity, sizeof(*frees->items));
-	array_release(account, &frees->lives, &frees->life_capacity, sizeof(*frees->lives));
+	ARRAY_RELEASE(account, frees, items, capacity);
+	ARRAY_RELEASE(account, frees, lives, life_capacity);
 	id_map_free(&frees->index);
 	*frees = (struct frees){.account = account, .index.account = account};
 }

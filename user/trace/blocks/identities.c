@@ -63,8 +63,7 @@ static struct identity_pool *pool_find(const struct identities *identities, uint
 
 static struct identity_pool *pool_add(struct identities *identities, uint64_t pool)
 {
-	if (array_reserve_in(identities->account, &identities->pools, &identities->capacity,
-			     identities->count, 1, sizeof(*identities->pools)) ||
+	if (ARRAY_RESERVE(identities->account, identities, pools, count, capacity, 1) ||
 	    id_map_put(&identities->index, pool, (uint32_t)identities->count))
 		return NULL;
 	identities->pools[identities->count] = (struct identity_pool){.pool = pool};
@@ -140,8 +139,7 @@ void identities_free(struct identities *identities)
 	for (size_t i = 0; i < identities->count; i++)
 		blocks_free(identities, &identities->pools[i]);
 	id_map_free(&identities->index);
-	array_release(identities->account, &identities->pools, &identities->capacity,
-		      sizeof(*identities->pools));
+	ARRAY_RELEASE(identities->account, identities, pools, capacity);
 	*identities = (struct identities){.account = identities->account,
 					  .index.account = identities->account};
 }

@@ -30,6 +30,6 @@ void kind_counts_free(struct kind_counts *counts)
 	struct account *account = counts->index.account;
 
 	id_map_free(&counts->index);
-	array_release(account, &counts->items, &counts->capacity, sizeof(*counts->items));
+	ARRAY_RELEASE(account, counts, items, capacity);
 	*counts = (struct kind_counts){.index.account = account};
 }

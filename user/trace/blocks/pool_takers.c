@@ -39,7 +39,7 @@ void pool_takers_free(struct pool_takers *takers)
 	struct account *account = takers->index.account;
 
 	id_map_free(&takers->index);
-	array_release(account, &takers->items, &takers->capacity, sizeof(*takers->items));
+	ARRAY_RELEASE(account, takers, items, capacity);
 	*takers = (struct pool_takers){.index.account = account};
 }
 
@@ -95,6 +95,6 @@ void taken_counts_free(struct taken_counts *counts)
 	struct account *account = counts->index.account;
 
 	id_map_free(&counts->index);
-	array_release(account, &counts->items, &counts->capacity, sizeof(*counts->items));
+	ARRAY_RELEASE(account, counts, items, capacity);
 	*counts = (struct taken_counts){.index.account = account};
 }

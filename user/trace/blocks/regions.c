@@ -11,15 +11,13 @@
 
 void regions_free(struct regions *regions)
 {
-	array_release(regions->account, &regions->items, &regions->capacity,
-		      sizeof(*regions->items));
+	ARRAY_RELEASE(regions->account, regions, items, capacity);
 	regions->count = 0;
 }
 
 int regions_copy(struct regions *out, const struct regions *from)
 {
-	int err = array_copy_in(out->account, &out->items, &out->capacity, from->items, from->count,
-				sizeof(*out->items));
+	int err = ARRAY_COPY(out->account, out, from, items, count, capacity);
 
 	if (err)
 		return err;
@@ -66,8 +64,7 @@ static int range_replace(struct regions *regions, uint64_t start, uint64_t end,
 	}
 	if (regions->count - (last - first) + count > REGIONS_MAX)
 		return -ENOSPC;
-	int err = array_reserve_in(regions->account, &regions->items, &regions->capacity,
-				   regions->count, 2, sizeof(*regions->items));
+	int err = ARRAY_RESERVE(regions->account, regions, items, count, capacity, 2);
 	if (err)
 		return err;
 	if (regions->count > last)

@@ -7,6 +7,7 @@
 
 #include "util/error.h"
 #include "util/id_map.h"
+#include "util/sorted.h"
 
 #define DOUBLINGS  64
 #define BISECTIONS 48
@@ -194,9 +195,7 @@ static int share_compare(const void *a, const void *b, void *context)
 	const struct pools_taken *taken = context;
 	uint32_t i = ((const struct share *)a)->number, j = ((const struct share *)b)->number;
 
-	if (taken[i].stratum != taken[j].stratum)
-		return taken[i].stratum < taken[j].stratum ? -1 : 1;
-	return (i > j) - (i < j);
+	return CMP(taken[i].stratum, taken[j].stratum) ?: CMP(i, j);
 }
 
 int pools_split(const struct calibrate_input *input, const struct pools_taken *taken, size_t count,

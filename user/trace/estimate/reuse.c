@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "util/array.h"
+#include "util/sorted.h"
 
 /* A block is never certain to be another one. */
 #define SURVIVAL_MIN 1e-6
@@ -41,17 +42,7 @@ const struct reuse_row *reuse_row_of(const struct reuse *reuse, uint64_t key)
 /* How many windows begin until a moment. */
 static size_t windows_until(const struct trace_windows *windows, uint64_t time_ns)
 {
-	size_t low = 0, high = windows->count;
-
-	while (low < high) {
-		size_t middle = (low + high) / 2;
-
-		if (windows->items[middle].start_ns <= time_ns)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low;
+	return SORTED_ABOVE(windows->items, windows->count, start_ns, time_ns);
 }
 
 static double seconds(uint64_t from_ns, uint64_t to_ns)
@@ -145,8 +136,7 @@ static int item_add(struct reuse *reuse, uint64_t key, const struct reuse_item *
 
 	if (row == ID_MAP_NONE || !item->shown_ns)
 		return 0;
-	err = array_reserve(&reuse->items, &reuse->item_capacity, reuse->item_count, 1,
-			    sizeof(*reuse->items));
+	err = ARRAY_RESERVE(NULL, reuse, items, item_count, item_capacity, 1);
 	if (err)
 		return err;
 	reuse->items[reuse->item_count] = *item;
@@ -205,13 +195,10 @@ static int item_compare(const void *a, const void *b)
 {
 	const struct reuse_item *x = a, *y = b;
 
-	if (x->row != y->row)
-		return x->row < y->row ? -1 : 1;
-	if (x->shown_ns != y->shown_ns)
-		return x->shown_ns < y->shown_ns ? -1 : 1;
-	if (x->end_ns != y->end_ns)
-		return x->end_ns < y->end_ns ? -1 : 1;
-	return (x->hidden > y->hidden) - (x->hidden < y->hidden);
+	return CMP(x->row, y->row)
+	       ?: CMP(x->shown_ns, y->shown_ns)
+	       ?: CMP(x->end_ns, y->end_ns)
+	       ?: CMP(x->hidden, y->hidden);
 }
 
 static void items_sort(struct reuse *reuse)

@@ -314,9 +314,7 @@ static int job_estimate(struct job *job, struct calibrate_result *out)
 	if (err)
 		return err;
 	seen_sort(job);
-	err = sightings_fill(job, &input.sighting_count);
-	if (!err)
-		err = taken_fill(job);
+	err = sightings_fill(job, &input.sighting_count) ?: taken_fill(job);
 	if (err)
 		return err;
 	cohorts_fill(job, cohorts_ns);
@@ -325,9 +323,8 @@ static int job_estimate(struct job *job, struct calibrate_result *out)
 	err = calibrate(&input, out);
 	if (err)
 		return err;
-	err = pools_split(&input, job->taken, job->taken_count, out);
-	if (!err)
-		err = large_split(job, &input, out);
+	err = pools_split(&input, job->taken, job->taken_count, out)
+		      ?: large_split(job, &input, out);
 	if (err)
 		calibrate_free(out);
 	else
@@ -352,9 +349,8 @@ static int job_run(struct job *job, trace_windowed_fn take, void *context)
 	int err;
 
 	newest_find(&job->process->windows, &job->newest);
-	err = reuse_find(job->process, job->newest.walk_ns, &job->reuse);
-	if (!err)
-		err = job_estimate(job, &result);
+	err = reuse_find(job->process, job->newest.walk_ns, &job->reuse)
+		      ?: job_estimate(job, &result);
 	/* How much slower the target is in windows says how much more it allocates between them. */
 	if (!err && job->reuse.count && result.progress < 1) {
 		reuse_rates(&job->reuse, result.progress);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "util/array.h"
+#include "util/sorted.h"
 
 /* Of the weight of a kind and size class so much belongs to others: its cohorts say nothing. */
 #define BLURRED_SHARE 0.1
@@ -105,8 +106,7 @@ static uint64_t shared_key(const struct seen *seen)
 static int discount_add(struct job *job, struct seen *seen,
 			const struct calibrate_discount *discount)
 {
-	int err = array_reserve(&job->discounts, &job->discount_capacity, job->discount_count, 1,
-				sizeof(*job->discounts));
+	int err = ARRAY_RESERVE(NULL, job, discounts, discount_count, discount_capacity, 1);
 
 	if (err)
 		return err;
@@ -163,7 +163,7 @@ static int likeness_add(struct job *job, const struct seen *seen, uint64_t died_
 	err = likeness_discount(job, like, until_ns,
 				newest_times(windows, &job->newest, seen->window, &life));
 	job->seen_count += !err;
-	return err ? err : id_map_put(&job->likes, like_key(seen), 0);
+	return err ?: id_map_put(&job->likes, like_key(seen), 0);
 }
 
 static int alive_discount(struct job *job, struct seen *seen)
@@ -178,7 +178,7 @@ static int alive_discount(struct job *job, struct seen *seen)
 		return 0;
 	discount = reuse_alive(&job->reuse, row, seen->shown_ns);
 	err = discount_add(job, seen, &discount);
-	return err ? err : id_map_put(&job->shared, shared_key(seen), seen->discount);
+	return err ?: id_map_put(&job->shared, shared_key(seen), seen->discount);
 }
 
 static int alive_collect(struct job *job)
@@ -315,9 +315,7 @@ int seen_collect(struct job *job)
 	int err;
 
 	windows_fill(job);
-	err = alive_collect(job);
-	if (!err)
-		err = dead_collect(job);
+	err = alive_collect(job) ?: dead_collect(job);
 	return err || !job->discount_count ? err : blurred_find(job);
 }
 
@@ -333,23 +331,15 @@ static int seen_compare(const void *a, const void *b)
 {
 	const struct seen *x = a, *y = b;
 
-	if (x->stack != y->stack)
-		return x->stack < y->stack ? -1 : 1;
-	if (x->bytes != y->bytes)
-		return x->bytes < y->bytes ? -1 : 1;
-	if (x->flags != y->flags)
-		return x->flags < y->flags ? -1 : 1;
-	if (x->large != y->large)
-		return x->large < y->large ? -1 : 1;
-	if (x->kind != y->kind)
-		return x->kind < y->kind ? -1 : 1;
-	if (x->cohort != y->cohort)
-		return x->cohort < y->cohort ? -1 : 1;
-	if (x->use != y->use)
-		return x->use < y->use ? -1 : 1;
-	if (x->inclusion != y->inclusion)
-		return x->inclusion < y->inclusion ? -1 : 1;
-	return (x->window > y->window) - (x->window < y->window);
+	return CMP(x->stack, y->stack)
+	       ?: CMP(x->bytes, y->bytes)
+	       ?: CMP(x->flags, y->flags)
+	       ?: CMP(x->large, y->large)
+	       ?: CMP(x->kind, y->kind)
+	       ?: CMP(x->cohort, y->cohort)
+	       ?: CMP(x->use, y->use)
+	       ?: CMP(x->inclusion, y->inclusion)
+	       ?: CMP(x->window, y->window);
 }
 
 void seen_sort(struct job *job)

@@ -17,8 +17,7 @@ struct activity *state_activity_of(struct process_state *process, enum event_lay
 		if (activity->layer == layer && activity->domain == block->domain)
 			return activity;
 	}
-	if (array_reserve_in(process->account, &activities->items, &activities->capacity,
-			     activities->count, 1, sizeof(*activities->items)))
+	if (ARRAY_RESERVE(process->account, activities, items, count, capacity, 1))
 		return NULL;
 	activities->items[activities->count++] = (struct activity){
 		.stack = block->stack, .domain = block->domain, .next = *first, .layer = layer};
@@ -76,8 +75,7 @@ static struct activity_freed *freed_find(struct process_state *process, struct a
 	for (uint32_t i = activity->freed; i; i = activities->freed[i - 1].next)
 		if (activities->freed[i - 1].lifetime == lifetime)
 			return &activities->freed[i - 1];
-	if (array_reserve_in(process->account, &activities->freed, &activities->freed_capacity,
-			     activities->freed_count, 1, sizeof(*activities->freed)))
+	if (ARRAY_RESERVE(process->account, activities, freed, freed_count, freed_capacity, 1))
 		return NULL;
 	activities->freed[activities->freed_count++] =
 		(struct activity_freed){.lifetime = lifetime, .next = activity->freed};
@@ -227,10 +225,8 @@ void state_activity_clear(struct process_state *process, uint64_t time_ns)
 {
 	struct activities *activities = &process->activities;
 
-	array_release(process->account, &activities->items, &activities->capacity,
-		      sizeof(*activities->items));
-	array_release(process->account, &activities->freed, &activities->freed_capacity,
-		      sizeof(*activities->freed));
+	ARRAY_RELEASE(process->account, activities, items, capacity);
+	ARRAY_RELEASE(process->account, activities, freed, freed_capacity);
 	*activities = (struct activities){.since_ns = time_ns};
 	for (size_t i = 0; i < process->stack_count; i++)
 		process->stacks[i].activity = 0;

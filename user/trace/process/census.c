@@ -22,7 +22,6 @@
 #include <string.h>
 
 #include "trace/process/process_tables.h"
-#include "trace/process/process_walks.h"
 #include "util/array.h"
 #include "util/sorted.h"
 
@@ -150,14 +149,11 @@ int state_census_kinds(struct process_state *process, const struct event_census_
 static void walk_end(struct census *census)
 {
 	address_set_free(&census->died);
-	array_release(census->old.account, &census->unconfirmed, &census->unconfirmed_capacity,
-		      sizeof(*census->unconfirmed));
+	ARRAY_RELEASE(census->old.account, census, unconfirmed, unconfirmed_capacity);
 	census->unconfirmed_count = 0;
-	array_release(census->old.account, &census->walked, &census->walked_capacity,
-		      sizeof(*census->walked));
+	ARRAY_RELEASE(census->old.account, census, walked, walked_capacity);
 	census->walked_count = 0;
-	array_release(census->old.account, &census->sizes, &census->size_capacity,
-		      sizeof(*census->sizes));
+	ARRAY_RELEASE(census->old.account, census, sizes, size_capacity);
 	census->size_count = 0;
 	census->running = 0;
 }
@@ -232,9 +228,8 @@ int state_census_thread(struct process_state *process, const struct event_mark *
 
 static int unconfirmed_add(struct census *census, uint64_t address, uint32_t bytes)
 {
-	int err = array_reserve_in(census->old.account, &census->unconfirmed,
-				   &census->unconfirmed_capacity, census->unconfirmed_count, 1,
-				   sizeof(*census->unconfirmed));
+	int err = ARRAY_RESERVE(census->old.account, census, unconfirmed, unconfirmed_count,
+				unconfirmed_capacity, 1);
 
 	if (!err)
 		census->unconfirmed[census->unconfirmed_count++] =
@@ -312,18 +307,10 @@ int state_census_arena(struct process_state *process, const struct event_census_
 	/* Blocks of an arena that is not recorded are kept. */
 	if (!census->running || census->id != event->id || census->walked_count == ARENAS_MAX)
 		return 0;
-	if (!array_reserve_in(census->old.account, &census->walked, &census->walked_capacity,
-			      census->walked_count, 1, sizeof(*census->walked)))
+	if (!ARRAY_RESERVE(census->old.account, census, walked, walked_count, walked_capacity, 1))
 		census->walked[census->walked_count++] =
 			(struct census_range){event->address, event->address + event->bytes};
 	return 0;
-}
-
-static int range_compare(const void *a, const void *b)
-{
-	const struct census_range *x = a, *y = b;
-
-	return (x->start > y->start) - (x->start < y->start);
 }
 
 /* Is the address outside of every fully read arena? */
@@ -413,7 +400,7 @@ static void walk_cut(struct process_state *process)
 	struct blocks *blocks = process->blocks[EVENT_LAYER_PYTHON];
 
 	if (census->walked_count)
-		qsort(census->walked, census->walked_count, sizeof(*census->walked), range_compare);
+		qsort(census->walked, census->walked_count, sizeof(*census->walked), key_compare);
 	blocks_keep_if(blocks, census->epoch, is_unwalked, census);
 	blocks_sweep(blocks, census->epoch, block_swept, process);
 	walk_end(census);

@@ -8,7 +8,6 @@
 #include <errno.h>
 
 #include "trace/process/process_tables.h"
-#include "trace/process/process_walks.h"
 #include "util/array.h"
 
 /* The cohort of a block that no walk has shown before. */
@@ -75,8 +74,8 @@ static int sightings_judge(struct process_state *process)
 		if (!chunk && chunk_table_is_unread(&windows->chunks, next->address))
 			continue;
 		windows->changed += chunk != NULL;
-		err = array_reserve_in(windows->account, &windows->fresh, &windows->fresh_capacity,
-				       windows->fresh_count, 1, sizeof(*windows->fresh));
+		err = ARRAY_RESERVE(windows->account, windows, fresh, fresh_count, fresh_capacity,
+				    1);
 		if (!err)
 			windows->fresh[windows->fresh_count++] = next->address;
 	}

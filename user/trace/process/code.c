@@ -33,10 +33,9 @@ static int stack_index(struct process_state *process, uint64_t stack_id, uint32_
 		return 0;
 	if (process->stack_count > BLOCK_STACK_MAX)
 		return -EDQUOT;
-	int err = array_reserve_in(process->account, &process->stacks, &process->stack_capacity,
-				   process->stack_count, 1, sizeof(*process->stacks));
-	if (!err)
-		err = id_map_put(&process->stack_ids, stack_id, (uint32_t)process->stack_count);
+	int err = ARRAY_RESERVE(process->account, process, stacks, stack_count, stack_capacity, 1)
+			  ?: id_map_put(&process->stack_ids, stack_id,
+					(uint32_t)process->stack_count);
 	if (err)
 		return err;
 	*stack = (uint32_t)process->stack_count++;
@@ -74,10 +73,8 @@ static int frame_index(struct process_state *process, const struct event_frame *
 	*frame = id_map_find(&process->frame_ids, key);
 	if (*frame != ID_MAP_NONE)
 		return 0;
-	err = array_reserve_in(process->account, &process->frames, &process->frame_capacity,
-			       process->frame_count, 1, sizeof(*process->frames));
-	if (!err)
-		err = id_map_put(&process->frame_ids, key, (uint32_t)process->frame_count);
+	err = ARRAY_RESERVE(process->account, process, frames, frame_count, frame_capacity, 1)
+		      ?: id_map_put(&process->frame_ids, key, (uint32_t)process->frame_count);
 	if (err)
 		return err;
 	*frame = (uint32_t)process->frame_count++;
@@ -92,11 +89,9 @@ int state_stack(struct process_state *process, const struct event_stack *event)
 	if (event->nframe > EVENT_MAX_FRAMES || !event->stack_id ||
 	    event->header.size < sizeof(*event) + event->nframe * sizeof(event->frames[0]))
 		return -EBADMSG;
-	int err = stack_index(process, event->stack_id, &index);
-	if (!err)
-		err = array_reserve_in(process->account, &process->stack_frames,
-				       &process->stack_frame_capacity, process->stack_frame_count,
-				       event->nframe, sizeof(*process->stack_frames));
+	int err = stack_index(process, event->stack_id, &index)
+			  ?: ARRAY_RESERVE(process->account, process, stack_frames,
+					   stack_frame_count, stack_frame_capacity, event->nframe);
 	if (err)
 		return err;
 	struct stack_entry *stack = &process->stacks[index];
@@ -279,10 +274,8 @@ static int state_code_index(struct process_state *process, uint64_t code_id, uin
 	*code = code_id ? id_map_find(&process->code_ids, code_id) : 0;
 	if (*code != ID_MAP_NONE)
 		return 0;
-	int err = array_reserve_in(process->account, &process->codes, &process->code_capacity,
-				   process->code_count, 1, sizeof(*process->codes));
-	if (!err)
-		err = id_map_put(&process->code_ids, code_id, (uint32_t)process->code_count);
+	int err = ARRAY_RESERVE(process->account, process, codes, code_count, code_capacity, 1)
+			  ?: id_map_put(&process->code_ids, code_id, (uint32_t)process->code_count);
 	if (err)
 		return err;
 	*code = (uint32_t)process->code_count++;
@@ -348,7 +341,7 @@ int state_code(struct process_state *process, const struct event_code *event)
 	    event->header.size < sizeof(*event) + event->filename_bytes + event->qualname_bytes)
 		return -EBADMSG;
 	int err = state_code_index(process, event->code_id, &index);
-	return err ? err : code_store(process->strings, &process->codes[index], event);
+	return err ?: code_store(process->strings, &process->codes[index], event);
 }
 
 /* Doubles the capacity, so that many small pieces cost no more than a few large ones. */

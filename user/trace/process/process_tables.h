@@ -14,7 +14,6 @@
 #include "runtime/cpython/lines.h"
 #include "snapshot/snapshot.h"
 #include "trace/blocks/block_owners.h"
-#include "trace/blocks/recent.h"
 #include "trace/blocks/regions.h"
 #include "trace/process/activity.h"
 #include "trace/process/process_info.h"
@@ -22,6 +21,10 @@
 #include "util/address_set.h"
 #include "util/id_map.h"
 #include "util/strings.h"
+
+struct event_census_large;
+struct event_census_kinds;
+struct event_census_chunks;
 
 #define TRACE_UNKNOWN   "<unknown>"
 #define TRACE_UNTOLD    "<not told>"
@@ -90,11 +93,21 @@ struct pending {
 	enum { PENDING_NONE, PENDING_UNSEEN, PENDING_TAKEN } state;
 };
 
+#define RECENT_BLOCKS 2u
+
+/*
+ * The blocks that a thread has allocated last, to tell which of them it frees again soon.
+ * Zero-initialise.
+ */
+struct recent {
+	uint64_t blocks[RECENT_BLOCKS]; /* the newest first; 0: it was freed, or there is none */
+};
+
 struct thread_entry {
 	uint32_t tid;
 	char name[EVENT_THREAD_NAME]; /* "": not known yet */
 	uint32_t owner; /* of its next blocks: its index in owners; OWNER_NONE: not known yet */
-	uint32_t task;  /* that it runs, as trace/trace_tasks.c has it; 0: none */
+	uint32_t task;  /* that it runs, as trace/trace_threads.c has it; 0: none */
 	struct pending pending[EVENT_LAYER_TABLES];
 	/* the native block that it freed last; 0 after its next native allocation */
 	uint64_t native_freed;
@@ -354,5 +367,20 @@ int state_stack(struct process_state *process, const struct event_stack *event);
 int state_symbol(struct process_state *process, const struct event_symbol *event);
 int state_code(struct process_state *process, const struct event_code *event);
 int state_code_lines(struct process_state *process, const struct event_code_lines *event);
+
+/*
+ * Record handlers: what walks and looks show of the blocks of a process that is traced in windows.
+ * They return as those of process_tables.h.
+ */
+
+/* What is in the blocks of a pool. */
+int state_census_kinds(struct process_state *process, const struct event_census_kinds *event);
+/* What is at the addresses of Python's large blocks that were seen in windows. */
+int state_census_large(struct process_state *process, const struct event_census_large *event);
+/*
+ * All allocated blocks, where the windows are those of the native layer. Blocks that were seen, and
+ * at whose address it does not show a chunk of the same size, have died.
+ */
+int state_census_chunks(struct process_state *process, const struct event_census_chunks *event);
 
 #endif

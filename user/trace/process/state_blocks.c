@@ -9,7 +9,6 @@
 
 #include "snapshot/estimate.h"
 #include "trace/process/process_tables.h"
-#include "trace/process/process_walks.h"
 #include "util/array.h"
 
 /* --- large ------------------------------------------------------------------------------------ */
@@ -233,8 +232,7 @@ static void size_note(struct process_state *process, uint64_t address, uint32_t 
 	const struct block *block = block_at(process, address);
 
 	if (!block || census->size_count == SIZES_MAX ||
-	    array_reserve_in(census->old.account, &census->sizes, &census->size_capacity,
-			     census->size_count, 1, sizeof(*census->sizes)))
+	    ARRAY_RESERVE(census->old.account, census, sizes, size_count, size_capacity, 1))
 		return;
 	census->sizes[census->size_count++] =
 		(struct census_size){address, block->bytes, block->stack, object_bytes};
@@ -312,7 +310,7 @@ static int remap(struct process_state *process, const struct event_map *event, s
 	int err = event->old_bytes ? regions_clear(&process->regions, event->old_address,
 						   event->old_address + event->old_bytes)
 				   : 0;
-	return err ? err : regions_set(&process->regions, &region);
+	return err ?: regions_set(&process->regions, &region);
 }
 
 int state_map(struct process_state *process, const struct event_map *event)
@@ -500,6 +498,29 @@ const struct block *state_block_containing(const struct process_state *process,
 	other = blocks_find(process->blocks[layer], address - (address - first) % bytes,
 			    block->domain);
 	return other ? other : block;
+}
+
+/* The thread has allocated a block. */
+static void recent_put(struct recent *recent, uint64_t address)
+{
+	for (uint32_t i = RECENT_BLOCKS - 1; i; i--)
+		recent->blocks[i] = recent->blocks[i - 1];
+	recent->blocks[0] = address;
+}
+
+/*
+ * The thread has freed a block: how many blocks it has allocated after that one. RECENT_BLOCKS: so
+ * many or more, or it has not allocated it.
+ */
+static uint32_t recent_take(struct recent *recent, uint64_t address)
+{
+	uint32_t later = 0;
+
+	while (later < RECENT_BLOCKS && recent->blocks[later] != address)
+		later++;
+	if (later < RECENT_BLOCKS)
+		recent->blocks[later] = 0;
+	return later;
 }
 
 static void allocation_count(struct process_state *process, enum event_layer layer,

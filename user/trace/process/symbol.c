@@ -18,8 +18,7 @@ int state_symbol_index(struct process_state *process, uint64_t address, uint32_t
 	*symbol = id_map_find(&process->symbol_ids, address);
 	if (*symbol != ID_MAP_NONE)
 		return 0;
-	err = array_reserve_in(process->account, &process->symbols, &process->symbol_capacity,
-			       process->symbol_count, 1, sizeof(*process->symbols));
+	err = ARRAY_RESERVE(process->account, process, symbols, symbol_count, symbol_capacity, 1);
 	if (!err && process->symbol_count == STACK_NATIVE)
 		err = -ENOMEM;
 	if (!err)
@@ -57,7 +56,7 @@ static int frame_take(struct strings *strings, const struct event_symbol *event,
 	out->line = frame->line;
 	out->native = 1;
 	err = strings_intern(strings, function, frame->function_bytes, &out->function);
-	return err ? err : strings_intern(strings, filename, frame->filename_bytes, &out->filename);
+	return err ?: strings_intern(strings, filename, frame->filename_bytes, &out->filename);
 }
 
 /* "[libc.so.6+0x1234]" stands for a function whose name is unknown. */
@@ -76,11 +75,9 @@ int state_symbol(struct process_state *process, const struct event_symbol *event
 
 	if (event->count > EVENT_MAX_FRAMES)
 		return -EBADMSG;
-	err = state_symbol_index(process, event->address, &index);
-	if (!err)
-		err = array_reserve_in(process->account, &process->symbol_frames,
-				       &process->symbol_frame_capacity, process->symbol_frame_count,
-				       event->count, sizeof(*process->symbol_frames));
+	err = state_symbol_index(process, event->address, &index)
+		      ?: ARRAY_RESERVE(process->account, process, symbol_frames, symbol_frame_count,
+				       symbol_frame_capacity, event->count);
 	for (uint32_t i = 0; i < event->count && !err; i++) {
 		struct trace_frame *frame =
 			&process->symbol_frames[process->symbol_frame_count + i];

@@ -128,11 +128,10 @@ struct thread_entry *state_thread_find(struct process_state *process, uint32_t t
 		return &process->threads[process->last_thread];
 	index = id_map_find(&process->tids, tid);
 	if (index == ID_MAP_NONE) {
-		int err = array_reserve_in(process->account, &process->threads,
-					   &process->thread_capacity, process->thread_count, 1,
-					   sizeof(*process->threads));
-		if (!err)
-			err = id_map_put(&process->tids, tid, (uint32_t)process->thread_count);
+		int err =
+			ARRAY_RESERVE(process->account, process, threads, thread_count,
+				      thread_capacity, 1)
+				?: id_map_put(&process->tids, tid, (uint32_t)process->thread_count);
 		if (err)
 			return NULL;
 		index = (uint32_t)process->thread_count++;
@@ -194,24 +193,9 @@ uint32_t state_owner(struct process_state *process, uint32_t tid)
  * own records use ids of their own.
  */
 
-/* Copies the first count elements of an array into an empty one. */
-static int array_copy(struct account *account, void *out, size_t *capacity, const void *from,
-		      size_t count, size_t size)
-{
-	void *copy;
-	int err = count ? array_reserve_in(account, out, capacity, 0, count, size) : 0;
-
-	if (err || !count)
-		return err;
-	memcpy(&copy, out, sizeof(copy));
-	memcpy(copy, from, count * size);
-	return 0;
-}
-
 static int codes_copy(struct process_state *child, const struct process_state *parent)
 {
-	int err = array_copy(child->account, &child->codes, &child->code_capacity, parent->codes,
-			     parent->code_count, sizeof(*parent->codes));
+	int err = ARRAY_COPY(child->account, child, parent, codes, code_count, code_capacity);
 
 	if (err)
 		return err;
@@ -238,16 +222,11 @@ static int codes_copy(struct process_state *child, const struct process_state *p
 
 static int stacks_copy(struct process_state *child, const struct process_state *parent)
 {
-	int err = array_copy(child->account, &child->stacks, &child->stack_capacity, parent->stacks,
-			     parent->stack_count, sizeof(*parent->stacks));
+	int err = ARRAY_COPY(child->account, child, parent, stacks, stack_count, stack_capacity)
+		  ?: ARRAY_COPY(child->account, child, parent, stack_frames, stack_frame_count,
+				stack_frame_capacity)
+		  ?: ARRAY_COPY(child->account, child, parent, frames, frame_count, frame_capacity);
 
-	if (!err)
-		err = array_copy(child->account, &child->stack_frames, &child->stack_frame_capacity,
-				 parent->stack_frames, parent->stack_frame_count,
-				 sizeof(*parent->stack_frames));
-	if (!err)
-		err = array_copy(child->account, &child->frames, &child->frame_capacity,
-				 parent->frames, parent->frame_count, sizeof(*parent->frames));
 	if (err)
 		return err;
 	child->stack_count = parent->stack_count;
@@ -261,13 +240,10 @@ static int stacks_copy(struct process_state *child, const struct process_state *
 
 static int symbols_copy(struct process_state *child, const struct process_state *parent)
 {
-	int err = array_copy(child->account, &child->symbols, &child->symbol_capacity,
-			     parent->symbols, parent->symbol_count, sizeof(*parent->symbols));
+	int err = ARRAY_COPY(child->account, child, parent, symbols, symbol_count, symbol_capacity)
+			  ?: ARRAY_COPY(child->account, child, parent, symbol_frames,
+					symbol_frame_count, symbol_frame_capacity);
 
-	if (!err)
-		err = array_copy(child->account, &child->symbol_frames,
-				 &child->symbol_frame_capacity, parent->symbol_frames,
-				 parent->symbol_frame_count, sizeof(*parent->symbol_frames));
 	if (err)
 		return err;
 	child->symbol_count = parent->symbol_count;
@@ -300,29 +276,18 @@ static int tables_copy(struct process_state *child, const struct process_state *
 		err = regions_copy(&child->regions, &parent->regions);
 	for (size_t i = 0; i < child->regions.count; i++)
 		child->regions.items[i].inherited = 1;
-	if (!err)
-		err = state_windows_copy(&child->windows, &parent->windows);
-	if (!err)
-		err = id_map_copy(&child->stack_ids, &parent->stack_ids);
-	if (!err)
-		err = id_map_copy(&child->frame_ids, &parent->frame_ids);
-	if (!err)
-		err = id_map_copy(&child->code_ids, &parent->code_ids);
-	if (!err)
-		err = id_map_copy(&child->symbol_ids, &parent->symbol_ids);
-	if (!err)
-		err = id_map_copy(&child->pools, &parent->pools);
-	if (!err)
-		err = block_owners_copy(&child->owners, &parent->owners);
-	if (!err)
-		err = stacks_copy(child, parent);
-	if (!err)
-		err = state_live_inherit(child, parent);
-	if (!err)
-		err = symbols_copy(child, parent);
-	if (!err)
-		err = codes_copy(child, parent);
-	return err ? err : census_copy(child, parent);
+	return err ?: state_windows_copy(&child->windows, &parent->windows)
+			?: id_map_copy(&child->stack_ids, &parent->stack_ids)
+			?: id_map_copy(&child->frame_ids, &parent->frame_ids)
+			?: id_map_copy(&child->code_ids, &parent->code_ids)
+			?: id_map_copy(&child->symbol_ids, &parent->symbol_ids)
+			?: id_map_copy(&child->pools, &parent->pools)
+			?: block_owners_copy(&child->owners, &parent->owners)
+			?: stacks_copy(child, parent)
+			?: state_live_inherit(child, parent)
+			?: symbols_copy(child, parent)
+			?: codes_copy(child, parent)
+			?: census_copy(child, parent);
 }
 
 int state_inherit(struct process_state *child, const struct process_state *parent)
@@ -377,7 +342,7 @@ int state_tables_new(struct blocks *tables[EVENT_LAYER_TABLES], struct account *
 {
 	int err = blocks_new(&tables[EVENT_LAYER_PYTHON], account);
 
-	return err ? err : blocks_new(&tables[EVENT_LAYER_NATIVE], account);
+	return err ?: blocks_new(&tables[EVENT_LAYER_NATIVE], account);
 }
 
 void state_account(struct process_state *process, struct account *account)
@@ -406,29 +371,21 @@ void state_tables_free(struct process_state *process)
 	blocks_free(process->weights);
 	regions_free(&process->regions);
 	state_windows_free(&process->windows);
-	array_release(account, &process->activities.items, &process->activities.capacity,
-		      sizeof(*process->activities.items));
-	array_release(account, &process->activities.freed, &process->activities.freed_capacity,
-		      sizeof(*process->activities.freed));
+	ARRAY_RELEASE(account, &process->activities, items, capacity);
+	ARRAY_RELEASE(account, &process->activities, freed, freed_capacity);
 	id_map_free(&process->stack_ids);
 	id_map_free(&process->frame_ids);
 	id_map_free(&process->code_ids);
 	id_map_free(&process->symbol_ids);
 	id_map_free(&process->tids);
 	id_map_free(&process->pools);
-	array_release(account, &process->stacks, &process->stack_capacity,
-		      sizeof(*process->stacks));
-	array_release(account, &process->stack_frames, &process->stack_frame_capacity,
-		      sizeof(*process->stack_frames));
-	array_release(account, &process->frames, &process->frame_capacity,
-		      sizeof(*process->frames));
-	array_release(account, &process->codes, &process->code_capacity, sizeof(*process->codes));
-	array_release(account, &process->symbols, &process->symbol_capacity,
-		      sizeof(*process->symbols));
-	array_release(account, &process->symbol_frames, &process->symbol_frame_capacity,
-		      sizeof(*process->symbol_frames));
-	array_release(account, &process->threads, &process->thread_capacity,
-		      sizeof(*process->threads));
+	ARRAY_RELEASE(account, process, stacks, stack_capacity);
+	ARRAY_RELEASE(account, process, stack_frames, stack_frame_capacity);
+	ARRAY_RELEASE(account, process, frames, frame_capacity);
+	ARRAY_RELEASE(account, process, codes, code_capacity);
+	ARRAY_RELEASE(account, process, symbols, symbol_capacity);
+	ARRAY_RELEASE(account, process, symbol_frames, symbol_frame_capacity);
+	ARRAY_RELEASE(account, process, threads, thread_capacity);
 	block_owners_free(&process->owners);
 	state_census_free(&process->census);
 	strings_free(process->strings);

@@ -36,12 +36,9 @@ void state_windows_free(struct trace_windows *windows)
 	pool_takers_free(&windows->takers);
 	taken_counts_free(&windows->taken);
 	taken_counts_free(&windows->taken_walk);
-	array_release(windows->account, &windows->items, &windows->capacity,
-		      sizeof(*windows->items));
-	array_release(windows->account, &windows->fresh, &windows->fresh_capacity,
-		      sizeof(*windows->fresh));
-	array_release(windows->account, &windows->cohorts_ns, &windows->cohorts_capacity,
-		      sizeof(*windows->cohorts_ns));
+	ARRAY_RELEASE(windows->account, windows, items, capacity);
+	ARRAY_RELEASE(windows->account, windows, fresh, fresh_capacity);
+	ARRAY_RELEASE(windows->account, windows, cohorts_ns, cohorts_capacity);
 	windows->count = windows->fresh_count = windows->last_count = windows->cohort = 0;
 }
 
@@ -75,18 +72,12 @@ void state_windows_clear(struct process_state *process, uint64_t time_ns)
 /* What a walk has counted is not copied: the child's heap is walked soon. */
 int state_windows_copy(struct trace_windows *out, const struct trace_windows *from)
 {
-	int err = sightings_copy(&out->sightings, &from->sightings);
+	int err = sightings_copy(&out->sightings, &from->sightings)
+			?: id_map_copy(&out->pools, &from->pools)
+			?: chunk_table_copy(&out->chunks, &from->chunks)
+			?: ARRAY_COPY(out->account, out, from, items, count, capacity)
+			?: ARRAY_COPY(out->account, out, from, fresh, fresh_count, fresh_capacity);
 
-	if (!err)
-		err = id_map_copy(&out->pools, &from->pools);
-	if (!err)
-		err = chunk_table_copy(&out->chunks, &from->chunks);
-	if (!err)
-		err = array_copy_in(out->account, &out->items, &out->capacity, from->items,
-				    from->count, sizeof(*out->items));
-	if (!err)
-		err = array_copy_in(out->account, &out->fresh, &out->fresh_capacity, from->fresh,
-				    from->fresh_count, sizeof(*out->fresh));
 	if (err)
 		return err;
 	out->fresh_count = from->fresh_count;
@@ -531,9 +522,8 @@ int state_sighting_add(struct process_state *process, const struct sighting *sig
 	int is_known = (sighting->kind && !(sighting->flags & SIGHTING_NATIVE)) ||
 		       sighting->flags & SIGHTING_CERTAIN;
 	int err = is_known ? 0
-			   : array_reserve_in(windows->account, &windows->fresh,
-					      &windows->fresh_capacity, windows->fresh_count, 1,
-					      sizeof(*windows->fresh));
+			   : ARRAY_RESERVE(windows->account, windows, fresh, fresh_count,
+					   fresh_capacity, 1);
 
 	if (!err)
 		err = sightings_put(sightings, sighting);
@@ -705,8 +695,7 @@ static int window_open(struct trace_windows *windows, uint64_t start_ns)
 
 	if (windows->count == WINDOWS_MAX)
 		windows_halve(windows);
-	err = array_reserve_in(windows->account, &windows->items, &windows->capacity,
-			       windows->count, 1, sizeof(*windows->items));
+	err = ARRAY_RESERVE(windows->account, windows, items, count, capacity, 1);
 	if (err)
 		return err;
 	windows->items[windows->count++] = (struct trace_window){.start_ns = start_ns};

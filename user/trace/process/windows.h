@@ -15,7 +15,7 @@
  *
  * Where Python's layer is not traced, the windows are those of the native layer. Its records say
  * for certain that a block has been allocated. From then on it stays as long as every walk of
- * malloc's heap shows an allocated chunk of the same size at its address (process_walks/).
+ * malloc's heap shows an allocated chunk of the same size at its address (census.c).
  */
 #ifndef TRACER_TRACE_PROCESS_WINDOWS_H
 #define TRACER_TRACE_PROCESS_WINDOWS_H
