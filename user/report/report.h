@@ -13,12 +13,13 @@
 
 #define REPORT_BRIEF_LINES 24 /* of 80 columns */
 
+struct json;
 struct source_roots;
 
-/* What a caller adds to a report of the first layer. JSON: members, the entry's after a comma. */
+/* What a caller adds to a report of the first layer. json: NULL: lines, on standard output. */
 struct report_notes {
-	void (*head)(void *context, FILE *out); /* before the entries; JSON: before "statistics" */
-	void (*entry)(void *context, FILE *out, const struct statistic *entry);
+	void (*head)(void *context, struct json *json); /* before the entries */
+	void (*entry)(void *context, struct json *json, const struct statistic *entry);
 	void *context;
 };
 
@@ -48,6 +49,12 @@ struct report_opts {
 	const char *name, *old_name;      /* the files' names, for the text; NULL: not shown */
 	const struct report_notes *notes; /* NULL: none */
 };
+
+/* How many of so many rows are shown. */
+static inline size_t report_rows(const struct report_opts *opts, size_t count)
+{
+	return opts->top && opts->top < count ? opts->top : count;
+}
 
 /* 0, -EINVAL and -EOVERFLOW as statistics_compute(), -ENOMEM, -EIO. */
 int report_text(const struct snapshot *snapshot, const struct report_opts *opts, FILE *out);

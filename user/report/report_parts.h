@@ -25,8 +25,9 @@ int report_is_of_app(const struct report_opts *opts);
 int report_is_whole(const struct report_opts *opts);
 /* The number of entries to show. */
 size_t report_shown(const struct statistics *statistics, const struct report_opts *opts);
-/* The frames of an entry as JSON: [{"filename": …, "lineno": …}, …], most recent first. */
-void report_frames_json(FILE *out, const struct statistic *entry, enum group_by by);
+/* The frames of an entry: [{"filename": …, "lineno": …}, …], most recent first. */
+void report_frames_json(struct json *json, const char *key, const struct statistic *entry,
+			enum group_by by);
 /* The function's name, for a frame that has no line; NULL: it has a line, or no name is known. */
 const char *report_function(const struct snapshot *snapshot, const struct snapshot_frame *frame);
 /* A part of the totals, in the form of an entry. */

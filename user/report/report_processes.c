@@ -237,7 +237,7 @@ int processes_print(FILE *out, const struct snapshot *snapshot, const struct rep
 
 	if (err)
 		return err;
-	table_print(out, sums, count, opts->top && opts->top < count ? opts->top : count, opts);
+	table_print(out, sums, count, report_rows(opts, count), opts);
 	free(sums);
 	return 0;
 }
@@ -274,21 +274,12 @@ const char *owner_word(enum group_by by)
 	return by == GROUP_PROCESS ? "process" : by == GROUP_COMM ? "comm" : "container";
 }
 
-void owner_json(FILE *out, const struct snapshot_meta *process, enum group_by by)
+void owner_json(struct json *json, const struct snapshot_meta *process, enum group_by by)
 {
 	if (by == GROUP_PROCESS)
-		fprintf(out, "\"pid\": %u, ", process->pid);
-	if (by != GROUP_CONTAINER) {
-		fputs("\"comm\": ", out);
-		json_string(out, process->name);
-		fputs(", ", out);
-	}
-	if (by == GROUP_COMM)
-		return;
-	fputs("\"container\": ", out);
-	if (process->container[0])
-		json_string(out, process->container);
-	else
-		fputs("null", out);
-	fputs(", ", out);
+		json_unsigned(json, "pid", process->pid);
+	if (by != GROUP_CONTAINER)
+		json_text(json, "comm", process->name);
+	if (by != GROUP_COMM)
+		json_text(json, "container", process->container[0] ? process->container : NULL);
 }

@@ -40,7 +40,7 @@ void holders_print(FILE *out, const struct statistic *entry, enum group_by by);
 
 /* "process", "comm", "container". */
 const char *owner_word(enum group_by by);
-/* The members of an owner in JSON, without braces, with a trailing comma. */
-void owner_json(FILE *out, const struct snapshot_meta *process, enum group_by by);
+/* The members of an owner. */
+void owner_json(struct json *json, const struct snapshot_meta *process, enum group_by by);
 
 #endif

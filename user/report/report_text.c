@@ -326,7 +326,7 @@ static void entry_print(const struct text_page *page, const struct statistic *en
 	else if (!owner)
 		source_line_print(page, entry->snapshot, &frames[0], "    ");
 	if (page->opts->notes)
-		page->opts->notes->entry(page->opts->notes->context, page->out, entry);
+		page->opts->notes->entry(page->opts->notes->context, NULL, entry);
 }
 
 /* Each estimate is rounded by itself, so the rest may come out one too small. */
@@ -712,7 +712,7 @@ static int page_print(struct text_page *page, const struct snapshot *snapshot,
 	if (err)
 		return err;
 	if (opts->notes)
-		opts->notes->head(opts->notes->context, page->out);
+		opts->notes->head(opts->notes->context, NULL);
 	page->opts = &first;
 	statistics_print(page, snapshot, statistics, &first_words);
 	page->opts = opts;

@@ -13,6 +13,7 @@
 #include "inspect/rss/memory.h"
 #include "report/recording/slope.h"
 
+struct json;
 #define LEAKS_AIM  0.2 /* half the interval of a rate, by the rate */
 #define READS_TELL 8u  /* fewer reads do not tell growth from waves */
 
@@ -157,7 +158,7 @@ void leaks_parts_add(struct heap_leaks *leaks);
 /* 0, -errno. */
 int heap_leaks_text(const void *leaks, FILE *out);
 int heap_leaks_json(const void *leaks, FILE *out);
-/* The member "holders" alone, with a trailing comma. */
-void heap_leaks_holders_json(const void *leaks, FILE *out);
+/* The member "holders" alone. */
+void heap_leaks_holders_json(const void *leaks, struct json *json);
 
 #endif

@@ -191,26 +191,20 @@ void line_text(const struct view *view, const struct row *row)
 	if (module_of(view, row) == GRAPH_NONE)
 		fputs("<no module>", stdout);
 	else
-		path_name(view->heap, module_of(view, row), stdout, 0);
+		path_name(view->heap, module_of(view, row), NULL, NULL);
 }
 
-void line_json(const struct view *view, const struct row *row)
+void line_json(struct json *json, const struct view *view, const struct row *row)
 {
 	const struct block_lines *lines = &view->heap->lines;
 
-	fputs("\"line\": ", stdout);
-	if (row->key < lines->name_count) {
-		json_string(stdout, lines->names[row->key]);
-	} else {
-		fputs("null, \"module\": ", stdout);
-		if (module_of(view, row) == GRAPH_NONE)
-			fputs("null", stdout);
-		else
-			path_name(view->heap, module_of(view, row), stdout, 1);
-	}
+	json_text(json, "line", row->key < lines->name_count ? lines->names[row->key] : NULL);
+	if (row->key >= lines->name_count && module_of(view, row) == GRAPH_NONE)
+		json_none(json, "module");
+	else if (row->key >= lines->name_count)
+		path_name(view->heap, module_of(view, row), json, "module");
 	if (row->holder == GRAPH_NONE)
 		return;
-	fputs(", \"holder\": ", stdout);
-	holder_name(view->heap, row->holder, stdout, 1);
-	printf(", \"holder_size\": %" PRIu64, row->held_bytes);
+	holder_name(view->heap, row->holder, json, "holder");
+	json_unsigned(json, "holder_size", row->held_bytes);
 }

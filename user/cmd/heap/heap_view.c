@@ -10,7 +10,6 @@
 #include "util/array.h"
 #include "util/json.h"
 #include "util/size.h"
-#include "util/stream.h"
 #include "util/text.h"
 
 static const char *const by_names[] = {
@@ -250,26 +249,26 @@ int holder_label(const struct heap_graph *heap, uint32_t holder, struct buffer *
 typedef int (*label_fn)(const struct heap_graph *heap, uint32_t object, struct buffer *out);
 
 static void label_print(const struct heap_graph *heap, uint32_t object, label_fn label_of,
-			FILE *out, int json)
+			struct json *json, const char *key)
 {
 	struct buffer label = {0};
 	const char *text = label_of(heap, object, &label) ? "" : (const char *)label.data;
 
 	if (json)
-		json_string(out, text);
+		json_text(json, key, text);
 	else
-		text_print(out, text[0] ? text : "<unnamed>");
+		text_print(stdout, text[0] ? text : "<unnamed>");
 	buffer_free(&label);
 }
 
-void path_name(const struct heap_graph *heap, uint32_t object, FILE *out, int json)
+void path_name(const struct heap_graph *heap, uint32_t object, struct json *json, const char *key)
 {
-	label_print(heap, object, path_label, out, json);
+	label_print(heap, object, path_label, json, key);
 }
 
-void holder_name(const struct heap_graph *heap, uint32_t holder, FILE *out, int json)
+void holder_name(const struct heap_graph *heap, uint32_t holder, struct json *json, const char *key)
 {
-	label_print(heap, holder, holder_label, out, json);
+	label_print(heap, holder, holder_label, json, key);
 }
 
 void type_text(const struct graph *graph, const struct type *type)
@@ -280,58 +279,73 @@ void type_text(const struct graph *graph, const struct type *type)
 	text_print(stdout, name);
 }
 
-void type_json(const struct graph *graph, const struct type *type)
+void type_json(struct json *json, const struct graph *graph, const struct type *type)
 {
 	char name[TYPES_FULL_NAME];
 
 	types_full_name(&graph->types, type, name);
-	fputs("\"type\": ", stdout);
-	json_string(stdout, type->name);
-	fputs(", \"type_name\": ", stdout);
-	json_string(stdout, name);
+	json_text(json, "type", type->name);
+	json_text(json, "type_name", name);
 }
 
-static void key_print(const struct view *view, const struct row *row, int json)
+static void key_text(const struct view *view, const struct row *row)
 {
 	const struct heap_graph *heap = view->heap;
 	const struct graph *graph = heap->graph;
 
 	switch (view->choice->by) {
 	case BY_LINE:
-		if (json)
-			line_json(view, row);
-		else
-			line_text(view, row);
+		line_text(view, row);
 		return;
 	case BY_MODULE:
+	case BY_CONTAINER:
 		if (row->key < graph->count)
-			path_name(heap, (uint32_t)row->key, stdout, json);
+			path_name(heap, (uint32_t)row->key, NULL, NULL);
 		else
-			fputs(json ? "null" : "<no module>", stdout);
+			fputs("<no module>", stdout);
 		return;
 	case BY_ROOT:
-		if (json)
-			json_string(stdout, graph_root_name((enum graph_root)row->key));
-		else
-			fputs(graph_root_name((enum graph_root)row->key), stdout);
-		return;
-	case BY_CONTAINER:
-		path_name(heap, (uint32_t)row->key, stdout, json);
+		fputs(graph_root_name((enum graph_root)row->key), stdout);
 		return;
 	case BY_PATH:
-		holder_name(heap, (uint32_t)row->key, stdout, json);
+		holder_name(heap, (uint32_t)row->key, NULL, NULL);
 		return;
 	case BY_SIZE:
-		if (json)
-			printf("%" PRIu64, row->key);
-		else
-			printf("%" PRIu64 " to %" PRIu64 " B", row->key, row->key * 2 - 1);
+		printf("%" PRIu64 " to %" PRIu64 " B", row->key, row->key * 2 - 1);
 		return;
 	default:
-		if (json)
-			type_json(graph, &graph->types.entries[row->key]);
+		type_text(graph, &graph->types.entries[row->key]);
+	}
+}
+
+static void key_json(struct json *json, const struct view *view, const struct row *row)
+{
+	const struct heap_graph *heap = view->heap;
+	const struct graph *graph = heap->graph;
+	const char *key = by_names[view->choice->by];
+
+	switch (view->choice->by) {
+	case BY_LINE:
+		line_json(json, view, row);
+		return;
+	case BY_MODULE:
+	case BY_CONTAINER:
+		if (row->key < graph->count)
+			path_name(heap, (uint32_t)row->key, json, key);
 		else
-			type_text(graph, &graph->types.entries[row->key]);
+			json_none(json, key);
+		return;
+	case BY_ROOT:
+		json_text(json, key, graph_root_name((enum graph_root)row->key));
+		return;
+	case BY_PATH:
+		holder_name(heap, (uint32_t)row->key, json, key);
+		return;
+	case BY_SIZE:
+		json_unsigned(json, "from", row->key);
+		return;
+	default:
+		type_json(json, graph, &graph->types.entries[row->key]);
 	}
 }
 
@@ -339,7 +353,7 @@ static void line_holder(const struct view *view, const struct row *row, const ch
 {
 	printf("%s%.0f %% of it through ", before,
 	       100.0 * (double)row->held_bytes / (double)row->bytes);
-	holder_name(view->heap, row->holder, stdout, 0);
+	holder_name(view->heap, row->holder, NULL, NULL);
 }
 
 /* The cells of a table's row before the name. */
@@ -363,7 +377,7 @@ static void row_text(const struct view *view, const struct row *row)
 		row_cells(row);
 	else
 		fputs("  ", stdout);
-	key_print(view, row, 0);
+	key_text(view, row);
 	if (view->choice->by == BY_CONTAINER) {
 		fputs(" (", stdout);
 		type_text(view->heap->graph, graph_type(view->heap->graph, (uint32_t)row->key));
@@ -392,66 +406,69 @@ static void row_text(const struct view *view, const struct row *row)
 	putchar('\n');
 }
 
-static void view_text(const struct view *view)
+static void view_text(const struct view *view, const struct row *total)
 {
-	const struct graph *graph = view->heap->graph;
-	struct row total = {0};
 	char size[32];
 
-	heap_graph_head(view->heap);
 	printf("By %s, in bytes of the objects' blocks and of those that they own: %zu of %zu\n",
 	       by_names[view->choice->by], view->shown, view->count);
 	if (view->choice->output.opts.tables)
 		puts("RETAINED\t?OBJECTS\tSIZE\tCOUNT\tWHAT");
 	for (size_t i = 0; i < view->shown; i++)
 		row_text(view, &view->rows[i]);
-	for (size_t i = 0; i < graph->count; i++)
-		row_add(&total, graph, (uint32_t)i);
-	printf("Total: size=%s, count=%" PRIu64 "\n", size_text(size, total.bytes), total.count);
-	heap_graph_foot(&view->choice->output.opts, view->heap);
+	printf("Total: size=%s, count=%" PRIu64 "\n", size_text(size, total->bytes), total->count);
 }
 
-static void view_json(const struct view *view)
+static void row_json(struct json *json, const struct view *view, const struct row *row)
 {
 	const struct graph *graph = view->heap->graph;
+
+	json_open(json, NULL, '{');
+	key_json(json, view, row);
+	if (view->choice->by == BY_TYPE)
+		json_numbers(json, {"type_address", graph->types.entries[row->key].address},
+			     {"exact", row->exact});
+	if (view->choice->by == BY_CONTAINER) {
+		type_json(json, graph, graph_type(graph, (uint32_t)row->key));
+		json_unsigned(json, "address", graph->addresses[row->key]);
+	}
+	json_numbers(json, {"size", row->bytes}, {"count", row->count});
+	if (row->retained_count)
+		json_numbers(json, {"retained_size", row->retained_bytes},
+			     {"retained_count", row->retained_count});
+	json_close(json, '}');
+}
+
+static void view_json(struct json *json, const struct view *view, const struct row *total)
+{
+	json_text(json, "by", by_names[view->choice->by]);
+	json_open(json, "total", '{');
+	json_numbers(json, {"size", total->bytes}, {"count", total->count});
+	json_close(json, '}');
+	json_open(json, "statistics", '[');
+	for (size_t i = 0; i < view->shown; i++)
+		row_json(json, view, &view->rows[i]);
+	json_close(json, ']');
+}
+
+static int view_write(const struct view *view)
+{
 	struct row total = {0};
 
-	for (size_t i = 0; i < graph->count; i++)
-		row_add(&total, graph, (uint32_t)i);
-	heap_graph_json(view->heap);
-	printf(", \"by\": \"%s\", \"total\": {\"size\": %" PRIu64 ", \"count\": %" PRIu64
-	       "}, \"statistics\": [",
-	       by_names[view->choice->by], total.bytes, total.count);
-	for (size_t i = 0; i < view->shown; i++) {
-		const struct row *row = &view->rows[i];
-
-		/* An entry's size is its sum of bytes. */
-		fputs(i ? ", {" : "{", stdout);
-		if (view->choice->by != BY_LINE && view->choice->by != BY_TYPE)
-			printf("\"%s\": ",
-			       view->choice->by == BY_SIZE ? "from" : by_names[view->choice->by]);
-		key_print(view, row, 1);
-		if (view->choice->by == BY_TYPE)
-			printf(", \"type_address\": %" PRIu64 ", \"exact\": %" PRIu64,
-			       graph->types.entries[row->key].address, row->exact);
-		if (view->choice->by == BY_CONTAINER) {
-			fputs(", ", stdout);
-			type_json(graph, graph_type(graph, (uint32_t)row->key));
-			printf(", \"address\": %" PRIu64, graph->addresses[row->key]);
-		}
-		printf(", \"size\": %" PRIu64 ", \"count\": %" PRIu64, row->bytes, row->count);
-		if (row->retained_count)
-			printf(", \"retained_size\": %" PRIu64 ", \"retained_count\": %" PRIu64,
-			       row->retained_bytes, row->retained_count);
-		putchar('}');
-	}
-	puts("]}");
+	for (size_t i = 0; i < view->heap->graph->count; i++)
+		row_add(&total, view->heap->graph, (uint32_t)i);
+	heap_answer_begin(view->choice, view->heap);
+	if (view->choice->json)
+		view_json(view->choice->json, view, &total);
+	else
+		view_text(view, &total);
+	return heap_answer_end(view->choice, view->heap);
 }
 
 int heap_view_print(const struct heap_choice *choice, const struct heap_graph *heap)
 {
 	struct view view = {.choice = choice, .heap = heap};
-	size_t top = choice->output.opts.top, kept = 0;
+	size_t kept = 0;
 	int err = choice->by == BY_CONTAINER ? rows_by_container(&view)
 		  : choice->by == BY_SIZE    ? rows_by_size(&view)
 		  : choice->by == BY_TYPE    ? rows_by_type(&view)
@@ -464,16 +481,10 @@ int heap_view_print(const struct heap_choice *choice, const struct heap_graph *h
 				view.rows[kept++] = view.rows[i];
 		view.count = kept;
 		qsort(view.rows, view.count, sizeof(*view.rows), row_compare);
-		view.shown = top && top < view.count ? top : view.count;
+		view.shown = report_rows(&choice->output.opts, view.count);
 		err = choice->by == BY_LINE ? view_holders(&view) : 0;
 	}
-	if (!err) {
-		if (choice->output.format == FORMAT_JSON)
-			view_json(&view);
-		else
-			view_text(&view);
-		err = stream_flush(stdout);
-	}
+	err = err ?: view_write(&view);
 	free(view.rows);
 	free(view.row_of);
 	return err;

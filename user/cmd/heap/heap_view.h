@@ -40,13 +40,14 @@ uint32_t path_holder(const struct paths *paths, uint32_t *holders, uint32_t obje
 int path_label(const struct heap_graph *heap, uint32_t object, struct buffer *out);
 /* The same of what path_holder() returns: of a root its kind and name. */
 int holder_label(const struct heap_graph *heap, uint32_t holder, struct buffer *out);
-/* They print these. */
-void path_name(const struct heap_graph *heap, uint32_t object, FILE *out, int json);
-void holder_name(const struct heap_graph *heap, uint32_t holder, FILE *out, int json);
+/* They print these: the member key, or for people if json is NULL. */
+void path_name(const struct heap_graph *heap, uint32_t object, struct json *json, const char *key);
+void holder_name(const struct heap_graph *heap, uint32_t holder, struct json *json,
+		 const char *key);
 
 /* A type with its module. JSON: "type": "User", "type_name": "shop.Session.User" */
 void type_text(const struct graph *graph, const struct type *type);
-void type_json(const struct graph *graph, const struct type *type);
+void type_json(struct json *json, const struct graph *graph, const struct type *type);
 
 /* Rows by the line that allocated the objects, and of older objects by module. 0, -ENOMEM. */
 int view_by_line(struct view *view);
@@ -54,6 +55,6 @@ int view_by_line(struct view *view);
 int view_holders(struct view *view);
 void line_text(const struct view *view, const struct row *row);
 /* "line": …, "module": …, "holder": …, "holder_size": … */
-void line_json(const struct view *view, const struct row *row);
+void line_json(struct json *json, const struct view *view, const struct row *row);
 
 #endif

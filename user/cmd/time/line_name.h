@@ -7,10 +7,12 @@
 
 #include "report/recording/series.h"
 
+struct json;
+
 /* "file:line", with the function where it counts; for a terminal. */
 void line_name_print(FILE *out, const struct series_line *line, enum group_by by);
 /* "traceback": [{"filename": …, "lineno": …}], as in a report's JSON. */
-void line_name_json(FILE *out, const struct series_line *line);
+void line_name_json(struct json *json, const struct series_line *line);
 /* The text with <, >, & and " as HTML has them. */
 void html_text(FILE *out, const char *text);
 void line_name_html(FILE *out, const struct series_line *line, enum group_by by);

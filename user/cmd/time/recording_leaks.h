@@ -8,6 +8,8 @@
 #include "report/recording/evidence.h"
 #include "report/recording/series.h"
 
+struct json;
+
 /* When a cgroup reaches its limit if it goes on as it did. */
 struct leaks_limit {
 	int known;      /* of all moments */
@@ -39,7 +41,7 @@ struct leaks {
 	 * set by the caller: members of the JSON that stand before these; then the text does not
 	 * say how to find what holds them. NULL: none
 	 */
-	void (*more)(const void *context, FILE *out);
+	void (*more)(const void *context, struct json *json);
 	const void *more_context; /* borrowed */
 };
 

@@ -6,6 +6,7 @@
 #include "cmd/time/timeline_text.h"
 #include "report/recording/recording_load.h"
 #include "report/report.h"
+#include "util/array.h"
 #include "util/json.h"
 #include "util/size.h"
 #include "util/text.h"
@@ -256,32 +257,40 @@ int leaks_text(const void *context, FILE *out)
 	return 0;
 }
 
-static void slope_json(FILE *out, const struct leaks *leaks, const struct slope *slope)
+static void slope_json(struct json *json, const struct leaks *leaks, const struct slope *slope)
 {
-	if (!leaks_has_rates(leaks))
-		fputs("\"slope\": null, \"slope_low\": null, \"slope_high\": null", out);
-	else
-		fprintf(out, "\"slope\": %.6g, \"slope_low\": %.6g, \"slope_high\": %.6g",
-			slope->median, slope->low, slope->high);
+	const struct {
+		const char *key;
+		double value;
+	} rates[] = {
+		{"slope", slope->median}, {"slope_low", slope->low}, {"slope_high", slope->high}};
+
+	for (size_t i = 0; i < ARRAY_SIZE(rates); i++)
+		if (leaks_has_rates(leaks))
+			json_float(json, rates[i].key, rates[i].value);
+		else
+			json_none(json, rates[i].key);
 }
 
-static void change_json(FILE *out, const struct leaks *leaks, const struct slope *slope,
-			uint64_t first, uint64_t last)
+static void change_json(struct json *json, const char *key, const struct leaks *leaks,
+			const struct slope *slope, uint64_t first, uint64_t last)
 {
-	fprintf(out, "\"first\": %" PRIu64 ", \"last\": %" PRIu64 ", ", first, last);
-	slope_json(out, leaks, slope);
+	json_open(json, key, '{');
+	json_numbers(json, {"first", first}, {"last", last});
+	slope_json(json, leaks, slope);
+	json_close(json, '}');
 }
 
 /* A number that may be unknown. */
-static void maybe_json(FILE *out, const char *key, double value)
+static void maybe_json(struct json *json, const char *key, double value)
 {
 	if (value < 0)
-		fprintf(out, ", \"%s\": null", key);
+		json_none(json, key);
 	else
-		fprintf(out, ", \"%s\": %.6g", key, value);
+		json_float(json, key, value);
 }
 
-static void line_json(FILE *out, const struct leaks *leaks, size_t line)
+static void line_json(struct json *json, const struct leaks *leaks, size_t line)
 {
 	static const char *const verdicts[] = {[EVIDENCE_STEADY] = "steady",
 					       [EVIDENCE_UNCLEAR] = "unclear",
@@ -295,39 +304,45 @@ static void line_json(FILE *out, const struct leaks *leaks, size_t line)
 	    evidence->none_freed + 1 < series->moment_count - leaks->begin)
 		since = (double)series->moments[leaks->begin + evidence->none_freed].time.since_ns /
 			1e9;
-	putc('{', out);
-	line_name_json(out, &series->lines[line]);
-	fprintf(out, ", \"size\": %" PRIu64 ", \"count\": %" PRIu64 ", ", now->size, now->count);
-	slope_json(out, leaks, &evidence->slope);
-	if (leaks_has_rates(leaks))
-		fprintf(out, ", \"slope_first\": %.6g, \"slope_second\": %.6g",
-			evidence->first.median, evidence->second.median);
-	if (series->allocated_known)
-		fprintf(out, ", \"allocated_count\": %.0f, \"freed_count\": %.0f",
-			evidence->acquired, evidence->freed);
-	maybe_json(out, "survivors", evidence->survivors);
-	maybe_json(out, "none_freed_since", since);
-	maybe_json(out, "age", evidence->age);
-	fprintf(out, ", \"verdict\": \"%s\"", verdicts[evidence->verdict]);
+	json_open(json, NULL, '{');
+	line_name_json(json, &series->lines[line]);
+	json_numbers(json, {"size", now->size}, {"count", now->count});
+	slope_json(json, leaks, &evidence->slope);
+	if (leaks_has_rates(leaks)) {
+		json_float(json, "slope_first", evidence->first.median);
+		json_float(json, "slope_second", evidence->second.median);
+	}
+	if (series->allocated_known) {
+		json_fixed(json, "allocated_count", evidence->acquired, 0);
+		json_fixed(json, "freed_count", evidence->freed, 0);
+	}
+	maybe_json(json, "survivors", evidence->survivors);
+	maybe_json(json, "none_freed_since", since);
+	maybe_json(json, "age", evidence->age);
+	json_text(json, "verdict", verdicts[evidence->verdict]);
 	if (evidence->doubt)
-		fprintf(out, ", \"doubt\": \"%s\"", doubts[evidence->doubt]);
+		json_text(json, "doubt", doubts[evidence->doubt]);
 	if (evidence->doubt == DOUBT_LATE)
-		fprintf(out, ", \"grows_since\": %.6g",
-			(double)series->moments[leaks->begin + evidence->late].time.since_ns / 1e9);
-	putc('}', out);
+		json_float(json, "grows_since",
+			   (double)series->moments[leaks->begin + evidence->late].time.since_ns /
+				   1e9);
+	json_close(json, '}');
 }
 
-static void limit_json(FILE *out, const struct leaks_limit *limit)
+static void limit_json(struct json *json, const struct leaks_limit *limit)
 {
 	if (!limit->known) {
-		fputs("\"limit\": null, ", out);
+		json_none(json, "limit");
 		return;
 	}
-	fprintf(out, "\"limit\": {\"left\": %" PRIu64, limit->left);
-	if (limit->is_reached)
-		fprintf(out, ", \"seconds\": %.6g, \"seconds_low\": %.6g, \"seconds_high\": %.6g",
-			limit->seconds, limit->soonest, limit->latest);
-	fputs("}, ", out);
+	json_open(json, "limit", '{');
+	json_unsigned(json, "left", limit->left);
+	if (limit->is_reached) {
+		json_float(json, "seconds", limit->seconds);
+		json_float(json, "seconds_low", limit->soonest);
+		json_float(json, "seconds_high", limit->latest);
+	}
+	json_close(json, '}');
 }
 
 int leaks_json(const void *context, FILE *out)
@@ -337,38 +352,33 @@ int leaks_json(const void *context, FILE *out)
 	const struct series_moment *first = &series->moments[leaks->begin],
 				   *last = &series->moments[series->moment_count - 1];
 	size_t all = series->line_count, shown = leaks->top && leaks->top < all ? leaks->top : all;
+	struct json json = {.out = out};
 
-	putc('{', out);
+	json_open(&json, NULL, '{');
 	if (leaks->more)
-		leaks->more(leaks->more_context, out);
-	fprintf(out, "\"begin\": %.3f, \"snapshots\": %zu, \"points\": %zu, \"duration\": %.3f, ",
-		(double)(series->moments[0].time.realtime_ns - series->moments[0].time.since_ns) /
-			1e9,
-		series->snapshots, series->moment_count - leaks->begin,
-		series_seconds(series, series->moment_count - 1) -
-			series_seconds(series, leaks->begin));
-	fprintf(out, "\"since\": %.6g", (double)first->time.since_ns / 1e9);
-	maybe_json(out, "probes_share", leaks->probes_share);
-	fputs(", ", out);
-	fputs("\"total\": {", out);
-	change_json(out, leaks, &leaks->total, first->total.size, last->total.size);
-	fputs("}, \"rss\": ", out);
-	if (leaks->rss_known) {
-		putc('{', out);
-		change_json(out, leaks, &leaks->rss, first->rss_bytes, last->rss_bytes);
-		fputs("}, ", out);
-	} else {
-		fputs("null, ", out);
-	}
-	limit_json(out, &leaks->limit);
-	fprintf(out, "\"estimated\": %s, \"idle\": %s, ", series->sampled ? "true" : "false",
-		leaks_is_idle(leaks) ? "true" : "false");
-	json_member(out, "damage", series->damage);
-	fprintf(out, ", \"line_count\": %zu, \"lines\": [", all);
-	for (size_t i = 0; i < shown; i++) {
-		fputs(i ? ", " : "", out);
-		line_json(out, leaks, leaks->order[i]);
-	}
-	fputs("]}\n", out);
+		leaks->more(leaks->more_context, &json);
+	series_begin_json(&json, series);
+	json_unsigned(&json, "points", series->moment_count - leaks->begin);
+	json_fixed(&json, "duration",
+		   series_seconds(series, series->moment_count - 1) -
+			   series_seconds(series, leaks->begin),
+		   3);
+	json_float(&json, "since", (double)first->time.since_ns / 1e9);
+	maybe_json(&json, "probes_share", leaks->probes_share);
+	change_json(&json, "total", leaks, &leaks->total, first->total.size, last->total.size);
+	if (leaks->rss_known)
+		change_json(&json, "rss", leaks, &leaks->rss, first->rss_bytes, last->rss_bytes);
+	else
+		json_none(&json, "rss");
+	limit_json(&json, &leaks->limit);
+	json_bool(&json, "estimated", series->sampled);
+	json_bool(&json, "idle", leaks_is_idle(leaks));
+	json_text(&json, "damage", series->damage);
+	json_unsigned(&json, "line_count", all);
+	json_open(&json, "lines", '[');
+	for (size_t i = 0; i < shown; i++)
+		line_json(&json, leaks, leaks->order[i]);
+	json_close(&json, ']');
+	json_end(&json);
 	return 0;
 }

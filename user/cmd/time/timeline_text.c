@@ -157,46 +157,46 @@ int timeline_text(const void *context, FILE *out)
 	return 0;
 }
 
-static void values_json(FILE *out, const char *key, const struct series *series,
+void series_begin_json(struct json *json, const struct series *series)
+{
+	const struct recording_moment *time = &series->moments[0].time;
+
+	json_fixed(json, "begin", (double)(time->realtime_ns - time->since_ns) / 1e9, 3);
+	json_unsigned(json, "snapshots", series->snapshots);
+}
+
+static void values_json(struct json *json, const char *key, const struct series *series,
 			const struct series_line *line, enum timeline_figure figure)
 {
-	fprintf(out, "\"%s\": [", key);
+	json_open(json, key, '[');
 	for (size_t i = 0; i < series->moment_count; i++)
-		fprintf(out, "%s%.0f", i ? ", " : "", timeline_value(series, line, figure, i));
-	putc(']', out);
+		json_fixed(json, NULL, timeline_value(series, line, figure, i), 0);
+	json_close(json, ']');
 }
 
-static void moments_json(FILE *out, const struct series *series)
+static void moments_json(struct json *json, const struct series *series)
 {
-	fprintf(out, "\"begin\": %.3f, \"snapshots\": %zu, \"times\": [",
-		(double)(series->moments[0].time.realtime_ns - series->moments[0].time.since_ns) /
-			1e9,
-		series->snapshots);
+	series_begin_json(json, series);
+	json_open(json, "times", '[');
 	for (size_t i = 0; i < series->moment_count; i++)
-		fprintf(out, "%s%.3f", i ? ", " : "",
-			(double)series->moments[i].time.since_ns / 1e9);
-	fputs("], \"memory_left\": [", out);
-	for (size_t i = 0; i < series->moment_count; i++) {
-		uint64_t left = series->moments[i].time.memory_left;
-
-		fputs(i ? ", " : "", out);
-		if (left == UINT64_MAX)
-			fputs("null", out);
+		json_fixed(json, NULL, (double)series->moments[i].time.since_ns / 1e9, 3);
+	json_close(json, ']');
+	json_open(json, "memory_left", '[');
+	for (size_t i = 0; i < series->moment_count; i++)
+		if (series->moments[i].time.memory_left == UINT64_MAX)
+			json_none(json, NULL);
 		else
-			fprintf(out, "%" PRIu64, left);
-	}
-	fputs("], ", out);
+			json_unsigned(json, NULL, series->moments[i].time.memory_left);
+	json_close(json, ']');
 }
 
-static void figures_json(FILE *out, const struct series *series, const struct series_line *line)
+static void figures_json(struct json *json, const struct series *series,
+			 const struct series_line *line)
 {
-	values_json(out, "size", series, line, FIGURE_SIZE);
-	fputs(", ", out);
-	values_json(out, "count", series, line, FIGURE_COUNT);
-	if (series->allocated_known) {
-		fputs(", ", out);
-		values_json(out, "allocated_size", series, line, FIGURE_ALLOCATED);
-	}
+	values_json(json, "size", series, line, FIGURE_SIZE);
+	values_json(json, "count", series, line, FIGURE_COUNT);
+	if (series->allocated_known)
+		values_json(json, "allocated_size", series, line, FIGURE_ALLOCATED);
 }
 
 int timeline_json(const void *context, FILE *out)
@@ -205,32 +205,34 @@ int timeline_json(const void *context, FILE *out)
 	const struct series *series = timeline->series;
 	size_t count, *lines = timeline_lines(timeline, &count);
 	double share = series_probes_share(series, 0);
+	struct json json = {.out = out};
 
 	if (!lines)
 		return -ENOMEM;
-	putc('{', out);
-	moments_json(out, series);
-	fputs("\"total\": {", out);
-	figures_json(out, series, NULL);
-	fputs("}, ", out);
-	values_json(out, "rss", series, NULL, FIGURE_RSS);
-	fprintf(out, ", \"estimated\": %s, ", series->sampled ? "true" : "false");
-	fprintf(out, "\"since\": %.6g, \"probes_share\": ",
-		(double)series->moments[series_begin(series)].time.since_ns / 1e9);
+	json_open(&json, NULL, '{');
+	moments_json(&json, series);
+	json_open(&json, "total", '{');
+	figures_json(&json, series, NULL);
+	json_close(&json, '}');
+	values_json(&json, "rss", series, NULL, FIGURE_RSS);
+	json_bool(&json, "estimated", series->sampled);
+	json_float(&json, "since",
+		   (double)series->moments[series_begin(series)].time.since_ns / 1e9);
 	if (share < 0)
-		fputs("null, ", out);
+		json_none(&json, "probes_share");
 	else
-		fprintf(out, "%.6g, ", share);
-	json_member(out, "damage", series->damage);
-	fprintf(out, ", \"line_count\": %zu, \"lines\": [", series->line_count);
+		json_float(&json, "probes_share", share);
+	json_text(&json, "damage", series->damage);
+	json_unsigned(&json, "line_count", series->line_count);
+	json_open(&json, "lines", '[');
 	for (size_t i = 0; i < count; i++) {
-		fputs(i ? ", {" : "{", out);
-		line_name_json(out, &series->lines[lines[i]]);
-		fputs(", ", out);
-		figures_json(out, series, &series->lines[lines[i]]);
-		putc('}', out);
+		json_open(&json, NULL, '{');
+		line_name_json(&json, &series->lines[lines[i]]);
+		figures_json(&json, series, &series->lines[lines[i]]);
+		json_close(&json, '}');
 	}
-	fputs("]}\n", out);
+	json_close(&json, ']');
+	json_end(&json);
 	free(lines);
 	return 0;
 }

@@ -7,6 +7,8 @@
 
 #include "report/recording/series.h"
 
+struct json;
+
 struct timeline {
 	const struct series *series;
 	const char *name; /* of the file */
@@ -19,6 +21,9 @@ struct timeline {
 int timeline_text(const void *timeline, FILE *out);
 int timeline_json(const void *timeline, FILE *out);
 int timeline_html(const void *timeline, FILE *out);
+
+/* The members "begin" and "snapshots". */
+void series_begin_json(struct json *json, const struct series *series);
 
 /* The lines to show, *count of them. NULL: -ENOMEM. Caller frees. */
 size_t *timeline_lines(const struct timeline *timeline, size_t *count);
