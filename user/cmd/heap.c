@@ -386,7 +386,7 @@ static int heaps_print(struct heap_choice *choice)
 		python_runtime_close(&processes[i].runtime);
 	free(processes);
 	free(pids);
-	return err ? err : status;
+	return err ?: status;
 }
 
 int cli_heap(int argc, char **argv)

@@ -380,8 +380,7 @@ static int list_read(struct list_run *list)
 	pid_t *pids = NULL;
 	int err = runtime_files_new(&list->files), containers;
 
-	if (!err)
-		err = process_list(&pids, &count);
+	err = err ?: process_list(&pids, &count);
 	if (!err && (containers = container_list_read(&list->containers)))
 		error_print(containers, NULL, "containers");
 	for (size_t i = 0; i < count && !err; i++)

@@ -558,8 +558,7 @@ static int memory_print(pid_t pid, const struct memory_choice *choice)
 		return err;
 	/* The files are open; reading them and the heaps needs fewer rights. */
 	err = privileges_drop(0, 0) ?: calls_limit(choice->freeze ? CALLS_FREEZE : 0);
-	if (!err)
-		err = memory_read_report(reading, choice->freeze, &report);
+	err = err ?: memory_read_report(reading, choice->freeze, &report);
 	if (!err) {
 		err = report_print(&report, choice);
 		memory_report_free(&report);

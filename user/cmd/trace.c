@@ -34,8 +34,7 @@ int run_plan_show(pid_t pid, const struct plan_target_opts *opts)
 	struct plan_target target;
 	int err = plan_caches_new(&caches, opts);
 
-	if (!err)
-		err = plan_target(pid, opts, &caches, &target);
+	err = err ?: plan_target(pid, opts, &caches, &target);
 	if (!err) {
 		err = plan_native_unfound(caches.native);
 		if (!err)

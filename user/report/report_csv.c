@@ -221,5 +221,5 @@ int report_csv(const struct snapshot *snapshot, const struct report_opts *opts, 
 	for (size_t i = 0; !err && i < report_shown(&statistics, opts); i++)
 		err = entry_write(out, opts, &statistics.entries[i], &with);
 	statistics_free(&statistics);
-	return err ? err : report_end(out);
+	return err ?: report_end(out);
 }

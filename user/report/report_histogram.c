@@ -121,12 +121,11 @@ static int histogram_make(const struct snapshot *snapshot, const struct report_o
 				  .count = opts->by == GROUP_SIZE ? SIZE_ROWS : LIFETIMES + 1,
 				  .sampled = snapshot_is_estimated(&snapshot->meta)};
 	err = filter_run_begin(&run, opts->filters, snapshot);
-	if (!err)
-		err = live_sum(out, snapshot, &run);
+	err = err ?: live_sum(out, snapshot, &run);
 	if (!err && opts->by == GROUP_LIFETIME)
 		err = freed_sum(out, snapshot, &run);
 	filter_run_end(&run);
-	return err ? err : sums_set(out);
+	return err ?: sums_set(out);
 }
 
 /* "129 to 256 B", "8192 B to 16.0 KiB", "temporary". */

@@ -575,5 +575,5 @@ int report_json(const struct snapshot *snapshot, const struct report_opts *opts,
 	for (uint32_t layer = 0; layer <= SNAPSHOT_OLDER && !err; layer++)
 		err = layer_write(&json, snapshot, opts, layer);
 	json_end(&json);
-	return err ? err : report_end(out);
+	return err ?: report_end(out);
 }

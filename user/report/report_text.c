@@ -756,10 +756,9 @@ int report_text(const struct snapshot *snapshot, const struct report_opts *opts,
 		err = source_new(&page.source, opts->roots);
 	terminal_begin(&terminal, &out);
 	page.out = out;
-	if (!err)
-		err = page_print(&page, snapshot, &statistics);
+	err = err ?: page_print(&page, snapshot, &statistics);
 	terminal_end(&terminal);
 	source_free(page.source);
 	statistics_free(&statistics);
-	return err ? err : report_end(out);
+	return err ?: report_end(out);
 }

@@ -134,8 +134,7 @@ int heap_graph_open(const struct heap_choice *choice, const char *dump, unsigned
 	err = dump           ? dump_read(&out->capture, dump, memory_most())
 	      : choice->core ? core_read_in(choice, &out->capture)
 			     : process_capture(choice, &out->capture);
-	if (!err)
-		err = graph_make(out, needs);
+	err = err ?: graph_make(out, needs);
 	if (err) {
 		outfile_discard(file);
 		heap_graph_close(out);

@@ -557,7 +557,7 @@ int heap_leaks_are_certain(const struct heap_leaks *leaks)
 	}
 	free(now.holders);
 	strings_free(now.names);
-	return err ? err : certain;
+	return err ?: certain;
 }
 
 /*

@@ -136,8 +136,7 @@ int heap_why_print(const struct heap_choice *choice, const struct heap_graph *he
 	struct chosen chosen;
 	int err = chosen_find(heap, choice->what, &chosen);
 
-	if (!err)
-		err = paths_group(heap->paths, heap->retained, is_chosen, &chosen, &groups, &count);
+	err = err ?: paths_group(heap->paths, heap->retained, is_chosen, &chosen, &groups, &count);
 	chosen_free(&chosen);
 	if (err)
 		return err;

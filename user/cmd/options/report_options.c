@@ -429,8 +429,7 @@ int cli_report_print(const struct snapshot *snapshot, const struct report_choice
 
 	if (!err && opts.old)
 		err = cli_layer_choose(opts.old, &choice->layer, &old);
-	if (!err)
-		err = view_apply(&choice->view, &chosen, &shown);
+	err = err ?: view_apply(&choice->view, &chosen, &shown);
 	if (!err && opts.old)
 		err = view_apply(&choice->view, &old, &shown_old);
 	if (opts.old)
@@ -441,8 +440,7 @@ int cli_report_print(const struct snapshot *snapshot, const struct report_choice
 		opts.roots = &roots;
 	}
 	opts.app = &choice->app;
-	if (!err)
-		err = print[choice->format](&shown.snapshot, &opts, choice->out);
+	err = err ?: print[choice->format](&shown.snapshot, &opts, choice->out);
 	if (!err && (opts.by == GROUP_TRACEBACK || opts.cumulative || choice->app.asked) &&
 	    snapshot->meta.traceback_limit > 1)
 		cli_cut_print(&shown.snapshot);

@@ -339,8 +339,7 @@ static error_t parse_alloc(struct trace_options *out, const char *arg)
 	int err = array_reserve(&out->allocs, &out->alloc_capacity, out->alloc_count, 1,
 				sizeof(*out->allocs));
 
-	if (!err)
-		err = plan_alloc_parse(arg, &out->allocs[out->alloc_count]);
+	err = err ?: plan_alloc_parse(arg, &out->allocs[out->alloc_count]);
 	if (err) {
 		error_print(err, "for example libpool.so:pool_alloc:malloc:size=2", "--alloc");
 		return CLI_REPORTED;

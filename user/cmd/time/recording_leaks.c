@@ -54,7 +54,7 @@ static int whole_slope(const struct leaks *leaks, whole_fn whole, struct slope *
 	if (known)
 		err = slope_find(values, values + count, count, out);
 	free(values);
-	return err ? err : known;
+	return err ?: known;
 }
 
 static int total_slope(const struct leaks *leaks, struct slope *out)
@@ -178,8 +178,7 @@ int leaks_find(const struct series *series, struct leaks *out)
 	out->lost_share = series_lost_share(series, out->begin);
 	out->lines = calloc(series->line_count + 1, sizeof(*out->lines));
 	err = out->lines ? lines_judge(out) : -ENOMEM;
-	if (!err)
-		err = whole_judge(out);
+	err = err ?: whole_judge(out);
 	if (!err) {
 		rates_undisturb(out);
 		out->order = lines_rank(series, line_rank, out);

@@ -57,7 +57,7 @@ static int uleb_append(struct buffer *out, uint64_t value)
 
 	for (; !err && value >= 0x80; value >>= 7)
 		err = u8_append(out, (uint8_t)(value | 0x80));
-	return err ? err : u8_append(out, (uint8_t)value);
+	return err ?: u8_append(out, (uint8_t)value);
 }
 
 static int sleb_append(struct buffer *out, int64_t value)
@@ -66,7 +66,7 @@ static int sleb_append(struct buffer *out, int64_t value)
 
 	for (; !err && (value < -64 || value > 63); value >>= 7)
 		err = u8_append(out, (uint8_t)((value & 0x7f) | 0x80));
-	return err ? err : u8_append(out, (uint8_t)(value & 0x7f));
+	return err ?: u8_append(out, (uint8_t)(value & 0x7f));
 }
 
 /*
@@ -105,10 +105,9 @@ static int files_append(struct buffer *out, const struct perf_frames *frames)
 		if (i && file == frames->frames[i - 1].filename)
 			continue;
 		err = perf_name_append(out, strings_get(frames->strings, file), ':');
-		if (!err)
-			err = buffer_append(out, no_more, sizeof(no_more));
+		err = err ?: buffer_append(out, no_more, sizeof(no_more));
 	}
-	return err ? err : u8_append(out, 0);
+	return err ?: u8_append(out, 0);
 }
 
 static int line_header_append(struct buffer *out, const struct perf_frames *frames,
@@ -118,25 +117,19 @@ static int line_header_append(struct buffer *out, const struct perf_frames *fram
 	size_t header = 0;
 	int err = u16_append(out, 4);
 
-	if (!err)
-		err = unit_begin(out, &header);
+	err = err ?: unit_begin(out, &header);
 	if (!err)
 		err = u8_append(out, (uint8_t)slot_bytes); /* minimum_instruction_length */
 	if (!err)
 		err = u8_append(out, 1); /* maximum_operations_per_instruction */
 	if (!err)
 		err = u8_append(out, 1); /* default_is_stmt */
-	if (!err)
-		err = u8_append(out, (uint8_t)LINE_BASE);
-	if (!err)
-		err = u8_append(out, LINE_RANGE);
-	if (!err)
-		err = u8_append(out, OPCODE_BASE);
-	if (!err)
-		err = buffer_append(out, operands, sizeof(operands));
-	if (!err)
-		err = files_append(out, frames);
-	return err ? err : unit_end(out, header);
+	err = err ?: u8_append(out, (uint8_t)LINE_BASE);
+	err = err ?: u8_append(out, LINE_RANGE);
+	err = err ?: u8_append(out, OPCODE_BASE);
+	err = err ?: buffer_append(out, operands, sizeof(operands));
+	err = err ?: files_append(out, frames);
+	return err ?: unit_end(out, header);
 }
 
 /*
@@ -149,8 +142,7 @@ static int row_append(struct buffer *out, int64_t line_delta, unsigned int advan
 
 	if (line_delta < LINE_BASE || line_delta >= LINE_BASE + (int)LINE_RANGE) {
 		err = u8_append(out, DW_LNS_advance_line);
-		if (!err)
-			err = sleb_append(out, line_delta);
+		err = err ?: sleb_append(out, line_delta);
 		line_delta = 0;
 	}
 	return err ? err
@@ -165,25 +157,20 @@ static int program_append(struct buffer *out, const struct perf_frames *frames, 
 	uint32_t line = 1, file = 1;
 	int err = buffer_append(out, set_address, sizeof(set_address));
 
-	if (!err)
-		err = u64_append(out, text);
+	err = err ?: u64_append(out, text);
 	for (uint32_t i = 0; !err && i < frames->count; i++) {
 		const struct snapshot_frame *frame = &frames->frames[i];
 
 		if (i && frame->filename != frame[-1].filename) {
 			err = u8_append(out, DW_LNS_set_file);
-			if (!err)
-				err = uleb_append(out, ++file);
+			err = err ?: uleb_append(out, ++file);
 		}
-		if (!err)
-			err = row_append(out, (int64_t)frame->line - line, i > 0);
+		err = err ?: row_append(out, (int64_t)frame->line - line, i > 0);
 		line = frame->line;
 	}
-	if (!err)
-		err = u8_append(out, DW_LNS_advance_pc);
-	if (!err)
-		err = uleb_append(out, 1);
-	return err ? err : buffer_append(out, end, sizeof(end));
+	err = err ?: u8_append(out, DW_LNS_advance_pc);
+	err = err ?: uleb_append(out, 1);
+	return err ?: buffer_append(out, end, sizeof(end));
 }
 
 static int line_build(struct buffer *out, const struct perf_frames *frames, uint64_t text,
@@ -192,11 +179,9 @@ static int line_build(struct buffer *out, const struct perf_frames *frames, uint
 	size_t unit;
 	int err = unit_begin(out, &unit);
 
-	if (!err)
-		err = line_header_append(out, frames, slot_bytes);
-	if (!err)
-		err = program_append(out, frames, text);
-	return err ? err : unit_end(out, unit);
+	err = err ?: line_header_append(out, frames, slot_bytes);
+	err = err ?: program_append(out, frames, text);
+	return err ?: unit_end(out, unit);
 }
 
 /* One entry without children. Without DW_AT_comp_dir, names without a directory stay unchanged. */
@@ -227,27 +212,19 @@ static int info_build(struct buffer *out, uint64_t text, uint64_t bytes)
 	size_t unit;
 	int err = unit_begin(out, &unit);
 
-	if (!err)
-		err = u16_append(out, 4);
+	err = err ?: u16_append(out, 4);
 	if (!err)
 		err = u32_append(out, 0); /* offset in .debug_abbrev */
-	if (!err)
-		err = u8_append(out, sizeof(uint64_t));
-	if (!err)
-		err = u8_append(out, 1);
-	if (!err)
-		err = buffer_append(out, producer, sizeof(producer));
-	if (!err)
-		err = u8_append(out, DW_LANG_Python);
-	if (!err)
-		err = buffer_append(out, name, sizeof(name));
+	err = err ?: u8_append(out, sizeof(uint64_t));
+	err = err ?: u8_append(out, 1);
+	err = err ?: buffer_append(out, producer, sizeof(producer));
+	err = err ?: u8_append(out, DW_LANG_Python);
+	err = err ?: buffer_append(out, name, sizeof(name));
 	if (!err)
 		err = u32_append(out, 0); /* offset in .debug_line */
-	if (!err)
-		err = u64_append(out, text);
-	if (!err)
-		err = u64_append(out, bytes);
-	return err ? err : unit_end(out, unit);
+	err = err ?: u64_append(out, text);
+	err = err ?: u64_append(out, bytes);
+	return err ?: unit_end(out, unit);
 }
 
 static int aranges_build(struct buffer *out, uint64_t text, uint64_t bytes)
@@ -258,15 +235,12 @@ static int aranges_build(struct buffer *out, uint64_t text, uint64_t bytes)
 	size_t unit;
 	int err = unit_begin(out, &unit);
 
-	if (!err)
-		err = u16_append(out, 2);
+	err = err ?: u16_append(out, 2);
 	if (!err)
 		err = u32_append(out, 0); /* offset in .debug_info */
-	if (!err)
-		err = buffer_append(out, sizes, sizeof(sizes));
-	if (!err)
-		err = buffer_append(out, ranges, sizeof(ranges));
-	return err ? err : unit_end(out, unit);
+	err = err ?: buffer_append(out, sizes, sizeof(sizes));
+	err = err ?: buffer_append(out, ranges, sizeof(ranges));
+	return err ?: unit_end(out, unit);
 }
 
 /*
@@ -279,11 +253,9 @@ static int perf_dwarf_build(struct perf_dwarf *dwarf, const struct perf_frames *
 	uint64_t bytes = (uint64_t)frames->count * slot_bytes;
 	int err = line_build(&dwarf->line, frames, text, slot_bytes);
 
-	if (!err)
-		err = info_build(&dwarf->info, text, bytes);
-	if (!err)
-		err = buffer_append(&dwarf->abbrev, abbreviations, sizeof(abbreviations));
-	return err ? err : aranges_build(&dwarf->aranges, text, bytes);
+	err = err ?: info_build(&dwarf->info, text, bytes);
+	err = err ?: buffer_append(&dwarf->abbrev, abbreviations, sizeof(abbreviations));
+	return err ?: aranges_build(&dwarf->aranges, text, bytes);
 }
 
 static void perf_dwarf_free(struct perf_dwarf *dwarf)
@@ -343,9 +315,8 @@ static int symbol_name_append(struct buffer *out, const struct perf_frames *fram
 		if (!err)
 			err = buffer_append(out, ":", 1);
 	}
-	if (!err)
-		err = perf_name_append(out, strings_get(frames->strings, frame->filename), 0);
-	return err ? err : buffer_append(out, "", 1);
+	err = err ?: perf_name_append(out, strings_get(frames->strings, frame->filename), 0);
+	return err ?: buffer_append(out, "", 1);
 }
 
 static int symbols_build(struct content *content, const struct perf_frames *frames,
@@ -369,8 +340,7 @@ static int symbols_build(struct content *content, const struct perf_frames *fram
 			.st_size = (uint64_t)(end - first) * PERF_SLOT_BYTES,
 		};
 		err = buffer_append(&content->symbols, &symbol, sizeof(symbol));
-		if (!err)
-			err = symbol_name_append(&content->names, frames, &frames->frames[first]);
+		err = err ?: symbol_name_append(&content->names, frames, &frames->frames[first]);
 	}
 	return err;
 }
@@ -536,8 +506,7 @@ static int elf_write(Elf *elf, struct content *content)
 	header->e_version = EV_CURRENT;
 	header->e_shstrndx = SHSTRTAB;
 	int err = sections_add(elf, content);
-	if (!err)
-		err = segments_set(elf, segments);
+	err = err ?: segments_set(elf, segments);
 	if (!err && elf_update(elf, ELF_C_WRITE) < 0)
 		err = error_set(-EIO, "%s", elf_errmsg(-1));
 	return err;
@@ -547,10 +516,8 @@ static int content_build(struct content *content, const struct perf_frames *fram
 {
 	int err = text_build(&content->text, perf_image_text_bytes(frames));
 
-	if (!err)
-		err = symbols_build(content, frames, TEXT);
-	if (!err)
-		err = perf_dwarf_build(&content->dwarf, frames, PERF_IMAGE_TEXT, PERF_SLOT_BYTES);
+	err = err ?: symbols_build(content, frames, TEXT);
+	err = err ?: perf_dwarf_build(&content->dwarf, frames, PERF_IMAGE_TEXT, PERF_SLOT_BYTES);
 	if (!err)
 		build_id_set(content);
 	return err;

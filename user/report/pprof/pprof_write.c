@@ -225,8 +225,7 @@ static int deviations_write(struct pprof_writer *writer, const struct snapshot_e
 				    (double)estimate->deviations[i] * PPROF_DEVIATION_STEPS);
 	if (!err)
 		err = buffer_append(&text, "", 1);
-	if (!err)
-		err = string_write(writer, (const char *)text.data);
+	err = err ?: string_write(writer, (const char *)text.data);
 	buffer_free(&text);
 	return err;
 }
@@ -254,11 +253,9 @@ static int meta_write(struct pprof_writer *writer)
 
 	if (!err)
 		err = buffer_append(&lines, "", 1);
-	if (!err)
-		err = string_write(writer, (const char *)lines.data);
+	err = err ?: string_write(writer, (const char *)lines.data);
 	piece.keep_frames = writer->more_base++;
-	if (!err)
-		err = pprof_piece_write(writer, &piece);
+	err = err ?: pprof_piece_write(writer, &piece);
 	buffer_free(&lines);
 	return err;
 }
@@ -271,7 +268,7 @@ static int comment_write(struct pprof_writer *writer, const char *text)
 
 	piece.n_comment = 1;
 	piece.comment = &index;
-	return err ? err : pprof_piece_write(writer, &piece);
+	return err ?: pprof_piece_write(writer, &piece);
 }
 
 /* pprof prints comments before everything else: only what its user needs, one comment per line. */
@@ -318,8 +315,7 @@ static int processes_write(struct pprof_writer *writer)
 		err = string_write(writer, more_texts[i]);
 	for (size_t i = 0; !err && i < snapshot->process_count; i++) {
 		err = string_write(writer, snapshot->processes[i].name);
-		if (!err)
-			err = string_write(writer, snapshot->processes[i].container);
+		err = err ?: string_write(writer, snapshot->processes[i].container);
 	}
 	return err;
 }
@@ -342,20 +338,13 @@ static int profile_write(struct pprof_writer *writer)
 	if (!writer->ids)
 		return err;
 	err = header_write(writer);
-	if (!err)
-		err = strings_write(writer);
-	if (!err)
-		err = estimates_write(writer);
-	if (!err)
-		err = meta_write(writer);
-	if (!err)
-		err = comments_write(writer);
-	if (!err)
-		err = threads_write(writer);
-	if (!err)
-		err = processes_write(writer);
-	if (!err)
-		err = pprof_samples_write(writer);
+	err = err ?: strings_write(writer);
+	err = err ?: estimates_write(writer);
+	err = err ?: meta_write(writer);
+	err = err ?: comments_write(writer);
+	err = err ?: threads_write(writer);
+	err = err ?: processes_write(writer);
+	err = err ?: pprof_samples_write(writer);
 	buffer_free(&writer->packed);
 	id_map_free(&writer->threads);
 	id_map_free(&writer->functions);
@@ -376,8 +365,7 @@ int pprof_write(const struct snapshot *snapshot, struct outfile *file)
 			 Z_DEFAULT_STRATEGY) != Z_OK)
 		return -ENOMEM;
 	err = profile_write(&writer);
-	if (!err)
-		err = deflate_out(&writer, NULL, 0, Z_FINISH);
+	err = err ?: deflate_out(&writer, NULL, 0, Z_FINISH);
 	deflateEnd(&writer.zlib);
 	return err;
 }

@@ -180,9 +180,9 @@ static int range_load(struct recording *recording, const char *path,
 	struct recording_moment at;
 	int err = bounds_read(path, &begin_realtime_ns, &last_ns), more = 0;
 
-	if (!err)
-		err = recording_range_resolve(choice->time, begin_realtime_ns, last_ns, &from_ns,
-					      &until_ns);
+	err = err
+		      ?: recording_range_resolve(choice->time, begin_realtime_ns, last_ns, &from_ns,
+						 &until_ns);
 	while (!err && (more = recording_next(recording, until_ns, 1, &at)) > 0) {
 		if (at.since_ns < from_ns)
 			continue;

@@ -103,9 +103,9 @@ static int traceback_make(struct values *values, const uint64_t *items, size_t c
 					 "a traceback that contains something other than frames");
 	int err = array_reserve(&snapshot->frames, &values->frame_capacity, snapshot->frame_count,
 				count, sizeof(*snapshot->frames));
-	if (!err)
-		err = traceback_add(values, (uint32_t)snapshot->frame_count, (uint32_t)count,
-				    &index);
+	err = err
+		      ?: traceback_add(values, (uint32_t)snapshot->frame_count, (uint32_t)count,
+				       &index);
 	if (err)
 		return err;
 	for (size_t i = 0; i < count; i++)

@@ -99,7 +99,7 @@ static int text_write(struct pickle_writer *writer, const char *text)
 	int err = writer->text.size <= UINT8_MAX
 			  ? code_write(writer, PICKLE_SHORT_BINUNICODE, writer->text.size, 1)
 			  : code_write(writer, PICKLE_BINUNICODE, writer->text.size, 4);
-	return err ? err : outfile_write(writer->file, writer->text.data, writer->text.size);
+	return err ?: outfile_write(writer->file, writer->text.data, writer->text.size);
 }
 
 static int filename_write(struct pickle_writer *writer, uint32_t id)
@@ -107,7 +107,7 @@ static int filename_write(struct pickle_writer *writer, uint32_t id)
 	if (writer->texts[id] != NO_ENTRY)
 		return memo_get(writer, writer->texts[id]);
 	int err = text_write(writer, strings_get(writer->snapshot->strings, id));
-	return err ? err : memo_put(writer, &writer->texts[id]);
+	return err ?: memo_put(writer, &writer->texts[id]);
 }
 
 static int frame_write(struct pickle_writer *writer, const struct snapshot_frame *frame)
@@ -118,13 +118,10 @@ static int frame_write(struct pickle_writer *writer, const struct snapshot_frame
 	if (entry != ID_MAP_NONE)
 		return memo_get(writer, entry);
 	int err = filename_write(writer, frame->filename);
-	if (!err)
-		err = number_write(writer, frame->line);
-	if (!err)
-		err = byte_write(writer, PICKLE_TUPLE2);
-	if (!err)
-		err = memo_put(writer, &entry);
-	return err ? err : id_map_put(&writer->frames, key, entry);
+	err = err ?: number_write(writer, frame->line);
+	err = err ?: byte_write(writer, PICKLE_TUPLE2);
+	err = err ?: memo_put(writer, &entry);
+	return err ?: id_map_put(&writer->frames, key, entry);
 }
 
 static int traceback_write(struct pickle_writer *writer, uint32_t index)
@@ -137,9 +134,8 @@ static int traceback_write(struct pickle_writer *writer, uint32_t index)
 	err = byte_write(writer, PICKLE_MARK);
 	for (uint32_t i = 0; !err && i < traceback->nframe; i++)
 		err = frame_write(writer, &writer->snapshot->frames[traceback->first + i]);
-	if (!err)
-		err = byte_write(writer, PICKLE_TUPLE);
-	return err ? err : memo_put(writer, &writer->tracebacks[index]);
+	err = err ?: byte_write(writer, PICKLE_TUPLE);
+	return err ?: memo_put(writer, &writer->tracebacks[index]);
 }
 
 static int trace_write(struct pickle_writer *writer, const struct snapshot_trace *trace)
@@ -147,16 +143,13 @@ static int trace_write(struct pickle_writer *writer, const struct snapshot_trace
 	uint32_t total = writer->snapshot->tracebacks[trace->traceback].total;
 	int err = byte_write(writer, PICKLE_MARK);
 
-	if (!err)
-		err = number_write(writer, trace->domain);
-	if (!err)
-		err = number_write(writer, trace->bytes);
-	if (!err)
-		err = traceback_write(writer, trace->traceback);
+	err = err ?: number_write(writer, trace->domain);
+	err = err ?: number_write(writer, trace->bytes);
+	err = err ?: traceback_write(writer, trace->traceback);
 	if (!err && writer->layout == TRACEMALLOC_3_9)
 		err = total == SNAPSHOT_TOTAL_UNKNOWN ? byte_write(writer, PICKLE_NONE)
 						      : number_write(writer, total);
-	return err ? err : byte_write(writer, PICKLE_TUPLE);
+	return err ?: byte_write(writer, PICKLE_TUPLE);
 }
 
 static int list_write(struct pickle_writer *writer)
@@ -190,9 +183,8 @@ static int object_write(struct pickle_writer *writer, const char *class)
 					      PICKLE_NEWOBJ, PICKLE_EMPTY_DICT};
 	int err = text_write(writer, PICKLE_MODULE);
 
-	if (!err)
-		err = text_write(writer, class);
-	return err ? err : outfile_write(writer->file, codes, sizeof(codes));
+	err = err ?: text_write(writer, class);
+	return err ?: outfile_write(writer->file, codes, sizeof(codes));
 }
 
 static int snapshot_write(struct pickle_writer *writer)
@@ -201,25 +193,19 @@ static int snapshot_write(struct pickle_writer *writer)
 	static const unsigned char end[] = {PICKLE_SETITEMS, PICKLE_BUILD, PICKLE_STOP};
 	int err = code_write(writer, PICKLE_PROTO, PROTOCOL, 1);
 
-	if (!err)
-		err = object_write(writer, PICKLE_SNAPSHOT);
-	if (!err)
-		err = byte_write(writer, PICKLE_MARK);
+	err = err ?: object_write(writer, PICKLE_SNAPSHOT);
+	err = err ?: byte_write(writer, PICKLE_MARK);
 	if (!err)
 		err = text_write(writer, "traces");
-	if (!err)
-		err = object_write(writer, PICKLE_TRACES);
+	err = err ?: object_write(writer, PICKLE_TRACES);
 	if (!err)
 		err = text_write(writer, "_traces");
-	if (!err)
-		err = list_write(writer);
-	if (!err)
-		err = outfile_write(writer->file, set_build, sizeof(set_build));
+	err = err ?: list_write(writer);
+	err = err ?: outfile_write(writer->file, set_build, sizeof(set_build));
 	if (!err)
 		err = text_write(writer, "traceback_limit");
-	if (!err)
-		err = number_write(writer, writer->snapshot->meta.traceback_limit);
-	return err ? err : outfile_write(writer->file, end, sizeof(end));
+	err = err ?: number_write(writer, writer->snapshot->meta.traceback_limit);
+	return err ?: outfile_write(writer->file, end, sizeof(end));
 }
 
 static int blocks_check(const struct snapshot *snapshot)
