@@ -44,11 +44,6 @@ const char *report_temporary_key(const struct statistics *statistics);
  */
 void report_beside_print(FILE *out, const struct statistic *sums,
 			 const struct statistics *statistics, int compared);
-/* On a terminal, the titles of the table of entries; then an entry's cells before its name. */
-void report_table_titles(FILE *out, const struct report_opts *opts,
-			 const struct statistics *statistics);
-void report_table_figures(FILE *out, const struct report_opts *opts,
-			  const struct statistics *statistics, const struct statistic *sums);
 /* Each estimate is rounded by itself, so the rest is at least 0. */
 void report_beside_subtract(struct statistic_beside *from, const struct statistic_beside *part);
 /* The standard error of a difference, see struct statistic_error. */

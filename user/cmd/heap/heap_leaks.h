@@ -150,10 +150,6 @@ void heap_leaks_free(struct heap_leaks *leaks);
  * to ±LEAKS_AIM. 1, 0, -ENOMEM.
  */
 int heap_leaks_are_certain(const struct heap_leaks *leaks);
-/* Reads the parts of a process's RSS, at the start or at the end. What cannot be read stays 0. */
-void leaks_parts_read(struct leaking *process, int last);
-/* Adds up the parts of the processes that are there at the end. */
-void leaks_parts_add(struct heap_leaks *leaks);
 
 /* 0, -errno. */
 int heap_leaks_text(const void *leaks, FILE *out);

@@ -6,9 +6,16 @@
 #ifndef TRACER_CMD_OPTIONS_TARGETS_H
 #define TRACER_CMD_OPTIONS_TARGETS_H
 
-#include "cmd/options/late_targets.h"
+#include "probe/process/late.h"
 #include "proc/targets/target_set.h"
 #include "session/session.h"
+
+/* Processes to wait for, because they have not loaded Python yet (probe/process/late.h). */
+struct late_targets {
+	struct late *items;
+	size_t count;
+	uint64_t looked_ns;
+};
 
 struct targets {
 	struct target_set *set; /* borrowed */
@@ -31,6 +38,8 @@ int targets_attach(struct targets *targets, struct session *session);
  * -errno after a message: the wait is over.
  */
 int targets_look(struct targets *targets, struct session *session);
+/* Attaches to one process that has loaded Python. 0, or session_add()'s error. */
+int late_attach(struct session *session, pid_t pid);
 /* Is anything waited for? */
 int targets_waiting(const struct targets *targets);
 /*

@@ -56,8 +56,6 @@ static inline int leaks_has_rates(const struct leaks *leaks)
 {
 	return leaks->lost_share < LEAKS_LOST_MAX;
 }
-/* Is it known that nothing was allocated? Then nothing can be said of growth. */
-int leaks_is_idle(const struct leaks *leaks);
 
 /* 0; of the type time_print_fn. */
 int leaks_text(const void *leaks, FILE *out);

@@ -25,16 +25,10 @@ int timeline_html(const void *timeline, FILE *out);
 /* The members "begin" and "snapshots". */
 void series_begin_json(struct json *json, const struct series *series);
 
-/* The lines to show, *count of them. NULL: -ENOMEM. Caller frees. */
-size_t *timeline_lines(const struct timeline *timeline, size_t *count);
 /* "a.rec: 61 snapshots, from 2026-11-24 02:00:00 for 10 min 0 s, every tenth s shown" */
 void timeline_title(const struct timeline *timeline, FILE *out);
 /* Lines about when figures begin anew, and about what the probes took; or nothing. */
-#define TIMELINE_LOST_TOLD 0.01 /* a share of the time */
-void timeline_notes(const struct timeline *timeline, FILE *out);
-/* A figure of the moments; line NULL: of the whole. */
+#define TIMELINE_LOST_TOLD 0.01 /* A figure of the moments; line NULL: of the whole. */
 enum timeline_figure { FIGURE_SIZE, FIGURE_COUNT, FIGURE_RSS, FIGURE_ALLOCATED };
-double timeline_value(const struct series *series, const struct series_line *line,
-		      enum timeline_figure figure, size_t moment);
 
 #endif

@@ -45,7 +45,5 @@ void watch_header(const struct watch_view *view, const struct watch_model *model
 		  FILE *out);
 /* Lines about keys. */
 const char *watch_help(void);
-/* "3.2 MiB", "-12 KiB" */
-void watch_size(char out[32], double bytes, int sign);
 
 #endif
