@@ -4,8 +4,7 @@
  * programs (JSON, CSV; docs/json.md is the contract). The text has the top entries in tracemalloc's
  * format ("file:line: size=1234 KiB, count=5, average=247 KiB"), the totals, and what was not seen.
  */
-#ifndef TRACER_REPORT_REPORT_H
-#define TRACER_REPORT_REPORT_H
+#pragma once
 
 #include <stdio.h>
 
@@ -76,5 +75,3 @@ int report_csv(const struct snapshot *snapshot, const struct report_opts *opts, 
 void report_json_meta(const struct snapshot *snapshot, FILE *out);
 /* The lines before a text report's entries: which processes, and how they were traced. */
 void report_title_print(FILE *out, const struct snapshot *snapshot);
-
-#endif

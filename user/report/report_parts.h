@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Helpers shared by the report formats. */
-#ifndef TRACER_REPORT_REPORT_PARTS_H
-#define TRACER_REPORT_REPORT_PARTS_H
+#pragma once
 
 #include "report/report.h"
 
@@ -68,5 +67,3 @@ static inline int64_t statistic_count_diff(const struct statistic *entry)
 {
 	return (int64_t)(entry->count - entry->old_count);
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tracer heap: what was asked, and the graph that answers it. */
-#ifndef TRACER_CMD_HEAP_HEAP_CHOICE_H
-#define TRACER_CMD_HEAP_HEAP_CHOICE_H
+#pragma once
 
 #include "cmd/options/options.h"
 #include "inspect/dominators/paths.h"
@@ -112,5 +111,3 @@ int heap_snapshot_write(const struct heap_choice *choice, const struct heap_grap
 int heap_pprof_write(const struct heap_graph *heap);
 /* Compares two dumps, or three. 0, or -errno after a message. */
 int heap_diff_print(const struct heap_choice *choice, char *const *dumps, size_t count);
-
-#endif

@@ -4,8 +4,7 @@
  * code can fill that. The heaps are read from outside at several moments (growth.h): no probe is
  * placed, so the rates are those of the undisturbed processes.
  */
-#ifndef TRACER_CMD_HEAP_HEAP_LEAKS_H
-#define TRACER_CMD_HEAP_HEAP_LEAKS_H
+#pragma once
 
 #include <math.h>
 
@@ -156,5 +155,3 @@ int heap_leaks_text(const void *leaks, FILE *out);
 int heap_leaks_json(const void *leaks, FILE *out);
 /* The member "holders" alone. */
 void heap_leaks_holders_json(const void *leaks, struct json *json);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The rows of tracer heap's groups, and how what they are about is named. */
-#ifndef TRACER_CMD_HEAP_HEAP_VIEW_H
-#define TRACER_CMD_HEAP_HEAP_VIEW_H
+#pragma once
 
 #include "cmd/heap/heap_choice.h"
 
@@ -48,5 +47,3 @@ void type_json(struct json *json, const struct graph *graph, const struct type *
 
 /* "line": …, "module": …, "holder": …, "holder_size": … */
 void line_json(struct json *json, const struct view *view, const struct row *row);
-
-#endif

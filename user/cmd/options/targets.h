@@ -3,8 +3,7 @@
  * Attaches to the processes of a target_set: those that exist at the start, and with --wait those
  * that load Python later or belong to a container that starts later.
  */
-#ifndef TRACER_CMD_OPTIONS_TARGETS_H
-#define TRACER_CMD_OPTIONS_TARGETS_H
+#pragma once
 
 #include "probe/process/late.h"
 #include "proc/targets/target_set.h"
@@ -69,5 +68,3 @@ void target_error_print(const struct target_set *set, pid_t pid, int err);
 void pid_error_print(pid_t pid, int err);
 /* Prints that none of the `count` processes can be traced, and a remedy. Returns -ESRCH. */
 int targets_none_print(const struct target_set *set, size_t count);
-
-#endif

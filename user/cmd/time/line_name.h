@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How a line of a series is named. */
-#ifndef TRACER_CMD_TIME_LINE_NAME_H
-#define TRACER_CMD_TIME_LINE_NAME_H
+#pragma once
 
 #include <stdio.h>
 
@@ -20,5 +19,3 @@ void line_name_html(FILE *out, const struct series_line *line, enum group_by by)
 /* The series' lines by that figure, largest first. NULL: -ENOMEM. Caller frees. */
 typedef double (*line_rank_fn)(const struct series *series, size_t line, const void *context);
 size_t *lines_rank(const struct series *series, line_rank_fn rank, const void *context);
-
-#endif

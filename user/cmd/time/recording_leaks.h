@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which lines of a recording grow, with the evidence: as text, as JSON (docs/json.md). */
-#ifndef TRACER_CMD_TIME_RECORDING_LEAKS_H
-#define TRACER_CMD_TIME_RECORDING_LEAKS_H
+#pragma once
 
 #include <stdio.h>
 
@@ -60,5 +59,3 @@ static inline int leaks_has_rates(const struct leaks *leaks)
 /* 0; of the type time_print_fn. */
 int leaks_text(const void *leaks, FILE *out);
 int leaks_json(const void *leaks, FILE *out);
-
-#endif

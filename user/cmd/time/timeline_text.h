@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A recording over time: sparklines on a terminal, JSON (docs/json.md), a page with charts. */
-#ifndef TRACER_CMD_TIME_TIMELINE_TEXT_H
-#define TRACER_CMD_TIME_TIMELINE_TEXT_H
+#pragma once
 
 #include <stdio.h>
 
@@ -30,5 +29,3 @@ void timeline_title(const struct timeline *timeline, FILE *out);
 /* Lines about when figures begin anew, and about what the probes took; or nothing. */
 #define TIMELINE_LOST_TOLD 0.01 /* A figure of the moments; line NULL: of the whole. */
 enum timeline_figure { FIGURE_SIZE, FIGURE_COUNT, FIGURE_RSS, FIGURE_ALLOCATED };
-
-#endif
