@@ -5,8 +5,7 @@
  * failed while running, 2 wrong usage. When a command is traced, that command's own status is
  * returned.
  */
-#ifndef TRACER_CMD_CLI_H
-#define TRACER_CMD_CLI_H
+#pragma once
 
 int cli_trace(int argc, char **argv);
 int cli_report(int argc, char **argv);
@@ -22,5 +21,3 @@ int cli_leaks(int argc, char **argv);
 int cli_timeline(int argc, char **argv);
 int cli_ctl(int argc, char **argv);
 int cli_doctor(int argc, char **argv);
-
-#endif

@@ -202,10 +202,25 @@ static void view_text(const struct heap_view *view)
 		       size_text(swapped, view->bytes_swapped));
 }
 
-static void sum_json(const char *before, const char *key, const struct heap_sum *sum)
+static void sum_json(struct json *json, const char *key, const struct heap_sum *sum)
 {
-	printf("%s\"%s\": {\"size\": %" PRIu64 ", \"count\": %" PRIu64 "}", before, key, sum->bytes,
-	       sum->blocks);
+	json_open(json, key, '{');
+	json_numbers(json, {"size", sum->bytes}, {"count", sum->blocks});
+	json_close(json, '}');
+}
+
+static void row_json(struct json *json, const struct heap_row *row)
+{
+	json_open(json, NULL, '{');
+	if (row->type) {
+		json_text(json, "type", row->type->name);
+		json_text(json, "type_name", heap_type_name(row->type));
+		json_numbers(json, {"type_address", row->key}, {"own_size", row->sum.bytes});
+	} else {
+		json_unsigned(json, "class", row->key);
+	}
+	json_numbers(json, {"size", row->sum.bytes}, {"count", row->sum.blocks});
+	json_close(json, '}');
 }
 
 /* One object on one line for each process; keys are only ever added. */
@@ -214,43 +229,30 @@ static void view_json(const struct heap_view *view)
 	const struct heap_types *types = view->types;
 	const struct heap_walk *walk = &types->walk;
 	struct heap_sum total = {walk->blocks, walk->bytes};
+	struct json json = {.out = stdout};
 	char version[VERSION_TEXT];
 
-	printf("{\"pid\": %d, \"name\": ", view->info->pid);
-	json_string(stdout, view->info->name);
-	printf(", \"python_version\": \"%s\", \"by\": \"%s\"", version_text(version, view->version),
-	       view->choice->by == BY_TYPE ? "type" : "class");
-	sum_json(", ", "total", &total);
-	sum_json(", ", "objects", &types->objects);
-	sum_json(", ", "dead", &types->dead);
-	sum_json(", ", "no_object", &types->others);
-	fputs(", \"raw_blocks\": ", stdout);
+	json_open(&json, NULL, '{');
+	json_signed(&json, "pid", view->info->pid);
+	json_text(&json, "name", view->info->name);
+	json_text(&json, "python_version", version_text(version, view->version));
+	json_text(&json, "by", view->choice->by == BY_TYPE ? "type" : "class");
+	sum_json(&json, "total", &total);
+	sum_json(&json, "objects", &types->objects);
+	sum_json(&json, "dead", &types->dead);
+	sum_json(&json, "no_object", &types->others);
 	if (walk->is_mimalloc)
-		fputs("null", stdout);
+		json_none(&json, "raw_blocks");
 	else
-		printf("%" PRIu64, walk->raw_blocks);
-	printf(", \"arenas\": %" PRIu64 ", \"pools\": %" PRIu64 ", \"pools_unreadable\": %" PRIu64
-	       ", \"bytes_swapped\": %" PRIu64 ", \"elapsed_ns\": %" PRIu64 ", \"statistics\": [",
-	       walk->arenas, walk->pools, walk->pools_unreadable, view->bytes_swapped,
-	       walk->elapsed_ns);
-	for (size_t i = 0; i < view->shown; i++) {
-		const struct heap_row *row = &view->rows[i];
-
-		fputs(i ? ", {" : "{", stdout);
-		if (view->choice->by == BY_TYPE) {
-			fputs("\"type\": ", stdout);
-			json_string(stdout, row->type->name);
-			fputs(", \"type_name\": ", stdout);
-			json_string(stdout, heap_type_name(row->type));
-			printf(", \"type_address\": %" PRIu64 ", \"own_size\": %" PRIu64, row->key,
-			       row->sum.bytes);
-		} else {
-			printf("\"class\": %" PRIu64, row->key);
-		}
-		printf(", \"size\": %" PRIu64 ", \"count\": %" PRIu64 "}", row->sum.bytes,
-		       row->sum.blocks);
-	}
-	puts("]}");
+		json_unsigned(&json, "raw_blocks", walk->raw_blocks);
+	json_numbers(&json, {"arenas", walk->arenas}, {"pools", walk->pools},
+		     {"pools_unreadable", walk->pools_unreadable},
+		     {"bytes_swapped", view->bytes_swapped}, {"elapsed_ns", walk->elapsed_ns});
+	json_open(&json, "statistics", '[');
+	for (size_t i = 0; i < view->shown; i++)
+		row_json(&json, &view->rows[i]);
+	json_close(&json, ']');
+	json_end(&json);
 }
 
 static int row_compare(const void *a, const void *b)
@@ -384,7 +386,7 @@ static int heaps_print(struct heap_choice *choice)
 		python_runtime_close(&processes[i].runtime);
 	free(processes);
 	free(pids);
-	return err ? err : status;
+	return err ?: status;
 }
 
 int cli_heap(int argc, char **argv)

@@ -299,38 +299,36 @@ static void table_print(const struct list_run *list)
 
 static void json_print(const struct list_run *list)
 {
-	printf("{\"processes\": [");
+	struct json json = {.out = stdout};
+
+	json_open(&json, NULL, '{');
+	json_open(&json, "processes", '[');
 	for (size_t i = 0; i < list->count; i++) {
 		const struct list_row *row = &list->rows[i];
 
-		printf("%s{\"pid\": %d, \"parent\": %d, \"uid\": %u, ", i ? ", " : "",
-		       (int)row->info.pid, (int)row->info.ppid, row->info.uid);
-		json_member(stdout, "user", row->user);
-		printf(", \"rss\": %llu, \"age\": %.3f, ", (unsigned long long)row->rss,
-		       (double)row->age_ns / 1e9);
-		if (row->version[0]) {
-			json_member(stdout, "python", row->version);
-			printf(", ");
-		}
-		if (row->refused[0]) {
-			json_member(stdout, "refused", row->refused);
-			printf(", ");
-		}
-		if (row->container[0]) {
-			json_member(stdout, "container", row->container);
-			printf(", ");
-		}
-		if (row->coverage) {
-			json_member(stdout, "coverage", row->coverage);
-			printf(", ");
-		}
-		json_member(stdout, "name", row->info.name);
-		printf(", ");
-		json_member(stdout, "command", row->info.command);
-		putchar('}');
+		json_open(&json, NULL, '{');
+		json_signed(&json, "pid", row->info.pid);
+		json_signed(&json, "parent", row->info.ppid);
+		json_unsigned(&json, "uid", row->info.uid);
+		json_text(&json, "user", row->user);
+		json_unsigned(&json, "rss", row->rss);
+		json_fixed(&json, "age", (double)row->age_ns / 1e9, 3);
+		if (row->version[0])
+			json_text(&json, "python", row->version);
+		if (row->refused[0])
+			json_text(&json, "refused", row->refused);
+		if (row->container[0])
+			json_text(&json, "container", row->container);
+		if (row->coverage)
+			json_text(&json, "coverage", row->coverage);
+		json_text(&json, "name", row->info.name);
+		json_text(&json, "command", row->info.command);
+		json_close(&json, '}');
 	}
-	printf("], \"others\": %zu, \"hidden\": %zu}\n", list->all ? 0 : list->others,
-	       list->hidden_count);
+	json_close(&json, ']');
+	json_numbers(&json, {"others", list->all ? 0 : list->others},
+		     {"hidden", list->hidden_count});
+	json_end(&json);
 }
 
 /* What the list lacks. An empty list is an error if some processes could not be inspected. */
@@ -380,10 +378,8 @@ static int list_read(struct list_run *list)
 {
 	size_t count = 0;
 	pid_t *pids = NULL;
-	int err = runtime_files_new(&list->files), containers;
+	int err = runtime_files_new(&list->files) ?: process_list(&pids, &count), containers;
 
-	if (!err)
-		err = process_list(&pids, &count);
 	if (!err && (containers = container_list_read(&list->containers)))
 		error_print(containers, NULL, "containers");
 	for (size_t i = 0; i < count && !err; i++)

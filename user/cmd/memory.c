@@ -322,121 +322,128 @@ static void memory_print_text(const struct memory_report *report, const struct m
 	terminal_end(&terminal);
 }
 
-static void node_json(const struct memory_node *node, int depth)
+static void node_json(struct json *json, const struct memory_node *node, int depth)
 {
-	printf("\"name\": ");
-	json_string(stdout, node->name);
-	printf(", \"size\": %" PRId64, node->size);
+	json_text(json, "name", node->name);
+	json_signed(json, "size", node->size);
 	if (node->virtual)
-		printf(", \"virtual\": %" PRIu64, node->virtual);
+		json_unsigned(json, "virtual", node->virtual);
 	if (node->count)
-		printf(", \"count\": %" PRIu64, node->count);
+		json_unsigned(json, "count", node->count);
 	if (!strcmp(node->name, "malloc") && depth == 1)
-		printf(", \"trimmable\": %" PRIu64, node->trimmable);
-	fputs(", \"children\": [", stdout);
+		json_unsigned(json, "trimmable", node->trimmable);
+	json_open(json, "children", '[');
 	for (size_t i = 0; i < node->child_count && depth < DEPTH_MAX; i++) {
-		fputs(i ? ", {" : "{", stdout);
-		node_json(&node->children[i], depth + 1);
-		putchar('}');
+		json_open(json, NULL, '{');
+		node_json(json, &node->children[i], depth + 1);
+		json_close(json, '}');
 	}
-	putchar(']');
+	json_close(json, ']');
 }
 
-static void malloc_json(const struct memory_report *report)
+static void malloc_json(struct json *json, const struct memory_report *report)
 {
-	printf(", \"glibc\": \"2.%u\", \"arenas\": [", report->glibc_minor);
+	char version[16];
+
+	snprintf(version, sizeof(version), "2.%u", report->glibc_minor);
+	json_text(json, "glibc", version);
+	json_open(json, "arenas", '[');
 	for (size_t i = 0; i < report->arena_count; i++) {
 		const struct memory_arena *arena = &report->arenas[i];
+		const uint64_t *bytes = arena->bytes;
 
-		printf("%s{\"address\": %" PRIu64 ", \"system\": %" PRIu64 ", \"used\": %" PRIu64
-		       ", \"tcache\": %" PRIu64 ", \"fastbins\": %" PRIu64 ", \"bins\": %" PRIu64
-		       ", \"top\": %" PRIu64 ", \"unread\": %" PRIu64 "}",
-		       i ? ", " : "", arena->address, arena->system, arena->bytes[GLIBC_USED],
-		       arena->bytes[GLIBC_TCACHE], arena->bytes[GLIBC_FAST],
-		       arena->bytes[GLIBC_BIN], arena->bytes[GLIBC_TOP],
-		       arena->bytes[GLIBC_UNKNOWN]);
+		json_open(json, NULL, '{');
+		json_numbers(json, {"address", arena->address}, {"system", arena->system},
+			     {"used", bytes[GLIBC_USED]}, {"tcache", bytes[GLIBC_TCACHE]},
+			     {"fastbins", bytes[GLIBC_FAST]}, {"bins", bytes[GLIBC_BIN]},
+			     {"top", bytes[GLIBC_TOP]}, {"unread", bytes[GLIBC_UNKNOWN]});
+		json_close(json, '}');
 	}
-	printf("], \"mapped_blocks\": %" PRIu64 ", \"mapped_bytes\": %" PRIu64,
-	       report->mapped_count, report->mapped_bytes);
+	json_close(json, ']');
+	json_numbers(json, {"mapped_blocks", report->mapped_count},
+		     {"mapped_bytes", report->mapped_bytes});
 	if (report->mmaps.known)
-		printf(", \"mapped_blocks_counted\": %" PRIu64
-		       ", \"mapped_bytes_counted\": %" PRIu64,
-		       report->mmaps.count, report->mmaps.bytes);
-	printf(", \"lists_cut\": %" PRIu64 ", \"reads_swapped\": %" PRIu64
-	       ", \"bytes_swapped\": %" PRIu64,
-	       report->chunks.cut, report->chunks.swapped, report->bytes_swapped);
+		json_numbers(json, {"mapped_blocks_counted", report->mmaps.count},
+			     {"mapped_bytes_counted", report->mmaps.bytes});
+	json_numbers(json, {"lists_cut", report->chunks.cut},
+		     {"reads_swapped", report->chunks.swapped},
+		     {"bytes_swapped", report->bytes_swapped});
 }
 
-static void pins_json(const struct memory_pins *pins)
+static void pins_json(struct json *json, const struct memory_pins *pins)
 {
 	const struct heap_types *types = &pins->types;
 
-	printf(", \"sparse\": {\"arenas\": %" PRIu64 ", \"size\": %" PRIu64
-	       ", \"no_object\": {\"size\": %" PRIu64 ", \"count\": %" PRIu64 "}, \"types\": [",
-	       pins->arenas, pins->bytes, types->others.bytes, types->others.blocks);
+	json_open(json, "sparse", '{');
+	json_numbers(json, {"arenas", pins->arenas}, {"size", pins->bytes});
+	json_open(json, "no_object", '{');
+	json_numbers(json, {"size", types->others.bytes}, {"count", types->others.blocks});
+	json_close(json, '}');
+	json_open(json, "types", '[');
 	for (size_t i = 0; i < types->count; i++) {
-		fputs(i ? ", {" : "{", stdout);
-		json_member(stdout, "type", types->types[i].name);
-		fputs(", ", stdout);
-		json_member(stdout, "type_name", heap_type_name(&types->types[i]));
-		printf(", \"size\": %" PRIu64 ", \"count\": %" PRIu64 "}",
-		       types->types[i].sum.bytes, types->types[i].sum.blocks);
+		json_open(json, NULL, '{');
+		json_text(json, "type", types->types[i].name);
+		json_text(json, "type_name", heap_type_name(&types->types[i]));
+		json_numbers(json, {"size", types->types[i].sum.bytes},
+			     {"count", types->types[i].sum.blocks});
+		json_close(json, '}');
 	}
-	fputs("]}", stdout);
+	json_close(json, ']');
+	json_close(json, '}');
 }
 
-static void usage_json(const struct memory_usage *usage)
+static void usage_json(struct json *json, const struct memory_usage *usage)
 {
-	printf(", \"cgroup\": {\"path\": ");
-	json_string(stdout, usage->path);
-	printf(", \"used\": %" PRIu64, usage->used);
+	json_open(json, "cgroup", '{');
+	json_text(json, "path", usage->path);
+	json_unsigned(json, "used", usage->used);
 	if (usage->limit != UINT64_MAX)
-		printf(", \"limit\": %" PRIu64, usage->limit);
-	printf(", \"anonymous\": %" PRIu64 ", \"file\": %" PRIu64 ", \"kernel\": %" PRIu64 "}",
-	       usage->anonymous, usage->file, usage->kernel);
+		json_unsigned(json, "limit", usage->limit);
+	json_numbers(json, {"anonymous", usage->anonymous}, {"file", usage->file},
+		     {"kernel", usage->kernel});
+	json_close(json, '}');
 }
 
-static void reason_json(const char *key, const char *reason)
+static void python_json(struct json *json, const struct memory_report *report)
 {
-	if (!reason[0])
-		return;
-	fputs(", ", stdout);
-	json_member(stdout, key, reason);
+	char version[VERSION_TEXT];
+
+	json_text(json, "python_version", version_text(version, report->python_version));
+	json_unsigned(json, "large_blocks", report->large_blocks);
+	if (report->heap.is_mimalloc)
+		json_none(json, "raw_blocks");
+	else
+		json_unsigned(json, "raw_blocks", report->heap.raw_blocks);
+	json_unsigned(json, "pools_unreadable", report->heap.pools_unreadable);
 }
 
 /* One object on one line: the root of the tree, with further members. */
 static void memory_print_json(const struct memory_report *report, const struct memory_usage *usage)
 {
 	const struct smaps_totals *totals = &report->totals;
-	char version[VERSION_TEXT];
+	struct json json = {.out = stdout};
 
-	putchar('{');
-	node_json(&report->root, 0);
-	printf(", \"pid\": %d, \"process\": ", (int)report->info.pid);
-	json_string(stdout, report->info.name);
-	printf(", \"page_tables\": %" PRIu64 ", \"swap\": %" PRIu64 ", \"hugetlb\": %" PRIu64
-	       ", \"anonymous_huge\": %" PRIu64 ", \"pages_unknown\": %" PRIu64,
-	       totals->page_tables, totals->swap, totals->hugetlb, totals->anonymous_huge,
-	       totals->pages_unknown);
+	json_open(&json, NULL, '{');
+	node_json(&json, &report->root, 0);
+	json_signed(&json, "pid", report->info.pid);
+	json_text(&json, "process", report->info.name);
+	json_numbers(&json, {"page_tables", totals->page_tables}, {"swap", totals->swap},
+		     {"hugetlb", totals->hugetlb}, {"anonymous_huge", totals->anonymous_huge},
+		     {"pages_unknown", totals->pages_unknown});
 	if (report->python_version)
-		printf(", \"python_version\": \"%s\", \"large_blocks\": %" PRIu64,
-		       version_text(version, report->python_version), report->large_blocks);
-	if (report->python_version && report->heap.is_mimalloc)
-		fputs(", \"raw_blocks\": null", stdout);
-	else if (report->python_version)
-		printf(", \"raw_blocks\": %" PRIu64, report->heap.raw_blocks);
-	if (report->python_version)
-		printf(", \"pools_unreadable\": %" PRIu64, report->heap.pools_unreadable);
+		python_json(&json, report);
 	if (report->pins.arenas)
-		pins_json(&report->pins);
+		pins_json(&json, &report->pins);
 	if (report->glibc_minor)
-		malloc_json(report);
-	reason_json("python_refused", report->python_reason);
-	reason_json("malloc_refused", report->malloc_reason);
+		malloc_json(&json, report);
+	if (report->python_reason[0])
+		json_text(&json, "python_refused", report->python_reason);
+	if (report->malloc_reason[0])
+		json_text(&json, "malloc_refused", report->malloc_reason);
 	if (usage)
-		usage_json(usage);
-	printf(", \"frozen_ns\": %" PRIu64 ", \"elapsed_ns\": %" PRIu64 "}\n", report->frozen_ns,
-	       report->elapsed_ns);
+		usage_json(&json, usage);
+	json_numbers(&json, {"frozen_ns", report->frozen_ns}, {"elapsed_ns", report->elapsed_ns});
+	json_end(&json);
 }
 
 /* By RFC 4180: quoted, quotes doubled. */
@@ -551,8 +558,7 @@ static int memory_print(pid_t pid, const struct memory_choice *choice)
 		return err;
 	/* The files are open; reading them and the heaps needs fewer rights. */
 	err = privileges_drop(0, 0) ?: calls_limit(choice->freeze ? CALLS_FREEZE : 0);
-	if (!err)
-		err = memory_read_report(reading, choice->freeze, &report);
+	err = err ?: memory_read_report(reading, choice->freeze, &report);
 	if (!err) {
 		err = report_print(&report, choice);
 		memory_report_free(&report);

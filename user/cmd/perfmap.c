@@ -86,10 +86,9 @@ static const struct argp_option options[] = {
 static error_t symbol_parse(struct perfmap_options *out, const char *arg)
 {
 	int err = array_reserve(&out->symbols, &out->symbol_capacity, out->symbol_count, 1,
-				sizeof(*out->symbols));
+				sizeof(*out->symbols))
+			  ?: perfmap_symbol_parse(arg, &out->symbols[out->symbol_count]);
 
-	if (!err)
-		err = perfmap_symbol_parse(arg, &out->symbols[out->symbol_count]);
 	if (err) {
 		error_print(err, "for example libjit.so:register_code:addr=1,size=2,name=3",
 			    "--perf-map-symbol");
@@ -548,7 +547,7 @@ static int command_ready(pid_t pid, int running, void *context)
 		return clock_ns(CLOCK_MONOTONIC) - run->start_ns > WRAPPER_NS;
 	run->start_ns = clock_ns(CLOCK_MONOTONIC);
 	err = perfmap_session_add(run->session, pid);
-	return err ? err : perfmap_session_at(run->session, 0)->probed > 0;
+	return err ?: perfmap_session_at(run->session, 0)->probed > 0;
 }
 
 static int targets_start(struct perfmap_run *run)

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Probe plans for people to read. */
-#ifndef TRACER_CMD_PLAN_PRINT_H
-#define TRACER_CMD_PLAN_PRINT_H
+#pragma once
 
 #include "probe/process/plan_target.h"
 
@@ -11,5 +10,3 @@
  * through, and whether they have unwind tables.
  */
 void plan_target_print(const struct plan_target *target);
-
-#endif

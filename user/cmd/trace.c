@@ -9,17 +9,43 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "cmd/options/progress.h"
+#include "cmd/options/signals.h"
+#include "cmd/options/targets.h"
+#include "cmd/options/trace_options.h"
 #include "cmd/plan_print.h"
-#include "cmd/trace_run.h"
+#include "cmd/trace_view.h"
 #include "probe/process/plan_native_process.h"
 #include "probe/process/plan_target.h"
+#include "proc/launch.h"
 #include "proc/sandbox/calls.h"
 #include "proc/sandbox/privileges.h"
 #include "report/pprof/pprof.h"
+#include "session/ctl/live.h"
 #include "snapshot/group/precision.h"
 #include "util/clock.h"
 #include "util/error.h"
 #include "util/status_line.h"
+
+struct run {
+	struct trace_options options;
+	struct session *session;
+	struct launch *launch;
+	struct outfile *output, *capture, *record;
+	struct live live;
+	struct targets targets;
+	int signals; /* signals_catch() */
+	int status;  /* exit status of the command */
+	int unseen;  /* it has ended, and its programs had before they were examined */
+	int hurried; /* a signal has requested the end */
+	struct late command;
+	unsigned int command_looks;
+	int command_refused; /* what it loaded cannot be traced; this has been reported */
+	uint64_t start_ns, next_print_ns, next_judge_ns;
+	struct progress progress;
+	struct trace_view view;
+	int limited; /* the time of -d has started */
+};
 
 #define POLL_BUSY_MS 2 /* between two polls of a ring buffer that had records */
 #define POLL_IDLE_MS 20
@@ -28,14 +54,13 @@
 #define KEPT_REMEDY  "the existing file is unchanged"
 #define LINKS_REMEDY "the report ends there; tracer doctor shows whether a breakpoint was left"
 
-int run_plan_show(pid_t pid, const struct plan_target_opts *opts)
+/* Prints the probe plan of a process on stdout. 0, -errno. */
+static int run_plan_show(pid_t pid, const struct plan_target_opts *opts)
 {
 	struct plan_caches caches = {0};
 	struct plan_target target;
-	int err = plan_caches_new(&caches, opts);
+	int err = plan_caches_new(&caches, opts) ?: plan_target(pid, opts, &caches, &target);
 
-	if (!err)
-		err = plan_target(pid, opts, &caches, &target);
 	if (!err) {
 		err = plan_native_unfound(caches.native);
 		if (!err)
@@ -126,7 +151,8 @@ static void duration_begin(struct run *run)
 	session_limit(run->session, run->options.duration_ns);
 }
 
-void run_wait(struct run *run, int busy)
+/* Waits for events, but not for long. */
+static void run_wait(struct run *run, int busy)
 {
 	struct pollfd polls[3 + LIVE_POLLS] = {
 		{.fd = run->signals, .events = POLLIN},
@@ -241,7 +267,8 @@ static int session_follow(struct run *run)
 	return 0;
 }
 
-void run_open(struct run *run)
+/* Opens the control socket, before the message that the session has attached. */
+static void run_open(struct run *run)
 {
 	const struct live_opts opts = {
 		.every_ns = run->options.snapshot_ns,
@@ -253,8 +280,11 @@ void run_open(struct run *run)
 	live_begin(&run->live, run->session, &opts);
 }
 
-/* If further targets may come, missing functions are no error yet. */
-int run_allocs_check(struct run *run)
+/*
+ * Do the targets have the functions of --alloc? If further targets may come, missing ones are no
+ * error yet. 0, or an error that was reported.
+ */
+static int run_allocs_check(struct run *run)
 {
 	const struct target_set *set = &run->options.targets;
 	int more = set->all || set->wait || set->container_count || set->cgroup_count ||
@@ -266,6 +296,143 @@ int run_allocs_check(struct run *run)
 	if (err)
 		log_info("--alloc: %s so far", error_reason(err));
 	return 0;
+}
+
+/* --- trace command ---------------------------------------------------------------------------- */
+
+/* tracer -- COMMAND: starts the command, and traces it as soon as it has loaded Python. */
+
+/* checks of a command without Python before a message says that we wait */
+#define COMMAND_PATIENCE 100
+
+/*
+ * Has the running command loaded Python by now? An error is reported, and the command continues
+ * untraced.
+ */
+static int command_look(struct run *run, pid_t pid)
+{
+	int found, err;
+
+	/* Its children may have loaded Python first. */
+	if (run->options.session.watch && !run->options.dry_run) {
+		/* The main loop gets an error of the session, too. */
+		if (session_drain(run->session) < 0 || session_running(run->session))
+			return signals_catch(&run->signals, 1) ?: 1;
+	}
+	if (run->command_refused)
+		return 0;
+	run->command.pid = pid;
+	found = late_look(&run->command, NULL);
+	if (found <= 0) {
+		if (!found && ++run->command_looks == COMMAND_PATIENCE)
+			log_info("the command runs no Python yet; waiting for it to load one "
+				 "(--layer native traces malloc in any program)");
+		return 0;
+	}
+	if (run->options.dry_run)
+		err = run_plan_show(pid, &run->options.session.plan);
+	else
+		err = signals_catch(&run->signals, 1) ?: late_attach(run->session, pid);
+	if (!err)
+		return 1;
+	signals_catch(&run->signals, 0);
+	error_print(err, cli_remedy(err), "command");
+	run->command_refused = 1;
+	return 0;
+}
+
+static int command_ready(pid_t pid, int running, void *context)
+{
+	struct run *run = context;
+	int err;
+
+	if (running)
+		return command_look(run, pid);
+	run->command = (struct late){0};
+	if (run->options.dry_run)
+		err = run_plan_show(pid, &run->options.session.plan);
+	else
+		err = signals_catch(&run->signals, 1);
+	if (!err && !run->options.dry_run) {
+		run_open(run);
+		err = session_add(run->session, pid, 1) ?: run_allocs_check(run);
+	}
+	if (!err)
+		return 1;
+	signals_catch(&run->signals, 0);
+	if (err != -ENOENT)
+		return err;
+	/*
+	 * A wrapper that will exec the interpreter, or a program that will load it or start it as a
+	 * child.
+	 */
+	return run->options.session.watch && !run->options.dry_run
+		       ? session_watch(run->session, pid)
+		       : 0;
+}
+
+/* The command has ended. Has it left children that run Python, may load it, or have run it? */
+static int children_remain(struct run *run)
+{
+	do {
+		if (session_drain(run->session) < 0)
+			return 0;
+		if (trace_process_count(session_trace(run->session)))
+			return 1;
+		run_wait(run, 1);
+	} while (session_undecided(run->session));
+	return 0;
+}
+
+/* Says on stderr how many programs ended before they were inspected, if any. */
+static void run_unexamined_print(const struct run *run)
+{
+	size_t count = session_unexamined(run->session);
+
+	if (count)
+		log_info("%zu of the programs that were started ended before being examined: what "
+			 "they allocated is in no table",
+			 count);
+	count = session_unnamed(run->session);
+	if (count)
+		log_info("%zu processes ended before their names were read: some may have been "
+			 "among those asked for",
+			 count);
+}
+
+/*
+ * Starts the command, and returns once it is traced. 0, or an error that was reported; run->status
+ * is set if it has ended.
+ */
+static int run_command(struct run *run)
+{
+	char **command = run->options.command.items;
+	int err = launch_start(&run->launch, command, command_ready, run);
+
+	if (!err)
+		return 0;
+	if (err == -ECHILD && run->launch) {
+		launch_wait(run->launch, 1, &run->status);
+		if (run->session && children_remain(run))
+			return signals_catch(&run->signals, 1);
+		if (run->session)
+			run_unexamined_print(run);
+		/* Some may have run Python: that nothing was traced is no error of theirs. */
+		if (run->session && session_unexamined(run->session)) {
+			log_info("nothing was traced: none of the programs that %s started lived "
+				 "until it was examined",
+				 command[0]);
+			run->unseen = 1;
+			return err;
+		}
+		error_print(error_set(-ENOENT,
+				      "it ended (status %d) without running a known Python",
+				      run->status),
+			    "--layer native traces malloc in any program", "%s", command[0]);
+	} else {
+		error_print(err, err == -ENOTSUP ? NULL : "nothing was traced", "command");
+	}
+	return err;
 }
 
 static int targets_start(struct run *run)

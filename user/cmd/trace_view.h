@@ -5,8 +5,7 @@
  * there. The terminal belongs to it until it ends: what the session says on stderr goes to a file
  * in memory meanwhile, of which the view shows the last line, and is printed afterwards.
  */
-#ifndef TRACER_CMD_TRACE_VIEW_H
-#define TRACER_CMD_TRACE_VIEW_H
+#pragma once
 
 #include <sys/types.h>
 #include <termios.h>
@@ -32,5 +31,3 @@ void view_go(struct trace_view *view);
 int view_step(struct trace_view *view);
 /* Ends it, and prints what was said meanwhile. */
 void view_end(struct trace_view *view);
-
-#endif

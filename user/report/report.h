@@ -4,8 +4,7 @@
  * programs (JSON, CSV; docs/json.md is the contract). The text has the top entries in tracemalloc's
  * format ("file:line: size=1234 KiB, count=5, average=247 KiB"), the totals, and what was not seen.
  */
-#ifndef TRACER_REPORT_REPORT_H
-#define TRACER_REPORT_REPORT_H
+#pragma once
 
 #include <stdio.h>
 
@@ -13,12 +12,13 @@
 
 #define REPORT_BRIEF_LINES 24 /* of 80 columns */
 
+struct json;
 struct source_roots;
 
-/* What a caller adds to a report of the first layer. JSON: members, the entry's after a comma. */
+/* What a caller adds to a report of the first layer. json: NULL: lines, on standard output. */
 struct report_notes {
-	void (*head)(void *context, FILE *out); /* before the entries; JSON: before "statistics" */
-	void (*entry)(void *context, FILE *out, const struct statistic *entry);
+	void (*head)(void *context, struct json *json); /* before the entries */
+	void (*entry)(void *context, struct json *json, const struct statistic *entry);
 	void *context;
 };
 
@@ -49,6 +49,12 @@ struct report_opts {
 	const struct report_notes *notes; /* NULL: none */
 };
 
+/* How many of so many rows are shown. */
+static inline size_t report_rows(const struct report_opts *opts, size_t count)
+{
+	return opts->top && opts->top < count ? opts->top : count;
+}
+
 /* 0, -EINVAL and -EOVERFLOW as statistics_compute(), -ENOMEM, -EIO. */
 int report_text(const struct snapshot *snapshot, const struct report_opts *opts, FILE *out);
 int report_json(const struct snapshot *snapshot, const struct report_opts *opts, FILE *out);
@@ -69,5 +75,3 @@ int report_csv(const struct snapshot *snapshot, const struct report_opts *opts, 
 void report_json_meta(const struct snapshot *snapshot, FILE *out);
 /* The lines before a text report's entries: which processes, and how they were traced. */
 void report_title_print(FILE *out, const struct snapshot *snapshot);
-
-#endif

@@ -7,6 +7,7 @@
 
 #include "report/report_histogram.h"
 #include "report/report_parts.h"
+#include "util/json.h"
 #include "util/text.h"
 #include "util/utf8.h"
 
@@ -53,12 +54,12 @@ static int frames_write(FILE *out, const struct statistic *entry, enum group_by 
 {
 	char *text = NULL;
 	size_t bytes;
-	FILE *memory = open_memstream(&text, &bytes);
+	struct json json = {.out = open_memstream(&text, &bytes)};
 
-	if (!memory)
+	if (!json.out)
 		return -ENOMEM;
-	report_frames_json(memory, entry, by);
-	int err = fclose(memory) ? -ENOMEM : 0;
+	report_frames_json(&json, NULL, entry, by);
+	int err = fclose(json.out) ? -ENOMEM : 0;
 	if (!err) {
 		putc(',', out);
 		report_csv_field(out, text);
@@ -220,5 +221,5 @@ int report_csv(const struct snapshot *snapshot, const struct report_opts *opts, 
 	for (size_t i = 0; !err && i < report_shown(&statistics, opts); i++)
 		err = entry_write(out, opts, &statistics.entries[i], &with);
 	statistics_free(&statistics);
-	return err ? err : report_end(out);
+	return err ?: report_end(out);
 }

@@ -16,6 +16,7 @@
 #include "report/report_threads.h"
 #include "snapshot/estimate.h"
 #include "util/error.h"
+#include "util/json.h"
 #include "util/size.h"
 
 #define SIZE_FIRST_BITS 4u /* the smallest row but that of empty blocks: up to 16 bytes */
@@ -119,13 +120,11 @@ static int histogram_make(const struct snapshot *snapshot, const struct report_o
 	*out = (struct histogram){.by = opts->by,
 				  .count = opts->by == GROUP_SIZE ? SIZE_ROWS : LIFETIMES + 1,
 				  .sampled = snapshot_is_estimated(&snapshot->meta)};
-	err = filter_run_begin(&run, opts->filters, snapshot);
-	if (!err)
-		err = live_sum(out, snapshot, &run);
+	err = filter_run_begin(&run, opts->filters, snapshot) ?: live_sum(out, snapshot, &run);
 	if (!err && opts->by == GROUP_LIFETIME)
 		err = freed_sum(out, snapshot, &run);
 	filter_run_end(&run);
-	return err ? err : sums_set(out);
+	return err ?: sums_set(out);
 }
 
 /* "129 to 256 B", "8192 B to 16.0 KiB", "temporary". */
@@ -197,19 +196,20 @@ int histogram_text(const struct snapshot *snapshot, const struct report_opts *op
 	return report_end(out);
 }
 
-static void sums_json(FILE *out, const struct histogram *histogram,
+static void sums_json(struct json *json, const struct histogram *histogram,
 		      const struct statistic_sums *sums)
 {
-	fprintf(out, "\"size\": %" PRIu64 ", \"count\": %" PRIu64, sums->size, sums->count);
+	json_numbers(json, {"size", sums->size}, {"count", sums->count});
 	if (histogram->sampled)
-		fprintf(out, ", \"size_error\": %" PRIu64 ", \"count_error\": %" PRIu64,
-			sums->error.size, sums->error.count);
+		json_numbers(json, {"size_error", sums->error.size},
+			     {"count_error", sums->error.count});
 }
 
 int histogram_json(const struct snapshot *snapshot, const struct report_opts *opts, FILE *out)
 {
+	struct json json = {.out = out};
 	struct histogram histogram;
-	int err, any = 0;
+	int err;
 	char name[64];
 
 	if (opts->by >= GROUP_THREAD)
@@ -217,24 +217,27 @@ int histogram_json(const struct snapshot *snapshot, const struct report_opts *op
 	err = histogram_make(snapshot, opts, &histogram);
 	if (err)
 		return err;
-	fprintf(out, "{\"group_by\": \"%s\", \"total\": {",
-		opts->by == GROUP_SIZE ? "size" : "lifetime");
-	sums_json(out, &histogram, &histogram.total);
-	fprintf(out, "}, \"lost_events\": %" PRIu64 ", ", snapshot_lost_events(snapshot));
-	report_json_meta(snapshot, out);
-	fputs(", \"statistics\": [", out);
+	json_open(&json, NULL, '{');
+	json_text(&json, "group_by", opts->by == GROUP_SIZE ? "size" : "lifetime");
+	json_open(&json, "total", '{');
+	sums_json(&json, &histogram, &histogram.total);
+	json_close(&json, '}');
+	json_unsigned(&json, "lost_events", snapshot_lost_events(snapshot));
+	report_json_meta(snapshot, json_value(&json, NULL));
+	json_open(&json, "statistics", '[');
 	for (uint32_t i = 0; i < histogram.count; i++) {
 		if (!histogram.sums[i].count)
 			continue;
-		fputs(any++ ? ", {" : "{", out);
+		json_open(&json, NULL, '{');
 		if (opts->by == GROUP_SIZE)
-			fprintf(out, "\"up_to\": %" PRIu64 ", ", size_of_row(i));
+			json_unsigned(&json, "up_to", size_of_row(i));
 		else
-			fprintf(out, "\"lifetime\": \"%s\", ", row_name(&histogram, i, name));
-		sums_json(out, &histogram, &histogram.sums[i]);
-		putc('}', out);
+			json_text(&json, "lifetime", row_name(&histogram, i, name));
+		sums_json(&json, &histogram, &histogram.sums[i]);
+		json_close(&json, '}');
 	}
-	fputs("]}\n", out);
+	json_close(&json, ']');
+	json_end(&json);
 	return report_end(out);
 }
 

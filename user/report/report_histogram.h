@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reports by the size or the lifetime of blocks instead of by lines: GROUP_SIZE, GROUP_LIFETIME. */
-#ifndef TRACER_REPORT_REPORT_HISTOGRAM_H
-#define TRACER_REPORT_REPORT_HISTOGRAM_H
+#pragma once
 
 #include "report/report.h"
 
@@ -19,5 +18,3 @@ static inline int group_is_histogram(enum group_by by)
 int histogram_text(const struct snapshot *snapshot, const struct report_opts *opts, FILE *out);
 int histogram_json(const struct snapshot *snapshot, const struct report_opts *opts, FILE *out);
 int histogram_csv(const struct snapshot *snapshot, const struct report_opts *opts, FILE *out);
-
-#endif

@@ -73,7 +73,7 @@ int report_is_whole(const struct report_opts *opts)
 
 size_t report_shown(const struct statistics *statistics, const struct report_opts *opts)
 {
-	return opts->top && opts->top < statistics->count ? opts->top : statistics->count;
+	return report_rows(opts, statistics->count);
 }
 
 struct statistic report_total(const struct statistics *statistics)

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Helpers shared by the report formats. */
-#ifndef TRACER_REPORT_REPORT_PARTS_H
-#define TRACER_REPORT_REPORT_PARTS_H
+#pragma once
 
 #include "report/report.h"
 
@@ -25,8 +24,9 @@ int report_is_of_app(const struct report_opts *opts);
 int report_is_whole(const struct report_opts *opts);
 /* The number of entries to show. */
 size_t report_shown(const struct statistics *statistics, const struct report_opts *opts);
-/* The frames of an entry as JSON: [{"filename": …, "lineno": …}, …], most recent first. */
-void report_frames_json(FILE *out, const struct statistic *entry, enum group_by by);
+/* The frames of an entry: [{"filename": …, "lineno": …}, …], most recent first. */
+void report_frames_json(struct json *json, const char *key, const struct statistic *entry,
+			enum group_by by);
 /* The function's name, for a frame that has no line; NULL: it has a line, or no name is known. */
 const char *report_function(const struct snapshot *snapshot, const struct snapshot_frame *frame);
 /* A part of the totals, in the form of an entry. */
@@ -43,11 +43,6 @@ const char *report_temporary_key(const struct statistics *statistics);
  */
 void report_beside_print(FILE *out, const struct statistic *sums,
 			 const struct statistics *statistics, int compared);
-/* On a terminal, the titles of the table of entries; then an entry's cells before its name. */
-void report_table_titles(FILE *out, const struct report_opts *opts,
-			 const struct statistics *statistics);
-void report_table_figures(FILE *out, const struct report_opts *opts,
-			  const struct statistics *statistics, const struct statistic *sums);
 /* Each estimate is rounded by itself, so the rest is at least 0. */
 void report_beside_subtract(struct statistic_beside *from, const struct statistic_beside *part);
 /* The standard error of a difference, see struct statistic_error. */
@@ -72,5 +67,3 @@ static inline int64_t statistic_count_diff(const struct statistic *entry)
 {
 	return (int64_t)(entry->count - entry->old_count);
 }
-
-#endif

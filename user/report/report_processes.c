@@ -56,12 +56,11 @@ static int sums_round(struct process_sums *sums)
 	sums->error.count = estimate_count_error(&sums->estimate);
 	sums->inherited.error.size = estimate_size_error(&sums->inherited_estimate);
 	sums->inherited.error.count = estimate_count_error(&sums->inherited_estimate);
-	int err = estimate_round(sums->estimate.size, &sums->size);
-	if (!err)
-		err = estimate_round(sums->estimate.count, &sums->count);
-	if (!err)
-		err = estimate_round(sums->inherited_estimate.size, &sums->inherited.size);
-	return err ? err : estimate_round(sums->inherited_estimate.count, &sums->inherited.count);
+
+	return estimate_round(sums->estimate.size, &sums->size)
+	       ?: estimate_round(sums->estimate.count, &sums->count)
+	       ?: estimate_round(sums->inherited_estimate.size, &sums->inherited.size)
+	       ?: estimate_round(sums->inherited_estimate.count, &sums->inherited.count);
 }
 
 int process_sums(const struct snapshot *snapshot, const struct filters *filters,
@@ -237,7 +236,7 @@ int processes_print(FILE *out, const struct snapshot *snapshot, const struct rep
 
 	if (err)
 		return err;
-	table_print(out, sums, count, opts->top && opts->top < count ? opts->top : count, opts);
+	table_print(out, sums, count, report_rows(opts, count), opts);
 	free(sums);
 	return 0;
 }
@@ -274,21 +273,12 @@ const char *owner_word(enum group_by by)
 	return by == GROUP_PROCESS ? "process" : by == GROUP_COMM ? "comm" : "container";
 }
 
-void owner_json(FILE *out, const struct snapshot_meta *process, enum group_by by)
+void owner_json(struct json *json, const struct snapshot_meta *process, enum group_by by)
 {
 	if (by == GROUP_PROCESS)
-		fprintf(out, "\"pid\": %u, ", process->pid);
-	if (by != GROUP_CONTAINER) {
-		fputs("\"comm\": ", out);
-		json_string(out, process->name);
-		fputs(", ", out);
-	}
-	if (by == GROUP_COMM)
-		return;
-	fputs("\"container\": ", out);
-	if (process->container[0])
-		json_string(out, process->container);
-	else
-		fputs("null", out);
-	fputs(", ", out);
+		json_unsigned(json, "pid", process->pid);
+	if (by != GROUP_CONTAINER)
+		json_text(json, "comm", process->name);
+	if (by != GROUP_COMM)
+		json_text(json, "container", process->container[0] ? process->container : NULL);
 }

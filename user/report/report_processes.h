@@ -3,8 +3,7 @@
  * The processes in reports: the table of a snapshot of several, and the owners by which blocks are
  * grouped.
  */
-#ifndef TRACER_REPORT_REPORT_PROCESSES_H
-#define TRACER_REPORT_REPORT_PROCESSES_H
+#pragma once
 
 #include "report/report.h"
 #include "snapshot/estimate.h"
@@ -40,7 +39,5 @@ void holders_print(FILE *out, const struct statistic *entry, enum group_by by);
 
 /* "process", "comm", "container". */
 const char *owner_word(enum group_by by);
-/* The members of an owner in JSON, without braces, with a trailing comma. */
-void owner_json(FILE *out, const struct snapshot_meta *process, enum group_by by);
-
-#endif
+/* The members of an owner. */
+void owner_json(struct json *json, const struct snapshot_meta *process, enum group_by by);

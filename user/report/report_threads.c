@@ -42,9 +42,8 @@ static int row_get(struct thread_rows *rows, uint64_t key, struct thread_row **o
 	if (at == ID_MAP_NONE) {
 		at = (uint32_t)rows->count;
 		err = array_reserve(&rows->items, &rows->capacity, rows->count, 1,
-				    sizeof(*rows->items));
-		if (!err)
-			err = id_map_put(&rows->index, key, at);
+				    sizeof(*rows->items))
+			      ?: id_map_put(&rows->index, key, at);
 		if (err)
 			return err;
 		rows->items[rows->count++] = (struct thread_row){.name = ""};
@@ -109,9 +108,8 @@ static int rows_make(const struct snapshot *snapshot, const struct report_opts *
 	if (out->by_task && !snapshot->meta.tasks)
 		return error_set(-EINVAL, "the snapshot does not know tasks: only a trace that was "
 					  "begun with --by task does");
-	err = filter_run_begin(&run, opts->filters, snapshot);
-	if (!err)
-		err = thread_shares_visit(snapshot, &run, row_add, out);
+	err = filter_run_begin(&run, opts->filters, snapshot)
+		      ?: thread_shares_visit(snapshot, &run, row_add, out);
 	filter_run_end(&run);
 	for (size_t i = 0; !err && !out->by_task && i < snapshot->thread_count; i++) {
 		uint32_t at = id_map_find(&out->index, snapshot->threads[i].tid);
@@ -124,11 +122,6 @@ static int rows_make(const struct snapshot *snapshot, const struct report_opts *
 	else if (out->count)
 		qsort(out->items, out->count, sizeof(*out->items), row_compare);
 	return err;
-}
-
-static size_t rows_shown(const struct thread_rows *rows, const struct report_opts *opts)
-{
-	return opts->top && opts->top < rows->count ? opts->top : rows->count;
 }
 
 static void figures_print(FILE *out, uint64_t size, uint64_t count, int sampled)
@@ -170,7 +163,7 @@ int threads_text(const struct snapshot *snapshot, const struct report_opts *opts
 
 	if (err)
 		return err;
-	shown = rows_shown(&rows, opts);
+	shown = report_rows(opts, rows.count);
 	contradictions_print(out, snapshot, opts->brief != 0);
 	report_titles_print(out, snapshot, opts);
 	if (shown < rows.count)
@@ -195,30 +188,33 @@ int threads_text(const struct snapshot *snapshot, const struct report_opts *opts
 
 int threads_json(const struct snapshot *snapshot, const struct report_opts *opts, FILE *out)
 {
+	struct json json = {.out = out};
 	struct thread_rows rows;
 	int err = rows_make(snapshot, opts, &rows);
 
 	if (err)
 		return err;
-	fprintf(out,
-		"{\"by\": \"%s\", \"total\": {\"size\": %" PRIu64 ", \"count\": %" PRIu64
-		"}, \"lost_events\": %" PRIu64 ", ",
-		rows.by_task ? "task" : "thread", rows.size, rows.blocks,
-		snapshot_lost_events(snapshot));
-	report_json_meta(snapshot, out);
-	fputs(", \"statistics\": [", out);
-	for (size_t i = 0; i < rows_shown(&rows, opts); i++) {
+	json_open(&json, NULL, '{');
+	json_text(&json, "by", rows.by_task ? "task" : "thread");
+	json_open(&json, "total", '{');
+	json_numbers(&json, {"size", rows.size}, {"count", rows.blocks});
+	json_close(&json, '}');
+	json_unsigned(&json, "lost_events", snapshot_lost_events(snapshot));
+	report_json_meta(snapshot, json_value(&json, NULL));
+	json_open(&json, "statistics", '[');
+	for (size_t i = 0; i < report_rows(opts, rows.count); i++) {
 		const struct thread_row *row = &rows.items[i];
 
-		fputs(i ? ", {" : "{", out);
+		json_open(&json, NULL, '{');
 		if (!rows.by_task)
-			fprintf(out, "\"tid\": %u, ", row->tid);
-		fprintf(out, "\"pid\": %u, ", row->pid);
-		json_member(out, rows.by_task ? "task" : "thread", row->name);
-		fprintf(out, ", \"size\": %" PRIu64 ", \"count\": %" PRIu64 "}", row->size,
-			row->count);
+			json_unsigned(&json, "tid", row->tid);
+		json_unsigned(&json, "pid", row->pid);
+		json_text(&json, rows.by_task ? "task" : "thread", row->name);
+		json_numbers(&json, {"size", row->size}, {"count", row->count});
+		json_close(&json, '}');
 	}
-	fputs("]}\n", out);
+	json_close(&json, ']');
+	json_end(&json);
 	rows_free(&rows);
 	return report_end(out);
 }
@@ -231,7 +227,7 @@ int threads_csv(const struct snapshot *snapshot, const struct report_opts *opts,
 	if (err)
 		return err;
 	fputs(rows.by_task ? "pid,task,size,count\r\n" : "tid,pid,thread,size,count\r\n", out);
-	for (size_t i = 0; i < rows_shown(&rows, opts); i++) {
+	for (size_t i = 0; i < report_rows(opts, rows.count); i++) {
 		const struct thread_row *row = &rows.items[i];
 
 		if (!rows.by_task)

@@ -3,8 +3,7 @@
  * Reports by the thread, or the asyncio task, that has allocated what is alive: GROUP_THREAD,
  * GROUP_TASK.
  */
-#ifndef TRACER_REPORT_REPORT_THREADS_H
-#define TRACER_REPORT_REPORT_THREADS_H
+#pragma once
 
 #include "report/report.h"
 
@@ -15,5 +14,3 @@
 int threads_text(const struct snapshot *snapshot, const struct report_opts *opts, FILE *out);
 int threads_json(const struct snapshot *snapshot, const struct report_opts *opts, FILE *out);
 int threads_csv(const struct snapshot *snapshot, const struct report_opts *opts, FILE *out);
-
-#endif

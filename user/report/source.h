@@ -5,8 +5,7 @@
  * trusted: only regular files of at most 16 MiB are read, and nothing else is opened. A root is not
  * trusted either: its links are resolved inside it and never lead out of it.
  */
-#ifndef TRACER_REPORT_SOURCE_H
-#define TRACER_REPORT_SOURCE_H
+#pragma once
 
 #include <stdint.h>
 #include <stdio.h>
@@ -39,5 +38,3 @@ void source_print(struct source *source, FILE *out, const char *indent, const ch
 		  uint32_t line);
 /* Prints one line for each reason why source lines could not be printed. */
 void source_missing_print(const struct source *source, FILE *out);
-
-#endif

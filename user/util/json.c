@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "util/json.h"
 
-#include <stdint.h>
+#include <inttypes.h>
 #include <string.h>
 
 #include "util/utf8.h"
@@ -32,6 +32,78 @@ void json_string(FILE *out, const char *text)
 		character_write(out, c);
 	}
 	putc_unlocked('"', out);
+}
+
+FILE *json_value(struct json *json, const char *key)
+{
+	if (json->more)
+		fputs(", ", json->out);
+	json->more = 1;
+	if (key)
+		fprintf(json->out, "\"%s\": ", key);
+	return json->out;
+}
+
+void json_open(struct json *json, const char *key, char bracket)
+{
+	putc(bracket, json_value(json, key));
+	json->more = 0;
+}
+
+void json_close(struct json *json, char bracket)
+{
+	putc(bracket, json->out);
+	json->more = 1;
+}
+
+void json_end(struct json *json)
+{
+	json_close(json, '}');
+	putc('\n', json->out);
+}
+
+void json_text(struct json *json, const char *key, const char *text)
+{
+	if (text)
+		json_string(json_value(json, key), text);
+	else
+		json_none(json, key);
+}
+
+void json_unsigned(struct json *json, const char *key, uint64_t value)
+{
+	fprintf(json_value(json, key), "%" PRIu64, value);
+}
+
+void json_signed(struct json *json, const char *key, int64_t value)
+{
+	fprintf(json_value(json, key), "%" PRId64, value);
+}
+
+void json_bool(struct json *json, const char *key, int value)
+{
+	fputs(value ? "true" : "false", json_value(json, key));
+}
+
+void json_fixed(struct json *json, const char *key, double value, int decimals)
+{
+	fprintf(json_value(json, key), "%.*f", decimals, value);
+}
+
+void json_float(struct json *json, const char *key, double value)
+{
+	fprintf(json_value(json, key), "%.6g", value);
+}
+
+void json_none(struct json *json, const char *key)
+{
+	fputs("null", json_value(json, key));
+}
+
+void json_members(struct json *json, const struct json_number *numbers)
+{
+	for (; numbers->key; numbers++)
+		json_unsigned(json, numbers->key, numbers->value);
 }
 
 void json_member(FILE *out, const char *key, const char *value)

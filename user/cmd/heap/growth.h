@@ -9,8 +9,7 @@
  * one row. What is gone belongs to the nearest object on its path that is still there. So a cache
  * that replaces its entries grows by 0. Holders whose paths have the same shape are one row. Pure.
  */
-#ifndef TRACER_CMD_HEAP_GROWTH_H
-#define TRACER_CMD_HEAP_GROWTH_H
+#pragma once
 
 #include "cmd/heap/heap_choice.h"
 #include "inspect/dominators/bounds.h"
@@ -77,5 +76,3 @@ int growth_add(struct growth *growth, const struct heap_graph *heap, int last);
  */
 int growth_add_types(struct growth *growth, const struct heap_types *types);
 void growth_free(struct growth *growth);
-
-#endif

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tracer heap: what was asked, and the graph that answers it. */
-#ifndef TRACER_CMD_HEAP_HEAP_CHOICE_H
-#define TRACER_CMD_HEAP_HEAP_CHOICE_H
+#pragma once
 
 #include "cmd/options/options.h"
 #include "inspect/dominators/paths.h"
 #include "inspect/dump/capture.h"
 #include "proc/targets/target_set.h"
 #include "trace/blocks/block_lines.h"
+
+struct json;
 
 #define HEAP_DEPTH_MAX 100u
 
@@ -29,6 +30,8 @@ struct heap_choice {
 	uint64_t session; /* --session; 0: any */
 	pid_t pid;        /* the one process that is read; 0: not known yet, or a dump is */
 	struct cli_arguments rest;
+	const char *what;  /* a type or an address that is asked about; NULL: none */
+	struct json *json; /* of the answer; NULL: it is text */
 };
 
 /* A graph and what it is made of, for one answer. */
@@ -72,8 +75,11 @@ int heap_source_read(const struct heap_source *source, unsigned int needs, struc
 void heap_graph_head(const struct heap_graph *heap);
 /* The proof, and what was not seen: the last lines; of a page for a terminal one. */
 void heap_graph_foot(const struct report_opts *opts, const struct heap_graph *heap);
-/* {"pid": …, "references": {…} without the closing brace. */
-void heap_graph_json(const struct heap_graph *heap);
+/* {"pid": …, "references": {…}: the object stays open. */
+void heap_graph_json(struct json *json, const char *key, const struct heap_graph *heap);
+/* The first of these, or the last; in JSON, the outermost object. 0, -EIO. */
+void heap_answer_begin(const struct heap_choice *choice, const struct heap_graph *heap);
+int heap_answer_end(const struct heap_choice *choice, const struct heap_graph *heap);
 
 /*
  * Reads which line allocated each block: choice->trace, or what the session that traces choice->pid
@@ -90,16 +96,11 @@ int heap_is_question(const struct heap_choice *choice);
 int heap_answer(struct heap_choice *choice);
 /* The answers: 0, -errno without a message. */
 int heap_view_print(const struct heap_choice *choice, const struct heap_graph *heap);
-int heap_why_print(const struct heap_choice *choice, const struct heap_graph *heap,
-		   const char *what);
-int heap_holders_print(const struct heap_choice *choice, const struct heap_graph *heap,
-		       const char *what);
-int heap_show_print(const struct heap_choice *choice, const struct heap_graph *heap,
-		    const char *what);
-int heap_waste_print(const struct heap_choice *choice, const struct heap_graph *heap,
-		     const char *what);
-int heap_cycles_print(const struct heap_choice *choice, const struct heap_graph *heap,
-		      const char *what);
+int heap_why_print(const struct heap_choice *choice, const struct heap_graph *heap);
+int heap_holders_print(const struct heap_choice *choice, const struct heap_graph *heap);
+int heap_show_print(const struct heap_choice *choice, const struct heap_graph *heap);
+int heap_waste_print(const struct heap_choice *choice, const struct heap_graph *heap);
+int heap_cycles_print(const struct heap_choice *choice, const struct heap_graph *heap);
 int heap_tree_print(const struct heap_choice *choice, const struct heap_graph *heap);
 /*
  * Writes the heap in the format of Chrome DevTools to standard output, by line with the stacks that
@@ -110,5 +111,3 @@ int heap_snapshot_write(const struct heap_choice *choice, const struct heap_grap
 int heap_pprof_write(const struct heap_graph *heap);
 /* Compares two dumps, or three. 0, or -errno after a message. */
 int heap_diff_print(const struct heap_choice *choice, char *const *dumps, size_t count);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The objects that an argument of tracer heap means: those of a type, or one. */
-#ifndef TRACER_CMD_HEAP_HEAP_CHOSEN_H
-#define TRACER_CMD_HEAP_HEAP_CHOSEN_H
+#pragma once
 
 #include "cmd/heap/heap_choice.h"
 
@@ -20,5 +19,3 @@ int chosen_find(const struct heap_graph *heap, const char *what, struct chosen *
 void chosen_free(struct chosen *chosen);
 /* Whether an object is meant; context is the struct chosen. */
 int is_chosen(void *context, uint32_t object);
-
-#endif

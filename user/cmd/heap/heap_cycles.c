@@ -8,14 +8,13 @@
 #include "inspect/waste/cycles.h"
 #include "util/json.h"
 #include "util/size.h"
-#include "util/stream.h"
 #include "util/text.h"
 
 #define MAX_NAMES 6u /* types of a cycle that are printed */
 
-/* The types of an entry, or those of them with a finalizer. Returns how many there are. */
-static uint32_t types_print(const struct graph *graph, const struct cycles *cycles,
-			    const struct cycle *cycle, int finalized, int json)
+/* The types of an entry, or those of them with a finalizer. */
+static void types_text(const struct graph *graph, const struct cycles *cycles,
+		       const struct cycle *cycle, int finalized)
 {
 	uint32_t count = 0;
 
@@ -23,21 +22,27 @@ static uint32_t types_print(const struct graph *graph, const struct cycles *cycl
 		const struct type *type =
 			&graph->types.entries[cycles->types[cycle->first_type + i]];
 
-		if (finalized && !type->finalize)
+		if ((finalized && !type->finalize) || count++ >= MAX_NAMES)
 			continue;
-		if (!json && count++ >= MAX_NAMES)
-			continue;
-		if (json) {
-			fputs(count++ ? ", " : "", stdout);
-			json_string(stdout, type->name);
-		} else {
-			fputs(count > 1 ? ", " : "", stdout);
-			type_text(graph, type);
-		}
+		fputs(count > 1 ? ", " : "", stdout);
+		type_text(graph, type);
 	}
-	if (!json && count > MAX_NAMES)
+	if (count > MAX_NAMES)
 		printf(" and %u others", count - MAX_NAMES);
-	return count;
+}
+
+static void types_json(struct json *json, const char *key, const struct graph *graph,
+		       const struct cycles *cycles, const struct cycle *cycle, int finalized)
+{
+	json_open(json, key, '[');
+	for (uint32_t i = 0; i < cycle->type_count; i++) {
+		const struct type *type =
+			&graph->types.entries[cycles->types[cycle->first_type + i]];
+
+		if (!finalized || type->finalize)
+			json_text(json, NULL, type->name);
+	}
+	json_close(json, ']');
 }
 
 static void cycle_text(const struct heap_graph *heap, const struct cycles *cycles,
@@ -46,7 +51,7 @@ static void cycle_text(const struct heap_graph *heap, const struct cycles *cycle
 	char size[32], retained[32];
 
 	printf("  %" PRIu64 " cycle%s of ", cycle->cycles, cycle->cycles == 1 ? "" : "s");
-	types_print(heap->graph, cycles, cycle, 0, 0);
+	types_text(heap->graph, cycles, cycle, 0);
 	printf(": retained=%s, size=%s, count=%" PRIu64, size_text(retained, cycle->retained),
 	       size_text(size, cycle->bytes), cycle->count);
 	if (cycle->garbage)
@@ -59,37 +64,35 @@ static void cycle_text(const struct heap_graph *heap, const struct cycles *cycle
 		printf(", in gc.garbage=%" PRIu64, cycle->kept);
 	if (cycle->finalized) {
 		fputs(", with __del__: ", stdout);
-		types_print(heap->graph, cycles, cycle, 1, 0);
+		types_text(heap->graph, cycles, cycle, 1);
 	}
 	fputs("\n    for example ", stdout);
-	path_name(heap, cycle->example, stdout, 0);
+	path_name(heap, cycle->example, NULL, NULL);
 	printf(" at 0x%" PRIx64 ", a cycle of %u objects\n", heap->graph->addresses[cycle->example],
 	       cycle->largest);
 }
 
-static void sums_json(const struct cycle *cycle)
+static void sums_json(struct json *json, const struct cycle *cycle)
 {
-	printf("{\"cycles\": %" PRIu64 ", \"size\": %" PRIu64 ", \"count\": %" PRIu64
-	       ", \"finalized_count\": %" PRIu64 ", \"garbage\": %" PRIu64 ", \"frozen\": %" PRIu64
-	       ", \"in_gc_garbage\": %" PRIu64,
-	       cycle->cycles, cycle->bytes, cycle->count, cycle->finalized, cycle->garbage,
-	       cycle->frozen, cycle->kept);
+	json_numbers(json, {"cycles", cycle->cycles}, {"size", cycle->bytes},
+		     {"count", cycle->count}, {"finalized_count", cycle->finalized},
+		     {"garbage", cycle->garbage}, {"frozen", cycle->frozen},
+		     {"in_gc_garbage", cycle->kept});
 }
 
-static void cycle_json(const struct heap_graph *heap, const struct cycles *cycles,
-		       const struct cycle *cycle)
+static void cycle_json(struct json *json, const struct heap_graph *heap,
+		       const struct cycles *cycles, const struct cycle *cycle)
 {
-	sums_json(cycle);
-	printf(", \"retained_size\": %" PRIu64 ", \"garbage_retained_size\": %" PRIu64,
-	       cycle->retained, cycle->garbage_retained);
-	fputs(", \"types\": [", stdout);
-	types_print(heap->graph, cycles, cycle, 0, 1);
-	fputs("], \"finalized\": [", stdout);
-	types_print(heap->graph, cycles, cycle, 1, 1);
-	printf("], \"address\": %" PRIu64 ", \"largest\": %u, \"example\": ",
-	       heap->graph->addresses[cycle->example], cycle->largest);
-	path_name(heap, cycle->example, stdout, 1);
-	putchar('}');
+	json_open(json, NULL, '{');
+	sums_json(json, cycle);
+	json_numbers(json, {"retained_size", cycle->retained},
+		     {"garbage_retained_size", cycle->garbage_retained});
+	types_json(json, "types", heap->graph, cycles, cycle, 0);
+	types_json(json, "finalized", heap->graph, cycles, cycle, 1);
+	json_numbers(json, {"address", heap->graph->addresses[cycle->example]},
+		     {"largest", cycle->largest});
+	path_name(heap, cycle->example, json, "example");
+	json_close(json, '}');
 }
 
 /* What becomes of the garbage. */
@@ -122,32 +125,11 @@ static void garbage_print(const struct heap_graph *heap, const struct cycles *cy
 		       size_text(size, cycles->kept_bytes));
 }
 
-static void garbage_json(const struct heap_graph *heap, const struct cycles *cycles)
-{
-	printf(", \"garbage_size\": %" PRIu64 ", \"frozen_size\": %" PRIu64
-	       ", \"in_gc_garbage_size\": %" PRIu64 ", \"collectors\": %zu, "
-	       "\"collectors_off\": %zu, \"frozen_count\": %" PRIu64,
-	       cycles->garbage_bytes, cycles->frozen_bytes, cycles->kept_bytes,
-	       heap->graph->collectors.count, collectors_off(&heap->graph->collectors),
-	       heap->graph->frozen);
-}
-
-static void head_print(const struct heap_graph *heap, const struct cycles *cycles, size_t shown,
-		       int json)
+static void head_text(const struct heap_graph *heap, const struct cycles *cycles, size_t shown)
 {
 	const struct cycle *total = &cycles->total;
 	char size[32];
 
-	if (json) {
-		heap_graph_json(heap);
-		fputs(", \"total\": ", stdout);
-		sums_json(total);
-		putchar('}');
-		garbage_json(heap, cycles);
-		printf(", \"statistics_total\": %zu, \"statistics\": [", cycles->count);
-		return;
-	}
-	heap_graph_head(heap);
 	printf("Cycles: %" PRIu64 ", size=%s, count=%" PRIu64 "; objects with __del__: %" PRIu64
 	       "\n",
 	       total->cycles, size_text(size, total->bytes), total->count, total->finalized);
@@ -155,28 +137,43 @@ static void head_print(const struct heap_graph *heap, const struct cycles *cycle
 	printf("By the types in a cycle: %zu of %zu\n", shown, cycles->count);
 }
 
-int heap_cycles_print(const struct heap_choice *choice, const struct heap_graph *heap,
-		      const char *what)
+static void head_json(struct json *json, const struct heap_graph *heap, const struct cycles *cycles)
 {
-	int json = choice->output.format == FORMAT_JSON;
-	size_t top = choice->output.opts.top, shown;
+	const struct collectors *collectors = &heap->graph->collectors;
+
+	json_open(json, "total", '{');
+	sums_json(json, &cycles->total);
+	json_close(json, '}');
+	json_numbers(json, {"garbage_size", cycles->garbage_bytes},
+		     {"frozen_size", cycles->frozen_bytes},
+		     {"in_gc_garbage_size", cycles->kept_bytes}, {"collectors", collectors->count},
+		     {"collectors_off", collectors_off(collectors)},
+		     {"frozen_count", heap->graph->frozen}, {"statistics_total", cycles->count});
+	json_open(json, "statistics", '[');
+}
+
+int heap_cycles_print(const struct heap_choice *choice, const struct heap_graph *heap)
+{
+	struct json *json = choice->json;
+	size_t shown;
 	struct cycles cycles;
 	int err = cycles_find(&cycles, heap->paths, heap->retained);
 
-	(void)what;
 	if (!err) {
-		shown = top && top < cycles.count ? top : cycles.count;
-		head_print(heap, &cycles, shown, json);
-		for (size_t i = 0; i < shown; i++) {
-			if (json && i)
-				fputs(", ", stdout);
-			(json ? cycle_json : cycle_text)(heap, &cycles, &cycles.entries[i]);
-		}
+		shown = report_rows(&choice->output.opts, cycles.count);
+		heap_answer_begin(choice, heap);
 		if (json)
-			puts("]}");
+			head_json(json, heap, &cycles);
 		else
-			heap_graph_foot(&choice->output.opts, heap);
-		err = stream_flush(stdout);
+			head_text(heap, &cycles, shown);
+		for (size_t i = 0; i < shown; i++)
+			if (json)
+				cycle_json(json, heap, &cycles, &cycles.entries[i]);
+			else
+				cycle_text(heap, &cycles, &cycles.entries[i]);
+		if (json)
+			json_close(json, ']');
+		err = heap_answer_end(choice, heap);
 	}
 	cycles_free(&cycles);
 	return err;

@@ -11,7 +11,6 @@
 #include "util/error.h"
 #include "util/json.h"
 #include "util/size.h"
-#include "util/stream.h"
 #include "util/strings.h"
 #include "util/terminal.h"
 #include "util/text.h"
@@ -219,72 +218,63 @@ static void row_text(const struct difference *difference, const struct heap_diff
 	putchar('\n');
 }
 
-static void row_json(const struct difference *difference, const struct heap_diff_change *row,
-		     int first)
+static void row_json(const struct difference *difference, const struct heap_diff_change *row)
 {
 	const char *name = strings_get(difference->names, row->name);
+	struct json *json = difference->choice->json;
 	enum heap_by by = difference->choice->by;
 
-	fputs(first ? "{" : ", {", stdout);
-	if (by == BY_TYPE) {
-		fputs("\"type\": ", stdout);
-		json_string(stdout, strings_get(difference->names, row->short_name));
-	}
-	fputs(by == BY_TYPE     ? ", \"type_name\": "
-	      : by == BY_MODULE ? "\"module\": "
-				: "\"path\": ",
-	      stdout);
-	if (by == BY_MODULE && !name[0])
-		fputs("null", stdout);
-	else
-		json_string(stdout, name);
-	printf(", \"size\": %" PRIu64 ", \"size_diff\": %" PRId64 ", \"count\": %" PRIu64
-	       ", \"count_diff\": %" PRId64,
-	       row->bytes, (int64_t)(row->bytes - row->old_bytes), row->count,
-	       (int64_t)(row->count - row->old_count));
+	json_open(json, NULL, '{');
+	if (by == BY_TYPE)
+		json_text(json, "type", strings_get(difference->names, row->short_name));
+	json_text(json,
+		  by == BY_TYPE     ? "type_name"
+		  : by == BY_MODULE ? "module"
+				    : "path",
+		  by == BY_MODULE && !name[0] ? NULL : name);
+	json_unsigned(json, "size", row->bytes);
+	json_signed(json, "size_diff", (int64_t)(row->bytes - row->old_bytes));
+	json_unsigned(json, "count", row->count);
+	json_signed(json, "count_diff", (int64_t)(row->count - row->old_count));
 	if (difference->later)
-		printf(", \"stayed_size\": %" PRIu64 ", \"stayed_count\": %" PRIu64,
-		       row->stayed_bytes, row->stayed_count);
-	putchar('}');
+		json_numbers(json, {"stayed_size", row->stayed_bytes},
+			     {"stayed_count", row->stayed_count});
+	json_close(json, '}');
 }
 
 static int difference_write(struct difference *difference)
 {
-	int json = difference->choice->output.format == FORMAT_JSON;
-	size_t top = difference->choice->output.opts.top, shown, kept = 0;
-	const char *by = difference->choice->by == BY_TYPE     ? "type"
-			 : difference->choice->by == BY_MODULE ? "module"
-							       : "path";
+	const struct heap_choice *choice = difference->choice;
+	struct json *json = choice->json;
+	size_t shown, kept = 0;
+	const char *by = choice->by == BY_TYPE     ? "type"
+			 : choice->by == BY_MODULE ? "module"
+						   : "path";
 
 	for (size_t i = 0; i < difference->count; i++)
 		if (row_weight(&difference->rows[i]))
 			difference->rows[kept++] = difference->rows[i];
 	if (kept)
 		qsort(difference->rows, kept, sizeof(struct heap_diff_change), row_compare);
-	shown = top && top < kept ? top : kept;
+	shown = report_rows(&choice->output.opts, kept);
+	heap_answer_begin(choice, &difference->heaps[1]);
 	if (json) {
-		heap_graph_json(&difference->heaps[1]);
-		printf(", \"by\": \"%s\", \"statistics\": [", by);
+		json_text(json, "by", by);
+		json_open(json, "statistics", '[');
 	} else {
-		heap_graph_head(&difference->heaps[1]);
 		printf("%zu of %zu %ss that have changed%s\n", shown, kept, by,
 		       difference->later ? "; stayed: what came and is there later, too" : "");
 	}
-	if (!json && shown && difference->choice->output.opts.tables)
+	if (!json && shown && choice->output.opts.tables)
 		printf("SIZE\tCHANGE\tCOUNT\tCHANGE\t?STAYED\t?STAYED COUNT\t%s\n",
-		       difference->choice->by == BY_TYPE     ? "TYPE"
-		       : difference->choice->by == BY_MODULE ? "MODULE"
-							     : "PATH");
+		       choice->by == BY_TYPE     ? "TYPE"
+		       : choice->by == BY_MODULE ? "MODULE"
+						 : "PATH");
 	for (size_t i = 0; i < shown; i++)
-		if (json)
-			row_json(difference, &difference->rows[i], !i);
-		else
-			row_text(difference, &difference->rows[i]);
+		(json ? row_json : row_text)(difference, &difference->rows[i]);
 	if (json)
-		puts("]}");
-	else
-		heap_graph_foot(&difference->choice->output.opts, &difference->heaps[1]);
-	return stream_flush(stdout);
+		json_close(json, ']');
+	return heap_answer_end(choice, &difference->heaps[1]);
 }
 
 int heap_diff_print(const struct heap_choice *choice, char *const *dumps, size_t count)

@@ -19,6 +19,7 @@
 #include "util/json.h"
 #include "util/one_line.h"
 #include "util/size.h"
+#include "util/stream.h"
 #include "util/text.h"
 
 /* A copy may take a part of the memory that is available; the graph takes about as much again. */
@@ -63,9 +64,9 @@ static int source_copy(const struct heap_source *source, int freeze, struct capt
 /* A core is read by a process that can do little else, like a running process's memory. */
 static int core_read_in(const struct heap_choice *choice, struct capture *out)
 {
-	int err = privileges_drop(choice->out != NULL, 0) ?: calls_limit(0);
-
-	return err ?: capture_core(out, choice->core, choice->sysroot, memory_most());
+	return privileges_drop(choice->out != NULL, 0)
+	       ?: calls_limit(0)
+	       ?: capture_core(out, choice->core, choice->sysroot, memory_most());
 }
 
 static int graph_make(struct heap_graph *heap, unsigned int needs)
@@ -266,29 +267,45 @@ void heap_graph_foot(const struct report_opts *opts, const struct heap_graph *he
 	}
 }
 
-void heap_graph_json(const struct heap_graph *heap)
+void heap_graph_json(struct json *json, const char *key, const struct heap_graph *heap)
 {
 	const struct image *image = &heap->capture.image;
 	const struct graph *graph = heap->graph;
 	char version[VERSION_TEXT];
 
-	printf("{\"pid\": %u, \"name\": ", image->pid);
-	json_string(stdout, image->name);
-	printf(", \"python_version\": \"%s\", \"references\": {\"objects\": %" PRIu64
-	       ", \"exact\": %" PRIu64 ", \"all_found\": %" PRIu64 ", \"lost\": %" PRIu64
-	       "}, \"edges\": %u, \"immortal\": %" PRIu64 ", \"static\": %" PRIu64
-	       ", \"pools_unreadable\": %" PRIu64 ", \"bytes_lost\": %" PRIu64
-	       ", \"bytes_changed\": %" PRIu64 ", \"bytes_swapped\": %" PRIu64
-	       ", \"frozen_ns\": %" PRIu64 ", \"cut\": %s",
-	       version_text(version, image->version_hex), graph->proof.objects, graph->proof.exact,
-	       graph->proof.all_found, graph->proof.lost, graph->out_start[graph->count],
-	       graph->immortal, graph->statics, graph->blocks.walk.pools_unreadable,
-	       image->bytes_lost, image->bytes_changed, image->bytes_swapped, image->frozen_ns,
-	       graph->cut ? "true" : "false");
+	json_open(json, key, '{');
+	json_unsigned(json, "pid", image->pid);
+	json_text(json, "name", image->name);
+	json_text(json, "python_version", version_text(version, image->version_hex));
+	json_open(json, "references", '{');
+	json_numbers(json, {"objects", graph->proof.objects}, {"exact", graph->proof.exact},
+		     {"all_found", graph->proof.all_found}, {"lost", graph->proof.lost});
+	json_close(json, '}');
+	json_numbers(json, {"edges", graph->out_start[graph->count]}, {"immortal", graph->immortal},
+		     {"static", graph->statics},
+		     {"pools_unreadable", graph->blocks.walk.pools_unreadable},
+		     {"bytes_lost", image->bytes_lost}, {"bytes_changed", image->bytes_changed},
+		     {"bytes_swapped", image->bytes_swapped}, {"frozen_ns", image->frozen_ns});
+	json_bool(json, "cut", graph->cut);
 	if (graph->blocks.no_pools)
-		fputs(", \"no_pymalloc\": true", stdout);
-	if (image->absent[0]) {
-		fputs(", \"file_absent\": ", stdout);
-		json_string(stdout, image->absent);
-	}
+		json_bool(json, "no_pymalloc", 1);
+	if (image->absent[0])
+		json_text(json, "file_absent", image->absent);
+}
+
+void heap_answer_begin(const struct heap_choice *choice, const struct heap_graph *heap)
+{
+	if (choice->json)
+		heap_graph_json(choice->json, NULL, heap);
+	else
+		heap_graph_head(heap);
+}
+
+int heap_answer_end(const struct heap_choice *choice, const struct heap_graph *heap)
+{
+	if (choice->json)
+		json_end(choice->json);
+	else
+		heap_graph_foot(&choice->output.opts, heap);
+	return stream_flush(stdout);
 }

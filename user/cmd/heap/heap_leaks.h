@@ -4,8 +4,7 @@
  * code can fill that. The heaps are read from outside at several moments (growth.h): no probe is
  * placed, so the rates are those of the undisturbed processes.
  */
-#ifndef TRACER_CMD_HEAP_HEAP_LEAKS_H
-#define TRACER_CMD_HEAP_HEAP_LEAKS_H
+#pragma once
 
 #include <math.h>
 
@@ -13,6 +12,7 @@
 #include "inspect/rss/memory.h"
 #include "report/recording/slope.h"
 
+struct json;
 #define LEAKS_AIM  0.2 /* half the interval of a rate, by the rate */
 #define READS_TELL 8u  /* fewer reads do not tell growth from waves */
 
@@ -150,15 +150,9 @@ void heap_leaks_free(struct heap_leaks *leaks);
  * to ±LEAKS_AIM. 1, 0, -ENOMEM.
  */
 int heap_leaks_are_certain(const struct heap_leaks *leaks);
-/* Reads the parts of a process's RSS, at the start or at the end. What cannot be read stays 0. */
-void leaks_parts_read(struct leaking *process, int last);
-/* Adds up the parts of the processes that are there at the end. */
-void leaks_parts_add(struct heap_leaks *leaks);
 
 /* 0, -errno. */
 int heap_leaks_text(const void *leaks, FILE *out);
 int heap_leaks_json(const void *leaks, FILE *out);
-/* The member "holders" alone, with a trailing comma. */
-void heap_leaks_holders_json(const void *leaks, FILE *out);
-
-#endif
+/* The member "holders" alone. */
+void heap_leaks_holders_json(const void *leaks, struct json *json);

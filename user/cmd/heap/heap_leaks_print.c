@@ -409,120 +409,142 @@ int heap_leaks_text(const void *context, FILE *out)
 	return ferror(out) ? -EIO : 0;
 }
 
-static void types_json(FILE *out, const struct heap_leaks *leaks, const struct holder *holder)
+static void types_json(struct json *json, const struct heap_leaks *leaks,
+		       const struct holder *holder)
 {
-	fputs(", \"types\": [", out);
+	json_open(json, "types", '[');
 	for (size_t i = 0; i < GROWTH_TYPES && holder->types[i].bytes; i++) {
-		fputs(i ? ", {\"type\": " : "{\"type\": ", out);
-		json_string(out, strings_get(leaks->names, holder->types[i].name));
-		fprintf(out, ", \"count\": %" PRIu64 ", \"size\": %" PRIu64 "}",
-			holder->types[i].count, holder->types[i].bytes);
+		json_open(json, NULL, '{');
+		json_text(json, "type", strings_get(leaks->names, holder->types[i].name));
+		json_numbers(json, {"count", holder->types[i].count},
+			     {"size", holder->types[i].bytes});
+		json_close(json, '}');
 	}
-	putc(']', out);
+	json_close(json, ']');
 }
 
-static void fillers_json(FILE *out, const struct holder *holder)
+static void filled_by_json(struct json *json, const char *filename, uint32_t line,
+			   const char *function, const char *how)
 {
+	json_open(json, NULL, '{');
+	json_text(json, "filename", filename);
+	json_unsigned(json, "lineno", line);
+	json_text(json, "function", function);
+	json_text(json, "how", how);
+}
+
+static void fillers_json(struct json *json, const struct holder *holder)
+{
+	const struct strings *names = holder->filled_names;
 	size_t told = fillers_told(holder);
 
-	fputs(", \"filled_by\": [", out);
+	json_open(json, "filled_by", '[');
 	for (size_t i = 0; i < told; i++) {
 		const struct filler *filler = &holder->fillers[i];
 
-		fputs(i ? ", {\"filename\": " : "{\"filename\": ", out);
-		json_string(out, strings_get(holder->filled_names, filler->filename));
-		fprintf(out, ", \"lineno\": %u, \"function\": ", filler->line);
-		json_string(out, strings_get(holder->filled_names, filler->function));
-		fprintf(out, ", \"how\": \"code\"%s}", filler->calls ? ", \"calls\": true" : "");
+		filled_by_json(json, strings_get(names, filler->filename), filler->line,
+			       strings_get(names, filler->function), "code");
+		if (filler->calls)
+			json_bool(json, "calls", 1);
+		json_close(json, '}');
 	}
 	for (size_t i = 0; i < holder->line_count; i++) {
 		const struct holder_line *line = &holder->lines[i];
 
-		fputs(told || i ? ", {\"filename\": " : "{\"filename\": ", out);
-		json_string(out, line->filename);
-		fprintf(out, ", \"lineno\": %u, \"function\": ", line->line);
-		json_string(out, line->function);
-		fputs(", \"how\": \"measured\"", out);
+		filled_by_json(json, line->filename, line->line, line->function, "measured");
 		if (!isnan(line->slope))
-			fprintf(out, ", \"per_minute\": %.1f", line->slope * MINUTE);
-		fprintf(out, ", \"through\": %.4f, \"unclear\": %s}", line->through,
-			line->unclear ? "true" : "false");
+			json_fixed(json, "per_minute", line->slope * MINUTE, 1);
+		json_fixed(json, "through", line->through, 4);
+		json_bool(json, "unclear", line->unclear);
+		json_close(json, '}');
 	}
-	putc(']', out);
+	json_close(json, ']');
 	if (holder->filler_count > told)
-		fprintf(out, ", \"filled_by_more\": %zu", holder->filler_count - told);
+		json_unsigned(json, "filled_by_more", holder->filler_count - told);
 }
 
-static void holder_json(FILE *out, const struct heap_leaks *leaks, const struct holder *holder)
+static void holder_json(struct json *json, const struct heap_leaks *leaks,
+			const struct holder *holder)
 {
-	fputs("{\"path\": ", out);
-	json_string(out, holder->label);
-	fputs(", \"type\": ", out);
-	json_string(out, holder->type);
-	fprintf(out,
-		", \"processes\": %zu, \"entries_per_minute\": %.1f, \"retained_per_minute\": %.1f",
-		holder->processes, holder->entries_slope * MINUTE, holder->slope.median * MINUTE);
-	if (holder->slope.has_interval)
-		fprintf(out, ", \"low\": %.1f, \"high\": %.1f", holder->slope.low * MINUTE,
-			holder->slope.high * MINUTE);
-	fprintf(out, ", \"retained\": %" PRIu64, holder->retained);
+	json_open(json, NULL, '{');
+	json_text(json, "path", holder->label);
+	json_text(json, "type", holder->type);
+	json_unsigned(json, "processes", holder->processes);
+	json_fixed(json, "entries_per_minute", holder->entries_slope * MINUTE, 1);
+	json_fixed(json, "retained_per_minute", holder->slope.median * MINUTE, 1);
+	if (holder->slope.has_interval) {
+		json_fixed(json, "low", holder->slope.low * MINUTE, 1);
+		json_fixed(json, "high", holder->slope.high * MINUTE, 1);
+	}
+	json_unsigned(json, "retained", holder->retained);
 	if (stayed_share(holder) >= 0)
-		fprintf(out, ", \"stayed\": %.4f", stayed_share(holder));
-	fprintf(out, ", \"verdict\": \"%s\"", verdicts[holder->verdict]);
+		json_fixed(json, "stayed", stayed_share(holder), 4);
+	json_text(json, "verdict", verdicts[holder->verdict]);
 	if (holder->bound.most)
-		fprintf(out, ", \"bound\": %" PRIu64, holder->bound.most);
+		json_unsigned(json, "bound", holder->bound.most);
 	if (holder_is_weak(holder))
-		fputs(", \"weak\": true", out);
-	types_json(out, leaks, holder);
-	fillers_json(out, holder);
-	putc('}', out);
+		json_bool(json, "weak", 1);
+	types_json(json, leaks, holder);
+	fillers_json(json, holder);
+	json_close(json, '}');
 }
 
-void heap_leaks_holders_json(const void *context, FILE *out)
+void heap_leaks_holders_json(const void *context, struct json *json)
 {
 	const struct heap_leaks *leaks = context;
 	size_t told = 0, most = leaks->top ? leaks->top : leaks->count;
 
-	fputs("\"holders\": [", out);
+	json_open(json, "holders", '[');
 	for (size_t i = 0; i < leaks->count && told < most; i++) {
 		if (leaks->holders[i].verdict == HOLDER_STEADY)
 			continue;
-		fputs(told++ ? ", " : "", out);
-		holder_json(out, leaks, &leaks->holders[i]);
+		told++;
+		holder_json(json, leaks, &leaks->holders[i]);
 	}
-	fputs("], ", out);
+	json_close(json, ']');
+}
+
+static void rss_json(struct json *json, const struct heap_leaks *leaks)
+{
+	const struct slope *rss = &leaks->rss_slope;
+
+	json_open(json, "rss", '{');
+	json_fixed(json, "per_minute", rss->median * MINUTE, 1);
+	if (rss->median > 0)
+		json_fixed(json, "explained", fmin(fmax(told_slope(leaks) / rss->median, 0), 1), 4);
+	json_open(json, "others", '[');
+	for (size_t i = 0; i < parts_told(leaks); i++) {
+		json_open(json, NULL, '{');
+		json_text(json, "name", leaks->parts[i].name);
+		json_fixed(json, "per_minute", part_rate(leaks, &leaks->parts[i]), 1);
+		json_close(json, '}');
+	}
+	json_close(json, ']');
+	json_close(json, '}');
+	if (!leaks->limited || rss->low <= 0)
+		return;
+	json_open(json, "limit", '{');
+	json_unsigned(json, "bytes", leaks->left);
+	json_fixed(json, "seconds", (double)leaks->left / rss->median, 0);
+	json_fixed(json, "low", (double)leaks->left / rss->high, 0);
+	json_fixed(json, "high", (double)leaks->left / rss->low, 0);
+	json_close(json, '}');
 }
 
 int heap_leaks_json(const void *context, FILE *out)
 {
 	const struct heap_leaks *leaks = context;
+	struct json json = {.out = out};
 
-	fprintf(out, "{\"undisturbed\": true, \"seconds\": %.3f, \"reads\": %zu, ",
-		leaks->seconds[leaks->moments - 1], leaks->moments);
-	heap_leaks_holders_json(leaks, out);
-	fputs("\"lines\": []", out);
-	if (leaks->dumps) {
-		fputs("}\n", out);
-		return ferror(out) ? -EIO : 0;
-	}
-	fprintf(out, ", \"rss\": {\"per_minute\": %.1f", leaks->rss_slope.median * MINUTE);
-	if (leaks->rss_slope.median > 0)
-		fprintf(out, ", \"explained\": %.4f",
-			fmin(fmax(told_slope(leaks) / leaks->rss_slope.median, 0), 1));
-	fputs(", \"others\": [", out);
-	for (size_t i = 0; i < parts_told(leaks); i++) {
-		fputs(i ? ", {\"name\": " : "{\"name\": ", out);
-		json_string(out, leaks->parts[i].name);
-		fprintf(out, ", \"per_minute\": %.1f}", part_rate(leaks, &leaks->parts[i]));
-	}
-	fputs("]}", out);
-	if (leaks->limited && leaks->rss_slope.low > 0)
-		fprintf(out,
-			", \"limit\": {\"bytes\": %" PRIu64
-			", \"seconds\": %.0f, \"low\": %.0f, \"high\": %.0f}",
-			leaks->left, (double)leaks->left / leaks->rss_slope.median,
-			(double)leaks->left / leaks->rss_slope.high,
-			(double)leaks->left / leaks->rss_slope.low);
-	fputs("}\n", out);
+	json_open(&json, NULL, '{');
+	json_bool(&json, "undisturbed", 1);
+	json_fixed(&json, "seconds", leaks->seconds[leaks->moments - 1], 3);
+	json_unsigned(&json, "reads", leaks->moments);
+	heap_leaks_holders_json(leaks, &json);
+	json_open(&json, "lines", '[');
+	json_close(&json, ']');
+	if (!leaks->dumps)
+		rss_json(&json, leaks);
+	json_end(&json);
 	return ferror(out) ? -EIO : 0;
 }

@@ -154,7 +154,7 @@ static int profile_write(const struct snapshot *snapshot)
 	struct outfile *file;
 	int err = outfile_on(&file, STDOUT_FILENO, "stdout");
 
-	return err ? err : pprof_save(snapshot, file);
+	return err ?: pprof_save(snapshot, file);
 }
 
 int heap_pprof_write(const struct heap_graph *heap)

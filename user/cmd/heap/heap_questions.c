@@ -9,15 +9,16 @@
 
 #include "cmd/heap/heap_choice.h"
 #include "cmd/options/targets.h"
-#include "inspect/dominators/heapsnapshot.h"
+#include "util/array.h"
 #include "util/error.h"
+#include "util/json.h"
+#include "util/stream.h"
 #include "util/terminal.h"
 
 static const struct {
 	const char *name;
 	unsigned int needs; /* enum heap_needs */
-	int (*print)(const struct heap_choice *choice, const struct heap_graph *heap,
-		     const char *what);
+	int (*print)(const struct heap_choice *choice, const struct heap_graph *heap);
 } questions[] = {
 	{"why", HEAP_RETAINED | HEAP_PATHS, heap_why_print},
 	{"holders", HEAP_RETAINED, heap_holders_print},
@@ -38,17 +39,6 @@ static int usage_error(const char *reason)
 	return EXIT_USAGE;
 }
 
-/* After heap_graph_open(): prints an error of writing the answer. */
-static int answer_end(struct heap_graph *heap, int err)
-{
-	heap_graph_close(heap);
-	if (err == -ENOENT)
-		return EXIT_FAILED;
-	if (err)
-		error_print(err, NULL, "heap");
-	return err ? EXIT_FAILED : EXIT_DONE;
-}
-
 /* Whether the answer is a file of a whole heap rather than text. */
 static int is_file(const struct heap_choice *choice)
 {
@@ -56,54 +46,45 @@ static int is_file(const struct heap_choice *choice)
 	       choice->output.format == FORMAT_PPROF;
 }
 
-static int view_answer(struct heap_choice *choice, const char *dump)
+static unsigned int view_needs(const struct heap_choice *choice)
 {
-	unsigned int needs = choice->retained || choice->by == BY_CONTAINER ? HEAP_RETAINED : 0;
-	struct heap_graph heap;
-	struct terminal terminal = {0};
-	int err;
+	int retained = choice->retained || choice->by == BY_CONTAINER ||
+		       choice->output.format == FORMAT_PPROF;
+	int paths = choice->depth || choice->output.format == FORMAT_HEAPSNAPSHOT ||
+		    (choice->by != BY_TYPE && choice->by != BY_CLASS && choice->by != BY_SIZE);
 
-	if (choice->by == BY_MODULE || choice->by == BY_ROOT || choice->by == BY_CONTAINER ||
-	    choice->by == BY_LINE || choice->by == BY_PATH)
-		needs |= HEAP_PATHS;
-	if (choice->output.format == FORMAT_HEAPSNAPSHOT || choice->depth)
-		needs |= HEAP_PATHS;
-	if (choice->output.format == FORMAT_PPROF)
-		needs |= HEAP_RETAINED;
-	if (heap_graph_open(choice, dump, needs, &heap))
-		return EXIT_FAILED;
-	if (choice->output.format == FORMAT_HEAPSNAPSHOT)
-		return answer_end(&heap, heap_snapshot_write(choice, &heap)
-						 ?: fflush(stdout) || ferror(stdout) ? -EIO
-										     : 0);
-	if (choice->output.format == FORMAT_PPROF)
-		return answer_end(&heap, heap_pprof_write(&heap));
-	if (choice->output.format == FORMAT_TEXT)
-		terminal_begin(&terminal, &stdout);
-	err = (choice->depth ? heap_tree_print : heap_view_print)(choice, &heap);
-	terminal_end(&terminal);
-	return answer_end(&heap, err);
+	return (retained ? HEAP_RETAINED : 0) | (paths ? HEAP_PATHS : 0);
 }
 
-#define NO_QUESTION (sizeof(questions) / sizeof(questions[0]))
+static int view_print(const struct heap_choice *choice, const struct heap_graph *heap)
+{
+	if (choice->output.format == FORMAT_HEAPSNAPSHOT)
+		return heap_snapshot_write(choice, heap) ?: stream_flush(stdout);
+	if (choice->output.format == FORMAT_PPROF)
+		return heap_pprof_write(heap);
+	return (choice->depth ? heap_tree_print : heap_view_print)(choice, heap);
+}
+
+#define NO_QUESTION ARRAY_SIZE(questions)
 
 /* The answer about choice->pid, the core or the dump. An exit status. */
 static int graph_answer(struct heap_choice *choice, size_t question, const char *dump)
 {
-	const char *what = question_words(question) > 1 ? choice->rest.items[1] : NULL;
+	int is_view = question == NO_QUESTION, err;
 	struct heap_graph heap;
 	struct terminal terminal = {0};
-	int err;
 
-	if (question == NO_QUESTION)
-		return view_answer(choice, dump);
-	if (heap_graph_open(choice, dump, questions[question].needs, &heap))
+	if (heap_graph_open(choice, dump, is_view ? view_needs(choice) : questions[question].needs,
+			    &heap))
 		return EXIT_FAILED;
 	if (choice->output.format == FORMAT_TEXT)
 		terminal_begin(&terminal, &stdout);
-	err = questions[question].print(choice, &heap, what);
+	err = (is_view ? view_print : questions[question].print)(choice, &heap);
 	terminal_end(&terminal);
-	return answer_end(&heap, err);
+	heap_graph_close(&heap);
+	if (err && err != -ENOENT)
+		error_print(err, NULL, "heap");
+	return err ? EXIT_FAILED : EXIT_DONE;
 }
 
 /* Leaves the processes that run Python, of those of a container. Returns how many. */
@@ -188,6 +169,7 @@ static int answer(struct heap_choice *choice, size_t question, size_t words)
 		return usage_error(words > 1 ? "it takes a type or an address, and processes, a "
 					       "dump or a core"
 					     : "it takes processes, a dump or a core");
+	choice->what = words > 1 ? choice->rest.items[1] : NULL;
 	if (dump || choice->core)
 		return graph_answer(choice, question, dump);
 	return processes_answer(choice, question);
@@ -203,7 +185,9 @@ int heap_is_question(const struct heap_choice *choice)
 int heap_answer(struct heap_choice *choice)
 {
 	const char *first = choice->rest.count ? choice->rest.items[0] : NULL;
+	struct json json = {.out = stdout};
 
+	choice->json = choice->output.format == FORMAT_JSON ? &json : NULL;
 	if (choice->swap_in && target_set_is_empty(&choice->targets))
 		return usage_error("--swap-in is of a running process");
 	if (choice->core ? choice->freeze : choice->sysroot != NULL)
@@ -216,7 +200,7 @@ int heap_answer(struct heap_choice *choice)
 		return usage_error("--depth is of --retained, by type");
 	if (is_file(choice) && choice->rest.count > 1)
 		return usage_error("this format is of a whole heap");
-	for (size_t i = 0; first && i < sizeof(questions) / sizeof(questions[0]); i++)
+	for (size_t i = 0; first && i < ARRAY_SIZE(questions); i++)
 		if (!strcmp(first, questions[i].name))
 			return answer(choice, i, question_words(i));
 	if (first && !strcmp(first, "diff")) {

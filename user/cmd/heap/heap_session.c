@@ -36,15 +36,14 @@ static int session_ask(const struct heap_choice *choice, FILE **out)
 	file = memfd_create("blocks", MFD_CLOEXEC);
 	err = file < 0 ? -errno : ask(socket, &request, file, ASK_FOREVER, &answer);
 	close(socket);
-	if (!err)
-		err = answer_check(&answer);
+	err = err ?: answer_check(&answer);
 	if (!err && lseek(file, 0, SEEK_SET) < 0)
 		err = -errno;
 	buffer_free(&answer);
 	*out = err ? NULL : fdopen(file, "r");
 	if (!*out && file >= 0)
 		close(file);
-	return err ? err : *out ? 0 : -errno;
+	return err ?: *out ? 0 : -errno;
 }
 
 int heap_lines_open(const struct heap_choice *choice, struct block_lines *out)
@@ -59,8 +58,7 @@ int heap_lines_open(const struct heap_choice *choice, struct block_lines *out)
 		err = session_ask(choice, &file);
 	if (!file && !err)
 		err = -errno;
-	if (!err)
-		err = block_lines_read(out, file);
+	err = err ?: block_lines_read(out, file);
 	if (file)
 		fclose(file);
 	if (!err && choice->pid && out->pid != (uint32_t)choice->pid)

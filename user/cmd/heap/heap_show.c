@@ -10,7 +10,6 @@
 #include "util/error.h"
 #include "util/json.h"
 #include "util/size.h"
-#include "util/stream.h"
 #include "util/text.h"
 
 struct showing {
@@ -18,12 +17,13 @@ struct showing {
 	const struct heap_graph *heap;
 	uint32_t object, source;
 	uint64_t shown, total;
-	int inwards, json, err;
+	int inwards, err;
 };
 
 static void reference_show(void *context, uint64_t target, enum reference_kind kind, uint64_t slot)
 {
 	struct showing *showing = context;
+	struct json *json = showing->choice->json;
 	const struct graph *graph = showing->heap->graph;
 	uint64_t top = showing->choice->output.opts.top;
 	uint32_t other = showing->inwards ? showing->source : graph_find(graph, target);
@@ -37,12 +37,13 @@ static void reference_show(void *context, uint64_t target, enum reference_kind k
 		return;
 	showing->err = reference_name(graph, showing->source, kind, slot, &kind_name, &name)
 			       ?: buffer_append(&name, "", 1);
-	if (!showing->err && showing->json) {
-		printf("%s{\"kind\": \"%s\", \"name\": ", showing->shown ? ", " : "", kind_name);
-		json_string(stdout, (const char *)name.data);
-		fputs(", ", stdout);
-		type_json(graph, graph_type(graph, other));
-		printf(", \"address\": %" PRIu64 "}", graph->addresses[other]);
+	if (!showing->err && json) {
+		json_open(json, NULL, '{');
+		json_text(json, "kind", kind_name);
+		json_text(json, "name", (const char *)name.data);
+		type_json(json, graph, graph_type(graph, other));
+		json_unsigned(json, "address", graph->addresses[other]);
+		json_close(json, '}');
 	} else if (!showing->err) {
 		printf("    %s ", kind_name);
 		text_print(stdout, (const char *)name.data);
@@ -56,13 +57,14 @@ static void reference_show(void *context, uint64_t target, enum reference_kind k
 
 static void direction_show(struct showing *showing, int inwards)
 {
+	struct json *json = showing->choice->json;
 	struct graph *graph = showing->heap->graph;
 
 	showing->inwards = inwards;
 	showing->shown = showing->total = 0;
 	graph_work_begin(graph);
-	if (showing->json)
-		printf(", \"%s\": [", inwards ? "references_in" : "references_out");
+	if (json)
+		json_open(json, inwards ? "references_in" : "references_out", '[');
 	else
 		puts(inwards ? "  is held by" : "  holds");
 	if (!inwards) {
@@ -77,11 +79,13 @@ static void direction_show(struct showing *showing, int inwards)
 		showing->source = graph->in[i];
 		graph_references(graph, showing->source, reference_show, showing);
 	}
-	if (showing->json)
-		printf("], \"%s\": %" PRIu64,
-		       inwards ? "references_in_total" : "references_out_total", showing->total);
-	else if (showing->shown < showing->total)
+	if (json) {
+		json_close(json, ']');
+		json_unsigned(json, inwards ? "references_in_total" : "references_out_total",
+			      showing->total);
+	} else if (showing->shown < showing->total) {
 		printf("    %" PRIu64 " others\n", showing->total - showing->shown);
+	}
 }
 
 static void object_text(const struct heap_graph *heap, uint32_t object, const char *value)
@@ -101,43 +105,37 @@ static void object_text(const struct heap_graph *heap, uint32_t object, const ch
 		printf("reference count=%" PRIu64 ", found=%u\n", count, graph->held[object]);
 }
 
-static void object_json(const struct heap_graph *heap, uint32_t object, const char *value)
+static void object_json(struct json *json, const struct heap_graph *heap, uint32_t object,
+			const char *value)
 {
 	const struct graph *graph = heap->graph;
 	uint64_t count = graph_refcount(graph, graph->addresses[object]);
 
-	heap_graph_json(heap);
-	fputs(", ", stdout);
-	type_json(graph, graph_type(graph, object));
-	printf(", \"address\": %" PRIu64 ", \"size\": %" PRIu64 ", \"retained_size\": %" PRIu64
-	       ", \"refcount\": ",
-	       graph->addresses[object], graph_bytes(graph, object), heap->retained->bytes[object]);
+	type_json(json, graph, graph_type(graph, object));
+	json_numbers(json, {"address", graph->addresses[object]},
+		     {"size", graph_bytes(graph, object)},
+		     {"retained_size", heap->retained->bytes[object]});
 	if (count == UINT64_MAX)
-		fputs("null", stdout);
+		json_none(json, "refcount");
 	else
-		printf("%" PRIu64, count);
-	printf(", \"found\": %u, \"value\": ", graph->held[object]);
-	if (value[0])
-		json_string(stdout, value);
-	else
-		fputs("null", stdout);
+		json_unsigned(json, "refcount", count);
+	json_unsigned(json, "found", graph->held[object]);
+	json_text(json, "value", value[0] ? value : NULL);
 }
 
-int heap_show_print(const struct heap_choice *choice, const struct heap_graph *heap,
-		    const char *what)
+int heap_show_print(const struct heap_choice *choice, const struct heap_graph *heap)
 {
-	struct showing showing = {
-		.choice = choice, .heap = heap, .json = choice->output.format == FORMAT_JSON};
+	struct showing showing = {.choice = choice, .heap = heap};
 	struct buffer value = {0};
 	struct chosen chosen;
-	int err = chosen_find(heap, what, &chosen), is_type = chosen.types != NULL;
+	int err = chosen_find(heap, choice->what, &chosen), is_type = chosen.types != NULL;
 
 	chosen_free(&chosen);
 	if (err)
 		return err;
 	if (is_type)
 		return error_print(error_set(-ENOENT, "show takes an address"),
-				   "tracer heap holders TYPE shows some", "%s", what);
+				   "tracer heap holders TYPE shows some", "%s", choice->what);
 	showing.object = chosen.object;
 	heap->graph->texts_hidden = !choice->values;
 	err = values_repr(heap->graph, heap->graph->addresses[chosen.object], &value);
@@ -146,18 +144,14 @@ int heap_show_print(const struct heap_choice *choice, const struct heap_graph *h
 		buffer_free(&value);
 		return err;
 	}
-	if (showing.json) {
-		object_json(heap, chosen.object, (const char *)value.data);
-	} else {
-		heap_graph_head(heap);
+	heap_answer_begin(choice, heap);
+	if (choice->json)
+		object_json(choice->json, heap, chosen.object, (const char *)value.data);
+	else
 		object_text(heap, chosen.object, (const char *)value.data);
-	}
 	buffer_free(&value);
 	direction_show(&showing, 0);
 	direction_show(&showing, 1);
-	if (showing.json)
-		puts("}");
-	else
-		heap_graph_foot(&choice->output.opts, heap);
-	return showing.err ?: stream_flush(stdout);
+	err = heap_answer_end(choice, heap);
+	return showing.err ?: err;
 }

@@ -14,7 +14,6 @@
 #include "util/id_map.h"
 #include "util/json.h"
 #include "util/size.h"
-#include "util/stream.h"
 #include "util/text.h"
 
 struct heap_tree_node {
@@ -153,16 +152,17 @@ static size_t children_find(const struct tree *tree, uint32_t parent, size_t *fi
 }
 
 /* How its dominator refers to it: "attribute CACHE"; what holds it, if that is another one. */
-static void name_print(const struct tree *tree, const struct heap_tree_node *node, int json)
+static void name_print(const struct tree *tree, const struct heap_tree_node *node)
 {
 	const struct heap_graph *heap = tree->heap;
+	struct json *json = tree->choice->json;
 	uint32_t above = heap->paths->parent[node->example];
 	struct path path;
 	const char *kind = "", *name = "";
 	char *text = NULL;
 
 	if (above != GRAPH_NONE && above != heap->retained->idom[node->example]) {
-		path_name(heap, node->example, stdout, json);
+		path_name(heap, node->example, json, "name");
 		return;
 	}
 	if (!path_read(heap->paths, node->example, &path) && path.count) {
@@ -172,17 +172,20 @@ static void name_print(const struct tree *tree, const struct heap_tree_node *nod
 	if (asprintf(&text, "%s%s%s", kind, name[0] ? " " : "", name) < 0)
 		text = NULL;
 	if (json)
-		json_string(stdout, text ? text : kind);
+		json_text(json, "name", text ? text : kind);
 	else
 		text_print(stdout, text ? text : kind);
 	free(text);
 	path_free(&path);
 }
 
-static void sums_text(const struct tree *tree, const struct heap_tree_node *node)
+static void node_text(const struct tree *tree, const struct heap_tree_node *node,
+		      unsigned int depth)
 {
 	char retained[32], size[32];
 
+	printf("%*s", (int)(2 * depth + 2), "");
+	name_print(tree, node);
 	fputs(" -> ", stdout);
 	type_text(tree->heap->graph, graph_type(tree->heap->graph, node->example));
 	printf(": retained=%s, retained count=%" PRIu64 ", size=%s, count=%" PRIu64 "\n",
@@ -190,42 +193,45 @@ static void sums_text(const struct tree *tree, const struct heap_tree_node *node
 	       size_text(size, node->bytes), node->count);
 }
 
-static void sums_json(const struct tree *tree, const struct heap_tree_node *node)
+/* The object stays open for its children. */
+static void node_json(const struct tree *tree, const struct heap_tree_node *node)
 {
-	fputs(", ", stdout);
-	type_json(tree->heap->graph, graph_type(tree->heap->graph, node->example));
-	printf(", \"address\": %" PRIu64 ", \"retained_size\": %" PRIu64
-	       ", \"retained_count\": %" PRIu64 ", \"size\": %" PRIu64 ", \"count\": %" PRIu64,
-	       tree->heap->graph->addresses[node->example], node->retained_bytes,
-	       node->retained_count, node->bytes, node->count);
+	const struct graph *graph = tree->heap->graph;
+	struct json *json = tree->choice->json;
+
+	json_open(json, NULL, '{');
+	name_print(tree, node);
+	type_json(json, graph, graph_type(graph, node->example));
+	json_numbers(json, {"address", graph->addresses[node->example]},
+		     {"retained_size", node->retained_bytes},
+		     {"retained_count", node->retained_count}, {"size", node->bytes},
+		     {"count", node->count});
 }
 
 /* Depth is at most HEAP_DEPTH_MAX, so this recursion is, too. */
 static void children_print(const struct tree *tree, uint32_t parent, unsigned int depth)
 {
-	int json = tree->choice->output.format == FORMAT_JSON;
+	struct json *json = tree->choice->json;
 	size_t first, end = children_find(tree, parent, &first);
-	size_t top = tree->choice->output.opts.top;
-	size_t shown = top && top < end - first ? top : end - first;
+	size_t shown = report_rows(&tree->choice->output.opts, end - first);
 
-	if (json)
-		printf("%s\"children_total\": %zu, \"children\": [", depth ? ", " : "",
-		       end - first);
+	if (json) {
+		json_unsigned(json, "children_total", end - first);
+		json_open(json, "children", '[');
+	}
 	for (size_t i = first; i < first + shown; i++) {
 		const struct heap_tree_node *node = &tree->nodes[tree->order[i]];
 
 		if (json)
-			fputs(i > first ? ", {\"name\": " : "{\"name\": ", stdout);
+			node_json(tree, node);
 		else
-			printf("%*s", (int)(2 * depth + 2), "");
-		name_print(tree, node, json);
-		(json ? sums_json : sums_text)(tree, node);
+			node_text(tree, node, depth);
 		children_print(tree, tree->order[i], depth + 1);
 		if (json)
-			putchar('}');
+			json_close(json, '}');
 	}
 	if (json)
-		putchar(']');
+		json_close(json, ']');
 	else if (shown < end - first)
 		printf("%*s%zu other%s\n", (int)(2 * depth + 2), "", end - first - shown,
 		       end - first - shown == 1 ? "" : "s");
@@ -233,18 +239,17 @@ static void children_print(const struct tree *tree, uint32_t parent, unsigned in
 
 static int tree_print(const struct tree *tree)
 {
-	if (tree->choice->output.format == FORMAT_JSON) {
-		heap_graph_json(tree->heap);
-		fputs(", \"tree\": {", stdout);
-		children_print(tree, GRAPH_NONE, 0);
-		puts("}}");
-	} else {
-		heap_graph_head(tree->heap);
+	struct json *json = tree->choice->json;
+
+	heap_answer_begin(tree->choice, tree->heap);
+	if (json)
+		json_open(json, "tree", '{');
+	else
 		puts("What would be freed with each, and with what is in it, in bytes of blocks");
-		children_print(tree, GRAPH_NONE, 0);
-		heap_graph_foot(&tree->choice->output.opts, tree->heap);
-	}
-	return stream_flush(stdout);
+	children_print(tree, GRAPH_NONE, 0);
+	if (json)
+		json_close(json, '}');
+	return heap_answer_end(tree->choice, tree->heap);
 }
 
 int heap_tree_print(const struct heap_choice *choice, const struct heap_graph *heap)

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tracer heap --retained, --by KEY: a graph's objects in groups. */
+#include "cmd/heap/heap_view.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cmd/heap/heap_view.h"
 #include "util/array.h"
+#include "util/id_map.h"
 #include "util/json.h"
 #include "util/size.h"
-#include "util/stream.h"
 #include "util/text.h"
 
 static const char *const by_names[] = {
@@ -19,7 +20,8 @@ static const char *const by_names[] = {
 	[BY_LINE] = "line", [BY_PATH] = "path",
 };
 
-int view_reserve(struct view *view, size_t count)
+/* Zeroes count rows. 0, -ENOMEM. */
+static int view_reserve(struct view *view, size_t count)
 {
 	int err = array_reserve(&view->rows, &view->capacity, 0, count + 1, sizeof(struct row));
 
@@ -33,6 +35,210 @@ void row_add(struct row *row, const struct graph *graph, uint32_t object)
 	row->bytes += graph_bytes(graph, object);
 	row->count++;
 }
+
+/* --- heap lines ------------------------------------------------------------------------------- */
+
+/*
+ * tracer heap --by line: which line allocated the objects, from a session's blocks, and what they
+ * are reached through. Objects that are in no block of the session are older than the trace: they
+ * are told by module.
+ *
+ * Keys of rows: the number of a line; then, from the number of lines on, a module's object, or the
+ * number of objects for those that no module leads to.
+ */
+
+uint32_t *numbers_new(size_t count)
+{
+	uint32_t *numbers = malloc((count + 1) * sizeof(*numbers));
+
+	if (numbers)
+		memset(numbers, 0xff, (count + 1) * sizeof(*numbers));
+	return numbers;
+}
+
+/* The row of an object without a line. */
+static size_t older_row(const struct view *view, uint32_t *start, uint32_t object)
+{
+	const struct paths *paths = view->heap->paths;
+	uint32_t from = path_start(paths, start, object);
+
+	return view->heap->lines.name_count +
+	       (paths->parent[from] == GRAPH_NONE ? view->heap->graph->count : from);
+}
+
+/* Rows by the line that allocated the objects, and of older objects by module. 0, -ENOMEM. */
+static int view_by_line(struct view *view)
+{
+	const struct block_lines *lines = &view->heap->lines;
+	const struct graph *graph = view->heap->graph;
+	size_t rows = lines->name_count + graph->count + 1;
+	uint32_t *start = numbers_new(graph->count);
+	int err = start ? view_reserve(view, rows) : -ENOMEM;
+
+	view->row_of = err ? NULL : numbers_new(graph->count);
+	if (!err && !view->row_of)
+		err = -ENOMEM;
+	for (size_t i = 0; i < graph->count && !err; i++) {
+		uint32_t line = block_lines_find(lines, graph->addresses[i]);
+		size_t row = line != BLOCK_LINES_NONE ? line : older_row(view, start, (uint32_t)i);
+
+		row_add(&view->rows[row], graph, (uint32_t)i);
+		view->row_of[i] = (uint32_t)row;
+	}
+	for (size_t i = 0; i < rows && !err; i++)
+		view->rows[i].key = i;
+	view->count = err ? 0 : rows;
+	free(start);
+	return err;
+}
+
+/* Whether a path's holder is at: a root, a module, or what a variable of a module refers to. */
+static int is_holder(const struct paths *paths, uint32_t at)
+{
+	const struct graph *graph = paths->graph;
+	uint32_t parent = paths->parent[at], above;
+
+	if (parent == GRAPH_NONE || graph_is_modules(graph, parent))
+		return 1;
+	/* A module's variables are its dictionary's values; what its C code holds has no name. */
+	above = paths->kind[at] == REFERENCE_VALUE && paths_is_namespace(paths, parent)
+			? paths->parent[parent]
+			: GRAPH_NONE;
+	above = above == GRAPH_NONE ? GRAPH_NONE : paths->parent[above];
+	return above != GRAPH_NONE && graph_is_modules(graph, above);
+}
+
+uint32_t path_holder(const struct paths *paths, uint32_t *holders, uint32_t object)
+{
+	uint32_t at = object, found;
+
+	while (holders[at] == GRAPH_NONE && !is_holder(paths, at))
+		at = paths->parent[at];
+	found = holders[at] != GRAPH_NONE                                   ? holders[at]
+		: paths->parent[at] == GRAPH_NONE && paths->graph->root[at] ? paths->slot[at]
+									    : at;
+	while (object != at) {
+		holders[object] = found;
+		object = paths->parent[object];
+	}
+	holders[at] = found;
+	return found;
+}
+
+struct heap_lines_held {
+	uint32_t shown, holder; /* the number of the row among those shown; an object */
+	uint64_t bytes;
+};
+
+struct heap_lines_holding {
+	struct id_map shown_of; /* by key of a row */
+	struct id_map held_of;  /* by row and holder, in `held` */
+	struct heap_lines_held *held;
+	size_t count, capacity;
+};
+
+static int held_add(struct heap_lines_holding *holding, uint32_t shown, uint32_t holder,
+		    uint64_t bytes)
+{
+	uint64_t key = (uint64_t)shown << 32 | holder;
+	uint32_t number = id_map_find(&holding->held_of, key);
+	int err;
+
+	if (number == ID_MAP_NONE) {
+		err = array_reserve(&holding->held, &holding->capacity, holding->count, 1,
+				    sizeof(*holding->held))
+			      ?: id_map_put(&holding->held_of, key, (uint32_t)holding->count);
+		if (err)
+			return err;
+		number = (uint32_t)holding->count++;
+		holding->held[number] = (struct heap_lines_held){shown, holder, 0};
+	}
+	holding->held[number].bytes += bytes;
+	return 0;
+}
+
+static int holding_fill(struct view *view, struct heap_lines_holding *holding, uint32_t *holders)
+{
+	const struct graph *graph = view->heap->graph;
+	int err = 0;
+
+	for (size_t i = 0; i < view->shown && !err; i++)
+		err = id_map_put(&holding->shown_of, view->rows[i].key, (uint32_t)i);
+	for (size_t i = 0; i < graph->count && !err; i++) {
+		uint32_t shown = id_map_find(&holding->shown_of, view->row_of[i]);
+
+		if (shown != ID_MAP_NONE)
+			err = held_add(holding, shown,
+				       path_holder(view->heap->paths, holders, (uint32_t)i),
+				       graph_bytes(graph, (uint32_t)i));
+	}
+	return err;
+}
+
+static int view_holders(struct view *view)
+{
+	struct heap_lines_holding holding = {0};
+	uint32_t *holders = numbers_new(view->heap->graph->count);
+	int err = holders ? holding_fill(view, &holding, holders) : -ENOMEM;
+
+	for (size_t i = 0; i < view->shown; i++)
+		view->rows[i].holder = GRAPH_NONE;
+	for (size_t i = 0; i < holding.count && !err; i++) {
+		const struct heap_lines_held *held = &holding.held[i];
+		struct row *row = &view->rows[held->shown];
+
+		if (row->holder != GRAPH_NONE && held->bytes <= row->held_bytes)
+			continue;
+		row->holder = held->holder;
+		row->held_bytes = held->bytes;
+	}
+	id_map_free(&holding.shown_of);
+	id_map_free(&holding.held_of);
+	free(holding.held);
+	free(holders);
+	return err;
+}
+
+/* The object of the module of a row without a line; GRAPH_NONE: no module. */
+static uint32_t module_of(const struct view *view, const struct row *row)
+{
+	uint64_t object = row->key - view->heap->lines.name_count;
+
+	return object < view->heap->graph->count ? (uint32_t)object : GRAPH_NONE;
+}
+
+/* What the objects of the rows that are shown are reached through. 0, -ENOMEM. */
+static void line_text(const struct view *view, const struct row *row)
+{
+	const struct block_lines *lines = &view->heap->lines;
+
+	if (row->key < lines->name_count) {
+		text_print(stdout, lines->names[row->key]);
+		return;
+	}
+	fputs("older than the trace, ", stdout);
+	if (module_of(view, row) == GRAPH_NONE)
+		fputs("<no module>", stdout);
+	else
+		path_name(view->heap, module_of(view, row), NULL, NULL);
+}
+
+void line_json(struct json *json, const struct view *view, const struct row *row)
+{
+	const struct block_lines *lines = &view->heap->lines;
+
+	json_text(json, "line", row->key < lines->name_count ? lines->names[row->key] : NULL);
+	if (row->key >= lines->name_count && module_of(view, row) == GRAPH_NONE)
+		json_none(json, "module");
+	else if (row->key >= lines->name_count)
+		path_name(view->heap, module_of(view, row), json, "module");
+	if (row->holder == GRAPH_NONE)
+		return;
+	holder_name(view->heap, row->holder, json, "holder");
+	json_unsigned(json, "holder_size", row->held_bytes);
+}
+
+/* --- heap view -------------------------------------------------------------------------------- */
 
 static int rows_by_type(struct view *view)
 {
@@ -221,7 +427,8 @@ static int row_compare(const void *a, const void *b)
 	return x->key < y->key ? -1 : x->key > y->key;
 }
 
-int path_label(const struct heap_graph *heap, uint32_t object, struct buffer *out)
+/* The path to an object: path_write(), NUL-terminated. 0, -ENOMEM. */
+static int path_label(const struct heap_graph *heap, uint32_t object, struct buffer *out)
 {
 	struct path path;
 	int err = path_read(heap->paths, object, &path) ?: path_write(&path, out);
@@ -250,26 +457,26 @@ int holder_label(const struct heap_graph *heap, uint32_t holder, struct buffer *
 typedef int (*label_fn)(const struct heap_graph *heap, uint32_t object, struct buffer *out);
 
 static void label_print(const struct heap_graph *heap, uint32_t object, label_fn label_of,
-			FILE *out, int json)
+			struct json *json, const char *key)
 {
 	struct buffer label = {0};
 	const char *text = label_of(heap, object, &label) ? "" : (const char *)label.data;
 
 	if (json)
-		json_string(out, text);
+		json_text(json, key, text);
 	else
-		text_print(out, text[0] ? text : "<unnamed>");
+		text_print(stdout, text[0] ? text : "<unnamed>");
 	buffer_free(&label);
 }
 
-void path_name(const struct heap_graph *heap, uint32_t object, FILE *out, int json)
+void path_name(const struct heap_graph *heap, uint32_t object, struct json *json, const char *key)
 {
-	label_print(heap, object, path_label, out, json);
+	label_print(heap, object, path_label, json, key);
 }
 
-void holder_name(const struct heap_graph *heap, uint32_t holder, FILE *out, int json)
+void holder_name(const struct heap_graph *heap, uint32_t holder, struct json *json, const char *key)
 {
-	label_print(heap, holder, holder_label, out, json);
+	label_print(heap, holder, holder_label, json, key);
 }
 
 void type_text(const struct graph *graph, const struct type *type)
@@ -280,58 +487,73 @@ void type_text(const struct graph *graph, const struct type *type)
 	text_print(stdout, name);
 }
 
-void type_json(const struct graph *graph, const struct type *type)
+void type_json(struct json *json, const struct graph *graph, const struct type *type)
 {
 	char name[TYPES_FULL_NAME];
 
 	types_full_name(&graph->types, type, name);
-	fputs("\"type\": ", stdout);
-	json_string(stdout, type->name);
-	fputs(", \"type_name\": ", stdout);
-	json_string(stdout, name);
+	json_text(json, "type", type->name);
+	json_text(json, "type_name", name);
 }
 
-static void key_print(const struct view *view, const struct row *row, int json)
+static void key_text(const struct view *view, const struct row *row)
 {
 	const struct heap_graph *heap = view->heap;
 	const struct graph *graph = heap->graph;
 
 	switch (view->choice->by) {
 	case BY_LINE:
-		if (json)
-			line_json(view, row);
-		else
-			line_text(view, row);
+		line_text(view, row);
 		return;
 	case BY_MODULE:
+	case BY_CONTAINER:
 		if (row->key < graph->count)
-			path_name(heap, (uint32_t)row->key, stdout, json);
+			path_name(heap, (uint32_t)row->key, NULL, NULL);
 		else
-			fputs(json ? "null" : "<no module>", stdout);
+			fputs("<no module>", stdout);
 		return;
 	case BY_ROOT:
-		if (json)
-			json_string(stdout, graph_root_name((enum graph_root)row->key));
-		else
-			fputs(graph_root_name((enum graph_root)row->key), stdout);
-		return;
-	case BY_CONTAINER:
-		path_name(heap, (uint32_t)row->key, stdout, json);
+		fputs(graph_root_name((enum graph_root)row->key), stdout);
 		return;
 	case BY_PATH:
-		holder_name(heap, (uint32_t)row->key, stdout, json);
+		holder_name(heap, (uint32_t)row->key, NULL, NULL);
 		return;
 	case BY_SIZE:
-		if (json)
-			printf("%" PRIu64, row->key);
-		else
-			printf("%" PRIu64 " to %" PRIu64 " B", row->key, row->key * 2 - 1);
+		printf("%" PRIu64 " to %" PRIu64 " B", row->key, row->key * 2 - 1);
 		return;
 	default:
-		if (json)
-			type_json(graph, &graph->types.entries[row->key]);
+		type_text(graph, &graph->types.entries[row->key]);
+	}
+}
+
+static void key_json(struct json *json, const struct view *view, const struct row *row)
+{
+	const struct heap_graph *heap = view->heap;
+	const struct graph *graph = heap->graph;
+	const char *key = by_names[view->choice->by];
+
+	switch (view->choice->by) {
+	case BY_LINE:
+		line_json(json, view, row);
+		return;
+	case BY_MODULE:
+	case BY_CONTAINER:
+		if (row->key < graph->count)
+			path_name(heap, (uint32_t)row->key, json, key);
 		else
-			type_text(graph, &graph->types.entries[row->key]);
+			json_none(json, key);
+		return;
+	case BY_ROOT:
+		json_text(json, key, graph_root_name((enum graph_root)row->key));
+		return;
+	case BY_PATH:
+		holder_name(heap, (uint32_t)row->key, json, key);
+		return;
+	case BY_SIZE:
+		json_unsigned(json, "from", row->key);
+		return;
+	default:
+		type_json(json, graph, &graph->types.entries[row->key]);
 	}
 }
 
@@ -339,7 +561,7 @@ static void line_holder(const struct view *view, const struct row *row, const ch
 {
 	printf("%s%.0f %% of it through ", before,
 	       100.0 * (double)row->held_bytes / (double)row->bytes);
-	holder_name(view->heap, row->holder, stdout, 0);
+	holder_name(view->heap, row->holder, NULL, NULL);
 }
 
 /* The cells of a table's row before the name. */
@@ -363,7 +585,7 @@ static void row_text(const struct view *view, const struct row *row)
 		row_cells(row);
 	else
 		fputs("  ", stdout);
-	key_print(view, row, 0);
+	key_text(view, row);
 	if (view->choice->by == BY_CONTAINER) {
 		fputs(" (", stdout);
 		type_text(view->heap->graph, graph_type(view->heap->graph, (uint32_t)row->key));
@@ -392,66 +614,69 @@ static void row_text(const struct view *view, const struct row *row)
 	putchar('\n');
 }
 
-static void view_text(const struct view *view)
+static void view_text(const struct view *view, const struct row *total)
 {
-	const struct graph *graph = view->heap->graph;
-	struct row total = {0};
 	char size[32];
 
-	heap_graph_head(view->heap);
 	printf("By %s, in bytes of the objects' blocks and of those that they own: %zu of %zu\n",
 	       by_names[view->choice->by], view->shown, view->count);
 	if (view->choice->output.opts.tables)
 		puts("RETAINED\t?OBJECTS\tSIZE\tCOUNT\tWHAT");
 	for (size_t i = 0; i < view->shown; i++)
 		row_text(view, &view->rows[i]);
-	for (size_t i = 0; i < graph->count; i++)
-		row_add(&total, graph, (uint32_t)i);
-	printf("Total: size=%s, count=%" PRIu64 "\n", size_text(size, total.bytes), total.count);
-	heap_graph_foot(&view->choice->output.opts, view->heap);
+	printf("Total: size=%s, count=%" PRIu64 "\n", size_text(size, total->bytes), total->count);
 }
 
-static void view_json(const struct view *view)
+static void row_json(struct json *json, const struct view *view, const struct row *row)
 {
 	const struct graph *graph = view->heap->graph;
+
+	json_open(json, NULL, '{');
+	key_json(json, view, row);
+	if (view->choice->by == BY_TYPE)
+		json_numbers(json, {"type_address", graph->types.entries[row->key].address},
+			     {"exact", row->exact});
+	if (view->choice->by == BY_CONTAINER) {
+		type_json(json, graph, graph_type(graph, (uint32_t)row->key));
+		json_unsigned(json, "address", graph->addresses[row->key]);
+	}
+	json_numbers(json, {"size", row->bytes}, {"count", row->count});
+	if (row->retained_count)
+		json_numbers(json, {"retained_size", row->retained_bytes},
+			     {"retained_count", row->retained_count});
+	json_close(json, '}');
+}
+
+static void view_json(struct json *json, const struct view *view, const struct row *total)
+{
+	json_text(json, "by", by_names[view->choice->by]);
+	json_open(json, "total", '{');
+	json_numbers(json, {"size", total->bytes}, {"count", total->count});
+	json_close(json, '}');
+	json_open(json, "statistics", '[');
+	for (size_t i = 0; i < view->shown; i++)
+		row_json(json, view, &view->rows[i]);
+	json_close(json, ']');
+}
+
+static int view_write(const struct view *view)
+{
 	struct row total = {0};
 
-	for (size_t i = 0; i < graph->count; i++)
-		row_add(&total, graph, (uint32_t)i);
-	heap_graph_json(view->heap);
-	printf(", \"by\": \"%s\", \"total\": {\"size\": %" PRIu64 ", \"count\": %" PRIu64
-	       "}, \"statistics\": [",
-	       by_names[view->choice->by], total.bytes, total.count);
-	for (size_t i = 0; i < view->shown; i++) {
-		const struct row *row = &view->rows[i];
-
-		/* An entry's size is its sum of bytes. */
-		fputs(i ? ", {" : "{", stdout);
-		if (view->choice->by != BY_LINE && view->choice->by != BY_TYPE)
-			printf("\"%s\": ",
-			       view->choice->by == BY_SIZE ? "from" : by_names[view->choice->by]);
-		key_print(view, row, 1);
-		if (view->choice->by == BY_TYPE)
-			printf(", \"type_address\": %" PRIu64 ", \"exact\": %" PRIu64,
-			       graph->types.entries[row->key].address, row->exact);
-		if (view->choice->by == BY_CONTAINER) {
-			fputs(", ", stdout);
-			type_json(graph, graph_type(graph, (uint32_t)row->key));
-			printf(", \"address\": %" PRIu64, graph->addresses[row->key]);
-		}
-		printf(", \"size\": %" PRIu64 ", \"count\": %" PRIu64, row->bytes, row->count);
-		if (row->retained_count)
-			printf(", \"retained_size\": %" PRIu64 ", \"retained_count\": %" PRIu64,
-			       row->retained_bytes, row->retained_count);
-		putchar('}');
-	}
-	puts("]}");
+	for (size_t i = 0; i < view->heap->graph->count; i++)
+		row_add(&total, view->heap->graph, (uint32_t)i);
+	heap_answer_begin(view->choice, view->heap);
+	if (view->choice->json)
+		view_json(view->choice->json, view, &total);
+	else
+		view_text(view, &total);
+	return heap_answer_end(view->choice, view->heap);
 }
 
 int heap_view_print(const struct heap_choice *choice, const struct heap_graph *heap)
 {
 	struct view view = {.choice = choice, .heap = heap};
-	size_t top = choice->output.opts.top, kept = 0;
+	size_t kept = 0;
 	int err = choice->by == BY_CONTAINER ? rows_by_container(&view)
 		  : choice->by == BY_SIZE    ? rows_by_size(&view)
 		  : choice->by == BY_TYPE    ? rows_by_type(&view)
@@ -464,16 +689,10 @@ int heap_view_print(const struct heap_choice *choice, const struct heap_graph *h
 				view.rows[kept++] = view.rows[i];
 		view.count = kept;
 		qsort(view.rows, view.count, sizeof(*view.rows), row_compare);
-		view.shown = top && top < view.count ? top : view.count;
+		view.shown = report_rows(&choice->output.opts, view.count);
 		err = choice->by == BY_LINE ? view_holders(&view) : 0;
 	}
-	if (!err) {
-		if (choice->output.format == FORMAT_JSON)
-			view_json(&view);
-		else
-			view_text(&view);
-		err = stream_flush(stdout);
-	}
+	err = err ?: view_write(&view);
 	free(view.rows);
 	free(view.row_of);
 	return err;

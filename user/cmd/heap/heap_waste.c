@@ -11,7 +11,6 @@
 #include "util/array.h"
 #include "util/json.h"
 #include "util/size.h"
-#include "util/stream.h"
 #include "util/text.h"
 
 /* All waste of one kind and type. */
@@ -90,19 +89,22 @@ static void sums_text(const struct graph *graph, const struct heap_waste_sums *s
 	}
 }
 
-static void sums_json(const struct graph *graph, const struct heap_waste_sums *sums)
+static void sums_json(struct json *json, const struct graph *graph,
+		      const struct heap_waste_sums *sums)
 {
-	printf(", \"waste\": %" PRIu64 ", \"kinds\": [", sums->total.bytes);
+	json_unsigned(json, "waste", sums->total.bytes);
+	json_open(json, "kinds", '[');
 	for (size_t i = 0; i < sums->count; i++) {
 		const struct sum *sum = &sums->entries[i];
 
-		printf("%s{\"kind\": \"%s\", \"type\": ", i ? ", " : "",
-		       waste_kind_name(sum->kind));
-		json_string(stdout, graph->types.entries[sum->type].name);
-		printf(", \"size\": %" PRIu64 ", \"count\": %" PRIu64 ", \"groups\": %" PRIu64 "}",
-		       sum->bytes, sum->count, sum->groups);
+		json_open(json, NULL, '{');
+		json_text(json, "kind", waste_kind_name(sum->kind));
+		json_text(json, "type", graph->types.entries[sum->type].name);
+		json_numbers(json, {"size", sum->bytes}, {"count", sum->count},
+			     {"groups", sum->groups});
+		json_close(json, '}');
 	}
-	putchar(']');
+	json_close(json, ']');
 }
 
 /* Characters of a text, entries of a table. */
@@ -127,7 +129,7 @@ static void waste_text(const struct heap_graph *heap, const struct waste *waste,
 	type_text(graph, &graph->types.entries[waste->type]);
 	printf(": size=%s, count=%" PRIu64 ", for example ", size_text(size, waste->bytes),
 	       waste->count);
-	path_name(heap, waste->example, stdout, 0);
+	path_name(heap, waste->example, NULL, NULL);
 	printf(" at 0x%" PRIx64, graph->addresses[waste->example]);
 	if (waste->kind == WASTE_DUPLICATE)
 		printf(", %" PRIu64 " characters%s", example_length(graph, waste),
@@ -139,36 +141,37 @@ static void waste_text(const struct heap_graph *heap, const struct waste *waste,
 	putchar('\n');
 }
 
-static void waste_json(const struct heap_graph *heap, const struct waste *waste, const char *value)
+static void waste_json(struct json *json, const struct heap_graph *heap, const struct waste *waste,
+		       const char *value)
 {
 	const struct graph *graph = heap->graph;
 
-	printf("{\"kind\": \"%s\", \"type\": ", waste_kind_name(waste->kind));
-	json_string(stdout, graph->types.entries[waste->type].name);
-	printf(", \"size\": %" PRIu64 ", \"count\": %" PRIu64 ", \"address\": %" PRIu64
-	       ", \"length\": %" PRIu64 ", \"example\": ",
-	       waste->bytes, waste->count, graph->addresses[waste->example],
-	       example_length(graph, waste));
-	path_name(heap, waste->example, stdout, 1);
-	if (value[0]) {
-		fputs(", \"value\": ", stdout);
-		json_string(stdout, value);
-	}
-	putchar('}');
+	json_open(json, NULL, '{');
+	json_text(json, "kind", waste_kind_name(waste->kind));
+	json_text(json, "type", graph->types.entries[waste->type].name);
+	json_numbers(json, {"size", waste->bytes}, {"count", waste->count},
+		     {"address", graph->addresses[waste->example]},
+		     {"length", example_length(graph, waste)});
+	path_name(heap, waste->example, json, "example");
+	if (value[0])
+		json_text(json, "value", value);
+	json_close(json, '}');
 }
 
-/* values: the text itself may be told. 0, -ENOMEM. */
-static int entry_print(const struct heap_graph *heap, const struct waste *waste, int json,
-		       int values)
+/* 0, -ENOMEM. */
+static int entry_print(const struct heap_choice *choice, const struct heap_graph *heap,
+		       const struct waste *waste)
 {
 	struct buffer value = {0};
 	int err = 0;
 
-	if (values && waste->kind == WASTE_DUPLICATE)
+	if (choice->values && waste->kind == WASTE_DUPLICATE)
 		err = values_repr(heap->graph, heap->graph->addresses[waste->example], &value);
 	err = err < 0 ? err : buffer_append(&value, "", 1);
-	if (!err)
-		(json ? waste_json : waste_text)(heap, waste, (const char *)value.data);
+	if (!err && choice->json)
+		waste_json(choice->json, heap, waste, (const char *)value.data);
+	else if (!err)
+		waste_text(heap, waste, (const char *)value.data);
 	buffer_free(&value);
 	return err;
 }
@@ -176,41 +179,35 @@ static int entry_print(const struct heap_graph *heap, const struct waste *waste,
 static int list_print(const struct heap_choice *choice, const struct heap_graph *heap,
 		      const struct waste_list *list, const struct heap_waste_sums *sums)
 {
-	int json = choice->output.format == FORMAT_JSON, err = 0;
-	size_t top = choice->output.opts.top;
-	size_t shown = top && top < list->count ? top : list->count;
+	struct json *json = choice->json;
+	size_t shown = report_rows(&choice->output.opts, list->count);
+	int err = 0;
 
+	heap_answer_begin(choice, heap);
 	if (json) {
-		heap_graph_json(heap);
-		sums_json(heap->graph, sums);
-		printf(", \"statistics_total\": %zu, \"statistics\": [", list->count);
+		sums_json(json, heap->graph, sums);
+		json_unsigned(json, "statistics_total", list->count);
+		json_open(json, "statistics", '[');
 	} else {
-		heap_graph_head(heap);
 		sums_text(heap->graph, sums);
 		printf("By contents of texts and by kind of path to tables: %zu of %zu\n", shown,
 		       list->count);
 	}
-	for (size_t i = 0; i < shown && !err; i++) {
-		if (json && i)
-			fputs(", ", stdout);
-		err = entry_print(heap, &list->entries[i], json, choice->values);
-	}
+	for (size_t i = 0; i < shown && !err; i++)
+		err = entry_print(choice, heap, &list->entries[i]);
 	if (json)
-		puts("]}");
-	else
-		heap_graph_foot(&choice->output.opts, heap);
-	return err ?: stream_flush(stdout);
+		json_close(json, ']');
+	return heap_answer_end(choice, heap) ?: err;
 }
 
-int heap_waste_print(const struct heap_choice *choice, const struct heap_graph *heap,
-		     const char *what)
+int heap_waste_print(const struct heap_choice *choice, const struct heap_graph *heap)
 {
 	struct waste_list list;
 	struct heap_waste_sums sums = {0};
-	int err = waste_find(&list, heap->paths);
+	int err = waste_find(&list, heap->paths)
+	       ?: sums_make(&sums, &list)
+	       ?: list_print(choice, heap, &list, &sums);
 
-	(void)what;
-	err = err ?: sums_make(&sums, &list) ?: list_print(choice, heap, &list, &sums);
 	free(sums.entries);
 	waste_free(&list);
 	return err;

@@ -14,17 +14,18 @@
 #include "util/stream.h"
 #include "util/text.h"
 
-/* The function of a frame or generator on a path, after `before`. */
-static void function_print(const struct graph *graph, uint32_t object, const char *before, int json)
+/* The function of a frame or generator on a path. */
+static void function_print(const struct graph *graph, uint32_t object, struct json *json)
 {
 	struct buffer name = {0};
 
 	if (frame_function(graph, object, &name) > 0 && !buffer_append(&name, "", 1)) {
-		fputs(before, stdout);
-		if (json)
-			json_string(stdout, (const char *)name.data);
-		else
+		if (json) {
+			json_text(json, "function", (const char *)name.data);
+		} else {
+			fputs(" of ", stdout);
 			text_print(stdout, (const char *)name.data);
+		}
 	}
 	buffer_free(&name);
 }
@@ -49,37 +50,38 @@ static void steps_text(const struct heap_graph *heap, const struct path *path)
 		fputs(" -> ", stdout);
 		type_text(graph, graph_type(graph, step->object));
 		printf(" at 0x%" PRIx64, graph->addresses[step->object]);
-		function_print(graph, step->object, " of ", 0);
+		function_print(graph, step->object, NULL);
 		puts(step->guess ? " (a guess)" : "");
 	}
 	if (path->cut)
 		puts("    (the path is longer: its beginning is left out)");
 }
 
-static void steps_json(const struct heap_graph *heap, const struct path *path)
+static void steps_json(struct json *json, const struct heap_graph *heap, const struct path *path)
 {
 	const struct graph *graph = heap->graph;
 
-	fputs("\"steps\": [", stdout);
+	json_open(json, "steps", '[');
 	for (size_t i = 0; i < path->count; i++) {
 		const struct step *step = &path->steps[i];
 
-		printf("%s{\"kind\": \"%s\", \"name\": ", i ? ", " : "", step->kind);
-		json_string(stdout, (const char *)path->names.data + step->name);
-		fputs(", ", stdout);
-		type_json(graph, graph_type(graph, step->object));
-		printf(", \"address\": %" PRIu64, graph->addresses[step->object]);
-		function_print(graph, step->object, ", \"function\": ", 1);
+		json_open(json, NULL, '{');
+		json_text(json, "kind", step->kind);
+		json_text(json, "name", (const char *)path->names.data + step->name);
+		type_json(json, graph, graph_type(graph, step->object));
+		json_unsigned(json, "address", graph->addresses[step->object]);
+		function_print(graph, step->object, json);
 		if (step->most > 1)
-			printf(", \"repeated\": %" PRIu32 ", \"repeated_most\": %" PRIu32,
-			       step->least, step->most);
-		fputs(step->guess ? ", \"guess\": true}" : "}", stdout);
+			json_numbers(json, {"repeated", step->least},
+				     {"repeated_most", step->most});
+		if (step->guess)
+			json_bool(json, "guess", 1);
+		json_close(json, '}');
 	}
-	printf("], \"cut\": %s", path->cut ? "true" : "false");
-	if (path->is_python) {
-		fputs(", \"expression\": ", stdout);
-		json_string(stdout, (const char *)path->text.data);
-	}
+	json_close(json, ']');
+	json_bool(json, "cut", path->cut);
+	if (path->is_python)
+		json_text(json, "expression", (const char *)path->text.data);
 }
 
 /* The path in Python, if that is possible: on a line of its own. */
@@ -97,63 +99,64 @@ static int expression_text(const struct path *path)
 	return err;
 }
 
-static int group_print(const struct heap_graph *heap, const struct path_group *group, int json,
-		       int first)
+static int group_print(const struct heap_graph *heap, const struct path_group *group,
+		       struct json *json)
 {
 	char size[32], retained[32];
 	struct path path;
 	int err = path_read(heap->paths, group->example, &path);
 
-	if (json)
-		printf("%s{\"count\": %" PRIu64 ", \"size\": %" PRIu64
-		       ", \"retained_size\": %" PRIu64 ", ",
-		       first ? "" : ", ", group->count, group->bytes, group->retained);
-	else
+	if (json) {
+		json_open(json, NULL, '{');
+		json_numbers(json, {"count", group->count}, {"size", group->bytes},
+			     {"retained_size", group->retained});
+	} else {
 		printf("  %" PRIu64 " object%s, size=%s, retained=%s, for example\n", group->count,
 		       group->count == 1 ? "" : "s", size_text(size, group->bytes),
 		       size_text(retained, group->retained));
+	}
 	if (!err && !json)
 		err = expression_text(&path);
 	err = err ?: path_fold(heap->paths, group->example, group->longest, &path);
-	if (!err)
-		(json ? steps_json : steps_text)(heap, &path);
+	if (!err && json)
+		steps_json(json, heap, &path);
+	else if (!err)
+		steps_text(heap, &path);
 	if (json)
-		putchar('}');
+		json_close(json, '}');
 	path_free(&path);
 	return err;
 }
 
-int heap_why_print(const struct heap_choice *choice, const struct heap_graph *heap,
-		   const char *what)
+int heap_why_print(const struct heap_choice *choice, const struct heap_graph *heap)
 {
-	int json = choice->output.format == FORMAT_JSON;
-	size_t top = choice->output.opts.top, count = 0, shown;
+	struct json *json = choice->json;
+	size_t count = 0, shown;
 	struct path_group *groups = NULL;
 	struct chosen chosen;
-	int err = chosen_find(heap, what, &chosen);
+	int err = chosen_find(heap, choice->what, &chosen)
+			  ?: paths_group(heap->paths, heap->retained, is_chosen, &chosen, &groups,
+					 &count);
 
-	if (!err)
-		err = paths_group(heap->paths, heap->retained, is_chosen, &chosen, &groups, &count);
 	chosen_free(&chosen);
 	if (err)
 		return err;
-	shown = top && top < count ? top : count;
+	shown = report_rows(&choice->output.opts, count);
+	heap_answer_begin(choice, heap);
 	if (json) {
-		heap_graph_json(heap);
-		printf(", \"paths_total\": %zu, \"paths\": [", count);
+		json_unsigned(json, "paths_total", count);
+		json_open(json, "paths", '[');
 	} else {
-		heap_graph_head(heap);
 		fputs("Paths to ", stdout);
-		text_print(stdout, what);
+		text_print(stdout, choice->what);
 		printf(", the shortest from a root to each object, by kind: %zu of %zu\n", shown,
 		       count);
 	}
 	for (size_t i = 0; i < shown && !err; i++)
-		err = group_print(heap, &groups[i], json, !i);
+		err = group_print(heap, &groups[i], json);
 	if (json)
-		puts("]}");
-	else
-		heap_graph_foot(&choice->output.opts, heap);
+		json_close(json, ']');
+	err = heap_answer_end(choice, heap) ?: err;
 	if (!json && choice->output.opts.brief && shown && choice->pid)
 		printf("next: tracer heap show 0x%" PRIx64 " -p %d\n",
 		       heap->graph->addresses[groups[0].example], (int)choice->pid);
@@ -228,9 +231,10 @@ static int has_key(const struct heap_why_holder *holder)
 	       holder->kind == REFERENCE_DICT || holder->kind == REFERENCE_TYPE;
 }
 
-static int holder_print(const struct graph *graph, const struct heap_why_holder *holder, int json,
-			int first)
+static int holder_print(const struct graph *graph, const struct heap_why_holder *holder,
+			struct json *json)
 {
+	const struct type *type = &graph->types.entries[holder->type];
 	struct buffer name = {0};
 	const char *kind, *text;
 	int err = reference_name(graph, holder->example, holder->kind, holder->slot, &kind, &name)
@@ -242,15 +246,16 @@ static int holder_print(const struct graph *graph, const struct heap_why_holder 
 	}
 	text = has_key(holder) ? (const char *)name.data : "";
 	if (json) {
-		fputs(first ? "{" : ", {", stdout);
-		type_json(graph, &graph->types.entries[holder->type]);
-		printf(", \"kind\": \"%s\", \"name\": ", kind);
-		json_string(stdout, text);
-		printf(", \"count\": %" PRIu64 ", \"address\": %" PRIu64 "}", holder->count,
-		       graph->addresses[holder->example]);
+		json_open(json, NULL, '{');
+		type_json(json, graph, type);
+		json_text(json, "kind", kind);
+		json_text(json, "name", text);
+		json_numbers(json, {"count", holder->count},
+			     {"address", graph->addresses[holder->example]});
+		json_close(json, '}');
 	} else {
 		printf("  %" PRIu64 " by ", holder->count);
-		type_text(graph, &graph->types.entries[holder->type]);
+		type_text(graph, type);
 		printf(", %s%s", kind, text[0] ? " " : "");
 		text_print(stdout, text);
 		printf(", for example at 0x%" PRIx64 "\n", graph->addresses[holder->example]);
@@ -260,35 +265,32 @@ static int holder_print(const struct graph *graph, const struct heap_why_holder 
 }
 
 static int holders_write(const struct heap_choice *choice, const struct heap_graph *heap,
-			 const struct heap_why_holding *holding, const char *what)
+			 const struct heap_why_holding *holding)
 {
-	int json = choice->output.format == FORMAT_JSON, err = 0;
-	size_t top = choice->output.opts.top;
-	size_t shown = top && top < holding->count ? top : holding->count;
+	struct json *json = choice->json;
+	size_t shown = report_rows(&choice->output.opts, holding->count);
+	int err = 0;
 
+	heap_answer_begin(choice, heap);
 	if (json) {
-		heap_graph_json(heap);
-		printf(", \"holders_total\": %zu, \"holders\": [", holding->count);
+		json_unsigned(json, "holders_total", holding->count);
+		json_open(json, "holders", '[');
 	} else {
-		heap_graph_head(heap);
 		fputs("References to ", stdout);
-		text_print(stdout, what);
+		text_print(stdout, choice->what);
 		printf(", by kind: %zu of %zu\n", shown, holding->count);
 	}
 	for (size_t i = 0; i < shown && !err; i++)
-		err = holder_print(heap->graph, &holding->holders[i], json, !i);
+		err = holder_print(heap->graph, &holding->holders[i], json);
 	if (json)
-		puts("]}");
-	else
-		heap_graph_foot(&choice->output.opts, heap);
-	return err ?: stream_flush(stdout);
+		json_close(json, ']');
+	return heap_answer_end(choice, heap) ?: err;
 }
 
-int heap_holders_print(const struct heap_choice *choice, const struct heap_graph *heap,
-		       const char *what)
+int heap_holders_print(const struct heap_choice *choice, const struct heap_graph *heap)
 {
 	struct heap_why_holding holding = {.graph = heap->graph};
-	int err = chosen_find(heap, what, &holding.chosen);
+	int err = chosen_find(heap, choice->what, &holding.chosen);
 
 	if (err) {
 		chosen_free(&holding.chosen);
@@ -302,7 +304,7 @@ int heap_holders_print(const struct heap_choice *choice, const struct heap_graph
 	if (holding.count)
 		qsort(holding.holders, holding.count, sizeof(struct heap_why_holder),
 		      holder_compare);
-	err = holding.err ?: holders_write(choice, heap, &holding, what);
+	err = holding.err ?: holders_write(choice, heap, &holding);
 	chosen_free(&holding.chosen);
 	free(holding.holders);
 	id_map_free(&holding.found);

@@ -243,22 +243,22 @@ struct notes {
 	const struct heap_graph *heap;
 	struct line_holders holders;
 	uint32_t *by_name; /* numbers of the lines, by name */
-	int json, estimated;
+	int estimated;
 };
 
-static void head_print(void *context, FILE *out)
+static void head_print(void *context, struct json *json)
 {
 	const struct notes *notes = context;
 
-	if (notes->json) {
-		fputs("\"heap\": ", out);
-		heap_graph_json(notes->heap);
-		fputs("}, ", out);
+	if (json) {
+		heap_graph_json(json, "heap", notes->heap);
+		json_close(json, '}');
 		return;
 	}
 	heap_graph_head(notes->heap);
-	fputs("Beneath a line: through what its blocks were reachable when the heap was read", out);
-	fputs(notes->estimated ? ", of those that were sampled\n" : "\n", out);
+	fputs("Beneath a line: through what its blocks were reachable when the heap was read",
+	      stdout);
+	fputs(notes->estimated ? ", of those that were sampled\n" : "\n", stdout);
 }
 
 /* The number of the line of that name; BLOCK_LINES_NONE. */
@@ -291,7 +291,7 @@ static void holder_text(const struct notes *notes, const struct line_holder *hol
 		return;
 	}
 	fputs("through ", stdout);
-	holder_name(notes->heap, holder->holder, stdout, 0);
+	holder_name(notes->heap, holder->holder, NULL, NULL);
 	printf(", %.0f %% only through it\n", (double)holder->only_bytes / whole);
 }
 
@@ -306,30 +306,29 @@ static void holders_text(const struct notes *notes, const struct line_holder *ho
 		printf("    %zu other holders\n", count - MAX_TEXT);
 }
 
-static void holders_json(const struct notes *notes, const struct line_holder *holders, size_t count,
-			 uint64_t bytes)
+static void holders_json(struct json *json, const struct notes *notes,
+			 const struct line_holder *holders, size_t count, uint64_t bytes)
 {
 	uint64_t blocks = 0;
 
 	for (size_t i = 0; i < count; i++)
 		blocks += holders[i].count;
-	printf(", \"held_size\": %" PRIu64 ", \"held_count\": %" PRIu64
-	       ", \"holders_total\": %zu, \"holders\": [",
-	       bytes, blocks, count);
+	json_numbers(json, {"held_size", bytes}, {"held_count", blocks}, {"holders_total", count});
+	json_open(json, "holders", '[');
 	for (size_t i = 0; i < count && i < MAX_JSON; i++) {
-		fputs(i ? ", {\"holder\": " : "{\"holder\": ", stdout);
+		json_open(json, NULL, '{');
 		if (holders[i].holder == GRAPH_NONE)
-			fputs("null", stdout);
+			json_none(json, "holder");
 		else
-			holder_name(notes->heap, holders[i].holder, stdout, 1);
-		printf(", \"size\": %" PRIu64 ", \"count\": %" PRIu64 ", \"only_size\": %" PRIu64
-		       "}",
-		       holders[i].bytes, holders[i].count, holders[i].only_bytes);
+			holder_name(notes->heap, holders[i].holder, json, "holder");
+		json_numbers(json, {"size", holders[i].bytes}, {"count", holders[i].count},
+			     {"only_size", holders[i].only_bytes});
+		json_close(json, '}');
 	}
-	putchar(']');
+	json_close(json, ']');
 }
 
-static void entry_print(void *context, FILE *out, const struct statistic *entry)
+static void entry_print(void *context, struct json *json, const struct statistic *entry)
 {
 	const struct notes *notes = context;
 	const struct line_holder *holders = NULL;
@@ -338,7 +337,6 @@ static void entry_print(void *context, FILE *out, const struct statistic *entry)
 	uint32_t line;
 	char *name;
 
-	(void)out;
 	if (asprintf(&name, "%s:%" PRIu32,
 		     strings_get(entry->snapshot->strings, entry->frame.filename),
 		     entry->frame.line) < 0)
@@ -349,7 +347,10 @@ static void entry_print(void *context, FILE *out, const struct statistic *entry)
 		holders = line_holders_of(&notes->holders, line, &count);
 	for (size_t i = 0; i < count; i++)
 		bytes += holders[i].bytes;
-	(notes->json ? holders_json : holders_text)(notes, holders, count, bytes);
+	if (json)
+		holders_json(json, notes, holders, count, bytes);
+	else
+		holders_text(notes, holders, count, bytes);
 }
 
 static int name_compare(const void *a, const void *b, void *context)
@@ -420,8 +421,7 @@ int report_holders_print(const struct snapshot *snapshot, const struct report_ch
 			 const struct holder_choice *choice)
 {
 	struct report_choice with = *report;
-	struct notes notes = {.json = report->format == FORMAT_JSON,
-			      .estimated = snapshot_is_estimated(&snapshot->meta)};
+	struct notes notes = {.estimated = snapshot_is_estimated(&snapshot->meta)};
 	const struct report_notes beneath = {
 		.head = head_print, .entry = entry_print, .context = &notes};
 	struct heap_graph heap;
@@ -434,7 +434,7 @@ int report_holders_print(const struct snapshot *snapshot, const struct report_ch
 	err = notes_open(&notes, &heap);
 	with.opts.notes = &beneath;
 	status = err ? EXIT_FAILED : cli_report_print(snapshot, &with);
-	if (status == EXIT_DONE && !notes.json)
+	if (status == EXIT_DONE && report->format != FORMAT_JSON)
 		heap_graph_foot(&report->opts, &heap);
 	if (err)
 		error_print(err, NULL, "--by-holder");

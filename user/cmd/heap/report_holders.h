@@ -3,8 +3,7 @@
  * tracer report --by-holder: beneath each line of a snapshot, what keeps those blocks alive that
  * are on the heap now, or were when a dump of it was written.
  */
-#ifndef TRACER_CMD_HEAP_REPORT_HOLDERS_H
-#define TRACER_CMD_HEAP_REPORT_HOLDERS_H
+#pragma once
 
 #include "cmd/options/options.h"
 
@@ -24,5 +23,3 @@ extern const struct argp holder_argp;
  */
 int report_holders_print(const struct snapshot *snapshot, const struct report_choice *report,
 			 const struct holder_choice *choice);
-
-#endif

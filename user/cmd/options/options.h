@@ -3,8 +3,7 @@
  * What the subcommands share: parsing of command lines, common options, exit statuses, and reading
  * and writing of snapshot files.
  */
-#ifndef TRACER_CMD_OPTIONS_OPTIONS_H
-#define TRACER_CMD_OPTIONS_OPTIONS_H
+#pragma once
 
 #include <argp.h>
 #include <errno.h>
@@ -182,5 +181,3 @@ int cli_parse_seconds(const char *text, uint64_t *ns);
 int cli_parse_percent(const char *text, double *percent);
 /* cli_parse_seconds() for an option, with an error message. 0, or what a parser is to return. */
 error_t cli_take_seconds(const char *option, const char *arg, uint64_t *ns);
-
-#endif

@@ -3,8 +3,7 @@
  * The progress of a trace, for a user at a terminal: one line that is rewritten every second
  * (util/status_line.h).
  */
-#ifndef TRACER_CMD_OPTIONS_PROGRESS_H
-#define TRACER_CMD_OPTIONS_PROGRESS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -19,5 +18,3 @@ struct progress {
 
 /* Prints the line if a second has passed. duration_ns: the value of -d; 0: none. */
 void progress_step(struct progress *progress, struct session *session, uint64_t duration_ns);
-
-#endif

@@ -429,8 +429,7 @@ int cli_report_print(const struct snapshot *snapshot, const struct report_choice
 
 	if (!err && opts.old)
 		err = cli_layer_choose(opts.old, &choice->layer, &old);
-	if (!err)
-		err = view_apply(&choice->view, &chosen, &shown);
+	err = err ?: view_apply(&choice->view, &chosen, &shown);
 	if (!err && opts.old)
 		err = view_apply(&choice->view, &old, &shown_old);
 	if (opts.old)
@@ -441,8 +440,7 @@ int cli_report_print(const struct snapshot *snapshot, const struct report_choice
 		opts.roots = &roots;
 	}
 	opts.app = &choice->app;
-	if (!err)
-		err = print[choice->format](&shown.snapshot, &opts, choice->out);
+	err = err ?: print[choice->format](&shown.snapshot, &opts, choice->out);
 	if (!err && (opts.by == GROUP_TRACEBACK || opts.cumulative || choice->app.asked) &&
 	    snapshot->meta.traceback_limit > 1)
 		cli_cut_print(&shown.snapshot);
@@ -457,3 +455,42 @@ int cli_report_print(const struct snapshot *snapshot, const struct report_choice
 	error_print(err, NULL, "report");
 	return err == -EINVAL ? EXIT_USAGE : EXIT_FAILED;
 }
+
+/* --- view options ----------------------------------------------------------------------------- */
+
+/* The options that choose how native tracebacks are shown (snapshot/frames/view.h). */
+
+enum { KEY_ALLOC_WRAPPER = 0x180, KEY_NO_SKIP, KEY_FULL_NAMES };
+
+static const struct argp_option view_options[] = {
+	{"alloc-wrapper", KEY_ALLOC_WRAPPER, "PATTERN", 0,
+	 "native tracebacks begin at the caller of functions that match, too (* ? [a-z] [!a-z]; "
+	 "repeatable)",
+	 12},
+	{"no-skip", KEY_NO_SKIP, NULL, 0,
+	 "native tracebacks begin at malloc's caller, also where that is an allocator's wrapper or "
+	 "inside a standard library",
+	 12},
+	{"full-names", KEY_FULL_NAMES, NULL, 0,
+	 "names of C++ and Rust with parameters and template arguments", 12},
+	{0},
+};
+
+static error_t view_option(int key, char *arg, struct argp_state *state)
+{
+	struct view_choice *view = state->input;
+
+	switch (key) {
+	case KEY_ALLOC_WRAPPER:
+		return -view_add_wrapper(view, arg);
+	case KEY_NO_SKIP:
+		view->no_skip = 1;
+		return 0;
+	case KEY_FULL_NAMES:
+		view->full_names = 1;
+		return 0;
+	}
+	return ARGP_ERR_UNKNOWN;
+}
+
+const struct argp cli_view_argp = {.options = view_options, .parser = view_option};

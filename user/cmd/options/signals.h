@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef TRACER_CMD_OPTIONS_SIGNALS_H
-#define TRACER_CMD_OPTIONS_SIGNALS_H
+#pragma once
 
 struct launch;
 
@@ -18,5 +17,3 @@ int signals_catch(int *fd, int on);
  * launch NULL: there is no command.
  */
 int signals_end(int fd, struct launch *launch, int *interrupts);
-
-#endif

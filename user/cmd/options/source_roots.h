@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The root directories in which the source files of a snapshot's processes are searched. */
-#ifndef TRACER_CMD_OPTIONS_SOURCE_ROOTS_H
-#define TRACER_CMD_OPTIONS_SOURCE_ROOTS_H
+#pragma once
 
 #include "report/source.h"
 #include "snapshot/snapshot.h"
@@ -13,5 +12,3 @@
  */
 void source_roots_open(const struct snapshot *snapshot, int live, struct source_roots *out);
 void source_roots_close(struct source_roots *roots);
-
-#endif

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "cmd/options/options.h"
@@ -14,12 +15,99 @@
 #include "util/error.h"
 #include "util/interrupt.h"
 
+/* --- late targets ----------------------------------------------------------------------------- */
+
+#define LOOK_NS 20000000ull
+
 /*
- * between two searches for a container that has not started, or LOOK_SHARE times as long as a
+ * Starts to wait for a process, and says so. 0; -ENOMEM. Zero-initialise the struct;
+ * late_targets_free() releases it.
+ */
+static int late_targets_add(struct late_targets *targets, pid_t pid)
+{
+	struct late *items = realloc(targets->items, (targets->count + 1) * sizeof(*items));
+
+	if (!items)
+		return -ENOMEM;
+	targets->items = items;
+	items[targets->count++] = (struct late){.pid = pid};
+	log_info("PID %d: no Python in it yet; waiting for it to load one", (int)pid);
+	return 0;
+}
+
+int late_attach(struct session *session, pid_t pid)
+{
+	int err = session_add(session, pid, 0);
+
+	if (!err)
+		log_info("PID %d has loaded Python while it ran: its blocks from before now are "
+			 "older than the trace",
+			 (int)pid);
+	return err;
+}
+
+/*
+ * Checks the processes, at most every 20 ms, and attaches to those that have loaded Python. A
+ * process that has ended or cannot be traced is reported and removed. Returns the number of
+ * processes attached to.
+ */
+static size_t late_targets_look(struct late_targets *targets, struct session *session)
+{
+	uint64_t now = clock_ns(CLOCK_MONOTONIC);
+	size_t kept = 0, attached = 0;
+
+	if (!targets->count || now - targets->looked_ns < LOOK_NS)
+		return 0;
+	targets->looked_ns = now;
+	for (size_t i = 0; i < targets->count; i++) {
+		struct late *late = &targets->items[i];
+
+		/* A session that follows processes may have attached first. */
+		if (session_has(session, late->pid)) {
+			attached++;
+			continue;
+		}
+		int found = late_look(late, NULL), err = found;
+
+		if (!found) {
+			targets->items[kept++] = *late;
+			continue;
+		}
+		if (found > 0)
+			err = late_attach(session, late->pid);
+		attached += !err;
+		if (err == -ESRCH)
+			error_print(error_set(-ESRCH, "it has ended, and had loaded no Python"),
+				    NULL, "PID %d", (int)late->pid);
+		else if (err)
+			error_print(err, cli_remedy(err), "PID %d", (int)late->pid);
+	}
+	targets->count = kept;
+	return attached;
+}
+
+static void late_targets_give_up(struct late_targets *targets)
+{
+	for (size_t i = 0; i < targets->count; i++)
+		error_print(error_set(-ENOENT, "it has loaded no Python while it was waited for"),
+			    NULL, "PID %d", (int)targets->items[i].pid);
+	targets->count = 0;
+}
+
+/* Prints an error for each process that is still waited for. */
+static void late_targets_free(struct late_targets *targets)
+{
+	free(targets->items);
+}
+
+/* --- targets ---------------------------------------------------------------------------------- */
+
+/*
+ * between two searches for a container that has not started, or SEARCH_SHARE times as long as a
  * search takes
  */
-#define LOOK_NS    100000000ull
-#define LOOK_SHARE 20
+#define SEARCH_NS    100000000ull
+#define SEARCH_SHARE 20
 
 /* Prints why a name of the set could not be resolved, and the remedy. */
 static int resolve_error_print(const struct target_set *set, int err, const char *what,
@@ -267,9 +355,9 @@ int targets_look(struct targets *targets, struct session *session)
 	err = targets_add(targets, session, pids, count);
 	free(pids);
 	targets->looked_ns = clock_ns(CLOCK_MONOTONIC);
-	targets->pause_ns = (targets->looked_ns - now) * LOOK_SHARE;
-	if (targets->pause_ns < LOOK_NS)
-		targets->pause_ns = LOOK_NS;
+	targets->pause_ns = (targets->looked_ns - now) * SEARCH_SHARE;
+	if (targets->pause_ns < SEARCH_NS)
+		targets->pause_ns = SEARCH_NS;
 	return err;
 }
 

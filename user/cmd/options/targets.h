@@ -3,12 +3,18 @@
  * Attaches to the processes of a target_set: those that exist at the start, and with --wait those
  * that load Python later or belong to a container that starts later.
  */
-#ifndef TRACER_CMD_OPTIONS_TARGETS_H
-#define TRACER_CMD_OPTIONS_TARGETS_H
+#pragma once
 
-#include "cmd/options/late_targets.h"
+#include "probe/process/late.h"
 #include "proc/targets/target_set.h"
 #include "session/session.h"
+
+/* Processes to wait for, because they have not loaded Python yet (probe/process/late.h). */
+struct late_targets {
+	struct late *items;
+	size_t count;
+	uint64_t looked_ns;
+};
 
 struct targets {
 	struct target_set *set; /* borrowed */
@@ -31,6 +37,8 @@ int targets_attach(struct targets *targets, struct session *session);
  * -errno after a message: the wait is over.
  */
 int targets_look(struct targets *targets, struct session *session);
+/* Attaches to one process that has loaded Python. 0, or session_add()'s error. */
+int late_attach(struct session *session, pid_t pid);
 /* Is anything waited for? */
 int targets_waiting(const struct targets *targets);
 /*
@@ -60,5 +68,3 @@ void target_error_print(const struct target_set *set, pid_t pid, int err);
 void pid_error_print(pid_t pid, int err);
 /* Prints that none of the `count` processes can be traced, and a remedy. Returns -ESRCH. */
 int targets_none_print(const struct target_set *set, size_t count);
-
-#endif

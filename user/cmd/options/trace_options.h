@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The options of "tracer trace". */
-#ifndef TRACER_CMD_OPTIONS_TRACE_OPTIONS_H
-#define TRACER_CMD_OPTIONS_TRACE_OPTIONS_H
+#pragma once
 
 #include "cmd/options/options.h"
 #include "proc/targets/target_set.h"
@@ -41,5 +40,3 @@ error_t trace_target_take(struct target_set *targets, int key, const char *arg);
 /* 0; otherwise as cli_parse(). */
 int trace_options_parse(int argc, char **argv, struct trace_options *out);
 void trace_options_free(struct trace_options *options);
-
-#endif

@@ -17,16 +17,18 @@ void line_name_print(FILE *out, const struct series_line *line, enum group_by by
 	}
 }
 
-void line_name_json(FILE *out, const struct series_line *line)
+void line_name_json(struct json *json, const struct series_line *line)
 {
-	fputs("\"traceback\": [{\"filename\": ", out);
-	json_string(out, line->filename);
-	fprintf(out, ", \"lineno\": %u", line->line);
-	if (line->function[0]) {
-		fputs(", \"function\": ", out);
-		json_string(out, line->function);
-	}
-	fputs(line->native ? ", \"kind\": \"native\"}]" : "}]", out);
+	json_open(json, "traceback", '[');
+	json_open(json, NULL, '{');
+	json_text(json, "filename", line->filename);
+	json_unsigned(json, "lineno", line->line);
+	if (line->function[0])
+		json_text(json, "function", line->function);
+	if (line->native)
+		json_text(json, "kind", "native");
+	json_close(json, '}');
+	json_close(json, ']');
 }
 
 void html_text(FILE *out, const char *text)

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How a line of a series is named. */
-#ifndef TRACER_CMD_TIME_LINE_NAME_H
-#define TRACER_CMD_TIME_LINE_NAME_H
+#pragma once
 
 #include <stdio.h>
 
 #include "report/recording/series.h"
 
+struct json;
+
 /* "file:line", with the function where it counts; for a terminal. */
 void line_name_print(FILE *out, const struct series_line *line, enum group_by by);
 /* "traceback": [{"filename": …, "lineno": …}], as in a report's JSON. */
-void line_name_json(FILE *out, const struct series_line *line);
+void line_name_json(struct json *json, const struct series_line *line);
 /* The text with <, >, & and " as HTML has them. */
 void html_text(FILE *out, const char *text);
 void line_name_html(FILE *out, const struct series_line *line, enum group_by by);
@@ -18,5 +19,3 @@ void line_name_html(FILE *out, const struct series_line *line, enum group_by by)
 /* The series' lines by that figure, largest first. NULL: -ENOMEM. Caller frees. */
 typedef double (*line_rank_fn)(const struct series *series, size_t line, const void *context);
 size_t *lines_rank(const struct series *series, line_rank_fn rank, const void *context);
-
-#endif

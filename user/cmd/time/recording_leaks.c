@@ -2,10 +2,18 @@
 #include "cmd/time/recording_leaks.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 
 #include "cmd/time/line_name.h"
+#include "cmd/time/timeline_text.h"
+#include "report/recording/recording_load.h"
+#include "report/report.h"
+#include "util/array.h"
 #include "util/error.h"
+#include "util/json.h"
+#include "util/size.h"
+#include "util/text.h"
 
 void leaks_free(struct leaks *leaks)
 {
@@ -54,7 +62,7 @@ static int whole_slope(const struct leaks *leaks, whole_fn whole, struct slope *
 	if (known)
 		err = slope_find(values, values + count, count, out);
 	free(values);
-	return err ? err : known;
+	return err ?: known;
 }
 
 static int total_slope(const struct leaks *leaks, struct slope *out)
@@ -143,7 +151,8 @@ static double line_rank(const struct series *series, size_t line, const void *co
 	return evidence->verdict + sure;
 }
 
-int leaks_is_idle(const struct leaks *leaks)
+/* Is it known that nothing was allocated? Then nothing can be said of growth. */
+static int leaks_is_idle(const struct leaks *leaks)
 {
 	const struct series *series = leaks->series;
 	const struct series_figures *first = &series->moments[leaks->begin].total,
@@ -178,8 +187,7 @@ int leaks_find(const struct series *series, struct leaks *out)
 	out->lost_share = series_lost_share(series, out->begin);
 	out->lines = calloc(series->line_count + 1, sizeof(*out->lines));
 	err = out->lines ? lines_judge(out) : -ENOMEM;
-	if (!err)
-		err = whole_judge(out);
+	err = err ?: whole_judge(out);
 	if (!err) {
 		rates_undisturb(out);
 		out->order = lines_rank(series, line_rank, out);
@@ -189,4 +197,378 @@ int leaks_find(const struct series *series, struct leaks *out)
 	if (err)
 		leaks_free(out);
 	return err;
+}
+
+/* --- recording leaks print -------------------------------------------------------------------- */
+
+#define MINUTE 60
+
+static const char *const doubts[] = {
+	[DOUBT_NONE] = "",
+	[DOUBT_FEW] = "too few snapshots",
+	[DOUBT_NOISE] = "the interval, of all or of the second half, includes 0",
+	[DOUBT_FALLS] = "what is left when it is low does not rise",
+	[DOUBT_OLD] = "blocks older than the trace went, which it may have replaced",
+	[DOUBT_SLOWS] = "the second half grows at less than half the rate of the first",
+	[DOUBT_LATE] = "it grew only in a last part of the time",
+};
+
+/* " +3.1 MiB/min (+2.9 MiB to +3.3 MiB)"; without a rate the change: " +3.1 MiB" */
+static void slope_print(FILE *out, const struct leaks *leaks, const struct slope *slope,
+			uint64_t first, uint64_t last)
+{
+	char text[SIZE_TEXT_MAX];
+
+	if (!leaks_has_rates(leaks)) {
+		fprintf(out, " %s", size_format(text, (double)last - (double)first, 1));
+		return;
+	}
+	fprintf(out, " %s/min", size_format(text, slope->median * MINUTE, 1));
+	if (!slope->has_interval)
+		return;
+	fprintf(out, " (%s", size_format(text, slope->low * MINUTE, 1));
+	fprintf(out, " to %s)", size_format(text, slope->high * MINUTE, 1));
+}
+
+static char *seconds_text(char text[RECORDING_DURATION_BYTES], double seconds)
+{
+	/* A limit that is centuries away is as good as none. */
+	return recording_duration_text(text, (uint64_t)((seconds < 9e9 ? seconds : 9e9) * 1e9));
+}
+
+/* What became of the blocks that the line allocated. */
+static void fates_print(FILE *out, const struct leaks *leaks, const struct evidence *evidence)
+{
+	const struct series *series = leaks->series;
+	char text[RECORDING_DURATION_BYTES];
+
+	if (!series->allocated_known) {
+		fputs("; how many were freed is not known", out);
+		return;
+	}
+	fprintf(out, "; meanwhile %.0f allocated and %.0f freed", evidence->acquired,
+		evidence->freed);
+	if (evidence->survivors >= 0)
+		fprintf(out, ": %.0f %% stay", evidence->survivors * 100);
+	/* Of the last few moments it says little. */
+	if (evidence->none_freed < (series->moment_count - leaks->begin) * 3 / 4)
+		fprintf(out, "; none was freed since %s",
+			recording_clock_text(text,
+					     series->moments[leaks->begin + evidence->none_freed]
+						     .time.realtime_ns));
+	if (evidence->age > 0)
+		fprintf(out, "; half of them are at least %s old",
+			seconds_text(text, evidence->age));
+}
+
+/* " +3.1 MiB since 2026-11-24 02:10:03" */
+static void late_print(FILE *out, const struct leaks *leaks, const struct evidence *evidence,
+		       const struct series_line *line)
+{
+	const struct series *series = leaks->series;
+	double now = (double)line->at[series->moment_count - 1].size,
+	       then = (double)line->at[leaks->begin + evidence->late].size;
+	char size[SIZE_TEXT_MAX], clock[RECORDING_DURATION_BYTES];
+
+	fprintf(out, " %s since %s", size_format(size, now - then, 1),
+		recording_clock_text(
+			clock, series->moments[leaks->begin + evidence->late].time.realtime_ns));
+}
+
+static void line_print(FILE *out, const struct leaks *leaks, size_t line)
+{
+	const struct evidence *evidence = &leaks->lines[line];
+	const struct series_line *of = &leaks->series->lines[line];
+	const struct series_figures *now = &of->at[leaks->series->moment_count - 1];
+	char text[SIZE_TEXT_MAX];
+
+	fputs("  ", out);
+	line_name_print(out, of, leaks->by);
+	putc(':', out);
+	if (evidence->doubt == DOUBT_LATE)
+		late_print(out, leaks, evidence, of);
+	else
+		slope_print(out, leaks, &evidence->slope, of->at[leaks->begin].size, now->size);
+	fprintf(out, "\n    now %s in %" PRIu64 " blocks", size_text(text, now->size), now->count);
+	fates_print(out, leaks, evidence);
+	if (evidence->verdict == EVIDENCE_UNCLEAR)
+		fprintf(out, "; unclear: %s", doubts[evidence->doubt]);
+	putc('\n', out);
+}
+
+/* "9.5 MiB, then 96.7 MiB:" and the slope */
+static void change_print(FILE *out, const struct leaks *leaks, const struct slope *slope,
+			 uint64_t first, uint64_t last)
+{
+	char text[SIZE_TEXT_MAX];
+
+	fprintf(out, " %s", size_text(text, first));
+	fprintf(out, ", then %s:", size_text(text, last));
+	slope_print(out, leaks, slope, first, last);
+}
+
+static void limit_print(FILE *out, const struct leaks *leaks)
+{
+	const struct leaks_limit *limit = &leaks->limit;
+	char text[SIZE_TEXT_MAX], when[RECORDING_DURATION_BYTES], from[RECORDING_DURATION_BYTES],
+		to[RECORDING_DURATION_BYTES];
+
+	if (!limit->known)
+		fputs("No memory limit of a cgroup is known.\n", out);
+	else if (!limit->is_reached)
+		fprintf(out, "The cgroup's memory limit: %s left, and %s.\n",
+			size_text(text, limit->left),
+			leaks_has_rates(leaks) ? "no nearer by the interval"
+					       : "no forecast of when it is reached");
+	else
+		fprintf(out,
+			"The cgroup's memory limit: %s left; reached in %s (%s to %s) if it goes "
+			"on like this.\n",
+			size_text(text, limit->left), seconds_text(when, limit->seconds),
+			seconds_text(from, limit->soonest), seconds_text(to, limit->latest));
+}
+
+/* What is to be known of the rates. */
+static void rates_print(FILE *out, const struct leaks *leaks)
+{
+	const struct series *series = leaks->series;
+	char text[RECORDING_DURATION_BYTES];
+
+	if (leaks->begin)
+		fprintf(out,
+			"Growth is that since %s: then tables were emptied, by tracer ctl clear or "
+			"a change of mode.\n",
+			recording_clock_text(text, series->moments[leaks->begin].time.realtime_ns));
+	if (!leaks_has_rates(leaks))
+		fprintf(out,
+			"No rate is known, only what was gained: the probes took %.0f %% of its "
+			"CPU time, without them it does more. --overhead 5 disturbs it less.\n",
+			leaks->probes_share * 100);
+	else if (leaks->lost_share >= TIMELINE_LOST_TOLD)
+		fprintf(out,
+			"The probes took %.0f %% of its CPU time. Without them growth may be up to "
+			"%.2f times as fast, which the intervals allow for.\n",
+			leaks->probes_share * 100, 1 / (1 - leaks->lost_share));
+}
+
+static void whole_print(FILE *out, const struct leaks *leaks)
+{
+	const struct series_moment *first = &leaks->series->moments[leaks->begin],
+				   *last = &leaks->series->moments[leaks->series->moment_count - 1];
+
+	fputs("Total:", out);
+	change_print(out, leaks, &leaks->total, first->total.size, last->total.size);
+	if (leaks->rss_known) {
+		fputs("; RSS:", out);
+		change_print(out, leaks, &leaks->rss, first->rss_bytes, last->rss_bytes);
+	}
+	putc('\n', out);
+	rates_print(out, leaks);
+	limit_print(out, leaks);
+}
+
+/* The next `all` lines, from *at on, at most as many as are left to show. */
+static void lines_print(FILE *out, const struct leaks *leaks, size_t all, size_t *at)
+{
+	size_t left = leaks->top ? leaks->top - *at : all, shown = all < left ? all : left;
+
+	if (shown && shown < all)
+		fprintf(out, "; %zu of them", shown);
+	fputs(shown ? ":\n" : ".\n", out);
+	for (size_t i = 0; i < shown; i++)
+		line_print(out, leaks, leaks->order[(*at)++]);
+}
+
+/* No line that grows is not said while some may. */
+static void verdicts_print(FILE *out, const struct leaks *leaks)
+{
+	size_t grows = leaks->verdicts[EVIDENCE_GROWS], may = leaks->verdicts[EVIDENCE_UNCLEAR],
+	       last = leaks->series->moment_count - 1, at = 0;
+	const char *noun = leaks->by == GROUP_FILENAME ? "file" : "line";
+	char text[RECORDING_DURATION_BYTES];
+
+	if (grows) {
+		fprintf(out,
+			grows == 1 ? "%zu %s grows over the whole time (95 %% interval)"
+				   : "%zu %ss grow over the whole time (95 %% intervals)",
+			grows, noun);
+		if (may)
+			fprintf(out, ", and %zu more may", may);
+		lines_print(out, leaks, grows, &at);
+	}
+	if (may) {
+		if (grows)
+			fprintf(out, "%zu %s%s may grow, which is unclear", may, noun,
+				may == 1 ? "" : "s");
+		else
+			fprintf(out, "No %s surely grows, but %zu may", noun, may);
+		lines_print(out, leaks, may, &at);
+	}
+	if (!grows && !may && leaks_is_idle(leaks))
+		fprintf(out, "Nothing was allocated in %s: too short to tell what grows.\n",
+			seconds_text(text, series_seconds(leaks->series, last) -
+						   series_seconds(leaks->series, leaks->begin)));
+	else if (!grows && !may)
+		fprintf(out, "No %s grows over the whole time (95 %% intervals).\n", noun);
+}
+
+/* Who keeps the blocks is told by another command. */
+static void next_print(FILE *out, const struct leaks *leaks)
+{
+	const struct snapshot_meta *meta = &leaks->series->last->meta;
+	char pid[16] = "PID";
+
+	if (leaks->verdicts[EVIDENCE_STEADY] == leaks->series->line_count || !meta->python_version)
+		return;
+	if (meta->pid)
+		snprintf(pid, sizeof(pid), "%u", meta->pid);
+	fprintf(out,
+		"What keeps it, with no probe: tracer heap -p %s -o a.dump, later the same with "
+		"b.dump, then tracer heap diff a.dump b.dump --by path\n",
+		pid);
+}
+
+int leaks_text(const void *context, FILE *out)
+{
+	const struct leaks *leaks = context;
+	const struct timeline title = {.series = leaks->series, .name = leaks->name};
+
+	timeline_title(&title, out);
+	report_title_print(out, leaks->series->last);
+	verdicts_print(out, leaks);
+	fprintf(out, "%zu %s steady.\n", leaks->verdicts[EVIDENCE_STEADY],
+		leaks->verdicts[EVIDENCE_STEADY] == 1 ? "is" : "are");
+	whole_print(out, leaks);
+	if (leaks->series->sampled)
+		fputs("Figures are estimates: their standard errors are part of the intervals.\n",
+		      out);
+	if (!leaks->more)
+		next_print(out, leaks);
+	return 0;
+}
+
+static void slope_json(struct json *json, const struct leaks *leaks, const struct slope *slope)
+{
+	const struct {
+		const char *key;
+		double value;
+	} rates[] = {
+		{"slope", slope->median}, {"slope_low", slope->low}, {"slope_high", slope->high}};
+
+	for (size_t i = 0; i < ARRAY_SIZE(rates); i++)
+		if (leaks_has_rates(leaks))
+			json_float(json, rates[i].key, rates[i].value);
+		else
+			json_none(json, rates[i].key);
+}
+
+static void change_json(struct json *json, const char *key, const struct leaks *leaks,
+			const struct slope *slope, uint64_t first, uint64_t last)
+{
+	json_open(json, key, '{');
+	json_numbers(json, {"first", first}, {"last", last});
+	slope_json(json, leaks, slope);
+	json_close(json, '}');
+}
+
+/* A number that may be unknown. */
+static void maybe_json(struct json *json, const char *key, double value)
+{
+	if (value < 0)
+		json_none(json, key);
+	else
+		json_float(json, key, value);
+}
+
+static void line_json(struct json *json, const struct leaks *leaks, size_t line)
+{
+	static const char *const verdicts[] = {[EVIDENCE_STEADY] = "steady",
+					       [EVIDENCE_UNCLEAR] = "unclear",
+					       [EVIDENCE_GROWS] = "grows"};
+	const struct series *series = leaks->series;
+	const struct evidence *evidence = &leaks->lines[line];
+	const struct series_figures *now = &series->lines[line].at[series->moment_count - 1];
+	double since = -1;
+
+	if (series->allocated_known &&
+	    evidence->none_freed + 1 < series->moment_count - leaks->begin)
+		since = (double)series->moments[leaks->begin + evidence->none_freed].time.since_ns /
+			1e9;
+	json_open(json, NULL, '{');
+	line_name_json(json, &series->lines[line]);
+	json_numbers(json, {"size", now->size}, {"count", now->count});
+	slope_json(json, leaks, &evidence->slope);
+	if (leaks_has_rates(leaks)) {
+		json_float(json, "slope_first", evidence->first.median);
+		json_float(json, "slope_second", evidence->second.median);
+	}
+	if (series->allocated_known) {
+		json_fixed(json, "allocated_count", evidence->acquired, 0);
+		json_fixed(json, "freed_count", evidence->freed, 0);
+	}
+	maybe_json(json, "survivors", evidence->survivors);
+	maybe_json(json, "none_freed_since", since);
+	maybe_json(json, "age", evidence->age);
+	json_text(json, "verdict", verdicts[evidence->verdict]);
+	if (evidence->doubt)
+		json_text(json, "doubt", doubts[evidence->doubt]);
+	if (evidence->doubt == DOUBT_LATE)
+		json_float(json, "grows_since",
+			   (double)series->moments[leaks->begin + evidence->late].time.since_ns /
+				   1e9);
+	json_close(json, '}');
+}
+
+static void limit_json(struct json *json, const struct leaks_limit *limit)
+{
+	if (!limit->known) {
+		json_none(json, "limit");
+		return;
+	}
+	json_open(json, "limit", '{');
+	json_unsigned(json, "left", limit->left);
+	if (limit->is_reached) {
+		json_float(json, "seconds", limit->seconds);
+		json_float(json, "seconds_low", limit->soonest);
+		json_float(json, "seconds_high", limit->latest);
+	}
+	json_close(json, '}');
+}
+
+int leaks_json(const void *context, FILE *out)
+{
+	const struct leaks *leaks = context;
+	const struct series *series = leaks->series;
+	const struct series_moment *first = &series->moments[leaks->begin],
+				   *last = &series->moments[series->moment_count - 1];
+	size_t all = series->line_count, shown = leaks->top && leaks->top < all ? leaks->top : all;
+	struct json json = {.out = out};
+
+	json_open(&json, NULL, '{');
+	if (leaks->more)
+		leaks->more(leaks->more_context, &json);
+	series_begin_json(&json, series);
+	json_unsigned(&json, "points", series->moment_count - leaks->begin);
+	json_fixed(&json, "duration",
+		   series_seconds(series, series->moment_count - 1) -
+			   series_seconds(series, leaks->begin),
+		   3);
+	json_float(&json, "since", (double)first->time.since_ns / 1e9);
+	maybe_json(&json, "probes_share", leaks->probes_share);
+	change_json(&json, "total", leaks, &leaks->total, first->total.size, last->total.size);
+	if (leaks->rss_known)
+		change_json(&json, "rss", leaks, &leaks->rss, first->rss_bytes, last->rss_bytes);
+	else
+		json_none(&json, "rss");
+	limit_json(&json, &leaks->limit);
+	json_bool(&json, "estimated", series->sampled);
+	json_bool(&json, "idle", leaks_is_idle(leaks));
+	json_text(&json, "damage", series->damage);
+	json_unsigned(&json, "line_count", all);
+	json_open(&json, "lines", '[');
+	for (size_t i = 0; i < shown; i++)
+		line_json(&json, leaks, leaks->order[i]);
+	json_close(&json, ']');
+	json_end(&json);
+	return 0;
 }

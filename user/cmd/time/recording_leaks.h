@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which lines of a recording grow, with the evidence: as text, as JSON (docs/json.md). */
-#ifndef TRACER_CMD_TIME_RECORDING_LEAKS_H
-#define TRACER_CMD_TIME_RECORDING_LEAKS_H
+#pragma once
 
 #include <stdio.h>
 
 #include "report/recording/evidence.h"
 #include "report/recording/series.h"
+
+struct json;
 
 /* When a cgroup reaches its limit if it goes on as it did. */
 struct leaks_limit {
@@ -39,7 +40,7 @@ struct leaks {
 	 * set by the caller: members of the JSON that stand before these; then the text does not
 	 * say how to find what holds them. NULL: none
 	 */
-	void (*more)(const void *context, FILE *out);
+	void (*more)(const void *context, struct json *json);
 	const void *more_context; /* borrowed */
 };
 
@@ -54,11 +55,7 @@ static inline int leaks_has_rates(const struct leaks *leaks)
 {
 	return leaks->lost_share < LEAKS_LOST_MAX;
 }
-/* Is it known that nothing was allocated? Then nothing can be said of growth. */
-int leaks_is_idle(const struct leaks *leaks);
 
 /* 0; of the type time_print_fn. */
 int leaks_text(const void *leaks, FILE *out);
 int leaks_json(const void *leaks, FILE *out);
-
-#endif

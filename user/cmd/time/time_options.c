@@ -155,8 +155,7 @@ static int file_write(struct outfile *file, time_print_fn print, const void *con
 		err = -ENOMEM;
 	if (!err && width)
 		err = lay_out(&text, &bytes, width);
-	if (!err)
-		err = outfile_write(file, text, bytes);
+	err = err ?: outfile_write(file, text, bytes);
 	free(text);
 	if (!err)
 		return outfile_commit(file);
@@ -173,10 +172,9 @@ int time_write(const struct time_choice *choice, time_print_fn print, const void
 {
 	const char *name = choice->output ? choice->output : "-";
 	struct outfile *file;
-	int err = outfile_open(&file, name, choice->replace);
+	int err = outfile_open(&file, name, choice->replace)
+			  ?: file_write(file, print, context, time_width(choice));
 
-	if (!err)
-		err = file_write(file, print, context, time_width(choice));
 	if (!err)
 		return EXIT_DONE;
 	error_print(err, NULL, "%s", choice->output ? choice->output : "stdout");

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The options that tracer timeline and tracer leaks share. */
-#ifndef TRACER_CMD_TIME_TIME_OPTIONS_H
-#define TRACER_CMD_TIME_TIME_OPTIONS_H
+#pragma once
 
 #include "cmd/options/options.h"
 #include "report/recording/series.h"
@@ -43,5 +42,3 @@ size_t time_width(const struct time_choice *choice);
  */
 typedef int (*time_print_fn)(const void *context, FILE *out);
 int time_write(const struct time_choice *choice, time_print_fn print, const void *context);
-
-#endif

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A recording over time: sparklines on a terminal, JSON (docs/json.md), a page with charts. */
-#ifndef TRACER_CMD_TIME_TIMELINE_TEXT_H
-#define TRACER_CMD_TIME_TIMELINE_TEXT_H
+#pragma once
 
 #include <stdio.h>
 
 #include "report/recording/series.h"
+
+struct json;
 
 struct timeline {
 	const struct series *series;
@@ -20,16 +21,11 @@ int timeline_text(const void *timeline, FILE *out);
 int timeline_json(const void *timeline, FILE *out);
 int timeline_html(const void *timeline, FILE *out);
 
-/* The lines to show, *count of them. NULL: -ENOMEM. Caller frees. */
-size_t *timeline_lines(const struct timeline *timeline, size_t *count);
+/* The members "begin" and "snapshots". */
+void series_begin_json(struct json *json, const struct series *series);
+
 /* "a.rec: 61 snapshots, from 2026-11-24 02:00:00 for 10 min 0 s, every tenth s shown" */
 void timeline_title(const struct timeline *timeline, FILE *out);
 /* Lines about when figures begin anew, and about what the probes took; or nothing. */
-#define TIMELINE_LOST_TOLD 0.01 /* a share of the time */
-void timeline_notes(const struct timeline *timeline, FILE *out);
-/* A figure of the moments; line NULL: of the whole. */
+#define TIMELINE_LOST_TOLD 0.01 /* A figure of the moments; line NULL: of the whole. */
 enum timeline_figure { FIGURE_SIZE, FIGURE_COUNT, FIGURE_RSS, FIGURE_ALLOCATED };
-double timeline_value(const struct series *series, const struct series_line *line,
-		      enum timeline_figure figure, size_t moment);
-
-#endif

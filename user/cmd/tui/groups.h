@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The rows of a live view: the stacks of a model, grouped, filtered and sorted. Pure. */
-#ifndef TRACER_CMD_TUI_GROUPS_H
-#define TRACER_CMD_TUI_GROUPS_H
+#pragma once
 
 #include <stdio.h>
 
@@ -73,5 +72,3 @@ void watch_frame_label(const struct watch_model *model, const struct stacks_fram
 		       FILE *out);
 const char *watch_by_name(enum watch_by by);
 const char *watch_sort_name(enum watch_sort sort);
-
-#endif

@@ -434,9 +434,8 @@ static int process_get(struct watch_model *model, const struct sums_process *inf
 	if (*out)
 		return 0;
 	err = array_reserve(&model->processes, &model->process_capacity, model->process_count, 1,
-			    sizeof(*model->processes));
-	if (!err)
-		err = id_map_put(&model->pids, info->pid, (uint32_t)model->process_count);
+			    sizeof(*model->processes))
+		      ?: id_map_put(&model->pids, info->pid, (uint32_t)model->process_count);
 	if (err)
 		return err;
 	*out = &model->processes[model->process_count++];
@@ -572,9 +571,9 @@ static int strings_take(struct watch_model *model, struct watch_process *process
 			return watch_malformed();
 		err = array_reserve(&process->strings, &process->string_capacity,
 				    process->string_count, 1, sizeof(*process->strings));
-		if (!err)
-			err = strings_intern(model->strings, text, *size,
-					     &process->strings[process->string_count]);
+		err = err
+			      ?: strings_intern(model->strings, text, *size,
+						&process->strings[process->string_count]);
 		if (err)
 			return err;
 		process->string_count++;

@@ -4,8 +4,7 @@
  * at the last refreshes and held at the mark. Built from the answers of session/ctl/sums.h; every
  * bound in them is checked. Pure: no terminal, no time of its own.
  */
-#ifndef TRACER_CMD_TUI_MODEL_H
-#define TRACER_CMD_TUI_MODEL_H
+#pragma once
 
 #include "session/ctl/request.h"
 #include "session/ctl/sums.h"
@@ -144,5 +143,3 @@ struct watch_total {
 	uint32_t flags;   /* of any of them, as in struct sums_process */
 };
 struct watch_total watch_model_total(const struct watch_model *model);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The drawing of a live view, by ncurses. */
-#ifndef TRACER_CMD_TUI_SCREEN_H
-#define TRACER_CMD_TUI_SCREEN_H
+#pragma once
 
 #include "cmd/tui/view.h"
 
@@ -16,5 +15,3 @@ size_t watch_screen_rows(void);
 /* detail: the lines of an opened row, NULL: none. Sets view->page and keeps view->top valid. */
 void watch_screen_draw(struct watch_view *view, const struct watch_model *model,
 		       const uint32_t *rows, size_t count, const char *header, const char *detail);
-
-#endif

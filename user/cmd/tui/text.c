@@ -14,11 +14,6 @@
 #define AROUND     3u  /* lines before and after an opened row's line */
 #define TRACEBACKS 20u /* of an opened row, the largest */
 
-void watch_size(char out[32], double bytes, int sign)
-{
-	size_format(out, bytes, sign);
-}
-
 static void processes_print(const struct watch_view *view, const struct watch_model *model,
 			    FILE *out)
 {

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the user of a live view has chosen, and what a key changes. Draws nothing. */
-#ifndef TRACER_CMD_TUI_VIEW_H
-#define TRACER_CMD_TUI_VIEW_H
+#pragma once
 
 #include "cmd/tui/groups.h"
 
@@ -45,7 +44,3 @@ void watch_header(const struct watch_view *view, const struct watch_model *model
 		  FILE *out);
 /* Lines about keys. */
 const char *watch_help(void);
-/* "3.2 MiB", "-12 KiB" */
-void watch_size(char out[32], double bytes, int sign);
-
-#endif

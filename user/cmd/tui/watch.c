@@ -427,8 +427,7 @@ int watch_run(const struct watch_opts *opts)
 	watch.signals = signals_take(opts);
 	if (!err && (watch.memory < 0 || watch.signals < 0))
 		err = -errno;
-	if (!err)
-		err = watch_screen_begin();
+	err = err ?: watch_screen_begin();
 	if (!err) {
 		draw(&watch);
 		err = watch_follow(&watch);

@@ -4,8 +4,7 @@
  * that `tracer trace` starts for it on a terminal. It asks the session for sums by stack once a
  * second, or less often where that would take more than 1 % of a CPU.
  */
-#ifndef TRACER_CMD_TUI_WATCH_H
-#define TRACER_CMD_TUI_WATCH_H
+#pragma once
 
 struct watch_opts {
 	int session;  /* the connection to the session, borrowed */
@@ -24,5 +23,3 @@ enum watch_end {
  * cursor can be placed; -errno (error_set). The terminal is as before.
  */
 int watch_run(const struct watch_opts *opts);
-
-#endif

@@ -40,8 +40,7 @@ int exporter_write(const struct exporter *exporter, const struct snapshot *snaps
 
 	if (!err && used.old)
 		err = blocks_choose(exporter, &used.old, NULL, filters, opts->app, &old);
-	if (!err)
-		err = exporter->write(snapshot, &used, file);
+	err = err ?: exporter->write(snapshot, &used, file);
 	snapshot_free(chosen);
 	snapshot_free(old);
 	return err;

@@ -3,8 +3,7 @@
  * The formats that a snapshot can be written in. Each is a file that defines its exporter;
  * exporter.c lists them.
  */
-#ifndef TRACER_REPORT_EXPORT_EXPORTER_H
-#define TRACER_REPORT_EXPORT_EXPORTER_H
+#pragma once
 
 #include "snapshot/group/filter.h"
 #include "util/outfile.h"
@@ -53,5 +52,3 @@ const struct exporter *exporter_get(size_t index);
 int exporter_write(const struct exporter *exporter, const struct snapshot *snapshot,
 		   const struct filters *filters, const struct export_opts *opts,
 		   struct outfile *file);
-
-#endif

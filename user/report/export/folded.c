@@ -40,8 +40,7 @@ static int frame_append(struct buffer *line, const struct snapshot *snapshot,
 
 	if (!err && function[0])
 		err = buffer_append(line, " (", 2);
-	if (!err)
-		err = name_append(line, strings_get(snapshot->strings, frame->filename));
+	err = err ?: name_append(line, strings_get(snapshot->strings, frame->filename));
 	if (!err)
 		err = buffer_printf(line, ":%u%s", frame->line, function[0] ? ")" : "");
 	return err;
@@ -68,7 +67,7 @@ static int entry_write(struct buffer *line, const struct snapshot_meta *process,
 	}
 	if (!err)
 		err = buffer_printf(line, " %" PRIu64 "\n", counts ? entry->count : entry->size);
-	return err ? err : outfile_write(file, line->data, line->size);
+	return err ?: outfile_write(file, line->data, line->size);
 }
 
 static int snapshot_write(const struct snapshot *snapshot, const struct snapshot_meta *process,

@@ -3,8 +3,7 @@
  * The distinct frames of a snapshot, numbered, for formats that refer to frames by number. A
  * snapshot lists the frames of each traceback anew.
  */
-#ifndef TRACER_REPORT_EXPORT_FRAME_TABLE_H
-#define TRACER_REPORT_EXPORT_FRAME_TABLE_H
+#pragma once
 
 #include "snapshot/snapshot.h"
 
@@ -16,5 +15,3 @@ struct frame_table {
 
 int frame_table_make(const struct snapshot *snapshot, struct frame_table *out); /* 0, -ENOMEM */
 void frame_table_free(struct frame_table *table);
-
-#endif

@@ -261,8 +261,7 @@ static int snapshot_write(FILE *out, const struct snapshot *snapshot,
 	cut_write(out, snapshot);
 	err = processes_write(out, snapshot);
 	fputs(",\n", out);
-	if (!err)
-		err = html_threads_write(out, snapshot);
+	err = err ?: html_threads_write(out, snapshot);
 	putc('}', out);
 	free(title);
 	return err;
@@ -389,8 +388,7 @@ static int data_write(FILE *out, const struct snapshot *snapshot, const struct e
 	if (!err && opts->old)
 		err = old_write(out, opts);
 	fputs(",\n", out);
-	if (!err)
-		err = notes_write(out, snapshot, opts);
+	err = err ?: notes_write(out, snapshot, opts);
 	if (!err && opts->source)
 		err = source_write(out, snapshot, &table, opts->source);
 	putc('}', out);
@@ -425,12 +423,9 @@ static int html_export(const struct snapshot *snapshot, const struct export_opts
 
 	if (out && fclose(out) && !err)
 		err = -ENOMEM;
-	if (!err)
-		err = outfile_write(file, page_head, sizeof(page_head) - 1);
-	if (!err)
-		err = json_pass(json, bytes, file);
-	if (!err)
-		err = outfile_write(file, page_tail, sizeof(page_tail) - 1);
+	err = err ?: outfile_write(file, page_head, sizeof(page_head) - 1);
+	err = err ?: json_pass(json, bytes, file);
+	err = err ?: outfile_write(file, page_tail, sizeof(page_tail) - 1);
 	free(json);
 	return err;
 }

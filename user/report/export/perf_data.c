@@ -80,11 +80,10 @@ static int padded_append(struct buffer *out, const void *head, size_t bytes, con
 {
 	static const char padding[8];
 	size_t size = strlen(text) + 1;
-	int err = buffer_append(out, head, bytes);
 
-	if (!err)
-		err = buffer_append(out, text, size);
-	return err ? err : buffer_append(out, padding, ALIGN8(size) - size);
+	return buffer_append(out, head, bytes)
+	       ?: buffer_append(out, text, size)
+	       ?: buffer_append(out, padding, ALIGN8(size) - size);
 }
 
 /* The record of the process that maps the image. */
@@ -133,7 +132,7 @@ static int process_append(struct buffer *out, const struct snapshot_meta *meta, 
 	};
 	int err = forked ? 0 : buffer_append(out, &fork, sizeof(fork));
 
-	return err ? err : padded_append(out, &comm, sizeof(comm), shown);
+	return err ?: padded_append(out, &comm, sizeof(comm), shown);
 }
 
 /* The records before the samples: the image, the processes, and the number of lost events. */
@@ -150,9 +149,8 @@ static int processes_append(struct buffer *out, const struct perf_data_writer *w
 	for (size_t i = 0; !err && i < snapshot_process_count(snapshot); i++) {
 		const struct snapshot_meta *meta = snapshot_process(snapshot, i);
 
-		err = process_append(out, meta, id_map_find(&pids, meta->pid) != ID_MAP_NONE);
-		if (!err)
-			err = id_map_put(&pids, meta->pid, (uint32_t)i);
+		err = process_append(out, meta, id_map_find(&pids, meta->pid) != ID_MAP_NONE)
+			      ?: id_map_put(&pids, meta->pid, (uint32_t)i);
 	}
 	id_map_free(&pids);
 	return err || !lost.lost ? err : buffer_append(out, &lost, sizeof(lost));
@@ -222,11 +220,9 @@ static int event_desc_append(struct buffer *out, const struct perf_data_writer *
 	int err = buffer_append(out, head, sizeof(head));
 
 	attr_set(writer, attr);
-	if (!err)
-		err = buffer_append(out, attr, sizeof(attr));
-	if (!err)
-		err = buffer_append(out, &ids, sizeof(ids));
-	return err ? err : string_append(out, writer->event);
+	err = err ?: buffer_append(out, attr, sizeof(attr));
+	err = err ?: buffer_append(out, &ids, sizeof(ids));
+	return err ?: string_append(out, writer->event);
 }
 
 static int build_id_append(struct buffer *out, const struct perf_data_writer *writer)
@@ -260,10 +256,8 @@ static int features_write(const struct perf_data_writer *writer, uint64_t offset
 		sections[i] = (struct file_section){.offset = offset + sizeof(sections) + start,
 						    .size = body.size - start};
 	}
-	if (!err)
-		err = outfile_write(writer->file, sections, sizeof(sections));
-	if (!err)
-		err = outfile_write(writer->file, body.data, body.size);
+	err = err ?: outfile_write(writer->file, sections, sizeof(sections));
+	err = err ?: outfile_write(writer->file, body.data, body.size);
 	buffer_free(&body);
 	return err;
 }
@@ -283,7 +277,7 @@ static int header_write(const struct perf_data_writer *writer, uint64_t data_byt
 	int err = outfile_write(writer->file, &header, sizeof(header));
 
 	attr_set(writer, attr.attr);
-	return err ? err : outfile_write(writer->file, &attr, sizeof(attr));
+	return err ?: outfile_write(writer->file, &attr, sizeof(attr));
 }
 
 static int data_write(struct perf_data_writer *writer)
@@ -301,10 +295,8 @@ static int data_write(struct perf_data_writer *writer)
 		if (nframe > writer->longest)
 			writer->longest = nframe < FRAMES_MAX ? nframe : FRAMES_MAX;
 	}
-	if (!err)
-		err = header_write(writer, bytes);
-	if (!err)
-		err = outfile_write(writer->file, process.data, process.size);
+	err = err ?: header_write(writer, bytes);
+	err = err ?: outfile_write(writer->file, process.data, process.size);
 	buffer_free(&process);
 	for (size_t i = 0; !err && i < snapshot->trace_count; i++)
 		err = sample_write(writer, &snapshot->traces[i]);
@@ -356,13 +348,11 @@ static int perf_export(const struct snapshot *snapshot, const struct export_opts
 				      "FILE");
 	if (err)
 		return err;
-	err = outfile_location(image, writer.image, sizeof(writer.image));
-	if (!err)
-		err = perf_frames_new(&frames, snapshot);
+	err = outfile_location(image, writer.image, sizeof(writer.image))
+		      ?: perf_frames_new(&frames, snapshot);
 	if (!err) {
-		err = perf_image_write(outfile_fd(image), &frames, writer.build_id);
-		if (!err)
-			err = data_write(&writer);
+		err = perf_image_write(outfile_fd(image), &frames, writer.build_id)
+			      ?: data_write(&writer);
 		perf_frames_free(&frames);
 	}
 	if (err) {

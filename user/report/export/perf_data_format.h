@@ -3,8 +3,7 @@
  * The layout of a perf.data file, as far as perf_data.c writes it. Sources:
  * include/uapi/linux/perf_event.h, tools/perf/Documentation/perf.data-file-format.txt.
  */
-#ifndef TRACER_REPORT_EXPORT_PERF_DATA_FORMAT_H
-#define TRACER_REPORT_EXPORT_PERF_DATA_FORMAT_H
+#pragma once
 
 #include <linux/perf_event.h>
 #include <stdint.h>
@@ -84,5 +83,3 @@ _Static_assert(sizeof(struct file_header) == 104, "perf tells old headers by the
 _Static_assert(sizeof(struct mmap2_record) == 72, "as in the kernel");
 _Static_assert(sizeof(struct build_id_record) == 36, "as in perf");
 _Static_assert(sizeof(struct sample_record) <= UINT16_MAX, "the size in a record's header");
-
-#endif

@@ -37,10 +37,10 @@ static int frame_find(struct frames_finding *finding, const struct snapshot_fram
 {
 	uint32_t function;
 	int err = number_of(&finding->functions, (uint64_t)frame->filename << 32 | frame->function,
-			    &function);
+			    &function)
+			  ?: number_of(&finding->frames, (uint64_t)function << 32 | frame->line,
+				       number);
 
-	if (!err)
-		err = number_of(&finding->frames, (uint64_t)function << 32 | frame->line, number);
 	if (err || *number < finding->count)
 		return err;
 	err = array_reserve(&finding->found, &finding->capacity, finding->count, 1,
@@ -96,8 +96,7 @@ int perf_frames_new(struct perf_frames *out, const struct snapshot *snapshot)
 		return -ENOMEM;
 	for (size_t i = 0; !err && i < snapshot->frame_count; i++)
 		err = frame_find(&finding, &snapshot->frames[i], &frames.slots[i]);
-	if (!err)
-		err = slots_assign(&finding, &frames, snapshot->frame_count);
+	err = err ?: slots_assign(&finding, &frames, snapshot->frame_count);
 	id_map_free(&finding.functions);
 	id_map_free(&finding.frames);
 	free(finding.found);

@@ -5,8 +5,7 @@
  * function are contiguous (one symbol), and so are the functions of a file (one entry of the line
  * table).
  */
-#ifndef TRACER_REPORT_EXPORT_PERF_DATA_FRAMES_H
-#define TRACER_REPORT_EXPORT_PERF_DATA_FRAMES_H
+#pragma once
 
 #include "snapshot/snapshot.h"
 
@@ -34,5 +33,3 @@ struct buffer;
  */
 #define PERF_NAME_MAX 16384u
 int perf_name_append(struct buffer *out, const char *name, char also);
-
-#endif

@@ -57,7 +57,7 @@ static int uleb_append(struct buffer *out, uint64_t value)
 
 	for (; !err && value >= 0x80; value >>= 7)
 		err = u8_append(out, (uint8_t)(value | 0x80));
-	return err ? err : u8_append(out, (uint8_t)value);
+	return err ?: u8_append(out, (uint8_t)value);
 }
 
 static int sleb_append(struct buffer *out, int64_t value)
@@ -66,7 +66,7 @@ static int sleb_append(struct buffer *out, int64_t value)
 
 	for (; !err && (value < -64 || value > 63); value >>= 7)
 		err = u8_append(out, (uint8_t)((value & 0x7f) | 0x80));
-	return err ? err : u8_append(out, (uint8_t)(value & 0x7f));
+	return err ?: u8_append(out, (uint8_t)(value & 0x7f));
 }
 
 /*
@@ -104,11 +104,10 @@ static int files_append(struct buffer *out, const struct perf_frames *frames)
 
 		if (i && file == frames->frames[i - 1].filename)
 			continue;
-		err = perf_name_append(out, strings_get(frames->strings, file), ':');
-		if (!err)
-			err = buffer_append(out, no_more, sizeof(no_more));
+		err = perf_name_append(out, strings_get(frames->strings, file), ':')
+			      ?: buffer_append(out, no_more, sizeof(no_more));
 	}
-	return err ? err : u8_append(out, 0);
+	return err ?: u8_append(out, 0);
 }
 
 static int line_header_append(struct buffer *out, const struct perf_frames *frames,
@@ -116,27 +115,20 @@ static int line_header_append(struct buffer *out, const struct perf_frames *fram
 {
 	static const uint8_t operands[OPCODE_BASE - 1] = {0, 1, 1, 1, 1, 0, 0, 0, 1, 0, 0, 1};
 	size_t header = 0;
-	int err = u16_append(out, 4);
+	int err = u16_append(out, 4) ?: unit_begin(out, &header);
 
-	if (!err)
-		err = unit_begin(out, &header);
 	if (!err)
 		err = u8_append(out, (uint8_t)slot_bytes); /* minimum_instruction_length */
 	if (!err)
 		err = u8_append(out, 1); /* maximum_operations_per_instruction */
 	if (!err)
 		err = u8_append(out, 1); /* default_is_stmt */
-	if (!err)
-		err = u8_append(out, (uint8_t)LINE_BASE);
-	if (!err)
-		err = u8_append(out, LINE_RANGE);
-	if (!err)
-		err = u8_append(out, OPCODE_BASE);
-	if (!err)
-		err = buffer_append(out, operands, sizeof(operands));
-	if (!err)
-		err = files_append(out, frames);
-	return err ? err : unit_end(out, header);
+	err = err ?: u8_append(out, (uint8_t)LINE_BASE);
+	err = err ?: u8_append(out, LINE_RANGE);
+	err = err ?: u8_append(out, OPCODE_BASE);
+	err = err ?: buffer_append(out, operands, sizeof(operands));
+	err = err ?: files_append(out, frames);
+	return err ?: unit_end(out, header);
 }
 
 /*
@@ -148,9 +140,7 @@ static int row_append(struct buffer *out, int64_t line_delta, unsigned int advan
 	int err = 0;
 
 	if (line_delta < LINE_BASE || line_delta >= LINE_BASE + (int)LINE_RANGE) {
-		err = u8_append(out, DW_LNS_advance_line);
-		if (!err)
-			err = sleb_append(out, line_delta);
+		err = u8_append(out, DW_LNS_advance_line) ?: sleb_append(out, line_delta);
 		line_delta = 0;
 	}
 	return err ? err
@@ -163,40 +153,31 @@ static int program_append(struct buffer *out, const struct perf_frames *frames, 
 	static const uint8_t set_address[] = {0, 9, DW_LNE_set_address},
 			     end[] = {0, 1, DW_LNE_end_sequence};
 	uint32_t line = 1, file = 1;
-	int err = buffer_append(out, set_address, sizeof(set_address));
+	int err = buffer_append(out, set_address, sizeof(set_address)) ?: u64_append(out, text);
 
-	if (!err)
-		err = u64_append(out, text);
 	for (uint32_t i = 0; !err && i < frames->count; i++) {
 		const struct snapshot_frame *frame = &frames->frames[i];
 
 		if (i && frame->filename != frame[-1].filename) {
-			err = u8_append(out, DW_LNS_set_file);
-			if (!err)
-				err = uleb_append(out, ++file);
+			err = u8_append(out, DW_LNS_set_file) ?: uleb_append(out, ++file);
 		}
-		if (!err)
-			err = row_append(out, (int64_t)frame->line - line, i > 0);
+		err = err ?: row_append(out, (int64_t)frame->line - line, i > 0);
 		line = frame->line;
 	}
-	if (!err)
-		err = u8_append(out, DW_LNS_advance_pc);
-	if (!err)
-		err = uleb_append(out, 1);
-	return err ? err : buffer_append(out, end, sizeof(end));
+	err = err ?: u8_append(out, DW_LNS_advance_pc);
+	err = err ?: uleb_append(out, 1);
+	return err ?: buffer_append(out, end, sizeof(end));
 }
 
 static int line_build(struct buffer *out, const struct perf_frames *frames, uint64_t text,
 		      uint32_t slot_bytes)
 {
 	size_t unit;
-	int err = unit_begin(out, &unit);
 
-	if (!err)
-		err = line_header_append(out, frames, slot_bytes);
-	if (!err)
-		err = program_append(out, frames, text);
-	return err ? err : unit_end(out, unit);
+	return unit_begin(out, &unit)
+	       ?: line_header_append(out, frames, slot_bytes)
+	       ?: program_append(out, frames, text)
+	       ?: unit_end(out, unit);
 }
 
 /* One entry without children. Without DW_AT_comp_dir, names without a directory stay unchanged. */
@@ -225,29 +206,20 @@ static int info_build(struct buffer *out, uint64_t text, uint64_t bytes)
 {
 	static const char producer[] = "tracer", name[] = "Python";
 	size_t unit;
-	int err = unit_begin(out, &unit);
+	int err = unit_begin(out, &unit) ?: u16_append(out, 4);
 
 	if (!err)
-		err = u16_append(out, 4);
-	if (!err)
 		err = u32_append(out, 0); /* offset in .debug_abbrev */
-	if (!err)
-		err = u8_append(out, sizeof(uint64_t));
-	if (!err)
-		err = u8_append(out, 1);
-	if (!err)
-		err = buffer_append(out, producer, sizeof(producer));
-	if (!err)
-		err = u8_append(out, DW_LANG_Python);
-	if (!err)
-		err = buffer_append(out, name, sizeof(name));
+	err = err ?: u8_append(out, sizeof(uint64_t));
+	err = err ?: u8_append(out, 1);
+	err = err ?: buffer_append(out, producer, sizeof(producer));
+	err = err ?: u8_append(out, DW_LANG_Python);
+	err = err ?: buffer_append(out, name, sizeof(name));
 	if (!err)
 		err = u32_append(out, 0); /* offset in .debug_line */
-	if (!err)
-		err = u64_append(out, text);
-	if (!err)
-		err = u64_append(out, bytes);
-	return err ? err : unit_end(out, unit);
+	err = err ?: u64_append(out, text);
+	err = err ?: u64_append(out, bytes);
+	return err ?: unit_end(out, unit);
 }
 
 static int aranges_build(struct buffer *out, uint64_t text, uint64_t bytes)
@@ -256,17 +228,13 @@ static int aranges_build(struct buffer *out, uint64_t text, uint64_t bytes)
 	static const uint8_t sizes[] = {sizeof(uint64_t), 0, 0, 0, 0, 0};
 	const uint64_t ranges[] = {text, bytes, 0, 0};
 	size_t unit;
-	int err = unit_begin(out, &unit);
+	int err = unit_begin(out, &unit) ?: u16_append(out, 2);
 
 	if (!err)
-		err = u16_append(out, 2);
-	if (!err)
 		err = u32_append(out, 0); /* offset in .debug_info */
-	if (!err)
-		err = buffer_append(out, sizes, sizeof(sizes));
-	if (!err)
-		err = buffer_append(out, ranges, sizeof(ranges));
-	return err ? err : unit_end(out, unit);
+	err = err ?: buffer_append(out, sizes, sizeof(sizes));
+	err = err ?: buffer_append(out, ranges, sizeof(ranges));
+	return err ?: unit_end(out, unit);
 }
 
 /*
@@ -277,13 +245,11 @@ static int perf_dwarf_build(struct perf_dwarf *dwarf, const struct perf_frames *
 			    uint64_t text, uint32_t slot_bytes)
 {
 	uint64_t bytes = (uint64_t)frames->count * slot_bytes;
-	int err = line_build(&dwarf->line, frames, text, slot_bytes);
 
-	if (!err)
-		err = info_build(&dwarf->info, text, bytes);
-	if (!err)
-		err = buffer_append(&dwarf->abbrev, abbreviations, sizeof(abbreviations));
-	return err ? err : aranges_build(&dwarf->aranges, text, bytes);
+	return line_build(&dwarf->line, frames, text, slot_bytes)
+	       ?: info_build(&dwarf->info, text, bytes)
+	       ?: buffer_append(&dwarf->abbrev, abbreviations, sizeof(abbreviations))
+	       ?: aranges_build(&dwarf->aranges, text, bytes);
 }
 
 static void perf_dwarf_free(struct perf_dwarf *dwarf)
@@ -335,27 +301,22 @@ static int symbol_name_append(struct buffer *out, const struct perf_frames *fram
 	int err = frame->native ? 0 : buffer_append(out, "py::", 4);
 
 	if (!err && frame->native && function[0]) {
-		err = perf_name_append(out, function, 0);
-		return err ? err : buffer_append(out, "", 1);
+		return perf_name_append(out, function, 0) ?: buffer_append(out, "", 1);
 	}
 	if (!err && function[0]) {
-		err = perf_name_append(out, function, 0);
-		if (!err)
-			err = buffer_append(out, ":", 1);
+		err = perf_name_append(out, function, 0) ?: buffer_append(out, ":", 1);
 	}
-	if (!err)
-		err = perf_name_append(out, strings_get(frames->strings, frame->filename), 0);
-	return err ? err : buffer_append(out, "", 1);
+	err = err ?: perf_name_append(out, strings_get(frames->strings, frame->filename), 0);
+	return err ?: buffer_append(out, "", 1);
 }
 
 static int symbols_build(struct content *content, const struct perf_frames *frames,
 			 Elf64_Section text)
 {
 	Elf64_Sym symbol = {0};
-	int err = buffer_append(&content->symbols, &symbol, sizeof(symbol));
+	int err = buffer_append(&content->symbols, &symbol, sizeof(symbol))
+			  ?: buffer_append(&content->names, "", 1);
 
-	if (!err)
-		err = buffer_append(&content->names, "", 1);
 	for (uint32_t first = 0, end; !err && first < frames->count; first = end) {
 		end = perf_frames_function_end(frames, first);
 		if (content->names.size > UINT32_MAX)
@@ -368,9 +329,9 @@ static int symbols_build(struct content *content, const struct perf_frames *fram
 			.st_value = PERF_IMAGE_TEXT + (uint64_t)first * PERF_SLOT_BYTES,
 			.st_size = (uint64_t)(end - first) * PERF_SLOT_BYTES,
 		};
-		err = buffer_append(&content->symbols, &symbol, sizeof(symbol));
-		if (!err)
-			err = symbol_name_append(&content->names, frames, &frames->frames[first]);
+		err = buffer_append(&content->symbols, &symbol, sizeof(symbol))
+			      ?: symbol_name_append(&content->names, frames,
+						    &frames->frames[first]);
 	}
 	return err;
 }
@@ -535,9 +496,7 @@ static int elf_write(Elf *elf, struct content *content)
 	header->e_machine = ARCH_ELF;
 	header->e_version = EV_CURRENT;
 	header->e_shstrndx = SHSTRTAB;
-	int err = sections_add(elf, content);
-	if (!err)
-		err = segments_set(elf, segments);
+	int err = sections_add(elf, content) ?: segments_set(elf, segments);
 	if (!err && elf_update(elf, ELF_C_WRITE) < 0)
 		err = error_set(-EIO, "%s", elf_errmsg(-1));
 	return err;
@@ -545,12 +504,10 @@ static int elf_write(Elf *elf, struct content *content)
 
 static int content_build(struct content *content, const struct perf_frames *frames)
 {
-	int err = text_build(&content->text, perf_image_text_bytes(frames));
+	int err = text_build(&content->text, perf_image_text_bytes(frames))
+	       ?: symbols_build(content, frames, TEXT)
+	       ?: perf_dwarf_build(&content->dwarf, frames, PERF_IMAGE_TEXT, PERF_SLOT_BYTES);
 
-	if (!err)
-		err = symbols_build(content, frames, TEXT);
-	if (!err)
-		err = perf_dwarf_build(&content->dwarf, frames, PERF_IMAGE_TEXT, PERF_SLOT_BYTES);
 	if (!err)
 		build_id_set(content);
 	return err;

@@ -5,8 +5,7 @@
  * and DWARF names the line of each slot. Samples point at the middle of a slot, so that readers
  * that subtract one from a return address stay in the same slot.
  */
-#ifndef TRACER_REPORT_EXPORT_PERF_DATA_IMAGE_H
-#define TRACER_REPORT_EXPORT_PERF_DATA_IMAGE_H
+#pragma once
 
 #include "report/export/perf_data_frames.h"
 
@@ -22,5 +21,3 @@ int perf_image_write(int fd, const struct perf_frames *frames,
 		     uint8_t build_id[PERF_BUILD_ID_BYTES]);
 /* Bytes of .text, at least one slot. */
 uint64_t perf_image_text_bytes(const struct perf_frames *frames);
-
-#endif

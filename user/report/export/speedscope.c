@@ -126,8 +126,7 @@ static int speedscope_export(const struct snapshot *snapshot, const struct expor
 	err = out ? document_write(out, snapshot, &table, opts->counts) : -ENOMEM;
 	if (out && fclose(out) && !err)
 		err = -ENOMEM;
-	if (!err)
-		err = outfile_write(file, text, bytes);
+	err = err ?: outfile_write(file, text, bytes);
 	free(text);
 	frame_table_free(&table);
 	return err;

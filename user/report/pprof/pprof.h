@@ -23,8 +23,7 @@
  * (pprof_format.h); the first, "tracer:snapshot=1", identifies the file as ours. The comments are a
  * report's title and its losses, for users of pprof.
  */
-#ifndef TRACER_REPORT_PPROF_PPROF_H
-#define TRACER_REPORT_PPROF_PPROF_H
+#pragma once
 
 #include "snapshot/snapshot.h"
 #include "util/account.h"
@@ -54,5 +53,3 @@ int pprof_parse(const unsigned char *profile, size_t bytes, struct snapshot **ou
 /* The same; its memory is charged to the account; -EFBIG beyond the limit. */
 int pprof_parse_in(struct account *account, const unsigned char *profile, size_t bytes,
 		   struct snapshot **out);
-
-#endif

@@ -6,8 +6,7 @@
  * tools that rewrite a profile keep it. Comments, which pprof prints, are for people. In files of
  * older versions each line is a comment.
  */
-#ifndef TRACER_REPORT_PPROF_PPROF_FORMAT_H
-#define TRACER_REPORT_PPROF_PPROF_FORMAT_H
+#pragma once
 
 #include "snapshot/builder.h"
 #include "util/buffer.h"
@@ -48,5 +47,3 @@ int pprof_meta_parse(struct builder *builder, const char *lines, size_t bytes);
 /* The same for one unescaped line, a comment of an older file. */
 int pprof_meta_parse_line(struct builder *builder, const char *line, size_t bytes);
 int pprof_meta_end(struct builder *builder); /* 0; -EBADMSG: a single process, numbered */
-
-#endif

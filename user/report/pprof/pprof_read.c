@@ -31,9 +31,7 @@ static int profile_walk(struct pprof_reader *reader, size_t bytes,
 	int err = 0;
 
 	while (!err && span.bytes) {
-		err = field_take(&span, &field);
-		if (!err)
-			err = take(reader, &field);
+		err = field_take(&span, &field) ?: take(reader, &field);
 	}
 	return err;
 }
@@ -67,9 +65,7 @@ int pprof_numbers_take(struct pprof_reader *reader, struct field *field,
 	if (field->wire_type == 0)
 		return take(reader, field->number);
 	while (!err && field->span.bytes) {
-		err = varint_take(&field->span, &number);
-		if (!err)
-			err = take(reader, number);
+		err = varint_take(&field->span, &number) ?: take(reader, number);
 	}
 	return err;
 }
@@ -79,9 +75,9 @@ static int message_keep(struct pprof_reader *reader, struct messages *messages,
 {
 	int err = span_check(span);
 
-	if (!err)
-		err = items_reserve(reader, &messages->items, &messages->capacity, messages->count,
-				    sizeof(*messages->items));
+	err = err
+		      ?: items_reserve(reader, &messages->items, &messages->capacity,
+				       messages->count, sizeof(*messages->items));
 
 	if (!err)
 		messages->items[messages->count++] = *span;
@@ -136,17 +132,14 @@ int pprof_string_intern(struct pprof_reader *reader, int64_t index, uint32_t *id
 	struct span text = {0};
 	char *name = NULL;
 	size_t bytes;
-	int err = pprof_string_get(reader, (uint64_t)index, &text);
+	int err = pprof_string_get(reader, (uint64_t)index, &text) ?: span_check(&text);
 
-	if (!err)
-		err = span_check(&text);
 	if (err)
 		return err;
 	if (memchr(text.data, 0, text.bytes))
 		return error_set(-EBADMSG, "the profile is corrupt: a name holds a NUL");
-	err = text_restore(&text, &name, &bytes);
-	if (!err)
-		err = strings_intern(reader->builder.snapshot->strings, name, bytes, id);
+	err = text_restore(&text, &name, &bytes)
+		      ?: strings_intern(reader->builder.snapshot->strings, name, bytes, id);
 	free(name);
 	return err;
 }
@@ -181,13 +174,11 @@ static int function_take(struct pprof_reader *reader, const struct span *span)
 	int err = items_reserve(reader, &reader->functions, &reader->function_capacity,
 				reader->function_count, sizeof(*reader->functions));
 	struct function function;
-	if (!err)
-		err = pprof_string_intern(reader, message->name, &function.name);
-	if (!err)
-		err = pprof_string_intern(reader, message->filename, &function.filename);
-	if (!err)
-		err = id_map_put(&reader->function_ids, message->id,
-				 (uint32_t)reader->function_count);
+	err = err ?: pprof_string_intern(reader, message->name, &function.name);
+	err = err ?: pprof_string_intern(reader, message->filename, &function.filename);
+	err = err
+		      ?: id_map_put(&reader->function_ids, message->id,
+				    (uint32_t)reader->function_count);
 	if (!err)
 		reader->functions[reader->function_count++] = function;
 	perftools__profiles__function__free_unpacked(message, NULL);
@@ -231,9 +222,9 @@ static int location_add(struct pprof_reader *reader, const Perftools__Profiles__
 		return pprof_corrupt("location");
 	for (size_t i = 0; !err && i < message->n_line; i++)
 		err = line_add(reader, message, i);
-	if (!err)
-		err = id_map_put(&reader->location_ids, message->id,
-				 (uint32_t)reader->location_count);
+	err = err
+		      ?: id_map_put(&reader->location_ids, message->id,
+				    (uint32_t)reader->location_count);
 	if (!err)
 		reader->locations[reader->location_count++] = location;
 	return err;
@@ -269,9 +260,9 @@ static int comments_parse(struct pprof_reader *reader)
 		struct span text = {0};
 		int err = pprof_string_get(reader, reader->comments[i], &text);
 
-		if (!err)
-			err = pprof_meta_parse_line(&reader->builder, (const char *)text.data,
-						    text.bytes);
+		err = err
+			      ?: pprof_meta_parse_line(&reader->builder, (const char *)text.data,
+						       text.bytes);
 		if (err < 0)
 			return err;
 		ours |= err;
@@ -284,15 +275,13 @@ static int lines_parse(struct pprof_reader *reader)
 	struct span text = {0};
 	char *lines = NULL;
 	size_t bytes;
-	int err = pprof_string_get(reader, reader->lines, &text);
+	int err = pprof_string_get(reader, reader->lines, &text)
+			  ?: text_restore(&text, &lines, &bytes);
 
-	if (!err)
-		err = text_restore(&text, &lines, &bytes);
 	/* Names of processes are bytes, other than those of Python. */
 	if (!err)
 		bytes = utf8_fsencode(lines, lines);
-	if (!err)
-		err = pprof_meta_parse(&reader->builder, lines, bytes);
+	err = err ?: pprof_meta_parse(&reader->builder, lines, bytes);
 	free(lines);
 	return err;
 }
@@ -348,19 +337,16 @@ static void reader_free(struct pprof_reader *reader)
 
 static int profile_read(struct pprof_reader *reader, size_t bytes)
 {
-	int err = profile_walk(reader, bytes, table_take);
+	int err = profile_walk(reader, bytes, table_take) ?: meta_read(reader);
 
-	if (!err)
-		err = meta_read(reader);
 	for (size_t i = 0; !err && i < reader->mapping_messages.count; i++)
 		err = mapping_take(reader, &reader->mapping_messages.items[i]);
 	for (size_t i = 0; !err && i < reader->function_messages.count; i++)
 		err = function_take(reader, &reader->function_messages.items[i]);
 	for (size_t i = 0; !err && i < reader->location_messages.count; i++)
 		err = location_take(reader, &reader->location_messages.items[i]);
-	if (!err)
-		err = profile_walk(reader, bytes, pprof_sample_take);
-	return err ? err : builder_order(&reader->builder);
+	err = err ?: profile_walk(reader, bytes, pprof_sample_take);
+	return err ?: builder_order(&reader->builder);
 }
 
 int pprof_parse_in(struct account *account, const unsigned char *profile, size_t bytes,

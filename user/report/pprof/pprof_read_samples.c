@@ -154,12 +154,11 @@ static int estimate_find(struct pprof_reader *reader, int64_t string, struct sna
 		trace->estimate = known & SNAPSHOT_ESTIMATES_MAX;
 		return 0;
 	}
-	int err = pprof_string_get(reader, (uint64_t)string, &text);
-	if (!err)
-		err = deviations_parse(&text, &estimate);
-	if (!err)
-		err = builder_estimate(&reader->builder, &estimate, trace);
-	return err ? err : id_map_put(&reader->estimates, (uint64_t)string, trace->estimate);
+
+	return pprof_string_get(reader, (uint64_t)string, &text)
+	       ?: deviations_parse(&text, &estimate)
+	       ?: builder_estimate(&reader->builder, &estimate, trace)
+	       ?: id_map_put(&reader->estimates, (uint64_t)string, trace->estimate);
 }
 
 /* Sets the lifetime of freed blocks, by the index of the string that names it. */
@@ -259,14 +258,10 @@ static int sample_add(struct pprof_reader *reader)
 	int err = builder_traceback(&reader->builder, reader->frames, sample->nframe,
 				    total < 0 ? SNAPSHOT_TOTAL_UNKNOWN : (uint32_t)total,
 				    &trace.traceback);
-	if (!err)
-		err = estimate_find(reader, sample->labels[LABEL_DEVIATIONS], &trace);
-	if (!err)
-		err = lifetime_find(reader, sample->labels[LABEL_LIFETIME], &trace);
-	if (!err)
-		err = thread_find(reader, sample, &trace);
-	if (!err)
-		err = task_find(reader, sample, &trace);
+	err = err ?: estimate_find(reader, sample->labels[LABEL_DEVIATIONS], &trace);
+	err = err ?: lifetime_find(reader, sample->labels[LABEL_LIFETIME], &trace);
+	err = err ?: thread_find(reader, sample, &trace);
+	err = err ?: task_find(reader, sample, &trace);
 	if (!err)
 		err = position ? builder_layer(&reader->builder, (uint32_t)layer, &trace)
 			       : builder_trace(&reader->builder, &trace);
@@ -294,5 +289,5 @@ int pprof_sample_take(struct pprof_reader *reader, struct field *field)
 		else if (!err && part.id == LABEL && part.wire_type == 2)
 			err = sample_label(reader, &part.span);
 	}
-	return err ? err : sample_add(reader);
+	return err ?: sample_add(reader);
 }

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The state of pprof_parse(), shared by pprof_read.c and pprof_read_samples.c only. */
-#ifndef TRACER_REPORT_PPROF_PPROF_READER_H
-#define TRACER_REPORT_PPROF_PPROF_READER_H
+#pragma once
 
 #include "report/pprof/pprof_format.h"
 #include "report/pprof/pprof_wire.h"
@@ -102,5 +101,3 @@ int pprof_numbers_take(struct pprof_reader *reader, struct field *field,
  * are known already. 0; -EBADMSG (error_set); -ENOMEM, -EDQUOT.
  */
 int pprof_sample_take(struct pprof_reader *reader, struct field *field);
-
-#endif

@@ -3,8 +3,7 @@
  * The part of the protobuf wire format that profiles use. Functions that take something remove it
  * from the front of the span.
  */
-#ifndef TRACER_REPORT_PPROF_PPROF_WIRE_H
-#define TRACER_REPORT_PPROF_PPROF_WIRE_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -42,5 +41,3 @@ struct field {
 };
 
 int field_take(struct span *span, struct field *field); /* 0, -EBADMSG (error_set) */
-
-#endif

@@ -9,8 +9,7 @@
  * what rises and falls do not; nor does what may only replace blocks older than the trace, which
  * belong to no line. It does not say that the growth is a mistake.
  */
-#ifndef TRACER_REPORT_RECORDING_EVIDENCE_H
-#define TRACER_REPORT_RECORDING_EVIDENCE_H
+#pragma once
 
 #include "report/recording/slope.h"
 
@@ -76,5 +75,3 @@ struct evidence {
  */
 int evidence_find(const struct evidence_point *points, size_t count, int acquired_known,
 		  struct evidence *out);
-
-#endif

@@ -12,9 +12,9 @@ int items_add(struct items *items, struct span item)
 	int err = array_reserve_in(items->account, &items->ends, &items->end_capacity, items->count,
 				   1, sizeof(*items->ends));
 
-	if (!err)
-		err = array_reserve_in(items->account, &items->bytes, &items->capacity, items->size,
-				       item.bytes, 1);
+	err = err
+		      ?: array_reserve_in(items->account, &items->bytes, &items->capacity,
+					  items->size, item.bytes, 1);
 	if (err)
 		return err;
 	if (item.bytes)

@@ -3,8 +3,7 @@
  * Byte strings that are numbered in the order in which they were first seen. Zero-initialise;
  * account may be set.
  */
-#ifndef TRACER_REPORT_RECORDING_ITEMS_H
-#define TRACER_REPORT_RECORDING_ITEMS_H
+#pragma once
 
 #include "report/pprof/pprof_wire.h"
 #include "util/id_map.h"
@@ -26,5 +25,3 @@ int items_intern(struct items *items, struct span item, uint32_t *number);
 /* Borrowed until the next item is added; number is below the count. */
 struct span items_get(const struct items *items, size_t number);
 void items_free(struct items *items);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Fields of a profile (report/pprof/profile.proto), by number. */
-#ifndef TRACER_REPORT_RECORDING_PROFILE_FIELDS_H
-#define TRACER_REPORT_RECORDING_PROFILE_FIELDS_H
+#pragma once
 
 enum {
 	PROFILE_SAMPLE_TYPE = 1,
@@ -18,5 +17,3 @@ enum {
 };
 enum { SAMPLE_LOCATION = 1, SAMPLE_VALUE = 2, SAMPLE_LABEL = 3 };
 enum { LABEL_KEY = 1, LABEL_STR = 2, LABEL_NUM = 3, LABEL_NUM_UNIT = 4 };
-
-#endif

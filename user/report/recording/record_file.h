@@ -8,8 +8,7 @@
  * are little-endian. A whole record does not need the ones before; the first is one. The packer's
  * dictionary is the beginning of the payload before, unless the record is whole.
  */
-#ifndef TRACER_REPORT_RECORDING_RECORD_FILE_H
-#define TRACER_REPORT_RECORDING_RECORD_FILE_H
+#pragma once
 
 #include <stdint.h>
 
@@ -47,5 +46,3 @@ struct record_header {
 
 _Static_assert(sizeof(struct recording_header) == 32, "header of the file");
 _Static_assert(sizeof(struct record_header) == 48, "header of a record");
-
-#endif

@@ -44,8 +44,7 @@ static int header_put(const struct record_state *state, struct buffer *out, stru
 			err = message_put(texts, PROFILE_STRING, text, (struct span){0});
 			number = strings++;
 		}
-		if (!err)
-			err = record_put(out, field << 3) ?: record_put(out, number);
+		err = err ?: record_put(out, field << 3) ?: record_put(out, number);
 	}
 	return err;
 }
@@ -62,10 +61,10 @@ static int tables_put(const struct record_state *state, struct buffer *out)
 			id.size = 0;
 			if (kind != RECORD_STRINGS)
 				err = record_put(&id, 1 << 3) ?: record_put(&id, i + 1);
-			if (!err)
-				err = message_put(out, fields[kind],
-						  items_get(&state->kinds[kind], i),
-						  buffer_span(&id));
+			err = err
+				      ?: message_put(out, fields[kind],
+						     items_get(&state->kinds[kind], i),
+						     buffer_span(&id));
 		}
 	buffer_free(&id);
 	return err;
@@ -133,9 +132,9 @@ static int samples_put(const struct record_state *state, struct buffer *out)
 		if (at == state->width)
 			continue;
 		added.size = 0;
-		err = varint_take(&item, &twin) ?: values_put(state, row, keys, &numbers, &added);
-		if (!err)
-			err = message_put(out, PROFILE_SAMPLE, item, buffer_span(&added));
+		err = varint_take(&item, &twin)
+		       ?: values_put(state, row, keys, &numbers, &added)
+		       ?: message_put(out, PROFILE_SAMPLE, item, buffer_span(&added));
 	}
 	buffer_free(&added);
 	buffer_free(&numbers);
@@ -149,10 +148,8 @@ int record_profile(const struct record_state *state, struct buffer *out)
 			  ? error_set(-EBADMSG, "the recording is corrupt: samples without values")
 			  : header_put(state, out, &texts);
 
-	if (!err)
-		err = tables_put(state, out);
-	if (!err)
-		err = buffer_append(out, texts.data, texts.size);
+	err = err ?: tables_put(state, out);
+	err = err ?: buffer_append(out, texts.data, texts.size);
 	buffer_free(&texts);
 	return err ?: samples_put(state, out);
 }

@@ -120,8 +120,7 @@ static int rows_apply(struct record_state *state, struct span *payload)
 		if (!err && (at >= rows || skipped >= rows - at))
 			return corrupt("values of a sample that it does not have");
 		at += err ? 0 : skipped;
-		if (!err)
-			err = row_apply(state, payload, state->rows + at * state->width);
+		err = err ?: row_apply(state, payload, state->rows + at * state->width);
 	}
 	return err;
 }
@@ -134,17 +133,14 @@ int record_state_apply(struct record_state *state, struct span payload)
 
 	if (!err && (!width || width > RECORD_WIDTH_MAX || (state->width && state->width != width)))
 		return corrupt("samples of another width");
-	if (!err)
-		err = span_take(&payload, &header);
+	err = err ?: span_take(&payload, &header);
 	if (err)
 		return err;
 	state->width = (uint32_t)width;
 	state->header.size = 0;
-	err = buffer_append(&state->header, header.data, header.bytes);
-	if (!err)
-		err = items_apply(state, &payload);
-	if (!err)
-		err = rows_apply(state, &payload);
+	err = buffer_append(&state->header, header.data, header.bytes)
+	       ?: items_apply(state, &payload)
+	       ?: rows_apply(state, &payload);
 	if (!err && payload.bytes)
 		return corrupt("more bytes follow its values");
 	return err;
@@ -174,8 +170,7 @@ static int rows_put(const struct record_state *state, const size_t *known, const
 		skipped = 0;
 		count++;
 	}
-	if (!err)
-		err = record_put(out, count) ?: buffer_append(out, changes.data, changes.size);
+	err = err ?: record_put(out, count) ?: buffer_append(out, changes.data, changes.size);
 	buffer_free(&changes);
 	return err;
 }

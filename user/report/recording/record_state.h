@@ -21,8 +21,7 @@
  * tells equal samples of one snapshot apart. Texts that only the header names are not among the
  * strings.
  */
-#ifndef TRACER_REPORT_RECORDING_RECORD_STATE_H
-#define TRACER_REPORT_RECORDING_RECORD_STATE_H
+#pragma once
 
 #include "report/recording/items.h"
 #include "util/buffer.h"
@@ -81,5 +80,3 @@ int record_profile(const struct record_state *state, struct buffer *out);
 
 int record_put(struct buffer *out, uint64_t number); /* a varint: 0, -ENOMEM */
 int record_put_span(struct buffer *out, struct span span);
-
-#endif

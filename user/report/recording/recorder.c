@@ -297,8 +297,7 @@ static int row_add(struct split *split, const int64_t *row)
 				&state->kinds[RECORD_SAMPLES],
 				(struct span){.data = split->item.data, .bytes = split->item.size},
 				&number);
-		if (!err)
-			err = record_rows_reserve(state);
+		err = err ?: record_rows_reserve(state);
 		if (err)
 			return err;
 		int64_t *sum = state->rows + (size_t)number * state->width;
@@ -489,8 +488,7 @@ static int profile_split(struct record_state *state, struct span profile)
 	state->header.size = 0;
 	while (!err && profile.bytes)
 		err = field_take(&profile, &field) ?: field_split(&split, &field);
-	if (!err)
-		err = record_rows_reserve(state);
+	err = err ?: record_rows_reserve(state);
 	state->live = 0;
 	for (size_t i = 0; !err && i < state->kinds[RECORD_SAMPLES].count; i++)
 		state->live +=
@@ -573,10 +571,10 @@ static int state_store(const struct recorder *recorder, const struct record_stat
 		       struct span dictionary)
 {
 	struct buffer file = {0};
-	int err = record_put_span(&file, dictionary) ?: record_payload(state, NULL, NULL, &file);
+	int err = record_put_span(&file, dictionary)
+	       ?: record_payload(state, NULL, NULL, &file)
+	       ?: write_all(recorder->next, file.data, file.size, 0);
 
-	if (!err)
-		err = write_all(recorder->next, file.data, file.size, 0);
 	buffer_free(&file);
 	return err;
 }
@@ -620,8 +618,7 @@ static int record_write(const struct recorder *recorder, struct span payload,
 			  ? error_set(-EFBIG, "the snapshot is too large for a recording")
 			  : buffer_append(&record, &header, sizeof(header));
 
-	if (!err)
-		err = pack(payload, dictionary, &record);
+	err = err ?: pack(payload, dictionary, &record);
 	if (!err) {
 		header.packed = (uint32_t)(record.size - sizeof(header));
 		header.checksum = (uint32_t)crc32(crc32(0, (const Bytef *)&header, (uInt)summed),
@@ -645,8 +642,7 @@ static int state_advance(struct record_state *state, struct span profile, struct
 		known[kind] = state->kinds[kind].count;
 	state->rows = NULL;
 	state->row_capacity = 0;
-	if (!err)
-		err = profile_split(state, profile);
+	err = err ?: profile_split(state, profile);
 	samples = state->kinds[RECORD_SAMPLES].count;
 	*flags = err == -ESTALE || samples - state->live > state->live + DEAD_SPARE ? RECORD_WHOLE
 										    : 0;
@@ -666,10 +662,9 @@ int recorder_append(const struct recorder *recorder, const struct snapshot *snap
 	struct buffer file = {0}, profile = {0}, payload = {0};
 	struct span dictionary, whole;
 	uint32_t flags = 0;
-	int err = state_load(recorder->state, &file, &dictionary, &state);
+	int err = state_load(recorder->state, &file, &dictionary, &state)
+			  ?: pprof_write_unpacked(snapshot, &profile);
 
-	if (!err)
-		err = pprof_write_unpacked(snapshot, &profile);
 	if (!err)
 		err = state_advance(&state,
 				    (struct span){.data = profile.data, .bytes = profile.size},
@@ -677,11 +672,9 @@ int recorder_append(const struct recorder *recorder, const struct snapshot *snap
 	whole = (struct span){.data = payload.data, .bytes = payload.size};
 	if (flags)
 		dictionary.bytes = 0;
-	if (!err)
-		err = record_write(recorder, whole, dictionary, flags);
+	err = err ?: record_write(recorder, whole, dictionary, flags);
 	whole.bytes = whole.bytes < RECORD_DICTIONARY ? whole.bytes : RECORD_DICTIONARY;
-	if (!err)
-		err = state_store(recorder, &state, whole);
+	err = err ?: state_store(recorder, &state, whole);
 	record_state_free(&state);
 	buffer_free(&file);
 	buffer_free(&profile);

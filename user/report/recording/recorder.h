@@ -3,8 +3,7 @@
  * Appends snapshots to a recording. What the next snapshot is compared with is kept in a file in
  * memory, so that a process that is forked for each snapshot can append it (session/ctl/saver.h).
  */
-#ifndef TRACER_REPORT_RECORDING_RECORDER_H
-#define TRACER_REPORT_RECORDING_RECORDER_H
+#pragma once
 
 #include "report/recording/record_file.h"
 #include "snapshot/snapshot.h"
@@ -25,5 +24,3 @@ int recorder_begin(int file, uint64_t begin_realtime_ns);
  * `end`, and the state stays as it was.
  */
 int recorder_append(const struct recorder *recorder, const struct snapshot *snapshot);
-
-#endif

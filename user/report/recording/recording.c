@@ -163,8 +163,7 @@ static int unpack(const struct recording *recording, struct buffer *out)
 	if (!(record->flags & RECORD_WHOLE) && dictionary->size &&
 	    inflateSetDictionary(&zlib, dictionary->data, (uInt)dictionary->size) != Z_OK)
 		err = -EIO;
-	if (!err)
-		err = buffer_reserve(out, record->unpacked + 1);
+	err = err ?: buffer_reserve(out, record->unpacked + 1);
 	if (!err) {
 		zlib.next_in = recording->file->data + recording->file->at + sizeof(*record);
 		zlib.avail_in = record->packed;
@@ -247,8 +246,7 @@ int recording_snapshot(const struct recording *recording, struct snapshot **out)
 
 	/* The profile is in proportion to the state, and that to the file. */
 	account.limit = account_file_limit(profile.size, PPROF_RATIO);
-	if (!err)
-		err = pprof_parse_in(&account, profile.data, profile.size, out);
+	err = err ?: pprof_parse_in(&account, profile.data, profile.size, out);
 	buffer_free(&profile);
 	return err;
 }

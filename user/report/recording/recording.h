@@ -4,8 +4,7 @@
  * proportion to what was read of it. What is damaged or missing at the end does not hide what comes
  * before it.
  */
-#ifndef TRACER_REPORT_RECORDING_RECORDING_H
-#define TRACER_REPORT_RECORDING_RECORDING_H
+#pragma once
 
 #include "snapshot/snapshot.h"
 #include "util/infile.h"
@@ -42,5 +41,3 @@ int recording_next(struct recording *recording, uint64_t until_ns, int data,
 const char *recording_damage(const struct recording *recording);
 /* The snapshot that was advanced to. 0; -EBADMSG, -EFBIG (error_set); -ENOMEM. Caller frees. */
 int recording_snapshot(const struct recording *recording, struct snapshot **out);
-
-#endif

@@ -64,8 +64,8 @@ static int until_find(const char *path, const char *text, uint64_t *until_ns)
 	err = recording_time_parse(text, &time);
 	if (err || time.kind == RECORDING_END)
 		return err;
-	err = bounds_read(path, &begin_realtime_ns, &last_ns);
-	return err ?: recording_time_resolve(&time, begin_realtime_ns, last_ns, until_ns);
+	return bounds_read(path, &begin_realtime_ns, &last_ns)
+		       ?: recording_time_resolve(&time, begin_realtime_ns, last_ns, until_ns);
 }
 
 static void note_set(char *note, const struct recording_moment *moment, const char *range,
@@ -180,9 +180,9 @@ static int range_load(struct recording *recording, const char *path,
 	struct recording_moment at;
 	int err = bounds_read(path, &begin_realtime_ns, &last_ns), more = 0;
 
-	if (!err)
-		err = recording_range_resolve(choice->time, begin_realtime_ns, last_ns, &from_ns,
-					      &until_ns);
+	err = err
+		      ?: recording_range_resolve(choice->time, begin_realtime_ns, last_ns, &from_ns,
+						 &until_ns);
 	while (!err && (more = recording_next(recording, until_ns, 1, &at)) > 0) {
 		if (at.since_ns < from_ns)
 			continue;

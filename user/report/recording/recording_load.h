@@ -11,8 +11,7 @@
  * T1..T2, a range of two of them, means the snapshot with the highest total of those from T1 until
  * T2. T1 may be missing (start), and T2 (end).
  */
-#ifndef TRACER_REPORT_RECORDING_RECORDING_LOAD_H
-#define TRACER_REPORT_RECORDING_RECORDING_LOAD_H
+#pragma once
 
 #include "report/recording/recording.h"
 
@@ -74,5 +73,3 @@ int recording_load(struct infile *file, const char *path, const struct recording
 char *recording_duration_text(char text[RECORDING_DURATION_BYTES], uint64_t ns);
 /* "2026-11-24 02:10:03", local time. Returns text. */
 char *recording_clock_text(char text[RECORDING_DURATION_BYTES], uint64_t realtime_ns);
-
-#endif

@@ -119,9 +119,9 @@ static int line_find(struct series_reader *reader, const struct statistic *entry
 	reader->key.size = 0;
 	err = buffer_printf(&reader->key, "%u %d %zu %s%s", frame->line, frame->native,
 			    strlen(filename), filename, function);
-	if (!err)
-		err = strings_intern(reader->keys, (const char *)reader->key.data, reader->key.size,
-				     &id);
+	err = err
+		      ?: strings_intern(reader->keys, (const char *)reader->key.data,
+					reader->key.size, &id);
 	/* Id 0 is the empty string. */
 	if (!err && id > reader->series->line_count)
 		err = line_add(reader, filename, function, frame);
@@ -178,9 +178,8 @@ static int snapshot_take(struct series_reader *reader, const struct snapshot *sn
 				 event_layer_name((enum event_layer)opts->layer));
 	if (opts->layer >= 0)
 		chosen = snapshot_of_layer(snapshot, (enum event_layer)opts->layer);
-	err = view_apply(opts->view, &chosen, &shown);
-	if (!err)
-		err = statistics_compute(&shown.snapshot, &opts->statistics, &statistics);
+	err = view_apply(opts->view, &chosen, &shown)
+		      ?: statistics_compute(&shown.snapshot, &opts->statistics, &statistics);
 	if (!err) {
 		err = statistics_take(reader, &statistics);
 		statistics_free(&statistics);
@@ -308,8 +307,7 @@ int series_read(const char *path, const struct series_opts *opts, struct series 
 	reader.moment_capacity = out->snapshots < opts->moments ? out->snapshots : opts->moments;
 	out->moments = calloc(reader.moment_capacity, sizeof(*out->moments));
 	err = out->moments ? strings_new(&reader.keys) : -ENOMEM;
-	if (!err)
-		err = recording_begin(path, &file, &recording);
+	err = err ?: recording_begin(path, &file, &recording);
 	if (!err) {
 		err = recording_take(&reader, recording);
 		recording_free(recording);

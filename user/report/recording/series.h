@@ -2,8 +2,7 @@
 /*
  * A recording as series: the figures of the whole, and of each line, at each moment.
  */
-#ifndef TRACER_REPORT_RECORDING_SERIES_H
-#define TRACER_REPORT_RECORDING_SERIES_H
+#pragma once
 
 #include "report/recording/recording.h"
 #include "snapshot/frames/view.h"
@@ -86,5 +85,3 @@ double series_probes_share(const struct series *series, size_t from);
  * the others. 0: unknown.
  */
 double series_lost_share(const struct series *series, size_t from);
-
-#endif

@@ -4,8 +4,7 @@
  * between all pairs of points. Its interval is Sen's (1968), by the variance of Kendall's statistic
  * without ties; it supposes that the points scatter around a line, each by itself. Pure.
  */
-#ifndef TRACER_REPORT_RECORDING_SLOPE_H
-#define TRACER_REPORT_RECORDING_SLOPE_H
+#pragma once
 
 #include <stddef.h>
 
@@ -42,5 +41,3 @@ void slope_undisturb(struct slope *slope, double lost);
  * one, which lie `seconds` apart. Errors that all points share do not show as scatter.
  */
 void slope_widen(struct slope *slope, double first_error, double last_error, double seconds);
-
-#endif

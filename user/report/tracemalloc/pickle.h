@@ -3,8 +3,7 @@
  * The pickle instructions in tracemalloc's files, with the names of Lib/pickle.py, for
  * tracemalloc_read.c and tracemalloc_write.c.
  */
-#ifndef TRACER_REPORT_TRACEMALLOC_PICKLE_H
-#define TRACER_REPORT_TRACEMALLOC_PICKLE_H
+#pragma once
 
 enum pickle_opcode {
 	PICKLE_MARK = '(',
@@ -44,5 +43,3 @@ enum pickle_opcode {
 #define PICKLE_MODULE   "tracemalloc"
 #define PICKLE_SNAPSHOT "Snapshot"
 #define PICKLE_TRACES   "_Traces"
-
-#endif

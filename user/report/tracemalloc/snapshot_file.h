@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Snapshots from files of any readable kind; the kind is detected from the content. */
-#ifndef TRACER_REPORT_TRACEMALLOC_SNAPSHOT_FILE_H
-#define TRACER_REPORT_TRACEMALLOC_SNAPSHOT_FILE_H
+#pragma once
 
 #include "report/recording/recording_load.h"
 #include "snapshot/snapshot.h"
@@ -21,5 +20,3 @@ int snapshot_load(const char *path, struct snapshot **out);
  */
 int snapshot_load_at(const char *path, const struct recording_choice *choice,
 		     char note[RECORDING_NOTE_BYTES], struct snapshot **out);
-
-#endif

@@ -8,8 +8,7 @@
  * is in proportion to the file. Protocols 2 to 5 are read, as pickle.dump(snapshot, file, protocol)
  * writes them in CPython 3.8 to 3.15; 3.8 and older have no total_nframe.
  */
-#ifndef TRACER_REPORT_TRACEMALLOC_TRACEMALLOC_H
-#define TRACER_REPORT_TRACEMALLOC_TRACEMALLOC_H
+#pragma once
 
 #include "snapshot/snapshot.h"
 #include "util/infile.h"
@@ -33,5 +32,3 @@ enum tracemalloc_layout tracemalloc_layout_of(const struct snapshot *snapshot);
  */
 int tracemalloc_write(const struct snapshot *snapshot, enum tracemalloc_layout layout,
 		      struct outfile *file);
-
-#endif

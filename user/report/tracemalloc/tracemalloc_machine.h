@@ -3,8 +3,7 @@
  * The pickle machine's state, for tracemalloc_read.c and tracemalloc_traces.c: a stack, marks on
  * it, a memo.
  */
-#ifndef TRACER_REPORT_TRACEMALLOC_TRACEMALLOC_MACHINE_H
-#define TRACER_REPORT_TRACEMALLOC_TRACEMALLOC_MACHINE_H
+#pragma once
 
 #include <errno.h>
 
@@ -74,5 +73,3 @@ static inline int machine_memoize(struct pickle_machine *machine, uint64_t index
  * the offset of the last one. 0, -errno.
  */
 int machine_traces(struct pickle_machine *machine);
-
-#endif

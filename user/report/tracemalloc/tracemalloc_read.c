@@ -74,7 +74,7 @@ static int push_number(struct pickle_machine *machine, size_t n)
 
 	if (!err && n == 4 && number > INT32_MAX)
 		return machine_corrupt("a negative number");
-	return err ? err : machine_push(machine, value_make(VALUE_NUMBER, number));
+	return err ?: machine_push(machine, value_make(VALUE_NUMBER, number));
 }
 
 static int push_long(struct pickle_machine *machine)
@@ -84,13 +84,12 @@ static int push_long(struct pickle_machine *machine)
 
 	if (!err && n > sizeof(number))
 		return machine_corrupt("a number of more than 64 bits");
-	if (!err)
-		err = number_take(machine, n, &number);
+	err = err ?: number_take(machine, n, &number);
 	if (!err && n && number >> (8 * n - 1))
 		return machine_corrupt("a negative number");
 	if (!err && number >> VALUE_BITS)
 		return machine_corrupt("a number of more than 60 bits");
-	return err ? err : machine_push(machine, value_make(VALUE_NUMBER, number));
+	return err ?: machine_push(machine, value_make(VALUE_NUMBER, number));
 }
 
 static int push_text(struct pickle_machine *machine, size_t length_bytes)
@@ -102,14 +101,13 @@ static int push_text(struct pickle_machine *machine, size_t length_bytes)
 
 	if (!err && bytes > TEXT_MAX)
 		return error_set(-EBADMSG, "a name of %llu bytes", (unsigned long long)bytes);
-	if (!err)
-		err = bytes_take(machine, bytes, &text);
+	err = err ?: bytes_take(machine, bytes, &text);
 	if (!err && !utf8_valid((const char *)text, bytes))
 		return machine_corrupt("a name that is not UTF-8, or holds a NUL");
-	if (!err)
-		err = strings_intern(machine->values.snapshot->strings, (const char *)text, bytes,
-				     &id);
-	return err ? err : machine_push(machine, value_make(VALUE_TEXT, id));
+	err = err
+		      ?: strings_intern(machine->values.snapshot->strings, (const char *)text,
+					bytes, &id);
+	return err ?: machine_push(machine, value_make(VALUE_TEXT, id));
 }
 
 /* Takes a line of GLOBAL's text. */
@@ -134,13 +132,11 @@ static int push_global(struct pickle_machine *machine)
 {
 	char module[CLASS_LINE], name[CLASS_LINE];
 	uint64_t class;
-	int err = line_take(machine, module);
 
-	if (!err)
-		err = line_take(machine, name);
-	if (!err)
-		err = values_class(module, name, &class);
-	return err ? err : machine_push(machine, class);
+	return line_take(machine, module)
+	       ?: line_take(machine, name)
+	       ?: values_class(module, name, &class)
+	       ?: machine_push(machine, class);
 }
 
 static int push_stack_global(struct pickle_machine *machine)
@@ -154,9 +150,9 @@ static int push_stack_global(struct pickle_machine *machine)
 		return err;
 	if (value_kind(items[0]) != VALUE_TEXT || value_kind(items[1]) != VALUE_TEXT)
 		return machine_corrupt("a class without a name");
-	err = values_class(strings_get(strings, (uint32_t)value_which(items[0])),
-			   strings_get(strings, (uint32_t)value_which(items[1])), &class);
-	return err ? err : machine_push(machine, class);
+	return values_class(strings_get(strings, (uint32_t)value_which(items[0])),
+			    strings_get(strings, (uint32_t)value_which(items[1])), &class)
+		       ?: machine_push(machine, class);
 }
 
 static int push_object(struct pickle_machine *machine)
@@ -167,43 +163,38 @@ static int push_object(struct pickle_machine *machine)
 
 	if (!err && value_kind(items[1]) != VALUE_EMPTY_TUPLE)
 		return machine_corrupt("an object made with arguments");
-	if (!err)
-		err = values_object(&machine->values, items[0], &object);
-	return err ? err : machine_push(machine, object);
+	err = err ?: values_object(&machine->values, items[0], &object);
+	return err ?: machine_push(machine, object);
 }
 
 static int push_tuple(struct pickle_machine *machine, const uint64_t *items, size_t count)
 {
 	uint64_t tuple;
-	int err = values_tuple(&machine->values, items, count, &tuple);
 
-	return err ? err : machine_push(machine, tuple);
+	return values_tuple(&machine->values, items, count, &tuple) ?: machine_push(machine, tuple);
 }
 
 static int push_popped_tuple(struct pickle_machine *machine, size_t count)
 {
 	const uint64_t *items;
-	int err = pop(machine, count, &items);
 
-	return err ? err : push_tuple(machine, items, count);
+	return pop(machine, count, &items) ?: push_tuple(machine, items, count);
 }
 
 static int push_marked_tuple(struct pickle_machine *machine)
 {
 	const uint64_t *items;
 	size_t count;
-	int err = mark_pop(machine, &items, &count);
 
-	return err ? err : push_tuple(machine, items, count);
+	return mark_pop(machine, &items, &count) ?: push_tuple(machine, items, count);
 }
 
 static int push_made(struct pickle_machine *machine,
 		     int (*make)(struct values *values, uint64_t *value))
 {
 	uint64_t value;
-	int err = make(&machine->values, &value);
 
-	return err ? err : machine_push(machine, value);
+	return make(&machine->values, &value) ?: machine_push(machine, value);
 }
 
 static int memo_get(struct pickle_machine *machine, size_t n)
@@ -214,15 +205,14 @@ static int memo_get(struct pickle_machine *machine, size_t n)
 	if (!err && index >= machine->memo_count)
 		return error_set(-EBADMSG, "entry %llu of a memo of %zu", (unsigned long long)index,
 				 machine->memo_count);
-	return err ? err : machine_push(machine, machine->memo[index]);
+	return err ?: machine_push(machine, machine->memo[index]);
 }
 
 static int memo_put_numbered(struct pickle_machine *machine, size_t n)
 {
 	uint64_t index;
-	int err = number_take(machine, n, &index);
 
-	return err ? err : machine_memoize(machine, index);
+	return number_take(machine, n, &index) ?: machine_memoize(machine, index);
 }
 
 static int mark_push(struct pickle_machine *machine)
@@ -249,9 +239,8 @@ static int append(struct pickle_machine *machine, int marked)
 	uint64_t list;
 	int err = marked ? mark_pop(machine, &items, &count) : pop(machine, 1, &items);
 
-	if (!err)
-		err = top_get(machine, &list);
-	return err ? err : values_append(&machine->values, list, items, count);
+	err = err ?: top_get(machine, &list);
+	return err ?: values_append(&machine->values, list, items, count);
 }
 
 static int setitems(struct pickle_machine *machine, int marked)
@@ -261,8 +250,7 @@ static int setitems(struct pickle_machine *machine, int marked)
 	uint64_t dict;
 	int err = marked ? mark_pop(machine, &items, &count) : pop(machine, 2, &items);
 
-	if (!err)
-		err = top_get(machine, &dict);
+	err = err ?: top_get(machine, &dict);
 	if (!err && count % 2)
 		return machine_corrupt("an attribute without a value");
 	for (size_t i = 0; !err && i < count; i += 2)
@@ -274,11 +262,10 @@ static int build(struct pickle_machine *machine)
 {
 	const uint64_t *state;
 	uint64_t object;
-	int err = pop(machine, 1, &state);
 
-	if (!err)
-		err = top_get(machine, &object);
-	return err ? err : values_build(&machine->values, object, *state);
+	return pop(machine, 1, &state)
+	       ?: top_get(machine, &object)
+	       ?: values_build(&machine->values, object, *state);
 }
 
 /* FRAME announces bytes to readers that buffer; ignored here, but a wrong one is corrupt. */
@@ -418,8 +405,7 @@ static int machine_run(struct pickle_machine *machine, struct snapshot **out)
 	if (!err) /* so that the stack is never NULL, even if it is empty */
 		err = array_reserve(&machine->stack, &machine->stack_capacity, 0, 1024,
 				    sizeof(*machine->stack));
-	if (!err)
-		err = capacity_make(machine);
+	err = err ?: capacity_make(machine);
 	while (!err && !machine->stopped) {
 		const unsigned char *opcode;
 
@@ -427,20 +413,16 @@ static int machine_run(struct pickle_machine *machine, struct snapshot **out)
 		if (err)
 			break;
 		machine->at = infile_offset(machine->file);
-		err = bytes_take(machine, 1, &opcode);
-		if (!err)
-			err = instruction_run(machine, *opcode);
+		err = bytes_take(machine, 1, &opcode) ?: instruction_run(machine, *opcode);
 	}
-	return err ? err : values_finish(&machine->values, machine->stack[0], out);
+	return err ?: values_finish(&machine->values, machine->stack[0], out);
 }
 
 int tracemalloc_read(struct infile *file, struct snapshot **out)
 {
 	struct pickle_machine machine = {.file = file};
-	int err = values_begin(&machine.values);
+	int err = values_begin(&machine.values) ?: machine_run(&machine, out);
 
-	if (!err)
-		err = machine_run(&machine, out);
 	if (err == -EBADMSG)
 		error_set(err, "byte %llu: %s", (unsigned long long)machine.at, error_reason(err));
 	free(machine.stack);

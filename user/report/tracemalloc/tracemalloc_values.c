@@ -103,9 +103,9 @@ static int traceback_make(struct values *values, const uint64_t *items, size_t c
 					 "a traceback that contains something other than frames");
 	int err = array_reserve(&snapshot->frames, &values->frame_capacity, snapshot->frame_count,
 				count, sizeof(*snapshot->frames));
-	if (!err)
-		err = traceback_add(values, (uint32_t)snapshot->frame_count, (uint32_t)count,
-				    &index);
+	err = err
+		      ?: traceback_add(values, (uint32_t)snapshot->frame_count, (uint32_t)count,
+				       &index);
 	if (err)
 		return err;
 	for (size_t i = 0; i < count; i++)
@@ -185,9 +185,7 @@ int values_tuple(struct values *values, const uint64_t *items, size_t count, uin
 	if (first == VALUE_FRAME)
 		return traceback_make(values, items, count, value);
 	if (first == VALUE_TRACE) {
-		int err = values_list(values, value);
-
-		return err ? err : values_append(values, *value, items, count);
+		return values_list(values, value) ?: values_append(values, *value, items, count);
 	}
 	if (count)
 		return error_set(-EBADMSG, "a tuple that is not a frame, a traceback or a trace");

@@ -4,8 +4,7 @@
  * upper four, its content or index in the others. Frames, tracebacks and traces are recognised when
  * their tuple is built, and go directly into the snapshot: nothing of the file is stored twice.
  */
-#ifndef TRACER_REPORT_TRACEMALLOC_TRACEMALLOC_VALUES_H
-#define TRACER_REPORT_TRACEMALLOC_TRACEMALLOC_VALUES_H
+#pragma once
 
 #include <stdint.h>
 
@@ -86,5 +85,3 @@ int values_build(struct values *values, uint64_t object, uint64_t state);
 /* Returns the snapshot, the only object of the file. */
 int values_finish(struct values *values, uint64_t object, struct snapshot **out);
 void values_free(struct values *values);
-
-#endif

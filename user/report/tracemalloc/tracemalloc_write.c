@@ -99,15 +99,16 @@ static int text_write(struct pickle_writer *writer, const char *text)
 	int err = writer->text.size <= UINT8_MAX
 			  ? code_write(writer, PICKLE_SHORT_BINUNICODE, writer->text.size, 1)
 			  : code_write(writer, PICKLE_BINUNICODE, writer->text.size, 4);
-	return err ? err : outfile_write(writer->file, writer->text.data, writer->text.size);
+	return err ?: outfile_write(writer->file, writer->text.data, writer->text.size);
 }
 
 static int filename_write(struct pickle_writer *writer, uint32_t id)
 {
 	if (writer->texts[id] != NO_ENTRY)
 		return memo_get(writer, writer->texts[id]);
-	int err = text_write(writer, strings_get(writer->snapshot->strings, id));
-	return err ? err : memo_put(writer, &writer->texts[id]);
+
+	return text_write(writer, strings_get(writer->snapshot->strings, id))
+		       ?: memo_put(writer, &writer->texts[id]);
 }
 
 static int frame_write(struct pickle_writer *writer, const struct snapshot_frame *frame)
@@ -117,14 +118,12 @@ static int frame_write(struct pickle_writer *writer, const struct snapshot_frame
 
 	if (entry != ID_MAP_NONE)
 		return memo_get(writer, entry);
-	int err = filename_write(writer, frame->filename);
-	if (!err)
-		err = number_write(writer, frame->line);
-	if (!err)
-		err = byte_write(writer, PICKLE_TUPLE2);
-	if (!err)
-		err = memo_put(writer, &entry);
-	return err ? err : id_map_put(&writer->frames, key, entry);
+
+	return filename_write(writer, frame->filename)
+	       ?: number_write(writer, frame->line)
+	       ?: byte_write(writer, PICKLE_TUPLE2)
+	       ?: memo_put(writer, &entry)
+	       ?: id_map_put(&writer->frames, key, entry);
 }
 
 static int traceback_write(struct pickle_writer *writer, uint32_t index)
@@ -137,26 +136,22 @@ static int traceback_write(struct pickle_writer *writer, uint32_t index)
 	err = byte_write(writer, PICKLE_MARK);
 	for (uint32_t i = 0; !err && i < traceback->nframe; i++)
 		err = frame_write(writer, &writer->snapshot->frames[traceback->first + i]);
-	if (!err)
-		err = byte_write(writer, PICKLE_TUPLE);
-	return err ? err : memo_put(writer, &writer->tracebacks[index]);
+	err = err ?: byte_write(writer, PICKLE_TUPLE);
+	return err ?: memo_put(writer, &writer->tracebacks[index]);
 }
 
 static int trace_write(struct pickle_writer *writer, const struct snapshot_trace *trace)
 {
 	uint32_t total = writer->snapshot->tracebacks[trace->traceback].total;
-	int err = byte_write(writer, PICKLE_MARK);
+	int err = byte_write(writer, PICKLE_MARK)
+	       ?: number_write(writer, trace->domain)
+	       ?: number_write(writer, trace->bytes)
+	       ?: traceback_write(writer, trace->traceback);
 
-	if (!err)
-		err = number_write(writer, trace->domain);
-	if (!err)
-		err = number_write(writer, trace->bytes);
-	if (!err)
-		err = traceback_write(writer, trace->traceback);
 	if (!err && writer->layout == TRACEMALLOC_3_9)
 		err = total == SNAPSHOT_TOTAL_UNKNOWN ? byte_write(writer, PICKLE_NONE)
 						      : number_write(writer, total);
-	return err ? err : byte_write(writer, PICKLE_TUPLE);
+	return err ?: byte_write(writer, PICKLE_TUPLE);
 }
 
 static int list_write(struct pickle_writer *writer)
@@ -188,38 +183,31 @@ static int object_write(struct pickle_writer *writer, const char *class)
 {
 	static const unsigned char codes[] = {PICKLE_STACK_GLOBAL, PICKLE_EMPTY_TUPLE,
 					      PICKLE_NEWOBJ, PICKLE_EMPTY_DICT};
-	int err = text_write(writer, PICKLE_MODULE);
 
-	if (!err)
-		err = text_write(writer, class);
-	return err ? err : outfile_write(writer->file, codes, sizeof(codes));
+	return text_write(writer, PICKLE_MODULE)
+	       ?: text_write(writer, class)
+	       ?: outfile_write(writer->file, codes, sizeof(codes));
 }
 
 static int snapshot_write(struct pickle_writer *writer)
 {
 	static const unsigned char set_build[] = {PICKLE_SETITEM, PICKLE_BUILD};
 	static const unsigned char end[] = {PICKLE_SETITEMS, PICKLE_BUILD, PICKLE_STOP};
-	int err = code_write(writer, PICKLE_PROTO, PROTOCOL, 1);
+	int err = code_write(writer, PICKLE_PROTO, PROTOCOL, 1)
+	       ?: object_write(writer, PICKLE_SNAPSHOT)
+	       ?: byte_write(writer, PICKLE_MARK);
 
 	if (!err)
-		err = object_write(writer, PICKLE_SNAPSHOT);
-	if (!err)
-		err = byte_write(writer, PICKLE_MARK);
-	if (!err)
 		err = text_write(writer, "traces");
-	if (!err)
-		err = object_write(writer, PICKLE_TRACES);
+	err = err ?: object_write(writer, PICKLE_TRACES);
 	if (!err)
 		err = text_write(writer, "_traces");
-	if (!err)
-		err = list_write(writer);
-	if (!err)
-		err = outfile_write(writer->file, set_build, sizeof(set_build));
+	err = err ?: list_write(writer);
+	err = err ?: outfile_write(writer->file, set_build, sizeof(set_build));
 	if (!err)
 		err = text_write(writer, "traceback_limit");
-	if (!err)
-		err = number_write(writer, writer->snapshot->meta.traceback_limit);
-	return err ? err : outfile_write(writer->file, end, sizeof(end));
+	err = err ?: number_write(writer, writer->snapshot->meta.traceback_limit);
+	return err ?: outfile_write(writer->file, end, sizeof(end));
 }
 
 static int blocks_check(const struct snapshot *snapshot)
