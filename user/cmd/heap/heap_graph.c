@@ -82,6 +82,18 @@ static int graph_make(struct heap_graph *heap, unsigned int needs)
 	return err;
 }
 
+/* All but its lines. */
+static void graph_drop(struct heap_graph *heap)
+{
+	struct block_lines lines = heap->lines;
+
+	paths_free(heap->paths);
+	retained_free(heap->retained);
+	graph_free(heap->graph);
+	capture_free(&heap->capture);
+	*heap = (struct heap_graph){.lines = lines};
+}
+
 /*
  * A heap that grows moves the array of its arenas: to memory that was mapped after the maps were
  * read, at worst. Such a copy makes no graph, and is made again.
@@ -94,7 +106,7 @@ static int source_read(const struct heap_source *source, int freeze, unsigned in
 	for (int i = 0; i < COPIES && err == -EFAULT; i++) {
 		err = source_copy(source, freeze, &out->capture) ?: graph_make(out, needs);
 		if (err)
-			heap_graph_close(out);
+			graph_drop(out);
 	}
 	return err == -EFAULT ? error_set(-EAGAIN, "its heap moves while it is copied; --freeze "
 						   "stops it for the time of the copying")
@@ -170,12 +182,8 @@ int heap_graph_open(const struct heap_choice *choice, const char *dump, unsigned
 
 void heap_graph_close(struct heap_graph *heap)
 {
-	paths_free(heap->paths);
-	retained_free(heap->retained);
-	graph_free(heap->graph);
 	block_lines_free(&heap->lines);
-	capture_free(&heap->capture);
-	memset(heap, 0, sizeof(*heap));
+	graph_drop(heap);
 }
 
 static double percent(uint64_t part, uint64_t whole)
