@@ -26,7 +26,6 @@ static int view_draw(int go, int messages)
 {
 	struct watch_opts opts = {.end = go, .messages = messages, .ends_session = 1};
 	char byte;
-	int err;
 
 	if (read(go, &byte, 1) != 1)
 		return 0;

@@ -243,7 +243,6 @@ static struct source_line line_get(struct source *source, const char *filename, 
 int source_read(struct source *source, const char *filename, uint32_t line, struct buffer *out)
 {
 	struct source_line found = line_get(source, filename, line);
-	int err;
 
 	out->size = 0;
 	if (!found.bytes)
