@@ -35,6 +35,19 @@ struct trace {
 	struct traceback_frames scratch; /* storage of trace_traceback_at() */
 };
 
+/* NULL: the index is unused. The second: nor has it ended. */
+static inline struct process_state *state_at(const struct trace *trace, size_t index)
+{
+	return index < trace->process_count ? trace->processes[index] : NULL;
+}
+
+static inline struct process_state *state_running(const struct trace *trace, size_t index)
+{
+	struct process_state *process = state_at(trace, index);
+
+	return process && !process->table_kept ? process : NULL;
+}
+
 void state_free_process(struct process_state *process); /* NULL is legal */
 /* The most recent process with that tgid; NULL: none. */
 struct process_state *state_process_of(struct trace *trace, uint32_t tgid);

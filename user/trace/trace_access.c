@@ -174,9 +174,9 @@ size_t trace_process_count(const struct trace *trace)
 
 const struct trace_process *trace_process_at(const struct trace *trace, size_t index)
 {
-	return index < trace->process_count && trace->processes[index]
-		       ? &trace->processes[index]->info
-		       : NULL;
+	struct process_state *process = state_at(trace, index);
+
+	return process ? &process->info : NULL;
 }
 
 struct trace_dropped trace_dropped(const struct trace *trace)
@@ -247,8 +247,7 @@ const struct block *trace_block_containing(const struct trace *trace, size_t pro
 
 const struct strings *trace_strings(const struct trace *trace, size_t process)
 {
-	const struct process_state *state =
-		trace_process_at(trace, process) ? trace->processes[process] : NULL;
+	const struct process_state *state = state_at(trace, process);
 
 	return state && state->strings ? state->strings : trace->strings;
 }
@@ -265,8 +264,7 @@ size_t trace_memory(const struct trace *trace)
 
 int trace_unnamed_next(const struct trace *trace, size_t index, size_t *cursor, uint64_t *address)
 {
-	const struct process_state *process =
-		index < trace->process_count ? trace->processes[index] : NULL;
+	const struct process_state *process = state_at(trace, index);
 
 	for (; process && *cursor < process->symbol_count; ++*cursor) {
 		if (process->symbols[*cursor].known)
@@ -336,8 +334,7 @@ static size_t all_take(const struct process_state *process, uint64_t *pools)
 int trace_sighted_pools(const struct trace *trace, size_t index, enum trace_sighted which,
 			uint64_t **out, size_t *count)
 {
-	const struct process_state *process =
-		trace_process_at(trace, index) ? trace->processes[index] : NULL;
+	const struct process_state *process = state_at(trace, index);
 	size_t most = !process               ? 0
 		      : which == SIGHTED_ALL ? process->windows.pools.count
 					     : window_most(&process->windows, which);
@@ -361,8 +358,7 @@ int trace_sighted_pools(const struct trace *trace, size_t index, enum trace_sigh
 int trace_sighted_large(const struct trace *trace, size_t index, int fresh, uint64_t **out,
 			size_t *count)
 {
-	const struct process_state *process =
-		trace_process_at(trace, index) ? trace->processes[index] : NULL;
+	const struct process_state *process = state_at(trace, index);
 	const struct sightings *sightings = process ? &process->windows.sightings : NULL;
 	int has_large = process && process->info.large_windowed;
 	const struct sighting *sighting;

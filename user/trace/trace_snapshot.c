@@ -19,17 +19,9 @@
 
 /* What is live at each stack, for a view that is refreshed often. */
 
-static const struct process_state *running(const struct trace *trace, size_t index)
-{
-	const struct process_state *process =
-		trace_process_at(trace, index) ? trace->processes[index] : NULL;
-
-	return process && !process->table_kept ? process : NULL;
-}
-
 size_t trace_stack_count(const struct trace *trace, size_t index)
 {
-	const struct process_state *process = running(trace, index);
+	const struct process_state *process = state_running(trace, index);
 
 	return process ? process->stack_count : 0;
 }
@@ -48,7 +40,7 @@ static void regions_sum(const struct regions *regions, struct trace_sum *sums, s
 
 int trace_has_allocated(const struct trace *trace, size_t index, enum event_layer layer)
 {
-	const struct process_state *process = running(trace, index);
+	const struct process_state *process = state_running(trace, index);
 
 	return process && state_activity_known(process, BESIDE_ALLOCATED, layer);
 }
@@ -143,7 +135,7 @@ static void blocks_sum(const struct process_state *process, enum event_layer lay
 void trace_sums(const struct trace *trace, size_t index, enum event_layer layer,
 		struct trace_sum *sums)
 {
-	const struct process_state *process = running(trace, index);
+	const struct process_state *process = state_running(trace, index);
 
 	if (!process)
 		return;
@@ -187,7 +179,7 @@ int trace_sums_changed(const struct trace *trace, size_t index, enum event_layer
 		       int (*add)(void *context, uint32_t stack, const struct trace_sum *sum),
 		       void *context)
 {
-	const struct process_state *process = running(trace, index);
+	const struct process_state *process = state_running(trace, index);
 	struct trace_sum sum;
 	int err = 0;
 

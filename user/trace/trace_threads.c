@@ -38,38 +38,40 @@ int state_thread_name(struct process_state *process, const struct event_thread *
 	return 0;
 }
 
-int trace_thread_nameless(const struct trace *trace, size_t index, size_t *cursor, uint32_t *tid)
+/* The next thread that has a name, or that has none; NULL: there is none. */
+static const struct thread_entry *thread_next(const struct trace *trace, size_t index,
+					      size_t *cursor, int named)
 {
-	const struct process_state *process =
-		trace_process_at(trace, index) ? trace->processes[index] : NULL;
+	const struct process_state *process = state_running(trace, index);
 
-	while (process && !process->table_kept && *cursor < process->thread_count) {
+	while (process && *cursor < process->thread_count) {
 		const struct thread_entry *thread = &process->threads[(*cursor)++];
 
-		if (thread->name[0])
-			continue;
-		*tid = thread->tid;
-		return 1;
+		if (!thread->name[0] == !named)
+			return thread;
 	}
-	return 0;
+	return NULL;
+}
+
+int trace_thread_nameless(const struct trace *trace, size_t index, size_t *cursor, uint32_t *tid)
+{
+	const struct thread_entry *thread = thread_next(trace, index, cursor, 0);
+
+	if (thread)
+		*tid = thread->tid;
+	return thread != NULL;
 }
 
 int trace_thread_named(const struct trace *trace, size_t index, size_t *cursor, uint32_t *tid,
 		       const char **name)
 {
-	const struct process_state *process =
-		trace_process_at(trace, index) ? trace->processes[index] : NULL;
+	const struct thread_entry *thread = thread_next(trace, index, cursor, 1);
 
-	while (process && !process->table_kept && *cursor < process->thread_count) {
-		const struct thread_entry *thread = &process->threads[(*cursor)++];
-
-		if (!thread->name[0])
-			continue;
+	if (thread) {
 		*tid = thread->tid;
 		*name = thread->name;
-		return 1;
 	}
-	return 0;
+	return thread != NULL;
 }
 
 static int sum_find(struct thread_sums *sums, const struct block *block, struct thread_sum **out)
@@ -116,8 +118,7 @@ static int table_sum(const struct process_state *process, enum event_layer layer
 int trace_thread_sums(const struct trace *trace, size_t index, enum event_layer layer,
 		      int (*add)(void *context, const struct trace_thread_sum *sum), void *context)
 {
-	const struct process_state *process =
-		trace_process_at(trace, index) ? trace->processes[index] : NULL;
+	const struct process_state *process = state_at(trace, index);
 	struct thread_sums sums = {0};
 	int err;
 

@@ -222,7 +222,7 @@ static uint32_t state_window_follow(struct process_state *process, uint64_t addr
 }
 
 /* Looks within its window, which may be after its last moment, do not count as later ones. */
-void state_window_seen(const struct process_state *process, struct sighting *sighting)
+static void window_seen(const struct process_state *process, struct sighting *sighting)
 {
 	const struct trace_windows *windows = &process->windows;
 
@@ -244,7 +244,25 @@ void state_window_shown(struct process_state *process, struct sighting *sighting
 	}
 	sighting->follows = 0;
 	sighting->shown_ns = process->info.end_ns;
-	state_window_seen(process, sighting);
+	window_seen(process, sighting);
+}
+
+void state_window_looked(struct process_state *process, struct sighting *sighting, int gone,
+			 const struct event_census_kind *kind)
+{
+	int changed =
+		sighting->kind && (sighting->kind != kind->kind || sighting->print != kind->print);
+
+	if (gone || changed) {
+		process->windows.changed += !gone;
+		state_window_drop(process, sighting->address);
+	} else if (!sighting->kind) {
+		sighting->kind = kind->kind;
+		sighting->print = kind->print;
+		state_window_shown(process, sighting);
+	} else {
+		window_seen(process, sighting);
+	}
 }
 
 /* --- windows heap ----------------------------------------------------------------------------- */
