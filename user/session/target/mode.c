@@ -52,11 +52,9 @@ static int change_announce(const struct mode_change *change)
 {
 	struct target *target = change->target;
 	struct event_mode_change record = {
-		.header = {.type = EVENT_MODE_CHANGE,
-			   .size = sizeof(record),
-			   .time_ns = change->dropped_ns ?: clock_ns(CLOCK_MONOTONIC),
-			   .tgid = target->pid,
-			   .tid = target->pid},
+		.header =
+			RECORD_HEADER(EVENT_MODE_CHANGE, record,
+				      change->dropped_ns ?: clock_ns(CLOCK_MONOTONIC), target->pid),
 		.mode = change->step->mode | target_mode_flags(target),
 		.cost_permille = (uint32_t)(change->cost * 1000),
 		.budget_permille = (uint32_t)(change->budget * 1000),

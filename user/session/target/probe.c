@@ -213,10 +213,8 @@ static void table_log(const struct session *session, const struct target *target
 int target_provider_begin(struct session *session, struct target *target,
 			  const struct plan_target *plans)
 {
-	struct event_mark record = {.header = {.type = EVENT_SELF_SAMPLED,
-					       .size = sizeof(record),
-					       .tgid = (uint32_t)target->pid,
-					       .tid = (uint32_t)target->pid}};
+	struct event_mark record = {
+		.header = RECORD_HEADER(EVENT_SELF_SAMPLED, record, 0, target->pid)};
 
 	if (target->self_sampled || !(target->layers & 1u << EVENT_LAYER_NATIVE) ||
 	    !plan_native_is_self_sampled(plans->native, plans->native_count))

@@ -458,14 +458,12 @@ int session_windows_open(const struct session *session)
 static int window_feed(struct session *session, const struct target *target, uint64_t start_ns,
 		       uint64_t end_ns, uint64_t busy_ns)
 {
-	const struct event_window record = {.header = {.type = EVENT_WINDOW,
-						       .size = sizeof(record),
-						       .time_ns = clock_ns(CLOCK_MONOTONIC),
-						       .tgid = target->pid,
-						       .tid = target->pid},
-					    .start_ns = start_ns,
-					    .end_ns = end_ns,
-					    .busy_ns = busy_ns};
+	const struct event_window record = {
+		.header =
+			RECORD_HEADER(EVENT_WINDOW, record, clock_ns(CLOCK_MONOTONIC), target->pid),
+		.start_ns = start_ns,
+		.end_ns = end_ns,
+		.busy_ns = busy_ns};
 
 	return target->ended ? -ESRCH : session_feed(session, &record, sizeof(record));
 }
