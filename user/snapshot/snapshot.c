@@ -68,7 +68,7 @@ const char *snapshot_mode_name(uint32_t mode)
 		[EVENT_MODE_WINDOWS] = "windows",
 	};
 
-	return mode && mode < sizeof(names) / sizeof(names[0]) ? names[mode] : "unknown";
+	return mode && mode < ARRAY_SIZE(names) ? names[mode] : "unknown";
 }
 
 const char *snapshot_large_name(uint32_t large)

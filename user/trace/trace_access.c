@@ -205,7 +205,6 @@ struct trace_table trace_live(const struct trace *trace, size_t process, enum ev
 	struct trace_table live = {0};
 	struct estimate sum = {0};
 	const struct block *block;
-	size_t cursor = 0;
 
 	if (layer == EVENT_LAYER_MMAP) {
 		for (size_t i = 0; i < state->regions.count; i++) {
@@ -223,7 +222,7 @@ struct trace_table trace_live(const struct trace *trace, size_t process, enum ev
 		live.peak_bytes = live.live_bytes;
 	if (!state->info.sample_bytes && (layer != EVENT_LAYER_NATIVE || !state->weights))
 		return live;
-	while ((block = blocks_next(state->blocks[layer], &cursor)))
+	for (size_t cursor = 0; (block = blocks_next(state->blocks[layer], &cursor));)
 		estimate_add_sampled(&sum, state_chance(state, layer, block), block->bytes, 1);
 	if (estimate_round(sum.count, &live.live_blocks))
 		live.live_blocks = INT64_MAX;

@@ -119,9 +119,9 @@ static void blocks_sum(const struct process_state *process, enum event_layer lay
 {
 	int sampled = is_sampled(process, layer);
 	const struct block *block;
-	size_t cursor = 0;
 
-	while (process->blocks[layer] && (block = blocks_next(process->blocks[layer], &cursor))) {
+	for (size_t cursor = 0;
+	     process->blocks[layer] && (block = blocks_next(process->blocks[layer], &cursor));) {
 		double chance = sampled ? state_chance(process, layer, block) : 1;
 
 		if (block->stack >= process->stack_count ||
@@ -476,10 +476,9 @@ static int blocks_add(struct snapshot_job *job, enum event_layer layer)
 {
 	const struct blocks *blocks = job->process->blocks[layer];
 	const struct block *block;
-	size_t cursor = 0;
 	int err = 0;
 
-	while (!err && (block = blocks_next(blocks, &cursor))) {
+	for (size_t cursor = 0; !err && (block = blocks_next(blocks, &cursor));) {
 		if (state_block_stands(job->process, layer, block))
 			continue;
 		struct snapshot_trace trace = {.traceback = job->tracebacks[block->stack],

@@ -100,10 +100,9 @@ static int table_sum(const struct process_state *process, enum event_layer layer
 		     struct thread_sums *sums)
 {
 	const struct block *block;
-	size_t cursor = 0;
 	int err = 0;
 
-	while (!err && (block = blocks_next(process->blocks[layer], &cursor))) {
+	for (size_t cursor = 0; !err && (block = blocks_next(process->blocks[layer], &cursor));) {
 		struct thread_sum *sum;
 
 		err = sum_find(sums, block, &sum);

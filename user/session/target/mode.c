@@ -291,10 +291,9 @@ static int layer_sampled(const struct mode_change *change, enum event_layer laye
 	const struct session *session = change->session;
 	const struct blocks *blocks = trace_blocks(session->trace, change->target->index, layer);
 	const struct block *block;
-	size_t cursor = 0;
 	int err = 0;
 
-	while (!err && (block = blocks_next(blocks, &cursor))) {
+	for (size_t cursor = 0; !err && (block = blocks_next(blocks, &cursor));) {
 		const struct sampled_key key = {
 			.address = block->address,
 			.space_id = change->target->runtime.target.space_id,

@@ -746,7 +746,7 @@ int state_reuse(struct process_state *process, const struct event_alloc *event)
 	const struct blocks *blocks = process->blocks[EVENT_LAYER_PYTHON];
 	uint64_t address = 0;
 
-	for (size_t i = 0; i < sizeof(heads) / sizeof(heads[0]); i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(heads); i++) {
 		const struct block *block =
 			blocks_find(blocks, event->address - heads[i], event->domain);
 

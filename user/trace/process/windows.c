@@ -775,12 +775,11 @@ int state_windows_begin(struct process_state *process, uint64_t start_ns)
 	struct blocks *blocks = windowed_blocks(process);
 	struct trace_windows *windows = &process->windows;
 	const struct block *block;
-	size_t cursor = 0;
 	uint64_t since_ns = state_windows_since_ns(process);
 	int err =
 		windows->open ? 0 : window_open(windows, start_ns > since_ns ? start_ns : since_ns);
 
-	while (!err && (block = blocks_next(blocks, &cursor))) {
+	for (size_t cursor = 0; !err && (block = blocks_next(blocks, &cursor));) {
 		struct sighting sighting = sighting_new(process, block);
 
 		sighting.made_ns = 0;
@@ -797,10 +796,9 @@ int state_windows_large_begin(struct process_state *process)
 {
 	struct blocks *blocks = process->blocks[EVENT_LAYER_PYTHON];
 	const struct block *block;
-	size_t cursor = 0;
 	int err = 0;
 
-	while (!err && (block = blocks_next(blocks, &cursor))) {
+	for (size_t cursor = 0; !err && (block = blocks_next(blocks, &cursor));) {
 		const struct sighting sighting = {.address = block_allocator_address(block),
 						  .window = window_now(process),
 						  .flags = SIGHTING_LARGE | SIGHTING_CERTAIN};
