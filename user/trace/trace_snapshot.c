@@ -10,7 +10,6 @@
 #include "snapshot/builder.h"
 #include "snapshot/estimate.h"
 #include "snapshot/merge.h"
-#include "trace/estimate/trace_windowed.h"
 #include "trace/estimate/windowed_large.h"
 #include "trace/state.h"
 #include "util/sorted.h"

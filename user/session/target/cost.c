@@ -5,7 +5,7 @@
 #include <stdio.h>
 
 #include "proc/patience.h"
-#include "report/caveats/slowed.h"
+#include "report/caveats/not_seen.h"
 #include "session/target/state.h"
 #include "session/target/target.h"
 #include "session/target/target_governor.h"
