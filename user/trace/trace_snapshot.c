@@ -109,8 +109,15 @@ static int windows_sum(const struct process_state *process, struct trace_sum *su
 	return err;
 }
 
+/* Is the block one that was seen in a window, and stands for others of its kind? */
 static int state_block_stands(const struct process_state *process, enum event_layer layer,
-			      const struct block *block);
+			      const struct block *block)
+{
+	return process->info.mode == EVENT_MODE_WINDOWS &&
+	       layer == state_window_layer(&process->info) &&
+	       (block->pooled || process->info.large_windowed || layer == EVENT_LAYER_NATIVE) &&
+	       !block->domain;
+}
 
 /* estimated: without the blocks that estimates cover. */
 static void blocks_sum(const struct process_state *process, enum event_layer layer, int estimated,
@@ -459,16 +466,6 @@ static int trace_add(struct snapshot_job *job, enum event_layer layer,
 	job->blocks_omitted += trace->count;
 	job->bytes_omitted += trace->bytes;
 	return 0;
-}
-
-/* Is the block one that was seen in a window, and stands for others of its kind? */
-static int state_block_stands(const struct process_state *process, enum event_layer layer,
-			      const struct block *block)
-{
-	return process->info.mode == EVENT_MODE_WINDOWS &&
-	       layer == state_window_layer(&process->info) &&
-	       (block->pooled || process->info.large_windowed || layer == EVENT_LAYER_NATIVE) &&
-	       !block->domain;
 }
 
 static int blocks_add(struct snapshot_job *job, enum event_layer layer)

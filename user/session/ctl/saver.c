@@ -32,8 +32,6 @@
 
 /* Writes which line allocated each live block of a process: what saver.h's child does. */
 
-struct trace;
-
 struct saving {
 	struct trace *trace;
 	size_t process;
