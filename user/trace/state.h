@@ -79,9 +79,6 @@ int state_evict(struct trace *trace);
 int state_thread_name(struct process_state *process, const struct event_thread *event);
 /* EVENT_TASK. 0, -EBADMSG. */
 int state_task(struct process_state *process, const struct event_task *event);
-/* The name of a block_owner's task; "" for 0. *name: numbered, or borrowed from the process. */
-void state_task_name(const struct process_state *process, uint32_t task, char numbered[32],
-		     const char **name);
 /*
  * Adds what is alive by thread and task, and the threads' names. tracebacks: by stack, the
  * snapshot's. 0; errors of the builder.

@@ -250,7 +250,7 @@ int trace_snapshot(struct trace *trace, size_t index, int want_final, struct sna
 }
 
 /* Malformed records without a process are counted once, in the merged snapshot. */
-static int processes_merge(struct trace *trace, int want_final, struct merger *merger)
+static int processes_merge(struct trace *trace, int want_final, struct builder *builder)
 {
 	int err = 0;
 
@@ -265,7 +265,7 @@ static int processes_merge(struct trace *trace, int want_final, struct merger *m
 		if (err)
 			break;
 		one->meta.records_malformed -= trace->orphans;
-		err = merger_add(merger, one, NULL);
+		err = merge_add(builder, one, NULL);
 		snapshot_free(one);
 	}
 	return err;
@@ -274,7 +274,7 @@ static int processes_merge(struct trace *trace, int want_final, struct merger *m
 int trace_snapshot_all(struct trace *trace, int want_final, struct snapshot **out)
 {
 	struct account account = {.parent = &trace->account};
-	struct merger merger;
+	struct builder builder;
 
 	if (trace->process_count - trace->free_count <= 1) {
 		size_t only = 0;
@@ -283,15 +283,15 @@ int trace_snapshot_all(struct trace *trace, int want_final, struct snapshot **ou
 			only++;
 		return trace_snapshot(trace, only, want_final, out);
 	}
-	int err = merger_begin_in(&merger, &account);
+	int err = builder_begin_in(&builder, &account);
 	if (err)
 		return err;
-	err = processes_merge(trace, want_final, &merger);
+	err = processes_merge(trace, want_final, &builder);
 	if (err) {
-		merger_abort(&merger);
+		builder_abort(&builder);
 		return err;
 	}
-	*out = merger_finish(&merger);
+	*out = merge_finish(&builder);
 	(*out)->meta.records_malformed += trace->orphans;
 	return 0;
 }

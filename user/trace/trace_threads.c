@@ -162,6 +162,15 @@ static int is_sole(const struct process_state *process, const struct thread_sums
 	return sole && !block_owners_get(&process->owners, sums->items[0].owner)->task;
 }
 
+/* The name of a block_owner's task; "" for 0. *name: numbered, or borrowed from the process. */
+static void task_name(const struct process_state *process, uint32_t task, char numbered[32],
+		      const char **name)
+{
+	*name = task & TRACE_TASK_NUMBERED ? numbered : strings_get(process->strings, task);
+	if (task & TRACE_TASK_NUMBERED)
+		snprintf(numbered, 32, "Task-%u", task & ~TRACE_TASK_NUMBERED);
+}
+
 /* The id of a task's name in the snapshot; 0: no task. */
 static int task_intern(const struct process_state *process, uint32_t task, struct builder *builder,
 		       uint32_t *id)
@@ -169,7 +178,7 @@ static int task_intern(const struct process_state *process, uint32_t task, struc
 	char numbered[32];
 	const char *name;
 
-	state_task_name(process, task, numbered, &name);
+	task_name(process, task, numbered, &name);
 	return strings_intern(builder->snapshot->strings, name, strlen(name), id);
 }
 
@@ -281,12 +290,4 @@ int state_task(struct process_state *process, const struct event_task *event)
 	if (event_task_intern(process, event, &thread->task))
 		thread->task = process->unknown;
 	return 0;
-}
-
-void state_task_name(const struct process_state *process, uint32_t task, char numbered[32],
-		     const char **name)
-{
-	*name = task & TRACE_TASK_NUMBERED ? numbered : strings_get(process->strings, task);
-	if (task & TRACE_TASK_NUMBERED)
-		snprintf(numbered, 32, "Task-%u", task & ~TRACE_TASK_NUMBERED);
 }
