@@ -44,9 +44,14 @@ size_t snapshot_memory(const struct snapshot *snapshot)
 }
 
 /* For an array whose capacity was not kept. */
-#define FIT(items, count)                                                                          \
-	array_fit(NULL, &snapshot->items, &(size_t){SIZE_MAX}, snapshot->count,                    \
-		  sizeof(*snapshot->items))
+static void items_fit(void *array, size_t count, size_t size)
+{
+	size_t capacity = SIZE_MAX;
+
+	array_fit(NULL, array, &capacity, count, size);
+}
+
+#define FIT(items, count) items_fit(&snapshot->items, snapshot->count, sizeof(*snapshot->items))
 
 void snapshot_fit(struct snapshot *snapshot)
 {
