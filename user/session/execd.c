@@ -99,8 +99,7 @@ static void execd_add(struct session *session, const struct map_watch_record *re
 		old++;
 	execs_drop(session, 0, old);
 	/* Without memory, its frames have no names, and it is inspected. */
-	if (array_reserve(&session->execs, &session->execd_capacity, session->execd_count, 1,
-			  sizeof(execd)) ||
+	if (ARRAY_RESERVE(NULL, session, execs, execd_count, execd_capacity, 1) ||
 	    modules_begin(&execd.reported, session->symbols, (pid_t)record->tgid))
 		return;
 	session->execs[session->execd_count++] = execd;

@@ -47,10 +47,6 @@
  * (session/target/census.c).
  */
 
-struct session;
-
-static void session_rss_read(struct session *session, uint64_t time_ns);
-
 #define CENSUS_SHARE      50           /* periodic walks take at most 1/50 of the time */
 #define CENSUS_PAUSE_NS   500000000ull /* at least, between two walks of a heap */
 #define CENSUS_STRETCH_NS 20000000ull  /* of walks, until the ring buffer is drained */
@@ -85,6 +81,13 @@ uint64_t session_left_ns(const struct session *session)
 	if (!session->limit_ns)
 		return UINT64_MAX;
 	return now + needed < session->limit_ns ? session->limit_ns - needed - now : 0;
+}
+
+/* Feeds the RSS as of that time: of all targets. */
+static void session_rss_read(struct session *session, uint64_t time_ns)
+{
+	for (size_t i = 0; i < session->count; i++)
+		target_rss_read(session, session->targets[i], time_ns);
 }
 
 void session_census(struct session *session)
@@ -136,13 +139,7 @@ static void session_census_last(struct session *session, int hurried)
 		target_reconcile(session, session->targets[i], 0, session->opts.freeze);
 }
 
-/* Feeds the RSS as of that time: of all targets, of those that are due. */
-static void session_rss_read(struct session *session, uint64_t time_ns)
-{
-	for (size_t i = 0; i < session->count; i++)
-		target_rss_read(session, session->targets[i], time_ns);
-}
-
+/* Of those that are due. */
 static void session_rss_due(struct session *session, uint64_t now)
 {
 	uint64_t pause = RSS_PAUSE_NS * (1 + session->count / RSS_PAUSE_OF);

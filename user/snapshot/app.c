@@ -34,7 +34,7 @@ static const char *const not_the_application[] = {
 /* Cells of notebooks and shells have such names in place of a file's; a person writes them. */
 static const char *const cells[] = {"<ipython-input-", "<command-"};
 
-#define PATTERNS (sizeof(not_the_application) / sizeof(not_the_application[0]))
+#define PATTERNS (ARRAY_SIZE(not_the_application))
 
 static const char *const native_ends[] = {".c",  ".cc",  ".cpp", ".cxx", ".h",
 					  ".hh", ".hpp", ".rs",  ".S",   ".go"};
@@ -101,7 +101,7 @@ static int is_native(const char *name)
 {
 	const char *end = strrchr(name, '.');
 
-	for (size_t i = 0; end && i < sizeof(native_ends) / sizeof(native_ends[0]); i++)
+	for (size_t i = 0; end && i < ARRAY_SIZE(native_ends); i++)
 		if (!strcmp(end, native_ends[i]))
 			return 1;
 	return 0;
@@ -109,7 +109,7 @@ static int is_native(const char *name)
 
 static int is_cell(const char *name)
 {
-	for (size_t i = 0; i < sizeof(cells) / sizeof(cells[0]); i++)
+	for (size_t i = 0; i < ARRAY_SIZE(cells); i++)
 		if (!strncmp(name, cells[i], strlen(cells[i])))
 			return 1;
 	return 0;

@@ -12,6 +12,11 @@
 
 #define INDEX_FIRST 64u
 
+/* Makes room in an array of the snapshot that is built, whose capacity the builder knows. */
+#define RESERVE(items, name, extra)                                                                \
+	array_reserve_in(builder->account, &snapshot->items, &builder->name##_capacity,            \
+			 snapshot->name##_count, extra, sizeof(*snapshot->items))
+
 /* Hashes an item of the array that an index covers. */
 typedef uint64_t (*index_hash_fn)(const struct snapshot *snapshot, uint32_t item);
 
@@ -125,11 +130,7 @@ int builder_traceback(struct builder *builder, const struct snapshot_frame *fram
 			return 0;
 		}
 	}
-	err = array_reserve_in(builder->account, &snapshot->frames, &builder->frame_capacity,
-			       snapshot->frame_count, nframe, sizeof(*snapshot->frames))
-		      ?: array_reserve_in(builder->account, &snapshot->tracebacks,
-					  &builder->traceback_capacity, snapshot->traceback_count,
-					  1, sizeof(*snapshot->tracebacks));
+	err = RESERVE(frames, frame, nframe) ?: RESERVE(tracebacks, traceback, 1);
 	if (err)
 		return err;
 	snapshot->tracebacks[snapshot->traceback_count] = (struct snapshot_traceback){
@@ -179,9 +180,7 @@ int builder_estimate(struct builder *builder, const struct snapshot_estimate *de
 	if (snapshot->estimate_count == SNAPSHOT_ESTIMATES_MAX)
 		return -EOVERFLOW;
 	int err = index_reserve(builder, index, snapshot->estimate_count, estimate_hash)
-			  ?: array_reserve_in(builder->account, &snapshot->estimates,
-					      &builder->estimate_capacity, snapshot->estimate_count,
-					      1, sizeof(*snapshot->estimates));
+			  ?: RESERVE(estimates, estimate, 1);
 	if (err)
 		return err;
 	size_t i = deviations_hash(deviations) & (index->capacity - 1);
@@ -229,8 +228,7 @@ static int trace_stage(struct builder *builder, const struct snapshot_trace *tra
 
 	if (total_add(&bytes, trace))
 		return -EOVERFLOW;
-	int err = array_reserve_in(builder->account, &snapshot->traces, &builder->trace_capacity,
-				   snapshot->trace_count, 1, sizeof(*snapshot->traces));
+	int err = RESERVE(traces, trace, 1);
 	if (err)
 		return err;
 	snapshot->traces[snapshot->trace_count] = *trace;
@@ -282,9 +280,7 @@ int builder_thread(struct builder *builder, uint32_t tid, const char *name)
 	struct snapshot *snapshot = builder->snapshot;
 	struct builder_index *index = &builder->thread_index;
 	int err = index_reserve(builder, index, snapshot->thread_count, thread_hash)
-			  ?: array_reserve_in(builder->account, &snapshot->threads,
-					      &builder->thread_capacity, snapshot->thread_count, 1,
-					      sizeof(*snapshot->threads));
+			  ?: RESERVE(threads, thread, 1);
 
 	if (err)
 		return err;
@@ -307,9 +303,7 @@ int builder_process(struct builder *builder, struct snapshot_meta **meta)
 
 	if (snapshot->process_count == SNAPSHOT_PROCESSES_MAX)
 		return error_set(-EFBIG, "more than %u processes", SNAPSHOT_PROCESSES_MAX);
-	int err =
-		array_reserve_in(builder->account, &snapshot->processes, &builder->process_capacity,
-				 snapshot->process_count, 1, sizeof(*snapshot->processes));
+	int err = RESERVE(processes, process, 1);
 	if (err)
 		return err;
 	*meta = &snapshot->processes[snapshot->process_count++];

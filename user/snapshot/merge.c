@@ -39,18 +39,8 @@ static void merged_set(struct snapshot *snapshot)
 	memset(merged->changes, 0, sizeof(merged->changes));
 }
 
-int merger_begin(struct merger *merger)
-{
-	return merger_begin_in(merger, NULL);
-}
-
-int merger_begin_in(struct merger *merger, struct account *account)
-{
-	return builder_begin_in(&merger->builder, account);
-}
-
 /* The index of each of the part's processes in the merged snapshot; UINT32_MAX: not wanted. */
-static int processes_add(struct merger *merger, const struct snapshot *part,
+static int processes_add(struct builder *builder, const struct snapshot *part,
 			 const signed char *wanted, uint32_t *indices)
 {
 	int err = 0;
@@ -61,8 +51,8 @@ static int processes_add(struct merger *merger, const struct snapshot *part,
 		indices[i] = UINT32_MAX;
 		if (wanted && !wanted[i])
 			continue;
-		indices[i] = (uint32_t)merger->builder.snapshot->process_count;
-		err = builder_process(&merger->builder, &meta);
+		indices[i] = (uint32_t)builder->snapshot->process_count;
+		err = builder_process(builder, &meta);
 		if (!err)
 			*meta = *snapshot_process(part, i);
 	}
@@ -108,16 +98,16 @@ static int traces_add(struct remap *remap, const struct snapshot_trace *traces, 
 	return err;
 }
 
-int merger_add(struct merger *merger, const struct snapshot *part, const signed char *wanted)
+int merge_add(struct builder *builder, const struct snapshot *part, const signed char *wanted)
 {
 	uint32_t *indices = calloc(snapshot_process_count(part), sizeof(*indices));
 	struct remap remap = {0};
 	int err = -ENOMEM;
 
 	if (indices)
-		err = processes_add(merger, part, wanted, indices);
+		err = processes_add(builder, part, wanted, indices);
 	if (!err)
-		err = remap_begin(&remap, part, &merger->builder);
+		err = remap_begin(&remap, part, builder);
 	/* Equal traces were merged before, or were listed individually on purpose. */
 	if (!err)
 		err = traces_add(&remap, part->traces, part->trace_count, indices,
@@ -140,9 +130,9 @@ static void first_take(struct snapshot *snapshot)
 	*first = (struct snapshot_layer){0};
 }
 
-struct snapshot *merger_finish(struct merger *merger)
+struct snapshot *merge_finish(struct builder *builder)
 {
-	struct snapshot *snapshot = builder_finish(&merger->builder);
+	struct snapshot *snapshot = builder_finish(builder);
 
 	if (snapshot->process_count)
 		merged_set(snapshot);
@@ -156,24 +146,19 @@ struct snapshot *merger_finish(struct merger *merger)
 	return snapshot;
 }
 
-void merger_abort(struct merger *merger)
-{
-	builder_abort(&merger->builder);
-}
-
 int snapshot_merge(const struct snapshot *const *parts, size_t count, struct snapshot **out)
 {
-	struct merger merger;
-	int err = count ? merger_begin(&merger) : -EINVAL;
+	struct builder builder;
+	int err = count ? builder_begin(&builder) : -EINVAL;
 
 	if (err)
 		return err;
 	for (size_t i = 0; !err && i < count; i++)
-		err = merger_add(&merger, parts[i], NULL);
+		err = merge_add(&builder, parts[i], NULL);
 	if (err)
-		merger_abort(&merger);
+		builder_abort(&builder);
 	else
-		*out = merger_finish(&merger);
+		*out = merge_finish(&builder);
 	return err;
 }
 
@@ -197,7 +182,7 @@ int snapshot_pick(const struct snapshot *snapshot, const uint32_t *pids, size_t 
 {
 	size_t processes = snapshot_process_count(snapshot);
 	signed char *wanted = calloc(processes, 1);
-	struct merger merger;
+	struct builder builder;
 	int err = wanted ? 0 : -ENOMEM;
 
 	for (size_t i = 0; !err && i < count; i++) {
@@ -210,13 +195,13 @@ int snapshot_pick(const struct snapshot *snapshot, const uint32_t *pids, size_t 
 			err = pid_missing(snapshot, pids[i]);
 	}
 	if (!err)
-		err = merger_begin(&merger);
+		err = builder_begin(&builder);
 	if (!err) {
-		err = merger_add(&merger, snapshot, wanted);
+		err = merge_add(&builder, snapshot, wanted);
 		if (err)
-			merger_abort(&merger);
+			builder_abort(&builder);
 		else
-			*out = merger_finish(&merger);
+			*out = merge_finish(&builder);
 	}
 	free(wanted);
 	return err;

@@ -12,26 +12,16 @@
 
 #include "snapshot/builder.h"
 
-/* Adds one part after the other, so that not all parts are in memory at once. */
-struct merger {
-	struct builder builder;
-};
-
-int merger_begin(struct merger *merger); /* 0, -ENOMEM */
 /*
- * As builder_begin_in(). Without memory, blocks are dropped and counted with their process; no call
- * fails for that reason.
- */
-int merger_begin_in(struct merger *merger, struct account *account);
-/*
- * Adds processes of a part, in their order. wanted: 1 for each process to add; NULL: all. 0;
+ * Adds one part after the other to a builder, so that not all of them are in memory at once: its
+ * processes, in their order. wanted: 1 for each process to add; NULL: all. If the builder has an
+ * account, blocks that there is no memory for are dropped and counted with their process. 0;
  * -ENOMEM; -EFBIG: too many processes; -EOVERFLOW as builder_trace(). After an error only
- * merger_abort() may follow.
+ * builder_abort() may follow.
  */
-int merger_add(struct merger *merger, const struct snapshot *part, const signed char *wanted);
-/* A result with one process equals that process's snapshot. */
-struct snapshot *merger_finish(struct merger *merger);
-void merger_abort(struct merger *merger);
+int merge_add(struct builder *builder, const struct snapshot *part, const signed char *wanted);
+/* As builder_finish(). A result with one process equals that process's snapshot. */
+struct snapshot *merge_finish(struct builder *builder);
 
 /* Merges all parts; count is at least 1. Errors as above. Caller frees. */
 int snapshot_merge(const struct snapshot *const *parts, size_t count, struct snapshot **out);

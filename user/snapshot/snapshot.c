@@ -51,17 +51,18 @@ static void items_fit(void *array, size_t count, size_t size)
 	array_fit(NULL, array, &capacity, count, size);
 }
 
+#define FIT(items, count) items_fit(&snapshot->items, snapshot->count, sizeof(*snapshot->items))
+
 void snapshot_fit(struct snapshot *snapshot)
 {
 	strings_fit(snapshot->strings);
-	items_fit(&snapshot->frames, snapshot->frame_count, sizeof(*snapshot->frames));
-	items_fit(&snapshot->tracebacks, snapshot->traceback_count, sizeof(*snapshot->tracebacks));
-	items_fit(&snapshot->traces, snapshot->trace_count, sizeof(*snapshot->traces));
-	items_fit(&snapshot->estimates, snapshot->estimate_count, sizeof(*snapshot->estimates));
-	items_fit(&snapshot->threads, snapshot->thread_count, sizeof(*snapshot->threads));
+	FIT(frames, frame_count);
+	FIT(tracebacks, traceback_count);
+	FIT(traces, trace_count);
+	FIT(estimates, estimate_count);
+	FIT(threads, thread_count);
 	for (size_t i = 0; i < SNAPSHOT_LAYERS; i++)
-		items_fit(&snapshot->layers[i].traces, snapshot->layers[i].trace_count,
-			  sizeof(*snapshot->layers[i].traces));
+		FIT(layers[i].traces, layers[i].trace_count);
 }
 
 const char *snapshot_mode_name(uint32_t mode)
@@ -72,7 +73,7 @@ const char *snapshot_mode_name(uint32_t mode)
 		[EVENT_MODE_WINDOWS] = "windows",
 	};
 
-	return mode && mode < sizeof(names) / sizeof(names[0]) ? names[mode] : "unknown";
+	return mode && mode < ARRAY_SIZE(names) ? names[mode] : "unknown";
 }
 
 const char *snapshot_large_name(uint32_t large)
@@ -341,6 +342,11 @@ static int array_copy(void *out, const void *from, size_t count, size_t size)
 	return 0;
 }
 
+/* With the number of items; both are members of the snapshot. */
+#define COPY(items, count)                                                                         \
+	array_copy(&copy->items, snapshot->items, copy->count = snapshot->count,                   \
+		   sizeof(*copy->items))
+
 int snapshot_copy(const struct snapshot *snapshot, struct snapshot **out)
 {
 	struct snapshot *copy = calloc(1, sizeof(*copy));
@@ -350,34 +356,18 @@ int snapshot_copy(const struct snapshot *snapshot, struct snapshot **out)
 		return -ENOMEM;
 	copy->meta = snapshot->meta;
 	err = strings_copy(&copy->strings, snapshot->strings, NULL)
-			?: array_copy(&copy->frames, snapshot->frames, snapshot->frame_count,
-				sizeof(*copy->frames))
-			?: array_copy(&copy->tracebacks, snapshot->tracebacks,
-				snapshot->traceback_count, sizeof(*copy->tracebacks))
-			?: array_copy(&copy->traces, snapshot->traces, snapshot->trace_count,
-				sizeof(*copy->traces))
-			?: array_copy(&copy->estimates, snapshot->estimates,
-				snapshot->estimate_count, sizeof(*copy->estimates))
-			?: array_copy(&copy->threads, snapshot->threads, snapshot->thread_count,
-				sizeof(*copy->threads));
-	for (size_t i = 0; i < SNAPSHOT_LAYERS && !err; i++) {
-		err = array_copy(&copy->layers[i].traces, snapshot->layers[i].traces,
-				 snapshot->layers[i].trace_count, sizeof(*copy->traces));
-		copy->layers[i].trace_count = err ? 0 : snapshot->layers[i].trace_count;
-	}
-	if (!err)
-		err = array_copy(&copy->processes, snapshot->processes, snapshot->process_count,
-				 sizeof(*copy->processes));
+	      ?: COPY(frames, frame_count)
+	      ?: COPY(tracebacks, traceback_count)
+	      ?: COPY(traces, trace_count)
+	      ?: COPY(estimates, estimate_count)
+	      ?: COPY(threads, thread_count)
+	      ?: COPY(processes, process_count);
+	for (size_t i = 0; i < SNAPSHOT_LAYERS && !err; i++)
+		err = COPY(layers[i].traces, layers[i].trace_count);
 	if (err) {
 		snapshot_free(copy);
 		return err;
 	}
-	copy->frame_count = snapshot->frame_count;
-	copy->traceback_count = snapshot->traceback_count;
-	copy->trace_count = snapshot->trace_count;
-	copy->estimate_count = snapshot->estimate_count;
-	copy->thread_count = snapshot->thread_count;
-	copy->process_count = snapshot->process_count;
 	*out = copy;
 	return 0;
 }

@@ -99,8 +99,8 @@ struct snapshot_coverage {
 	uint64_t old_blocks, old_bytes;   /* of the live ones: older than the trace */
 	/* passed on to malloc: only their number is known */
 	uint64_t large_blocks;
-	uint64_t large_new;        /* increase since the trace began; 0 if there is none */
-	uint64_t large_seen;       /* large blocks in the table */
+	uint64_t large_new;  /* increase since the trace began; 0 if there is none */
+	uint64_t large_seen; /* large blocks in the table */
 	/*
 	 * A sample of the new blocks: typed: the object's type gives a size; mistyped: the table
 	 * has another size.

@@ -35,6 +35,19 @@ struct trace {
 	struct traceback_frames scratch; /* storage of trace_traceback_at() */
 };
 
+/* NULL: the index is unused. The second: nor has it ended. */
+static inline struct process_state *state_at(const struct trace *trace, size_t index)
+{
+	return index < trace->process_count ? trace->processes[index] : NULL;
+}
+
+static inline struct process_state *state_running(const struct trace *trace, size_t index)
+{
+	struct process_state *process = state_at(trace, index);
+
+	return process && !process->table_kept ? process : NULL;
+}
+
 void state_free_process(struct process_state *process); /* NULL is legal */
 /* The most recent process with that tgid; NULL: none. */
 struct process_state *state_process_of(struct trace *trace, uint32_t tgid);
@@ -66,9 +79,6 @@ int state_evict(struct trace *trace);
 int state_thread_name(struct process_state *process, const struct event_thread *event);
 /* EVENT_TASK. 0, -EBADMSG. */
 int state_task(struct process_state *process, const struct event_task *event);
-/* The name of a block_owner's task; "" for 0. *name: numbered, or borrowed from the process. */
-void state_task_name(const struct process_state *process, uint32_t task, char numbered[32],
-		     const char **name);
 /*
  * Adds what is alive by thread and task, and the threads' names. tracebacks: by stack, the
  * snapshot's. 0; errors of the builder.

@@ -174,9 +174,9 @@ size_t trace_process_count(const struct trace *trace)
 
 const struct trace_process *trace_process_at(const struct trace *trace, size_t index)
 {
-	return index < trace->process_count && trace->processes[index]
-		       ? &trace->processes[index]->info
-		       : NULL;
+	struct process_state *process = state_at(trace, index);
+
+	return process ? &process->info : NULL;
 }
 
 struct trace_dropped trace_dropped(const struct trace *trace)
@@ -205,7 +205,6 @@ struct trace_table trace_live(const struct trace *trace, size_t process, enum ev
 	struct trace_table live = {0};
 	struct estimate sum = {0};
 	const struct block *block;
-	size_t cursor = 0;
 
 	if (layer == EVENT_LAYER_MMAP) {
 		for (size_t i = 0; i < state->regions.count; i++) {
@@ -223,7 +222,7 @@ struct trace_table trace_live(const struct trace *trace, size_t process, enum ev
 		live.peak_bytes = live.live_bytes;
 	if (!state->info.sample_bytes && (layer != EVENT_LAYER_NATIVE || !state->weights))
 		return live;
-	while ((block = blocks_next(state->blocks[layer], &cursor)))
+	for (size_t cursor = 0; (block = blocks_next(state->blocks[layer], &cursor));)
 		estimate_add_sampled(&sum, state_chance(state, layer, block), block->bytes, 1);
 	if (estimate_round(sum.count, &live.live_blocks))
 		live.live_blocks = INT64_MAX;
@@ -247,8 +246,7 @@ const struct block *trace_block_containing(const struct trace *trace, size_t pro
 
 const struct strings *trace_strings(const struct trace *trace, size_t process)
 {
-	const struct process_state *state =
-		trace_process_at(trace, process) ? trace->processes[process] : NULL;
+	const struct process_state *state = state_at(trace, process);
 
 	return state && state->strings ? state->strings : trace->strings;
 }
@@ -265,8 +263,7 @@ size_t trace_memory(const struct trace *trace)
 
 int trace_unnamed_next(const struct trace *trace, size_t index, size_t *cursor, uint64_t *address)
 {
-	const struct process_state *process =
-		index < trace->process_count ? trace->processes[index] : NULL;
+	const struct process_state *process = state_at(trace, index);
 
 	for (; process && *cursor < process->symbol_count; ++*cursor) {
 		if (process->symbols[*cursor].known)
@@ -336,8 +333,7 @@ static size_t all_take(const struct process_state *process, uint64_t *pools)
 int trace_sighted_pools(const struct trace *trace, size_t index, enum trace_sighted which,
 			uint64_t **out, size_t *count)
 {
-	const struct process_state *process =
-		trace_process_at(trace, index) ? trace->processes[index] : NULL;
+	const struct process_state *process = state_at(trace, index);
 	size_t most = !process               ? 0
 		      : which == SIGHTED_ALL ? process->windows.pools.count
 					     : window_most(&process->windows, which);
@@ -361,8 +357,7 @@ int trace_sighted_pools(const struct trace *trace, size_t index, enum trace_sigh
 int trace_sighted_large(const struct trace *trace, size_t index, int fresh, uint64_t **out,
 			size_t *count)
 {
-	const struct process_state *process =
-		trace_process_at(trace, index) ? trace->processes[index] : NULL;
+	const struct process_state *process = state_at(trace, index);
 	const struct sightings *sightings = process ? &process->windows.sightings : NULL;
 	int has_large = process && process->info.large_windowed;
 	const struct sighting *sighting;

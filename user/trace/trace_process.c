@@ -25,7 +25,7 @@ void state_tgids_begin(struct trace *trace)
 	struct id_map *const maps[] = {&trace->tgids, &trace->dropped_tgids[0],
 				       &trace->dropped_tgids[1]};
 
-	for (size_t i = 0; i < sizeof(maps) / sizeof(maps[0]); i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(maps); i++) {
 		maps[i]->seed = trace->seed;
 		maps[i]->account = &trace->account;
 	}

@@ -10,7 +10,6 @@
 #include "snapshot/builder.h"
 #include "snapshot/estimate.h"
 #include "snapshot/merge.h"
-#include "trace/estimate/trace_windowed.h"
 #include "trace/estimate/windowed_large.h"
 #include "trace/state.h"
 #include "util/sorted.h"
@@ -19,17 +18,9 @@
 
 /* What is live at each stack, for a view that is refreshed often. */
 
-static const struct process_state *running(const struct trace *trace, size_t index)
-{
-	const struct process_state *process =
-		trace_process_at(trace, index) ? trace->processes[index] : NULL;
-
-	return process && !process->table_kept ? process : NULL;
-}
-
 size_t trace_stack_count(const struct trace *trace, size_t index)
 {
-	const struct process_state *process = running(trace, index);
+	const struct process_state *process = state_running(trace, index);
 
 	return process ? process->stack_count : 0;
 }
@@ -48,7 +39,7 @@ static void regions_sum(const struct regions *regions, struct trace_sum *sums, s
 
 int trace_has_allocated(const struct trace *trace, size_t index, enum event_layer layer)
 {
-	const struct process_state *process = running(trace, index);
+	const struct process_state *process = state_running(trace, index);
 
 	return process && state_activity_known(process, BESIDE_ALLOCATED, layer);
 }
@@ -118,8 +109,15 @@ static int windows_sum(const struct process_state *process, struct trace_sum *su
 	return err;
 }
 
+/* Is the block one that was seen in a window, and stands for others of its kind? */
 static int state_block_stands(const struct process_state *process, enum event_layer layer,
-			      const struct block *block);
+			      const struct block *block)
+{
+	return process->info.mode == EVENT_MODE_WINDOWS &&
+	       layer == state_window_layer(&process->info) &&
+	       (block->pooled || process->info.large_windowed || layer == EVENT_LAYER_NATIVE) &&
+	       !block->domain;
+}
 
 /* estimated: without the blocks that estimates cover. */
 static void blocks_sum(const struct process_state *process, enum event_layer layer, int estimated,
@@ -127,9 +125,9 @@ static void blocks_sum(const struct process_state *process, enum event_layer lay
 {
 	int sampled = is_sampled(process, layer);
 	const struct block *block;
-	size_t cursor = 0;
 
-	while (process->blocks[layer] && (block = blocks_next(process->blocks[layer], &cursor))) {
+	for (size_t cursor = 0;
+	     process->blocks[layer] && (block = blocks_next(process->blocks[layer], &cursor));) {
 		double chance = sampled ? state_chance(process, layer, block) : 1;
 
 		if (block->stack >= process->stack_count ||
@@ -143,7 +141,7 @@ static void blocks_sum(const struct process_state *process, enum event_layer lay
 void trace_sums(const struct trace *trace, size_t index, enum event_layer layer,
 		struct trace_sum *sums)
 {
-	const struct process_state *process = running(trace, index);
+	const struct process_state *process = state_running(trace, index);
 
 	if (!process)
 		return;
@@ -187,7 +185,7 @@ int trace_sums_changed(const struct trace *trace, size_t index, enum event_layer
 		       int (*add)(void *context, uint32_t stack, const struct trace_sum *sum),
 		       void *context)
 {
-	const struct process_state *process = running(trace, index);
+	const struct process_state *process = state_running(trace, index);
 	struct trace_sum sum;
 	int err = 0;
 
@@ -252,7 +250,7 @@ int trace_snapshot(struct trace *trace, size_t index, int want_final, struct sna
 }
 
 /* Malformed records without a process are counted once, in the merged snapshot. */
-static int processes_merge(struct trace *trace, int want_final, struct merger *merger)
+static int processes_merge(struct trace *trace, int want_final, struct builder *builder)
 {
 	int err = 0;
 
@@ -267,7 +265,7 @@ static int processes_merge(struct trace *trace, int want_final, struct merger *m
 		if (err)
 			break;
 		one->meta.records_malformed -= trace->orphans;
-		err = merger_add(merger, one, NULL);
+		err = merge_add(builder, one, NULL);
 		snapshot_free(one);
 	}
 	return err;
@@ -276,7 +274,7 @@ static int processes_merge(struct trace *trace, int want_final, struct merger *m
 int trace_snapshot_all(struct trace *trace, int want_final, struct snapshot **out)
 {
 	struct account account = {.parent = &trace->account};
-	struct merger merger;
+	struct builder builder;
 
 	if (trace->process_count - trace->free_count <= 1) {
 		size_t only = 0;
@@ -285,15 +283,15 @@ int trace_snapshot_all(struct trace *trace, int want_final, struct snapshot **ou
 			only++;
 		return trace_snapshot(trace, only, want_final, out);
 	}
-	int err = merger_begin_in(&merger, &account);
+	int err = builder_begin_in(&builder, &account);
 	if (err)
 		return err;
-	err = processes_merge(trace, want_final, &merger);
+	err = processes_merge(trace, want_final, &builder);
 	if (err) {
-		merger_abort(&merger);
+		builder_abort(&builder);
 		return err;
 	}
-	*out = merger_finish(&merger);
+	*out = merge_finish(&builder);
 	(*out)->meta.records_malformed += trace->orphans;
 	return 0;
 }
@@ -470,24 +468,13 @@ static int trace_add(struct snapshot_job *job, enum event_layer layer,
 	return 0;
 }
 
-/* Is the block one that was seen in a window, and stands for others of its kind? */
-static int state_block_stands(const struct process_state *process, enum event_layer layer,
-			      const struct block *block)
-{
-	return process->info.mode == EVENT_MODE_WINDOWS &&
-	       layer == state_window_layer(&process->info) &&
-	       (block->pooled || process->info.large_windowed || layer == EVENT_LAYER_NATIVE) &&
-	       !block->domain;
-}
-
 static int blocks_add(struct snapshot_job *job, enum event_layer layer)
 {
 	const struct blocks *blocks = job->process->blocks[layer];
 	const struct block *block;
-	size_t cursor = 0;
 	int err = 0;
 
-	while (!err && (block = blocks_next(blocks, &cursor))) {
+	for (size_t cursor = 0; !err && (block = blocks_next(blocks, &cursor));) {
 		if (state_block_stands(job->process, layer, block))
 			continue;
 		struct snapshot_trace trace = {.traceback = job->tracebacks[block->stack],

@@ -38,38 +38,40 @@ int state_thread_name(struct process_state *process, const struct event_thread *
 	return 0;
 }
 
-int trace_thread_nameless(const struct trace *trace, size_t index, size_t *cursor, uint32_t *tid)
+/* The next thread that has a name, or that has none; NULL: there is none. */
+static const struct thread_entry *thread_next(const struct trace *trace, size_t index,
+					      size_t *cursor, int named)
 {
-	const struct process_state *process =
-		trace_process_at(trace, index) ? trace->processes[index] : NULL;
+	const struct process_state *process = state_running(trace, index);
 
-	while (process && !process->table_kept && *cursor < process->thread_count) {
+	while (process && *cursor < process->thread_count) {
 		const struct thread_entry *thread = &process->threads[(*cursor)++];
 
-		if (thread->name[0])
-			continue;
-		*tid = thread->tid;
-		return 1;
+		if (!thread->name[0] == !named)
+			return thread;
 	}
-	return 0;
+	return NULL;
+}
+
+int trace_thread_nameless(const struct trace *trace, size_t index, size_t *cursor, uint32_t *tid)
+{
+	const struct thread_entry *thread = thread_next(trace, index, cursor, 0);
+
+	if (thread)
+		*tid = thread->tid;
+	return thread != NULL;
 }
 
 int trace_thread_named(const struct trace *trace, size_t index, size_t *cursor, uint32_t *tid,
 		       const char **name)
 {
-	const struct process_state *process =
-		trace_process_at(trace, index) ? trace->processes[index] : NULL;
+	const struct thread_entry *thread = thread_next(trace, index, cursor, 1);
 
-	while (process && !process->table_kept && *cursor < process->thread_count) {
-		const struct thread_entry *thread = &process->threads[(*cursor)++];
-
-		if (!thread->name[0])
-			continue;
+	if (thread) {
 		*tid = thread->tid;
 		*name = thread->name;
-		return 1;
 	}
-	return 0;
+	return thread != NULL;
 }
 
 static int sum_find(struct thread_sums *sums, const struct block *block, struct thread_sum **out)
@@ -98,10 +100,9 @@ static int table_sum(const struct process_state *process, enum event_layer layer
 		     struct thread_sums *sums)
 {
 	const struct block *block;
-	size_t cursor = 0;
 	int err = 0;
 
-	while (!err && (block = blocks_next(process->blocks[layer], &cursor))) {
+	for (size_t cursor = 0; !err && (block = blocks_next(process->blocks[layer], &cursor));) {
 		struct thread_sum *sum;
 
 		err = sum_find(sums, block, &sum);
@@ -116,8 +117,7 @@ static int table_sum(const struct process_state *process, enum event_layer layer
 int trace_thread_sums(const struct trace *trace, size_t index, enum event_layer layer,
 		      int (*add)(void *context, const struct trace_thread_sum *sum), void *context)
 {
-	const struct process_state *process =
-		trace_process_at(trace, index) ? trace->processes[index] : NULL;
+	const struct process_state *process = state_at(trace, index);
 	struct thread_sums sums = {0};
 	int err;
 
@@ -162,6 +162,15 @@ static int is_sole(const struct process_state *process, const struct thread_sums
 	return sole && !block_owners_get(&process->owners, sums->items[0].owner)->task;
 }
 
+/* The name of a block_owner's task; "" for 0. *name: numbered, or borrowed from the process. */
+static void task_name(const struct process_state *process, uint32_t task, char numbered[32],
+		      const char **name)
+{
+	*name = task & TRACE_TASK_NUMBERED ? numbered : strings_get(process->strings, task);
+	if (task & TRACE_TASK_NUMBERED)
+		snprintf(numbered, 32, "Task-%u", task & ~TRACE_TASK_NUMBERED);
+}
+
 /* The id of a task's name in the snapshot; 0: no task. */
 static int task_intern(const struct process_state *process, uint32_t task, struct builder *builder,
 		       uint32_t *id)
@@ -169,7 +178,7 @@ static int task_intern(const struct process_state *process, uint32_t task, struc
 	char numbered[32];
 	const char *name;
 
-	state_task_name(process, task, numbered, &name);
+	task_name(process, task, numbered, &name);
 	return strings_intern(builder->snapshot->strings, name, strlen(name), id);
 }
 
@@ -281,12 +290,4 @@ int state_task(struct process_state *process, const struct event_task *event)
 	if (event_task_intern(process, event, &thread->task))
 		thread->task = process->unknown;
 	return 0;
-}
-
-void state_task_name(const struct process_state *process, uint32_t task, char numbered[32],
-		     const char **name)
-{
-	*name = task & TRACE_TASK_NUMBERED ? numbered : strings_get(process->strings, task);
-	if (task & TRACE_TASK_NUMBERED)
-		snprintf(numbered, 32, "Task-%u", task & ~TRACE_TASK_NUMBERED);
 }

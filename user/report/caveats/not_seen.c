@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "report/caveats/slowed.h"
 #include "snapshot/group/explained.h"
 #include "snapshot/meta.h"
 #include "util/size.h"

@@ -24,8 +24,6 @@
 
 /* Answers about a traced process: one JSON object without a line end. Keys are only ever added. */
 
-struct trace;
-
 /*
  * Writes is_tracing, traceback_limit, traced_memory {size, peak} and tracer_memory (bytes, of all
  * processes of the session), as tracemalloc's functions of these names define them; uptime (seconds

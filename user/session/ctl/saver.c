@@ -32,8 +32,6 @@
 
 /* Writes which line allocated each live block of a process: what saver.h's child does. */
 
-struct trace;
-
 struct saving {
 	struct trace *trace;
 	size_t process;
@@ -117,12 +115,11 @@ static int blocks_write(struct saving *saving)
 	const struct blocks *blocks =
 		trace_blocks(saving->trace, saving->process, trace_first_layer(process));
 	const struct block *block;
-	size_t cursor = 0;
 	uint32_t line, number;
 	int err = 0;
 
 	block_lines_head(saving->out, process->tgid);
-	while (!err && blocks && (block = blocks_next(blocks, &cursor))) {
+	for (size_t cursor = 0; !err && blocks && (block = blocks_next(blocks, &cursor));) {
 		err = stack_find(saving, block->stack, &line, &number);
 		if (!err)
 			block_lines_block(saving->out, block->address, block->bytes, line, number);

@@ -46,8 +46,7 @@ static int target_add(struct perfmap_session *session, struct perfmap_process *p
 		      struct perfmap_target **out)
 {
 	struct perfmap_target *target;
-	int err = array_reserve(&session->targets, &session->capacity, session->count, 1,
-				sizeof(target));
+	int err = ARRAY_RESERVE(NULL, session, targets, count, capacity, 1);
 
 	if (err)
 		return err;

@@ -149,11 +149,7 @@ static void threads_name(struct session *session, struct target *target, uint64_
 void target_rss_read(struct session *session, struct target *target, uint64_t time_ns)
 {
 	struct event_rss record = {
-		.header = {.type = EVENT_RSS,
-			   .size = sizeof(record),
-			   .time_ns = time_ns,
-			   .tgid = target->pid,
-			   .tid = target->pid},
+		.header = RECORD_HEADER(EVENT_RSS, record, time_ns, target->pid),
 	};
 	uint64_t bytes;
 

@@ -5,7 +5,7 @@
 #include <stdio.h>
 
 #include "proc/patience.h"
-#include "report/caveats/slowed.h"
+#include "report/caveats/not_seen.h"
 #include "session/target/state.h"
 #include "session/target/target.h"
 #include "session/target/target_governor.h"
@@ -117,11 +117,8 @@ static void hits_take(struct session *session, struct target *target)
 void target_cost_feed(struct session *session, struct target *target, uint64_t now_ns)
 {
 	const struct target_cost *cost = &target->cost;
-	struct event_cost record = {.header = {.type = EVENT_COST,
-					       .size = sizeof(record),
-					       .time_ns = now_ns,
-					       .tgid = (uint32_t)target->pid,
-					       .tid = (uint32_t)target->pid},
+	struct event_cost record = {.header =
+					    RECORD_HEADER(EVENT_COST, record, now_ns, target->pid),
 				    .probes_ns = EVENT_COST_UNKNOWN};
 
 	uint64_t cpu_ns;

@@ -52,11 +52,9 @@ static int change_announce(const struct mode_change *change)
 {
 	struct target *target = change->target;
 	struct event_mode_change record = {
-		.header = {.type = EVENT_MODE_CHANGE,
-			   .size = sizeof(record),
-			   .time_ns = change->dropped_ns ?: clock_ns(CLOCK_MONOTONIC),
-			   .tgid = target->pid,
-			   .tid = target->pid},
+		.header =
+			RECORD_HEADER(EVENT_MODE_CHANGE, record,
+				      change->dropped_ns ?: clock_ns(CLOCK_MONOTONIC), target->pid),
 		.mode = change->step->mode | target_mode_flags(target),
 		.cost_permille = (uint32_t)(change->cost * 1000),
 		.budget_permille = (uint32_t)(change->budget * 1000),
@@ -293,10 +291,9 @@ static int layer_sampled(const struct mode_change *change, enum event_layer laye
 	const struct session *session = change->session;
 	const struct blocks *blocks = trace_blocks(session->trace, change->target->index, layer);
 	const struct block *block;
-	size_t cursor = 0;
 	int err = 0;
 
-	while (!err && (block = blocks_next(blocks, &cursor))) {
+	for (size_t cursor = 0; !err && (block = blocks_next(blocks, &cursor));) {
 		const struct sampled_key key = {
 			.address = block->address,
 			.space_id = change->target->runtime.target.space_id,

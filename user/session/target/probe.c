@@ -52,6 +52,32 @@ struct file_users *session_users(struct session *session)
 	return session->users;
 }
 
+/*
+ * Does a process run under a translator? Looks at all processes at the first call, and logs those
+ * that do. Then probes are to be placed in each process alone.
+ */
+static int translators_run(struct session *session)
+{
+	pid_t *pids = NULL;
+	size_t count = 0;
+
+	if (session->translators_looked)
+		return session->translators > 0;
+	session->translators_looked = 1;
+	if (process_list(&pids, &count))
+		return 0;
+	for (size_t i = 0; i < count; i++) {
+		int err = translator_check(pids[i]);
+
+		if (err && session->translators++ < SESSION_LOGS)
+			log_info("PID %d is not traced: %s; probes are placed in each process "
+				 "alone, not in files",
+				 (int)pids[i], error_reason(err));
+	}
+	free(pids);
+	return session->translators > 0;
+}
+
 pid_t probe_scope(struct session *session, const struct target *target, const struct elf_file *file)
 {
 	struct file_users *users;
@@ -213,10 +239,8 @@ static void table_log(const struct session *session, const struct target *target
 int target_provider_begin(struct session *session, struct target *target,
 			  const struct plan_target *plans)
 {
-	struct event_mark record = {.header = {.type = EVENT_SELF_SAMPLED,
-					       .size = sizeof(record),
-					       .tgid = (uint32_t)target->pid,
-					       .tid = (uint32_t)target->pid}};
+	struct event_mark record = {
+		.header = RECORD_HEADER(EVENT_SELF_SAMPLED, record, 0, target->pid)};
 
 	if (target->self_sampled || !(target->layers & 1u << EVENT_LAYER_NATIVE) ||
 	    !plan_native_is_self_sampled(plans->native, plans->native_count))
@@ -232,28 +256,6 @@ int target_provider_begin(struct session *session, struct target *target,
 }
 
 /* --- translators ------------------------------------------------------------------------------ */
-
-int translators_run(struct session *session)
-{
-	pid_t *pids = NULL;
-	size_t count = 0;
-
-	if (session->translators_looked)
-		return session->translators > 0;
-	session->translators_looked = 1;
-	if (process_list(&pids, &count))
-		return 0;
-	for (size_t i = 0; i < count; i++) {
-		int err = translator_check(pids[i]);
-
-		if (err && session->translators++ < SESSION_LOGS)
-			log_info("PID %d is not traced: %s; probes are placed in each process "
-				 "alone, not in files",
-				 (int)pids[i], error_reason(err));
-	}
-	free(pids);
-	return session->translators > 0;
-}
 
 void translator_appears(struct session *session, pid_t pid, const char *name)
 {

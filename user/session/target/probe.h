@@ -62,11 +62,6 @@ int target_provider_begin(struct session *session, struct target *target,
  */
 
 /*
- * Does a process run under a translator? Looks at all processes at the first call, and logs those
- * that do. Then probes are to be placed in each process alone.
- */
-int translators_run(struct session *session);
-/*
  * A process has mapped a file of this translator. If there are probes in files, they are removed at
  * once, and the session ends: what it would see from here on is not what it says.
  */

@@ -13,8 +13,8 @@
 #include "attach/unwind/loader.h"
 #include "object/symbols/symbols.h"
 #include "proc/container/container_names.h"
+#include "session/session.h"
 #include "session/target/cost.h"
-#include "session/target/session_opts.h"
 #include "session/target/symbols.h"
 #include "trace/trace.h"
 

@@ -191,11 +191,7 @@ int target_announce(struct session *session, struct target *target, const char *
 		    int from_start, uint64_t time_ns)
 {
 	struct event_target record = {
-		.header = {.type = EVENT_PROCESS,
-			   .size = sizeof(record),
-			   .time_ns = time_ns,
-			   .tgid = target->pid,
-			   .tid = target->pid},
+		.header = RECORD_HEADER(EVENT_PROCESS, record, time_ns, target->pid),
 		.python_version = target->runtime.version_hex,
 		.nframe = session_nframe(&session->opts, target->layers),
 		.realtime_ns = clock_ns(CLOCK_REALTIME) - (clock_ns(CLOCK_MONOTONIC) - time_ns),
@@ -245,10 +241,7 @@ struct plan_target_opts target_plan_opts(const struct session *session, const st
 void target_end(struct session *session, struct target *target, uint32_t type)
 {
 	struct event_process record = {
-		.header = {.type = type,
-			   .size = sizeof(record),
-			   .tgid = target->pid,
-			   .tid = target->pid},
+		.header = RECORD_HEADER(type, record, 0, target->pid),
 	};
 
 	target_symbols_name(session, target);
@@ -265,11 +258,7 @@ void target_forget(struct session *session, const struct target *target)
 void discard_feed(struct session *session, uint32_t pid)
 {
 	struct event_mark record = {
-		.header = {.type = EVENT_DISCARD,
-			   .size = sizeof(record),
-			   .time_ns = clock_ns(CLOCK_MONOTONIC),
-			   .tgid = pid,
-			   .tid = pid},
+		.header = RECORD_HEADER(EVENT_DISCARD, record, clock_ns(CLOCK_MONOTONIC), pid),
 	};
 
 	session_feed(session, &record, sizeof(record));

@@ -19,6 +19,13 @@
 struct session;
 struct plan_target;
 
+/* Of a record that the session makes of one of its targets. */
+#define RECORD_HEADER(record_type, record, time, pid)                                              \
+	{                                                                                          \
+		.type = (record_type), .size = sizeof(record), .time_ns = (time),                  \
+		.tgid = (uint32_t)(pid), .tid = (uint32_t)(pid)                                    \
+	}
+
 struct target {
 	pid_t pid;
 	int pidfd;    /* -1: the process ended before it could be opened */

@@ -54,6 +54,10 @@ static int is_breakpoint(const struct target *target, uint64_t address)
 	       byte == BREAKPOINT;
 }
 
+/*
+ * Are probes of windows in the text? From windows.site on, which is moved: sites that were clear
+ * stay so.
+ */
 static int target_window_is_probed(struct target *target)
 {
 	struct target_windows *windows = &target->windows;
@@ -85,6 +89,7 @@ static uint64_t target_window_marks(const struct target *target)
 	return marks;
 }
 
+/* Are all probes in place still that were when the window began? */
 static int target_window_is_whole(const struct target *target)
 {
 	return target_window_marks(target) == target->windows.marks;
@@ -123,7 +128,10 @@ static int text_add(void *context, const struct plan *plan, const struct elf_fil
 			     is_site_of_windows, find->target);
 }
 
-void target_text_find(struct target *target)
+/*
+ * Notes where the sites of windows are in the text; those that are not found are taken for clear.
+ */
+static void target_text_find(struct target *target)
 {
 	struct text_find find = {.target = target};
 
@@ -179,6 +187,11 @@ static void last_read(const struct target_look *look, uint64_t until_ns)
 	free(pools);
 }
 
+/*
+ * Within a window, reads the pools with blocks that no walk has shown: those that it does not show
+ * are dropped at the window's end. What is found after the first probe has gone may be another
+ * block, and is dropped.
+ */
 static void target_look_fresh(struct session *session, struct target *target)
 {
 	const struct target_look look = {session, target, 1};
@@ -212,6 +225,7 @@ static void target_last_begin(struct target *target)
 	target->windows.last_took_ns = 0;
 }
 
+/* When the next look at the last window's pools is due; UINT64_MAX: none. */
 static uint64_t target_last_due_ns(const struct target *target)
 {
 	const struct target_windows *windows = &target->windows;
@@ -222,6 +236,10 @@ static uint64_t target_last_due_ns(const struct target *target)
 		       : UINT64_MAX;
 }
 
+/*
+ * After a window, reads its pools, at twice the time after its end each time: so it is known how
+ * long blocks live, whether that is 10 ms or 200.
+ */
 static void target_look_last(struct session *session, struct target *target)
 {
 	const struct target_look look = {session, target, 0};
@@ -237,6 +255,7 @@ static void target_look_last(struct session *session, struct target *target)
 		windows->last_after_ns = 0;
 }
 
+/* Between windows, reads all pools in turn, as many as there is time for. */
 static void target_look_all(struct session *session, struct target *target)
 {
 	const struct target_look look = {session, target, 0};
@@ -282,6 +301,10 @@ static uint64_t own_time(const struct session *session)
 	       (holder > 0 && !clock_getcpuclockid(holder, &clock) ? clock_ns(clock) : 0);
 }
 
+/*
+ * Hits cost what they do in that phase from here on; it is steady only if no window is open or
+ * being closed.
+ */
 static void session_phase_enter(struct session *session, enum hit_phase phase)
 {
 	for (size_t i = 0; phase == HIT_STEADY && i < session->count; i++)
@@ -291,6 +314,7 @@ static void session_phase_enter(struct session *session, enum hit_phase phase)
 		hit_cost_enter(&session->hit_cost, session->attach, phase);
 }
 
+/* This moment, of which only the time is valid without --overhead. */
 static struct window_mark target_window_mark(const struct session *session,
 					     const struct target *target)
 {
@@ -313,6 +337,7 @@ static void target_window_times_begin(struct target *target)
 		windows->busy = (struct threads_time){0};
 }
 
+/* In the open window, as in event_window. */
 static uint64_t target_window_busy_ns(const struct target *target)
 {
 	const struct threads_time *before = &target->windows.busy;
@@ -357,7 +382,8 @@ static double base_share(const struct session *session, const struct target_wind
 	return fmin(cost_ns / fmax(cpu_ns, WINDOWS_RATE_MIN * elapsed_ns), 1);
 }
 
-int target_window_is_dear(const struct session *session, const struct target *target)
+/* Has the open window taken far more than windows do on average? */
+static int target_window_is_dear(const struct session *session, const struct target *target)
 {
 	const struct target_windows *windows = &target->windows;
 	struct window_mark now = {.cpu_ns = clock_ns(target->governor.clock)};
@@ -366,8 +392,9 @@ int target_window_is_dear(const struct session *session, const struct target *ta
 	       loss(session, &windows->begin, &now, 0) > windows_loss_most(&windows->windows);
 }
 
-void target_window_judge(struct session *session, struct target *target,
-			 const struct window_mark *now)
+/* The kernel has removed the probes by now: tells the policy what the last window has cost. */
+static void target_window_judge(struct session *session, struct target *target,
+				const struct window_mark *now)
 {
 	struct target_windows *windows = &target->windows;
 	struct window_mark closing = windows->end;
@@ -458,14 +485,12 @@ int session_windows_open(const struct session *session)
 static int window_feed(struct session *session, const struct target *target, uint64_t start_ns,
 		       uint64_t end_ns, uint64_t busy_ns)
 {
-	const struct event_window record = {.header = {.type = EVENT_WINDOW,
-						       .size = sizeof(record),
-						       .time_ns = clock_ns(CLOCK_MONOTONIC),
-						       .tgid = target->pid,
-						       .tid = target->pid},
-					    .start_ns = start_ns,
-					    .end_ns = end_ns,
-					    .busy_ns = busy_ns};
+	const struct event_window record = {
+		.header =
+			RECORD_HEADER(EVENT_WINDOW, record, clock_ns(CLOCK_MONOTONIC), target->pid),
+		.start_ns = start_ns,
+		.end_ns = end_ns,
+		.busy_ns = busy_ns};
 
 	return target->ended ? -ESRCH : session_feed(session, &record, sizeof(record));
 }

@@ -109,31 +109,7 @@ void target_windows_free(struct target *target);
 void session_windows_due(struct session *session, uint64_t now_ns);
 /* Time to the next of these; UINT64_MAX: there is none. */
 uint64_t session_windows_left_ns(const struct session *session, uint64_t now_ns);
-/*
- * The parts of windows.c:
- * - target_window_is_probed(): are probes of windows in the target's text? From
- *   target_windows.site on, which is moved: sites that were clear stay so.
- * - target_window_is_whole(): are all probes in place still that were when the window began? marks
- *   is what target_window_marks() returned then.
- * - target_look_fresh(): within a window, reads the pools with blocks that no walk has shown: those
- *   that it does not show are dropped at the window's end. What is found after the first probe has
- *   gone may be another block, and is dropped.
- * - target_look_last(): after a window, reads its pools, at twice the time after its end each time:
- *   so it is known how long blocks live, whether that is 10 ms or 200. target_last_begin(): the
- *   window has ended. target_last_due_ns(): when the next one is due; UINT64_MAX: none.
- * - target_look_all(): between windows, reads all pools in turn, as many as there is time for.
- * - target_text_find(): notes where the sites of windows are in the target's text; those that are
- *   not found are taken for clear.
- * - target_window_mark(): this moment, of which only the time is valid without --overhead.
- * - target_window_times_begin(), target_window_busy_ns(): in the open window, as in event_window.
- * - session_phase_enter(): hits cost what they do in that phase from here on; it is steady only if
- *   no window is open or being closed.
- * - target_window_is_dear(): has the open window taken far more than windows do on average?
- * - target_window_judge(): the kernel has removed the probes by now: tells the policy what the last
- *   window has cost.
- */
-void target_text_find(struct target *target);
-/* The same for large blocks: fresh is within a window; returns whether all of them were read. */
+/* A look at large blocks: fresh is within a window; returns whether all of them were read. */
 int target_large_fresh(struct session *session, const struct target *target);
 void target_large_look(struct session *session, struct target *target);
 /*
@@ -154,9 +130,6 @@ struct target_look {
 	int fresh; /* -ECANCELED unless the window is whole */
 };
 int target_look_feed(void *look, const void *record, size_t size);
-int target_window_is_dear(const struct session *session, const struct target *target);
-void target_window_judge(struct session *session, struct target *target,
-			 const struct window_mark *now);
 /* Is a window of some target open? */
 int session_windows_open(const struct session *session);
 /* Is a window open or being closed, so that hits are not those of the other probes alone? */

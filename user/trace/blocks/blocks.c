@@ -478,11 +478,10 @@ static const struct block *block_near(const struct blocks *blocks, uint64_t addr
 const struct block *blocks_containing(const struct blocks *blocks, uint64_t address)
 {
 	const struct block *found = block_near(blocks, address), *block;
-	size_t cursor = 0;
 
 	if (found)
 		return found;
-	while ((block = blocks_next(blocks, &cursor))) {
+	for (size_t cursor = 0; (block = blocks_next(blocks, &cursor));) {
 		if (!block_holds(block, address))
 			continue;
 		if (!found || (block->domain == 0) > (found->domain == 0) ||

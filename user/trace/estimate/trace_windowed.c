@@ -7,7 +7,6 @@
  * So it is with large blocks, if they are traced in windows, too, and malloc's heap was walked
  * (windowed_large.h).
  */
-#include "trace/estimate/trace_windowed.h"
 
 #include <errno.h>
 #include <math.h>

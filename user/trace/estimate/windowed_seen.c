@@ -44,7 +44,7 @@ static uint64_t span_end(const struct job *job, uint64_t end_ns, uint64_t next_n
 		state_cohort_ns(&job->process->windows, job->newest.cohort),
 	};
 
-	for (size_t i = 0; i < sizeof(bounds) / sizeof(bounds[0]); i++)
+	for (size_t i = 0; i < ARRAY_SIZE(bounds); i++)
 		if (bounds[i] > end_ns && bounds[i] <= next_ns)
 			return bounds[i];
 	return end_ns;
@@ -185,10 +185,9 @@ static int alive_collect(struct job *job)
 {
 	const struct sightings *sightings = &job->process->windows.sightings;
 	const struct sighting *sighting;
-	size_t cursor = 0;
 	int err = 0;
 
-	while (!err && (sighting = sightings_next(sightings, &cursor))) {
+	for (size_t cursor = 0; !err && (sighting = sightings_next(sightings, &cursor));) {
 		const struct block *block = state_window_block(job->process, sighting);
 		struct seen *seen = &job->seen[job->seen_count];
 		uint32_t large;

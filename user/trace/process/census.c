@@ -41,19 +41,10 @@ static void sighting_judge(struct process_state *process, struct sighting *sight
 	     (process->windows.open &&
 	      state_window_in_progress(process, block ? block->address : sighting->address))))
 		return;
-	if (!block || kind->kind == EVENT_KIND_FREE || bytes > block_bytes ||
-	    bytes + EVENT_BLOCK_STEP <= block_bytes) {
-		state_window_drop(process, sighting->address);
-	} else if (!sighting->kind) {
-		sighting->kind = kind->kind;
-		sighting->print = kind->print;
-		state_window_shown(process, sighting);
-	} else if (sighting->kind != kind->kind || sighting->print != kind->print) {
-		process->windows.changed++;
-		state_window_drop(process, sighting->address);
-	} else {
-		state_window_seen(process, sighting);
-	}
+	state_window_looked(process, sighting,
+			    !block || kind->kind == EVENT_KIND_FREE || bytes > block_bytes ||
+				    bytes + EVENT_BLOCK_STEP <= block_bytes,
+			    kind);
 }
 
 /* An object from a free list: its block is the one that contains it. */

@@ -57,11 +57,10 @@ static int sightings_judge(struct process_state *process)
 {
 	struct trace_windows *windows = &process->windows;
 	const struct sighting *next;
-	size_t cursor = 0;
 	int err = 0;
 
 	windows->fresh_count = windows->last_count = 0;
-	while (!err && (next = sightings_next(&windows->sightings, &cursor))) {
+	for (size_t cursor = 0; !err && (next = sightings_next(&windows->sightings, &cursor));) {
 		struct sighting *sighting = sightings_find(&windows->sightings, next->address);
 		const struct chunk *chunk = chunk_table_find(&windows->chunks, next->address);
 		const struct block *block = state_window_block(process, sighting);

@@ -53,7 +53,21 @@ uint32_t state_stack_index(struct process_state *process, uint64_t stack_id)
 	return STACK_NO_MEMORY;
 }
 
-static int state_code_index(struct process_state *process, uint64_t code_id, uint32_t *code);
+/* Index of the slot of a code id, allocated at first use. 0, -ENOMEM, -EDQUOT. */
+static int state_code_index(struct process_state *process, uint64_t code_id, uint32_t *code)
+{
+	*code = code_id ? id_map_find(&process->code_ids, code_id) : 0;
+	if (*code != ID_MAP_NONE)
+		return 0;
+	int err = ARRAY_RESERVE(process->account, process, codes, code_count, code_capacity, 1)
+			  ?: id_map_put(&process->code_ids, code_id, (uint32_t)process->code_count);
+	if (err)
+		return err;
+	*code = (uint32_t)process->code_count++;
+	process->codes[*code] = (struct code_entry){
+		.filename = process->unknown, .function = process->unknown, .version = 1};
+	return 0;
+}
 
 static int frame_index(struct process_state *process, const struct event_frame *event,
 		       uint32_t *frame)
@@ -267,22 +281,6 @@ enum snapshot_unknown state_unknown(struct process_state *process, uint32_t trac
 }
 
 /* --- code ------------------------------------------------------------------------------------- */
-
-/* Index of the slot of a code id, allocated at first use. 0, -ENOMEM, -EDQUOT. */
-static int state_code_index(struct process_state *process, uint64_t code_id, uint32_t *code)
-{
-	*code = code_id ? id_map_find(&process->code_ids, code_id) : 0;
-	if (*code != ID_MAP_NONE)
-		return 0;
-	int err = ARRAY_RESERVE(process->account, process, codes, code_count, code_capacity, 1)
-			  ?: id_map_put(&process->code_ids, code_id, (uint32_t)process->code_count);
-	if (err)
-		return err;
-	*code = (uint32_t)process->code_count++;
-	process->codes[*code] = (struct code_entry){
-		.filename = process->unknown, .function = process->unknown, .version = 1};
-	return 0;
-}
 
 static int text_valid(uint16_t kind, uint32_t bytes)
 {

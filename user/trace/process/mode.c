@@ -68,7 +68,6 @@ static int table_thin(struct process_state *process, enum event_layer layer, uin
 	struct trace_table *table = &process->info.tables[layer];
 	struct blocks *all = process->blocks[layer], *fewer;
 	const struct block *block;
-	size_t cursor = 0;
 	int err = blocks_new(&fewer, process->account);
 
 	if (err)
@@ -76,7 +75,7 @@ static int table_thin(struct process_state *process, enum event_layer layer, uin
 	process->blocks[layer] = fewer;
 	state_live_reset(process, layer);
 	table->live_bytes = table->live_blocks = 0;
-	while (!err && (block = blocks_next(all, &cursor))) {
+	for (size_t cursor = 0; !err && (block = blocks_next(all, &cursor));) {
 		if (block_stays(block, old, mean))
 			err = state_block_put(process, layer, block);
 		/* Both tables are allocated at this point. */
@@ -109,7 +108,6 @@ static int large_drop(struct process_state *process)
 	struct trace_table *table = &process->info.tables[EVENT_LAYER_PYTHON];
 	struct blocks *all = process->blocks[EVENT_LAYER_PYTHON], *fewer;
 	const struct block *block;
-	size_t cursor = 0;
 	int err = blocks_new(&fewer, process->account);
 
 	if (err)
@@ -118,7 +116,7 @@ static int large_drop(struct process_state *process)
 	state_live_reset(process, EVENT_LAYER_PYTHON);
 	table->live_bytes = table->live_blocks = 0;
 	process->info.large_blocks = process->info.rounded_blocks = 0;
-	while (!err && (block = blocks_next(all, &cursor)))
+	for (size_t cursor = 0; !err && (block = blocks_next(all, &cursor));)
 		if (block->pooled || block->domain)
 			err = state_block_put(process, EVENT_LAYER_PYTHON, block);
 	blocks_free(all);

@@ -31,18 +31,8 @@ static void large_judge(struct process_state *process, const struct event_large_
 	if (!sighting->kind && windows->open &&
 	    state_window_in_progress(process, block ? block->address : look->address))
 		return;
-	if (!block || kind->kind == EVENT_KIND_FREE || bytes > look->bytes) {
-		state_window_drop(process, look->address);
-	} else if (!sighting->kind) {
-		sighting->kind = kind->kind;
-		sighting->print = kind->print;
-		state_window_shown(process, sighting);
-	} else if (sighting->kind != kind->kind || sighting->print != kind->print) {
-		windows->changed++;
-		state_window_drop(process, look->address);
-	} else {
-		state_window_seen(process, sighting);
-	}
+	state_window_looked(process, sighting,
+			    !block || kind->kind == EVENT_KIND_FREE || bytes > look->bytes, kind);
 }
 
 int state_census_large(struct process_state *process, const struct event_census_large *event)
@@ -756,7 +746,7 @@ int state_reuse(struct process_state *process, const struct event_alloc *event)
 	const struct blocks *blocks = process->blocks[EVENT_LAYER_PYTHON];
 	uint64_t address = 0;
 
-	for (size_t i = 0; i < sizeof(heads) / sizeof(heads[0]); i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(heads); i++) {
 		const struct block *block =
 			blocks_find(blocks, event->address - heads[i], event->domain);
 

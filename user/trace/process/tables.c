@@ -157,9 +157,8 @@ static void owners_collect(struct process_state *process)
 	if (!used)
 		return;
 	for (size_t layer = 0; layer < EVENT_LAYER_TABLES; layer++) {
-		size_t cursor = 0;
 
-		while ((block = blocks_next(process->blocks[layer], &cursor)))
+		for (size_t cursor = 0; (block = blocks_next(process->blocks[layer], &cursor));)
 			used_set(used, block->owner);
 		for (size_t i = 0; i < process->thread_count; i++)
 			used_set(used, process->threads[i].pending[layer].block.owner);

@@ -222,7 +222,7 @@ static uint32_t state_window_follow(struct process_state *process, uint64_t addr
 }
 
 /* Looks within its window, which may be after its last moment, do not count as later ones. */
-void state_window_seen(const struct process_state *process, struct sighting *sighting)
+static void window_seen(const struct process_state *process, struct sighting *sighting)
 {
 	const struct trace_windows *windows = &process->windows;
 
@@ -244,7 +244,25 @@ void state_window_shown(struct process_state *process, struct sighting *sighting
 	}
 	sighting->follows = 0;
 	sighting->shown_ns = process->info.end_ns;
-	state_window_seen(process, sighting);
+	window_seen(process, sighting);
+}
+
+void state_window_looked(struct process_state *process, struct sighting *sighting, int gone,
+			 const struct event_census_kind *kind)
+{
+	int changed =
+		sighting->kind && (sighting->kind != kind->kind || sighting->print != kind->print);
+
+	if (gone || changed) {
+		process->windows.changed += !gone;
+		state_window_drop(process, sighting->address);
+	} else if (!sighting->kind) {
+		sighting->kind = kind->kind;
+		sighting->print = kind->print;
+		state_window_shown(process, sighting);
+	} else {
+		window_seen(process, sighting);
+	}
 }
 
 /* --- windows heap ----------------------------------------------------------------------------- */
@@ -757,12 +775,11 @@ int state_windows_begin(struct process_state *process, uint64_t start_ns)
 	struct blocks *blocks = windowed_blocks(process);
 	struct trace_windows *windows = &process->windows;
 	const struct block *block;
-	size_t cursor = 0;
 	uint64_t since_ns = state_windows_since_ns(process);
 	int err =
 		windows->open ? 0 : window_open(windows, start_ns > since_ns ? start_ns : since_ns);
 
-	while (!err && (block = blocks_next(blocks, &cursor))) {
+	for (size_t cursor = 0; !err && (block = blocks_next(blocks, &cursor));) {
 		struct sighting sighting = sighting_new(process, block);
 
 		sighting.made_ns = 0;
@@ -779,10 +796,9 @@ int state_windows_large_begin(struct process_state *process)
 {
 	struct blocks *blocks = process->blocks[EVENT_LAYER_PYTHON];
 	const struct block *block;
-	size_t cursor = 0;
 	int err = 0;
 
-	while (!err && (block = blocks_next(blocks, &cursor))) {
+	for (size_t cursor = 0; !err && (block = blocks_next(blocks, &cursor));) {
 		const struct sighting sighting = {.address = block_allocator_address(block),
 						  .window = window_now(process),
 						  .flags = SIGHTING_LARGE | SIGHTING_CERTAIN};

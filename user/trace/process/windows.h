@@ -130,10 +130,14 @@ void state_window_reuse(struct process_state *process, uint64_t object, uint64_t
  */
 void state_window_reused(struct process_state *process, enum event_layer layer,
 			 const struct block *block);
-/* A look has shown a block again. */
-void state_window_seen(const struct process_state *process, struct sighting *sighting);
 /* A look has shown a block that was seen for the first time. */
 void state_window_shown(struct process_state *process, struct sighting *sighting);
+/*
+ * A look has shown this at the address of a sighting; gone: it is not the block that was seen. If
+ * it is another one than looks have shown before, the block is dropped.
+ */
+void state_window_looked(struct process_state *process, struct sighting *sighting, int gone,
+			 const struct event_census_kind *kind);
 /* Do walks of malloc's heap count this block, which was seen? */
 int state_window_is_chunk(const struct process_state *process, const struct sighting *sighting,
 			  const struct block *block);
