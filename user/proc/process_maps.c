@@ -235,7 +235,6 @@ static char *unescape(const char *path)
 int process_map_open(pid_t pid, const struct process_map *map)
 {
 	char name[40];
-	char *plain;
 
 	if (!map->inode)
 		return error_set(-EINVAL, "no file behind this memory");
@@ -251,7 +250,7 @@ int process_map_open(pid_t pid, const struct process_map *map)
 		return errno == EACCES ? -EPERM : errno == ENOENT ? -ESRCH : -errno;
 	int fd = open_in_root(root, map, map->path);
 	if (fd < 0) {
-		plain = unescape(map->path);
+		char *plain = unescape(map->path);
 		if (plain)
 			fd = open_in_root(root, map, plain);
 		free(plain);

@@ -649,7 +649,6 @@ int regular_reopen(int path_fd)
 	static const struct regular_question question = {.kind = REGULAR_REOPEN,
 							 .has_descriptor = 1};
 	struct statx st;
-	struct copy *known;
 	char link[40];
 	int fd, err = cached_stat(path_fd, &st);
 
@@ -659,7 +658,7 @@ int regular_reopen(int path_fd)
 		return -EINVAL;
 	/* Anonymous device numbers, without a disk, are those of all others. */
 	if (!st.stx_dev_major) {
-		known = copy_known(&st);
+		struct copy *known = copy_known(&st);
 		return known ? copy_open(known) : file_ask(&question, path_fd);
 	}
 	snprintf(link, sizeof(link), "/proc/self/fd/%d", path_fd);

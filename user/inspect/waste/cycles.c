@@ -151,17 +151,16 @@ static int entry_find(struct gathering *gathering, uint32_t type_count, struct c
 {
 	struct cycles *out = gathering->out;
 	uint64_t key = type_count;
-	int err;
 
 	for (uint32_t i = 0; i < type_count; i++)
 		key = hash_u64(key ^ hash_u64(gathering->types[i] + 1ull));
 	uint32_t at = id_map_find(&gathering->found, key);
 	if (at == ID_MAP_NONE) {
 		at = (uint32_t)out->count;
-		err = ARRAY_GROW(out->entries, out->capacity, out->count)
-		      ?: array_reserve(&out->types, &out->types_capacity, out->types_used,
-				       type_count, sizeof(*out->types))
-		      ?: id_map_put(&gathering->found, key, at);
+		int err = ARRAY_GROW(out->entries, out->capacity, out->count)
+			  ?: array_reserve(&out->types, &out->types_capacity, out->types_used,
+					   type_count, sizeof(*out->types))
+			  ?: id_map_put(&gathering->found, key, at);
 		if (err)
 			return err;
 		memcpy(out->types + out->types_used, gathering->types,

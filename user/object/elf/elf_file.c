@@ -444,7 +444,6 @@ static int read_dynamic(struct elf_file *file)
 	const char *strings;
 	size_t bytes;
 	int pie = 0;
-	int err;
 
 	if (section && header.sh_size > DYNAMIC_MAX * sizeof(Elf64_Dyn))
 		return error_set(-ENOEXEC, "corrupt ELF file: more than %u entries in .dynamic",
@@ -457,7 +456,7 @@ static int read_dynamic(struct elf_file *file)
 			pie = 1;
 		if (entry.d_tag != DT_SONAME)
 			continue;
-		err = elf_section_strings(file->elf, header.sh_link, &strings, &bytes);
+		int err = elf_section_strings(file->elf, header.sh_link, &strings, &bytes);
 		if (err)
 			return err;
 		if (entry.d_un.d_val < bytes && !file->soname) {
@@ -699,7 +698,6 @@ int elf_file_loaded_section(struct elf_file *file, size_t index, struct elf_sect
 {
 	Elf_Scn *section = NULL;
 	GElf_Shdr header;
-	const char *name;
 	size_t names;
 
 	if (elf_getshdrstrndx(file->elf, &names) || names == SHN_UNDEF)
@@ -707,7 +705,7 @@ int elf_file_loaded_section(struct elf_file *file, size_t index, struct elf_sect
 	while ((section = elf_nextscn(file->elf, section))) {
 		if (!gelf_getshdr(section, &header) || !(header.sh_flags & SHF_ALLOC) || index--)
 			continue;
-		name = elf_strptr(file->elf, names, header.sh_name);
+		const char *name = elf_strptr(file->elf, names, header.sh_name);
 		*out = (struct elf_section){.name = name ? name : "",
 					    .vaddr = header.sh_addr,
 					    .size = header.sh_size,

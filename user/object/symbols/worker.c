@@ -339,12 +339,11 @@ static int question_symbol(struct child *child)
 static int question_unwind(uint32_t rows, const int fds[WORKER_FILES_MAX])
 {
 	struct unwind_table *table;
-	const void *bytes;
 	size_t size;
 	int err = unwind_table_build(&table, fds[0], fds[2], rows);
 
 	if (!err) {
-		bytes = unwind_table_pack(table, &size);
+		const void *bytes = unwind_table_pack(table, &size);
 		err = descriptor_write(fds[1], bytes, size);
 		unwind_table_free(table);
 	}

@@ -86,14 +86,12 @@ int container_podman_storage(struct container_list *list, int storage)
 /* STORAGE/DRIVER-containers/ID/userdata: strip three components. */
 static void storage_of(const char *bundle, char *out, size_t capacity)
 {
-	char *slash;
-
 	out[0] = '\0';
 	if (bundle[0] != '/' || strlen(bundle) >= capacity)
 		return;
 	strcpy(out, bundle);
 	for (int i = 0; i < 3; i++) {
-		slash = strrchr(out, '/');
+		char *slash = strrchr(out, '/');
 		if (!slash || slash == out) {
 			out[0] = '\0';
 			return;

@@ -231,12 +231,11 @@ int memory_headroom_take(struct memory_headroom *headroom, pid_t pid, int64_t by
 {
 	size_t at = process_index(headroom, pid);
 	struct process process = {.pid = pid};
-	int err;
 
 	if (at == headroom->process_count || headroom->processes[at].pid != pid) {
-		err = process_read(headroom, &process)
-			      ?: ARRAY_GROW(headroom->processes, headroom->process_capacity,
-					    headroom->process_count);
+		int err = process_read(headroom, &process)
+				  ?: ARRAY_GROW(headroom->processes, headroom->process_capacity,
+						headroom->process_count);
 		if (err)
 			return err;
 		memmove(&headroom->processes[at + 1], &headroom->processes[at],

@@ -420,7 +420,6 @@ int target_pid_explain(pid_t pid, char *out, size_t capacity)
 int target_hidden_explain(char *out, size_t capacity)
 {
 	struct buffer text = {0};
-	const char *at;
 	int found = 0;
 
 	/*
@@ -428,7 +427,7 @@ int target_hidden_explain(char *out, size_t capacity)
 	 * /proc, the last one is visible.
 	 */
 	if (geteuid() && !process_file_read(getpid(), "mountinfo", 1u << 20, &text)) {
-		at = (const char *)text.data;
+		const char *at = (const char *)text.data;
 		while ((at = strstr(at, " /proc "))) {
 			size_t line = strcspn(at, "\n");
 			const char *option = memmem(at, line, "hidepid=", 8);
