@@ -32,6 +32,7 @@
 #include "proc/threads.h"
 #include "util/array.h"
 #include "util/clock.h"
+#include "util/descriptor.h"
 #include "util/error.h"
 
 #define PATIENCE_NS 500000000ull
@@ -239,8 +240,7 @@ static int is_stopped_or_gone(pid_t pid)
 	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
 	ssize_t bytes = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
-	if (fd >= 0)
-		close(fd);
+	descriptor_close(fd);
 	if (bytes <= 0)
 		return 1;
 	text[bytes] = '\0';

@@ -329,8 +329,7 @@ static void regular_child_run(int socket, pid_t parent)
 			local_answer(fd);
 		else
 			path_answer(&question, question.has_descriptor ? fd : AT_FDCWD);
-		if (fd >= 0)
-			close(fd);
+		descriptor_close(fd);
 	}
 	_exit(0);
 }
@@ -467,8 +466,7 @@ static int answer_read(struct regular_answer *answer, int fds[2])
 	if (!cut)
 		return 0;
 	for (size_t i = 0; i < 2; i++)
-		if (fds[i] >= 0)
-			close(fds[i]);
+		descriptor_close(fds[i]);
 	fds[0] = fds[1] = -1;
 	return -EMFILE;
 }
@@ -593,10 +591,8 @@ static int copy_add(const struct regular_answer *answer, int copy_fd, int origin
 	if (!err && !place)
 		err = -ENOMEM;
 	if (err) {
-		if (copy_fd >= 0)
-			close(copy_fd);
-		if (origin_fd >= 0)
-			close(origin_fd);
+		descriptor_close(copy_fd);
+		descriptor_close(origin_fd);
 		return err;
 	}
 	copy.file.st_size = copy.kept.st_size;
@@ -732,8 +728,7 @@ int regular_names(int folder, size_t max, int (*each)(void *context, const char 
 	FILE *names = err < 0 || fds[0] < 0 ? NULL : fdopen(fds[0], "r");
 
 	if (!names) {
-		if (fds[0] >= 0)
-			close(fds[0]);
+		descriptor_close(fds[0]);
 		return err < 0 ? err : -EIO;
 	}
 	rewind(names);
@@ -770,7 +765,6 @@ int regular_origin(int fd)
 	origin = copy->origin_fd;
 	err = question_ask(&question, origin, &answer, fds);
 	for (int i = 0; i < 2; i++)
-		if (fds[i] >= 0)
-			close(fds[i]);
+		descriptor_close(fds[i]);
 	return err < 0 ? err : origin;
 }

@@ -404,8 +404,7 @@ static void fds_close(const int *fds, size_t count, int wait)
 	for (size_t i = 0; i < count; i++)
 		close(fds[i]);
 	for (size_t k = 0; k < CLOSERS; k++)
-		if (pipes[k] >= 0)
-			close(pipes[k]);
+		descriptor_close(pipes[k]);
 	/* SIGCHLD is ignored: this returns when there is no child any more. */
 	while (wait && (waitpid(-1, NULL, 0) >= 0 || errno == EINTR))
 		;
@@ -493,10 +492,8 @@ static void links_holder_run(int socket, int owner)
 		default:
 			keeper_end();
 		}
-		if (fds[0] >= 0)
-			close(fds[0]);
-		if (fds[1] >= 0)
-			close(fds[1]);
+		descriptor_close(fds[0]);
+		descriptor_close(fds[1]);
 	}
 }
 
@@ -530,8 +527,7 @@ int links_holder_new(struct links_holder **out)
 	}
 	err = holder->pid < 0 ? -errno : 0;
 	close(ends[1]);
-	if (owner >= 0)
-		close(owner);
+	descriptor_close(owner);
 	if (err) {
 		close(ends[0]);
 		free(holder);
@@ -635,8 +631,7 @@ static int end_wait(pid_t pid, int wait_ms)
 
 	while (poll_end.fd >= 0 && !ended && (now = clock_ns(CLOCK_MONOTONIC)) < until_ns)
 		ended = poll(&poll_end, 1, (int)((until_ns - now) / 1000000) + 1) == 1;
-	if (poll_end.fd >= 0)
-		close(poll_end.fd);
+	descriptor_close(poll_end.fd);
 	return ended;
 }
 

@@ -552,8 +552,7 @@ void elf_file_close(struct elf_file *file)
 	elf_imports_free(&file->imports);
 	elf_file_close_debug(file);
 	elf_end(file->elf);
-	if (file->fd >= 0)
-		close(file->fd);
+	descriptor_close(file->fd);
 	free(file->segments);
 	free(file->debug_root);
 	free(file->soname);

@@ -137,8 +137,7 @@ static void fetch_child_run(int socket, pid_t parent, const char *urls)
 		question.build_id[sizeof(question.build_id) - 1] = '\0';
 		int fd = file_find(&library, client, question.build_id, &left);
 		err = result_send(question.number, fd < 0 ? fd : 0, fd);
-		if (fd >= 0)
-			close(fd);
+		descriptor_close(fd);
 		if (err)
 			break;
 	}
@@ -186,8 +185,7 @@ static int begin_wait(struct fetch *fetch)
 
 	if (err)
 		return error_set(-EIO, "the process that fetches debug files does not begin");
-	if (fd >= 0)
-		close(fd);
+	descriptor_close(fd);
 	if (answer.result == -ELIBACC)
 		return error_set(-ELIBACC, "libdebuginfod.so.1 is not installed");
 	return answer.result ? error_set(answer.result, "libdebuginfod cannot be used") : 0;

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "util/descriptor.h"
 #include "util/error.h"
 #include "util/hash.h"
 #include "util/regular.h"
@@ -38,8 +39,7 @@ int files_new(struct files **out)
 static void file_free(struct file *file)
 {
 	elf_file_close(file->elf);
-	if (file->fd >= 0)
-		close(file->fd);
+	descriptor_close(file->fd);
 	free(file->path);
 	free(file);
 }

@@ -12,6 +12,7 @@
 #include "object/symbols/symbols_state.h"
 #include "proc/process.h"
 #include "util/array.h"
+#include "util/descriptor.h"
 #include "util/sorted.h"
 
 #define ROOT_UNKNOWN (-2)
@@ -180,8 +181,7 @@ int modules_new(struct modules **out, struct symbols *symbols, pid_t pid)
 	for (size_t i = 0; !err && i < maps.count; i++)
 		if (maps.entries[i].executable)
 			err = module_take(modules, modules->count, &maps.entries[i], &root);
-	if (root >= 0)
-		close(root);
+	descriptor_close(root);
 	if (!err && has_code_of_jit(modules))
 		jit_find(modules, &maps);
 	process_maps_free(&maps);
@@ -261,8 +261,7 @@ int modules_map(struct modules *modules, const struct process_map *map)
 	while (at < modules->count && modules->entries[at].start < map->end)
 		module_drop(modules, at);
 	err = module_take(modules, at, map, &root);
-	if (root >= 0)
-		close(root);
+	descriptor_close(root);
 	return err;
 }
 

@@ -14,6 +14,7 @@
 #include "object/symbols/symbols_state.h"
 #include "util/account.h"
 #include "util/clock.h"
+#include "util/descriptor.h"
 #include "util/error.h"
 #include "util/text.h"
 
@@ -362,8 +363,7 @@ static void answer_take(struct symbols *symbols, uint32_t number, int fd)
 
 	symbols->fetches--;
 	if (!file) {
-		if (fd >= 0)
-			close(fd);
+		descriptor_close(fd);
 		return;
 	}
 	err = err ?: elf_file_take_debug(file->elf, fd);

@@ -186,8 +186,7 @@ static struct child_file *file_find(struct child *child, uint32_t number)
 static void fds_close(const int fds[WORKER_FILES_MAX])
 {
 	for (size_t i = 0; i < WORKER_FILES_MAX; i++)
-		if (fds[i] >= 0)
-			close(fds[i]);
+		descriptor_close(fds[i]);
 }
 
 static struct child_file *file_add(struct child *child, const int fds[WORKER_FILES_MAX])

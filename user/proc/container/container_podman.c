@@ -16,6 +16,7 @@
 #include "proc/process.h"
 #include "util/array.h"
 #include "util/cleanup.h"
+#include "util/descriptor.h"
 
 #define STORAGE "/var/lib/containers/storage"
 /* entries of all indexes; each is looked up among the known containers */
@@ -73,8 +74,7 @@ static int driver_take(void *context, int directory, const char *name)
 		err = container_podman_index(context, index);
 		json_decref(index);
 	}
-	if (owner >= 0)
-		close(owner);
+	descriptor_close(owner);
 	return err;
 }
 

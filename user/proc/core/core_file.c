@@ -21,6 +21,7 @@
 
 #include "util/arch.h"
 #include "util/array.h"
+#include "util/descriptor.h"
 #include "util/elf_reader.h"
 #include "util/error.h"
 #include "util/regular.h"
@@ -386,10 +387,8 @@ void core_close(struct core_file *core)
 	free(core->sysroot);
 	free(core->absent);
 	free(core->texts);
-	if (core->last_fd >= 0)
-		close(core->last_fd);
-	if (core->fd >= 0)
-		close(core->fd);
+	descriptor_close(core->last_fd);
+	descriptor_close(core->fd);
 	*core = (struct core_file){.fd = -1, .last_fd = -1};
 }
 
@@ -483,8 +482,7 @@ static int mapped_read(struct core_file *core, const struct process_map *map, ui
 		       uint8_t *out, size_t bytes)
 {
 	if (!core->last || core->last->inode != map->inode) {
-		if (core->last_fd >= 0)
-			close(core->last_fd);
+		descriptor_close(core->last_fd);
 		core->last = map;
 		core->last_fd = core_map_open(core, map);
 	}
