@@ -310,11 +310,12 @@ static void child_begin(int socket, pid_t parent)
 }
 
 /* The process's main loop. Does not return. socket: its end. */
-static void regular_child_run(int socket, pid_t parent)
+static void regular_child_run(void *context, int socket, pid_t parent)
 {
 	static struct regular_question question;
 	int fd;
 
+	(void)context;
 	child_begin(socket, parent);
 	while (message_receive(SOCKET, &question, sizeof(question), &fd, 1, NULL) ==
 	       sizeof(question)) {
@@ -380,10 +381,7 @@ static pid_t *left_place(void)
 
 static int child_start(void)
 {
-	pid_t self = getpid();
-	int ends[2];
-
-	if (files.pid && files.owner == self)
+	if (files.pid && files.owner == getpid())
 		return 0;
 	if (!left_place())
 		return error_set(-ETIMEDOUT, "%u file systems do not answer: no more are asked",
@@ -391,19 +389,13 @@ static int child_start(void)
 	if (files.pid)
 		close(files.socket);
 	files.pid = 0;
-	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends))
-		return -errno;
-	files.pid = fork();
-	if (!files.pid)
-		regular_child_run(ends[1], self);
-	close(ends[1]);
-	if (files.pid < 0) {
+	int end = message_child(&files.pid, SOCK_SEQPACKET, regular_child_run, NULL);
+	if (end < 0) {
 		files.pid = 0;
-		close(ends[0]);
-		return -EAGAIN;
+		return end == -ENOMEM ? -EAGAIN : end;
 	}
-	files.owner = self;
-	files.socket = ends[0];
+	files.owner = getpid();
+	files.socket = end;
 	return 0;
 }
 

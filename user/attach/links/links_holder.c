@@ -464,10 +464,11 @@ static void keeper_begin(const struct keeper *keeper)
 	cgroups_leave();
 }
 
-/* The main function of the process; never returns. owner: a pidfd of its creator, or -1. */
-static void links_holder_run(int socket, int owner)
+/* The main function of the process; never returns. *owner: a pidfd of its creator, or -1. */
+static void links_holder_run(void *owner, int socket, pid_t parent)
 {
-	struct keeper keeper = {.socket = socket, .owner = owner, .owner_pid = getppid()};
+	struct keeper keeper = {
+		.socket = socket, .owner = *(const int *)owner, .owner_pid = parent};
 	struct links_answer out = {0};
 	struct links_request request;
 	int fds[2];
@@ -510,30 +511,18 @@ struct links_holder {
 int links_holder_new(struct links_holder **out)
 {
 	struct links_holder *holder = calloc(1, sizeof(*holder));
-	int ends[2], owner, err;
 
 	if (!holder)
 		return -ENOMEM;
-	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends)) {
-		err = -errno;
-		free(holder);
-		return err;
-	}
-	owner = (int)syscall(SYS_pidfd_open, getpid(), 0);
-	holder->pid = fork();
-	if (!holder->pid) {
-		close(ends[0]);
-		links_holder_run(ends[1], owner);
-	}
-	err = holder->pid < 0 ? -errno : 0;
-	close(ends[1]);
+	int owner = (int)syscall(SYS_pidfd_open, getpid(), 0);
+	holder->socket = message_child(&holder->pid, SOCK_STREAM, links_holder_run, &owner);
 	descriptor_close(owner);
-	if (err) {
-		close(ends[0]);
+	if (holder->socket < 0) {
+		int err = holder->socket;
+
 		free(holder);
 		return error_set(err, "the process that holds the probes cannot be started");
 	}
-	holder->socket = ends[0];
 	*out = holder;
 	return 0;
 }

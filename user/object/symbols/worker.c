@@ -375,12 +375,13 @@ static int question_receive(struct child *child, int fds[WORKER_FILES_MAX])
 }
 
 /* Main loop of the worker. Does not return. socket: its end. */
-static void worker_child_run(int socket, pid_t parent)
+static void worker_child_run(void *context, int socket, pid_t parent)
 {
 	const struct itimerval limit = {.it_value.tv_sec = WORKER_CPU_SECONDS};
 	struct child *child = calloc(1, sizeof(*child));
 	int fds[WORKER_FILES_MAX];
 
+	(void)context;
 	if (!child || child_confine("tracer-symbols", socket, parent) || child_limit())
 		_exit(1);
 	while (question_receive(child, fds)) {
@@ -430,23 +431,14 @@ static uint64_t anonymous_bytes(pid_t pid)
 
 static int worker_start(struct worker *worker)
 {
-	pid_t self = getpid();
-	int ends[2], err;
+	int end = message_child(&worker->pid, SOCK_SEQPACKET, worker_child_run, NULL);
 
-	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends))
-		return -errno;
-	worker->pid = fork();
-	if (!worker->pid)
-		worker_child_run(ends[1], self);
-	err = -errno;
-	close(ends[1]);
-	if (worker->pid < 0) {
+	if (end < 0) {
 		worker->pid = 0;
-		close(ends[0]);
-		return err;
+		return end;
 	}
-	worker->owner = self;
-	worker->socket = ends[0];
+	worker->owner = getpid();
+	worker->socket = end;
 	worker->generation++;
 	worker->forked_bytes = anonymous_bytes(worker->pid);
 	return 0;
