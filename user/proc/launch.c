@@ -49,8 +49,7 @@
 
 struct launch {
 	pid_t pid;
-	int ended;
-	int wait_status;
+	int ended, wait_status;
 	int breaks; /* breakpoints stop the child */
 
 	/* Of the program that was exec'd last: */

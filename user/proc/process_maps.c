@@ -217,8 +217,7 @@ static int open_in_root(int root, const struct process_map *map, const char *pat
 static char *unescape(const char *path)
 {
 	const char *escape = strstr(path, ESCAPED_NEWLINE);
-	char *plain = escape ? strdup(path) : NULL;
-	char *to = plain;
+	char *plain = escape ? strdup(path) : NULL, *to = plain;
 
 	while (plain && *path) {
 		if (!strncmp(path, ESCAPED_NEWLINE, strlen(ESCAPED_NEWLINE))) {

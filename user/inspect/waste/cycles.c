@@ -18,8 +18,7 @@ struct gathering {
 	uint32_t *part;    /* by object */
 	uint32_t *entry;   /* by part; GRAPH_NONE: it is no cycle */
 	uint32_t *members; /* objects by part; those of part i begin at start[i] */
-	uint32_t *start;
-	uint32_t parts;
+	uint32_t *start, parts;
 	uint32_t *out_start, *out_edges, next; /* edges by object; where the next is stored */
 	uint8_t *is_self;                      /* by object: refers to itself */
 	uint8_t *held;                         /* by object: enum cycles_held */

@@ -293,9 +293,7 @@ static int open_below_dwz(struct elf_debug *out, const struct debug_dir *dir, co
 	const char *below = strstr(link, DWZ);
 	char *name;
 
-	if (!below || strstr(below, "/../"))
-		return -ENOENT;
-	if (asprintf(&name, "%s%s", dir->base, below) < 0)
+	if (!below || strstr(below, "/../") || asprintf(&name, "%s%s", dir->base, below) < 0)
 		return -ENOENT;
 	int err = open_same(out, dir, name, build_id);
 	free(name);

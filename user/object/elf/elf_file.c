@@ -40,8 +40,7 @@ struct elf_file {
 	GElf_Ehdr header;
 	GElf_Phdr *segments;
 	size_t segment_count;
-	char build_id[ELF_BUILD_ID_HEX_MAX];
-	char *soname;
+	char build_id[ELF_BUILD_ID_HEX_MAX], *soname;
 	int executable;
 
 	uint32_t symbols_max; /* limit for all tables together */

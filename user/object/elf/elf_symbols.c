@@ -25,9 +25,7 @@ int elf_symbols_load(struct elf_symbols *table, Elf *elf, uint32_t type, uint32_
 	GElf_Shdr header, versions_header;
 	Elf_Scn *section = elf_section_by_type(elf, type, NULL, &header);
 
-	if (!section)
-		return -ENOENT;
-	if (header.sh_type == SHT_NOBITS || !header.sh_size)
+	if (!section || header.sh_type == SHT_NOBITS || !header.sh_size)
 		return -ENOENT;
 	/* Checked before anything is read, since reading costs time too. */
 	if (header.sh_size / sizeof(Elf64_Sym) > max)

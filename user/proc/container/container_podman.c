@@ -30,9 +30,7 @@ static int index_take(struct container_list *list, const json_t *entry)
 	const char *id = state_text(entry, "id");
 	const char *name = json_string_value(json_array_get(json_object_get(entry, "names"), 0));
 
-	if (!container_id_is_valid(id))
-		return 0;
-	if (list->indexed == INDEXED_MAX)
+	if (!container_id_is_valid(id) || list->indexed == INDEXED_MAX)
 		return 0;
 	if (++list->indexed == INDEXED_MAX)
 		container_list_remark(list, "Podman's indexes are read only up to %d entries",
