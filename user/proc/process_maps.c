@@ -249,10 +249,9 @@ int process_map_open(pid_t pid, const struct process_map *map)
 		return errno == EACCES ? -EPERM : errno == ENOENT ? -ESRCH : -errno;
 	int fd = open_in_root(root, map, map->path);
 	if (fd < 0) {
-		char *plain = unescape(map->path);
+		_cleanup_free_ char *plain = unescape(map->path);
 		if (plain)
 			fd = open_in_root(root, map, plain);
-		free(plain);
 	}
 	close(root);
 	/* If the name does not exist, report the error of the map_files attempt instead. */

@@ -85,7 +85,7 @@ static int is_mounted_here(dev_t device, const char *type)
 {
 	_cleanup_(fclosep) FILE *mounts = fopen("/proc/self/mountinfo", "re");
 	size_t capacity = 0;
-	char *line = NULL;
+	_cleanup_free_ char *line = NULL;
 	int found = 0;
 
 	while (mounts && !found && getline(&line, &capacity, mounts) > 0) {
@@ -97,7 +97,6 @@ static int is_mounted_here(dev_t device, const char *type)
 			sscanf(line, "%*d %*d %u:%u", &major_number, &minor_number) == 2 &&
 			makedev(major_number, minor_number) == device;
 	}
-	free(line);
 	return found;
 }
 
@@ -701,12 +700,11 @@ static int names_each(FILE *names, size_t max, int (*each)(void *context, const 
 		      void *context)
 {
 	size_t capacity = 0, count = 0;
-	char *name = NULL;
+	_cleanup_free_ char *name = NULL;
 	int err = 0;
 
 	while (!err && getdelim(&name, &capacity, '\0', names) > 0)
 		err = count++ == max ? -E2BIG : each(context, name);
-	free(name);
 	return err;
 }
 

@@ -2,7 +2,6 @@
 #include "attach/selftest/hit_cost.h"
 
 #include <string.h>
-#include <unistd.h>
 
 #include "attach/selftest/trap_cost.h"
 #include "util/descriptor.h"

@@ -289,11 +289,10 @@ static int memory_malloc_list(struct memory_reading *reading, const struct proce
 		err = glibc_walk(reading->glibc, chunk_list, &reader, &totals) ?: reader.err;
 	if (err)
 		return err;
-	struct glibc_range *except = except_new(reading, &except_count);
+	_cleanup_free_ struct glibc_range *except = except_new(reading, &except_count);
 	err = except ? glibc_mapped_walk(reading->glibc, maps, except, except_count, mapped_list,
 					 &reader)
 		     : -ENOMEM;
-	free(except);
 	return err ?: reader.err ?: memory_large_sort(&reading->large);
 }
 

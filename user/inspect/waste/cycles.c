@@ -271,9 +271,10 @@ static int gather(struct gathering *gathering)
 	const struct graph *graph = gathering->graph;
 	int err = edges_find(gathering);
 
-	if (!err)
-		err = components_find(gathering->out_start, gathering->out_edges,
-				      (uint32_t)graph->count, gathering->part, &gathering->parts);
+	err = err
+		      ?: components_find(gathering->out_start, gathering->out_edges,
+					 (uint32_t)graph->count, gathering->part,
+					 &gathering->parts);
 	if (err)
 		return err;
 	members_sort(gathering);

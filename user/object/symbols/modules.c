@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "object/perfmap/jitdump.h"
 #include "object/symbols/files.h"
@@ -12,6 +11,7 @@
 #include "object/symbols/symbols_state.h"
 #include "proc/process.h"
 #include "util/array.h"
+#include "util/cleanup.h"
 #include "util/descriptor.h"
 #include "util/sorted.h"
 
@@ -131,12 +131,11 @@ static void jit_find(struct modules *modules, const struct process_maps *maps)
 
 int modules_jit_look(struct modules *modules)
 {
-	struct process_maps maps = {0};
+	_cleanup_(process_maps_free) struct process_maps maps = {0};
 	int err = process_maps_read(modules->pid, &maps);
 
 	if (!err)
 		jit_find(modules, &maps);
-	process_maps_free(&maps);
 	return err ? err : modules->jit_own ? 0 : -ENOENT;
 }
 

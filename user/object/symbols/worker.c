@@ -636,8 +636,9 @@ static int question_ask(struct worker *worker, const struct worker_question *que
 		if (err)
 			return worker_lost(worker, 0);
 	}
-	err = err ?: answer_receive(worker, until_ns, bytes);
-	return err ?: ((const struct worker_answer *)worker->answer)->result;
+	return err
+		?: answer_receive(worker, until_ns, bytes)
+		?: ((const struct worker_answer *)worker->answer)->result;
 }
 
 static int frames_ask(struct worker *worker, const struct worker_question *question,

@@ -446,11 +446,11 @@ static int rest_find(struct inline_search *search)
 {
 	int err = inline_refills_add(search);
 
-	err = err
-	      ?: inline_new_pools_add(search)
-	      ?: inline_raws_find(search)
-	      ?: resizes_find(search);
-	return err ?: inline_large_find(search);
+	return err
+		?: inline_new_pools_add(search)
+		?: inline_raws_find(search)
+		?: resizes_find(search)
+		?: inline_large_find(search);
 }
 
 int inline_sites_have_pymalloc(const struct inline_sites *sites)
