@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Another process of ours at the other end of a socket, and messages that pass descriptors to it. */
+/* Another process of ours at the end of a socket, and messages that pass descriptors to it. */
 #pragma once
 
 #include <stddef.h>
