@@ -21,6 +21,7 @@
 #include "attach/stream.h"
 #include "util/array.h"
 #include "util/cleanup.h"
+#include "util/descriptor.h"
 #include "util/error.h"
 #include "util/hash.h"
 #include "util/page.h"
@@ -890,8 +891,7 @@ int attach_barred_threads(struct attach *attach, uint32_t *tgid)
 	/* The program runs for all threads, and prints nothing. */
 	if (fd < 0 || read(fd, &none, 1) < 0)
 		err = -errno;
-	if (fd >= 0)
-		close(fd);
+	descriptor_close(fd);
 	bpf_link__destroy(link);
 	*tgid = skeleton->bss->barred.found;
 	return err ?: (int)skeleton->bss->barred.count;

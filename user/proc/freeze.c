@@ -32,7 +32,9 @@
 #include "proc/threads.h"
 #include "util/array.h"
 #include "util/clock.h"
+#include "util/descriptor.h"
 #include "util/error.h"
+#include "util/message.h"
 
 #define PATIENCE_NS 500000000ull
 #define PAUSE_NS    50000
@@ -239,8 +241,7 @@ static int is_stopped_or_gone(pid_t pid)
 	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
 	ssize_t bytes = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
-	if (fd >= 0)
-		close(fd);
+	descriptor_close(fd);
 	if (bytes <= 0)
 		return 1;
 	text[bytes] = '\0';
@@ -268,9 +269,10 @@ static int report_send(int socket, const struct freeze_report *report)
 	return send(socket, report, sizeof(*report), MSG_NOSIGNAL) == (ssize_t)sizeof(*report);
 }
 
-static void holder_run(pid_t pid, int socket, pid_t parent)
+static void holder_run(void *pid, int socket, pid_t parent)
 {
-	struct freeze_holder holder = {.pid = pid, .began_ns = clock_ns(CLOCK_MONOTONIC)};
+	struct freeze_holder holder = {.pid = *(const pid_t *)pid,
+				       .began_ns = clock_ns(CLOCK_MONOTONIC)};
 	struct freeze_report report = {0};
 
 	/* Detach from the terminal's session, which Ctrl-Z stops. */
@@ -319,29 +321,18 @@ static void freeze_close(struct freeze *freeze)
 int freeze_begin(struct freeze **out, pid_t pid)
 {
 	struct freeze *freeze = calloc(1, sizeof(*freeze));
-	pid_t parent = getpid();
 	struct freeze_report report;
-	int ends[2], err;
 
 	error_clear();
 	if (!freeze)
 		return -ENOMEM;
 	freeze->began_ns = clock_ns(CLOCK_MONOTONIC);
-	err = socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) ? -errno : 0;
-	if (!err) {
-		freeze->holder = fork();
-		err = freeze->holder < 0 ? -errno : 0;
-		if (!freeze->holder)
-			holder_run(pid, ends[1], parent);
-		close(ends[1]);
-		if (err)
-			close(ends[0]);
-	}
+	freeze->socket = message_child(&freeze->holder, SOCK_SEQPACKET, holder_run, &pid);
+	int err = freeze->socket < 0 ? freeze->socket : 0;
 	if (err) {
 		free(freeze);
 		return err;
 	}
-	freeze->socket = ends[0];
 	err = report_receive(freeze, &report);
 	if (!err && report.err)
 		err = error_set(report.err, "%s", report.reason);

@@ -39,6 +39,7 @@
 
 #include "proc/process.h"
 #include "proc/registers.h"
+#include "util/descriptor.h"
 #include "util/error.h"
 
 #define SYSCALL_STOP (SIGTRAP | 0x80) /* PTRACE_O_TRACESYSGOOD */
@@ -48,8 +49,7 @@
 
 struct launch {
 	pid_t pid;
-	int ended;
-	int wait_status;
+	int ended, wait_status;
 	int breaks; /* breakpoints stop the child */
 
 	/* Of the program that was exec'd last: */
@@ -397,8 +397,7 @@ int launch_start(struct launch **out, char *const argv[], launch_ready_fn ready,
 	if (err == -ECHILD && report >= 0 &&
 	    read(report, &exec_errno, sizeof(exec_errno)) == sizeof(exec_errno))
 		err = error_set(-exec_errno, "%s: %s", argv[0], strerror(exec_errno));
-	if (report >= 0)
-		close(report);
+	descriptor_close(report);
 
 	if (!err || (err == -ECHILD && launch->ended)) {
 		*out = launch;

@@ -42,10 +42,8 @@ static void read_release(struct read *read)
 {
 	if (atomic_fetch_sub(&read->holders, 1) > 1)
 		return;
-	if (read->file >= 0)
-		close(read->file);
-	if (read->done >= 0)
-		close(read->done);
+	descriptor_close(read->file);
+	descriptor_close(read->done);
 	buffer_free(&read->text);
 	free(read);
 	atomic_fetch_sub(&reads, 1);

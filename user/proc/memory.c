@@ -19,6 +19,7 @@
 #include "proc/process.h"
 #include "util/address_set.h"
 #include "util/clock.h"
+#include "util/descriptor.h"
 #include "util/error.h"
 
 /* --- memory view ------------------------------------------------------------------------------ */
@@ -238,8 +239,7 @@ static int view_file_read(struct memory_view *view, uint64_t address, void *out,
 static void view_drop(struct memory_view *view)
 {
 	for (unsigned int i = 0; i < view->file_count; i++)
-		if (view->files[i].fd >= 0)
-			close(view->files[i].fd);
+		descriptor_close(view->files[i].fd);
 	free(view->ranges);
 	*view = (struct memory_view){.pid = view->pid};
 }
@@ -363,10 +363,8 @@ void space_close(struct space *space)
 	view_drop(&space->view);
 	free(space->seen);
 	address_set_free(&space->counted);
-	if (space->mem >= 0)
-		close(space->mem);
-	if (space->pagemap >= 0)
-		close(space->pagemap);
+	descriptor_close(space->mem);
+	descriptor_close(space->pagemap);
 	free(space);
 }
 

@@ -217,8 +217,7 @@ static int open_in_root(int root, const struct process_map *map, const char *pat
 static char *unescape(const char *path)
 {
 	const char *escape = strstr(path, ESCAPED_NEWLINE);
-	char *plain = escape ? strdup(path) : NULL;
-	char *to = plain;
+	char *plain = escape ? strdup(path) : NULL, *to = plain;
 
 	while (plain && *path) {
 		if (!strncmp(path, ESCAPED_NEWLINE, strlen(ESCAPED_NEWLINE))) {
@@ -235,7 +234,6 @@ static char *unescape(const char *path)
 int process_map_open(pid_t pid, const struct process_map *map)
 {
 	char name[40];
-	char *plain;
 
 	if (!map->inode)
 		return error_set(-EINVAL, "no file behind this memory");
@@ -251,10 +249,9 @@ int process_map_open(pid_t pid, const struct process_map *map)
 		return errno == EACCES ? -EPERM : errno == ENOENT ? -ESRCH : -errno;
 	int fd = open_in_root(root, map, map->path);
 	if (fd < 0) {
-		plain = unescape(map->path);
+		_cleanup_free_ char *plain = unescape(map->path);
 		if (plain)
 			fd = open_in_root(root, map, plain);
-		free(plain);
 	}
 	close(root);
 	/* If the name does not exist, report the error of the map_files attempt instead. */

@@ -16,7 +16,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
+
+#include "util/descriptor.h"
 
 /* function takes the variable's address. */
 #define _cleanup_(function) __attribute__((cleanup(function)))
@@ -42,8 +43,7 @@ static inline void freep(void *pointer)
 
 static inline void closep(const int *fd)
 {
-	if (*fd >= 0)
-		close(*fd);
+	descriptor_close(*fd);
 }
 
 #define _cleanup_free_  _cleanup_(freep)

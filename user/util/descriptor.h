@@ -3,6 +3,14 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <unistd.h>
+
+/* Closes one that is not negative. */
+static inline void descriptor_close(int fd)
+{
+	if (fd >= 0)
+		close(fd);
+}
 
 /* Writes all bytes, however often the kernel takes a part or a signal comes. 0; -errno. */
 int descriptor_write(int fd, const void *bytes, size_t size);

@@ -98,11 +98,10 @@ void id_map_remove(struct id_map *map, uint64_t key)
 int id_map_copy(struct id_map *out, const struct id_map *from)
 {
 	struct id_map copy = *from;
-	int err;
 
 	copy.account = out->account;
 	if (from->capacity) {
-		err = slots_new(&copy);
+		int err = slots_new(&copy);
 		if (err)
 			return err;
 		memcpy(copy.slots, from->slots, from->capacity * sizeof(*copy.slots));

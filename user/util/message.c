@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #define CONTROL_BYTES CMSG_SPACE(MESSAGE_FDS_MAX * sizeof(int))
 
@@ -55,4 +56,25 @@ ssize_t message_receive(int socket, void *data, size_t bytes, int *fds, size_t f
 	if (cut)
 		*cut = (message.msg_flags & MSG_CTRUNC) != 0;
 	return got;
+}
+
+int message_child(pid_t *pid, int type, void (*run)(void *context, int socket, pid_t parent),
+		  void *context)
+{
+	pid_t self = getpid();
+	int ends[2];
+
+	if (socketpair(AF_UNIX, type | SOCK_CLOEXEC, 0, ends))
+		return -errno;
+	*pid = fork();
+	int err = *pid < 0 ? -errno : 0;
+	if (!*pid) {
+		close(ends[0]);
+		run(context, ends[1], self);
+	}
+	close(ends[1]);
+	if (!err)
+		return ends[0];
+	close(ends[0]);
+	return err;
 }

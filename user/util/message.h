@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Messages that pass descriptors to another process of ours, over a socket. */
+/* Another process of ours at the end of a socket, and messages that pass descriptors to it. */
 #pragma once
 
 #include <stddef.h>
@@ -20,3 +20,9 @@ ssize_t message_send(int socket, const struct iovec *parts, size_t part_count, c
  * 0: the other end is closed; -errno.
  */
 ssize_t message_receive(int socket, void *data, size_t bytes, int *fds, size_t fd_max, int *cut);
+/*
+ * Starts a process that runs run() with its end of a new pair of sockets (SOCK_SEQPACKET or
+ * SOCK_STREAM) and our process id; run() must not return. Returns our end; -errno.
+ */
+int message_child(pid_t *pid, int type, void (*run)(void *context, int socket, pid_t parent),
+		  void *context);

@@ -4,16 +4,13 @@
 #include <ctype.h>
 #include <string.h>
 
+#include "util/sorted.h"
+
 #define WORD_MAX 64u /* longer words are near to nothing */
 
 static int differ(char a, char b)
 {
 	return tolower((unsigned char)a) != tolower((unsigned char)b);
-}
-
-static size_t least(size_t a, size_t b)
-{
-	return a < b ? a : b;
 }
 
 /*
@@ -31,12 +28,12 @@ static size_t distance(const char *a, size_t a_bytes, const char *b, size_t b_by
 		memcpy(rows[1], rows[0], sizeof(rows[1]));
 		rows[0][0] = i;
 		for (size_t j = 1; j <= b_bytes; j++) {
-			size_t apart = least(rows[1][j], rows[0][j - 1]) + 1;
+			size_t apart = lesser(rows[1][j], rows[0][j - 1]) + 1;
 
-			apart = least(apart, rows[1][j - 1] + (size_t)differ(a[i - 1], b[j - 1]));
+			apart = lesser(apart, rows[1][j - 1] + (size_t)differ(a[i - 1], b[j - 1]));
 			if (i > 1 && j > 1 && !differ(a[i - 1], b[j - 2]) &&
 			    !differ(a[i - 2], b[j - 1]))
-				apart = least(apart, rows[2][j - 2] + 1);
+				apart = lesser(apart, rows[2][j - 2] + 1);
 			rows[0][j] = apart;
 		}
 	}

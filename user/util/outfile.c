@@ -545,8 +545,7 @@ void outfile_discard(struct outfile *file)
 		close(file->fd);
 	if (file->temporary[0])
 		unlinkat(file->directory, file->temporary, 0);
-	if (file->directory >= 0)
-		close(file->directory);
+	descriptor_close(file->directory);
 	free(file->path);
 	free(file);
 }

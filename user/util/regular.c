@@ -85,7 +85,7 @@ static int is_mounted_here(dev_t device, const char *type)
 {
 	_cleanup_(fclosep) FILE *mounts = fopen("/proc/self/mountinfo", "re");
 	size_t capacity = 0;
-	char *line = NULL;
+	_cleanup_free_ char *line = NULL;
 	int found = 0;
 
 	while (mounts && !found && getline(&line, &capacity, mounts) > 0) {
@@ -97,7 +97,6 @@ static int is_mounted_here(dev_t device, const char *type)
 			sscanf(line, "%*d %*d %u:%u", &major_number, &minor_number) == 2 &&
 			makedev(major_number, minor_number) == device;
 	}
-	free(line);
 	return found;
 }
 
@@ -310,11 +309,12 @@ static void child_begin(int socket, pid_t parent)
 }
 
 /* The process's main loop. Does not return. socket: its end. */
-static void regular_child_run(int socket, pid_t parent)
+static void regular_child_run(void *context, int socket, pid_t parent)
 {
 	static struct regular_question question;
 	int fd;
 
+	(void)context;
 	child_begin(socket, parent);
 	while (message_receive(SOCKET, &question, sizeof(question), &fd, 1, NULL) ==
 	       sizeof(question)) {
@@ -329,8 +329,7 @@ static void regular_child_run(int socket, pid_t parent)
 			local_answer(fd);
 		else
 			path_answer(&question, question.has_descriptor ? fd : AT_FDCWD);
-		if (fd >= 0)
-			close(fd);
+		descriptor_close(fd);
 	}
 	_exit(0);
 }
@@ -381,10 +380,7 @@ static pid_t *left_place(void)
 
 static int child_start(void)
 {
-	pid_t self = getpid();
-	int ends[2];
-
-	if (files.pid && files.owner == self)
+	if (files.pid && files.owner == getpid())
 		return 0;
 	if (!left_place())
 		return error_set(-ETIMEDOUT, "%u file systems do not answer: no more are asked",
@@ -392,19 +388,13 @@ static int child_start(void)
 	if (files.pid)
 		close(files.socket);
 	files.pid = 0;
-	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends))
-		return -errno;
-	files.pid = fork();
-	if (!files.pid)
-		regular_child_run(ends[1], self);
-	close(ends[1]);
-	if (files.pid < 0) {
+	int end = message_child(&files.pid, SOCK_SEQPACKET, regular_child_run, NULL);
+	if (end < 0) {
 		files.pid = 0;
-		close(ends[0]);
-		return -EAGAIN;
+		return end == -ENOMEM ? -EAGAIN : end;
 	}
-	files.owner = self;
-	files.socket = ends[0];
+	files.owner = getpid();
+	files.socket = end;
 	return 0;
 }
 
@@ -467,8 +457,7 @@ static int answer_read(struct regular_answer *answer, int fds[2])
 	if (!cut)
 		return 0;
 	for (size_t i = 0; i < 2; i++)
-		if (fds[i] >= 0)
-			close(fds[i]);
+		descriptor_close(fds[i]);
 	fds[0] = fds[1] = -1;
 	return -EMFILE;
 }
@@ -593,10 +582,8 @@ static int copy_add(const struct regular_answer *answer, int copy_fd, int origin
 	if (!err && !place)
 		err = -ENOMEM;
 	if (err) {
-		if (copy_fd >= 0)
-			close(copy_fd);
-		if (origin_fd >= 0)
-			close(origin_fd);
+		descriptor_close(copy_fd);
+		descriptor_close(origin_fd);
 		return err;
 	}
 	copy.file.st_size = copy.kept.st_size;
@@ -649,7 +636,6 @@ int regular_reopen(int path_fd)
 	static const struct regular_question question = {.kind = REGULAR_REOPEN,
 							 .has_descriptor = 1};
 	struct statx st;
-	struct copy *known;
 	char link[40];
 	int fd, err = cached_stat(path_fd, &st);
 
@@ -659,7 +645,7 @@ int regular_reopen(int path_fd)
 		return -EINVAL;
 	/* Anonymous device numbers, without a disk, are those of all others. */
 	if (!st.stx_dev_major) {
-		known = copy_known(&st);
+		struct copy *known = copy_known(&st);
 		return known ? copy_open(known) : file_ask(&question, path_fd);
 	}
 	snprintf(link, sizeof(link), "/proc/self/fd/%d", path_fd);
@@ -714,12 +700,11 @@ static int names_each(FILE *names, size_t max, int (*each)(void *context, const 
 		      void *context)
 {
 	size_t capacity = 0, count = 0;
-	char *name = NULL;
+	_cleanup_free_ char *name = NULL;
 	int err = 0;
 
 	while (!err && getdelim(&name, &capacity, '\0', names) > 0)
 		err = count++ == max ? -E2BIG : each(context, name);
-	free(name);
 	return err;
 }
 
@@ -733,8 +718,7 @@ int regular_names(int folder, size_t max, int (*each)(void *context, const char 
 	FILE *names = err < 0 || fds[0] < 0 ? NULL : fdopen(fds[0], "r");
 
 	if (!names) {
-		if (fds[0] >= 0)
-			close(fds[0]);
+		descriptor_close(fds[0]);
 		return err < 0 ? err : -EIO;
 	}
 	rewind(names);
@@ -771,7 +755,6 @@ int regular_origin(int fd)
 	origin = copy->origin_fd;
 	err = question_ask(&question, origin, &answer, fds);
 	for (int i = 0; i < 2; i++)
-		if (fds[i] >= 0)
-			close(fds[i]);
+		descriptor_close(fds[i]);
 	return err < 0 ? err : origin;
 }

@@ -10,6 +10,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+static inline uint64_t lesser(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
 /* -1, 0 or 1, for a comparator: the smaller one first. */
 #define CMP(a, b) (((a) > (b)) - ((a) < (b)))
 

@@ -30,14 +30,12 @@ struct strings_chunk {
 
 struct entry {
 	const char *text;
-	uint32_t bytes;
-	uint32_t hash;
+	uint32_t bytes, hash;
 };
 
 struct strings {
 	struct entry *entries;
-	uint32_t count;
-	uint32_t capacity;
+	uint32_t count, capacity;
 	uint32_t *slots;     /* id, or NO_ID for a free slot */
 	uint32_t slot_count; /* a power of two, at least 4/3 of count */
 	struct strings_chunk *chunks;
@@ -50,8 +48,7 @@ struct strings {
 
 static uint32_t hash_text(const struct strings *strings, const char *text, size_t bytes)
 {
-	uint64_t hash = strings->seed ^ bytes;
-	uint64_t word;
+	uint64_t hash = strings->seed ^ bytes, word;
 
 	for (; bytes >= sizeof(word); text += sizeof(word), bytes -= sizeof(word)) {
 		memcpy(&word, text, sizeof(word));

@@ -6,6 +6,8 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include "util/descriptor.h"
+
 #define LINE_MAX_BYTES 4096 /* a command line has at most 2,048 */
 
 int preemption_is_full(const char *version, const char *models, const char *command_line)
@@ -25,8 +27,7 @@ static const char *text_read(const char *path, char text[LINE_MAX_BYTES])
 	int file = open(path, O_RDONLY | O_CLOEXEC);
 	ssize_t bytes = file < 0 ? -1 : read(file, text, LINE_MAX_BYTES - 1);
 
-	if (file >= 0)
-		close(file);
+	descriptor_close(file);
 	text[bytes > 0 ? bytes : 0] = 0;
 	return bytes > 0 ? text : NULL;
 }

@@ -19,6 +19,7 @@
 #include "attach/links/link_trial.h"
 #include "attach/links/obstacles.h"
 #include "util/array.h"
+#include "util/descriptor.h"
 #include "util/error.h"
 
 /* PROC_PID_INIT_INO and PROC_USER_INIT_INO of include/linux/proc_ns.h. */
@@ -62,8 +63,7 @@ static int names_read(struct names *out)
 	int err = fd < 0 ? -errno : btf_read(fd, out);
 	__u32 bytes;
 
-	if (fd >= 0)
-		close(fd);
+	descriptor_close(fd);
 	if (!err)
 		return 0;
 	struct btf *btf = btf__load_vmlinux_btf();

@@ -13,6 +13,7 @@
 #include "attach/kernel/trial_child.h"
 #include "proc/own_function.h"
 #include "util/array.h"
+#include "util/descriptor.h"
 
 /* The probed function; it is never called. In assembly: gcc has no naked functions on arm64. */
 asm(".pushsection .text\n"
@@ -100,10 +101,8 @@ int task_storage_trial(size_t bytes)
 			      ? -errno
 			      : 0;
 	}
-	if (map >= 0)
-		close(map);
-	if (task >= 0)
-		close(task);
+	descriptor_close(map);
+	descriptor_close(task);
 	free(blank);
 	btf__free(btf);
 	return err == -EPERM || err == -EACCES ? err : !err;

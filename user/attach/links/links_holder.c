@@ -404,8 +404,7 @@ static void fds_close(const int *fds, size_t count, int wait)
 	for (size_t i = 0; i < count; i++)
 		close(fds[i]);
 	for (size_t k = 0; k < CLOSERS; k++)
-		if (pipes[k] >= 0)
-			close(pipes[k]);
+		descriptor_close(pipes[k]);
 	/* SIGCHLD is ignored: this returns when there is no child any more. */
 	while (wait && (waitpid(-1, NULL, 0) >= 0 || errno == EINTR))
 		;
@@ -465,10 +464,11 @@ static void keeper_begin(const struct keeper *keeper)
 	cgroups_leave();
 }
 
-/* The main function of the process; never returns. owner: a pidfd of its creator, or -1. */
-static void links_holder_run(int socket, int owner)
+/* The main function of the process; never returns. *owner: a pidfd of its creator, or -1. */
+static void links_holder_run(void *owner, int socket, pid_t parent)
 {
-	struct keeper keeper = {.socket = socket, .owner = owner, .owner_pid = getppid()};
+	struct keeper keeper = {
+		.socket = socket, .owner = *(const int *)owner, .owner_pid = parent};
 	struct links_answer out = {0};
 	struct links_request request;
 	int fds[2];
@@ -493,10 +493,8 @@ static void links_holder_run(int socket, int owner)
 		default:
 			keeper_end();
 		}
-		if (fds[0] >= 0)
-			close(fds[0]);
-		if (fds[1] >= 0)
-			close(fds[1]);
+		descriptor_close(fds[0]);
+		descriptor_close(fds[1]);
 	}
 }
 
@@ -513,31 +511,18 @@ struct links_holder {
 int links_holder_new(struct links_holder **out)
 {
 	struct links_holder *holder = calloc(1, sizeof(*holder));
-	int ends[2], owner, err;
 
 	if (!holder)
 		return -ENOMEM;
-	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends)) {
-		err = -errno;
-		free(holder);
-		return err;
-	}
-	owner = (int)syscall(SYS_pidfd_open, getpid(), 0);
-	holder->pid = fork();
-	if (!holder->pid) {
-		close(ends[0]);
-		links_holder_run(ends[1], owner);
-	}
-	err = holder->pid < 0 ? -errno : 0;
-	close(ends[1]);
-	if (owner >= 0)
-		close(owner);
-	if (err) {
-		close(ends[0]);
+	int owner = (int)syscall(SYS_pidfd_open, getpid(), 0);
+	holder->socket = message_child(&holder->pid, SOCK_STREAM, links_holder_run, &owner);
+	descriptor_close(owner);
+	if (holder->socket < 0) {
+		int err = holder->socket;
+
 		free(holder);
 		return error_set(err, "the process that holds the probes cannot be started");
 	}
-	holder->socket = ends[0];
 	*out = holder;
 	return 0;
 }
@@ -635,8 +620,7 @@ static int end_wait(pid_t pid, int wait_ms)
 
 	while (poll_end.fd >= 0 && !ended && (now = clock_ns(CLOCK_MONOTONIC)) < until_ns)
 		ended = poll(&poll_end, 1, (int)((until_ns - now) / 1000000) + 1) == 1;
-	if (poll_end.fd >= 0)
-		close(poll_end.fd);
+	descriptor_close(poll_end.fd);
 	return ended;
 }
 

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "util/array.h"
+#include "util/descriptor.h"
 #include "util/error.h"
 
 #define BTF "/sys/kernel/btf/vmlinux"
@@ -25,8 +26,7 @@ static size_t text_read(const char *path, char *out, size_t capacity)
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
 	ssize_t bytes = fd < 0 ? 0 : read(fd, out, capacity - 1);
 
-	if (fd >= 0)
-		close(fd);
+	descriptor_close(fd);
 	out[bytes > 0 ? bytes : 0] = '\0';
 	return bytes > 0 ? bytes : 0;
 }
@@ -53,8 +53,7 @@ void obstacle_facts_read(struct obstacle_facts *out)
 
 	memset(out, 0, sizeof(*out));
 	out->btf_error = fd < 0 ? -errno : 0;
-	if (fd >= 0)
-		close(fd);
+	descriptor_close(fd);
 	out->root = !geteuid();
 	out->filtered = prctl(PR_GET_SECCOMP) == 2;
 	out->perf_uprobe = !access(PMU, R_OK);

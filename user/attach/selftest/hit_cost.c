@@ -2,9 +2,9 @@
 #include "attach/selftest/hit_cost.h"
 
 #include <string.h>
-#include <unistd.h>
 
 #include "attach/selftest/trap_cost.h"
+#include "util/descriptor.h"
 
 /*
  * The kernel's run-time counters cost each program 50 ns themselves, so they are on at the start
@@ -110,8 +110,7 @@ int hit_cost_trap(struct hit_cost *cost, struct attach *attach)
 
 void hit_cost_end(struct hit_cost *cost)
 {
-	if (cost->stats >= 0)
-		close(cost->stats);
+	descriptor_close(cost->stats);
 	cost->stats = -1;
 }
 

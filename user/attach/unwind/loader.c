@@ -22,6 +22,7 @@
 #include "object/unwind/unwind_table.h"
 #include "proc/process.h"
 #include "util/array.h"
+#include "util/descriptor.h"
 #include "util/error.h"
 #include "util/hash.h"
 #include "util/id_map.h"
@@ -214,17 +215,14 @@ struct lane {
 /* Closes the descriptors, frees the path. */
 static void wanted_close(const struct wanted *wanted)
 {
-	if (wanted->fd >= 0)
-		close(wanted->fd);
-	if (wanted->debug_fd >= 0)
-		close(wanted->debug_fd);
+	descriptor_close(wanted->fd);
+	descriptor_close(wanted->debug_fd);
 	free(wanted->path);
 }
 
 static void table_fd_close(struct lane *lane)
 {
-	if (lane->table_fd >= 0)
-		close(lane->table_fd);
+	descriptor_close(lane->table_fd);
 	lane->table_fd = -1;
 }
 

@@ -145,7 +145,6 @@ static int rule_intern(struct unwind_store *store, const struct abi_unwind_rule 
 		       uint16_t *index)
 {
 	uint64_t bits;
-	int err;
 
 	memcpy(&bits, rule, sizeof(bits));
 	uint32_t known = bits ? id_map_find(&store->rules, bits) : 0;
@@ -153,7 +152,7 @@ static int rule_intern(struct unwind_store *store, const struct abi_unwind_rule 
 		known = store->rule_count;
 		if (known >= store->areas.rule_count)
 			return -ENOSPC;
-		err = id_map_put(&store->rules, bits, known);
+		int err = id_map_put(&store->rules, bits, known);
 		if (err)
 			return err;
 		store->areas.rules[known] = *rule;

@@ -37,10 +37,10 @@ static int table_ask(struct worker *worker, int file, int debug_fd, struct unwin
 	_cleanup_close_ int fd = memfd_create("unwind-table", MFD_CLOEXEC);
 	int err = fd < 0 ? -errno : 0;
 
-	if (!err)
-		err = worker_unwind(worker, file, debug_fd, fd, ABI_UNWIND_ROWS_CALLS,
-				    clock_ns(CLOCK_MONOTONIC) + FILE_NS);
-	return err ?: unwind_loader_read(fd, out);
+	return err
+		?: worker_unwind(worker, file, debug_fd, fd, ABI_UNWIND_ROWS_CALLS,
+				 clock_ns(CLOCK_MONOTONIC) + FILE_NS)
+		?: unwind_loader_read(fd, out);
 }
 
 /* As the loader makes it. */

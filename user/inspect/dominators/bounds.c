@@ -123,7 +123,6 @@ int bound_find(const struct paths *paths, uint32_t object, struct bound *out)
 	const struct object_offsets *at = &graph->image->offsets.objects;
 	enum types_layout layout = graph_type(graph, object)->layout;
 	uint32_t owner = paths->parent[object];
-	int got;
 
 	*out = (struct bound){0};
 	if (layout == LAYOUT_DICT)
@@ -136,7 +135,7 @@ int bound_find(const struct paths *paths, uint32_t object, struct bound *out)
 		out->most = word_behind(graph, owner, LRU_CACHE_MAXSIZE);
 	if (!is_bound(out->most) &&
 	    (layout == LAYOUT_DICT || layout == LAYOUT_DEQUE || layout == LAYOUT_LIST)) {
-		got = attribute_bound(paths, object, &out->most);
+		int got = attribute_bound(paths, object, &out->most);
 		if (got <= 0)
 			return got;
 	}

@@ -127,10 +127,10 @@ static int runtime_capture(struct capture *capture, struct core_file *core,
 	err = err
 	      ?: capture_segments(capture, &core->maps, &runtime->copy->memory)
 	      ?: size_check(capture, core, most);
-	err = err
-	      ?: capture_reserve(capture)
-	      ?: heap_heads(runtime, capture->heads, &capture->image.head_count);
-	return err ?: segments_read(capture, core);
+	return err
+		?: capture_reserve(capture)
+		?: heap_heads(runtime, capture->heads, &capture->image.head_count)
+		?: segments_read(capture, core);
 }
 
 /* What is missing is the reason for what was not found. */

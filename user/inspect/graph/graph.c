@@ -199,7 +199,7 @@ static void edges_turn(struct graph *graph, size_t edges)
 	start[0] = 0;
 }
 
-int graph_edges(struct graph *graph)
+static int graph_edges(struct graph *graph)
 {
 	struct edging edging = {.graph = graph};
 

@@ -146,7 +146,6 @@ const struct graph_root_word *graph_words(const struct graph *graph, uint32_t ob
 /* --- steps of graph_new(), each in a file of its own --- */
 
 int graph_discover(struct graph *graph);
-int graph_object_add(struct graph *graph, uint64_t address);
 int graph_index(struct graph *graph);
 /* Visits every word outside of objects that may refer to one. */
 typedef void (*root_fn)(void *context, uint64_t target, const struct graph_root_word *word);
@@ -154,7 +153,6 @@ void graph_root_words(struct graph *graph, root_fn visit, void *context);
 int graph_roots(struct graph *graph);
 int graph_word_add(struct graph *graph, const struct graph_root_word *word);
 void graph_words_sort(struct graph *graph);
-int graph_edges(struct graph *graph);
 /*
  * Whether a reference is a guess: it was found word by word, nothing names the word, and the
  * target's reference count does not confirm it, since it says otherwise than what was found.

@@ -17,13 +17,12 @@
 static int pool_add(const struct heap_pool *pool, void *context)
 {
 	struct image_blocks *blocks = context;
-	struct image_blocks_pool *added;
 
 	if (!pool->block_bytes)
 		return 0;
 	if (ARRAY_GROW(blocks->pools, blocks->capacity, blocks->count))
 		return 1;
-	added = &blocks->pools[blocks->count++];
+	struct image_blocks_pool *added = &blocks->pools[blocks->count++];
 	*added = (struct image_blocks_pool){.start = pool->start,
 					    .end = pool->end,
 					    .address = pool->address,

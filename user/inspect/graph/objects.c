@@ -110,7 +110,7 @@ static int pools_visit(struct graph *graph)
 }
 
 /* Adds the object at address, if there is one outside of pymalloc's pools. 0, -ENOMEM, -E2BIG. */
-int graph_object_add(struct graph *graph, uint64_t address)
+static int graph_object_add(struct graph *graph, uint64_t address)
 {
 	if (!address || address & 7 || image_blocks_pool(&graph->blocks, address) ||
 	    id_map_find(&graph->found, address) != ID_MAP_NONE)
@@ -318,8 +318,7 @@ uint32_t graph_find(const struct graph *graph, uint64_t address)
 		return image_blocks_object_number(pool, address);
 	const uint32_t *page = graph->pages + graph->page_start[segment - graph->image->segments] +
 			       (address - segment->start) / PAGE;
-	uint32_t low = page[0];
-	uint32_t high = page[1];
+	uint32_t low = page[0], high = page[1];
 	low += (uint32_t)keys_from(graph->addresses + low, high - low, address);
 	return low < graph->count && graph->addresses[low] == address ? low : GRAPH_NONE;
 }

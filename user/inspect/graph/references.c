@@ -15,6 +15,17 @@
 #define TAG_MASK     7u     /* of a tagged reference, 3.14+ */
 #define TAG_BORROWED 1u     /* it has no count of its own */
 
+/* Takes steps off the work that is left; 0: there is none. */
+static int walk_works(struct walk *walk, uint64_t steps)
+{
+	if (walk->references->work < steps) {
+		walk->references->work = 0;
+		return 0;
+	}
+	walk->references->work -= steps;
+	return 1;
+}
+
 static int32_t i32_at(const struct image *image, uint64_t address)
 {
 	const uint8_t *at = image_at(image, address, 4);
@@ -345,16 +356,6 @@ static void walk_type(struct walk *walk)
 #define DECIMAL_DATA 48u /* the address of its digits */
 #define LRU_PREVIOUS 0u  /* of functools' links; the next one is owned */
 #define LRU_NEXT     8u
-
-int walk_works(struct walk *walk, uint64_t steps)
-{
-	if (walk->references->work < steps) {
-		walk->references->work = 0;
-		return 0;
-	}
-	walk->references->work -= steps;
-	return 1;
-}
 
 /* A word of the object whose layout is known. */
 static void walk_field(struct walk *walk, uint32_t offset)

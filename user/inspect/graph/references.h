@@ -86,8 +86,6 @@ static inline uint32_t walk_header(const struct walk *walk)
 {
 	return refcount_header(&walk->references->image->offsets);
 }
-/* Takes steps off the work that is left; 0: there is none. */
-int walk_works(struct walk *walk, uint64_t steps);
 static inline void walk_give(struct walk *walk, uint64_t target, enum reference_kind kind,
 			     uint64_t slot)
 {

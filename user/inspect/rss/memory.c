@@ -215,7 +215,6 @@ static void heap_begin(struct malloc_reading *reader, uint32_t number)
 static int chunk_take(const struct glibc_chunk *chunk, void *context)
 {
 	struct malloc_reading *reader = context;
-	const struct memory_block *block;
 	enum memory_kind kind = kinds[chunk->kind];
 	uint32_t arena = reader->reading->glibc->heaps[chunk->heap].arena;
 
@@ -223,7 +222,8 @@ static int chunk_take(const struct glibc_chunk *chunk, void *context)
 		heap_begin(reader, chunk->heap);
 	reader->reading->report->arenas[arena].bytes[chunk->kind] += chunk->bytes;
 	if (kind == MEMORY_USED && chunk->bytes > LARGE_BYTES) {
-		block = memory_large_find(&reader->reading->large, chunk->address + GLIBC_HEADER);
+		const struct memory_block *block =
+			memory_large_find(&reader->reading->large, chunk->address + GLIBC_HEADER);
 		if (block && block->python)
 			kind = MEMORY_USED_PYTHON;
 	}
@@ -289,11 +289,10 @@ static int memory_malloc_list(struct memory_reading *reading, const struct proce
 		err = glibc_walk(reading->glibc, chunk_list, &reader, &totals) ?: reader.err;
 	if (err)
 		return err;
-	struct glibc_range *except = except_new(reading, &except_count);
+	_cleanup_free_ struct glibc_range *except = except_new(reading, &except_count);
 	err = except ? glibc_mapped_walk(reading->glibc, maps, except, except_count, mapped_list,
 					 &reader)
 		     : -ENOMEM;
-	free(except);
 	return err ?: reader.err ?: memory_large_sort(&reading->large);
 }
 

@@ -12,6 +12,7 @@
 #include "proc/pagemap.h"
 #include "util/array.h"
 #include "util/cleanup.h"
+#include "util/descriptor.h"
 #include "util/error.h"
 
 /* --- pages ------------------------------------------------------------------------------------ */
@@ -148,10 +149,8 @@ void smaps_close(struct smaps_files *files)
 	for (size_t i = 0; i < ARRAY_SIZE(streams); i++)
 		if (streams[i])
 			fclose(streams[i]);
-	if (files->pagemap >= 0)
-		close(files->pagemap);
-	if (files->kpageflags >= 0)
-		close(files->kpageflags);
+	descriptor_close(files->pagemap);
+	descriptor_close(files->kpageflags);
 	*files = (struct smaps_files){.pagemap = -1, .kpageflags = -1};
 }
 

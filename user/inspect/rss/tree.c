@@ -109,11 +109,6 @@ static int kinds_add(struct memory_node *root, const struct memory_account *acco
 	return err;
 }
 
-static uint64_t least(uint64_t a, uint64_t b)
-{
-	return a < b ? a : b;
-}
-
 /*
  * A map of a file has parts as smaps counts them, which are its rss. smaps calls a page private if
  * no other process maps it, and dirty if the page is: of a shared map neither says that the process
@@ -123,7 +118,7 @@ static uint64_t least(uint64_t a, uint64_t b)
 static int file_add(struct memory_node *root, const struct memory_map *map)
 {
 	uint64_t dirty = map->private_dirty, clean = map->private_clean;
-	uint64_t own = map->shared ? 0 : least(dirty, map->anonymous);
+	uint64_t own = map->shared ? 0 : lesser(dirty, map->anonymous);
 	int is_cache = map->shared && map->source == MEMORY_FILE;
 	int is_memory = map->source == MEMORY_SHARED;
 	const struct {
@@ -133,11 +128,11 @@ static int file_add(struct memory_node *root, const struct memory_map *map)
 		{"private, dirty", own},
 		{"private, clean", is_cache || is_memory ? 0 : clean},
 		{"mapped here only",
-		 is_memory ? least(dirty - own, UINT64_MAX - clean) + clean : 0},
+		 is_memory ? lesser(dirty - own, UINT64_MAX - clean) + clean : 0},
 		{"page cache, dirty",
 		 is_memory ? 0 : dirty - own + (is_cache ? map->shared_dirty : 0)},
 		{"page cache, clean",
-		 is_cache ? least(clean, UINT64_MAX - map->shared_clean) + map->shared_clean : 0},
+		 is_cache ? lesser(clean, UINT64_MAX - map->shared_clean) + map->shared_clean : 0},
 		{"shared, dirty", is_cache ? 0 : map->shared_dirty},
 		{"shared, clean", is_cache ? 0 : map->shared_clean},
 		{"other", UINT64_MAX}, /* none, unless the map changed meanwhile */
@@ -148,7 +143,7 @@ static int file_add(struct memory_node *root, const struct memory_map *map)
 	for (size_t i = 0; i < ARRAY_SIZE(parts) && !err; i++) {
 		const char *const path[] = {is_memory ? "shared memory" : "files", map->name,
 					    parts[i].name, NULL};
-		struct memory_sum sum = {.size = least(parts[i].bytes, left)};
+		struct memory_sum sum = {.size = lesser(parts[i].bytes, left)};
 
 		left -= sum.size;
 		if (sum.size)

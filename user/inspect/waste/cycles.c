@@ -18,8 +18,7 @@ struct gathering {
 	uint32_t *part;    /* by object */
 	uint32_t *entry;   /* by part; GRAPH_NONE: it is no cycle */
 	uint32_t *members; /* objects by part; those of part i begin at start[i] */
-	uint32_t *start;
-	uint32_t parts;
+	uint32_t *start, parts;
 	uint32_t *out_start, *out_edges, next; /* edges by object; where the next is stored */
 	uint8_t *is_self;                      /* by object: refers to itself */
 	uint8_t *held;                         /* by object: enum cycles_held */
@@ -151,17 +150,16 @@ static int entry_find(struct gathering *gathering, uint32_t type_count, struct c
 {
 	struct cycles *out = gathering->out;
 	uint64_t key = type_count;
-	int err;
 
 	for (uint32_t i = 0; i < type_count; i++)
 		key = hash_u64(key ^ hash_u64(gathering->types[i] + 1ull));
 	uint32_t at = id_map_find(&gathering->found, key);
 	if (at == ID_MAP_NONE) {
 		at = (uint32_t)out->count;
-		err = ARRAY_GROW(out->entries, out->capacity, out->count)
-		      ?: array_reserve(&out->types, &out->types_capacity, out->types_used,
-				       type_count, sizeof(*out->types))
-		      ?: id_map_put(&gathering->found, key, at);
+		int err = ARRAY_GROW(out->entries, out->capacity, out->count)
+			  ?: array_reserve(&out->types, &out->types_capacity, out->types_used,
+					   type_count, sizeof(*out->types))
+			  ?: id_map_put(&gathering->found, key, at);
 		if (err)
 			return err;
 		memcpy(out->types + out->types_used, gathering->types,
@@ -273,9 +271,10 @@ static int gather(struct gathering *gathering)
 	const struct graph *graph = gathering->graph;
 	int err = edges_find(gathering);
 
-	if (!err)
-		err = components_find(gathering->out_start, gathering->out_edges,
-				      (uint32_t)graph->count, gathering->part, &gathering->parts);
+	err = err
+		      ?: components_find(gathering->out_start, gathering->out_edges,
+					 (uint32_t)graph->count, gathering->part,
+					 &gathering->parts);
 	if (err)
 		return err;
 	members_sort(gathering);

@@ -204,12 +204,11 @@ static int table_add(struct waste_list *out, struct id_map *found, uint64_t shap
 {
 	uint64_t key = hash_u64(shape ^ hash_u64((uint64_t)one->type << 8 | one->kind));
 	uint32_t at = id_map_find(found, key);
-	int err;
 
 	if (at == ID_MAP_NONE) {
 		at = (uint32_t)out->count;
-		err = ARRAY_GROW(out->entries, out->capacity, out->count)
-			      ?: id_map_put(found, key, at);
+		int err = ARRAY_GROW(out->entries, out->capacity, out->count)
+				  ?: id_map_put(found, key, at);
 		if (err)
 			return err;
 		out->entries[out->count++] = *one;

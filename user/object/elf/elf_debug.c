@@ -157,7 +157,6 @@ static int read_link(Elf *elf, const char **name, uint32_t *checksum)
 
 static int has_checksum(int fd, uint32_t expected, off_t bytes_max)
 {
-	_cleanup_free_ unsigned char *piece = malloc(PIECE_BYTES);
 	uLong checksum = crc32(0, NULL, 0);
 	off_t offset = 0;
 	struct stat st;
@@ -165,6 +164,7 @@ static int has_checksum(int fd, uint32_t expected, off_t bytes_max)
 
 	if (fstat(fd, &st) || st.st_size > bytes_max)
 		return 0;
+	_cleanup_free_ unsigned char *piece = malloc(PIECE_BYTES);
 	while (piece && offset <= bytes_max) {
 		n = pread(fd, piece, PIECE_BYTES, offset);
 		if (n <= 0)
@@ -293,9 +293,7 @@ static int open_below_dwz(struct elf_debug *out, const struct debug_dir *dir, co
 	const char *below = strstr(link, DWZ);
 	char *name;
 
-	if (!below || strstr(below, "/../"))
-		return -ENOENT;
-	if (asprintf(&name, "%s%s", dir->base, below) < 0)
+	if (!below || strstr(below, "/../") || asprintf(&name, "%s%s", dir->base, below) < 0)
 		return -ENOENT;
 	int err = open_same(out, dir, name, build_id);
 	free(name);

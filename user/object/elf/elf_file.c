@@ -40,8 +40,7 @@ struct elf_file {
 	GElf_Ehdr header;
 	GElf_Phdr *segments;
 	size_t segment_count;
-	char build_id[ELF_BUILD_ID_HEX_MAX];
-	char *soname;
+	char build_id[ELF_BUILD_ID_HEX_MAX], *soname;
 	int executable;
 
 	uint32_t symbols_max; /* limit for all tables together */
@@ -444,7 +443,6 @@ static int read_dynamic(struct elf_file *file)
 	const char *strings;
 	size_t bytes;
 	int pie = 0;
-	int err;
 
 	if (section && header.sh_size > DYNAMIC_MAX * sizeof(Elf64_Dyn))
 		return error_set(-ENOEXEC, "corrupt ELF file: more than %u entries in .dynamic",
@@ -457,7 +455,7 @@ static int read_dynamic(struct elf_file *file)
 			pie = 1;
 		if (entry.d_tag != DT_SONAME)
 			continue;
-		err = elf_section_strings(file->elf, header.sh_link, &strings, &bytes);
+		int err = elf_section_strings(file->elf, header.sh_link, &strings, &bytes);
 		if (err)
 			return err;
 		if (entry.d_un.d_val < bytes && !file->soname) {
@@ -553,8 +551,7 @@ void elf_file_close(struct elf_file *file)
 	elf_imports_free(&file->imports);
 	elf_file_close_debug(file);
 	elf_end(file->elf);
-	if (file->fd >= 0)
-		close(file->fd);
+	descriptor_close(file->fd);
 	free(file->segments);
 	free(file->debug_root);
 	free(file->soname);
@@ -699,7 +696,6 @@ int elf_file_loaded_section(struct elf_file *file, size_t index, struct elf_sect
 {
 	Elf_Scn *section = NULL;
 	GElf_Shdr header;
-	const char *name;
 	size_t names;
 
 	if (elf_getshdrstrndx(file->elf, &names) || names == SHN_UNDEF)
@@ -707,7 +703,7 @@ int elf_file_loaded_section(struct elf_file *file, size_t index, struct elf_sect
 	while ((section = elf_nextscn(file->elf, section))) {
 		if (!gelf_getshdr(section, &header) || !(header.sh_flags & SHF_ALLOC) || index--)
 			continue;
-		name = elf_strptr(file->elf, names, header.sh_name);
+		const char *name = elf_strptr(file->elf, names, header.sh_name);
 		*out = (struct elf_section){.name = name ? name : "",
 					    .vaddr = header.sh_addr,
 					    .size = header.sh_size,

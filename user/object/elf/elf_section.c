@@ -257,13 +257,12 @@ void elf_section_build_id(Elf *elf, char out[ELF_BUILD_ID_HEX_MAX])
 {
 	Elf_Scn *section = NULL;
 	GElf_Shdr header;
-	Elf_Data *data;
 
 	out[0] = '\0';
 	while ((section = elf_section_by_type(elf, SHT_NOTE, section, &header))) {
 		if (header.sh_size > NOTES_MAX)
 			continue;
-		data = elf_section_data(section, &header);
+		Elf_Data *data = elf_section_data(section, &header);
 		if (data && note_build_id(data, out))
 			return;
 	}

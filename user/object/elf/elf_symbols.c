@@ -24,11 +24,8 @@ int elf_symbols_load(struct elf_symbols *table, Elf *elf, uint32_t type, uint32_
 {
 	GElf_Shdr header, versions_header;
 	Elf_Scn *section = elf_section_by_type(elf, type, NULL, &header);
-	Elf_Scn *versions;
 
-	if (!section)
-		return -ENOENT;
-	if (header.sh_type == SHT_NOBITS || !header.sh_size)
+	if (!section || header.sh_type == SHT_NOBITS || !header.sh_size)
 		return -ENOENT;
 	/* Checked before anything is read, since reading costs time too. */
 	if (header.sh_size / sizeof(Elf64_Sym) > max)
@@ -44,7 +41,8 @@ int elf_symbols_load(struct elf_symbols *table, Elf *elf, uint32_t type, uint32_
 		return -ENOEXEC;
 	table->count = (uint32_t)(table->symbols->d_size / sizeof(Elf64_Sym));
 	if (type == SHT_DYNSYM) {
-		versions = elf_section_by_type(elf, SHT_GNU_versym, NULL, &versions_header);
+		Elf_Scn *versions =
+			elf_section_by_type(elf, SHT_GNU_versym, NULL, &versions_header);
 		if (versions)
 			table->versions = elf_section_data(versions, &versions_header);
 	}

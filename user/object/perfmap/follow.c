@@ -51,8 +51,7 @@ void perfmap_follow_free(struct perfmap_follow *follow, int inotify)
 
 struct read_context {
 	struct perfmap_process *process;
-	uint64_t time_ns;
-	uint64_t until_ns;
+	uint64_t time_ns, until_ns;
 	int mapped_only;
 };
 

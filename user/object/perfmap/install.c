@@ -102,8 +102,7 @@ int perfmap_places_open_own(struct perfmap_places *places, pid_t pid, uint32_t u
 void perfmap_places_close(struct perfmap_places *places)
 {
 	for (int i = 0; i < 2; i++)
-		if (places->at[i].directory >= 0)
-			close(places->at[i].directory);
+		descriptor_close(places->at[i].directory);
 	places->at[0].directory = places->at[1].directory = -1;
 }
 

@@ -7,6 +7,7 @@
 
 #include "util/account.h"
 #include "util/array.h"
+#include "util/cleanup.h"
 #include "util/sorted.h"
 #include "util/strings.h"
 
@@ -341,22 +342,20 @@ void perfmap_table_free(struct perfmap_table *table)
 /* Re-interns the names of live entries only. Without memory for that, all names stay. */
 static void names_collect(struct perfmap_table *table)
 {
+	_cleanup_free_ uint32_t *ids = malloc((table->entries.count + 1) * sizeof(*ids));
 	struct strings *names;
 	struct perfmap_entry *entry;
-	uint32_t *ids, id;
 	size_t count = 0, cursor = 0;
 
-	ids = malloc((table->entries.count + 1) * sizeof(*ids));
-	if (!ids || strings_new_in(&names, table->entries.account)) {
-		free(ids);
+	if (!ids || strings_new_in(&names, table->entries.account))
 		return;
-	}
 	while ((entry = entries_next(&table->entries, &cursor))) {
 		const char *name = strings_get(table->names, entry->name);
 
-		if (strings_intern(names, name, strlen(name), &id))
-			goto give_up;
-		ids[count++] = id;
+		if (strings_intern(names, name, strlen(name), &ids[count++])) {
+			strings_free(names);
+			return;
+		}
 	}
 	cursor = 0;
 	count = 0;
@@ -364,11 +363,6 @@ static void names_collect(struct perfmap_table *table)
 		entry->name = ids[count++];
 	strings_free(table->names);
 	table->names = names;
-	free(ids);
-	return;
-give_up:
-	strings_free(names);
-	free(ids);
 }
 
 void perfmap_table_clear(struct perfmap_table *table)

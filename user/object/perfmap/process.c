@@ -235,10 +235,10 @@ int perfmap_image_add(struct perfmaps *maps, struct perfmap_process *process, ui
 	if (process->image_count >= PERFMAP_IMAGES_MAX ||
 	    process->next_origin >= PERFMAP_ORIGIN_MAX)
 		err = -ENOSPC;
-	if (!err)
-		err = array_reserve_in(&process->account, &process->images,
-				       &process->image_capacity, process->image_count, 1,
-				       sizeof(*process->images));
+	err = err
+		      ?: array_reserve_in(&process->account, &process->images,
+					  &process->image_capacity, process->image_count, 1,
+					  sizeof(*process->images));
 	if (!err)
 		err = maps->hooks.image_read ? maps->hooks.image_read(maps->hooks.context, process,
 								      image, bytes, &data)

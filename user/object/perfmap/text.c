@@ -45,8 +45,9 @@ static int number_read(const char **at, const char *end, uint64_t *number)
 	return 0;
 }
 
-int perfmap_text_line(const char *line, size_t bytes, uint64_t *start, uint64_t *size,
-		      const char **name, size_t *name_bytes)
+/* Parses one line without its line end. 0; -EINVAL: not an entry. *name points into the line. */
+static int perfmap_text_line(const char *line, size_t bytes, uint64_t *start, uint64_t *size,
+			     const char **name, size_t *name_bytes)
 {
 	const char *at = line, *end = line + bytes;
 

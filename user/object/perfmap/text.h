@@ -32,9 +32,6 @@ struct perfmap_text {
 typedef int (*perfmap_text_fn)(void *context, uint64_t start, uint64_t size, const char *name,
 			       size_t name_bytes);
 
-/* Parses one line without its line end. 0; -EINVAL: not an entry. *name points into the line. */
-int perfmap_text_line(const char *line, size_t bytes, uint64_t *start, uint64_t *size,
-		      const char **name, size_t *name_bytes);
 /* 0, or what the callback returned; the input after that line is then lost. */
 int perfmap_text_read(struct perfmap_text *text, const char *data, size_t bytes,
 		      perfmap_text_fn entry, void *context);

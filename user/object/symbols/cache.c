@@ -63,9 +63,9 @@ int cache_add(struct cache *cache, uint32_t file, uint64_t offset,
 
 	if (2 * (cache->used + 1) > cache->capacity)
 		err = cache_grow(cache);
-	if (!err)
-		err = array_reserve_in(cache->account, &cache->frames, &cache->frame_capacity,
-				       cache->frame_count, count, sizeof(*cache->frames));
+	err = err
+		      ?: array_reserve_in(cache->account, &cache->frames, &cache->frame_capacity,
+					  cache->frame_count, count, sizeof(*cache->frames));
 	if (err)
 		return err;
 	struct cache_slot *slot = slot_find(cache->slots, cache->capacity, file, offset);

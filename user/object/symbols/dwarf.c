@@ -166,12 +166,11 @@ static size_t inlined_find(Dwarf_Die *parent, uint64_t vaddr, Dwarf_Die chain[DW
 {
 	size_t before = count;
 	Dwarf_Die die;
-	int tag;
 
 	if (depth == DEPTH_MAX || count == DWARF_INLINE_MAX || dwarf_child(parent, &die))
 		return count;
 	do {
-		tag = dwarf_tag(&die);
+		int tag = dwarf_tag(&die);
 		if ((tag != DW_TAG_lexical_block && tag != DW_TAG_inlined_subroutine) ||
 		    !block_holds(&die, vaddr))
 			continue;
@@ -248,12 +247,10 @@ static void call_find(Dwarf_Die *unit, Dwarf_Die *inlined, struct dwarf_frame *f
 static int function_find(struct dwarf_file *file, struct dwarf_unit *unit, Dwarf_Die *unit_die,
 			 uint64_t vaddr, Dwarf_Die *out)
 {
-	int err;
-
 	if (!unit->indexed) {
 		unit->indexed = 1;
-		err = functions_index(&unit->functions, unit_die, 0)
-			      ?: spans_sort(&unit->functions);
+		int err = functions_index(&unit->functions, unit_die, 0)
+				  ?: spans_sort(&unit->functions);
 		if (err) {
 			spans_free(&unit->functions);
 			return err;

@@ -114,7 +114,7 @@ static int file_find(const struct library *library, void *client, const char *bu
 }
 
 /* The process's main loop. Does not return. socket: its end. */
-static void fetch_child_run(int socket, pid_t parent, const char *urls)
+static void fetch_child_run(void *urls, int socket, pid_t parent)
 {
 	struct fetch_question question;
 	struct library library = {0};
@@ -137,8 +137,7 @@ static void fetch_child_run(int socket, pid_t parent, const char *urls)
 		question.build_id[sizeof(question.build_id) - 1] = '\0';
 		int fd = file_find(&library, client, question.build_id, &left);
 		err = result_send(question.number, fd < 0 ? fd : 0, fd);
-		if (fd >= 0)
-			close(fd);
+		descriptor_close(fd);
 		if (err)
 			break;
 	}
@@ -186,8 +185,7 @@ static int begin_wait(struct fetch *fetch)
 
 	if (err)
 		return error_set(-EIO, "the process that fetches debug files does not begin");
-	if (fd >= 0)
-		close(fd);
+	descriptor_close(fd);
 	if (answer.result == -ELIBACC)
 		return error_set(-ELIBACC, "libdebuginfod.so.1 is not installed");
 	return answer.result ? error_set(answer.result, "libdebuginfod cannot be used") : 0;
@@ -196,24 +194,14 @@ static int begin_wait(struct fetch *fetch)
 int fetch_new(struct fetch **out, const char *urls)
 {
 	struct fetch *fetch = calloc(1, sizeof(*fetch));
-	int ends[2], err;
 
 	if (!fetch)
 		return -ENOMEM;
-	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends)) {
-		err = -errno;
-		free(fetch);
-		return err;
-	}
 	fetch->owner = getpid();
-	fetch->pid = fork();
-	if (!fetch->pid)
-		fetch_child_run(ends[1], fetch->owner, urls);
-	err = fetch->pid < 0 ? -errno : 0;
-	close(ends[1]);
-	fetch->socket = ends[0];
+	fetch->socket = message_child(&fetch->pid, SOCK_SEQPACKET, fetch_child_run,
+				      (void *)(uintptr_t)urls);
+	int err = fetch->socket < 0 ? fetch->socket : 0;
 	if (err) {
-		close(ends[0]);
 		free(fetch);
 		return err;
 	}

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "util/descriptor.h"
 #include "util/error.h"
 #include "util/hash.h"
 #include "util/regular.h"
@@ -38,8 +39,7 @@ int files_new(struct files **out)
 static void file_free(struct file *file)
 {
 	elf_file_close(file->elf);
-	if (file->fd >= 0)
-		close(file->fd);
+	descriptor_close(file->fd);
 	free(file->path);
 	free(file);
 }
@@ -123,14 +123,13 @@ int files_get(struct files *files, struct file **out, pid_t pid, const struct pr
 	      int root)
 {
 	struct file **bucket = bucket_of(files, map), *file;
-	int err;
 
 	for (file = *bucket; file; file = file->next)
 		if (is_same(file, map))
 			break;
 	if (!file) {
-		err = (files->count < files->max ? 0 : oldest_remove(files))
-			      ?: file_open(&file, pid, map);
+		int err = (files->count < files->max ? 0 : oldest_remove(files))
+				  ?: file_open(&file, pid, map);
 		if (err)
 			return err;
 		file->number = ++files->last_number;

@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "object/perfmap/jitdump.h"
 #include "object/symbols/files.h"
@@ -12,6 +11,8 @@
 #include "object/symbols/symbols_state.h"
 #include "proc/process.h"
 #include "util/array.h"
+#include "util/cleanup.h"
+#include "util/descriptor.h"
 #include "util/sorted.h"
 
 #define ROOT_UNKNOWN (-2)
@@ -130,12 +131,11 @@ static void jit_find(struct modules *modules, const struct process_maps *maps)
 
 int modules_jit_look(struct modules *modules)
 {
-	struct process_maps maps = {0};
+	_cleanup_(process_maps_free) struct process_maps maps = {0};
 	int err = process_maps_read(modules->pid, &maps);
 
 	if (!err)
 		jit_find(modules, &maps);
-	process_maps_free(&maps);
 	return err ? err : modules->jit_own ? 0 : -ENOENT;
 }
 
@@ -180,8 +180,7 @@ int modules_new(struct modules **out, struct symbols *symbols, pid_t pid)
 	for (size_t i = 0; !err && i < maps.count; i++)
 		if (maps.entries[i].executable)
 			err = module_take(modules, modules->count, &maps.entries[i], &root);
-	if (root >= 0)
-		close(root);
+	descriptor_close(root);
 	if (!err && has_code_of_jit(modules))
 		jit_find(modules, &maps);
 	process_maps_free(&maps);
@@ -261,8 +260,7 @@ int modules_map(struct modules *modules, const struct process_map *map)
 	while (at < modules->count && modules->entries[at].start < map->end)
 		module_drop(modules, at);
 	err = module_take(modules, at, map, &root);
-	if (root >= 0)
-		close(root);
+	descriptor_close(root);
 	return err;
 }
 

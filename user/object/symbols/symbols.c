@@ -7,13 +7,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "object/symbols/demangle.h"
 #include "object/symbols/fetch.h"
 #include "object/symbols/symbols_state.h"
 #include "util/account.h"
 #include "util/clock.h"
+#include "util/descriptor.h"
 #include "util/error.h"
 #include "util/text.h"
 
@@ -362,8 +362,7 @@ static void answer_take(struct symbols *symbols, uint32_t number, int fd)
 
 	symbols->fetches--;
 	if (!file) {
-		if (fd >= 0)
-			close(fd);
+		descriptor_close(fd);
 		return;
 	}
 	err = err ?: elf_file_take_debug(file->elf, fd);
@@ -526,9 +525,10 @@ static int frames_add(struct symbols *symbols, struct file *file, const char *pa
 		err = found[i].function[0]
 			      ? texts_keep(symbols, found[i].function, &frames[i].function)
 			      : texts_keep_location(symbols, path, offset, &frames[i].function);
-		if (!err)
-			err = texts_keep(symbols, found[i].filename[0] ? found[i].filename : path,
-					 &frames[i].filename);
+		err = err
+			      ?: texts_keep(symbols,
+					    found[i].filename[0] ? found[i].filename : path,
+					    &frames[i].filename);
 	}
 	return err ? err
 		   : cache_add(&symbols->cache, file->number, offset, frames, (uint32_t)count);
@@ -652,8 +652,7 @@ static int elsewhere_resolve(struct symbols *symbols, const struct modules *modu
 					  &frame->function);
 	else
 		err = texts_keep(symbols, module->path, &frame->function);
-	err = err ?: texts_keep(symbols, module->path, &frame->filename);
-	return err ?: 1;
+	return err ?: texts_keep(symbols, module->path, &frame->filename) ?: 1;
 }
 
 static const struct symbols_ask ask_unlimited = {.until_ns = UINT64_MAX};
@@ -766,8 +765,7 @@ int symbols_resolve_plain(struct symbols *symbols, const struct modules *modules
 		symbols->plain_gave_up = 1;
 	int err = symbol[0] ? texts_keep(symbols, symbol, &frame->function)
 			    : texts_keep_location(symbols, module->path, offset, &frame->function);
-	err = err ?: texts_keep(symbols, module->path, &frame->filename);
-	return err ?: 1;
+	return err ?: texts_keep(symbols, module->path, &frame->filename) ?: 1;
 }
 
 void symbols_abandon(struct symbols *symbols)

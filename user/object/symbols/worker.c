@@ -186,8 +186,7 @@ static struct child_file *file_find(struct child *child, uint32_t number)
 static void fds_close(const int fds[WORKER_FILES_MAX])
 {
 	for (size_t i = 0; i < WORKER_FILES_MAX; i++)
-		if (fds[i] >= 0)
-			close(fds[i]);
+		descriptor_close(fds[i]);
 }
 
 static struct child_file *file_add(struct child *child, const int fds[WORKER_FILES_MAX])
@@ -339,12 +338,11 @@ static int question_symbol(struct child *child)
 static int question_unwind(uint32_t rows, const int fds[WORKER_FILES_MAX])
 {
 	struct unwind_table *table;
-	const void *bytes;
 	size_t size;
 	int err = unwind_table_build(&table, fds[0], fds[2], rows);
 
 	if (!err) {
-		bytes = unwind_table_pack(table, &size);
+		const void *bytes = unwind_table_pack(table, &size);
 		err = descriptor_write(fds[1], bytes, size);
 		unwind_table_free(table);
 	}
@@ -377,12 +375,13 @@ static int question_receive(struct child *child, int fds[WORKER_FILES_MAX])
 }
 
 /* Main loop of the worker. Does not return. socket: its end. */
-static void worker_child_run(int socket, pid_t parent)
+static void worker_child_run(void *context, int socket, pid_t parent)
 {
 	const struct itimerval limit = {.it_value.tv_sec = WORKER_CPU_SECONDS};
 	struct child *child = calloc(1, sizeof(*child));
 	int fds[WORKER_FILES_MAX];
 
+	(void)context;
 	if (!child || child_confine("tracer-symbols", socket, parent) || child_limit())
 		_exit(1);
 	while (question_receive(child, fds)) {
@@ -432,23 +431,14 @@ static uint64_t anonymous_bytes(pid_t pid)
 
 static int worker_start(struct worker *worker)
 {
-	pid_t self = getpid();
-	int ends[2], err;
+	int end = message_child(&worker->pid, SOCK_SEQPACKET, worker_child_run, NULL);
 
-	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends))
-		return -errno;
-	worker->pid = fork();
-	if (!worker->pid)
-		worker_child_run(ends[1], self);
-	err = -errno;
-	close(ends[1]);
-	if (worker->pid < 0) {
+	if (end < 0) {
 		worker->pid = 0;
-		close(ends[0]);
-		return err;
+		return end;
 	}
-	worker->owner = self;
-	worker->socket = ends[0];
+	worker->owner = getpid();
+	worker->socket = end;
 	worker->generation++;
 	worker->forked_bytes = anonymous_bytes(worker->pid);
 	return 0;
@@ -646,8 +636,9 @@ static int question_ask(struct worker *worker, const struct worker_question *que
 		if (err)
 			return worker_lost(worker, 0);
 	}
-	err = err ?: answer_receive(worker, until_ns, bytes);
-	return err ?: ((const struct worker_answer *)worker->answer)->result;
+	return err
+		?: answer_receive(worker, until_ns, bytes)
+		?: ((const struct worker_answer *)worker->answer)->result;
 }
 
 static int frames_ask(struct worker *worker, const struct worker_question *question,

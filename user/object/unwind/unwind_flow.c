@@ -14,6 +14,7 @@
 
 #include "object/unwind/rule.h"
 #include "util/array.h"
+#include "util/cleanup.h"
 #include "util/sorted.h"
 
 /* --- flow insn -------------------------------------------------------------------------------- */
@@ -470,7 +471,7 @@ static void targets_find(struct flow_function *flow)
 /* Rows from the calls, each up to the next call, in vaddr order between those of rows. */
 static int rows_merge(struct cfi_rows *rows, const struct flow_function *flow, uint32_t *derived)
 {
-	struct cfi_rows merged = {.cut = rows->cut};
+	_cleanup_(cfi_rows_free) struct cfi_rows merged = {.cut = rows->cut};
 	size_t at = 0;
 
 	for (size_t i = 0; i < flow->count; i++) {
@@ -484,18 +485,15 @@ static int rows_merge(struct cfi_rows *rows, const struct flow_function *flow, u
 		for (; at < rows->count && rows->rows[at].vaddr <= insn->vaddr && !err; at++)
 			err = cfi_rows_append(&merged, rows->rows[at].vaddr, rows->rows[at].rule);
 		err = err ?: cfi_rows_append(&merged, insn->vaddr, rule);
-		if (err) {
-			cfi_rows_free(&merged);
+		if (err)
 			return err;
-		}
 	}
 	for (; at < rows->count; at++)
-		if (cfi_rows_append(&merged, rows->rows[at].vaddr, rows->rows[at].rule)) {
-			cfi_rows_free(&merged);
+		if (cfi_rows_append(&merged, rows->rows[at].vaddr, rows->rows[at].rule))
 			return -ENOMEM;
-		}
 	cfi_rows_free(rows);
 	*rows = merged;
+	merged = (struct cfi_rows){0};
 	return 0;
 }
 

@@ -77,8 +77,7 @@ struct compact {
 	size_t count, capacity;
 	struct abi_unwind_rule *rules; /* ABI_UNWIND_RULES_MAX */
 	uint32_t *buckets;             /* index of a rule; 0: empty */
-	uint32_t rule_count;
-	uint32_t odd;
+	uint32_t rule_count, odd;
 	uint32_t which; /* enum abi_unwind_rows */
 };
 

@@ -14,7 +14,6 @@
 
 #include "util/array.h"
 
-
 /* clang-format off */
 #define MALLOC(size)                 {ABI_OP_MALLOC, {size}}
 #define CALLOC(count, size)          {ABI_OP_CALLOC, {count, size}}

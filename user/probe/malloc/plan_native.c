@@ -334,7 +334,6 @@ static struct native_candidate *candidate_at(const struct native_planner *planne
 /* Adds the function as a candidate if the file has it; aliases become one candidate. */
 static void candidate_add(struct native_planner *planner, const struct native_candidate *wanted)
 {
-	struct native_candidate *known;
 	struct elf_symbol symbol;
 	const char *why = NULL;
 	int err = elf_file_symbol(planner->file, wanted->symbol, &symbol);
@@ -348,7 +347,7 @@ static void candidate_add(struct native_planner *planner, const struct native_ca
 	if (symbol.ifunc)
 		why = "its implementation is selected at run time (IFUNC)";
 	else if (symbol.function) {
-		known = candidate_at(planner, symbol.vaddr);
+		struct native_candidate *known = candidate_at(planner, symbol.vaddr);
 		if (!known) {
 			known = &planner->candidates[planner->count++];
 			*known = *wanted;
@@ -440,14 +439,13 @@ static int callee_known(void *context, uint64_t target, int slot)
 	const struct native_call *call = NULL, *wanted = &planner->caller->call;
 	const struct native_candidate *local = slot ? NULL : candidate_at(planner, target);
 	uint8_t stub[STUB_BYTES];
-	int bytes;
 
 	if (local == planner->caller)
 		return 0;
 	if (local) {
 		call = &local->call;
 	} else {
-		bytes = slot ? 0 : elf_file_read(planner->file, target, stub, sizeof(stub));
+		int bytes = slot ? 0 : elf_file_read(planner->file, target, stub, sizeof(stub));
 		if (bytes > 0)
 			target = native_stub_slot(&planner->decoder, stub, (size_t)bytes, target);
 		call = target ? import_call(planner, target) : NULL;

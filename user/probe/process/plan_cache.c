@@ -10,6 +10,7 @@
 
 #include "object/elf/elf_file.h"
 #include "util/array.h"
+#include "util/descriptor.h"
 #include "util/error.h"
 #include "util/regular.h"
 
@@ -87,8 +88,7 @@ static const struct plan *plan_find(const struct plan_cache *cache, struct elf_f
 
 static void cached_free(struct cached *entry)
 {
-	if (entry->fd >= 0)
-		close(entry->fd);
+	descriptor_close(entry->fd);
 	free(entry->build_id);
 	plan_free(&entry->plan);
 }

@@ -219,7 +219,11 @@ static int is_libc(const struct process_map *map)
 		!strncmp(slash, "/ld-musl-", strlen("/ld-musl-")));
 }
 
-int plan_libc_open(pid_t pid, struct elf_file **libc, uint64_t *program_break)
+/*
+ * Opens the C library that the process has mapped. *program_break: its break (0: it has no heap
+ * yet). Returns as plan_memory_process().
+ */
+static int plan_libc_open(pid_t pid, struct elf_file **libc, uint64_t *program_break)
 {
 	const struct process_map *map = NULL;
 	struct process_maps maps;

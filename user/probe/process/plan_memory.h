@@ -18,11 +18,6 @@
  */
 int plan_memory(struct elf_file *libc, struct plan *out);
 /*
- * Opens the C library that the process has mapped. *program_break: its break (0: it has no heap
- * yet). Returns as plan_memory_process().
- */
-int plan_libc_open(pid_t pid, struct elf_file **libc, uint64_t *program_break);
-/*
  * Opens the libc that the process has mapped, and plans it. 0, the caller closes and frees; -ENOENT
  * it has no libc that is a library (error_set); -ESRCH, -EPERM, -errno.
  */

@@ -223,8 +223,9 @@ static void refusal_log(struct plan_native_cache *cache, pid_t pid, const struct
 		log_debug("PID %d: %s cannot be read: %s", pid, map->path, error_reason(err));
 }
 
-int plan_native_map(pid_t pid, const struct process_map *map, struct plan_native_cache *cache,
-		    struct plan_file *out)
+/* Of a single map. 1 and *out; 0 it has no allocator; -ENOMEM. */
+static int plan_native_map(pid_t pid, const struct process_map *map,
+			   struct plan_native_cache *cache, struct plan_file *out)
 {
 	struct identity identity;
 	int fd, err = 0;

@@ -43,11 +43,6 @@ int plan_native_process(pid_t pid, struct plan_native_cache *cache, struct plan_
 /* Does the process of this list sample itself? Then no file without its probes is in the list. */
 int plan_native_is_self_sampled(const struct plan_file *list, size_t count);
 /*
- * The same for a single map, when a library is loaded. 1 and *out; 0 it has no allocator; -ENOMEM.
- */
-int plan_native_map(pid_t pid, const struct process_map *map, struct plan_native_cache *cache,
-		    struct plan_file *out);
-/*
  * Is there a user's function that no file of any target has, or that cannot be probed there? Call
  * it once all targets were planned. 0; -ENOENT, -ENOTSUP (error_set names file and function).
  */

@@ -475,8 +475,7 @@ static int inline_object_calls(struct inline_search *search)
 #define INLINE_GUARD_TRACER 0 /* instead of a callee: the function that the flag holds */
 
 struct inline_guard {
-	uint64_t site;
-	uint64_t callee;
+	uint64_t site, callee;
 	int64_t event; /* of INLINE_GUARD_TRACER: the event argument */
 	uint8_t reg;   /* the object is in reg plus addend; ABI_REG_COUNT: in no register */
 	int64_t addend;

@@ -52,8 +52,6 @@ int inline_new_pools_add(struct inline_search *search);
  * is not found; -ENOMEM.
  */
 int inline_records_find(struct inline_search *search);
-/* Calls of libc's allocator (probe/pymalloc/raw.c). 0; or as inline_site_add(). */
-int inline_raws_find(struct inline_search *search);
 /*
  * Sites where objects begin to live (probe/pymalloc/objects.c). 0, also if there are none; or as
  * inline_site_add().

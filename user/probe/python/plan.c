@@ -25,6 +25,7 @@
 #include "probe/python/plan_inline.h"
 #include "probe/python/plan_symbol.h"
 #include "util/array.h"
+#include "util/cleanup.h"
 #include "util/error.h"
 
 /*
@@ -113,28 +114,24 @@ static void sites_take(struct plan *plan, const struct inline_sites *found,
 static int plan_growth_sites(struct elf_file *file, const struct plan_opts *opts, size_t capacity,
 			     struct plan *plan)
 {
-	struct inline_sites found;
-	struct plan_site *sites;
+	_cleanup_(inline_sites_free) struct inline_sites found = {0};
 	int err = plan_inline(file, &found);
-	/*
-	 * A copy that neither calls such a function nor is one could make pools that are not seen.
-	 */
 
 	if (err)
 		return err;
-	if (!inline_sites_have_pymalloc(&found)) {
-		inline_sites_free(&found);
+	if (!inline_sites_have_pymalloc(&found))
 		return error_set(-ENOENT, "no copy of pymalloc is recognised in its code");
-	}
+	/*
+	 * A copy that neither calls such a function nor is one could make pools that are not seen.
+	 */
 	bool functions = found.found[INLINE_REFILL] && !found.given_up[INLINE_REFILL];
 	bool known = found.pools_complete || functions ||
 		     (found.pool_count && !found.found[INLINE_REFILL]);
-	sites = known ? calloc(found.count + found.pool_count + capacity, sizeof(*sites)) : NULL;
-	if (!sites) {
-		err = known ? -ENOMEM : -ENOENT;
-		inline_sites_free(&found);
-		return err;
-	}
+	if (!known)
+		return -ENOENT;
+	struct plan_site *sites = calloc(found.count + found.pool_count + capacity, sizeof(*sites));
+	if (!sites)
+		return -ENOMEM;
 	free(plan->sites);
 	plan->sites = sites;
 	plan->capacity = found.count + found.pool_count + capacity;
@@ -149,7 +146,6 @@ static int plan_growth_sites(struct elf_file *file, const struct plan_opts *opts
 		by_return ? "seen as their functions return" : "seen there",
 		plan->large_blocks ? "one by one" : "not one by one", found.found[INLINE_RAW],
 		found.found[INLINE_RAW_FREE]);
-	inline_sites_free(&found);
 	return 0;
 }
 
@@ -265,9 +261,7 @@ static bool is_debug_build(struct elf_file *file)
 static int plan_inline_sites(struct plan *plan, struct elf_file *file, const struct plan_opts *opts,
 			     bool functions)
 {
-	struct inline_sites found;
-	struct plan_site *sites;
-	bool only_objects;
+	_cleanup_(inline_sites_free) struct inline_sites found = {0};
 	int err = plan_inline(file, &found);
 
 	plan->reuse_unseen = err || (found.objects_unknown && !is_debug_build(file));
@@ -276,16 +270,15 @@ static int plan_inline_sites(struct plan *plan, struct elf_file *file, const str
 		plan_census_refuse(plan);
 		return err;
 	}
-	only_objects =
+	bool only_objects =
 		!inline_sites_have_pymalloc(&found) ||
 		(functions && found.found[INLINE_POOL] <= PLAN_FUNCTIONS && !is_complete(&found));
 	if (only_objects && found.given_up[INLINE_RAW_FREE])
 		plan_census_refuse(plan);
-	sites = calloc(found.count + found.pool_count + PLAN_MAX_ENTRIES, sizeof(*sites));
-	if (!sites) {
-		inline_sites_free(&found);
+	struct plan_site *sites =
+		calloc(found.count + found.pool_count + PLAN_MAX_ENTRIES, sizeof(*sites));
+	if (!sites)
 		return -ENOMEM;
-	}
 	free(plan->sites);
 	plan->sites = sites;
 	plan->count = 0;
@@ -315,7 +308,6 @@ static int plan_inline_sites(struct plan *plan, struct elf_file *file, const str
 		describe_inlined(plan, &found);
 		add_given_up(plan, &found);
 	}
-	inline_sites_free(&found);
 	return only_objects ? -ENOENT : 0;
 }
 

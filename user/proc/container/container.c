@@ -7,17 +7,141 @@
 #include "proc/container/container.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "proc/container/container_list.h"
+#include "proc/container/state_file.h"
 #include "proc/process.h"
 #include "util/array.h"
 #include "util/cleanup.h"
 #include "util/error.h"
+
+/* The owner of what is read about containers. */
+
+int container_owner_is(const struct container_owner *a, const struct container_owner *b)
+{
+	return a->uid == b->uid && !strcmp(a->inside, b->inside);
+}
+
+uint64_t container_pid_namespace(pid_t pid)
+{
+	struct stat st;
+	char name[40];
+
+	snprintf(name, sizeof(name), "/proc/%d/ns/pid", pid);
+	return stat(name, &st) ? 0 : st.st_ino;
+}
+
+static void inside_set(const struct container_list *list, const char *id,
+		       struct container_owner *out)
+{
+	if (strcmp(id, list->own) != 0)
+		strcpy(out->inside, id);
+}
+
+/*
+ * A program with set-uid or set-gid bits can be started by any user under any name, so its user's
+ * identity proves nothing.
+ */
+static int lends_rights(const struct process_info *info)
+{
+	struct statx st;
+	char name[40];
+
+	/* What the kernel knows already: the file system may not answer. */
+	snprintf(name, sizeof(name), "/proc/%d/exe", info->pid);
+	return info->uids_differ || statx(AT_FDCWD, name, AT_STATX_DONT_SYNC, STATX_MODE, &st) ||
+	       st.stx_mode & (S_ISUID | S_ISGID);
+}
+
+/* Is it our PID namespace, or that of PID 1, which has all processes that we see? */
+static int is_our_namespace(pid_t pid)
+{
+	uint64_t namespace = container_pid_namespace(pid);
+
+	return namespace && (namespace == container_pid_namespace(getpid()) ||
+			     namespace == container_pid_namespace(1));
+}
+
+int container_owner_of_process(const struct container_list *list, const struct process_info *info,
+			       const char *cgroup_text, struct container_owner *out)
+{
+	struct cgroup_container in;
+
+	*out = (struct container_owner){.uid = info->uid};
+	if (lends_rights(info))
+		return 0;
+	if (cgroup_container_find(cgroup_text, &in, NULL))
+		inside_set(list, in.id, out);
+	/*
+	 * Root in another PID namespace is in a container too, though not in one of a runtime that
+	 * we know.
+	 */
+	return out->uid || out->inside[0] || is_our_namespace(info->pid);
+}
+
+void container_owner_of_cgroup(const struct container_list *list, const struct cgroup_line *line,
+			       size_t path_bytes, struct container_owner *out)
+{
+	const char *slash = memrchr(line->path, '/', path_bytes);
+	struct cgroup_container in;
+
+	*out = (struct container_owner){0};
+	if (cgroup_maker(&list->mounts, line, path_bytes, &out->uid))
+		out->uid = 0;
+	if (slash && cgroup_container_parse(line->path, (size_t)(slash - line->path), &in))
+		inside_set(list, in.id, out);
+}
+
+int container_directory_is_owned(const struct container_list *list, int directory)
+{
+	struct stat st;
+
+	return !fstat(directory, &st) && st.st_uid == list->current_owner.uid &&
+	       !(st.st_mode & S_IWOTH);
+}
+
+/*
+ * Limits how much of the runtimes' state is read. A user can fill a directory, or link one large
+ * file into it many times, so each runtime has a share and all runtimes together have a limit.
+ */
+
+#define SHARE_BYTES (32u << 20) /* state of one daemon or monitor */
+#define TOTAL_BYTES (64u << 20)
+
+void container_state_begin(struct container_list *list)
+{
+	list->share_bytes = 0;
+}
+
+int container_state_read(struct container_list *list, int directory, const char *path, size_t max,
+			 json_t **out)
+{
+	size_t share = SHARE_BYTES - list->share_bytes, total = TOTAL_BYTES - list->state_bytes,
+	       bytes = 0;
+	size_t left = share < total ? share : total;
+	int err = left ? state_json_read(directory, path, max < left ? max : left, &bytes, out)
+		       : -EFBIG;
+
+	/*
+	 * A file that is refused after it was read has cost the same, and opening a file has a cost
+	 * too.
+	 */
+	bytes += STATE_FILE_COST;
+	bytes = bytes < left ? bytes : left;
+	list->share_bytes += bytes;
+	list->state_bytes += bytes;
+	if (err == -EFBIG && !list->state_refused++)
+		container_list_remark(
+			list, "state files of a runtime beyond the size limit are left out");
+	return err;
+}
 
 struct monitors {
 	struct container_pids docker, podman, containerd;

@@ -116,8 +116,7 @@ static int shim_is_known(struct container_list *list, pid_t shim)
 
 int container_containerd_read(struct container_list *list, const struct container_pids *shims)
 {
-	int tasks = state_dir_open(0, TASKS);
-	int err = 0;
+	int tasks = state_dir_open(0, TASKS), err = 0;
 
 	if (tasks >= 0) {
 		err = container_containerd_tasks(list, tasks);

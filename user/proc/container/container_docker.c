@@ -14,6 +14,7 @@
 #include "proc/container/state_file.h"
 #include "proc/process.h"
 #include "util/cleanup.h"
+#include "util/descriptor.h"
 
 #define CONFIG_FILE    "/etc/docker/daemon.json"
 #define DATA_ROOT      "/var/lib/docker"
@@ -177,8 +178,7 @@ static int daemon_read(struct container_list *list, pid_t pid)
 	daemon_locate(&daemon, pid);
 	int data_root = state_dir_open(pid, daemon.data_root);
 	int err = data_root < 0 ? data_root : container_docker_root(list, data_root);
-	if (data_root >= 0)
-		close(data_root);
+	descriptor_close(data_root);
 	if (!err || err == -ENOMEM)
 		return err;
 	/* The disk does not have it. */

@@ -49,8 +49,7 @@ void container_kubernetes_annotations(const json_t *annotations, struct containe
 
 int container_kubernetes_name(const char *name, struct container *out)
 {
-	char copy[CONTAINER_NAME_SIZE];
-	char *state = copy, *fields[6];
+	char copy[CONTAINER_NAME_SIZE], *state = copy, *fields[6];
 
 	if (strlen(name) >= sizeof(copy))
 		return 0;
@@ -70,8 +69,7 @@ int container_kubernetes_log(const char *file, struct container *out)
 {
 	static const char ending[] = ".log";
 	const size_t digits = CGROUP_ID_SIZE - 1, tail = digits + sizeof(ending) - 1;
-	char copy[CONTAINER_NAME_SIZE];
-	char *state = copy, *pod, *namespace;
+	char copy[CONTAINER_NAME_SIZE], *state = copy, *pod, *namespace;
 	size_t bytes = strlen(file);
 
 	if (bytes >= sizeof(copy) || bytes <= tail ||

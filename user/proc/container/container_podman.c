@@ -16,6 +16,7 @@
 #include "proc/process.h"
 #include "util/array.h"
 #include "util/cleanup.h"
+#include "util/descriptor.h"
 
 #define STORAGE "/var/lib/containers/storage"
 /* entries of all indexes; each is looked up among the known containers */
@@ -29,9 +30,7 @@ static int index_take(struct container_list *list, const json_t *entry)
 	const char *id = state_text(entry, "id");
 	const char *name = json_string_value(json_array_get(json_object_get(entry, "names"), 0));
 
-	if (!container_id_is_valid(id))
-		return 0;
-	if (list->indexed == INDEXED_MAX)
+	if (!container_id_is_valid(id) || list->indexed == INDEXED_MAX)
 		return 0;
 	if (++list->indexed == INDEXED_MAX)
 		container_list_remark(list, "Podman's indexes are read only up to %d entries",
@@ -73,8 +72,7 @@ static int driver_take(void *context, int directory, const char *name)
 		err = container_podman_index(context, index);
 		json_decref(index);
 	}
-	if (owner >= 0)
-		close(owner);
+	descriptor_close(owner);
 	return err;
 }
 
@@ -86,14 +84,12 @@ int container_podman_storage(struct container_list *list, int storage)
 /* STORAGE/DRIVER-containers/ID/userdata: strip three components. */
 static void storage_of(const char *bundle, char *out, size_t capacity)
 {
-	char *slash;
-
 	out[0] = '\0';
 	if (bundle[0] != '/' || strlen(bundle) >= capacity)
 		return;
 	strcpy(out, bundle);
 	for (int i = 0; i < 3; i++) {
-		slash = strrchr(out, '/');
+		char *slash = strrchr(out, '/');
 		if (!slash || slash == out) {
 			out[0] = '\0';
 			return;

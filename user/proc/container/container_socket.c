@@ -15,6 +15,7 @@
 #include "proc/container/state_file.h"
 #include "util/buffer.h"
 #include "util/clock.h"
+#include "util/descriptor.h"
 
 #define ANSWER_NS 1000000000ull
 #define REQUEST   "GET /containers/json HTTP/1.0\r\nHost: docker\r\n\r\n"
@@ -77,8 +78,7 @@ static int socket_connect(pid_t pid, const char *path)
 	/* EAGAIN: the backlog is full. */
 	if (!err)
 		return fd;
-	if (fd >= 0)
-		close(fd);
+	descriptor_close(fd);
 	return err == -EAGAIN ? -ETIMEDOUT : err;
 }
 

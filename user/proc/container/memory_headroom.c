@@ -11,6 +11,7 @@
 #include "proc/process.h"
 #include "util/array.h"
 #include "util/cleanup.h"
+#include "util/sorted.h"
 
 #define LEVELS_MAX 16 /* nested cgroups with a limit that are considered */
 #define MACHINE    "/proc"
@@ -35,11 +36,6 @@ struct memory_headroom {
 	struct process *processes; /* sorted by pid */
 	size_t process_count, process_capacity;
 };
-
-static uint64_t lower(uint64_t a, uint64_t b)
-{
-	return a < b ? a : b;
-}
 
 static uint64_t unused(const struct memory_level *level, uint64_t used, uint64_t reclaimable)
 {
@@ -112,9 +108,9 @@ int memory_directory_left(const char *directory, struct memory_left *left)
 	for (size_t i = 0; i < ARRAY_SIZE(files); i++) {
 		if (!limit_left(directory, &files[i], level, &one))
 			continue;
-		least.now = lower(least.now, one.now);
-		least.at_peak = lower(least.at_peak, one.at_peak);
-		least.last = lower(least.last, one.last);
+		least.now = lesser(least.now, one.now);
+		least.at_peak = lesser(least.at_peak, one.at_peak);
+		least.last = lesser(least.last, one.last);
 		limited = 1;
 	}
 	if (limited)
@@ -231,12 +227,11 @@ int memory_headroom_take(struct memory_headroom *headroom, pid_t pid, int64_t by
 {
 	size_t at = process_index(headroom, pid);
 	struct process process = {.pid = pid};
-	int err;
 
 	if (at == headroom->process_count || headroom->processes[at].pid != pid) {
-		err = process_read(headroom, &process)
-			      ?: ARRAY_GROW(headroom->processes, headroom->process_capacity,
-					    headroom->process_count);
+		int err = process_read(headroom, &process)
+				  ?: ARRAY_GROW(headroom->processes, headroom->process_capacity,
+						headroom->process_count);
 		if (err)
 			return err;
 		memmove(&headroom->processes[at + 1], &headroom->processes[at],

@@ -9,11 +9,7 @@
 #include "proc/container/cgroup.h"
 #include "proc/container/memory_files.h"
 #include "proc/process.h"
-
-static uint64_t lower(uint64_t a, uint64_t b)
-{
-	return a < b ? a : b;
-}
+#include "util/sorted.h"
 
 /* The lowest limit of a directory and those above it, up to the mount point. */
 static uint64_t limit_find(char *directory, size_t mount_bytes)
@@ -23,8 +19,8 @@ static uint64_t limit_find(char *directory, size_t mount_bytes)
 
 	while (bytes >= mount_bytes && bytes) {
 		directory[bytes] = '\0';
-		limit = lower(limit, memory_number_read(directory, "memory.max"));
-		limit = lower(limit, memory_number_read(directory, "memory.limit_in_bytes"));
+		limit = lesser(limit, memory_number_read(directory, "memory.max"));
+		limit = lesser(limit, memory_number_read(directory, "memory.limit_in_bytes"));
 		while (bytes && directory[--bytes] != '/')
 			;
 	}

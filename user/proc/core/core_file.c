@@ -10,45 +10,43 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <gelf.h>
+#include <libelf.h>
+#include <linux/openat2.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/procfs.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "proc/core/core_notes.h"
 #include "util/arch.h"
+#include "util/array.h"
+#include "util/descriptor.h"
+#include "util/elf_reader.h"
 #include "util/error.h"
+#include "util/regular.h"
 #include "util/sorted.h"
 
-#define PAGE      4096u
-#define MAX_MAPS  (1u << 16)
-#define MAX_NOTES (64u << 20) /* bytes */
-#define FILE_MAPS 64u         /* between two maps of a file */
+#define MAX_MAPS (1u << 16)
+
+#define ENTRY_BYTES 24u /* of a map in NT_FILE: its start, end, and page of the file */
 
 static int corrupt(const char *what)
 {
 	return error_set(-EINVAL, "a corrupt core file: %s", what);
 }
 
-static int header_check(int fd, uint64_t file_bytes)
+/* core_map_find() among the first maps, which are in order; count: none. */
+static size_t core_map_among(const struct core_file *core, size_t count, uint64_t address)
 {
-	Elf64_Ehdr header;
+	size_t at = SORTED_ABOVE(core->maps.entries, count, end, address);
 
-	if (pread(fd, &header, sizeof(header), 0) != (ssize_t)sizeof(header) ||
-	    memcmp(header.e_ident, ELFMAG, SELFMAG) || header.e_ident[EI_CLASS] != ELFCLASS64 ||
-	    header.e_ident[EI_DATA] != ELFDATA2LSB || header.e_machine != ARCH_ELF ||
-	    header.e_type != ET_CORE)
-		return error_set(-EINVAL, "it is no core file of " ARCH_NAME);
-	/* libelf would allocate whatever the first section says. */
-	if (header.e_shoff && !header.e_shnum)
-		return corrupt("it has sections without a number");
-	if (header.e_phentsize != sizeof(Elf64_Phdr) || header.e_phoff > file_bytes)
-		return corrupt("its segments are not in it");
-	return 0;
+	return at < count && core->maps.entries[at].start <= address ? at : count;
 }
 
-int core_map_add(struct core_file *core, const struct process_map *map,
-		 const struct core_content *content)
+/* Adds a map, whose path is copied. 0; -EINVAL: there are too many (error_set); -ENOMEM. */
+static int core_map_add(struct core_file *core, const struct process_map *map,
+			const struct core_content *content)
 {
 	size_t count = core->maps.count;
 	struct process_map *entries;
@@ -76,6 +74,136 @@ int core_map_add(struct core_file *core, const struct process_map *map,
 	core->maps.entries[count].path = path;
 	core->contents[count] = *content;
 	core->maps.count++;
+	return 0;
+}
+
+static int map_name(struct process_map *map, const char *path)
+{
+	char *copy = strdup(path);
+
+	if (!copy)
+		return -ENOMEM;
+	free(map->path);
+	map->path = copy;
+	return 0;
+}
+
+/* Names the map at start, or adds it: gdb writes none for what is in a file alone. */
+static int file_take(struct core_file *core, size_t known, const struct process_map *file)
+{
+	size_t number = core_map_among(core, known, file->start);
+	struct process_map *map = &core->maps.entries[number];
+
+	if (file->path[0] != '/' || file->start >= file->end)
+		return 0;
+	if (number == known)
+		return core_map_add(core, file, &(struct core_content){.guessed = 1});
+	if (map->start != file->start)
+		return 0;
+	map->offset = file->offset;
+	return map_name(map, file->path);
+}
+
+/*
+ * NT_FILE: the number of entries, the size of a page, the entries, then their paths, each with a
+ * NUL.
+ */
+static int files_read(struct core_file *core, const uint8_t *bytes, size_t size)
+{
+	struct elf_reader reader = {.bytes = bytes, .end = size};
+	uint64_t count = elf_take(&reader, 8), page = elf_take(&reader, 8);
+	char *path, *end = (char *)bytes + size;
+	size_t known = core->maps.count, length;
+	int err = 0;
+
+	if (reader.failed || count > (size - reader.at) / ENTRY_BYTES)
+		return error_set(-EINVAL, "a corrupt core file: its list of files ends beyond it");
+	path = (char *)bytes + reader.at + count * ENTRY_BYTES;
+	for (uint64_t i = 0; i < count && !err; i++, path += length + 1) {
+		struct process_map file = {.path = path, .readable = 1, .executable = 1};
+
+		file.start = elf_take(&reader, 8);
+		file.end = elf_take(&reader, 8);
+		length = strnlen(path, (size_t)(end - path));
+		if (length == (size_t)(end - path))
+			return error_set(-EINVAL,
+					 "a corrupt core file: the path of a file has no end");
+		if (!__builtin_mul_overflow(elf_take(&reader, 8), page, &file.offset))
+			err = file_take(core, known, &file);
+	}
+	return err;
+}
+
+static void aux_read(struct core_file *core, const uint8_t *bytes, size_t size)
+{
+	struct elf_reader reader = {.bytes = bytes, .end = size};
+
+	while (reader.end - reader.at >= 16) {
+		uint64_t type = elf_take(&reader, 8), value = elf_take(&reader, 8);
+
+		if (type == AT_ENTRY)
+			core->entry = value;
+		else if (type == AT_RANDOM)
+			core->random = value;
+	}
+}
+
+static void process_read(struct core_file *core, const uint8_t *bytes, size_t size)
+{
+	struct elf_prpsinfo info;
+
+	if (size < sizeof(info))
+		return;
+	memcpy(&info, bytes, sizeof(info));
+	core->pid = (uint32_t)info.pr_pid;
+	memcpy(core->name, info.pr_fname, sizeof(info.pr_fname));
+	core->name[sizeof(info.pr_fname)] = 0;
+}
+
+/*
+ * Reads the notes of a segment: the paths of the maps, which are there already, further maps of
+ * files, and what is told of the process. Notes that are not understood are passed over. 0; -EINVAL
+ * (error_set); -ENOMEM.
+ */
+static int core_notes_read(struct core_file *core, Elf_Data *notes)
+{
+	size_t at = 0, name, content;
+	GElf_Nhdr note;
+	int err = 0;
+
+	while (!err && (at = gelf_getnote(notes, at, &note, &name, &content))) {
+		const uint8_t *bytes = (const uint8_t *)notes->d_buf + content;
+
+		if (note.n_namesz != 5 || memcmp((const char *)notes->d_buf + name, "CORE", 5))
+			continue;
+		if (note.n_type == NT_FILE)
+			err = files_read(core, bytes, note.n_descsz);
+		else if (note.n_type == NT_AUXV)
+			aux_read(core, bytes, note.n_descsz);
+		else if (note.n_type == NT_PRPSINFO)
+			process_read(core, bytes, note.n_descsz);
+	}
+	return err;
+}
+
+#define PAGE      4096u
+#define MAX_NOTES (64u << 20) /* bytes */
+#define FILE_MAPS 64u         /* between two maps of a file */
+
+static int header_check(int fd, uint64_t file_bytes)
+{
+	Elf64_Ehdr header;
+
+	if (pread(fd, &header, sizeof(header), 0) != (ssize_t)sizeof(header) ||
+	    memcmp(header.e_ident, ELFMAG, SELFMAG) || header.e_ident[EI_CLASS] != ELFCLASS64 ||
+	    header.e_ident[EI_DATA] != ELFDATA2LSB || header.e_machine != ARCH_ELF ||
+	    header.e_type != ET_CORE)
+		return error_set(-EINVAL, "it is no core file of " ARCH_NAME);
+	/* libelf would allocate whatever the first section says. */
+	if (header.e_shoff && !header.e_shnum)
+		return corrupt("it has sections without a number");
+	if (header.e_phentsize != sizeof(Elf64_Phdr) || header.e_phoff > file_bytes)
+		return corrupt("its segments are not in it");
 	return 0;
 }
 
@@ -259,9 +387,195 @@ void core_close(struct core_file *core)
 	free(core->sysroot);
 	free(core->absent);
 	free(core->texts);
-	if (core->last_fd >= 0)
-		close(core->last_fd);
-	if (core->fd >= 0)
-		close(core->fd);
+	descriptor_close(core->last_fd);
+	descriptor_close(core->fd);
 	*core = (struct core_file){.fd = -1, .last_fd = -1};
+}
+
+#define PAGE 4096u
+
+size_t core_map_find(const struct core_file *core, uint64_t address)
+{
+	return core_map_among(core, core->maps.count, address);
+}
+
+/* Reads exactly bytes. 0, -EFAULT. */
+static int file_read(int fd, uint64_t at, uint8_t *out, size_t bytes)
+{
+	while (bytes) {
+		ssize_t got = at > INT64_MAX ? -1 : pread(fd, out, bytes, (off_t)at);
+
+		if (got < 0 && errno == EINTR && at <= INT64_MAX)
+			continue;
+		if (got <= 0)
+			return -EFAULT;
+		at += (uint64_t)got;
+		out += got;
+		bytes -= (size_t)got;
+	}
+	return 0;
+}
+
+/*
+ * Whether the first page of a file, of which the core has a copy, is still that of the file: it has
+ * the build id, and where everything is. Without the copy nothing can be compared.
+ */
+static int is_same(const struct core_file *core, const struct process_map *map, int fd)
+{
+	uint8_t meant[PAGE], found[PAGE];
+
+	for (size_t i = 0; i < core->maps.count; i++) {
+		const struct process_map *other = &core->maps.entries[i];
+
+		if (other->inode != map->inode || other->offset || other->writable ||
+		    core->contents[i].stored < PAGE ||
+		    file_read(core->fd, core->contents[i].at, meant, PAGE))
+			continue;
+		memset(found, 0, sizeof(found));
+		if (pread(fd, found, PAGE, 0) < 0)
+			return 0;
+		return !memcmp(meant, found, PAGE);
+	}
+	return 1;
+}
+
+/* Opens a name as process_map_open() does, but follows links within the root. */
+static int path_open(const struct core_file *core, const char *path)
+{
+	int root = open(core->sysroot, O_PATH | O_DIRECTORY | O_CLOEXEC), fd;
+
+	if (root < 0)
+		return -errno;
+	fd = regular_open(root, path, RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS);
+	close(root);
+	return fd;
+}
+
+/* A descriptor, -errno without a reason. */
+static int file_open(const struct core_file *core, const struct process_map *map)
+{
+	int fd = path_open(core, map->path);
+
+	if (fd >= 0 && !is_same(core, map, fd)) {
+		close(fd);
+		return -ESTALE;
+	}
+	return fd;
+}
+
+int core_map_open(struct core_file *core, const struct process_map *map)
+{
+	if (!map->inode)
+		return error_set(-EINVAL, "no file behind this memory");
+	int fd = file_open(core, map);
+	if (fd >= 0)
+		return fd;
+	if (!core->absent) {
+		core->absent = strdup(map->path);
+		core->absent_err = fd;
+	}
+	return error_set(fd, fd == -ESTALE ? "%s is another file now" : "%s cannot be opened",
+			 map->path);
+}
+
+static int mapped_read(struct core_file *core, const struct process_map *map, uint64_t from,
+		       uint8_t *out, size_t bytes)
+{
+	if (!core->last || core->last->inode != map->inode) {
+		descriptor_close(core->last_fd);
+		core->last = map;
+		core->last_fd = core_map_open(core, map);
+	}
+	if (core->last_fd < 0 || from > UINT64_MAX - map->offset)
+		return -EFAULT;
+	return file_read(core->last_fd, map->offset + from, out, bytes);
+}
+
+int core_put(struct core_file *core, uint64_t address, const char *text)
+{
+	size_t at = SORTED_ABOVE(core->texts, core->text_count, address, address);
+	int err = ARRAY_GROW(core->texts, core->text_capacity, core->text_count);
+
+	if (err)
+		return err;
+	if (at && core->texts[at - 1].address == address) {
+		at--;
+	} else {
+		memmove(&core->texts[at + 1], &core->texts[at],
+			(core->text_count - at) * sizeof(*core->texts));
+		core->text_count++;
+	}
+	core->texts[at].address = address;
+	snprintf(core->texts[at].text, CORE_TEXT, "%s", text);
+	return 0;
+}
+
+/* Whether the page has a part of a text. */
+static int page_has_text(const struct core_file *core, uint64_t page)
+{
+	size_t at = SORTED_ABOVE(core->texts, core->text_count, address, page - CORE_TEXT);
+
+	return at < core->text_count && core->texts[at].address < page + PAGE;
+}
+
+/* Reads texts, and zeros around them. 0; -EFAULT: not all of the pages have one. */
+static int texts_read(const struct core_file *core, uint64_t address, uint8_t *out, size_t bytes)
+{
+	size_t at = SORTED_ABOVE(core->texts, core->text_count, address, address - CORE_TEXT);
+
+	for (uint64_t page = address & ~(uint64_t)(PAGE - 1); page < address + bytes; page += PAGE)
+		if (!page_has_text(core, page))
+			return -EFAULT;
+	memset(out, 0, bytes);
+	for (; at < core->text_count && core->texts[at].address < address + bytes; at++)
+		for (size_t i = 0; core->texts[at].text[i]; i++) {
+			uint64_t into = core->texts[at].address + i - address;
+
+			if (into < bytes)
+				out[into] = (uint8_t)core->texts[at].text[i];
+		}
+	return 0;
+}
+
+/* The part of a map that comes from one place: *bytes is cut to it. */
+static int part_read(struct core_file *core, size_t number, uint64_t from, uint8_t *out,
+		     uint64_t *bytes)
+{
+	const struct process_map *map = &core->maps.entries[number];
+	const struct core_content *content = &core->contents[number];
+
+	if (from < content->stored) {
+		if (*bytes > content->stored - from)
+			*bytes = content->stored - from;
+		return file_read(core->fd, content->at + from, out, *bytes);
+	}
+	/* What the core was to have differs from the file. */
+	if (from < content->meant || !map->inode)
+		return -EFAULT;
+	return mapped_read(core, map, from, out, *bytes)
+		       ? texts_read(core, map->start + from, out, *bytes)
+		       : 0;
+}
+
+int core_read(struct core_file *core, uint64_t address, void *out, size_t bytes)
+{
+	uint8_t *to = out;
+
+	while (bytes) {
+		size_t number = core_map_find(core, address);
+		const struct process_map *map = &core->maps.entries[number];
+		uint64_t part = bytes;
+
+		if (number == core->maps.count)
+			return -EFAULT;
+		if (part > map->end - address)
+			part = map->end - address;
+		int err = part_read(core, number, address - map->start, to, &part);
+		if (err)
+			return err;
+		address += part;
+		to += part;
+		bytes -= part;
+	}
+	return 0;
 }

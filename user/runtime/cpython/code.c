@@ -93,8 +93,9 @@ static int text_mix(struct space *space, const struct abi_offsets *offsets, uint
 	uint16_t kind;
 	int err = pointer_read(space, pointer_at, &string);
 
-	err = err ?: text_find(space, offsets, string, &data, &bytes, &kind);
-	return err ?: content_mix(space, data, bytes, hash);
+	return err
+		?: text_find(space, offsets, string, &data, &bytes, &kind)
+		?: content_mix(space, data, bytes, hash);
 }
 
 static int lines_mix(struct space *space, const struct abi_offsets *offsets, uint64_t pointer_at,

@@ -8,8 +8,14 @@
 
 #include <stdint.h>
 
-#include "runtime/cpython/heap_symbols.h"
 #include "runtime/cpython/runtime.h"
+
+/* Addresses of a heap's variables: in the target, or vaddrs of the file where noted. */
+struct heap_head {
+	uint64_t arenas, maxarenas; /* without the GIL arenas is an interpreter's state */
+	uint64_t raw_blocks;        /* count of blocks passed to the raw allocator; 0: not known */
+	int raw_is_total;           /* 3.8: the count includes pymalloc's blocks */
+};
 
 struct heap_walk {
 	/* pools that changed or were inconsistent in three tries */

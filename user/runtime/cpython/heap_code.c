@@ -142,7 +142,6 @@ static int x86_operand(struct decoding *decoding, const cs_insn *insn, const cs_
 	uint8_t through = value_of(values, x86_number(memory->base)) |
 			  value_of(values, x86_number(memory->index));
 	uint64_t vaddr = (uint64_t)memory->disp;
-	uint8_t bit;
 
 	if (insn->id == X86_INS_LEA) {
 		*result |= through;
@@ -154,7 +153,7 @@ static int x86_operand(struct decoding *decoding, const cs_insn *insn, const cs_
 	    (memory->base == X86_REG_RIP || memory->base == X86_REG_INVALID)) {
 		if (memory->base == X86_REG_RIP)
 			vaddr += insn->address + insn->size;
-		bit = variable_bit(decoding, vaddr, operand->size);
+		uint8_t bit = variable_bit(decoding, vaddr, operand->size);
 		*result |= bit;
 		return bit ? 0 : -ENOTSUP;
 	}

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Locates pymalloc's heaps: static variables up to 3.11 (heap_symbols.h), a structure per
+ * Locates pymalloc's heaps: static variables up to 3.11, a structure per
  * interpreter from 3.12 on. Its offset in the interpreter state differs between releases of one
  * minor version, and nothing in the file records it. The offset of the table is therefore only a
  * first guess: it is verified in the running process, and searched there if it is wrong.
@@ -10,7 +10,6 @@
 #include <stdint.h>
 
 #include "runtime/cpython/heap.h"
-#include "runtime/cpython/heap_symbols.h"
 #include "runtime/cpython/runtime.h"
 
 #define HEAP_ARENAS (1u << 20) /* limit per heap: 1 TiB */

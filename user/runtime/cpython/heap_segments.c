@@ -18,6 +18,7 @@
 
 #include "runtime/cpython/heap_walker.h"
 #include "util/array.h"
+#include "util/cleanup.h"
 #include "util/error.h"
 #include "util/sorted.h"
 
@@ -320,7 +321,7 @@ static void returned_sort(struct heap_segments *out)
 static int heap_segments_find(struct heap_segments *segments, struct heap_walker *walker,
 			      const struct heap_head *heads, uint32_t count)
 {
-	struct segments_finding *finding = malloc(sizeof(*finding));
+	_cleanup_free_ struct segments_finding *finding = malloc(sizeof(*finding));
 	int err = 0;
 
 	*segments = (struct heap_segments){0};
@@ -343,7 +344,6 @@ static int heap_segments_find(struct heap_segments *segments, struct heap_walker
 	segments->count = words_sort(segments->addresses, segments->count);
 	segments->waiting_count = words_sort(segments->waiting, segments->waiting_count);
 	returned_sort(segments);
-	free(finding);
 	return err;
 }
 
@@ -686,7 +686,7 @@ static int layout_check(const struct free_threaded_offsets *at)
 
 int heap_segments_read(struct heap_walker *walker, const struct heap_head *heads, uint32_t count)
 {
-	struct segment_walk *walk = calloc(1, sizeof(*walk));
+	_cleanup_free_ struct segment_walk *walk = calloc(1, sizeof(*walk));
 
 	if (!walk)
 		return -ENOMEM;
@@ -702,6 +702,5 @@ int heap_segments_read(struct heap_walker *walker, const struct heap_head *heads
 	if (!err && !walker->walk->arenas)
 		err = error_set(-ENODATA, "its threads have no heap yet");
 	heap_segments_free(&walk->found);
-	free(walk);
 	return err;
 }

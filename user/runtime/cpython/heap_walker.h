@@ -51,7 +51,7 @@ int heap_pool_read(struct heap_walker *walker, const uint8_t *pool, uint64_t add
 
 /*
  * Without the GIL: reads mimalloc's segments of the interpreters whose states these heads name
- * (heap_symbols.h). Pages are given in pieces of at most HEAP_PIECE_BLOCKS blocks and, unless it is
+ * (heap.h). Pages are given in pieces of at most HEAP_PIECE_BLOCKS blocks and, unless it is
  * one block, HEAP_PIECE_BYTES bytes. 0; -ENODATA, -ENOTSUP (error_set); -ENOMEM; errors of the
  * source.
  */
