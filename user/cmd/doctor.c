@@ -221,8 +221,7 @@ int cli_doctor(int argc, char **argv)
 	if (status)
 		return status < 0 ? EXIT_DONE : status;
 	links_silence_libbpf();
-	err = features_probe(&features);
-	err = err ?: features_capabilities(capabilities, &count);
+	err = features_probe(&features) ?: features_capabilities(capabilities, &count);
 	if (err) {
 		error_print(err, NULL, "doctor");
 		return EXIT_FAILED;

@@ -228,8 +228,8 @@ static int file_read(const struct export *export, const char *path, struct expor
 		log_info("%s: native blocks are those that the process has sampled itself: their "
 			 "figures are estimates, whose errors %s files do not record",
 			 path, export->exporter->name);
-	err = cli_layer_choose(*snapshot, &export->layer, &file->chosen);
-	err = err ?: view_apply(&export->view, &file->chosen, &file->shown);
+	err = cli_layer_choose(*snapshot, &export->layer, &file->chosen)
+		      ?: view_apply(&export->view, &file->chosen, &file->shown);
 	if (err)
 		error_print(err, NULL, "%s", path);
 	return err;
@@ -287,8 +287,7 @@ static int source_write(const struct export *export, const struct snapshot *chos
 	if (!export->source)
 		return file_write(export, chosen, opts);
 	source_roots_open(chosen, 0, &roots);
-	err = source_new(&opts->source, &roots);
-	err = err ?: file_write(export, chosen, opts);
+	err = source_new(&opts->source, &roots) ?: file_write(export, chosen, opts);
 	if (!err)
 		source_missing_print(opts->source, stderr);
 	source_free(opts->source);

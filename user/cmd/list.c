@@ -378,9 +378,8 @@ static int list_read(struct list_run *list)
 {
 	size_t count = 0;
 	pid_t *pids = NULL;
-	int err = runtime_files_new(&list->files), containers;
+	int err = runtime_files_new(&list->files) ?: process_list(&pids, &count), containers;
 
-	err = err ?: process_list(&pids, &count);
 	if (!err && (containers = container_list_read(&list->containers)))
 		error_print(containers, NULL, "containers");
 	for (size_t i = 0; i < count && !err; i++)

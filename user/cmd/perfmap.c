@@ -86,9 +86,9 @@ static const struct argp_option options[] = {
 static error_t symbol_parse(struct perfmap_options *out, const char *arg)
 {
 	int err = array_reserve(&out->symbols, &out->symbol_capacity, out->symbol_count, 1,
-				sizeof(*out->symbols));
+				sizeof(*out->symbols))
+			  ?: perfmap_symbol_parse(arg, &out->symbols[out->symbol_count]);
 
-	err = err ?: perfmap_symbol_parse(arg, &out->symbols[out->symbol_count]);
 	if (err) {
 		error_print(err, "for example libjit.so:register_code:addr=1,size=2,name=3",
 			    "--perf-map-symbol");

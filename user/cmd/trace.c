@@ -59,9 +59,8 @@ static int run_plan_show(pid_t pid, const struct plan_target_opts *opts)
 {
 	struct plan_caches caches = {0};
 	struct plan_target target;
-	int err = plan_caches_new(&caches, opts);
+	int err = plan_caches_new(&caches, opts) ?: plan_target(pid, opts, &caches, &target);
 
-	err = err ?: plan_target(pid, opts, &caches, &target);
 	if (!err) {
 		err = plan_native_unfound(caches.native);
 		if (!err)

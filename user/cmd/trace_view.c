@@ -33,8 +33,7 @@ static int view_draw(int go, int messages)
 	opts.session = session_socket_connect(SOCKET_DIRECTORY, getppid());
 	if (opts.session < 0)
 		return opts.session;
-	err = privileges_drop(1, 0) ?: calls_limit(0);
-	return err ?: watch_run(&opts);
+	return privileges_drop(1, 0) ?: calls_limit(0) ?: watch_run(&opts);
 }
 
 static void child_run(int go, int messages)

@@ -120,8 +120,7 @@ static int histogram_make(const struct snapshot *snapshot, const struct report_o
 	*out = (struct histogram){.by = opts->by,
 				  .count = opts->by == GROUP_SIZE ? SIZE_ROWS : LIFETIMES + 1,
 				  .sampled = snapshot_is_estimated(&snapshot->meta)};
-	err = filter_run_begin(&run, opts->filters, snapshot);
-	err = err ?: live_sum(out, snapshot, &run);
+	err = filter_run_begin(&run, opts->filters, snapshot) ?: live_sum(out, snapshot, &run);
 	if (!err && opts->by == GROUP_LIFETIME)
 		err = freed_sum(out, snapshot, &run);
 	filter_run_end(&run);

@@ -56,10 +56,11 @@ static int sums_round(struct process_sums *sums)
 	sums->error.count = estimate_count_error(&sums->estimate);
 	sums->inherited.error.size = estimate_size_error(&sums->inherited_estimate);
 	sums->inherited.error.count = estimate_count_error(&sums->inherited_estimate);
-	int err = estimate_round(sums->estimate.size, &sums->size);
-	err = err ?: estimate_round(sums->estimate.count, &sums->count);
-	err = err ?: estimate_round(sums->inherited_estimate.size, &sums->inherited.size);
-	return err ?: estimate_round(sums->inherited_estimate.count, &sums->inherited.count);
+
+	return estimate_round(sums->estimate.size, &sums->size)
+	       ?: estimate_round(sums->estimate.count, &sums->count)
+	       ?: estimate_round(sums->inherited_estimate.size, &sums->inherited.size)
+	       ?: estimate_round(sums->inherited_estimate.count, &sums->inherited.count);
 }
 
 int process_sums(const struct snapshot *snapshot, const struct filters *filters,

@@ -831,7 +831,7 @@ int report_text(const struct snapshot *snapshot, const struct report_opts *opts,
 		terminal_begin(&terminal, &out);
 		err = histogram_text(snapshot, opts, out);
 		terminal_end(&terminal);
-		return err ? err : report_end(out);
+		return err ?: report_end(out);
 	}
 	how.once = 1;
 	err = report_statistics(snapshot, &how, &statistics);

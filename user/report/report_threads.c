@@ -42,8 +42,8 @@ static int row_get(struct thread_rows *rows, uint64_t key, struct thread_row **o
 	if (at == ID_MAP_NONE) {
 		at = (uint32_t)rows->count;
 		err = array_reserve(&rows->items, &rows->capacity, rows->count, 1,
-				    sizeof(*rows->items));
-		err = err ?: id_map_put(&rows->index, key, at);
+				    sizeof(*rows->items))
+			      ?: id_map_put(&rows->index, key, at);
 		if (err)
 			return err;
 		rows->items[rows->count++] = (struct thread_row){.name = ""};
@@ -108,8 +108,8 @@ static int rows_make(const struct snapshot *snapshot, const struct report_opts *
 	if (out->by_task && !snapshot->meta.tasks)
 		return error_set(-EINVAL, "the snapshot does not know tasks: only a trace that was "
 					  "begun with --by task does");
-	err = filter_run_begin(&run, opts->filters, snapshot);
-	err = err ?: thread_shares_visit(snapshot, &run, row_add, out);
+	err = filter_run_begin(&run, opts->filters, snapshot)
+		      ?: thread_shares_visit(snapshot, &run, row_add, out);
 	filter_run_end(&run);
 	for (size_t i = 0; !err && !out->by_task && i < snapshot->thread_count; i++) {
 		uint32_t at = id_map_find(&out->index, snapshot->threads[i].tid);

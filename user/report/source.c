@@ -243,15 +243,11 @@ static struct source_line line_get(struct source *source, const char *filename, 
 int source_read(struct source *source, const char *filename, uint32_t line, struct buffer *out)
 {
 	struct source_line found = line_get(source, filename, line);
-	int err;
 
 	out->size = 0;
 	if (!found.bytes)
 		return 0;
-	err = buffer_append(out, found.text, found.bytes);
-	if (!err)
-		err = buffer_append(out, "", 1);
-	return err ?: 1;
+	return buffer_append(out, found.text, found.bytes) ?: buffer_append(out, "", 1) ?: 1;
 }
 
 void source_print(struct source *source, FILE *out, const char *indent, const char *filename,

@@ -472,10 +472,8 @@ static int fillers_tell(struct growth *growth, const struct half *half)
 	int err;
 
 	count = examples_find(growth, paths, order, count, rows);
-	err = bounds_tell(growth, paths, order, rows, count);
-	if (err)
-		return err;
-	err = fillers_find(paths, rows, count, growth->names, &found, &found_count);
+	err = bounds_tell(growth, paths, order, rows, count)
+		      ?: fillers_find(paths, rows, count, growth->names, &found, &found_count);
 	if (err)
 		return err;
 	for (size_t i = 0; i < found_count; i++) {

@@ -76,9 +76,9 @@ static int process_capture(const struct heap_choice *choice, struct capture *out
 /* A core is read by a process that can do little else, like a running process's memory. */
 static int core_read_in(const struct heap_choice *choice, struct capture *out)
 {
-	int err = privileges_drop(choice->out != NULL, 0) ?: calls_limit(0);
-
-	return err ?: capture_core(out, choice->core, choice->sysroot, memory_most());
+	return privileges_drop(choice->out != NULL, 0)
+	       ?: calls_limit(0)
+	       ?: capture_core(out, choice->core, choice->sysroot, memory_most());
 }
 
 static int graph_make(struct heap_graph *heap, unsigned int needs)
@@ -99,8 +99,7 @@ int heap_source_read(const struct heap_source *source, unsigned int needs, struc
 	int err;
 
 	*out = (struct heap_graph){0};
-	err = source_copy(source, 0, &out->capture);
-	err = err ?: graph_make(out, needs);
+	err = source_copy(source, 0, &out->capture) ?: graph_make(out, needs);
 	if (err)
 		heap_graph_close(out);
 	return err;

@@ -43,7 +43,7 @@ static int session_ask(const struct heap_choice *choice, FILE **out)
 	*out = err ? NULL : fdopen(file, "r");
 	if (!*out && file >= 0)
 		close(file);
-	return err ? err : *out ? 0 : -errno;
+	return err ?: *out ? 0 : -errno;
 }
 
 int heap_lines_open(const struct heap_choice *choice, struct block_lines *out)

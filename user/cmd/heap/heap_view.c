@@ -146,8 +146,8 @@ static int held_add(struct heap_lines_holding *holding, uint32_t shown, uint32_t
 
 	if (number == ID_MAP_NONE) {
 		err = array_reserve(&holding->held, &holding->capacity, holding->count, 1,
-				    sizeof(*holding->held));
-		err = err ?: id_map_put(&holding->held_of, key, (uint32_t)holding->count);
+				    sizeof(*holding->held))
+			      ?: id_map_put(&holding->held_of, key, (uint32_t)holding->count);
 		if (err)
 			return err;
 		number = (uint32_t)holding->count++;

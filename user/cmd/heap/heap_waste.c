@@ -204,9 +204,10 @@ int heap_waste_print(const struct heap_choice *choice, const struct heap_graph *
 {
 	struct waste_list list;
 	struct heap_waste_sums sums = {0};
-	int err = waste_find(&list, heap->paths);
+	int err = waste_find(&list, heap->paths)
+	       ?: sums_make(&sums, &list)
+	       ?: list_print(choice, heap, &list, &sums);
 
-	err = err ?: sums_make(&sums, &list) ?: list_print(choice, heap, &list, &sums);
 	free(sums.entries);
 	waste_free(&list);
 	return err;

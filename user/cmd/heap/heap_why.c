@@ -134,9 +134,10 @@ int heap_why_print(const struct heap_choice *choice, const struct heap_graph *he
 	size_t count = 0, shown;
 	struct path_group *groups = NULL;
 	struct chosen chosen;
-	int err = chosen_find(heap, choice->what, &chosen);
+	int err = chosen_find(heap, choice->what, &chosen)
+			  ?: paths_group(heap->paths, heap->retained, is_chosen, &chosen, &groups,
+					 &count);
 
-	err = err ?: paths_group(heap->paths, heap->retained, is_chosen, &chosen, &groups, &count);
 	chosen_free(&chosen);
 	if (err)
 		return err;

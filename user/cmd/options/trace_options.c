@@ -337,9 +337,9 @@ error_t trace_target_take(struct target_set *targets, int key, const char *arg)
 static error_t parse_alloc(struct trace_options *out, const char *arg)
 {
 	int err = array_reserve(&out->allocs, &out->alloc_capacity, out->alloc_count, 1,
-				sizeof(*out->allocs));
+				sizeof(*out->allocs))
+			  ?: plan_alloc_parse(arg, &out->allocs[out->alloc_count]);
 
-	err = err ?: plan_alloc_parse(arg, &out->allocs[out->alloc_count]);
 	if (err) {
 		error_print(err, "for example libpool.so:pool_alloc:malloc:size=2", "--alloc");
 		return CLI_REPORTED;

@@ -172,9 +172,9 @@ int time_write(const struct time_choice *choice, time_print_fn print, const void
 {
 	const char *name = choice->output ? choice->output : "-";
 	struct outfile *file;
-	int err = outfile_open(&file, name, choice->replace);
+	int err = outfile_open(&file, name, choice->replace)
+			  ?: file_write(file, print, context, time_width(choice));
 
-	err = err ?: file_write(file, print, context, time_width(choice));
 	if (!err)
 		return EXIT_DONE;
 	error_print(err, NULL, "%s", choice->output ? choice->output : "stdout");

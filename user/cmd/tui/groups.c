@@ -94,8 +94,8 @@ static int group_get(struct watch_groups *groups, const struct watch_model *mode
 	if (*out != ID_MAP_NONE)
 		return 0;
 	err = array_reserve(&groups->items, &groups->capacity, groups->count, 1,
-			    sizeof(*groups->items));
-	err = err ?: id_map_put(&groups->keys, key, (uint32_t)groups->count);
+			    sizeof(*groups->items))
+		      ?: id_map_put(&groups->keys, key, (uint32_t)groups->count);
 	if (err)
 		return err;
 	*out = (uint32_t)groups->count++;
@@ -415,6 +415,5 @@ int watch_groups_rows(struct watch_groups *groups, struct watch_model *model, si
 		return err;
 	size_t count = rows_choose(groups, model, want, rows);
 
-	err = histories_sum(groups, model, rows, count);
-	return err ?: (int)count;
+	return histories_sum(groups, model, rows, count) ?: (int)count;
 }

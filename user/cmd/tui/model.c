@@ -434,8 +434,8 @@ static int process_get(struct watch_model *model, const struct sums_process *inf
 	if (*out)
 		return 0;
 	err = array_reserve(&model->processes, &model->process_capacity, model->process_count, 1,
-			    sizeof(*model->processes));
-	err = err ?: id_map_put(&model->pids, info->pid, (uint32_t)model->process_count);
+			    sizeof(*model->processes))
+		      ?: id_map_put(&model->pids, info->pid, (uint32_t)model->process_count);
 	if (err)
 		return err;
 	*out = &model->processes[model->process_count++];

@@ -80,10 +80,10 @@ static int padded_append(struct buffer *out, const void *head, size_t bytes, con
 {
 	static const char padding[8];
 	size_t size = strlen(text) + 1;
-	int err = buffer_append(out, head, bytes);
 
-	err = err ?: buffer_append(out, text, size);
-	return err ?: buffer_append(out, padding, ALIGN8(size) - size);
+	return buffer_append(out, head, bytes)
+	       ?: buffer_append(out, text, size)
+	       ?: buffer_append(out, padding, ALIGN8(size) - size);
 }
 
 /* The record of the process that maps the image. */
@@ -149,8 +149,8 @@ static int processes_append(struct buffer *out, const struct perf_data_writer *w
 	for (size_t i = 0; !err && i < snapshot_process_count(snapshot); i++) {
 		const struct snapshot_meta *meta = snapshot_process(snapshot, i);
 
-		err = process_append(out, meta, id_map_find(&pids, meta->pid) != ID_MAP_NONE);
-		err = err ?: id_map_put(&pids, meta->pid, (uint32_t)i);
+		err = process_append(out, meta, id_map_find(&pids, meta->pid) != ID_MAP_NONE)
+			      ?: id_map_put(&pids, meta->pid, (uint32_t)i);
 	}
 	id_map_free(&pids);
 	return err || !lost.lost ? err : buffer_append(out, &lost, sizeof(lost));
@@ -348,11 +348,11 @@ static int perf_export(const struct snapshot *snapshot, const struct export_opts
 				      "FILE");
 	if (err)
 		return err;
-	err = outfile_location(image, writer.image, sizeof(writer.image));
-	err = err ?: perf_frames_new(&frames, snapshot);
+	err = outfile_location(image, writer.image, sizeof(writer.image))
+		      ?: perf_frames_new(&frames, snapshot);
 	if (!err) {
-		err = perf_image_write(outfile_fd(image), &frames, writer.build_id);
-		err = err ?: data_write(&writer);
+		err = perf_image_write(outfile_fd(image), &frames, writer.build_id)
+			      ?: data_write(&writer);
 		perf_frames_free(&frames);
 	}
 	if (err) {

@@ -37,9 +37,10 @@ static int frame_find(struct frames_finding *finding, const struct snapshot_fram
 {
 	uint32_t function;
 	int err = number_of(&finding->functions, (uint64_t)frame->filename << 32 | frame->function,
-			    &function);
+			    &function)
+			  ?: number_of(&finding->frames, (uint64_t)function << 32 | frame->line,
+				       number);
 
-	err = err ?: number_of(&finding->frames, (uint64_t)function << 32 | frame->line, number);
 	if (err || *number < finding->count)
 		return err;
 	err = array_reserve(&finding->found, &finding->capacity, finding->count, 1,

@@ -104,8 +104,8 @@ static int files_append(struct buffer *out, const struct perf_frames *frames)
 
 		if (i && file == frames->frames[i - 1].filename)
 			continue;
-		err = perf_name_append(out, strings_get(frames->strings, file), ':');
-		err = err ?: buffer_append(out, no_more, sizeof(no_more));
+		err = perf_name_append(out, strings_get(frames->strings, file), ':')
+			      ?: buffer_append(out, no_more, sizeof(no_more));
 	}
 	return err ?: u8_append(out, 0);
 }
@@ -115,9 +115,8 @@ static int line_header_append(struct buffer *out, const struct perf_frames *fram
 {
 	static const uint8_t operands[OPCODE_BASE - 1] = {0, 1, 1, 1, 1, 0, 0, 0, 1, 0, 0, 1};
 	size_t header = 0;
-	int err = u16_append(out, 4);
+	int err = u16_append(out, 4) ?: unit_begin(out, &header);
 
-	err = err ?: unit_begin(out, &header);
 	if (!err)
 		err = u8_append(out, (uint8_t)slot_bytes); /* minimum_instruction_length */
 	if (!err)
@@ -141,8 +140,7 @@ static int row_append(struct buffer *out, int64_t line_delta, unsigned int advan
 	int err = 0;
 
 	if (line_delta < LINE_BASE || line_delta >= LINE_BASE + (int)LINE_RANGE) {
-		err = u8_append(out, DW_LNS_advance_line);
-		err = err ?: sleb_append(out, line_delta);
+		err = u8_append(out, DW_LNS_advance_line) ?: sleb_append(out, line_delta);
 		line_delta = 0;
 	}
 	return err ? err
@@ -155,15 +153,13 @@ static int program_append(struct buffer *out, const struct perf_frames *frames, 
 	static const uint8_t set_address[] = {0, 9, DW_LNE_set_address},
 			     end[] = {0, 1, DW_LNE_end_sequence};
 	uint32_t line = 1, file = 1;
-	int err = buffer_append(out, set_address, sizeof(set_address));
+	int err = buffer_append(out, set_address, sizeof(set_address)) ?: u64_append(out, text);
 
-	err = err ?: u64_append(out, text);
 	for (uint32_t i = 0; !err && i < frames->count; i++) {
 		const struct snapshot_frame *frame = &frames->frames[i];
 
 		if (i && frame->filename != frame[-1].filename) {
-			err = u8_append(out, DW_LNS_set_file);
-			err = err ?: uleb_append(out, ++file);
+			err = u8_append(out, DW_LNS_set_file) ?: uleb_append(out, ++file);
 		}
 		err = err ?: row_append(out, (int64_t)frame->line - line, i > 0);
 		line = frame->line;
@@ -177,11 +173,11 @@ static int line_build(struct buffer *out, const struct perf_frames *frames, uint
 		      uint32_t slot_bytes)
 {
 	size_t unit;
-	int err = unit_begin(out, &unit);
 
-	err = err ?: line_header_append(out, frames, slot_bytes);
-	err = err ?: program_append(out, frames, text);
-	return err ?: unit_end(out, unit);
+	return unit_begin(out, &unit)
+	       ?: line_header_append(out, frames, slot_bytes)
+	       ?: program_append(out, frames, text)
+	       ?: unit_end(out, unit);
 }
 
 /* One entry without children. Without DW_AT_comp_dir, names without a directory stay unchanged. */
@@ -210,9 +206,8 @@ static int info_build(struct buffer *out, uint64_t text, uint64_t bytes)
 {
 	static const char producer[] = "tracer", name[] = "Python";
 	size_t unit;
-	int err = unit_begin(out, &unit);
+	int err = unit_begin(out, &unit) ?: u16_append(out, 4);
 
-	err = err ?: u16_append(out, 4);
 	if (!err)
 		err = u32_append(out, 0); /* offset in .debug_abbrev */
 	err = err ?: u8_append(out, sizeof(uint64_t));
@@ -233,9 +228,8 @@ static int aranges_build(struct buffer *out, uint64_t text, uint64_t bytes)
 	static const uint8_t sizes[] = {sizeof(uint64_t), 0, 0, 0, 0, 0};
 	const uint64_t ranges[] = {text, bytes, 0, 0};
 	size_t unit;
-	int err = unit_begin(out, &unit);
+	int err = unit_begin(out, &unit) ?: u16_append(out, 2);
 
-	err = err ?: u16_append(out, 2);
 	if (!err)
 		err = u32_append(out, 0); /* offset in .debug_info */
 	err = err ?: buffer_append(out, sizes, sizeof(sizes));
@@ -251,11 +245,11 @@ static int perf_dwarf_build(struct perf_dwarf *dwarf, const struct perf_frames *
 			    uint64_t text, uint32_t slot_bytes)
 {
 	uint64_t bytes = (uint64_t)frames->count * slot_bytes;
-	int err = line_build(&dwarf->line, frames, text, slot_bytes);
 
-	err = err ?: info_build(&dwarf->info, text, bytes);
-	err = err ?: buffer_append(&dwarf->abbrev, abbreviations, sizeof(abbreviations));
-	return err ?: aranges_build(&dwarf->aranges, text, bytes);
+	return line_build(&dwarf->line, frames, text, slot_bytes)
+	       ?: info_build(&dwarf->info, text, bytes)
+	       ?: buffer_append(&dwarf->abbrev, abbreviations, sizeof(abbreviations))
+	       ?: aranges_build(&dwarf->aranges, text, bytes);
 }
 
 static void perf_dwarf_free(struct perf_dwarf *dwarf)
@@ -307,13 +301,10 @@ static int symbol_name_append(struct buffer *out, const struct perf_frames *fram
 	int err = frame->native ? 0 : buffer_append(out, "py::", 4);
 
 	if (!err && frame->native && function[0]) {
-		err = perf_name_append(out, function, 0);
-		return err ? err : buffer_append(out, "", 1);
+		return perf_name_append(out, function, 0) ?: buffer_append(out, "", 1);
 	}
 	if (!err && function[0]) {
-		err = perf_name_append(out, function, 0);
-		if (!err)
-			err = buffer_append(out, ":", 1);
+		err = perf_name_append(out, function, 0) ?: buffer_append(out, ":", 1);
 	}
 	err = err ?: perf_name_append(out, strings_get(frames->strings, frame->filename), 0);
 	return err ?: buffer_append(out, "", 1);
@@ -323,10 +314,9 @@ static int symbols_build(struct content *content, const struct perf_frames *fram
 			 Elf64_Section text)
 {
 	Elf64_Sym symbol = {0};
-	int err = buffer_append(&content->symbols, &symbol, sizeof(symbol));
+	int err = buffer_append(&content->symbols, &symbol, sizeof(symbol))
+			  ?: buffer_append(&content->names, "", 1);
 
-	if (!err)
-		err = buffer_append(&content->names, "", 1);
 	for (uint32_t first = 0, end; !err && first < frames->count; first = end) {
 		end = perf_frames_function_end(frames, first);
 		if (content->names.size > UINT32_MAX)
@@ -339,8 +329,9 @@ static int symbols_build(struct content *content, const struct perf_frames *fram
 			.st_value = PERF_IMAGE_TEXT + (uint64_t)first * PERF_SLOT_BYTES,
 			.st_size = (uint64_t)(end - first) * PERF_SLOT_BYTES,
 		};
-		err = buffer_append(&content->symbols, &symbol, sizeof(symbol));
-		err = err ?: symbol_name_append(&content->names, frames, &frames->frames[first]);
+		err = buffer_append(&content->symbols, &symbol, sizeof(symbol))
+			      ?: symbol_name_append(&content->names, frames,
+						    &frames->frames[first]);
 	}
 	return err;
 }
@@ -505,8 +496,7 @@ static int elf_write(Elf *elf, struct content *content)
 	header->e_machine = ARCH_ELF;
 	header->e_version = EV_CURRENT;
 	header->e_shstrndx = SHSTRTAB;
-	int err = sections_add(elf, content);
-	err = err ?: segments_set(elf, segments);
+	int err = sections_add(elf, content) ?: segments_set(elf, segments);
 	if (!err && elf_update(elf, ELF_C_WRITE) < 0)
 		err = error_set(-EIO, "%s", elf_errmsg(-1));
 	return err;
@@ -514,10 +504,10 @@ static int elf_write(Elf *elf, struct content *content)
 
 static int content_build(struct content *content, const struct perf_frames *frames)
 {
-	int err = text_build(&content->text, perf_image_text_bytes(frames));
+	int err = text_build(&content->text, perf_image_text_bytes(frames))
+	       ?: symbols_build(content, frames, TEXT)
+	       ?: perf_dwarf_build(&content->dwarf, frames, PERF_IMAGE_TEXT, PERF_SLOT_BYTES);
 
-	err = err ?: symbols_build(content, frames, TEXT);
-	err = err ?: perf_dwarf_build(&content->dwarf, frames, PERF_IMAGE_TEXT, PERF_SLOT_BYTES);
 	if (!err)
 		build_id_set(content);
 	return err;

@@ -31,8 +31,7 @@ static int profile_walk(struct pprof_reader *reader, size_t bytes,
 	int err = 0;
 
 	while (!err && span.bytes) {
-		err = field_take(&span, &field);
-		err = err ?: take(reader, &field);
+		err = field_take(&span, &field) ?: take(reader, &field);
 	}
 	return err;
 }
@@ -66,8 +65,7 @@ int pprof_numbers_take(struct pprof_reader *reader, struct field *field,
 	if (field->wire_type == 0)
 		return take(reader, field->number);
 	while (!err && field->span.bytes) {
-		err = varint_take(&field->span, &number);
-		err = err ?: take(reader, number);
+		err = varint_take(&field->span, &number) ?: take(reader, number);
 	}
 	return err;
 }
@@ -134,15 +132,14 @@ int pprof_string_intern(struct pprof_reader *reader, int64_t index, uint32_t *id
 	struct span text = {0};
 	char *name = NULL;
 	size_t bytes;
-	int err = pprof_string_get(reader, (uint64_t)index, &text);
+	int err = pprof_string_get(reader, (uint64_t)index, &text) ?: span_check(&text);
 
-	err = err ?: span_check(&text);
 	if (err)
 		return err;
 	if (memchr(text.data, 0, text.bytes))
 		return error_set(-EBADMSG, "the profile is corrupt: a name holds a NUL");
-	err = text_restore(&text, &name, &bytes);
-	err = err ?: strings_intern(reader->builder.snapshot->strings, name, bytes, id);
+	err = text_restore(&text, &name, &bytes)
+		      ?: strings_intern(reader->builder.snapshot->strings, name, bytes, id);
 	free(name);
 	return err;
 }
@@ -278,9 +275,9 @@ static int lines_parse(struct pprof_reader *reader)
 	struct span text = {0};
 	char *lines = NULL;
 	size_t bytes;
-	int err = pprof_string_get(reader, reader->lines, &text);
+	int err = pprof_string_get(reader, reader->lines, &text)
+			  ?: text_restore(&text, &lines, &bytes);
 
-	err = err ?: text_restore(&text, &lines, &bytes);
 	/* Names of processes are bytes, other than those of Python. */
 	if (!err)
 		bytes = utf8_fsencode(lines, lines);
@@ -340,9 +337,8 @@ static void reader_free(struct pprof_reader *reader)
 
 static int profile_read(struct pprof_reader *reader, size_t bytes)
 {
-	int err = profile_walk(reader, bytes, table_take);
+	int err = profile_walk(reader, bytes, table_take) ?: meta_read(reader);
 
-	err = err ?: meta_read(reader);
 	for (size_t i = 0; !err && i < reader->mapping_messages.count; i++)
 		err = mapping_take(reader, &reader->mapping_messages.items[i]);
 	for (size_t i = 0; !err && i < reader->function_messages.count; i++)

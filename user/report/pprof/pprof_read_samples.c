@@ -154,10 +154,11 @@ static int estimate_find(struct pprof_reader *reader, int64_t string, struct sna
 		trace->estimate = known & SNAPSHOT_ESTIMATES_MAX;
 		return 0;
 	}
-	int err = pprof_string_get(reader, (uint64_t)string, &text);
-	err = err ?: deviations_parse(&text, &estimate);
-	err = err ?: builder_estimate(&reader->builder, &estimate, trace);
-	return err ?: id_map_put(&reader->estimates, (uint64_t)string, trace->estimate);
+
+	return pprof_string_get(reader, (uint64_t)string, &text)
+	       ?: deviations_parse(&text, &estimate)
+	       ?: builder_estimate(&reader->builder, &estimate, trace)
+	       ?: id_map_put(&reader->estimates, (uint64_t)string, trace->estimate);
 }
 
 /* Sets the lifetime of freed blocks, by the index of the string that names it. */

@@ -372,10 +372,8 @@ static int meta_write(struct pprof_writer *writer)
 {
 	Profile piece = PERFTOOLS__PROFILES__PROFILE__INIT;
 	struct buffer lines = {0};
-	int err = pprof_meta_append(writer->snapshot, &lines);
+	int err = pprof_meta_append(writer->snapshot, &lines) ?: buffer_append(&lines, "", 1);
 
-	if (!err)
-		err = buffer_append(&lines, "", 1);
 	err = err ?: string_write(writer, (const char *)lines.data);
 	piece.keep_frames = writer->more_base++;
 	err = err ?: pprof_piece_write(writer, &piece);
@@ -437,8 +435,8 @@ static int processes_write(struct pprof_writer *writer)
 	for (int i = 0; !err && i < MORE_TEXTS && snapshot->process_count; i++)
 		err = string_write(writer, more_texts[i]);
 	for (size_t i = 0; !err && i < snapshot->process_count; i++) {
-		err = string_write(writer, snapshot->processes[i].name);
-		err = err ?: string_write(writer, snapshot->processes[i].container);
+		err = string_write(writer, snapshot->processes[i].name)
+			      ?: string_write(writer, snapshot->processes[i].container);
 	}
 	return err;
 }
@@ -721,14 +719,14 @@ static int profile_write(struct pprof_writer *writer)
 	writer->ids = calloc(frames_longest(writer->snapshot), sizeof(*writer->ids));
 	if (!writer->ids)
 		return err;
-	err = header_write(writer);
-	err = err ?: strings_write(writer);
-	err = err ?: estimates_write(writer);
-	err = err ?: meta_write(writer);
-	err = err ?: comments_write(writer);
-	err = err ?: threads_write(writer);
-	err = err ?: processes_write(writer);
-	err = err ?: pprof_samples_write(writer);
+	err = header_write(writer)
+	       ?: strings_write(writer)
+	       ?: estimates_write(writer)
+	       ?: meta_write(writer)
+	       ?: comments_write(writer)
+	       ?: threads_write(writer)
+	       ?: processes_write(writer)
+	       ?: pprof_samples_write(writer);
 	buffer_free(&writer->packed);
 	id_map_free(&writer->threads);
 	id_map_free(&writer->functions);
@@ -748,8 +746,7 @@ int pprof_write(const struct snapshot *snapshot, struct outfile *file)
 	if (deflateInit2(&writer.zlib, Z_DEFAULT_COMPRESSION, Z_DEFLATED, gzip, 8,
 			 Z_DEFAULT_STRATEGY) != Z_OK)
 		return -ENOMEM;
-	err = profile_write(&writer);
-	err = err ?: deflate_out(&writer, NULL, 0, Z_FINISH);
+	err = profile_write(&writer) ?: deflate_out(&writer, NULL, 0, Z_FINISH);
 	deflateEnd(&writer.zlib);
 	return err;
 }

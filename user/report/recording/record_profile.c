@@ -132,8 +132,9 @@ static int samples_put(const struct record_state *state, struct buffer *out)
 		if (at == state->width)
 			continue;
 		added.size = 0;
-		err = varint_take(&item, &twin) ?: values_put(state, row, keys, &numbers, &added);
-		err = err ?: message_put(out, PROFILE_SAMPLE, item, buffer_span(&added));
+		err = varint_take(&item, &twin)
+		       ?: values_put(state, row, keys, &numbers, &added)
+		       ?: message_put(out, PROFILE_SAMPLE, item, buffer_span(&added));
 	}
 	buffer_free(&added);
 	buffer_free(&numbers);

@@ -138,9 +138,9 @@ int record_state_apply(struct record_state *state, struct span payload)
 		return err;
 	state->width = (uint32_t)width;
 	state->header.size = 0;
-	err = buffer_append(&state->header, header.data, header.bytes);
-	err = err ?: items_apply(state, &payload);
-	err = err ?: rows_apply(state, &payload);
+	err = buffer_append(&state->header, header.data, header.bytes)
+	       ?: items_apply(state, &payload)
+	       ?: rows_apply(state, &payload);
 	if (!err && payload.bytes)
 		return corrupt("more bytes follow its values");
 	return err;

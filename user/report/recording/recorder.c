@@ -571,9 +571,10 @@ static int state_store(const struct recorder *recorder, const struct record_stat
 		       struct span dictionary)
 {
 	struct buffer file = {0};
-	int err = record_put_span(&file, dictionary) ?: record_payload(state, NULL, NULL, &file);
+	int err = record_put_span(&file, dictionary)
+	       ?: record_payload(state, NULL, NULL, &file)
+	       ?: write_all(recorder->next, file.data, file.size, 0);
 
-	err = err ?: write_all(recorder->next, file.data, file.size, 0);
 	buffer_free(&file);
 	return err;
 }
@@ -661,9 +662,9 @@ int recorder_append(const struct recorder *recorder, const struct snapshot *snap
 	struct buffer file = {0}, profile = {0}, payload = {0};
 	struct span dictionary, whole;
 	uint32_t flags = 0;
-	int err = state_load(recorder->state, &file, &dictionary, &state);
+	int err = state_load(recorder->state, &file, &dictionary, &state)
+			  ?: pprof_write_unpacked(snapshot, &profile);
 
-	err = err ?: pprof_write_unpacked(snapshot, &profile);
 	if (!err)
 		err = state_advance(&state,
 				    (struct span){.data = profile.data, .bytes = profile.size},

@@ -64,8 +64,8 @@ static int until_find(const char *path, const char *text, uint64_t *until_ns)
 	err = recording_time_parse(text, &time);
 	if (err || time.kind == RECORDING_END)
 		return err;
-	err = bounds_read(path, &begin_realtime_ns, &last_ns);
-	return err ?: recording_time_resolve(&time, begin_realtime_ns, last_ns, until_ns);
+	return bounds_read(path, &begin_realtime_ns, &last_ns)
+		       ?: recording_time_resolve(&time, begin_realtime_ns, last_ns, until_ns);
 }
 
 static void note_set(char *note, const struct recording_moment *moment, const char *range,

@@ -176,8 +176,8 @@ int recording_range_resolve(const char *text, uint64_t begin_realtime_ns, uint64
 
 	if (!dots)
 		return error_set(-EINVAL, "\"%.80s\" is not a range: T1..T2, with two times", text);
-	err = range_end(text, (size_t)(dots - text), &from);
-	err = err ?: range_end(dots + 2, strlen(dots + 2), &until);
+	err = range_end(text, (size_t)(dots - text), &from)
+		      ?: range_end(dots + 2, strlen(dots + 2), &until);
 	if (!err && recording_time_resolve(&from, begin_realtime_ns, last_ns, from_ns))
 		*from_ns = 0; /* it begins before the recording */
 	if (!err && from.kind == RECORDING_END)

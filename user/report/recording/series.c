@@ -178,8 +178,8 @@ static int snapshot_take(struct series_reader *reader, const struct snapshot *sn
 				 event_layer_name((enum event_layer)opts->layer));
 	if (opts->layer >= 0)
 		chosen = snapshot_of_layer(snapshot, (enum event_layer)opts->layer);
-	err = view_apply(opts->view, &chosen, &shown);
-	err = err ?: statistics_compute(&shown.snapshot, &opts->statistics, &statistics);
+	err = view_apply(opts->view, &chosen, &shown)
+		      ?: statistics_compute(&shown.snapshot, &opts->statistics, &statistics);
 	if (!err) {
 		err = statistics_take(reader, &statistics);
 		statistics_free(&statistics);

@@ -132,11 +132,11 @@ static int push_global(struct pickle_machine *machine)
 {
 	char module[CLASS_LINE], name[CLASS_LINE];
 	uint64_t class;
-	int err = line_take(machine, module);
 
-	err = err ?: line_take(machine, name);
-	err = err ?: values_class(module, name, &class);
-	return err ?: machine_push(machine, class);
+	return line_take(machine, module)
+	       ?: line_take(machine, name)
+	       ?: values_class(module, name, &class)
+	       ?: machine_push(machine, class);
 }
 
 static int push_stack_global(struct pickle_machine *machine)
@@ -150,9 +150,9 @@ static int push_stack_global(struct pickle_machine *machine)
 		return err;
 	if (value_kind(items[0]) != VALUE_TEXT || value_kind(items[1]) != VALUE_TEXT)
 		return machine_corrupt("a class without a name");
-	err = values_class(strings_get(strings, (uint32_t)value_which(items[0])),
-			   strings_get(strings, (uint32_t)value_which(items[1])), &class);
-	return err ?: machine_push(machine, class);
+	return values_class(strings_get(strings, (uint32_t)value_which(items[0])),
+			    strings_get(strings, (uint32_t)value_which(items[1])), &class)
+		       ?: machine_push(machine, class);
 }
 
 static int push_object(struct pickle_machine *machine)
@@ -170,35 +170,31 @@ static int push_object(struct pickle_machine *machine)
 static int push_tuple(struct pickle_machine *machine, const uint64_t *items, size_t count)
 {
 	uint64_t tuple;
-	int err = values_tuple(&machine->values, items, count, &tuple);
 
-	return err ?: machine_push(machine, tuple);
+	return values_tuple(&machine->values, items, count, &tuple) ?: machine_push(machine, tuple);
 }
 
 static int push_popped_tuple(struct pickle_machine *machine, size_t count)
 {
 	const uint64_t *items;
-	int err = pop(machine, count, &items);
 
-	return err ?: push_tuple(machine, items, count);
+	return pop(machine, count, &items) ?: push_tuple(machine, items, count);
 }
 
 static int push_marked_tuple(struct pickle_machine *machine)
 {
 	const uint64_t *items;
 	size_t count;
-	int err = mark_pop(machine, &items, &count);
 
-	return err ?: push_tuple(machine, items, count);
+	return mark_pop(machine, &items, &count) ?: push_tuple(machine, items, count);
 }
 
 static int push_made(struct pickle_machine *machine,
 		     int (*make)(struct values *values, uint64_t *value))
 {
 	uint64_t value;
-	int err = make(&machine->values, &value);
 
-	return err ?: machine_push(machine, value);
+	return make(&machine->values, &value) ?: machine_push(machine, value);
 }
 
 static int memo_get(struct pickle_machine *machine, size_t n)
@@ -215,9 +211,8 @@ static int memo_get(struct pickle_machine *machine, size_t n)
 static int memo_put_numbered(struct pickle_machine *machine, size_t n)
 {
 	uint64_t index;
-	int err = number_take(machine, n, &index);
 
-	return err ?: machine_memoize(machine, index);
+	return number_take(machine, n, &index) ?: machine_memoize(machine, index);
 }
 
 static int mark_push(struct pickle_machine *machine)
@@ -267,10 +262,10 @@ static int build(struct pickle_machine *machine)
 {
 	const uint64_t *state;
 	uint64_t object;
-	int err = pop(machine, 1, &state);
 
-	err = err ?: top_get(machine, &object);
-	return err ?: values_build(&machine->values, object, *state);
+	return pop(machine, 1, &state)
+	       ?: top_get(machine, &object)
+	       ?: values_build(&machine->values, object, *state);
 }
 
 /* FRAME announces bytes to readers that buffer; ignored here, but a wrong one is corrupt. */
@@ -418,8 +413,7 @@ static int machine_run(struct pickle_machine *machine, struct snapshot **out)
 		if (err)
 			break;
 		machine->at = infile_offset(machine->file);
-		err = bytes_take(machine, 1, &opcode);
-		err = err ?: instruction_run(machine, *opcode);
+		err = bytes_take(machine, 1, &opcode) ?: instruction_run(machine, *opcode);
 	}
 	return err ?: values_finish(&machine->values, machine->stack[0], out);
 }
@@ -427,9 +421,8 @@ static int machine_run(struct pickle_machine *machine, struct snapshot **out)
 int tracemalloc_read(struct infile *file, struct snapshot **out)
 {
 	struct pickle_machine machine = {.file = file};
-	int err = values_begin(&machine.values);
+	int err = values_begin(&machine.values) ?: machine_run(&machine, out);
 
-	err = err ?: machine_run(&machine, out);
 	if (err == -EBADMSG)
 		error_set(err, "byte %llu: %s", (unsigned long long)machine.at, error_reason(err));
 	free(machine.stack);

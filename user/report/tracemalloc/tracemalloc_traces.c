@@ -90,8 +90,8 @@ int machine_traces(struct pickle_machine *machine)
 		machine->at = infile_offset(file);
 		file->at = (size_t)(at - file->data);
 		err = values_trace(&machine->values, (uint32_t)domain, trace.bytes, trace.traceback,
-				   (uint32_t)total, &value);
-		err = err ?: machine_push(machine, value);
+				   (uint32_t)total, &value)
+			      ?: machine_push(machine, value);
 		if (!err && *at == PICKLE_MEMOIZE) {
 			file->at++;
 			err = machine_memoize(machine, machine->memo_count);

@@ -185,9 +185,7 @@ int values_tuple(struct values *values, const uint64_t *items, size_t count, uin
 	if (first == VALUE_FRAME)
 		return traceback_make(values, items, count, value);
 	if (first == VALUE_TRACE) {
-		int err = values_list(values, value);
-
-		return err ? err : values_append(values, *value, items, count);
+		return values_list(values, value) ?: values_append(values, *value, items, count);
 	}
 	if (count)
 		return error_set(-EBADMSG, "a tuple that is not a frame, a traceback or a trace");

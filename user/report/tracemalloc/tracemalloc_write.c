@@ -106,8 +106,9 @@ static int filename_write(struct pickle_writer *writer, uint32_t id)
 {
 	if (writer->texts[id] != NO_ENTRY)
 		return memo_get(writer, writer->texts[id]);
-	int err = text_write(writer, strings_get(writer->snapshot->strings, id));
-	return err ?: memo_put(writer, &writer->texts[id]);
+
+	return text_write(writer, strings_get(writer->snapshot->strings, id))
+		       ?: memo_put(writer, &writer->texts[id]);
 }
 
 static int frame_write(struct pickle_writer *writer, const struct snapshot_frame *frame)
@@ -117,11 +118,12 @@ static int frame_write(struct pickle_writer *writer, const struct snapshot_frame
 
 	if (entry != ID_MAP_NONE)
 		return memo_get(writer, entry);
-	int err = filename_write(writer, frame->filename);
-	err = err ?: number_write(writer, frame->line);
-	err = err ?: byte_write(writer, PICKLE_TUPLE2);
-	err = err ?: memo_put(writer, &entry);
-	return err ?: id_map_put(&writer->frames, key, entry);
+
+	return filename_write(writer, frame->filename)
+	       ?: number_write(writer, frame->line)
+	       ?: byte_write(writer, PICKLE_TUPLE2)
+	       ?: memo_put(writer, &entry)
+	       ?: id_map_put(&writer->frames, key, entry);
 }
 
 static int traceback_write(struct pickle_writer *writer, uint32_t index)
@@ -141,11 +143,11 @@ static int traceback_write(struct pickle_writer *writer, uint32_t index)
 static int trace_write(struct pickle_writer *writer, const struct snapshot_trace *trace)
 {
 	uint32_t total = writer->snapshot->tracebacks[trace->traceback].total;
-	int err = byte_write(writer, PICKLE_MARK);
+	int err = byte_write(writer, PICKLE_MARK)
+	       ?: number_write(writer, trace->domain)
+	       ?: number_write(writer, trace->bytes)
+	       ?: traceback_write(writer, trace->traceback);
 
-	err = err ?: number_write(writer, trace->domain);
-	err = err ?: number_write(writer, trace->bytes);
-	err = err ?: traceback_write(writer, trace->traceback);
 	if (!err && writer->layout == TRACEMALLOC_3_9)
 		err = total == SNAPSHOT_TOTAL_UNKNOWN ? byte_write(writer, PICKLE_NONE)
 						      : number_write(writer, total);
@@ -181,20 +183,20 @@ static int object_write(struct pickle_writer *writer, const char *class)
 {
 	static const unsigned char codes[] = {PICKLE_STACK_GLOBAL, PICKLE_EMPTY_TUPLE,
 					      PICKLE_NEWOBJ, PICKLE_EMPTY_DICT};
-	int err = text_write(writer, PICKLE_MODULE);
 
-	err = err ?: text_write(writer, class);
-	return err ?: outfile_write(writer->file, codes, sizeof(codes));
+	return text_write(writer, PICKLE_MODULE)
+	       ?: text_write(writer, class)
+	       ?: outfile_write(writer->file, codes, sizeof(codes));
 }
 
 static int snapshot_write(struct pickle_writer *writer)
 {
 	static const unsigned char set_build[] = {PICKLE_SETITEM, PICKLE_BUILD};
 	static const unsigned char end[] = {PICKLE_SETITEMS, PICKLE_BUILD, PICKLE_STOP};
-	int err = code_write(writer, PICKLE_PROTO, PROTOCOL, 1);
+	int err = code_write(writer, PICKLE_PROTO, PROTOCOL, 1)
+	       ?: object_write(writer, PICKLE_SNAPSHOT)
+	       ?: byte_write(writer, PICKLE_MARK);
 
-	err = err ?: object_write(writer, PICKLE_SNAPSHOT);
-	err = err ?: byte_write(writer, PICKLE_MARK);
 	if (!err)
 		err = text_write(writer, "traces");
 	err = err ?: object_write(writer, PICKLE_TRACES);
