@@ -351,7 +351,6 @@ static int arguments_check(struct ctl *ctl, enum request_kind *kind)
 {
 	const struct cli_arguments *arguments = &ctl->arguments;
 	uint64_t address;
-	size_t most;
 
 	if (arguments->count < 2)
 		return error_set(-EINVAL, "a process and a request are needed");
@@ -362,7 +361,7 @@ static int arguments_check(struct ctl *ctl, enum request_kind *kind)
 		*kind = REQUEST_SUMS;
 	else if (request_kind_of(arguments->items[1], kind) || *kind > REQUEST_BLOCKS)
 		return error_set(-EINVAL, "\"%s\" is not a request", arguments->items[1]);
-	most = *kind == REQUEST_LOOKUP ? SIZE_MAX : writes_file(*kind) ? 3 : 2;
+	size_t most = *kind == REQUEST_LOOKUP ? SIZE_MAX : writes_file(*kind) ? 3 : 2;
 	if (arguments->count > most)
 		return error_set(-EINVAL, "\"%s\" is one argument too many",
 				 arguments->items[most]);
@@ -436,10 +435,9 @@ int cli_ctl(int argc, char **argv)
 	};
 	struct ctl ctl = {0};
 	enum request_kind kind;
-	int status;
 
 	report_choice_default(&ctl.choice);
-	status = cli_parse(&argp, argc, argv, 0, &ctl);
+	int status = cli_parse(&argp, argc, argv, 0, &ctl);
 	if (status)
 		return status < 0 ? EXIT_DONE : status;
 	int err = arguments_check(&ctl, &kind);

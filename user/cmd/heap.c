@@ -392,11 +392,10 @@ static int heaps_print(struct heap_choice *choice)
 int cli_heap(int argc, char **argv)
 {
 	struct heap_choice choice = {0};
-	int status;
 
 	report_choice_default(&choice.output);
 	choice.output.graphs = 1;
-	status = cli_parse(&heap_argp, argc, argv, 0, &choice);
+	int status = cli_parse(&heap_argp, argc, argv, 0, &choice);
 	if (status) {
 		status = status < 0 ? EXIT_DONE : status;
 	} else if (choice.output.format == FORMAT_CSV) {

@@ -426,11 +426,11 @@ int cli_list(int argc, char **argv)
 		.doc = "Processes that can be traced, the largest first.",
 	};
 	struct list_run list = {0};
-	int status = cli_parse(&argp, argc, argv, 0, &list), err;
+	int status = cli_parse(&argp, argc, argv, 0, &list);
 
 	if (status)
 		return status < 0 ? EXIT_DONE : status;
-	err = list_read(&list);
+	int err = list_read(&list);
 	if (err) {
 		error_print(err, NULL, "list");
 		status = EXIT_FAILED;

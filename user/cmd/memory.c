@@ -578,10 +578,10 @@ int cli_memory(int argc, char **argv)
 		.children = children,
 	};
 	struct memory_choice choice = {0};
-	int status, err;
+	int err;
 
 	report_choice_default(&choice.output);
-	status = cli_parse(&argp, argc, argv, 0, &choice);
+	int status = cli_parse(&argp, argc, argv, 0, &choice);
 	if (status) {
 		status = status < 0 ? EXIT_DONE : status;
 	} else if (choice.pid_count != 1 || choice.rest.count) {

@@ -26,7 +26,6 @@ static int view_draw(int go, int messages)
 {
 	struct watch_opts opts = {.end = go, .messages = messages, .ends_session = 1};
 	char byte;
-	int err;
 
 	if (read(go, &byte, 1) != 1)
 		return 0;
@@ -38,11 +37,9 @@ static int view_draw(int go, int messages)
 
 static void child_run(int go, int messages)
 {
-	int end;
-
 	/* Until there is something to see, Ctrl-C is for the session. */
 	signal(SIGINT, SIG_IGN);
-	end = view_draw(go, messages);
+	int end = view_draw(go, messages);
 	if (end < 0)
 		dprintf(messages, "tracer: live view: %s\n", error_reason(end));
 	_exit(end < 0 ? 1 : end == WATCH_END_QUIT ? QUIT_STATUS : 0);

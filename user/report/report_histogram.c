@@ -109,7 +109,6 @@ static int histogram_make(const struct snapshot *snapshot, const struct report_o
 			  struct histogram *out)
 {
 	struct filter_run run;
-	int err;
 
 	if (opts->old || opts->cumulative)
 		return error_set(-EINVAL, "sizes and lifetimes are of blocks, not of lines: they "
@@ -120,7 +119,7 @@ static int histogram_make(const struct snapshot *snapshot, const struct report_o
 	*out = (struct histogram){.by = opts->by,
 				  .count = opts->by == GROUP_SIZE ? SIZE_ROWS : LIFETIMES + 1,
 				  .sampled = snapshot_is_estimated(&snapshot->meta)};
-	err = filter_run_begin(&run, opts->filters, snapshot) ?: live_sum(out, snapshot, &run);
+	int err = filter_run_begin(&run, opts->filters, snapshot) ?: live_sum(out, snapshot, &run);
 	if (!err && opts->by == GROUP_LIFETIME)
 		err = freed_sum(out, snapshot, &run);
 	filter_run_end(&run);
@@ -159,12 +158,11 @@ int histogram_text(const struct snapshot *snapshot, const struct report_opts *op
 	struct not_seen_opts remarks = {
 		.title = "Not seen", .color = opts->color, .whole = report_is_whole(opts)};
 	struct histogram histogram;
-	int err;
 	char name[64];
 
 	if (opts->by >= GROUP_THREAD)
 		return threads_text(snapshot, opts, out);
-	err = histogram_make(snapshot, opts, &histogram);
+	int err = histogram_make(snapshot, opts, &histogram);
 	if (err)
 		return err;
 	contradictions_print(out, snapshot, opts->brief != 0);
@@ -209,12 +207,11 @@ int histogram_json(const struct snapshot *snapshot, const struct report_opts *op
 {
 	struct json json = {.out = out};
 	struct histogram histogram;
-	int err;
 	char name[64];
 
 	if (opts->by >= GROUP_THREAD)
 		return threads_json(snapshot, opts, out);
-	err = histogram_make(snapshot, opts, &histogram);
+	int err = histogram_make(snapshot, opts, &histogram);
 	if (err)
 		return err;
 	json_open(&json, NULL, '{');
@@ -244,12 +241,11 @@ int histogram_json(const struct snapshot *snapshot, const struct report_opts *op
 int histogram_csv(const struct snapshot *snapshot, const struct report_opts *opts, FILE *out)
 {
 	struct histogram histogram;
-	int err;
 	char name[64];
 
 	if (opts->by >= GROUP_THREAD)
 		return threads_csv(snapshot, opts, out);
-	err = histogram_make(snapshot, opts, &histogram);
+	int err = histogram_make(snapshot, opts, &histogram);
 	if (err)
 		return err;
 	fprintf(out, "%s,size,count%s\r\n", opts->by == GROUP_SIZE ? "up_to" : "lifetime",

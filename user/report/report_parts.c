@@ -51,13 +51,11 @@ int report_layer(const struct snapshot *snapshot, const struct report_opts *opts
 
 const char *report_function(const struct snapshot *snapshot, const struct snapshot_frame *frame)
 {
-	const char *name;
-
 	/* Both are "<unknown>" if nothing is known about the frame. */
 	if (frame->line || frame->function == STATISTIC_NO_FUNCTION ||
 	    frame->function == frame->filename)
 		return NULL;
-	name = strings_get(snapshot->strings, frame->function);
+	const char *name = strings_get(snapshot->strings, frame->function);
 	return name[0] ? name : NULL;
 }
 

@@ -688,13 +688,12 @@ static int layer_print(const struct text_page *page, const struct snapshot *snap
 	struct report_layer layer;
 	struct text_page below = *page;
 	struct statistics statistics;
-	int err;
 
 	if (!report_layer(snapshot, page->opts, which, &layer))
 		return 0;
 	if (which == SNAPSHOT_OLDER && !older_known(&layer))
 		return 0;
-	err = report_statistics(&layer.layer, &layer.opts, &statistics);
+	int err = report_statistics(&layer.layer, &layer.opts, &statistics);
 	if (err)
 		return err;
 	below.opts = &layer.opts;

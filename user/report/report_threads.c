@@ -98,7 +98,6 @@ static int rows_make(const struct snapshot *snapshot, const struct report_opts *
 		     struct thread_rows *out)
 {
 	struct filter_run run;
-	int err;
 
 	if (opts->old)
 		return error_set(-EINVAL, "threads and tasks of two snapshots cannot be compared");
@@ -108,8 +107,8 @@ static int rows_make(const struct snapshot *snapshot, const struct report_opts *
 	if (out->by_task && !snapshot->meta.tasks)
 		return error_set(-EINVAL, "the snapshot does not know tasks: only a trace that was "
 					  "begun with --by task does");
-	err = filter_run_begin(&run, opts->filters, snapshot)
-		      ?: thread_shares_visit(snapshot, &run, row_add, out);
+	int err = filter_run_begin(&run, opts->filters, snapshot)
+			  ?: thread_shares_visit(snapshot, &run, row_add, out);
 	filter_run_end(&run);
 	for (size_t i = 0; !err && !out->by_task && i < snapshot->thread_count; i++) {
 		uint32_t at = id_map_find(&out->index, snapshot->threads[i].tid);
@@ -159,11 +158,10 @@ int threads_text(const struct snapshot *snapshot, const struct report_opts *opts
 	struct thread_rows rows;
 	int err = rows_make(snapshot, opts, &rows);
 	const char *what = opts->by == GROUP_TASK ? "tasks" : "threads";
-	size_t shown;
 
 	if (err)
 		return err;
-	shown = report_rows(opts, rows.count);
+	size_t shown = report_rows(opts, rows.count);
 	contradictions_print(out, snapshot, opts->brief != 0);
 	report_titles_print(out, snapshot, opts);
 	if (shown < rows.count)

@@ -246,7 +246,7 @@ static int difference_write(struct difference *difference)
 {
 	const struct heap_choice *choice = difference->choice;
 	struct json *json = choice->json;
-	size_t shown, kept = 0;
+	size_t kept = 0;
 	const char *by = choice->by == BY_TYPE     ? "type"
 			 : choice->by == BY_MODULE ? "module"
 						   : "path";
@@ -256,7 +256,7 @@ static int difference_write(struct difference *difference)
 			difference->rows[kept++] = difference->rows[i];
 	if (kept)
 		qsort(difference->rows, kept, sizeof(struct heap_diff_change), row_compare);
-	shown = report_rows(&choice->output.opts, kept);
+	size_t shown = report_rows(&choice->output.opts, kept);
 	heap_answer_begin(choice, &difference->heaps[1]);
 	if (json) {
 		json_text(json, "by", by);

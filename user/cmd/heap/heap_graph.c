@@ -96,10 +96,8 @@ static int graph_make(struct heap_graph *heap, unsigned int needs)
 
 int heap_source_read(const struct heap_source *source, unsigned int needs, struct heap_graph *out)
 {
-	int err;
-
 	*out = (struct heap_graph){0};
-	err = source_copy(source, 0, &out->capture) ?: graph_make(out, needs);
+	int err = source_copy(source, 0, &out->capture) ?: graph_make(out, needs);
 	if (err)
 		heap_graph_close(out);
 	return err;

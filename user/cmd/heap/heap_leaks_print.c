@@ -79,11 +79,11 @@ static size_t fillers_told(const struct holder *holder)
 /* "filled by shop/cache.py:40 in Handler.do_GET", a line each */
 static void fillers_print(FILE *out, const struct holder *holder, int brief)
 {
-	size_t told = fillers_told(holder), more;
+	size_t told = fillers_told(holder);
 
 	if (brief && told > 1)
 		told = 1;
-	more = holder->filler_count - told;
+	size_t more = holder->filler_count - told;
 	for (size_t i = 0; i < told; i++) {
 		const struct filler *filler = &holder->fillers[i];
 		const char *function = strings_get(holder->filled_names, filler->function);

@@ -38,13 +38,12 @@ static int node_find(struct tree *tree, uint32_t parent, uint32_t object, uint32
 	const struct heap_graph *heap = tree->heap;
 	uint64_t key = hash_u64(heap->paths->shape[object] ^
 				hash_u64((uint64_t)parent << 32 | heap->graph->type_of[object]));
-	int err;
 
 	*out = id_map_find(&tree->node_of, key);
 	if (*out != ID_MAP_NONE)
 		return 0;
-	err = array_reserve(&tree->nodes, &tree->capacity, tree->count, 1, sizeof(*tree->nodes))
-		      ?: id_map_put(&tree->node_of, key, (uint32_t)tree->count);
+	int err = array_reserve(&tree->nodes, &tree->capacity, tree->count, 1, sizeof(*tree->nodes))
+			  ?: id_map_put(&tree->node_of, key, (uint32_t)tree->count);
 	if (err)
 		return err;
 	*out = (uint32_t)tree->count;
@@ -60,8 +59,6 @@ static int object_add(struct tree *tree, uint32_t object)
 	const struct graph *graph = tree->heap->graph;
 	const struct retained *retained = tree->heap->retained;
 	uint32_t holder = retained->idom[object], parent = GRAPH_NONE, at;
-	struct heap_tree_node *node;
-	int err;
 
 	tree->of_object[object] = GRAPH_NONE;
 	if (holder != graph->count) {
@@ -69,11 +66,11 @@ static int object_add(struct tree *tree, uint32_t object)
 		if (parent == GRAPH_NONE || tree->nodes[parent].depth >= tree->choice->depth)
 			return 0;
 	}
-	err = node_find(tree, parent, object, &at);
+	int err = node_find(tree, parent, object, &at);
 	if (err)
 		return err;
 	tree->of_object[object] = at;
-	node = &tree->nodes[at];
+	struct heap_tree_node *node = &tree->nodes[at];
 	node->bytes += graph_bytes(graph, object);
 	node->count++;
 	node->retained_bytes += retained->bytes[object];

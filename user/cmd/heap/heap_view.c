@@ -96,27 +96,28 @@ static int view_by_line(struct view *view)
 static int is_holder(const struct paths *paths, uint32_t at)
 {
 	const struct graph *graph = paths->graph;
-	uint32_t parent = paths->parent[at], above;
+	uint32_t parent = paths->parent[at];
 
 	if (parent == GRAPH_NONE || graph_is_modules(graph, parent))
 		return 1;
 	/* A module's variables are its dictionary's values; what its C code holds has no name. */
-	above = paths->kind[at] == REFERENCE_VALUE && paths_is_namespace(paths, parent)
-			? paths->parent[parent]
-			: GRAPH_NONE;
+	uint32_t above = paths->kind[at] == REFERENCE_VALUE && paths_is_namespace(paths, parent)
+				 ? paths->parent[parent]
+				 : GRAPH_NONE;
 	above = above == GRAPH_NONE ? GRAPH_NONE : paths->parent[above];
 	return above != GRAPH_NONE && graph_is_modules(graph, above);
 }
 
 uint32_t path_holder(const struct paths *paths, uint32_t *holders, uint32_t object)
 {
-	uint32_t at = object, found;
+	uint32_t at = object;
 
 	while (holders[at] == GRAPH_NONE && !is_holder(paths, at))
 		at = paths->parent[at];
-	found = holders[at] != GRAPH_NONE                                   ? holders[at]
-		: paths->parent[at] == GRAPH_NONE && paths->graph->root[at] ? paths->slot[at]
-									    : at;
+	uint32_t found = holders[at] != GRAPH_NONE ? holders[at]
+			 : paths->parent[at] == GRAPH_NONE && paths->graph->root[at]
+				 ? paths->slot[at]
+				 : at;
 	while (object != at) {
 		holders[object] = found;
 		object = paths->parent[object];
@@ -263,12 +264,12 @@ static int rows_by_type(struct view *view)
 
 uint32_t path_start(const struct paths *paths, uint32_t *start, uint32_t object)
 {
-	uint32_t at = object, found;
+	uint32_t at = object;
 
 	while (start[at] == GRAPH_NONE && paths->parent[at] != GRAPH_NONE &&
 	       !graph_is_modules(paths->graph, paths->parent[at]))
 		at = paths->parent[at];
-	found = start[at] == GRAPH_NONE ? at : start[at];
+	uint32_t found = start[at] == GRAPH_NONE ? at : start[at];
 	while (object != at) {
 		start[object] = found;
 		object = paths->parent[object];
@@ -441,13 +442,11 @@ int holder_label(const struct heap_graph *heap, uint32_t holder, struct buffer *
 {
 	const struct graph *graph = heap->graph;
 	const char *kind = graph_root_name(graph->root[holder]);
-	size_t bytes;
-	int err;
 
 	if (heap->paths->parent[holder] != GRAPH_NONE || graph_is_modules(graph, holder))
 		return path_label(heap, holder, out);
-	err = buffer_printf(out, "%s ", kind);
-	bytes = out->size;
+	int err = buffer_printf(out, "%s ", kind);
+	size_t bytes = out->size;
 	err = err ?: root_name(graph, holder, 0, out);
 	if (!err && out->size == bytes)
 		out->size--;

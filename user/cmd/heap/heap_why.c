@@ -131,7 +131,7 @@ static int group_print(const struct heap_graph *heap, const struct path_group *g
 int heap_why_print(const struct heap_choice *choice, const struct heap_graph *heap)
 {
 	struct json *json = choice->json;
-	size_t count = 0, shown;
+	size_t count = 0;
 	struct path_group *groups = NULL;
 	struct chosen chosen;
 	int err = chosen_find(heap, choice->what, &chosen)
@@ -141,7 +141,7 @@ int heap_why_print(const struct heap_choice *choice, const struct heap_graph *he
 	chosen_free(&chosen);
 	if (err)
 		return err;
-	shown = report_rows(&choice->output.opts, count);
+	size_t shown = report_rows(&choice->output.opts, count);
 	heap_answer_begin(choice, heap);
 	if (json) {
 		json_unsigned(json, "paths_total", count);
@@ -194,14 +194,13 @@ static void holder_visit(void *context, uint64_t target, enum reference_kind kin
 {
 	struct heap_why_holding *holding = context;
 	struct graph *graph = holding->graph;
-	uint32_t type = graph->type_of[holding->source], at;
-	uint64_t key;
+	uint32_t type = graph->type_of[holding->source];
 
 	if (holding->err || !is_chosen(&holding->chosen, graph_find(graph, target)))
 		return;
 	slot = holder_slot(kind, slot);
-	key = hash_u64(((uint64_t)type << 8 | kind) + 1) ^ hash_u64(slot + 1);
-	at = id_map_find(&holding->found, key);
+	uint64_t key = hash_u64(((uint64_t)type << 8 | kind) + 1) ^ hash_u64(slot + 1);
+	uint32_t at = id_map_find(&holding->found, key);
 	if (at == ID_MAP_NONE) {
 		at = (uint32_t)holding->count;
 		holding->err = array_reserve(&holding->holders, &holding->capacity, holding->count,
@@ -236,7 +235,7 @@ static int holder_print(const struct graph *graph, const struct heap_why_holder 
 {
 	const struct type *type = &graph->types.entries[holder->type];
 	struct buffer name = {0};
-	const char *kind, *text;
+	const char *kind;
 	int err = reference_name(graph, holder->example, holder->kind, holder->slot, &kind, &name)
 			  ?: buffer_append(&name, "", 1);
 
@@ -244,7 +243,7 @@ static int holder_print(const struct graph *graph, const struct heap_why_holder 
 		buffer_free(&name);
 		return err;
 	}
-	text = has_key(holder) ? (const char *)name.data : "";
+	const char *text = has_key(holder) ? (const char *)name.data : "";
 	if (json) {
 		json_open(json, NULL, '{');
 		type_json(json, graph, type);

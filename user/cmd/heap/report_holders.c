@@ -90,15 +90,15 @@ static int is_only(const struct line_summing *summing, uint32_t holder, uint32_t
 
 static int block_add(struct line_summing *summing, const struct block_line *block)
 {
-	uint32_t object = owners_find(&summing->owners, block->address, block->bytes), at;
+	uint32_t object = owners_find(&summing->owners, block->address, block->bytes);
 	uint32_t holder = object == GRAPH_NONE
 				  ? GRAPH_NONE
 				  : path_holder(summing->heap->paths, summing->holder, object);
 	uint64_t key = (uint64_t)block->line << 32 | holder;
 	struct line_holders *out = summing->out;
 	int err;
+	uint32_t at = id_map_find(&summing->found, key);
 
-	at = id_map_find(&summing->found, key);
 	if (at == ID_MAP_NONE) {
 		at = (uint32_t)out->count;
 		err = array_reserve(&out->entries, &out->capacity, out->count, 1,
@@ -425,15 +425,14 @@ int report_holders_print(const struct snapshot *snapshot, const struct report_ch
 	const struct report_notes beneath = {
 		.head = head_print, .entry = entry_print, .context = &notes};
 	struct heap_graph heap;
-	int err, status;
 
 	if (usage_check(report, choice))
 		return EXIT_USAGE;
 	if (heap_open(snapshot, choice, &heap))
 		return EXIT_FAILED;
-	err = notes_open(&notes, &heap);
+	int err = notes_open(&notes, &heap);
 	with.opts.notes = &beneath;
-	status = err ? EXIT_FAILED : cli_report_print(snapshot, &with);
+	int status = err ? EXIT_FAILED : cli_report_print(snapshot, &with);
 	if (status == EXIT_DONE && report->format != FORMAT_JSON)
 		heap_graph_foot(&report->opts, &heap);
 	if (err)

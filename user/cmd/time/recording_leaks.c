@@ -175,8 +175,6 @@ static int whole_judge(struct leaks *out)
 
 int leaks_find(const struct series *series, struct leaks *out)
 {
-	int err;
-
 	*out = (struct leaks){.series = series, .begin = series_begin(series)};
 	if (series->moment_count < 2)
 		return error_set(-EINVAL, "the recording has one snapshot: growth needs more");
@@ -186,7 +184,7 @@ int leaks_find(const struct series *series, struct leaks *out)
 	out->probes_share = series_probes_share(series, out->begin);
 	out->lost_share = series_lost_share(series, out->begin);
 	out->lines = calloc(series->line_count + 1, sizeof(*out->lines));
-	err = out->lines ? lines_judge(out) : -ENOMEM;
+	int err = out->lines ? lines_judge(out) : -ENOMEM;
 	err = err ?: whole_judge(out);
 	if (!err) {
 		rates_undisturb(out);

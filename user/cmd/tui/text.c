@@ -194,7 +194,6 @@ void watch_detail(const struct watch_view *view, const struct watch_model *model
 		  struct source *source, FILE *out)
 {
 	uint32_t group = id_map_find(&view->groups.keys, view->open_key);
-	struct text_held *held;
 	size_t count = 0;
 
 	if (group == ID_MAP_NONE) {
@@ -203,7 +202,7 @@ void watch_detail(const struct watch_view *view, const struct watch_model *model
 	}
 	watch_group_label(&view->groups, model, &view->groups.items[group], out);
 	putc('\n', out);
-	held = held_by(model, group, &count);
+	struct text_held *held = held_by(model, group, &count);
 	if (held && count) {
 		const struct stacks_frame *frame = &model->frames[held[0].stack->first];
 
