@@ -2,7 +2,6 @@
 #include "report/report_parts.h"
 #include "util/stream.h"
 
-#include <errno.h>
 #include <math.h>
 
 int report_statistics(const struct snapshot *snapshot, const struct report_opts *opts,

@@ -10,7 +10,6 @@
 #include "report/caveats/not_seen.h"
 #include "report/caveats/quality.h"
 #include "report/report_parts.h"
-#include "snapshot/estimate.h"
 #include "snapshot/group/thread_shares.h"
 #include "util/array.h"
 #include "util/error.h"

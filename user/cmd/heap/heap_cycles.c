@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tracer heap cycles: what only the collector can free, by the types in a cycle. */
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -8,7 +7,6 @@
 #include "inspect/waste/cycles.h"
 #include "util/json.h"
 #include "util/size.h"
-#include "util/text.h"
 
 #define MAX_NAMES 6u /* types of a cycle that are printed */
 

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -10,7 +8,6 @@
 #include "cmd/options/targets.h"
 #include "inspect/dump/capture_core.h"
 #include "inspect/dump/dump_file.h"
-#include "proc/container/memory_headroom.h"
 #include "proc/sandbox/calls.h"
 #include "proc/sandbox/privileges.h"
 #include "runtime/cpython/version.h"

@@ -16,7 +16,6 @@
 #include "proc/family.h"
 #include "proc/sandbox/calls.h"
 #include "proc/sandbox/privileges.h"
-#include "util/array.h"
 #include "util/clock.h"
 #include "util/error.h"
 

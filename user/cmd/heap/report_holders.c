@@ -13,7 +13,6 @@
 #include "util/error.h"
 #include "util/id_map.h"
 #include "util/json.h"
-#include "util/text.h"
 
 /* --- line holders ----------------------------------------------------------------------------- */
 

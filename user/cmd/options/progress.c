@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "report/report.h"
 #include "session/session.h"
 #include "util/clock.h"
 #include "util/error.h"

@@ -13,7 +13,6 @@
 #include "util/error.h"
 #include "util/json.h"
 #include "util/size.h"
-#include "util/text.h"
 
 void leaks_free(struct leaks *leaks)
 {

@@ -2,7 +2,6 @@
 #include "cmd/tui/view.h"
 
 #include <curses.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "session/ctl/request.h"

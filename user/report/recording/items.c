@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "report/recording/items.h"
 
-#include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 
