@@ -177,7 +177,6 @@ static void traced_print(const json_t *status)
 static void status_print(const json_t *status)
 {
 	const json_t *traced = json_object_get(status, "traced_memory");
-	char size[32], peak[32], own[32];
 
 	printf("PID %" PRIu64 " (", member(status, "pid"));
 	text_print(stdout, member_text(status, "name"));
@@ -187,15 +186,15 @@ static void status_print(const json_t *status)
 	       member_text(status, "mode"), json_real_value(json_object_get(status, "uptime")),
 	       member(status, "session"));
 	printf("  traced memory: size=%s, count=%" PRIu64 " (peak size=%s)\n",
-	       size_text(size, member(traced, "size")), member(status, "live_blocks"),
-	       size_text(peak, member(traced, "peak")));
-	printf("  tracer memory: %s\n", size_text(own, member(status, "tracer_memory")));
+	       SIZE_TEXT(member(traced, "size")), member(status, "live_blocks"),
+	       SIZE_TEXT(member(traced, "peak")));
+	printf("  tracer memory: %s\n", SIZE_TEXT(member(status, "tracer_memory")));
 	printf("  traceback limit: %" PRIu64 "\n", member(status, "traceback_limit"));
 	printf("  lost events: %" PRIu64 "\n", member(status, "lost_events"));
 	if (json_object_get(status, "sample_bytes"))
 		printf("  sampled: one block for every %s allocated; sizes and counts are "
 		       "estimates\n",
-		       size_text(size, member(status, "sample_bytes")));
+		       SIZE_TEXT(member(status, "sample_bytes")));
 	else if (!json_object_get(status, "layer")) /* coverage is about Python's heap */
 		coverage_print(json_object_get(status, "coverage"));
 	printf("  longest pause for a request: %.1f ms\n",
@@ -206,7 +205,6 @@ static void lookup_print(const json_t *answer)
 {
 	const json_t *block = json_object_get(answer, "block");
 	const json_t *frames = json_object_get(answer, "traceback");
-	char size[32];
 
 	printf("0x%" PRIx64 ": ", member(answer, "address"));
 	if (!json_is_object(block)) {
@@ -215,7 +213,7 @@ static void lookup_print(const json_t *answer)
 	}
 	printf("%" PRIu64 " bytes into a block of %s%s at 0x%" PRIx64, member(block, "offset"),
 	       json_is_true(json_object_get(block, "rounded")) ? "at most " : "",
-	       size_text(size, member(block, "size")), member(block, "address"));
+	       SIZE_TEXT(member(block, "size")), member(block, "address"));
 	if (member(block, "domain"))
 		printf(", domain %" PRIu64, member(block, "domain"));
 	putchar('\n');

@@ -159,15 +159,14 @@ static int outside_tell(const struct export *export, const struct snapshot *snap
 	const struct statistics_opts how = {
 		.by = GROUP_FILENAME, .filters = &export->filter.filters, .app = &export->app};
 	struct statistics statistics;
-	char size[32], total[32];
 	int err = export->app.asked ? statistics_compute(snapshot, &how, &statistics) : 0;
 
 	if (err || !export->app.asked)
 		return err;
 	log_info("%s: %s of %s are in tracebacks without a frame of the application, which are "
 		 "exported unchanged",
-		 export->files.items[0], size_text(size, statistics.parts[PART_OUTSIDE].size),
-		 size_text(total, statistics.total_size));
+		 export->files.items[0], SIZE_TEXT(statistics.parts[PART_OUTSIDE].size),
+		 SIZE_TEXT(statistics.total_size));
 	statistics_free(&statistics);
 	return 0;
 }

@@ -49,12 +49,9 @@ struct heap_view {
 /* what: "size"; "own size": the objects' own blocks alone */
 static void sum_print(const char *what, const struct heap_sum *sum)
 {
-	char size[32], average[32];
-
-	printf("%s=%s, count=%" PRIu64, what, size_text(size, sum->bytes), sum->blocks);
+	printf("%s=%s, count=%" PRIu64, what, SIZE_TEXT(sum->bytes), sum->blocks);
 	if (sum->blocks)
-		printf(", average=%s",
-		       size_text(average, (sum->bytes + sum->blocks / 2) / sum->blocks));
+		printf(", average=%s", SIZE_TEXT((sum->bytes + sum->blocks / 2) / sum->blocks));
 	putchar('\n');
 }
 
@@ -123,20 +120,18 @@ static void foot_brief(const struct heap_view *view)
 	const struct heap_walk *walk = &view->types->walk;
 	const struct report_opts *opts = &view->choice->output.opts;
 	struct one_line line = {0};
-	char text[SIZE_TEXT_MAX];
 
 	if (walk->pools_unreadable)
 		one_line_add(&line, "%" PRIu64 " of %" PRIu64 " pools could not be read",
 			     walk->pools_unreadable, walk->pools + walk->pools_unreadable);
 	if (view->bytes_swapped)
-		one_line_add(&line, "%s on swap not read", size_text(text, view->bytes_swapped));
+		one_line_add(&line, "%s on swap not read", SIZE_TEXT(view->bytes_swapped));
 	if (!line.count)
 		one_line_add(&line, "complete");
 	if (walk->is_mimalloc)
 		one_line_add(&line, "blocks of malloc not in it");
 	else
-		one_line_add(&line, "%s blocks of malloc not in it",
-			     text_count(text, walk->raw_blocks));
+		one_line_add(&line, "%s blocks of malloc not in it", COUNT_TEXT(walk->raw_blocks));
 	one_line_print(stdout, "Figures", &line, opts->brief, opts->color);
 	if (next_type(view))
 		printf("next: tracer heap why %s -p %d\n", next_type(view), view->info->pid);
@@ -151,7 +146,7 @@ static void view_text(const struct heap_view *view)
 	const struct heap_types *types = view->types;
 	const struct heap_walk *walk = &types->walk;
 	struct heap_sum total = {walk->blocks, walk->bytes}, rest = {0};
-	char version[VERSION_TEXT], swapped[SIZE_TEXT_MAX], others[32];
+	char version[VERSION_TEXT], others[32];
 
 	fputs("tracer: ", stdout);
 	text_print(stdout, view->info->name);
@@ -198,8 +193,7 @@ static void view_text(const struct heap_view *view)
 	if (types->modules_unknown)
 		printf("  modules of %" PRIu64 " classes\n", types->modules_unknown);
 	if (view->bytes_swapped)
-		printf("  on swap, which were not read: %s\n",
-		       size_text(swapped, view->bytes_swapped));
+		printf("  on swap, which were not read: %s\n", SIZE_TEXT(view->bytes_swapped));
 }
 
 static void sum_json(struct json *json, const char *key, const struct heap_sum *sum)

@@ -130,7 +130,6 @@ static int histogram_make(const struct snapshot *snapshot, const struct report_o
 static const char *row_name(const struct histogram *histogram, uint32_t row, char name[64])
 {
 	uint64_t high = size_of_row(row), low = row > 1 ? high / 2 : 0;
-	char size[SIZE_TEXT_MAX], from[SIZE_TEXT_MAX];
 
 	if (histogram->by == GROUP_LIFETIME)
 		snprintf(name, 64, "%s",
@@ -140,16 +139,15 @@ static const char *row_name(const struct histogram *histogram, uint32_t row, cha
 	else if (high <= 8192)
 		snprintf(name, 64, "%" PRIu64 " to %" PRIu64 " B", low + 1, high);
 	else
-		snprintf(name, 64, "%s to %s", size_text(from, low), size_text(size, high));
+		snprintf(name, 64, "%s to %s", SIZE_TEXT(low), SIZE_TEXT(high));
 	return name;
 }
 
 static void figures_print(FILE *out, const struct statistic_sums *sums, int sampled)
 {
 	const char *about = sampled ? "~" : "";
-	char size[SIZE_TEXT_MAX];
 
-	fprintf(out, "size=%s%s, count=%s%" PRIu64, about, size_text(size, sums->size), about,
+	fprintf(out, "size=%s%s, count=%s%" PRIu64, about, SIZE_TEXT(sums->size), about,
 		sums->count);
 }
 

@@ -137,9 +137,9 @@ int processes_are_alike(const struct snapshot *snapshot)
 static void row_cells(FILE *out, const struct process_sums *sums)
 {
 	const struct snapshot_meta *process = sums->process;
-	char state[PROCESS_STATE_MAX], size[SIZE_TEXT_MAX], count[32];
+	char state[PROCESS_STATE_MAX], count[32];
 
-	fprintf(out, "%u\t%s\t%s\t", process->pid, size_text(size, sums->size),
+	fprintf(out, "%u\t%s\t%s\t", process->pid, SIZE_TEXT(sums->size),
 		text_count(count, sums->count));
 	text_print(out, process->mode);
 	putc('\t', out);
@@ -147,7 +147,7 @@ static void row_cells(FILE *out, const struct process_sums *sums)
 	fprintf(out, "\t%s\t", process_state(state, process));
 	text_print(out, process->name);
 	if (sums->inherited.count)
-		fprintf(out, ", %s inherited from PID %u", size_text(size, sums->inherited.size),
+		fprintf(out, ", %s inherited from PID %u", SIZE_TEXT(sums->inherited.size),
 			process->parent);
 	putc('\n', out);
 }
@@ -188,7 +188,7 @@ static void titles_print(FILE *out, int containers)
 static void rest_print(FILE *out, const struct process_sums *sums, size_t count, int tables)
 {
 	uint64_t size = 0, blocks = 0;
-	char text[SIZE_TEXT_MAX], grouped[32];
+	char text[SIZE_TEXT_MAX];
 
 	for (size_t i = 0; i < count; i++) {
 		size += sums[i].size;
@@ -196,8 +196,8 @@ static void rest_print(FILE *out, const struct process_sums *sums, size_t count,
 	}
 	size_text(text, size);
 	if (tables)
-		fprintf(out, "\t%s\t%s\t\t\t\t%zu other%s\n", text, text_count(grouped, blocks),
-			count, count > 1 ? "s" : "");
+		fprintf(out, "\t%s\t%s\t\t\t\t%zu other%s\n", text, COUNT_TEXT(blocks), count,
+			count > 1 ? "s" : "");
 	else
 		fprintf(out, "  %zu other: size=%s, count=%" PRIu64 "\n", count, text, blocks);
 }

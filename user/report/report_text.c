@@ -37,16 +37,12 @@ static void error_cell(FILE *out, uint64_t error, uint64_t figure)
 
 static void count_cell(FILE *out, uint64_t count, int is_known)
 {
-	char text[32];
-
-	fprintf(out, "%s\t", is_known ? text_count(text, count) : "");
+	fprintf(out, "%s\t", is_known ? COUNT_TEXT(count) : "");
 }
 
 static void size_cell(FILE *out, uint64_t size, int is_known)
 {
-	char text[SIZE_TEXT_MAX];
-
-	fprintf(out, "%s\t", is_known ? size_text(text, size) : "");
+	fprintf(out, "%s\t", is_known ? SIZE_TEXT(size) : "");
 }
 
 /* The titles of the table of entries. */
@@ -181,8 +177,6 @@ static void origin_print(FILE *out, const struct snapshot *snapshot, int brief)
 /* Says what the figures mean: growth mode counts pools, not blocks. */
 static void growth_print(FILE *out, const struct snapshot_meta *meta, int brief)
 {
-	char text[32];
-
 	if (brief) {
 		fputs("Lines that took new pools, maybe for what they drop again: no list of "
 		      "leaks\n",
@@ -196,7 +190,7 @@ static void growth_print(FILE *out, const struct snapshot_meta *meta, int brief)
 		"These lines took pools, maybe for what they drop again: it is no list of leaks; "
 		"tracer heap --by path, and heap diff of two dumps, show what stays and what holds "
 		"it\n",
-		meta->pool_bytes ? size_text(text, meta->pool_bytes) : "of unknown size",
+		meta->pool_bytes ? SIZE_TEXT(meta->pool_bytes) : "of unknown size",
 		meta->large_skipped ? ", not of objects"
 				    : ", and of blocks of more than 512 bytes");
 }
@@ -284,10 +278,8 @@ static void place_print(FILE *out, const struct statistic *entry,
 /* Prints one standard error; an exact figure has none. */
 static void size_error_print(FILE *out, uint64_t error)
 {
-	char text[32];
-
 	if (error)
-		fprintf(out, " ± %s", size_text(text, error));
+		fprintf(out, " ± %s", SIZE_TEXT(error));
 }
 
 static void count_error_print(FILE *out, uint64_t error)

@@ -125,9 +125,8 @@ static int rows_make(const struct snapshot *snapshot, const struct report_opts *
 static void figures_print(FILE *out, uint64_t size, uint64_t count, int sampled)
 {
 	const char *about = sampled ? "~" : "";
-	char text[SIZE_TEXT_MAX];
 
-	fprintf(out, "size=%s%s, count=%s%" PRIu64, about, size_text(text, size), about, count);
+	fprintf(out, "size=%s%s, count=%s%" PRIu64, about, SIZE_TEXT(size), about, count);
 }
 
 /* "name (TID 7): ", or by task "name: " */

@@ -4,8 +4,7 @@
  * caller. At most 2^32 - 2 elements, so that a 32-bit index can name each of them and UINT32_MAX
  * none.
  */
-#ifndef TRACER_UTIL_ARRAY_H
-#define TRACER_UTIL_ARRAY_H
+#pragma once
 
 #include <stddef.h>
 
@@ -21,7 +20,10 @@ struct account;
  * -EOVERFLOW. The caller frees the array.
  */
 int array_reserve(void *array, size_t *capacity, size_t count, size_t extra, size_t size);
-/* The same, charged to an account: also -EDQUOT. array_release() gives it back. */
+/* Room for one more element. */
+#define ARRAY_GROW(array, capacity, count)                                                         \
+	array_reserve(&(array), &(capacity), (count), 1, sizeof(*(array)))
+/* array_reserve() charged to an account: also -EDQUOT. array_release() gives it back. */
 int array_reserve_in(struct account *account, void *array, size_t *capacity, size_t count,
 		     size_t extra, size_t size);
 /*
@@ -41,5 +43,3 @@ void huge_advise(void *data, size_t bytes);
 void array_fit(struct account *account, void *array, size_t *capacity, size_t count, size_t size);
 /* Frees the array; leaves NULL and a capacity of 0. */
 void array_release(struct account *account, void *array, size_t *capacity, size_t size);
-
-#endif

@@ -9,6 +9,8 @@
 
 /* "1234 B", "12.3 KiB" */
 char *size_text(char out[SIZE_TEXT_MAX], uint64_t bytes);
+/* The same in a buffer of its own, which lasts as long as the block around it. */
+#define SIZE_TEXT(bytes) size_text((char[SIZE_TEXT_MAX]){0}, (bytes))
 /* The same; sign: with a sign, "+1234 B". */
 char *size_format(char out[SIZE_TEXT_MAX], double size, int sign);
 

@@ -21,6 +21,8 @@ void text_print(FILE *out, const char *text);
 size_t text_escape(char *out, size_t capacity, const char *text);
 /* "1,234,567". Returns out. */
 char *text_count(char out[32], uint64_t count);
+/* The same in a buffer of its own, which lasts as long as the block around it. */
+#define COUNT_TEXT(count) text_count((char[32]){0}, (count))
 
 /* Is it a word for any shell as it is: a name of a file or type without quotes or spaces? */
 int text_is_plain(const char *text);

@@ -178,15 +178,13 @@ static void name_print(const struct tree *tree, const struct heap_tree_node *nod
 static void node_text(const struct tree *tree, const struct heap_tree_node *node,
 		      unsigned int depth)
 {
-	char retained[32], size[32];
-
 	printf("%*s", (int)(2 * depth + 2), "");
 	name_print(tree, node);
 	fputs(" -> ", stdout);
 	type_text(tree->heap->graph, graph_type(tree->heap->graph, node->example));
 	printf(": retained=%s, retained count=%" PRIu64 ", size=%s, count=%" PRIu64 "\n",
-	       size_text(retained, node->retained_bytes), node->retained_count,
-	       size_text(size, node->bytes), node->count);
+	       SIZE_TEXT(node->retained_bytes), node->retained_count, SIZE_TEXT(node->bytes),
+	       node->count);
 }
 
 /* The object stays open for its children. */

@@ -578,8 +578,6 @@ static void row_cells(const struct row *row)
 
 static void row_text(const struct view *view, const struct row *row)
 {
-	char size[32];
-
 	if (view->choice->output.opts.tables)
 		row_cells(row);
 	else
@@ -601,13 +599,13 @@ static void row_text(const struct view *view, const struct row *row)
 		return;
 	}
 	if (row->retained_count) {
-		printf(": retained=%s, retained count=%" PRIu64,
-		       size_text(size, row->retained_bytes), row->retained_count);
+		printf(": retained=%s, retained count=%" PRIu64, SIZE_TEXT(row->retained_bytes),
+		       row->retained_count);
 		putchar(',');
 	} else {
 		putchar(':');
 	}
-	printf(" size=%s, count=%" PRIu64, size_text(size, row->bytes), row->count);
+	printf(" size=%s, count=%" PRIu64, SIZE_TEXT(row->bytes), row->count);
 	if (view->choice->by == BY_LINE && row->holder != GRAPH_NONE && row->bytes)
 		line_holder(view, row, ", ");
 	putchar('\n');
@@ -615,15 +613,13 @@ static void row_text(const struct view *view, const struct row *row)
 
 static void view_text(const struct view *view, const struct row *total)
 {
-	char size[32];
-
 	printf("By %s, in bytes of the objects' blocks and of those that they own: %zu of %zu\n",
 	       by_names[view->choice->by], view->shown, view->count);
 	if (view->choice->output.opts.tables)
 		puts("RETAINED\t?OBJECTS\tSIZE\tCOUNT\tWHAT");
 	for (size_t i = 0; i < view->shown; i++)
 		row_text(view, &view->rows[i]);
-	printf("Total: size=%s, count=%" PRIu64 "\n", size_text(size, total->bytes), total->count);
+	printf("Total: size=%s, count=%" PRIu64 "\n", SIZE_TEXT(total->bytes), total->count);
 }
 
 static void row_json(struct json *json, const struct view *view, const struct row *row)

@@ -72,16 +72,14 @@ static int sums_make(struct heap_waste_sums *sums, const struct waste_list *list
 
 static void sums_text(const struct graph *graph, const struct heap_waste_sums *sums)
 {
-	char size[32];
-
 	printf("Waste: %s, in bytes that the same contents would not need\n",
-	       size_text(size, sums->total.bytes));
+	       SIZE_TEXT(sums->total.bytes));
 	for (size_t i = 0; i < sums->count; i++) {
 		const struct sum *sum = &sums->entries[i];
 
 		printf("  %s ", waste_kind_name(sum->kind));
 		type_text(graph, &graph->types.entries[sum->type]);
-		printf(": size=%s, count=%" PRIu64, size_text(size, sum->bytes), sum->count);
+		printf(": size=%s, count=%" PRIu64, SIZE_TEXT(sum->bytes), sum->count);
 		if (sum->kind == WASTE_DUPLICATE)
 			printf(" of %" PRIu64 " contents", sum->groups);
 		putchar('\n');
@@ -122,19 +120,17 @@ static uint64_t example_length(const struct graph *graph, const struct waste *wa
 static void waste_text(const struct heap_graph *heap, const struct waste *waste, const char *value)
 {
 	const struct graph *graph = heap->graph;
-	char size[32], worst[32];
 
 	printf("  %s ", waste_kind_name(waste->kind));
 	type_text(graph, &graph->types.entries[waste->type]);
-	printf(": size=%s, count=%" PRIu64 ", for example ", size_text(size, waste->bytes),
-	       waste->count);
+	printf(": size=%s, count=%" PRIu64 ", for example ", SIZE_TEXT(waste->bytes), waste->count);
 	path_name(heap, waste->example, NULL, NULL);
 	printf(" at 0x%" PRIx64, graph->addresses[waste->example]);
 	if (waste->kind == WASTE_DUPLICATE)
 		printf(", %" PRIu64 " characters%s", example_length(graph, waste),
 		       value[0] ? ": " : "");
 	else
-		printf(", %s with %" PRIu64 " entries", size_text(worst, waste->worst),
+		printf(", %s with %" PRIu64 " entries", SIZE_TEXT(waste->worst),
 		       example_length(graph, waste));
 	text_print(stdout, value);
 	putchar('\n');

@@ -100,7 +100,6 @@ static int expression_text(const struct path *path)
 static int group_print(const struct heap_graph *heap, const struct path_group *group,
 		       struct json *json)
 {
-	char size[32], retained[32];
 	struct path path;
 	int err = path_read(heap->paths, group->example, &path);
 
@@ -110,8 +109,8 @@ static int group_print(const struct heap_graph *heap, const struct path_group *g
 			     {"retained_size", group->retained});
 	} else {
 		printf("  %" PRIu64 " object%s, size=%s, retained=%s, for example\n", group->count,
-		       group->count == 1 ? "" : "s", size_text(size, group->bytes),
-		       size_text(retained, group->retained));
+		       group->count == 1 ? "" : "s", SIZE_TEXT(group->bytes),
+		       SIZE_TEXT(group->retained));
 	}
 	if (!err && !json)
 		err = expression_text(&path);

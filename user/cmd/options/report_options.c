@@ -385,14 +385,13 @@ void report_choice_free(struct report_choice *choice)
 void cli_dropped_print(const struct trace *trace)
 {
 	struct trace_dropped dropped = trace_dropped(trace);
-	char bytes[32];
 
 	if (dropped.processes)
 		log_info("%llu processes that have ended, or that there was no memory for, are not "
 			 "in the report: they held %llu blocks, %s; at most %u ended processes are "
 			 "kept, fewer if the memory budget is used up (--budget)",
 			 (unsigned long long)dropped.processes, (unsigned long long)dropped.blocks,
-			 size_text(bytes, dropped.bytes), TRACE_ENDED_MAX);
+			 SIZE_TEXT(dropped.bytes), TRACE_ENDED_MAX);
 }
 
 void cli_cut_print(const struct snapshot *snapshot)
