@@ -19,6 +19,7 @@
 #include "util/json.h"
 #include "util/one_line.h"
 #include "util/size.h"
+#include "util/sorted.h"
 #include "util/stream.h"
 #include "util/terminal.h"
 #include "util/text.h"
@@ -253,9 +254,7 @@ static int row_compare(const void *a, const void *b)
 {
 	const struct heap_row *x = a, *y = b;
 
-	if (x->sum.bytes != y->sum.bytes)
-		return x->sum.bytes < y->sum.bytes ? 1 : -1;
-	return x->key < y->key ? -1 : x->key > y->key;
+	return CMP(y->sum.bytes, x->sum.bytes) ?: CMP(x->key, y->key);
 }
 
 static int view_print(struct heap_view *view)

@@ -85,8 +85,7 @@ static const struct argp_option options[] = {
 
 static error_t symbol_parse(struct perfmap_options *out, const char *arg)
 {
-	int err = array_reserve(&out->symbols, &out->symbol_capacity, out->symbol_count, 1,
-				sizeof(*out->symbols))
+	int err = ARRAY_GROW(out->symbols, out->symbol_capacity, out->symbol_count)
 			  ?: perfmap_symbol_parse(arg, &out->symbols[out->symbol_count]);
 
 	if (err) {

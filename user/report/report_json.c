@@ -13,6 +13,7 @@
 #include "report/report_processes.h"
 #include "runtime/cpython/version.h"
 #include "snapshot/group/explained.h"
+#include "util/array.h"
 #include "util/json.h"
 
 /* --- report json meta ------------------------------------------------------------------------- */
@@ -126,7 +127,7 @@ static void not_seen_write(FILE *out, const struct snapshot_meta *meta, int lost
 			meta->blocks_dropped, meta->bytes_dropped);
 	if (meta->ending.failed == EVENT_CENSUS_CUT)
 		fprintf(out, ", \"arenas_unread\": %" PRIu64, meta->ending.arenas_unread);
-	for (size_t i = 0; i < sizeof(dropped) / sizeof(dropped[0]); i++)
+	for (size_t i = 0; i < ARRAY_SIZE(dropped); i++)
 		if (dropped[i].count)
 			fprintf(out, ", \"%s\": %" PRIu64, dropped[i].name, dropped[i].count);
 	unknown_write(out, meta);

@@ -9,6 +9,7 @@
 
 #include "util/json.h"
 #include "util/size.h"
+#include "util/sorted.h"
 #include "util/text.h"
 
 #define NAME_MAX_SHOWN (4 * sizeof(((struct snapshot_meta *)0)->name))
@@ -18,13 +19,10 @@ static int sums_compare(const void *a, const void *b)
 {
 	const struct process_sums *x = a, *y = b;
 
-	if (x->size != y->size)
-		return x->size < y->size ? 1 : -1;
-	if (x->count != y->count)
-		return x->count < y->count ? 1 : -1;
-	if (x->process->pid != y->process->pid)
-		return x->process->pid < y->process->pid ? -1 : 1;
-	return (x->process > y->process) - (x->process < y->process);
+	return CMP(y->size, x->size)
+	       ?: CMP(y->count, x->count)
+	       ?: CMP(x->process->pid, y->process->pid)
+	       ?: CMP(x->process, y->process);
 }
 
 static void sums_add(struct process_sums *sums, const struct snapshot *snapshot,

@@ -16,6 +16,7 @@
 #include "report/source.h"
 #include "runtime/cpython/version.h"
 #include "snapshot/group/precision.h"
+#include "util/array.h"
 #include "util/size.h"
 #include "util/terminal.h"
 #include "util/text.h"
@@ -168,8 +169,7 @@ static void origin_print(FILE *out, const struct snapshot *snapshot, int brief)
 		fprintf(out, ", %s", process_state(state, meta));
 		return;
 	}
-	for (size_t i = 0; !snapshot->process_count && i < sizeof(moments) / sizeof(moments[0]);
-	     i++)
+	for (size_t i = 0; !snapshot->process_count && i < ARRAY_SIZE(moments); i++)
 		if (!strcmp(meta->moment, moments[i].moment))
 			fputs(moments[i].text, out);
 }

@@ -16,6 +16,7 @@
 #include "util/id_map.h"
 #include "util/json.h"
 #include "util/size.h"
+#include "util/sorted.h"
 #include "util/text.h"
 
 struct thread_row {
@@ -40,8 +41,7 @@ static int row_get(struct thread_rows *rows, uint64_t key, struct thread_row **o
 
 	if (at == ID_MAP_NONE) {
 		at = (uint32_t)rows->count;
-		err = array_reserve(&rows->items, &rows->capacity, rows->count, 1,
-				    sizeof(*rows->items))
+		err = ARRAY_GROW(rows->items, rows->capacity, rows->count)
 			      ?: id_map_put(&rows->index, key, at);
 		if (err)
 			return err;
@@ -78,13 +78,10 @@ static int row_compare(const void *a, const void *b)
 {
 	const struct thread_row *x = a, *y = b;
 
-	if (x->size != y->size)
-		return x->size < y->size ? 1 : -1;
-	if (x->count != y->count)
-		return x->count < y->count ? 1 : -1;
-	if (x->tid != y->tid)
-		return x->tid < y->tid ? -1 : 1;
-	return strcmp(x->name, y->name);
+	return CMP(y->size, x->size)
+	       ?: CMP(y->count, x->count)
+	       ?: CMP(x->tid, y->tid)
+	       ?: strcmp(x->name, y->name);
 }
 
 static void rows_free(struct thread_rows *rows)

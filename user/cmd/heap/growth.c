@@ -8,6 +8,7 @@
 
 #include "cmd/heap/heap_view.h"
 #include "util/array.h"
+#include "util/sorted.h"
 
 #define ROWS_MAX 65536u
 /* Rows that grew by less than that are not asked for the code that fills them. */
@@ -136,8 +137,7 @@ static int row_find(struct growth *growth, struct half *half, uint32_t holder, u
 		*out = ROWS_MAX - 1;
 	}
 	if (*out == ID_MAP_NONE) {
-		err = array_reserve(&growth->rows, &growth->capacity, growth->count, 1,
-				    sizeof(struct growth_row));
+		err = ARRAY_GROW(growth->rows, growth->capacity, growth->count);
 		if (err)
 			return err;
 		*out = (uint32_t)growth->count;
@@ -262,9 +262,7 @@ static int part_compare(const void *a, const void *b)
 {
 	const struct growth_part *x = a, *y = b;
 
-	if (x->row != y->row)
-		return x->row < y->row ? -1 : 1;
-	return x->bytes < y->bytes ? 1 : x->bytes > y->bytes ? -1 : 0;
+	return CMP(x->row, y->row) ?: CMP(y->bytes, x->bytes);
 }
 
 static int type_name(struct growth *growth, const struct graph *graph, uint32_t type, uint32_t *id)

@@ -18,6 +18,7 @@
 #include "proc/sandbox/privileges.h"
 #include "util/clock.h"
 #include "util/error.h"
+#include "util/sorted.h"
 
 /* --- heap leaks parts ------------------------------------------------------------------------- */
 
@@ -496,7 +497,7 @@ static int number_compare(const void *a, const void *b)
 {
 	const double *x = a, *y = b;
 
-	return *x < *y ? -1 : *x > *y;
+	return CMP(*x, *y);
 }
 
 static double median(const double *y, size_t count)

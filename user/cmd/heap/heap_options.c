@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cmd/heap/heap_choice.h"
+#include "util/array.h"
 #include "util/error.h"
 
 enum {
@@ -60,7 +61,7 @@ static error_t by_parse(struct heap_choice *choice, const char *arg)
 	static const char *const names[] = {"type",      "class", "module", "root",
 					    "container", "size",  "line",   "path"};
 
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
 		if (!strcmp(arg, names[i])) {
 			choice->by = (enum heap_by)i;
 			return 0;

@@ -75,7 +75,7 @@ static int node_find(struct heap_pprof_stacks *stacks, uint32_t parent, uint32_t
 	*out = id_map_find(&stacks->node_of, key);
 	if (*out != ID_MAP_NONE)
 		return 0;
-	int err = array_reserve(&stacks->nodes, &stacks->capacity, stacks->count, 1, sizeof(*node));
+	int err = ARRAY_GROW(stacks->nodes, stacks->capacity, stacks->count);
 	if (err)
 		return err;
 	node = &stacks->nodes[stacks->count];

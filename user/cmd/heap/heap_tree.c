@@ -13,6 +13,7 @@
 #include "util/id_map.h"
 #include "util/json.h"
 #include "util/size.h"
+#include "util/sorted.h"
 #include "util/text.h"
 
 struct heap_tree_node {
@@ -41,7 +42,7 @@ static int node_find(struct tree *tree, uint32_t parent, uint32_t object, uint32
 	*out = id_map_find(&tree->node_of, key);
 	if (*out != ID_MAP_NONE)
 		return 0;
-	int err = array_reserve(&tree->nodes, &tree->capacity, tree->count, 1, sizeof(*tree->nodes))
+	int err = ARRAY_GROW(tree->nodes, tree->capacity, tree->count)
 			  ?: id_map_put(&tree->node_of, key, (uint32_t)tree->count);
 	if (err)
 		return err;
@@ -109,11 +110,9 @@ static int node_compare(const void *a, const void *b, void *context)
 	const struct heap_tree_node *x = &tree->nodes[*(const uint32_t *)a];
 	const struct heap_tree_node *y = &tree->nodes[*(const uint32_t *)b];
 
-	if (x->parent != y->parent)
-		return x->parent + 1 < y->parent + 1 ? -1 : 1;
-	if (x->retained_bytes != y->retained_bytes)
-		return x->retained_bytes < y->retained_bytes ? 1 : -1;
-	return x->example < y->example ? -1 : x->example > y->example;
+	return CMP(x->parent + 1, y->parent + 1)
+	       ?: CMP(y->retained_bytes, x->retained_bytes)
+	       ?: CMP(x->example, y->example);
 }
 
 static int tree_sort(struct tree *tree)

@@ -12,6 +12,7 @@
 #include "util/id_map.h"
 #include "util/json.h"
 #include "util/size.h"
+#include "util/sorted.h"
 #include "util/text.h"
 
 static const char *const by_names[] = {
@@ -146,8 +147,7 @@ static int held_add(struct heap_lines_holding *holding, uint32_t shown, uint32_t
 	int err;
 
 	if (number == ID_MAP_NONE) {
-		err = array_reserve(&holding->held, &holding->capacity, holding->count, 1,
-				    sizeof(*holding->held))
+		err = ARRAY_GROW(holding->held, holding->capacity, holding->count)
 			      ?: id_map_put(&holding->held_of, key, (uint32_t)holding->count);
 		if (err)
 			return err;
@@ -421,11 +421,9 @@ static int row_compare(const void *a, const void *b)
 {
 	const struct row *x = a, *y = b;
 
-	if (x->retained_bytes != y->retained_bytes)
-		return x->retained_bytes < y->retained_bytes ? 1 : -1;
-	if (x->bytes != y->bytes)
-		return x->bytes < y->bytes ? 1 : -1;
-	return x->key < y->key ? -1 : x->key > y->key;
+	return CMP(y->retained_bytes, x->retained_bytes)
+	       ?: CMP(y->bytes, x->bytes)
+	       ?: CMP(x->key, y->key);
 }
 
 /* The path to an object: path_write(), NUL-terminated. 0, -ENOMEM. */

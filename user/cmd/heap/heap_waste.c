@@ -10,6 +10,7 @@
 #include "util/array.h"
 #include "util/json.h"
 #include "util/size.h"
+#include "util/sorted.h"
 #include "util/text.h"
 
 /* All waste of one kind and type. */
@@ -36,9 +37,7 @@ static int sum_compare(const void *a, const void *b)
 {
 	const struct sum *x = a, *y = b;
 
-	if (x->bytes != y->bytes)
-		return x->bytes < y->bytes ? 1 : -1;
-	return x->type != y->type ? (x->type < y->type ? -1 : 1) : (int)x->kind - (int)y->kind;
+	return CMP(y->bytes, x->bytes) ?: CMP(x->type, y->type) ?: CMP(x->kind, y->kind);
 }
 
 static int sums_make(struct heap_waste_sums *sums, const struct waste_list *list)
@@ -53,8 +52,7 @@ static int sums_make(struct heap_waste_sums *sums, const struct waste_list *list
 
 		if (at == ID_MAP_NONE) {
 			at = (uint32_t)sums->count;
-			err = array_reserve(&sums->entries, &sums->capacity, sums->count, 1,
-					    sizeof(*sums->entries))
+			err = ARRAY_GROW(sums->entries, sums->capacity, sums->count)
 				      ?: id_map_put(&found, key, at);
 			if (err)
 				break;

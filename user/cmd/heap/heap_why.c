@@ -9,6 +9,7 @@
 #include "util/array.h"
 #include "util/json.h"
 #include "util/size.h"
+#include "util/sorted.h"
 #include "util/stream.h"
 #include "util/text.h"
 
@@ -200,8 +201,7 @@ static void holder_visit(void *context, uint64_t target, enum reference_kind kin
 	uint32_t at = id_map_find(&holding->found, key);
 	if (at == ID_MAP_NONE) {
 		at = (uint32_t)holding->count;
-		holding->err = array_reserve(&holding->holders, &holding->capacity, holding->count,
-					     1, sizeof(struct heap_why_holder))
+		holding->err = ARRAY_GROW(holding->holders, holding->capacity, holding->count)
 				       ?: id_map_put(&holding->found, key, at);
 		if (holding->err)
 			return;
@@ -215,9 +215,7 @@ static int holder_compare(const void *a, const void *b)
 {
 	const struct heap_why_holder *x = a, *y = b;
 
-	if (x->count != y->count)
-		return x->count < y->count ? 1 : -1;
-	return x->example < y->example ? -1 : x->example > y->example;
+	return CMP(y->count, x->count) ?: CMP(x->example, y->example);
 }
 
 static int has_key(const struct heap_why_holder *holder)

@@ -13,6 +13,7 @@
 #include "util/error.h"
 #include "util/id_map.h"
 #include "util/json.h"
+#include "util/sorted.h"
 
 /* --- line holders ----------------------------------------------------------------------------- */
 
@@ -100,8 +101,7 @@ static int block_add(struct line_summing *summing, const struct block_line *bloc
 
 	if (at == ID_MAP_NONE) {
 		at = (uint32_t)out->count;
-		err = array_reserve(&out->entries, &out->capacity, out->count, 1,
-				    sizeof(*out->entries))
+		err = ARRAY_GROW(out->entries, out->capacity, out->count)
 			      ?: id_map_put(&summing->found, key, at);
 		if (err)
 			return err;
@@ -119,11 +119,7 @@ static int holder_compare(const void *a, const void *b)
 {
 	const struct line_holder *x = a, *y = b;
 
-	if (x->line != y->line)
-		return x->line < y->line ? -1 : 1;
-	if (x->bytes != y->bytes)
-		return x->bytes < y->bytes ? 1 : -1;
-	return x->holder < y->holder ? -1 : x->holder > y->holder;
+	return CMP(x->line, y->line) ?: CMP(y->bytes, x->bytes) ?: CMP(x->holder, y->holder);
 }
 
 static int blocks_sum(struct line_summing *summing)

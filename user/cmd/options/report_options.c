@@ -315,8 +315,7 @@ static error_t pid_option(int key, char *arg, struct argp_state *state)
 		return ARGP_ERR_UNKNOWN;
 	if (cli_parse_number(arg, 1, UINT32_MAX, &pid))
 		return cli_reject("--pid", arg, "a process id");
-	int err = array_reserve(&choice->pids, &choice->capacity, choice->count, 1,
-				sizeof(*choice->pids));
+	int err = ARRAY_GROW(choice->pids, choice->capacity, choice->count);
 	if (!err)
 		choice->pids[choice->count++] = (uint32_t)pid;
 	return -err;

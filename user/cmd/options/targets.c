@@ -257,8 +257,7 @@ static int is_seen(const struct targets *targets, pid_t pid)
 
 static int target_add(struct targets *targets, struct session *session, pid_t pid)
 {
-	int err = array_reserve(&targets->seen, &targets->seen_capacity, targets->seen_count, 1,
-				sizeof(pid));
+	int err = ARRAY_GROW(targets->seen, targets->seen_capacity, targets->seen_count);
 
 	if (err)
 		return error_print(err, NULL, "trace");

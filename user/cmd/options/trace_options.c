@@ -335,8 +335,7 @@ error_t trace_target_take(struct target_set *targets, int key, const char *arg)
 
 static error_t parse_alloc(struct trace_options *out, const char *arg)
 {
-	int err = array_reserve(&out->allocs, &out->alloc_capacity, out->alloc_count, 1,
-				sizeof(*out->allocs))
+	int err = ARRAY_GROW(out->allocs, out->alloc_capacity, out->alloc_count)
 			  ?: plan_alloc_parse(arg, &out->allocs[out->alloc_count]);
 
 	if (err) {

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "report/recording/slope.h"
+#include "util/array.h"
 #include "util/error.h"
 #include "util/terminal.h"
 
@@ -26,7 +27,7 @@ static error_t option_group(struct time_choice *choice, const char *arg)
 {
 	static const char *const names[] = {"filename", "lineno", "function"};
 
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
 		if (!strcmp(arg, names[i])) {
 			choice->group = GROUP_FILENAME + (enum group_by)i;
 			return 0;

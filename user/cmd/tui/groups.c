@@ -91,8 +91,7 @@ static int group_get(struct watch_groups *groups, const struct watch_model *mode
 	*out = id_map_find(&groups->keys, key);
 	if (*out != ID_MAP_NONE)
 		return 0;
-	int err = array_reserve(&groups->items, &groups->capacity, groups->count, 1,
-				sizeof(*groups->items))
+	int err = ARRAY_GROW(groups->items, groups->capacity, groups->count)
 			  ?: id_map_put(&groups->keys, key, (uint32_t)groups->count);
 	if (err)
 		return err;

@@ -10,6 +10,7 @@
 #include "util/array.h"
 #include "util/clock.h"
 #include "util/error.h"
+#include "util/sorted.h"
 
 /* --- model sums ------------------------------------------------------------------------------- */
 
@@ -64,8 +65,7 @@ static int past_grow(struct watch_process *process)
 
 static int sum_add(struct watch_process *process, uint32_t stack, uint32_t owner)
 {
-	int err = array_reserve(&process->sums, &process->sum_capacity, process->sum_count, 1,
-				sizeof(*process->sums));
+	int err = ARRAY_GROW(process->sums, process->sum_capacity, process->sum_count);
 
 	if (!err && process->past_capacity < process->sum_capacity)
 		err = past_grow(process);
@@ -263,7 +263,7 @@ static int thread_compare(const void *a, const void *b)
 {
 	const struct sums_thread *x = a, *y = b;
 
-	return (x->tid > y->tid) - (x->tid < y->tid);
+	return CMP(x->tid, y->tid);
 }
 
 /* The names, process->info.threads of them. Errors as above. */
@@ -431,8 +431,7 @@ static int process_get(struct watch_model *model, const struct sums_process *inf
 	*out = process_find(model, info->pid, info->start_ns);
 	if (*out)
 		return 0;
-	int err = array_reserve(&model->processes, &model->process_capacity, model->process_count,
-				1, sizeof(*model->processes))
+	int err = ARRAY_GROW(model->processes, model->process_capacity, model->process_count)
 			  ?: id_map_put(&model->pids, info->pid, (uint32_t)model->process_count);
 	if (err)
 		return err;
@@ -565,8 +564,8 @@ static int strings_take(struct watch_model *model, struct watch_process *process
 
 		if (!text)
 			return watch_malformed();
-		int err = array_reserve(&process->strings, &process->string_capacity,
-					process->string_count, 1, sizeof(*process->strings));
+		int err = ARRAY_GROW(process->strings, process->string_capacity,
+				     process->string_count);
 		err = err
 			      ?: strings_intern(model->strings, text, *size,
 						&process->strings[process->string_count]);

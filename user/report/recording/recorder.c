@@ -335,8 +335,7 @@ static int sample_take(struct split *split, struct span span)
 
 static int string_take(struct split *split, struct span text)
 {
-	int err = array_reserve(&split->texts, &split->text_capacity, split->string_count, 1,
-				sizeof(*split->texts));
+	int err = ARRAY_GROW(split->texts, split->text_capacity, split->string_count);
 
 	if (!err)
 		split->texts[split->string_count++] = text;

@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "report/recording/recording_load.h"
+#include "util/array.h"
 #include "util/error.h"
 
 #define SECOND_NS  1000000000ull
@@ -31,9 +32,9 @@ static int duration_parse(const char *text, uint64_t *ns)
 		if (*text < '0' || *text > '9' || end[-1] == '.' ||
 		    end != text + strspn(text, "0123456789."))
 			return -EINVAL;
-		while (i < sizeof(units) / sizeof(units[0]) && units[i].unit != *end)
+		while (i < ARRAY_SIZE(units) && units[i].unit != *end)
 			i++;
-		if (i == sizeof(units) / sizeof(units[0]))
+		if (i == ARRAY_SIZE(units))
 			return -EINVAL;
 		sum += number * units[i].seconds;
 		text = end + (*end != '\0');

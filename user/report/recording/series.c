@@ -81,8 +81,7 @@ static int line_add(struct series_reader *reader, const char *filename, const ch
 		    const struct snapshot_frame *frame)
 {
 	struct series *series = reader->series;
-	int err = array_reserve(&series->lines, &reader->line_capacity, series->line_count, 1,
-				sizeof(*series->lines));
+	int err = ARRAY_GROW(series->lines, reader->line_capacity, series->line_count);
 
 	if (err)
 		return err;
