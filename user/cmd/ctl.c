@@ -48,6 +48,7 @@ static const struct argp_option options[] = {
 
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
+	static const struct cli_word formats[] = {{"text", FORMAT_TEXT}, {"json", FORMAT_JSON}};
 	struct ctl *ctl = state->input;
 
 	switch (key) {
@@ -64,13 +65,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		ctl->replace = OUTFILE_ANY;
 		return 0;
 	case KEY_FORMAT:
-		if (!strcmp(arg, "json") || !strcmp(arg, "text")) {
-			ctl->choice.format = !strcmp(arg, "json") ? FORMAT_JSON : FORMAT_TEXT;
-			return 0;
-		}
-		error_print(error_set(-EINVAL, "\"%s\" is not one of its values", arg),
-			    "text or json", "--format");
-		return CLI_REPORTED;
+		return CLI_WORD("--format", arg, formats, ctl->choice.format);
 	}
 	return cli_parse_arguments(key, state, &ctl->arguments);
 }

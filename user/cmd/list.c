@@ -408,7 +408,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		list->all = 1;
 		return 0;
 	case KEY_FORMAT:
-		return cli_parse_word("--format", arg, formats, ARRAY_SIZE(formats), &list->json);
+		return CLI_WORD("--format", arg, formats, list->json);
 	case 'v':
 		list->coverage = 1;
 		return 0;

@@ -193,12 +193,8 @@ static error_t option_by(struct report_choice *choice, const char *arg)
 						{"container", GROUP_CONTAINER},
 						{"thread", GROUP_THREAD},
 						{"task", GROUP_TASK}};
-	int by;
-	error_t err = cli_parse_word("--by", arg, words, ARRAY_SIZE(words), &by);
 
-	if (!err)
-		choice->opts.by = by;
-	return err;
+	return CLI_WORD("--by", arg, words, choice->opts.by);
 }
 
 static error_t option_group(struct report_choice *choice, const char *arg)
@@ -207,25 +203,17 @@ static error_t option_group(struct report_choice *choice, const char *arg)
 		{"filename", GROUP_FILENAME}, {"lineno", GROUP_LINENO},
 		{"function", GROUP_FUNCTION}, {"traceback", GROUP_TRACEBACK},
 		{"size", GROUP_SIZE},         {"lifetime", GROUP_LIFETIME}};
-	int group;
-	error_t err = cli_parse_word("--group-by", arg, words, ARRAY_SIZE(words), &group);
 
 	choice->lines_asked = 1;
-	if (!err)
-		choice->group = group;
-	return err;
+	return CLI_WORD("--group-by", arg, words, choice->group);
 }
 
 static error_t option_sort(struct report_choice *choice, const char *arg)
 {
 	static const struct cli_word words[] = {
 		{"size", SORT_SIZE}, {"allocated", SORT_ALLOCATED}, {"temporary", SORT_TEMPORARY}};
-	int sort;
-	error_t err = cli_parse_word("--sort", arg, words, ARRAY_SIZE(words), &sort);
 
-	if (!err)
-		choice->opts.sort = sort;
-	return err;
+	return CLI_WORD("--sort", arg, words, choice->opts.sort);
 }
 
 static error_t option_temporary(struct report_choice *choice, const char *arg)
