@@ -114,6 +114,11 @@ struct statistic_error report_error_diff(const struct statistic *entry)
 		.count = errors_join(entry->error.count, entry->old_error.count)};
 }
 
+const char *report_temporary_key(const struct statistics *statistics)
+{
+	return statistics->temporary_by_walk ? "short_lived" : "temporary";
+}
+
 int report_end(FILE *out)
 {
 	return stream_flush(out);
