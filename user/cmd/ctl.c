@@ -48,6 +48,7 @@ static const struct argp_option options[] = {
 
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
+	static const struct cli_word formats[] = {{"text", FORMAT_TEXT}, {"json", FORMAT_JSON}};
 	struct ctl *ctl = state->input;
 
 	switch (key) {
@@ -64,13 +65,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		ctl->replace = OUTFILE_ANY;
 		return 0;
 	case KEY_FORMAT:
-		if (!strcmp(arg, "json") || !strcmp(arg, "text")) {
-			ctl->choice.format = !strcmp(arg, "json") ? FORMAT_JSON : FORMAT_TEXT;
-			return 0;
-		}
-		error_print(error_set(-EINVAL, "\"%s\" is not one of its values", arg),
-			    "text or json", "--format");
-		return CLI_REPORTED;
+		return CLI_WORD("--format", arg, formats, ctl->choice.format);
 	}
 	return cli_parse_arguments(key, state, &ctl->arguments);
 }
@@ -177,7 +172,6 @@ static void traced_print(const json_t *status)
 static void status_print(const json_t *status)
 {
 	const json_t *traced = json_object_get(status, "traced_memory");
-	char size[32], peak[32], own[32];
 
 	printf("PID %" PRIu64 " (", member(status, "pid"));
 	text_print(stdout, member_text(status, "name"));
@@ -187,15 +181,15 @@ static void status_print(const json_t *status)
 	       member_text(status, "mode"), json_real_value(json_object_get(status, "uptime")),
 	       member(status, "session"));
 	printf("  traced memory: size=%s, count=%" PRIu64 " (peak size=%s)\n",
-	       size_text(size, member(traced, "size")), member(status, "live_blocks"),
-	       size_text(peak, member(traced, "peak")));
-	printf("  tracer memory: %s\n", size_text(own, member(status, "tracer_memory")));
+	       SIZE_TEXT(member(traced, "size")), member(status, "live_blocks"),
+	       SIZE_TEXT(member(traced, "peak")));
+	printf("  tracer memory: %s\n", SIZE_TEXT(member(status, "tracer_memory")));
 	printf("  traceback limit: %" PRIu64 "\n", member(status, "traceback_limit"));
 	printf("  lost events: %" PRIu64 "\n", member(status, "lost_events"));
 	if (json_object_get(status, "sample_bytes"))
 		printf("  sampled: one block for every %s allocated; sizes and counts are "
 		       "estimates\n",
-		       size_text(size, member(status, "sample_bytes")));
+		       SIZE_TEXT(member(status, "sample_bytes")));
 	else if (!json_object_get(status, "layer")) /* coverage is about Python's heap */
 		coverage_print(json_object_get(status, "coverage"));
 	printf("  longest pause for a request: %.1f ms\n",
@@ -206,7 +200,6 @@ static void lookup_print(const json_t *answer)
 {
 	const json_t *block = json_object_get(answer, "block");
 	const json_t *frames = json_object_get(answer, "traceback");
-	char size[32];
 
 	printf("0x%" PRIx64 ": ", member(answer, "address"));
 	if (!json_is_object(block)) {
@@ -215,7 +208,7 @@ static void lookup_print(const json_t *answer)
 	}
 	printf("%" PRIu64 " bytes into a block of %s%s at 0x%" PRIx64, member(block, "offset"),
 	       json_is_true(json_object_get(block, "rounded")) ? "at most " : "",
-	       size_text(size, member(block, "size")), member(block, "address"));
+	       SIZE_TEXT(member(block, "size")), member(block, "address"));
 	if (member(block, "domain"))
 		printf(", domain %" PRIu64, member(block, "domain"));
 	putchar('\n');
@@ -351,7 +344,6 @@ static int arguments_check(struct ctl *ctl, enum request_kind *kind)
 {
 	const struct cli_arguments *arguments = &ctl->arguments;
 	uint64_t address;
-	size_t most;
 
 	if (arguments->count < 2)
 		return error_set(-EINVAL, "a process and a request are needed");
@@ -362,7 +354,7 @@ static int arguments_check(struct ctl *ctl, enum request_kind *kind)
 		*kind = REQUEST_SUMS;
 	else if (request_kind_of(arguments->items[1], kind) || *kind > REQUEST_BLOCKS)
 		return error_set(-EINVAL, "\"%s\" is not a request", arguments->items[1]);
-	most = *kind == REQUEST_LOOKUP ? SIZE_MAX : writes_file(*kind) ? 3 : 2;
+	size_t most = *kind == REQUEST_LOOKUP ? SIZE_MAX : writes_file(*kind) ? 3 : 2;
 	if (arguments->count > most)
 		return error_set(-EINVAL, "\"%s\" is one argument too many",
 				 arguments->items[most]);
@@ -436,10 +428,9 @@ int cli_ctl(int argc, char **argv)
 	};
 	struct ctl ctl = {0};
 	enum request_kind kind;
-	int status;
 
 	report_choice_default(&ctl.choice);
-	status = cli_parse(&argp, argc, argv, 0, &ctl);
+	int status = cli_parse(&argp, argc, argv, 0, &ctl);
 	if (status)
 		return status < 0 ? EXIT_DONE : status;
 	int err = arguments_check(&ctl, &kind);

@@ -77,10 +77,9 @@ int cli_diff(int argc, char **argv)
 		.children = children,
 	};
 	struct diff diff = {0};
-	int status;
 
 	report_choice_default(&diff.choice);
-	status = cli_parse(&argp, argc, argv, 0, &diff);
+	int status = cli_parse(&argp, argc, argv, 0, &diff);
 	if (!status)
 		status = diff_run(&diff);
 	report_choice_free(&diff.choice);

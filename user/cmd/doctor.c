@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,10 +35,9 @@ static void settings_print(void)
 {
 	struct obstacle_facts facts;
 	struct map_watch *watch;
-	int works;
 
 	obstacle_facts_read(&facts);
-	works = !map_watch_open(&watch);
+	int works = !map_watch_open(&watch);
 	if (works)
 		map_watch_close(watch);
 	printf("Settings\n");
@@ -99,12 +97,12 @@ static void leftovers_print(void)
 	int level = log_level;
 	struct plan_caches caches = {0};
 	pid_t *pids = NULL;
-	const char *whose;
 	char text[64];
 
 	if (plan_caches_new(&caches, &(struct plan_target_opts){0}) || process_list(&pids, &count))
 		count = 0;
-	whose = is_traced(pids, count)
+	const char *whose =
+		is_traced(pids, count)
 			? "of a running tracer (tracer-links) or a debugger, or left by a tracer "
 			  "that was killed"
 			: "of a debugger, or left by a tracer that was killed";
@@ -215,13 +213,12 @@ int cli_doctor(int argc, char **argv)
 	struct features features;
 	struct terminal terminal;
 	size_t count;
-	int status, err;
+	int status = cli_parse(&argp, argc, argv, 0, NULL);
 
-	status = cli_parse(&argp, argc, argv, 0, NULL);
 	if (status)
 		return status < 0 ? EXIT_DONE : status;
 	links_silence_libbpf();
-	err = features_probe(&features) ?: features_capabilities(capabilities, &count);
+	int err = features_probe(&features) ?: features_capabilities(capabilities, &count);
 	if (err) {
 		error_print(err, NULL, "doctor");
 		return EXIT_FAILED;

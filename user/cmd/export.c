@@ -66,13 +66,12 @@ static error_t parse_format(struct export *export, const char *arg)
 	struct cli_word words[16];
 	size_t count = 0;
 	int index;
-	error_t err;
 
 	while (count < ARRAY_SIZE(words) && exporter_get(count)) {
 		words[count] = (struct cli_word){exporter_get(count)->name, (int)count};
 		count++;
 	}
-	err = cli_parse_word("--format", arg, words, count, &index);
+	error_t err = cli_parse_word("--format", arg, words, count, &index);
 	if (!err)
 		export->exporter = exporter_get((size_t)index);
 	return err;
@@ -160,15 +159,14 @@ static int outside_tell(const struct export *export, const struct snapshot *snap
 	const struct statistics_opts how = {
 		.by = GROUP_FILENAME, .filters = &export->filter.filters, .app = &export->app};
 	struct statistics statistics;
-	char size[32], total[32];
 	int err = export->app.asked ? statistics_compute(snapshot, &how, &statistics) : 0;
 
 	if (err || !export->app.asked)
 		return err;
 	log_info("%s: %s of %s are in tracebacks without a frame of the application, which are "
 		 "exported unchanged",
-		 export->files.items[0], size_text(size, statistics.parts[PART_OUTSIDE].size),
-		 size_text(total, statistics.total_size));
+		 export->files.items[0], SIZE_TEXT(statistics.parts[PART_OUTSIDE].size),
+		 SIZE_TEXT(statistics.total_size));
 	statistics_free(&statistics);
 	return 0;
 }
@@ -282,12 +280,11 @@ static int source_write(const struct export *export, const struct snapshot *chos
 			struct export_opts *opts)
 {
 	struct source_roots roots = {0};
-	int err;
 
 	if (!export->source)
 		return file_write(export, chosen, opts);
 	source_roots_open(chosen, 0, &roots);
-	err = source_new(&opts->source, &roots) ?: file_write(export, chosen, opts);
+	int err = source_new(&opts->source, &roots) ?: file_write(export, chosen, opts);
 	if (!err)
 		source_missing_print(opts->source, stderr);
 	source_free(opts->source);
@@ -300,13 +297,13 @@ static int export_run(struct export *export)
 {
 	struct export_file file = {0}, old = {0};
 	struct export_opts opts = export->opts;
-	int status = request_check(export), err;
+	int status = request_check(export);
 
 	if (status)
 		return status;
 	opts.name = export->files.items[0];
 	opts.shown = &file.shown.snapshot;
-	err = file_read(export, opts.name, &file);
+	int err = file_read(export, opts.name, &file);
 	if (!err && export->files.count == 2) {
 		opts.old_name = export->files.items[1];
 		opts.old = &old.shown.snapshot;

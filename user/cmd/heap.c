@@ -19,6 +19,7 @@
 #include "util/json.h"
 #include "util/one_line.h"
 #include "util/size.h"
+#include "util/sorted.h"
 #include "util/stream.h"
 #include "util/terminal.h"
 #include "util/text.h"
@@ -49,12 +50,9 @@ struct heap_view {
 /* what: "size"; "own size": the objects' own blocks alone */
 static void sum_print(const char *what, const struct heap_sum *sum)
 {
-	char size[32], average[32];
-
-	printf("%s=%s, count=%" PRIu64, what, size_text(size, sum->bytes), sum->blocks);
+	printf("%s=%s, count=%" PRIu64, what, SIZE_TEXT(sum->bytes), sum->blocks);
 	if (sum->blocks)
-		printf(", average=%s",
-		       size_text(average, (sum->bytes + sum->blocks / 2) / sum->blocks));
+		printf(", average=%s", SIZE_TEXT((sum->bytes + sum->blocks / 2) / sum->blocks));
 	putchar('\n');
 }
 
@@ -123,20 +121,18 @@ static void foot_brief(const struct heap_view *view)
 	const struct heap_walk *walk = &view->types->walk;
 	const struct report_opts *opts = &view->choice->output.opts;
 	struct one_line line = {0};
-	char text[SIZE_TEXT_MAX];
 
 	if (walk->pools_unreadable)
 		one_line_add(&line, "%" PRIu64 " of %" PRIu64 " pools could not be read",
 			     walk->pools_unreadable, walk->pools + walk->pools_unreadable);
 	if (view->bytes_swapped)
-		one_line_add(&line, "%s on swap not read", size_text(text, view->bytes_swapped));
+		one_line_add(&line, "%s on swap not read", SIZE_TEXT(view->bytes_swapped));
 	if (!line.count)
 		one_line_add(&line, "complete");
 	if (walk->is_mimalloc)
 		one_line_add(&line, "blocks of malloc not in it");
 	else
-		one_line_add(&line, "%s blocks of malloc not in it",
-			     text_count(text, walk->raw_blocks));
+		one_line_add(&line, "%s blocks of malloc not in it", COUNT_TEXT(walk->raw_blocks));
 	one_line_print(stdout, "Figures", &line, opts->brief, opts->color);
 	if (next_type(view))
 		printf("next: tracer heap why %s -p %d\n", next_type(view), view->info->pid);
@@ -151,7 +147,7 @@ static void view_text(const struct heap_view *view)
 	const struct heap_types *types = view->types;
 	const struct heap_walk *walk = &types->walk;
 	struct heap_sum total = {walk->blocks, walk->bytes}, rest = {0};
-	char version[VERSION_TEXT], swapped[SIZE_TEXT_MAX], others[32];
+	char version[VERSION_TEXT], others[32];
 
 	fputs("tracer: ", stdout);
 	text_print(stdout, view->info->name);
@@ -198,8 +194,7 @@ static void view_text(const struct heap_view *view)
 	if (types->modules_unknown)
 		printf("  modules of %" PRIu64 " classes\n", types->modules_unknown);
 	if (view->bytes_swapped)
-		printf("  on swap, which were not read: %s\n",
-		       size_text(swapped, view->bytes_swapped));
+		printf("  on swap, which were not read: %s\n", SIZE_TEXT(view->bytes_swapped));
 }
 
 static void sum_json(struct json *json, const char *key, const struct heap_sum *sum)
@@ -259,9 +254,7 @@ static int row_compare(const void *a, const void *b)
 {
 	const struct heap_row *x = a, *y = b;
 
-	if (x->sum.bytes != y->sum.bytes)
-		return x->sum.bytes < y->sum.bytes ? 1 : -1;
-	return x->key < y->key ? -1 : x->key > y->key;
+	return CMP(y->sum.bytes, x->sum.bytes) ?: CMP(x->key, y->key);
 }
 
 static int view_print(struct heap_view *view)
@@ -392,11 +385,10 @@ static int heaps_print(struct heap_choice *choice)
 int cli_heap(int argc, char **argv)
 {
 	struct heap_choice choice = {0};
-	int status;
 
 	report_choice_default(&choice.output);
 	choice.output.graphs = 1;
-	status = cli_parse(&heap_argp, argc, argv, 0, &choice);
+	int status = cli_parse(&heap_argp, argc, argv, 0, &choice);
 	if (status) {
 		status = status < 0 ? EXIT_DONE : status;
 	} else if (choice.output.format == FORMAT_CSV) {

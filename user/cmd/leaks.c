@@ -286,7 +286,7 @@ static int recording_judge(const struct leaks_command *command, const char *path
 	const struct time_choice *choice = &command->choice;
 	struct leaks leaks;
 	struct series series;
-	int err = time_series_read(choice, path, POINTS, &series), status;
+	int err = time_series_read(choice, path, POINTS, &series);
 
 	if (err)
 		return EXIT_FAILED;
@@ -299,9 +299,10 @@ static int recording_judge(const struct leaks_command *command, const char *path
 	leaks.name = name;
 	leaks.by = choice->group;
 	leaks.top = holders ? rows_most(command) : choice->top;
-	status = holders ? both_write(choice, holders, &leaks)
-			 : time_write(choice, choice->format == TIME_JSON ? leaks_json : leaks_text,
-				      &leaks);
+	int status =
+		holders ? both_write(choice, holders, &leaks)
+			: time_write(choice, choice->format == TIME_JSON ? leaks_json : leaks_text,
+				     &leaks);
 	status = growth_status(command, status,
 			       holders ? holders->verdicts[HOLDER_GROWS]
 				       : leaks.verdicts[EVIDENCE_GROWS]);
@@ -595,10 +596,9 @@ int cli_leaks(int argc, char **argv)
 		.children = children,
 	};
 	struct leaks_command command = {0};
-	int status;
 
 	time_choice_default(&command.choice);
-	status = cli_parse(&argp, argc, argv, 0, &command);
+	int status = cli_parse(&argp, argc, argv, 0, &command);
 	if (!status)
 		status = leaks_run(&command);
 	target_set_free(&command.targets);

@@ -19,6 +19,7 @@
 #include "util/error.h"
 #include "util/json.h"
 #include "util/size.h"
+#include "util/sorted.h"
 #include "util/terminal.h"
 #include "util/text.h"
 
@@ -100,8 +101,7 @@ static void container_text(const struct container_list *containers, struct list_
 
 static int hidden_add(struct list_run *list, const struct process_info *info)
 {
-	int err = array_reserve(&list->hidden, &list->hidden_capacity, list->hidden_count, 1,
-				sizeof(*list->hidden));
+	int err = ARRAY_GROW(list->hidden, list->hidden_capacity, list->hidden_count);
 
 	if (!err)
 		list->hidden[list->hidden_count++] = *info;
@@ -137,7 +137,7 @@ static int process_add(struct list_run *list, pid_t pid)
 	row.age_ns = process_age_ns(pid);
 	user_name(row.info.uid, row.user);
 	container_text(&list->containers, &row);
-	err = array_reserve(&list->rows, &list->capacity, list->count, 1, sizeof(row));
+	err = ARRAY_GROW(list->rows, list->capacity, list->count);
 	if (!err)
 		list->rows[list->count++] = row;
 	return err;
@@ -148,9 +148,7 @@ static int row_compare(const void *a, const void *b)
 {
 	const struct list_row *x = a, *y = b;
 
-	if (x->rss != y->rss)
-		return x->rss < y->rss ? 1 : -1;
-	return (x->info.pid > y->info.pid) - (x->info.pid < y->info.pid);
+	return CMP(y->rss, x->rss) ?: CMP(x->info.pid, y->info.pid);
 }
 
 static const char *python_text(const struct list_row *row)
@@ -410,7 +408,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		list->all = 1;
 		return 0;
 	case KEY_FORMAT:
-		return cli_parse_word("--format", arg, formats, ARRAY_SIZE(formats), &list->json);
+		return CLI_WORD("--format", arg, formats, list->json);
 	case 'v':
 		list->coverage = 1;
 		return 0;
@@ -426,11 +424,11 @@ int cli_list(int argc, char **argv)
 		.doc = "Processes that can be traced, the largest first.",
 	};
 	struct list_run list = {0};
-	int status = cli_parse(&argp, argc, argv, 0, &list), err;
+	int status = cli_parse(&argp, argc, argv, 0, &list);
 
 	if (status)
 		return status < 0 ? EXIT_DONE : status;
-	err = list_read(&list);
+	int err = list_read(&list);
 	if (err) {
 		error_print(err, NULL, "list");
 		status = EXIT_FAILED;

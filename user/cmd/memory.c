@@ -39,9 +39,7 @@ struct shape {
 
 static void size_print(int64_t size)
 {
-	char text[32];
-
-	printf("%s%s", size < 0 ? "-" : "", size_text(text, (uint64_t)(size < 0 ? -size : size)));
+	printf("%s%s", size < 0 ? "-" : "", SIZE_TEXT((uint64_t)(size < 0 ? -size : size)));
 }
 
 static void node_text(const struct memory_node *node, int64_t whole, int depth,
@@ -80,22 +78,19 @@ static void children_text(const struct memory_node *node, int64_t whole, int dep
 static void node_row(const struct memory_node *node, int64_t whole, int depth,
 		     const struct shape *shape)
 {
-	char text[32];
-
 	size_print(node->size);
 	if (whole > 0 && depth)
 		printf("\t%.1f %%", 100.0 * (double)node->size / (double)whole);
 	else
 		putchar('\t');
-	printf("\t%s", node->count ? text_count(text, node->count) : "");
+	printf("\t%s", node->count ? COUNT_TEXT(node->count) : "");
 	printf("\t%s\t%*s",
-	       node->virtual && (int64_t)node->virtual != node->size
-		       ? size_text(text, node->virtual)
-		       : "",
+	       node->virtual && (int64_t)node->virtual != node->size ? SIZE_TEXT(node->virtual)
+								     : "",
 	       depth * 2, "");
 	text_print(stdout, node->name);
 	if (!strcmp(node->name, "malloc") && depth == 1)
-		printf(" (a trim returns %s)", size_text(text, node->trimmable));
+		printf(" (a trim returns %s)", SIZE_TEXT(node->trimmable));
 	putchar('\n');
 	children_text(node, whole, depth, shape);
 }
@@ -103,8 +98,6 @@ static void node_row(const struct memory_node *node, int64_t whole, int depth,
 static void node_text(const struct memory_node *node, int64_t whole, int depth,
 		      const struct shape *shape)
 {
-	char text[32];
-
 	printf("%*s", depth * 2, "");
 	text_print(stdout, node->name);
 	fputs(": ", stdout);
@@ -112,11 +105,11 @@ static void node_text(const struct memory_node *node, int64_t whole, int depth,
 	if (whole > 0 && depth)
 		printf(" (%.1f %%)", 100.0 * (double)node->size / (double)whole);
 	if (node->count)
-		printf(", count=%s", text_count(text, node->count));
+		printf(", count=%s", COUNT_TEXT(node->count));
 	if (node->virtual && (int64_t)node->virtual != node->size)
-		printf(", virtual=%s", size_text(text, node->virtual));
+		printf(", virtual=%s", SIZE_TEXT(node->virtual));
 	if (!strcmp(node->name, "malloc") && depth == 1)
-		printf("; malloc_trim(0) would return %s", size_text(text, node->trimmable));
+		printf("; malloc_trim(0) would return %s", SIZE_TEXT(node->trimmable));
 	putchar('\n');
 	children_text(node, whole, depth, shape);
 }
@@ -124,30 +117,26 @@ static void node_text(const struct memory_node *node, int64_t whole, int depth,
 static void beside_text(const struct memory_report *report, const struct memory_usage *usage)
 {
 	const struct smaps_totals *totals = &report->totals;
-	char text[SIZE_TEXT_MAX], part[SIZE_TEXT_MAX];
 
-	printf("Not in RSS:\n  page tables: %s\n", size_text(text, totals->page_tables));
-	printf("  swapped out: %s\n", size_text(text, totals->swap));
-	printf("  huge pages (hugetlbfs): %s\n", size_text(text, totals->hugetlb));
+	printf("Not in RSS:\n  page tables: %s\n", SIZE_TEXT(totals->page_tables));
+	printf("  swapped out: %s\n", SIZE_TEXT(totals->swap));
+	printf("  huge pages (hugetlbfs): %s\n", SIZE_TEXT(totals->hugetlb));
 	if (totals->anonymous_huge)
-		printf("Of RSS in transparent huge pages: %s\n",
-		       size_text(text, totals->anonymous_huge));
+		printf("Of RSS in transparent huge pages: %s\n", SIZE_TEXT(totals->anonymous_huge));
 	if (!usage)
 		return;
 	printf("Its cgroup, ");
 	text_print(stdout, usage->path);
-	printf(", all processes together: %s", size_text(text, usage->used));
+	printf(", all processes together: %s", SIZE_TEXT(usage->used));
 	if (usage->limit != UINT64_MAX)
-		printf(" of at most %s", size_text(text, usage->limit));
-	printf("\n  anonymous: %s\n", size_text(part, usage->anonymous));
-	printf("  files: %s\n", size_text(part, usage->file));
-	printf("  kernel: %s\n", size_text(part, usage->kernel));
+		printf(" of at most %s", SIZE_TEXT(usage->limit));
+	printf("\n  anonymous: %s\n", SIZE_TEXT(usage->anonymous));
+	printf("  files: %s\n", SIZE_TEXT(usage->file));
+	printf("  kernel: %s\n", SIZE_TEXT(usage->kernel));
 }
 
 static void arenas_text(const struct memory_report *report, size_t top)
 {
-	char used[32], cached[32], bins[32], last[32], system[32];
-
 	if (report->arena_count < 2)
 		return;
 	printf("malloc's arenas, resident or not:\n");
@@ -155,11 +144,10 @@ static void arenas_text(const struct memory_report *report, size_t top)
 		const struct memory_arena *arena = &report->arenas[i];
 
 		printf("  %s: %s, used=%s, tcache and fastbins=%s, bins=%s, top=%s\n",
-		       i ? "a thread's" : "main", size_text(system, arena->system),
-		       size_text(used, arena->bytes[GLIBC_USED]),
-		       size_text(cached, arena->bytes[GLIBC_TCACHE] + arena->bytes[GLIBC_FAST]),
-		       size_text(bins, arena->bytes[GLIBC_BIN]),
-		       size_text(last, arena->bytes[GLIBC_TOP]));
+		       i ? "a thread's" : "main", SIZE_TEXT(arena->system),
+		       SIZE_TEXT(arena->bytes[GLIBC_USED]),
+		       SIZE_TEXT(arena->bytes[GLIBC_TCACHE] + arena->bytes[GLIBC_FAST]),
+		       SIZE_TEXT(arena->bytes[GLIBC_BIN]), SIZE_TEXT(arena->bytes[GLIBC_TOP]));
 	}
 	if (top && report->arena_count > top)
 		printf("  %zu others\n", report->arena_count - top);
@@ -169,39 +157,36 @@ static void pins_text(const struct memory_report *report, size_t top)
 {
 	const struct memory_pins *pins = &report->pins;
 	const struct heap_types *types = &pins->types;
-	char size[SIZE_TEXT_MAX], live[32];
 
 	if (!pins->arenas)
 		return;
 	printf("Python's arenas that are at most a quarter full: %" PRIu64 " (%s), kept by "
 	       "these objects:\n",
-	       pins->arenas, size_text(size, pins->bytes));
+	       pins->arenas, SIZE_TEXT(pins->bytes));
 	for (size_t i = 0; i < types->count && (!top || i < top); i++) {
 		fputs("  ", stdout);
 		text_print(stdout, heap_type_name(&types->types[i]));
-		printf(": size=%s, count=%s\n", size_text(size, types->types[i].sum.bytes),
-		       text_count(live, types->types[i].sum.blocks));
+		printf(": size=%s, count=%s\n", SIZE_TEXT(types->types[i].sum.bytes),
+		       COUNT_TEXT(types->types[i].sum.blocks));
 	}
 	if (top && types->count > top)
 		printf("  %zu other types\n", types->count - top);
 	printf("  no object (keys of dicts, items of lists, buffers): size=%s, count=%s\n",
-	       size_text(size, types->others.bytes), text_count(live, types->others.blocks));
+	       SIZE_TEXT(types->others.bytes), COUNT_TEXT(types->others.blocks));
 }
 
 static void not_seen_text(const struct memory_report *report)
 {
-	char text[32], other[32];
-
 	printf("Not seen:\n  pools of Python that could not be read: %" PRIu64 "\n",
 	       report->heap.pools_unreadable);
 	printf("  malloc's memory that could not be read: %s\n",
-	       size_text(text, report->chunks.bytes[GLIBC_UNKNOWN]));
+	       SIZE_TEXT(report->chunks.bytes[GLIBC_UNKNOWN]));
 	if (report->mmaps.known && (report->mmaps.count != report->mapped_count ||
 				    report->mmaps.bytes != report->mapped_bytes))
 		printf("  malloc counts %" PRIu64 " mapped blocks of %s, found were %" PRIu64
 		       " of %s\n",
-		       report->mmaps.count, size_text(text, report->mmaps.bytes),
-		       report->mapped_count, size_text(other, report->mapped_bytes));
+		       report->mmaps.count, SIZE_TEXT(report->mmaps.bytes), report->mapped_count,
+		       SIZE_TEXT(report->mapped_bytes));
 	if (report->chunks.cut)
 		printf("  malloc's free lists that could not be read: %" PRIu64 "\n",
 		       report->chunks.cut);
@@ -210,10 +195,10 @@ static void not_seen_text(const struct memory_report *report)
 		       report->chunks.swapped);
 	if (report->bytes_swapped)
 		printf("  Python's heap on swap, which was not read: %s\n",
-		       size_text(text, report->bytes_swapped));
+		       SIZE_TEXT(report->bytes_swapped));
 	if (report->totals.pages_unknown)
 		printf("  maps that are too large to look at page by page: %s\n",
-		       size_text(text, report->totals.pages_unknown));
+		       SIZE_TEXT(report->totals.pages_unknown));
 	if (report->python_reason[0]) {
 		printf("  Python's heap: ");
 		text_print(stdout, report->python_reason);
@@ -258,11 +243,10 @@ static void foot_brief(const struct memory_report *report, const struct memory_u
 {
 	const struct heap_walk *heap = &report->heap;
 	struct one_line line = {0};
-	char text[SIZE_TEXT_MAX], limit[SIZE_TEXT_MAX];
 
 	if (usage && usage->limit != UINT64_MAX)
 		printf("Its cgroup, all processes together: %s of at most %s\n",
-		       size_text(text, usage->used), size_text(limit, usage->limit));
+		       SIZE_TEXT(usage->used), SIZE_TEXT(usage->limit));
 	if (report->python_reason[0])
 		one_line_add(&line, "Python's heap not read");
 	if (report->malloc_reason[0])
@@ -272,14 +256,13 @@ static void foot_brief(const struct memory_report *report, const struct memory_u
 			     heap->pools_unreadable);
 	if (report->chunks.bytes[GLIBC_UNKNOWN])
 		one_line_add(&line, "%s of malloc could not be read",
-			     size_text(text, report->chunks.bytes[GLIBC_UNKNOWN]));
+			     SIZE_TEXT(report->chunks.bytes[GLIBC_UNKNOWN]));
 	if (report->bytes_swapped)
-		one_line_add(&line, "%s on swap not read", size_text(text, report->bytes_swapped));
+		one_line_add(&line, "%s on swap not read", SIZE_TEXT(report->bytes_swapped));
 	if (!line.count)
 		one_line_add(&line, "complete: the parts add up to RSS");
 	if (report->totals.swap)
-		one_line_add(&line, "%s swapped out beside it",
-			     size_text(text, report->totals.swap));
+		one_line_add(&line, "%s swapped out beside it", SIZE_TEXT(report->totals.swap));
 	one_line_print(stdout, "Figures", &line, opts->brief, opts->color);
 	next_text(report);
 }
@@ -578,10 +561,10 @@ int cli_memory(int argc, char **argv)
 		.children = children,
 	};
 	struct memory_choice choice = {0};
-	int status, err;
+	int err;
 
 	report_choice_default(&choice.output);
-	status = cli_parse(&argp, argc, argv, 0, &choice);
+	int status = cli_parse(&argp, argc, argv, 0, &choice);
 	if (status) {
 		status = status < 0 ? EXIT_DONE : status;
 	} else if (choice.pid_count != 1 || choice.rest.count) {

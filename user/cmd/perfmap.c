@@ -85,8 +85,7 @@ static const struct argp_option options[] = {
 
 static error_t symbol_parse(struct perfmap_options *out, const char *arg)
 {
-	int err = array_reserve(&out->symbols, &out->symbol_capacity, out->symbol_count, 1,
-				sizeof(*out->symbols))
+	int err = ARRAY_GROW(out->symbols, out->symbol_capacity, out->symbol_count)
 			  ?: perfmap_symbol_parse(arg, &out->symbols[out->symbol_count]);
 
 	if (err) {
@@ -174,11 +173,10 @@ static int perfmap_options_parse(int argc, char **argv, struct perfmap_options *
 		       "GDB's interface or jitdumps, and of programs that write a map. It runs "
 		       "until Ctrl-C or the end of the process.",
 	};
-	int status;
 
 	memset(out, 0, sizeof(*out));
 	out->session.budget = BUDGET_DEFAULT;
-	status = cli_parse(&argp, argc, argv, ARGP_IN_ORDER, out);
+	int status = cli_parse(&argp, argc, argv, ARGP_IN_ORDER, out);
 	if (status)
 		return status;
 	/* What was written so far is its state. */
@@ -399,13 +397,12 @@ static int output_write(struct perfmap_run *run, const char *path)
 {
 	const struct perfmap_table *table = perfmap_session_at(run->session, 0)->process->table;
 	struct outfile *file;
-	int err;
 
 	/* An empty map is written to a file that was asked for. */
 	if (run->version == perfmap_table_version(table) ||
 	    (!strcmp(path, "-") && !perfmap_table_count(table)))
 		return 0;
-	err = outfile_open(&file, path, run->options.replace);
+	int err = outfile_open(&file, path, run->options.replace);
 	if (err)
 		return err;
 	err = perfmap_text_write(table, bytes_write, file);
@@ -537,7 +534,6 @@ static int pids_attach(struct perfmap_run *run)
 static int command_ready(pid_t pid, int running, void *context)
 {
 	struct perfmap_run *run = context;
-	int err;
 
 	/*
 	 * A running program without probes writes a map file only, unless it is a wrapper, which
@@ -546,17 +542,15 @@ static int command_ready(pid_t pid, int running, void *context)
 	if (running)
 		return clock_ns(CLOCK_MONOTONIC) - run->start_ns > WRAPPER_NS;
 	run->start_ns = clock_ns(CLOCK_MONOTONIC);
-	err = perfmap_session_add(run->session, pid);
+	int err = perfmap_session_add(run->session, pid);
 	return err ?: perfmap_session_at(run->session, 0)->probed > 0;
 }
 
 static int targets_start(struct perfmap_run *run)
 {
-	int err;
-
 	if (!run->options.command.count)
 		return pids_attach(run);
-	err = launch_start(&run->launch, run->options.command.items, command_ready, run);
+	int err = launch_start(&run->launch, run->options.command.items, command_ready, run);
 	if (err == -ECHILD && run->launch) {
 		launch_wait(run->launch, 1, &run->status);
 		error_print(error_set(-ENOENT,
@@ -573,15 +567,15 @@ static int targets_start(struct perfmap_run *run)
 
 static int run_finish(struct perfmap_run *run)
 {
-	int err = perfmap_session_refresh(run->session), written, blind;
+	int err = perfmap_session_refresh(run->session);
 
 	if (err)
 		error_print(err, NULL, "the last events");
-	written = maps_write(run, 1);
+	int written = maps_write(run, 1);
 	for (size_t i = 0; run->options.status && i < perfmap_session_count(run->session); i++)
 		perfmap_status_print(perfmap_session_at(run->session, i));
 	perfmap_not_seen_print(run->session);
-	blind = perfmap_blind_check(run->session);
+	int blind = perfmap_blind_check(run->session);
 	if (blind)
 		error_print(blind, "use a larger --buffer", "perfmap");
 	return err || written || blind || fflush(stdout) ? EXIT_FAILED : EXIT_DONE;

@@ -87,10 +87,9 @@ static void table_print(void *context, const char *path, int err, size_t rows, s
 static void tables_print(pid_t pid)
 {
 	struct tables tables = {0};
-	int err;
 
 	printf("PID %d: unwind tables\n", pid);
-	err = unwind_survey(pid, table_print, &tables);
+	int err = unwind_survey(pid, table_print, &tables);
 	if (err)
 		printf("  not known: %s\n", error_reason(err));
 	else

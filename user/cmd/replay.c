@@ -63,11 +63,10 @@ struct feeding {
 static int feed(const void *record, size_t size, void *context)
 {
 	struct feeding *feeding = context;
-	int err;
 
 	feeding->bytes += size;
 	trace_budget(feeding->trace, account_file_limit(feeding->bytes, CAPTURE_RATIO));
-	err = trace_feed(feeding->trace, record, size);
+	int err = trace_feed(feeding->trace, record, size);
 
 	/* a malformed record is counted, and reported as not seen */
 	return err == -ENOMEM ? err : 0;
@@ -77,19 +76,18 @@ static int feed(const void *record, size_t size, void *context)
 static int replay_report(struct trace *trace, const struct replay *replay, struct outfile **file)
 {
 	struct snapshot *snapshot;
-	int status, err;
 
 	cli_dropped_print(trace);
 	if (!trace_process_count(trace)) {
 		error_print(error_set(-EINVAL, "the capture holds no process"), NULL, "replay");
 		return EXIT_FAILED;
 	}
-	err = trace_snapshot_all(trace, 1, &snapshot);
+	int err = trace_snapshot_all(trace, 1, &snapshot);
 	if (err) {
 		error_print(err, NULL, "replay");
 		return EXIT_FAILED;
 	}
-	status = cli_report_print(snapshot, &replay->choice);
+	int status = cli_report_print(snapshot, &replay->choice);
 	if (*file) {
 		err = pprof_save(snapshot, *file);
 		*file = NULL;
@@ -107,7 +105,7 @@ static int replay_run(const struct replay *replay)
 	struct feeding feeding = {0};
 	struct trace *trace;
 	size_t records;
-	int status, err;
+	int err;
 
 	if (replay->files.count != 1) {
 		error_print(error_set(-EINVAL, "one capture file is needed"),
@@ -132,7 +130,7 @@ static int replay_run(const struct replay *replay)
 	/* The records before the cut are good: report them, but exit with an error. */
 	if (err)
 		error_print(err, NULL, "%s", replay->files.items[0]);
-	status = EXIT_FAILED;
+	int status = EXIT_FAILED;
 	if (!err || (err == -ENODATA && trace_process_count(trace)))
 		status = replay_report(trace, replay, &file);
 	outfile_discard(file);
@@ -151,10 +149,9 @@ int cli_replay(int argc, char **argv)
 		.children = children,
 	};
 	struct replay replay = {0};
-	int status;
 
 	report_choice_default(&replay.choice);
-	status = cli_parse(&argp, argc, argv, 0, &replay);
+	int status = cli_parse(&argp, argc, argv, 0, &replay);
 	report_choice_beside(&replay.choice, replay.output);
 	if (!status)
 		status = replay_run(&replay);

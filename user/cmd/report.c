@@ -105,10 +105,9 @@ int cli_report(int argc, char **argv)
 		.children = children,
 	};
 	struct report report = {0};
-	int status;
 
 	report_choice_default(&report.choice);
-	status = cli_parse(&argp, argc, argv, 0, &report);
+	int status = cli_parse(&argp, argc, argv, 0, &report);
 	if (!status && !report.files.count) {
 		error_print(error_set(-EINVAL, "no snapshot file is named"), "tracer report FILE",
 			    "report");

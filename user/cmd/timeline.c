@@ -40,14 +40,13 @@ static int timeline_show(const struct timeline_command *command)
 				    .name = command->files.items[0],
 				    .by = choice->group,
 				    .top = choice->top};
-	int status;
 
 	if (time_series_read(choice, timeline.name,
 			     choice->format == TIME_TEXT ? POINTS_TEXT : POINTS, &series))
 		return EXIT_FAILED;
 	setlocale(LC_CTYPE, "");
 	timeline.ascii = strcmp(nl_langinfo(CODESET), "UTF-8") != 0;
-	status = time_write(choice, print[choice->format], &timeline);
+	int status = time_write(choice, print[choice->format], &timeline);
 	series_free(&series);
 	return status;
 }
@@ -63,11 +62,10 @@ int cli_timeline(int argc, char **argv)
 		.children = children,
 	};
 	struct timeline_command command = {0};
-	int status;
 
 	time_choice_default(&command.choice);
 	command.choice.has_html = 1;
-	status = cli_parse(&argp, argc, argv, 0, &command);
+	int status = cli_parse(&argp, argc, argv, 0, &command);
 	if (!status && command.files.count != 1) {
 		error_print(error_set(-EINVAL, "one recording is shown"), "tracer timeline FILE",
 			    "timeline");

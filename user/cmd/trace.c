@@ -311,7 +311,7 @@ static int run_allocs_check(struct run *run)
  */
 static int command_look(struct run *run, pid_t pid)
 {
-	int found, err;
+	int err;
 
 	/* Its children may have loaded Python first. */
 	if (run->options.session.watch && !run->options.dry_run) {
@@ -322,7 +322,7 @@ static int command_look(struct run *run, pid_t pid)
 	if (run->command_refused)
 		return 0;
 	run->command.pid = pid;
-	found = late_look(&run->command, NULL);
+	int found = late_look(&run->command, NULL);
 	if (found <= 0) {
 		if (!found && ++run->command_looks == COMMAND_PATIENCE)
 			log_info("the command runs no Python yet; waiting for it to load one "
@@ -483,10 +483,9 @@ static const char *run_remedy(int err)
 static void end_print(const struct run *run)
 {
 	struct session_end end;
-	uint64_t whole_ns;
 
 	session_end_read(run->session, &end);
-	whole_ns = clock_ns(CLOCK_MONOTONIC) - end.stopped_ns;
+	uint64_t whole_ns = clock_ns(CLOCK_MONOTONIC) - end.stopped_ns;
 	if (whole_ns > END_TOLD_NS)
 		log_info("the report came %.1f s after the last event: %.1f s to remove the "
 			 "probes, %.1f s for names of native code",
@@ -497,12 +496,11 @@ static void end_print(const struct run *run)
 static int run_finish(struct run *run)
 {
 	size_t traced;
-	int status, err;
 
 	view_end(&run->view);
 	status_line_clear();
 	/* Its last records may be of processes that ended before they could be traced. */
-	err = session_stop(run->session, run->hurried);
+	int err = session_stop(run->session, run->hurried);
 	traced = trace_process_count(session_trace(run->session));
 	targets_give_up(&run->targets, traced, session_unexamined(run->session));
 	if (!run->options.command.count && !run->targets.attached && !traced) {
@@ -514,7 +512,7 @@ static int run_finish(struct run *run)
 	live_finish(&run->live);
 	cli_dropped_print(session_trace(run->session));
 	run_unexamined_print(run);
-	status = seen_check(run, reports_print(run, 1));
+	int status = seen_check(run, reports_print(run, 1));
 	if (run->limited && status == EXIT_DONE)
 		end_print(run);
 	if (run->capture && !session_capture_error(run->session)) {
@@ -541,7 +539,6 @@ static int is_wanted(void *context, pid_t pid, const char *name)
 static int run_session(struct run *run)
 {
 	const char *remedy;
-	int err;
 
 	if (run->options.session.watch == ABI_WATCH_ALL) {
 		run->options.session.wanted = is_wanted;
@@ -550,7 +547,7 @@ static int run_session(struct run *run)
 	/* With containers they are pids within those. */
 	if (target_set_is_pids(&run->options.targets) && !run->options.targets.container_count)
 		run->options.session.first = run->options.targets.pids[0];
-	err = session_new(&run->session, &run->options.session, &remedy);
+	int err = session_new(&run->session, &run->options.session, &remedy);
 	if (err) {
 		error_print(err, remedy, "trace");
 		return EXIT_FAILED;

@@ -1,12 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cmd/trace_view.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -37,11 +34,9 @@ static int view_draw(int go, int messages)
 
 static void child_run(int go, int messages)
 {
-	int end;
-
 	/* Until there is something to see, Ctrl-C is for the session. */
 	signal(SIGINT, SIG_IGN);
-	end = view_draw(go, messages);
+	int end = view_draw(go, messages);
 	if (end < 0)
 		dprintf(messages, "tracer: live view: %s\n", error_reason(end));
 	_exit(end < 0 ? 1 : end == WATCH_END_QUIT ? QUIT_STATUS : 0);

@@ -192,11 +192,10 @@ int report_csv(const struct snapshot *snapshot, const struct report_opts *opts, 
 					      "container"};
 	struct columns with = {.holders = snapshot->process_count || group_is_owner(opts->by)};
 	struct statistics statistics;
-	int err;
 
 	if (group_is_histogram(opts->by))
 		return histogram_csv(snapshot, opts, out);
-	err = report_statistics(snapshot, opts, &statistics);
+	int err = report_statistics(snapshot, opts, &statistics);
 	if (err)
 		return err;
 	with.sampled = statistics.sampled;

@@ -430,11 +430,10 @@ static void total_write(struct json *json, const struct snapshot *snapshot,
 static void peak_write(struct json *json, const struct snapshot *snapshot)
 {
 	struct statistic_sums sums = {0};
-	struct snapshot peak;
 
 	if (!snapshot_knows(snapshot, BESIDE_PEAK))
 		return;
-	peak = snapshot_at_peak(snapshot);
+	struct snapshot peak = snapshot_at_peak(snapshot);
 	for (size_t i = 0; i < peak.trace_count; i++) {
 		sums.size += peak.traces[i].bytes * peak.traces[i].count;
 		sums.count += peak.traces[i].count;
@@ -480,14 +479,13 @@ static int layer_write(struct json *json, const struct snapshot *snapshot,
 						      : event_layer_name(which);
 	struct report_layer layer;
 	struct statistics statistics;
-	int err;
 
 	if (!report_layer(snapshot, opts, which, &layer)) {
 		if (which == EVENT_LAYER_MMAP)
 			json_none(json, "mapped");
 		return 0;
 	}
-	err = report_statistics(&layer.layer, &layer.opts, &statistics);
+	int err = report_statistics(&layer.layer, &layer.opts, &statistics);
 	if (err)
 		return err;
 	json_open(json, key, '{');
@@ -512,11 +510,10 @@ int report_json(const struct snapshot *snapshot, const struct report_opts *opts,
 	static const char *const names[] = {"filename", "lineno", "function", "traceback"};
 	struct json json = {.out = out};
 	struct statistics statistics;
-	int err;
 
 	if (group_is_histogram(opts->by))
 		return histogram_json(snapshot, opts, out);
-	err = report_statistics(snapshot, opts, &statistics);
+	int err = report_statistics(snapshot, opts, &statistics);
 	if (err)
 		return err;
 	json_open(&json, NULL, '{');

@@ -2,7 +2,6 @@
 #include "report/report_parts.h"
 #include "util/stream.h"
 
-#include <errno.h>
 #include <math.h>
 
 int report_statistics(const struct snapshot *snapshot, const struct report_opts *opts,
@@ -51,13 +50,11 @@ int report_layer(const struct snapshot *snapshot, const struct report_opts *opts
 
 const char *report_function(const struct snapshot *snapshot, const struct snapshot_frame *frame)
 {
-	const char *name;
-
 	/* Both are "<unknown>" if nothing is known about the frame. */
 	if (frame->line || frame->function == STATISTIC_NO_FUNCTION ||
 	    frame->function == frame->filename)
 		return NULL;
-	name = strings_get(snapshot->strings, frame->function);
+	const char *name = strings_get(snapshot->strings, frame->function);
 	return name[0] ? name : NULL;
 }
 
@@ -115,6 +112,11 @@ struct statistic_error report_error_diff(const struct statistic *entry)
 	return (struct statistic_error){
 		.size = errors_join(entry->error.size, entry->old_error.size),
 		.count = errors_join(entry->error.count, entry->old_error.count)};
+}
+
+const char *report_temporary_key(const struct statistics *statistics)
+{
+	return statistics->temporary_by_walk ? "short_lived" : "temporary";
 }
 
 int report_end(FILE *out)

@@ -37,14 +37,6 @@ struct statistic report_once(const struct statistic *entry);
 struct statistic report_total(const struct statistics *statistics);
 /* What files call temporary blocks, or those of which a walk told that they were gone. Static. */
 const char *report_temporary_key(const struct statistics *statistics);
-/*
- * What was allocated, of an entry or the totals, where statistics say that it is known:
- * ", allocated=1024 KiB in 12 blocks, temporary=3", in a comparison with the differences.
- */
-void report_beside_print(FILE *out, const struct statistic *sums,
-			 const struct statistics *statistics, int compared);
-/* Each estimate is rounded by itself, so the rest is at least 0. */
-void report_beside_subtract(struct statistic_beside *from, const struct statistic_beside *part);
 /* The standard error of a difference, see struct statistic_error. */
 struct statistic_error report_error_diff(const struct statistic *entry);
 /* report_title_print(), and in a comparison the title of the older snapshot. */

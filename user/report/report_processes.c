@@ -9,6 +9,7 @@
 
 #include "util/json.h"
 #include "util/size.h"
+#include "util/sorted.h"
 #include "util/text.h"
 
 #define NAME_MAX_SHOWN (4 * sizeof(((struct snapshot_meta *)0)->name))
@@ -18,13 +19,10 @@ static int sums_compare(const void *a, const void *b)
 {
 	const struct process_sums *x = a, *y = b;
 
-	if (x->size != y->size)
-		return x->size < y->size ? 1 : -1;
-	if (x->count != y->count)
-		return x->count < y->count ? 1 : -1;
-	if (x->process->pid != y->process->pid)
-		return x->process->pid < y->process->pid ? -1 : 1;
-	return (x->process > y->process) - (x->process < y->process);
+	return CMP(y->size, x->size)
+	       ?: CMP(y->count, x->count)
+	       ?: CMP(x->process->pid, y->process->pid)
+	       ?: CMP(x->process, y->process);
 }
 
 static void sums_add(struct process_sums *sums, const struct snapshot *snapshot,
@@ -137,9 +135,9 @@ int processes_are_alike(const struct snapshot *snapshot)
 static void row_cells(FILE *out, const struct process_sums *sums)
 {
 	const struct snapshot_meta *process = sums->process;
-	char state[PROCESS_STATE_MAX], size[SIZE_TEXT_MAX], count[32];
+	char state[PROCESS_STATE_MAX], count[32];
 
-	fprintf(out, "%u\t%s\t%s\t", process->pid, size_text(size, sums->size),
+	fprintf(out, "%u\t%s\t%s\t", process->pid, SIZE_TEXT(sums->size),
 		text_count(count, sums->count));
 	text_print(out, process->mode);
 	putc('\t', out);
@@ -147,7 +145,7 @@ static void row_cells(FILE *out, const struct process_sums *sums)
 	fprintf(out, "\t%s\t", process_state(state, process));
 	text_print(out, process->name);
 	if (sums->inherited.count)
-		fprintf(out, ", %s inherited from PID %u", size_text(size, sums->inherited.size),
+		fprintf(out, ", %s inherited from PID %u", SIZE_TEXT(sums->inherited.size),
 			process->parent);
 	putc('\n', out);
 }
@@ -188,7 +186,7 @@ static void titles_print(FILE *out, int containers)
 static void rest_print(FILE *out, const struct process_sums *sums, size_t count, int tables)
 {
 	uint64_t size = 0, blocks = 0;
-	char text[SIZE_TEXT_MAX], grouped[32];
+	char text[SIZE_TEXT_MAX];
 
 	for (size_t i = 0; i < count; i++) {
 		size += sums[i].size;
@@ -196,8 +194,8 @@ static void rest_print(FILE *out, const struct process_sums *sums, size_t count,
 	}
 	size_text(text, size);
 	if (tables)
-		fprintf(out, "\t%s\t%s\t\t\t\t%zu other%s\n", text, text_count(grouped, blocks),
-			count, count > 1 ? "s" : "");
+		fprintf(out, "\t%s\t%s\t\t\t\t%zu other%s\n", text, COUNT_TEXT(blocks), count,
+			count > 1 ? "s" : "");
 	else
 		fprintf(out, "  %zu other: size=%s, count=%" PRIu64 "\n", count, text, blocks);
 }

@@ -16,9 +16,61 @@
 #include "report/source.h"
 #include "runtime/cpython/version.h"
 #include "snapshot/group/precision.h"
+#include "util/array.h"
 #include "util/size.h"
 #include "util/terminal.h"
 #include "util/text.h"
+
+/* --- report beside ---------------------------------------------------------------------------- */
+
+/* What a text report says of entries beside what is alive. */
+
+/*
+ * What was allocated, of an entry or the totals, where statistics say that it is known:
+ * ", allocated=1024 KiB in 12 blocks, temporary=3", in a comparison with the differences.
+ */
+static void report_beside_print(FILE *out, const struct statistic *sums,
+				const struct statistics *statistics, int compared)
+{
+	const struct statistic_sums *now = &sums->beside.allocated;
+	const struct statistic_sums *old = &sums->old_beside.allocated;
+	const char *about = statistics->sampled ? "~" : "";
+	char text[SIZE_TEXT_MAX];
+
+	if (!statistics->allocated_known)
+		return;
+	fprintf(out, ", allocated=%s%s", about, size_text(text, now->size));
+	if (compared)
+		fprintf(out, " (%s)",
+			size_format(text, (double)report_diff(now->size, old->size), 1));
+	fprintf(out, " in %s%" PRIu64, about, now->count);
+	if (compared)
+		fprintf(out, " (%+" PRId64 ")", report_diff(now->count, old->count));
+	fputs(now->count == 1 ? " block" : " blocks", out);
+	now = &sums->beside.temporary;
+	old = &sums->old_beside.temporary;
+	if (!now->count && !old->count)
+		return;
+	fprintf(out, ", %s=%s%" PRIu64, statistics->temporary_by_walk ? "short-lived" : "temporary",
+		about, now->count);
+	if (compared)
+		fprintf(out, " (%+" PRId64 ")", report_diff(now->count, old->count));
+}
+
+/* Each estimate is rounded by itself, so the rest may come out one too small. */
+static void subtract(uint64_t *from, uint64_t value)
+{
+	*from -= value < *from ? value : *from;
+}
+
+static void report_beside_subtract(struct statistic_beside *from,
+				   const struct statistic_beside *part)
+{
+	subtract(&from->allocated.size, part->allocated.size);
+	subtract(&from->allocated.count, part->allocated.count);
+	subtract(&from->temporary.size, part->temporary.size);
+	subtract(&from->temporary.count, part->temporary.count);
+}
 
 /* --- report table ----------------------------------------------------------------------------- */
 
@@ -37,16 +89,12 @@ static void error_cell(FILE *out, uint64_t error, uint64_t figure)
 
 static void count_cell(FILE *out, uint64_t count, int is_known)
 {
-	char text[32];
-
-	fprintf(out, "%s\t", is_known ? text_count(text, count) : "");
+	fprintf(out, "%s\t", is_known ? COUNT_TEXT(count) : "");
 }
 
 static void size_cell(FILE *out, uint64_t size, int is_known)
 {
-	char text[SIZE_TEXT_MAX];
-
-	fprintf(out, "%s\t", is_known ? size_text(text, size) : "");
+	fprintf(out, "%s\t", is_known ? SIZE_TEXT(size) : "");
 }
 
 /* The titles of the table of entries. */
@@ -172,8 +220,7 @@ static void origin_print(FILE *out, const struct snapshot *snapshot, int brief)
 		fprintf(out, ", %s", process_state(state, meta));
 		return;
 	}
-	for (size_t i = 0; !snapshot->process_count && i < sizeof(moments) / sizeof(moments[0]);
-	     i++)
+	for (size_t i = 0; !snapshot->process_count && i < ARRAY_SIZE(moments); i++)
 		if (!strcmp(meta->moment, moments[i].moment))
 			fputs(moments[i].text, out);
 }
@@ -181,8 +228,6 @@ static void origin_print(FILE *out, const struct snapshot *snapshot, int brief)
 /* Says what the figures mean: growth mode counts pools, not blocks. */
 static void growth_print(FILE *out, const struct snapshot_meta *meta, int brief)
 {
-	char text[32];
-
 	if (brief) {
 		fputs("Lines that took new pools, maybe for what they drop again: no list of "
 		      "leaks\n",
@@ -196,7 +241,7 @@ static void growth_print(FILE *out, const struct snapshot_meta *meta, int brief)
 		"These lines took pools, maybe for what they drop again: it is no list of leaks; "
 		"tracer heap --by path, and heap diff of two dumps, show what stays and what holds "
 		"it\n",
-		meta->pool_bytes ? size_text(text, meta->pool_bytes) : "of unknown size",
+		meta->pool_bytes ? SIZE_TEXT(meta->pool_bytes) : "of unknown size",
 		meta->large_skipped ? ", not of objects"
 				    : ", and of blocks of more than 512 bytes");
 }
@@ -284,10 +329,8 @@ static void place_print(FILE *out, const struct statistic *entry,
 /* Prints one standard error; an exact figure has none. */
 static void size_error_print(FILE *out, uint64_t error)
 {
-	char text[32];
-
 	if (error)
-		fprintf(out, " ± %s", size_text(text, error));
+		fprintf(out, " ± %s", SIZE_TEXT(error));
 }
 
 static void count_error_print(FILE *out, uint64_t error)
@@ -412,12 +455,6 @@ static void entry_print(const struct text_page *page, const struct statistic *en
 		source_line_print(page, entry->snapshot, &frames[0], "    ");
 	if (page->opts->notes)
 		page->opts->notes->entry(page->opts->notes->context, NULL, entry);
-}
-
-/* Each estimate is rounded by itself, so the rest may come out one too small. */
-static void subtract(uint64_t *from, uint64_t value)
-{
-	*from -= value < *from ? value : *from;
 }
 
 /*
@@ -688,13 +725,12 @@ static int layer_print(const struct text_page *page, const struct snapshot *snap
 	struct report_layer layer;
 	struct text_page below = *page;
 	struct statistics statistics;
-	int err;
 
 	if (!report_layer(snapshot, page->opts, which, &layer))
 		return 0;
 	if (which == SNAPSHOT_OLDER && !older_known(&layer))
 		return 0;
-	err = report_statistics(&layer.layer, &layer.opts, &statistics);
+	int err = report_statistics(&layer.layer, &layer.opts, &statistics);
 	if (err)
 		return err;
 	below.opts = &layer.opts;

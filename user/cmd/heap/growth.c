@@ -8,6 +8,7 @@
 
 #include "cmd/heap/heap_view.h"
 #include "util/array.h"
+#include "util/sorted.h"
 
 #define ROWS_MAX 65536u
 /* Rows that grew by less than that are not asked for the code that fills them. */
@@ -95,13 +96,13 @@ static size_t character_start(const char *text, size_t at)
 
 static int label_intern(struct growth *growth, const char *label, uint32_t *id)
 {
-	size_t bytes = strlen(label), first, rest;
+	size_t bytes = strlen(label);
 	char cut[LABEL_MAX + 8];
 
 	if (bytes <= LABEL_MAX)
 		return strings_intern(growth->names, label, bytes, id);
-	first = character_start(label, LABEL_MAX / 3);
-	rest = character_start(label, bytes - LABEL_MAX * 2 / 3 + 3);
+	size_t first = character_start(label, LABEL_MAX / 3);
+	size_t rest = character_start(label, bytes - LABEL_MAX * 2 / 3 + 3);
 	bytes = (size_t)snprintf(cut, sizeof(cut), "%.*s…%s", (int)first, label, label + rest);
 	return strings_intern(growth->names, cut, bytes, id);
 }
@@ -136,8 +137,7 @@ static int row_find(struct growth *growth, struct half *half, uint32_t holder, u
 		*out = ROWS_MAX - 1;
 	}
 	if (*out == ID_MAP_NONE) {
-		err = array_reserve(&growth->rows, &growth->capacity, growth->count, 1,
-				    sizeof(struct growth_row));
+		err = ARRAY_GROW(growth->rows, growth->capacity, growth->count);
 		if (err)
 			return err;
 		*out = (uint32_t)growth->count;
@@ -171,16 +171,15 @@ static int half_add(struct growth *growth, struct half *half, double sign)
 	int err = 0;
 
 	for (size_t i = 0; i < graph->count && !err; i++) {
-		uint32_t object = (uint32_t)i, holder, row;
-		struct growth_sum *sum;
+		uint32_t object = (uint32_t)i, row;
 
 		if (half->is_known[i])
 			continue;
-		holder = holder_find(half, object);
+		uint32_t holder = holder_find(half, object);
 		err = row_find(growth, half, holder, &row);
 		if (err)
 			break;
-		sum = &growth->rows[row].at[growth->moments];
+		struct growth_sum *sum = &growth->rows[row].at[growth->moments];
 		sum->bytes += sign * (double)graph_bytes(graph, object);
 		if (paths->parent[i] == GRAPH_NONE && graph->root[i] == ROOT_INTERPRETER)
 			sum->in_state += sign * (double)graph_bytes(graph, object);
@@ -197,14 +196,13 @@ static int sizes_add(struct growth *growth, struct half *half)
 	int err = 0;
 
 	for (size_t i = 0; i < graph->count && !err; i++) {
-		uint32_t object = (uint32_t)i, before, row;
-		double more;
+		uint32_t object = (uint32_t)i, row;
 
 		if (!half->is_known[i])
 			continue;
-		before = graph_find(half->other->graph, graph->addresses[i]);
-		more = (double)graph_bytes(graph, object) -
-		       (double)graph_bytes(half->other->graph, before);
+		uint32_t before = graph_find(half->other->graph, graph->addresses[i]);
+		double more = (double)graph_bytes(graph, object) -
+			      (double)graph_bytes(half->other->graph, before);
 		if (more == 0)
 			continue;
 		err = row_find(growth, half, object, &row);
@@ -264,9 +262,7 @@ static int part_compare(const void *a, const void *b)
 {
 	const struct growth_part *x = a, *y = b;
 
-	if (x->row != y->row)
-		return x->row < y->row ? -1 : 1;
-	return x->bytes < y->bytes ? 1 : x->bytes > y->bytes ? -1 : 0;
+	return CMP(x->row, y->row) ?: CMP(y->bytes, x->bytes);
 }
 
 static int type_name(struct growth *growth, const struct graph *graph, uint32_t type, uint32_t *id)
@@ -286,12 +282,10 @@ static int parts_take(struct growth *growth, const struct graph *graph, struct g
 	if (count)
 		qsort(parts, count, sizeof(*parts), part_compare);
 	for (size_t i = 0; i < count && !err; i++) {
-		struct growth_type *type;
-
 		taken = i && parts[i].row == parts[i - 1].row ? taken + 1 : 0;
 		if (taken >= GROWTH_TYPES)
 			continue;
-		type = &growth->rows[parts[i].row].types[taken];
+		struct growth_type *type = &growth->rows[parts[i].row].types[taken];
 		type->count = parts[i].count;
 		type->bytes = parts[i].bytes;
 		err = type_name(growth, graph, parts[i].type, &type->name);
@@ -302,14 +296,12 @@ static int parts_take(struct growth *growth, const struct graph *graph, struct g
 /* A weak reference to something that lives: it goes with that. */
 static int is_weak(const struct graph *graph, uint32_t object)
 {
-	uint64_t address;
-	uint32_t target;
-
 	if (graph_type(graph, object)->layout != LAYOUT_WEAKREF)
 		return 0;
-	address = image_u64(graph->image, graph->addresses[object] +
-						  graph->image->offsets.objects.weakref_object);
-	target = address ? graph_find(graph, address) : GRAPH_NONE;
+	uint64_t address =
+		image_u64(graph->image,
+			  graph->addresses[object] + graph->image->offsets.objects.weakref_object);
+	uint32_t target = address ? graph_find(graph, address) : GRAPH_NONE;
 	return target != GRAPH_NONE && strcmp(graph_type(graph, target)->name, "NoneType") != 0;
 }
 
@@ -322,14 +314,13 @@ static int types_tell(struct growth *growth, struct half *half)
 	int err = 0;
 
 	for (size_t i = 0; i < graph->count && !err; i++) {
-		uint32_t row, at;
-		uint64_t key;
+		uint32_t row;
 
 		if (half->is_known[i])
 			continue;
 		err = object_row(growth, half, (uint32_t)i, &row);
-		key = (uint64_t)row << 32 | graph->type_of[i];
-		at = id_map_find(&found, key);
+		uint64_t key = (uint64_t)row << 32 | graph->type_of[i];
+		uint32_t at = id_map_find(&found, key);
 		if (!err && at == ID_MAP_NONE) {
 			at = (uint32_t)count;
 			err = id_map_append(&found, key, &parts, &capacity, count, sizeof(*parts));
@@ -469,11 +460,10 @@ static int fillers_tell(struct growth *growth, const struct half *half)
 	uint32_t order[FILLERS_ROWS];
 	size_t count = rows_choose(growth, order), found_count;
 	struct filler *found;
-	int err;
 
 	count = examples_find(growth, paths, order, count, rows);
-	err = bounds_tell(growth, paths, order, rows, count)
-		      ?: fillers_find(paths, rows, count, growth->names, &found, &found_count);
+	int err = bounds_tell(growth, paths, order, rows, count)
+			  ?: fillers_find(paths, rows, count, growth->names, &found, &found_count);
 	if (err)
 		return err;
 	for (size_t i = 0; i < found_count; i++) {
@@ -555,7 +545,6 @@ static int row_of_type(struct growth *growth, uint64_t address, const char *name
 {
 	uint32_t at = id_map_find(&growth->row_of, address);
 	char label[TYPES_FULL_NAME + 16];
-	int err;
 
 	if (at != ID_MAP_NONE) {
 		*out = &growth->rows[at];
@@ -565,8 +554,8 @@ static int row_of_type(struct growth *growth, uint64_t address, const char *name
 		growth->cut = 1;
 		return -ENOSPC;
 	}
-	err = id_map_append(&growth->row_of, address, &growth->rows, &growth->capacity,
-			    growth->count, sizeof(*growth->rows));
+	int err = id_map_append(&growth->row_of, address, &growth->rows, &growth->capacity,
+				growth->count, sizeof(*growth->rows));
 	if (err)
 		return err;
 	*out = &growth->rows[growth->count++];
@@ -599,11 +588,9 @@ static int sum_add(struct growth *growth, uint64_t address, const char *name,
 
 int growth_add_types(struct growth *growth, const struct heap_types *types)
 {
-	int err;
-
 	if (growth->moments == GROWTH_MOMENTS)
 		return -ENOSPC;
-	err = growth->names ? 0 : strings_new(&growth->names);
+	int err = growth->names ? 0 : strings_new(&growth->names);
 	for (size_t i = 0; i < growth->count; i++) { /* those that are gone */
 		struct growth_row *row = &growth->rows[i];
 

@@ -30,11 +30,10 @@ int is_chosen(void *context, uint32_t object)
 static int is_name(const char *name, const char *what)
 {
 	size_t bytes = strlen(name), wanted = strlen(what);
-	const char *tail;
 
 	if (!wanted || wanted > bytes)
 		return 0;
-	tail = name + bytes - wanted;
+	const char *tail = name + bytes - wanted;
 	if (strcmp(tail, what))
 		return 0;
 	return tail == name || tail[-1] == '.' ||

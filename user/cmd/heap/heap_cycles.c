@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tracer heap cycles: what only the collector can free, by the types in a cycle. */
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -8,7 +7,6 @@
 #include "inspect/waste/cycles.h"
 #include "util/json.h"
 #include "util/size.h"
-#include "util/text.h"
 
 #define MAX_NAMES 6u /* types of a cycle that are printed */
 
@@ -48,18 +46,16 @@ static void types_json(struct json *json, const char *key, const struct graph *g
 static void cycle_text(const struct heap_graph *heap, const struct cycles *cycles,
 		       const struct cycle *cycle)
 {
-	char size[32], retained[32];
-
 	printf("  %" PRIu64 " cycle%s of ", cycle->cycles, cycle->cycles == 1 ? "" : "s");
 	types_text(heap->graph, cycles, cycle, 0);
-	printf(": retained=%s, size=%s, count=%" PRIu64, size_text(retained, cycle->retained),
-	       size_text(size, cycle->bytes), cycle->count);
+	printf(": retained=%s, size=%s, count=%" PRIu64, SIZE_TEXT(cycle->retained),
+	       SIZE_TEXT(cycle->bytes), cycle->count);
 	if (cycle->garbage)
 		printf(", garbage=%" PRIu64, cycle->garbage);
 	if (cycle->frozen)
 		printf(", frozen garbage=%" PRIu64, cycle->frozen);
 	if (cycle->garbage_retained && cycle->garbage + cycle->frozen < cycle->cycles)
-		printf(" (retained=%s)", size_text(retained, cycle->garbage_retained));
+		printf(" (retained=%s)", SIZE_TEXT(cycle->garbage_retained));
 	if (cycle->kept)
 		printf(", in gc.garbage=%" PRIu64, cycle->kept);
 	if (cycle->finalized) {
@@ -101,11 +97,10 @@ static void garbage_print(const struct heap_graph *heap, const struct cycles *cy
 	const struct cycle *total = &cycles->total;
 	size_t states = heap->graph->collectors.count;
 	size_t off = collectors_off(&heap->graph->collectors);
-	char size[32];
 
 	if (total->garbage)
 		printf("Garbage: %" PRIu64 " cycle%s; a collection frees %s", total->garbage,
-		       total->garbage == 1 ? "" : "s", size_text(size, cycles->garbage_bytes));
+		       total->garbage == 1 ? "" : "s", SIZE_TEXT(cycles->garbage_bytes));
 	if (total->garbage && off && off == states)
 		fputs("; the collector is off", stdout);
 	else if (total->garbage && off)
@@ -118,21 +113,19 @@ static void garbage_print(const struct heap_graph *heap, const struct cycles *cy
 		printf("Frozen garbage: %" PRIu64 " cycle%s with %s: no collection frees them, "
 		       "they were there at gc.freeze()\n",
 		       total->frozen, total->frozen == 1 ? "" : "s",
-		       size_text(size, cycles->frozen_bytes));
+		       SIZE_TEXT(cycles->frozen_bytes));
 	if (total->kept)
 		printf("In gc.garbage: %" PRIu64 " cycle%s with %s: no collection frees them\n",
-		       total->kept, total->kept == 1 ? "" : "s",
-		       size_text(size, cycles->kept_bytes));
+		       total->kept, total->kept == 1 ? "" : "s", SIZE_TEXT(cycles->kept_bytes));
 }
 
 static void head_text(const struct heap_graph *heap, const struct cycles *cycles, size_t shown)
 {
 	const struct cycle *total = &cycles->total;
-	char size[32];
 
 	printf("Cycles: %" PRIu64 ", size=%s, count=%" PRIu64 "; objects with __del__: %" PRIu64
 	       "\n",
-	       total->cycles, size_text(size, total->bytes), total->count, total->finalized);
+	       total->cycles, SIZE_TEXT(total->bytes), total->count, total->finalized);
 	garbage_print(heap, cycles);
 	printf("By the types in a cycle: %zu of %zu\n", shown, cycles->count);
 }

@@ -11,6 +11,7 @@
 #include "util/error.h"
 #include "util/json.h"
 #include "util/size.h"
+#include "util/sorted.h"
 #include "util/strings.h"
 #include "util/terminal.h"
 #include "util/text.h"
@@ -180,11 +181,9 @@ static int row_compare(const void *a, const void *b)
 {
 	const struct heap_diff_change *x = a, *y = b;
 
-	if (!x->stayed_bytes != !y->stayed_bytes)
-		return x->stayed_bytes ? -1 : 1;
-	if (row_weight(x) != row_weight(y))
-		return row_weight(x) < row_weight(y) ? 1 : -1;
-	return x->name < y->name ? -1 : x->name > y->name;
+	return CMP(!x->stayed_bytes, !y->stayed_bytes)
+	       ?: CMP(row_weight(y), row_weight(x))
+	       ?: CMP(x->name, y->name);
 }
 
 static void row_text(const struct difference *difference, const struct heap_diff_change *row)
@@ -246,7 +245,7 @@ static int difference_write(struct difference *difference)
 {
 	const struct heap_choice *choice = difference->choice;
 	struct json *json = choice->json;
-	size_t shown, kept = 0;
+	size_t kept = 0;
 	const char *by = choice->by == BY_TYPE     ? "type"
 			 : choice->by == BY_MODULE ? "module"
 						   : "path";
@@ -256,7 +255,7 @@ static int difference_write(struct difference *difference)
 			difference->rows[kept++] = difference->rows[i];
 	if (kept)
 		qsort(difference->rows, kept, sizeof(struct heap_diff_change), row_compare);
-	shown = report_rows(&choice->output.opts, kept);
+	size_t shown = report_rows(&choice->output.opts, kept);
 	heap_answer_begin(choice, &difference->heaps[1]);
 	if (json) {
 		json_text(json, "by", by);

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -10,7 +8,6 @@
 #include "cmd/options/targets.h"
 #include "inspect/dump/capture_core.h"
 #include "inspect/dump/dump_file.h"
-#include "proc/container/memory_headroom.h"
 #include "proc/sandbox/calls.h"
 #include "proc/sandbox/privileges.h"
 #include "runtime/cpython/version.h"
@@ -209,17 +206,16 @@ static void foot_brief(const struct report_opts *opts, const struct heap_graph *
 	const struct image *image = &heap->capture.image;
 	const struct graph *graph = heap->graph;
 	struct one_line line = {0};
-	char text[SIZE_TEXT_MAX];
 
 	if (graph->cut)
 		one_line_add(&line, "cut at the limit of work: sizes are wrong");
 	if (image->bytes_lost)
-		one_line_add(&line, "%s could not be copied", size_text(text, image->bytes_lost));
+		one_line_add(&line, "%s could not be copied", SIZE_TEXT(image->bytes_lost));
 	if (graph->blocks.walk.pools_unreadable)
 		one_line_add(&line, "pools that changed while they were copied: %" PRIu64,
 			     graph->blocks.walk.pools_unreadable);
 	if (image->bytes_swapped)
-		one_line_add(&line, "%s on swap not read", size_text(text, image->bytes_swapped));
+		one_line_add(&line, "%s on swap not read", SIZE_TEXT(image->bytes_swapped));
 	if (image->absent[0])
 		one_line_add(&line, "names of types recovered, a file is not at hand");
 	if (graph->blocks.no_pools)
@@ -235,7 +231,6 @@ void heap_graph_foot(const struct report_opts *opts, const struct heap_graph *he
 {
 	const struct image *image = &heap->capture.image;
 	const struct graph *graph = heap->graph;
-	char count[32], bytes[32];
 
 	if (opts->brief) {
 		foot_brief(opts, heap);
@@ -243,13 +238,12 @@ void heap_graph_foot(const struct report_opts *opts, const struct heap_graph *he
 	}
 	printf("References: of %s mortal objects, %.2f %% have as many as their reference count "
 	       "says, and %.2f %% have all of them\n",
-	       text_count(count, graph->proof.objects),
-	       percent(graph->proof.exact, graph->proof.objects),
+	       COUNT_TEXT(graph->proof.objects), percent(graph->proof.exact, graph->proof.objects),
 	       percent(graph->proof.all_found, graph->proof.objects));
 	if (graph->proof.lost)
 		printf("Of %s others no more references are in its memory: C code has lost them "
 		       "(%.2f %% with these)\n",
-		       text_count(count, graph->proof.lost),
+		       COUNT_TEXT(graph->proof.lost),
 		       percent(graph->proof.all_found + graph->proof.lost, graph->proof.objects));
 	if (graph->cut)
 		puts("Not seen: references beyond the limit of work; sizes in the heap are wrong");
@@ -264,10 +258,10 @@ void heap_graph_foot(const struct report_opts *opts, const struct heap_graph *he
 		       image->bytes_lost);
 	if (image->bytes_changed)
 		printf("It ran meanwhile: %s changed and were copied again\n",
-		       size_text(bytes, image->bytes_changed));
+		       SIZE_TEXT(image->bytes_changed));
 	if (image->bytes_swapped)
 		printf("Not seen: %s on swap, which were not read\n",
-		       size_text(bytes, image->bytes_swapped));
+		       SIZE_TEXT(image->bytes_swapped));
 	if (image->absent[0]) {
 		fputs("Not seen: constants of ", stdout);
 		text_print(stdout, image->absent);

@@ -16,9 +16,9 @@
 #include "proc/family.h"
 #include "proc/sandbox/calls.h"
 #include "proc/sandbox/privileges.h"
-#include "util/array.h"
 #include "util/clock.h"
 #include "util/error.h"
+#include "util/sorted.h"
 
 /* --- heap leaks parts ------------------------------------------------------------------------- */
 
@@ -182,13 +182,13 @@ static int processes_open(const struct leaks_choice *choice, const pid_t *pids, 
 
 static int processes_find(const struct leaks_choice *choice, struct heap_leaks *leaks)
 {
-	size_t count, named;
+	size_t count;
 	pid_t *pids;
 	int err = targets_list(choice->targets, "tracer list shows what runs", &pids, &count);
 
 	if (err)
 		return err;
-	named = count;
+	size_t named = count;
 	err = workers_add(&pids, &count);
 	if (!err && !count)
 		err = targets_none_print(choice->targets, 0);
@@ -267,11 +267,10 @@ static int steady_read(struct leaking *process, struct heap_graph *out)
 	for (unsigned int again = 0;; again++) {
 		int is_first = process->astray < 0;
 		int err = heap_source_read(&process->source, HEAP_PATHS, out);
-		int64_t astray;
 
 		if (err)
 			return err;
-		astray = astray_bytes(out);
+		int64_t astray = astray_bytes(out);
 		if (is_first || astray < process->astray || again == AGAIN_MOST ||
 		    llabs(astray - before) <= ASTRAY_SLACK)
 			process->astray = astray;
@@ -312,7 +311,6 @@ static int process_read(struct leaking *process, size_t moment, int last)
 {
 	uint64_t rss = 0;
 	struct heap_graph heap;
-	int err;
 
 	if (process_rss_read(process->pid, &rss, NULL) || !rss)
 		return -ESRCH;
@@ -323,7 +321,7 @@ static int process_read(struct leaking *process, size_t moment, int last)
 		return first_read(process);
 	if (process->by_types)
 		return types_read(process);
-	err = steady_read(process, &heap);
+	int err = steady_read(process, &heap);
 	if (err)
 		return err;
 	err = growth_add(&process->growth, &heap, last);
@@ -500,7 +498,7 @@ static int number_compare(const void *a, const void *b)
 {
 	const double *x = a, *y = b;
 
-	return *x < *y ? -1 : *x > *y;
+	return CMP(*x, *y);
 }
 
 static double median(const double *y, size_t count)
@@ -630,13 +628,13 @@ int heap_leaks_are_certain(const struct heap_leaks *leaks)
 {
 	/* What the judging makes is its own; the processes are borrowed. */
 	struct heap_leaks now = *leaks;
-	int err, certain = leaks->moments >= READS_TELL;
+	int certain = leaks->moments >= READS_TELL;
 
 	if (!certain)
 		return 0;
 	memset(now.heap, 0, sizeof(now.heap));
 	memset(now.rss, 0, sizeof(now.rss));
-	err = rows_judge(&now);
+	int err = rows_judge(&now);
 	for (size_t i = 0; !err && i < now.count && (!now.top || i < now.top); i++) {
 		const struct holder *holder = &now.holders[i];
 
@@ -691,13 +689,12 @@ static int moments_read_auto(const struct leaks_choice *choice, int signals,
 static int moments_read(const struct leaks_choice *choice, int signals, struct heap_leaks *leaks)
 {
 	uint64_t began_ns = clock_ns(CLOCK_MONOTONIC), end_ns = began_ns + choice->duration_ns;
-	uint64_t reads;
 	double cpu = cpu_seconds();
 	int last = 0, err = moment_read(leaks, 0);
 
 	if (err < 0)
 		return err;
-	reads = reads_planned(cpu_seconds() - cpu, (double)choice->duration_ns / NS);
+	uint64_t reads = reads_planned(cpu_seconds() - cpu, (double)choice->duration_ns / NS);
 	for (uint64_t i = 1; i < reads && !last; i++) {
 		last = wait_until(signals, began_ns + choice->duration_ns * i / (reads - 1));
 		/* Where the processors are busy, reads take longer than their processor time. */
@@ -725,10 +722,10 @@ static void limit_read(struct heap_leaks *leaks)
 
 int heap_leaks_find(const struct leaks_choice *choice, struct heap_leaks *out)
 {
-	int signals = -1, err;
+	int signals = -1;
 
 	*out = (struct heap_leaks){.top = choice->top, .brief = choice->brief};
-	err = processes_find(choice, out);
+	int err = processes_find(choice, out);
 	if (err)
 		return err;
 	/* The graphs take time of a processor, which is not to be missed by the processes. */
@@ -760,11 +757,10 @@ static int dump_add(struct heap_leaks *leaks, const struct heap_choice *choice, 
 	struct heap_graph heap = {0}, *into = leaks->moments ? &heap : &growth->first;
 	const struct image *image = &into->capture.image;
 	int err = heap_graph_open(choice, file, HEAP_PATHS, into);
-	double seconds;
 
 	if (err)
 		return err;
-	seconds = ((double)image->time_ns - (double)first->time_ns) / NS;
+	double seconds = ((double)image->time_ns - (double)first->time_ns) / NS;
 	if (!leaks->moments)
 		err = growth_begin(growth);
 	else if (image->pid != first->pid || image->runtime != first->runtime)

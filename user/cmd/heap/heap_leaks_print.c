@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
@@ -62,13 +61,13 @@ static void types_print(FILE *out, const struct heap_leaks *leaks, const struct 
 static void bound_print(FILE *out, const struct holder *holder)
 {
 	const struct bound *bound = &holder->bound;
-	char most[32], entries[32];
+	char most[32];
 
 	if (bound->most && bound->entries == bound->most)
 		fprintf(out, "      bounded: at most %s entries\n", text_count(most, bound->most));
 	else if (bound->most)
 		fprintf(out, "      fills up to %s entries, and has %s\n",
-			text_count(most, bound->most), text_count(entries, bound->entries));
+			text_count(most, bound->most), COUNT_TEXT(bound->entries));
 }
 
 static size_t fillers_told(const struct holder *holder)
@@ -79,11 +78,11 @@ static size_t fillers_told(const struct holder *holder)
 /* "filled by shop/cache.py:40 in Handler.do_GET", a line each */
 static void fillers_print(FILE *out, const struct holder *holder, int brief)
 {
-	size_t told = fillers_told(holder), more;
+	size_t told = fillers_told(holder);
 
 	if (brief && told > 1)
 		told = 1;
-	more = holder->filler_count - told;
+	size_t more = holder->filler_count - told;
 	for (size_t i = 0; i < told; i++) {
 		const struct filler *filler = &holder->fillers[i];
 		const char *function = strings_get(holder->filled_names, filler->function);
@@ -134,7 +133,7 @@ static void lines_print(FILE *out, const struct heap_leaks *leaks, const struct 
 
 static void holder_print(FILE *out, const struct heap_leaks *leaks, const struct holder *holder)
 {
-	char text[SIZE_TEXT_MAX], count[32];
+	char count[32];
 
 	fputs("  ", out);
 	text_print(out, holder->label);
@@ -150,7 +149,7 @@ static void holder_print(FILE *out, const struct heap_leaks *leaks, const struct
 			text_count(count, (uint64_t)(fabs(holder->entries_slope) * MINUTE + 0.5)));
 	rate_print(out, &holder->slope);
 	if (holder->retained)
-		fprintf(out, "; holds %s", size_text(text, holder->retained));
+		fprintf(out, "; holds %s", SIZE_TEXT(holder->retained));
 	putc('\n', out);
 	types_print(out, leaks, holder);
 	if (holder_is_weak(holder))

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cmd/heap/heap_choice.h"
+#include "util/array.h"
 #include "util/error.h"
 
 enum {
@@ -57,17 +58,12 @@ static const struct argp_child children[] = {{&cli_output_argp, 0, NULL, 0}, {0}
 
 static error_t by_parse(struct heap_choice *choice, const char *arg)
 {
-	static const char *const names[] = {"type",      "class", "module", "root",
-					    "container", "size",  "line",   "path"};
+	static const struct cli_word words[] = {{"type", BY_TYPE},     {"class", BY_CLASS},
+						{"module", BY_MODULE}, {"path", BY_PATH},
+						{"root", BY_ROOT},     {"container", BY_CONTAINER},
+						{"size", BY_SIZE},     {"line", BY_LINE}};
 
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-		if (!strcmp(arg, names[i])) {
-			choice->by = (enum heap_by)i;
-			return 0;
-		}
-	error_print(error_set(-EINVAL, "\"%s\" is not one of its values", arg),
-		    "type, class, module, path, root, container, size or line", "--by");
-	return CLI_REPORTED;
+	return CLI_WORD("--by", arg, words, choice->by);
 }
 
 static error_t depth_parse(struct heap_choice *choice, const char *arg)

@@ -71,12 +71,11 @@ static int node_find(struct heap_pprof_stacks *stacks, uint32_t parent, uint32_t
 {
 	uint64_t key = (uint64_t)parent << 32 | type;
 	struct heap_pprof_node *node;
-	int err;
 
 	*out = id_map_find(&stacks->node_of, key);
 	if (*out != ID_MAP_NONE)
 		return 0;
-	err = array_reserve(&stacks->nodes, &stacks->capacity, stacks->count, 1, sizeof(*node));
+	int err = ARRAY_GROW(stacks->nodes, stacks->capacity, stacks->count);
 	if (err)
 		return err;
 	node = &stacks->nodes[stacks->count];

@@ -70,7 +70,7 @@ static int view_print(const struct heap_choice *choice, const struct heap_graph 
 /* The answer about choice->pid, the core or the dump. An exit status. */
 static int graph_answer(struct heap_choice *choice, size_t question, const char *dump)
 {
-	int is_view = question == NO_QUESTION, err;
+	int is_view = question == NO_QUESTION;
 	struct heap_graph heap;
 	struct terminal terminal = {0};
 
@@ -79,7 +79,7 @@ static int graph_answer(struct heap_choice *choice, size_t question, const char 
 		return EXIT_FAILED;
 	if (choice->output.format == FORMAT_TEXT)
 		terminal_begin(&terminal, &stdout);
-	err = (is_view ? view_print : questions[question].print)(choice, &heap);
+	int err = (is_view ? view_print : questions[question].print)(choice, &heap);
 	terminal_end(&terminal);
 	heap_graph_close(&heap);
 	if (err && err != -ENOENT)
@@ -108,11 +108,10 @@ static size_t pythons_keep(const struct heap_choice *choice, pid_t *pids, size_t
 /* In a process of its own: each gives up what it needs no more for its target. */
 static int process_answer(struct heap_choice *choice, size_t question)
 {
-	pid_t child;
 	int status;
 
 	fflush(stdout);
-	child = fork();
+	pid_t child = fork();
 	if (!child) {
 		status = graph_answer(choice, question, NULL);
 		_exit(fflush(stdout) ? EXIT_FAILED : status);
@@ -130,12 +129,12 @@ static int processes_answer(struct heap_choice *choice, size_t question)
 {
 	const char *hint = "tracer list shows what can be read";
 	int status = EXIT_DONE, answered;
-	size_t count = 0, kept;
+	size_t count = 0;
 	pid_t *pids = NULL;
 
 	if (targets_list(&choice->targets, hint, &pids, &count))
 		return EXIT_FAILED;
-	kept = pythons_keep(choice, pids, count);
+	size_t kept = pythons_keep(choice, pids, count);
 	if (!kept) {
 		error_print(error_set(-ENOENT, "none of its %zu processes runs Python", count),
 			    hint, "heap");

@@ -29,12 +29,12 @@ static int session_ask(const struct heap_choice *choice, FILE **out)
 {
 	const struct request request = {.kind = REQUEST_BLOCKS, .pid = (uint32_t)choice->pid};
 	struct buffer answer = {0};
-	int socket = ask_find(SOCKET_DIRECTORY, request.pid, (pid_t)choice->session), file, err;
+	int socket = ask_find(SOCKET_DIRECTORY, request.pid, (pid_t)choice->session);
 
 	if (socket < 0)
 		return socket;
-	file = memfd_create("blocks", MFD_CLOEXEC);
-	err = file < 0 ? -errno : ask(socket, &request, file, ASK_FOREVER, &answer);
+	int file = memfd_create("blocks", MFD_CLOEXEC);
+	int err = file < 0 ? -errno : ask(socket, &request, file, ASK_FOREVER, &answer);
 	close(socket);
 	err = err ?: answer_check(&answer);
 	if (!err && lseek(file, 0, SEEK_SET) < 0)

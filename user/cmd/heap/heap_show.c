@@ -92,13 +92,12 @@ static void object_text(const struct heap_graph *heap, uint32_t object, const ch
 {
 	const struct graph *graph = heap->graph;
 	uint64_t count = graph_refcount(graph, graph->addresses[object]);
-	char size[32], retained[32];
 
 	type_text(graph, graph_type(graph, object));
 	printf(" at 0x%" PRIx64 "%s", graph->addresses[object], value[0] ? ": " : "");
 	text_print(stdout, value);
-	printf("\n  size=%s, retained=%s, ", size_text(size, graph_bytes(graph, object)),
-	       size_text(retained, heap->retained->bytes[object]));
+	printf("\n  size=%s, retained=%s, ", SIZE_TEXT(graph_bytes(graph, object)),
+	       SIZE_TEXT(heap->retained->bytes[object]));
 	if (count == UINT64_MAX)
 		puts("immortal");
 	else

@@ -7,13 +7,13 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "cmd/heap/heap_view.h"
 #include "util/array.h"
 #include "util/id_map.h"
 #include "util/json.h"
 #include "util/size.h"
+#include "util/sorted.h"
 #include "util/text.h"
 
 struct heap_tree_node {
@@ -38,13 +38,12 @@ static int node_find(struct tree *tree, uint32_t parent, uint32_t object, uint32
 	const struct heap_graph *heap = tree->heap;
 	uint64_t key = hash_u64(heap->paths->shape[object] ^
 				hash_u64((uint64_t)parent << 32 | heap->graph->type_of[object]));
-	int err;
 
 	*out = id_map_find(&tree->node_of, key);
 	if (*out != ID_MAP_NONE)
 		return 0;
-	err = array_reserve(&tree->nodes, &tree->capacity, tree->count, 1, sizeof(*tree->nodes))
-		      ?: id_map_put(&tree->node_of, key, (uint32_t)tree->count);
+	int err = ARRAY_GROW(tree->nodes, tree->capacity, tree->count)
+			  ?: id_map_put(&tree->node_of, key, (uint32_t)tree->count);
 	if (err)
 		return err;
 	*out = (uint32_t)tree->count;
@@ -60,8 +59,6 @@ static int object_add(struct tree *tree, uint32_t object)
 	const struct graph *graph = tree->heap->graph;
 	const struct retained *retained = tree->heap->retained;
 	uint32_t holder = retained->idom[object], parent = GRAPH_NONE, at;
-	struct heap_tree_node *node;
-	int err;
 
 	tree->of_object[object] = GRAPH_NONE;
 	if (holder != graph->count) {
@@ -69,11 +66,11 @@ static int object_add(struct tree *tree, uint32_t object)
 		if (parent == GRAPH_NONE || tree->nodes[parent].depth >= tree->choice->depth)
 			return 0;
 	}
-	err = node_find(tree, parent, object, &at);
+	int err = node_find(tree, parent, object, &at);
 	if (err)
 		return err;
 	tree->of_object[object] = at;
-	node = &tree->nodes[at];
+	struct heap_tree_node *node = &tree->nodes[at];
 	node->bytes += graph_bytes(graph, object);
 	node->count++;
 	node->retained_bytes += retained->bytes[object];
@@ -113,11 +110,9 @@ static int node_compare(const void *a, const void *b, void *context)
 	const struct heap_tree_node *x = &tree->nodes[*(const uint32_t *)a];
 	const struct heap_tree_node *y = &tree->nodes[*(const uint32_t *)b];
 
-	if (x->parent != y->parent)
-		return x->parent + 1 < y->parent + 1 ? -1 : 1;
-	if (x->retained_bytes != y->retained_bytes)
-		return x->retained_bytes < y->retained_bytes ? 1 : -1;
-	return x->example < y->example ? -1 : x->example > y->example;
+	return CMP(x->parent + 1, y->parent + 1)
+	       ?: CMP(y->retained_bytes, x->retained_bytes)
+	       ?: CMP(x->example, y->example);
 }
 
 static int tree_sort(struct tree *tree)
@@ -182,15 +177,13 @@ static void name_print(const struct tree *tree, const struct heap_tree_node *nod
 static void node_text(const struct tree *tree, const struct heap_tree_node *node,
 		      unsigned int depth)
 {
-	char retained[32], size[32];
-
 	printf("%*s", (int)(2 * depth + 2), "");
 	name_print(tree, node);
 	fputs(" -> ", stdout);
 	type_text(tree->heap->graph, graph_type(tree->heap->graph, node->example));
 	printf(": retained=%s, retained count=%" PRIu64 ", size=%s, count=%" PRIu64 "\n",
-	       size_text(retained, node->retained_bytes), node->retained_count,
-	       size_text(size, node->bytes), node->count);
+	       SIZE_TEXT(node->retained_bytes), node->retained_count, SIZE_TEXT(node->bytes),
+	       node->count);
 }
 
 /* The object stays open for its children. */

@@ -12,6 +12,7 @@
 #include "util/id_map.h"
 #include "util/json.h"
 #include "util/size.h"
+#include "util/sorted.h"
 #include "util/text.h"
 
 static const char *const by_names[] = {
@@ -96,27 +97,28 @@ static int view_by_line(struct view *view)
 static int is_holder(const struct paths *paths, uint32_t at)
 {
 	const struct graph *graph = paths->graph;
-	uint32_t parent = paths->parent[at], above;
+	uint32_t parent = paths->parent[at];
 
 	if (parent == GRAPH_NONE || graph_is_modules(graph, parent))
 		return 1;
 	/* A module's variables are its dictionary's values; what its C code holds has no name. */
-	above = paths->kind[at] == REFERENCE_VALUE && paths_is_namespace(paths, parent)
-			? paths->parent[parent]
-			: GRAPH_NONE;
+	uint32_t above = paths->kind[at] == REFERENCE_VALUE && paths_is_namespace(paths, parent)
+				 ? paths->parent[parent]
+				 : GRAPH_NONE;
 	above = above == GRAPH_NONE ? GRAPH_NONE : paths->parent[above];
 	return above != GRAPH_NONE && graph_is_modules(graph, above);
 }
 
 uint32_t path_holder(const struct paths *paths, uint32_t *holders, uint32_t object)
 {
-	uint32_t at = object, found;
+	uint32_t at = object;
 
 	while (holders[at] == GRAPH_NONE && !is_holder(paths, at))
 		at = paths->parent[at];
-	found = holders[at] != GRAPH_NONE                                   ? holders[at]
-		: paths->parent[at] == GRAPH_NONE && paths->graph->root[at] ? paths->slot[at]
-									    : at;
+	uint32_t found = holders[at] != GRAPH_NONE ? holders[at]
+			 : paths->parent[at] == GRAPH_NONE && paths->graph->root[at]
+				 ? paths->slot[at]
+				 : at;
 	while (object != at) {
 		holders[object] = found;
 		object = paths->parent[object];
@@ -145,8 +147,7 @@ static int held_add(struct heap_lines_holding *holding, uint32_t shown, uint32_t
 	int err;
 
 	if (number == ID_MAP_NONE) {
-		err = array_reserve(&holding->held, &holding->capacity, holding->count, 1,
-				    sizeof(*holding->held))
+		err = ARRAY_GROW(holding->held, holding->capacity, holding->count)
 			      ?: id_map_put(&holding->held_of, key, (uint32_t)holding->count);
 		if (err)
 			return err;
@@ -263,12 +264,12 @@ static int rows_by_type(struct view *view)
 
 uint32_t path_start(const struct paths *paths, uint32_t *start, uint32_t object)
 {
-	uint32_t at = object, found;
+	uint32_t at = object;
 
 	while (start[at] == GRAPH_NONE && paths->parent[at] != GRAPH_NONE &&
 	       !graph_is_modules(paths->graph, paths->parent[at]))
 		at = paths->parent[at];
-	found = start[at] == GRAPH_NONE ? at : start[at];
+	uint32_t found = start[at] == GRAPH_NONE ? at : start[at];
 	while (object != at) {
 		start[object] = found;
 		object = paths->parent[object];
@@ -420,11 +421,9 @@ static int row_compare(const void *a, const void *b)
 {
 	const struct row *x = a, *y = b;
 
-	if (x->retained_bytes != y->retained_bytes)
-		return x->retained_bytes < y->retained_bytes ? 1 : -1;
-	if (x->bytes != y->bytes)
-		return x->bytes < y->bytes ? 1 : -1;
-	return x->key < y->key ? -1 : x->key > y->key;
+	return CMP(y->retained_bytes, x->retained_bytes)
+	       ?: CMP(y->bytes, x->bytes)
+	       ?: CMP(x->key, y->key);
 }
 
 /* The path to an object: path_write(), NUL-terminated. 0, -ENOMEM. */
@@ -441,13 +440,11 @@ int holder_label(const struct heap_graph *heap, uint32_t holder, struct buffer *
 {
 	const struct graph *graph = heap->graph;
 	const char *kind = graph_root_name(graph->root[holder]);
-	size_t bytes;
-	int err;
 
 	if (heap->paths->parent[holder] != GRAPH_NONE || graph_is_modules(graph, holder))
 		return path_label(heap, holder, out);
-	err = buffer_printf(out, "%s ", kind);
-	bytes = out->size;
+	int err = buffer_printf(out, "%s ", kind);
+	size_t bytes = out->size;
 	err = err ?: root_name(graph, holder, 0, out);
 	if (!err && out->size == bytes)
 		out->size--;
@@ -579,8 +576,6 @@ static void row_cells(const struct row *row)
 
 static void row_text(const struct view *view, const struct row *row)
 {
-	char size[32];
-
 	if (view->choice->output.opts.tables)
 		row_cells(row);
 	else
@@ -602,13 +597,13 @@ static void row_text(const struct view *view, const struct row *row)
 		return;
 	}
 	if (row->retained_count) {
-		printf(": retained=%s, retained count=%" PRIu64,
-		       size_text(size, row->retained_bytes), row->retained_count);
+		printf(": retained=%s, retained count=%" PRIu64, SIZE_TEXT(row->retained_bytes),
+		       row->retained_count);
 		putchar(',');
 	} else {
 		putchar(':');
 	}
-	printf(" size=%s, count=%" PRIu64, size_text(size, row->bytes), row->count);
+	printf(" size=%s, count=%" PRIu64, SIZE_TEXT(row->bytes), row->count);
 	if (view->choice->by == BY_LINE && row->holder != GRAPH_NONE && row->bytes)
 		line_holder(view, row, ", ");
 	putchar('\n');
@@ -616,15 +611,13 @@ static void row_text(const struct view *view, const struct row *row)
 
 static void view_text(const struct view *view, const struct row *total)
 {
-	char size[32];
-
 	printf("By %s, in bytes of the objects' blocks and of those that they own: %zu of %zu\n",
 	       by_names[view->choice->by], view->shown, view->count);
 	if (view->choice->output.opts.tables)
 		puts("RETAINED\t?OBJECTS\tSIZE\tCOUNT\tWHAT");
 	for (size_t i = 0; i < view->shown; i++)
 		row_text(view, &view->rows[i]);
-	printf("Total: size=%s, count=%" PRIu64 "\n", size_text(size, total->bytes), total->count);
+	printf("Total: size=%s, count=%" PRIu64 "\n", SIZE_TEXT(total->bytes), total->count);
 }
 
 static void row_json(struct json *json, const struct view *view, const struct row *row)

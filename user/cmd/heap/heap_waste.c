@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tracer heap waste: duplicate texts, and tables that are larger than their entries need. */
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +10,7 @@
 #include "util/array.h"
 #include "util/json.h"
 #include "util/size.h"
+#include "util/sorted.h"
 #include "util/text.h"
 
 /* All waste of one kind and type. */
@@ -37,9 +37,7 @@ static int sum_compare(const void *a, const void *b)
 {
 	const struct sum *x = a, *y = b;
 
-	if (x->bytes != y->bytes)
-		return x->bytes < y->bytes ? 1 : -1;
-	return x->type != y->type ? (x->type < y->type ? -1 : 1) : (int)x->kind - (int)y->kind;
+	return CMP(y->bytes, x->bytes) ?: CMP(x->type, y->type) ?: CMP(x->kind, y->kind);
 }
 
 static int sums_make(struct heap_waste_sums *sums, const struct waste_list *list)
@@ -54,8 +52,7 @@ static int sums_make(struct heap_waste_sums *sums, const struct waste_list *list
 
 		if (at == ID_MAP_NONE) {
 			at = (uint32_t)sums->count;
-			err = array_reserve(&sums->entries, &sums->capacity, sums->count, 1,
-					    sizeof(*sums->entries))
+			err = ARRAY_GROW(sums->entries, sums->capacity, sums->count)
 				      ?: id_map_put(&found, key, at);
 			if (err)
 				break;
@@ -73,16 +70,14 @@ static int sums_make(struct heap_waste_sums *sums, const struct waste_list *list
 
 static void sums_text(const struct graph *graph, const struct heap_waste_sums *sums)
 {
-	char size[32];
-
 	printf("Waste: %s, in bytes that the same contents would not need\n",
-	       size_text(size, sums->total.bytes));
+	       SIZE_TEXT(sums->total.bytes));
 	for (size_t i = 0; i < sums->count; i++) {
 		const struct sum *sum = &sums->entries[i];
 
 		printf("  %s ", waste_kind_name(sum->kind));
 		type_text(graph, &graph->types.entries[sum->type]);
-		printf(": size=%s, count=%" PRIu64, size_text(size, sum->bytes), sum->count);
+		printf(": size=%s, count=%" PRIu64, SIZE_TEXT(sum->bytes), sum->count);
 		if (sum->kind == WASTE_DUPLICATE)
 			printf(" of %" PRIu64 " contents", sum->groups);
 		putchar('\n');
@@ -123,19 +118,17 @@ static uint64_t example_length(const struct graph *graph, const struct waste *wa
 static void waste_text(const struct heap_graph *heap, const struct waste *waste, const char *value)
 {
 	const struct graph *graph = heap->graph;
-	char size[32], worst[32];
 
 	printf("  %s ", waste_kind_name(waste->kind));
 	type_text(graph, &graph->types.entries[waste->type]);
-	printf(": size=%s, count=%" PRIu64 ", for example ", size_text(size, waste->bytes),
-	       waste->count);
+	printf(": size=%s, count=%" PRIu64 ", for example ", SIZE_TEXT(waste->bytes), waste->count);
 	path_name(heap, waste->example, NULL, NULL);
 	printf(" at 0x%" PRIx64, graph->addresses[waste->example]);
 	if (waste->kind == WASTE_DUPLICATE)
 		printf(", %" PRIu64 " characters%s", example_length(graph, waste),
 		       value[0] ? ": " : "");
 	else
-		printf(", %s with %" PRIu64 " entries", size_text(worst, waste->worst),
+		printf(", %s with %" PRIu64 " entries", SIZE_TEXT(waste->worst),
 		       example_length(graph, waste));
 	text_print(stdout, value);
 	putchar('\n');

@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tracer heap why and holders. */
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "cmd/heap/heap_chosen.h"
 #include "cmd/heap/heap_view.h"
 #include "util/array.h"
 #include "util/json.h"
 #include "util/size.h"
+#include "util/sorted.h"
 #include "util/stream.h"
 #include "util/text.h"
 
@@ -102,7 +101,6 @@ static int expression_text(const struct path *path)
 static int group_print(const struct heap_graph *heap, const struct path_group *group,
 		       struct json *json)
 {
-	char size[32], retained[32];
 	struct path path;
 	int err = path_read(heap->paths, group->example, &path);
 
@@ -112,8 +110,8 @@ static int group_print(const struct heap_graph *heap, const struct path_group *g
 			     {"retained_size", group->retained});
 	} else {
 		printf("  %" PRIu64 " object%s, size=%s, retained=%s, for example\n", group->count,
-		       group->count == 1 ? "" : "s", size_text(size, group->bytes),
-		       size_text(retained, group->retained));
+		       group->count == 1 ? "" : "s", SIZE_TEXT(group->bytes),
+		       SIZE_TEXT(group->retained));
 	}
 	if (!err && !json)
 		err = expression_text(&path);
@@ -131,7 +129,7 @@ static int group_print(const struct heap_graph *heap, const struct path_group *g
 int heap_why_print(const struct heap_choice *choice, const struct heap_graph *heap)
 {
 	struct json *json = choice->json;
-	size_t count = 0, shown;
+	size_t count = 0;
 	struct path_group *groups = NULL;
 	struct chosen chosen;
 	int err = chosen_find(heap, choice->what, &chosen)
@@ -141,7 +139,7 @@ int heap_why_print(const struct heap_choice *choice, const struct heap_graph *he
 	chosen_free(&chosen);
 	if (err)
 		return err;
-	shown = report_rows(&choice->output.opts, count);
+	size_t shown = report_rows(&choice->output.opts, count);
 	heap_answer_begin(choice, heap);
 	if (json) {
 		json_unsigned(json, "paths_total", count);
@@ -194,18 +192,16 @@ static void holder_visit(void *context, uint64_t target, enum reference_kind kin
 {
 	struct heap_why_holding *holding = context;
 	struct graph *graph = holding->graph;
-	uint32_t type = graph->type_of[holding->source], at;
-	uint64_t key;
+	uint32_t type = graph->type_of[holding->source];
 
 	if (holding->err || !is_chosen(&holding->chosen, graph_find(graph, target)))
 		return;
 	slot = holder_slot(kind, slot);
-	key = hash_u64(((uint64_t)type << 8 | kind) + 1) ^ hash_u64(slot + 1);
-	at = id_map_find(&holding->found, key);
+	uint64_t key = hash_u64(((uint64_t)type << 8 | kind) + 1) ^ hash_u64(slot + 1);
+	uint32_t at = id_map_find(&holding->found, key);
 	if (at == ID_MAP_NONE) {
 		at = (uint32_t)holding->count;
-		holding->err = array_reserve(&holding->holders, &holding->capacity, holding->count,
-					     1, sizeof(struct heap_why_holder))
+		holding->err = ARRAY_GROW(holding->holders, holding->capacity, holding->count)
 				       ?: id_map_put(&holding->found, key, at);
 		if (holding->err)
 			return;
@@ -219,9 +215,7 @@ static int holder_compare(const void *a, const void *b)
 {
 	const struct heap_why_holder *x = a, *y = b;
 
-	if (x->count != y->count)
-		return x->count < y->count ? 1 : -1;
-	return x->example < y->example ? -1 : x->example > y->example;
+	return CMP(y->count, x->count) ?: CMP(x->example, y->example);
 }
 
 static int has_key(const struct heap_why_holder *holder)
@@ -236,7 +230,7 @@ static int holder_print(const struct graph *graph, const struct heap_why_holder 
 {
 	const struct type *type = &graph->types.entries[holder->type];
 	struct buffer name = {0};
-	const char *kind, *text;
+	const char *kind;
 	int err = reference_name(graph, holder->example, holder->kind, holder->slot, &kind, &name)
 			  ?: buffer_append(&name, "", 1);
 
@@ -244,7 +238,7 @@ static int holder_print(const struct graph *graph, const struct heap_why_holder 
 		buffer_free(&name);
 		return err;
 	}
-	text = has_key(holder) ? (const char *)name.data : "";
+	const char *text = has_key(holder) ? (const char *)name.data : "";
 	if (json) {
 		json_open(json, NULL, '{');
 		type_json(json, graph, type);

@@ -13,7 +13,7 @@
 #include "util/error.h"
 #include "util/id_map.h"
 #include "util/json.h"
-#include "util/text.h"
+#include "util/sorted.h"
 
 /* --- line holders ----------------------------------------------------------------------------- */
 
@@ -90,19 +90,18 @@ static int is_only(const struct line_summing *summing, uint32_t holder, uint32_t
 
 static int block_add(struct line_summing *summing, const struct block_line *block)
 {
-	uint32_t object = owners_find(&summing->owners, block->address, block->bytes), at;
+	uint32_t object = owners_find(&summing->owners, block->address, block->bytes);
 	uint32_t holder = object == GRAPH_NONE
 				  ? GRAPH_NONE
 				  : path_holder(summing->heap->paths, summing->holder, object);
 	uint64_t key = (uint64_t)block->line << 32 | holder;
 	struct line_holders *out = summing->out;
 	int err;
+	uint32_t at = id_map_find(&summing->found, key);
 
-	at = id_map_find(&summing->found, key);
 	if (at == ID_MAP_NONE) {
 		at = (uint32_t)out->count;
-		err = array_reserve(&out->entries, &out->capacity, out->count, 1,
-				    sizeof(*out->entries))
+		err = ARRAY_GROW(out->entries, out->capacity, out->count)
 			      ?: id_map_put(&summing->found, key, at);
 		if (err)
 			return err;
@@ -120,11 +119,7 @@ static int holder_compare(const void *a, const void *b)
 {
 	const struct line_holder *x = a, *y = b;
 
-	if (x->line != y->line)
-		return x->line < y->line ? -1 : 1;
-	if (x->bytes != y->bytes)
-		return x->bytes < y->bytes ? 1 : -1;
-	return x->holder < y->holder ? -1 : x->holder > y->holder;
+	return CMP(x->line, y->line) ?: CMP(y->bytes, x->bytes) ?: CMP(x->holder, y->holder);
 }
 
 static int blocks_sum(struct line_summing *summing)
@@ -425,15 +420,14 @@ int report_holders_print(const struct snapshot *snapshot, const struct report_ch
 	const struct report_notes beneath = {
 		.head = head_print, .entry = entry_print, .context = &notes};
 	struct heap_graph heap;
-	int err, status;
 
 	if (usage_check(report, choice))
 		return EXIT_USAGE;
 	if (heap_open(snapshot, choice, &heap))
 		return EXIT_FAILED;
-	err = notes_open(&notes, &heap);
+	int err = notes_open(&notes, &heap);
 	with.opts.notes = &beneath;
-	status = err ? EXIT_FAILED : cli_report_print(snapshot, &with);
+	int status = err ? EXIT_FAILED : cli_report_print(snapshot, &with);
 	if (status == EXIT_DONE && report->format != FORMAT_JSON)
 		heap_graph_foot(&report->opts, &heap);
 	if (err)

@@ -61,7 +61,6 @@ int cli_parse_bytes(const char *text, uint64_t *bytes)
 {
 	static const char units[] = "KMG";
 	char *end;
-	const char *unit;
 
 	if (!isdigit((unsigned char)text[0]))
 		return -EINVAL;
@@ -71,7 +70,7 @@ int cli_parse_bytes(const char *text, uint64_t *bytes)
 		return -EINVAL;
 	if (!*end)
 		return 0;
-	unit = strchr(units, toupper((unsigned char)*end));
+	const char *unit = strchr(units, toupper((unsigned char)*end));
 	if (!unit || end[1])
 		return -EINVAL;
 	int shift = 10 * (int)(unit - units + 1);
@@ -88,10 +87,10 @@ int cli_parse_seconds(const char *text, uint64_t *ns)
 		double seconds;
 	} units[] = {{"", 1}, {"s", 1}, {"ms", 1e-3}, {"m", 60}, {"min", 60}, {"h", 3600}};
 	char *end;
-	double number, seconds = 0;
+	double seconds = 0;
 
 	errno = 0;
-	number = strtod(text, &end);
+	double number = strtod(text, &end);
 	if (errno || end == text || !isfinite(number))
 		return -EINVAL;
 	for (size_t i = 0; i < ARRAY_SIZE(units); i++)
@@ -280,7 +279,6 @@ int cli_parse(const struct argp *argp, int argc, char **argv, unsigned flags, vo
 {
 	const char *slash = strrchr(argv[0], '/');
 	char name[32];
-	error_t err;
 
 	/* "tracer report", or "tracer" alone if the command was left out. */
 	snprintf(name, sizeof(name), "tracer%s%s", slash || !strcmp(argv[0], "tracer") ? "" : " ",
@@ -309,8 +307,9 @@ int cli_parse(const struct argp *argp, int argc, char **argv, unsigned flags, vo
 	struct argp root = {.parser = root_parse, .children = children};
 	struct root_input root_input = {.input = input};
 
-	err = argp_parse(&root, argc, argv, flags | ARGP_NO_EXIT | ARGP_NO_HELP | ARGP_NO_ERRS,
-			 NULL, &root_input);
+	error_t err =
+		argp_parse(&root, argc, argv, flags | ARGP_NO_EXIT | ARGP_NO_HELP | ARGP_NO_ERRS,
+			   NULL, &root_input);
 	if (!err)
 		return 0;
 	if (err != CLI_REPORTED)

@@ -13,6 +13,7 @@
 
 #include "report/report.h"
 #include "snapshot/frames/view.h"
+#include "util/array.h"
 #include "util/outfile.h"
 
 /* The option of each command that writes a file; group: of its help. Its key sets a flag. */
@@ -171,6 +172,16 @@ struct cli_word {
 };
 error_t cli_parse_word(const char *option, const char *arg, const struct cli_word *words,
 		       size_t count, int *value);
+/* The same of an array of words, to a variable that may be of an enum. */
+#define CLI_WORD(option, arg, words, variable)                                                     \
+	({                                                                                         \
+		int word_ = 0;                                                                     \
+		error_t err_ =                                                                     \
+			cli_parse_word((option), (arg), (words), ARRAY_SIZE(words), &word_);       \
+		if (!err_)                                                                         \
+			(variable) = word_;                                                        \
+		err_;                                                                              \
+	})
 /* The --buffer of a session: a power of two from 4K to 2G. 0, or what a parser is to return. */
 error_t cli_parse_buffer(const char *arg, size_t *bytes);
 /* A decimal number in [low, high] without trailing text. 0, -EINVAL. */

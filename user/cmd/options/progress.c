@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "report/report.h"
 #include "session/session.h"
 #include "util/clock.h"
 #include "util/error.h"
@@ -39,14 +38,13 @@ static void cost_describe(const struct session *session, const struct progress *
 {
 	double share = session_cost(session);
 	uint64_t records = session_records(session) - progress->records;
-	char count[32];
 
 	if (share >= 0)
 		snprintf(out, capacity, "cost %.1f %%", 100 * share);
 	else
 		snprintf(out, capacity, "%s events/s",
-			 text_count(count, (uint64_t)((double)records * 1e9 /
-						      (double)(now_ns - progress->shown_ns))));
+			 COUNT_TEXT((uint64_t)((double)records * 1e9 /
+					       (double)(now_ns - progress->shown_ns))));
 }
 
 static uint64_t lost_read(const struct trace *trace)

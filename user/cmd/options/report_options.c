@@ -193,12 +193,8 @@ static error_t option_by(struct report_choice *choice, const char *arg)
 						{"container", GROUP_CONTAINER},
 						{"thread", GROUP_THREAD},
 						{"task", GROUP_TASK}};
-	int by;
-	error_t err = cli_parse_word("--by", arg, words, ARRAY_SIZE(words), &by);
 
-	if (!err)
-		choice->opts.by = by;
-	return err;
+	return CLI_WORD("--by", arg, words, choice->opts.by);
 }
 
 static error_t option_group(struct report_choice *choice, const char *arg)
@@ -207,25 +203,17 @@ static error_t option_group(struct report_choice *choice, const char *arg)
 		{"filename", GROUP_FILENAME}, {"lineno", GROUP_LINENO},
 		{"function", GROUP_FUNCTION}, {"traceback", GROUP_TRACEBACK},
 		{"size", GROUP_SIZE},         {"lifetime", GROUP_LIFETIME}};
-	int group;
-	error_t err = cli_parse_word("--group-by", arg, words, ARRAY_SIZE(words), &group);
 
 	choice->lines_asked = 1;
-	if (!err)
-		choice->group = group;
-	return err;
+	return CLI_WORD("--group-by", arg, words, choice->group);
 }
 
 static error_t option_sort(struct report_choice *choice, const char *arg)
 {
 	static const struct cli_word words[] = {
 		{"size", SORT_SIZE}, {"allocated", SORT_ALLOCATED}, {"temporary", SORT_TEMPORARY}};
-	int sort;
-	error_t err = cli_parse_word("--sort", arg, words, ARRAY_SIZE(words), &sort);
 
-	if (!err)
-		choice->opts.sort = sort;
-	return err;
+	return CLI_WORD("--sort", arg, words, choice->opts.sort);
 }
 
 static error_t option_temporary(struct report_choice *choice, const char *arg)
@@ -315,8 +303,7 @@ static error_t pid_option(int key, char *arg, struct argp_state *state)
 		return ARGP_ERR_UNKNOWN;
 	if (cli_parse_number(arg, 1, UINT32_MAX, &pid))
 		return cli_reject("--pid", arg, "a process id");
-	int err = array_reserve(&choice->pids, &choice->capacity, choice->count, 1,
-				sizeof(*choice->pids));
+	int err = ARRAY_GROW(choice->pids, choice->capacity, choice->count);
 	if (!err)
 		choice->pids[choice->count++] = (uint32_t)pid;
 	return -err;
@@ -385,14 +372,13 @@ void report_choice_free(struct report_choice *choice)
 void cli_dropped_print(const struct trace *trace)
 {
 	struct trace_dropped dropped = trace_dropped(trace);
-	char bytes[32];
 
 	if (dropped.processes)
 		log_info("%llu processes that have ended, or that there was no memory for, are not "
 			 "in the report: they held %llu blocks, %s; at most %u ended processes are "
 			 "kept, fewer if the memory budget is used up (--budget)",
 			 (unsigned long long)dropped.processes, (unsigned long long)dropped.blocks,
-			 size_text(bytes, dropped.bytes), TRACE_ENDED_MAX);
+			 SIZE_TEXT(dropped.bytes), TRACE_ENDED_MAX);
 }
 
 void cli_cut_print(const struct snapshot *snapshot)

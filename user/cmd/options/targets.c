@@ -257,8 +257,7 @@ static int is_seen(const struct targets *targets, pid_t pid)
 
 static int target_add(struct targets *targets, struct session *session, pid_t pid)
 {
-	int err = array_reserve(&targets->seen, &targets->seen_capacity, targets->seen_count, 1,
-				sizeof(pid));
+	int err = ARRAY_GROW(targets->seen, targets->seen_capacity, targets->seen_count);
 
 	if (err)
 		return error_print(err, NULL, "trace");
@@ -344,12 +343,11 @@ int targets_look(struct targets *targets, struct session *session)
 	uint64_t now = clock_ns(CLOCK_MONOTONIC);
 	size_t count;
 	pid_t *pids;
-	int err;
 
 	targets->attached += late_targets_look(&targets->late, session);
 	if (!is_looking(targets) || now - targets->looked_ns < targets->pause_ns)
 		return 0;
-	err = target_set_list(targets->set, &pids, &count);
+	int err = target_set_list(targets->set, &pids, &count);
 	if (err)
 		return error_print(err, NULL, "waiting for a container");
 	err = targets_add(targets, session, pids, count);

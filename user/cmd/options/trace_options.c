@@ -18,13 +18,12 @@
 /* Takes the argument of --window: two numbers of milliseconds. */
 static error_t trace_options_window(struct trace_options *out, const char *arg)
 {
-	unsigned long on, off;
 	char *end;
+	unsigned long on = strtoul(arg, &end, 10);
 
-	on = strtoul(arg, &end, 10);
 	if (arg[0] < '0' || arg[0] > '9' || *end != '/' || end[1] < '0' || end[1] > '9')
 		on = 0;
-	off = on ? strtoul(end + 1, &end, 10) : 0;
+	unsigned long off = on ? strtoul(end + 1, &end, 10) : 0;
 	if (*end || !on || !off || on > WINDOW_MS_MAX || off > WINDOW_MS_MAX)
 		return cli_reject("--window", arg,
 				  "milliseconds from 1 to 3600000, for example 40/1000");
@@ -336,8 +335,7 @@ error_t trace_target_take(struct target_set *targets, int key, const char *arg)
 
 static error_t parse_alloc(struct trace_options *out, const char *arg)
 {
-	int err = array_reserve(&out->allocs, &out->alloc_capacity, out->alloc_count, 1,
-				sizeof(*out->allocs))
+	int err = ARRAY_GROW(out->allocs, out->alloc_capacity, out->alloc_count)
 			  ?: plan_alloc_parse(arg, &out->allocs[out->alloc_count]);
 
 	if (err) {
@@ -526,7 +524,6 @@ int trace_options_parse(int argc, char **argv, struct trace_options *out)
 		.doc = "Traces the allocations of a process, from outside: Python's, or malloc's.",
 		.children = children,
 	};
-	int status;
 
 	memset(out, 0, sizeof(*out));
 	out->session.watch = ABI_WATCH_CHILDREN;
@@ -534,7 +531,7 @@ int trace_options_parse(int argc, char **argv, struct trace_options *out)
 	out->live = 1;
 	out->session.plan.python.mode = EVENT_MODE_CENSUS;
 	report_choice_default(&out->choice);
-	status = cli_parse(&argp, argc, argv, ARGP_IN_ORDER, out);
+	int status = cli_parse(&argp, argc, argv, ARGP_IN_ORDER, out);
 	if (status)
 		return status;
 	/* The terminal belongs to the command, or to reports. */

@@ -13,7 +13,6 @@
 #include "util/error.h"
 #include "util/json.h"
 #include "util/size.h"
-#include "util/text.h"
 
 void leaks_free(struct leaks *leaks)
 {
@@ -175,8 +174,6 @@ static int whole_judge(struct leaks *out)
 
 int leaks_find(const struct series *series, struct leaks *out)
 {
-	int err;
-
 	*out = (struct leaks){.series = series, .begin = series_begin(series)};
 	if (series->moment_count < 2)
 		return error_set(-EINVAL, "the recording has one snapshot: growth needs more");
@@ -186,7 +183,7 @@ int leaks_find(const struct series *series, struct leaks *out)
 	out->probes_share = series_probes_share(series, out->begin);
 	out->lost_share = series_lost_share(series, out->begin);
 	out->lines = calloc(series->line_count + 1, sizeof(*out->lines));
-	err = out->lines ? lines_judge(out) : -ENOMEM;
+	int err = out->lines ? lines_judge(out) : -ENOMEM;
 	err = err ?: whole_judge(out);
 	if (!err) {
 		rates_undisturb(out);
@@ -280,7 +277,6 @@ static void line_print(FILE *out, const struct leaks *leaks, size_t line)
 	const struct evidence *evidence = &leaks->lines[line];
 	const struct series_line *of = &leaks->series->lines[line];
 	const struct series_figures *now = &of->at[leaks->series->moment_count - 1];
-	char text[SIZE_TEXT_MAX];
 
 	fputs("  ", out);
 	line_name_print(out, of, leaks->by);
@@ -289,7 +285,7 @@ static void line_print(FILE *out, const struct leaks *leaks, size_t line)
 		late_print(out, leaks, evidence, of);
 	else
 		slope_print(out, leaks, &evidence->slope, of->at[leaks->begin].size, now->size);
-	fprintf(out, "\n    now %s in %" PRIu64 " blocks", size_text(text, now->size), now->count);
+	fprintf(out, "\n    now %s in %" PRIu64 " blocks", SIZE_TEXT(now->size), now->count);
 	fates_print(out, leaks, evidence);
 	if (evidence->verdict == EVIDENCE_UNCLEAR)
 		fprintf(out, "; unclear: %s", doubts[evidence->doubt]);
@@ -300,10 +296,8 @@ static void line_print(FILE *out, const struct leaks *leaks, size_t line)
 static void change_print(FILE *out, const struct leaks *leaks, const struct slope *slope,
 			 uint64_t first, uint64_t last)
 {
-	char text[SIZE_TEXT_MAX];
-
-	fprintf(out, " %s", size_text(text, first));
-	fprintf(out, ", then %s:", size_text(text, last));
+	fprintf(out, " %s", SIZE_TEXT(first));
+	fprintf(out, ", then %s:", SIZE_TEXT(last));
 	slope_print(out, leaks, slope, first, last);
 }
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "report/recording/slope.h"
+#include "util/array.h"
 #include "util/error.h"
 #include "util/terminal.h"
 
@@ -24,14 +25,11 @@ static const struct argp_option time_options[] = {
 
 static error_t option_group(struct time_choice *choice, const char *arg)
 {
-	static const char *const names[] = {"filename", "lineno", "function"};
+	static const struct cli_word words[] = {{"filename", GROUP_FILENAME},
+						{"lineno", GROUP_LINENO},
+						{"function", GROUP_FUNCTION}};
 
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-		if (!strcmp(arg, names[i])) {
-			choice->group = GROUP_FILENAME + (enum group_by)i;
-			return 0;
-		}
-	return cli_reject("--group-by", arg, "filename, lineno or function");
+	return CLI_WORD("--group-by", arg, words, choice->group);
 }
 
 static error_t option_format(struct time_choice *choice, const char *arg)

@@ -2,9 +2,7 @@
 #include "cmd/time/timeline_text.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "cmd/time/line_name.h"
 #include "report/recording/recording_load.h"

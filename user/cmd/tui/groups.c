@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cmd/tui/groups.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -88,14 +87,12 @@ static int group_get(struct watch_groups *groups, const struct watch_model *mode
 {
 	const struct watch_process *of = &model->processes[process];
 	uint64_t key = sum_key(groups, model, of, &of->sums[index]);
-	int err;
 
 	*out = id_map_find(&groups->keys, key);
 	if (*out != ID_MAP_NONE)
 		return 0;
-	err = array_reserve(&groups->items, &groups->capacity, groups->count, 1,
-			    sizeof(*groups->items))
-		      ?: id_map_put(&groups->keys, key, (uint32_t)groups->count);
+	int err = ARRAY_GROW(groups->items, groups->capacity, groups->count)
+			  ?: id_map_put(&groups->keys, key, (uint32_t)groups->count);
 	if (err)
 		return err;
 	*out = (uint32_t)groups->count++;
@@ -296,12 +293,11 @@ static int label_matches(const struct watch_groups *groups, const struct watch_m
 	char *text = NULL;
 	size_t bytes = 0;
 	FILE *out = open_memstream(&text, &bytes);
-	int matches;
 
 	if (!out)
 		return 1;
 	watch_group_label(groups, model, group, out);
-	matches = fclose(out) || strcasestr(text, groups->filter) != NULL;
+	int matches = fclose(out) || strcasestr(text, groups->filter) != NULL;
 	free(text);
 	return matches;
 }

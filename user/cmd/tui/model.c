@@ -10,6 +10,7 @@
 #include "util/array.h"
 #include "util/clock.h"
 #include "util/error.h"
+#include "util/sorted.h"
 
 /* --- model sums ------------------------------------------------------------------------------- */
 
@@ -64,8 +65,7 @@ static int past_grow(struct watch_process *process)
 
 static int sum_add(struct watch_process *process, uint32_t stack, uint32_t owner)
 {
-	int err = array_reserve(&process->sums, &process->sum_capacity, process->sum_count, 1,
-				sizeof(*process->sums));
+	int err = ARRAY_GROW(process->sums, process->sum_capacity, process->sum_count);
 
 	if (!err && process->past_capacity < process->sum_capacity)
 		err = past_grow(process);
@@ -263,7 +263,7 @@ static int thread_compare(const void *a, const void *b)
 {
 	const struct sums_thread *x = a, *y = b;
 
-	return (x->tid > y->tid) - (x->tid < y->tid);
+	return CMP(x->tid, y->tid);
 }
 
 /* The names, process->info.threads of them. Errors as above. */
@@ -428,14 +428,11 @@ static struct watch_process *process_find(struct watch_model *model, uint32_t pi
 static int process_get(struct watch_model *model, const struct sums_process *info,
 		       struct watch_process **out)
 {
-	int err;
-
 	*out = process_find(model, info->pid, info->start_ns);
 	if (*out)
 		return 0;
-	err = array_reserve(&model->processes, &model->process_capacity, model->process_count, 1,
-			    sizeof(*model->processes))
-		      ?: id_map_put(&model->pids, info->pid, (uint32_t)model->process_count);
+	int err = ARRAY_GROW(model->processes, model->process_capacity, model->process_count)
+			  ?: id_map_put(&model->pids, info->pid, (uint32_t)model->process_count);
 	if (err)
 		return err;
 	*out = &model->processes[model->process_count++];
@@ -514,13 +511,12 @@ static int process_take(struct watch_model *model, struct rest *rest)
 static void history_put(struct watch_model *model)
 {
 	double seconds = 1;
-	uint32_t since;
 
 	model->slot = (model->slot + 1) % WATCH_HISTORY;
 	model->serial++;
 	model->times_ns[model->slot] = model->now.time_ns;
 	model->all.size = model->all.count = model->all.mark_size = model->all.allocated = 0;
-	since = watch_model_since(model, &seconds);
+	uint32_t since = watch_model_since(model, &seconds);
 	for (size_t i = 0; i < model->process_count; i++) {
 		struct watch_process *process = &model->processes[i];
 
@@ -565,12 +561,11 @@ static int strings_take(struct watch_model *model, struct watch_process *process
 		const uint64_t *size = take(rest, sizeof(*size));
 		const char *text =
 			size && *size <= rest->bytes ? take(rest, *size + (-*size & 7)) : NULL;
-		int err;
 
 		if (!text)
 			return watch_malformed();
-		err = array_reserve(&process->strings, &process->string_capacity,
-				    process->string_count, 1, sizeof(*process->strings));
+		int err = ARRAY_GROW(process->strings, process->string_capacity,
+				     process->string_count);
 		err = err
 			      ?: strings_intern(model->strings, text, *size,
 						&process->strings[process->string_count]);
@@ -630,18 +625,16 @@ static int stacks_skip(const struct stacks_header *header, struct rest *rest)
 
 int watch_model_stacks(struct watch_model *model, const void *data, size_t bytes)
 {
-	struct rest rest = {data, bytes}, texts;
+	struct rest rest = {data, bytes};
 	const struct stacks_header *header = take(&rest, sizeof(*header));
-	struct watch_process *process;
-	int err;
 
 	if (!header || header->magic != SUMS_MAGIC || header->count > STACKS_AT_ONCE)
 		return watch_malformed();
-	process = process_find(model, header->pid, header->start_ns);
+	struct watch_process *process = process_find(model, header->pid, header->start_ns);
 	if (!process)
 		return 0;
-	texts = rest;
-	err = stacks_skip(header, &texts);
+	struct rest texts = rest;
+	int err = stacks_skip(header, &texts);
 	if (!err && header->string_first == process->string_count)
 		err = strings_take(model, process, header, &texts);
 	/* A task's name may be among them. */

@@ -27,13 +27,13 @@ enum { COLOR_UP = 1, COLOR_DOWN };
 
 int watch_screen_is_possible(void)
 {
-	const char *kind = getenv("TERM"), *place;
+	const char *kind = getenv("TERM");
 	int err;
 
 	if (!isatty(STDIN_FILENO) || !isatty(STDOUT_FILENO) || !kind || !kind[0] ||
 	    setupterm(NULL, STDOUT_FILENO, &err))
 		return 0;
-	place = tigetstr("cup");
+	const char *place = tigetstr("cup");
 	return place && place != (char *)-1 && tcgetpgrp(STDIN_FILENO) == getpgrp();
 }
 
@@ -181,11 +181,9 @@ static int has_rates(const struct watch_model *model)
 
 static void heads_put(const struct watch_model *model, int y, const char *name)
 {
-	int x;
-
 	attron(A_REVERSE);
 	mvhline(y, 0, ' ', COLS);
-	x = number_put(y, 0, 10, "SIZE");
+	int x = number_put(y, 0, 10, "SIZE");
 	if (COLS >= NARROWER)
 		x = number_put(y, x, 11, "COUNT");
 	if (model->mark_ns && COLS >= NARROWEST)
@@ -209,12 +207,11 @@ static void row_put(const struct watch_view *view, const struct watch_model *mod
 	char number[SIZE_TEXT_MAX], *label = NULL;
 	size_t bytes = 0;
 	FILE *out = open_memstream(&label, &bytes);
-	int x;
 
 	if (out)
 		watch_group_label(&view->groups, model, group, out);
 	size_text(number, (uint64_t)group->size);
-	x = number_put(y, 0, 10, number);
+	int x = number_put(y, 0, 10, number);
 	if (COLS >= NARROWER)
 		x = number_put(y, x, 11, text_count(number, (uint64_t)(group->count + 0.5)));
 	if (model->mark_ns && COLS >= NARROWEST)

@@ -42,14 +42,14 @@ static void processes_print(const struct watch_view *view, const struct watch_mo
 static void memory_print(const struct watch_model *model, const struct watch_total *total,
 			 FILE *out)
 {
-	char rss[32], size[32], peak[32], count[32], rate[32];
+	char size[32];
 
-	fprintf(out, "RSS %s, traced %s in %s blocks", size_text(rss, total->rss_bytes),
-		size_text(size, (uint64_t)total->size), text_count(count, (uint64_t)total->count));
+	fprintf(out, "RSS %s, traced %s in %s blocks", SIZE_TEXT(total->rss_bytes),
+		size_text(size, (uint64_t)total->size), COUNT_TEXT((uint64_t)total->count));
 	if (model->process_count == 1 && total->peak_bytes >= total->size)
-		fprintf(out, ", peak %s", size_text(peak, total->peak_bytes));
+		fprintf(out, ", peak %s", SIZE_TEXT(total->peak_bytes));
 	if (total->flags & SUMS_ALLOCATED)
-		fprintf(out, ", %s/s allocated", size_text(rate, (uint64_t)total->allocated));
+		fprintf(out, ", %s/s allocated", SIZE_TEXT((uint64_t)total->allocated));
 	if (total->flags & SUMS_SAMPLED)
 		fputs(", estimates from a sample", out);
 	if (total->flags & SUMS_WINDOWS)
@@ -63,16 +63,14 @@ static void trust_print(const struct watch_model *model, const struct watch_tota
 			uint64_t now_ns, FILE *out)
 {
 	double seconds = (double)(model->now.time_ns - model->before.time_ns) / 1e9;
-	char rate[32], lost[32];
 
 	if (model->now.cost >= 0)
 		fprintf(out, "cost %.1f %%, ", 100 * model->now.cost);
 	if (model->answers > 1 && seconds > 0)
 		fprintf(out, "%s events/s, ",
-			text_count(rate,
-				   (uint64_t)((double)(model->now.records - model->before.records) /
+			COUNT_TEXT((uint64_t)((double)(model->now.records - model->before.records) /
 					      seconds)));
-	fprintf(out, "%s lost", text_count(lost, model->now.lost_events));
+	fprintf(out, "%s lost", COUNT_TEXT(model->now.lost_events));
 	if (total->new_blocks) /* rounded down: 100.0 means all */
 		fprintf(out, ", coverage %.1f %%",
 			(double)(uint64_t)((double)total->seen_blocks * 1000 /
@@ -136,9 +134,9 @@ static void stack_print(const struct watch_model *model, const struct text_held 
 			struct source *source, FILE *out)
 {
 	const struct watch_stack *stack = held->stack;
-	char size[32], count[32];
+	char count[32];
 
-	fprintf(out, "\n%s in %s block%s\n", size_text(size, (uint64_t)held->sum->size),
+	fprintf(out, "\n%s in %s block%s\n", SIZE_TEXT((uint64_t)held->sum->size),
 		text_count(count, (uint64_t)held->sum->count),
 		(uint64_t)held->sum->count == 1 ? "" : "s");
 	for (uint32_t i = 0; i < stack->nframe; i++) {
@@ -194,7 +192,6 @@ void watch_detail(const struct watch_view *view, const struct watch_model *model
 		  struct source *source, FILE *out)
 {
 	uint32_t group = id_map_find(&view->groups.keys, view->open_key);
-	struct text_held *held;
 	size_t count = 0;
 
 	if (group == ID_MAP_NONE) {
@@ -203,7 +200,7 @@ void watch_detail(const struct watch_view *view, const struct watch_model *model
 	}
 	watch_group_label(&view->groups, model, &view->groups.items[group], out);
 	putc('\n', out);
-	held = held_by(model, group, &count);
+	struct text_held *held = held_by(model, group, &count);
 	if (held && count) {
 		const struct stacks_frame *frame = &model->frames[held[0].stack->first];
 

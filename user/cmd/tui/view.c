@@ -2,7 +2,6 @@
 #include "cmd/tui/view.h"
 
 #include <curses.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "session/ctl/request.h"
@@ -181,7 +180,6 @@ enum watch_action watch_view_key(struct watch_view *view, struct watch_model *mo
 				 const uint32_t *rows, size_t count)
 {
 	enum request_by by = model->by;
-	int done;
 
 	view->message[0] = '\0';
 	if (view->prompting) {
@@ -192,7 +190,7 @@ enum watch_action watch_view_key(struct watch_view *view, struct watch_model *mo
 		view->help = 0;
 		return key == 'q' ? WATCH_QUIT : WATCH_DRAW;
 	}
-	done = view->opened ? opened_key(view, key) : 0;
+	int done = view->opened ? opened_key(view, key) : 0;
 	if (done)
 		return done == 2 ? WATCH_OPEN : WATCH_DRAW;
 	switch (key) {

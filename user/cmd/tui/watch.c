@@ -73,20 +73,19 @@ static void rows_make(struct watch *watch)
 /* The last line of the messages, if there is a new one. */
 static void message_look(struct watch *watch)
 {
-	char text[LAST_BYTES + 1], *line;
+	char text[LAST_BYTES + 1];
 	struct stat st;
-	ssize_t bytes;
 
 	if (watch->opts->messages < 0 || fstat(watch->opts->messages, &st) ||
 	    st.st_size <= watch->told)
 		return;
 	watch->told = st.st_size;
-	bytes = pread(watch->opts->messages, text, LAST_BYTES,
-		      st.st_size > LAST_BYTES ? st.st_size - LAST_BYTES : 0);
+	ssize_t bytes = pread(watch->opts->messages, text, LAST_BYTES,
+			      st.st_size > LAST_BYTES ? st.st_size - LAST_BYTES : 0);
 	if (bytes <= 0)
 		return;
 	text[bytes - (text[bytes - 1] == '\n')] = '\0';
-	line = strrchr(text, '\n');
+	char *line = strrchr(text, '\n');
 	snprintf(watch->view.message, sizeof(watch->view.message), "%.250s",
 		 line ? line + 1 : text);
 }
@@ -111,12 +110,10 @@ static char *text_make(struct watch *watch, int detail)
 
 static void draw(struct watch *watch)
 {
-	char *header, *detail;
-
 	rows_make(watch);
 	message_look(watch);
-	header = text_make(watch, 0);
-	detail = watch->view.opened ? text_make(watch, 1) : NULL;
+	char *header = text_make(watch, 0);
+	char *detail = watch->view.opened ? text_make(watch, 1) : NULL;
 	if (!watch->model.answers) {
 		free(header);
 		header = strdup("waiting for the session\n");
@@ -141,13 +138,12 @@ static void source_open(struct watch *watch)
 {
 	uint32_t group = id_map_find(&watch->view.groups.keys, watch->view.open_key);
 	const struct watch_process *process;
-	int root;
 
 	source_close(watch);
 	if (!watch->view.opened || group == ID_MAP_NONE)
 		return;
 	process = &watch->model.processes[watch->view.groups.items[group].process];
-	root = state_root_open((pid_t)process->info.pid);
+	int root = state_root_open((pid_t)process->info.pid);
 	if (root < 0)
 		return;
 	watch->roots = (struct source_roots){.fds = {root}, .count = 1};
@@ -175,7 +171,6 @@ static int save_begin(struct watch *watch)
 	struct request request = {.kind = REQUEST_SNAPSHOT, .all = 1};
 	time_t now = time(NULL);
 	struct tm tm;
-	int err;
 
 	watch->save_wanted = 0;
 	if (!watch->model.process_count || !localtime_r(&now, &tm))
@@ -184,7 +179,7 @@ static int save_begin(struct watch *watch)
 	snprintf(watch->saving_name, sizeof(watch->saving_name),
 		 "tracer-%u-%04d%02d%02d-%02d%02d%02d.pb.gz", request.pid, tm.tm_year + 1900,
 		 tm.tm_mon + 1, tm.tm_mday, tm.tm_hour, tm.tm_min, tm.tm_sec);
-	err = outfile_open(&watch->saving, watch->saving_name, OUTFILE_OWN);
+	int err = outfile_open(&watch->saving, watch->saving_name, OUTFILE_OWN);
 	if (err) {
 		snprintf(watch->view.message, sizeof(watch->view.message), "%s: %s",
 			 watch->saving_name, error_reason(err));
@@ -258,12 +253,11 @@ static int sums_done(struct watch *watch)
 		return 0;
 	int err = data_read(watch)
 			  ?: watch_model_sums(&watch->model, watch->data.data, watch->data.size);
-	uint64_t pause_ns;
 
 	if (err)
 		return err;
 	draw(watch);
-	pause_ns = cost_ns(watch) * COST_OF;
+	uint64_t pause_ns = cost_ns(watch) * COST_OF;
 	watch->view.interval_ns = pause_ns < PERIOD_NS       ? PERIOD_NS
 				  : pause_ns > PERIOD_MAX_NS ? PERIOD_MAX_NS
 							     : pause_ns;
@@ -417,11 +411,10 @@ static int signals_take(const struct watch_opts *opts)
 int watch_run(const struct watch_opts *opts)
 {
 	struct watch watch = {.opts = opts, .view.ends_session = opts->ends_session};
-	int err;
 
 	if (!watch_screen_is_possible())
 		return error_set(-ENOTTY, "stdin and stdout are no terminal with a movable cursor");
-	err = watch_model_begin(&watch.model);
+	int err = watch_model_begin(&watch.model);
 	watch.view.groups.keys.seed = watch.model.pids.seed;
 	watch.memory = memfd_create("tracer-watch", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	watch.signals = signals_take(opts);

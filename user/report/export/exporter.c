@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "report/export/exporter.h"
+#include "util/array.h"
 
 #include <string.h>
 
@@ -9,7 +10,7 @@ static const struct exporter *const exporters[] = {&export_tracemalloc, &export_
 
 const struct exporter *exporter_get(size_t index)
 {
-	return index < sizeof(exporters) / sizeof(exporters[0]) ? exporters[index] : NULL;
+	return index < ARRAY_SIZE(exporters) ? exporters[index] : NULL;
 }
 
 /* The blocks that pass. *chosen is what to free: NULL when all of them pass unchanged. */

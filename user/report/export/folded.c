@@ -6,7 +6,6 @@
  * processes, a frame "command (PID)" is added below the oldest frame. A semicolon within a name is
  * written as '_'; what is not printable, and bytes that are not UTF-8, as \xNN.
  */
-#include <errno.h>
 #include <inttypes.h>
 #include <string.h>
 

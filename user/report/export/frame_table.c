@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "util/sorted.h"
+
 struct numbered {
 	struct snapshot_frame frame;
 	uint32_t index; /* in snapshot->frames */
@@ -11,11 +13,9 @@ struct numbered {
 
 static int frame_compare(const struct snapshot_frame *a, const struct snapshot_frame *b)
 {
-	if (a->filename != b->filename)
-		return a->filename < b->filename ? -1 : 1;
-	if (a->function != b->function)
-		return a->function < b->function ? -1 : 1;
-	return a->line == b->line ? 0 : a->line < b->line ? -1 : 1;
+	return CMP(a->filename, b->filename)
+	       ?: CMP(a->function, b->function)
+	       ?: CMP(a->line, b->line);
 }
 
 static int numbered_compare(const void *a, const void *b)

@@ -246,7 +246,6 @@ static int snapshot_write(FILE *out, const struct snapshot *snapshot,
 			  const struct frame_table *table, const char *name)
 {
 	char *title = title_make(snapshot);
-	int err;
 
 	if (!title)
 		return -ENOMEM;
@@ -259,7 +258,7 @@ static int snapshot_write(FILE *out, const struct snapshot *snapshot,
 	strings_write(out, snapshot->strings);
 	stacks_write(out, snapshot, table);
 	cut_write(out, snapshot);
-	err = processes_write(out, snapshot);
+	int err = processes_write(out, snapshot);
 	fputs(",\n", out);
 	err = err ?: html_threads_write(out, snapshot);
 	putc('}', out);

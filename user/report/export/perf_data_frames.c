@@ -3,11 +3,11 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "util/array.h"
 #include "util/buffer.h"
 #include "util/id_map.h"
+#include "util/sorted.h"
 #include "util/utf8.h"
 
 /* A distinct frame before it has a slot. */
@@ -43,8 +43,7 @@ static int frame_find(struct frames_finding *finding, const struct snapshot_fram
 
 	if (err || *number < finding->count)
 		return err;
-	err = array_reserve(&finding->found, &finding->capacity, finding->count, 1,
-			    sizeof(*finding->found));
+	err = ARRAY_GROW(finding->found, finding->capacity, finding->count);
 	if (!err)
 		finding->found[finding->count++] =
 			(struct frames_found){.frame = *frame, .number = *number};
@@ -55,11 +54,9 @@ static int frame_compare(const void *left, const void *right)
 {
 	const struct snapshot_frame *a = left, *b = right;
 
-	if (a->filename != b->filename)
-		return a->filename < b->filename ? -1 : 1;
-	if (a->function != b->function)
-		return a->function < b->function ? -1 : 1;
-	return (a->line > b->line) - (a->line < b->line);
+	return CMP(a->filename, b->filename)
+	       ?: CMP(a->function, b->function)
+	       ?: CMP(a->line, b->line);
 }
 
 /* Sorts the frames that were found, and replaces the numbers in slots by slots. */

@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <gelf.h>
 #include <libelf.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "report/export/perf_data_frames.h"

@@ -117,12 +117,11 @@ static int speedscope_export(const struct snapshot *snapshot, const struct expor
 	struct frame_table table;
 	char *text = NULL;
 	size_t bytes = 0;
-	FILE *out;
 	int err = frame_table_make(snapshot, &table);
 
 	if (err)
 		return err;
-	out = open_memstream(&text, &bytes);
+	FILE *out = open_memstream(&text, &bytes);
 	err = out ? document_write(out, snapshot, &table, opts->counts) : -ENOMEM;
 	if (out && fclose(out) && !err)
 		err = -ENOMEM;

@@ -191,14 +191,13 @@ static int line_add(struct pprof_reader *reader, const Perftools__Profiles__Loca
 {
 	const Perftools__Profiles__Line *line = message->line[at];
 	uint32_t function = id_map_find(&reader->function_ids, line->function_id);
-	int err;
 
 	if (line->line < 0 || line->line > UINT32_MAX)
 		return pprof_corrupt("location");
 	if (function == ID_MAP_NONE)
 		return pprof_corrupt("location's function");
-	err = items_reserve(reader, &reader->location_frames, &reader->location_frame_capacity,
-			    reader->location_frame_count, sizeof(*reader->location_frames));
+	int err = items_reserve(reader, &reader->location_frames, &reader->location_frame_capacity,
+				reader->location_frame_count, sizeof(*reader->location_frames));
 	if (!err)
 		reader->location_frames[reader->location_frame_count++] = (struct snapshot_frame){
 			.filename = reader->functions[function].filename,

@@ -187,14 +187,13 @@ static int thread_find(struct pprof_reader *reader, const struct sample *sample,
 	int64_t tid = sample->labels[LABEL_THREAD], string = sample->labels[LABEL_THREAD_NAME];
 	char name[EVENT_THREAD_NAME] = "";
 	struct span text = {0};
-	int err;
 
 	if (tid <= 0)
 		return 0;
 	if (tid > UINT32_MAX)
 		return pprof_corrupt("thread");
 	trace->thread = (uint32_t)tid;
-	err = string < 0 ? 0 : pprof_string_get(reader, (uint64_t)string, &text);
+	int err = string < 0 ? 0 : pprof_string_get(reader, (uint64_t)string, &text);
 	if (err || string < 0)
 		return err;
 	if (text.bytes >= sizeof(name))

@@ -310,14 +310,13 @@ static int string_write(struct pprof_writer *writer, const char *text)
 {
 	char *escaped = malloc(UTF8_ESCAPED(strlen(text)));
 	Profile piece = PERFTOOLS__PROFILES__PROFILE__INIT;
-	int err;
 
 	if (!escaped)
 		return -ENOMEM;
 	utf8_escape(escaped, text);
 	piece.n_string_table = 1;
 	piece.string_table = &escaped;
-	err = pprof_piece_write(writer, &piece);
+	int err = pprof_piece_write(writer, &piece);
 	free(escaped);
 	return err;
 }
@@ -573,14 +572,13 @@ static void estimate_labels_set(const struct pprof_writer *writer,
 {
 	struct estimate estimate = {0};
 	int64_t base = text_index(writer, TEXTS);
-	Label *error;
 
 	if (!trace->estimate)
 		return;
 	label_add(labels, base + WINDOW_DEVIATIONS)->str =
 		base + WINDOW_TEXTS + (int64_t)trace->estimate - 1;
 	estimate_add_trace(&estimate, writer->snapshot, trace);
-	error = label_add(labels, base + WINDOW_ERROR);
+	Label *error = label_add(labels, base + WINDOW_ERROR);
 	error->num = (int64_t)estimate_size_error(&estimate);
 	error->num_unit = text_index(writer, TEXT_BYTES);
 }
@@ -741,12 +739,11 @@ int pprof_write(const struct snapshot *snapshot, struct outfile *file)
 	struct pprof_writer writer = {
 		.snapshot = snapshot, .file = file, .text_base = strings_count(snapshot->strings)};
 	const int gzip = 16 + MAX_WBITS;
-	int err;
 
 	if (deflateInit2(&writer.zlib, Z_DEFAULT_COMPRESSION, Z_DEFLATED, gzip, 8,
 			 Z_DEFAULT_STRATEGY) != Z_OK)
 		return -ENOMEM;
-	err = profile_write(&writer) ?: deflate_out(&writer, NULL, 0, Z_FINISH);
+	int err = profile_write(&writer) ?: deflate_out(&writer, NULL, 0, Z_FINISH);
 	deflateEnd(&writer.zlib);
 	return err;
 }

@@ -18,7 +18,6 @@
 static int slope_of(const struct evidence_point *points, size_t count, struct slope *out)
 {
 	double *values = malloc(2 * count * sizeof(*values));
-	int err;
 
 	if (!values)
 		return -ENOMEM;
@@ -26,7 +25,7 @@ static int slope_of(const struct evidence_point *points, size_t count, struct sl
 		values[i] = points[i].seconds;
 		values[count + i] = points[i].size;
 	}
-	err = slope_find(values, values + count, count, out);
+	int err = slope_find(values, values + count, count, out);
 	if (!err)
 		slope_widen(out, points[0].error, points[count - 1].error,
 			    points[count - 1].seconds - points[0].seconds);
@@ -126,10 +125,10 @@ static enum evidence_doubt doubt_find(const struct evidence_point *points, size_
 static void judge(const struct evidence_point *points, size_t count, int acquired_known,
 		  struct evidence *out)
 {
-	int late = grows_late(points, count, &out->late), grows;
+	int late = grows_late(points, count, &out->late);
+	int grows = has_grown(points, count, &out->slope) && out->slope.high > 0 &&
+		    (count < EVIDENCE_POINTS || out->second.median > 0);
 
-	grows = has_grown(points, count, &out->slope) && out->slope.high > 0 &&
-		(count < EVIDENCE_POINTS || out->second.median > 0);
 	if (count < EVIDENCE_POINTS)
 		out->doubt = grows ? DOUBT_FEW : DOUBT_NONE;
 	else if (grows)
@@ -162,12 +161,11 @@ int evidence_find(const struct evidence_point *points, size_t count, int acquire
 		  struct evidence *out)
 {
 	size_t half = count / 2;
-	int err;
 
 	memset(out, 0, sizeof(*out));
 	out->survivors = out->age = -1;
 	out->none_freed = count ? count - 1 : 0;
-	err = slope_of(points, count, &out->slope);
+	int err = slope_of(points, count, &out->slope);
 	if (!err && half >= 2)
 		err = slope_of(points, half + 1, &out->first)
 			      ?: slope_of(points + half, count - half, &out->second);

@@ -13,8 +13,6 @@
 
 #include "report/recording/slope.h"
 
-#include <stdint.h>
-
 /* Below it nothing is said about growth. */
 #define EVIDENCE_POINTS 8u
 

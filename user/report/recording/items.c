@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "report/recording/items.h"
 
-#include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 
@@ -53,11 +52,10 @@ static uint32_t item_find(const struct items *items, struct span item, uint64_t 
 {
 	for (*hash = item_hash(items, item);; ++*hash) {
 		uint32_t number = id_map_find(&items->index, *hash);
-		struct span known;
 
 		if (number == ID_MAP_NONE)
 			return number;
-		known = items_get(items, number);
+		struct span known = items_get(items, number);
 		if (known.bytes == item.bytes &&
 		    (!item.bytes || !memcmp(known.data, item.data, item.bytes)))
 			return number;

@@ -2,7 +2,6 @@
 #include "report/recording/record_state.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "util/array.h"

@@ -92,11 +92,9 @@ static int sample_is_of_mean(const struct label_keys *keys, struct span sample)
 	struct field field;
 
 	while (sample.bytes && !field_take(&sample, &field)) {
-		struct label_read label;
-
 		if (field.id != SAMPLE_LABEL || field.wire_type != 2)
 			continue;
-		label = label_read(field.span);
+		struct label_read label = label_read(field.span);
 		for (int mean = 0; mean < MEAN_LABELS; mean++)
 			if (label.key && label.key == keys->means[mean])
 				return 1;
@@ -142,7 +140,6 @@ static int reference(const struct split *split, enum rule rule, uint64_t id, uin
 	static const unsigned char kinds[] = {[MAPPING] = RECORD_MAPPINGS,
 					      [FUNCTION] = RECORD_FUNCTIONS,
 					      [LOCATION] = RECORD_LOCATIONS};
-	uint32_t number;
 
 	*out = id;
 	if (rule == KEEP || (!id && rule != STRING))
@@ -153,7 +150,7 @@ static int reference(const struct split *split, enum rule rule, uint64_t id, uin
 		*out = split->strings[id];
 		return 0;
 	}
-	number = id_map_find(&split->ids[kinds[rule]], id);
+	uint32_t number = id_map_find(&split->ids[kinds[rule]], id);
 	*out = (uint64_t)number + 1;
 	return number == ID_MAP_NONE ? corrupt("no such entry") : 0;
 }
@@ -262,7 +259,7 @@ static int locations_take(struct split *split, struct field *field)
 static int label_take(struct split *split, struct span span, int64_t *row)
 {
 	int64_t value;
-	int label = label_is_value(split, span, &value), err;
+	int label = label_is_value(split, span, &value);
 	uint64_t id;
 
 	if (label < RECORD_LABELS) {
@@ -270,7 +267,7 @@ static int label_take(struct split *split, struct span span, int64_t *row)
 		return 0;
 	}
 	split->part.size = 0;
-	err = message_take(split, LABEL, span, &id, &split->part);
+	int err = message_take(split, LABEL, span, &id, &split->part);
 	return err ?: record_put(&split->sample, SAMPLE_LABEL << 3 | 2)
 		?: record_put_span(&split->sample, (struct span){.data = split->part.data,
 								 .bytes = split->part.size});
@@ -338,8 +335,7 @@ static int sample_take(struct split *split, struct span span)
 
 static int string_take(struct split *split, struct span text)
 {
-	int err = array_reserve(&split->texts, &split->text_capacity, split->string_count, 1,
-				sizeof(*split->texts));
+	int err = ARRAY_GROW(split->texts, split->text_capacity, split->string_count);
 
 	if (!err)
 		split->texts[split->string_count++] = text;
@@ -583,12 +579,11 @@ static int state_store(const struct recorder *recorder, const struct record_stat
 static int pack(struct span payload, struct span dictionary, struct buffer *out)
 {
 	z_stream zlib = {0};
-	int err;
 
 	if (deflateInit2(&zlib, Z_BEST_COMPRESSION, Z_DEFLATED, -MAX_WBITS, 9,
 			 Z_DEFAULT_STRATEGY) != Z_OK)
 		return -ENOMEM;
-	err = buffer_reserve(out, deflateBound(&zlib, payload.bytes));
+	int err = buffer_reserve(out, deflateBound(&zlib, payload.bytes));
 	if (!err && dictionary.bytes &&
 	    deflateSetDictionary(&zlib, dictionary.data, (uInt)dictionary.bytes) != Z_OK)
 		err = -EIO;
@@ -635,7 +630,7 @@ static int state_advance(struct record_state *state, struct span profile, struct
 			 uint32_t *flags)
 {
 	struct record_state before = {.rows = state->rows, .row_capacity = state->row_capacity};
-	size_t known[RECORD_KINDS], samples;
+	size_t known[RECORD_KINDS];
 	int err = state->width ? 0 : -ESTALE;
 
 	for (int kind = 0; kind < RECORD_KINDS; kind++)
@@ -643,7 +638,7 @@ static int state_advance(struct record_state *state, struct span profile, struct
 	state->rows = NULL;
 	state->row_capacity = 0;
 	err = err ?: profile_split(state, profile);
-	samples = state->kinds[RECORD_SAMPLES].count;
+	size_t samples = state->kinds[RECORD_SAMPLES].count;
 	*flags = err == -ESTALE || samples - state->live > state->live + DEAD_SPARE ? RECORD_WHOLE
 										    : 0;
 	if (*flags) {

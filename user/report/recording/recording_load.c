@@ -56,12 +56,11 @@ static int until_find(const char *path, const char *text, uint64_t *until_ns)
 {
 	uint64_t begin_realtime_ns, last_ns;
 	struct recording_time time;
-	int err;
 
 	*until_ns = UINT64_MAX;
 	if (!text)
 		return 0;
-	err = recording_time_parse(text, &time);
+	int err = recording_time_parse(text, &time);
 	if (err || time.kind == RECORDING_END)
 		return err;
 	return bounds_read(path, &begin_realtime_ns, &last_ns)
@@ -136,12 +135,11 @@ static int weigh(const struct snapshot *snapshot, const struct recording_choice 
 		 uint64_t *bytes)
 {
 	struct snapshot *picked;
-	int err;
 
 	*bytes = 0;
 	if (!choice->pid_count)
 		return layer_weigh(snapshot, choice->layer, bytes);
-	err = snapshot_pick(snapshot, choice->pids, choice->pid_count, &picked);
+	int err = snapshot_pick(snapshot, choice->pids, choice->pid_count, &picked);
 	if (err)
 		return err == -ESRCH ? 0 : err;
 	err = layer_weigh(picked, choice->layer, bytes);

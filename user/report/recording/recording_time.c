@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "report/recording/recording_load.h"
+#include "util/array.h"
 #include "util/error.h"
 
 #define SECOND_NS  1000000000ull
@@ -31,9 +32,9 @@ static int duration_parse(const char *text, uint64_t *ns)
 		if (*text < '0' || *text > '9' || end[-1] == '.' ||
 		    end != text + strspn(text, "0123456789."))
 			return -EINVAL;
-		while (i < sizeof(units) / sizeof(units[0]) && units[i].unit != *end)
+		while (i < ARRAY_SIZE(units) && units[i].unit != *end)
 			i++;
-		if (i == sizeof(units) / sizeof(units[0]))
+		if (i == ARRAY_SIZE(units))
 			return -EINVAL;
 		sum += number * units[i].seconds;
 		text = end + (*end != '\0');
@@ -61,7 +62,6 @@ static int date_parse(const char *text, struct recording_time *out)
 {
 	struct tm tm = {.tm_isdst = -1};
 	int end = 0;
-	time_t seconds;
 
 	if (sscanf(text, "%4d-%2d-%2d%*1[T ]%2d:%2d%n:%2d%n", &tm.tm_year, &tm.tm_mon, &tm.tm_mday,
 		   &tm.tm_hour, &tm.tm_min, &end, &tm.tm_sec, &end) < 5 ||
@@ -69,7 +69,7 @@ static int date_parse(const char *text, struct recording_time *out)
 		return -EINVAL;
 	tm.tm_year -= 1900;
 	tm.tm_mon--;
-	seconds = mktime(&tm);
+	time_t seconds = mktime(&tm);
 	if (seconds < 0)
 		return -EINVAL;
 	out->kind = RECORDING_REALTIME;
@@ -172,12 +172,11 @@ int recording_range_resolve(const char *text, uint64_t begin_realtime_ns, uint64
 {
 	struct recording_time from = {.kind = RECORDING_START}, until = {.kind = RECORDING_END};
 	const char *dots = strstr(text, RECORDING_RANGE);
-	int err;
 
 	if (!dots)
 		return error_set(-EINVAL, "\"%.80s\" is not a range: T1..T2, with two times", text);
-	err = range_end(text, (size_t)(dots - text), &from)
-		      ?: range_end(dots + 2, strlen(dots + 2), &until);
+	int err = range_end(text, (size_t)(dots - text), &from)
+			  ?: range_end(dots + 2, strlen(dots + 2), &until);
 	if (!err && recording_time_resolve(&from, begin_realtime_ns, last_ns, from_ns))
 		*from_ns = 0; /* it begins before the recording */
 	if (!err && from.kind == RECORDING_END)

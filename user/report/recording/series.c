@@ -81,13 +81,11 @@ static int line_add(struct series_reader *reader, const char *filename, const ch
 		    const struct snapshot_frame *frame)
 {
 	struct series *series = reader->series;
-	struct series_line *line;
-	int err = array_reserve(&series->lines, &reader->line_capacity, series->line_count, 1,
-				sizeof(*series->lines));
+	int err = ARRAY_GROW(series->lines, reader->line_capacity, series->line_count);
 
 	if (err)
 		return err;
-	line = &series->lines[series->line_count];
+	struct series_line *line = &series->lines[series->line_count];
 	*line = (struct series_line){
 		.filename = strdup(filename),
 		.function = strdup(function),
@@ -112,13 +110,12 @@ static int line_find(struct series_reader *reader, const struct statistic *entry
 	const struct snapshot_frame *frame = &entry->frame;
 	const char *filename = strings_get(names, frame->filename), *function = "";
 	uint32_t id;
-	int err;
 
 	if (frame->function != STATISTIC_NO_FUNCTION)
 		function = strings_get(names, frame->function);
 	reader->key.size = 0;
-	err = buffer_printf(&reader->key, "%u %d %zu %s%s", frame->line, frame->native,
-			    strlen(filename), filename, function);
+	int err = buffer_printf(&reader->key, "%u %d %zu %s%s", frame->line, frame->native,
+				strlen(filename), filename, function);
 	err = err
 		      ?: strings_intern(reader->keys, (const char *)reader->key.data,
 					reader->key.size, &id);
@@ -171,15 +168,14 @@ static int snapshot_take(struct series_reader *reader, const struct snapshot *sn
 	struct snapshot chosen = *snapshot;
 	struct statistics statistics;
 	struct shown shown = {0};
-	int err;
 
 	if (opts->layer >= 0 && !snapshot_has_layer(snapshot, (enum event_layer)opts->layer))
 		return error_set(-ENOENT, "a snapshot has no %s layer",
 				 event_layer_name((enum event_layer)opts->layer));
 	if (opts->layer >= 0)
 		chosen = snapshot_of_layer(snapshot, (enum event_layer)opts->layer);
-	err = view_apply(opts->view, &chosen, &shown)
-		      ?: statistics_compute(&shown.snapshot, &opts->statistics, &statistics);
+	int err = view_apply(opts->view, &chosen, &shown)
+			  ?: statistics_compute(&shown.snapshot, &opts->statistics, &statistics);
 	if (!err) {
 		err = statistics_take(reader, &statistics);
 		statistics_free(&statistics);
@@ -191,11 +187,11 @@ static int snapshot_take(struct series_reader *reader, const struct snapshot *sn
 static int64_t old_gone(const struct snapshot_meta *meta)
 {
 	const struct snapshot_coverage *coverage = &meta->coverage;
-	int64_t gone = (int64_t)meta->frees_unknown, large;
+	int64_t gone = (int64_t)meta->frees_unknown;
 
 	if (!meta->coverage_known)
 		return gone;
-	large = (int64_t)coverage->large_seen - (int64_t)coverage->large_new;
+	int64_t large = (int64_t)coverage->large_seen - (int64_t)coverage->large_new;
 	return (large > gone ? large : gone) - (int64_t)coverage->old_blocks;
 }
 
@@ -203,13 +199,12 @@ static int moment_take(struct series_reader *reader, const struct recording *rec
 		       const struct recording_moment *time)
 {
 	struct series *series = reader->series;
-	struct series_moment *at;
 	struct snapshot *snapshot;
 	int err = recording_snapshot(recording, &snapshot);
 
 	if (err)
 		return err;
-	at = &series->moments[series->moment_count];
+	struct series_moment *at = &series->moments[series->moment_count];
 	*at = (struct series_moment){.time = *time,
 				     .rss_bytes = snapshot->meta.rss_bytes,
 				     .cpu_ns = snapshot->meta.cpu_ns,
@@ -298,10 +293,9 @@ int series_read(const char *path, const struct series_opts *opts, struct series 
 	struct series_reader reader = {.opts = opts, .series = out};
 	struct recording *recording;
 	struct infile file;
-	int err;
 
 	*out = (struct series){.allocated_known = 1};
-	err = snapshots_count(path, &out->snapshots);
+	int err = snapshots_count(path, &out->snapshots);
 	if (err)
 		return err;
 	reader.moment_capacity = out->snapshots < opts->moments ? out->snapshots : opts->moments;

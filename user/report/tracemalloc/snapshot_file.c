@@ -58,18 +58,16 @@ int snapshot_load_at(const char *path, const struct recording_choice *choice,
 {
 	struct recording_choice named = *choice;
 	const char *at = strrchr(path, '@');
-	char *name;
-	int err;
 
 	note[0] = '\0';
 	if (choice->time || !at || !access(path, F_OK))
 		return file_load(path, choice, note, out);
-	name = strndup(path, (size_t)(at - path));
+	char *name = strndup(path, (size_t)(at - path));
 	if (!name)
 		return -ENOMEM;
 	/* If there is no such file, either, the whole name is what is missing. */
 	named.time = at + 1;
-	err = file_load(access(name, F_OK) ? path : name, &named, note, out);
+	int err = file_load(access(name, F_OK) ? path : name, &named, note, out);
 	free(name);
 	return err;
 }

@@ -33,8 +33,7 @@ static inline int machine_corrupt(const char *what)
 static inline int machine_push(struct pickle_machine *machine, uint64_t value)
 {
 	if (machine->depth == machine->stack_capacity) {
-		int err = array_reserve(&machine->stack, &machine->stack_capacity, machine->depth,
-					1, sizeof(*machine->stack));
+		int err = ARRAY_GROW(machine->stack, machine->stack_capacity, machine->depth);
 		if (err)
 			return err;
 	}
@@ -57,8 +56,8 @@ static inline int machine_memoize(struct pickle_machine *machine, uint64_t index
 				 machine->memo_count);
 	if (index == machine->memo_count) {
 		if (machine->memo_count == machine->memo_capacity) {
-			int err = array_reserve(&machine->memo, &machine->memo_capacity,
-						machine->memo_count, 1, sizeof(*machine->memo));
+			int err = ARRAY_GROW(machine->memo, machine->memo_capacity,
+					     machine->memo_count);
 			if (err)
 				return err;
 		}

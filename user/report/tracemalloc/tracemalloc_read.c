@@ -7,7 +7,6 @@
 #include "report/tracemalloc/tracemalloc.h"
 
 #include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 
 #include "report/tracemalloc/pickle.h"

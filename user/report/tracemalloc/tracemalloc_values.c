@@ -78,8 +78,8 @@ static int frame_make(const uint64_t *items, uint64_t *value)
 static int traceback_add(struct values *values, uint32_t first, uint32_t nframe, uint32_t *index)
 {
 	struct snapshot *snapshot = values->snapshot;
-	int err = array_reserve(&snapshot->tracebacks, &values->traceback_capacity,
-				snapshot->traceback_count, 1, sizeof(*snapshot->tracebacks));
+	int err = ARRAY_GROW(snapshot->tracebacks, values->traceback_capacity,
+			     snapshot->traceback_count);
 
 	if (err)
 		return err;
@@ -147,8 +147,7 @@ int values_trace(struct values *values, uint32_t domain, uint64_t bytes, uint32_
 	int err = traceback_total(values, &traceback, total);
 
 	if (!err && snapshot->trace_count == values->trace_capacity)
-		err = array_reserve(&snapshot->traces, &values->trace_capacity,
-				    snapshot->trace_count, 1, sizeof(*snapshot->traces));
+		err = ARRAY_GROW(snapshot->traces, values->trace_capacity, snapshot->trace_count);
 	if (err)
 		return err;
 	*value = value_make(VALUE_TRACE, snapshot->trace_count);
@@ -208,8 +207,7 @@ int values_list(struct values *values, uint64_t *value)
 static int list_reorder(struct values *values)
 {
 	for (size_t i = 0; i < values->list_count; i++) {
-		int err = array_reserve(&values->list, &values->list_capacity, i, 1,
-					sizeof(*values->list));
+		int err = ARRAY_GROW(values->list, values->list_capacity, i);
 
 		if (err)
 			return err;
@@ -229,8 +227,7 @@ static int list_add(struct values *values, uint32_t trace)
 	if (!values->list && trace != values->list_count)
 		err = list_reorder(values);
 	if (!err && (values->list || trace != values->list_count)) {
-		err = array_reserve(&values->list, &values->list_capacity, values->list_count, 1,
-				    sizeof(*values->list));
+		err = ARRAY_GROW(values->list, values->list_capacity, values->list_count);
 		if (!err)
 			values->list[values->list_count] = trace;
 	}

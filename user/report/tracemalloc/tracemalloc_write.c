@@ -129,11 +129,10 @@ static int frame_write(struct pickle_writer *writer, const struct snapshot_frame
 static int traceback_write(struct pickle_writer *writer, uint32_t index)
 {
 	const struct snapshot_traceback *traceback = &writer->snapshot->tracebacks[index];
-	int err;
 
 	if (writer->tracebacks[index] != NO_ENTRY)
 		return memo_get(writer, writer->tracebacks[index]);
-	err = byte_write(writer, PICKLE_MARK);
+	int err = byte_write(writer, PICKLE_MARK);
 	for (uint32_t i = 0; !err && i < traceback->nframe; i++)
 		err = frame_write(writer, &writer->snapshot->frames[traceback->first + i]);
 	err = err ?: byte_write(writer, PICKLE_TUPLE);

@@ -23,7 +23,7 @@ enum group_by {
 	/* by block, not by line: not for statistics_compute() (report/report_histogram.h) */
 	GROUP_SIZE,
 	GROUP_LIFETIME,
-	/* the same by thread, or by asyncio task (report/report_threads.h) */
+	/* the same by thread, or by asyncio task (report/report_histogram.c) */
 	GROUP_THREAD,
 	GROUP_TASK,
 };
