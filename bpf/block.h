@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /* Records of blocks: EVENT_ALLOC and EVENT_FREE and their kin, less those outside the sample. */
-#ifndef TRACER_BPF_BLOCK_H
-#define TRACER_BPF_BLOCK_H
+#pragma once
 
 #include "python/stack.h"
 #include "python/task.h"
@@ -120,5 +119,3 @@ static __always_inline void alloc_output(struct thread_state *thread, __u32 type
 		.type = type, .address = address, .bytes = bytes, .domain = domain, .api = api};
 	block_trace(thread);
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /* Leaves a function at a place in it (abi/frame.h). */
-#ifndef TRACER_BPF_FRAME_H
-#define TRACER_BPF_FRAME_H
+#pragma once
 
 #include "native_frames.h"
 
@@ -28,5 +27,3 @@ static __noinline int function_leave(struct thread_state *thread, const struct a
 		walk->frame = user_u64(base + frame->saved_at);
 	return 0;
 }
-
-#endif

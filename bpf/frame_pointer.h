@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /* What tells a frame that a frame pointer leads to from any other memory. */
-#ifndef TRACER_BPF_FRAME_POINTER_H
-#define TRACER_BPF_FRAME_POINTER_H
+#pragma once
 
 #include "kernel.h"
 
@@ -19,5 +18,3 @@ static __noinline int is_call_before(__u64 address)
 	return !bpf_probe_read_user(code, sizeof(code), (void *)(address - sizeof(code))) &&
 	       is_call_end(code);
 }
-
-#endif

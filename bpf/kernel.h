@@ -3,8 +3,7 @@
  * The few kernel structures that the programs read, relocated at load time against the running
  * kernel's BTF (CO-RE): the build needs no kernel headers and no BTF of the build machine.
  */
-#ifndef TRACER_BPF_KERNEL_H
-#define TRACER_BPF_KERNEL_H
+#pragma once
 
 #include <linux/bpf.h>
 #include <linux/ptrace.h>
@@ -160,5 +159,3 @@ struct bpf_iter__task {
 };
 
 #pragma clang attribute pop
-
-#endif

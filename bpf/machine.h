@@ -3,8 +3,7 @@
  * What differs between machines: registers at a probe, calls and returns, the thread pointer, the
  * frame of a signal.
  */
-#ifndef TRACER_BPF_MACHINE_H
-#define TRACER_BPF_MACHINE_H
+#pragma once
 
 #include <linux/ptrace.h>
 #include <linux/types.h>
@@ -116,5 +115,4 @@ static __always_inline int is_call_end(const __u8 code[CALL_BYTES])
 	       (code[1] == 0xff && (code[2] & 0x38) == 0x10);
 }
 
-#endif
 #endif

@@ -12,8 +12,7 @@
  * A private mapping of a file is code or data of a program, which the dynamic linker maps: it is
  * not reported. A shared one is shared memory, or a file that the program reads as memory.
  */
-#ifndef TRACER_BPF_MEMORY_H
-#define TRACER_BPF_MEMORY_H
+#pragma once
 
 #include "frame.h"
 #include "native.h"
@@ -192,5 +191,3 @@ int mapping(struct pt_regs *regs)
 		walk_begin(regs, &walks);
 	return 0;
 }
-
-#endif

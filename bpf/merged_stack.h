@@ -12,8 +12,7 @@
  *
  * The native frames up to it go before the run. The interpreter's own frames are left out.
  */
-#ifndef TRACER_BPF_MERGED_STACK_H
-#define TRACER_BPF_MERGED_STACK_H
+#pragma once
 
 #include "native_frames.h"
 
@@ -221,5 +220,3 @@ static __always_inline __u64 merged_frames(struct thread_state *thread)
 		thread->stack.stack_id = hash_word(thread->stack.stack_id, walk->cut);
 	return thread->next_frame;
 }
-
-#endif

@@ -7,8 +7,7 @@
  * A request's stack is walked at its return (walk.h), when the caller's registers are restored but
  * for the result.
  */
-#ifndef TRACER_BPF_NATIVE_H
-#define TRACER_BPF_NATIVE_H
+#pragma once
 
 #include "block.h"
 #include "registers.h"
@@ -250,5 +249,3 @@ int native_once(struct pt_regs *regs)
 		walk_begin(regs, &walks);
 	return 0;
 }
-
-#endif

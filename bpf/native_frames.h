@@ -13,8 +13,7 @@
  * only if it lies above the previous one, at most STACK_BYTES_MAX above it, and if its return
  * address follows a call instruction.
  */
-#ifndef TRACER_BPF_NATIVE_FRAMES_H
-#define TRACER_BPF_NATIVE_FRAMES_H
+#pragma once
 
 #include "python/stack.h"
 #include "unwind/unwind.h"
@@ -245,5 +244,3 @@ __noinline __u32 unwind_frames_count(struct thread_state *thread)
 	bpf_loop(TOTAL_LIMIT, unwind_count_step, &frames, 0);
 	return frames.unwind->beyond | unwind_why(frames.unwind);
 }
-
-#endif

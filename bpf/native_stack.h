@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /* The stack of a block of the native layer. */
-#ifndef TRACER_BPF_NATIVE_STACK_H
-#define TRACER_BPF_NATIVE_STACK_H
+#pragma once
 
 #include "merged_stack.h"
 
@@ -114,5 +113,3 @@ __noinline __u64 native_stack_id(struct thread_state *thread)
 	stack_emit(thread, next, more | walk->cut);
 	return id;
 }
-
-#endif

@@ -5,8 +5,7 @@
  * session decides whether the new program is traced. If the session traces every program, it is
  * traced from its first instruction on, as a process without Python.
  */
-#ifndef TRACER_BPF_PROCESS_H
-#define TRACER_BPF_PROCESS_H
+#pragma once
 
 #include "python/heap.h"
 
@@ -240,5 +239,3 @@ int process_fork(struct bpf_raw_tracepoint_args *args)
 		appear_output(child, 0, 0);
 	return 0;
 }
-
-#endif

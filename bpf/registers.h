@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /* The arguments at a probe: the cookie says which registers hold them (include/abi/target.h). */
-#ifndef TRACER_BPF_REGISTERS_H
-#define TRACER_BPF_REGISTERS_H
+#pragma once
 
 #include "kernel.h"
 
@@ -84,5 +83,3 @@ static __always_inline __s64 addend(__u64 cookie)
 {
 	return (__s16)(cookie >> 40);
 }
-
-#endif

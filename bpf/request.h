@@ -4,8 +4,7 @@
  * reported: PyObject_Malloc of more than 512 bytes calls the raw allocator, a realloc allocates,
  * copies and frees. The stack pointer at a request's entry says which requests are nested in it.
  */
-#ifndef TRACER_BPF_REQUEST_H
-#define TRACER_BPF_REQUEST_H
+#pragma once
 
 #include "returns.h"
 #include "state.h"
@@ -110,5 +109,3 @@ static __always_inline void request_start(struct request *request, __u64 sp, int
 	request->tick = (__u32)bpf_jiffies64();
 	request->sp = sp;
 }
-
-#endif

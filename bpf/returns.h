@@ -12,8 +12,7 @@
  * place, and for one that is limited to another process it takes the answer to be yes, without
  * running its program: then the process is ended in spite of ours.
  */
-#ifndef TRACER_BPF_RETURNS_H
-#define TRACER_BPF_RETURNS_H
+#pragma once
 
 #include "kernel.h"
 #include "registers.h"
@@ -43,5 +42,3 @@ static __always_inline int session_is_return(struct pt_regs *regs)
 {
 	return bpf_get_func_ip(regs) != REG_PC(regs);
 }
-
-#endif

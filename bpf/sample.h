@@ -7,8 +7,7 @@
  * In census mode frees are not probed: an entry stays until its address is reused. If the new block
  * is not sampled, a FREE is emitted for the old one. When the map is full, every free is reported.
  */
-#ifndef TRACER_BPF_SAMPLE_H
-#define TRACER_BPF_SAMPLE_H
+#pragma once
 
 #include "state.h"
 
@@ -108,5 +107,3 @@ static __always_inline int sample_has_object(struct abi_target *target, __u64 ad
 	key.address = address - 32;
 	return bpf_map_lookup_elem(&sampled, &key) != NULL;
 }
-
-#endif

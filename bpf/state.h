@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /* The maps, and the state that is kept per thread. */
-#ifndef TRACER_BPF_STATE_H
-#define TRACER_BPF_STATE_H
+#pragma once
 
 #include "stream.h"
 #include "task_state.h"
@@ -414,5 +413,3 @@ static __always_inline void *block_reserve(struct thread_state *thread, const __
 	}
 	return record;
 }
-
-#endif

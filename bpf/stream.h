@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /* The output of every BPF object: a ring buffer, and counters of the records that did not fit. */
-#ifndef TRACER_BPF_STREAM_H
-#define TRACER_BPF_STREAM_H
+#pragma once
 
 #include "kernel.h"
 
@@ -70,5 +69,3 @@ __noinline int process_output(__u32 type, __u32 tgid, __u32 other, __u32 code, _
 	record.header.tgid = tgid;
 	return record_output(&record, sizeof(record), LOSS_PROCESS);
 }
-
-#endif

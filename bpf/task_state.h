@@ -11,8 +11,7 @@
  *
  * No state is per processor: a program at a uprobe can be preempted by another one.
  */
-#ifndef TRACER_BPF_TASK_STATE_H
-#define TRACER_BPF_TASK_STATE_H
+#pragma once
 
 #include "kernel.h"
 
@@ -83,5 +82,3 @@ const volatile __u64 task_state_flags;
 		if (name##_refused)                                                                \
 			bpf_map_delete_elem(&name##_by_tid, &tid);                                 \
 	}
-
-#endif

@@ -3,8 +3,7 @@
  * Processes that sample their native allocations themselves and report them by USDT probes
  * (abi/usdt.h). Each report has a record; nothing is kept here for a block.
  */
-#ifndef TRACER_BPF_USDT_H
-#define TRACER_BPF_USDT_H
+#pragma once
 
 #include "frame.h"
 #include "native.h"
@@ -128,5 +127,3 @@ int provider(struct pt_regs *regs)
 	walk_begin(regs, &walks);
 	return 0;
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /* Reads one word of the running process's memory. */
-#ifndef TRACER_BPF_USER_WORD_H
-#define TRACER_BPF_USER_WORD_H
+#pragma once
 
 #include "kernel.h"
 
@@ -32,5 +31,3 @@ __noinline __u64 user_u64_called(__u64 address)
 {
 	return user_u64(address);
 }
-
-#endif

@@ -8,8 +8,7 @@
  * own. (The others must not be sessions: where a session's program does not run, because the
  * process is another one, the kernel replaces what it takes for a return address.)
  */
-#ifndef TRACER_BPF_WALK_H
-#define TRACER_BPF_WALK_H
+#pragma once
 
 #include "block.h"
 #include "native_stack.h"
@@ -96,5 +95,3 @@ int walk_session(struct pt_regs *regs UNUSED)
 {
 	return walk_run();
 }
-
-#endif

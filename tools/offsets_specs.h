@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Where each field of struct python_offsets is in CPython's DWARF, by version. */
-#ifndef TRACER_TOOLS_OFFSETS_SPECS_H
-#define TRACER_TOOLS_OFFSETS_SPECS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -375,5 +374,3 @@ static const struct spec specs[] = {
 	{"free_threaded.interp_ids_size", NOGIL_OPTIONAL, "PyInterpreterState", "unique_ids.size",
 	 V(13), ANY, 0},
 };
-
-#endif

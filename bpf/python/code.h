@@ -3,8 +3,7 @@
  * Code objects: their ids (see stack.h), the caches of those that were read, and their
  * records. user/runtime/cpython/code.c computes the same ids.
  */
-#ifndef TRACER_BPF_PYTHON_CODE_H
-#define TRACER_BPF_PYTHON_CODE_H
+#pragma once
 
 #include "state.h"
 #include "user_word.h"
@@ -376,5 +375,3 @@ __noinline int code_emit(struct thread_state *thread, __u64 code, __u64 code_id)
 	bpf_ringbuf_submit(record, RING_FLAGS);
 	return 0;
 }
-
-#endif

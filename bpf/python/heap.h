@@ -16,8 +16,7 @@
  * user/runtime/cpython/heap.c walks the heap of a running process in the same way and emits the
  * same records. Kernels without bpf_loop() do no walk here.
  */
-#ifndef TRACER_BPF_PYTHON_HEAP_H
-#define TRACER_BPF_PYTHON_HEAP_H
+#pragma once
 
 #include "python/heap_pool.h"
 
@@ -312,5 +311,3 @@ static __always_inline void heap_abandon(void)
 	if (has_loop && walk)
 		heap_walk_end(walk);
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /* One pool of a heap walk (heap.h): its blocks, its free list, and its record. */
-#ifndef TRACER_BPF_PYTHON_HEAP_POOL_H
-#define TRACER_BPF_PYTHON_HEAP_POOL_H
+#pragma once
 
 #include "python/heap_walk.h"
 
@@ -146,5 +145,3 @@ static __always_inline void pool_next(struct heap_turn *turn)
 	}
 	pool_output(walk);
 }
-
-#endif

@@ -3,8 +3,7 @@
  * The state of a walk of pymalloc's heap (heap.h): what is kept for the walking thread, the prices
  * of its steps, and the copies in which free lists are followed.
  */
-#ifndef TRACER_BPF_PYTHON_HEAP_WALK_H
-#define TRACER_BPF_PYTHON_HEAP_WALK_H
+#pragma once
 
 #include "state.h"
 
@@ -119,5 +118,3 @@ static __always_inline __u32 heap_u32(struct heap_walk *walk, __u64 address)
 		walk->unread = 1;
 	return value;
 }
-
-#endif

@@ -14,8 +14,7 @@
  * code object's contents once per code id: by the time user space could read them, the code object
  * of a finished module is gone.
  */
-#ifndef TRACER_BPF_PYTHON_STACK_H
-#define TRACER_BPF_PYTHON_STACK_H
+#pragma once
 
 #include "python/code.h"
 #include "python/thread.h"
@@ -399,5 +398,3 @@ __noinline __u64 stack_id_python(struct thread_state *thread)
 	stack_begin(thread);
 	return stack_settle(thread, python_frames_any(thread));
 }
-
-#endif

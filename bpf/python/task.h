@@ -5,8 +5,7 @@
  * it is now; the thread runs the task, so both live. EVENT_TASK is sent when it is another one than
  * at the thread's allocation before. task_note() says when the name is read anew.
  */
-#ifndef TRACER_BPF_PYTHON_TASK_H
-#define TRACER_BPF_PYTHON_TASK_H
+#pragma once
 
 #include "python/code.h"
 #include "python/thread.h"
@@ -202,5 +201,3 @@ static __always_inline void rename_note(struct thread_state *thread, __u64 name)
 		target->renames = ABI_RENAMES_UNTOLD;
 	__sync_fetch_and_add(&targets_version, 1);
 }
-
-#endif

@@ -2,8 +2,7 @@
 /*
  * Finds the running thread's PyThreadState and its innermost frame.
  */
-#ifndef TRACER_BPF_PYTHON_THREAD_H
-#define TRACER_BPF_PYTHON_THREAD_H
+#pragma once
 
 #include "state.h"
 #include "user_word.h"
@@ -153,5 +152,3 @@ static __always_inline int frame_find(struct thread_state *thread, struct abi_ta
 	}
 	return frame_first(target, tstate, frame);
 }
-
-#endif

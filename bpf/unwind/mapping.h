@@ -8,8 +8,7 @@
  * What is read may be changing. So a mapping counts only if it is of this process and if its range
  * is the one that the tree has for it.
  */
-#ifndef TRACER_BPF_UNWIND_MAPPING_H
-#define TRACER_BPF_UNWIND_MAPPING_H
+#pragma once
 
 #include "kernel.h"
 
@@ -95,5 +94,3 @@ static __always_inline int tree_still_has(const struct mapping_tree *tree,
 	       BPF_CORE_READ(area, vm_start) == tree->first &&
 	       BPF_CORE_READ(area, vm_end) - 1 == tree->last;
 }
-
-#endif

@@ -8,8 +8,7 @@
  * are cached, until code is mapped or unmapped: then the number of executable pages of the process
  * changes.
  */
-#ifndef TRACER_BPF_UNWIND_TABLE_H
-#define TRACER_BPF_UNWIND_TABLE_H
+#pragma once
 
 #include "state.h"
 #include "unwind/mapping.h"
@@ -416,5 +415,3 @@ static __always_inline int rule_find(struct unwind_state *unwind)
 	known->tag = known_tag(unwind);
 	return 0;
 }
-
-#endif

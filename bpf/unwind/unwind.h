@@ -12,8 +12,7 @@
  * return address follows a call. What else ends a walk before the outermost frame is told by its
  * reason.
  */
-#ifndef TRACER_BPF_UNWIND_UNWIND_H
-#define TRACER_BPF_UNWIND_UNWIND_H
+#pragma once
 
 #include "frame_pointer.h"
 #include "request.h"
@@ -305,5 +304,3 @@ static __always_inline void unwind_begin(struct unwind_state *unwind, struct thr
 	stack_top_find(unwind);
 	rules_validate(unwind);
 }
-
-#endif

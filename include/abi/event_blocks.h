@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /* Records of blocks and of mapped memory. */
-#ifndef TRACER_ABI_EVENT_BLOCKS_H
-#define TRACER_ABI_EVENT_BLOCKS_H
+#pragma once
 
 #include "abi/event_types.h"
 
@@ -100,5 +99,3 @@ _Static_assert(sizeof(struct event_alloc) == 56, "alloc");
 _Static_assert(sizeof(struct event_alloc_weighted) == 56, "alloc_weighted");
 _Static_assert(sizeof(struct event_free) == 40, "free");
 _Static_assert(sizeof(struct event_map) == 72, "map");
-
-#endif

@@ -5,8 +5,7 @@
  * every pool in use, EVENT_CENSUS_DONE. The heap changes during the walk: the events between these
  * records are newer than what a pool's record says.
  */
-#ifndef TRACER_ABI_EVENT_CENSUS_H
-#define TRACER_ABI_EVENT_CENSUS_H
+#pragma once
 
 #include "abi/event_types.h"
 
@@ -86,5 +85,3 @@ _Static_assert(__builtin_offsetof(struct event_census, steps) == EVENT_CENSUS_MI
 _Static_assert(sizeof(struct event_census) == 104, "census");
 _Static_assert(sizeof(struct event_census_arena) == 48, "census_arena");
 _Static_assert(sizeof(struct event_census_pool) == 48, "census_pool");
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /* Records of perf maps and of GDB's JIT interface, from bpf/perfmap.bpf.c. */
-#ifndef TRACER_ABI_EVENT_PERFMAP_H
-#define TRACER_ABI_EVENT_PERFMAP_H
+#pragma once
 
 #include "abi/event_types.h"
 
@@ -40,5 +39,3 @@ struct event_map_jit {
 _Static_assert(sizeof(struct event_map_text) == 56, "map_text");
 _Static_assert(sizeof(struct event_map_call) == 32, "map_call");
 _Static_assert(sizeof(struct event_map_jit) == 56, "map_jit");
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /* Records of processes: how they are traced, their forks, execs and exits, and lost records. */
-#ifndef TRACER_ABI_EVENT_PROCESSES_H
-#define TRACER_ABI_EVENT_PROCESSES_H
+#pragma once
 
 #include "abi/event_types.h"
 
@@ -191,5 +190,3 @@ _Static_assert(sizeof(struct event_cost) == 48, "cost");
 _Static_assert(sizeof(struct event_thread) == 40, "thread");
 _Static_assert(sizeof(struct event_task) == 168, "task");
 _Static_assert(sizeof(struct event_loss) == 24 + 8 * LOSS_COUNT, "loss");
-
-#endif

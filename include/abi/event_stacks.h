@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /* Records of stacks, of the code objects that their frames run, and of native symbols. */
-#ifndef TRACER_ABI_EVENT_STACKS_H
-#define TRACER_ABI_EVENT_STACKS_H
+#pragma once
 
 #include "abi/event_types.h"
 #include "abi/unwind.h"
@@ -121,5 +120,3 @@ _Static_assert(sizeof(struct event_unwind_file) == 72, "unwind_file");
 _Static_assert(sizeof(struct event_code_lines) == 40, "code_lines");
 _Static_assert(sizeof(struct event_symbol) == 40, "symbol");
 _Static_assert(sizeof(struct event_symbol_frame) == 8, "symbol_frame");
-
-#endif

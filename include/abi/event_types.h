@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /* The types of the stream's records, and the header that each of them starts with. */
-#ifndef TRACER_ABI_EVENT_TYPES_H
-#define TRACER_ABI_EVENT_TYPES_H
+#pragma once
 
 #include <linux/types.h>
 
@@ -98,5 +97,3 @@ struct event_mark {
 
 _Static_assert(sizeof(struct event_header) == 24, "header");
 _Static_assert(sizeof(struct event_mark) == 24, "mark");
-
-#endif

@@ -3,8 +3,7 @@
  * Records of EVENT_MODE_WINDOWS: when the probes of allocations were in place, and what heap walks
  * find in the blocks that were seen then.
  */
-#ifndef TRACER_ABI_EVENT_WINDOWS_H
-#define TRACER_ABI_EVENT_WINDOWS_H
+#pragma once
 
 #include "abi/event_types.h"
 
@@ -101,5 +100,3 @@ _Static_assert(sizeof(struct event_census_chunks) == 32, "census_chunks");
 _Static_assert(sizeof(struct event_window) == 48, "window");
 _Static_assert(sizeof(struct event_large_block) == 24, "large_block");
 _Static_assert(sizeof(struct event_census_kinds) == 48, "census_kinds");
-
-#endif

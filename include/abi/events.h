@@ -15,8 +15,7 @@
  * tgid and tid are those of the initial PID namespace. The time of an allocation's or a free's
  * record is that of its thread's first such record in the same kernel tick (1 to 10 ms).
  */
-#ifndef TRACER_ABI_EVENTS_H
-#define TRACER_ABI_EVENTS_H
+#pragma once
 
 #include "abi/event_blocks.h"
 #include "abi/event_census.h"
@@ -25,5 +24,3 @@
 #include "abi/event_stacks.h"
 #include "abi/event_types.h"
 #include "abi/event_windows.h"
-
-#endif

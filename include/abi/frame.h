@@ -3,8 +3,7 @@
  * How a function is left at a place in it, without a table: where its caller's registers are, as
  * the code between its entry and the place tells (user/object/insn/frame.h).
  */
-#ifndef TRACER_ABI_FRAME_H
-#define TRACER_ABI_FRAME_H
+#pragma once
 
 #include <linux/types.h>
 
@@ -60,5 +59,3 @@ static inline __attribute__((always_inline)) struct abi_frame abi_frame_of_cooki
 }
 
 _Static_assert(sizeof(struct abi_frame) == 16, "frame");
-
-#endif

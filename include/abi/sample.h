@@ -7,8 +7,7 @@
  *
  * In integers, for bpf/; tests/unit/trace/test_sample.c compares the same code with libm.
  */
-#ifndef TRACER_ABI_SAMPLE_H
-#define TRACER_ABI_SAMPLE_H
+#pragma once
 
 #include <linux/types.h>
 
@@ -83,5 +82,3 @@ static inline int sample_covers(__u64 *gap, __u64 bytes)
 	*gap -= bytes;
 	return 0;
 }
-
-#endif

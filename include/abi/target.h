@@ -4,8 +4,7 @@
  * process, in the BPF map `targets`, keyed by tgid. Written by user/attach/, filled from
  * user/runtime/cpython/.
  */
-#ifndef TRACER_ABI_TARGET_H
-#define TRACER_ABI_TARGET_H
+#pragma once
 
 #include <linux/types.h>
 
@@ -408,5 +407,3 @@ _Static_assert(__builtin_offsetof(struct abi_target, offsets) == 224, "target.of
 _Static_assert(__builtin_offsetof(struct abi_target, interpreter_start) == 296,
 	       "target.interpreter_start");
 _Static_assert(sizeof(struct abi_target) == 528, "target");
-
-#endif

@@ -16,8 +16,7 @@
  * 0 (unless no row is valid there). So a lookup searches one page: the last row whose low is <=
  * offset & 0xffff.
  */
-#ifndef TRACER_ABI_UNWIND_H
-#define TRACER_ABI_UNWIND_H
+#pragma once
 
 #include <linux/types.h>
 
@@ -132,5 +131,3 @@ _Static_assert(sizeof(struct abi_unwind_row) == 4, "unwind row");
 _Static_assert(sizeof(struct abi_unwind_rule) == 8, "unwind rule");
 _Static_assert(sizeof(struct abi_unwind_key) == 24, "unwind key");
 _Static_assert(sizeof(struct abi_unwind_table) == 24, "unwind table");
-
-#endif

@@ -3,8 +3,7 @@
  * Where the arguments of a USDT probe are: in the BPF map `usdt`, one struct abi_usdt for each
  * distinct set, written by user/attach/. The probe's cookie has its index.
  */
-#ifndef TRACER_ABI_USDT_H
-#define TRACER_ABI_USDT_H
+#pragma once
 
 #include <linux/types.h>
 
@@ -48,5 +47,3 @@ struct abi_usdt {
 
 _Static_assert(sizeof(struct abi_usdt_argument) == 16, "usdt_argument");
 _Static_assert(sizeof(struct abi_usdt) == 72, "usdt");
-
-#endif

@@ -105,11 +105,12 @@ int leftover_process(pid_t pid, const struct plan_target_opts *opts, struct plan
 	struct plan_target target;
 	int err = plan_target(pid, opts, caches, &target);
 
-	err = err ?: space_open(&walk.space, pid);
 	if (err)
 		return err;
-	plan_target_each(&target, target.runtime.file, plan_count, &walk);
+	err = space_open(&walk.space, pid);
+	if (!err)
+		plan_target_each(&target, target.runtime.file, plan_count, &walk);
 	plan_target_free(&target);
 	space_close(walk.space);
-	return 0;
+	return err;
 }

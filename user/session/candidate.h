@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Candidates: processes that are watched and not traced, because they may come to run Python. */
-#ifndef TRACER_SESSION_CANDIDATE_H
-#define TRACER_SESSION_CANDIDATE_H
+#pragma once
 
 #include <stdint.h>
 #include <sys/types.h>
@@ -41,5 +40,3 @@ void untracked_find(struct session *session);
 int ending_error(pid_t pid, int err);
 /* Logs that a process is not traced: the first SESSION_LOGS ones, the others with -v. */
 void refuse(struct session *session, pid_t pid, int err);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Programs that BPF traces from their first instruction, as processes without Python. */
-#ifndef TRACER_SESSION_EXECD_H
-#define TRACER_SESSION_EXECD_H
+#pragma once
 
 #include <stdint.h>
 
@@ -33,5 +32,3 @@ void execs_end(struct session *session);
 /* Makes BPF stop tracing this pid with this address-space id, and discards its records. */
 void session_discard(struct session *session, uint32_t pid, uint32_t space_id);
 void execs_free(struct session *session);
-
-#endif

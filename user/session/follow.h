@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Following processes that appear while a session runs. */
-#ifndef TRACER_SESSION_FOLLOW_H
-#define TRACER_SESSION_FOLLOW_H
+#pragma once
 
 #include <stdint.h>
 
@@ -21,5 +20,3 @@ void follow_note(struct session *session, const void *record);
 void follow_step(struct session *session);
 /* lost: LOSS_PROCESS. If it has grown, looks for processes whose records were lost. */
 void follow_lost(struct session *session, uint64_t lost);
-
-#endif

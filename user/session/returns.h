@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Processes in which a return probe does harm: attach/selftest/seccomp.h, bpf/returns.h. */
-#ifndef TRACER_SESSION_RETURNS_H
-#define TRACER_SESSION_RETURNS_H
+#pragma once
 
 #include <stdint.h>
 #include <sys/types.h>
@@ -16,5 +15,3 @@ struct session;
 int returns_check(struct session *session, pid_t pid, const struct plan_target *plans);
 /* missing: LOSS_RETURN. If it has grown because a thread bars returns by now, logs that once. */
 void returns_watch(struct session *session, uint64_t missing);
-
-#endif

@@ -3,8 +3,7 @@
  * A session: one BPF side, any number of processes under it, one trace. It owns the life of an
  * attachment: find the runtime, plan, attach, drain, walk the heap, watch for the end, detach.
  */
-#ifndef TRACER_SESSION_SESSION_H
-#define TRACER_SESSION_SESSION_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -188,5 +187,3 @@ int session_allocs_unfound(const struct session *session);
 int session_attach_rights(const struct session *session);
 /* Borrowed. */
 struct trace *session_trace(struct session *session);
-
-#endif

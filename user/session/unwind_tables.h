@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The unwind tables that a session's walks of native stacks ask for. */
-#ifndef TRACER_SESSION_UNWIND_TABLES_H
-#define TRACER_SESSION_UNWIND_TABLES_H
+#pragma once
 
 struct target;
 struct session;
@@ -18,5 +17,3 @@ void session_unwind_prepare(struct session *session, const struct target *target
 void session_unwind_step(struct session *session);
 /* Logs what the tables took: of all files that were met, less those that had to give way. */
 void session_unwind_tell(const struct session *session);
-
-#endif

@@ -12,8 +12,7 @@
  * program itself is such code (python3 -c), so that it is the oldest frame; otherwise a library
  * generated it (dataclasses, attrs).
  */
-#ifndef TRACER_SNAPSHOT_APP_H
-#define TRACER_SNAPSHOT_APP_H
+#pragma once
 
 #include "snapshot/snapshot.h"
 #include "util/pattern.h"
@@ -62,5 +61,3 @@ int app_run_rank(struct app_run *run, const struct snapshot_frame *frame);
  * APP_NOT: no frame belongs to the application, *first is 0. -ENOMEM.
  */
 int app_run_find(struct app_run *run, const struct snapshot_traceback *traceback, uint32_t *first);
-
-#endif

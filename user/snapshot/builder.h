@@ -4,8 +4,7 @@
  * merged. Callers write strings directly to builder.snapshot->strings and the meta data to
  * builder.snapshot->meta.
  */
-#ifndef TRACER_SNAPSHOT_BUILDER_H
-#define TRACER_SNAPSHOT_BUILDER_H
+#pragma once
 
 #include "snapshot/snapshot.h"
 
@@ -75,5 +74,3 @@ int builder_order(struct builder *builder);
  */
 struct snapshot *builder_finish(struct builder *builder);
 void builder_abort(struct builder *builder);
-
-#endif

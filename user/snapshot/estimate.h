@@ -14,8 +14,7 @@
  * which those that meet do not add up. What rows that no window has shown take from others has no
  * group, and is kept by process.
  */
-#ifndef TRACER_SNAPSHOT_ESTIMATE_H
-#define TRACER_SNAPSHOT_ESTIMATE_H
+#pragma once
 
 #include <stdint.h>
 
@@ -69,5 +68,3 @@ uint64_t estimate_bytes(uint64_t mean, uint64_t bytes);
  * -EOVERFLOW.
  */
 int estimate_snapshot(const struct snapshot *snapshot, struct snapshot **out);
-
-#endif

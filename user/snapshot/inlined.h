@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Native stacks as the processor has them: without the functions that are inlined into others. */
-#ifndef TRACER_SNAPSHOT_INLINED_H
-#define TRACER_SNAPSHOT_INLINED_H
+#pragma once
 
 #include "snapshot/snapshot.h"
 
@@ -10,5 +9,3 @@
  * its last one. Tracebacks may be equal afterwards.
  */
 void snapshot_inlined_drop(struct snapshot *snapshot);
-
-#endif

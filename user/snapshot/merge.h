@@ -7,8 +7,7 @@
  * mapped memory are present if any process has them. The peak is unknown, because processes peak at
  * different times.
  */
-#ifndef TRACER_SNAPSHOT_MERGE_H
-#define TRACER_SNAPSHOT_MERGE_H
+#pragma once
 
 #include "snapshot/builder.h"
 
@@ -31,5 +30,3 @@ int snapshot_merge(const struct snapshot *const *parts, size_t count, struct sna
  */
 int snapshot_pick(const struct snapshot *snapshot, const uint32_t *pids, size_t count,
 		  struct snapshot **out);
-
-#endif

@@ -5,8 +5,7 @@
  *
  * Without a row are the members that are no plain number or text: loss and changes.
  */
-#ifndef TRACER_SNAPSHOT_META_H
-#define TRACER_SNAPSHOT_META_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -83,5 +82,3 @@ const char *meta_text(const struct snapshot_meta *meta, const struct meta_field 
 int meta_is_known(const struct snapshot_meta *meta, const struct meta_field *field);
 /* Adds what one more process has to the sum. */
 void meta_add(struct snapshot_meta *sum, const struct snapshot_meta *one);
-
-#endif

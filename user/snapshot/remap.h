@@ -3,8 +3,7 @@
  * Copies traces from one snapshot to another. Names and tracebacks are copied when the first trace
  * needs them.
  */
-#ifndef TRACER_SNAPSHOT_REMAP_H
-#define TRACER_SNAPSHOT_REMAP_H
+#pragma once
 
 #include "snapshot/app.h"
 #include "snapshot/builder.h"
@@ -30,5 +29,3 @@ int remap_begin(struct remap *remap, const struct snapshot *from, struct builder
  */
 int remap_trace(struct remap *remap, struct snapshot_trace *trace);
 void remap_end(struct remap *remap); /* also valid after a failed remap_begin() */
-
-#endif

@@ -6,8 +6,7 @@
  * It covers one process, or several processes of one session. Then {process} also distinguishes
  * traces, and each process has meta data besides that of the whole (merge.h).
  */
-#ifndef TRACER_SNAPSHOT_SNAPSHOT_H
-#define TRACER_SNAPSHOT_SNAPSHOT_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -457,5 +456,3 @@ int snapshot_copy(const struct snapshot *snapshot, struct snapshot **out);
  */
 uint64_t loss_events(const uint64_t loss[LOSS_COUNT]);
 uint64_t snapshot_lost_events(const struct snapshot *snapshot);
-
-#endif

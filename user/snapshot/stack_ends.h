@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Where the native stacks of a snapshot end: whole ones at the outermost frame, others before. */
-#ifndef TRACER_SNAPSHOT_STACK_ENDS_H
-#define TRACER_SNAPSHOT_STACK_ENDS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -32,5 +31,3 @@ void stack_ends_add(struct stack_ends *sum, const struct stack_ends *one);
 uint64_t stack_ends_cut_count(const struct stack_ends *ends);
 /* A few words; NULL: no such reason. Static. */
 const char *stack_ends_reason(uint32_t reason);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Puts estimates from windows (calibrate.h) into the snapshot of a process. */
-#ifndef TRACER_SNAPSHOT_WINDOWED_H
-#define TRACER_SNAPSHOT_WINDOWED_H
+#pragma once
 
 #include "snapshot/builder.h"
 #include "snapshot/estimate/calibrate.h"
@@ -15,5 +14,3 @@
  */
 int windowed_add(struct builder *builder, const struct snapshot_trace *rows,
 		 const struct calibrate_result *result);
-
-#endif

@@ -4,8 +4,7 @@
  * u32, u32 zero), then records as in abi/events.h, and nothing else. A truncated capture ends
  * inside a record; all records before it are valid.
  */
-#ifndef TRACER_TRACE_CAPTURE_H
-#define TRACER_TRACE_CAPTURE_H
+#pragma once
 
 #include <stddef.h>
 
@@ -22,5 +21,3 @@ typedef int (*capture_record_fn)(const void *record, size_t size, void *context)
  * is bounded by the largest record: 1 MiB, larger ones are -EBADMSG.
  */
 int capture_read(const char *path, capture_record_fn record, void *context, size_t *records);
-
-#endif

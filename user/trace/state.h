@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The inside of struct trace, shared by user/trace/ only. */
-#ifndef TRACER_TRACE_STATE_H
-#define TRACER_TRACE_STATE_H
+#pragma once
 
 #include "snapshot/builder.h"
 #include "trace/process/process_tables.h"
@@ -90,5 +89,3 @@ void state_meta(const struct trace *trace, const struct process_state *process,
 		struct snapshot_meta *meta);
 /* Takes a snapshot in the state info.end. 0, -ENOMEM. */
 int state_snapshot(struct trace *trace, struct process_state *process, struct snapshot **out);
-
-#endif

@@ -4,8 +4,7 @@
  * Pure: its input is records, from the ring buffer or a capture file, and both are untrusted.
  * Whatever it cannot process is counted.
  */
-#ifndef TRACER_TRACE_TRACE_H
-#define TRACER_TRACE_TRACE_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -213,5 +212,3 @@ int trace_snapshot(struct trace *trace, size_t process, int want_final, struct s
  * -EOVERFLOW; -ENOMEM.
  */
 int trace_snapshot_all(struct trace *trace, int want_final, struct snapshot **out);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Machine code of arm64, assembled by clang when the test runs. */
-#ifndef TRACER_TESTS_ARM64_CODE_H
-#define TRACER_TESTS_ARM64_CODE_H
+#pragma once
 
 #include <fcntl.h>
 #include <gelf.h>
@@ -110,5 +109,3 @@ static inline struct arm64_code arm64_assemble(const char *text)
 	assert_true(code.count > 0);
 	return code;
 }
-
-#endif

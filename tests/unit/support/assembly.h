@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Libraries of a few lines of assembly, made when the test runs. */
-#ifndef TRACER_TESTS_ASSEMBLY_H
-#define TRACER_TESTS_ASSEMBLY_H
+#pragma once
 
 #include <fcntl.h>
 #include <stdarg.h>
@@ -52,5 +51,3 @@ assembly_open(const char *options, const char *format, ...)
 	assert_int_equal(elf_file_open(&file, fd, path, "/nonexistent"), 0);
 	return file;
 }
-
-#endif

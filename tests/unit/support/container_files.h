@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* State files of container runtimes, written into a temporary folder. */
-#ifndef TRACER_TESTS_CONTAINER_FILES_H
-#define TRACER_TESTS_CONTAINER_FILES_H
+#pragma once
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -59,5 +58,3 @@ static inline void put(const struct folder *folder, const char *path, const char
 	assert_int_equal(write(fd, text, strlen(text)), strlen(text));
 	close(fd);
 }
-
-#endif

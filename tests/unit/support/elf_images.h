@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* This program's own ELF file: opened, and copied to be changed. */
-#ifndef TRACER_TESTS_ELF_IMAGES_H
-#define TRACER_TESTS_ELF_IMAGES_H
+#pragma once
 
 #include <elf.h>
 #include <errno.h>
@@ -138,5 +137,3 @@ static inline void assert_refused(const struct image *image)
 }
 
 #define with_image(test) cmocka_unit_test_setup_teardown(test, make_image, free_image)
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A process of several threads that count, to be frozen. */
-#ifndef TRACER_TESTS_FREEZE_TARGET_H
-#define TRACER_TESTS_FREEZE_TARGET_H
+#pragma once
 
 #include <pthread.h>
 #include <signal.h>
@@ -139,5 +138,3 @@ static inline int setup(void **state)
 		      0);
 	return shared == MAP_FAILED;
 }
-
-#endif

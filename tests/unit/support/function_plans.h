@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A function of a few instructions, and the probe site planned for it. */
-#ifndef TRACER_TESTS_FUNCTION_PLANS_H
-#define TRACER_TESTS_FUNCTION_PLANS_H
+#pragma once
 
 #include <stdlib.h>
 #include <string.h>
@@ -74,5 +73,3 @@ static inline void expect_entry(const struct plan_site *site, const char *instru
 	assert_int_equal(site->in_function, 0);
 	assert_int_equal(site->emulated, 0);
 }
-
-#endif

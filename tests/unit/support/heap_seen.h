@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a heap walk has reported. */
-#ifndef TRACER_TESTS_HEAP_SEEN_H
-#define TRACER_TESTS_HEAP_SEEN_H
+#pragma once
 
 #include <string.h>
 
@@ -24,5 +23,3 @@ static inline int see(uint64_t address, uint64_t bytes, const uint8_t *content, 
 	}
 	return seen->blocks == seen->stop_after;
 }
-
-#endif

@@ -3,8 +3,7 @@
  * An ELF file with any number of function symbols. Symbol i has the name i % LARGE_NAMES and covers
  * LARGE_STEP bytes.
  */
-#ifndef TRACER_TESTS_LARGE_ELF_H
-#define TRACER_TESTS_LARGE_ELF_H
+#pragma once
 
 #include <elf.h>
 #include <stdint.h>
@@ -77,5 +76,3 @@ static inline char large_elf_name(uint64_t vaddr)
 {
 	return (char)('a' + (vaddr - LARGE_BASE) / LARGE_STEP % LARGE_NAMES);
 }
-
-#endif

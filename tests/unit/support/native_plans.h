@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A probe plan for native functions, and its expected content. */
-#ifndef TRACER_TESTS_NATIVE_PLANS_H
-#define TRACER_TESTS_NATIVE_PLANS_H
+#pragma once
 
 #include <string.h>
 
@@ -50,5 +49,3 @@ static inline void expect_missing(const struct plan *plan, const char *symbol, c
 		}
 	fail_msg("%s is not missing", symbol);
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A snapshot exported to perf.data in a temporary folder. */
-#ifndef TRACER_TESTS_PERF_DATA_FILES_H
-#define TRACER_TESTS_PERF_DATA_FILES_H
+#pragma once
 
 #include <elfutils/libdw.h>
 #include <stdio.h>
@@ -109,5 +108,3 @@ static inline struct snapshot *work_make(void)
 			 0);
 	return snapshot_make(&builder);
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A path for a test's file, in a folder that is removed after the test. */
-#ifndef TRACER_TESTS_PLACE_H
-#define TRACER_TESTS_PLACE_H
+#pragma once
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,5 +33,3 @@ static inline int place_teardown(void **state)
 	free(place);
 	return 0;
 }
-
-#endif

@@ -3,8 +3,7 @@
  * Small programs for tests of native symbols: built when the test runs, in a folder of their own,
  * started, and asked for the return addresses on their stack.
  */
-#ifndef TRACER_TESTS_PROGRAMS_H
-#define TRACER_TESTS_PROGRAMS_H
+#pragma once
 
 #include <errno.h>
 #include <fcntl.h>
@@ -100,5 +99,3 @@ static inline void program_end(struct program *program)
 	kill(program->pid, SIGKILL);
 	waitpid(program->pid, NULL, 0);
 }
-
-#endif

@@ -4,8 +4,7 @@
  * tests/unit/data/assembly. A listing begins at the label `begin` and ends at `end`; its code has
  * no relocations, so that it can be placed at any address.
  */
-#ifndef TRACER_TESTS_PYMALLOC_PROGRAM_H
-#define TRACER_TESTS_PYMALLOC_PROGRAM_H
+#pragma once
 
 #include <string.h>
 #include <unistd.h>
@@ -110,5 +109,3 @@ static inline const struct plan_site *site_at(const struct inline_sites *sites, 
 }
 
 #define NONE ABI_REG_COUNT
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a probe plan for Python's allocators contains. */
-#ifndef TRACER_TESTS_PYTHON_PLANS_H
-#define TRACER_TESTS_PYTHON_PLANS_H
+#pragma once
 
 #include <string.h>
 
@@ -42,5 +41,3 @@ static inline size_t missing_of(const struct plan *plan)
 			 0;
 	return count;
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A real interpreter in a known call, and what must be read from its runtime. */
-#ifndef TRACER_TESTS_PYTHON_SPIN_H
-#define TRACER_TESTS_PYTHON_SPIN_H
+#pragma once
 
 #include <errno.h>
 
@@ -187,5 +186,3 @@ static inline void check_spinning(const struct python_runtime *runtime, uint64_t
 		frame = word(runtime, frame + offsets->frame_previous);
 	assert_true(frame == 0 && depth >= 3);
 }
-
-#endif

@@ -2,8 +2,7 @@
 /*
  * The real interpreters that tests run or read: from pyenv, else from PATH, else from `make roots`.
  */
-#ifndef TRACER_TESTS_PYTHONS_H
-#define TRACER_TESTS_PYTHONS_H
+#pragma once
 
 #include <glob.h>
 #include <limits.h>
@@ -160,5 +159,3 @@ static inline void python_stop(struct python_child *child)
 	VERSION_TEST(check, 13)                                                                    \
 	VERSION_TEST(check, 14)                                                                    \
 	VERSION_TEST(check, 15)
-
-#endif

@@ -3,11 +3,8 @@
  * cmocka 2's name for assert_in_range(), which cmocka 2 deprecates. cmocka 1 has only
  * assert_in_range(). Include this file after cmocka.h.
  */
-#ifndef TRACER_TESTS_RANGES_H
-#define TRACER_TESTS_RANGES_H
+#pragma once
 
 #ifndef assert_uint_in_range
 #define assert_uint_in_range assert_in_range
-#endif
-
 #endif

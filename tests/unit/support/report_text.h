@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A snapshot with a few traces, and the text of its report. */
-#ifndef TRACER_TESTS_REPORT_TEXT_H
-#define TRACER_TESTS_REPORT_TEXT_H
+#pragma once
 
 #include <stdio.h>
 
@@ -64,5 +63,3 @@ static inline void lacks(const char *text, const char *part)
 	if (strstr(text, part))
 		fail_msg("\"%s\" in:\n%s", part, text);
 }
-
-#endif

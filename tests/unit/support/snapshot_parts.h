@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A snapshot of several processes. */
-#ifndef TRACER_TESTS_SNAPSHOT_PARTS_H
-#define TRACER_TESTS_SNAPSHOT_PARTS_H
+#pragma once
 
 #include "report/export/exporter.h"
 #include "report/pprof/pprof_format.h"
@@ -102,5 +101,3 @@ static inline int teardown(void **state)
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-
-#endif

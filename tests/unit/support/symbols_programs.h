@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sources of programs whose native symbols are tested, built in a temporary folder. */
-#ifndef TRACER_TESTS_SYMBOLS_PROGRAMS_H
-#define TRACER_TESTS_SYMBOLS_PROGRAMS_H
+#pragma once
 
 #include "object/symbols/files.h"
 #include "object/symbols/symbols.h"
@@ -105,5 +104,3 @@ static inline int folder_remove(void **state)
 	(void)state;
 	return run("rm -rf %s", folder);
 }
-
-#endif

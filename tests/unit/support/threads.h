@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The threads of a test's own process. Included after cmocka.h. */
-#ifndef TRACER_TEST_THREADS_H
-#define TRACER_TEST_THREADS_H
+#pragma once
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -15,5 +14,3 @@ static inline void threads_await(void)
 		assert_int_equal(stat("/proc/self/task", &threads), 0);
 	while (threads.st_nlink > 3 && !usleep(1000));
 }
-
-#endif

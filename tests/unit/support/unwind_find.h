@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Files of the machine for tests of unwind tables. */
-#ifndef TRACER_TESTS_UNWIND_FIND_H
-#define TRACER_TESTS_UNWIND_FIND_H
+#pragma once
 
 #include <glob.h>
 #include <limits.h>
@@ -21,5 +20,3 @@ static int file_find(char path[PATH_MAX], const char *const patterns[])
 	}
 	return 0;
 }
-
-#endif

@@ -3,8 +3,7 @@
  * Checks what a trace has seen against what the interpreter says: the heap's own counters, and the
  * code that was probed. A contradiction means wrong figures, and is printed before them. Pure.
  */
-#ifndef TRACER_REPORT_CAVEATS_CONTRADICTIONS_H
-#define TRACER_REPORT_CAVEATS_CONTRADICTIONS_H
+#pragma once
 
 #include <stdio.h>
 
@@ -26,5 +25,3 @@ void contradictions_json(FILE *out, const struct snapshot_meta *meta);
  * contradiction.
  */
 int contradictions_first(const struct snapshot_meta *meta, char *out, size_t capacity);
-
-#endif

@@ -3,8 +3,7 @@
  * The modes in which a process was traced, and when, if they changed (struct snapshot_change).
  * Otherwise nothing is printed.
  */
-#ifndef TRACER_REPORT_CAVEATS_MODES_H
-#define TRACER_REPORT_CAVEATS_MODES_H
+#pragma once
 
 #include <stdio.h>
 
@@ -20,5 +19,3 @@ void modes_print(FILE *out, const struct snapshot_meta *meta);
  * "modes_dropped": …, '
  */
 void modes_json(FILE *out, const struct snapshot_meta *meta);
-
-#endif

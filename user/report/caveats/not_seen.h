@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The part of the text report that says what the figures lack. */
-#ifndef TRACER_REPORT_CAVEATS_NOT_SEEN_H
-#define TRACER_REPORT_CAVEATS_NOT_SEEN_H
+#pragma once
 
 #include <stdio.h>
 
@@ -40,5 +39,3 @@ static inline double cost_slowed(double share)
 {
 	return 1 / (1 - (share < COST_MOST ? share : COST_MOST));
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How good the figures of a report are, in one line (util/one_line.h); in full: not_seen.h. */
-#ifndef TRACER_REPORT_CAVEATS_QUALITY_H
-#define TRACER_REPORT_CAVEATS_QUALITY_H
+#pragma once
 
 #include <stdio.h>
 
@@ -10,5 +9,3 @@
 /* statistics: those of the first layer, by lines; NULL: of its errors nothing is said. */
 void quality_print(FILE *out, const struct snapshot *snapshot, const struct statistics *statistics,
 		   const char *title, size_t width, int color);
-
-#endif

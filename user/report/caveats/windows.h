@@ -3,8 +3,7 @@
  * What windows of probes have shown (struct snapshot_windows). Nothing is printed if probes were on
  * all the time.
  */
-#ifndef TRACER_REPORT_CAVEATS_WINDOWS_H
-#define TRACER_REPORT_CAVEATS_WINDOWS_H
+#pragma once
 
 #include <stdio.h>
 
@@ -33,5 +32,3 @@ void windows_older_print(FILE *out, const struct snapshot_meta *meta);
 void windows_json(FILE *out, const struct snapshot_meta *meta);
 /* ', "unseen": {"size": …, "count": …}' of the older blocks. */
 void windows_older_json(FILE *out, const struct snapshot_meta *meta);
-
-#endif

@@ -3,8 +3,7 @@
  * The client side: finds the session that traces a process and sends it requests. Blocks, with a
  * timeout.
  */
-#ifndef TRACER_SESSION_CTL_ASK_H
-#define TRACER_SESSION_CTL_ASK_H
+#pragma once
 
 #include <sys/types.h>
 
@@ -37,5 +36,3 @@ int ask_step(int fd, struct buffer *answer);
  * -errno.
  */
 int ask_end(int fd, int timeout_ms);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One connection to a session: bounded lines in, one answer at a time out. Internal to control/. */
-#ifndef TRACER_SESSION_CTL_CLIENT_H
-#define TRACER_SESSION_CTL_CLIENT_H
+#pragma once
 
 #include <poll.h>
 #include <stddef.h>
@@ -52,5 +51,3 @@ int client_take_passed(struct client *client);
 /* No request begun and no output pending. client_since_ns() is the time since when. */
 int client_idle(const struct client *client);
 uint64_t client_since_ns(const struct client *client);
-
-#endif

@@ -7,8 +7,7 @@
  * work is left to a saver process. A client has one request at a time; its next one is read when
  * its answer has been sent.
  */
-#ifndef TRACER_SESSION_CTL_CONTROL_H
-#define TRACER_SESSION_CTL_CONTROL_H
+#pragma once
 
 #include <poll.h>
 #include <stddef.h>
@@ -56,5 +55,3 @@ int control_serve(struct control *control);
  * ended.
  */
 int control_stop_wanted(const struct control *control);
-
-#endif

@@ -3,8 +3,7 @@
  * What a session does besides tracing: it answers clients (tracer ctl), writes snapshots at an
  * interval, and records (record.h).
  */
-#ifndef TRACER_SESSION_CTL_LIVE_H
-#define TRACER_SESSION_CTL_LIVE_H
+#pragma once
 
 #include <poll.h>
 #include <stddef.h>
@@ -47,5 +46,3 @@ int live_stop_wanted(const struct live *live);
 /* Waits until the current snapshot is written, so that the last one replaces it. */
 void live_finish(struct live *live);
 void live_end(struct live *live);
-
-#endif

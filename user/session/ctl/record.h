@@ -3,8 +3,7 @@
  * The recording of a session (report/recording/recorder.h): a snapshot at an interval, and a last
  * one. The file appears under its name with its first snapshot, and then grows in place.
  */
-#ifndef TRACER_SESSION_CTL_RECORD_H
-#define TRACER_SESSION_CTL_RECORD_H
+#pragma once
 
 #include <stdint.h>
 
@@ -35,5 +34,3 @@ void record_wait(struct record *record);
 /* Appends the last snapshot. 0; -errno after a message. */
 int record_last(struct record *record, const struct snapshot *snapshot);
 void record_end(struct record *record);
-
-#endif

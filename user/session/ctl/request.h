@@ -19,8 +19,7 @@
  * true, "processes": 1, "of": 3}. Unknown targets are ignored. The answer is also one object on one
  * line; {"error": "..."} if the request failed.
  */
-#ifndef TRACER_SESSION_CTL_REQUEST_H
-#define TRACER_SESSION_CTL_REQUEST_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -64,5 +63,3 @@ int request_parse(const char *line, size_t bytes, struct request *out);
 int request_kind_of(const char *name, enum request_kind *kind);
 /* Writes the request's line with its line end into text, of REQUEST_BYTES. Returns the length. */
 size_t request_print(char *text, const struct request *request);
-
-#endif

@@ -5,8 +5,7 @@
  * are copied on write, so events are only delayed by the fork, and nothing in the child (a slow or
  * full disk, a reader that does not read) affects the session.
  */
-#ifndef TRACER_SESSION_CTL_SAVER_H
-#define TRACER_SESSION_CTL_SAVER_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -36,5 +35,3 @@ uint64_t saver_start_ns(const struct saver *saver); /* CLOCK_MONOTONIC */
 int saver_finish(struct saver *saver);
 /* Kills the child, whatever it has written, and frees the saver. NULL is legal. */
 void saver_free(struct saver *saver);
-
-#endif

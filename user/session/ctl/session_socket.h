@@ -5,8 +5,7 @@
  * listening. A socket that refuses connections therefore belongs to a dead session, and is replaced
  * or skipped.
  */
-#ifndef TRACER_SESSION_CTL_SESSION_SOCKET_H
-#define TRACER_SESSION_CTL_SESSION_SOCKET_H
+#pragma once
 
 #include <stddef.h>
 #include <sys/types.h>
@@ -38,5 +37,3 @@ int session_socket_connect(const char *directory, pid_t pid);
 
 /* Does the peer of a socket run as our user? *pid is the peer's. 0; -EPERM; -errno. */
 int session_socket_peer_check(int fd, pid_t *pid);
-
-#endif

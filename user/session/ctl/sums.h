@@ -10,8 +10,7 @@
  *   stacks:  stacks_header, then for each stack stacks_entry and its stacks_frame; then for each
  *            string its number of bytes (uint64_t), and these padded with NULs to a multiple of 8
  */
-#ifndef TRACER_SESSION_CTL_SUMS_H
-#define TRACER_SESSION_CTL_SUMS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -107,5 +106,3 @@ int sums_write(int fd, struct trace *trace, const struct request *request,
 	       const struct sums_facts *facts);
 /* The stacks of a process from first on, and its strings from strings on. Errors as above. */
 int stacks_write(int fd, struct trace *trace, size_t process, uint32_t first, uint32_t strings);
-
-#endif

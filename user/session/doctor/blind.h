@@ -4,8 +4,7 @@
  * busy program is an error, because it looks like the report of a program that allocated nothing.
  * Pure.
  */
-#ifndef TRACER_SESSION_DOCTOR_BLIND_H
-#define TRACER_SESSION_DOCTOR_BLIND_H
+#pragma once
 
 #include <stdint.h>
 
@@ -35,5 +34,3 @@ void blind_facts_read(const struct trace *trace, struct blind_facts *out);
 enum blind_cause blind_judge(const struct blind_facts *facts);
 /* Returns 0, or -ENODATA if nothing was seen: error_set() has the cause, and *remedy is static. */
 int blind_check(const struct blind_facts *facts, const char **remedy);
-
-#endif

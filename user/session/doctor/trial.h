@@ -4,8 +4,7 @@
  * probe: the programs must load, the probe must be placed, and the ring buffer must report the
  * blocks as they were made.
  */
-#ifndef TRACER_SESSION_DOCTOR_TRIAL_H
-#define TRACER_SESSION_DOCTOR_TRIAL_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -28,5 +27,3 @@ struct trial {
  * (NULL: none is known).
  */
 int trial_run(const struct features *features, struct trial *out, const char **remedy);
-
-#endif

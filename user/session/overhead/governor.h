@@ -14,8 +14,7 @@
  * than the budget of the window. Between two measurements the cost is looked at
  * (governor_is_exceeded()): an idle process may become busy at any moment.
  */
-#ifndef TRACER_SESSION_OVERHEAD_GOVERNOR_H
-#define TRACER_SESSION_OVERHEAD_GOVERNOR_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -120,5 +119,3 @@ void governor_refuse(struct governor *governor);
  */
 void governor_plan(struct governor *governor, double budget, const struct governor_step *first,
 		   int heap);
-
-#endif

@@ -15,8 +15,7 @@
  * The tracer itself takes at most WINDOWS_OWN_SHARE of a CPU for placing and removing probes. If
  * edges are expensive, windows are longer and rarer.
  */
-#ifndef TRACER_SESSION_OVERHEAD_WINDOWS_H
-#define TRACER_SESSION_OVERHEAD_WINDOWS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -103,5 +102,3 @@ void windows_others_gone(struct windows *windows, uint64_t now_ns);
 double windows_share(const struct windows *windows, uint64_t now_ns);
 /* A window has ended. */
 void windows_took(struct windows *windows, const struct windows_cost *cost);
-
-#endif

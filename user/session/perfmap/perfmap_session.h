@@ -3,8 +3,7 @@
  * A session of tracer perfmap: processes and their children, their tables, the files that they
  * append to, the memory that they unmap. The counterpart of session.h for perf maps.
  */
-#ifndef TRACER_SESSION_PERFMAP_PERFMAP_SESSION_H
-#define TRACER_SESSION_PERFMAP_PERFMAP_SESSION_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -82,5 +81,3 @@ struct perfmap_target *perfmap_session_at(const struct perfmap_session *session,
 /* Descriptors to poll() for: writes at most capacity of them, returns how many. */
 size_t perfmap_session_poll_fds(const struct perfmap_session *session, int *fds, size_t capacity);
 int perfmap_session_loss(const struct perfmap_session *session, __u64 counts[LOSS_COUNT]);
-
-#endif

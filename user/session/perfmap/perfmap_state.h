@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The inside of a perf map session, shared by perfmap_session.c and perfmap_probe.c only. */
-#ifndef TRACER_SESSION_PERFMAP_PERFMAP_STATE_H
-#define TRACER_SESSION_PERFMAP_PERFMAP_STATE_H
+#pragma once
 
 #include <sys/types.h>
 
@@ -101,5 +100,3 @@ int perfmap_target_install(struct perfmap_target *target, int inotify);
 int perfmap_target_read(struct perfmap_target *target, uint64_t limit);
 /* The file with this inotify watch has grown. */
 void perfmap_target_mark(struct perfmap_target *target, int watch);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reading the heap and the RSS of a target, within the limit of the session's duration. */
-#ifndef TRACER_SESSION_TARGET_CENSUS_H
-#define TRACER_SESSION_TARGET_CENSUS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -19,5 +18,3 @@ void target_reconcile(struct session *session, struct target *target, int baseli
 int session_is_beyond(const struct session *session, uint64_t time_ns);
 /* Feeds the RSS as of that time. */
 void target_rss_read(struct session *session, struct target *target, uint64_t time_ns);
-
-#endif

@@ -5,8 +5,7 @@
  * COST_NOTICE_SHARE, then or whenever that is, once, with cheaper modes. Included by
  * user/session/target/ and user/session/ only.
  */
-#ifndef TRACER_SESSION_TARGET_COST_H
-#define TRACER_SESSION_TARGET_COST_H
+#pragma once
 
 #include <stdint.h>
 #include <time.h>
@@ -55,5 +54,3 @@ void target_cost_feed(struct session *session, struct target *target, uint64_t n
 void session_cost_trap_begin(struct session *session);
 /* Looks at the processes every COST_NOTICE_NS until it is logged. */
 void session_cost_due(struct session *session, uint64_t now_ns);
-
-#endif

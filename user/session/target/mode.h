@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Changing the mode of a process under trace. */
-#ifndef TRACER_SESSION_TARGET_MODE_H
-#define TRACER_SESSION_TARGET_MODE_H
+#pragma once
 
 #include "abi/events.h"
 
@@ -26,5 +25,3 @@ void target_mode_fall_back(struct session *session, struct target *target);
 enum event_mode target_plan_mode(enum event_mode mode);
 /* Takes over a mode after target_planned(). In windows mode no window is open yet. */
 void target_mode_take(struct target *target, enum event_mode mode);
-
-#endif

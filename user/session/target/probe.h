@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Where a target's probes are placed, and whether its cgroup has the memory for them. */
-#ifndef TRACER_SESSION_TARGET_PROBE_H
-#define TRACER_SESSION_TARGET_PROBE_H
+#pragma once
 
 #include "probe/process/plan_target.h"
 #include "session/overhead/governor.h"
@@ -66,5 +65,3 @@ int target_provider_begin(struct session *session, struct target *target,
  * once, and the session ends: what it would see from here on is not what it says.
  */
 void translator_appears(struct session *session, pid_t pid, const char *name);
-
-#endif

@@ -3,8 +3,7 @@
  * The inside of a session, which its targets share. Included by user/session/target/, user/session/
  * and their tests only.
  */
-#ifndef TRACER_SESSION_TARGET_STATE_H
-#define TRACER_SESSION_TARGET_STATE_H
+#pragma once
 
 #include "attach/attach.h"
 #include "attach/links/features.h"
@@ -95,5 +94,3 @@ int session_feed_symbol(struct session *session, const struct target *target, ui
 			int slow);
 /* Drains the ring buffer; its records go through session_feed(). context is the session. */
 void session_pull(void *context);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Names of native addresses, as records in the stream. */
-#ifndef TRACER_SESSION_TARGET_SYMBOLS_H
-#define TRACER_SESSION_TARGET_SYMBOLS_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -67,5 +66,3 @@ void session_name(struct session *session);
 void session_names_prepare(struct session *session);
 /* The session ends: names are waited for 5 s more, or 0.5 s if hurried. */
 void session_names_end(struct session *session, int hurried);
-
-#endif

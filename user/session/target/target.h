@@ -3,8 +3,7 @@
  * A target: one traced process of a session, from target_new() until session_targets_bury() frees
  * it. target.c describes its life.
  */
-#ifndef TRACER_SESSION_TARGET_TARGET_H
-#define TRACER_SESSION_TARGET_TARGET_H
+#pragma once
 
 #include <stdint.h>
 #include <sys/types.h>
@@ -115,5 +114,3 @@ void target_forget(struct session *session, const struct target *target);
 void target_discard(struct session *session, struct target *target);
 /* Feeds the record that discards what there is of this pid. */
 void discard_feed(struct session *session, uint32_t pid);
-
-#endif

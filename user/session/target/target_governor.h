@@ -3,8 +3,7 @@
  * A session's governor: measures what the probes cost each process, and changes its mode
  * accordingly. Included by user/session/target/ and user/session/ only.
  */
-#ifndef TRACER_SESSION_TARGET_TARGET_GOVERNOR_H
-#define TRACER_SESSION_TARGET_TARGET_GOVERNOR_H
+#pragma once
 
 #include <stdint.h>
 #include <time.h>
@@ -50,5 +49,3 @@ void target_begin_early(const struct session *session, struct target *target,
 int target_governor_begin(struct session *session, struct target *target);
 /* Measures at most once a period, and changes the modes of processes that cost too much. */
 void session_governor_due(struct session *session, uint64_t now_ns);
-
-#endif

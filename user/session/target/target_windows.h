@@ -6,8 +6,7 @@
  * malloc's probes are in place in windows, and all of malloc's heap is read. Included by
  * user/session/target/ and user/session/ only.
  */
-#ifndef TRACER_SESSION_TARGET_TARGET_WINDOWS_H
-#define TRACER_SESSION_TARGET_TARGET_WINDOWS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -136,5 +135,3 @@ int session_windows_open(const struct session *session);
 int target_window_busy(const struct target *target);
 /* The trace ended a child's window, which it inherited with its parent's tables. 0, -errno. */
 int target_window_inherited(struct session *session, struct target *child);
-
-#endif

@@ -43,8 +43,7 @@
  * others. Their deviations contain the sampling error of the split only; that older blocks had the
  * same origin is an assumption. They are never part of the new ones.
  */
-#ifndef TRACER_SNAPSHOT_ESTIMATE_CALIBRATE_H
-#define TRACER_SNAPSHOT_ESTIMATE_CALIBRATE_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -190,5 +189,3 @@ void calibrate_free(struct calibrate_result *result);
  * groups of windows contributed, so that 1.96 standard errors are a 95 % interval (Student's t).
  */
 double calibrate_variance(const float deviations[CALIBRATE_DEVIATIONS]);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Used by this folder: the sightings in order, and what strata show. */
-#ifndef TRACER_SNAPSHOT_ESTIMATE_STATE_H
-#define TRACER_SNAPSHOT_ESTIMATE_STATE_H
+#pragma once
 
 #include "snapshot/estimate/calibrate.h"
 
@@ -195,5 +194,3 @@ void estimate_add(const struct calibration *calibration, struct calibrate_estima
 		  const struct replicates *blocks, double unseen);
 /* Adds the cell's estimates to the result. */
 void cell_estimate(struct calibration *calibration, const struct cell *cell);
-
-#endif

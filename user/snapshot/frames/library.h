@@ -4,8 +4,7 @@
  * operator new), the insides of the standard libraries of C, C++ and Rust, and what calls main or a
  * thread's first function. Only names decide, so the answer does not depend on the machine.
  */
-#ifndef TRACER_SNAPSHOT_FRAMES_LIBRARY_H
-#define TRACER_SNAPSHOT_FRAMES_LIBRARY_H
+#pragma once
 
 #include "snapshot/frames/short_name.h"
 
@@ -22,5 +21,3 @@ enum library_part {
 enum library_part library_function(const char *name, enum short_name_form form);
 /* file: of a source or, where that is not known, of the executable or library. */
 int library_has_file(const char *file);
-
-#endif

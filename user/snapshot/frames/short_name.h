@@ -10,8 +10,7 @@
  *
  * Names of C functions are not changed, nor is a name that is not understood.
  */
-#ifndef TRACER_SNAPSHOT_FRAMES_SHORT_NAME_H
-#define TRACER_SNAPSHOT_FRAMES_SHORT_NAME_H
+#pragma once
 
 #include <stddef.h>
 
@@ -27,5 +26,3 @@ enum short_name_form {
  * *form may be NULL. Takes time in proportion to the name. Returns the length.
  */
 size_t short_name(const char *name, char *out, enum short_name_form *form);
-
-#endif

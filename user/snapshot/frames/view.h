@@ -8,8 +8,7 @@
  * an allocator's wrapper calls: in a stripped program they are its inner ones. If that would leave
  * no frame, the traceback is shown as it is. Python's frames are never skipped and never shortened.
  */
-#ifndef TRACER_SNAPSHOT_FRAMES_VIEW_H
-#define TRACER_SNAPSHOT_FRAMES_VIEW_H
+#pragma once
 
 #include "snapshot/snapshot.h"
 #include "util/pattern.h"
@@ -37,5 +36,3 @@ struct shown {
 /* view NULL: the snapshot as it is. 0, -ENOMEM, -EDQUOT. shown_free() releases. */
 int view_apply(const struct view_choice *view, const struct snapshot *snapshot, struct shown *out);
 void shown_free(struct shown *shown); /* also valid when zero-initialised */
-
-#endif

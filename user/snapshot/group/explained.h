@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How much of the resident memory of processes a snapshot accounts for. */
-#ifndef TRACER_SNAPSHOT_GROUP_EXPLAINED_H
-#define TRACER_SNAPSHOT_GROUP_EXPLAINED_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -19,5 +18,3 @@ struct explained {
 
 /* 1; 0: the RSS of no process is known, or no memory. */
 int explained_read(const struct snapshot *snapshot, struct explained *out);
-
-#endif

@@ -4,8 +4,7 @@
  * least one inclusive filter matches it (or there is none) and no exclusive filter rejects it. File
  * and domain filters are treated alike.
  */
-#ifndef TRACER_SNAPSHOT_GROUP_FILTER_H
-#define TRACER_SNAPSHOT_GROUP_FILTER_H
+#pragma once
 
 #include "snapshot/app.h"
 #include "snapshot/snapshot.h"
@@ -73,5 +72,3 @@ void filter_run_end(struct filter_run *run);
 int snapshot_select(const struct snapshot *snapshot, const struct snapshot *shown,
 		    const struct filters *filters, const struct app *app, int merge,
 		    struct snapshot **out);
-
-#endif

@@ -3,8 +3,7 @@
  * Statistics of a snapshot and differences of two, computed and sorted exactly as
  * tracemalloc.Snapshot.statistics() and compare_to() do (Lib/tracemalloc.py).
  */
-#ifndef TRACER_SNAPSHOT_GROUP_GROUP_H
-#define TRACER_SNAPSHOT_GROUP_GROUP_H
+#pragma once
 
 #include "snapshot/app.h"
 #include "snapshot/group/filter.h"
@@ -170,5 +169,3 @@ void statistics_free(struct statistics *statistics);
  */
 const struct snapshot_frame *statistic_frames(const struct statistic *statistic, enum group_by by,
 					      uint32_t *nframe);
-
-#endif

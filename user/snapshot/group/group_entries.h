@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Used by group.c: the entries that traces are grouped into, and their lookup. */
-#ifndef TRACER_SNAPSHOT_GROUP_GROUP_ENTRIES_H
-#define TRACER_SNAPSHOT_GROUP_GROUP_ENTRIES_H
+#pragma once
 
 #include "snapshot/estimate.h"
 #include "snapshot/group/group.h"
@@ -90,5 +89,3 @@ int group_row_next(struct grouping *grouping, struct side *side, uint32_t row,
 /* Orders entries by name, ascending. */
 int group_entry_compare(const struct grouping *grouping, const struct statistic *x,
 			const struct statistic *y);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How good the figures of a sample or of windows are, and how much longer a trace must be. */
-#ifndef TRACER_SNAPSHOT_GROUP_PRECISION_H
-#define TRACER_SNAPSHOT_GROUP_PRECISION_H
+#pragma once
 
 #include "snapshot/group/group.h"
 
@@ -19,5 +18,3 @@ double precision_of(const struct statistics *statistics);
 double precision_more(double error, double length, double aim);
 /* What to aim at next with such an error: PRECISION_AIM, 10 or 5 %; 0: it is good enough. */
 double precision_next(double error);
-
-#endif

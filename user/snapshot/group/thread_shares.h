@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What is alive, by the thread, and the asyncio task, that has allocated it. */
-#ifndef TRACER_SNAPSHOT_GROUP_THREAD_SHARES_H
-#define TRACER_SNAPSHOT_GROUP_THREAD_SHARES_H
+#pragma once
 
 #include "snapshot/group/filter.h"
 
@@ -21,5 +20,3 @@ struct thread_share {
 int thread_shares_visit(const struct snapshot *snapshot, struct filter_run *run,
 			int (*visit)(void *context, const struct thread_share *share),
 			void *context);
-
-#endif

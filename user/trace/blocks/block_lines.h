@@ -12,8 +12,7 @@
  *
  * Format 1 has neither frames nor stacks. A file that is read is hostile.
  */
-#ifndef TRACER_TRACE_BLOCKS_BLOCK_LINES_H
-#define TRACER_TRACE_BLOCKS_BLOCK_LINES_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -65,5 +64,3 @@ void block_lines_free(struct block_lines *lines);
 const struct block_line *block_lines_at(const struct block_lines *lines, uint64_t address);
 /* The number of the line that allocated it; BLOCK_LINES_NONE. */
 uint32_t block_lines_find(const struct block_lines *lines, uint64_t address);
-
-#endif

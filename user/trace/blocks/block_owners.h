@@ -4,8 +4,7 @@
  * index, which takes no more memory than a thread's number. There is an owner for each task that
  * has allocated; those of which no block is left are dropped before the table grows.
  */
-#ifndef TRACER_TRACE_BLOCKS_BLOCK_OWNERS_H
-#define TRACER_TRACE_BLOCKS_BLOCK_OWNERS_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -46,5 +45,3 @@ int block_owners_are_many(const struct block_owners *owners);
 void block_owners_keep(struct block_owners *owners, const uint64_t *used);
 /* Borrowed until the next one is added; of any index. */
 const struct block_owner *block_owners_get(const struct block_owners *owners, uint32_t index);
-
-#endif

@@ -4,8 +4,7 @@
  * segments that grow one at a time, so that growth neither stalls the reader nor doubles its
  * memory. At a million blocks it uses at most 60 bytes per live block.
  */
-#ifndef TRACER_TRACE_BLOCKS_BLOCKS_H
-#define TRACER_TRACE_BLOCKS_BLOCKS_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -112,5 +111,3 @@ size_t blocks_memory(const struct blocks *blocks);
  * during the iteration.
  */
 const struct block *blocks_next(const struct blocks *blocks, size_t *cursor);
-
-#endif

@@ -5,8 +5,7 @@
  *
  * Walks show blocks in order of address, so that a walk is merged with the one before.
  */
-#ifndef TRACER_TRACE_BLOCKS_CHUNK_TABLE_H
-#define TRACER_TRACE_BLOCKS_CHUNK_TABLE_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -83,5 +82,3 @@ int chunk_is_class(uint32_t class_bytes);
 uint32_t chunk_units(uint64_t bytes);
 /* May a request for so many bytes have got a chunk of that size? */
 int chunk_fits(uint32_t units, uint64_t bytes);
-
-#endif

@@ -4,8 +4,7 @@
  * how long blocks live, who allocated those that are older than the trace, and how often an address
  * is given to a block that cannot be told from the one before.
  */
-#ifndef TRACER_TRACE_BLOCKS_DEATHS_H
-#define TRACER_TRACE_BLOCKS_DEATHS_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -45,5 +44,3 @@ struct deaths {
 uint32_t deaths_add(struct deaths *deaths, const struct death *death);
 /* Leaves the empty ring. */
 void deaths_free(struct deaths *deaths);
-
-#endif

@@ -7,8 +7,7 @@
  * Blocks that were seen in the same window are too many to be kept one by one: they are counted by
  * stack, size and age.
  */
-#ifndef TRACER_TRACE_BLOCKS_FREES_H
-#define TRACER_TRACE_BLOCKS_FREES_H
+#pragma once
 
 #include "trace/blocks/chunk_table.h"
 #include "trace/blocks/deaths.h"
@@ -63,5 +62,3 @@ void frees_walked(struct frees *frees, const struct chunk_table *chunks, struct 
 void frees_halve(struct frees *frees);
 /* Leaves none, with the same account. */
 void frees_free(struct frees *frees);
-
-#endif

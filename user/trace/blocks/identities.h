@@ -3,8 +3,7 @@
  * What heap walks found at each address of pymalloc's pools, and since which walk: a block whose
  * address shows something else than before is another block. Four bytes a block.
  */
-#ifndef TRACER_TRACE_BLOCKS_IDENTITIES_H
-#define TRACER_TRACE_BLOCKS_IDENTITIES_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -65,5 +64,3 @@ static inline uint32_t identity_cohort(uint32_t block)
 void identities_renumber(struct identities *identities, const uint8_t map[IDENTITY_COHORTS]);
 /* Leaves the empty table. */
 void identities_free(struct identities *identities);
-
-#endif

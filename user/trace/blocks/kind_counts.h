@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How many blocks of each kind, size class and cohort there are on a heap. */
-#ifndef TRACER_TRACE_BLOCKS_KIND_COUNTS_H
-#define TRACER_TRACE_BLOCKS_KIND_COUNTS_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -32,5 +31,3 @@ static inline uint64_t kind_key(uint32_t kind, uint32_t bytes, uint32_t cohort)
 int kind_counts_add(struct kind_counts *counts, const struct kind_count *like);
 /* Leaves none, with the same account. */
 void kind_counts_free(struct kind_counts *counts);
-
-#endif

@@ -3,8 +3,7 @@
  * Who took a pool of pymalloc's into use: the stack of the request that found all pools of its size
  * class full. And how many of the blocks that a heap walk has found are in such pools.
  */
-#ifndef TRACER_TRACE_BLOCKS_POOL_TAKERS_H
-#define TRACER_TRACE_BLOCKS_POOL_TAKERS_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -54,5 +53,3 @@ int taken_counts_add(struct taken_counts *counts, const struct pool_taker *taker
 /* Gives each cohort another number; those of equal number are one. */
 void taken_counts_renumber(struct taken_counts *counts, const uint8_t *map);
 void taken_counts_free(struct taken_counts *counts);
-
-#endif

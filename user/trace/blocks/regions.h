@@ -4,8 +4,7 @@
  * each with the stack that mapped it. Reserved memory (PROT_NONE) is stored but not counted, so
  * that its later use can be detected.
  */
-#ifndef TRACER_TRACE_BLOCKS_REGIONS_H
-#define TRACER_TRACE_BLOCKS_REGIONS_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -49,5 +48,3 @@ int regions_clear(struct regions *regions, uint64_t start, uint64_t end);
 int regions_protect(struct regions *regions, const struct region *region);
 /* The region that contains the address; NULL: none. Borrowed until the next change. */
 const struct region *regions_find(const struct regions *regions, uint64_t address);
-
-#endif

@@ -6,8 +6,7 @@
  *
  * Open addressing: finding, adding and removing take constant time, however many there are.
  */
-#ifndef TRACER_TRACE_BLOCKS_SIGHTINGS_H
-#define TRACER_TRACE_BLOCKS_SIGHTINGS_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -64,5 +63,3 @@ const struct sighting *sightings_next(const struct sightings *sightings, size_t 
 int sightings_copy(struct sightings *out, const struct sightings *from);
 /* Leaves the empty table. */
 void sightings_free(struct sightings *sightings);
-
-#endif

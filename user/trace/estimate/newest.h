@@ -17,8 +17,7 @@
  * A / L and at least 1. Windows count by the time that each represents: those of a busy beginning
  * may be near to each other.
  */
-#ifndef TRACER_TRACE_ESTIMATE_NEWEST_H
-#define TRACER_TRACE_ESTIMATE_NEWEST_H
+#pragma once
 
 #include "trace/process/process_tables.h"
 
@@ -50,5 +49,3 @@ double newest_times(const struct trace_windows *windows, const struct newest *ne
 /* The inclusion (calibrate.h) of a block of such a window, as a likeness. */
 double newest_inclusion(const struct trace_windows *windows, const struct newest *newest,
 			size_t number, const struct lifetime *life);
-
-#endif

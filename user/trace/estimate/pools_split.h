@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Splits what no window has shown by who took pools into use. Pure. */
-#ifndef TRACER_TRACE_ESTIMATE_POOLS_SPLIT_H
-#define TRACER_TRACE_ESTIMATE_POOLS_SPLIT_H
+#pragma once
 
 #include "snapshot/estimate/calibrate.h"
 
@@ -29,5 +28,3 @@ struct pools_taken {
  */
 int pools_split(const struct calibrate_input *input, const struct pools_taken *taken, size_t count,
 		struct calibrate_result *result);
-
-#endif

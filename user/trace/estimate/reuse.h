@@ -18,8 +18,7 @@
  * more often. So each block counts with the probability that it is still the same one, from the
  * youngest age on. Pure.
  */
-#ifndef TRACER_TRACE_ESTIMATE_REUSE_H
-#define TRACER_TRACE_ESTIMATE_REUSE_H
+#pragma once
 
 #include "snapshot/estimate/calibrate.h"
 #include "trace/process/process_tables.h"
@@ -73,5 +72,3 @@ struct calibrate_discount reuse_alive(const struct reuse *reuse, const struct re
 /* The part of the time from then until until_ns in which it was the same block. */
 struct calibrate_discount reuse_lived(const struct reuse *reuse, const struct reuse_row *row,
 				      uint64_t shown_ns, uint64_t until_ns);
-
-#endif

@@ -12,8 +12,7 @@
  * an upper bound is known: what else malloc has given out. So it is with blocks of 128 KiB and more
  * of either.
  */
-#ifndef TRACER_TRACE_ESTIMATE_WINDOWED_LARGE_H
-#define TRACER_TRACE_ESTIMATE_WINDOWED_LARGE_H
+#pragma once
 
 #include "snapshot/builder.h"
 #include "trace/estimate/windowed_seen.h"
@@ -77,5 +76,3 @@ int trace_windowed_estimate(const struct process_state *process, const uint32_t 
  */
 int trace_windowed_add(const struct process_state *process, const uint32_t *tracebacks,
 		       struct builder *builder);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What was seen of a process in windows, before it becomes the input of the estimator. */
-#ifndef TRACER_TRACE_ESTIMATE_WINDOWED_SEEN_H
-#define TRACER_TRACE_ESTIMATE_WINDOWED_SEEN_H
+#pragma once
 
 #include "snapshot/builder.h"
 #include "trace/estimate/newest.h"
@@ -80,5 +79,3 @@ void seen_sort(struct job *job);
 int seen_is_blurred(const struct job *job, uint32_t kind, uint32_t class_bytes);
 /* Have likenesses taken its place? */
 int seen_is_replaced(const struct job *job, const struct seen *seen);
-
-#endif

@@ -3,8 +3,7 @@
  * What each stack has allocated since the table began: the records of allocations are there in any
  * case, so this costs the target nothing. Included by process_tables.h only.
  */
-#ifndef TRACER_TRACE_PROCESS_ACTIVITY_H
-#define TRACER_TRACE_PROCESS_ACTIVITY_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -102,5 +101,3 @@ int state_activities_add(const struct process_state *process, const uint32_t *tr
 			 struct builder *builder);
 /* Drops the counts, and begins anew. */
 void state_activity_clear(struct process_state *process, uint64_t time_ns);
-
-#endif

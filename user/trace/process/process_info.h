@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What is known of a traced process besides its tables: its metadata, totals and counters. */
-#ifndef TRACER_TRACE_PROCESS_PROCESS_INFO_H
-#define TRACER_TRACE_PROCESS_PROCESS_INFO_H
+#pragma once
 
 #include <stdint.h>
 
@@ -110,5 +109,3 @@ struct trace_process {
  * memory.
  */
 enum event_layer trace_first_layer(const struct trace_process *process);
-
-#endif

@@ -7,8 +7,7 @@
  * slot, a stack to its frames, a frame to its code slot. A late or repeated description then serves
  * everything that refers to it.
  */
-#ifndef TRACER_TRACE_PROCESS_PROCESS_TABLES_H
-#define TRACER_TRACE_PROCESS_PROCESS_TABLES_H
+#pragma once
 
 #include "abi/events.h"
 #include "runtime/cpython/lines.h"
@@ -382,5 +381,3 @@ int state_census_large(struct process_state *process, const struct event_census_
  * at whose address it does not show a chunk of the same size, have died.
  */
 int state_census_chunks(struct process_state *process, const struct event_census_chunks *event);
-
-#endif

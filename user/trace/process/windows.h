@@ -17,8 +17,7 @@
  * for certain that a block has been allocated. From then on it stays as long as every walk of
  * malloc's heap shows an allocated chunk of the same size at its address (census.c).
  */
-#ifndef TRACER_TRACE_PROCESS_WINDOWS_H
-#define TRACER_TRACE_PROCESS_WINDOWS_H
+#pragma once
 
 #include "trace/blocks/blocks.h"
 #include "trace/blocks/chunk_table.h"
@@ -181,5 +180,3 @@ int state_windows_copy(struct trace_windows *out, const struct trace_windows *fr
 void state_windows_clear(struct process_state *process, uint64_t time_ns);
 void state_windows_account(struct trace_windows *windows, struct account *account);
 void state_windows_free(struct trace_windows *windows);
-
-#endif

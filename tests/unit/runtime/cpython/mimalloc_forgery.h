@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A heap of mimalloc's in a copy of memory: an interpreter, one thread, one segment. */
-#ifndef TRACER_TESTS_MIMALLOC_FORGERY_H
-#define TRACER_TESTS_MIMALLOC_FORGERY_H
+#pragma once
 
 #include <errno.h>
 #include <stdlib.h>
@@ -126,5 +125,3 @@ static inline int forged_walk(struct mimalloc_forgery *forgery, heap_pool_fn vis
 
 	return heap_walk_source(&source, forgery->python, &head, 1, visit, context, walk);
 }
-
-#endif

@@ -4,8 +4,7 @@
  * and then stands still: this test program again, on this machine's glibc or on one below
  * build/roots.
  */
-#ifndef TRACER_TESTS_MALLOC_CHILD_H
-#define TRACER_TESTS_MALLOC_CHILD_H
+#pragma once
 
 #include <limits.h>
 #include <malloc.h>
@@ -154,5 +153,3 @@ static void child_stop(struct malloc_child *child)
 	waitpid(child->pid, NULL, 0);
 	munmap(child->record, sizeof(*child->record));
 }
-
-#endif

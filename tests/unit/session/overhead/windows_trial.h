@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Simulated targets of the policy of windows. Included after cmocka.h. */
-#ifndef TRACER_TEST_WINDOWS_TRIAL_H
-#define TRACER_TEST_WINDOWS_TRIAL_H
+#pragma once
 
 #include "session/overhead/windows.h"
 
@@ -91,5 +90,3 @@ static inline uint64_t length_sum(const struct run *run)
 		sum += run->at[i].length_ns;
 	return sum;
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Inputs of the estimator, made by hand. Included after cmocka.h. */
-#ifndef TRACER_TEST_CALIBRATE_TRIAL_H
-#define TRACER_TEST_CALIBRATE_TRIAL_H
+#pragma once
 
 #include <math.h>
 
@@ -103,5 +102,3 @@ static inline double blocks_of(const struct trial *trial)
 		sum += trial->result.rows[i].blocks;
 	return sum;
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A trace of one process with three lines, and what its snapshots say of them. After cmocka.h. */
-#ifndef TRACER_TEST_ALLOCATED_RECORDS_H
-#define TRACER_TEST_ALLOCATED_RECORDS_H
+#pragma once
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -122,5 +121,3 @@ static inline void free_at(struct trace *trace, uint32_t tid, uint64_t ms, uint6
 	event.header.time_ns = 1 + ms * 1000000;
 	assert_int_equal(trace_feed(trace, &event, sizeof(event)), 0);
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Traces with a budget, and the records that exhaust it. */
-#ifndef TRACER_TESTS_BUDGET_TRACES_H
-#define TRACER_TESTS_BUDGET_TRACES_H
+#pragma once
 
 #include "records.h"
 #include "snapshot/builder.h"
@@ -50,5 +49,3 @@ static inline struct trace *trace_begin(uint64_t budget)
 	begin(trace, TGID, 0, EVENT_MODE_CENSUS);
 	return trace;
 }
-
-#endif

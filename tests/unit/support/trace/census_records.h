@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Records of a heap walk, fed into a trace. */
-#ifndef TRACER_TESTS_CENSUS_RECORDS_H
-#define TRACER_TESTS_CENSUS_RECORDS_H
+#pragma once
 
 #include "records.h"
 #include "report/report.h"
@@ -197,5 +196,3 @@ static inline uint64_t large_seen(struct trace *trace, uint64_t id, uint64_t lar
 	assert_int_equal(trace_feed(trace, &end, sizeof(end)), 0);
 	return process_of(trace)->coverage.large_seen;
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Snapshots by way of a file, and their reports as CSV. Included after cmocka.h. */
-#ifndef TRACER_TEST_SNAPSHOT_FILES_H
-#define TRACER_TEST_SNAPSHOT_FILES_H
+#pragma once
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -42,5 +41,3 @@ static inline void check_report(const struct snapshot *snapshot, const struct re
 	assert_string_equal(text, expected);
 	free(text);
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A trace of one process. */
-#ifndef TRACER_TESTS_TRACES_H
-#define TRACER_TESTS_TRACES_H
+#pragma once
 
 #include "records.h"
 #include "snapshot/snapshot.h"
@@ -44,5 +43,3 @@ static inline uint32_t traceback_of(struct trace *trace, uint64_t address)
 	assert_non_null(block);
 	return block->stack;
 }
-
-#endif

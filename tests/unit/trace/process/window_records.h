@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Windows of probes, and what walks and looks show of one pool, as records. After cmocka.h. */
-#ifndef TRACER_TEST_WINDOW_RECORDS_H
-#define TRACER_TEST_WINDOW_RECORDS_H
+#pragma once
 
 #include <stdlib.h>
 
@@ -78,5 +77,3 @@ static inline size_t sighted(struct trace *trace, enum trace_sighted which)
 	free(pools);
 	return count;
 }
-
-#endif
