@@ -154,12 +154,12 @@ int heap_why_print(const struct heap_choice *choice, const struct heap_graph *he
 		err = group_print(heap, &groups[i], json);
 	if (json)
 		json_close(json, ']');
-	err = heap_answer_end(choice, heap) ?: err;
+	int failed = heap_answer_end(choice, heap);
 	if (!json && choice->output.opts.brief && shown && choice->pid)
 		printf("next: tracer heap show 0x%" PRIx64 " -p %d\n",
 		       heap->graph->addresses[groups[0].example], (int)choice->pid);
 	free(groups);
-	return err ?: stream_flush(stdout);
+	return err ?: failed ?: stream_flush(stdout);
 }
 
 /* References to the chosen objects by the type that holds them and the name of the reference. */

@@ -26,11 +26,9 @@ struct watch_view {
 	int opened;         /* the row of that key is shown with its tracebacks */
 	uint64_t open_key;
 	size_t open_top;
-	char message[256]; /* in the last line, until the next key */
-	/* since the last refresh, and what the view and the session took for the last ones */
-	uint64_t interval_ns;
-	double cpu_share;
-	int ends_session; /* quitting also ends the session */
+	char message[256];    /* in the last line, until the next key */
+	uint64_t interval_ns; /* since the last refresh */
+	int ends_session;     /* quitting also ends the session */
 };
 
 /* key: as ncurses' getch() returns it. rows: the first ones of all. */
