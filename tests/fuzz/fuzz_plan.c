@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "abi/events.h"
-#include "object/insn/function_entry.h"
+#include "probe/place/function_entry.h"
 #include "probe/python/plan.h"
 
 static void check(int holds)

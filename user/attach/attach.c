@@ -16,8 +16,8 @@
 
 #include "abi/usdt.h"
 #include "attach/alloc.skel.h"
+#include "attach/links/link_keeper.h"
 #include "attach/links/links.h"
-#include "attach/links/links_holder.h"
 #include "attach/stream.h"
 #include "util/array.h"
 #include "util/cleanup.h"

@@ -47,7 +47,7 @@ struct attach_opts {
 int attach_new(struct attach **out, const struct features *features,
 	       const struct attach_opts *opts);
 /*
- * The process that holds the probes (links_holder.h).
+ * The process that holds the probes (link_keeper.h).
  * - attach_holder(): its pid; 0: it has ended.
  * - attach_check(): 0 if it holds every probe; -EOWNERDEAD it was killed.
  * - attach_confine(): drops its privileges as privileges_drop(0, attaches). 0, -errno.

@@ -2,7 +2,7 @@
 /*
  * Breakpoints that exist in a process's code when tracing begins. They belong to another running
  * tracer, or were left by one that was killed in the one moment in which that is possible
- * (links_holder.h; earlier versions had more such moments). Each costs the process a trap and has
+ * (link_keeper.h; earlier versions had more such moments). Each costs the process a trap and has
  * no other effect. The kernel still keeps track of them: placing and removing a probe at the same
  * offset removes them.
  */

@@ -6,7 +6,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "attach/links/links_holder.h"
+#include "attach/links/link_keeper.h"
 #include "attach/perfmap.skel.h"
 #include "util/error.h"
 

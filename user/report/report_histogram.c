@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "report/caveats/contradictions.h"
+#include "report/caveats/inconsistencies.h"
 #include "report/caveats/not_seen.h"
 #include "report/caveats/quality.h"
 #include "report/report.h"

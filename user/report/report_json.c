@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "report/caveats/contradictions.h"
+#include "report/caveats/inconsistencies.h"
 #include "report/caveats/modes.h"
 #include "report/caveats/windows.h"
 #include "report/report_processes.h"

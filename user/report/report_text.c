@@ -5,7 +5,7 @@
 #include <string.h>
 #include <sys/wait.h>
 
-#include "report/caveats/contradictions.h"
+#include "report/caveats/inconsistencies.h"
 #include "report/caveats/modes.h"
 #include "report/caveats/not_seen.h"
 #include "report/caveats/quality.h"

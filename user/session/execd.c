@@ -20,7 +20,7 @@
 #include "object/symbols/symbols.h"
 #include "probe/process/plan_target.h"
 #include "session/candidate.h"
-#include "session/target/probe.h"
+#include "session/target/place.h"
 #include "session/target/state.h"
 #include "session/target/target.h"
 #include "util/array.h"

@@ -16,7 +16,7 @@
 #include <sys/wait.h>
 
 #include "attach/file_users.h"
-#include "attach/links/obstacles.h"
+#include "attach/links/hints.h"
 #include "attach/map_watch.h"
 #include "object/symbols/symbols.h"
 #include "probe/process/plan_target.h"
@@ -27,7 +27,7 @@
 #include "session/returns.h"
 #include "session/target/census.h"
 #include "session/target/mode.h"
-#include "session/target/probe.h"
+#include "session/target/place.h"
 #include "session/target/state.h"
 #include "session/target/symbols.h"
 #include "session/target/target.h"

@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "attach/links/hints.h"
+#include "attach/links/link_keeper.h"
 #include "attach/links/links.h"
-#include "attach/links/links_holder.h"
-#include "attach/links/obstacles.h"
 #include "object/symbols/symbols.h"
 #include "probe/process/plan_target.h"
 #include "proc/patience.h"

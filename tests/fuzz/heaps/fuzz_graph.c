@@ -8,10 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "inspect/dominators/fillers.h"
-#include "inspect/dominators/paths.h"
-#include "inspect/dominators/values.h"
 #include "inspect/graph/owners.h"
+#include "inspect/holders/fillers.h"
+#include "inspect/holders/paths.h"
+#include "inspect/holders/values.h"
 #include "inspect/waste/cycles.h"
 #include "inspect/waste/waste.h"
 

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "attach/links/features.h"
-#include "attach/links/obstacles.h"
+#include "attach/links/hints.h"
 #include "attach/selftest/trap_cost.h"
 #include "object/symbols/worker.h"
 #include "probe/process/plan_target.h"

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "abi/events.h"
-#include "object/insn/function_entry.h"
+#include "probe/place/function_entry.h"
 #include "probe/python/plan.h"
 
 #define VADDR 0x16a580

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Asks the kernel a question that requires a probe of our own. A child in a session of its own asks
- * it: the child is not killed together with us, and its end closes the probe. links_holder.h
+ * it: the child is not killed together with us, and its end closes the probe. link_keeper.h
  * explains why this process itself neither creates nor closes a link or perf-event uprobe.
  */
 #pragma once

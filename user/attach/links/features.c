@@ -16,8 +16,8 @@
 
 #include "abi/target.h"
 #include "attach/kernel/preemption.h"
+#include "attach/links/hints.h"
 #include "attach/links/link_trial.h"
-#include "attach/links/obstacles.h"
 #include "util/array.h"
 #include "util/descriptor.h"
 #include "util/error.h"

@@ -12,7 +12,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "attach/links/links_holder.h"
+#include "attach/links/link_keeper.h"
 #include "util/array.h"
 #include "util/error.h"
 #include "util/regular.h"

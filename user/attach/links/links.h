@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The kernel objects that hold probes in place: uprobe_multi links, or perf-event uprobes on older
- * kernels. A separate process owns them (links_holder.h); they end with it.
+ * kernels. A separate process owns them (link_keeper.h); they end with it.
  */
 #pragma once
 
@@ -48,7 +48,7 @@ uint32_t links_attach_type(enum links_kind kind);
 size_t links_probes_left(const struct links *links);
 /*
  * Creates a uprobe_multi link in the calling task. A task that creates or closes a link must not be
- * killed meanwhile (links_holder.h). Returns a descriptor, or -errno.
+ * killed meanwhile (link_keeper.h). Returns a descriptor, or -errno.
  */
 int links_multi_create(int program, enum links_kind kind, const char *path, pid_t pid,
 		       const struct links_sites *sites);

@@ -12,8 +12,8 @@
 #pragma once
 
 #include "cmd/heap/heap_choice.h"
-#include "inspect/dominators/bounds.h"
-#include "inspect/dominators/fillers.h"
+#include "inspect/holders/bounds.h"
+#include "inspect/holders/fillers.h"
 #include "runtime/heap/heap_types.h"
 #include "util/id_map.h"
 #include "util/strings.h"

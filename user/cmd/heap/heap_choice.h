@@ -3,8 +3,8 @@
 #pragma once
 
 #include "cmd/options/options.h"
-#include "inspect/dominators/paths.h"
 #include "inspect/dump/capture.h"
+#include "inspect/holders/paths.h"
 #include "proc/targets/target_set.h"
 #include "trace/blocks/block_lines.h"
 

@@ -6,7 +6,7 @@
 
 #include "cmd/heap/heap_chosen.h"
 #include "cmd/heap/heap_view.h"
-#include "inspect/dominators/values.h"
+#include "inspect/holders/values.h"
 #include "util/error.h"
 #include "util/json.h"
 #include "util/size.h"

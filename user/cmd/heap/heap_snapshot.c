@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 #include "cmd/heap/heap_choice.h"
-#include "inspect/dominators/heapsnapshot.h"
+#include "inspect/holders/heapsnapshot.h"
 
 struct joined {
 	struct heapsnapshot_frame *frames;

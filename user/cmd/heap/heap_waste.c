@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "cmd/heap/heap_view.h"
-#include "inspect/dominators/values.h"
+#include "inspect/holders/values.h"
 #include "inspect/waste/waste.h"
 #include "util/array.h"
 #include "util/json.h"

@@ -6,7 +6,7 @@
  */
 #pragma once
 
-#include "inspect/dominators/paths.h"
+#include "inspect/holders/paths.h"
 
 struct cycle {
 	uint64_t cycles, count, bytes; /* count: objects */

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "inspect/dominators/values.h"
+#include "inspect/holders/values.h"
 #include "util/array.h"
 #include "util/sorted.h"
 

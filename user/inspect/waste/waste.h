@@ -5,7 +5,7 @@
  */
 #pragma once
 
-#include "inspect/dominators/paths.h"
+#include "inspect/holders/paths.h"
 
 enum waste_kind {
 	WASTE_DUPLICATE, /* of a str or bytes with the same contents */

@@ -8,8 +8,8 @@
 #include <stdlib.h>
 
 #include "abi/events.h"
-#include "object/insn/function_entry.h"
 #include "object/insn/machine.h"
+#include "probe/place/function_entry.h"
 #include "probe/pymalloc/pool.h"
 #include "probe/pymalloc/search.h"
 

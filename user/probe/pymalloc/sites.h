@@ -24,7 +24,7 @@
 #include <stdint.h>
 
 #include "object/insn/image.h"
-#include "object/insn/site.h"
+#include "probe/place/site.h"
 
 #define INLINE_LARGE_MAX   ABI_OBJECT_CODES
 #define INLINE_RECORDS_MAX ABI_RECORD_CALLS

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 
 #include "object/elf/elf_file.h"
-#include "object/insn/function_entry.h"
+#include "probe/place/function_entry.h"
 #include "probe/python/function_option.h"
 #include "probe/python/plan_symbol.h"
 #include "util/array.h"

@@ -17,7 +17,7 @@
 
 #include "abi/events.h"
 #include "abi/target.h"
-#include "object/insn/site.h"
+#include "probe/place/site.h"
 
 /* Does the site see frees of blocks in pymalloc's pools? Census mode does not need them. */
 int plan_site_is_pool_free(const struct plan_site *site);

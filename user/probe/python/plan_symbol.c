@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "object/insn/function_entry.h"
+#include "probe/place/function_entry.h"
 #include "util/array.h"
 
 #define MAX_CLONE 8 /* clones of a function that are tried: NAME.lto_priv.0 to .7 */

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "attach/attach.h"
-#include "attach/links/obstacles.h"
+#include "attach/links/hints.h"
 #include "proc/own_function.h"
 #include "session/doctor/blind.h"
 #include "util/clock.h"

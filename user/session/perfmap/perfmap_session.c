@@ -16,8 +16,8 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include "attach/links/hints.h"
 #include "attach/links/links.h"
-#include "attach/links/obstacles.h"
 #include "proc/memory.h"
 #include "proc/process.h"
 #include "proc/tmp_dir.h"

@@ -8,10 +8,10 @@
 #include <errno.h>
 
 #include "proc/threads.h"
-#include "report/caveats/contradictions.h"
+#include "report/caveats/inconsistencies.h"
 #include "runtime/heap/census.h"
 #include "session/target/mode.h"
-#include "session/target/probe.h"
+#include "session/target/place.h"
 #include "session/target/state.h"
 #include "session/target/symbols.h"
 #include "session/target/target.h"

@@ -10,7 +10,7 @@
 #include "attach/file_users.h"
 #include "probe/process/plan_target.h"
 #include "proc/container/memory_headroom.h"
-#include "session/target/probe.h"
+#include "session/target/place.h"
 #include "session/target/state.h"
 #include "session/target/target.h"
 #include "util/clock.h"

@@ -13,7 +13,7 @@
 
 #include "probe/process/plan_target.h"
 #include "session/target/census.h"
-#include "session/target/probe.h"
+#include "session/target/place.h"
 #include "session/target/state.h"
 #include "session/target/target.h"
 #include "util/clock.h"

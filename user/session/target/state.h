@@ -64,7 +64,7 @@ struct session {
 	uint64_t process_lost; /* LOSS_PROCESS at the last scan of /proc */
 	uint64_t followed_ns;  /* when they were last looked at */
 
-	/* Where probes are placed (probe.c, headroom.c): */
+	/* Where probes are placed (place.c, headroom.c): */
 	pid_t *expected;
 	size_t expected_count;
 	struct file_users *users;

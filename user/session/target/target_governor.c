@@ -3,7 +3,7 @@
 
 #include <errno.h>
 
-#include "attach/links/obstacles.h"
+#include "attach/links/hints.h"
 #include "session/target/mode.h"
 #include "session/target/state.h"
 #include "session/target/target.h"

@@ -27,7 +27,7 @@
 #include "proc/threads.h"
 #include "runtime/heap/heap_kinds.h"
 #include "runtime/malloc/glibc.h"
-#include "session/target/probe.h"
+#include "session/target/place.h"
 #include "session/target/state.h"
 #include "session/target/target.h"
 #include "session/target/target_governor.h"

@@ -15,7 +15,7 @@
 struct chunk {
 	uint64_t address; /* as malloc() returned it */
 	uint32_t units;   /* of 16 bytes, with its header */
-	uint32_t cohort;  /* as in identities.h */
+	uint32_t cohort;  /* as in fingerprints.h */
 };
 
 struct account;

@@ -37,7 +37,7 @@ struct seen {
 	uint32_t discount; /* 1 + its place in discounts; 0: none */
 	enum seen_use use;
 	uint64_t bytes;
-	uint64_t made_ns, shown_ns; /* as in sightings.h */
+	uint64_t made_ns, shown_ns; /* as in sampled_blocks.h */
 	double inclusion;
 };
 

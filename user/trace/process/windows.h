@@ -22,11 +22,11 @@
 #include "trace/blocks/blocks.h"
 #include "trace/blocks/chunk_table.h"
 #include "trace/blocks/deaths.h"
+#include "trace/blocks/fingerprints.h"
 #include "trace/blocks/frees.h"
-#include "trace/blocks/identities.h"
 #include "trace/blocks/kind_counts.h"
-#include "trace/blocks/pool_takers.h"
-#include "trace/blocks/sightings.h"
+#include "trace/blocks/pool_openers.h"
+#include "trace/blocks/sampled_blocks.h"
 #include "util/id_map.h"
 
 /* When there are as many, two neighbours each become one. */

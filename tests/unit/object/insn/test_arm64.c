@@ -9,9 +9,9 @@
 
 #include "abi/events.h"
 #include "arm64_code.h"
-#include "object/insn/function_entry.h"
 #include "object/insn/machine.h"
 #include "object/insn/value.h"
+#include "probe/place/function_entry.h"
 
 #define VADDR 0x16a580
 #define NONE  ABI_REG_COUNT

@@ -8,7 +8,7 @@
 
 #include <errno.h>
 
-#include "object/insn/function_entry.h"
+#include "probe/place/function_entry.h"
 #include "probe/python/perfmap_plan.h"
 
 /* Real code of 3.13.0 and of Debian's 3.13 (LTO), and what a compiler makes of a size_t. */

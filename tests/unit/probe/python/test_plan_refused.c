@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "function_plans.h"
-#include "object/insn/function_entry.h"
+#include "probe/place/function_entry.h"
 #include "probe/python/plan.h"
 
 /* Every way to lose %rdi. The push that follows must not be taken as the site. */

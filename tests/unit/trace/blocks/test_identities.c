@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "trace/blocks/identities.h"
+#include "trace/blocks/fingerprints.h"
 #include "util/account.h"
 
 #define POOL  0x7f0000000000ull

@@ -8,7 +8,7 @@
 
 #include <errno.h>
 
-#include "trace/blocks/sightings.h"
+#include "trace/blocks/sampled_blocks.h"
 #include "util/account.h"
 
 #define MANY 100000u

@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "inspect/holders/retained.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "inspect/holders/dominators.h"
+#include "util/array.h"
+
+static void sums_find(struct retained *retained, const uint32_t *order, uint32_t reached)
+{
+	const struct graph *graph = retained->graph;
+
+	for (size_t i = 0; i < graph->count; i++) {
+		retained->bytes[i] = graph_bytes(graph, (uint32_t)i);
+		retained->counts[i] = 1;
+	}
+	for (uint32_t i = reached; i-- > 0;) {
+		uint32_t object = order[i], above = retained->idom[object];
+
+		if (above >= graph->count)
+			continue;
+		retained->bytes[above] += retained->bytes[object];
+		retained->counts[above] += retained->counts[object];
+	}
+}
+
+static void children_find(struct retained *retained)
+{
+	size_t count = retained->graph->count;
+	uint32_t *start = retained->child_start, sum = 0;
+
+	for (size_t i = 0; i < count; i++)
+		if (retained->idom[i] != DOMINATORS_NONE)
+			start[retained->idom[i]]++;
+	for (size_t i = 0; i <= count + 1; i++) {
+		uint32_t here = i <= count ? start[i] : 0;
+
+		start[i] = sum;
+		sum += here;
+	}
+	for (size_t i = 0; i < count; i++)
+		if (retained->idom[i] != DOMINATORS_NONE)
+			retained->children[start[retained->idom[i]]++] = (uint32_t)i;
+	for (size_t i = count + 1; i > 0; i--)
+		start[i] = start[i - 1];
+	start[0] = 0;
+}
+
+struct retained_summing {
+	const struct retained *retained;
+	const uint32_t *group_of;
+	const uint8_t *apart;
+	struct retained_sum *sums;
+	uint32_t *open;  /* by group: its objects on the way to the current one */
+	uint32_t *stack; /* places among the children, of the way to the current object */
+	uint32_t *near;  /* by depth: the group of the nearest object that has one */
+};
+
+static void object_enter(struct retained_summing *summing, uint32_t at, size_t depth)
+{
+	const struct retained *retained = summing->retained;
+	uint32_t group = summing->group_of[at], above = summing->near[depth];
+
+	summing->near[depth + 1] = group == GRAPH_NONE ? above : group;
+	if (group == GRAPH_NONE)
+		return;
+	if (above != GRAPH_NONE && summing->apart && summing->apart[above]) {
+		summing->sums[above].bytes -= retained->bytes[at];
+		summing->sums[above].count -= retained->counts[at];
+	}
+	struct retained_sum *sum = &summing->sums[group];
+	if (!summing->open[group]++ || (summing->apart && summing->apart[group])) {
+		sum->bytes += retained->bytes[at];
+		sum->count += retained->counts[at];
+	}
+}
+
+/* Goes down the tree of dominators. */
+static void groups_sum(struct retained_summing *summing)
+{
+	const struct retained *retained = summing->retained;
+	uint32_t at = (uint32_t)retained->graph->count, place = retained->child_start[at];
+	uint32_t *stack = summing->stack;
+	size_t depth = 0;
+
+	summing->near[0] = GRAPH_NONE;
+	for (;;) {
+		if (place == retained->child_start[at + 1]) {
+			if (!depth)
+				return;
+			if (summing->group_of[at] != GRAPH_NONE)
+				summing->open[summing->group_of[at]]--;
+			place = stack[--depth] + 1;
+			at = depth ? retained->children[stack[depth - 1]]
+				   : (uint32_t)retained->graph->count;
+			continue;
+		}
+		at = retained->children[place];
+		object_enter(summing, at, depth);
+		stack[depth++] = place;
+		place = retained->child_start[at];
+	}
+}
+
+int retained_groups(const struct retained *retained, const uint32_t *group_of, size_t count,
+		    const uint8_t *apart, struct retained_sum *sums)
+{
+	struct retained_summing summing = {
+		.retained = retained,
+		.group_of = group_of,
+		.apart = apart,
+		.sums = sums,
+		.open = calloc(count + 1, sizeof(uint32_t)),
+		.stack = array_new(retained->graph->count + 2, sizeof(uint32_t)),
+		.near = array_new(retained->graph->count + 2, sizeof(uint32_t)),
+	};
+	int err = summing.open && summing.stack && summing.near ? 0 : -ENOMEM;
+
+	if (!err)
+		groups_sum(&summing);
+	free(summing.open);
+	free(summing.stack);
+	free(summing.near);
+	return err;
+}
+
+static int sums_and_children(struct retained *retained, const uint32_t *order, uint32_t reached)
+{
+	size_t count = retained->graph->count;
+
+	retained->bytes = array_new(count, sizeof(uint64_t));
+	retained->counts = array_new(count, sizeof(uint32_t));
+	retained->child_start = array_new(count + 2, sizeof(uint32_t));
+	retained->children = array_new(count, sizeof(uint32_t));
+	if (!retained->bytes || !retained->counts || !retained->child_start || !retained->children)
+		return -ENOMEM;
+	sums_find(retained, order, reached);
+	children_find(retained);
+	return 0;
+}
+
+static int types_fill(struct retained *retained)
+{
+	const struct graph *graph = retained->graph;
+
+	retained->types = calloc(graph->types.count + 1, sizeof(*retained->types));
+	return retained->types ? retained_groups(retained, graph->type_of, graph->types.count, NULL,
+						 retained->types)
+			       : -ENOMEM;
+}
+
+/* Each step allocates what it needs: the dominators take as much as the rest. */
+static int retained_fill(struct retained *retained)
+{
+	const struct graph *graph = retained->graph;
+	size_t count = graph->count;
+	struct flow flow = {.count = (uint32_t)count,
+			    .out_start = graph->out_start,
+			    .out = graph->out,
+			    .in_start = graph->in_start,
+			    .in = graph->in,
+			    .is_root = graph->root};
+	uint32_t *order = array_new(count + 2, sizeof(uint32_t)), reached = 0;
+	int err = -ENOMEM;
+
+	retained->idom = array_new(count, sizeof(uint32_t));
+	if (order && retained->idom)
+		err = dominators_find(&flow, retained->idom, order, &reached)
+			      ?: sums_and_children(retained, order, reached);
+	free(order);
+	return err ?: types_fill(retained);
+}
+
+int retained_new(struct retained **out, const struct graph *graph)
+{
+	struct retained *retained = calloc(1, sizeof(*retained));
+
+	if (!retained)
+		return -ENOMEM;
+	retained->graph = graph;
+	int err = retained_fill(retained);
+	if (err) {
+		retained_free(retained);
+		return err;
+	}
+	*out = retained;
+	return 0;
+}
+
+void retained_free(struct retained *retained)
+{
+	if (!retained)
+		return;
+	free(retained->idom);
+	free(retained->child_start);
+	free(retained->children);
+	free(retained->bytes);
+	free(retained->counts);
+	free(retained->types);
+	free(retained);
+}

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "trace/blocks/pool_openers.h"
+
+#include "trace/blocks/kind_counts.h"
+#include "util/array.h"
+#include "util/hash.h"
+
+int pool_takers_put(struct pool_takers *takers, const struct pool_taker *taker)
+{
+	uint32_t known = id_map_find(&takers->index, taker->pool);
+	int err;
+
+	if (known != ID_MAP_NONE) {
+		takers->items[known] = *taker;
+		return 0;
+	}
+	err = id_map_append(&takers->index, taker->pool, &takers->items, &takers->capacity,
+			    takers->count, sizeof(*takers->items));
+	if (!err)
+		takers->items[takers->count++] = *taker;
+	return err;
+}
+
+const struct pool_taker *pool_takers_find(const struct pool_takers *takers, uint64_t pool)
+{
+	uint32_t known = id_map_find(&takers->index, pool);
+
+	return known == ID_MAP_NONE ? NULL : &takers->items[known];
+}
+
+void pool_takers_renumber(struct pool_takers *takers, const uint8_t *map)
+{
+	for (size_t i = 0; i < takers->count; i++)
+		takers->items[i].cohort = map[takers->items[i].cohort];
+}
+
+void pool_takers_free(struct pool_takers *takers)
+{
+	struct account *account = takers->index.account;
+
+	id_map_free(&takers->index);
+	ARRAY_RELEASE(account, takers, items, capacity);
+	*takers = (struct pool_takers){.index.account = account};
+}
+
+static uint64_t taken_key(const struct taken_count *count)
+{
+	return hash_u64(kind_key(count->kind, count->bytes, count->cohort)) ^ count->stack;
+}
+
+/* Adds what like has. */
+static int taken_add(struct taken_counts *counts, const struct taken_count *like)
+{
+	uint64_t key = taken_key(like);
+	uint32_t known = id_map_find(&counts->index, key);
+	int err;
+
+	for (uint32_t g = 0; known != ID_MAP_NONE && g < POOL_GROUPS; g++)
+		counts->items[known].blocks[g] += like->blocks[g];
+	if (known != ID_MAP_NONE)
+		return 0;
+	err = id_map_append(&counts->index, key, &counts->items, &counts->capacity, counts->count,
+			    sizeof(*counts->items));
+	if (!err)
+		counts->items[counts->count++] = *like;
+	return err;
+}
+
+int taken_counts_add(struct taken_counts *counts, const struct pool_taker *taker, uint32_t kind,
+		     uint32_t bytes, uint32_t cohort)
+{
+	struct taken_count like = {
+		.kind = kind, .bytes = bytes, .cohort = cohort, .stack = taker->stack};
+
+	like.blocks[hash_u64(taker->pool) % POOL_GROUPS] = 1;
+	return taken_add(counts, &like);
+}
+
+void taken_counts_renumber(struct taken_counts *counts, const uint8_t *map)
+{
+	struct taken_counts joined = {.index.account = counts->index.account};
+
+	for (size_t i = 0; i < counts->count; i++) {
+		struct taken_count like = counts->items[i];
+
+		like.cohort = map[like.cohort];
+		taken_add(&joined, &like);
+	}
+	taken_counts_free(counts);
+	*counts = joined;
+}
+
+void taken_counts_free(struct taken_counts *counts)
+{
+	struct account *account = counts->index.account;
+
+	id_map_free(&counts->index);
+	ARRAY_RELEASE(account, counts, items, capacity);
+	*counts = (struct taken_counts){.index.account = account};
+}
