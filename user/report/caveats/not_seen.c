@@ -355,7 +355,7 @@ static void unknown_print(FILE *out, const struct snapshot_meta *meta)
 }
 
 /* The lines of meta_fields that belong to one part of the text. */
-static void caveats_print(FILE *out, const struct snapshot_meta *meta, enum meta_caveat part)
+static void fields_print(FILE *out, const struct snapshot_meta *meta, enum meta_caveat part)
 {
 
 	for (size_t i = 0; i < meta_field_count; i++)
@@ -377,8 +377,8 @@ static void not_seen_unread_print(FILE *out, const struct snapshot_meta *meta)
 	if (meta->loss[LOSS_NO_THREAD])
 		fprintf(out, "  requests of threads unknown to Python (<unknown>): %s\n",
 			COUNT_TEXT(meta->loss[LOSS_NO_THREAD]));
-	caveats_print(out, meta, META_CAVEAT_UNKNOWN);
-	caveats_print(out, meta, META_CAVEAT_BLOCKS);
+	fields_print(out, meta, META_CAVEAT_UNKNOWN);
+	fields_print(out, meta, META_CAVEAT_BLOCKS);
 	if (meta->frees_unknown && meta->from_start && !snapshot_is_estimated(meta))
 		fprintf(out, "  frees of blocks whose allocation was not seen: %s\n",
 			COUNT_TEXT(meta->frees_unknown));
@@ -388,7 +388,7 @@ static void not_seen_unread_print(FILE *out, const struct snapshot_meta *meta)
 			"blocks (rounded=... in their lines)\n",
 			COUNT_TEXT(meta->rounded_blocks));
 	dropped_print(out, meta);
-	caveats_print(out, meta, META_CAVEAT_RECORDS);
+	fields_print(out, meta, META_CAVEAT_RECORDS);
 }
 
 /* --- not seen --------------------------------------------------------------------------------- */
@@ -478,7 +478,7 @@ static void mapped_print(FILE *out, const struct snapshot *snapshot)
 			"  mapped memory: memory mapped or reserved before the %s, private maps "
 			"of files, and whether pages were touched\n",
 			meta->from_start ? "start" : "attach");
-	caveats_print(out, meta, META_CAVEAT_MAPPED);
+	fields_print(out, meta, META_CAVEAT_MAPPED);
 }
 
 /*
@@ -534,7 +534,7 @@ static void native_print(FILE *out, const struct snapshot *snapshot)
 		fputs("  native blocks from before the attach are not in the report (not "
 		      "measured)\n",
 		      out);
-	caveats_print(out, meta, META_CAVEAT_NATIVE);
+	fields_print(out, meta, META_CAVEAT_NATIVE);
 }
 
 /* Native stacks: of native blocks, and of mapped memory. */
@@ -545,7 +545,7 @@ static void native_stacks_print(FILE *out, const struct snapshot *snapshot)
 	if (!snapshot_has_layer(snapshot, EVENT_LAYER_NATIVE) &&
 	    !snapshot_has_layer(snapshot, EVENT_LAYER_MMAP))
 		return;
-	caveats_print(out, meta, META_CAVEAT_STACKS);
+	fields_print(out, meta, META_CAVEAT_STACKS);
 	stack_ends_print(out, &meta->stack_ends);
 }
 
