@@ -384,6 +384,7 @@ compdb:
 lint:
 	$(Q)tools/check-includes
 	$(Q)tools/check-names
+	$(Q)tools/check-words
 	$(Q)tools/check-width $(C_FILES)
 	$(Q)tools/check-sizes
 	$(Q)clang-format --dry-run --Werror $(C_FILES)

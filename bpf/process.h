@@ -206,7 +206,7 @@ static __always_inline __u32 target_inherit(const struct abi_target *parent, __u
 	/* The map of sampled blocks has its parent's blocks under the parent's space id only. */
 	target->sample_overflow = 1;
 	if (target->renames == ABI_RENAMES_HERE)
-		target->renames = ABI_RENAMES_UNTOLD;
+		target->renames = ABI_RENAMES_UNREPORTED;
 	return target->space_id;
 }
 

@@ -177,7 +177,7 @@ static __always_inline int task_note(struct thread_state *thread)
 	if (thread->block.tstate)
 		task = user_u64(thread->block.tstate + offsets->tstate_task);
 	if (stays && task == thread->task_address &&
-	    (!task || thread->target.renames != ABI_RENAMES_UNTOLD ||
+	    (!task || thread->target.renames != ABI_RENAMES_UNREPORTED ||
 	     user_u64(task + offsets->task_name) == thread->task_name))
 		return 0;
 	return task_change(thread, task);
@@ -198,6 +198,6 @@ static __always_inline void rename_note(struct thread_state *thread, __u64 name)
 	}
 	target = target_current();
 	if (target)
-		target->renames = ABI_RENAMES_UNTOLD;
+		target->renames = ABI_RENAMES_UNREPORTED;
 	__sync_fetch_and_add(&targets_version, 1);
 }

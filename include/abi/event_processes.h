@@ -68,7 +68,7 @@ enum event_mode {
 /* EVENT_TASK tells which asyncio task has allocated a block. */
 #define EVENT_MODE_TASKS 0x20000u
 /* With EVENT_MODE_TASKS: it does not in this process, whose CPython does not tell. */
-#define EVENT_MODE_TASKS_UNTOLD 0x40000u
+#define EVENT_MODE_TASKS_UNREPORTED 0x40000u
 /* Its pools are pieces of mimalloc's pages: a build without the GIL. */
 #define EVENT_MODE_MIMALLOC 0x80000u
 

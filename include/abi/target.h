@@ -168,7 +168,7 @@ struct abi_target {
 	__u32 paused;  /* enum abi_paused */
 	__u32 window;  /* number of the native layer's window */
 	__u64 long_type, unicode_type; /* addresses of PyLong_Type, PyUnicode_Type; 0: not needed */
-	__u64 renames;                 /* enum abi_renames; BPF sets it to UNTOLD */
+	__u64 renames;                 /* enum abi_renames; BPF sets it to UNREPORTED */
 	/*
 	 * Return addresses, from record_base on, of tracemalloc's requests of the raw allocator for
 	 * its own records, which are not reported; 0: none
@@ -179,7 +179,7 @@ struct abi_target {
 
 /* Where Task.set_name() has its probe, ABI_OP_RENAME. */
 enum abi_renames {
-	ABI_RENAMES_UNTOLD = 0,
+	ABI_RENAMES_UNREPORTED = 0,
 	ABI_RENAMES_HERE = 1, /* in this process, and not in its children */
 	ABI_RENAMES_EVERYWHERE = 2,
 };

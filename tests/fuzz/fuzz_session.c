@@ -26,7 +26,7 @@ static void check(int holds, const char *what, const struct process *process)
 		return;
 	fprintf(stderr, "PID %d: %s (target %d, told %d, python %d, placed %d, unsure %d)\n",
 		process ? (int)world_pid(process) : 0, what, process ? process->target : 0,
-		process ? process->told : 0, process ? process->python : 0,
+		process ? process->reported : 0, process ? process->python : 0,
 		process ? process->placed : 0, process ? process->unsure : 0);
 	abort();
 }
@@ -41,7 +41,7 @@ static void process_add(struct session *session, uint8_t which)
 	    process->begun != begun)
 		process->unsure = 1;
 	else
-		process->told = 1;
+		process->reported = 1;
 }
 
 static void session_step(struct session *session)
@@ -100,11 +100,11 @@ static void session_targets_check(struct session *session)
 		check(!process->alive || process->unsure || is_target == process->target,
 		      "the session and BPF disagree", process);
 		/* After a loss the session examines processes itself. */
-		check(!process->alive || process->unsure || world.lost || process->told ||
+		check(!process->alive || process->unsure || world.lost || process->reported ||
 			      !is_target,
 		      "a target of which nobody told", process);
-		check(!process->alive || process->unsure || !process->told || !process->python ||
-			      is_target,
+		check(!process->alive || process->unsure || !process->reported ||
+			      !process->python || is_target,
 		      "not a target", process);
 		check(is_target || !process->placed || process->unsure, "probes of nobody",
 		      process);

@@ -47,8 +47,8 @@ struct attach {
 	enum links_backend backend;
 	struct placed *placed;
 	size_t placed_count, placed_capacity;
-	struct links_holder *holder; /* NULL: detached */
-	int empty;                   /* as in struct attach_opts */
+	struct link_keeper *holder; /* NULL: detached */
+	int empty;                  /* as in struct attach_opts */
 	/* what is in the map `usdt`; sets are never removed */
 	struct abi_usdt *usdt;
 	size_t usdt_count, usdt_capacity;
@@ -561,7 +561,7 @@ int attach_detach(struct attach *attach)
 	 * The remaining probes do nothing any more. Wait for programs that still run, since their
 	 * last records would come too late.
 	 */
-	ended = links_holder_free(attach->holder, wait_ms);
+	ended = link_keeper_free(attach->holder, wait_ms);
 	if (!ended)
 		syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0);
 	attach->holder = NULL;
@@ -717,7 +717,7 @@ int attach_new(struct attach **out, const struct features *features, const struc
 	attach->empty = opts->empty;
 	attach->backend = links_choose(features, opts->no_session, opts->no_multi);
 	links_silence_libbpf();
-	err = links_holder_new(&attach->holder);
+	err = link_keeper_new(&attach->holder);
 	if (err)
 		goto fail;
 	attach->skeleton = alloc_bpf__open();
@@ -839,22 +839,22 @@ size_t attach_probes_left(const struct attach *attach)
 
 pid_t attach_holder(const struct attach *attach)
 {
-	return links_holder_pid(attach->holder);
+	return link_keeper_pid(attach->holder);
 }
 
 int attach_check(const struct attach *attach)
 {
-	return attach->holder ? links_holder_check(attach->holder) : 0;
+	return attach->holder ? link_keeper_check(attach->holder) : 0;
 }
 
 int attach_confine(struct attach *attach, int attaches)
 {
-	return attach->holder ? links_holder_confine(attach->holder, attaches) : 0;
+	return attach->holder ? link_keeper_confine(attach->holder, attaches) : 0;
 }
 
 int attach_sweep(struct attach *attach, const char *path)
 {
-	return attach->holder ? links_holder_sweep(attach->holder, path) : 0;
+	return attach->holder ? link_keeper_sweep(attach->holder, path) : 0;
 }
 
 int attach_detaches_slowly(const struct attach *attach)

@@ -55,7 +55,7 @@ int attach_new(struct attach **out, const struct features *features,
 pid_t attach_holder(const struct attach *attach);
 int attach_check(const struct attach *attach);
 int attach_confine(struct attach *attach, int attaches);
-/* As links_holder_sweep(). */
+/* As link_keeper_sweep(). */
 int attach_sweep(struct attach *attach, const char *path);
 /* Detaches everything; NULL is legal. */
 void attach_free(struct attach *attach);

@@ -61,7 +61,7 @@ static void map_count(struct space *space, const struct plan *plan, int fd,
 					   out);
 		*left -= pages * SPACE_PAGE;
 	}
-	out->bytes_unlooked += map->end - at;
+	out->bytes_unchecked += map->end - at;
 }
 
 int leftover_count(struct space *space, const struct plan *plan, const struct elf_file *file,

@@ -21,7 +21,7 @@
 struct leftover {
 	size_t at_sites;         /* at sites of the plan, whose probes remove them */
 	size_t elsewhere;        /* elsewhere in the same code */
-	uint64_t bytes_unlooked; /* code beyond the limit */
+	uint64_t bytes_unchecked; /* code beyond the limit */
 };
 
 /*

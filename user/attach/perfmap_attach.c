@@ -44,7 +44,7 @@ int perfmap_attach_new(struct perfmap_attach **out, const struct features *featu
 	attach->links.backend = links_choose(features, 0, 0);
 	session = attach->links.backend == LINKS_SESSION;
 	links_silence_libbpf();
-	err = links_holder_new(&attach->links.holder);
+	err = link_keeper_new(&attach->links.holder);
 	if (err)
 		goto fail;
 	attach->skeleton = perfmap_bpf__open();
@@ -76,7 +76,7 @@ void perfmap_attach_free(struct perfmap_attach *attach)
 	if (!attach)
 		return;
 	free(attach->links.groups);
-	links_holder_free(attach->links.holder, LINKS_END_MS);
+	link_keeper_free(attach->links.holder, LINKS_END_MS);
 	stream_close(attach->stream);
 	perfmap_bpf__destroy(attach->skeleton);
 	free(attach);
@@ -128,7 +128,7 @@ int perfmap_attach_chooses_returns(const struct perfmap_attach *attach)
 
 int perfmap_attach_check(const struct perfmap_attach *attach)
 {
-	return links_holder_check(attach->links.holder);
+	return link_keeper_check(attach->links.holder);
 }
 
 struct stream *perfmap_attach_stream(struct perfmap_attach *attach)

@@ -22,7 +22,7 @@ struct perfmap_attach_opts {
 int perfmap_attach_new(struct perfmap_attach **out, const struct features *features,
 		       const struct perfmap_attach_opts *opts);
 void perfmap_attach_free(struct perfmap_attach *attach); /* removes every probe; NULL is legal */
-/* 0 if every probe is in place; -EOWNERDEAD, as links_holder_check(). */
+/* 0 if every probe is in place; -EOWNERDEAD, as link_keeper_check(). */
 int perfmap_attach_check(const struct perfmap_attach *attach);
 int perfmap_attach_target(struct perfmap_attach *attach, uint32_t tgid);
 /*

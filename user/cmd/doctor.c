@@ -26,17 +26,17 @@ static void line_print(int ok, const char *what, const char *meaning)
 
 static void setting_print(int value, const char *what, const char *meaning)
 {
-	if (value != OBSTACLE_UNKNOWN)
+	if (value != HINT_UNKNOWN)
 		printf("  %-4d %-25s %s\n", value, what, meaning);
 }
 
 /* The machine's settings that restrict BPF. */
 static void settings_print(void)
 {
-	struct obstacle_facts facts;
+	struct hint_facts facts;
 	struct map_watch *watch;
 
-	obstacle_facts_read(&facts);
+	hint_facts_read(&facts);
 	int works = !map_watch_open(&watch);
 	if (works)
 		map_watch_close(watch);
@@ -63,7 +63,7 @@ static int is_traced(const pid_t *pids, size_t count)
 	int found = 0;
 
 	for (size_t i = 0; i < count && !found; i++)
-		found = !process_info_read(pids[i], &info) && !strcmp(info.name, LINKS_HOLDER_NAME);
+		found = !process_info_read(pids[i], &info) && !strcmp(info.name, LINK_KEEPER_NAME);
 	return found;
 }
 
@@ -82,7 +82,7 @@ static size_t leftover_of(pid_t pid, struct plan_caches *caches, size_t *looked,
 	if (leftover_process(pid, &opts, caches, &found))
 		return 0;
 	++*looked;
-	*unlooked += found.bytes_unlooked;
+	*unlooked += found.bytes_unchecked;
 	return found.at_sites + found.elsewhere;
 }
 

@@ -25,7 +25,7 @@
 
 #define USER_BYTES   33u
 #define REASON_BYTES 256u
-#define NAMED_MAX    4u /* processes that a remark names */
+#define NAMED_MAX    4u /* processes that a caveat names */
 
 /* A process that is listed. */
 struct list_row {
@@ -330,7 +330,7 @@ static void json_print(const struct list_run *list)
 }
 
 /* What the list lacks. An empty list is an error if some processes could not be inspected. */
-static int remarks_print(const struct list_run *list)
+static int caveats_print(const struct list_run *list)
 {
 	char names[NAMED_MAX * 96] = "", name[4 * sizeof(list->hidden->name)];
 	char more[48] = "", why[160];
@@ -341,8 +341,8 @@ static int remarks_print(const struct list_run *list)
 			log_info("PID %d: %s", (int)list->rows[i].info.pid, list->rows[i].refused);
 	if (refused > NAMED_MAX)
 		log_info("%zu more are not supported", refused - NAMED_MAX);
-	if (list->containers.remark[0])
-		log_info("containers: %s", list->containers.remark);
+	if (list->containers.caveat[0])
+		log_info("containers: %s", list->containers.caveat);
 	if (target_hidden_explain(why, sizeof(why)))
 		log_info("%s: other users' processes are not in this list", why);
 	if (list->others && !list->all)
@@ -439,7 +439,7 @@ int cli_list(int argc, char **argv)
 			page_print(&list);
 		else
 			table_print(&list);
-		status = remarks_print(&list);
+		status = caveats_print(&list);
 	}
 	container_list_free(&list.containers);
 	runtime_files_free(list.files);

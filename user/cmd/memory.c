@@ -114,7 +114,7 @@ static void node_text(const struct memory_node *node, int64_t whole, int depth,
 	children_text(node, whole, depth, shape);
 }
 
-static void beside_text(const struct memory_report *report, const struct memory_usage *usage)
+static void extra_text(const struct memory_report *report, const struct memory_usage *usage)
 {
 	const struct smaps_totals *totals = &report->totals;
 
@@ -300,7 +300,7 @@ static void memory_print_text(const struct memory_report *report, const struct m
 	}
 	pins_text(report, top);
 	arenas_text(report, top);
-	beside_text(report, usage);
+	extra_text(report, usage);
 	not_seen_text(report);
 	terminal_end(&terminal);
 }

@@ -257,13 +257,13 @@ static void perfmap_status_print(const struct perfmap_target *target)
 	printf("  entries whose memory was unmapped: %" PRIu64 "\n", process->expired);
 }
 
-static void remark(const struct perfmap_target *target, uint64_t count, const char *what)
+static void caveat(const struct perfmap_target *target, uint64_t count, const char *what)
 {
 	if (count)
 		log_info("PID %d: %" PRIu64 " %s", target->pid, count, what);
 }
 
-static void target_remarks(const struct perfmap_target *target)
+static void target_caveats(const struct perfmap_target *target)
 {
 	const struct perfmap_process *process = target->process;
 	uint64_t refused = 0, cut = process->cut, failed = 0;
@@ -275,17 +275,17 @@ static void target_remarks(const struct perfmap_target *target)
 		cut += follow->is_jitdump ? follow->jitdump.cut : follow->text.cut;
 		failed += follow->failed || (follow->is_jitdump && follow->jitdump.lost);
 	}
-	remark(target, process->missed, "entries are missing: their names could not be read");
-	remark(target, process->refused,
+	caveat(target, process->missed, "entries are missing: their names could not be read");
+	caveat(target, process->refused,
 	       "entries were refused: no size, no name, beyond the address space, or too many");
-	remark(target, process->dropped,
+	caveat(target, process->dropped,
 	       "entries are missing: there was no memory for them (--budget)");
-	remark(target, refused, "lines or records of its files are not valid entries");
-	remark(target, cut, "names were cut at 4096 bytes");
-	remark(target, failed, "of its files could not be read to the end");
-	remark(target, target->follows_dropped, "more files of it are not read");
-	remark(target, process->files_failed, "map files that it copied could not be read");
-	remark(target, process->images_unreadable, "JIT images could not be read");
+	caveat(target, refused, "lines or records of its files are not valid entries");
+	caveat(target, cut, "names were cut at 4096 bytes");
+	caveat(target, failed, "of its files could not be read to the end");
+	caveat(target, target->follows_dropped, "more files of it are not read");
+	caveat(target, process->files_failed, "map files that it copied could not be read");
+	caveat(target, process->images_unreadable, "JIT images could not be read");
 	for (int i = 0; i < 2; i++)
 		if (target->places.at[i].conflicts)
 			log_info("PID %d: %zu entries are not in %s: the process's own lines name "
@@ -344,7 +344,7 @@ static void perfmap_not_seen_print(const struct perfmap_session *session)
 	for (size_t i = 0; i < perfmap_session_count(session); i++) {
 		const struct perfmap_target *target = perfmap_session_at(session, i);
 
-		target_remarks(target);
+		target_caveats(target);
 		if (target->named)
 			perfmap_session_advise(perfmap_session_at(session, i));
 		let_go += target->process->evicted != 0;

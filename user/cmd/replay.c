@@ -152,7 +152,7 @@ int cli_replay(int argc, char **argv)
 
 	report_choice_default(&replay.choice);
 	int status = cli_parse(&argp, argc, argv, 0, &replay);
-	report_choice_beside(&replay.choice, replay.output);
+	report_choice_extra(&replay.choice, replay.output);
 	if (!status)
 		status = replay_run(&replay);
 	report_choice_free(&replay.choice);

@@ -42,17 +42,17 @@ struct run {
 	unsigned int command_looks;
 	int command_refused; /* what it loaded cannot be traced; this has been reported */
 	uint64_t start_ns, next_print_ns, next_judge_ns;
-	struct progress progress;
+	struct speed speed;
 	struct trace_view view;
 	int limited; /* the time of -d has started */
 };
 
-#define POLL_BUSY_MS 2 /* between two polls of a ring buffer that had records */
-#define POLL_IDLE_MS 20
-#define END_TOLD_NS  500000000ull
-#define JUDGE_NS     10000000000ull /* between two looks at how good the figures are */
-#define KEPT_REMEDY  "the existing file is unchanged"
-#define LINKS_REMEDY "the report ends there; tracer doctor shows whether a breakpoint was left"
+#define POLL_BUSY_MS    2 /* between two polls of a ring buffer that had records */
+#define POLL_IDLE_MS    20
+#define END_REPORTED_NS 500000000ull
+#define JUDGE_NS        10000000000ull /* between two looks at how good the figures are */
+#define KEPT_REMEDY     "the existing file is unchanged"
+#define LINKS_REMEDY    "the report ends there; tracer doctor shows whether a breakpoint was left"
 
 /* Prints the probe plan of a process on stdout. 0, -errno. */
 static int run_plan_show(pid_t pid, const struct plan_target_opts *opts)
@@ -238,7 +238,7 @@ static int session_follow(struct run *run)
 		duration_begin(run);
 		/* The terminal belongs to the command. */
 		if (!run->launch && !run->view.pid)
-			progress_step(&run->progress, run->session, run->options.duration_ns);
+			speed_step(&run->speed, run->session, run->options.duration_ns);
 		if (count >= 0 && targets_waiting(&run->targets)) {
 			if (targets_look(&run->targets, run->session))
 				/* reported already; what is traced is reported at the end */
@@ -486,7 +486,7 @@ static void end_print(const struct run *run)
 
 	session_end_read(run->session, &end);
 	uint64_t whole_ns = clock_ns(CLOCK_MONOTONIC) - end.stopped_ns;
-	if (whole_ns > END_TOLD_NS)
+	if (whole_ns > END_REPORTED_NS)
 		log_info("the report came %.1f s after the last event: %.1f s to remove the "
 			 "probes, %.1f s for names of native code",
 			 (double)whole_ns / 1e9, (double)end.probes_ns / 1e9,

@@ -53,7 +53,7 @@ struct stopped {
 };
 
 /* State of the helper process. */
-struct freeze_holder {
+struct freezer {
 	pid_t pid;
 	struct stopped *threads;
 	size_t count, capacity;
@@ -74,7 +74,7 @@ struct freeze {
 	uint64_t began_ns;
 };
 
-static int thread_known(const struct freeze_holder *holder, pid_t tid)
+static int thread_known(const struct freezer *holder, pid_t tid)
 {
 	for (size_t i = 0; i < holder->count; i++)
 		if (holder->threads[i].tid == tid)
@@ -165,7 +165,7 @@ static int thread_interrupt(struct stopped *thread)
 }
 
 /* Stops a thread, or leaves it asleep. */
-static int thread_stop(struct freeze_holder *holder, struct stopped *thread)
+static int thread_stop(struct freezer *holder, struct stopped *thread)
 {
 	unsigned long runs = thread_runs(holder->pid, thread->tid);
 	long call = thread_call(holder->pid, thread->tid);
@@ -176,7 +176,7 @@ static int thread_stop(struct freeze_holder *holder, struct stopped *thread)
 }
 
 /* 0; -EBUSY; -ETIMEDOUT; -ENOMEM. */
-static int thread_add(struct freeze_holder *holder, pid_t tid)
+static int thread_add(struct freezer *holder, pid_t tid)
 {
 	int err = ARRAY_GROW(holder->threads, holder->capacity, holder->count);
 
@@ -187,7 +187,7 @@ static int thread_add(struct freeze_holder *holder, pid_t tid)
 }
 
 /* Stops the threads that are not in the list yet. Returns their number, or an error. */
-static int threads_pass(struct freeze_holder *holder, pid_t pid)
+static int threads_pass(struct freezer *holder, pid_t pid)
 {
 	char path[64];
 	struct dirent *entry;
@@ -209,7 +209,7 @@ static int threads_pass(struct freeze_holder *holder, pid_t pid)
 	return err ?: found;
 }
 
-static int threads_stop(struct freeze_holder *holder)
+static int threads_stop(struct freezer *holder)
 {
 	int found = 1;
 
@@ -221,7 +221,7 @@ static int threads_stop(struct freeze_holder *holder)
 }
 
 /* Stops threads that were left asleep and have woken up, unless they sleep in such a call again. */
-static void sleepers_check(struct freeze_holder *holder)
+static void sleepers_check(struct freezer *holder)
 {
 	for (size_t i = 0; i < holder->count; i++) {
 		struct stopped *thread = &holder->threads[i];
@@ -250,7 +250,7 @@ static int is_stopped_or_gone(pid_t pid)
 }
 
 /* Waits until we are asked to release the target, or must. 1: it was held until asked. */
-static int hold(struct freeze_holder *holder, int socket, pid_t parent)
+static int hold(struct freezer *holder, int socket, pid_t parent)
 {
 	struct pollfd asked = {.fd = socket, .events = POLLIN};
 
@@ -271,8 +271,7 @@ static int report_send(int socket, const struct freeze_report *report)
 
 static void holder_run(void *pid, int socket, pid_t parent)
 {
-	struct freeze_holder holder = {.pid = *(const pid_t *)pid,
-				       .began_ns = clock_ns(CLOCK_MONOTONIC)};
+	struct freezer holder = {.pid = *(const pid_t *)pid, .began_ns = clock_ns(CLOCK_MONOTONIC)};
 	struct freeze_report report = {0};
 
 	/* Detach from the terminal's session, which Ctrl-Z stops. */

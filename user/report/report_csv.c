@@ -121,8 +121,8 @@ static void once_write(FILE *out, const struct report_opts *opts, const struct s
 		fprintf(out, ",%" PRId64, statistic_count_diff(&once));
 }
 
-static void beside_write(FILE *out, const struct report_opts *opts,
-			 const struct statistic_sums *now, const struct statistic_sums *old)
+static void extra_write(FILE *out, const struct report_opts *opts, const struct statistic_sums *now,
+			const struct statistic_sums *old)
 {
 	fprintf(out, ",%" PRIu64, now->size);
 	if (opts->old)
@@ -132,7 +132,7 @@ static void beside_write(FILE *out, const struct report_opts *opts,
 		fprintf(out, ",%" PRId64, report_diff(now->count, old->count));
 }
 
-static void beside_heads_write(FILE *out, const struct report_opts *opts, const char *name)
+static void extra_heads_write(FILE *out, const struct report_opts *opts, const char *name)
 {
 	if (opts->old)
 		fprintf(out, ",%s_size,%s_size_diff,%s_count,%s_count_diff", name, name, name,
@@ -175,9 +175,9 @@ static int entry_write(FILE *out, const struct report_opts *opts, const struct s
 	if (with->rounded)
 		fprintf(out, ",%.0f", entry->rounded);
 	if (with->allocated)
-		beside_write(out, opts, &entry->beside.allocated, &entry->old_beside.allocated);
+		extra_write(out, opts, &entry->extra.allocated, &entry->old_extra.allocated);
 	if (with->temporary)
-		beside_write(out, opts, &entry->beside.temporary, &entry->old_beside.temporary);
+		extra_write(out, opts, &entry->extra.temporary, &entry->old_extra.temporary);
 	if (opts->by == GROUP_TRACEBACK)
 		err = frames_write(out, entry, opts->by);
 	fputs("\r\n", out);
@@ -213,9 +213,9 @@ int report_csv(const struct snapshot *snapshot, const struct report_opts *opts, 
 				  : ",once_size,once_count",
 		with.rounded ? ",rounded" : "");
 	if (with.allocated)
-		beside_heads_write(out, opts, "allocated");
+		extra_heads_write(out, opts, "allocated");
 	if (with.temporary)
-		beside_heads_write(out, opts, report_temporary_key(&statistics));
+		extra_heads_write(out, opts, report_temporary_key(&statistics));
 	fputs(opts->by == GROUP_TRACEBACK ? ",traceback\r\n" : "\r\n", out);
 	for (size_t i = 0; !err && i < report_shown(&statistics, opts); i++)
 		err = entry_write(out, opts, &statistics.entries[i], &with);

@@ -37,7 +37,7 @@ static void figures_print(FILE *out, uint64_t size, uint64_t count, int sampled)
 static void total_print(FILE *out, const struct snapshot *snapshot, const struct report_opts *opts,
 			uint64_t size, uint64_t count)
 {
-	struct not_seen_opts remarks = {
+	struct not_seen_opts caveats = {
 		.title = "Not seen", .color = opts->color, .whole = report_is_whole(opts)};
 
 	fputs("Total: ", out);
@@ -46,7 +46,7 @@ static void total_print(FILE *out, const struct snapshot *snapshot, const struct
 	if (opts->brief)
 		quality_print(out, snapshot, NULL, "Figures", opts->brief, opts->color);
 	else
-		not_seen_print(out, snapshot, &remarks);
+		not_seen_print(out, snapshot, &caveats);
 }
 
 /* --- report threads --------------------------------------------------------------------------- */
@@ -189,7 +189,7 @@ static int threads_text(const struct snapshot *snapshot, const struct report_opt
 	if (err)
 		return err;
 	size_t shown = report_rows(opts, rows.count);
-	contradictions_print(out, snapshot, opts->brief != 0);
+	inconsistencies_print(out, snapshot, opts->brief != 0);
 	report_titles_print(out, snapshot, opts);
 	if (shown < rows.count)
 		fprintf(out, "Top %zu %s of %zu by size\n", shown, what, rows.count);
@@ -312,7 +312,7 @@ static int freed_sum(struct histogram *histogram, const struct snapshot *snapsho
 		     struct filter_run *run)
 {
 	const struct snapshot_layer *layer =
-		&snapshot->layers[SNAPSHOT_BESIDE(BESIDE_FREED, snapshot->meta.layer)];
+		&snapshot->layers[SNAPSHOT_EXTRA(EXTRA_FREED, snapshot->meta.layer)];
 
 	for (size_t i = 0; i < layer->trace_count; i++) {
 		const struct snapshot_trace *trace = &layer->traces[i];
@@ -356,7 +356,7 @@ static int histogram_make(const struct snapshot *snapshot, const struct report_o
 		return error_set(-EINVAL, "sizes and lifetimes are of blocks, not of lines: they "
 					  "cannot be compared or cumulated");
 	if (opts->by == GROUP_LIFETIME &&
-	    (!snapshot_knows(snapshot, BESIDE_FREED) || snapshot_frees_by_walk(snapshot)))
+	    (!snapshot_knows(snapshot, EXTRA_FREED) || snapshot_frees_by_walk(snapshot)))
 		return error_set(-EINVAL, "only exact mode sees how long blocks live (-m exact)");
 	*out = (struct histogram){.by = opts->by,
 				  .count = opts->by == GROUP_SIZE ? SIZE_ROWS : LIFETIMES + 1,
@@ -395,7 +395,7 @@ int histogram_text(const struct snapshot *snapshot, const struct report_opts *op
 	int err = histogram_make(snapshot, opts, &histogram);
 	if (err)
 		return err;
-	contradictions_print(out, snapshot, opts->brief != 0);
+	inconsistencies_print(out, snapshot, opts->brief != 0);
 	report_titles_print(out, snapshot, opts);
 	fputs(opts->by == GROUP_SIZE ? "Blocks by size"
 				     : "Blocks allocated since the trace began, by lifetime",

@@ -149,7 +149,7 @@ static void meta_write(FILE *out, const struct snapshot_meta *meta, int of_sever
 {
 	char version[VERSION_TEXT];
 
-	contradictions_json(out, meta);
+	inconsistencies_json(out, meta);
 	json_member(out, "name", meta->name);
 	fputs(", \"python\": ", out);
 	if (meta->python_version)
@@ -264,8 +264,8 @@ static void sums_write(struct json *json, const struct statistic *sums, int comp
 			     {"count_diff_error", diff.count});
 }
 
-static void beside_figure_write(struct json *json, const char *name, const char *figure,
-				uint64_t now, const uint64_t *old)
+static void extra_figure_write(struct json *json, const char *name, const char *figure,
+			       uint64_t now, const uint64_t *old)
 {
 	char key[64];
 
@@ -276,25 +276,25 @@ static void beside_figure_write(struct json *json, const char *name, const char 
 		json_signed(json, key, report_diff(now, *old));
 }
 
-static void beside_one_write(struct json *json, const char *name, const struct statistic_sums *now,
-			     const struct statistic_sums *old)
+static void extra_one_write(struct json *json, const char *name, const struct statistic_sums *now,
+			    const struct statistic_sums *old)
 {
-	beside_figure_write(json, name, "size", now->size, old ? &old->size : NULL);
-	beside_figure_write(json, name, "count", now->count, old ? &old->count : NULL);
+	extra_figure_write(json, name, "size", now->size, old ? &old->size : NULL);
+	extra_figure_write(json, name, "count", now->count, old ? &old->count : NULL);
 }
 
 /* The members for what was allocated, where it is known. */
-static void beside_write(struct json *json, const struct statistics *statistics,
-			 const struct statistic *sums, int compared)
+static void extra_write(struct json *json, const struct statistics *statistics,
+			const struct statistic *sums, int compared)
 {
-	const struct statistic_beside *now = &sums->beside, *old = &sums->old_beside;
+	const struct statistic_extra *now = &sums->extra, *old = &sums->old_extra;
 
 	if (statistics->allocated_known)
-		beside_one_write(json, "allocated", &now->allocated,
-				 compared ? &old->allocated : NULL);
+		extra_one_write(json, "allocated", &now->allocated,
+				compared ? &old->allocated : NULL);
 	if (statistics->temporary_known)
-		beside_one_write(json, report_temporary_key(statistics), &now->temporary,
-				 compared ? &old->temporary : NULL);
+		extra_one_write(json, report_temporary_key(statistics), &now->temporary,
+				compared ? &old->temporary : NULL);
 }
 
 static void part_write(struct json *json, const char *key, const struct statistic_sums *part,
@@ -330,7 +330,7 @@ static void entry_write(struct json *json, const struct report_opts *opts,
 	else
 		report_frames_json(json, "traceback", entry, opts->by);
 	sums_write(json, entry, opts->old != NULL, sampled);
-	beside_write(json, statistics, entry, opts->old != NULL);
+	extra_write(json, statistics, entry, opts->old != NULL);
 	if (opts->cumulative)
 		once_write(json, entry, opts->old != NULL, sampled);
 	if (holders)
@@ -420,7 +420,7 @@ static void total_write(struct json *json, const struct snapshot *snapshot,
 
 	json_open(json, "total", '{');
 	sums_write(json, &total, opts->old != NULL, statistics->sampled);
-	beside_write(json, statistics, &total, opts->old != NULL);
+	extra_write(json, statistics, &total, opts->old != NULL);
 	if (inherited->count || snapshot_has_children(snapshot))
 		part_write(json, "inherited", inherited, statistics->sampled);
 	json_close(json, '}');
@@ -431,7 +431,7 @@ static void peak_write(struct json *json, const struct snapshot *snapshot)
 {
 	struct statistic_sums sums = {0};
 
-	if (!snapshot_knows(snapshot, BESIDE_PEAK))
+	if (!snapshot_knows(snapshot, EXTRA_PEAK))
 		return;
 	struct snapshot peak = snapshot_at_peak(snapshot);
 	for (size_t i = 0; i < peak.trace_count; i++) {

@@ -30,8 +30,8 @@ static struct snapshot layer_of(const struct snapshot *snapshot, uint32_t layer)
 int report_layer(const struct snapshot *snapshot, const struct report_opts *opts, uint32_t layer,
 		 struct report_layer *out)
 {
-	if (!snapshot_has_beside(&snapshot->meta, layer) ||
-	    (opts->old && !snapshot_has_beside(&opts->old->meta, layer)))
+	if (!snapshot_has_extra(&snapshot->meta, layer) ||
+	    (opts->old && !snapshot_has_extra(&opts->old->meta, layer)))
 		return 0;
 	out->layer = layer_of(snapshot, layer);
 	out->opts = *opts;
@@ -41,9 +41,9 @@ int report_layer(const struct snapshot *snapshot, const struct report_opts *opts
 		out->opts.old = &out->old;
 	}
 	if (!snapshot_knows(&out->layer,
-			    opts->sort == SORT_TEMPORARY ? BESIDE_FREED : BESIDE_ALLOCATED))
+			    opts->sort == SORT_TEMPORARY ? EXTRA_FREED : EXTRA_ALLOCATED))
 		out->opts.sort = SORT_SIZE;
-	if (!snapshot_knows(&out->layer, BESIDE_FREED))
+	if (!snapshot_knows(&out->layer, EXTRA_FREED))
 		out->opts.temporary_others = 0;
 	return 1;
 }
@@ -81,8 +81,8 @@ struct statistic report_total(const struct statistics *statistics)
 				  .old_count = statistics->old_total_count,
 				  .error = statistics->total_error,
 				  .old_error = statistics->old_total_error,
-				  .beside = statistics->beside,
-				  .old_beside = statistics->old_beside};
+				  .extra = statistics->extra,
+				  .old_extra = statistics->old_extra};
 }
 
 struct statistic report_part(const struct statistic_sums *part)

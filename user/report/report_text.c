@@ -29,11 +29,11 @@
  * What was allocated, of an entry or the totals, where statistics say that it is known:
  * ", allocated=1024 KiB in 12 blocks, temporary=3", in a comparison with the differences.
  */
-static void report_beside_print(FILE *out, const struct statistic *sums,
-				const struct statistics *statistics, int compared)
+static void report_extra_print(FILE *out, const struct statistic *sums,
+			       const struct statistics *statistics, int compared)
 {
-	const struct statistic_sums *now = &sums->beside.allocated;
-	const struct statistic_sums *old = &sums->old_beside.allocated;
+	const struct statistic_sums *now = &sums->extra.allocated;
+	const struct statistic_sums *old = &sums->old_extra.allocated;
 	const char *about = statistics->sampled ? "~" : "";
 	char text[SIZE_TEXT_MAX];
 
@@ -47,8 +47,8 @@ static void report_beside_print(FILE *out, const struct statistic *sums,
 	if (compared)
 		fprintf(out, " (%+" PRId64 ")", report_diff(now->count, old->count));
 	fputs(now->count == 1 ? " block" : " blocks", out);
-	now = &sums->beside.temporary;
-	old = &sums->old_beside.temporary;
+	now = &sums->extra.temporary;
+	old = &sums->old_extra.temporary;
 	if (!now->count && !old->count)
 		return;
 	fprintf(out, ", %s=%s%" PRIu64, statistics->temporary_by_walk ? "short-lived" : "temporary",
@@ -63,8 +63,7 @@ static void subtract(uint64_t *from, uint64_t value)
 	*from -= value < *from ? value : *from;
 }
 
-static void report_beside_subtract(struct statistic_beside *from,
-				   const struct statistic_beside *part)
+static void report_extra_subtract(struct statistic_extra *from, const struct statistic_extra *part)
 {
 	subtract(&from->allocated.size, part->allocated.size);
 	subtract(&from->allocated.count, part->allocated.count);
@@ -134,7 +133,7 @@ static void changes(FILE *out, const struct statistic *sums)
 static void report_table_figures(FILE *out, const struct report_opts *opts,
 				 const struct statistics *statistics, const struct statistic *sums)
 {
-	const struct statistic_beside *beside = &sums->beside;
+	const struct statistic_extra *extra = &sums->extra;
 
 	if (opts->old) {
 		changes(out, sums);
@@ -148,8 +147,8 @@ static void report_table_figures(FILE *out, const struct report_opts *opts,
 	error_cell(out, sums->error.size, sums->size);
 	count_cell(out, sums->count, 1);
 	size_cell(out, sums->count ? sums->size / sums->count : 0, sums->count != 0);
-	size_cell(out, beside->allocated.size, statistics->allocated_known);
-	count_cell(out, beside->temporary.count, statistics->temporary_known);
+	size_cell(out, extra->allocated.size, statistics->allocated_known);
+	count_cell(out, extra->temporary.count, statistics->temporary_known);
 	count_cell(out, sums->processes, sums->processes > 1);
 }
 
@@ -374,7 +373,7 @@ static void sums_print(const struct text_page *page, const struct statistic *sum
 	if (sums->count)
 		fprintf(page->out, ", average=%s",
 			size_format(text, (double)sums->size / (double)sums->count, 0));
-	report_beside_print(page->out, sums, page->statistics, page->opts->old != NULL);
+	report_extra_print(page->out, sums, page->statistics, page->opts->old != NULL);
 }
 
 static void source_line_print(const struct text_page *page, const struct snapshot *snapshot,
@@ -475,8 +474,8 @@ static void entry_subtract(struct statistic *rest, const struct statistic *entry
 	subtract(&rest->count, entry->count);
 	subtract(&rest->old_size, entry->old_size);
 	subtract(&rest->old_count, entry->old_count);
-	report_beside_subtract(&rest->beside, &entry->beside);
-	report_beside_subtract(&rest->old_beside, &entry->old_beside);
+	report_extra_subtract(&rest->extra, &entry->extra);
+	report_extra_subtract(&rest->old_extra, &entry->old_extra);
 	error_subtract(&rest->error.size, entry->error.size, entry->snapshot);
 	error_subtract(&rest->error.count, entry->error.count, entry->snapshot);
 	error_subtract(&rest->old_error.size, entry->old_error.size, entry->snapshot);
@@ -672,7 +671,7 @@ static void total_print(const struct text_page *page, const struct snapshot *sna
 			peak_is_least(snapshot) ? " at least " : "=",
 			snapshot_is_estimated(&snapshot->meta) ? "~" : "",
 			size_text(text, snapshot->meta.peak_bytes));
-	report_beside_print(page->out, &total, statistics, opts->old != NULL);
+	report_extra_print(page->out, &total, statistics, opts->old != NULL);
 	if (statistics->parts[PART_INHERITED].count) {
 		fputs("; inherited by forked processes: ", page->out);
 		part_print(page->out, &statistics->parts[PART_INHERITED]);
@@ -755,7 +754,7 @@ static int has_processes(const struct snapshot *snapshot, const struct report_op
 }
 
 /* How many tables there are beside that of the first layer's entries. */
-static size_t tables_beside(const struct snapshot *snapshot, const struct report_opts *opts)
+static size_t tables_extra(const struct snapshot *snapshot, const struct report_opts *opts)
 {
 	size_t count = has_processes(snapshot, opts) != 0;
 	struct report_layer layer;
@@ -770,13 +769,13 @@ static size_t tables_beside(const struct snapshot *snapshot, const struct report
 #define TABLE_LINES 4u /* the heading, the titles, the others and the total */
 
 /* The rows of the first table, if the page has that many others; *beside: of each of these. */
-static size_t page_rows(size_t tables, size_t *beside)
+static size_t page_rows(size_t tables, size_t *extra)
 {
 	size_t used = PAGE_LINES + TABLE_LINES * (tables + 1);
 	size_t rows = used < REPORT_BRIEF_LINES ? REPORT_BRIEF_LINES - used : 0;
 
-	*beside = tables == 1 ? 3 : tables == 2 ? 2 : 1;
-	return rows > *beside * (tables + 1) ? rows - *beside * tables : *beside;
+	*extra = tables == 1 ? 3 : tables == 2 ? 2 : 1;
+	return rows > *extra * (tables + 1) ? rows - *extra * tables : *extra;
 }
 
 /* The last lines of a page. */
@@ -801,35 +800,35 @@ static void foot_brief_print(const struct text_page *page, const struct snapshot
 static void foot_print(const struct text_page *page, const struct snapshot *snapshot)
 {
 	const struct report_opts *opts = page->opts;
-	struct not_seen_opts remarks = {.color = opts->color, .whole = report_is_whole(opts)};
+	struct not_seen_opts caveats = {.color = opts->color, .whole = report_is_whole(opts)};
 
-	remarks.title = opts->old ? "Not seen by the new one" : "Not seen";
-	not_seen_print(page->out, snapshot, &remarks);
+	caveats.title = opts->old ? "Not seen by the new one" : "Not seen";
+	not_seen_print(page->out, snapshot, &caveats);
 	if (page->source)
 		source_missing_print(page->source, page->out);
-	remarks.title = "Not seen by the old one";
+	caveats.title = "Not seen by the old one";
 	if (opts->old)
-		not_seen_print(page->out, opts->old, &remarks);
+		not_seen_print(page->out, opts->old, &caveats);
 }
 
 static int page_print(struct text_page *page, const struct snapshot *snapshot,
 		      const struct statistics *statistics)
 {
 	const struct report_opts *opts = page->opts;
-	struct report_opts first = *opts, beside = *opts;
+	struct report_opts first = *opts, extra = *opts;
 	struct text_page below = *page;
 	int err = 0;
 
 	if (opts->brief && !opts->top_asked) {
-		size_t rows = page_rows(tables_beside(snapshot, opts), &beside.top);
+		size_t rows = page_rows(tables_extra(snapshot, opts), &extra.top);
 
 		first.top = rows < opts->top ? rows : opts->top;
 	}
-	below.opts = &beside;
-	contradictions_print(page->out, snapshot, opts->brief != 0);
+	below.opts = &extra;
+	inconsistencies_print(page->out, snapshot, opts->brief != 0);
 	report_titles_print(page->out, snapshot, opts);
 	if (has_processes(snapshot, opts))
-		err = processes_print(page->out, snapshot, &beside);
+		err = processes_print(page->out, snapshot, &extra);
 	if (err)
 		return err;
 	if (opts->notes)

@@ -93,7 +93,7 @@ static int tasks_choose(struct session *session, struct target *target, int foll
 		setter_watch(session, target);
 	if (err != -ENOTSUP || !(followed || session->opts.everywhere))
 		return err;
-	target->tasks_untold = 1;
+	target->tasks_unreported = 1;
 	target->runtime.target.offsets.tstate_task = 0;
 	if (session->tasks_logs++ < SESSION_LOGS)
 		log_info("PID %d is traced without its tasks: %s", target->pid, error_reason(err));
@@ -309,9 +309,9 @@ static void leftover_report(const struct session *session, const struct target *
 			 "remove those, trace the process in that mode (-m exact has the most "
 			 "probes) and end the tracer regularly",
 			 target->pid, found->elsewhere);
-	if (found->bytes_unlooked)
+	if (found->bytes_unchecked)
 		log_debug("PID %d: %llu bytes of its code were not searched for breakpoints",
-			  target->pid, (unsigned long long)found->bytes_unlooked);
+			  target->pid, (unsigned long long)found->bytes_unchecked);
 }
 
 /*
@@ -342,7 +342,7 @@ static int target_attach(struct session *session, struct target *target,
 		target_groups(target) &
 			~(target->governor.early ? ATTACH_PASSED_ON | ATTACH_NEW_POOLS : 0));
 	if (err)
-		return obstacle_tell(OBSTACLE_PROBE, err);
+		return hint_tell(HINT_PROBE, err);
 	err = target_announce(session, target, plans->info.name, plans->info.ns_pid, from_start,
 				clock_ns(CLOCK_MONOTONIC))
 			?: target_provider_begin(session, target, plans)

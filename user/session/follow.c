@@ -370,7 +370,7 @@ int follow_new(struct session *session)
 	err = map_watch_open(&session->maps);
 	/* Without it, candidates are inspected periodically. */
 	if (err) {
-		err = obstacle_tell(OBSTACLE_EVENT, err);
+		err = hint_tell(HINT_EVENT, err);
 		log_info("what processes map later is found by periodic inspection: %s",
 			 error_reason(err));
 	}

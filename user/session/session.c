@@ -104,7 +104,7 @@ static int census_is_due(const struct session *session, const struct target *tar
 
 	if (pause < CENSUS_PAUSE_NS)
 		pause = CENSUS_PAUSE_NS;
-	/* malloc's heap is read between windows (target_look_all()). */
+	/* malloc's heap is read between windows (target_recheck_all()). */
 	return now - target->census_ns >= pause && !target_window_busy(target) &&
 	       !target->heap_unreadable &&
 	       !session_is_beyond(session, now + target->census_cost_ns);
@@ -232,7 +232,7 @@ static int programs_load(struct session *session, const struct attach_opts *opts
 
 	if (!err)
 		session_unwind_begin(session);
-	return err ? obstacle_explain(OBSTACLE_LOAD, err, remedy) : 0;
+	return err ? hint_explain(HINT_LOAD, err, remedy) : 0;
 }
 
 static void opts_take(struct session *session, const struct session_opts *opts)
@@ -474,14 +474,14 @@ int session_drain(struct session *session)
 static void debuggers_tell(const struct session *session)
 {
 	struct process_info info;
-	size_t told = 0;
+	size_t reported = 0;
 
-	for (size_t i = 0; i < session->count && told < SESSION_LOGS; i++) {
+	for (size_t i = 0; i < session->count && reported < SESSION_LOGS; i++) {
 		const struct target *target = session->targets[i];
 
 		if (target->ended || process_info_read(target->pid, &info) || !info.debugger)
 			continue;
-		told++;
+		reported++;
 		log_info("PID %d: PID %d still traces it by ptrace. If that is a debugger with a "
 			 "breakpoint at a probe's place (malloc, free), what it restores there is "
 			 "the probe's breakpoint, which kills the process once it is reached. A "
@@ -504,7 +504,7 @@ static void probes_remove(struct session *session, int lost)
 	slow = patience_slow();
 	if (slow)
 		log_info("the probes are still to be removed: PID %d keeps its memory map locked, "
-			 "which the kernel waits for; " LINKS_HOLDER_NAME
+			 "which the kernel waits for; " LINK_KEEPER_NAME
 			 " removes them, and until then each costs a trap",
 			 (int)slow);
 }
@@ -568,9 +568,9 @@ int session_allocs_unfound(const struct session *session)
 
 int session_attach_rights(const struct session *session)
 {
-	struct obstacle_facts facts;
+	struct hint_facts facts;
 
-	obstacle_facts_read(&facts);
+	hint_facts_read(&facts);
 	return attach_is_by_events(session->attach) && facts.perf_event_paranoid > 2 ? 2 : 1;
 }
 

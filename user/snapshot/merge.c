@@ -63,13 +63,13 @@ static int processes_add(struct builder *builder, const struct snapshot *part,
 static void dropped_count(struct snapshot_meta *meta, uint32_t layer,
 			  const struct snapshot_trace *trace)
 {
-	if (layer < SNAPSHOT_BESIDE_FIRST) {
+	if (layer < SNAPSHOT_EXTRA_FIRST) {
 		meta->blocks_dropped += trace->count;
 		meta->bytes_dropped += trace->count * trace->bytes;
 		return;
 	}
-	layer -= SNAPSHOT_BESIDE_FIRST;
-	meta->beside[layer / EVENT_LAYER_TABLES].gaps |= 1u << layer % EVENT_LAYER_TABLES;
+	layer -= SNAPSHOT_EXTRA_FIRST;
+	meta->extra[layer / EVENT_LAYER_TABLES].gaps |= 1u << layer % EVENT_LAYER_TABLES;
 }
 
 /*

@@ -150,7 +150,7 @@ struct snapshot snapshot_of_process(const struct snapshot *snapshot, size_t inde
 	one.process_count = 0;
 	memset(one.layers, 0, sizeof(one.layers));
 	one.meta.layers = 0;
-	for (size_t i = SNAPSHOT_BESIDE_FIRST; i < SNAPSHOT_LAYERS; i++)
+	for (size_t i = SNAPSHOT_EXTRA_FIRST; i < SNAPSHOT_LAYERS; i++)
 		one.layers[i] = process_part(&snapshot->layers[i], index);
 	one.traces += *first;
 	one.trace_count = end - *first;
@@ -165,13 +165,13 @@ const struct snapshot_trace *snapshot_own_next(const struct snapshot *snapshot,
 					       struct snapshot_cursor *cursor)
 {
 	for (; cursor->layer <= EVENT_LAYERS; cursor->layer++, cursor->trace = 0) {
-		size_t beside = cursor->layer - 1;
+		size_t extra = cursor->layer - 1;
 		const struct snapshot_trace *traces =
-			cursor->layer ? snapshot->layers[beside].traces : snapshot->traces;
-		size_t count = cursor->layer ? snapshot->layers[beside].trace_count
-					     : snapshot->trace_count;
+			cursor->layer ? snapshot->layers[extra].traces : snapshot->traces;
+		size_t count =
+			cursor->layer ? snapshot->layers[extra].trace_count : snapshot->trace_count;
 		enum event_layer layer =
-			cursor->layer ? (enum event_layer)beside : snapshot->meta.layer;
+			cursor->layer ? (enum event_layer)extra : snapshot->meta.layer;
 
 		while (cursor->trace < count) {
 			const struct snapshot_trace *trace = &traces[cursor->trace++];
@@ -222,23 +222,23 @@ int snapshot_frees_by_walk(const struct snapshot *snapshot)
 	return 0;
 }
 
-int snapshot_has_beside(const struct snapshot_meta *meta, uint32_t which)
+int snapshot_has_extra(const struct snapshot_meta *meta, uint32_t which)
 {
 	uint32_t table;
 
 	if (which < EVENT_LAYERS)
 		return meta->layers >> which & 1;
-	if (which < SNAPSHOT_BESIDE_FIRST)
+	if (which < SNAPSHOT_EXTRA_FIRST)
 		return meta->windows.count != 0;
-	table = which - SNAPSHOT_BESIDE_FIRST;
-	return meta->beside[table / EVENT_LAYER_TABLES].known >> table % EVENT_LAYER_TABLES & 1;
+	table = which - SNAPSHOT_EXTRA_FIRST;
+	return meta->extra[table / EVENT_LAYER_TABLES].known >> table % EVENT_LAYER_TABLES & 1;
 }
 
-int snapshot_knows(const struct snapshot *snapshot, enum snapshot_besides what)
+int snapshot_knows(const struct snapshot *snapshot, enum snapshot_extras what)
 {
-	const struct snapshot_beside *beside = &snapshot->meta.beside[what];
+	const struct snapshot_extra *extra = &snapshot->meta.extra[what];
 
-	return (beside->known & ~beside->gaps) >> snapshot->meta.layer & 1;
+	return (extra->known & ~extra->gaps) >> snapshot->meta.layer & 1;
 }
 
 const char *snapshot_lifetime_name(enum snapshot_lifetime lifetime)
@@ -272,12 +272,12 @@ struct snapshot snapshot_of_layer(const struct snapshot *snapshot, enum event_la
 
 	meta->layers = 0;
 	memset(only.layers, 0, sizeof(only.layers));
-	for (size_t i = 0; i < BESIDES; i++) {
-		meta->beside[i].known &= 1u << layer;
-		meta->beside[i].gaps &= 1u << layer;
-		if (meta->beside[i].known)
-			only.layers[SNAPSHOT_BESIDE(i, layer)] =
-				snapshot->layers[SNAPSHOT_BESIDE(i, layer)];
+	for (size_t i = 0; i < EXTRAS; i++) {
+		meta->extra[i].known &= 1u << layer;
+		meta->extra[i].gaps &= 1u << layer;
+		if (meta->extra[i].known)
+			only.layers[SNAPSHOT_EXTRA(i, layer)] =
+				snapshot->layers[SNAPSHOT_EXTRA(i, layer)];
 	}
 	if (layer == EVENT_LAYER_MMAP)
 		meta->sample_bytes = 0; /* only blocks are sampled */
@@ -305,7 +305,7 @@ struct snapshot snapshot_of_older(const struct snapshot *snapshot)
 	struct snapshot only = snapshot_of_layer(snapshot, snapshot->meta.layer);
 
 	first_set(&only, snapshot->layers[SNAPSHOT_OLDER]);
-	memset(only.meta.beside, 0, sizeof(only.meta.beside));
+	memset(only.meta.extra, 0, sizeof(only.meta.extra));
 	only.meta.peak_bytes = only.meta.rounded_blocks = 0;
 	memset(only.meta.unknown, 0, sizeof(only.meta.unknown));
 	return only;
@@ -315,9 +315,9 @@ struct snapshot snapshot_at_peak(const struct snapshot *snapshot)
 {
 	struct snapshot only = snapshot_of_layer(snapshot, snapshot->meta.layer);
 
-	first_set(&only, snapshot->layers[SNAPSHOT_BESIDE(BESIDE_PEAK, snapshot->meta.layer)]);
+	first_set(&only, snapshot->layers[SNAPSHOT_EXTRA(EXTRA_PEAK, snapshot->meta.layer)]);
 	memset(only.layers, 0, sizeof(only.layers));
-	memset(only.meta.beside, 0, sizeof(only.meta.beside));
+	memset(only.meta.extra, 0, sizeof(only.meta.extra));
 	memset(only.meta.unknown, 0, sizeof(only.meta.unknown));
 	only.meta.rounded_blocks = 0;
 	/* What is listed is scaled already. */

@@ -39,7 +39,7 @@ struct snapshot_traceback {
 /* bytes is the size class; the requested size is unknown, up to 15 bytes less */
 #define SNAPSHOT_ROUNDED   1u
 #define SNAPSHOT_INHERITED 2u /* inherited from the parent by fork */
-/* with BESIDE_FREED: enum snapshot_lifetime, in bits of its own */
+/* with EXTRA_FREED: enum snapshot_lifetime, in bits of its own */
 #define SNAPSHOT_LIFETIME_SHIFT 4u
 
 struct snapshot_trace {
@@ -49,7 +49,7 @@ struct snapshot_trace {
 	uint32_t flags : 8;
 	/* count is estimated from windows: 1 + its index in estimates; otherwise 0 */
 	uint32_t estimate : 24;
-	uint32_t thread; /* with BESIDE_THREAD: its number; else 0 */
+	uint32_t thread; /* with EXTRA_THREAD: its number; else 0 */
 	/* the same: the asyncio task that it ran, its name in strings; 0: none, or not known */
 	uint32_t task;
 	uint64_t bytes; /* of each block */
@@ -190,17 +190,17 @@ enum snapshot_unknown {
 #define SNAPSHOT_CHANGES 16u
 
 /* What tables tell of tracebacks besides the blocks that are alive. */
-enum snapshot_besides {
-	BESIDE_ALLOCATED, /* what was allocated since the trace began, alive or not */
-	BESIDE_FREED,     /* the part of it that was freed again, by lifetime */
-	BESIDE_PEAK,      /* what was alive when most bytes were */
-	BESIDE_THREAD,    /* what is alive, by the thread that has allocated it */
-	BESIDES
+enum snapshot_extras {
+	EXTRA_ALLOCATED, /* what was allocated since the trace began, alive or not */
+	EXTRA_FREED,     /* the part of it that was freed again, by lifetime */
+	EXTRA_PEAK,      /* what was alive when most bytes were */
+	EXTRA_THREAD,    /* what is alive, by the thread that has allocated it */
+	EXTRAS
 };
 
 /* Each a set of 1 << enum event_layer. */
-struct snapshot_beside {
-	uint32_t known; /* snapshot.layers[SNAPSHOT_BESIDE()] holds all of it; */
+struct snapshot_extra {
+	uint32_t known; /* snapshot.layers[SNAPSHOT_EXTRA()] holds all of it; */
 	uint32_t gaps;  /* some of it is not known, in one of the processes */
 };
 
@@ -303,33 +303,33 @@ struct snapshot_meta {
 	int coverage_known;
 	struct snapshot_coverage coverage;
 	struct snapshot_ending ending;
-	struct snapshot_beside beside[BESIDES];
+	struct snapshot_extra extra[EXTRAS];
 	/* after the begin of its tracing: when a table was at its peak. Several processes: 0 */
 	uint64_t peak_after_ns[EVENT_LAYER_TABLES];
 	/*
-	 * By table: the thread that has allocated all that is alive, so that BESIDE_THREAD does not
+	 * By table: the thread that has allocated all that is alive, so that EXTRA_THREAD does not
 	 * list it; 0: there are several, or it is not known.
 	 */
 	uint32_t sole_thread[EVENT_LAYER_TABLES];
 	char sole_thread_name[EVENT_LAYER_TABLES][EVENT_THREAD_NAME]; /* "": not known */
-	int tasks;   /* BESIDE_THREAD tells tasks, too, in each of the processes */
-	int at_peak; /* traces are those of BESIDE_PEAK (snapshot_at_peak()); 2: estimates */
-	uint64_t allocated_ns; /* the time over which BESIDE_ALLOCATED and BESIDE_FREED count */
+	int tasks;   /* EXTRA_THREAD tells tasks, too, in each of the processes */
+	int at_peak; /* traces are those of EXTRA_PEAK (snapshot_at_peak()); 2: estimates */
+	uint64_t allocated_ns; /* the time over which EXTRA_ALLOCATED and EXTRA_FREED count */
 };
 
 /*
- * Of snapshot.layers: blocks older than the trace, by likeness (snapshot/estimate/calibrate.h).
+ * Of snapshot.layers: blocks older than the trace, by donor (snapshot/estimate/calibrate.h).
  * They are not a layer that was traced, and meta.layers does not name them.
  */
 #define SNAPSHOT_OLDER EVENT_LAYERS
 /*
- * And enum snapshot_besides of a table, where meta.beside says that it is known. Only the sums of a
+ * And enum snapshot_extras of a table, where meta.beside says that it is known. Only the sums of a
  * traceback and domain are known: its blocks are listed with their mean size, in two traces if that
  * is no whole number. With sampling the counts are estimates already, and are not scaled.
  */
-#define SNAPSHOT_BESIDE_FIRST        (EVENT_LAYERS + 1)
-#define SNAPSHOT_BESIDE(what, layer) (SNAPSHOT_BESIDE_FIRST + (what)*EVENT_LAYER_TABLES + (layer))
-#define SNAPSHOT_LAYERS              SNAPSHOT_BESIDE(BESIDES, 0)
+#define SNAPSHOT_EXTRA_FIRST        (EVENT_LAYERS + 1)
+#define SNAPSHOT_EXTRA(what, layer) (SNAPSHOT_EXTRA_FIRST + (what)*EVENT_LAYER_TABLES + (layer))
+#define SNAPSHOT_LAYERS             SNAPSHOT_EXTRA(EXTRAS, 0)
 
 struct snapshot {
 	struct snapshot_meta meta;
@@ -421,9 +421,9 @@ int snapshot_is_growth(const struct snapshot *snapshot);
 /* Is of its freed blocks only known which did not live to the next heap walk (LIFETIME_WALK)? */
 int snapshot_frees_by_walk(const struct snapshot *snapshot);
 /* Has struct snapshot.layers this one beside the first, maybe empty? which: its index. */
-int snapshot_has_beside(const struct snapshot_meta *meta, uint32_t which);
+int snapshot_has_extra(const struct snapshot_meta *meta, uint32_t which);
 /* Is it known, of the first layer and of all processes? */
-int snapshot_knows(const struct snapshot *snapshot, enum snapshot_besides what);
+int snapshot_knows(const struct snapshot *snapshot, enum snapshot_extras what);
 /* "temporary", "below 10 ms", … Static. */
 const char *snapshot_lifetime_name(enum snapshot_lifetime lifetime);
 /* Was the layer traced, first or not? */
@@ -435,10 +435,10 @@ int snapshot_has_layer(const struct snapshot *snapshot, enum event_layer layer);
 struct snapshot snapshot_of_layer(const struct snapshot *snapshot, enum event_layer layer);
 /*
  * The first layer at its peak, as a snapshot of its own, which borrows everything but the structure
- * itself. snapshot_knows(BESIDE_PEAK).
+ * itself. snapshot_knows(EXTRA_PEAK).
  */
 struct snapshot snapshot_at_peak(const struct snapshot *snapshot);
-/* The same with the blocks older than the trace, by likeness. */
+/* The same with the blocks older than the trace, by donor. */
 struct snapshot snapshot_of_older(const struct snapshot *snapshot);
 
 void snapshot_free(struct snapshot *snapshot);           /* NULL is legal */

@@ -30,7 +30,7 @@ struct trace {
 	struct event_loss loss;
 	struct trace_observed observed;
 	uint64_t orphans;
-	uint32_t told;                   /* the number of answers to live views */
+	uint32_t reported;               /* the number of answers to live views */
 	struct traceback_frames scratch; /* storage of trace_traceback_at() */
 };
 

@@ -128,7 +128,7 @@ int trace_sums_changed(const struct trace *trace, size_t process, enum event_lay
 		       int (*add)(void *context, uint32_t stack, const struct trace_sum *sum),
 		       void *context);
 /* The sums of all running processes were told: returns their number, at least 1. */
-uint32_t trace_sums_told(struct trace *trace);
+uint32_t trace_sums_reported(struct trace *trace);
 /*
  * What a thread's blocks of one stack are, in one asyncio task; several of one stack and thread add
  * up. task: a number that the task's name is made of | TRACE_TASK_NUMBERED, or the name's string;

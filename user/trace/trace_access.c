@@ -66,17 +66,17 @@ static void counters_set(struct snapshot_meta *meta, const struct trace_counters
 	meta->walks_dropped = counters->walks_dropped;
 }
 
-static void beside_set(struct snapshot_meta *meta, const struct process_state *process)
+static void extra_set(struct snapshot_meta *meta, const struct process_state *process)
 {
 	const struct trace_process *info = &process->info;
 	uint64_t since_ns = process->activities.since_ns;
 
-	for (enum snapshot_besides what = 0; what < BESIDES; what++)
+	for (enum snapshot_extras what = 0; what < EXTRAS; what++)
 		for (enum event_layer i = 0; i < EVENT_LAYER_TABLES; i++) {
 			if (state_activity_known(process, what, i))
-				meta->beside[what].known |= 1u << i;
+				meta->extra[what].known |= 1u << i;
 			else
-				meta->beside[what].gaps |= info->layers & 1u << i;
+				meta->extra[what].gaps |= info->layers & 1u << i;
 		}
 	for (size_t i = 0; i < EVENT_LAYER_TABLES; i++)
 		if (process->activities.peaks[i].time_ns > info->start_ns)
@@ -152,7 +152,7 @@ void state_meta(const struct trace *trace, const struct process_state *process,
 			info->end_ns - (coverage->time_ns ? coverage->time_ns : info->start_ns);
 	if (info->rss_bytes && moment_ns(trace, info) > info->rss_ns)
 		meta->rss_age_ns = moment_ns(trace, info) - info->rss_ns;
-	beside_set(meta, process);
+	extra_set(meta, process);
 	counters_set(meta, &info->counters);
 	arrays_set(meta, trace, info);
 }
@@ -309,11 +309,11 @@ static size_t window_take(const struct process_state *process, enum trace_sighte
 	size_t count = 0;
 
 	for (size_t i = 0; bytes && i < window_most(windows, which); i++) {
-		const struct sighting *found =
-			sightings_find(&windows->sightings, windows->fresh[i]);
+		const struct sampled_block *found =
+			sampled_blocks_find(&windows->sampled_blocks, windows->fresh[i]);
 
 		if (found && !(which == SIGHTED_FRESH && found->kind) &&
-		    !(found->flags & SIGHTING_LARGE))
+		    !(found->flags & SAMPLED_BLOCK_LARGE))
 			pools[count++] = windows->fresh[i] / bytes * bytes;
 	}
 	return count;
@@ -358,21 +358,23 @@ int trace_sighted_large(const struct trace *trace, size_t index, int fresh, uint
 			size_t *count)
 {
 	const struct process_state *process = state_at(trace, index);
-	const struct sightings *sightings = process ? &process->windows.sightings : NULL;
+	const struct sampled_blocks *sampled_blocks =
+		process ? &process->windows.sampled_blocks : NULL;
 	int has_large = process && process->info.large_windowed;
-	const struct sighting *sighting;
+	const struct sampled_block *sampled_block;
 	uint64_t *addresses;
 	size_t cursor = 0, most = 0;
 
-	while (has_large && (sighting = sightings_next(sightings, &cursor)))
-		most += (sighting->flags & SIGHTING_LARGE) && !(fresh && sighting->kind);
+	while (has_large && (sampled_block = sampled_blocks_next(sampled_blocks, &cursor)))
+		most += (sampled_block->flags & SAMPLED_BLOCK_LARGE) &&
+			!(fresh && sampled_block->kind);
 	addresses = calloc(most + 1, sizeof(*addresses));
 	if (!addresses)
 		return -ENOMEM;
 	*count = cursor = 0;
-	while (*count < most && (sighting = sightings_next(sightings, &cursor)))
-		if (sighting->flags & SIGHTING_LARGE && !(fresh && sighting->kind))
-			addresses[(*count)++] = sighting->address;
+	while (*count < most && (sampled_block = sampled_blocks_next(sampled_blocks, &cursor)))
+		if (sampled_block->flags & SAMPLED_BLOCK_LARGE && !(fresh && sampled_block->kind))
+			addresses[(*count)++] = sampled_block->address;
 	qsort(addresses, *count, sizeof(*addresses), key_compare);
 	*out = addresses;
 	return 0;

@@ -448,9 +448,9 @@ static int process_add(struct trace *trace, const struct event_target *event)
 	parent = event->parent ? state_process_of(trace, event->parent) : NULL;
 	if (parent && !parent->table_kept)
 		err = state_inherit(process, parent);
-	if (!err && event->mode & EVENT_MODE_TASKS_UNTOLD)
-		err = strings_intern(process->strings, TRACE_UNTOLD, strlen(TRACE_UNTOLD),
-				     &process->untold);
+	if (!err && event->mode & EVENT_MODE_TASKS_UNREPORTED)
+		err = strings_intern(process->strings, TRACE_UNREPORTED, strlen(TRACE_UNREPORTED),
+				     &process->unreported);
 	if (!err)
 		err = id_map_put(&trace->tgids, event->header.tgid, (uint32_t)index);
 	if (err) {

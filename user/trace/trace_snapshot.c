@@ -41,7 +41,7 @@ int trace_has_allocated(const struct trace *trace, size_t index, enum event_laye
 {
 	const struct process_state *process = state_running(trace, index);
 
-	return process && state_activity_known(process, BESIDE_ALLOCATED, layer);
+	return process && state_activity_known(process, EXTRA_ALLOCATED, layer);
 }
 
 static void activity_add(const struct activity *activity, int live, struct trace_sum *sum)
@@ -72,7 +72,7 @@ static int is_sampled(const struct process_state *process, enum event_layer laye
 /* Do the activities say what is alive? With sampling they are rounded more than once. */
 static int is_live_known(const struct process_state *process, enum event_layer layer)
 {
-	return state_activity_known(process, BESIDE_PEAK, layer) && !is_sampled(process, layer);
+	return state_activity_known(process, EXTRA_PEAK, layer) && !is_sampled(process, layer);
 }
 
 struct windows_sum {
@@ -189,8 +189,8 @@ int trace_sums_changed(const struct trace *trace, size_t index, enum event_layer
 	struct trace_sum sum;
 	int err = 0;
 
-	if (!process || !process->activities.told_first || since < process->activities.told_first ||
-	    !is_live_known(process, layer))
+	if (!process || !process->activities.reported_first ||
+	    since < process->activities.reported_first || !is_live_known(process, layer))
 		return -ENODATA;
 	for (size_t i = 0; !err && i < process->activities.count; i++) {
 		const struct activity *activity = &process->activities.items[i];
@@ -203,21 +203,21 @@ int trace_sums_changed(const struct trace *trace, size_t index, enum event_layer
 	return err;
 }
 
-uint32_t trace_sums_told(struct trace *trace)
+uint32_t trace_sums_reported(struct trace *trace)
 {
-	trace->told++;
+	trace->reported++;
 	for (size_t i = 0; i < trace->process_count; i++) {
 		struct process_state *process = trace->processes[i];
 
 		if (!process)
 			continue;
-		process->activities.telling = trace->told + 1;
+		process->activities.telling = trace->reported + 1;
 		if (process->info.end != TRACE_RUNNING)
-			process->activities.told_first = 0;
-		else if (!process->activities.told_first)
-			process->activities.told_first = trace->told;
+			process->activities.reported_first = 0;
+		else if (!process->activities.reported_first)
+			process->activities.reported_first = trace->reported;
 	}
-	return trace->told;
+	return trace->reported;
 }
 
 /* --- trace snapshot all ----------------------------------------------------------------------- */
@@ -447,7 +447,7 @@ static int activities_add(struct snapshot_job *job)
 	if (!account_is_full(err))
 		return err;
 	job->allocated_omitted = 1;
-	for (size_t i = SNAPSHOT_BESIDE_FIRST; i < SNAPSHOT_LAYERS; i++)
+	for (size_t i = SNAPSHOT_EXTRA_FIRST; i < SNAPSHOT_LAYERS; i++)
 		job->builder.snapshot->layers[i].trace_count = 0;
 	return 0;
 }
@@ -642,9 +642,9 @@ int state_snapshot(struct trace *trace, struct process_state *process, struct sn
 	snapshot->meta.windows.malloc_blocks = built.windows.count ? large_chunks(process) : 0;
 	memcpy(snapshot->meta.unknown, job.unknowns, sizeof(snapshot->meta.unknown));
 	if (job.allocated_omitted) {
-		for (size_t i = 0; i < BESIDES; i++) {
-			snapshot->meta.beside[i].gaps |= snapshot->meta.beside[i].known;
-			snapshot->meta.beside[i].known = 0;
+		for (size_t i = 0; i < EXTRAS; i++) {
+			snapshot->meta.extra[i].gaps |= snapshot->meta.extra[i].known;
+			snapshot->meta.extra[i].known = 0;
 		}
 	}
 	snapshot->meta.blocks_dropped += job.blocks_omitted;

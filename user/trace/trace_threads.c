@@ -121,7 +121,7 @@ int trace_thread_sums(const struct trace *trace, size_t index, enum event_layer 
 	struct thread_sums sums = {0};
 	int err;
 
-	if (!process || process->table_kept || !state_activity_known(process, BESIDE_THREAD, layer))
+	if (!process || process->table_kept || !state_activity_known(process, EXTRA_THREAD, layer))
 		return -ENODATA;
 	sums.index.seed = process->tids.seed;
 	err = table_sum(process, layer, &sums);
@@ -194,7 +194,7 @@ static int sum_add(const struct process_state *process, enum event_layer layer,
 	if (!err)
 		err = task_intern(process, owner->task, builder, &trace.task);
 	return err ? err
-		   : state_sums_add(builder, SNAPSHOT_BESIDE(BESIDE_THREAD, layer), &trace,
+		   : state_sums_add(builder, SNAPSHOT_EXTRA(EXTRA_THREAD, layer), &trace,
 				    sum->units, sum->bytes);
 }
 
@@ -223,7 +223,7 @@ int state_threads_add(const struct process_state *process, const uint32_t *trace
 	int err = 0;
 
 	for (enum event_layer layer = 0; !err && layer < EVENT_LAYER_TABLES; layer++)
-		if (state_activity_known(process, BESIDE_THREAD, layer))
+		if (state_activity_known(process, EXTRA_THREAD, layer))
 			err = layer_add(process, layer, tracebacks, builder);
 	for (size_t i = 0; !err && i < process->thread_count; i++)
 		if (process->threads[i].name[0])

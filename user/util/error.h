@@ -34,7 +34,7 @@ int error_print(int err, const char *remedy, const char *what, ...)
 	__attribute__((format(printf, 3, 4)));
 
 /*
- * Print a remark on stderr, "tracer: …": log_info() unless log_level is 0, log_debug() only with
+ * Print a caveat on stderr, "tracer: …": log_info() unless log_level is 0, log_debug() only with
  * -v.
  */
 extern int log_level; /* 0 quiet, 1 normal, 2 verbose; set once by cli/ before anything else runs */

@@ -68,11 +68,12 @@ static pid_t child_start(const char *const argv[], int *to, int *from)
 long image_order(long number, uint64_t a, uint64_t b, uint64_t c, uint64_t d, uint64_t e,
 		 uint64_t f)
 {
-	const struct image_order told = {(uint64_t)number, {a, b, c, d, e, f}};
+	const struct image_order reported = {(uint64_t)number, {a, b, c, d, e, f}};
 	long result = -EIO;
 
 	/* libFuzzer's timer interrupts system calls. */
-	image_must(TEMP_FAILURE_RETRY(write(orders, &told, sizeof(told))) == sizeof(told) &&
+	image_must(TEMP_FAILURE_RETRY(write(orders, &reported, sizeof(reported))) ==
+				   sizeof(reported) &&
 			   TEMP_FAILURE_RETRY(read(answers, &result, sizeof(result))) ==
 				   sizeof(result),
 		   "the process with the image");

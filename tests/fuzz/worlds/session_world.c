@@ -103,7 +103,7 @@ static void appear(struct process *process, const struct process *parent, uint32
 	if (layers)
 		world_target_make(process, ABI_SPACE_GIVEN | world.spaces++, process->program);
 	record.appear.space_id = layers ? process->space_id : 0;
-	process->told = 1;
+	process->reported = 1;
 	record_put(&record, EVENT_APPEAR, sizeof(record.appear), process);
 }
 
@@ -138,7 +138,7 @@ static void process_fork(struct process *parent, struct process *child, uint8_t 
 			child->unsure = 1;
 		else
 			record_put(&record, EVENT_FORK, sizeof(record.process), parent);
-		child->told = child->target;
+		child->reported = child->target;
 	} else {
 		appear(child, parent, 0, how);
 	}
@@ -147,7 +147,7 @@ static void process_fork(struct process *parent, struct process *child, uint8_t 
 static void process_exec(struct process *process, uint8_t how)
 {
 	union record record = {.process = {.code = 0}};
-	struct map_watch_record told = {
+	struct map_watch_record reported = {
 		.tgid = (uint32_t)world_pid(process), .time_ns = world.now_ns, .exec = 1};
 	int was = process->target || is_watched(process), lost = 0;
 
@@ -155,7 +155,7 @@ static void process_exec(struct process *process, uint8_t how)
 		lost = is_lost(how);
 	if (process->target && !lost)
 		record_put(&record, EVENT_EXEC, sizeof(record.process), process);
-	process->target = process->told = 0;
+	process->target = process->reported = 0;
 	process->begun++;
 	process->program = ++world.programs;
 	process->python = how & 1;
@@ -168,7 +168,7 @@ static void process_exec(struct process *process, uint8_t how)
 							: process->unsure && world.lost;
 	process->mapped = world.now_ns;
 	if (world_map_end < RECORDS)
-		world_maps[world_map_end++] = told;
+		world_maps[world_map_end++] = reported;
 	if (!was || world.watch == ABI_WATCH_NONE)
 		return;
 	process->followed = world.watch == ABI_WATCH_CHILDREN;
@@ -192,18 +192,18 @@ static void process_exit(struct process *process, uint8_t how)
 static void process_map(struct process *process, uint8_t how)
 {
 	static char path[] = "/nowhere/library.so";
-	struct map_watch_record told = {.tgid = (uint32_t)world_pid(process),
-					.time_ns = world.now_ns};
+	struct map_watch_record reported = {.tgid = (uint32_t)world_pid(process),
+					    .time_ns = world.now_ns};
 
 	process->mapped = world.now_ns;
 	process->python |= how % 4 == 0;
 	process->loaded = 1;
-	told.map.start = 0x10000ull * how;
-	told.map.end = told.map.start + 0x1000;
-	told.map.inode = 1u + how;
-	told.map.path = path;
+	reported.map.start = 0x10000ull * how;
+	reported.map.end = reported.map.start + 0x1000;
+	reported.map.inode = 1u + how;
+	reported.map.path = path;
 	if (world_map_end < RECORDS)
-		world_maps[world_map_end++] = told;
+		world_maps[world_map_end++] = reported;
 }
 
 /* A thread of the process allocates a block. */

@@ -28,7 +28,7 @@ struct process {
 	uint64_t program; /* the program that it runs, numbered over all execs */
 	int followed;     /* is in BPF's table of processes whose forks and execs are reported */
 	/* this program was reported to the session, in a record or by session_add() */
-	int told;
+	int reported;
 	int unsure; /* after an error or a loss: its targetship is undetermined */
 	int placed; /* probes are placed in it alone */
 	uint64_t mapped;

@@ -20,12 +20,12 @@ void map_watch_close(struct map_watch *watch)
 }
 
 void map_watch_drain(struct map_watch *watch,
-		     void (*told)(void *context, const struct map_watch_record *record),
+		     void (*reported)(void *context, const struct map_watch_record *record),
 		     void *context)
 {
 	(void)watch;
 	while (world_map_first < world_map_end)
-		told(context, &world_maps[world_map_first++]);
+		reported(context, &world_maps[world_map_first++]);
 	world_map_first = world_map_end = 0;
 }
 

@@ -26,7 +26,7 @@ int features_check(const struct features *features, const char **remedy)
 	return 0;
 }
 
-int obstacle_tell(enum obstacle_step action, int err)
+int hint_tell(enum hint_step action, int err)
 {
 	(void)action;
 	return err;

@@ -17,39 +17,39 @@
 #include "attach/map_watch.h"
 #include "util/clock.h"
 
-struct told {
+struct reported {
 	uint32_t tgid;
 	struct stat program;
 	uint64_t exec_ns, last_ns;
 	int execs, maps, programs, disorder;
 };
 
-static void told_take(void *context, const struct map_watch_record *record)
+static void reported_take(void *context, const struct map_watch_record *record)
 {
-	struct told *told = context;
+	struct reported *reported = context;
 
-	told->disorder += record->time_ns < told->last_ns;
-	told->last_ns = record->time_ns;
-	if (record->tgid != told->tgid)
+	reported->disorder += record->time_ns < reported->last_ns;
+	reported->last_ns = record->time_ns;
+	if (record->tgid != reported->tgid)
 		return;
 	if (record->exec) {
-		told->execs++;
-		told->exec_ns = record->time_ns;
+		reported->execs++;
+		reported->exec_ns = record->time_ns;
 		return;
 	}
-	told->maps++;
+	reported->maps++;
 	assert_true(record->map.executable && record->map.end > record->map.start);
-	if (record->map.inode == told->program.st_ino && !strcmp(record->map.path, "/bin/true"))
+	if (record->map.inode == reported->program.st_ino && !strcmp(record->map.path, "/bin/true"))
 		fail_msg("a name with a symbolic link in it");
-	if (record->map.inode == told->program.st_ino &&
-	    record->map.device_major == major(told->program.st_dev) &&
-	    record->map.device_minor == minor(told->program.st_dev))
-		told->programs++;
+	if (record->map.inode == reported->program.st_ino &&
+	    record->map.device_major == major(reported->program.st_dev) &&
+	    record->map.device_minor == minor(reported->program.st_dev))
+		reported->programs++;
 }
 
 static void programs_and_maps(void **state)
 {
-	struct told told = {0};
+	struct reported reported = {0};
 	struct map_watch *watch;
 	uint64_t begin;
 	int status;
@@ -60,25 +60,26 @@ static void programs_and_maps(void **state)
 		print_message("skipped: no right to perf_event_open\n");
 		skip();
 	}
-	assert_int_equal(stat("/bin/true", &told.program), 0);
+	assert_int_equal(stat("/bin/true", &reported.program), 0);
 	for (int i = 0; i < 20; i++) {
-		told.execs = told.maps = told.programs = 0;
+		reported.execs = reported.maps = reported.programs = 0;
 		begin = clock_ns(CLOCK_MONOTONIC);
 		pid = fork();
 		if (!pid) {
 			execl("/bin/true", "true", (char *)NULL);
 			_exit(127);
 		}
-		told.tgid = (uint32_t)pid;
+		reported.tgid = (uint32_t)pid;
 		assert_int_equal(waitpid(pid, &status, 0), pid);
 		assert_int_equal(status, 0);
-		map_watch_drain(watch, told_take, &told);
-		assert_int_equal(told.execs, 1);
-		assert_true(told.exec_ns > begin && told.exec_ns < clock_ns(CLOCK_MONOTONIC));
-		assert_int_equal(told.programs, 1);
-		assert_true(told.maps >= 1);
+		map_watch_drain(watch, reported_take, &reported);
+		assert_int_equal(reported.execs, 1);
+		assert_true(reported.exec_ns > begin &&
+			    reported.exec_ns < clock_ns(CLOCK_MONOTONIC));
+		assert_int_equal(reported.programs, 1);
+		assert_true(reported.maps >= 1);
 	}
-	assert_int_equal(told.disorder, 0);
+	assert_int_equal(reported.disorder, 0);
 	assert_int_equal(map_watch_lost(watch), 0);
 	map_watch_close(watch);
 }
@@ -87,7 +88,7 @@ static void programs_and_maps(void **state)
 static void too_many(void **state)
 {
 	char *argv[] = {(char *)"true", NULL};
-	struct told told = {0};
+	struct reported reported = {0};
 	struct map_watch *watch;
 	pid_t pid;
 
@@ -104,16 +105,16 @@ static void too_many(void **state)
 		}
 		waitpid(pid, NULL, 0);
 	}
-	map_watch_drain(watch, told_take, &told);
+	map_watch_drain(watch, reported_take, &reported);
 	pid = fork();
 	if (!pid) {
 		execv("/bin/true", argv);
 		_exit(127);
 	}
-	told.tgid = (uint32_t)pid;
+	reported.tgid = (uint32_t)pid;
 	waitpid(pid, NULL, 0);
-	map_watch_drain(watch, told_take, &told);
-	assert_int_equal(told.execs, 1);
+	map_watch_drain(watch, reported_take, &reported);
+	assert_int_equal(reported.execs, 1);
 	assert_true(map_watch_lost(watch) > 0);
 	map_watch_close(watch);
 }

@@ -45,14 +45,14 @@ static int has(const pid_t *pids, size_t count, pid_t pid)
 
 static void test_family(void **state)
 {
-	pid_t one, two, grandchild, told, other, *pids;
+	pid_t one, two, grandchild, reported, other, *pids;
 	size_t count;
 	int ends[2];
 
 	(void)state;
 	assert_int_equal(pipe(ends), 0);
 	one = worker(0, ends[1]);
-	assert_int_equal(read(ends[0], &told, sizeof(told)), sizeof(told));
+	assert_int_equal(read(ends[0], &reported, sizeof(reported)), sizeof(reported));
 	two = worker(1, ends[1]);
 	assert_int_equal(read(ends[0], &grandchild, sizeof(grandchild)), sizeof(grandchild));
 	/* Another program is none of the family. */

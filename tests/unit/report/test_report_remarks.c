@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a report says about its own limits: losses, coverage, contradictions. */
+/* What a report says about its own limits: losses, coverage, inconsistencies. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -286,10 +286,10 @@ static void warns_not(const struct snapshot *snapshot)
 }
 
 /*
- * Contradictions between the interpreter's own figures of its heap and the trace are reported
+ * Inconsistencies between the interpreter's own figures of its heap and the trace are reported
  * before the figures.
  */
-static void test_contradictions(void **state)
+static void test_inconsistencies(void **state)
 {
 	struct snapshot *snapshot = *state;
 	struct snapshot_coverage *counts = &snapshot->meta.coverage;
@@ -378,9 +378,9 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 	const struct CMUnitTest tests[] = {
-		TEST(test_losses),         TEST(test_coverage),      TEST(test_page),
-		TEST(test_large_windows),  TEST(test_well),          TEST(test_rss),
-		TEST(test_contradictions), TEST(test_unread_warned),
+		TEST(test_losses),          TEST(test_coverage),      TEST(test_page),
+		TEST(test_large_windows),   TEST(test_well),          TEST(test_rss),
+		TEST(test_inconsistencies), TEST(test_unread_warned),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

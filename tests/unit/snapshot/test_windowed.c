@@ -25,13 +25,13 @@
 #include "snapshot/merge.h"
 #include "snapshot/windowed.h"
 
-#define WINDOWS   60
-#define SECOND    1000000000ull
-#define SIGHTINGS 600
-#define LISTS     6000
-#define OLDER     400
-#define UNSEEN    900
-#define BYTES     56
+#define WINDOWS        60
+#define SECOND         1000000000ull
+#define SAMPLED_BLOCKS 600
+#define LISTS          6000
+#define OLDER          400
+#define UNSEEN         900
+#define BYTES          56
 
 /* Lists by three rows, in windows whose numbers differ; no window has shown any of the sets. */
 static void calibrate_lists(struct calibrate_result *result)
@@ -51,12 +51,12 @@ static void calibrate_lists(struct calibrate_result *result)
 		 .old_bytes = 7 * 224},
 	};
 	static struct calibrate_window windows[WINDOWS];
-	static struct calibrate_sighting sightings[SIGHTINGS];
+	static struct calibrate_sampled_block sampled_blocks[SAMPLED_BLOCKS];
 	struct calibrate_input input = {.strata = strata,
 					.stratum_count = 2,
 					.windows = windows,
 					.window_count = WINDOWS,
-					.sightings = sightings,
+					.sampled_blocks = sampled_blocks,
 					.row_count = 4};
 
 	for (uint32_t i = 0; i < WINDOWS; i++) {
@@ -64,11 +64,11 @@ static void calibrate_lists(struct calibrate_result *result)
 						       .end_ns = i * SECOND + SECOND / 25,
 						       .span_ns = SECOND};
 		for (uint32_t k = 0; k < 4; k++)
-			sightings[input.sighting_count++] =
-				(struct calibrate_sighting){.window = i,
-							    .row = k == 3 ? 2 : i % 7 < 4,
-							    .alive = 1,
-							    .inclusion = 0.04};
+			sampled_blocks[input.sampled_block_count++] =
+				(struct calibrate_sampled_block){.window = i,
+								 .row = k == 3 ? 2 : i % 7 < 4,
+								 .alive = 1,
+								 .inclusion = 0.04};
 	}
 	assert_int_equal(calibrate(&input, result), 0);
 }

@@ -88,7 +88,7 @@ static inline void target_stop(pid_t pid)
 	assert_int_equal(waitpid(pid, NULL, 0), pid);
 }
 
-static inline uint64_t progress(void)
+static inline uint64_t speed(void)
 {
 	uint64_t sum = atomic_load(&shared->short_lived);
 
@@ -99,10 +99,10 @@ static inline uint64_t progress(void)
 
 static inline int stands(void)
 {
-	uint64_t before = progress();
+	uint64_t before = speed();
 
 	nap(20000000);
-	return progress() == before;
+	return speed() == before;
 }
 
 /* Waits until all of these threads run, however busy the machine is. */

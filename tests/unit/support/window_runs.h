@@ -34,7 +34,7 @@ struct stream {
 
 struct run_opts {
 	double window, period; /* seconds */
-	double progress;       /* of the target in windows */
+	double speed;          /* of the target in windows */
 	int last;              /* one more window ends at the heap walk; its period is a cohort */
 	double cohort;         /* seconds between complete heap walks; 0: no cohorts */
 	double spread;         /* the walk is up to so many seconds earlier */
@@ -51,7 +51,7 @@ struct line_figures {
 struct run {
 	struct line_figures *lines; /* stream.lines */
 	struct calibrate_result result;
-	double truth, seen; /* new blocks alive; sightings of them */
+	double truth, seen; /* new blocks alive; sampled blocks of them */
 	double old_truth;
 };
 
@@ -79,8 +79,8 @@ struct run_state {
 	struct calibrate_stratum *strata;
 	struct calibrate_window *windows;
 	size_t window_count;
-	struct calibrate_sighting *sightings;
-	size_t sighting_count, sighting_capacity;
+	struct calibrate_sampled_block *sampled_blocks;
+	size_t sampled_block_count, sampled_block_capacity;
 	double end; /* the heap walk */
 };
 
@@ -110,7 +110,7 @@ static inline void windows_place(struct run_state *state)
 /* The window that shows a moment; -1: none. */
 static inline ptrdiff_t window_of(const struct run_state *state, double at)
 {
-	double length = state->opts->window * state->opts->progress;
+	double length = state->opts->window * state->opts->speed;
 	ptrdiff_t last = (ptrdiff_t)(at / state->opts->period);
 
 	for (ptrdiff_t i = last; i >= 0 && i >= last - 1; i--) {
@@ -155,10 +155,11 @@ static inline void birth_take(struct run_state *state, const struct birth *birth
 	if (window < 0)
 		return;
 	run->seen += alive;
-	assert_int_equal(array_reserve(&state->sightings, &state->sighting_capacity,
-				       state->sighting_count, 1, sizeof(*state->sightings)),
+	assert_int_equal(array_reserve(&state->sampled_blocks, &state->sampled_block_capacity,
+				       state->sampled_block_count, 1,
+				       sizeof(*state->sampled_blocks)),
 			 0);
-	state->sightings[state->sighting_count++] = (struct calibrate_sighting){
+	state->sampled_blocks[state->sampled_block_count++] = (struct calibrate_sampled_block){
 		.stratum = stratum,
 		.window = (uint32_t)window,
 		.row = birth->line,
@@ -222,8 +223,8 @@ static inline void run_make(const struct stream *stream, const struct run_opts *
 		.stratum_count = strata,
 		.windows = state.windows,
 		.window_count = state.window_count,
-		.sightings = state.sightings,
-		.sighting_count = state.sighting_count,
+		.sampled_blocks = state.sampled_blocks,
+		.sampled_block_count = state.sampled_block_count,
 		.row_count = stream->lines,
 	};
 	assert_int_equal(calibrate(&input, &run->result), 0);
@@ -234,7 +235,7 @@ static inline void run_make(const struct stream *stream, const struct run_opts *
 	}
 	free(state.strata);
 	free(state.windows);
-	free(state.sightings);
+	free(state.sampled_blocks);
 }
 
 static inline void run_free(struct run *run)

@@ -40,8 +40,8 @@ static void dead_lines_are_on_demand(void **state)
 	snapshot = taken(trace);
 	assert_int_equal(statistics_compute(snapshot, &how, &statistics), 0);
 	assert_int_equal(statistics.count, 1);
-	assert_int_equal(statistics.entries[0].beside.allocated.size, 100);
-	assert_int_equal(statistics.beside.allocated.size, 131);
+	assert_int_equal(statistics.entries[0].extra.allocated.size, 100);
+	assert_int_equal(statistics.extra.allocated.size, 131);
 	statistics_free(&statistics);
 	snapshot_free(snapshot);
 }
@@ -95,10 +95,10 @@ static void samples_are_scaled(void **state)
 	back = snapshot_through_file(snapshot);
 	snapshot_free(snapshot);
 	assert_int_equal(statistics_compute(back, &how, &statistics), 0);
-	assert_true(statistics.beside.allocated.count >= 525 &&
-		    statistics.beside.allocated.count <= 526);
-	assert_true(statistics.beside.allocated.size >= 52500 &&
-		    statistics.beside.allocated.size <= 52600);
+	assert_true(statistics.extra.allocated.count >= 525 &&
+		    statistics.extra.allocated.count <= 526);
+	assert_true(statistics.extra.allocated.size >= 52500 &&
+		    statistics.extra.allocated.size <= 52600);
 	statistics_free(&statistics);
 	snapshot_free(back);
 }

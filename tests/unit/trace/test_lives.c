@@ -160,7 +160,7 @@ static void census_knows_the_short_lived(void **state)
 	put_block(trace, 60, 0, 1);
 	assert_int_equal(feed_mode(trace, EVENT_MODE_CENSUS | EVENT_MODE_PYTHON, 0), 0);
 	snapshot = taken(trace);
-	assert_false(snapshot_knows(snapshot, BESIDE_FREED));
+	assert_false(snapshot_knows(snapshot, EXTRA_FREED));
 	assert_int_equal(report_csv(snapshot, &sort, stdout), -EINVAL);
 	snapshot_free(snapshot);
 }
@@ -170,7 +170,7 @@ static void check_peak(struct trace *trace, const char *expected)
 	const struct report_opts how = {.by = GROUP_FILENAME};
 	struct snapshot *snapshot = taken(trace), *back = snapshot_through_file(snapshot), peak;
 
-	assert_true(snapshot_knows(back, BESIDE_PEAK));
+	assert_true(snapshot_knows(back, EXTRA_PEAK));
 	peak = snapshot_at_peak(back);
 	check_report(&peak, &how, expected);
 	snapshot_free(back);

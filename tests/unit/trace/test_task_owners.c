@@ -219,9 +219,9 @@ static void are_inherited(void **state)
 }
 
 /* Of a process that does not tell its tasks, and of its children, each block is <not told>. */
-static void are_not_told(void **state)
+static void are_not_reported(void **state)
 {
-	const uint32_t mode = EVENT_MODE_EXACT | EVENT_MODE_TASKS | EVENT_MODE_TASKS_UNTOLD;
+	const uint32_t mode = EVENT_MODE_EXACT | EVENT_MODE_TASKS | EVENT_MODE_TASKS_UNREPORTED;
 	struct trace *trace = *state;
 
 	name_feed(trace, TGID, "old");
@@ -258,10 +258,10 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, trace_set, trace_end)
 	const struct CMUnitTest tests[] = {
-		TEST(own_blocks),    TEST(take_and_keep),
-		TEST(have_any_name), TEST(bad_records_are_refused),
-		TEST(come_and_go),   TEST(are_inherited),
-		TEST(are_not_told),  TEST(are_known_of_all_or_none),
+		TEST(own_blocks),       TEST(take_and_keep),
+		TEST(have_any_name),    TEST(bad_records_are_refused),
+		TEST(come_and_go),      TEST(are_inherited),
+		TEST(are_not_reported), TEST(are_known_of_all_or_none),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

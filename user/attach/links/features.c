@@ -191,7 +191,7 @@ int features_check(const struct features *features, const char **remedy)
 	for (size_t i = 0; i < count; i++) {
 		if (capabilities[i].held || !capabilities[i].required)
 			continue;
-		*remedy = obstacle_capability_remedy();
+		*remedy = hint_capability_remedy();
 		return error_set(-EPERM, "%s is missing (it %s)", capabilities[i].name,
 				 capabilities[i].why);
 	}
@@ -211,11 +211,10 @@ int features_check(const struct features *features, const char **remedy)
 			"kernel's");
 	}
 	if (!features->btf)
-		return obstacle_explain(OBSTACLE_BTF,
-					error_set(-ENOSYS,
-						  "kernel %s has no type information (BTF)",
-						  features->kernel),
-					remedy);
+		return hint_explain(HINT_BTF,
+				    error_set(-ENOSYS, "kernel %s has no type information (BTF)",
+					      features->kernel),
+				    remedy);
 	*remedy = "boot kernel 5.15 or newer";
 	if (!features->ring_buffer || !features->task_storage || !features->attach_cookie)
 		return error_set(-ENOSYS, "kernel %s has no %s", features->kernel,

@@ -35,17 +35,17 @@ static int number_read(const char *path)
 {
 	char text[32];
 
-	return text_read(path, text, sizeof(text)) ? (int)strtol(text, NULL, 10) : OBSTACLE_UNKNOWN;
+	return text_read(path, text, sizeof(text)) ? (int)strtol(text, NULL, 10) : HINT_UNKNOWN;
 }
 
-enum obstacle_lockdown obstacle_lockdown_parse(const char *text)
+enum hint_lockdown hint_lockdown_parse(const char *text)
 {
 	return strstr(text, "[confidentiality]") ? LOCKDOWN_CONFIDENTIALITY
 	       : strstr(text, "[integrity]")     ? LOCKDOWN_INTEGRITY
 						 : LOCKDOWN_NONE;
 }
 
-void obstacle_facts_read(struct obstacle_facts *out)
+void hint_facts_read(struct hint_facts *out)
 {
 	char lockdown[128];
 	struct statfs sys;
@@ -61,25 +61,25 @@ void obstacle_facts_read(struct obstacle_facts *out)
 	out->perf_event_paranoid = number_read("/proc/sys/kernel/perf_event_paranoid");
 	out->unprivileged_bpf_disabled = number_read("/proc/sys/kernel/unprivileged_bpf_disabled");
 	text_read("/sys/kernel/security/lockdown", lockdown, sizeof(lockdown));
-	out->lockdown = obstacle_lockdown_parse(lockdown);
+	out->lockdown = hint_lockdown_parse(lockdown);
 }
 
-static int is_filtered(const struct obstacle_facts *facts)
+static int is_filtered(const struct hint_facts *facts)
 {
 	return facts->filtered;
 }
 
-static int is_confidential(const struct obstacle_facts *facts)
+static int is_confidential(const struct hint_facts *facts)
 {
 	return facts->lockdown == LOCKDOWN_CONFIDENTIALITY;
 }
 
-static int is_without_sys(const struct obstacle_facts *facts)
+static int is_without_sys(const struct hint_facts *facts)
 {
 	return !facts->sys_mounted;
 }
 
-static int is_without_pmu(const struct obstacle_facts *facts)
+static int is_without_pmu(const struct hint_facts *facts)
 {
 	return !facts->perf_uprobe;
 }
@@ -88,37 +88,37 @@ static int is_without_pmu(const struct obstacle_facts *facts)
  * Debian and Ubuntu kernels have levels above 2, at which perf_event_open(2) is restricted to
  * privileged processes.
  */
-static int is_paranoid(const struct obstacle_facts *facts)
+static int is_paranoid(const struct hint_facts *facts)
 {
 	return facts->perf_event_paranoid > 2;
 }
 
 /* The first matching row is used. */
-static const struct obstacles_row {
-	unsigned int steps;                              /* enum obstacle_step */
-	int error;                                       /* or ANY */
-	int (*fits)(const struct obstacle_facts *facts); /* NULL: always */
-	struct obstacle obstacle;
+static const struct hints_row {
+	unsigned int steps;                          /* enum hint_step */
+	int error;                                   /* or ANY */
+	int (*fits)(const struct hint_facts *facts); /* NULL: always */
+	struct hint hint;
 } rows[] = {
-	{OBSTACLE_BTF,
+	{HINT_BTF,
 	 ANY,
 	 is_without_sys,
 	 {"there is no sysfs at /sys", "mount it: mount -t sysfs sysfs /sys"}},
-	{OBSTACLE_BTF,
+	{HINT_BTF,
 	 -ENOENT,
 	 NULL,
 	 {"there is no " BTF,
 	  "boot a kernel with CONFIG_DEBUG_INFO_BTF, as distributions have it since 2021; where "
 	  "/sys/kernel is covered (a sandbox), run it outside"}},
-	{OBSTACLE_BTF,
+	{HINT_BTF,
 	 -EACCES,
 	 NULL,
 	 {BTF " cannot be opened", "run it with sudo, outside of a sandbox"}},
-	{OBSTACLE_BTF,
+	{HINT_BTF,
 	 -EPERM,
 	 NULL,
 	 {BTF " cannot be opened", "run it with sudo, outside of a sandbox"}},
-	{OBSTACLE_BTF,
+	{HINT_BTF,
 	 ANY,
 	 NULL,
 	 {BTF " cannot be read",
@@ -128,9 +128,9 @@ static const struct obstacles_row {
 	 * The order matters: a filter can return any errno, and these are the ones that filters use
 	 * (Docker: EPERM, systemd: EPERM).
 	 */
-	{OBSTACLE_LOAD, -EPERM, is_filtered, {"a seccomp filter refuses bpf(2)", SANDBOX}},
-	{OBSTACLE_LOAD, -ENOSYS, is_filtered, {"a seccomp filter refuses bpf(2)", SANDBOX}},
-	{OBSTACLE_LOAD,
+	{HINT_LOAD, -EPERM, is_filtered, {"a seccomp filter refuses bpf(2)", SANDBOX}},
+	{HINT_LOAD, -ENOSYS, is_filtered, {"a seccomp filter refuses bpf(2)", SANDBOX}},
+	{HINT_LOAD,
 	 -ENOSYS,
 	 NULL,
 	 {"this kernel was built without bpf(2)", "boot a kernel with CONFIG_BPF_SYSCALL"}},
@@ -138,119 +138,112 @@ static const struct obstacles_row {
 	 * The kernel then fails with -EINVAL: "program of this type cannot use helper
 	 * bpf_probe_read".
 	 */
-	{OBSTACLE_LOAD,
+	{HINT_LOAD,
 	 ANY,
 	 is_confidential,
 	 {"the kernel is locked down (confidentiality), and BPF may not read its memory",
 	  "boot with lockdown=integrity or without lockdown"}},
 	/* Since 5.11 BPF memory is charged to a cgroup, and RLIMIT_MEMLOCK does not apply. */
-	{OBSTACLE_LOAD,
+	{HINT_LOAD,
 	 -ENOMEM,
 	 NULL,
 	 {"the memory for its tables and its ring buffer is refused, in most cases by the limit of "
 	  "its cgroup",
 	  "use a smaller --buffer, or give its cgroup more memory"}},
-	{OBSTACLE_LOAD,
+	{HINT_LOAD,
 	 -EMFILE,
 	 NULL,
 	 {"it may not open enough files for its programs and tables",
 	  "allow it more: ulimit -n 1024"}},
-	{OBSTACLE_LOAD,
+	{HINT_LOAD,
 	 -EPERM,
 	 NULL,
 	 {"a security module or a lost capability forbids bpf(2)",
 	  "journalctl -k shows which; in a container: --privileged --pid=host"}},
-	{OBSTACLE_LOAD,
+	{HINT_LOAD,
 	 -EACCES,
 	 NULL,
 	 {"its verifier rejects them",
 	  "please report this; `tracer doctor -v` shows its whole log"}},
-	{OBSTACLE_LOAD,
+	{HINT_LOAD,
 	 -E2BIG,
 	 NULL,
 	 {"its verifier finds them too large",
 	  "please report this; `tracer doctor -v` shows its whole log"}},
-	{OBSTACLE_LOAD,
+	{HINT_LOAD,
 	 ANY,
 	 NULL,
 	 {NULL, "please report this; `tracer doctor -v` shows its whole log"}},
 
-	{OBSTACLE_PROBE | OBSTACLE_EVENT,
-	 -EPERM,
-	 is_filtered,
-	 {"a seccomp filter refuses it", SANDBOX}},
-	{OBSTACLE_PROBE | OBSTACLE_EVENT,
-	 -ENOSYS,
-	 is_filtered,
-	 {"a seccomp filter refuses it", SANDBOX}},
-	{OBSTACLE_PROBE,
+	{HINT_PROBE | HINT_EVENT, -EPERM, is_filtered, {"a seccomp filter refuses it", SANDBOX}},
+	{HINT_PROBE | HINT_EVENT, -ENOSYS, is_filtered, {"a seccomp filter refuses it", SANDBOX}},
+	{HINT_PROBE,
 	 -EOPNOTSUPP,
 	 NULL,
 	 {"this kernel was built without uprobes", "boot a kernel with CONFIG_UPROBE_EVENTS"}},
-	{OBSTACLE_PROBE,
+	{HINT_PROBE,
 	 -ENOENT,
 	 is_without_pmu,
 	 {"there is no " PMU,
 	  "boot a kernel with CONFIG_UPROBE_EVENTS; where /sys is covered (a sandbox), run it "
 	  "outside"}},
-	{OBSTACLE_PROBE,
+	{HINT_PROBE,
 	 -EMFILE,
 	 NULL,
 	 {"each probe takes one of its file descriptors on this kernel",
 	  "allow it more: ulimit -n 65536"}},
-	{OBSTACLE_PROBE | OBSTACLE_EVENT,
+	{HINT_PROBE | HINT_EVENT,
 	 -EACCES,
 	 is_paranoid,
 	 {"kernel.perf_event_paranoid restricts perf events to privileged processes",
 	  "run it with sudo, or give it CAP_PERFMON"}},
-	{OBSTACLE_PROBE | OBSTACLE_EVENT,
+	{HINT_PROBE | HINT_EVENT,
 	 -EPERM,
 	 NULL,
 	 {"a security module or a lost capability forbids it",
 	  "journalctl -k shows which; in a container: --privileged --pid=host"}},
-	{OBSTACLE_PROBE | OBSTACLE_EVENT,
+	{HINT_PROBE | HINT_EVENT,
 	 -EACCES,
 	 NULL,
 	 {"a security module or a lost capability forbids it",
 	  "journalctl -k shows which; in a container: --privileged --pid=host"}},
 };
 
-const struct obstacle *obstacle_find(const struct obstacle_facts *facts, enum obstacle_step step,
-				     int err)
+const struct hint *hint_find(const struct hint_facts *facts, enum hint_step step, int err)
 {
-	if (step == OBSTACLE_BTF)
+	if (step == HINT_BTF)
 		err = facts->btf_error;
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
-		const struct obstacles_row *row = &rows[i];
+		const struct hints_row *row = &rows[i];
 
 		if (row->steps & step && (row->error == ANY || row->error == err) &&
 		    (!row->fits || row->fits(facts)))
-			return &row->obstacle;
+			return &row->hint;
 	}
 	return NULL;
 }
 
-int obstacle_explain(enum obstacle_step step, int err, const char **remedy)
+int hint_explain(enum hint_step step, int err, const char **remedy)
 {
-	struct obstacle_facts facts;
+	struct hint_facts facts;
 
-	obstacle_facts_read(&facts);
-	const struct obstacle *obstacle = obstacle_find(&facts, step, err);
-	if (!obstacle)
+	hint_facts_read(&facts);
+	const struct hint *hint = hint_find(&facts, step, err);
+	if (!hint)
 		return err;
-	*remedy = obstacle->remedy;
-	return obstacle->what ? error_set(err, "%s: %s", error_reason(err), obstacle->what) : err;
+	*remedy = hint->remedy;
+	return hint->what ? error_set(err, "%s: %s", error_reason(err), hint->what) : err;
 }
 
-int obstacle_tell(enum obstacle_step step, int err)
+int hint_tell(enum hint_step step, int err)
 {
 	const char *remedy = NULL;
 
-	obstacle_explain(step, err, &remedy);
+	hint_explain(step, err, &remedy);
 	return remedy ? error_set(-EIO, "%s; %s", error_reason(err), remedy) : err;
 }
 
-const char *obstacle_capability_remedy(void)
+const char *hint_capability_remedy(void)
 {
 	/* If root lacks a capability it was denied, and sudo does not restore it. */
 	return geteuid() ? "run it with sudo"

@@ -7,59 +7,58 @@
 
 #include "attach/links/features.h"
 
-enum obstacle_lockdown { LOCKDOWN_NONE, LOCKDOWN_INTEGRITY, LOCKDOWN_CONFIDENTIALITY };
+enum hint_lockdown { LOCKDOWN_NONE, LOCKDOWN_INTEGRITY, LOCKDOWN_CONFIDENTIALITY };
 
-#define OBSTACLE_UNKNOWN (-100) /* the number cannot be read */
+#define HINT_UNKNOWN (-100) /* the number cannot be read */
 
 /* The relevant settings of the machine. */
-struct obstacle_facts {
+struct hint_facts {
 	int root;                      /* our user id is 0 */
 	int filtered;                  /* we run under a seccomp filter */
 	int btf_error;                 /* error of opening /sys/kernel/btf/vmlinux: 0, -errno */
 	int perf_uprobe;               /* the uprobe PMU is visible */
 	int sys_mounted;               /* /sys is a sysfs */
-	int perf_event_paranoid;       /* or OBSTACLE_UNKNOWN */
-	int unprivileged_bpf_disabled; /* or OBSTACLE_UNKNOWN */
+	int perf_event_paranoid;       /* or HINT_UNKNOWN */
+	int unprivileged_bpf_disabled; /* or HINT_UNKNOWN */
 	/* from /sys/kernel/security/lockdown, which may not be mounted */
-	enum obstacle_lockdown lockdown;
+	enum hint_lockdown lockdown;
 };
 
 /* Reads the settings that are available; never fails. */
-void obstacle_facts_read(struct obstacle_facts *out);
+void hint_facts_read(struct hint_facts *out);
 /* Parses /sys/kernel/security/lockdown: "none [integrity] confidentiality". Pure. */
-enum obstacle_lockdown obstacle_lockdown_parse(const char *text);
+enum hint_lockdown hint_lockdown_parse(const char *text);
 
 /* The step that the kernel refused. */
-enum obstacle_step {
-	OBSTACLE_BTF = 1,   /* reading its types */
-	OBSTACLE_LOAD = 2,  /* loading maps and programs */
-	OBSTACLE_PROBE = 4, /* placing a probe in a file */
-	OBSTACLE_EVENT = 8, /* opening a perf event that is not a probe's */
+enum hint_step {
+	HINT_BTF = 1,   /* reading its types */
+	HINT_LOAD = 2,  /* loading maps and programs */
+	HINT_PROBE = 4, /* placing a probe in a file */
+	HINT_EVENT = 8, /* opening a perf event that is not a probe's */
 };
 
-struct obstacle {
+struct hint {
 	const char *what;   /* "a seccomp filter refuses bpf(2)": static */
 	const char *remedy; /* static */
 };
 
 /*
- * Finds the reason for the error with which the kernel refused a step (for OBSTACLE_BTF the error
+ * Finds the reason for the error with which the kernel refused a step (for HINT_BTF the error
  * is in the facts). Pure. NULL: unknown.
  */
-const struct obstacle *obstacle_find(const struct obstacle_facts *facts, enum obstacle_step step,
-				     int err);
+const struct hint *hint_find(const struct hint_facts *facts, enum hint_step step, int err);
 
 /*
  * Appends the reason to error_set()'s text, for this machine, and sets *remedy (unchanged if the
  * reason is unknown). Returns err.
  */
-int obstacle_explain(enum obstacle_step step, int err, const char **remedy);
+int hint_explain(enum hint_step step, int err, const char **remedy);
 
 /*
  * For callers that pass on only an error: also appends the remedy to error_set()'s text and returns
  * -EIO, since the generic remedies for err do not apply. Returns err if the reason is unknown.
  */
-int obstacle_tell(enum obstacle_step step, int err);
+int hint_tell(enum hint_step step, int err);
 
 /* The remedy for a missing capability: sudo, or the options of a container. Static. */
-const char *obstacle_capability_remedy(void);
+const char *hint_capability_remedy(void);

@@ -451,7 +451,7 @@ static void keeper_begin(const struct keeper *keeper)
 	sigprocmask(SIG_SETMASK, &all, NULL);
 	signal(SIGCHLD, SIG_IGN);
 	setsid();
-	prctl(PR_SET_NAME, LINKS_HOLDER_NAME);
+	prctl(PR_SET_NAME, LINK_KEEPER_NAME);
 	/*
 	 * A reader of the owner's output must not wait for us to close it; nor do we keep a file
 	 * system busy.
@@ -465,7 +465,7 @@ static void keeper_begin(const struct keeper *keeper)
 }
 
 /* The main function of the process; never returns. *owner: a pidfd of its creator, or -1. */
-static void links_holder_run(void *owner, int socket, pid_t parent)
+static void link_keeper_run(void *owner, int socket, pid_t parent)
 {
 	struct keeper keeper = {
 		.socket = socket, .owner = *(const int *)owner, .owner_pid = parent};
@@ -500,7 +500,7 @@ static void links_holder_run(void *owner, int socket, pid_t parent)
 
 #define LOOK_MS 50u /* between two looks whether we are to end */
 
-struct links_holder {
+struct link_keeper {
 	pid_t pid;
 	int socket;
 	uint32_t next_group;
@@ -508,14 +508,14 @@ struct links_holder {
 	int left;     /* the kernel made it wait when we were to end: it ends by itself */
 };
 
-int links_holder_new(struct links_holder **out)
+int link_keeper_new(struct link_keeper **out)
 {
-	struct links_holder *holder = calloc(1, sizeof(*holder));
+	struct link_keeper *holder = calloc(1, sizeof(*holder));
 
 	if (!holder)
 		return -ENOMEM;
 	int owner = (int)syscall(SYS_pidfd_open, getpid(), 0);
-	holder->socket = message_child(&holder->pid, SOCK_STREAM, links_holder_run, &owner);
+	holder->socket = message_child(&holder->pid, SOCK_STREAM, link_keeper_run, &owner);
 	descriptor_close(owner);
 	if (holder->socket < 0) {
 		int err = holder->socket;
@@ -530,7 +530,7 @@ int links_holder_new(struct links_holder **out)
 static int holder_gone(void)
 {
 	return error_set(-EOWNERDEAD,
-			 "the process that holds the probes (" LINKS_HOLDER_NAME ") was killed: no "
+			 "the process that holds the probes (" LINK_KEEPER_NAME ") was killed: no "
 			 "probe is in place any more");
 }
 
@@ -546,7 +546,7 @@ static int holder_left(void)
 	return error_set(-EINTR, "the tracer is to end, and the kernel has not finished");
 }
 
-static int bytes_send(struct links_holder *holder, const void *data, size_t size)
+static int bytes_send(struct link_keeper *holder, const void *data, size_t size)
 {
 	for (size_t at = 0; at < size;) {
 		ssize_t sent =
@@ -561,7 +561,7 @@ static int bytes_send(struct links_holder *holder, const void *data, size_t size
 }
 
 /* fds: two descriptors to pass along, or NULL. */
-static int request_send(struct links_holder *holder, const struct links_request *request,
+static int request_send(struct link_keeper *holder, const struct links_request *request,
 			const int *fds)
 {
 	const struct iovec part = {(void *)(uintptr_t)request, sizeof(*request)};
@@ -579,7 +579,7 @@ static int request_send(struct links_holder *holder, const struct links_request 
  * process that maps the file, without end. We do not once we are to end: the process ends by itself
  * when the kernel lets it, and removes the links.
  */
-static int answer_wait(struct links_holder *holder)
+static int answer_wait(struct link_keeper *holder)
 {
 	unsigned int looks = 0;
 
@@ -595,7 +595,7 @@ static int answer_wait(struct links_holder *holder)
 	return holder_left();
 }
 
-static int answer_read(struct links_holder *holder, struct links_answer *out)
+static int answer_read(struct link_keeper *holder, struct links_answer *out)
 {
 	for (size_t at = 0; at < sizeof(*out);) {
 		int err = answer_wait(holder);
@@ -624,7 +624,7 @@ static int end_wait(pid_t pid, int wait_ms)
 	return ended;
 }
 
-int links_holder_free(struct links_holder *holder, int wait_ms)
+int link_keeper_free(struct link_keeper *holder, int wait_ms)
 {
 	const struct links_request request = {.op = LINKS_END};
 
@@ -640,12 +640,12 @@ int links_holder_free(struct links_holder *holder, int wait_ms)
 	return ended;
 }
 
-pid_t links_holder_pid(const struct links_holder *holder)
+pid_t link_keeper_pid(const struct link_keeper *holder)
 {
 	return holder ? holder->pid : 0;
 }
 
-int links_holder_check(const struct links_holder *holder)
+int link_keeper_check(const struct link_keeper *holder)
 {
 	struct pollfd poll_end = {.fd = holder->socket, .events = POLLIN};
 
@@ -653,7 +653,7 @@ int links_holder_check(const struct links_holder *holder)
 }
 
 /* Sends a request that is followed by size bytes. */
-static int request_do(struct links_holder *holder, const struct links_request *request,
+static int request_do(struct link_keeper *holder, const struct links_request *request,
 		      const void *data, size_t size)
 {
 	struct links_answer answer;
@@ -663,7 +663,7 @@ static int request_do(struct links_holder *holder, const struct links_request *r
 	return err ?: answer.err;
 }
 
-int links_holder_confine(struct links_holder *holder, int attaches)
+int link_keeper_confine(struct link_keeper *holder, int attaches)
 {
 	const struct links_request request = {.op = LINKS_CONFINE, .attaches = attaches};
 
@@ -673,7 +673,7 @@ int links_holder_confine(struct links_holder *holder, int attaches)
 	return holder->left ? 0 : err;
 }
 
-int links_holder_sweep(struct links_holder *holder, const char *path)
+int link_keeper_sweep(struct link_keeper *holder, const char *path)
 {
 	const struct links_request request = {.op = LINKS_SWEEP, .count = (uint32_t)strlen(path)};
 
@@ -681,7 +681,7 @@ int links_holder_sweep(struct links_holder *holder, const char *path)
 					       : request_do(holder, &request, path, request.count);
 }
 
-size_t links_holder_count(const struct links_holder *holder)
+size_t link_keeper_count(const struct link_keeper *holder)
 {
 	return holder ? holder->count : 0;
 }
@@ -695,8 +695,8 @@ static int spec_refused(const struct links_spec *spec, const struct links_answer
 			 strerror(-answer->err));
 }
 
-int links_holder_add(struct links_holder *holder, const struct links_spec *spec, uint32_t *group,
-		     size_t *made)
+int link_keeper_add(struct link_keeper *holder, const struct links_spec *spec, uint32_t *group,
+		    size_t *made)
 {
 	const struct links_request request = {
 		.op = LINKS_ADD,
@@ -728,8 +728,8 @@ int links_holder_add(struct links_holder *holder, const struct links_spec *spec,
 	return answer.err ? spec_refused(spec, &answer) : 0;
 }
 
-void links_holder_drop(struct links_holder *holder, const uint32_t *groups, size_t count,
-		       size_t descriptors, int wait)
+void link_keeper_drop(struct link_keeper *holder, const uint32_t *groups, size_t count,
+		      size_t descriptors, int wait)
 {
 	const struct links_request request = {
 		.op = LINKS_DROP, .count = (uint32_t)count, .wait = wait};

@@ -29,7 +29,7 @@
 
 #include "attach/links/links.h"
 
-#define LINKS_HOLDER_NAME "tracer-links" /* shown by ps */
+#define LINK_KEEPER_NAME "tracer-links" /* shown by ps */
 
 /*
  * The longest wait for the kernel at the end. It removes the links one after the other, each in a
@@ -43,27 +43,27 @@
  * process that maps the file lets go its memory map. The holder then ends by itself, later, and
  * each further call fails with -EINTR.
  */
-struct links_holder;
+struct link_keeper;
 
 /* Starts the process. It does not keep our open descriptors open. 0, -errno. */
-int links_holder_new(struct links_holder **out);
+int link_keeper_new(struct link_keeper **out);
 /*
  * Ends the process, and with it all links. Waits up to wait_ms (-1: without limit) until the kernel
  * has removed them. 1: it has; 0: the removal continues. NULL is legal.
  */
-int links_holder_free(struct links_holder *holder, int wait_ms);
-pid_t links_holder_pid(const struct links_holder *holder);
+int link_keeper_free(struct link_keeper *holder, int wait_ms);
+pid_t link_keeper_pid(const struct link_keeper *holder);
 /* 0 if it runs; -EOWNERDEAD it was killed, and no probe is in place any more. */
-int links_holder_check(const struct links_holder *holder);
+int link_keeper_check(const struct link_keeper *holder);
 /* Drops its privileges as privileges_drop(0, attaches). 0, -errno. */
-int links_holder_confine(struct links_holder *holder, int attaches);
+int link_keeper_confine(struct link_keeper *holder, int attaches);
 /*
- * Makes it remove this file if its owner ends without links_holder_free(). Only the last path
+ * Makes it remove this file if its owner ends without link_keeper_free(). Only the last path
  * counts. 0, -errno.
  */
-int links_holder_sweep(struct links_holder *holder, const char *path);
+int link_keeper_sweep(struct link_keeper *holder, const char *path);
 /* The number of link descriptors that it holds. */
-size_t links_holder_count(const struct links_holder *holder);
+size_t link_keeper_count(const struct link_keeper *holder);
 
 /* A request for links of one program. */
 struct links_spec {
@@ -75,14 +75,14 @@ struct links_spec {
 };
 
 /*
- * Creates links, as one group. 0, -EOWNERDEAD as links_holder_check(), -errno with its reason.
+ * Creates links, as one group. 0, -EOWNERDEAD as link_keeper_check(), -errno with its reason.
  * *group and *made (descriptors) are always set: what was created before a failure is kept.
  */
-int links_holder_add(struct links_holder *holder, const struct links_spec *spec, uint32_t *group,
-		     size_t *made);
+int link_keeper_add(struct link_keeper *holder, const struct links_spec *spec, uint32_t *group,
+		    size_t *made);
 /*
  * Removes groups; descriptors is the sum of their descriptors. wait: returns when the kernel has
  * removed them.
  */
-void links_holder_drop(struct links_holder *holder, const uint32_t *groups, size_t count,
-		       size_t descriptors, int wait);
+void link_keeper_drop(struct link_keeper *holder, const uint32_t *groups, size_t count,
+		      size_t descriptors, int wait);

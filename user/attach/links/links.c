@@ -84,7 +84,7 @@ int links_multi_create(int program, enum links_kind kind, const char *path, pid_
 size_t links_probes_left(const struct links *links)
 {
 	struct rlimit limit;
-	size_t used = links_holder_count(links->holder) + DESCRIPTORS_ELSE;
+	size_t used = link_keeper_count(links->holder) + DESCRIPTORS_ELSE;
 
 	if (links->backend != LINKS_PERF || getrlimit(RLIMIT_NOFILE, &limit) ||
 	    limit.rlim_max == RLIM_INFINITY)
@@ -110,7 +110,7 @@ int links_add(struct links *links, const struct bpf_program *program, enum links
 	spec.file = regular_origin(file);
 	if (spec.file < 0)
 		return spec.file;
-	err = links_holder_add(links->holder, &spec, &links->groups[links->group_count], &made);
+	err = link_keeper_add(links->holder, &spec, &links->groups[links->group_count], &made);
 	links->group_count += made > 0;
 	links->count += made;
 	return err;
@@ -133,7 +133,7 @@ int links_move(struct links *links, struct links *other)
 
 void links_free(struct links *links, int wait)
 {
-	links_holder_drop(links->holder, links->groups, links->group_count, links->count, wait);
+	link_keeper_drop(links->holder, links->groups, links->group_count, links->count, wait);
 	free(links->groups);
 	*links = (struct links){.backend = links->backend, .holder = links->holder};
 }

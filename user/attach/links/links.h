@@ -12,7 +12,7 @@
 #include "attach/links/features.h"
 
 struct bpf_program;
-struct links_holder;
+struct link_keeper;
 
 enum links_backend { LINKS_SESSION, LINKS_MULTI, LINKS_PERF };
 enum links_kind { LINKS_ENTRY, LINKS_RETURN, LINKS_BOTH /* uprobe.session */ };
@@ -32,7 +32,7 @@ struct links_sites {
 /* Zero-initialise, and set backend and holder (borrowed). */
 struct links {
 	enum links_backend backend;
-	struct links_holder *holder;
+	struct link_keeper *holder;
 	uint32_t *groups; /* one per links_add() */
 	size_t group_count, capacity;
 	size_t count; /* descriptors: for many probes each, or for one (LINKS_PERF) */

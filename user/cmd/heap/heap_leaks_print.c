@@ -13,7 +13,7 @@
 #define MINUTE 60
 
 /* Growth that may be none is counted, but has no row. */
-static int is_told(const struct holder *holder)
+static int is_reported(const struct holder *holder)
 {
 	return holder->verdict >= HOLDER_BOUNDED ||
 	       (holder->verdict == HOLDER_UNCLEAR && holder->slope.low > 0);
@@ -70,7 +70,7 @@ static void bound_print(FILE *out, const struct holder *holder)
 			text_count(most, bound->most), COUNT_TEXT(bound->entries));
 }
 
-static size_t fillers_told(const struct holder *holder)
+static size_t fillers_reported(const struct holder *holder)
 {
 	return holder->filler_count < GROWTH_FILLERS ? holder->filler_count : GROWTH_FILLERS;
 }
@@ -78,12 +78,12 @@ static size_t fillers_told(const struct holder *holder)
 /* "filled by shop/cache.py:40 in Handler.do_GET", a line each */
 static void fillers_print(FILE *out, const struct holder *holder, int brief)
 {
-	size_t told = fillers_told(holder);
+	size_t reported = fillers_reported(holder);
 
-	if (brief && told > 1)
-		told = 1;
-	size_t more = holder->filler_count - told;
-	for (size_t i = 0; i < told; i++) {
+	if (brief && reported > 1)
+		reported = 1;
+	size_t more = holder->filler_count - reported;
+	for (size_t i = 0; i < reported; i++) {
 		const struct filler *filler = &holder->fillers[i];
 		const char *function = strings_get(holder->filled_names, filler->function);
 
@@ -160,7 +160,7 @@ static void holder_print(FILE *out, const struct heap_leaks *leaks, const struct
 }
 
 /* Growth of those that grow, level off or have a bound, bytes a second. */
-static double told_slope(const struct heap_leaks *leaks)
+static double reported_slope(const struct heap_leaks *leaks)
 {
 	double sum = 0;
 
@@ -176,21 +176,21 @@ static double part_rate(const struct heap_leaks *leaks, const struct leaks_part 
 }
 
 /* How many parts are worth telling. */
-static size_t parts_told(const struct heap_leaks *leaks)
+static size_t parts_reported(const struct heap_leaks *leaks)
 {
-	size_t told = 0;
+	size_t reported = 0;
 
-	while (told < leaks->part_count &&
-	       leaks->parts[told].last - leaks->parts[told].first >= LEAKS_PART_BYTES)
-		told++;
-	return told;
+	while (reported < leaks->part_count &&
+	       leaks->parts[reported].last - leaks->parts[reported].first >= LEAKS_PART_BYTES)
+		reported++;
+	return reported;
 }
 
 static void parts_print(FILE *out, const struct heap_leaks *leaks)
 {
 	char text[SIZE_TEXT_MAX];
 
-	for (size_t i = 0; i < parts_told(leaks); i++)
+	for (size_t i = 0; i < parts_reported(leaks); i++)
 		fprintf(out, "  %s: %s/min, no object of Python\n", leaks->parts[i].name,
 			size_format(text, part_rate(leaks, &leaks->parts[i]), 1));
 }
@@ -199,15 +199,15 @@ static void rss_print(FILE *out, const struct heap_leaks *leaks)
 {
 	char text[SIZE_TEXT_MAX], duration[RECORDING_DURATION_BYTES];
 	const struct slope *rss = &leaks->rss_slope;
-	double told = told_slope(leaks);
+	double reported = reported_slope(leaks);
 
 	fprintf(out, "RSS: %s, ", size_text(text, (uint64_t)leaks->rss[leaks->moments - 1]));
 	rate_print(out, rss);
 	fprintf(out, "; Python's heap: %s/min\n",
 		size_format(text, leaks->heap_slope.median * MINUTE, 1));
-	if (rss->median > 0 && told > 0)
+	if (rss->median > 0 && reported > 0)
 		fprintf(out, "  %.0f %% of RSS's growth is in these holders\n",
-			fmin(told / rss->median, 1) * 100);
+			fmin(reported / rss->median, 1) * 100);
 	parts_print(out, leaks);
 	if (leaks->limited && rss->low > 0)
 		fprintf(out,
@@ -376,21 +376,21 @@ static void figures_print(FILE *out, const struct heap_leaks *leaks, int filled)
 int heap_leaks_text(const void *context, FILE *out)
 {
 	const struct heap_leaks *leaks = context;
-	size_t told = 0, filled = 0, most = leaks->top ? leaks->top : leaks->count;
+	size_t reported = 0, filled = 0, most = leaks->top ? leaks->top : leaks->count;
 	size_t left = 0;
 
 	head_print(out, leaks);
 	verdicts_print(out, leaks);
 	for (size_t i = 0; i < leaks->count; i++) {
-		if (!is_told(&leaks->holders[i]))
+		if (!is_reported(&leaks->holders[i]))
 			continue;
-		if (told == most) {
+		if (reported == most) {
 			left++;
 			continue;
 		}
 		holder_print(out, leaks, &leaks->holders[i]);
 		filled += leaks->holders[i].filler_count;
-		told++;
+		reported++;
 	}
 	if (left && leaks->brief)
 		fprintf(out, "  %zu more (--top 0)\n", left);
@@ -435,10 +435,10 @@ static void filled_by_json(struct json *json, const char *filename, uint32_t lin
 static void fillers_json(struct json *json, const struct holder *holder)
 {
 	const struct strings *names = holder->filled_names;
-	size_t told = fillers_told(holder);
+	size_t reported = fillers_reported(holder);
 
 	json_open(json, "filled_by", '[');
-	for (size_t i = 0; i < told; i++) {
+	for (size_t i = 0; i < reported; i++) {
 		const struct filler *filler = &holder->fillers[i];
 
 		filled_by_json(json, strings_get(names, filler->filename), filler->line,
@@ -458,8 +458,8 @@ static void fillers_json(struct json *json, const struct holder *holder)
 		json_close(json, '}');
 	}
 	json_close(json, ']');
-	if (holder->filler_count > told)
-		json_unsigned(json, "filled_by_more", holder->filler_count - told);
+	if (holder->filler_count > reported)
+		json_unsigned(json, "filled_by_more", holder->filler_count - reported);
 }
 
 static void holder_json(struct json *json, const struct heap_leaks *leaks,
@@ -491,13 +491,13 @@ static void holder_json(struct json *json, const struct heap_leaks *leaks,
 void heap_leaks_holders_json(const void *context, struct json *json)
 {
 	const struct heap_leaks *leaks = context;
-	size_t told = 0, most = leaks->top ? leaks->top : leaks->count;
+	size_t reported = 0, most = leaks->top ? leaks->top : leaks->count;
 
 	json_open(json, "holders", '[');
-	for (size_t i = 0; i < leaks->count && told < most; i++) {
+	for (size_t i = 0; i < leaks->count && reported < most; i++) {
 		if (leaks->holders[i].verdict == HOLDER_STEADY)
 			continue;
-		told++;
+		reported++;
 		holder_json(json, leaks, &leaks->holders[i]);
 	}
 	json_close(json, ']');
@@ -510,9 +510,10 @@ static void rss_json(struct json *json, const struct heap_leaks *leaks)
 	json_open(json, "rss", '{');
 	json_fixed(json, "per_minute", rss->median * MINUTE, 1);
 	if (rss->median > 0)
-		json_fixed(json, "explained", fmin(fmax(told_slope(leaks) / rss->median, 0), 1), 4);
+		json_fixed(json, "explained", fmin(fmax(reported_slope(leaks) / rss->median, 0), 1),
+			   4);
 	json_open(json, "others", '[');
-	for (size_t i = 0; i < parts_told(leaks); i++) {
+	for (size_t i = 0; i < parts_reported(leaks); i++) {
 		json_open(json, NULL, '{');
 		json_text(json, "name", leaks->parts[i].name);
 		json_fixed(json, "per_minute", part_rate(leaks, &leaks->parts[i]), 1);

@@ -93,7 +93,7 @@ void report_choice_default(struct report_choice *choice);
  * Announces the file that the snapshot is written to (NULL: none). For "-", stdout, the report is
  * printed on stderr.
  */
-void report_choice_beside(struct report_choice *choice, const char *snapshot);
+void report_choice_extra(struct report_choice *choice, const char *snapshot);
 /*
  * The command that follows a report of that file: what leads to its lines; then a page with all of
  * it. None if a shell would not take the name as it is.

@@ -33,18 +33,18 @@ static struct trace_table live_sum(const struct trace *trace, size_t *processes)
 }
 
 /* With --overhead the probes' share of CPU time is known; otherwise the rate of events is shown. */
-static void cost_describe(const struct session *session, const struct progress *progress,
-			  uint64_t now_ns, char *out, size_t capacity)
+static void cost_describe(const struct session *session, const struct speed *speed, uint64_t now_ns,
+			  char *out, size_t capacity)
 {
 	double share = session_cost(session);
-	uint64_t records = session_records(session) - progress->records;
+	uint64_t records = session_records(session) - speed->records;
 
 	if (share >= 0)
 		snprintf(out, capacity, "cost %.1f %%", 100 * share);
 	else
 		snprintf(out, capacity, "%s events/s",
 			 COUNT_TEXT((uint64_t)((double)records * 1e9 /
-					       (double)(now_ns - progress->shown_ns))));
+					       (double)(now_ns - speed->shown_ns))));
 }
 
 static uint64_t lost_read(const struct trace *trace)
@@ -61,11 +61,11 @@ static uint64_t lost_read(const struct trace *trace)
  * "12 of 30 s: 17.7 MiB in 182,391 blocks of 3 processes, 41,210 events/s, 0 lost; Ctrl-C ends it",
  * shortened to the width of the terminal.
  */
-static void line_show(const struct progress *progress, struct session *session, uint64_t now_ns,
+static void line_show(const struct speed *speed, struct session *session, uint64_t now_ns,
 		      uint64_t duration_ns)
 {
 	const struct trace *trace = session_trace(session);
-	unsigned long long seconds = (now_ns - progress->begun_ns) / PERIOD_NS;
+	unsigned long long seconds = (now_ns - speed->begun_ns) / PERIOD_NS;
 	char limit[32] = "", of[48] = "", cost[48], bytes[32], blocks[32], lost[32], line[320];
 	size_t processes = 0, capacity = status_line_width();
 	struct trace_table live = live_sum(trace, &processes);
@@ -74,7 +74,7 @@ static void line_show(const struct progress *progress, struct session *session, 
 		snprintf(limit, sizeof(limit), " of %.3g", (double)duration_ns / 1e9);
 	if (processes > 1)
 		snprintf(of, sizeof(of), " of %zu processes", processes);
-	cost_describe(session, progress, now_ns, cost, sizeof(cost));
+	cost_describe(session, speed, now_ns, cost, sizeof(cost));
 	size_text(bytes, live.live_bytes);
 	text_count(blocks, live.live_blocks);
 	text_count(lost, lost_read(trace));
@@ -88,20 +88,20 @@ static void line_show(const struct progress *progress, struct session *session, 
 	status_line_show(line);
 }
 
-void progress_step(struct progress *progress, struct session *session, uint64_t duration_ns)
+void speed_step(struct speed *speed, struct session *session, uint64_t duration_ns)
 {
 	uint64_t now_ns = clock_ns(CLOCK_MONOTONIC);
 
-	if (!progress->begun_ns && session_running(session))
-		progress->begun_ns = now_ns;
-	if (now_ns - progress->shown_ns < PERIOD_NS)
+	if (!speed->begun_ns && session_running(session))
+		speed->begun_ns = now_ns;
+	if (now_ns - speed->shown_ns < PERIOD_NS)
 		return;
 	if (log_level && status_line_is_possible()) {
-		if (progress->begun_ns && progress->shown_ns)
-			line_show(progress, session, now_ns, duration_ns);
-		else if (!progress->begun_ns)
+		if (speed->begun_ns && speed->shown_ns)
+			line_show(speed, session, now_ns, duration_ns);
+		else if (!speed->begun_ns)
 			status_line_show("nothing is under trace yet; Ctrl-C ends it");
 	}
-	progress->shown_ns = now_ns;
-	progress->records = session_records(session);
+	speed->shown_ns = now_ns;
+	speed->records = session_records(session);
 }

@@ -347,7 +347,7 @@ void report_choice_verbose(struct report_choice *choice)
 	choice->opts.brief = 0;
 }
 
-void report_choice_beside(struct report_choice *choice, const char *snapshot)
+void report_choice_extra(struct report_choice *choice, const char *snapshot)
 {
 	if (snapshot && !strcmp(snapshot, "-"))
 		out_set(choice, stderr);

@@ -51,7 +51,7 @@ int cli_layer_choose(const struct snapshot *snapshot, const struct layer_choice 
 		*out = snapshot_of_layer(snapshot, choice->layer);
 	if (!choice->at_peak || out->meta.at_peak)
 		return 0;
-	if (!snapshot_knows(out, BESIDE_PEAK))
+	if (!snapshot_knows(out, EXTRA_PEAK))
 		return error_set(-ENOENT, "the snapshot does not hold the peak: only exact and "
 					  "census mode know it");
 	*out = snapshot_at_peak(out);

@@ -10,31 +10,31 @@
 #include "util/error.h"
 #include "util/text.h"
 
-/* Processes that share one remark. */
-struct remark {
+/* Processes that share one caveat. */
+struct caveat {
 	const struct snapshot_meta *first;
 	size_t count;
 	int err;
 };
 
-static void remark_add(struct remark *remark, const struct snapshot_meta *process, int err)
+static void caveat_add(struct caveat *caveat, const struct snapshot_meta *process, int err)
 {
-	if (remark->count++)
+	if (caveat->count++)
 		return;
-	remark->first = process;
-	remark->err = err;
+	caveat->first = process;
+	caveat->err = err;
 }
 
-static void remark_print(const struct remark *remark, const char *what, const char *why)
+static void caveat_print(const struct caveat *caveat, const char *what, const char *why)
 {
-	char container[4 * sizeof(remark->first->container)], more[48] = "";
+	char container[4 * sizeof(caveat->first->container)], more[48] = "";
 
-	if (!remark->count)
+	if (!caveat->count)
 		return;
-	text_escape(container, sizeof(container), remark->first->container);
-	if (remark->count > 1)
-		snprintf(more, sizeof(more), " and %zu more processes", remark->count - 1);
-	log_info("--source: %s PID %u%s%s%s%s: %s", what, remark->first->pid,
+	text_escape(container, sizeof(container), caveat->first->container);
+	if (caveat->count > 1)
+		snprintf(more, sizeof(more), " and %zu more processes", caveat->count - 1);
+	log_info("--source: %s PID %u%s%s%s%s: %s", what, caveat->first->pid,
 		 container[0] ? " (container " : "", container, container[0] ? ")" : "", more, why);
 }
 
@@ -76,15 +76,15 @@ static int is_elsewhere(const struct snapshot_meta *process)
 
 /* No file of a container is held open during the trace: it would block unmounting. */
 static void process_add(struct source_roots *roots, const struct snapshot_meta *process,
-			const struct process_root *own, struct remark *gone, struct remark *beyond)
+			const struct process_root *own, struct caveat *gone, struct caveat *beyond)
 {
 	int fd = process->has_exited ? -ESRCH : state_root_open((pid_t)process->pid);
 
 	if (fd >= 0) {
 		if (root_add(roots, fd, own))
-			remark_add(beyond, process, -E2BIG);
+			caveat_add(beyond, process, -E2BIG);
 	} else if (is_elsewhere(process) || (fd != -ESRCH && fd != -ENOENT)) {
-		remark_add(gone, process, fd);
+		caveat_add(gone, process, fd);
 	} else {
 		roots->own = 1;
 	}
@@ -92,7 +92,7 @@ static void process_add(struct source_roots *roots, const struct snapshot_meta *
 
 static void live_open(const struct snapshot *snapshot, struct source_roots *out)
 {
-	struct remark gone = {0}, beyond = {0};
+	struct caveat gone = {0}, beyond = {0};
 	struct process_root own = {0};
 	int fd = state_root_open(0), err = fd < 0 ? fd : process_root_identify(fd, &own);
 
@@ -102,16 +102,16 @@ static void live_open(const struct snapshot *snapshot, struct source_roots *out)
 		close(fd);
 	for (size_t i = 0; i < snapshot_process_count(snapshot); i++)
 		process_add(out, snapshot_process(snapshot, i), &own, &gone, &beyond);
-	remark_print(&gone, "no source lines from",
+	caveat_print(&gone, "no source lines from",
 		     gone.err == -ESRCH || gone.err == -ENOENT ? "it has ended, and its files are "
 								 "out of reach"
 							       : strerror(-gone.err));
-	remark_print(&beyond, "no source lines from", "too many containers");
+	caveat_print(&beyond, "no source lines from", "too many containers");
 }
 
 void source_roots_open(const struct snapshot *snapshot, int live, struct source_roots *out)
 {
-	struct remark elsewhere = {0};
+	struct caveat elsewhere = {0};
 
 	*out = (struct source_roots){.own = !live};
 	if (live) {
@@ -120,8 +120,8 @@ void source_roots_open(const struct snapshot *snapshot, int live, struct source_
 	}
 	for (size_t i = 0; i < snapshot_process_count(snapshot); i++)
 		if (is_elsewhere(snapshot_process(snapshot, i)))
-			remark_add(&elsewhere, snapshot_process(snapshot, i), 0);
-	remark_print(&elsewhere, "lines come from this machine's files, not from those of",
+			caveat_add(&elsewhere, snapshot_process(snapshot, i), 0);
+	caveat_print(&elsewhere, "lines come from this machine's files, not from those of",
 		     "they may differ");
 }
 

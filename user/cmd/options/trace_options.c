@@ -538,7 +538,7 @@ int trace_options_parse(int argc, char **argv, struct trace_options *out)
 	if (out->command.count || out->interval_ns || !log_level || out->choice.format_asked ||
 	    (out->output && !strcmp(out->output, "-")))
 		out->live = 0;
-	report_choice_beside(&out->choice, out->output);
+	report_choice_extra(&out->choice, out->output);
 	out->choice.live = 1;
 	out->session.tasks = out->choice.opts.by == GROUP_TASK;
 	out->session.plan.native.allocs = out->allocs;

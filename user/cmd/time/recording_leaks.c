@@ -338,7 +338,7 @@ static void rates_print(FILE *out, const struct leaks *leaks)
 			"No rate is known, only what was gained: the probes took %.0f %% of its "
 			"CPU time, without them it does more. --overhead 5 disturbs it less.\n",
 			leaks->probes_share * 100);
-	else if (leaks->lost_share >= TIMELINE_LOST_TOLD)
+	else if (leaks->lost_share >= TIMELINE_LOST_REPORTED)
 		fprintf(out,
 			"The probes took %.0f %% of its CPU time. Without them growth may be up to "
 			"%.2f times as fast, which the intervals allow for.\n",

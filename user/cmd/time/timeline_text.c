@@ -85,7 +85,7 @@ static void timeline_notes(const struct timeline *timeline, FILE *out)
 			"Figures begin anew at %s: then tables were emptied, by tracer ctl "
 			"clear or a change of mode.\n",
 			recording_clock_text(text, series->moments[begin].time.realtime_ns));
-	if (series_lost_share(series, 0) >= TIMELINE_LOST_TOLD)
+	if (series_lost_share(series, 0) >= TIMELINE_LOST_REPORTED)
 		fprintf(out,
 			"The probes took %.0f %% of its CPU time, without them it may do more.\n",
 			share * 100);

@@ -27,5 +27,5 @@ void series_begin_json(struct json *json, const struct series *series);
 /* "a.rec: 61 snapshots, from 2026-11-24 02:00:00 for 10 min 0 s, every tenth s shown" */
 void timeline_title(const struct timeline *timeline, FILE *out);
 /* Lines about when figures begin anew, and about what the probes took; or nothing. */
-#define TIMELINE_LOST_TOLD 0.01 /* A figure of the moments; line NULL: of the whole. */
+#define TIMELINE_LOST_REPORTED 0.01 /* A figure of the moments; line NULL: of the whole. */
 enum timeline_figure { FIGURE_SIZE, FIGURE_COUNT, FIGURE_RSS, FIGURE_ALLOCATED };

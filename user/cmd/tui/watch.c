@@ -48,7 +48,7 @@ struct watch {
 	int save_wanted;
 	struct source *source; /* of the opened row */
 	struct source_roots roots;
-	off_t told; /* of the messages */
+	off_t reported; /* of the messages */
 };
 
 static void rows_make(struct watch *watch)
@@ -77,9 +77,9 @@ static void message_look(struct watch *watch)
 	struct stat st;
 
 	if (watch->opts->messages < 0 || fstat(watch->opts->messages, &st) ||
-	    st.st_size <= watch->told)
+	    st.st_size <= watch->reported)
 		return;
-	watch->told = st.st_size;
+	watch->reported = st.st_size;
 	ssize_t bytes = pread(watch->opts->messages, text, LAST_BYTES,
 			      st.st_size > LAST_BYTES ? st.st_size - LAST_BYTES : 0);
 	if (bytes <= 0)

@@ -138,7 +138,7 @@ int container_state_read(struct container_list *list, int directory, const char 
 	list->share_bytes += bytes;
 	list->state_bytes += bytes;
 	if (err == -EFBIG && !list->state_refused++)
-		container_list_remark(
+		container_list_caveat(
 			list, "state files of a runtime beyond the size limit are left out");
 	return err;
 }
@@ -160,17 +160,17 @@ void container_text_set(char *out, size_t capacity, const char *text)
 	snprintf(out, capacity, "%.*s", (int)capacity - 1, text);
 }
 
-void container_list_remark(struct container_list *list, const char *format, ...)
+void container_list_caveat(struct container_list *list, const char *format, ...)
 {
-	size_t length = strlen(list->remark);
+	size_t length = strlen(list->caveat);
 	va_list arguments;
 
-	if (length && length + 2 < sizeof(list->remark)) {
-		strcpy(list->remark + length, "; ");
+	if (length && length + 2 < sizeof(list->caveat)) {
+		strcpy(list->caveat + length, "; ");
 		length += 2;
 	}
 	va_start(arguments, format);
-	vsnprintf(list->remark + length, sizeof(list->remark) - length, format, arguments);
+	vsnprintf(list->caveat + length, sizeof(list->caveat) - length, format, arguments);
 	va_end(arguments);
 }
 
@@ -273,8 +273,8 @@ static int entry_new(struct container_list *list, const char *id,
 {
 	*out = NULL;
 	if (list->count == CONTAINERS_MAX) {
-		if (!strstr(list->remark, "are left out"))
-			container_list_remark(list, "containers beyond %d are left out",
+		if (!strstr(list->caveat, "are left out"))
+			container_list_caveat(list, "containers beyond %d are left out",
 					      CONTAINERS_MAX);
 		return 0;
 	}

@@ -60,7 +60,7 @@ struct container {
 struct container_list {
 	struct container *entries;
 	size_t count, capacity;
-	char remark[256];                     /* what could not be read, "" if nothing */
+	char caveat[256];                     /* what could not be read, "" if nothing */
 	struct container_owner current_owner; /* owner of the state being read; root at first */
 	struct buffer mounts;                 /* cgroup file systems, while the list is read */
 	char own[CGROUP_ID_SIZE];             /* the container that we run in, "" for none */
@@ -72,7 +72,7 @@ struct container_list {
 /*
  * Reads all containers, running or only known. 0, -ENOMEM, -errno of /proc. Caller frees.
  * Containers beyond CONTAINERS_MAX and state that cannot be read are left out and mentioned in
- * remark.
+ * caveat.
  */
 int container_list_read(struct container_list *out);
 void container_list_free(struct container_list *list);

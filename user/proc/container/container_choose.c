@@ -197,7 +197,7 @@ static void candidates_list(const struct container_list *list,
 static int none_explain(const struct container_list *list, const struct container_wanted *wanted)
 {
 	struct listed listed = {0};
-	const char *remark = list->remark;
+	const char *caveat = list->caveat;
 	char label[CONTAINER_LABEL_SIZE];
 
 	for (size_t i = 0; i < list->count; i++) {
@@ -209,9 +209,9 @@ static int none_explain(const struct container_list *list, const struct containe
 					 container_runtime_name(stopped->runtime));
 	}
 	candidates_list(list, wanted, &listed);
-	if (remark[0])
+	if (caveat[0])
 		return error_set(-ENOENT, "no container with this name or ID is visible: %.200s",
-				 remark);
+				 caveat);
 	if (!listed.length && !listed.left_out)
 		return error_set(-ENOENT, "no container is running");
 	return error_set(-ENOENT, "no running container has this name or ID; running: %s",

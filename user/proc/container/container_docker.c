@@ -184,10 +184,10 @@ static int daemon_read(struct container_list *list, pid_t pid)
 	/* The disk does not have it. */
 	err = container_docker_ask(list, pid, daemon.socket);
 	if (err == -ETIMEDOUT)
-		container_list_remark(list, "Docker's socket %s has not answered within a second",
+		container_list_caveat(list, "Docker's socket %s has not answered within a second",
 				      daemon.socket);
 	else if (pid && err && err != -ENOMEM)
-		container_list_remark(list,
+		container_list_caveat(list,
 				      "the state of dockerd (PID %d) in %s cannot be read: %s", pid,
 				      daemon.data_root, strerror(-err));
 	return err == -ENOMEM ? err : 0;

@@ -51,13 +51,13 @@ int container_list_add(struct container_list *list, const struct container *cont
 /* The first entry of list->current_owner. */
 struct container *container_list_find(struct container_list *list, const char *id,
 				      const char *namespace);
-void container_list_remark(struct container_list *list, const char *format, ...)
+void container_list_caveat(struct container_list *list, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 /* Starts reading another runtime's state, with a share of its own. */
 void container_state_begin(struct container_list *list);
 /*
  * state_json_read() of a file of the runtime. 0; -EFBIG beyond max bytes, or beyond the limit of
- * one runtime or of all of them (a remark says so); otherwise as state_json_read().
+ * one runtime or of all of them (a caveat says so); otherwise as state_json_read().
  */
 int container_state_read(struct container_list *list, int directory, const char *path, size_t max,
 			 json_t **out);
@@ -70,7 +70,7 @@ int container_id_is_valid(const char *id);
 void container_text_set(char *out, size_t capacity, const char *text);
 
 /*
- * Each reads what it can. What cannot be read becomes a remark; a runtime that is not installed
+ * Each reads what it can. What cannot be read becomes a caveat; a runtime that is not installed
  * does not. 0, -ENOMEM.
  */
 int container_docker_read(struct container_list *list, const struct container_pids *daemons);

@@ -33,7 +33,7 @@ static int index_take(struct container_list *list, const json_t *entry)
 	if (!container_id_is_valid(id) || list->indexed == INDEXED_MAX)
 		return 0;
 	if (++list->indexed == INDEXED_MAX)
-		container_list_remark(list, "Podman's indexes are read only up to %d entries",
+		container_list_caveat(list, "Podman's indexes are read only up to %d entries",
 				      INDEXED_MAX);
 	container_text_set(found.id, sizeof(found.id), id);
 	found.runtime = name && container_kubernetes_name(name, &found) ? CONTAINER_RUNTIME_CRIO

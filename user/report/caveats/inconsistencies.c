@@ -166,7 +166,7 @@ static void first_print(FILE *out, const struct snapshot *snapshot)
 		fprintf(out, "Warning: %zu more of this kind (-v)\n", found - 1);
 }
 
-void contradictions_print(FILE *out, const struct snapshot *snapshot, int brief)
+void inconsistencies_print(FILE *out, const struct snapshot *snapshot, int brief)
 {
 	size_t count = snapshot_process_count(snapshot), doubted = 0;
 
@@ -186,7 +186,7 @@ void contradictions_print(FILE *out, const struct snapshot *snapshot, int brief)
 			doubted - PROCESSES_MAX);
 }
 
-int contradictions_first(const struct snapshot_meta *meta, char *out, size_t capacity)
+int inconsistencies_first(const struct snapshot_meta *meta, char *out, size_t capacity)
 {
 	struct sentences sentences;
 
@@ -197,7 +197,7 @@ int contradictions_first(const struct snapshot_meta *meta, char *out, size_t cap
 	return 1;
 }
 
-void contradictions_json(FILE *out, const struct snapshot_meta *meta)
+void inconsistencies_json(FILE *out, const struct snapshot_meta *meta)
 {
 	struct sentences sentences;
 

@@ -191,7 +191,7 @@ static void unread_heap_print(FILE *out, const struct snapshot *snapshot)
 	const struct snapshot_meta *meta = &snapshot->meta;
 	int growth = snapshot_is_growth(snapshot);
 
-	/* remarks_print() says it for each of several processes. */
+	/* caveats_print() says it for each of several processes. */
 	if (snapshot->process_count || !snapshot_is_unread(meta))
 		return;
 	cut_print(out, &meta->ending);
@@ -396,7 +396,7 @@ static void not_seen_unread_print(FILE *out, const struct snapshot_meta *meta)
 #define RSS_OLD_NS 100000000
 /* the attach itself takes as long */
 #define SELF_SAMPLED_LATE_NS 100000000
-#define COVERAGE_REMARKED    990u /* permille: a process with less gets a remark */
+#define COVERAGE_REMARKED    990u /* permille: a process with less gets a caveat */
 #define PROCESSES_REMARKED   10u
 
 /* Growth mode counts pools in place of small blocks. */
@@ -550,21 +550,21 @@ static void native_stacks_print(FILE *out, const struct snapshot *snapshot)
 }
 
 /*
- * The remarks about one of several processes, separated by "; ". Returns their number. out NULL:
+ * The caveats about one of several processes, separated by "; ". Returns their number. out NULL:
  * only counts.
  */
-static int remarks_print(FILE *out, const struct snapshot_meta *meta)
+static int caveats_print(FILE *out, const struct snapshot_meta *meta)
 {
 	const struct snapshot_coverage *counts = &meta->coverage;
 	unsigned int seen = not_seen_permille(counts->seen_blocks, counts->new_blocks);
-	int remarks = 0;
+	int caveats = 0;
 
 	if (meta->layer == EVENT_LAYER_PYTHON && !meta->coverage_known) {
-		remarks++;
+		caveats++;
 		if (out)
 			fputs("its heap was not read", out);
 	} else if (snapshot_is_unread(meta)) {
-		remarks++;
+		caveats++;
 		if (out)
 			fprintf(out, "its heap was last read %.1f ms before %s end",
 				(double)meta->unread_ns / 1e6,
@@ -574,8 +574,8 @@ static int remarks_print(FILE *out, const struct snapshot_meta *meta)
 				meta->ending.arenas, meta->ending.arenas_unread);
 	}
 	if (counts->new_blocks && !snapshot_is_estimated(meta) && seen < COVERAGE_REMARKED &&
-	    ++remarks && out) {
-		fprintf(out, "%scoverage %u.%u %%", remarks > 1 ? "; " : "", seen / 10, seen % 10);
+	    ++caveats && out) {
+		fprintf(out, "%scoverage %u.%u %%", caveats > 1 ? "; " : "", seen / 10, seen % 10);
 		/* A probe in a process is not inherited. */
 		if (meta->parent && !meta->change_count)
 			fprintf(out,
@@ -583,13 +583,13 @@ static int remarks_print(FILE *out, const struct snapshot_meta *meta)
 				"and its probes",
 				counts->new_blocks - counts->seen_blocks);
 	}
-	if (counts->pools_unreadable && ++remarks && out)
-		fprintf(out, "%s%" PRIu64 " pools could not be read", remarks > 1 ? "; " : "",
+	if (counts->pools_unreadable && ++caveats && out)
+		fprintf(out, "%s%" PRIu64 " pools could not be read", caveats > 1 ? "; " : "",
 			counts->pools_unreadable);
-	if (meta->change_count && ++remarks && out)
+	if (meta->change_count && ++caveats && out)
 		fprintf(out, "%sits mode changed (report --pid %u shows when)",
-			remarks > 1 ? "; " : "", meta->pid);
-	return remarks;
+			caveats > 1 ? "; " : "", meta->pid);
+	return caveats;
 }
 
 static void processes_print(FILE *out, const struct snapshot *snapshot)
@@ -599,12 +599,12 @@ static void processes_print(FILE *out, const struct snapshot *snapshot)
 	for (size_t i = 0; i < snapshot->process_count; i++) {
 		const struct snapshot_meta *meta = &snapshot->processes[i];
 
-		if (!remarks_print(NULL, meta) || found++ >= PROCESSES_REMARKED)
+		if (!caveats_print(NULL, meta) || found++ >= PROCESSES_REMARKED)
 			continue;
 		fprintf(out, "  PID %u (", meta->pid);
 		text_print(out, meta->name);
 		fputs("): ", out);
-		remarks_print(out, meta);
+		caveats_print(out, meta);
 		putc('\n', out);
 	}
 	if (found > PROCESSES_REMARKED)
@@ -715,7 +715,7 @@ static int is_all_well(const struct snapshot *snapshot)
 	const struct snapshot_meta *meta = &snapshot->meta;
 
 	for (size_t i = 0; i < snapshot->process_count; i++)
-		if (remarks_print(NULL, &snapshot->processes[i]))
+		if (caveats_print(NULL, &snapshot->processes[i]))
 			return 0;
 	return !snapshot_lost_events(snapshot) && !snapshot_is_estimated(meta) &&
 	       !snapshot_is_growth(snapshot) && !snapshot_has_layer(snapshot, EVENT_LAYER_MMAP) &&

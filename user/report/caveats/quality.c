@@ -50,7 +50,7 @@ static void lost_add(struct one_line *line, const struct snapshot *snapshot,
 	if (!lost)
 		return;
 	if (statistics && statistics->allocated_known && !statistics->sampled)
-		seen = 2.0 * (double)statistics->beside.allocated.count -
+		seen = 2.0 * (double)statistics->extra.allocated.count -
 		       (double)statistics->total_count;
 	if (seen > 0 && (double)lost >= LOST_SHARE * seen)
 		one_line_add(line, "%.0f %% of events lost",

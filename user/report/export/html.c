@@ -105,7 +105,7 @@ static int share_visit(void *context, const struct thread_share *share)
 static int html_threads_write(FILE *out, const struct snapshot *snapshot)
 {
 	struct threads threads = {.out = out, .snapshot = snapshot};
-	int known = snapshot_knows(snapshot, BESIDE_THREAD), err = 0;
+	int known = snapshot_knows(snapshot, EXTRA_THREAD), err = 0;
 
 	fputs("\"threads\": [", out);
 	if (known)
@@ -183,7 +183,7 @@ static int traces_write(FILE *out, const struct snapshot *snapshot, size_t proce
 {
 	const struct statistics_opts how = {
 		.by = GROUP_TRACEBACK,
-		.sort = snapshot_knows(snapshot, BESIDE_ALLOCATED) ? SORT_ALLOCATED : SORT_SIZE};
+		.sort = snapshot_knows(snapshot, EXTRA_ALLOCATED) ? SORT_ALLOCATED : SORT_SIZE};
 	struct statistics statistics;
 	int err = statistics_compute(snapshot, &how, &statistics);
 
@@ -192,7 +192,7 @@ static int traces_write(FILE *out, const struct snapshot *snapshot, size_t proce
 
 		fprintf(out, "%s%u,%zu,%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64,
 			*any ? "," : "", entry->traceback, process, entry->size, entry->count,
-			entry->beside.allocated.size, entry->beside.allocated.count);
+			entry->extra.allocated.size, entry->extra.allocated.count);
 		*any = 1;
 	}
 	if (!err)
@@ -221,7 +221,7 @@ static int processes_write(FILE *out, const struct snapshot *snapshot)
 		err = traces_write(out, &one, i, &any);
 	}
 	fprintf(out, "],\n\"allocated\": %s",
-		snapshot_knows(snapshot, BESIDE_ALLOCATED) ? "true" : "false");
+		snapshot_knows(snapshot, EXTRA_ALLOCATED) ? "true" : "false");
 	return err;
 }
 

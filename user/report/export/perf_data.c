@@ -305,7 +305,7 @@ static int data_write(struct perf_data_writer *writer)
 				    sizeof(struct file_header) + sizeof(struct file_attr) + bytes);
 }
 
-static void remarks(const struct perf_data_writer *writer)
+static void caveats(const struct perf_data_writer *writer)
 {
 	log_info("the names of Python's functions are in %s, where perf looks for them; perf "
 		 "buildid-cache --add FILE lets it find them anywhere",
@@ -361,7 +361,7 @@ static int perf_export(const struct snapshot *snapshot, const struct export_opts
 	}
 	err = outfile_commit(image);
 	if (!err)
-		remarks(&writer);
+		caveats(&writer);
 	return err;
 }
 

@@ -244,8 +244,8 @@ static int layers_valid(const struct snapshot_meta *meta)
 {
 	uint32_t tables = 0;
 
-	for (size_t i = 0; i < BESIDES; i++)
-		tables |= meta->beside[i].known;
+	for (size_t i = 0; i < EXTRAS; i++)
+		tables |= meta->extra[i].known;
 	return meta->layer < EVENT_LAYERS && !(meta->layers >> EVENT_LAYERS) &&
 	       !(meta->layers & 1u << meta->layer) && !(tables >> EVENT_LAYER_TABLES);
 }

@@ -114,7 +114,7 @@ static int layer_at(const struct pprof_reader *reader, size_t position)
 	const struct snapshot_meta *meta = &reader->builder.snapshot->meta;
 
 	for (uint32_t layer = 0; layer < SNAPSHOT_LAYERS; layer++)
-		if (snapshot_has_beside(meta, layer) && !--position)
+		if (snapshot_has_extra(meta, layer) && !--position)
 			return (int)layer;
 	return -1;
 }
@@ -240,7 +240,7 @@ static int sample_add(struct pprof_reader *reader)
 			 (sample->labels[LABEL_INHERITED] > 0 ? SNAPSHOT_INHERITED : 0),
 		.bytes = (uint64_t)bytes,
 	};
-	const uint64_t mean = layer == EVENT_LAYER_MMAP || layer >= (int)SNAPSHOT_BESIDE_FIRST
+	const uint64_t mean = layer == EVENT_LAYER_MMAP || layer >= (int)SNAPSHOT_EXTRA_FIRST
 				      ? 0
 				      : snapshot_sample_bytes(snapshot, &trace);
 	if (layer < 0 || bytes < 0 || domain < 0 || !sample->nframe || !sample->value_count ||

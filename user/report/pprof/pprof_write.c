@@ -55,7 +55,7 @@ enum {
 	TEXT_INHERITED,
 	TEXT_SELF_SAMPLED,
 	TEXT_NATIVE,
-	TEXT_ALLOC_OBJECTS, /* from here on in the order of enum snapshot_besides */
+	TEXT_ALLOC_OBJECTS, /* from here on in the order of enum snapshot_extras */
 	TEXT_ALLOC_SPACE,
 	TEXT_FREED_OBJECTS,
 	TEXT_FREED_SPACE,
@@ -139,7 +139,7 @@ static inline size_t value_count(const struct snapshot *snapshot)
 	size_t count = 1;
 
 	for (uint32_t which = 0; which < SNAPSHOT_LAYERS; which++)
-		count += snapshot_has_beside(&snapshot->meta, which) != 0;
+		count += snapshot_has_extra(&snapshot->meta, which) != 0;
 	return PPROF_VALUES * count;
 }
 
@@ -241,26 +241,26 @@ static int pprof_piece_write(struct pprof_writer *writer, const Profile *piece)
 /* The type of a value (0: number, 1: bytes); which: -1 for the first layer. */
 static int value_text(const struct snapshot_meta *meta, int which, size_t value)
 {
-	static const int kinds[SNAPSHOT_BESIDE_FIRST][PPROF_VALUES] = {
+	static const int kinds[SNAPSHOT_EXTRA_FIRST][PPROF_VALUES] = {
 		[EVENT_LAYER_PYTHON] = {TEXT_PYTHON_OBJECTS, TEXT_PYTHON_SPACE},
 		[EVENT_LAYER_NATIVE] = {TEXT_NATIVE_OBJECTS, TEXT_NATIVE_SPACE},
 		[EVENT_LAYER_MMAP] = {TEXT_REGIONS, TEXT_MAPPED},
 		[SNAPSHOT_OLDER] = {TEXTS + WINDOW_OLDER_OBJECTS, TEXTS + WINDOW_OLDER_SPACE},
 	};
 
-	uint32_t beside, layer;
+	uint32_t extra, layer;
 
 	if (which < 0)
 		return value ? TEXT_SPACE : TEXT_OBJECTS;
-	if (which < SNAPSHOT_BESIDE_FIRST)
+	if (which < SNAPSHOT_EXTRA_FIRST)
 		return kinds[which][value];
-	beside = (uint32_t)which - SNAPSHOT_BESIDE_FIRST;
-	layer = beside % EVENT_LAYER_TABLES;
-	beside /= EVENT_LAYER_TABLES;
+	extra = (uint32_t)which - SNAPSHOT_EXTRA_FIRST;
+	layer = extra % EVENT_LAYER_TABLES;
+	extra /= EVENT_LAYER_TABLES;
 	return (layer == meta->layer
 			? TEXT_ALLOC_OBJECTS
-			: TEXT_PYTHON_ALLOC_OBJECTS + (int)(layer * BESIDES * PPROF_VALUES)) +
-	       (int)(beside * PPROF_VALUES + value);
+			: TEXT_PYTHON_ALLOC_OBJECTS + (int)(layer * EXTRAS * PPROF_VALUES)) +
+	       (int)(extra * PPROF_VALUES + value);
 }
 
 static int header_write(struct pprof_writer *writer)
@@ -275,7 +275,7 @@ static int header_write(struct pprof_writer *writer)
 	size_t count = 0;
 
 	for (int layer = -1; layer < SNAPSHOT_LAYERS; layer++) {
-		if (layer >= 0 && !snapshot_has_beside(meta, (uint32_t)layer))
+		if (layer >= 0 && !snapshot_has_extra(meta, (uint32_t)layer))
 			continue;
 		for (size_t i = 0; i < PPROF_VALUES; i++, count++) {
 			perftools__profiles__value_type__init(&values[count]);
@@ -615,12 +615,12 @@ static void labels_set(const struct pprof_writer *writer, const struct snapshot_
 }
 
 /* Tools join samples with the same labels, and ours are of one layer each. */
-static void beside_labels_set(const struct pprof_writer *writer, const struct snapshot_trace *trace,
-			      uint32_t layer, struct labels *labels)
+static void extra_labels_set(const struct pprof_writer *writer, const struct snapshot_trace *trace,
+			     uint32_t layer, struct labels *labels)
 {
 	uint32_t name;
 
-	if (layer >= SNAPSHOT_BESIDE(BESIDE_THREAD, 0)) {
+	if (layer >= SNAPSHOT_EXTRA(EXTRA_THREAD, 0)) {
 		label_add(labels, text_index(writer, TEXT_THREAD))->num = trace->thread;
 		name = id_map_find(&writer->threads, trace->thread);
 		if (name != ID_MAP_NONE)
@@ -629,12 +629,12 @@ static void beside_labels_set(const struct pprof_writer *writer, const struct sn
 		/* the snapshot's strings come first in the file */
 		if (trace->task)
 			label_add(labels, text_index(writer, TEXT_TASK))->str = trace->task;
-	} else if (layer >= SNAPSHOT_BESIDE(BESIDE_PEAK, 0)) {
+	} else if (layer >= SNAPSHOT_EXTRA(EXTRA_PEAK, 0)) {
 		label_add(labels, text_index(writer, TEXT_AT_PEAK))->num = 1;
-	} else if (layer >= SNAPSHOT_BESIDE(BESIDE_FREED, 0)) {
+	} else if (layer >= SNAPSHOT_EXTRA(EXTRA_FREED, 0)) {
 		label_add(labels, text_index(writer, TEXT_LIFETIME))->str = text_index(
 			writer, TEXT_LIFETIMES + (int)(trace->flags >> SNAPSHOT_LIFETIME_SHIFT));
-	} else if (layer >= SNAPSHOT_BESIDE(BESIDE_ALLOCATED, 0)) {
+	} else if (layer >= SNAPSHOT_EXTRA(EXTRA_ALLOCATED, 0)) {
 		label_add(labels, text_index(writer, TEXT_ALLOCATED))->num = 1;
 	}
 }
@@ -650,7 +650,7 @@ static int sample_write(struct pprof_writer *writer, const struct snapshot_trace
 	int64_t values[VALUES] = {0};
 	struct labels labels = {.count = 0};
 	uint64_t size = 0, count = 0;
-	int whole = layer == EVENT_LAYER_MMAP || layer >= SNAPSHOT_BESIDE_FIRST;
+	int whole = layer == EVENT_LAYER_MMAP || layer >= SNAPSHOT_EXTRA_FIRST;
 	double chance = whole ? 1 : estimate_chance_of(writer->snapshot, trace);
 	int err = estimate_trace_figures(chance, trace, &size, &count);
 
@@ -666,7 +666,7 @@ static int sample_write(struct pprof_writer *writer, const struct snapshot_trace
 	values[position * PPROF_VALUES] = (int64_t)count;
 	values[position * PPROF_VALUES + 1] = (int64_t)size;
 	labels_set(writer, trace, &labels);
-	beside_labels_set(writer, trace, layer, &labels);
+	extra_labels_set(writer, trace, layer, &labels);
 	sample.location_id = writer->ids;
 	sample.n_value = value_count(writer->snapshot);
 	sample.value = values;
@@ -690,7 +690,7 @@ static int pprof_samples_write(struct pprof_writer *writer)
 	for (size_t i = 0; !err && i < snapshot->trace_count; i++)
 		err = sample_write(writer, &snapshot->traces[i], 0, snapshot->meta.layer);
 	for (uint32_t layer = 0; layer < SNAPSHOT_LAYERS; layer++) {
-		if (!snapshot_has_beside(&snapshot->meta, layer))
+		if (!snapshot_has_extra(&snapshot->meta, layer))
 			continue;
 		position++;
 		for (size_t i = 0; !err && i < snapshot->layers[layer].trace_count; i++)

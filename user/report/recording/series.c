@@ -146,7 +146,7 @@ static int statistics_take(struct series_reader *reader, const struct statistics
 					     .error = statistics->total_error};
 	int err = 0;
 
-	series->moments[at].total = figures_of(&total, &statistics->beside.allocated);
+	series->moments[at].total = figures_of(&total, &statistics->extra.allocated);
 	series->allocated_known &= statistics->allocated_known;
 	series->sampled |= statistics->sampled;
 	for (size_t i = 0; !err && i < statistics->count; i++) {
@@ -157,7 +157,7 @@ static int statistics_take(struct series_reader *reader, const struct statistics
 
 		err = line_find(reader, entry, &line);
 		if (!err)
-			line->at[at] = figures_of(&sums, &entry->beside.allocated);
+			line->at[at] = figures_of(&sums, &entry->extra.allocated);
 	}
 	return err;
 }

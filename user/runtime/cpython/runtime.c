@@ -96,7 +96,7 @@ int python_runtime_inherit(const struct python_runtime *parent, pid_t pid,
 	if (space_open(&out->space, pid))
 		out->space = NULL;
 	if (out->target.renames == ABI_RENAMES_HERE)
-		out->target.renames = ABI_RENAMES_UNTOLD;
+		out->target.renames = ABI_RENAMES_UNREPORTED;
 	if (copy)
 		out->offsets = copy;
 	if (out->file)

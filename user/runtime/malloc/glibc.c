@@ -35,7 +35,7 @@ struct arenas_look {
 	size_t arena_capacity, heap_capacity;
 };
 
-static int contradiction(const struct glibc *glibc, const char *what)
+static int inconsistency(const struct glibc *glibc, const char *what)
 {
 	return error_set(-ENOTSUP, "its malloc is not laid out as glibc 2.%u's: %s", glibc->minor,
 			 what);
@@ -52,7 +52,7 @@ static int heap_add(struct arenas_look *look, const struct glibc_heap *heap)
 	int err = ARRAY_GROW(glibc->heaps, look->heap_capacity, glibc->heap_count);
 
 	if (!err && glibc->heap_count == GLIBC_HEAPS_MAX)
-		err = contradiction(glibc, "too many heaps");
+		err = inconsistency(glibc, "too many heaps");
 	if (!err)
 		glibc->heaps[glibc->heap_count++] = *heap;
 	return err;
@@ -71,13 +71,13 @@ static int arena_add(struct arenas_look *look, uint64_t address, uint64_t *next)
 	if (err)
 		return err;
 	if (arena.top % GLIBC_ALIGNMENT)
-		return contradiction(glibc, "an arena's top chunk is not aligned");
+		return inconsistency(glibc, "an arena's top chunk is not aligned");
 	/* A new main arena's top is in its bins, with a size of 0. */
 	err = reader_u64(glibc->reader, arena.top + 8, &arena.top_bytes);
 	if (err == -ENODATA)
 		return error_set(err, "the end of an arena is swapped out");
 	if (err)
-		return contradiction(glibc, "an arena's top chunk cannot be read");
+		return inconsistency(glibc, "an arena's top chunk cannot be read");
 	arena.top_bytes &= ~(uint64_t)GLIBC_SIZE_BITS;
 	err = ARRAY_GROW(glibc->arenas, look->arena_capacity, glibc->arena_count);
 	if (!err)
@@ -93,7 +93,7 @@ static int arenas_list(struct arenas_look *look)
 
 	do {
 		if (glibc->arena_count == GLIBC_ARENAS_MAX)
-			return contradiction(glibc, "its list of arenas does not end");
+			return inconsistency(glibc, "its list of arenas does not end");
 		err = arena_add(look, at, &at);
 	} while (!err && at != glibc->main_arena);
 	return err;
@@ -122,7 +122,7 @@ static int main_heap_read(struct arenas_look *look, const struct process_maps *m
 	heap.first = aligned(heap.first);
 	if (arena->top >= heap.first && arena->top < heap.end) {
 		if (arena->top_bytes > heap.end - arena->top)
-			return contradiction(glibc, "the top chunk ends beyond the heap");
+			return inconsistency(glibc, "the top chunk ends beyond the heap");
 		/* Between malloc's last byte and the end of the map is another user's memory. */
 		heap.end = arena->top + arena->top_bytes;
 	} else {
@@ -139,7 +139,7 @@ static int heaps_read(struct arenas_look *look, uint32_t number)
 	uint64_t at = arena->top & ~(HEAP_MAX_SIZE - 1);
 
 	if (arena->address % HEAP_MAX_SIZE != glibc->layout->heap_info_bytes)
-		return contradiction(glibc, "an arena does not follow a heap_info");
+		return inconsistency(glibc, "an arena does not follow a heap_info");
 	for (size_t i = 0; at; i++) {
 		struct glibc_heap heap = {.start = at, .arena = number};
 		uint64_t info[3]; /* arena, previous, size */
@@ -149,16 +149,16 @@ static int heaps_read(struct arenas_look *look, uint32_t number)
 			return err;
 		if (i == GLIBC_HEAPS_MAX || info[0] != arena->address || info[2] > HEAP_MAX_SIZE ||
 		    info[2] % PAGE || info[2] < look->offsets.bytes || info[1] % HEAP_MAX_SIZE)
-			return contradiction(glibc, "a heap_info is inconsistent");
+			return inconsistency(glibc, "a heap_info is inconsistent");
 		heap.end = at + info[2];
 		heap.first = at + glibc->layout->heap_info_bytes;
 		if (heap.first == arena->address)
 			heap.first += look->offsets.bytes;
 		else if (!info[1])
-			return contradiction(glibc, "an arena is not in its first heap");
+			return inconsistency(glibc, "an arena is not in its first heap");
 		heap.first = aligned(heap.first);
 		if (arena->top - at < HEAP_MAX_SIZE && arena->top + arena->top_bytes > heap.end)
-			return contradiction(glibc, "the top chunk ends beyond its heap");
+			return inconsistency(glibc, "the top chunk ends beyond its heap");
 		err = heap_add(look, &heap);
 		if (err)
 			return err;
@@ -189,7 +189,7 @@ static int glibc_arenas_read(struct glibc *glibc, const struct process_maps *map
 	SORT_BY(glibc->heaps, glibc->heap_count, start);
 	for (size_t i = 1; i < glibc->heap_count; i++)
 		if (glibc->heaps[i].start < glibc->heaps[i - 1].end)
-			return contradiction(glibc, "heaps overlap");
+			return inconsistency(glibc, "heaps overlap");
 	return 0;
 }
 

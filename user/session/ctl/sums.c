@@ -220,7 +220,7 @@ int sums_write(int fd, struct trace *trace, const struct request *request,
 		header.processes++;
 		err = process_add(trace, i, request, header.time_ns, &out);
 	}
-	header.number = trace_sums_told(trace);
+	header.number = trace_sums_reported(trace);
 	header.cpu_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID) - begin_ns;
 	return answer_end(fd, err, &header, sizeof(header), &out);
 }

@@ -149,7 +149,7 @@ static int child_try(struct trial_run *run, struct trial *out, const char **reme
 	if (!err) {
 		err = probe_place(run);
 		if (err)
-			obstacle_explain(OBSTACLE_PROBE, err, remedy);
+			hint_explain(HINT_PROBE, err, remedy);
 	}
 	out->placed = !err;
 	out->place_ns = err ? 0 : clock_ns(CLOCK_MONOTONIC) - start;
@@ -181,7 +181,7 @@ int trial_run(const struct features *features, struct trial *out, const char **r
 	start = clock_ns(CLOCK_MONOTONIC);
 	err = attach_new(&run.attach, features, &opts);
 	if (err)
-		return obstacle_explain(OBSTACLE_LOAD, err, remedy);
+		return hint_explain(HINT_LOAD, err, remedy);
 	out->loaded = 1;
 	out->load_ns = clock_ns(CLOCK_MONOTONIC) - start;
 	out->links = attach_backend(run.attach);

@@ -23,7 +23,7 @@ struct trial {
 
 /*
  * 0; -EPERM, -ENOSYS and others as features_check(); a refusal of the kernel, as
- * obstacle_explain(); -ENODATA the events are missing or wrong. With error_set(), and *remedy
+ * hint_explain(); -ENODATA the events are missing or wrong. With error_set(), and *remedy
  * (NULL: none is known).
  */
 int trial_run(const struct features *features, struct trial *out, const char **remedy);

@@ -213,7 +213,7 @@ int perfmap_session_new(struct perfmap_session **out, const struct perfmap_sessi
 		err = perfmap_attach_new(&session->attach, &session->features, &attach);
 	/* features_check() has explained its own errors. */
 	if (err && session->maps)
-		obstacle_explain(OBSTACLE_LOAD, err, remedy);
+		hint_explain(HINT_LOAD, err, remedy);
 	if (err) {
 		perfmap_session_free(session);
 		return err;
@@ -262,7 +262,7 @@ int perfmap_session_add(struct perfmap_session *session, pid_t pid)
 		return err;
 	err = perfmap_probe(session, target);
 	if (err)
-		return obstacle_tell(OBSTACLE_PROBE, err);
+		return hint_tell(HINT_PROBE, err);
 	perfmap_rivals_find(session, target);
 	if (session->opts.merge)
 		err = perfmap_target_read_ancestors(target);

@@ -56,7 +56,7 @@ static void records_pull(void *context)
 }
 
 /* Logged once while the trace runs, since a report may come much later. */
-static void contradiction_log(struct session *session, struct target *target)
+static void inconsistency_log(struct session *session, struct target *target)
 {
 	struct snapshot_meta meta;
 	char text[320];
@@ -64,7 +64,7 @@ static void contradiction_log(struct session *session, struct target *target)
 	if (target->contradicted || trace_meta(session->trace, target->index, &meta) ||
 	    !meta.coverage_known)
 		return;
-	target->contradicted = contradictions_first(&meta, text, sizeof(text));
+	target->contradicted = inconsistencies_first(&meta, text, sizeof(text));
 	if (target->contradicted)
 		log_info("PID %d: %s", target->pid, text);
 }
@@ -107,7 +107,7 @@ int target_census(struct session *session, struct target *target, int baseline, 
 		target_mode_fall_back(session, target);
 		return 0;
 	}
-	contradiction_log(session, target);
+	inconsistency_log(session, target);
 	/* The baseline has told that there is no heap. */
 	return err == -ESRCH || (err == -ENODATA && !baseline) ? 0 : err;
 }

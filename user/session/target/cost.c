@@ -95,8 +95,8 @@ void target_cost_begin(struct session *session, struct target *target, int ran)
 	cost->wait_ns = 0;
 	if (!session->cost.counts || session->cost.failed)
 		return;
-	if (!session->cost.look_ns)
-		session->cost.look_ns = clock_ns(CLOCK_MONOTONIC) + COST_NOTICE_NS;
+	if (!session->cost.recheck_ns)
+		session->cost.recheck_ns = clock_ns(CLOCK_MONOTONIC) + COST_NOTICE_NS;
 	if (ran && !target_clock_begin(target))
 		target_measure_begin(session, target);
 }
@@ -137,8 +137,8 @@ void target_cost_feed(struct session *session, struct target *target, uint64_t n
 	session_feed(session, &record, sizeof(record));
 }
 
-static void target_look(struct session *session, struct target *target, uint64_t now_ns,
-			struct notice *notice)
+static void target_recheck(struct session *session, struct target *target, uint64_t now_ns,
+			   struct notice *notice)
 {
 	struct governor_period period;
 	double share;
@@ -211,20 +211,20 @@ void session_cost_due(struct session *session, uint64_t now_ns)
 	struct session_cost *cost = &session->cost;
 	struct notice notice = {0};
 
-	if (cost->failed || !cost->look_ns || now_ns < cost->look_ns)
+	if (cost->failed || !cost->recheck_ns || now_ns < cost->recheck_ns)
 		return;
-	cost->look_ns = now_ns + COST_NOTICE_NS;
+	cost->recheck_ns = now_ns + COST_NOTICE_NS;
 	if (hits_measure(session)) {
 		cost_give_up(session);
 		return;
 	}
-	for (size_t i = 0; i < session->count && !cost->told; i++)
-		target_look(session, session->targets[i], now_ns, &notice);
+	for (size_t i = 0; i < session->count && !cost->reported; i++)
+		target_recheck(session, session->targets[i], now_ns, &notice);
 	/* What is cheap is said once. That growth mode is, is why it was chosen. */
 	if (!notice.worst ||
 	    (!notice.dear && (cost->said || notice.worst->mode == EVENT_MODE_GROWTH)))
 		return;
 	cost->said = 1;
-	cost->told = notice.dear > 0;
+	cost->reported = notice.dear > 0;
 	notice_print(session, &notice);
 }

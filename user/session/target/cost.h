@@ -20,10 +20,10 @@ struct target;
 
 /* Zero-initialise. */
 struct session_cost {
-	int counts;       /* hits and their cost are being counted */
-	int failed;       /* they cannot be */
-	int said, told;   /* it was logged; it was more than COST_NOTICE_SHARE */
-	uint64_t look_ns; /* when processes are looked at next; 0: there is none */
+	int counts;          /* hits and their cost are being counted */
+	int failed;          /* they cannot be */
+	int said, reported;  /* it was logged; it was more than COST_NOTICE_SHARE */
+	uint64_t recheck_ns; /* when processes are looked at next; 0: there is none */
 };
 
 /* Of a target. Zero-initialise. */
@@ -39,7 +39,7 @@ struct target_cost {
 
 /* To be called before the probes of a process are placed. */
 void session_cost_prepare(struct session *session);
-/* To be called after they are placed. ran: it ran before, and is one that a remark may be about. */
+/* To be called after they are placed. ran: it ran before, and is one that a caveat may be about. */
 void target_cost_begin(struct session *session, struct target *target, int ran);
 /*
  * Feeds what it has run and what the probes took, as of now. To be called before its mode changes,

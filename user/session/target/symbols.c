@@ -179,8 +179,8 @@ void target_symbols_watch(struct session *session, struct target *target, uint64
 }
 
 /* The file that is mapped at the address, if the outermost frame names another one; NULL. */
-static const char *file_beside(const struct target_symbols *names, uint64_t address,
-			       const struct symbols_frame *frames, uint32_t count)
+static const char *file_extra(const struct target_symbols *names, uint64_t address,
+			      const struct symbols_frame *frames, uint32_t count)
 {
 	const struct modules *modules;
 	const char *file = NULL;
@@ -195,7 +195,7 @@ static int symbol_feed(struct session *session, struct target *target, uint64_t 
 		       const struct symbols_frame *frames, uint32_t count, int slow)
 {
 	return session_feed_symbol(session, target, address, frames, count,
-				   file_beside(&target->symbols, address, frames, count), slow);
+				   file_extra(&target->symbols, address, frames, count), slow);
 }
 
 /*

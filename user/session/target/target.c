@@ -71,7 +71,7 @@ int session_feed_symbol(struct session *session, const struct target *target, ui
 			const struct symbols_frame *frames, uint32_t count, const char *file,
 			int slow)
 {
-	const struct symbols_frame beside = {.function = "", .filename = file ? file : ""};
+	const struct symbols_frame extra = {.function = "", .filename = file ? file : ""};
 	struct event_symbol head = {
 		.header = {.type = EVENT_SYMBOL,
 			   .time_ns = trace_process_at(session->trace, target->index)->end_ns,
@@ -87,7 +87,7 @@ int session_feed_symbol(struct session *session, const struct target *target, ui
 	for (uint32_t i = 0; i < count && !err; i++)
 		err = frame_append(&record, &frames[i]);
 	if (!err && file)
-		err = frame_append(&record, &beside);
+		err = frame_append(&record, &extra);
 	if (!err) {
 		((struct event_header *)record.data)->size = (uint32_t)record.size;
 		err = session_feed(session, record.data, record.size);
@@ -198,7 +198,7 @@ int target_announce(struct session *session, struct target *target, const char *
 		.from_start = from_start,
 		.mode = target->mode | target_mode_flags(target) |
 			(session->opts.tasks ? EVENT_MODE_TASKS : 0) |
-			(target->tasks_untold ? EVENT_MODE_TASKS_UNTOLD : 0),
+			(target->tasks_unreported ? EVENT_MODE_TASKS_UNREPORTED : 0),
 		.sample_bytes = session->opts.sample_bytes,
 		.age_ns = process_age_ns(target->pid),
 		.budget_permille = (uint32_t)(session->opts.overhead * 1000 + 0.5),

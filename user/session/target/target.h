@@ -47,12 +47,12 @@ struct target {
 	int self_sampled;                   /* its native blocks are those that it samples itself */
 	int private_probes;                 /* its probes are per-process, not in files */
 	pid_t debugger;                     /* that was told of last; 0: none */
-	int contradicted;                   /* a contradiction in its figures was logged */
+	int contradicted;                   /* a inconsistency in its figures was logged */
 	int large_blocks;                   /* growth, windows: large blocks are traced */
 	int large_windowed;                 /* windows: large blocks, too, in windows only */
 	int pools_off;                      /* windows: nothing between them */
 	int reuse_unseen, ends_unseen;      /* as in struct plan */
-	int tasks_untold;                   /* EVENT_MODE_TASKS_UNTOLD */
+	int tasks_unreported;               /* EVENT_MODE_TASKS_UNREPORTED */
 	int heap_unreadable;                /* its heap is never walked */
 	uint64_t rss_ns;                    /* when its RSS was last read */
 	size_t thread_cursor;               /* where threads without a name are looked for */

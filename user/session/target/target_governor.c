@@ -21,7 +21,7 @@ int session_governor_begin(struct session *session)
 		return 0;
 	err = hit_cost_trap(&session->hit_cost, session->attach);
 	if (err)
-		return obstacle_tell(OBSTACLE_PROBE, err);
+		return hint_tell(HINT_PROBE, err);
 	hit_cost_count(&session->hit_cost, session->attach);
 	log_debug("a probe costs %.2f us here, before its program runs",
 		  session->hit_cost.trap_ns / 1e3);

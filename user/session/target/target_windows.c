@@ -8,7 +8,7 @@
  *             it removes the first breakpoint: until then the window goes on
  *   end       the first breakpoint is gone: BPF ignores the probes again; EVENT_WINDOW. From here
  *             on an address may have been given to a block that no probe has shown. So the window's
- *             last moment is that of the last look at new blocks before (of the native layer: at
+ *             last moment is that of the last recheck of new blocks before (of the native layer: at
  *             the breakpoints)
  *   closing   the kernel removes the others
  *
@@ -41,7 +41,7 @@
 
 #define LOOK_STRETCH_NS 10000000ull
 #define LOOK_LAST_NS    20000000ull /* within a window, which is that much longer then */
-#define LAST_FIRST_NS   8000000ull  /* after a window, the first look at its pools */
+#define LAST_FIRST_NS   8000000ull  /* after a window, the first recheck of its pools */
 #define LAST_MOST_NS    250000000ull
 #define LAST_SHARE      50u /* looks at these take at most 1/50 of the time */
 #define BREAKPOINT      0xcc
@@ -142,9 +142,9 @@ static void target_text_find(struct target *target)
 	process_maps_free(&find.maps);
 }
 
-int target_look_feed(void *context, const void *record, size_t size)
+int target_recheck_feed(void *context, const void *record, size_t size)
 {
-	const struct target_look *look = context;
+	const struct target_recheck *look = context;
 
 	if (look->fresh && !target_window_is_whole(look->target))
 		return -ECANCELED;
@@ -152,12 +152,12 @@ int target_look_feed(void *context, const void *record, size_t size)
 }
 
 /* Reads pools until a time; returns how many of them. */
-static size_t pools_read(const struct target_look *look, const uint64_t *pools, size_t count,
+static size_t pools_read(const struct target_recheck *look, const uint64_t *pools, size_t count,
 			 uint64_t until_ns)
 {
 	const struct target *target = look->target;
 	const struct heap_kinds_opts opts = {
-		.until_ns = until_ns, .record = target_look_feed, .context = (void *)look};
+		.until_ns = until_ns, .record = target_recheck_feed, .context = (void *)look};
 	size_t done = 0;
 	int err;
 
@@ -171,11 +171,11 @@ static size_t pools_read(const struct target_look *look, const uint64_t *pools, 
 }
 
 /*
- * Reads the pools of the open window again before it ends: a block that has died since the look
- * before would count as alive then. Those of the last window come first in every look until the
+ * Reads the pools of the open window again before it ends: a block that has died since the recheck
+ * before would count as alive then. Those of the last window come first in every recheck until the
  * next one: how long short-lived blocks live is known as exactly as looks are close to each other.
  */
-static void last_read(const struct target_look *look, uint64_t until_ns)
+static void last_read(const struct target_recheck *look, uint64_t until_ns)
 {
 	uint64_t *pools;
 	size_t count;
@@ -192,9 +192,9 @@ static void last_read(const struct target_look *look, uint64_t until_ns)
  * are dropped at the window's end. What is found after the first probe has gone may be another
  * block, and is dropped.
  */
-static void target_look_fresh(struct session *session, struct target *target)
+static void target_recheck_fresh(struct session *session, struct target *target)
 {
-	const struct target_look look = {session, target, 1};
+	const struct target_recheck look = {session, target, 1};
 	uint64_t began_ns = clock_ns(CLOCK_MONOTONIC), *pools;
 	size_t count, done;
 	int all;
@@ -225,7 +225,7 @@ static void target_last_begin(struct target *target)
 	target->windows.last_took_ns = 0;
 }
 
-/* When the next look at the last window's pools is due; UINT64_MAX: none. */
+/* When the next recheck of the last window's pools is due; UINT64_MAX: none. */
 static uint64_t target_last_due_ns(const struct target *target)
 {
 	const struct target_windows *windows = &target->windows;
@@ -240,9 +240,9 @@ static uint64_t target_last_due_ns(const struct target *target)
  * After a window, reads its pools, at twice the time after its end each time: so it is known how
  * long blocks live, whether that is 10 ms or 200.
  */
-static void target_look_last(struct session *session, struct target *target)
+static void target_recheck_last(struct session *session, struct target *target)
 {
-	const struct target_look look = {session, target, 0};
+	const struct target_recheck look = {session, target, 0};
 	struct target_windows *windows = &target->windows;
 	uint64_t began_ns = clock_ns(CLOCK_MONOTONIC), now_ns;
 
@@ -256,9 +256,9 @@ static void target_look_last(struct session *session, struct target *target)
 }
 
 /* Between windows, reads all pools in turn, as many as there is time for. */
-static void target_look_all(struct session *session, struct target *target)
+static void target_recheck_all(struct session *session, struct target *target)
 {
-	const struct target_look look = {session, target, 0};
+	const struct target_recheck look = {session, target, 0};
 	struct target_windows *windows = &target->windows;
 	uint64_t began_ns = clock_ns(CLOCK_MONOTONIC), *pools;
 	size_t count, first = 0, done;
@@ -270,16 +270,16 @@ static void target_look_all(struct session *session, struct target *target)
 	last_read(&look, began_ns + LOOK_STRETCH_NS / 2);
 	if (trace_sighted_pools(session->trace, target->index, SIGHTED_ALL, &pools, &count))
 		return;
-	while (first < count && pools[first] < windows->look_from)
+	while (first < count && pools[first] < windows->recheck_from)
 		first++;
 	if (first == count)
 		first = 0;
 	done = pools_read(&look, pools + first, count - first, began_ns + LOOK_STRETCH_NS);
-	windows->look_from = first + done < count ? pools[first + done] : 0;
+	windows->recheck_from = first + done < count ? pools[first + done] : 0;
 	free(pools);
-	target_large_look(session, target);
-	windows->look_ns = clock_ns(CLOCK_MONOTONIC);
-	windows->look_took_ns = windows->look_ns - began_ns;
+	target_large_recheck(session, target);
+	windows->recheck_ns = clock_ns(CLOCK_MONOTONIC);
+	windows->recheck_took_ns = windows->recheck_ns - began_ns;
 }
 
 /* --- window cost ------------------------------------------------------------------------------ */
@@ -437,11 +437,11 @@ static void target_window_judge(struct session *session, struct target *target,
 
 #define LOOK_PAUSE_NS   250000000ull
 #define LOOK_SHARE      100u       /* looks take at most 1/100 of the time */
-#define CLOSING_STEP_NS 5000000ull /* between two looks whether the kernel is done */
+#define CLOSING_STEP_NS 5000000ull /* between two rechecks whether the kernel is done */
 #define CLOSING_MAX_NS  2000000000ull
 #define FOREIGN_NS      100000000ull /* closing, if other tracers' breakpoints are there, too */
 #define GRACE_NS        15000000ull  /* the links are closed so long before the end */
-#define GRACE_STEP_NS   4000000ull   /* between two looks at new blocks from then on */
+#define GRACE_STEP_NS   4000000ull   /* between two rechecks of new blocks from then on */
 #define NATIVE_STEP_NS  1000000ull   /* the same where there is nothing to read but probes */
 #define GRACE_MAX_NS    40000000ull
 #define FAILURES        5u /* in a row until windows are given up */
@@ -548,7 +548,7 @@ void target_windows_begin(struct session *session, struct target *target, struct
 			    .rate = target->governor.early ? target->governor.rate : 0,
 			    .random = clock_ns(CLOCK_REALTIME) ^ (uint64_t)target->pid << 32},
 		.plan = *plan,
-		.look_ns = clock_ns(CLOCK_MONOTONIC),
+		.recheck_ns = clock_ns(CLOCK_MONOTONIC),
 	};
 	*plan = (struct plan_target){0};
 	/* These are the cache's, and are in place all the time. */
@@ -559,7 +559,7 @@ void target_windows_begin(struct session *session, struct target *target, struct
 	if (session->opts.overhead > 0)
 		windows->state = WINDOW_CLOSING;
 	else
-		wait_begin(session, target, windows->look_ns);
+		wait_begin(session, target, windows->recheck_ns);
 }
 
 void target_windows_again(struct session *session, struct target *target)
@@ -610,16 +610,16 @@ static void window_fail(struct session *session, struct target *target, int err)
 }
 
 /*
- * Where windows follow closely, no look was due since the last one: what it has shown must be asked
- * for before the next one shows more.
+ * Where windows follow closely, no recheck was due since the last one: what it has shown must be
+ * asked for before the next one shows more.
  */
-static void native_look(struct session *session, struct target *target)
+static void native_recheck(struct session *session, struct target *target)
 {
 	struct target_windows *windows = &target->windows;
 	uint64_t since_ns = clock_ns(CLOCK_MONOTONIC) - windows->walked_ns;
 
 	if (target_is_native(target) && windows->walked_ns < windows->end.time_ns &&
-	    since_ns > LOOK_SHARE * windows->look_took_ns)
+	    since_ns > LOOK_SHARE * windows->recheck_took_ns)
 		target_native_walk(session, target);
 }
 
@@ -628,7 +628,7 @@ static void window_open(struct session *session, struct target *target)
 	struct target_windows *windows = &target->windows;
 	int err;
 
-	native_look(session, target);
+	native_recheck(session, target);
 	windows->site = 0;
 	windows->foreign = target_window_is_probed(target);
 	windows->dropped_ns = windows->checked_ns = 0;
@@ -674,11 +674,11 @@ static void window_drop(struct session *session, struct target *target)
 	windows->closing_ns = windows->dropped_ns + grace_step_ns(target);
 }
 
-/* From one look to the next. */
-static uint64_t look_pause(const struct target_windows *windows)
+/* From one recheck to the next. */
+static uint64_t recheck_pause(const struct target_windows *windows)
 {
 	uint64_t targets = windows->windows.targets ? windows->windows.targets : 1;
-	uint64_t pause_ns = LOOK_SHARE * targets * windows->look_took_ns;
+	uint64_t pause_ns = LOOK_SHARE * targets * windows->recheck_took_ns;
 
 	return pause_ns > LOOK_PAUSE_NS ? pause_ns : LOOK_PAUSE_NS;
 }
@@ -692,20 +692,20 @@ void target_window_close(struct session *session, struct target *target)
 		return;
 	windows->state = WINDOW_CLOSING;
 	busy_ns = target_window_busy_ns(target);
-	target_look_fresh(session, target);
+	target_recheck_fresh(session, target);
 	windows->end = target_window_mark(session, target);
 	end_ns = windows->checked_ns ? windows->checked_ns : windows->end.time_ns;
 	/* The kernel is faster than the looks: from now on one comes before it begins. */
-	windows->look_first |= !windows->checked_ns;
+	windows->recheck_first |= !windows->checked_ns;
 	pause_set(session, target, 1);
 	session_pull(session);
 	window_feed(session, target, windows->opened_ns, end_ns, busy_ns);
 	if (!target->ended && !windows->dropped_ns)
 		window_drop(session, target);
-	windows->look_ns = clock_ns(CLOCK_MONOTONIC);
-	windows->closing_ns = windows->look_ns + CLOSING_STEP_NS;
-	/* The first look comes at a random moment, so that it tells how long blocks live. */
-	windows->look_ns -= hash_u64(windows->look_ns) % look_pause(windows);
+	windows->recheck_ns = clock_ns(CLOCK_MONOTONIC);
+	windows->closing_ns = windows->recheck_ns + CLOSING_STEP_NS;
+	/* The first recheck comes at a random moment, so that it tells how long blocks live. */
+	windows->recheck_ns -= hash_u64(windows->recheck_ns) % recheck_pause(windows);
 	target_last_begin(target);
 	/* What a window by hand costs is not measured. */
 	if (session->opts.overhead > 0)
@@ -725,12 +725,12 @@ static void window_ending(struct session *session, struct target *target, uint64
 		target_window_close(session, target);
 		return;
 	}
-	target_look_fresh(session, target);
+	target_recheck_fresh(session, target);
 	windows->closing_ns = clock_ns(CLOCK_MONOTONIC) + grace_step_ns(target);
 }
 
 /* Is the kernel done? Then the next window is chosen. */
-static void closing_look(struct session *session, struct target *target, uint64_t now_ns)
+static void closing_recheck(struct session *session, struct target *target, uint64_t now_ns)
 {
 	struct target_windows *windows = &target->windows;
 	uint64_t since_ns = now_ns - windows->end.time_ns;
@@ -777,11 +777,11 @@ static uint64_t grace_ns(const struct target_windows *windows)
 	return half_ns < GRACE_NS ? half_ns : GRACE_NS;
 }
 
-/* When something is due: a window's begin or end, or a look. */
+/* When something is due: a window's begin or end, or a recheck. */
 static uint64_t due_ns(const struct target *target)
 {
 	const struct target_windows *windows = &target->windows;
-	uint64_t look_ns;
+	uint64_t recheck_ns;
 
 	if (target->ended || windows->state == WINDOW_NONE)
 		return UINT64_MAX;
@@ -789,10 +789,10 @@ static uint64_t due_ns(const struct target *target)
 		return windows->opened_ns + windows->next.length_ns - grace_ns(windows);
 	if (windows->state == WINDOW_OPEN || windows->state == WINDOW_CLOSING)
 		return windows->closing_ns;
-	look_ns = windows->look_ns + look_pause(windows);
-	if (target_last_due_ns(target) < look_ns)
-		look_ns = target_last_due_ns(target);
-	return windows->next.start_ns < look_ns ? windows->next.start_ns : look_ns;
+	recheck_ns = windows->recheck_ns + recheck_pause(windows);
+	if (target_last_due_ns(target) < recheck_ns)
+		recheck_ns = target_last_due_ns(target);
+	return windows->next.start_ns < recheck_ns ? windows->next.start_ns : recheck_ns;
 }
 
 uint64_t session_windows_left_ns(const struct session *session, uint64_t now_ns)
@@ -818,21 +818,21 @@ static void target_due(struct session *session, struct target *target, uint64_t 
 		return;
 	}
 	if (windows->state == WINDOW_OPEN && !windows->dropped_ns) {
-		if (windows->look_first)
-			target_look_fresh(session, target);
+		if (windows->recheck_first)
+			target_recheck_fresh(session, target);
 		window_drop(session, target);
 		/* Most pools: those that are left take less time at the window's end. */
-		target_look_fresh(session, target);
+		target_recheck_fresh(session, target);
 	} else if (windows->state == WINDOW_OPEN)
 		window_ending(session, target, now_ns);
 	else if (windows->state == WINDOW_CLOSING)
-		closing_look(session, target, now_ns);
+		closing_recheck(session, target, now_ns);
 	else if (windows->next.start_ns <= now_ns)
 		window_open(session, target);
 	else if (target_last_due_ns(target) <= now_ns)
-		target_look_last(session, target);
+		target_recheck_last(session, target);
 	else
-		target_look_all(session, target);
+		target_recheck_all(session, target);
 }
 
 void session_windows_due(struct session *session, uint64_t now_ns)

@@ -46,21 +46,21 @@ struct target_windows {
 	uint64_t marks;           /* the kinds of sites that had breakpoints when it began */
 	uint64_t checked_ns;      /* blocks that were allocated before this have been checked */
 	struct threads_time busy; /* when it began; 0: not known */
-	int look_first;           /* probes may be gone before a check ends: check earlier */
+	int recheck_first;        /* probes may be gone before a check ends: check earlier */
 	int foreign;              /* there were breakpoints before ours were placed */
 	/* the end of the last one, placing, the beginning, the end */
 	struct window_mark after, placing, begin, end;
 	double share; /* of the target's CPU time that probes took, since the window before */
 	/* the cost of the last window's probes until it is judged; then cpu_ns is 0 */
 	struct governor_period inside;
-	uint64_t look_ns; /* when the pools were last read */
-	uint64_t look_took_ns;
-	/* the next look at the last window's pools, after its end; 0: none. What these took */
+	uint64_t recheck_ns; /* when the pools were last read */
+	uint64_t recheck_took_ns;
+	/* the next recheck of the last window's pools, after its end; 0: none. What these took */
 	uint64_t last_after_ns, last_took_ns;
 	struct glibc *glibc; /* native: malloc's heap; NULL: not found yet */
 	uint64_t walked_ns;  /* when malloc's heap was last walked; 0: never */
 	/* address of the pool, and of the large block, from which to read on */
-	uint64_t look_from, large_from;
+	uint64_t recheck_from, large_from;
 	unsigned int failed; /* windows without probes in a row, since these could not be placed */
 	int refused;         /* no further window is possible: the governor takes its next step */
 };
@@ -110,7 +110,7 @@ void session_windows_due(struct session *session, uint64_t now_ns);
 uint64_t session_windows_left_ns(const struct session *session, uint64_t now_ns);
 /* A look at large blocks: fresh is within a window; returns whether all of them were read. */
 int target_large_fresh(struct session *session, const struct target *target);
-void target_large_look(struct session *session, struct target *target);
+void target_large_recheck(struct session *session, struct target *target);
 /*
  * The windows are those of the native layer: walks malloc's heap. The first walk says which blocks
  * are older than the trace. 0, -errno.
@@ -122,13 +122,13 @@ int target_native_walk(struct session *session, struct target *target);
  * before a heap walk, so that both have shown what is new.
  */
 void target_large_walk(struct session *session, const struct target *target);
-/* Feeds a record of a look: heap_kinds_opts.record, with a struct target_look. */
-struct target_look {
+/* Feeds a record of a look: heap_kinds_opts.record, with a struct target_recheck. */
+struct target_recheck {
 	struct session *session;
 	const struct target *target;
 	int fresh; /* -ECANCELED unless the window is whole */
 };
-int target_look_feed(void *look, const void *record, size_t size);
+int target_recheck_feed(void *look, const void *record, size_t size);
 /* Is a window of some target open? */
 int session_windows_open(const struct session *session);
 /* Is a window open or being closed, so that hits are not those of the other probes alone? */

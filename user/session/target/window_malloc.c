@@ -56,16 +56,16 @@ struct large_blocks {
 	size_t count;
 	uint64_t used; /* as in struct event_census_large */
 	uint64_t until_ns;
-	int fresh; /* as in struct target_look */
+	int fresh; /* as in struct target_recheck */
 };
 
 /* Returns how many were read, of which those after an error were not. */
 static size_t blocks_read(struct session *session, const struct target *target,
 			  struct malloc_reader *reader, const struct large_blocks *blocks)
 {
-	struct target_look look = {session, target, blocks->fresh};
+	struct target_recheck look = {session, target, blocks->fresh};
 	const struct heap_kinds_opts opts = {
-		.until_ns = blocks->until_ns, .record = target_look_feed, .context = &look};
+		.until_ns = blocks->until_ns, .record = target_recheck_feed, .context = &look};
 	size_t done = 0;
 	int err = heap_large_read(&target->runtime, reader, blocks->addresses, blocks->states,
 				  blocks->count, blocks->used, &opts, &done);
@@ -110,7 +110,7 @@ int target_large_fresh(struct session *session, const struct target *target)
 	return done == count;
 }
 
-void target_large_look(struct session *session, struct target *target)
+void target_large_recheck(struct session *session, struct target *target)
 {
 	uint64_t until_ns = clock_ns(CLOCK_MONOTONIC) + LOOK_STRETCH_NS, *addresses;
 	size_t count = sighted_take(session, target, 0, &addresses), first = 0, done;
@@ -155,9 +155,10 @@ static int large_ask(struct session *session, const struct target *target, struc
 
 void target_large_walk(struct session *session, const struct target *target)
 {
-	struct target_look look = {session, target, 0};
-	const struct heap_chunks_opts opts = {
-		.least_bytes = EVENT_SMALL_BYTES + 1, .record = target_look_feed, .context = &look};
+	struct target_recheck look = {session, target, 0};
+	const struct heap_chunks_opts opts = {.least_bytes = EVENT_SMALL_BYTES + 1,
+					      .record = target_recheck_feed,
+					      .context = &look};
 	int is_windows = target->mode == EVENT_MODE_WINDOWS && !target_is_native(target);
 	struct glibc *glibc;
 	uint64_t used = 0;
@@ -235,8 +236,8 @@ int target_native_possible(const struct session *session, const struct target *t
 int target_native_walk(struct session *session, struct target *target)
 {
 	struct target_windows *windows = &target->windows;
-	struct target_look look = {.session = session, .target = target};
-	const struct heap_chunks_opts opts = {.record = target_look_feed, .context = &look};
+	struct target_recheck look = {.session = session, .target = target};
+	const struct heap_chunks_opts opts = {.record = target_recheck_feed, .context = &look};
 	uint64_t began_ns;
 	int err;
 
@@ -251,13 +252,13 @@ int target_native_walk(struct session *session, struct target *target)
 		glibc_close(windows->glibc);
 		windows->glibc = NULL;
 	}
-	windows->walked_ns = windows->look_ns = clock_ns(CLOCK_MONOTONIC);
-	windows->look_took_ns = clock_ns(CLOCK_PROCESS_CPUTIME_ID) - began_ns;
+	windows->walked_ns = windows->recheck_ns = clock_ns(CLOCK_MONOTONIC);
+	windows->recheck_took_ns = clock_ns(CLOCK_PROCESS_CPUTIME_ID) - began_ns;
 	if (err && err != -ESRCH)
 		log_debug("PID %d: malloc's heap could not be read: %s", target->pid,
 			  error_reason(err));
 	else
 		log_debug("PID %d: malloc's heap was read in %.1f ms", target->pid,
-			  (double)windows->look_took_ns / 1e6);
+			  (double)windows->recheck_took_ns / 1e6);
 	return err == -ENODATA ? 0 : err;
 }

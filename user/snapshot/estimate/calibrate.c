@@ -11,13 +11,13 @@
 #include "util/hash.h"
 #include "util/sorted.h"
 
-/* --- progress --------------------------------------------------------------------------------- */
+/* --- speed --------------------------------------------------------------------------------- */
 
 /*
  * What the target did in each window, relative to the same time without probes. How much probes
  * slow its threads while these are awake is one unknown for all windows. It is such that the
- * sightings stand for as many blocks as there are. The longer the target sleeps in a window, the
- * less it is slowed there. With the same progress for all windows, too little would be attributed
+ * sampled blocks stand for as many blocks as there are. The longer the target sleeps in a window,
+ * the less it is slowed there. With the same speed for all windows, too little would be attributed
  * to what it did when it was busiest.
  */
 
@@ -30,42 +30,47 @@
  * kernel. So only one that sleeps for so much of the time tells that there was a burst.
  */
 #define IDLE_SURE 0.75
-/* Windows miss at most that part of blocks otherwise, such as those that no look has shown. */
+/* Windows miss at most that part of blocks otherwise, such as those that no recheck has shown. */
 #define LOST_MOST 0.25
 
 /*
  * All of its blocks were seen, and stand for themselves: it is no sample, and says nothing about
  * what windows show of others.
  */
-static int post_is_whole(const struct post *post)
+static int poststratum_is_whole(const struct poststratum *poststratum)
 {
-	return post->weights.seen >= post->blocks && post->weights.sum <= post->weights.seen;
+	return poststratum->weights.seen >= poststratum->blocks &&
+	       poststratum->weights.sum <= poststratum->weights.seen;
 }
 
 static double weights_limit(const struct calibration *calibration, double sum, double square);
 
-/* Does its number of blocks say something about the progress? */
-static int post_tells(const struct calibration *calibration, const struct post *post)
+/* Does its number of blocks say something about the speed? */
+static int poststratum_tells(const struct calibration *calibration,
+			     const struct poststratum *poststratum)
 {
-	return !post_is_whole(post) && !post->exceeded &&
-	       post->blocks <= weights_limit(calibration, post->weights.sum, post->weights.square);
+	return !poststratum_is_whole(poststratum) && !poststratum->exceeded &&
+	       poststratum->blocks <= weights_limit(calibration, poststratum->weights.sum,
+						    poststratum->weights.square);
 }
 
-static double progress_in(const struct calibrate_window *window, double awake)
+static double speed_in(const struct calibrate_window *window, double awake)
 {
 	return (1 - LOST_MOST * (1 - awake)) * (window->idle + (1 - window->idle) * awake);
 }
 
-static void post_share(struct calibration *calibration, const struct post *post)
+static void poststratum_share(struct calibration *calibration,
+			      const struct poststratum *poststratum)
 {
-	for (size_t i = post->sightings; i < post->sightings_end; i++) {
-		const struct calibrate_sighting *sighting = sighting_at(calibration, i);
-		struct window_share *share = &calibration->shares[sighting->window];
-		double discount = discount_of(sighting, -1);
-		double own = sighting->likeness ? 0 : discount;
+	for (size_t i = poststratum->sampled_blocks; i < poststratum->sampled_blocks_end; i++) {
+		const struct calibrate_sampled_block *sampled_block =
+			sampled_block_at(calibration, i);
+		struct window_share *share = &calibration->shares[sampled_block->window];
+		double survival = survival_of(sampled_block, -1);
+		double own = sampled_block->donor ? 0 : survival;
 
 		share->own += own;
-		share->between += discount / sighting->inclusion - own;
+		share->between += survival / sampled_block->inclusion - own;
 	}
 }
 
@@ -77,7 +82,7 @@ static double shares_weight(const struct calibration *calibration, double awake)
 	for (size_t i = 0; i < calibration->input->window_count; i++)
 		sum += calibration->shares[i].own +
 		       calibration->shares[i].between /
-			       progress_in(&calibration->input->windows[i], awake);
+			       speed_in(&calibration->input->windows[i], awake);
 	return sum;
 }
 
@@ -98,19 +103,19 @@ static double awake_find(const struct calibration *calibration, double blocks)
 	return high;
 }
 
-static void posts_weigh(struct calibration *calibration);
+static void poststrata_weigh(struct calibration *calibration);
 
-static void progress_set(struct calibration *calibration, double awake)
+static void speed_set(struct calibration *calibration, double awake)
 {
 	for (size_t i = 0; i < calibration->input->window_count; i++)
-		calibration->progress[i] = progress_in(&calibration->input->windows[i], awake);
-	posts_weigh(calibration);
+		calibration->speed[i] = speed_in(&calibration->input->windows[i], awake);
+	poststrata_weigh(calibration);
 }
 
-/* Has it no likenesses? These tell about a part of a post-stratum, but not how large it is. */
-static int post_is_sure(const struct post *post)
+/* Has it no donors? These tell about a part of a poststratum-stratum, but not how large it is. */
+static int poststratum_is_sure(const struct poststratum *poststratum)
 {
-	return post->weights.seen_sum >= post->weights.sum;
+	return poststratum->weights.seen_sum >= poststratum->weights.sum;
 }
 
 /* Fills the shares of those that tell, and returns their blocks; 0: nothing tells. */
@@ -120,39 +125,40 @@ static double shares_fill(struct calibration *calibration, int sure)
 
 	memset(calibration->shares, 0,
 	       calibration->input->window_count * sizeof(*calibration->shares));
-	for (size_t i = 0; i < calibration->post_count; i++) {
-		const struct post *post = &calibration->posts[i];
+	for (size_t i = 0; i < calibration->poststratum_count; i++) {
+		const struct poststratum *poststratum = &calibration->poststrata[i];
 
-		if (!post_tells(calibration, post) || (sure && !post_is_sure(post)))
+		if (!poststratum_tells(calibration, poststratum) ||
+		    (sure && !poststratum_is_sure(poststratum)))
 			continue;
-		post_share(calibration, post);
-		blocks += post->blocks;
+		poststratum_share(calibration, poststratum);
+		blocks += poststratum->blocks;
 	}
 	return shares_weight(calibration, 1) > 0 ? blocks : 0;
 }
 
 /*
- * Begins with that progress. What it leaves unexplained is taken for bursts. Returns 0 if more than
+ * Begins with that speed. What it leaves unexplained is taken for bursts. Returns 0 if more than
  * that must be: even threads that do next to nothing in windows do not explain the blocks.
  */
-static int progress_solve(struct calibration *calibration, double awake)
+static int speed_solve(struct calibration *calibration, double awake)
 {
 	double blocks = 0;
 
-	progress_set(calibration, awake);
-	calibration->out.progress = 1;
+	speed_set(calibration, awake);
+	calibration->out.speed = 1;
 	for (int round = 0; round < ROUNDS; round++) {
 		blocks = shares_fill(calibration, 1);
 		if (!(blocks > 0))
 			blocks = shares_fill(calibration, 0);
 		if (!(blocks > 0) && !round) /* nothing tells: as if windows slowed nothing */
-			progress_set(calibration, 1);
+			speed_set(calibration, 1);
 		if (!(blocks > 0))
 			return 1;
 		awake = awake_find(calibration, blocks);
-		calibration->out.progress =
+		calibration->out.speed =
 			shares_weight(calibration, 1) / shares_weight(calibration, awake);
-		progress_set(calibration, awake);
+		speed_set(calibration, awake);
 	}
 	return shares_weight(calibration, AWAKE_MIN) > blocks;
 }
@@ -172,150 +178,165 @@ static double idle_mean(const struct calibration *calibration)
 	return length > 0 ? idle / length : 0;
 }
 
-/* Sets progress such that sightings stand for all blocks but bursts; out.progress: its mean. */
-static void progress_find(struct calibration *calibration)
+/* Sets speed such that sampled blocks stand for all blocks but bursts; out.progress: its mean. */
+static void speed_find(struct calibration *calibration)
 {
-	progress_set(calibration, 1);
-	for (size_t i = 0; i < calibration->post_count; i++) {
-		struct post *post = &calibration->posts[i];
+	speed_set(calibration, 1);
+	for (size_t i = 0; i < calibration->poststratum_count; i++) {
+		struct poststratum *poststratum = &calibration->poststrata[i];
 
-		/* A lower bound says nothing if the sightings stand for more. */
-		post->exceeded = post->least && post->blocks < post->weights.sum;
+		/* A lower bound says nothing if the sampled blocks stand for more. */
+		poststratum->exceeded =
+			poststratum->least && poststratum->blocks < poststratum->weights.sum;
 	}
-	if (!progress_solve(calibration, AWAKE_MIN) && idle_mean(calibration) >= IDLE_SURE)
-		progress_solve(calibration, 1);
+	if (!speed_solve(calibration, AWAKE_MIN) && idle_mean(calibration) >= IDLE_SURE)
+		speed_solve(calibration, 1);
 }
 
-/* --- posts ------------------------------------------------------------------------------------ */
+/* --- poststrata
+ * ------------------------------------------------------------------------------------ */
 
-/* Divides cells into post-strata, in each of which blocks are split by its own sightings. */
+/* Divides cells into poststratum-strata, in each of which blocks are split by its own sampled
+ * blocks. */
 
-static struct post *post_add(struct calibration *calibration, size_t rank, size_t sightings)
+static struct poststratum *poststratum_add(struct calibration *calibration, size_t rank,
+					   size_t sampled_blocks)
 {
-	struct post *post = &calibration->posts[calibration->post_count++];
+	struct poststratum *poststratum =
+		&calibration->poststrata[calibration->poststratum_count++];
 
-	*post = (struct post){.strata = rank, .strata_end = rank, .sightings = sightings};
-	return post;
+	*poststratum = (struct poststratum){
+		.strata = rank, .strata_end = rank, .sampled_blocks = sampled_blocks};
+	return poststratum;
 }
 
-/* The last post-stratum of a cell has so few windows left that it joins the one before. */
+/* The last poststratum-stratum of a cell has so few windows left that it joins the one before. */
 static void left_join(struct calibration *calibration, const struct cell *cell, double windows)
 {
-	struct post *left = &calibration->posts[calibration->post_count - 1], *before = left - 1;
+	struct poststratum *left = &calibration->poststrata[calibration->poststratum_count - 1],
+			   *before = left - 1;
 
-	if (windows >= ENOUGH_WINDOWS || calibration->post_count - cell->posts < 2 ||
+	if (windows >= ENOUGH_WINDOWS || calibration->poststratum_count - cell->poststrata < 2 ||
 	    left->burst != before->burst)
 		return;
 	before->strata_end = left->strata_end;
-	before->sightings_end = left->sightings_end;
+	before->sampled_blocks_end = left->sampled_blocks_end;
 	before->blocks += left->blocks;
 	before->least |= left->least;
 	before->most += left->most;
-	calibration->post_count--;
+	calibration->poststratum_count--;
 }
 
 /* Do they differ in type alone? */
-static int is_beside(const struct calibrate_stratum *stratum,
-		     const struct calibrate_stratum *before)
+static int is_extra(const struct calibrate_stratum *stratum, const struct calibrate_stratum *before)
 {
 	return stratum->cohort == before->cohort && stratum->type != before->type;
 }
 
 /*
- * Divides a cell into post-strata. Its newest cohort is one of its own: short-lived blocks are
- * there. So are those with a burst, or the others would only get what their sightings stand for.
+ * Divides a cell into poststratum-strata. Its newest cohort is one of its own: short-lived blocks
+ * are there. So are those with a burst, or the others would only get what their sampled blocks
+ * stand for.
  */
 static void cell_divide(struct calibration *calibration, struct cell *cell, uint32_t newest)
 {
-	struct post *post = NULL;
+	struct poststratum *poststratum = NULL;
 	double windows = 0;
-	size_t at = cell->sightings, begin;
+	size_t at = cell->sampled_blocks, begin;
 	int in_newest = 0;
 
-	cell->posts = calibration->post_count;
+	cell->poststrata = calibration->poststratum_count;
 	for (size_t rank = cell->strata; rank < cell->strata_end; rank++) {
 		const struct calibrate_stratum *stratum = stratum_at(calibration, rank);
 		int burst = is_burst(calibration, calibration->order[rank]);
 		int last = stratum->cohort == newest && !burst;
-		int parts = (last && !in_newest) || (post && burst != post->burst);
+		int parts = (last && !in_newest) || (poststratum && burst != poststratum->burst);
 
-		if (post && parts)
+		if (poststratum && parts)
 			left_join(calibration, cell, windows);
-		if (!post || parts ||
+		if (!poststratum || parts ||
 		    (windows >= ENOUGH_WINDOWS &&
-		     !is_beside(stratum, stratum_at(calibration, rank - 1)))) {
-			post = post_add(calibration, rank, at);
-			post->burst = burst;
+		     !is_extra(stratum, stratum_at(calibration, rank - 1)))) {
+			poststratum = poststratum_add(calibration, rank, at);
+			poststratum->burst = burst;
 			windows = 0;
 		}
 		in_newest = last;
-		for (begin = at; at < cell->dead &&
-				 calibration->ranks[sighting_at(calibration, at)->stratum] == rank;)
+		for (begin = at;
+		     at < cell->dead &&
+		     calibration->ranks[sampled_block_at(calibration, at)->stratum] == rank;)
 			at++;
 		windows += weights_sum(calibration, begin, at).windows;
-		post->strata_end = rank + 1;
-		post->sightings_end = at;
-		post->blocks += (double)stratum_at(calibration, rank)->new_blocks;
-		post->least |= stratum_at(calibration, rank)->least;
-		post->most += (double)stratum_at(calibration, rank)->most_blocks;
+		poststratum->strata_end = rank + 1;
+		poststratum->sampled_blocks_end = at;
+		poststratum->blocks += (double)stratum_at(calibration, rank)->new_blocks;
+		poststratum->least |= stratum_at(calibration, rank)->least;
+		poststratum->most += (double)stratum_at(calibration, rank)->most_blocks;
 	}
-	if (post && !in_newest)
+	if (poststratum && !in_newest)
 		left_join(calibration, cell, windows);
-	cell->posts_end = calibration->post_count;
+	cell->poststrata_end = calibration->poststratum_count;
 }
 
-/* Makes the post-strata of all cells. */
-static void posts_make(struct calibration *calibration)
+/* Makes the poststratum-strata of all cells. */
+static void poststrata_make(struct calibration *calibration)
 {
 	const struct calibrate_input *input = calibration->input;
 	uint32_t newest = 0;
 
-	calibration->post_count = 0;
+	calibration->poststratum_count = 0;
 	for (size_t i = 0; i < input->stratum_count; i++)
 		if (input->strata[i].cohort > newest)
 			newest = input->strata[i].cohort;
 	for (size_t i = 0; i < calibration->cell_count; i++)
 		cell_divide(calibration, &calibration->cells[i], newest);
-	posts_weigh(calibration);
+	poststrata_weigh(calibration);
 }
 
-/* Sets the weights of all post-strata, and block_weight, by the progress in windows. */
-static void posts_weigh(struct calibration *calibration)
+/* Sets the weights of all poststratum-strata, and block_weight, by the speed in windows. */
+static void poststrata_weigh(struct calibration *calibration)
 {
 	double weight = 0, seen = 0;
 
-	for (size_t i = 0; i < calibration->post_count; i++) {
-		struct post *post = &calibration->posts[i];
+	for (size_t i = 0; i < calibration->poststratum_count; i++) {
+		struct poststratum *poststratum = &calibration->poststrata[i];
 
-		post->weights = weights_sum(calibration, post->sightings, post->sightings_end);
-		seen += post->weights.seen;
-		weight += post->weights.seen_sum;
+		poststratum->weights = weights_sum(calibration, poststratum->sampled_blocks,
+						   poststratum->sampled_blocks_end);
+		seen += poststratum->weights.seen;
+		weight += poststratum->weights.seen_sum;
 	}
 	calibration->block_weight = seen > 0 ? weight / seen : 0;
 }
 
-/* Do the sightings of a post-stratum stand for far more blocks than its lower bound? */
-static void posts_least_judge(struct calibration *calibration)
+/* Do the sampled blocks of a poststratum-stratum stand for far more blocks than its lower bound? */
+static void poststrata_least_judge(struct calibration *calibration)
 {
-	for (size_t i = 0; i < calibration->post_count; i++) {
-		struct post *post = &calibration->posts[i];
-		double sum = post->weights.sum, error = sqrt(post->weights.square);
+	for (size_t i = 0; i < calibration->poststratum_count; i++) {
+		struct poststratum *poststratum = &calibration->poststrata[i];
+		double sum = poststratum->weights.sum, error = sqrt(poststratum->weights.square);
 
-		post->lone = post->least && post->blocks <= 0 && post->weights.sightings &&
-			     post->weights.windows < FEW_WINDOWS;
-		if (post->least && (post->blocks <= 0 || sum - LIMIT_ERRORS * error > post->blocks))
-			post->blocks = post->most > 0 && sum > post->most ? post->most : INFINITY;
+		poststratum->lone = poststratum->least && poststratum->blocks <= 0 &&
+				    poststratum->weights.sampled_blocks &&
+				    poststratum->weights.windows < FEW_WINDOWS;
+		if (poststratum->least &&
+		    (poststratum->blocks <= 0 || sum - LIMIT_ERRORS * error > poststratum->blocks))
+			poststratum->blocks = poststratum->most > 0 && sum > poststratum->most
+						      ? poststratum->most
+						      : INFINITY;
 	}
 }
 
-/* --- paces ------------------------------------------------------------------------------------ */
+/* --- rate classes
+ * ------------------------------------------------------------------------------------ */
 
 /*
  * How fast the cohorts of a cell came. Some of the new blocks may have come in a burst: a start-up,
  * a file that was loaded. Cohorts with far more than the median rate had one.
  */
 
-/* Of the median rate: a cohort with more had a burst; with much more, it is a post-stratum. */
+/* Of the median rate: a cohort with more had a burst; with much more, it is a poststratum-stratum.
+ */
 #define STEADY_MOST  2
 #define BURST_LEAST  8
 #define BURST_BLOCKS 100 /* fewer are none */
@@ -374,14 +395,14 @@ static double median_rate(struct stretch *stretches, size_t count, double all_ns
 	return count ? rate_of(&stretches[count - 1]) : 0;
 }
 
-static enum pace pace_of(const struct stretch *stretch, double median)
+static enum rate_class rate_class_of(const struct stretch *stretch, double median)
 {
 	if (stretch->ns <= 0 || rate_of(stretch) <= STEADY_MOST * median)
-		return PACE_STEADY;
+		return RATE_CLASS_STEADY;
 	return median > 0 && stretch->blocks > BURST_BLOCKS &&
 			       rate_of(stretch) > BURST_LEAST * median
-		       ? PACE_BURST
-		       : PACE_FAST;
+		       ? RATE_CLASS_BURST
+		       : RATE_CLASS_FAST;
 }
 
 /* If bursts are as frequent as they were, and as large. */
@@ -392,7 +413,7 @@ static void cell_older(struct cell *cell, const struct stretch *stretches, size_
 
 	cell->fast_ns = 0;
 	for (size_t i = 0; i < count; i++) {
-		if (pace_of(&stretches[i], median) == PACE_STEADY)
+		if (rate_class_of(&stretches[i], median) == RATE_CLASS_STEADY)
 			continue;
 		cell->fast_ns += stretches[i].ns;
 		excess += stretches[i].blocks - median * stretches[i].ns;
@@ -402,7 +423,7 @@ static void cell_older(struct cell *cell, const struct stretch *stretches, size_
 	cell->old_bursts = excess / all_ns * age_ns;
 }
 
-static int cell_paces(struct calibration *calibration, struct cell *cell, double all_ns)
+static int cell_rate_classes(struct calibration *calibration, struct cell *cell, double all_ns)
 {
 	struct stretch *stretches = calibration->stretches;
 	size_t count = 0;
@@ -418,20 +439,20 @@ static int cell_paces(struct calibration *calibration, struct cell *cell, double
 	cell_older(cell, stretches, count, median, all_ns, (double)calibration->input->age_ns);
 	for (size_t rank = cell->strata, end; rank < cell->strata_end; rank = end) {
 		struct stretch stretch;
-		enum pace pace;
+		enum rate_class rate_class;
 
 		end = cohort_end(calibration, cell, rank);
 		stretch = stretch_of(calibration, rank, end);
-		pace = pace_of(&stretch, median);
-		bursts |= pace == PACE_BURST;
+		rate_class = rate_class_of(&stretch, median);
+		bursts |= rate_class == RATE_CLASS_BURST;
 		for (; rank < end; rank++)
-			calibration->paces[calibration->order[rank]] = (uint8_t)pace;
+			calibration->rate_classes[calibration->order[rank]] = (uint8_t)rate_class;
 	}
 	return bursts;
 }
 
-/* Sets paces, and what of cells is steady. Returns whether there was a burst. */
-static int paces_find(struct calibration *calibration)
+/* Sets rate classes, and what of cells is steady. Returns whether there was a burst. */
+static int rate_classes_find(struct calibration *calibration)
 {
 	const struct calibrate_input *input = calibration->input;
 	double all_ns = 0;
@@ -440,7 +461,7 @@ static int paces_find(struct calibration *calibration)
 	for (size_t i = 0; input->cohorts_ns && i < input->cohort_count; i++)
 		all_ns += (double)input->cohorts_ns[i];
 	for (size_t i = 0; all_ns > 0 && i < calibration->cell_count; i++)
-		bursts |= cell_paces(calibration, &calibration->cells[i], all_ns);
+		bursts |= cell_rate_classes(calibration, &calibration->cells[i], all_ns);
 	return bursts;
 }
 
@@ -561,7 +582,7 @@ static int is_sibling(const struct calibration *calibration, size_t cell, size_t
 
 static int is_sparse(struct calibration *calibration, const struct cell *cell)
 {
-	return weights_sum(calibration, cell->sightings, cell->dead).windows < ENOUGH_OF_TYPE;
+	return weights_sum(calibration, cell->sampled_blocks, cell->dead).windows < ENOUGH_OF_TYPE;
 }
 
 /* Joins those of the siblings [begin, end) of which too few windows have shown any. */
@@ -679,22 +700,23 @@ double calibrate_variance(const float deviations[CALIBRATE_DEVIATIONS])
 struct weights weights_sum(struct calibration *calibration, size_t begin, size_t end)
 {
 	struct window_sum *sums = calibration->window_sums;
-	struct weights weights = {.sightings = end - begin};
+	struct weights weights = {.sampled_blocks = end - begin};
 
 	for (size_t i = begin; i < end; i++) {
-		const struct calibrate_sighting *sighting = sighting_at(calibration, i);
-		double weight = weight_of(calibration, sighting, -1);
-		double full = full_weight_of(calibration, sighting);
+		const struct calibrate_sampled_block *sampled_block =
+			sampled_block_at(calibration, i);
+		double weight = weight_of(calibration, sampled_block, -1);
+		double full = full_weight_of(calibration, sampled_block);
 
 		weights.sum += weight;
-		weights.seen += sighting->likeness ? 0 : discount_of(sighting, -1);
-		weights.seen_sum += sighting->likeness ? 0 : weight;
+		weights.seen += sampled_block->donor ? 0 : survival_of(sampled_block, -1);
+		weights.seen_sum += sampled_block->donor ? 0 : weight;
 		weights.full += full;
-		sums[sighting->window].weight += weight;
-		sums[sighting->window].full += full;
+		sums[sampled_block->window].weight += weight;
+		sums[sampled_block->window].full += full;
 	}
 	for (size_t i = begin; i < end; i++) {
-		struct window_sum *sum = &sums[sighting_at(calibration, i)->window];
+		struct window_sum *sum = &sums[sampled_block_at(calibration, i)->window];
 
 		weights.square += sum->weight * sum->weight;
 		weights.full_square += sum->full * sum->full;
@@ -720,7 +742,7 @@ double weights_explain(const struct calibration *calibration, const struct weigh
 
 static int input_check(const struct calibrate_input *input)
 {
-	if (input->stratum_count >= UINT32_MAX || input->sighting_count >= UINT32_MAX ||
+	if (input->stratum_count >= UINT32_MAX || input->sampled_block_count >= UINT32_MAX ||
 	    input->window_count >= UINT32_MAX || input->row_count >= UINT32_MAX)
 		return error_set(-EINVAL, "more than 2^32 strata, windows, sightings or rows");
 	for (size_t i = 0; i < input->window_count; i++) {
@@ -730,20 +752,21 @@ static int input_check(const struct calibrate_input *input)
 			return error_set(-EINVAL, "the idle part of window %zu is not from 0 to 1",
 					 i);
 	}
-	for (size_t i = 0; i < input->sighting_count; i++) {
-		const struct calibrate_sighting *sighting = &input->sightings[i];
+	for (size_t i = 0; i < input->sampled_block_count; i++) {
+		const struct calibrate_sampled_block *sampled_block = &input->sampled_blocks[i];
 
-		if (sighting->stratum >= input->stratum_count ||
-		    sighting->window >= input->window_count || sighting->row >= input->row_count)
+		if (sampled_block->stratum >= input->stratum_count ||
+		    sampled_block->window >= input->window_count ||
+		    sampled_block->row >= input->row_count)
 			return error_set(-EINVAL, "sighting %zu names what does not exist", i);
 		/* The bound keeps all sums of weights finite. */
-		if (!(sighting->inclusion >= 0x1p-32 &&
-		      sighting->inclusion <= (sighting->likeness ? 0x1p32 : 1)))
+		if (!(sampled_block->inclusion >= 0x1p-32 &&
+		      sampled_block->inclusion <= (sampled_block->donor ? 0x1p32 : 1)))
 			return error_set(-EINVAL,
 					 "the probability of sighting %zu is not from 2^-32 to 1",
 					 i);
-		if (sighting->discount &&
-		    !(sighting->discount->whole >= 0x1p-32f && sighting->discount->whole <= 1))
+		if (sampled_block->survival && !(sampled_block->survival->whole >= 0x1p-32f &&
+						 sampled_block->survival->whole <= 1))
 			return error_set(-EINVAL,
 					 "the discount of sighting %zu is not from 2^-32 to 1", i);
 	}
@@ -779,12 +802,12 @@ static int stratum_compare(const void *a, const void *b, void *context)
 	       ?: CMP(i, j);
 }
 
-static int sighting_compare(const void *a, const void *b, void *context)
+static int sampled_block_compare(const void *a, const void *b, void *context)
 {
 	const struct calibration *calibration = context;
 	uint32_t i = *(const uint32_t *)a, j = *(const uint32_t *)b;
-	const struct calibrate_sighting *x = &calibration->input->sightings[i],
-					*y = &calibration->input->sightings[j];
+	const struct calibrate_sampled_block *x = &calibration->input->sampled_blocks[i],
+					     *y = &calibration->input->sampled_blocks[j];
 	uint32_t p = calibration->ranks[x->stratum], q = calibration->ranks[y->stratum];
 
 	return CMP(calibration->cell_of[p], calibration->cell_of[q])
@@ -812,24 +835,24 @@ static void strata_order(struct calibration *calibration)
 	}
 }
 
-static void sightings_order(struct calibration *calibration)
+static void sampled_blocks_order(struct calibration *calibration)
 {
 	const struct calibrate_input *input = calibration->input;
 	size_t at = 0;
 
-	for (uint32_t i = 0; i < input->sighting_count; i++)
-		calibration->sightings[i] = i;
-	qsort_r(calibration->sightings, input->sighting_count, sizeof(*calibration->sightings),
-		sighting_compare, calibration);
+	for (uint32_t i = 0; i < input->sampled_block_count; i++)
+		calibration->sampled_blocks[i] = i;
+	qsort_r(calibration->sampled_blocks, input->sampled_block_count,
+		sizeof(*calibration->sampled_blocks), sampled_block_compare, calibration);
 	for (size_t i = 0; i < calibration->cell_count; i++) {
 		struct cell *cell = &calibration->cells[i];
 
-		cell->sightings = cell->dead = at;
-		while (at < input->sighting_count &&
-		       calibration->cell_of[calibration->ranks[sighting_at(calibration, at)
+		cell->sampled_blocks = cell->dead = at;
+		while (at < input->sampled_block_count &&
+		       calibration->cell_of[calibration->ranks[sampled_block_at(calibration, at)
 								       ->stratum]] == i)
-			cell->dead += (size_t)(sighting_at(calibration, at++)->alive != 0);
-		cell->sightings_end = at;
+			cell->dead += (size_t)(sampled_block_at(calibration, at++)->alive != 0);
+		cell->sampled_blocks_end = at;
 	}
 }
 
@@ -843,8 +866,8 @@ static void shares_set(struct calibration *calibration)
 		out->on_ns += input->windows[i].end_ns - input->windows[i].start_ns;
 		out->span_ns += input->windows[i].span_ns;
 	}
-	for (size_t i = 0; i < calibration->post_count; i++)
-		seen += calibration->posts[i].weights.seen;
+	for (size_t i = 0; i < calibration->poststratum_count; i++)
+		seen += calibration->poststrata[i].weights.seen;
 	out->seen_blocks = (uint64_t)llround(seen);
 	for (size_t i = 0; i < input->stratum_count; i++)
 		out->new_blocks += input->strata[i].new_blocks;
@@ -854,16 +877,16 @@ static void shares_set(struct calibration *calibration)
 		out->new_blocks ? fmin(1, (double)out->seen_blocks / (double)out->new_blocks) : 0;
 }
 
-/* Makes cells and their post-strata, by the levels of strata. */
+/* Makes cells and their poststratum-strata, by the levels of strata. */
 static void strata_arrange(struct calibration *calibration)
 {
-	memset(calibration->paces, PACE_STEADY, calibration->input->stratum_count);
+	memset(calibration->rate_classes, RATE_CLASS_STEADY, calibration->input->stratum_count);
 	strata_order(calibration);
 	/* Those with a burst come first then. */
-	if (paces_find(calibration))
+	if (rate_classes_find(calibration))
 		strata_order(calibration);
-	sightings_order(calibration);
-	posts_make(calibration);
+	sampled_blocks_order(calibration);
+	poststrata_make(calibration);
 }
 
 /*
@@ -892,7 +915,7 @@ static void rare_collapse(struct calibration *calibration)
 static int calibration_begin(struct calibration *calibration, const struct calibrate_input *input)
 {
 	size_t strata = input->stratum_count + 1, windows = input->window_count + 1,
-	       rows = input->row_count + 1, sightings = input->sighting_count + 1;
+	       rows = input->row_count + 1, sampled_blocks = input->sampled_block_count + 1;
 	struct calibrate_result *out = &calibration->out;
 
 	calibration->input = input;
@@ -901,27 +924,27 @@ static int calibration_begin(struct calibration *calibration, const struct calib
 	calibration->ranks = calloc(strata, sizeof(*calibration->ranks));
 	calibration->cells = calloc(strata, sizeof(*calibration->cells));
 	calibration->cell_of = calloc(strata, sizeof(*calibration->cell_of));
-	calibration->paces = calloc(strata, sizeof(*calibration->paces));
+	calibration->rate_classes = calloc(strata, sizeof(*calibration->rate_classes));
 	calibration->stretches = calloc(strata, sizeof(*calibration->stretches));
-	calibration->posts = calloc(strata, sizeof(*calibration->posts));
-	calibration->sightings = calloc(sightings, sizeof(*calibration->sightings));
+	calibration->poststrata = calloc(strata, sizeof(*calibration->poststrata));
+	calibration->sampled_blocks = calloc(sampled_blocks, sizeof(*calibration->sampled_blocks));
 	calibration->groups = calloc(windows, sizeof(*calibration->groups));
 	calibration->window_sums = calloc(windows, sizeof(*calibration->window_sums));
 	calibration->shares = calloc(windows, sizeof(*calibration->shares));
-	calibration->progress = calloc(windows, sizeof(*calibration->progress));
+	calibration->speed = calloc(windows, sizeof(*calibration->speed));
 	calibration->slot_of = calloc(rows, sizeof(*calibration->slot_of));
 	calibration->slots =
-		calloc(rows < sightings ? rows : sightings, sizeof(*calibration->slots));
+		calloc(rows < sampled_blocks ? rows : sampled_blocks, sizeof(*calibration->slots));
 	out->rows = calloc(rows, sizeof(*out->rows));
 	out->old_rows = calloc(rows, sizeof(*out->old_rows));
 	out->strata = calloc(strata, sizeof(*out->strata));
 	out->row_count = input->row_count;
 	return calibration->levels && calibration->order && calibration->ranks &&
-			       calibration->cells && calibration->cell_of && calibration->paces &&
-			       calibration->stretches && calibration->posts &&
-			       calibration->sightings && calibration->groups &&
-			       calibration->window_sums && calibration->shares &&
-			       calibration->progress && calibration->slot_of &&
+			       calibration->cells && calibration->cell_of &&
+			       calibration->rate_classes && calibration->stretches &&
+			       calibration->poststrata && calibration->sampled_blocks &&
+			       calibration->groups && calibration->window_sums &&
+			       calibration->shares && calibration->speed && calibration->slot_of &&
 			       calibration->slots && out->rows && out->old_rows && out->strata
 		       ? 0
 		       : -ENOMEM;
@@ -934,14 +957,14 @@ static void calibration_end(struct calibration *calibration)
 	free(calibration->ranks);
 	free(calibration->cells);
 	free(calibration->cell_of);
-	free(calibration->paces);
+	free(calibration->rate_classes);
 	free(calibration->stretches);
-	free(calibration->posts);
-	free(calibration->sightings);
+	free(calibration->poststrata);
+	free(calibration->sampled_blocks);
 	free(calibration->groups);
 	free(calibration->window_sums);
 	free(calibration->shares);
-	free(calibration->progress);
+	free(calibration->speed);
 	free(calibration->slot_of);
 	free(calibration->slots);
 }
@@ -955,15 +978,15 @@ int calibrate(const struct calibrate_input *input, struct calibrate_result *out)
 		calibration.group_count = calibrate_groups(input->window_count, calibration.groups);
 		/* It is not known yet: strata are arranged as if windows slowed nothing. */
 		for (size_t i = 0; i < input->window_count; i++)
-			calibration.progress[i] = 1;
+			calibration.speed[i] = 1;
 		memset(calibration.levels, LEVEL_FAMILY, input->stratum_count);
 		strata_arrange(&calibration);
 		shares_set(&calibration);
-		progress_find(&calibration);
+		speed_find(&calibration);
 		families_divide(&calibration);
 		rare_collapse(&calibration);
 		strata_arrange(&calibration);
-		posts_least_judge(&calibration);
+		poststrata_least_judge(&calibration);
 		for (size_t i = 0; i < calibration.cell_count; i++)
 			cell_estimate(&calibration, &calibration.cells[i]);
 	}

@@ -1,27 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Estimates from windows of probes, calibrated by the heap. Probes are on only in windows at random
- * moments. A block whose allocation was seen in a window and that is still alive is a sighting.
- * Heap walks count the blocks alive in each stratum (type, size class, cohort) exactly. So the
- * totals of strata are known, and only their split among rows (tracebacks and sizes) is estimated.
- * Pure.
+ * moments. A block whose allocation was seen in a window and that is still alive is a sampled
+ * block. Heap walks count the blocks alive in each stratum (type, size class, cohort) exactly. So
+ * the totals of strata are known, and only their split among rows (tracebacks and sizes) is
+ * estimated. Pure.
  *
- * A sighting stands for 1 / inclusion blocks (Horvitz-Thompson), times its discount, and for more
- * if probes slowed the target in its window (calibrate_result.progress). In a stratum with N new
- * blocks, a row with the weight y of all weights Y holds N * y / Y (a ratio estimate,
- * post-stratification).
+ * A sampled block stands for 1 / inclusion blocks (Horvitz-Thompson), times its survival, and for
+ * more if probes slowed the target in its window (calibrate_result.progress). In a stratum with N
+ * new blocks, a row with the weight y of all weights Y holds N * y / Y (a ratio estimate,
+ * poststratum-stratification).
  * - With few windows such a ratio is biased. So cohorts in a row are joined until they have a dozen
  *   windows, except for the newest cohort. Types of one family are one type unless half a dozen
  *   have shown each of those that hold more than a tenth of the blocks. Types with so few blocks
  *   that windows may well miss all of them are joined with the others of their size class.
- * - A stratum that holds far more blocks than its sightings can stand for (Y plus three standard
- *   errors) had a burst between windows. It gets Y; nobody gets the rest ("unseen").
- * - So it is with a type without sightings. A cohort without sightings gets what the sightings of
- *   the other cohorts of its type and size class leave unexplained.
+ * - A stratum that holds far more blocks than its sampled blocks can stand for (Y plus three
+ * standard errors) had a burst between windows. It gets Y; nobody gets the rest ("unseen").
+ * - So it is with a type without sampled blocks. A cohort without sampled blocks gets what the
+ * sampled blocks of the other cohorts of its type and size class leave unexplained.
  * - Of some strata only a lower bound of the blocks is known (calibrate_stratum.least). If the
- *   sightings stand for more than that by three standard errors, the stratum has as many as these
- *   stand for, at most most_blocks, and the error of that number is part of the rows' errors. If
- *   nothing but a single window has shown such blocks, there are those that were seen, with the
+ *   sampled blocks stand for more than that by three standard errors, the stratum has as many as
+ * these stand for, at most most_blocks, and the error of that number is part of the rows' errors.
+ * If nothing but a single window has shown such blocks, there are those that were seen, with the
  *   same error: a large block would else be charged many times, and mostly there is one.
  *
  * What windows must be like. Every moment must be as probable as any other: a window starts
@@ -37,7 +37,7 @@
  * that of the rows which only one group has shown, and one part in n + 1 of n windows.
  *
  * Blocks older than the trace are split like the new ones of their type and size class: by
- * likeness. What was allocated in a burst since then says little about the time before. So as many
+ * donor. What was allocated in a burst since then says little about the time before. So as many
  * of them as the median rate of cohorts explains, for the target's age, are split like the cohorts
  * with at most twice that rate, and as many as bursts of the same frequency would explain like the
  * others. Their deviations contain the sampling error of the split only; that older blocks had the
@@ -92,17 +92,18 @@ struct calibrate_window {
  * How probable it is that a block which seems to be alive is still the one that was seen: with all
  * windows, and without each group of them (calibrate_groups()). whole: at least 2^-32.
  */
-struct calibrate_discount {
+struct calibrate_survival {
 	float whole, without[CALIBRATE_GROUPS];
 };
 
-struct calibrate_sighting {
+struct calibrate_sampled_block {
 	uint32_t stratum, window; /* indices */
 	/* What blocks are split by: the caller's number of {traceback, bytes, domain, flags}. */
 	uint32_t row;
 	/*
-	 * 0: died meanwhile. Such sightings show who allocates blocks of the stratum. They serve
-	 * only for older blocks of types and size classes without a sighting that is alive.
+	 * 0: died meanwhile. Such sampled blocks show who allocates blocks of the stratum. They
+	 * serve only for older blocks of types and size classes without a sampled block that is
+	 * alive.
 	 */
 	uint32_t alive;
 	/*
@@ -110,15 +111,15 @@ struct calibrate_sighting {
 	 * window was open, as one of the same age did once (short-lived blocks). Not one of the
 	 * blocks that were seen.
 	 */
-	uint32_t likeness;
+	uint32_t donor;
 	/*
 	 * The probability that a block allocated at that moment was seen, above 0, at most 1 (of a
-	 * likeness, the inverse of the number of blocks for which it stands, at most 2^32): the
+	 * donor, the inverse of the number of blocks for which it stands, at most 2^32): the
 	 * window's length divided by its span, as if the target did as much in it as without probes
 	 * (calibrate_result.progress).
 	 */
 	double inclusion;
-	const struct calibrate_discount *discount; /* NULL: it is certain */
+	const struct calibrate_survival *survival; /* NULL: it is certain */
 };
 
 struct calibrate_input {
@@ -127,8 +128,8 @@ struct calibrate_input {
 	/* All of them, also those that showed nothing. */
 	const struct calibrate_window *windows;
 	size_t window_count;
-	const struct calibrate_sighting *sightings;
-	size_t sighting_count;
+	const struct calibrate_sampled_block *sampled_blocks;
+	size_t sampled_block_count;
 	size_t row_count;
 	/* By cohort: the time in which its blocks were allocated. NULL: not known. */
 	const uint64_t *cohorts_ns;
@@ -152,7 +153,7 @@ struct calibrate_unseen {
 struct calibrate_result {
 	/* By row. The sums of blocks and unseen equal the totals of the strata. */
 	struct calibrate_estimate *rows;
-	struct calibrate_estimate *old_rows; /* by likeness */
+	struct calibrate_estimate *old_rows; /* by donor */
 	size_t row_count;
 	struct calibrate_unseen *strata; /* by stratum: not seen in any window */
 	struct calibrate_unseen unseen;  /* their sum */
@@ -164,10 +165,10 @@ struct calibrate_result {
 	 * had bursts. It is that of each window's idle part and of the rest of it, in which the
 	 * target is slowed as much in all windows; this is the mean over blocks.
 	 */
-	double progress;
+	double speed;
 	uint64_t windows;
 	uint64_t on_ns, span_ns;          /* of the time traced: in windows; all of it */
-	uint64_t new_blocks, seen_blocks; /* new and alive: all; those that are sightings */
+	uint64_t new_blocks, seen_blocks; /* new and alive: all; those that are sampled blocks */
 	double time_share, blocks_share;  /* the parts of these that windows have shown */
 };
 
@@ -178,8 +179,8 @@ struct calibrate_result {
 uint32_t calibrate_groups(size_t window_count, uint8_t *groups);
 /*
  * 0; -EINVAL: an index or a probability out of range, a row count above 2^32 - 1 (error_set);
- * -ENOMEM. *out is the caller's to calibrate_free(), untouched on failure. Time: sightings *
- * log(sightings) + (strata + rows) * CALIBRATE_GROUPS.
+ * -ENOMEM. *out is the caller's to calibrate_free(), untouched on failure. Time: sampled blocks *
+ * log(sampled blocks) + (strata + rows) * CALIBRATE_GROUPS.
  */
 int calibrate(const struct calibrate_input *input, struct calibrate_result *out);
 void calibrate_free(struct calibrate_result *result);

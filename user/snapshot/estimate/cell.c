@@ -2,9 +2,10 @@
 /*
  * The estimates of a cell: the strata of one type and size class, which differ by cohort.
  *
- * In a post-stratum with sightings each row gets its share of their weight. The other blocks of the
- * cell are split by the weight of all sightings of the cell, as far as that weight can explain
- * their blocks. All of this is done once with all windows, and once without each group of windows.
+ * In a poststratum-stratum with sampled blocks each row gets its share of their weight. The other
+ * blocks of the cell are split by the weight of all sampled blocks of the cell, as far as that
+ * weight can explain their blocks. All of this is done once with all windows, and once without each
+ * group of windows.
  */
 #include <math.h>
 #include <string.h>
@@ -14,26 +15,26 @@
 
 /* What is attributed of a cell, besides the rows' parts in slots. */
 struct parts {
-	struct replicates weight;  /* of the cell's sightings */
-	struct replicates split;   /* blocks of strata that have sightings, attributed by them */
+	struct replicates weight; /* of the cell's sampled blocks */
+	struct replicates split; /* blocks of strata that have sampled blocks, attributed by them */
 	struct replicates imputed; /* blocks of other strata */
-	double lone;               /* blocks that single sightings count for, which are not there */
+	double lone; /* blocks that single sampled blocks count for, which are not there */
 };
 
 static void replicates_add(struct replicates *sum, const struct calibration *calibration,
-			   const struct calibrate_sighting *sighting)
+			   const struct calibrate_sampled_block *sampled_block)
 {
-	sum->whole += weight_of(calibration, sighting, -1);
+	sum->whole += weight_of(calibration, sampled_block, -1);
 	for (uint32_t g = 0; g < calibration->group_count; g++)
-		if (calibration->groups[sighting->window] != g)
-			sum->without[g] += weight_of(calibration, sighting, (int)g);
+		if (calibration->groups[sampled_block->window] != g)
+			sum->without[g] += weight_of(calibration, sampled_block, (int)g);
 }
 
-/* Does it tell about all of the cell? Likenesses only do so where there is nothing else. */
+/* Does it tell about all of the cell? Donors only do so where there is nothing else. */
 static int is_general(const struct calibration *calibration,
-		      const struct calibrate_sighting *sighting)
+		      const struct calibrate_sampled_block *sampled_block)
 {
-	return !sighting->likeness || calibration->likenesses;
+	return !sampled_block->donor || calibration->donors;
 }
 
 static struct slot *slot_take(struct calibration *calibration, uint32_t row)
@@ -52,7 +53,7 @@ static void slots_clear(struct calibration *calibration)
 	calibration->slot_count = 0;
 }
 
-/* With a group less, sightings have that much less weight. */
+/* With a group less, sampled blocks have that much less weight. */
 static double without_scale(const struct calibration *calibration)
 {
 	double groups = calibration->group_count;
@@ -61,8 +62,8 @@ static double without_scale(const struct calibration *calibration)
 }
 
 /*
- * What of a total is attributed without a group: a total that the sightings do not explain changes
- * with their weight.
+ * What of a total is attributed without a group: a total that the sampled blocks do not explain
+ * changes with their weight.
  */
 static double attributed_without(const struct calibration *calibration, double total,
 				 double attributed, const struct replicates *weight, uint32_t g)
@@ -74,48 +75,53 @@ static double attributed_without(const struct calibration *calibration, double t
 }
 
 /*
- * Adds a sighting to its row: that part of the blocks for which it stands with all groups, and
+ * Adds a sampled block to its row: that part of the blocks for which it stands with all groups, and
  * without each.
  */
-static void sighting_split(struct calibration *calibration,
-			   const struct calibrate_sighting *sighting,
-			   const struct replicates *factor, double unsure, double part)
+static void sampled_block_split(struct calibration *calibration,
+				const struct calibrate_sampled_block *sampled_block,
+				const struct replicates *factor, double unsure, double part)
 {
-	struct slot *slot = slot_take(calibration, sighting->row);
-	struct replicates *pace =
-		calibration->paces[sighting->stratum] == PACE_STEADY ? &slot->steady : &slot->fast;
-	double one = factor->whole * weight_of(calibration, sighting, -1);
+	struct slot *slot = slot_take(calibration, sampled_block->row);
+	struct replicates *rate_class =
+		calibration->rate_classes[sampled_block->stratum] == RATE_CLASS_STEADY
+			? &slot->steady
+			: &slot->fast;
+	double one = factor->whole * weight_of(calibration, sampled_block, -1);
 
-	if (is_general(calibration, sighting))
-		replicates_add(&slot->weight, calibration, sighting);
+	if (is_general(calibration, sampled_block))
+		replicates_add(&slot->weight, calibration, sampled_block);
 	slot->blocks.whole += one * part;
-	pace->whole += one * part;
+	rate_class->whole += one * part;
 	for (uint32_t g = 0; g < calibration->group_count; g++) {
-		double without =
-			calibration->groups[sighting->window] == g
-				? 0
-				: factor->without[g] * weight_of(calibration, sighting, (int)g);
+		double without = calibration->groups[sampled_block->window] == g
+					 ? 0
+					 : factor->without[g] *
+						   weight_of(calibration, sampled_block, (int)g);
 
 		without = one * part + unsure * (without - one);
 		slot->blocks.without[g] += without;
-		pace->without[g] += without;
+		rate_class->without[g] += without;
 	}
 }
 
 /*
- * Splits a post-stratum by its sightings. If these are a large part of it, they are no sample:
- * deviations shrink by the finite population correction. Of lone ones there are as many as were
- * seen, with the deviations of what their weight stands for.
+ * Splits a poststratum-stratum by its sampled blocks. If these are a large part of it, they are no
+ * sample: deviations shrink by the finite population correction. Of lone ones there are as many as
+ * were seen, with the deviations of what their weight stands for.
  */
-static void post_split(struct calibration *calibration, struct post *post, struct parts *parts)
+static void poststratum_split(struct calibration *calibration, struct poststratum *poststratum,
+			      struct parts *parts)
 {
-	double attributed = weights_explain(calibration, &post->weights, post->blocks);
-	double unsure = sqrt(fmax(0, 1 - post->weights.seen / fmax(post->blocks, 1)));
-	double part = post->lone ? fmin(1, post->weights.seen / fmax(attributed, 1)) : 1;
+	double attributed =
+		weights_explain(calibration, &poststratum->weights, poststratum->blocks);
+	double unsure = sqrt(fmax(0, 1 - poststratum->weights.seen / fmax(poststratum->blocks, 1)));
+	double part =
+		poststratum->lone ? fmin(1, poststratum->weights.seen / fmax(attributed, 1)) : 1;
 	struct replicates weight = {0}, factor = {0};
 
-	for (size_t i = post->sightings; i < post->sightings_end; i++)
-		replicates_add(&weight, calibration, sighting_at(calibration, i));
+	for (size_t i = poststratum->sampled_blocks; i < poststratum->sampled_blocks_end; i++)
+		replicates_add(&weight, calibration, sampled_block_at(calibration, i));
 	factor.whole = attributed / weight.whole;
 	parts->split.whole += attributed * part;
 	parts->lone += attributed * (1 - part);
@@ -123,18 +129,20 @@ static void post_split(struct calibration *calibration, struct post *post, struc
 		double without = 0;
 
 		if (weight.without[g] > 0) {
-			without = attributed_without(calibration, post->blocks, attributed, &weight,
-						     g);
+			without = attributed_without(calibration, poststratum->blocks, attributed,
+						     &weight, g);
 			factor.without[g] = without / weight.without[g];
 		}
-		post->explained_without[g] = unsure * (without - attributed);
-		parts->split.without[g] += attributed * part + post->explained_without[g];
+		poststratum->explained_without[g] = unsure * (without - attributed);
+		parts->split.without[g] += attributed * part + poststratum->explained_without[g];
 	}
-	for (size_t i = post->sightings; i < post->sightings_end; i++)
-		sighting_split(calibration, sighting_at(calibration, i), &factor, unsure, part);
+	for (size_t i = poststratum->sampled_blocks; i < poststratum->sampled_blocks_end; i++)
+		sampled_block_split(calibration, sampled_block_at(calibration, i), &factor, unsure,
+				    part);
 }
 
-/* Of the blocks that have not been split: those that the weight of all sightings can explain. */
+/* Of the blocks that have not been split: those that the weight of all sampled blocks can explain.
+ */
 static void rest_impute(const struct calibration *calibration, double total, double explained,
 			struct parts *parts)
 {
@@ -206,9 +214,9 @@ static double unseen_rows(const struct calibration *calibration, const struct pa
 
 /*
  * A row that one group of windows alone has shown may have been missed in any other: its error is
- * at least that of a sighting of mean weight. Where the window has shown all of its time, as the
- * first one of a trace that began with all probes, the row would else have next to none. Rows are
- * independent in that, so each is given it in some replicate, with some sign.
+ * at least that of a sampled block of mean weight. Where the window has shown all of its time, as
+ * the first one of a trace that began with all probes, the row would else have next to none. Rows
+ * are independent in that, so each is given it in some replicate, with some sign.
  */
 static void single_widen(const struct calibration *calibration, const struct slot *slot,
 			 double mean, struct calibrate_estimate *row)
@@ -253,7 +261,7 @@ static void new_estimate(struct calibration *calibration, const struct cell *cel
 {
 	double blocks = parts->split.whole + parts->imputed.whole;
 	double known = fmin(1, weights->seen / fmax(blocks, 1));
-	double mean = blocks / fmax((double)weights->sightings, 1) * sqrt(1 - known);
+	double mean = blocks / fmax((double)weights->sampled_blocks, 1) * sqrt(1 - known);
 	float deviations[CALIBRATE_DEVIATIONS] = {0};
 	int counted = is_counted(calibration, cell);
 
@@ -280,14 +288,16 @@ static void new_estimate(struct calibration *calibration, const struct cell *cel
 			   deviations);
 }
 
-/* What of a post-stratum its own sightings leave. */
-static double post_rest(const struct calibration *calibration, const struct post *post)
+/* What of a poststratum-stratum its own sampled blocks leave. */
+static double poststratum_rest(const struct calibration *calibration,
+			       const struct poststratum *poststratum)
 {
-	if (isinf(post->blocks))
+	if (isinf(poststratum->blocks))
 		return 0;
-	return post->weights.sightings
-		       ? post->blocks - weights_explain(calibration, &post->weights, post->blocks)
-		       : post->blocks;
+	return poststratum->weights.sampled_blocks
+		       ? poststratum->blocks - weights_explain(calibration, &poststratum->weights,
+							       poststratum->blocks)
+		       : poststratum->blocks;
 }
 
 static struct calibrate_unseen *stratum_unseen(struct calibration *calibration, size_t rank,
@@ -310,34 +320,36 @@ static struct calibrate_unseen *stratum_unseen(struct calibration *calibration, 
 	return out;
 }
 
-/* What of a stratum its own sightings, the next ones from *at on, leave unexplained. */
+/* What of a stratum its own sampled blocks, the next ones from *at on, leave unexplained. */
 static double stratum_excess(const struct calibration *calibration, size_t rank, size_t *at,
 			     size_t end)
 {
 	double weight = 0;
 
-	for (; *at < end && calibration->ranks[sighting_at(calibration, *at)->stratum] == rank;
+	for (; *at < end && calibration->ranks[sampled_block_at(calibration, *at)->stratum] == rank;
 	     ++*at)
-		weight += full_weight_of(calibration, sighting_at(calibration, *at));
+		weight += full_weight_of(calibration, sampled_block_at(calibration, *at));
 	return fmax(0, (double)stratum_at(calibration, rank)->new_blocks - weight);
 }
 
 /*
- * Blocks of a post-stratum that were attributed to no row. They are those of its strata that have
- * more than their sightings explain: the burst is there.
+ * Blocks of a poststratum-stratum that were attributed to no row. They are those of its strata that
+ * have more than their sampled blocks explain: the burst is there.
  */
-static void post_unseen(struct calibration *calibration, const struct post *post, double blocks,
-			double old_share)
+static void poststratum_unseen(struct calibration *calibration,
+			       const struct poststratum *poststratum, double blocks,
+			       double old_share)
 {
 	double scale = deviation_scale(calibration);
-	size_t at = post->sightings;
+	size_t at = poststratum->sampled_blocks;
 	double excess = 0;
 
-	for (size_t rank = post->strata; rank < post->strata_end; rank++)
-		excess += stratum_excess(calibration, rank, &at, post->sightings_end);
-	at = post->sightings;
-	for (size_t rank = post->strata; rank < post->strata_end; rank++) {
-		double own = stratum_excess(calibration, rank, &at, post->sightings_end);
+	for (size_t rank = poststratum->strata; rank < poststratum->strata_end; rank++)
+		excess += stratum_excess(calibration, rank, &at, poststratum->sampled_blocks_end);
+	at = poststratum->sampled_blocks;
+	for (size_t rank = poststratum->strata; rank < poststratum->strata_end; rank++) {
+		double own =
+			stratum_excess(calibration, rank, &at, poststratum->sampled_blocks_end);
 		double all = (double)stratum_at(calibration, rank)->new_blocks;
 		double part = excess > 0 ? blocks * own / excess : 0;
 
@@ -347,66 +359,71 @@ static void post_unseen(struct calibration *calibration, const struct post *post
 		/* What windows explain more, they leave less. */
 		for (uint32_t g = 0; blocks > 0 && g < calibration->group_count; g++)
 			unseen->deviations[g] =
-				(float)(-scale * post->explained_without[g] * part / blocks);
+				(float)(-scale * poststratum->explained_without[g] * part / blocks);
 	}
 }
 
-/* What of the cell was attributed to no row, of the rests of all post-strata in equal shares. */
+/* What of the cell was attributed to no row, of the rests of all poststratum-strata in equal
+ * shares. */
 static void unseen_set(struct calibration *calibration, const struct cell *cell, double imputed,
 		       int old_known)
 {
 	double rest = 0;
 
-	for (size_t i = cell->posts; i < cell->posts_end; i++)
-		rest += post_rest(calibration, &calibration->posts[i]);
+	for (size_t i = cell->poststrata; i < cell->poststrata_end; i++)
+		rest += poststratum_rest(calibration, &calibration->poststrata[i]);
 	double left = rest > 0 ? fmax(0, 1 - imputed / rest) : 0;
-	for (size_t i = cell->posts; i < cell->posts_end; i++) {
-		const struct post *post = &calibration->posts[i];
+	for (size_t i = cell->poststrata; i < cell->poststrata_end; i++) {
+		const struct poststratum *poststratum = &calibration->poststrata[i];
 
-		post_unseen(calibration, post, left * post_rest(calibration, post),
-			    old_known ? 0 : 1);
+		poststratum_unseen(calibration, poststratum,
+				   left * poststratum_rest(calibration, poststratum),
+				   old_known ? 0 : 1);
 	}
 }
 
-/* Sums the cell's sightings at [begin, end), row by row, for cells without one that is alive. */
+/* Sums the cell's sampled blocks at [begin, end), row by row, for cells without one that is alive.
+ */
 static void dead_weigh(struct calibration *calibration, size_t begin, size_t end,
 		       struct parts *parts)
 {
 	for (size_t i = begin; i < end; i++) {
-		const struct calibrate_sighting *sighting = sighting_at(calibration, i);
-		struct slot *slot = slot_take(calibration, sighting->row);
+		const struct calibrate_sampled_block *sampled_block =
+			sampled_block_at(calibration, i);
+		struct slot *slot = slot_take(calibration, sampled_block->row);
 
-		replicates_add(&slot->weight, calibration, sighting);
-		replicates_add(&parts->weight, calibration, sighting);
+		replicates_add(&slot->weight, calibration, sampled_block);
+		replicates_add(&parts->weight, calibration, sampled_block);
 	}
 }
 
 void cell_estimate(struct calibration *calibration, const struct cell *cell)
 {
 	struct parts parts = {0};
-	struct weights weights = weights_sum(calibration, cell->sightings, cell->dead);
+	struct weights weights = weights_sum(calibration, cell->sampled_blocks, cell->dead);
 	double total = 0;
 
-	for (size_t i = cell->posts; i < cell->posts_end; i++)
-		total += calibration->posts[i].blocks;
-	calibration->likenesses = !weights.seen;
-	for (size_t i = cell->sightings; i < cell->dead; i++)
-		if (is_general(calibration, sighting_at(calibration, i)))
-			replicates_add(&parts.weight, calibration, sighting_at(calibration, i));
-	for (size_t i = cell->posts; i < cell->posts_end; i++)
-		if (calibration->posts[i].weights.sightings)
-			post_split(calibration, &calibration->posts[i], &parts);
-	if (weights.sightings) {
+	for (size_t i = cell->poststrata; i < cell->poststrata_end; i++)
+		total += calibration->poststrata[i].blocks;
+	calibration->donors = !weights.seen;
+	for (size_t i = cell->sampled_blocks; i < cell->dead; i++)
+		if (is_general(calibration, sampled_block_at(calibration, i)))
+			replicates_add(&parts.weight, calibration,
+				       sampled_block_at(calibration, i));
+	for (size_t i = cell->poststrata; i < cell->poststrata_end; i++)
+		if (calibration->poststrata[i].weights.sampled_blocks)
+			poststratum_split(calibration, &calibration->poststrata[i], &parts);
+	if (weights.sampled_blocks) {
 		rest_impute(calibration, total, weights_explain(calibration, &weights, total),
 			    &parts);
 		new_estimate(calibration, cell, &parts, &weights,
 			     unseen_rows(calibration, &parts, &weights, total));
 	} else {
-		weights = weights_sum(calibration, cell->dead, cell->sightings_end);
-		dead_weigh(calibration, cell->dead, cell->sightings_end, &parts);
+		weights = weights_sum(calibration, cell->dead, cell->sampled_blocks_end);
+		dead_weigh(calibration, cell->dead, cell->sampled_blocks_end, &parts);
 	}
 	older_split(calibration, cell, parts.split.whole > 0,
 		    unseen_rows(calibration, &parts, &weights, INFINITY));
-	unseen_set(calibration, cell, parts.imputed.whole, weights.sightings > 0);
+	unseen_set(calibration, cell, parts.imputed.whole, weights.sampled_blocks > 0);
 	slots_clear(calibration);
 }

@@ -74,7 +74,7 @@ static int entry_count(struct grouping *grouping, const struct side *side, uint3
 		once_count(grouping, side, index, row);
 	if (!side->old && !repeats)
 		entry->rounded += sums->rounded;
-	group_beside_count(entry, side, sums, repeats);
+	group_extra_count(entry, side, sums, repeats);
 	if (repeats && grouping->opts->once)
 		return 0;
 	if (grouping->row_estimates) {
@@ -194,9 +194,9 @@ static int side_group(struct grouping *grouping, struct side *side)
 	if (grouping->last_rows)
 		memset(grouping->last_rows, 0, grouping->out->count * sizeof(*grouping->last_rows));
 	if (!err)
-		err = rows_sum(grouping, side) ?: group_beside_sum(grouping, side);
+		err = rows_sum(grouping, side) ?: group_extra_sum(grouping, side);
 	for (uint32_t i = 0; !err && i < count; i++)
-		if (grouping->rows[i].count || grouping->rows[i].beside.allocated.count ||
+		if (grouping->rows[i].count || grouping->rows[i].extra.allocated.count ||
 		    group_is_owner(grouping->opts->by))
 			err = row_count(grouping, side, i);
 	free(grouping->rows);
@@ -271,7 +271,7 @@ static uint64_t distance(uint64_t a, uint64_t b)
 
 static uint64_t sort_value(const struct statistic *entry, enum statistics_sort sort)
 {
-	const struct statistic_beside *now = &entry->beside, *old = &entry->old_beside;
+	const struct statistic_extra *now = &entry->extra, *old = &entry->old_extra;
 
 	if (sort == SORT_ALLOCATED)
 		return distance(now->allocated.size, old->allocated.size);
@@ -318,13 +318,13 @@ static int strings_translate(struct side *old, const struct snapshot *snapshot)
 }
 
 /* Which figures beside those of live blocks are there, and the one that is sorted by? */
-static int beside_judge(const struct snapshot *snapshot, const struct snapshot *old,
-			const struct statistics_opts *opts, struct statistics *out)
+static int extra_judge(const struct snapshot *snapshot, const struct snapshot *old,
+		       const struct statistics_opts *opts, struct statistics *out)
 {
-	out->allocated_known = group_beside_known(snapshot, BESIDE_ALLOCATED, opts->by) &&
-			       (!old || group_beside_known(old, BESIDE_ALLOCATED, opts->by));
-	out->temporary_known = group_beside_known(snapshot, BESIDE_FREED, opts->by) &&
-			       (!old || group_beside_known(old, BESIDE_FREED, opts->by));
+	out->allocated_known = group_extra_known(snapshot, EXTRA_ALLOCATED, opts->by) &&
+			       (!old || group_extra_known(old, EXTRA_ALLOCATED, opts->by));
+	out->temporary_known = group_extra_known(snapshot, EXTRA_FREED, opts->by) &&
+			       (!old || group_extra_known(old, EXTRA_FREED, opts->by));
 	out->temporary_by_walk = snapshot_frees_by_walk(snapshot);
 	/* two rules do not compare */
 	if (old && out->temporary_by_walk != snapshot_frees_by_walk(old))
@@ -358,7 +358,7 @@ static int group(const struct snapshot *snapshot, const struct snapshot *old,
 		return error_set(-EINVAL, "cumulative statistics cannot be grouped by %s",
 				 opts->by == GROUP_TRACEBACK ? "traceback"
 							     : "process, command or container");
-	err = beside_judge(snapshot, old, opts, &result);
+	err = extra_judge(snapshot, old, opts, &result);
 	if (err)
 		return err;
 	/*

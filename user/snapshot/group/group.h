@@ -69,7 +69,7 @@ struct statistic_sums {
 };
 
 /* Since the traces began. */
-struct statistic_beside {
+struct statistic_extra {
 	struct statistic_sums allocated; /* alive or not */
 	/* of these, freed before their thread's next allocation (or statistics_opts says else) */
 	struct statistic_sums temporary;
@@ -111,7 +111,7 @@ struct statistic {
 	 * In cumulative statistics once for each traceback. 0 unless statistics.allocated_known and
 	 * temporary_known are set.
 	 */
-	struct statistic_beside beside, old_beside;
+	struct statistic_extra extra, old_extra;
 	int held;           /* blocks of it are alive, in one of the snapshots */
 	uint32_t processes; /* of the new snapshot, that hold blocks of this entry */
 	/* the new snapshot's blocks with rounded sizes; with sampling, an estimate */
@@ -137,7 +137,7 @@ struct statistics {
 	struct statistic_error total_error, old_total_error;
 	struct statistic_sums parts[STATISTICS_PARTS], old_parts[STATISTICS_PARTS];
 	/* of the traces that passed the filters */
-	struct statistic_beside beside, old_beside;
+	struct statistic_extra extra, old_extra;
 	int allocated_known, temporary_known;
 	/* those are counted that did not live to the next heap walk: "short-lived" */
 	int temporary_by_walk;

@@ -27,11 +27,10 @@ const struct snapshot_trace *group_trace_next(const struct grouping *grouping,
 	return cursor->trace < snapshot->trace_count ? &snapshot->traces[cursor->trace++] : NULL;
 }
 
-int group_beside_known(const struct snapshot *snapshot, enum snapshot_besides what,
-		       enum group_by by)
+int group_extra_known(const struct snapshot *snapshot, enum snapshot_extras what, enum group_by by)
 {
 	return snapshot_knows(snapshot, what) &&
-	       (!group_is_owner(by) || !snapshot->meta.beside[what].gaps);
+	       (!group_is_owner(by) || !snapshot->meta.extra[what].gaps);
 }
 
 /* Of owners, the traces of each process's own first layer count. */
@@ -52,10 +51,9 @@ static int is_temporary(const struct grouping *grouping, const struct snapshot_t
 }
 
 /* Of what was freed, only temporary blocks are summed up. */
-static struct statistic_sums *beside_sums(struct statistic_beside *beside,
-					  enum snapshot_besides what)
+static struct statistic_sums *extra_sums(struct statistic_extra *extra, enum snapshot_extras what)
 {
-	return what == BESIDE_FREED ? &beside->temporary : &beside->allocated;
+	return what == EXTRA_FREED ? &extra->temporary : &extra->allocated;
 }
 
 static int total_add(struct statistic_sums *total, const struct snapshot_trace *trace)
@@ -70,10 +68,10 @@ static int total_add(struct statistic_sums *total, const struct snapshot_trace *
 
 /* No row exceeds the total. */
 static int layer_sum(struct grouping *grouping, const struct side *side, struct filter_run *run,
-		     enum snapshot_besides what, enum event_layer which)
+		     enum snapshot_extras what, enum event_layer which)
 {
-	const struct snapshot_layer *layer = &side->snapshot->layers[SNAPSHOT_BESIDE(what, which)];
-	int temporary = what == BESIDE_FREED;
+	const struct snapshot_layer *layer = &side->snapshot->layers[SNAPSHOT_EXTRA(what, which)];
+	int temporary = what == EXTRA_FREED;
 
 	for (size_t i = 0; i < layer->trace_count; i++) {
 		const struct snapshot_trace *trace = &layer->traces[i];
@@ -87,43 +85,43 @@ static int layer_sum(struct grouping *grouping, const struct side *side, struct 
 			continue;
 		row = &grouping->rows[group_trace_row(grouping, side, trace)];
 		err = total_add(
-			beside_sums(side->old ? &grouping->out->old_beside : &grouping->out->beside,
-				    what),
+			extra_sums(side->old ? &grouping->out->old_extra : &grouping->out->extra,
+				   what),
 			trace);
 		if (err)
 			return err;
-		total_add(beside_sums(&row->beside, what), trace);
+		total_add(extra_sums(&row->extra, what), trace);
 	}
 	return 0;
 }
 
-int group_beside_sum(struct grouping *grouping, const struct side *side)
+int group_extra_sum(struct grouping *grouping, const struct side *side)
 {
 	struct filter_run run;
 	int err = filter_run_begin(&run, grouping->opts->filters, side->snapshot);
 
 	for (enum event_layer layer = 0; !err && layer < EVENT_LAYER_TABLES; layer++) {
 		if (grouping->out->allocated_known)
-			err = layer_sum(grouping, side, &run, BESIDE_ALLOCATED, layer);
+			err = layer_sum(grouping, side, &run, EXTRA_ALLOCATED, layer);
 		if (!err && grouping->out->temporary_known)
-			err = layer_sum(grouping, side, &run, BESIDE_FREED, layer);
+			err = layer_sum(grouping, side, &run, EXTRA_FREED, layer);
 	}
 	filter_run_end(&run);
 	return err;
 }
 
-void group_beside_count(struct statistic *entry, const struct side *side, const struct sums *sums,
-			int repeats)
+void group_extra_count(struct statistic *entry, const struct side *side, const struct sums *sums,
+		       int repeats)
 {
-	struct statistic_beside *out = side->old ? &entry->old_beside : &entry->beside;
+	struct statistic_extra *out = side->old ? &entry->old_extra : &entry->extra;
 
 	entry->held |= sums->count != 0;
 	if (repeats)
 		return;
-	out->allocated.size += sums->beside.allocated.size;
-	out->allocated.count += sums->beside.allocated.count;
-	out->temporary.size += sums->beside.temporary.size;
-	out->temporary.count += sums->beside.temporary.count;
+	out->allocated.size += sums->extra.allocated.size;
+	out->allocated.count += sums->extra.allocated.count;
+	out->temporary.size += sums->extra.temporary.size;
+	out->temporary.count += sums->extra.temporary.count;
 }
 
 void group_dead_drop(struct grouping *grouping)

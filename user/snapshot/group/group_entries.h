@@ -9,7 +9,7 @@
 struct sums {
 	uint64_t size, count;
 	double rounded;
-	struct statistic_beside beside;
+	struct statistic_extra extra;
 };
 
 /* One of the snapshots being grouped. */
@@ -65,13 +65,12 @@ const struct snapshot_trace *group_trace_next(const struct grouping *grouping,
 					      const struct snapshot *snapshot,
 					      struct snapshot_cursor *cursor);
 /* Is it known of every process? */
-int group_beside_known(const struct snapshot *snapshot, enum snapshot_besides what,
-		       enum group_by by);
+int group_extra_known(const struct snapshot *snapshot, enum snapshot_extras what, enum group_by by);
 /* Sums up struct sums.beside of each row of the side. 0, -EOVERFLOW, -ENOMEM. */
-int group_beside_sum(struct grouping *grouping, const struct side *side);
+int group_extra_sum(struct grouping *grouping, const struct side *side);
 /* Adds a row to an entry; repeats: it was added already, and counts once. */
-void group_beside_count(struct statistic *entry, const struct side *side, const struct sums *sums,
-			int repeats);
+void group_extra_count(struct statistic *entry, const struct side *side, const struct sums *sums,
+		       int repeats);
 /* Drops the entries that hold nothing, unless they are asked for or are owners. */
 void group_dead_drop(struct grouping *grouping);
 /* Sets the number of processes that hold blocks of each entry. 0, -ENOMEM. */

@@ -22,7 +22,7 @@ static int several_visit(const struct visitor *visitor)
 {
 	const struct snapshot *snapshot = visitor->snapshot;
 	const struct snapshot_layer *layer =
-		&snapshot->layers[SNAPSHOT_BESIDE(BESIDE_THREAD, snapshot->meta.layer)];
+		&snapshot->layers[SNAPSHOT_EXTRA(EXTRA_THREAD, snapshot->meta.layer)];
 	int err = 0;
 
 	for (size_t i = 0; err >= 0 && i < layer->trace_count; i++) {
@@ -72,7 +72,7 @@ int thread_shares_visit(const struct snapshot *snapshot, struct filter_run *run,
 {
 	const struct visitor visitor = {snapshot, run, visit, context};
 
-	if (!snapshot_knows(snapshot, BESIDE_THREAD))
+	if (!snapshot_knows(snapshot, EXTRA_THREAD))
 		return error_set(-EINVAL, "the snapshot does not know threads: only exact and "
 					  "census mode see them");
 	return several_visit(&visitor) ?: sole_visit(&visitor);

@@ -18,7 +18,7 @@ struct death {
 	uint32_t stack, window, kind, flags; /* flags: the caller's */
 	uint32_t bytes, class_bytes;
 	uint32_t print;  /* as in sampled_blocks.h */
-	uint32_t hidden; /* reused_ns, and a look has found there what was there before */
+	uint32_t hidden; /* reused_ns, and a recheck has found there what was there before */
 	uint64_t made_ns, shown_ns; /* as in sampled_blocks.h */
 	uint64_t died_ns;
 	/* A window has shown its address allocated again, or (malloc's) freed; 0: none has */

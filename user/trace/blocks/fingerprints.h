@@ -11,13 +11,13 @@
 #include "util/id_map.h"
 
 /*
- * A cohort is a number of walks in a row, below IDENTITY_COHORTS. 0: the address is free, or its
+ * A cohort is a number of walks in a row, below FINGERPRINT_COHORTS. 0: the address is free, or its
  * block is to be shown by the next walk.
  */
-#define IDENTITY_COHORTS 256u
+#define FINGERPRINT_COHORTS 256u
 
 /* The blocks of a pool. */
-struct identity_pool {
+struct fingerprint_pool {
 	uint64_t pool, address; /* of the pool; of its first block */
 	uint32_t block_bytes, count;
 	uint32_t *blocks; /* 24 bits of what was found << 8 | cohort */
@@ -27,40 +27,42 @@ struct identity_pool {
 struct account;
 
 /* Zero-initialise; account may be set before the first pool. */
-struct identities {
+struct fingerprints {
 	struct id_map index; /* address of a pool -> its number in pools */
-	struct identity_pool *pools;
+	struct fingerprint_pool *pools;
 	size_t count, capacity;
 	uint32_t walk;
 	struct account *account; /* borrowed; NULL: none */
 };
 
 /* A walk begins, or its end: pools that it has not shown are dropped. */
-void identities_walk(struct identities *identities);
-void identities_sweep(struct identities *identities);
+void fingerprints_walk(struct fingerprints *fingerprints);
+void fingerprints_sweep(struct fingerprints *fingerprints);
 /*
  * The pool that the walk shows, with zeros for blocks that are new in it; borrowed until the next
  * call. *fresh: no walk before has shown it. If its blocks have another size now, all begin anew.
  * NULL: no memory.
  */
-struct identity_pool *identities_pool(struct identities *identities,
-				      const struct identity_pool *shown, int *fresh);
+struct fingerprint_pool *fingerprints_pool(struct fingerprints *fingerprints,
+					   const struct fingerprint_pool *shown, int *fresh);
 /* The block at an address of a pool that some walk has shown; NULL: none. */
-uint32_t *identities_find(const struct identities *identities, uint64_t pool, uint64_t address);
+uint32_t *fingerprints_find(const struct fingerprints *fingerprints, uint64_t pool,
+			    uint64_t address);
 /*
  * Something was found in a block: the cohort of that block, which is `cohort` if it is another one
  * than before.
  */
-uint32_t identity_found(uint32_t *block, uint32_t kind, uint32_t print, uint32_t cohort);
+uint32_t fingerprint_found(uint32_t *block, uint32_t kind, uint32_t print, uint32_t cohort);
 /* Is it what was found there before? */
-int identity_is(uint32_t block, uint32_t kind, uint32_t print);
+int fingerprint_is(uint32_t block, uint32_t kind, uint32_t print);
 
-static inline uint32_t identity_cohort(uint32_t block)
+static inline uint32_t fingerprint_cohort(uint32_t block)
 {
-	return block % IDENTITY_COHORTS;
+	return block % FINGERPRINT_COHORTS;
 }
 
 /* Gives blocks of each cohort the number that map has for it. */
-void identities_renumber(struct identities *identities, const uint8_t map[IDENTITY_COHORTS]);
+void fingerprints_renumber(struct fingerprints *fingerprints,
+			   const uint8_t map[FINGERPRINT_COHORTS]);
 /* Leaves the empty table. */
-void identities_free(struct identities *identities);
+void fingerprints_free(struct fingerprints *fingerprints);

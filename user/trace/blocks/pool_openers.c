@@ -5,42 +5,42 @@
 #include "util/array.h"
 #include "util/hash.h"
 
-int pool_takers_put(struct pool_takers *takers, const struct pool_taker *taker)
+int pool_openers_put(struct pool_openers *openers, const struct pool_opener *opener)
 {
-	uint32_t known = id_map_find(&takers->index, taker->pool);
+	uint32_t known = id_map_find(&openers->index, opener->pool);
 	int err;
 
 	if (known != ID_MAP_NONE) {
-		takers->items[known] = *taker;
+		openers->items[known] = *opener;
 		return 0;
 	}
-	err = id_map_append(&takers->index, taker->pool, &takers->items, &takers->capacity,
-			    takers->count, sizeof(*takers->items));
+	err = id_map_append(&openers->index, opener->pool, &openers->items, &openers->capacity,
+			    openers->count, sizeof(*openers->items));
 	if (!err)
-		takers->items[takers->count++] = *taker;
+		openers->items[openers->count++] = *opener;
 	return err;
 }
 
-const struct pool_taker *pool_takers_find(const struct pool_takers *takers, uint64_t pool)
+const struct pool_opener *pool_openers_find(const struct pool_openers *openers, uint64_t pool)
 {
-	uint32_t known = id_map_find(&takers->index, pool);
+	uint32_t known = id_map_find(&openers->index, pool);
 
-	return known == ID_MAP_NONE ? NULL : &takers->items[known];
+	return known == ID_MAP_NONE ? NULL : &openers->items[known];
 }
 
-void pool_takers_renumber(struct pool_takers *takers, const uint8_t *map)
+void pool_openers_renumber(struct pool_openers *openers, const uint8_t *map)
 {
-	for (size_t i = 0; i < takers->count; i++)
-		takers->items[i].cohort = map[takers->items[i].cohort];
+	for (size_t i = 0; i < openers->count; i++)
+		openers->items[i].cohort = map[openers->items[i].cohort];
 }
 
-void pool_takers_free(struct pool_takers *takers)
+void pool_openers_free(struct pool_openers *openers)
 {
-	struct account *account = takers->index.account;
+	struct account *account = openers->index.account;
 
-	id_map_free(&takers->index);
-	ARRAY_RELEASE(account, takers, items, capacity);
-	*takers = (struct pool_takers){.index.account = account};
+	id_map_free(&openers->index);
+	ARRAY_RELEASE(account, openers, items, capacity);
+	*openers = (struct pool_openers){.index.account = account};
 }
 
 static uint64_t taken_key(const struct taken_count *count)
@@ -66,13 +66,13 @@ static int taken_add(struct taken_counts *counts, const struct taken_count *like
 	return err;
 }
 
-int taken_counts_add(struct taken_counts *counts, const struct pool_taker *taker, uint32_t kind,
+int taken_counts_add(struct taken_counts *counts, const struct pool_opener *opener, uint32_t kind,
 		     uint32_t bytes, uint32_t cohort)
 {
 	struct taken_count like = {
-		.kind = kind, .bytes = bytes, .cohort = cohort, .stack = taker->stack};
+		.kind = kind, .bytes = bytes, .cohort = cohort, .stack = opener->stack};
 
-	like.blocks[hash_u64(taker->pool) % POOL_GROUPS] = 1;
+	like.blocks[hash_u64(opener->pool) % POOL_GROUPS] = 1;
 	return taken_add(counts, &like);
 }
 

@@ -10,16 +10,16 @@
 
 #include "util/id_map.h"
 
-struct pool_taker {
+struct pool_opener {
 	uint64_t pool;
 	uint32_t stack;
 	uint32_t cohort; /* of blocks that were allocated just then */
 };
 
 /* index finds the item (address of the pool). index.account may be set before the first one. */
-struct pool_takers {
+struct pool_openers {
 	struct id_map index;
-	struct pool_taker *items;
+	struct pool_opener *items;
 	size_t count, capacity;
 };
 
@@ -38,17 +38,17 @@ struct taken_counts {
 	size_t count, capacity;
 };
 
-/* The pool's earlier taker is forgotten. 0; -ENOMEM, -EDQUOT: nobody is known to have taken it. */
-int pool_takers_put(struct pool_takers *takers, const struct pool_taker *taker);
+/* The pool's earlier opener is forgotten. 0; -ENOMEM, -EDQUOT: nobody is known to have taken it. */
+int pool_openers_put(struct pool_openers *openers, const struct pool_opener *opener);
 /* NULL: it is not known who took it. */
-const struct pool_taker *pool_takers_find(const struct pool_takers *takers, uint64_t pool);
+const struct pool_opener *pool_openers_find(const struct pool_openers *openers, uint64_t pool);
 /* Gives each cohort another number. */
-void pool_takers_renumber(struct pool_takers *takers, const uint8_t *map);
+void pool_openers_renumber(struct pool_openers *openers, const uint8_t *map);
 /* Leaves none, with the same account. */
-void pool_takers_free(struct pool_takers *takers);
+void pool_openers_free(struct pool_openers *openers);
 
 /* Counts a block in a pool, of a cohort. 0; -ENOMEM, -EDQUOT: it is not counted. */
-int taken_counts_add(struct taken_counts *counts, const struct pool_taker *taker, uint32_t kind,
+int taken_counts_add(struct taken_counts *counts, const struct pool_opener *opener, uint32_t kind,
 		     uint32_t bytes, uint32_t cohort);
 /* Gives each cohort another number; those of equal number are one. */
 void taken_counts_renumber(struct taken_counts *counts, const uint8_t *map);

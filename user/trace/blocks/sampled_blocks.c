@@ -13,19 +13,19 @@
 #define FULL_OF 4u
 #define FULL    3u
 
-static size_t slot_of(const struct sightings *sightings, uint64_t address)
+static size_t slot_of(const struct sampled_blocks *sampled_blocks, uint64_t address)
 {
-	size_t mask = sightings->capacity - 1, i = hash_u64(address) & mask;
+	size_t mask = sampled_blocks->capacity - 1, i = hash_u64(address) & mask;
 
-	while (sightings->slots[i].address && sightings->slots[i].address != address)
+	while (sampled_blocks->slots[i].address && sampled_blocks->slots[i].address != address)
 		i = (i + 1) & mask;
 	return i;
 }
 
 /* Moves everything into a table of that capacity. */
-static int capacity_set(struct sightings *sightings, size_t capacity)
+static int capacity_set(struct sampled_blocks *sampled_blocks, size_t capacity)
 {
-	struct sightings other = {.capacity = capacity, .account = sightings->account};
+	struct sampled_blocks other = {.capacity = capacity, .account = sampled_blocks->account};
 	int err = account_charge(other.account, capacity * sizeof(*other.slots));
 
 	if (err)
@@ -35,89 +35,92 @@ static int capacity_set(struct sightings *sightings, size_t capacity)
 		account_uncharge(other.account, capacity * sizeof(*other.slots));
 		return -ENOMEM;
 	}
-	for (size_t i = 0; i < sightings->capacity; i++)
-		if (sightings->slots[i].address)
-			other.slots[slot_of(&other, sightings->slots[i].address)] =
-				sightings->slots[i];
-	other.count = sightings->count;
-	sightings_free(sightings);
-	*sightings = other;
+	for (size_t i = 0; i < sampled_blocks->capacity; i++)
+		if (sampled_blocks->slots[i].address)
+			other.slots[slot_of(&other, sampled_blocks->slots[i].address)] =
+				sampled_blocks->slots[i];
+	other.count = sampled_blocks->count;
+	sampled_blocks_free(sampled_blocks);
+	*sampled_blocks = other;
 	return 0;
 }
 
-int sightings_put(struct sightings *sightings, const struct sighting *sighting)
+int sampled_blocks_put(struct sampled_blocks *sampled_blocks,
+		       const struct sampled_block *sampled_block)
 {
-	struct sighting *known = sightings_find(sightings, sighting->address);
+	struct sampled_block *known = sampled_blocks_find(sampled_blocks, sampled_block->address);
 	int err = 0;
 
-	if (!sighting->address)
+	if (!sampled_block->address)
 		return -EINVAL;
 	if (known) {
-		*known = *sighting;
+		*known = *sampled_block;
 		return 0;
 	}
-	if (sightings->count >= SIGHTINGS_MAX)
+	if (sampled_blocks->count >= SAMPLED_BLOCKS_MAX)
 		return -EDQUOT;
-	if (!sightings->capacity)
-		err = capacity_set(sightings, CAPACITY_MIN);
-	else if ((sightings->count + 1) * FULL_OF > sightings->capacity * FULL)
-		err = capacity_set(sightings, sightings->capacity * 2);
+	if (!sampled_blocks->capacity)
+		err = capacity_set(sampled_blocks, CAPACITY_MIN);
+	else if ((sampled_blocks->count + 1) * FULL_OF > sampled_blocks->capacity * FULL)
+		err = capacity_set(sampled_blocks, sampled_blocks->capacity * 2);
 	if (err)
 		return err;
-	sightings->slots[slot_of(sightings, sighting->address)] = *sighting;
-	sightings->count++;
+	sampled_blocks->slots[slot_of(sampled_blocks, sampled_block->address)] = *sampled_block;
+	sampled_blocks->count++;
 	return 0;
 }
 
-struct sighting *sightings_find(const struct sightings *sightings, uint64_t address)
+struct sampled_block *sampled_blocks_find(const struct sampled_blocks *sampled_blocks,
+					  uint64_t address)
 {
-	struct sighting *found;
+	struct sampled_block *found;
 
-	if (!sightings->count || !address)
+	if (!sampled_blocks->count || !address)
 		return NULL;
-	found = &sightings->slots[slot_of(sightings, address)];
+	found = &sampled_blocks->slots[slot_of(sampled_blocks, address)];
 	return found->address ? found : NULL;
 }
 
 /* Closes the gap: a later entry of the same run moves there if its own place is before the gap. */
-static void slot_clear(struct sightings *sightings, size_t gap)
+static void slot_clear(struct sampled_blocks *sampled_blocks, size_t gap)
 {
-	size_t mask = sightings->capacity - 1;
+	size_t mask = sampled_blocks->capacity - 1;
 
-	for (size_t i = (gap + 1) & mask; sightings->slots[i].address; i = (i + 1) & mask) {
-		size_t home = hash_u64(sightings->slots[i].address) & mask;
+	for (size_t i = (gap + 1) & mask; sampled_blocks->slots[i].address; i = (i + 1) & mask) {
+		size_t home = hash_u64(sampled_blocks->slots[i].address) & mask;
 
 		if (((i - home) & mask) < ((i - gap) & mask))
 			continue;
-		sightings->slots[gap] = sightings->slots[i];
+		sampled_blocks->slots[gap] = sampled_blocks->slots[i];
 		gap = i;
 	}
-	sightings->slots[gap] = (struct sighting){0};
-	sightings->count--;
+	sampled_blocks->slots[gap] = (struct sampled_block){0};
+	sampled_blocks->count--;
 }
 
-int sightings_remove(struct sightings *sightings, uint64_t address)
+int sampled_blocks_remove(struct sampled_blocks *sampled_blocks, uint64_t address)
 {
-	struct sighting *found = sightings_find(sightings, address);
+	struct sampled_block *found = sampled_blocks_find(sampled_blocks, address);
 
 	if (!found)
 		return 0;
-	slot_clear(sightings, (size_t)(found - sightings->slots));
+	slot_clear(sampled_blocks, (size_t)(found - sampled_blocks->slots));
 	return 1;
 }
 
-const struct sighting *sightings_next(const struct sightings *sightings, size_t *cursor)
+const struct sampled_block *sampled_blocks_next(const struct sampled_blocks *sampled_blocks,
+						size_t *cursor)
 {
-	while (*cursor < sightings->capacity) {
-		const struct sighting *sighting = &sightings->slots[(*cursor)++];
+	while (*cursor < sampled_blocks->capacity) {
+		const struct sampled_block *sampled_block = &sampled_blocks->slots[(*cursor)++];
 
-		if (sighting->address)
-			return sighting;
+		if (sampled_block->address)
+			return sampled_block;
 	}
 	return NULL;
 }
 
-int sightings_copy(struct sightings *out, const struct sightings *from)
+int sampled_blocks_copy(struct sampled_blocks *out, const struct sampled_blocks *from)
 {
 	int err = from->capacity ? capacity_set(out, from->capacity) : 0;
 
@@ -128,9 +131,10 @@ int sightings_copy(struct sightings *out, const struct sightings *from)
 	return 0;
 }
 
-void sightings_free(struct sightings *sightings)
+void sampled_blocks_free(struct sampled_blocks *sampled_blocks)
 {
-	free(sightings->slots);
-	account_uncharge(sightings->account, sightings->capacity * sizeof(*sightings->slots));
-	*sightings = (struct sightings){.account = sightings->account};
+	free(sampled_blocks->slots);
+	account_uncharge(sampled_blocks->account,
+			 sampled_blocks->capacity * sizeof(*sampled_blocks->slots));
+	*sampled_blocks = (struct sampled_blocks){.account = sampled_blocks->account};
 }

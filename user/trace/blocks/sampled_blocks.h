@@ -11,12 +11,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct sighting {
+struct sampled_block {
 	uint64_t address; /* the allocator's; never 0 */
 	/* as in struct event_census_kind; kind 0: no walk has shown the block yet */
 	uint32_t kind, print;
 	uint32_t window; /* number of the window, from 0 */
-	uint32_t stack;  /* SIGHTING_OBJECT: index of its stack in the trace */
+	uint32_t stack;  /* SAMPLED_BLOCK_OBJECT: index of its stack in the trace */
 	uint32_t flags;  /* SIGHTING_* */
 	uint32_t domain;
 	/* until a walk has shown it: 1 + place in deaths of the block that it follows; 0: none */
@@ -27,39 +27,42 @@ struct sighting {
 };
 
 /* address is an object's, whose block is not known yet */
-#define SIGHTING_OBJECT 1u
+#define SAMPLED_BLOCK_OBJECT 1u
 /* it is a block of malloc's, in no pool */
-#define SIGHTING_LARGE 2u
+#define SAMPLED_BLOCK_LARGE 2u
 /* its allocation was seen while all of its kind were: it stands for itself only */
-#define SIGHTING_CERTAIN 4u
+#define SAMPLED_BLOCK_CERTAIN 4u
 /* of the native layer: print has the units of its chunk, 0 until a walk has shown it */
-#define SIGHTING_NATIVE 8u
+#define SAMPLED_BLOCK_NATIVE 8u
 
 /* More than that are not kept, since walks would take too long. */
-#define SIGHTINGS_MAX (1u << 20)
+#define SAMPLED_BLOCKS_MAX (1u << 20)
 
 struct account;
 
 /* Zero-initialise; account may be set before the first put. */
-struct sightings {
-	struct sighting *slots;
+struct sampled_blocks {
+	struct sampled_block *slots;
 	size_t capacity; /* a power of two, or 0 */
 	size_t count;
 	struct account *account; /* borrowed; NULL: none */
 };
 
-/* Adds or replaces. 0; -ENOMEM, -EDQUOT (also beyond SIGHTINGS_MAX); -EINVAL: address 0. */
-int sightings_put(struct sightings *sightings, const struct sighting *sighting);
+/* Adds or replaces. 0; -ENOMEM, -EDQUOT (also beyond SAMPLED_BLOCKS_MAX); -EINVAL: address 0. */
+int sampled_blocks_put(struct sampled_blocks *sampled_blocks,
+		       const struct sampled_block *sampled_block);
 /* Borrowed until the next put or remove; its address must not be changed. NULL: absent. */
-struct sighting *sightings_find(const struct sightings *sightings, uint64_t address);
+struct sampled_block *sampled_blocks_find(const struct sampled_blocks *sampled_blocks,
+					  uint64_t address);
 /* 1: removed; 0: absent. */
-int sightings_remove(struct sightings *sightings, uint64_t address);
+int sampled_blocks_remove(struct sampled_blocks *sampled_blocks, uint64_t address);
 /*
  * Iterates in no particular order. *cursor starts at 0; NULL at the end. Nothing may be added or
  * removed meanwhile.
  */
-const struct sighting *sightings_next(const struct sightings *sightings, size_t *cursor);
+const struct sampled_block *sampled_blocks_next(const struct sampled_blocks *sampled_blocks,
+						size_t *cursor);
 /* Copies to out, which is empty and may have an account. 0; -ENOMEM, -EDQUOT. */
-int sightings_copy(struct sightings *out, const struct sightings *from);
+int sampled_blocks_copy(struct sampled_blocks *out, const struct sampled_blocks *from);
 /* Leaves the empty table. */
-void sightings_free(struct sightings *sightings);
+void sampled_blocks_free(struct sampled_blocks *sampled_blocks);

@@ -43,7 +43,7 @@ static uint64_t span_of(const struct trace_windows *windows, size_t number)
 	return window->end_ns > before_ns ? window->end_ns - before_ns : window->length_ns;
 }
 
-/* The windows that have been over for as long as likenesses stand for. */
+/* The windows that have been over for as long as donors stand for. */
 static void likes_find(const struct trace_windows *windows, struct newest *newest)
 {
 	uint64_t age_ns = age_of(newest);

@@ -24,8 +24,8 @@
 struct newest {
 	uint32_t cohort;  /* it, and all later ones */
 	uint64_t walk_ns; /* the end of the last walk */
-	uint64_t from_ns; /* likenesses stand for what was allocated from here on */
-	/* numbers of the windows that likenesses are from, and how many of these serve; 0: none */
+	uint64_t from_ns; /* donors stand for what was allocated from here on */
+	/* numbers of the windows that donors are from, and how many of these serve; 0: none */
 	size_t like_from, like_end;
 	uint32_t like_count;
 	uint64_t like_ns; /* from the end of the window before to their end, together */
@@ -33,7 +33,7 @@ struct newest {
 
 /* newest is all zeros. */
 void newest_find(const struct trace_windows *windows, struct newest *newest);
-/* Are blocks of that window likenesses? It is one, and has been over for as long as need be. */
+/* Are blocks of that window donors? It is one, and has been over for as long as need be. */
 int newest_is_like(const struct trace_windows *windows, const struct newest *newest, size_t number);
 /* Until when a block that lived until died_ns stands for others. */
 uint64_t newest_until(const struct trace_windows *windows, const struct newest *newest,
@@ -46,6 +46,6 @@ struct lifetime {
 /* How many blocks it stands for, if all windows were like its own. */
 double newest_times(const struct trace_windows *windows, const struct newest *newest, size_t number,
 		    const struct lifetime *life);
-/* The inclusion (calibrate.h) of a block of such a window, as a likeness. */
+/* The inclusion (calibrate.h) of a block of such a window, as a donor. */
 double newest_inclusion(const struct trace_windows *windows, const struct newest *newest,
 			size_t number, const struct lifetime *life);

@@ -25,7 +25,8 @@ struct share {
 	double explained;                   /* what windows explain of the row in that stratum */
 };
 
-/* What windows explain of a row and stratum, and of the whole stratum: weights of sightings. */
+/* What windows explain of a row and stratum, and of the whole stratum: weights of sampled blocks.
+ */
 struct pools_split_explained {
 	struct id_map index; /* pair_key() -> place in rows */
 	double *rows;        /* by the number of pools_taken */
@@ -67,16 +68,17 @@ static int explained_find(const struct calibrate_input *input, const struct pool
 	for (size_t i = 0; !err && i < count; i++)
 		err = id_map_put(&out->index, pair_key(taken[i].stratum, taken[i].row),
 				 (uint32_t)i);
-	for (size_t i = 0; !err && i < input->sighting_count; i++) {
-		const struct calibrate_sighting *sighting = &input->sightings[i];
-		uint32_t found =
-			id_map_find(&out->index, pair_key(sighting->stratum, sighting->row));
-		double weight = (sighting->discount ? (double)sighting->discount->whole : 1) /
-				sighting->inclusion;
+	for (size_t i = 0; !err && i < input->sampled_block_count; i++) {
+		const struct calibrate_sampled_block *sampled_block = &input->sampled_blocks[i];
+		uint32_t found = id_map_find(&out->index,
+					     pair_key(sampled_block->stratum, sampled_block->row));
+		double weight =
+			(sampled_block->survival ? (double)sampled_block->survival->whole : 1) /
+			sampled_block->inclusion;
 
-		if (!sighting->alive)
+		if (!sampled_block->alive)
 			continue;
-		out->strata[sighting->stratum] += weight;
+		out->strata[sampled_block->stratum] += weight;
 		if (found != ID_MAP_NONE)
 			out->rows[found] += weight;
 	}

@@ -165,7 +165,7 @@ static int life_add(struct reuse *reuse, const struct life *life)
 static int items_find(const struct process_state *process, struct reuse *reuse)
 {
 	const struct trace_windows *windows = reuse->windows;
-	const struct sighting *sighting;
+	const struct sampled_block *sampled_block;
 	size_t cursor = 0;
 	int err = 0;
 
@@ -177,15 +177,15 @@ static int items_find(const struct process_state *process, struct reuse *reuse)
 	for (size_t i = 0; !err && i < windows->frees.life_count; i++)
 		if (windows->frees.lives[i].window < windows->count)
 			err = life_add(reuse, &windows->frees.lives[i]);
-	while (!err && (sighting = sightings_next(&windows->sightings, &cursor))) {
-		const struct block *block = state_window_block(process, sighting);
+	while (!err && (sampled_block = sampled_blocks_next(&windows->sampled_blocks, &cursor))) {
+		const struct block *block = state_window_block(process, sampled_block);
 		const struct reuse_item item = {
-			.count = 1, .shown_ns = sighting->shown_ns, .end_ns = reuse->walk_ns};
+			.count = 1, .shown_ns = sampled_block->shown_ns, .end_ns = reuse->walk_ns};
 		uint32_t kind, class_bytes;
 
-		if (!block || !sighting->kind || sighting->flags & ~SIGHTING_NATIVE)
+		if (!block || !sampled_block->kind || sampled_block->flags & ~SAMPLED_BLOCK_NATIVE)
 			continue;
-		state_window_place(process, sighting, block, &kind, &class_bytes);
+		state_window_place(process, sampled_block, block, &kind, &class_bytes);
 		err = item_add(reuse, death_row_key(block->stack, kind, class_bytes), &item);
 	}
 	return err;
@@ -302,8 +302,7 @@ static void item_count(const struct reuse *reuse, const struct reuse_item *item,
 }
 
 /* Returns 0 if windows have shown next to nothing of that age. */
-static int rate_set(struct reuse_row *row, uint32_t age, const struct counts *counts,
-		    double progress)
+static int rate_set(struct reuse_row *row, uint32_t age, const struct counts *counts, double speed)
 {
 	double events = 0, open = 0;
 
@@ -313,12 +312,12 @@ static int rate_set(struct reuse_row *row, uint32_t age, const struct counts *co
 	}
 	if (open < OPEN_MIN)
 		return 0;
-	row->rates[REUSE_ALL][age] = events / open / progress;
+	row->rates[REUSE_ALL][age] = events / open / speed;
 	for (uint32_t g = 0; g < CALIBRATE_GROUPS; g++) {
 		double rest = open - counts->open[g];
 
 		row->rates[g][age] = rest > OPEN_MIN / CALIBRATE_GROUPS
-					     ? (events - counts->events[g]) / rest / progress
+					     ? (events - counts->events[g]) / rest / speed
 					     : row->rates[REUSE_ALL][age];
 	}
 	return 1;
@@ -347,7 +346,7 @@ static void hazard_add(struct reuse *reuse, const struct reuse_row *row, uint32_
 	}
 }
 
-static void row_rates(struct reuse *reuse, struct reuse_row *row, double progress)
+static void row_rates(struct reuse *reuse, struct reuse_row *row, double speed)
 {
 	uint32_t known = 0; /* ages before have a rate */
 
@@ -358,7 +357,7 @@ static void row_rates(struct reuse *reuse, struct reuse_row *row, double progres
 
 		for (size_t i = row->items; i < row->items_end; i++)
 			item_count(reuse, &reuse->items[i], age, &counts);
-		if (!rate_set(row, age, &counts, progress))
+		if (!rate_set(row, age, &counts, speed))
 			continue;
 		rates_fill(row, known, age);
 		for (; known <= age; known++)
@@ -367,19 +366,19 @@ static void row_rates(struct reuse *reuse, struct reuse_row *row, double progres
 	rates_fill(row, known, LIFE_AGES);
 }
 
-void reuse_rates(struct reuse *reuse, double progress)
+void reuse_rates(struct reuse *reuse, double speed)
 {
 	for (size_t i = 0; i < reuse->count; i++)
-		row_rates(reuse, &reuse->of[i], progress);
+		row_rates(reuse, &reuse->of[i], speed);
 }
 
 /* exp(-hazard) at the end, and its mean over the time. */
-struct survival {
+struct lived {
 	double end, mean;
 };
 
 static void survive(const struct reuse *reuse, const struct reuse_row *row, uint64_t shown_ns,
-		    uint64_t until_ns, struct survival out[CALIBRATE_GROUPS + 1])
+		    uint64_t until_ns, struct lived out[CALIBRATE_GROUPS + 1])
 {
 	double hazards[CALIBRATE_GROUPS + 1] = {0}, sums[CALIBRATE_GROUPS + 1] = {0}, all = 0;
 	struct reuse_span span;
@@ -400,33 +399,33 @@ static void survive(const struct reuse *reuse, const struct reuse_row *row, uint
 		}
 	}
 	for (uint32_t g = 0; g <= REUSE_ALL; g++)
-		out[g] = (struct survival){
-			.end = fmax(exp(-hazards[g]), SURVIVAL_MIN),
-			.mean = all > 0 ? fmax(fmin(sums[g] / all, 1), SURVIVAL_MIN) : 1};
+		out[g] = (struct lived){.end = fmax(exp(-hazards[g]), SURVIVAL_MIN),
+					.mean = all > 0 ? fmax(fmin(sums[g] / all, 1), SURVIVAL_MIN)
+							: 1};
 }
 
-struct calibrate_discount reuse_alive(const struct reuse *reuse, const struct reuse_row *row,
+struct calibrate_survival reuse_alive(const struct reuse *reuse, const struct reuse_row *row,
 				      uint64_t shown_ns)
 {
-	struct survival survival[CALIBRATE_GROUPS + 1];
-	struct calibrate_discount discount;
+	struct lived lived[CALIBRATE_GROUPS + 1];
+	struct calibrate_survival survival;
 
-	survive(reuse, row, shown_ns, reuse->walk_ns, survival);
-	discount.whole = (float)survival[REUSE_ALL].end;
+	survive(reuse, row, shown_ns, reuse->walk_ns, lived);
+	survival.whole = (float)lived[REUSE_ALL].end;
 	for (uint32_t g = 0; g < CALIBRATE_GROUPS; g++)
-		discount.without[g] = (float)survival[g].end;
-	return discount;
+		survival.without[g] = (float)lived[g].end;
+	return survival;
 }
 
-struct calibrate_discount reuse_lived(const struct reuse *reuse, const struct reuse_row *row,
+struct calibrate_survival reuse_lived(const struct reuse *reuse, const struct reuse_row *row,
 				      uint64_t shown_ns, uint64_t until_ns)
 {
-	struct survival survival[CALIBRATE_GROUPS + 1];
-	struct calibrate_discount discount;
+	struct lived lived[CALIBRATE_GROUPS + 1];
+	struct calibrate_survival survival;
 
-	survive(reuse, row, shown_ns, until_ns, survival);
-	discount.whole = (float)survival[REUSE_ALL].mean;
+	survive(reuse, row, shown_ns, until_ns, lived);
+	survival.whole = (float)lived[REUSE_ALL].mean;
 	for (uint32_t g = 0; g < CALIBRATE_GROUPS; g++)
-		discount.without[g] = (float)survival[g].mean;
-	return discount;
+		survival.without[g] = (float)lived[g].mean;
+	return survival;
 }

@@ -9,7 +9,7 @@
  *
  * is known by the age of the blocks, and with T seconds between windows since it was shown a block
  * is still the same one with the probability exp(-sum of rate * T) (Nelson and Aalen). A target
- * that is slowed in windows allocates more between them: rates are divided by its progress.
+ * that is slowed in windows allocates more between them: rates are divided by its speed.
  *
  * Of blocks of malloc's, windows show the frees, and the next walk says whether looks would have
  * noticed (trace/blocks/frees.h).
@@ -40,7 +40,7 @@ struct reuse_clock {
 /* Blocks that were seen, and counted as alive until end_ns; shown within the same millisecond. */
 struct reuse_item {
 	uint32_t row, count;
-	uint32_t hidden; /* its address was used again then, and no look would have noticed */
+	uint32_t hidden; /* its address was used again then, and no recheck would have noticed */
 	uint64_t shown_ns, end_ns;
 	double hazard; /* the sum of rate * T so far */
 };
@@ -60,15 +60,15 @@ struct reuse {
 
 /* 0; -ENOMEM. *out is the caller's to reuse_free() in any case. */
 int reuse_find(const struct process_state *process, uint64_t walk_ns, struct reuse *out);
-/* Computes the rates. progress: of the target in windows, above 0, at most 1. */
-void reuse_rates(struct reuse *reuse, double progress);
+/* Computes the rates. speed: of the target in windows, above 0, at most 1. */
+void reuse_rates(struct reuse *reuse, double speed);
 void reuse_free(struct reuse *reuse);
 
 /* Has a block of that row ever been seen to be replaced unnoticed? Its row; NULL: no. */
 const struct reuse_row *reuse_row_of(const struct reuse *reuse, uint64_t key);
 /* Of a block that counts as alive since a walk has shown it at shown_ns. */
-struct calibrate_discount reuse_alive(const struct reuse *reuse, const struct reuse_row *row,
+struct calibrate_survival reuse_alive(const struct reuse *reuse, const struct reuse_row *row,
 				      uint64_t shown_ns);
 /* The part of the time from then until until_ns in which it was the same block. */
-struct calibrate_discount reuse_lived(const struct reuse *reuse, const struct reuse_row *row,
+struct calibrate_survival reuse_lived(const struct reuse *reuse, const struct reuse_row *row,
 				      uint64_t shown_ns, uint64_t until_ns);

@@ -105,7 +105,7 @@ static uint32_t stratum_of(struct job *job, const struct seen *seen)
 
 	if (seen->large < LARGE_STRATA)
 		return seen->large;
-	if (seen->use == SEEN_LIKENESS)
+	if (seen->use == SEEN_DONOR)
 		return id_map_find(&job->newest_strata, kind_key(seen->kind, seen->class_bytes, 0));
 	if (found != ID_MAP_NONE)
 		return LARGE_STRATA + found;
@@ -118,12 +118,12 @@ static uint32_t stratum_of(struct job *job, const struct seen *seen)
 }
 
 /*
- * Of what likenesses stand for, sightings of lines that have some are left out: these contain them.
- * The dead ones are of the stratum of older blocks, if there are any.
+ * Of what donors stand for, sampled blocks of lines that have some are left out: these contain
+ * them. The dead ones are of the stratum of older blocks, if there are any.
  */
 static int is_used(const struct job *job, const struct seen *seen)
 {
-	if (seen->use == SEEN_LIKENESS)
+	if (seen->use == SEEN_DONOR)
 		return id_map_find(&job->newest_strata,
 				   kind_key(seen->kind, seen->class_bytes, 0)) != ID_MAP_NONE;
 	if (seen->use == SEEN_DEAD)
@@ -133,7 +133,7 @@ static int is_used(const struct job *job, const struct seen *seen)
 	return seen->large < LARGE_STRATA || !seen_is_replaced(job, seen);
 }
 
-static int sightings_fill(struct job *job, size_t *count)
+static int sampled_blocks_fill(struct job *job, size_t *count)
 {
 	uint32_t row;
 	int err = 0;
@@ -145,14 +145,14 @@ static int sightings_fill(struct job *job, size_t *count)
 		err = row_of(job, seen->stack, seen->bytes, seen->flags, &row);
 		if (err || !is_used(job, seen))
 			continue;
-		job->sightings[(*count)++] = (struct calibrate_sighting){
+		job->sampled_blocks[(*count)++] = (struct calibrate_sampled_block){
 			.stratum = stratum_of(job, seen),
 			.window = seen->window,
 			.row = row,
 			.alive = seen->use != SEEN_DEAD,
-			.likeness = seen->use == SEEN_LIKENESS,
+			.donor = seen->use == SEEN_DONOR,
 			.inclusion = seen->inclusion,
-			.discount = seen->discount ? &job->discounts[seen->discount - 1] : NULL,
+			.survival = seen->survival ? &job->survivals[seen->survival - 1] : NULL,
 		};
 	}
 	return err;
@@ -300,7 +300,7 @@ static int job_estimate(struct job *job, struct calibrate_result *out)
 	struct calibrate_input input = {.strata = job->strata,
 					.windows = job->windows,
 					.window_count = windows ? windows : 1,
-					.sightings = job->sightings,
+					.sampled_blocks = job->sampled_blocks,
 					.cohorts_ns = cohorts_ns,
 					.cohort_count = COHORT_MAX + 1,
 					.age_ns = age_ns(job->process)};
@@ -313,7 +313,7 @@ static int job_estimate(struct job *job, struct calibrate_result *out)
 	if (err)
 		return err;
 	seen_sort(job);
-	err = sightings_fill(job, &input.sighting_count) ?: taken_fill(job);
+	err = sampled_blocks_fill(job, &input.sampled_block_count) ?: taken_fill(job);
 	if (err)
 		return err;
 	cohorts_fill(job, cohorts_ns);
@@ -351,8 +351,8 @@ static int job_run(struct job *job, trace_windowed_fn take, void *context)
 	err = reuse_find(job->process, job->newest.walk_ns, &job->reuse)
 		      ?: job_estimate(job, &result);
 	/* How much slower the target is in windows says how much more it allocates between them. */
-	if (!err && job->reuse.count && result.progress < 1) {
-		reuse_rates(&job->reuse, result.progress);
+	if (!err && job->reuse.count && result.speed < 1) {
+		reuse_rates(&job->reuse, result.speed);
 		calibrate_free(&result);
 		job_clear(job);
 		err = job_estimate(job, &result);
@@ -370,25 +370,25 @@ int trace_windowed_estimate(const struct process_state *process, const uint32_t 
 {
 	const struct trace_windows *windows = &process->windows;
 	struct job job = {.process = process, .tracebacks = tracebacks};
-	size_t most = 2 * (windows->sightings.count + windows->deaths.count) +
+	size_t most = 2 * (windows->sampled_blocks.count + windows->deaths.count) +
 		      large_collect_most(process) + windows->taken.count + 1;
 	int err = -ENOMEM;
 
 	job.seen = calloc(most, sizeof(*job.seen));
 	job.rows = calloc(most, sizeof(*job.rows));
 	job.taken = calloc(windows->taken.count + 1, sizeof(*job.taken));
-	job.sightings = calloc(most, sizeof(*job.sightings));
+	job.sampled_blocks = calloc(most, sizeof(*job.sampled_blocks));
 	job.strata = calloc(most + LARGE_STRATA + windows->heap.count, sizeof(*job.strata));
 	job.windows = calloc(windows->count + 1, sizeof(*job.windows));
-	if (job.seen && job.rows && job.taken && job.sightings && job.strata && job.windows)
+	if (job.seen && job.rows && job.taken && job.sampled_blocks && job.strata && job.windows)
 		err = job_run(&job, take, context);
 	free(job.seen);
 	free(job.rows);
 	free(job.taken);
-	free(job.sightings);
+	free(job.sampled_blocks);
 	free(job.strata);
 	free(job.windows);
-	free(job.discounts);
+	free(job.survivals);
 	job_clear(&job);
 	reuse_free(&job.reuse);
 	return err;

@@ -42,12 +42,12 @@ size_t large_collect_most(const struct process_state *process)
 /* The blocks that stand for themselves, of those that are traced in windows. */
 static uint64_t certain_count(const struct process_state *process)
 {
-	const struct sighting *sighting;
+	const struct sampled_block *sampled_block;
 	size_t cursor = 0;
 	uint64_t count = 0;
 
-	while ((sighting = sightings_next(&process->windows.sightings, &cursor)))
-		count += !!(sighting->flags & SIGHTING_CERTAIN);
+	while ((sampled_block = sampled_blocks_next(&process->windows.sampled_blocks, &cursor)))
+		count += !!(sampled_block->flags & SAMPLED_BLOCK_CERTAIN);
 	return count;
 }
 
@@ -115,9 +115,10 @@ struct large_kind {
 	double certain, fresh, unseen;
 };
 
-static uint64_t certain_kind(const struct job *job, const struct calibrate_sighting *sighting)
+static uint64_t certain_kind(const struct job *job,
+			     const struct calibrate_sampled_block *sampled_block)
 {
-	uint32_t units = chunk_units(job->rows[sighting->row].bytes);
+	uint32_t units = chunk_units(job->rows[sampled_block->row].bytes);
 
 	return kind_key(chunk_kind(units), chunk_class(units), 0);
 }
@@ -133,12 +134,12 @@ static int large_kinds_find(const struct job *job, const struct calibrate_input 
 {
 	int err = 0;
 
-	for (size_t i = 0; !err && i < input->sighting_count; i++) {
-		const struct calibrate_sighting *sighting = &input->sightings[i];
-		uint64_t kind = certain_kind(job, sighting);
+	for (size_t i = 0; !err && i < input->sampled_block_count; i++) {
+		const struct calibrate_sampled_block *sampled_block = &input->sampled_blocks[i];
+		uint64_t kind = certain_kind(job, sampled_block);
 		uint32_t found = id_map_find(index, kind);
 
-		if (sighting->stratum != LARGE_CERTAIN)
+		if (sampled_block->stratum != LARGE_CERTAIN)
 			continue;
 		if (found == ID_MAP_NONE) {
 			found = (uint32_t)index->count;
@@ -172,25 +173,25 @@ static void large_unseen_lessen(const struct calibrate_input *input, const struc
 	}
 }
 
-/* Standard errors that cover what windows miss of a row by chance, in sightings. */
+/* Standard errors that cover what windows miss of a row by chance, in sampled blocks. */
 #define MISSED_ERROR 1.5
 
 int large_split(const struct job *job, const struct calibrate_input *input,
 		struct calibrate_result *result)
 {
-	double weight = result->time_share > 0 ? 1 / (result->time_share * result->progress) : 0;
-	struct large_kind *kinds = calloc(input->sighting_count + 1, sizeof(*kinds));
+	double weight = result->time_share > 0 ? 1 / (result->time_share * result->speed) : 0;
+	struct large_kind *kinds = calloc(input->sampled_block_count + 1, sizeof(*kinds));
 	struct id_map index = {0};
 	int err = kinds ? large_kinds_find(job, input, result, &index, kinds) : -ENOMEM;
 
-	for (size_t i = 0; !err && i < input->sighting_count; i++) {
-		const struct calibrate_sighting *sighting = &input->sightings[i];
-		struct calibrate_estimate *row = &result->rows[sighting->row];
+	for (size_t i = 0; !err && i < input->sampled_block_count; i++) {
+		const struct calibrate_sampled_block *sampled_block = &input->sampled_blocks[i];
+		struct calibrate_estimate *row = &result->rows[sampled_block->row];
 		const struct large_kind *kind;
 
-		if (sighting->stratum != LARGE_CERTAIN)
+		if (sampled_block->stratum != LARGE_CERTAIN)
 			continue;
-		kind = &kinds[id_map_find(&index, certain_kind(job, sighting))];
+		kind = &kinds[id_map_find(&index, certain_kind(job, sampled_block))];
 		row->blocks += kind->unseen / kind->certain;
 		row->deviations[CALIBRATE_GROUPS] +=
 			(float)(fmax(kind->unseen, fmin(kind->fresh, MISSED_ERROR * weight)) /
@@ -246,12 +247,12 @@ void large_doubt(const struct job *job, const struct calibrate_input *input,
 			  old > 0 ? doubt * result->old_rows[i].blocks / old : 0);
 	}
 	/* Blocks that are certain are no part of these. */
-	for (size_t i = 0; fresh > 0 && i < input->sighting_count; i++) {
-		const struct calibrate_sighting *sighting = &input->sightings[i];
+	for (size_t i = 0; fresh > 0 && i < input->sampled_block_count; i++) {
+		const struct calibrate_sampled_block *sampled_block = &input->sampled_blocks[i];
 
-		if (sighting->stratum == LARGE_CERTAIN &&
-		    job->rows[sighting->row].bytes < LARGE_HUGE_BYTES)
-			doubt_add(&result->rows[sighting->row], -doubt / fresh);
+		if (sampled_block->stratum == LARGE_CERTAIN &&
+		    job->rows[sampled_block->row].bytes < LARGE_HUGE_BYTES)
+			doubt_add(&result->rows[sampled_block->row], -doubt / fresh);
 	}
 }
 

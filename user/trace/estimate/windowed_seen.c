@@ -21,12 +21,13 @@ static uint32_t huge_of(uint64_t bytes)
 	return huge;
 }
 
-static uint32_t large_of(const struct process_state *process, const struct sighting *sighting,
-			 const struct block *block)
+static uint32_t large_of(const struct process_state *process,
+			 const struct sampled_block *sampled_block, const struct block *block)
 {
-	if (!(sighting->flags & SIGHTING_LARGE) || state_window_is_chunk(process, sighting, block))
+	if (!(sampled_block->flags & SAMPLED_BLOCK_LARGE) ||
+	    state_window_is_chunk(process, sampled_block, block))
 		return LARGE_STRATA;
-	if (sighting->flags & SIGHTING_CERTAIN)
+	if (sampled_block->flags & SAMPLED_BLOCK_CERTAIN)
 		return LARGE_CERTAIN;
 	if (block->bytes >= LARGE_HUGE_BYTES)
 		return huge_of(block->bytes);
@@ -35,7 +36,7 @@ static uint32_t large_of(const struct process_state *process, const struct sight
 
 /*
  * Where the time between two windows is divided: at the end of the first one, or where the newest
- * cohort begins, or what its likenesses stand for.
+ * cohort begins, or what its donors stand for.
  */
 static uint64_t span_end(const struct job *job, uint64_t end_ns, uint64_t next_ns)
 {
@@ -103,48 +104,48 @@ static uint64_t shared_key(const struct seen *seen)
 	return hash_u64(like_key(seen)) ^ seen->window;
 }
 
-static int discount_add(struct job *job, struct seen *seen,
-			const struct calibrate_discount *discount)
+static int survival_add(struct job *job, struct seen *seen,
+			const struct calibrate_survival *survival)
 {
-	int err = ARRAY_RESERVE(NULL, job, discounts, discount_count, discount_capacity, 1);
+	int err = ARRAY_RESERVE(NULL, job, survivals, survival_count, survival_capacity, 1);
 
 	if (err)
 		return err;
-	job->discounts[job->discount_count++] = *discount;
-	seen->discount = (uint32_t)job->discount_count;
+	job->survivals[job->survival_count++] = *survival;
+	seen->survival = (uint32_t)job->survival_count;
 	return 0;
 }
 
 /*
- * Blocks of one row that were seen in one window, and count as alive, have the same discount.
+ * Blocks of one row that were seen in one window, and count as alive, have the same survival.
  * Returns 1 if the block has got it.
  */
-static int discount_share(const struct job *job, struct seen *seen)
+static int survival_share(const struct job *job, struct seen *seen)
 {
 	uint32_t found = id_map_find(&job->shared, shared_key(seen));
 
-	seen->discount = found == ID_MAP_NONE ? 0 : found;
+	seen->survival = found == ID_MAP_NONE ? 0 : found;
 	return found != ID_MAP_NONE;
 }
 
-/* Of a likeness that stands for `times` blocks if it was the same one until until_ns. */
-static int likeness_discount(struct job *job, struct seen *like, uint64_t until_ns, double times)
+/* Of a donor that stands for `times` blocks if it was the same one until until_ns. */
+static int donor_survival(struct job *job, struct seen *like, uint64_t until_ns, double times)
 {
 	const struct reuse_row *row = reuse_row_of(&job->reuse, like_key(like));
-	struct calibrate_discount discount;
+	struct calibrate_survival survival;
 
 	if (!row)
 		return 0;
-	discount = reuse_lived(&job->reuse, row, like->shown_ns, until_ns);
-	discount.whole = (float)((1 + (times - 1) * (double)discount.whole) / times);
+	survival = reuse_lived(&job->reuse, row, like->shown_ns, until_ns);
+	survival.whole = (float)((1 + (times - 1) * (double)survival.whole) / times);
 	for (uint32_t g = 0; g < CALIBRATE_GROUPS; g++)
-		discount.without[g] =
-			(float)((1 + (times - 1) * (double)discount.without[g]) / times);
-	return discount_add(job, like, &discount);
+		survival.without[g] =
+			(float)((1 + (times - 1) * (double)survival.without[g]) / times);
+	return survival_add(job, like, &survival);
 }
 
-/* Adds a likeness of the newest cohort: a block that was seen, and lived until then. */
-static int likeness_add(struct job *job, const struct seen *seen, uint64_t died_ns)
+/* Adds a donor of the newest cohort: a block that was seen, and lived until then. */
+static int donor_add(struct job *job, const struct seen *seen, uint64_t died_ns)
 {
 	const struct trace_windows *windows = &job->process->windows;
 	struct seen *like = &job->seen[job->seen_count];
@@ -155,67 +156,69 @@ static int likeness_add(struct job *job, const struct seen *seen, uint64_t died_
 	if (seen->large < LARGE_STRATA || !newest_is_like(windows, &job->newest, seen->window))
 		return 0;
 	*like = *seen;
-	like->use = SEEN_LIKENESS;
-	like->discount = 0;
+	like->use = SEEN_DONOR;
+	like->survival = 0;
 	like->cohort = job->newest.cohort;
 	like->inclusion = newest_inclusion(windows, &job->newest, seen->window, &life);
 	until_ns = newest_until(windows, &job->newest, seen->window, died_ns);
-	err = likeness_discount(job, like, until_ns,
-				newest_times(windows, &job->newest, seen->window, &life));
+	err = donor_survival(job, like, until_ns,
+			     newest_times(windows, &job->newest, seen->window, &life));
 	job->seen_count += !err;
 	return err ?: id_map_put(&job->likes, like_key(seen), 0);
 }
 
-static int alive_discount(struct job *job, struct seen *seen)
+static int alive_survival(struct job *job, struct seen *seen)
 {
 	const struct reuse_row *row =
 		seen->large == LARGE_STRATA ? reuse_row_of(&job->reuse, like_key(seen)) : NULL;
-	struct calibrate_discount discount;
+	struct calibrate_survival survival;
 
 	int err;
 
-	if (!row || discount_share(job, seen))
+	if (!row || survival_share(job, seen))
 		return 0;
-	discount = reuse_alive(&job->reuse, row, seen->shown_ns);
-	err = discount_add(job, seen, &discount);
-	return err ?: id_map_put(&job->shared, shared_key(seen), seen->discount);
+	survival = reuse_alive(&job->reuse, row, seen->shown_ns);
+	err = survival_add(job, seen, &survival);
+	return err ?: id_map_put(&job->shared, shared_key(seen), seen->survival);
 }
 
 static int alive_collect(struct job *job)
 {
-	const struct sightings *sightings = &job->process->windows.sightings;
-	const struct sighting *sighting;
+	const struct sampled_blocks *sampled_blocks = &job->process->windows.sampled_blocks;
+	const struct sampled_block *sampled_block;
 	int err = 0;
 
-	for (size_t cursor = 0; !err && (sighting = sightings_next(sightings, &cursor));) {
-		const struct block *block = state_window_block(job->process, sighting);
+	for (size_t cursor = 0;
+	     !err && (sampled_block = sampled_blocks_next(sampled_blocks, &cursor));) {
+		const struct block *block = state_window_block(job->process, sampled_block);
 		struct seen *seen = &job->seen[job->seen_count];
 		uint32_t large;
 
 		/* Without memory for its traceback the snapshot has no row for it. */
 		if (!block || job->tracebacks[block->stack] == UINT32_MAX ||
-		    !(sighting->kind || sighting->flags & SIGHTING_CERTAIN))
+		    !(sampled_block->kind || sampled_block->flags & SAMPLED_BLOCK_CERTAIN))
 			continue;
-		large = large_of(job->process, sighting, block);
+		large = large_of(job->process, sampled_block, block);
 		*seen = (struct seen){
 			.stack = block->stack,
-			.window = sighting->window,
+			.window = sampled_block->window,
 			.large = large,
-			.cohort = state_windows_cohort(job->process, sighting->address),
+			.cohort = state_windows_cohort(job->process, sampled_block->address),
 			.flags = state_block_flags(block),
 			.use = SEEN_ALIVE,
 			.bytes = block->bytes,
-			.made_ns = sighting->made_ns,
-			.shown_ns = sighting->shown_ns,
+			.made_ns = sampled_block->made_ns,
+			.shown_ns = sampled_block->shown_ns,
 			.inclusion = large == LARGE_CERTAIN
 					     ? 1
-					     : inclusion(&job->windows[sighting->window]),
+					     : inclusion(&job->windows[sampled_block->window]),
 		};
-		state_window_place(job->process, sighting, block, &seen->kind, &seen->class_bytes);
-		err = alive_discount(job, seen);
+		state_window_place(job->process, sampled_block, block, &seen->kind,
+				   &seen->class_bytes);
+		err = alive_survival(job, seen);
 		job->seen_count++;
 		if (!err)
-			err = likeness_add(job, seen, job->newest.walk_ns);
+			err = donor_add(job, seen, job->newest.walk_ns);
 	}
 	return err;
 }
@@ -246,12 +249,12 @@ static int dead_collect(struct job *job)
 			.inclusion = inclusion(&job->windows[dead->window]),
 		};
 		job->seen_count++;
-		err = likeness_add(job, seen, dead->died_ns);
+		err = donor_add(job, seen, dead->died_ns);
 	}
 	return err;
 }
 
-/* The weights of a kind and size class: as they would be without discounts, and with them. */
+/* The weights of a kind and size class: as they would be without survivals, and with them. */
 struct blur {
 	uint64_t key;
 	double weight, rest;
@@ -271,8 +274,8 @@ static int blur_add(const struct seen *seen, const struct job *job, struct id_ma
 		err = id_map_put(index, key, found);
 	}
 	blurs[found].weight += weight;
-	if (seen->discount)
-		weight *= (double)job->discounts[seen->discount - 1].whole;
+	if (seen->survival)
+		weight *= (double)job->survivals[seen->survival - 1].whole;
 	blurs[found].rest += weight;
 	return err;
 }
@@ -315,12 +318,12 @@ int seen_collect(struct job *job)
 
 	windows_fill(job);
 	err = alive_collect(job) ?: dead_collect(job);
-	return err || !job->discount_count ? err : blurred_find(job);
+	return err || !job->survival_count ? err : blurred_find(job);
 }
 
 void seen_clear(struct job *job)
 {
-	job->seen_count = job->discount_count = 0;
+	job->seen_count = job->survival_count = 0;
 	id_map_free(&job->shared);
 	id_map_free(&job->likes);
 	id_map_free(&job->blurred);

@@ -24,7 +24,7 @@ enum large {
 #define LARGE_CLASS(stratum) (1u << 16 | (stratum)) /* no size class of pools */
 
 enum seen_use {
-	SEEN_LIKENESS,
+	SEEN_DONOR,
 	SEEN_ALIVE,
 	SEEN_DEAD,
 };
@@ -34,7 +34,7 @@ struct seen {
 	uint32_t stack, window, kind, class_bytes, cohort;
 	uint32_t large;    /* enum large; LARGE_STRATA: heap walks count it */
 	uint32_t flags;    /* SNAPSHOT_* */
-	uint32_t discount; /* 1 + its place in discounts; 0: none */
+	uint32_t survival; /* 1 + its place in survivals; 0: none */
 	enum seen_use use;
 	uint64_t bytes;
 	uint64_t made_ns, shown_ns; /* as in sampled_blocks.h */
@@ -45,21 +45,21 @@ struct job {
 	const struct process_state *process;
 	const uint32_t *tracebacks;
 	struct seen *seen;
-	struct calibrate_discount *discounts;
+	struct calibrate_survival *survivals;
 	struct calibrate_stratum *strata;
 	struct calibrate_window *windows;
-	struct calibrate_sighting *sightings;
+	struct calibrate_sampled_block *sampled_blocks;
 	struct snapshot_trace *rows;
 	struct pools_taken *taken;
-	size_t seen_count, discount_count, discount_capacity, stratum_count, row_count, taken_count;
+	size_t seen_count, survival_count, survival_capacity, stratum_count, row_count, taken_count;
 	struct newest newest;
 	struct reuse reuse;
 	struct id_map row_index;     /* stack, size and flags -> row */
 	struct id_map sizes;         /* kind and size class -> the size of all that were seen */
 	struct id_map made, alive;   /* place and size class -> blocks seen: all; alive */
-	struct id_map shared;        /* row and window -> 1 + place in discounts */
+	struct id_map shared;        /* row and window -> 1 + place in survivals */
 	struct id_map newest_strata; /* kind and size class -> one of the newest cohort */
-	struct id_map likes; /* stacks, kinds and size classes of which there are likenesses */
+	struct id_map likes;         /* stacks, kinds and size classes of which there are donors */
 	/*
 	 * Kinds and size classes in which addresses are reused unnoticed: their cohorts say
 	 * nothing, since a block has that of the first one that looked like it.
@@ -68,8 +68,8 @@ struct job {
 };
 
 /*
- * Fills windows, seen and what belongs to these, of which there is room for twice the sightings and
- * deaths. newest and reuse are set. 0; -ENOMEM.
+ * Fills windows, seen and what belongs to these, of which there is room for twice the sampled
+ * blocks and deaths. newest and reuse are set. 0; -ENOMEM.
  */
 int seen_collect(struct job *job);
 /* Drops what seen_collect() has filled. */
@@ -77,5 +77,5 @@ void seen_clear(struct job *job);
 /* Sorts, so that equal rows are neighbours, in an order that replays give again. */
 void seen_sort(struct job *job);
 int seen_is_blurred(const struct job *job, uint32_t kind, uint32_t class_bytes);
-/* Have likenesses taken its place? */
+/* Have donors taken its place? */
 int seen_is_replaced(const struct job *job, const struct seen *seen);

@@ -128,7 +128,7 @@ void state_activity_gone(struct process_state *process, enum event_layer layer,
 		freed_count(process, layer, block, LIFETIME_WALK);
 }
 
-int state_activity_known(const struct process_state *process, enum snapshot_besides what,
+int state_activity_known(const struct process_state *process, enum snapshot_extras what,
 			 enum event_layer layer)
 {
 	const struct trace_process *info = &process->info;
@@ -136,7 +136,7 @@ int state_activity_known(const struct process_state *process, enum snapshot_besi
 		    !process->activities.gap && !info->off &&
 		    (info->mode == EVENT_MODE_EXACT || info->mode == EVENT_MODE_CENSUS);
 
-	if (what != BESIDE_FREED || !known || layer == EVENT_LAYER_NATIVE)
+	if (what != EXTRA_FREED || !known || layer == EVENT_LAYER_NATIVE)
 		return known;
 	return state_needs_walk(info) ? !process->activities.unwalked
 				      : !process->activities.unfreed;
@@ -170,7 +170,7 @@ int state_sums_add(struct builder *builder, uint32_t layer, const struct snapsho
 static int freed_add(const struct process_state *process, const struct activity *activity,
 		     const struct snapshot_trace *like, struct builder *builder)
 {
-	uint32_t layer = SNAPSHOT_BESIDE(BESIDE_FREED, activity->layer);
+	uint32_t layer = SNAPSHOT_EXTRA(EXTRA_FREED, activity->layer);
 	int by_walk = activity->layer == EVENT_LAYER_PYTHON && state_needs_walk(&process->info);
 	int err = 0;
 
@@ -192,7 +192,7 @@ static int peak_add(const struct process_state *process, const struct activity *
 	uint64_t units, bytes;
 
 	state_peak_of(process, activity, &units, &bytes);
-	return state_sums_add(builder, SNAPSHOT_BESIDE(BESIDE_PEAK, activity->layer), trace, units,
+	return state_sums_add(builder, SNAPSHOT_EXTRA(EXTRA_PEAK, activity->layer), trace, units,
 			      bytes);
 }
 
@@ -209,13 +209,13 @@ int state_activities_add(const struct process_state *process, const uint32_t *tr
 
 		if (trace.traceback == UINT32_MAX)
 			return -EDQUOT;
-		if (state_activity_known(process, BESIDE_ALLOCATED, activity->layer))
+		if (state_activity_known(process, EXTRA_ALLOCATED, activity->layer))
 			err = state_sums_add(builder,
-					     SNAPSHOT_BESIDE(BESIDE_ALLOCATED, activity->layer),
+					     SNAPSHOT_EXTRA(EXTRA_ALLOCATED, activity->layer),
 					     &trace, activity->units, activity->bytes);
-		if (!err && state_activity_known(process, BESIDE_FREED, activity->layer))
+		if (!err && state_activity_known(process, EXTRA_FREED, activity->layer))
 			err = freed_add(process, activity, &trace, builder);
-		if (!err && state_activity_known(process, BESIDE_PEAK, activity->layer))
+		if (!err && state_activity_known(process, EXTRA_PEAK, activity->layer))
 			err = peak_add(process, activity, &trace, builder);
 	}
 	return err;

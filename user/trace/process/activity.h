@@ -51,7 +51,7 @@ struct activities {
 	int gap;
 	uint64_t since_ns; /* when the counts began, CLOCK_MONOTONIC; 0: with the trace */
 	/* of answers to a live view: the number of the next, of the first with all of these or 0 */
-	uint32_t telling, told_first;
+	uint32_t telling, reported_first;
 };
 
 struct builder;
@@ -91,7 +91,7 @@ void state_activity_free(struct process_state *process, enum event_layer layer,
 void state_activity_gone(struct process_state *process, enum event_layer layer,
 			 const struct block *block);
 /* Are the counts of a layer complete? */
-int state_activity_known(const struct process_state *process, enum snapshot_besides what,
+int state_activity_known(const struct process_state *process, enum snapshot_extras what,
 			 enum event_layer layer);
 /*
  * Adds what is known of both layers to a snapshot. tracebacks: by stack, the snapshot's. 0; errors

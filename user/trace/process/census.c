@@ -29,26 +29,26 @@
 
 /* What looks find in the blocks of pymalloc's pools that were seen in windows. */
 
-/* A walk has shown this at the address of a sighting. */
-static void sighting_judge(struct process_state *process, struct sighting *sighting,
-			   uint32_t block_bytes, const struct event_census_kind *kind)
+/* A walk has shown this at the address of a sampled block. */
+static void sampled_block_judge(struct process_state *process, struct sampled_block *sampled_block,
+				uint32_t block_bytes, const struct event_census_kind *kind)
 {
-	const struct block *block = state_window_block_at(process, sighting->address);
+	const struct block *block = state_window_block_at(process, sampled_block->address);
 	uint64_t bytes = block ? block_allocator_bytes(block) : 0;
 
-	if (!sighting->kind &&
+	if (!sampled_block->kind &&
 	    (kind->kind == EVENT_KIND_DEAD ||
 	     (process->windows.open &&
-	      state_window_in_progress(process, block ? block->address : sighting->address))))
+	      state_window_in_progress(process, block ? block->address : sampled_block->address))))
 		return;
-	state_window_looked(process, sighting,
-			    !block || kind->kind == EVENT_KIND_FREE || bytes > block_bytes ||
-				    bytes + EVENT_BLOCK_STEP <= block_bytes,
-			    kind);
+	state_window_rechecked(process, sampled_block,
+			       !block || kind->kind == EVENT_KIND_FREE || bytes > block_bytes ||
+				       bytes + EVENT_BLOCK_STEP <= block_bytes,
+			       kind);
 }
 
 /* An object from a free list: its block is the one that contains it. */
-static void object_place(struct process_state *process, const struct sighting *object,
+static void object_place(struct process_state *process, const struct sampled_block *object,
 			 uint64_t address, uint32_t block_bytes,
 			 const struct event_census_kind *kind)
 {
@@ -58,22 +58,22 @@ static void object_place(struct process_state *process, const struct sighting *o
 				    .pooled = 1,
 				    .rounded = 1,
 				    .stack = object->stack & BLOCK_STACK_MAX};
-	struct sighting sighting = {.address = address,
-				    .kind = kind->kind,
-				    .print = kind->print,
-				    .window = object->window,
-				    .made_ns = object->made_ns};
+	struct sampled_block sampled_block = {.address = address,
+					      .kind = kind->kind,
+					      .print = kind->print,
+					      .window = object->window,
+					      .made_ns = object->made_ns};
 
 	/* Its reference count is about to be set. */
 	if (kind->kind == EVENT_KIND_DEAD)
 		return;
-	state_sighting_remove(process, object->address);
+	state_sampled_block_remove(process, object->address);
 	if (kind->kind < EVENT_KIND_FIRST || state_window_block_at(process, address))
 		return;
 	state_windows_another(process, address);
-	state_window_shown(process, &sighting);
+	state_window_shown(process, &sampled_block);
 	if (state_block_put(process, EVENT_LAYER_PYTHON, &block) ||
-	    state_sighting_add(process, &sighting)) {
+	    state_sampled_block_add(process, &sampled_block)) {
 		process->windows.dropped++;
 		state_window_drop(process, address);
 	}
@@ -83,25 +83,25 @@ static void object_place(struct process_state *process, const struct sighting *o
 static void address_judge(struct process_state *process, const struct event_census_kinds *event,
 			  uint64_t offset)
 {
-	struct sighting *found =
-		sightings_find(&process->windows.sightings, event->address + offset);
+	struct sampled_block *found =
+		sampled_blocks_find(&process->windows.sampled_blocks, event->address + offset);
 	uint64_t number = offset / event->block_bytes, within = offset % event->block_bytes;
 	uint64_t address = event->address + offset - within;
-	struct sighting object;
+	struct sampled_block object;
 
 	if (!found)
 		return;
-	if (found->flags & SIGHTING_OBJECT) {
+	if (found->flags & SAMPLED_BLOCK_OBJECT) {
 		object = *found;
 		if (number < event->count && within <= 2 * EVENT_BLOCK_STEP)
 			object_place(process, &object, address, event->block_bytes,
 				     &event->kinds[number]);
 		else
-			state_sighting_remove(process, object.address);
+			state_sampled_block_remove(process, object.address);
 	} else if (number >= event->count || within) {
 		state_window_drop(process, event->address + offset);
 	} else {
-		sighting_judge(process, found, event->block_bytes, &event->kinds[number]);
+		sampled_block_judge(process, found, event->block_bytes, &event->kinds[number]);
 	}
 }
 
@@ -119,7 +119,7 @@ int state_census_kinds(struct process_state *process, const struct event_census_
 	if (process->census.running && process->census.id == event->id)
 		state_windows_count(process, event);
 	else
-		state_windows_look(process, event);
+		state_windows_recheck(process, event);
 	if (id_map_find(&process->windows.pools, pool) == ID_MAP_NONE)
 		return 0;
 	end = pool + process->info.pool_bytes;

@@ -11,63 +11,68 @@
 #include "util/array.h"
 
 /* The cohort of a block that no walk has shown before. */
-static uint32_t cohort_new(struct process_state *process, const struct sighting *sighting)
+static uint32_t cohort_new(struct process_state *process, const struct sampled_block *sampled_block)
 {
-	int is_old = !process->windows.chunks.known && !process->info.from_start && !sighting;
+	int is_old = !process->windows.chunks.known && !process->info.from_start && !sampled_block;
 	uint32_t now = state_windows_cohort_now(process);
 
 	return is_old ? COHORT_OLD : now;
 }
 
 /* Is it known as one block, and stands for no others? */
-static int is_certain(const struct process_state *process, const struct sighting *sighting,
-		      uint64_t address)
+static int is_certain(const struct process_state *process,
+		      const struct sampled_block *sampled_block, uint64_t address)
 {
-	if (sighting || state_window_is_native(process) || process->info.large_windowed)
-		return sighting && sighting->flags & SIGHTING_CERTAIN;
+	if (sampled_block || state_window_is_native(process) || process->info.large_windowed)
+		return sampled_block && sampled_block->flags & SAMPLED_BLOCK_CERTAIN;
 	return blocks_at_allocator(process->blocks[EVENT_LAYER_PYTHON], address) != NULL;
 }
 
 static int chunk_show(struct process_state *process, const struct event_chunk *shown)
 {
-	struct sighting *sighting = sightings_find(&process->windows.sightings, shown->address);
+	struct sampled_block *sampled_block =
+		sampled_blocks_find(&process->windows.sampled_blocks, shown->address);
 	struct chunk *chunk;
 	int err;
 
 	if (shown->address % EVENT_CHUNK_UNIT || !shown->units)
 		return -EBADMSG;
-	if (!shown->unread && is_certain(process, sighting, shown->address))
+	if (!shown->unread && is_certain(process, sampled_block, shown->address))
 		return 0;
 	if (shown->unread)
 		return chunk_table_unread(&process->windows.chunks, shown->address, shown->units);
 	err = chunk_table_show(&process->windows.chunks, shown->address, shown->units, &chunk);
 	if (!err && !chunk->cohort)
-		chunk->cohort = cohort_new(process, sighting);
+		chunk->cohort = cohort_new(process, sampled_block);
 	return err;
 }
 
 /* May a block that was seen be in a chunk of that size? */
-static int is_same(const struct sighting *sighting, const struct block *block, uint32_t units)
+static int is_same(const struct sampled_block *sampled_block, const struct block *block,
+		   uint32_t units)
 {
-	return sighting->print ? sighting->print == units : chunk_fits(units, block->bytes);
+	return sampled_block->print ? sampled_block->print == units
+				    : chunk_fits(units, block->bytes);
 }
 
 /* Drops what was seen and is not allocated any more. */
-static int sightings_judge(struct process_state *process)
+static int sampled_blocks_judge(struct process_state *process)
 {
 	struct trace_windows *windows = &process->windows;
-	const struct sighting *next;
+	const struct sampled_block *next;
 	int err = 0;
 
 	windows->fresh_count = windows->last_count = 0;
-	for (size_t cursor = 0; !err && (next = sightings_next(&windows->sightings, &cursor));) {
-		struct sighting *sighting = sightings_find(&windows->sightings, next->address);
+	for (size_t cursor = 0;
+	     !err && (next = sampled_blocks_next(&windows->sampled_blocks, &cursor));) {
+		struct sampled_block *sampled_block =
+			sampled_blocks_find(&windows->sampled_blocks, next->address);
 		const struct chunk *chunk = chunk_table_find(&windows->chunks, next->address);
-		const struct block *block = state_window_block(process, sighting);
+		const struct block *block = state_window_block(process, sampled_block);
 
-		if (chunk && block && is_same(sighting, block, chunk->units)) {
-			sighting->print = chunk->units;
-			sighting->seen_ns = process->info.end_ns;
+		if (chunk && block && is_same(sampled_block, block, chunk->units)) {
+			sampled_block->print = chunk->units;
+			sampled_block->seen_ns = process->info.end_ns;
 			continue;
 		}
 		if (!chunk && chunk_table_is_unread(&windows->chunks, next->address))
@@ -95,7 +100,7 @@ static int walk_end(struct process_state *process, uint64_t time_ns)
 	if (!state_window_is_native(process))
 		return 0;
 	frees_walked(&windows->frees, &windows->chunks, &windows->deaths);
-	err = sightings_judge(process);
+	err = sampled_blocks_judge(process);
 	kind_counts_free(&windows->walk);
 	if (!err)
 		state_windows_walked(process, 1, 0, time_ns);

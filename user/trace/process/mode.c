@@ -164,7 +164,7 @@ int state_mode_change(struct process_state *process, const struct event_mode_cha
 	/* The table of a finalizing process must not be lost. */
 	if (info->end != TRACE_RUNNING)
 		return 0;
-	process->activities.told_first = 0; /* layers may come and go */
+	process->activities.reported_first = 0; /* layers may come and go */
 	if (!info->change_count)
 		change_first(info);
 	before_ns += info->changes[info->change_count - 1].since_ns;

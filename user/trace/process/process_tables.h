@@ -25,11 +25,11 @@ struct event_census_large;
 struct event_census_kinds;
 struct event_census_chunks;
 
-#define TRACE_UNKNOWN   "<unknown>"
-#define TRACE_UNTOLD    "<not told>"
-#define TRACE_BYTES_MAX ((1ull << 59) - 1) /* limit of struct block */
-#define TRACE_LINES_MAX (1u << 20)         /* bytes; longer line tables are rejected */
-#define TRACE_TEXT_MAX  (EVENT_MAX_TEXT * 4)
+#define TRACE_UNKNOWN    "<unknown>"
+#define TRACE_UNREPORTED "<not told>"
+#define TRACE_BYTES_MAX  ((1ull << 59) - 1) /* limit of struct block */
+#define TRACE_LINES_MAX  (1u << 20)         /* bytes; longer line tables are rejected */
+#define TRACE_TEXT_MAX   (EVENT_MAX_TEXT * 4)
 
 /*
  * A code object. Fields that could not be read are TRACE_UNKNOWN. The line table is usable once
@@ -168,7 +168,7 @@ struct process_state {
 	struct account *account;
 	struct strings *strings; /* NULL once the process has ended */
 	uint32_t unknown;        /* id of TRACE_UNKNOWN in strings */
-	uint32_t untold;         /* the task of all its threads: TRACE_UNTOLD; 0: they are told */
+	uint32_t unreported; /* the task of all its threads: TRACE_UNREPORTED; 0: they are told */
 	struct census census;
 	struct blocks *blocks[EVENT_LAYER_TABLES];
 	/*

@@ -18,21 +18,23 @@
 static void large_judge(struct process_state *process, const struct event_large_block *look)
 {
 	struct trace_windows *windows = &process->windows;
-	struct sighting *sighting = sightings_find(&windows->sightings, look->address);
+	struct sampled_block *sampled_block =
+		sampled_blocks_find(&windows->sampled_blocks, look->address);
 	const struct event_census_kind *kind = &look->kind;
 	const struct block *block;
 	uint64_t bytes;
 
-	if (!sighting || !(sighting->flags & SIGHTING_LARGE))
+	if (!sampled_block || !(sampled_block->flags & SAMPLED_BLOCK_LARGE))
 		return;
-	block = state_window_block(process, sighting);
+	block = state_window_block(process, sampled_block);
 	bytes = block ? block_allocator_bytes(block) : 0;
 	/* Its thread may be about to take or to fill it. */
-	if (!sighting->kind && windows->open &&
+	if (!sampled_block->kind && windows->open &&
 	    state_window_in_progress(process, block ? block->address : look->address))
 		return;
-	state_window_looked(process, sighting,
-			    !block || kind->kind == EVENT_KIND_FREE || bytes > look->bytes, kind);
+	state_window_rechecked(process, sampled_block,
+			       !block || kind->kind == EVENT_KIND_FREE || bytes > look->bytes,
+			       kind);
 }
 
 int state_census_large(struct process_state *process, const struct event_census_large *event)

@@ -67,7 +67,7 @@ static int is_name(const struct strings *strings, const struct trace_frame *fram
 
 int state_symbol(struct process_state *process, const struct event_symbol *event)
 {
-	struct trace_frame beside = {.filename = process->unknown};
+	struct trace_frame extra = {.filename = process->unknown};
 	struct symbol_entry *symbol;
 	size_t at = 0;
 	uint32_t index;
@@ -86,15 +86,15 @@ int state_symbol(struct process_state *process, const struct event_symbol *event
 		err = frame_take(process->strings, event, &at, frame);
 	}
 	if (!err && event->flags & EVENT_SYMBOL_FILE)
-		err = frame_take(process->strings, event, &at, &beside);
+		err = frame_take(process->strings, event, &at, &extra);
 	else if (!err && event->count)
-		beside = process->symbol_frames[process->symbol_frame_count + event->count - 1];
+		extra = process->symbol_frames[process->symbol_frame_count + event->count - 1];
 	if (err)
 		return err;
 	symbol = &process->symbols[index];
 	symbol->first = process->symbol_frame_count;
 	symbol->count = event->count;
-	symbol->file = beside.filename;
+	symbol->file = extra.filename;
 	symbol->slow = (event->flags & EVENT_SYMBOL_SLOW) != 0;
 	symbol->known = !symbol->slow;
 	symbol->named =

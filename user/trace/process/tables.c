@@ -59,7 +59,7 @@ void state_live_reset(struct process_state *process, enum event_layer layer)
 {
 	struct activities *activities = &process->activities;
 
-	activities->told_first = 0;
+	activities->reported_first = 0;
 	for (size_t i = 0; i < activities->count; i++) {
 		if (activities->items[i].layer != layer)
 			continue;
@@ -136,7 +136,7 @@ struct thread_entry *state_thread_find(struct process_state *process, uint32_t t
 			return NULL;
 		index = (uint32_t)process->thread_count++;
 		process->threads[index] =
-			(struct thread_entry){.tid = tid, .task = process->untold};
+			(struct thread_entry){.tid = tid, .task = process->unreported};
 	}
 	process->last_tid = tid;
 	process->last_thread = index;

@@ -11,29 +11,29 @@
 
 void state_windows_account(struct trace_windows *windows, struct account *account)
 {
-	windows->account = windows->sightings.account = windows->pools.account = account;
+	windows->account = windows->sampled_blocks.account = windows->pools.account = account;
 	windows->deaths.account = account;
 	windows->frees.account = windows->frees.index.account = account;
 	windows->heap.index.account = windows->walk.index.account = account;
 	windows->made.index.account = account;
-	windows->takers.index.account = account;
+	windows->openers.index.account = account;
 	windows->taken.index.account = windows->taken_walk.index.account = account;
-	windows->identities.account = windows->identities.index.account = account;
+	windows->fingerprints.account = windows->fingerprints.index.account = account;
 	windows->chunks.account = account;
 }
 
 void state_windows_free(struct trace_windows *windows)
 {
-	sightings_free(&windows->sightings);
+	sampled_blocks_free(&windows->sampled_blocks);
 	deaths_free(&windows->deaths);
 	frees_free(&windows->frees);
-	identities_free(&windows->identities);
+	fingerprints_free(&windows->fingerprints);
 	id_map_free(&windows->pools);
 	chunk_table_free(&windows->chunks);
 	kind_counts_free(&windows->heap);
 	kind_counts_free(&windows->walk);
 	kind_counts_free(&windows->made);
-	pool_takers_free(&windows->takers);
+	pool_openers_free(&windows->openers);
 	taken_counts_free(&windows->taken);
 	taken_counts_free(&windows->taken_walk);
 	ARRAY_RELEASE(windows->account, windows, items, capacity);
@@ -72,7 +72,7 @@ void state_windows_clear(struct process_state *process, uint64_t time_ns)
 /* What a walk has counted is not copied: the child's heap is walked soon. */
 int state_windows_copy(struct trace_windows *out, const struct trace_windows *from)
 {
-	int err = sightings_copy(&out->sightings, &from->sightings)
+	int err = sampled_blocks_copy(&out->sampled_blocks, &from->sampled_blocks)
 			?: id_map_copy(&out->pools, &from->pools)
 			?: chunk_table_copy(&out->chunks, &from->chunks)
 			?: ARRAY_COPY(out->account, out, from, items, count, capacity)
@@ -87,72 +87,75 @@ int state_windows_copy(struct trace_windows *out, const struct trace_windows *fr
 	return 0;
 }
 
-int state_window_is_chunk(const struct process_state *process, const struct sighting *sighting,
-			  const struct block *block)
+int state_window_is_chunk(const struct process_state *process,
+			  const struct sampled_block *sampled_block, const struct block *block)
 {
-	if (sighting->flags & SIGHTING_NATIVE)
+	if (sampled_block->flags & SAMPLED_BLOCK_NATIVE)
 		return 1;
-	return sighting->flags & SIGHTING_LARGE && !(sighting->flags & SIGHTING_CERTAIN) &&
-	       process->windows.chunks.known && block_allocator_bytes(block) > EVENT_SMALL_BYTES;
+	return sampled_block->flags & SAMPLED_BLOCK_LARGE &&
+	       !(sampled_block->flags & SAMPLED_BLOCK_CERTAIN) && process->windows.chunks.known &&
+	       block_allocator_bytes(block) > EVENT_SMALL_BYTES;
 }
 
 /* The size of the chunk that a block was seen in, or has by its own size. */
-static uint32_t units_of(const struct process_state *process, const struct sighting *sighting,
-			 const struct block *block)
+static uint32_t units_of(const struct process_state *process,
+			 const struct sampled_block *sampled_block, const struct block *block)
 {
 	const struct chunk *chunk;
 
-	if (sighting->flags & SIGHTING_NATIVE)
-		return sighting->print ? sighting->print : chunk_units(block->bytes);
-	chunk = chunk_table_find(&process->windows.chunks, sighting->address);
+	if (sampled_block->flags & SAMPLED_BLOCK_NATIVE)
+		return sampled_block->print ? sampled_block->print : chunk_units(block->bytes);
+	chunk = chunk_table_find(&process->windows.chunks, sampled_block->address);
 	return chunk && chunk_fits(chunk->units, block_allocator_bytes(block))
 		       ? chunk->units
 		       : chunk_units(block_allocator_bytes(block));
 }
 
-void state_window_place(const struct process_state *process, const struct sighting *sighting,
-			const struct block *block, uint32_t *kind, uint32_t *class_bytes)
+void state_window_place(const struct process_state *process,
+			const struct sampled_block *sampled_block, const struct block *block,
+			uint32_t *kind, uint32_t *class_bytes)
 {
 	uint32_t units;
 
-	if (state_window_is_chunk(process, sighting, block)) {
-		units = units_of(process, sighting, block);
+	if (state_window_is_chunk(process, sampled_block, block)) {
+		units = units_of(process, sampled_block, block);
 		*kind = chunk_kind(units);
 		*class_bytes = chunk_class(units);
 		return;
 	}
-	*kind = sighting->kind;
+	*kind = sampled_block->kind;
 	*class_bytes = (uint32_t)block_class_bytes(block);
 }
 
 /*
- * At some moment between the last look that has shown a block and now. Looks within its window do
- * not tell when it was alive after that.
+ * At some moment between the last recheck that has shown a block and now. Rechecks within its
+ * window do not tell when it was alive after that.
  */
-static uint64_t died_at(const struct trace_windows *windows, const struct sighting *sighting,
-			uint64_t now_ns)
+static uint64_t died_at(const struct trace_windows *windows,
+			const struct sampled_block *sampled_block, uint64_t now_ns)
 {
-	uint64_t from_ns = sighting->seen_ns;
+	uint64_t from_ns = sampled_block->seen_ns;
 
-	if (sighting->window < windows->count && from_ns < windows->items[sighting->window].end_ns)
-		from_ns = windows->items[sighting->window].end_ns;
+	if (sampled_block->window < windows->count &&
+	    from_ns < windows->items[sampled_block->window].end_ns)
+		from_ns = windows->items[sampled_block->window].end_ns;
 	return from_ns < now_ns ? from_ns + (now_ns - from_ns) / 2 : from_ns;
 }
 
-static struct death death_of(const struct process_state *process, const struct sighting *sighting,
-			     const struct block *block)
+static struct death death_of(const struct process_state *process,
+			     const struct sampled_block *sampled_block, const struct block *block)
 {
 	const struct trace_windows *windows = &process->windows;
 	struct death death = {.stack = block->stack,
-			      .window = sighting->window,
+			      .window = sampled_block->window,
 			      .flags = state_block_flags(block),
 			      .bytes = (uint32_t)block->bytes,
-			      .print = sighting->print,
-			      .made_ns = sighting->made_ns,
-			      .shown_ns = sighting->shown_ns,
-			      .died_ns = died_at(windows, sighting, process->info.end_ns)};
+			      .print = sampled_block->print,
+			      .made_ns = sampled_block->made_ns,
+			      .shown_ns = sampled_block->shown_ns,
+			      .died_ns = died_at(windows, sampled_block, process->info.end_ns)};
 
-	state_window_place(process, sighting, block, &death.kind, &death.class_bytes);
+	state_window_place(process, sampled_block, block, &death.kind, &death.class_bytes);
 	return death;
 }
 
@@ -160,26 +163,27 @@ static struct death death_of(const struct process_state *process, const struct s
  * A block of malloc's was freed in a window. How long one would have lived after its window that
  * was freed in the same is not known, so it is none of the deaths.
  */
-static void window_freed(struct process_state *process, const struct sighting *sighting,
+static void window_freed(struct process_state *process, const struct sampled_block *sampled_block,
 			 const struct block *block, struct death *death)
 {
 	struct trace_windows *windows = &process->windows;
-	uint32_t units = units_of(process, sighting, block);
+	uint32_t units = units_of(process, sampled_block, block);
 	const struct life life = {.stack = death->stack,
 				  .kind = death->kind,
 				  .class_bytes = death->class_bytes,
 				  .window = death->window,
-				  .lived_ns = process->info.end_ns > sighting->shown_ns
-						      ? process->info.end_ns - sighting->shown_ns
-						      : 0};
+				  .lived_ns =
+					  process->info.end_ns > sampled_block->shown_ns
+						  ? process->info.end_ns - sampled_block->shown_ns
+						  : 0};
 
-	if (sighting->window + 1 == windows->count) {
-		frees_life(&windows->frees, &life, sighting->address, units);
+	if (sampled_block->window + 1 == windows->count) {
+		frees_life(&windows->frees, &life, sampled_block->address, units);
 		return;
 	}
 	death->reused_ns = process->info.end_ns;
 	frees_death(&windows->frees, deaths_add(&windows->deaths, death), death->window,
-		    sighting->address, units);
+		    sampled_block->address, units);
 }
 
 /* The block that was seen at an address has died since a walk has shown it last. */
@@ -187,81 +191,84 @@ static void state_window_died(struct process_state *process, uint64_t address,
 			      const struct block *block)
 {
 	struct trace_windows *windows = &process->windows;
-	const struct sighting *sighting = sightings_find(&windows->sightings, address);
+	const struct sampled_block *sampled_block =
+		sampled_blocks_find(&windows->sampled_blocks, address);
 
-	if (!sighting || !sighting->kind || sighting->flags & SIGHTING_OBJECT || block->domain ||
-	    block->bytes > UINT32_MAX)
+	if (!sampled_block || !sampled_block->kind || sampled_block->flags & SAMPLED_BLOCK_OBJECT ||
+	    block->domain || block->bytes > UINT32_MAX)
 		return;
-	if (sighting->flags & SIGHTING_LARGE && !state_window_is_chunk(process, sighting, block))
+	if (sampled_block->flags & SAMPLED_BLOCK_LARGE &&
+	    !state_window_is_chunk(process, sampled_block, block))
 		return;
-	struct death death = death_of(process, sighting, block);
-	if (windows->open && sighting->flags & SIGHTING_NATIVE)
-		window_freed(process, sighting, block, &death);
+	struct death death = death_of(process, sampled_block, block);
+	if (windows->open && sampled_block->flags & SAMPLED_BLOCK_NATIVE)
+		window_freed(process, sampled_block, block, &death);
 	else
 		deaths_add(&windows->deaths, &death);
 }
 
-/* The same, for an address: what the new block has as sighting.follows. */
+/* The same, for an address: what the new block has as sampled block.follows. */
 static uint32_t state_window_follow(struct process_state *process, uint64_t address,
 				    const struct block *block)
 {
 	struct trace_windows *windows = &process->windows;
-	const struct sighting *sighting = sightings_find(&windows->sightings, address);
+	const struct sampled_block *sampled_block =
+		sampled_blocks_find(&windows->sampled_blocks, address);
 	uint32_t place;
 
-	if (!windows->open || !sighting || sighting->flags || block->domain ||
+	if (!windows->open || !sampled_block || sampled_block->flags || block->domain ||
 	    block->bytes > UINT32_MAX)
 		return 0;
 	/* No look came between the two: the one before is what looks may take the new one for. */
-	if (!sighting->kind)
-		return sighting->follows;
-	struct death death = death_of(process, sighting, block);
+	if (!sampled_block->kind)
+		return sampled_block->follows;
+	struct death death = death_of(process, sampled_block, block);
 	death.reused_ns = process->info.end_ns;
 	place = deaths_add(&windows->deaths, &death);
 	return place != DEATHS_NONE ? place + 1 : 0;
 }
 
 /* Looks within its window, which may be after its last moment, do not count as later ones. */
-static void window_seen(const struct process_state *process, struct sighting *sighting)
+static void window_seen(const struct process_state *process, struct sampled_block *sampled_block)
 {
 	const struct trace_windows *windows = &process->windows;
 
-	if (windows->open && sighting->window + 1 == windows->count)
-		sighting->seen_ns = windows->items[sighting->window].start_ns;
+	if (windows->open && sampled_block->window + 1 == windows->count)
+		sampled_block->seen_ns = windows->items[sampled_block->window].start_ns;
 	else
-		sighting->seen_ns = process->info.end_ns;
+		sampled_block->seen_ns = process->info.end_ns;
 }
 
-void state_window_shown(struct process_state *process, struct sighting *sighting)
+void state_window_shown(struct process_state *process, struct sampled_block *sampled_block)
 {
 	const struct deaths *deaths = &process->windows.deaths;
 	struct death *death;
 
-	if (sighting->follows && sighting->follows <= deaths->count) {
-		death = &deaths->items[sighting->follows - 1];
-		death->hidden = death->reused_ns && death->kind == sighting->kind &&
-				death->print == sighting->print;
+	if (sampled_block->follows && sampled_block->follows <= deaths->count) {
+		death = &deaths->items[sampled_block->follows - 1];
+		death->hidden = death->reused_ns && death->kind == sampled_block->kind &&
+				death->print == sampled_block->print;
 	}
-	sighting->follows = 0;
-	sighting->shown_ns = process->info.end_ns;
-	window_seen(process, sighting);
+	sampled_block->follows = 0;
+	sampled_block->shown_ns = process->info.end_ns;
+	window_seen(process, sampled_block);
 }
 
-void state_window_looked(struct process_state *process, struct sighting *sighting, int gone,
-			 const struct event_census_kind *kind)
+void state_window_rechecked(struct process_state *process, struct sampled_block *sampled_block,
+			    int gone, const struct event_census_kind *kind)
 {
-	int changed =
-		sighting->kind && (sighting->kind != kind->kind || sighting->print != kind->print);
+	int changed = sampled_block->kind &&
+		      (sampled_block->kind != kind->kind || sampled_block->print != kind->print);
 
 	if (gone || changed) {
 		process->windows.changed += !gone;
-		state_window_drop(process, sighting->address);
-	} else if (!sighting->kind) {
-		sighting->kind = kind->kind;
-		sighting->print = kind->print;
-		state_window_shown(process, sighting);
+		state_window_drop(process, sampled_block->address);
+	} else if (!sampled_block->kind) {
+		sampled_block->kind = kind->kind;
+		sampled_block->print = kind->print;
+		state_window_shown(process, sampled_block);
 	} else {
-		window_seen(process, sighting);
+		window_seen(process, sampled_block);
 	}
 }
 
@@ -295,11 +302,11 @@ void state_windows_walk(struct process_state *process)
 {
 	kind_counts_free(&process->windows.walk);
 	taken_counts_free(&process->windows.taken_walk);
-	identities_walk(&process->windows.identities);
+	fingerprints_walk(&process->windows.fingerprints);
 }
 
 /* The cohort of a block that the walk shows. */
-static uint32_t cohort_of(struct process_state *process, struct identity_pool *pool, uint32_t i,
+static uint32_t cohort_of(struct process_state *process, struct fingerprint_pool *pool, uint32_t i,
 			  uint64_t address, const struct event_census_kind *kind, int fresh)
 {
 	uint32_t now = state_windows_cohort_now(process);
@@ -307,38 +314,39 @@ static uint32_t cohort_of(struct process_state *process, struct identity_pool *p
 	/* Without memory for it, or where no walk was before, the address has to tell. */
 	if ((!pool || fresh) && address_set_has(&process->census.old, address))
 		now = COHORT_OLD;
-	return pool ? identity_found(&pool->blocks[i], kind->kind, kind->print, now) : now;
+	return pool ? fingerprint_found(&pool->blocks[i], kind->kind, kind->print, now) : now;
 }
 
 void state_window_pool_taken(struct process_state *process, const struct event_alloc *event)
 {
-	const struct pool_taker taker = {.pool = state_window_pool(process, event->address),
-					 .stack = state_stack_index(process, event->stack_id) &
-						  BLOCK_STACK_MAX,
-					 .cohort = state_windows_cohort_now(process)};
+	const struct pool_opener opener = {.pool = state_window_pool(process, event->address),
+					   .stack = state_stack_index(process, event->stack_id) &
+						    BLOCK_STACK_MAX,
+					   .cohort = state_windows_cohort_now(process)};
 
-	if (taker.pool)
-		pool_takers_put(&process->windows.takers, &taker);
+	if (opener.pool)
+		pool_openers_put(&process->windows.openers, &opener);
 }
 
 /*
  * Was the pool taken about then? A pool that is taken while a walk reads others is shown by the
  * next one.
  */
-static int is_of_taker(const struct pool_taker *taker, uint32_t cohort)
+static int is_of_opener(const struct pool_opener *opener, uint32_t cohort)
 {
-	return cohort - taker->cohort <= 1;
+	return cohort - opener->cohort <= 1;
 }
 
 void state_windows_count(struct process_state *process, const struct event_census_kinds *event)
 {
-	const struct identity_pool shown = {.pool = state_window_pool(process, event->address),
-					    .address = event->address,
-					    .block_bytes = event->block_bytes,
-					    .count = event->count};
+	const struct fingerprint_pool shown = {.pool = state_window_pool(process, event->address),
+					       .address = event->address,
+					       .block_bytes = event->block_bytes,
+					       .count = event->count};
 	int fresh;
-	struct identity_pool *pool = identities_pool(&process->windows.identities, &shown, &fresh);
-	const struct pool_taker *taker = pool_takers_find(&process->windows.takers, shown.pool);
+	struct fingerprint_pool *pool =
+		fingerprints_pool(&process->windows.fingerprints, &shown, &fresh);
+	const struct pool_opener *opener = pool_openers_find(&process->windows.openers, shown.pool);
 
 	for (uint32_t i = 0; i < event->count; i++) {
 		const struct event_census_kind *kind = &event->kinds[i];
@@ -355,9 +363,9 @@ void state_windows_count(struct process_state *process, const struct event_censu
 				  event->address + (uint64_t)i * event->block_bytes, kind, fresh);
 		if (kind_counts_add(&process->windows.walk, &like))
 			return;
-		if (taker && is_of_taker(taker, like.cohort))
-			taken_counts_add(&process->windows.taken_walk, taker, like.kind, like.bytes,
-					 like.cohort);
+		if (opener && is_of_opener(opener, like.cohort))
+			taken_counts_add(&process->windows.taken_walk, opener, like.kind,
+					 like.bytes, like.cohort);
 	}
 }
 
@@ -365,18 +373,18 @@ void state_windows_count(struct process_state *process, const struct event_censu
 static uint32_t *block_find(const struct process_state *process, uint64_t address)
 {
 	return process->info.pool_bytes
-		       ? identities_find(&process->windows.identities,
-					 state_window_pool(process, address), address)
+		       ? fingerprints_find(&process->windows.fingerprints,
+					   state_window_pool(process, address), address)
 		       : NULL;
 }
 
-void state_windows_look(struct process_state *process, const struct event_census_kinds *event)
+void state_windows_recheck(struct process_state *process, const struct event_census_kinds *event)
 {
 	for (uint32_t i = 0; i < event->count; i++) {
 		uint32_t *block =
 			block_find(process, event->address + (uint64_t)i * event->block_bytes);
 
-		if (block && !identity_is(*block, event->kinds[i].kind, event->kinds[i].print))
+		if (block && !fingerprint_is(*block, event->kinds[i].kind, event->kinds[i].print))
 			*block = 0;
 	}
 }
@@ -394,14 +402,14 @@ uint32_t state_windows_cohort(const struct process_state *process, uint64_t addr
 {
 	const uint32_t *block = block_find(process, address);
 
-	return block ? identity_cohort(*block)
+	return block ? fingerprint_cohort(*block)
 		     : chunk_table_cohort(&process->windows.chunks, address);
 }
 
 /* Joins the older cohorts in pairs, and counts anew. */
 static void cohorts_join(struct trace_windows *windows)
 {
-	uint8_t map[IDENTITY_COHORTS] = {0};
+	uint8_t map[FINGERPRINT_COHORTS] = {0};
 	struct kind_counts joined = {.index.account = windows->account};
 	uint32_t to = COHORT_FIRST, pairs_end = COHORT_MAX - COHORT_RECENT;
 
@@ -416,8 +424,8 @@ static void cohorts_join(struct trace_windows *windows)
 			map[from] = (uint8_t)to++;
 	}
 	windows->cohort = to - 1;
-	identities_renumber(&windows->identities, map);
-	pool_takers_renumber(&windows->takers, map);
+	fingerprints_renumber(&windows->fingerprints, map);
+	pool_openers_renumber(&windows->openers, map);
 	taken_counts_renumber(&windows->taken, map);
 	chunk_table_renumber(&windows->chunks, map);
 	for (size_t i = 0; i < windows->heap.count; i++) {
@@ -433,13 +441,13 @@ static void cohorts_join(struct trace_windows *windows)
 /* The baseline walk has found which blocks are older than the trace. */
 static void old_set(struct process_state *process)
 {
-	const struct identities *identities = &process->windows.identities;
+	const struct fingerprints *fingerprints = &process->windows.fingerprints;
 
-	for (size_t i = 0; i < identities->count; i++) {
-		const struct identity_pool *pool = &identities->pools[i];
+	for (size_t i = 0; i < fingerprints->count; i++) {
+		const struct fingerprint_pool *pool = &fingerprints->pools[i];
 
 		for (uint32_t j = 0; j < pool->count; j++)
-			if (identity_cohort(pool->blocks[j]) == process->windows.cohort &&
+			if (fingerprint_cohort(pool->blocks[j]) == process->windows.cohort &&
 			    address_set_has(&process->census.old,
 					    pool->address + (uint64_t)j * pool->block_bytes))
 				pool->blocks[j] += COHORT_OLD - process->windows.cohort;
@@ -452,7 +460,7 @@ void state_windows_walked(struct process_state *process, int complete, int basel
 	struct trace_windows *windows = &process->windows;
 
 	if (windows->walk.count && complete)
-		identities_sweep(&windows->identities);
+		fingerprints_sweep(&windows->fingerprints);
 	if (windows->walk.count && baseline)
 		old_set(process);
 	/* A walk without kinds, such as BPF's own, leaves those of the walk before. */
@@ -510,11 +518,11 @@ const struct block *state_window_block_at(const struct process_state *process, u
 }
 
 const struct block *state_window_block(const struct process_state *process,
-				       const struct sighting *sighting)
+				       const struct sampled_block *sampled_block)
 {
-	return sighting->flags & SIGHTING_OBJECT
+	return sampled_block->flags & SAMPLED_BLOCK_OBJECT
 		       ? NULL
-		       : state_window_block_at(process, sighting->address);
+		       : state_window_block_at(process, sampled_block->address);
 }
 
 static int pool_count(struct process_state *process, uint64_t address, int by)
@@ -531,35 +539,37 @@ static int pool_count(struct process_state *process, uint64_t address, int by)
 	return id_map_put(pools, pool, count);
 }
 
-int state_sighting_add(struct process_state *process, const struct sighting *sighting)
+int state_sampled_block_add(struct process_state *process,
+			    const struct sampled_block *sampled_block)
 {
-	struct sightings *sightings = &process->windows.sightings;
+	struct sampled_blocks *sampled_blocks = &process->windows.sampled_blocks;
 	struct trace_windows *windows = &process->windows;
-	int known = sightings_find(sightings, sighting->address) != NULL;
-	int is_pooled = !(sighting->flags & (SIGHTING_LARGE | SIGHTING_NATIVE));
-	int is_known = (sighting->kind && !(sighting->flags & SIGHTING_NATIVE)) ||
-		       sighting->flags & SIGHTING_CERTAIN;
+	int known = sampled_blocks_find(sampled_blocks, sampled_block->address) != NULL;
+	int is_pooled = !(sampled_block->flags & (SAMPLED_BLOCK_LARGE | SAMPLED_BLOCK_NATIVE));
+	int is_known = (sampled_block->kind && !(sampled_block->flags & SAMPLED_BLOCK_NATIVE)) ||
+		       sampled_block->flags & SAMPLED_BLOCK_CERTAIN;
 	int err = is_known ? 0
 			   : ARRAY_RESERVE(windows->account, windows, fresh, fresh_count,
 					   fresh_capacity, 1);
 
 	if (!err)
-		err = sightings_put(sightings, sighting);
+		err = sampled_blocks_put(sampled_blocks, sampled_block);
 	if (!err && !known && is_pooled)
-		err = pool_count(process, sighting->address, 1);
+		err = pool_count(process, sampled_block->address, 1);
 	if (err && !known)
-		sightings_remove(sightings, sighting->address);
+		sampled_blocks_remove(sampled_blocks, sampled_block->address);
 	if (!err && !is_known)
-		windows->fresh[windows->fresh_count++] = sighting->address;
+		windows->fresh[windows->fresh_count++] = sampled_block->address;
 	return err;
 }
 
-void state_sighting_remove(struct process_state *process, uint64_t address)
+void state_sampled_block_remove(struct process_state *process, uint64_t address)
 {
-	const struct sighting *known = sightings_find(&process->windows.sightings, address);
-	int is_pooled = known && !(known->flags & (SIGHTING_LARGE | SIGHTING_NATIVE));
+	const struct sampled_block *known =
+		sampled_blocks_find(&process->windows.sampled_blocks, address);
+	int is_pooled = known && !(known->flags & (SAMPLED_BLOCK_LARGE | SAMPLED_BLOCK_NATIVE));
 
-	if (sightings_remove(&process->windows.sightings, address) && is_pooled)
+	if (sampled_blocks_remove(&process->windows.sampled_blocks, address) && is_pooled)
 		pool_count(process, address, -1);
 }
 
@@ -570,7 +580,7 @@ void state_window_drop(struct process_state *process, uint64_t address)
 
 	if (known)
 		state_window_died(process, address, known);
-	state_sighting_remove(process, address);
+	state_sampled_block_remove(process, address);
 	if (known && blocks_take(windowed_blocks(process), known->address, known->domain, &old))
 		state_block_gone(process, state_window_layer(&process->info), &old);
 }
@@ -591,20 +601,21 @@ int state_window_skips(struct process_state *process, const struct block *block)
 }
 
 /* What is known of a block that is seen now. */
-static struct sighting sighting_new(const struct process_state *process, const struct block *block)
+static struct sampled_block sampled_block_new(const struct process_state *process,
+					      const struct block *block)
 {
-	struct sighting sighting = {.address = block_allocator_address(block),
-				    .window = window_now(process),
-				    .flags = block->pooled ? 0 : SIGHTING_LARGE,
-				    .made_ns = process->info.end_ns};
+	struct sampled_block sampled_block = {.address = block_allocator_address(block),
+					      .window = window_now(process),
+					      .flags = block->pooled ? 0 : SAMPLED_BLOCK_LARGE,
+					      .made_ns = process->info.end_ns};
 
 	if (!state_window_is_native(process))
-		return sighting;
+		return sampled_block;
 	/* Its record comes after the allocation, and needs no walk in the window. */
-	sighting.flags = SIGHTING_NATIVE;
-	sighting.kind = EVENT_KIND_OTHER;
-	sighting.shown_ns = sighting.seen_ns = process->info.end_ns;
-	return sighting;
+	sampled_block.flags = SAMPLED_BLOCK_NATIVE;
+	sampled_block.kind = EVENT_KIND_OTHER;
+	sampled_block.shown_ns = sampled_block.seen_ns = process->info.end_ns;
+	return sampled_block;
 }
 
 /* Without memory, or for too many stacks, it is not known what part of its blocks one keeps. */
@@ -621,20 +632,20 @@ static void made_count(struct trace_windows *windows, const struct block *block)
 void state_window_sight(struct process_state *process, const struct block *block)
 {
 	struct trace_windows *windows = &process->windows;
-	struct sighting sighting = sighting_new(process, block);
+	struct sampled_block sampled_block = sampled_block_new(process, block);
 
 	if (!is_windowed(process) || block->domain || !(block->pooled || is_large(process, block)))
 		return;
-	sighting.follows = windows->follows;
+	sampled_block.follows = windows->follows;
 	windows->follows = 0;
 	windows->seen++;
 	if (block->pooled)
 		made_count(windows, block);
-	state_windows_another(process, sighting.address);
-	if (!state_sighting_add(process, &sighting))
+	state_windows_another(process, sampled_block.address);
+	if (!state_sampled_block_add(process, &sampled_block))
 		return;
 	windows->dropped++;
-	state_window_drop(process, sighting.address);
+	state_window_drop(process, sampled_block.address);
 }
 
 void state_window_reused(struct process_state *process, enum event_layer layer,
@@ -644,7 +655,7 @@ void state_window_reused(struct process_state *process, enum event_layer layer,
 		return;
 	process->windows.follows =
 		state_window_follow(process, block_allocator_address(block), block);
-	state_sighting_remove(process, block_allocator_address(block));
+	state_sampled_block_remove(process, block_allocator_address(block));
 }
 
 void state_window_gone(struct process_state *process, const struct block *block)
@@ -652,19 +663,19 @@ void state_window_gone(struct process_state *process, const struct block *block)
 	if (!is_windowed(process) || !(block->pooled || is_large(process, block)))
 		return;
 	state_window_died(process, block_allocator_address(block), block);
-	state_sighting_remove(process, block_allocator_address(block));
+	state_sampled_block_remove(process, block_allocator_address(block));
 }
 
 void state_window_reuse(struct process_state *process, uint64_t object, uint64_t block,
 			uint32_t domain, uint32_t stack)
 {
 	struct trace_windows *windows = &process->windows;
-	struct sighting sighting = {.address = object & ~(uint64_t)(EVENT_BLOCK_STEP - 1),
-				    .window = window_now(process),
-				    .stack = stack,
-				    .domain = domain,
-				    .flags = SIGHTING_OBJECT,
-				    .made_ns = process->info.end_ns};
+	struct sampled_block sampled_block = {.address = object & ~(uint64_t)(EVENT_BLOCK_STEP - 1),
+					      .window = window_now(process),
+					      .stack = stack,
+					      .domain = domain,
+					      .flags = SAMPLED_BLOCK_OBJECT,
+					      .made_ns = process->info.end_ns};
 	const struct block *known;
 
 	if (!is_windowed(process) || !windows->open || domain)
@@ -675,13 +686,13 @@ void state_window_reuse(struct process_state *process, uint64_t object, uint64_t
 		known = blocks_find(process->blocks[EVENT_LAYER_PYTHON], block, domain);
 		if (!known || !known->pooled)
 			return;
-		sighting = (struct sighting){.address = block_allocator_address(known),
-					     .window = window_now(process),
-					     .made_ns = process->info.end_ns};
-		sighting.follows = state_window_follow(process, sighting.address, known);
-		state_windows_another(process, sighting.address);
+		sampled_block = (struct sampled_block){.address = block_allocator_address(known),
+						       .window = window_now(process),
+						       .made_ns = process->info.end_ns};
+		sampled_block.follows = state_window_follow(process, sampled_block.address, known);
+		state_windows_another(process, sampled_block.address);
 	}
-	if (state_sighting_add(process, &sighting))
+	if (state_sampled_block_add(process, &sampled_block))
 		windows->dropped++;
 }
 
@@ -700,8 +711,8 @@ static void windows_halve(struct trace_windows *windows)
 					      .idle_ns = first->idle_ns + second->idle_ns};
 	}
 	windows->count = half;
-	for (size_t i = 0; i < windows->sightings.capacity; i++)
-		windows->sightings.slots[i].window /= 2;
+	for (size_t i = 0; i < windows->sampled_blocks.capacity; i++)
+		windows->sampled_blocks.slots[i].window /= 2;
 	for (size_t i = 0; i < windows->deaths.count; i++)
 		windows->deaths.items[i].window /= 2;
 	frees_halve(&windows->frees);
@@ -731,15 +742,15 @@ static void unchecked_drop(struct process_state *process, uint64_t end_ns)
 	struct trace_windows *windows = &process->windows;
 
 	for (size_t i = 0; i < windows->fresh_count; i++) {
-		const struct sighting *found =
-			sightings_find(&windows->sightings, windows->fresh[i]);
+		const struct sampled_block *found =
+			sampled_blocks_find(&windows->sampled_blocks, windows->fresh[i]);
 
 		if (!found || (found->kind && found->made_ns <= end_ns))
 			continue;
 		windows->unchecked += !found->kind;
 		/* Nothing is known of its life. */
 		if (found->kind)
-			state_sighting_remove(process, windows->fresh[i]);
+			state_sampled_block_remove(process, windows->fresh[i]);
 		state_window_drop(process, windows->fresh[i]);
 	}
 	windows->last_count = windows->fresh_count;
@@ -780,13 +791,13 @@ int state_windows_begin(struct process_state *process, uint64_t start_ns)
 		windows->open ? 0 : window_open(windows, start_ns > since_ns ? start_ns : since_ns);
 
 	for (size_t cursor = 0; !err && (block = blocks_next(blocks, &cursor));) {
-		struct sighting sighting = sighting_new(process, block);
+		struct sampled_block sampled_block = sampled_block_new(process, block);
 
-		sighting.made_ns = 0;
+		sampled_block.made_ns = 0;
 		if (!(block->pooled || state_window_is_native(process)) || block->domain)
 			continue;
 		windows->seen++;
-		err = state_sighting_add(process, &sighting);
+		err = state_sampled_block_add(process, &sampled_block);
 	}
 	/* The blocks that are left over cannot be followed: begin with none. */
 	return account_is_full(err) ? state_clear(process) : err;
@@ -799,12 +810,13 @@ int state_windows_large_begin(struct process_state *process)
 	int err = 0;
 
 	for (size_t cursor = 0; !err && (block = blocks_next(blocks, &cursor));) {
-		const struct sighting sighting = {.address = block_allocator_address(block),
-						  .window = window_now(process),
-						  .flags = SIGHTING_LARGE | SIGHTING_CERTAIN};
+		const struct sampled_block sampled_block = {
+			.address = block_allocator_address(block),
+			.window = window_now(process),
+			.flags = SAMPLED_BLOCK_LARGE | SAMPLED_BLOCK_CERTAIN};
 
 		if (is_large(process, block))
-			err = state_sighting_add(process, &sighting);
+			err = state_sampled_block_add(process, &sampled_block);
 	}
 	/* Blocks that cannot be followed must not stay: begin with none. */
 	return account_is_full(err) ? state_clear(process) : err;

@@ -38,7 +38,7 @@ struct trace_window {
 	uint64_t idle_ns; /* of that: no thread ran, or waited for a processor; 0: not known */
 };
 
-/* What a block's identity has as its cohort. 0: that of the next walk. */
+/* What a block's fingerprint has as its cohort. 0: that of the next walk. */
 #define COHORT_OLD   1u /* older than the trace */
 #define COHORT_FIRST 2u
 /*
@@ -48,10 +48,10 @@ struct trace_window {
 #define COHORT_MAX 48u
 
 struct trace_windows {
-	struct sightings sightings;
+	struct sampled_blocks sampled_blocks;
 	struct deaths deaths;
 	struct frees frees; /* of the native layer */
-	struct identities identities;
+	struct fingerprints fingerprints;
 	/* malloc's: all for the native layer; of more than EVENT_SMALL_BYTES for large_windowed */
 	struct chunk_table chunks;
 	uint64_t chunks_old; /* as many were older than the trace at the first walk */
@@ -59,8 +59,8 @@ struct trace_windows {
 	uint32_t cohort;
 	uint64_t *cohorts_ns; /* of COHORT_MAX + 1; NULL: no walk yet, or there is no memory */
 	size_t cohorts_capacity;
-	struct id_map pools; /* address of a pool -> number of sightings in it */
-	/* addresses that were added in the open window; no longer all of them are sightings */
+	struct id_map pools; /* address of a pool -> number of sampled blocks in it */
+	/* addresses that were added in the open window; no longer all of them are sampled blocks */
 	uint64_t *fresh;
 	size_t fresh_count, fresh_capacity;
 	size_t last_count; /* of fresh: between windows, those of the last one */
@@ -68,10 +68,10 @@ struct trace_windows {
 	size_t count, capacity;
 	struct kind_counts heap; /* of the last complete walk */
 	struct kind_counts walk; /* of the one in progress */
-	struct pool_takers takers;
+	struct pool_openers openers;
 	/* blocks of pools that windows have shown, alive or not, by size class; kind: the stack */
 	struct kind_counts made;
-	struct taken_counts taken, taken_walk; /* as heap and walk, of blocks in pools of takers */
+	struct taken_counts taken, taken_walk; /* as heap and walk, of blocks in pools of openers */
 	struct account *account;
 	uint64_t cleared_ns;  /* when the table was emptied last; 0: never */
 	uint64_t malloc_used; /* allocated blocks of malloc's; 0: not known */
@@ -79,7 +79,7 @@ struct trace_windows {
 	uint64_t changed;     /* of these: another block was at the address */
 	uint64_t unchecked;   /* no walk has shown them in their window */
 	uint64_t dropped;     /* there was no memory for them, or too many */
-	uint32_t follows;     /* of the block that is being added, as in struct sighting */
+	uint32_t follows;     /* of the block that is being added, as in struct sampled block */
 	int open;
 };
 
@@ -124,35 +124,37 @@ void state_window_reuse(struct process_state *process, uint64_t object, uint64_t
 			uint32_t domain, uint32_t stack);
 /*
  * The allocator has given the address of a block of the table to another one, in a window. Would
- * looks between windows have noticed? The first look at the new block says so
+ * looks between windows have noticed? The first recheck of the new block says so
  * (state_window_shown()).
  */
 void state_window_reused(struct process_state *process, enum event_layer layer,
 			 const struct block *block);
 /* A look has shown a block that was seen for the first time. */
-void state_window_shown(struct process_state *process, struct sighting *sighting);
+void state_window_shown(struct process_state *process, struct sampled_block *sampled_block);
 /*
- * A look has shown this at the address of a sighting; gone: it is not the block that was seen. If
- * it is another one than looks have shown before, the block is dropped.
+ * A look has shown this at the address of a sampled block; gone: it is not the block that was seen.
+ * If it is another one than looks have shown before, the block is dropped.
  */
-void state_window_looked(struct process_state *process, struct sighting *sighting, int gone,
-			 const struct event_census_kind *kind);
+void state_window_rechecked(struct process_state *process, struct sampled_block *sampled_block,
+			    int gone, const struct event_census_kind *kind);
 /* Do walks of malloc's heap count this block, which was seen? */
-int state_window_is_chunk(const struct process_state *process, const struct sighting *sighting,
-			  const struct block *block);
+int state_window_is_chunk(const struct process_state *process,
+			  const struct sampled_block *sampled_block, const struct block *block);
 /* The kind and the size class of a block that was seen: what heap walks count it by. */
-void state_window_place(const struct process_state *process, const struct sighting *sighting,
-			const struct block *block, uint32_t *kind, uint32_t *class_bytes);
+void state_window_place(const struct process_state *process,
+			const struct sampled_block *sampled_block, const struct block *block,
+			uint32_t *kind, uint32_t *class_bytes);
 /* The block of the table that was seen; NULL: an object whose block is not known. */
 const struct block *state_window_block(const struct process_state *process,
-				       const struct sighting *sighting);
+				       const struct sampled_block *sampled_block);
 /* The block of the table that the allocator has at an address; NULL: none. */
 const struct block *state_window_block_at(const struct process_state *process, uint64_t address);
 /* The pool that contains an address; 0: the size of pools is not known. */
 uint64_t state_window_pool(const struct process_state *process, uint64_t address);
 /* 0; -ENOMEM, -EDQUOT: nothing is known of the address then. */
-int state_sighting_add(struct process_state *process, const struct sighting *sighting);
-void state_sighting_remove(struct process_state *process, uint64_t address);
+int state_sampled_block_add(struct process_state *process,
+			    const struct sampled_block *sampled_block);
+void state_sampled_block_remove(struct process_state *process, uint64_t address);
 /* Removes what was seen at an address: the block there, if it is known, or the object. */
 void state_window_drop(struct process_state *process, uint64_t address);
 /* Is it the last block of a thread, which may not have taken or filled it yet? */
@@ -166,7 +168,7 @@ void state_windows_count(struct process_state *process, const struct event_censu
 void state_windows_walked(struct process_state *process, int complete, int baseline,
 			  uint64_t time_ns);
 /* A pool was read without a walk. */
-void state_windows_look(struct process_state *process, const struct event_census_kinds *event);
+void state_windows_recheck(struct process_state *process, const struct event_census_kinds *event);
 /* The allocator has given the address to another block. */
 void state_windows_another(struct process_state *process, uint64_t address);
 /* The cohort of what the next walk shows first. */

@@ -12,87 +12,85 @@
 #include "attach/links/hints.h"
 #include "util/error.h"
 
-static const struct obstacle_facts plain = {
+static const struct hint_facts plain = {
 	.root = 1, .perf_uprobe = 1, .sys_mounted = 1, .perf_event_paranoid = 2};
 
 /* Expects a word of the reason and a word of the remedy. NULL: there is none. */
-static void expect(const struct obstacle_facts *facts, enum obstacle_step step, int err,
-		   const char *what, const char *remedy)
+static void expect(const struct hint_facts *facts, enum hint_step step, int err, const char *what,
+		   const char *remedy)
 {
-	const struct obstacle *obstacle = obstacle_find(facts, step, err);
+	const struct hint *hint = hint_find(facts, step, err);
 
 	if (!remedy) {
-		assert_null(obstacle);
+		assert_null(hint);
 		return;
 	}
-	assert_non_null(obstacle);
-	assert_true(what ? obstacle->what && strstr(obstacle->what, what) : !obstacle->what);
-	assert_non_null(strstr(obstacle->remedy, remedy));
+	assert_non_null(hint);
+	assert_true(what ? hint->what && strstr(hint->what, what) : !hint->what);
+	assert_non_null(strstr(hint->remedy, remedy));
 }
 
 static void test_types(void **state)
 {
-	struct obstacle_facts facts = plain;
+	struct hint_facts facts = plain;
 
 	(void)state;
 	facts.btf_error = -ENOENT;
-	expect(&facts, OBSTACLE_BTF, -ENOSYS, "no /sys/kernel/btf/vmlinux",
-	       "CONFIG_DEBUG_INFO_BTF");
+	expect(&facts, HINT_BTF, -ENOSYS, "no /sys/kernel/btf/vmlinux", "CONFIG_DEBUG_INFO_BTF");
 	facts.btf_error = -EACCES;
-	expect(&facts, OBSTACLE_BTF, -ENOSYS, "cannot be opened", "sudo");
+	expect(&facts, HINT_BTF, -ENOSYS, "cannot be opened", "sudo");
 	facts.btf_error = 0; /* it exists, but its content is invalid */
-	expect(&facts, OBSTACLE_BTF, -ENOSYS, "cannot be read", "distribution");
+	expect(&facts, HINT_BTF, -ENOSYS, "cannot be read", "distribution");
 	facts.sys_mounted = 0;
-	expect(&facts, OBSTACLE_BTF, -ENOSYS, "no sysfs", "mount");
+	expect(&facts, HINT_BTF, -ENOSYS, "no sysfs", "mount");
 }
 
 static void test_load(void **state)
 {
-	struct obstacle_facts filtered = plain, locked = plain;
+	struct hint_facts filtered = plain, locked = plain;
 
 	(void)state;
 	filtered.filtered = 1;
 	locked.lockdown = LOCKDOWN_CONFIDENTIALITY;
-	expect(&plain, OBSTACLE_LOAD, -EPERM, "security module", "journalctl");
-	expect(&filtered, OBSTACLE_LOAD, -EPERM, "seccomp", "seccomp=unconfined");
-	expect(&filtered, OBSTACLE_LOAD, -ENOSYS, "seccomp", "seccomp=unconfined");
-	expect(&plain, OBSTACLE_LOAD, -ENOSYS, "built without bpf(2)", "CONFIG_BPF_SYSCALL");
+	expect(&plain, HINT_LOAD, -EPERM, "security module", "journalctl");
+	expect(&filtered, HINT_LOAD, -EPERM, "seccomp", "seccomp=unconfined");
+	expect(&filtered, HINT_LOAD, -ENOSYS, "seccomp", "seccomp=unconfined");
+	expect(&plain, HINT_LOAD, -ENOSYS, "built without bpf(2)", "CONFIG_BPF_SYSCALL");
 	/* The verifier returns the same number for any program that it refuses. */
-	expect(&locked, OBSTACLE_LOAD, -EINVAL, "confidentiality", "lockdown=integrity");
+	expect(&locked, HINT_LOAD, -EINVAL, "confidentiality", "lockdown=integrity");
 	locked.lockdown = LOCKDOWN_INTEGRITY;
-	expect(&locked, OBSTACLE_LOAD, -EINVAL, NULL, "doctor -v");
-	expect(&plain, OBSTACLE_LOAD, -EACCES, "verifier", "doctor -v");
-	expect(&plain, OBSTACLE_LOAD, -ENOMEM, "cgroup", "--buffer");
+	expect(&locked, HINT_LOAD, -EINVAL, NULL, "doctor -v");
+	expect(&plain, HINT_LOAD, -EACCES, "verifier", "doctor -v");
+	expect(&plain, HINT_LOAD, -ENOMEM, "cgroup", "--buffer");
 }
 
 static void test_probe(void **state)
 {
-	struct obstacle_facts facts = plain;
+	struct hint_facts facts = plain;
 
 	(void)state;
-	expect(&plain, OBSTACLE_PROBE, -EOPNOTSUPP, "without uprobes", "CONFIG_UPROBE_EVENTS");
-	expect(&plain, OBSTACLE_PROBE, -EMFILE, "descriptors", "ulimit -n");
-	expect(&plain, OBSTACLE_PROBE, -ESRCH, NULL,
-	       NULL); /* the process has ended: there is no obstacle */
-	expect(&plain, OBSTACLE_PROBE, -ENOENT, NULL, NULL);
+	expect(&plain, HINT_PROBE, -EOPNOTSUPP, "without uprobes", "CONFIG_UPROBE_EVENTS");
+	expect(&plain, HINT_PROBE, -EMFILE, "descriptors", "ulimit -n");
+	expect(&plain, HINT_PROBE, -ESRCH, NULL,
+	       NULL); /* the process has ended: there is no hint */
+	expect(&plain, HINT_PROBE, -ENOENT, NULL, NULL);
 	facts.perf_uprobe = 0;
-	expect(&facts, OBSTACLE_PROBE, -ENOENT, "devices/uprobe", "CONFIG_UPROBE_EVENTS");
-	expect(&plain, OBSTACLE_EVENT, -EACCES, "security module", "journalctl");
+	expect(&facts, HINT_PROBE, -ENOENT, "devices/uprobe", "CONFIG_UPROBE_EVENTS");
+	expect(&plain, HINT_EVENT, -EACCES, "security module", "journalctl");
 	facts.perf_event_paranoid = 4; /* Debian, Ubuntu */
-	expect(&facts, OBSTACLE_EVENT, -EACCES, "perf_event_paranoid", "CAP_PERFMON");
+	expect(&facts, HINT_EVENT, -EACCES, "perf_event_paranoid", "CAP_PERFMON");
 	facts.filtered = 1;
-	expect(&facts, OBSTACLE_EVENT, -EPERM, "seccomp", "seccomp=unconfined");
+	expect(&facts, HINT_EVENT, -EPERM, "seccomp", "seccomp=unconfined");
 }
 
 static void test_lockdown(void **state)
 {
 	(void)state;
-	assert_int_equal(obstacle_lockdown_parse(""), LOCKDOWN_NONE);
-	assert_int_equal(obstacle_lockdown_parse("[none] integrity confidentiality\n"),
-			 LOCKDOWN_NONE);
-	assert_int_equal(obstacle_lockdown_parse("none [integrity] confidentiality\n"),
+	assert_int_equal(hint_lockdown_parse(""), LOCKDOWN_NONE);
+	assert_int_equal(hint_lockdown_parse("[none] integrity confidentiality\n"), LOCKDOWN_NONE);
+	assert_int_equal(hint_lockdown_parse("none [integrity] confidentiality\n"),
 			 LOCKDOWN_INTEGRITY);
-	assert_int_equal(obstacle_lockdown_parse("none integrity [confidentiality]\n"),
+	assert_int_equal(hint_lockdown_parse("none integrity [confidentiality]\n"),
 			 LOCKDOWN_CONFIDENTIALITY);
 }
 
@@ -103,16 +101,16 @@ static void test_explain(void **state)
 	int err = error_set(-ESRCH, "process 7 is gone");
 
 	(void)state;
-	assert_int_equal(obstacle_explain(OBSTACLE_PROBE, err, &remedy), -ESRCH);
+	assert_int_equal(hint_explain(HINT_PROBE, err, &remedy), -ESRCH);
 	assert_string_equal(remedy, "as it was");
 	assert_string_equal(error_reason(-ESRCH), "process 7 is gone");
-	assert_int_equal(obstacle_tell(OBSTACLE_PROBE, err), -ESRCH);
+	assert_int_equal(hint_tell(HINT_PROBE, err), -ESRCH);
 	err = error_set(-EMFILE, "uprobe at 0x10");
-	assert_int_equal(obstacle_explain(OBSTACLE_PROBE, err, &remedy), -EMFILE);
+	assert_int_equal(hint_explain(HINT_PROBE, err, &remedy), -EMFILE);
 	assert_non_null(strstr(error_reason(-EMFILE), "uprobe at 0x10: each probe takes"));
 	assert_non_null(strstr(remedy, "ulimit"));
 	error_set(-EMFILE, "uprobe at 0x10");
-	assert_int_equal(obstacle_tell(OBSTACLE_PROBE, -EMFILE), -EIO);
+	assert_int_equal(hint_tell(HINT_PROBE, -EMFILE), -EIO);
 	assert_non_null(strstr(error_reason(-EIO), "; allow it more: ulimit"));
 }
 

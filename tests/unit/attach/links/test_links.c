@@ -68,7 +68,7 @@ static int is_probed(void)
 }
 
 /* Probes place() of a process. 0, -errno. */
-static int place_probe(struct links_holder *holder, pid_t pid, uint32_t *group)
+static int place_probe(struct link_keeper *holder, pid_t pid, uint32_t *group)
 {
 	struct links_spec spec = {
 		.backend = LINKS_MULTI, .kind = LINKS_ENTRY, .pid = pid, .sites = {.count = 1}};
@@ -82,7 +82,7 @@ static int place_probe(struct links_holder *holder, pid_t pid, uint32_t *group)
 	spec.program = link_trial_program(LINKS_ENTRY);
 	spec.file = open(path, O_RDONLY | O_CLOEXEC);
 	if (!err)
-		err = links_holder_add(holder, &spec, group, &made);
+		err = link_keeper_add(holder, &spec, group, &made);
 	close(spec.program);
 	close(spec.file);
 	return err ? err : made != 1;
@@ -101,28 +101,28 @@ static void multi_need(void)
 
 static void groups_come_and_go(void **state)
 {
-	struct links_holder *holder;
+	struct link_keeper *holder;
 	uint32_t first, second;
 
 	(void)state;
 	multi_need();
-	assert_int_equal(links_holder_new(&holder), 0);
+	assert_int_equal(link_keeper_new(&holder), 0);
 	assert_int_equal(place_probe(holder, getpid(), &first), 0);
 	assert_int_equal(place_probe(holder, getpid(), &second), 0);
-	assert_int_equal(links_holder_count(holder), 2);
-	links_holder_drop(holder, &first, 1, 1, 1);
-	assert_int_equal(links_holder_count(holder), 1);
+	assert_int_equal(link_keeper_count(holder), 2);
+	link_keeper_drop(holder, &first, 1, 1, 1);
+	assert_int_equal(link_keeper_count(holder), 1);
 	assert_true(is_probed());
-	links_holder_drop(holder, &second, 1, 1, 1);
+	link_keeper_drop(holder, &second, 1, 1, 1);
 	assert_false(is_probed());
 	assert_int_equal(place_probe(holder, getpid(), &first), 0);
 	assert_true(is_probed());
-	links_holder_free(holder, -1);
+	link_keeper_free(holder, -1);
 	assert_false(is_probed());
 }
 
 /* The reason is the kernel's. The holder of the links keeps running. */
-static void refusals_are_told(void **state)
+static void refusals_are_reported(void **state)
 {
 	const uint64_t offset = 0, cookie = 0;
 	struct links_spec spec = {.backend = LINKS_MULTI,
@@ -130,18 +130,18 @@ static void refusals_are_told(void **state)
 				  .file = STDIN_FILENO,
 				  .pid = -1,
 				  .sites = {&offset, &cookie, NULL, 1}};
-	struct links_holder *holder;
+	struct link_keeper *holder;
 	uint32_t group;
 	size_t made;
 
 	(void)state;
-	assert_int_equal(links_holder_new(&holder), 0);
-	assert_true(links_holder_add(holder, &spec, &group, &made) < 0);
+	assert_int_equal(link_keeper_new(&holder), 0);
+	assert_true(link_keeper_add(holder, &spec, &group, &made) < 0);
 	assert_int_equal(made, 0);
 	spec.sites.count = 0;
-	assert_int_equal(links_holder_add(holder, &spec, &group, &made), 0);
-	assert_int_equal(links_holder_check(holder), 0);
-	links_holder_free(holder, -1);
+	assert_int_equal(link_keeper_add(holder, &spec, &group, &made), 0);
+	assert_int_equal(link_keeper_check(holder), 0);
+	link_keeper_free(holder, -1);
 }
 
 static int is_at_end(int fd, int wait_ms)
@@ -167,11 +167,11 @@ static void it_ends_with_its_owner(void **state)
 	assert_int_equal(pipe(held), 0);
 	owner = fork();
 	if (!owner) {
-		struct links_holder *holder;
+		struct link_keeper *holder;
 		uint32_t group;
 
 		close(held[0]);
-		if (links_holder_new(&holder) || place_probe(holder, getppid(), &group))
+		if (link_keeper_new(&holder) || place_probe(holder, getppid(), &group))
 			_exit(1);
 		if (!fork()) {
 			close(held[1]);
@@ -199,28 +199,28 @@ static void it_ends_with_its_owner(void **state)
 }
 
 /* The end of a killed holder is reported. */
-static void its_end_is_told(void **state)
+static void its_end_is_reported(void **state)
 {
-	struct links_holder *holder;
+	struct link_keeper *holder;
 	uint32_t group = 0;
 
 	(void)state;
-	assert_int_equal(links_holder_new(&holder), 0);
-	assert_int_equal(links_holder_check(holder), 0);
-	kill(links_holder_pid(holder), SIGKILL);
-	waitpid(links_holder_pid(holder), NULL, 0);
-	assert_int_equal(links_holder_check(holder), -EOWNERDEAD);
-	assert_int_equal(links_holder_confine(holder, 0), -EOWNERDEAD);
-	links_holder_drop(holder, &group, 1, 0, 1);
-	links_holder_free(holder, -1);
+	assert_int_equal(link_keeper_new(&holder), 0);
+	assert_int_equal(link_keeper_check(holder), 0);
+	kill(link_keeper_pid(holder), SIGKILL);
+	waitpid(link_keeper_pid(holder), NULL, 0);
+	assert_int_equal(link_keeper_check(holder), -EOWNERDEAD);
+	assert_int_equal(link_keeper_confine(holder, 0), -EOWNERDEAD);
+	link_keeper_drop(holder, &group, 1, 0, 1);
+	link_keeper_free(holder, -1);
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(links_are_tried),        cmocka_unit_test(task_storage_is_tried),
-		cmocka_unit_test(groups_come_and_go),     cmocka_unit_test(refusals_are_told),
-		cmocka_unit_test(it_ends_with_its_owner), cmocka_unit_test(its_end_is_told),
+		cmocka_unit_test(groups_come_and_go),     cmocka_unit_test(refusals_are_reported),
+		cmocka_unit_test(it_ends_with_its_owner), cmocka_unit_test(its_end_is_reported),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

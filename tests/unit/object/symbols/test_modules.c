@@ -40,7 +40,7 @@ static void ended_processes_keep_their_names(void **state)
  * Modules to which every map was reported need no process any more. A fork has the same modules,
  * until it maps something else there.
  */
-static void told_of_maps_they_name_what_has_ended(void **state)
+static void reported_of_maps_they_name_what_has_ended(void **state)
 {
 	char path[PATH_MAX], names[4096];
 	struct process_map other = {
@@ -370,7 +370,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(ended_processes_keep_their_names),
-		cmocka_unit_test(told_of_maps_they_name_what_has_ended),
+		cmocka_unit_test(reported_of_maps_they_name_what_has_ended),
 		cmocka_unit_test(deleted_files_keep_their_names),
 		cmocka_unit_test(processes_share_files),
 		cmocka_unit_test(few_descriptors_are_enough),

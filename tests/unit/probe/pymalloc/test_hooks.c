@@ -123,7 +123,7 @@ static void test_found(void **state)
 }
 
 /* The stored function differs from the compared one; mem and obj differ; all three are the same. */
-static void test_contradictions(void **state)
+static void test_inconsistencies(void **state)
 {
 	struct image image;
 	struct hooks hooks;
@@ -174,7 +174,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_found),
-		cmocka_unit_test(test_contradictions),
+		cmocka_unit_test(test_inconsistencies),
 		cmocka_unit_test(test_truncated),
 		cmocka_unit_test(test_random),
 	};

@@ -299,7 +299,7 @@ static void reasons(void **state)
 	list.count = 0;
 	assert_int_equal(container_choose(&list, "web-1", 0, &choice), -ENOENT);
 	assert_non_null(strstr(error_reason(-ENOENT), "no container is running"));
-	container_list_remark(&list, "Docker's socket %s is silent", "/x");
+	container_list_caveat(&list, "Docker's socket %s is silent", "/x");
 	assert_int_equal(container_choose(&list, "web-1", 0, &choice), -ENOENT);
 	assert_non_null(strstr(error_reason(-ENOENT), "Docker's socket /x is silent"));
 }

@@ -226,7 +226,7 @@ static void large_state(void **state)
 	assert_true(list.share_bytes <= 32u << 20);
 	assert_true(list.state_bytes == list.share_bytes);
 	assert_true(list.state_refused >= DRIVERS - 10);
-	assert_non_null(strstr(list.remark, "beyond the size limit"));
+	assert_non_null(strstr(list.caveat, "beyond the size limit"));
 	/* Each runtime has its own share, up to the limit for all of them. */
 	for (int i = 0; i < 5; i++) {
 		container_state_begin(&list);
@@ -243,8 +243,8 @@ static void large_state(void **state)
 	for (int i = 0; i < 100; i++)
 		assert_int_equal(container_podman_index(&list, json), 0);
 	assert_int_equal(list.count, CONTAINERS_MAX);
-	assert_non_null(strstr(list.remark, "are left out"));
-	assert_non_null(strstr(list.remark, "read only up to"));
+	assert_non_null(strstr(list.caveat, "are left out"));
+	assert_non_null(strstr(list.caveat, "read only up to"));
 	json_decref(json);
 	alarm(0);
 	container_list_free(&list);

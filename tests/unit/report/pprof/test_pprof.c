@@ -301,16 +301,16 @@ static void test_layers(void **state)
 
 		snapshot->meta.layer = firsts[i];
 		for (int layer = 0; layer < EVENT_LAYERS; layer++) {
-			struct snapshot_layer *beside = &snapshot->layers[layer];
+			struct snapshot_layer *extra = &snapshot->layers[layer];
 
 			if (layer == (int)firsts[i])
 				continue;
 			snapshot->meta.layers |= 1u << layer;
-			beside->traces = calloc(1, sizeof(*beside->traces));
-			assert_non_null(beside->traces);
-			beside->traces[0] =
+			extra->traces = calloc(1, sizeof(*extra->traces));
+			assert_non_null(extra->traces);
+			extra->traces[0] =
 				(struct snapshot_trace){.bytes = 100 + (uint64_t)layer, .count = 3};
-			beside->trace_count = 1;
+			extra->trace_count = 1;
 		}
 		snapshot->meta.native = (struct snapshot_table){7, 8, 9};
 		snapshot->meta.frames_unnamed = 10;

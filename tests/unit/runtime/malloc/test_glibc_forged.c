@@ -118,7 +118,7 @@ static void test_walk(void **state)
 	check_walk(43);
 }
 
-static void test_contradictions(void **state)
+static void test_inconsistencies(void **state)
 {
 	struct glibc_arena_offsets offsets = glibc_arena_offsets(glibc_layout_for(36));
 	struct forged *forged = forge(36);
@@ -177,7 +177,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_versions),
 		cmocka_unit_test(test_walk),
-		cmocka_unit_test(test_contradictions),
+		cmocka_unit_test(test_inconsistencies),
 		cmocka_unit_test(test_find),
 	};
 

@@ -16,7 +16,7 @@
 #define CHANGES 20000u
 
 /* What a client has of a process. */
-struct told {
+struct reported {
 	uint32_t number;
 	unsigned int entries; /* in the last answer */
 	struct trace_sum sums[STACKS];
@@ -53,30 +53,30 @@ static int trace_end(void **state)
 
 static int entry_take(void *context, uint32_t stack, const struct trace_sum *sum)
 {
-	struct told *told = context;
+	struct reported *reported = context;
 
 	assert_true(stack < STACKS);
-	told->entries++;
-	told->sums[stack] = *sum;
+	reported->entries++;
+	reported->sums[stack] = *sum;
 	return 0;
 }
 
 /* One answer. 0; -ENODATA: there were no changes to be told, but everything. */
-static int tell(struct trace *trace, struct told *told)
+static int tell(struct trace *trace, struct reported *reported)
 {
-	int err = trace_sums_changed(trace, 0, EVENT_LAYER_PYTHON, told->number, entry_take,
-				     (told->entries = 0, told));
+	int err = trace_sums_changed(trace, 0, EVENT_LAYER_PYTHON, reported->number, entry_take,
+				     (reported->entries = 0, reported));
 
 	if (err == -ENODATA) {
-		memset(told->sums, 0, sizeof(told->sums));
-		trace_sums(trace, 0, EVENT_LAYER_PYTHON, told->sums);
+		memset(reported->sums, 0, sizeof(reported->sums));
+		trace_sums(trace, 0, EVENT_LAYER_PYTHON, reported->sums);
 	}
-	told->number = trace_sums_told(trace);
+	reported->number = trace_sums_reported(trace);
 	return err;
 }
 
 /* The client has what is there, and that is what the table holds. */
-static void check(struct trace *trace, const struct told *told)
+static void check(struct trace *trace, const struct reported *reported)
 {
 	const struct blocks *blocks = trace_blocks(trace, 0, EVENT_LAYER_PYTHON);
 	struct trace_sum all[STACKS] = {0}, held[STACKS] = {0};
@@ -89,9 +89,9 @@ static void check(struct trace *trace, const struct told *told)
 		held[block->stack].count++;
 	}
 	for (uint32_t i = 0; i < STACKS; i++) {
-		assert_true(told->sums[i].size == all[i].size);
-		assert_true(told->sums[i].count == all[i].count);
-		assert_true(told->sums[i].allocated == all[i].allocated);
+		assert_true(reported->sums[i].size == all[i].size);
+		assert_true(reported->sums[i].count == all[i].count);
+		assert_true(reported->sums[i].allocated == all[i].allocated);
 		assert_true(held[i].size == all[i].size && held[i].count == all[i].count);
 	}
 }
@@ -99,7 +99,7 @@ static void check(struct trace *trace, const struct told *told)
 static void changes_add_up(void **state)
 {
 	struct trace *trace = *state;
-	struct told often = {0}, seldom = {0};
+	struct reported often = {0}, seldom = {0};
 	uint32_t random = 1;
 
 	assert_int_equal(tell(trace, &often), -ENODATA);
@@ -126,60 +126,60 @@ static void changes_add_up(void **state)
 	}
 }
 
-static void only_changes_are_told(void **state)
+static void only_changes_are_reported(void **state)
 {
 	struct trace *trace = *state;
-	struct told told = {0};
+	struct reported reported = {0};
 
 	for (uint64_t i = 2; i < STACKS; i++)
 		feed_alloc(trace, i * 4096, 100, i);
-	tell(trace, &told);
-	assert_int_equal(tell(trace, &told), 0);
-	assert_int_equal(told.entries, 0);
+	tell(trace, &reported);
+	assert_int_equal(tell(trace, &reported), 0);
+	assert_int_equal(reported.entries, 0);
 	feed_alloc(trace, 0x100000, 7, 5);
 	feed_alloc(trace, 0x101000, 8, 5);
 	feed_free(trace, 6ul * 4096);
-	assert_int_equal(tell(trace, &told), 0);
-	assert_int_equal(told.entries, 2);
-	check(trace, &told);
+	assert_int_equal(tell(trace, &reported), 0);
+	assert_int_equal(reported.entries, 2);
+	check(trace, &reported);
 	/* also that nothing is left */
-	assert_true(told.sums[6].size == 0 && told.sums[6].allocated == 100);
-	assert_true(told.sums[5].size == 115 && told.sums[5].count == 3);
+	assert_true(reported.sums[6].size == 0 && reported.sums[6].allocated == 100);
+	assert_true(reported.sums[5].size == 115 && reported.sums[5].count == 3);
 }
 
 /* What takes the counts away is followed by everything, to each client. */
-static void everything_is_told_anew(void **state)
+static void everything_is_reported_anew(void **state)
 {
 	struct trace *trace = *state;
-	struct told told = {0}, other = {0};
+	struct reported reported = {0}, other = {0};
 
 	feed_alloc(trace, 0x1000, 100, 5);
-	tell(trace, &told);
+	tell(trace, &reported);
 	tell(trace, &other);
 	assert_int_equal(feed_mark(trace, EVENT_CLEAR), 0);
 	feed_alloc(trace, 0x2000, 10, 6);
-	assert_int_equal(tell(trace, &told), -ENODATA);
-	check(trace, &told);
-	assert_true(told.sums[5].count == 0);
-	assert_int_equal(tell(trace, &told), 0);
+	assert_int_equal(tell(trace, &reported), -ENODATA);
+	check(trace, &reported);
+	assert_true(reported.sums[5].count == 0);
+	assert_int_equal(tell(trace, &reported), 0);
 	assert_int_equal(tell(trace, &other), -ENODATA);
 	check(trace, &other);
 	assert_int_equal(feed_mode(trace, EVENT_MODE_CENSUS, 0), 0);
-	assert_int_equal(tell(trace, &told), -ENODATA);
-	assert_int_equal(tell(trace, &told), 0);
+	assert_int_equal(tell(trace, &reported), -ENODATA);
+	assert_int_equal(tell(trace, &reported), 0);
 	/* an estimate is made of all blocks each time */
 	assert_int_equal(feed_mode(trace, EVENT_MODE_EXACT, 4096), 0);
 	feed_alloc(trace, 0x8000, 100000, 7);
-	assert_int_equal(tell(trace, &told), -ENODATA);
-	assert_int_equal(tell(trace, &told), -ENODATA);
-	assert_true(told.sums[7].size >= 100000);
+	assert_int_equal(tell(trace, &reported), -ENODATA);
+	assert_int_equal(tell(trace, &reported), -ENODATA);
+	assert_true(reported.sums[7].size >= 100000);
 	/* a layer without a table, a process that is not there */
-	assert_int_equal(
-		trace_sums_changed(trace, 0, EVENT_LAYER_MMAP, told.number, entry_take, &told),
-		-ENODATA);
-	assert_int_equal(
-		trace_sums_changed(trace, 9, EVENT_LAYER_PYTHON, told.number, entry_take, &told),
-		-ENODATA);
+	assert_int_equal(trace_sums_changed(trace, 0, EVENT_LAYER_MMAP, reported.number, entry_take,
+					    &reported),
+			 -ENODATA);
+	assert_int_equal(trace_sums_changed(trace, 9, EVENT_LAYER_PYTHON, reported.number,
+					    entry_take, &reported),
+			 -ENODATA);
 }
 
 int main(void)
@@ -187,8 +187,8 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, trace_set, trace_end)
 	const struct CMUnitTest tests[] = {
 		TEST(changes_add_up),
-		TEST(only_changes_are_told),
-		TEST(everything_is_told_anew),
+		TEST(only_changes_are_reported),
+		TEST(everything_is_reported_anew),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

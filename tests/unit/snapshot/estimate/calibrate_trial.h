@@ -6,15 +6,15 @@
 
 #include "snapshot/estimate/calibrate.h"
 
-#define WINDOWS   60
-#define SECOND    1000000000ull
-#define SIGHTINGS 4096
+#define WINDOWS        60
+#define SECOND         1000000000ull
+#define SAMPLED_BLOCKS 4096
 
 /* A trace of 60 s with a window of 40 ms in each second. */
 struct trial {
 	struct calibrate_stratum strata[64];
 	struct calibrate_window windows[WINDOWS];
-	struct calibrate_sighting sightings[SIGHTINGS];
+	struct calibrate_sampled_block sampled_blocks[SAMPLED_BLOCKS];
 	struct calibrate_input input;
 	struct calibrate_result result;
 };
@@ -30,7 +30,7 @@ static inline void trial_begin(struct trial *trial)
 		.strata = trial->strata,
 		.windows = trial->windows,
 		.window_count = WINDOWS,
-		.sightings = trial->sightings,
+		.sampled_blocks = trial->sampled_blocks,
 		.row_count = 8,
 	};
 }
@@ -52,23 +52,24 @@ static inline uint32_t stratum_add(struct trial *trial, uint64_t type, uint32_t 
 	return index;
 }
 
-/* Adds count sightings in a window. */
-static inline void sightings_add(struct trial *trial, uint32_t stratum, uint32_t window,
-				 uint32_t row, uint32_t count, int alive, double inclusion)
+/* Adds count sampled blocks in a window. */
+static inline void sampled_blocks_add(struct trial *trial, uint32_t stratum, uint32_t window,
+				      uint32_t row, uint32_t count, int alive, double inclusion)
 {
 	for (uint32_t i = 0; i < count; i++) {
-		assert_true(trial->input.sighting_count < SIGHTINGS);
-		trial->sightings[trial->input.sighting_count++] = (struct calibrate_sighting){
-			stratum, window, row, (uint32_t)alive, 0, inclusion, NULL};
+		assert_true(trial->input.sampled_block_count < SAMPLED_BLOCKS);
+		trial->sampled_blocks[trial->input.sampled_block_count++] =
+			(struct calibrate_sampled_block){stratum, window,    row, (uint32_t)alive,
+							 0,       inclusion, NULL};
 	}
 }
 
 /* The same in every window. */
-static inline void sightings_spread(struct trial *trial, uint32_t stratum, uint32_t row,
-				    uint32_t each)
+static inline void sampled_blocks_spread(struct trial *trial, uint32_t stratum, uint32_t row,
+					 uint32_t each)
 {
 	for (uint32_t window = 0; window < WINDOWS; window++)
-		sightings_add(trial, stratum, window, row, each, 1, 0.04);
+		sampled_blocks_add(trial, stratum, window, row, each, 1, 0.04);
 }
 
 /* The target sleeps for that part of each window. */

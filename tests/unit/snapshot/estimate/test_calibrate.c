@@ -12,10 +12,10 @@
 #include "calibrate_trial.h"
 
 /*
- * Likenesses split a cohort whose own windows showed nothing, by their weights. They are not seen
+ * Donors split a cohort whose own windows showed nothing, by their weights. They are not seen
  * blocks, and tell nothing about the other cohorts.
  */
-static void test_likeness(void **state)
+static void test_donor(void **state)
 {
 	static struct trial trial;
 	(void)state;
@@ -23,20 +23,20 @@ static void test_likeness(void **state)
 	trial_begin(&trial);
 	uint32_t before = stratum_add(&trial, 1, 1, 6000, 0),
 		 newest = stratum_add(&trial, 1, 2, 450, 0);
-	sightings_spread(&trial, before, 0, 4);
+	sampled_blocks_spread(&trial, before, 0, 4);
 	for (uint32_t window = 0; window < WINDOWS; window++) {
-		sightings_add(&trial, newest, window, 0, 1, 1, 0.2);
-		sightings_add(&trial, newest, window, 1, 5, 1, 2);
+		sampled_blocks_add(&trial, newest, window, 0, 1, 1, 0.2);
+		sampled_blocks_add(&trial, newest, window, 1, 5, 1, 2);
 		for (size_t i = 1; i <= 6; i++)
-			trial.sightings[trial.input.sighting_count - i].likeness = 1;
+			trial.sampled_blocks[trial.input.sampled_block_count - i].donor = 1;
 	}
 	trial_run(&trial);
 	close_to(trial.result.rows[0].blocks, 6000 + 300);
 	close_to(trial.result.rows[1].blocks, 150);
 	assert_int_equal(trial.result.seen_blocks, 4 * WINDOWS);
 	calibrate_free(&trial.result);
-	/* A real sighting stands for one block at least. */
-	trial.sightings[trial.input.sighting_count - 1].likeness = 0;
+	/* A real sampled block stands for one block at least. */
+	trial.sampled_blocks[trial.input.sampled_block_count - 1].donor = 0;
 	assert_int_equal(calibrate(&trial.input, &trial.result), -EINVAL);
 }
 
@@ -48,15 +48,15 @@ static void test_split(void **state)
 	trial_begin(&trial);
 	uint32_t list = stratum_add(&trial, 1, 0, 5000, 0),
 		 dict = stratum_add(&trial, 2, 0, 6000, 0);
-	sightings_spread(&trial, list, 0, 3);
-	sightings_spread(&trial, list, 1, 1);
-	sightings_spread(&trial, dict, 1, 4);
+	sampled_blocks_spread(&trial, list, 0, 3);
+	sampled_blocks_spread(&trial, list, 1, 1);
+	sampled_blocks_spread(&trial, dict, 1, 4);
 	trial_run(&trial);
 	close_to(trial.result.rows[0].blocks, 3750);
 	close_to(trial.result.rows[1].blocks, 1250 + 6000);
 	close_to(trial.result.rows[2].blocks, 0);
 	close_to(trial.result.unseen.new_blocks, 0);
-	close_to(trial.result.progress, 1);
+	close_to(trial.result.speed, 1);
 	close_to(trial.result.time_share, 0.04);
 	close_to(trial.result.blocks_share, 8 * WINDOWS / 11000.0);
 	assert_int_equal(trial.result.windows, WINDOWS);
@@ -67,7 +67,7 @@ static void test_split(void **state)
 	calibrate_free(&trial.result);
 }
 
-/* A sighting stands for as many blocks as its probability was small. */
+/* A sampled block stands for as many blocks as its probability was small. */
 static void test_probabilities(void **state)
 {
 	static struct trial trial;
@@ -76,7 +76,8 @@ static void test_probabilities(void **state)
 	trial_begin(&trial);
 	uint32_t list = stratum_add(&trial, 1, 0, 2250, 0);
 	for (uint32_t window = 0; window < WINDOWS; window++)
-		sightings_add(&trial, list, window, window < 30, 1, 1, window < 30 ? 0.04 : 0.02);
+		sampled_blocks_add(&trial, list, window, window < 30, 1, 1,
+				   window < 30 ? 0.04 : 0.02);
 	trial_run(&trial);
 	close_to(trial.result.rows[1].blocks, 750);
 	close_to(trial.result.rows[0].blocks, 1500);
@@ -91,7 +92,7 @@ static void test_unseen(void **state)
 	trial_begin(&trial);
 	uint32_t list = stratum_add(&trial, 1, 0, 6000, 0);
 	uint32_t set = stratum_add(&trial, 2, 0, 1000, 70);
-	sightings_spread(&trial, list, 0, 4);
+	sampled_blocks_spread(&trial, list, 0, 4);
 	trial_run(&trial);
 	close_to(trial.result.rows[0].blocks, 6000);
 	close_to(trial.result.strata[list].new_blocks, 0);
@@ -112,12 +113,12 @@ static void test_older(void **state)
 	uint32_t list = stratum_add(&trial, 1, 0, 6000, 800),
 		 dict = stratum_add(&trial, 2, 0, 0, 500);
 	stratum_add(&trial, 3, 0, 0, 200);
-	sightings_spread(&trial, list, 0, 3);
-	sightings_spread(&trial, list, 1, 1);
-	/* Dead sightings count for nothing where some are alive. */
-	sightings_add(&trial, list, 7, 2, 100, 0, 0.04);
-	sightings_add(&trial, dict, 7, 2, 3, 0, 0.04);
-	sightings_add(&trial, dict, 9, 3, 1, 0, 0.04);
+	sampled_blocks_spread(&trial, list, 0, 3);
+	sampled_blocks_spread(&trial, list, 1, 1);
+	/* Dead sampled blocks count for nothing where some are alive. */
+	sampled_blocks_add(&trial, list, 7, 2, 100, 0, 0.04);
+	sampled_blocks_add(&trial, dict, 7, 2, 3, 0, 0.04);
+	sampled_blocks_add(&trial, dict, 9, 3, 1, 0, 0.04);
 	trial_run(&trial);
 	close_to(trial.result.old_rows[0].blocks, 600);
 	close_to(trial.result.old_rows[1].blocks, 200);
@@ -138,7 +139,7 @@ static void test_errors(void **state)
 	/* One window that shows all of it: the error is as large as the estimate. */
 	trial_begin(&trial);
 	uint32_t list = stratum_add(&trial, 1, 0, 6000, 0);
-	sightings_add(&trial, list, 5, 0, 240, 1, 0.04);
+	sampled_blocks_add(&trial, list, 5, 0, 240, 1, 0.04);
 	trial_run(&trial);
 	close_to(trial.result.rows[0].blocks, 6000);
 	assert_true(error_of(&trial.result.rows[0]) > 6000);
@@ -147,8 +148,8 @@ static void test_errors(void **state)
 	/* Nothing is uncertain where every block was seen. */
 	trial_begin(&trial);
 	list = stratum_add(&trial, 1, 0, 240, 0);
-	sightings_spread(&trial, list, 0, 3);
-	sightings_spread(&trial, list, 1, 1);
+	sampled_blocks_spread(&trial, list, 0, 3);
+	sampled_blocks_spread(&trial, list, 1, 1);
 	trial_run(&trial);
 	close_to(trial.result.rows[0].blocks, 180);
 	close_to(error_of(&trial.result.rows[0]), 0);
@@ -157,8 +158,8 @@ static void test_errors(void **state)
 	/* A trace of a single window. */
 	trial_begin(&trial);
 	list = stratum_add(&trial, 1, 0, 1000, 0);
-	sightings_add(&trial, list, 0, 0, 10, 1, 0.04);
-	sightings_add(&trial, list, 0, 1, 10, 1, 0.04);
+	sampled_blocks_add(&trial, list, 0, 0, 10, 1, 0.04);
+	sampled_blocks_add(&trial, list, 0, 1, 10, 1, 0.04);
 	trial.input.window_count = 1;
 	trial_run(&trial);
 	close_to(trial.result.rows[0].blocks, 500);
@@ -177,7 +178,7 @@ static void test_sums(void **state)
 	trial_begin(&trial);
 	uint32_t list = stratum_add(&trial, 1, 0, 6000, 0);
 	for (uint32_t window = 0; window < WINDOWS; window++)
-		sightings_add(&trial, list, window, window % 7 < 3, 1 + window % 5, 1, 0.04);
+		sampled_blocks_add(&trial, list, window, window % 7 < 3, 1 + window % 5, 1, 0.04);
 	trial_run(&trial);
 	assert_true(error_of(&trial.result.rows[0]) > 300);
 	for (uint32_t i = 0; i < CALIBRATE_DEVIATIONS; i++)
@@ -206,20 +207,20 @@ static void test_refused(void **state)
 	trial_begin(&trial);
 	stratum_add(&trial, 1, 0, 6000, 0);
 	for (size_t i = 0; i < sizeof(not_probable) / sizeof(*not_probable); i++) {
-		trial.input.sighting_count = 0;
-		sightings_add(&trial, 0, 0, 0, 1, 1, not_probable[i]);
+		trial.input.sampled_block_count = 0;
+		sampled_blocks_add(&trial, 0, 0, 0, 1, 1, not_probable[i]);
 		refuse(&trial);
 	}
-	trial.input.sighting_count = 0;
-	sightings_add(&trial, 1, 0, 0, 1, 1, 0.04);
+	trial.input.sampled_block_count = 0;
+	sampled_blocks_add(&trial, 1, 0, 0, 1, 1, 0.04);
 	refuse(&trial);
-	trial.input.sighting_count = 0;
-	sightings_add(&trial, 0, WINDOWS, 0, 1, 1, 0.04);
+	trial.input.sampled_block_count = 0;
+	sampled_blocks_add(&trial, 0, WINDOWS, 0, 1, 1, 0.04);
 	refuse(&trial);
-	trial.input.sighting_count = 0;
-	sightings_add(&trial, 0, 0, 8, 1, 1, 0.04);
+	trial.input.sampled_block_count = 0;
+	sampled_blocks_add(&trial, 0, 0, 8, 1, 1, 0.04);
 	refuse(&trial);
-	trial.input.sighting_count = 0;
+	trial.input.sampled_block_count = 0;
 	trial.windows[3].idle = 1.5;
 	refuse(&trial);
 	trial.windows[3].idle = NAN;
@@ -245,8 +246,8 @@ static void test_empty(void **state)
 	close_to(trial.result.unseen.new_blocks, 6000);
 	close_to(trial.result.unseen.old_blocks, 10);
 	calibrate_free(&trial.result);
-	/* Sightings in a stratum that holds nothing. */
-	sightings_add(&trial, 0, 1, 0, 2, 1, 0.04);
+	/* Sampled blocks in a stratum that holds nothing. */
+	sampled_blocks_add(&trial, 0, 1, 0, 2, 1, 0.04);
 	trial.strata[0].new_blocks = 0;
 	trial_run(&trial);
 	close_to(trial.result.rows[0].blocks, 0);
@@ -271,8 +272,8 @@ static void test_older_burst(void **state)
 					    cohort == 1 ? 2000 : 0);
 
 		for (uint32_t window = 15 * (cohort - 1); window < 15 * cohort; window++) {
-			sightings_add(&trial, list, window, 0, 4, 1, 0.04);
-			sightings_add(&trial, list, window, 1, window < 2 ? 120 : 0, 1, 0.04);
+			sampled_blocks_add(&trial, list, window, 0, 4, 1, 0.04);
+			sampled_blocks_add(&trial, list, window, 1, window < 2 ? 120 : 0, 1, 0.04);
 		}
 	}
 	trial_run(&trial);
@@ -312,9 +313,9 @@ static void test_errors_single(void **state)
 	list = stratum_add(&trial, 1, 0, 59 * 4 * 25 + 4 + 1 + 25, 0);
 	trial.windows[0].end_ns = SECOND;
 	for (uint32_t window = 0; window < WINDOWS; window++)
-		sightings_add(&trial, list, window, 0, 4, 1, window ? 0.04 : 1);
-	sightings_add(&trial, list, 0, 1, 1, 1, 1);
-	sightings_add(&trial, list, 30, 2, 1, 1, 0.04);
+		sampled_blocks_add(&trial, list, window, 0, 4, 1, window ? 0.04 : 1);
+	sampled_blocks_add(&trial, list, 0, 1, 1, 1, 1);
+	sampled_blocks_add(&trial, list, 30, 2, 1, 1, 0.04);
 	trial_run(&trial);
 	close_to(trial.result.rows[1].blocks, 1);
 	close_to(trial.result.rows[2].blocks, 25);
@@ -327,7 +328,7 @@ static void test_errors_single(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_likeness),      cmocka_unit_test(test_split),
+		cmocka_unit_test(test_donor),         cmocka_unit_test(test_split),
 		cmocka_unit_test(test_probabilities), cmocka_unit_test(test_unseen),
 		cmocka_unit_test(test_older),         cmocka_unit_test(test_older_burst),
 		cmocka_unit_test(test_errors),        cmocka_unit_test(test_sums),

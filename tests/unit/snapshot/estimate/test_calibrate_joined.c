@@ -17,12 +17,12 @@ static void test_rare(void **state)
 
 	trial_begin(&trial);
 	uint32_t list = stratum_add(&trial, 1, 0, 6000, 0);
-	sightings_spread(&trial, list, 0, 4);
+	sampled_blocks_spread(&trial, list, 0, 4);
 	for (uint32_t i = 0; i < 20; i++) {
 		uint32_t rare = stratum_add(&trial, 10 + i, 0, 20, 0);
 
 		if (i < 16)
-			sightings_add(&trial, rare, i * 3, 1 + i % 4 / 3, 1, 1, 0.04);
+			sampled_blocks_add(&trial, rare, i * 3, 1 + i % 4 / 3, 1, 1, 0.04);
 	}
 	trial_run(&trial);
 	close_to(trial.result.rows[0].blocks, 6000);
@@ -39,9 +39,9 @@ static void family_begin(struct trial *trial, uint32_t windows)
 	stratum_add(trial, 65, 0, 3000, 100);
 	stratum_add(trial, 66, 0, 2000, 50);
 	trial->strata[0].family = trial->strata[1].family = 64;
-	sightings_spread(trial, 0, 0, 1);
+	sampled_blocks_spread(trial, 0, 0, 1);
 	for (uint32_t window = 0; window < windows; window++)
-		sightings_add(trial, 1, window, 1, 60 / windows, 1, 0.04);
+		sampled_blocks_add(trial, 1, window, 1, 60 / windows, 1, 0.04);
 	assert_int_equal(calibrate(&trial->input, &trial->result), 0);
 }
 
@@ -74,7 +74,7 @@ static void test_family_older(void **state)
 	stratum_add(&trial, 65, 0, 3000, 0);
 	stratum_add(&trial, 66, 0, 0, 1000);
 	trial.strata[0].family = trial.strata[1].family = 64;
-	sightings_spread(&trial, 0, 0, 1);
+	sampled_blocks_spread(&trial, 0, 0, 1);
 	assert_int_equal(calibrate(&trial.input, &trial.result), 0);
 	assert_true(fabs(trial.result.old_rows[0].blocks - 1000) < 1e-6);
 	assert_true(trial.result.unseen.old_blocks < 1e-6);
@@ -93,15 +93,15 @@ static void test_left(void **state)
 		 newest = stratum_add(&trial, 1, 4, 1000, 0);
 
 	for (uint32_t window = 0; window < 40; window++) {
-		sightings_add(&trial, first, window, 0, 3, 1, 0.04);
-		sightings_add(&trial, first, window, 1, 1, 1, 0.04);
+		sampled_blocks_add(&trial, first, window, 0, 3, 1, 0.04);
+		sampled_blocks_add(&trial, first, window, 1, 1, 1, 0.04);
 	}
 	for (uint32_t window = 40; window < 42; window++)
-		sightings_add(&trial, left, window, 0, 4, 1, 0.04);
+		sampled_blocks_add(&trial, left, window, 0, 4, 1, 0.04);
 	for (uint32_t window = 46; window < WINDOWS; window++)
-		sightings_add(&trial, newest, window, 2, 3, 1, 0.04);
+		sampled_blocks_add(&trial, newest, window, 2, 3, 1, 0.04);
 	assert_int_equal(calibrate(&trial.input, &trial.result), 0);
-	/* Of 168 sightings for 4400 blocks it has 40, not 40 of 160 for 4000. */
+	/* Of 168 sampled blocks for 4400 blocks it has 40, not 40 of 160 for 4000. */
 	assert_true(fabs(trial.result.rows[1].blocks - 4400.0 * 40 / 168) < 1e-6);
 	assert_true(fabs(trial.result.rows[2].blocks - 1000) < 1e-6);
 	calibrate_free(&trial.result);

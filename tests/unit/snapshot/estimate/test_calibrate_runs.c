@@ -24,10 +24,10 @@
 
 /* As the session runs them: a walk now and then, and a last window that ends at the last walk. */
 static const struct run_opts windows = {
-	.window = 0.04, .period = 1, .progress = 1, .cohort = 5, .last = 1};
+	.window = 0.04, .period = 1, .speed = 1, .cohort = 5, .last = 1};
 /* A busy program does a fifth as much while it is traced. */
 static const struct run_opts slow_windows = {
-	.window = 0.04, .period = 1, .progress = 0.2, .cohort = 5, .last = 1};
+	.window = 0.04, .period = 1, .speed = 0.2, .cohort = 5, .last = 1};
 
 static double gap(uint64_t *seed, double rate)
 {
@@ -86,7 +86,7 @@ static void test_lengths(void **state)
 	static const double rates[] = {800, 400, 300, 200, 140, 100, 60};
 	static const uint32_t lengths[] = {0, 1, 3, 4, 6, 0, 2};
 	struct stream stream = {.end = MINUTE};
-	struct run_opts few = {.window = 0.04, .period = 5, .progress = 1, .lengths = 3};
+	struct run_opts few = {.window = 0.04, .period = 5, .speed = 1, .lengths = 3};
 	uint64_t seed = 12;
 	(void)state;
 
@@ -102,7 +102,7 @@ static void test_lengths(void **state)
 static void test_lengths_in_step(void **state)
 {
 	struct stream stream = {.end = MINUTE};
-	struct run_opts few = {.window = 0.04, .period = 4, .progress = 1, .lengths = 3};
+	struct run_opts few = {.window = 0.04, .period = 4, .speed = 1, .lengths = 3};
 	uint64_t seed = 13;
 	(void)state;
 

@@ -23,8 +23,8 @@ static void test_whole(void **state)
 	stratum_add(&trial, 2, 1, 20000, 0);
 	uint32_t shown = stratum_add(&trial, 2, 2, 20000, 0);
 	idle_set(&trial, 0.001);
-	sightings_add(&trial, known, 0, 0, 350, 1, 1);
-	sightings_add(&trial, shown, 2, 1, 90, 1, 0.6);
+	sampled_blocks_add(&trial, known, 0, 0, 350, 1, 1);
+	sampled_blocks_add(&trial, shown, 2, 1, 90, 1, 0.6);
 	trial_run(&trial);
 	close_to(trial.result.rows[0].blocks, 350);
 	close_to(trial.result.rows[1].blocks, 40000);
@@ -42,15 +42,15 @@ static void test_burst(void **state)
 	uint32_t burst = stratum_add(&trial, 1, 1, 50000, 0),
 		 list = stratum_add(&trial, 1, 2, 6000, 0);
 	uint32_t dict = stratum_add(&trial, 2, 2, 6000, 0);
-	sightings_spread(&trial, list, 0, 4);
-	sightings_spread(&trial, dict, 1, 4);
+	sampled_blocks_spread(&trial, list, 0, 4);
+	sampled_blocks_spread(&trial, dict, 1, 4);
 	trial_run(&trial);
-	close_to(trial.result.progress, 1);
+	close_to(trial.result.speed, 1);
 	close_to(trial.result.rows[0].blocks, 6000);
 	close_to(trial.result.strata[burst].new_blocks, 50000);
 	calibrate_free(&trial.result);
 
-	/* The same if cohorts are not known: the weight of the sightings tells. */
+	/* The same if cohorts are not known: the weight of the sampled blocks tells. */
 	trial.strata[burst].cohort = trial.strata[list].cohort = trial.strata[dict].cohort = 0;
 	trial_run(&trial);
 	close_to(trial.result.rows[0].blocks, 6000);
@@ -69,22 +69,22 @@ static void test_burst_of_an_idle_target(void **state)
 	(void)state;
 
 	trial_begin(&trial);
-	sightings_spread(&trial, stratum_add(&trial, 1, 0, 60000, 0), 0, 4);
+	sampled_blocks_spread(&trial, stratum_add(&trial, 1, 0, 60000, 0), 0, 4);
 	trial_run(&trial);
-	close_to(trial.result.progress, 0.1);
+	close_to(trial.result.speed, 0.1);
 	close_to(trial.result.rows[0].blocks, 60000);
 	calibrate_free(&trial.result);
 
 	idle_set(&trial, 1);
 	trial_run(&trial);
-	close_to(trial.result.progress, 1);
+	close_to(trial.result.speed, 1);
 	close_to(trial.result.rows[0].blocks, 6000);
 	close_to(trial.result.unseen.new_blocks, 54000);
 	calibrate_free(&trial.result);
 }
 
-/* The target does a tenth in windows: the sightings stand for all the same. */
-static void test_progress(void **state)
+/* The target does a tenth in windows: the sampled blocks stand for all the same. */
+static void test_speed(void **state)
 {
 	static struct trial trial;
 	(void)state;
@@ -92,10 +92,10 @@ static void test_progress(void **state)
 	trial_begin(&trial);
 	uint32_t list = stratum_add(&trial, 1, 0, 60000, 0),
 		 dict = stratum_add(&trial, 2, 0, 30000, 0);
-	sightings_spread(&trial, list, 0, 4);
-	sightings_spread(&trial, dict, 1, 2);
+	sampled_blocks_spread(&trial, list, 0, 4);
+	sampled_blocks_spread(&trial, dict, 1, 2);
 	trial_run(&trial);
-	close_to(trial.result.progress, 0.1);
+	close_to(trial.result.speed, 0.1);
 	close_to(trial.result.rows[0].blocks, 60000);
 	close_to(trial.result.unseen.new_blocks, 0);
 	calibrate_free(&trial.result);
@@ -112,9 +112,9 @@ static void test_busy_window(void **state)
 	uint32_t list = stratum_add(&trial, 1, 0, 40 * 151 + 59 * 4 * 31, 0);
 	idle_set(&trial, 1);
 	trial.windows[0].idle = 0;
-	sightings_add(&trial, list, 0, 0, 40, 1, 0.04);
+	sampled_blocks_add(&trial, list, 0, 0, 40, 1, 0.04);
 	for (uint32_t window = 1; window < WINDOWS; window++)
-		sightings_add(&trial, list, window, 1, 4, 1, 0.04);
+		sampled_blocks_add(&trial, list, window, 1, 4, 1, 0.04);
 	trial_run(&trial);
 	close_to(trial.result.rows[0].blocks, 40 * 151);
 	close_to(trial.result.rows[1].blocks, 59 * 4 * 31);
@@ -134,11 +134,11 @@ static void test_start_up(void **state)
 	uint32_t list = stratum_add(&trial, 1, 0, 60000, 0);
 	idle_set(&trial, 0.97);
 	trial.windows[0].idle = 0.2;
-	sightings_add(&trial, list, 0, 0, 100, 1, 0.04);
+	sampled_blocks_add(&trial, list, 0, 0, 100, 1, 0.04);
 	for (uint32_t window = 1; window < WINDOWS; window++)
-		sightings_add(&trial, list, window, 1, 4, 1, 0.04);
+		sampled_blocks_add(&trial, list, window, 1, 4, 1, 0.04);
 	trial_run(&trial);
-	close_to(trial.result.progress, 1);
+	close_to(trial.result.speed, 1);
 	close_to(trial.result.rows[0].blocks, 2500);
 	close_to(trial.result.rows[1].blocks, 5900);
 	close_to(trial.result.unseen.new_blocks, 51600);
@@ -146,13 +146,13 @@ static void test_start_up(void **state)
 }
 
 /* A busy target waits in windows for what probes hold: all of its blocks are explained even so. */
-static void test_progress_of_a_busy_target(void **state)
+static void test_speed_of_a_busy_target(void **state)
 {
 	static struct trial trial;
 	(void)state;
 
 	trial_begin(&trial);
-	sightings_spread(&trial, stratum_add(&trial, 1, 0, 36000, 0), 0, 4);
+	sampled_blocks_spread(&trial, stratum_add(&trial, 1, 0, 36000, 0), 0, 4);
 	idle_set(&trial, 0.3);
 	trial_run(&trial);
 	close_to(trial.result.rows[0].blocks, 36000);
@@ -160,8 +160,8 @@ static void test_progress_of_a_busy_target(void **state)
 	calibrate_free(&trial.result);
 }
 
-/* Bursts in cohorts that each have enough windows: the one without a burst tells the progress. */
-static void test_progress_beside_a_burst(void **state)
+/* Bursts in cohorts that each have enough windows: the one without a burst tells the speed. */
+static void test_speed_extra_a_burst(void **state)
 {
 	static struct trial trial;
 	(void)state;
@@ -171,15 +171,15 @@ static void test_progress_beside_a_burst(void **state)
 				    stratum_add(&trial, 1, 2, 100000, 0),
 				    stratum_add(&trial, 1, 3, 100000, 0)};
 	for (uint32_t window = 0; window < WINDOWS; window++)
-		sightings_add(&trial, cohorts[window / 25], window, 0, 4, 1, 0.04);
+		sampled_blocks_add(&trial, cohorts[window / 25], window, 0, 4, 1, 0.04);
 	idle_set(&trial, 0.5);
 	trial_run(&trial);
-	close_to(trial.result.progress, 2500.0 / 4000);
+	close_to(trial.result.speed, 2500.0 / 4000);
 	calibrate_free(&trial.result);
 }
 
-/* Likenesses say nothing about what windows slow: they are no part of the total. */
-static void test_progress_of_likenesses(void **state)
+/* Donors say nothing about what windows slow: they are no part of the total. */
+static void test_speed_of_donors(void **state)
 {
 	static struct trial trial;
 	(void)state;
@@ -187,19 +187,20 @@ static void test_progress_of_likenesses(void **state)
 	trial_begin(&trial);
 	uint32_t list = stratum_add(&trial, 1, 0, 60000, 0),
 		 newest = stratum_add(&trial, 1, 1, 60000, 0);
-	sightings_spread(&trial, list, 0, 4);
+	sampled_blocks_spread(&trial, list, 0, 4);
 	for (uint32_t i = 0; i < 60; i++) {
-		sightings_add(&trial, newest, i, 1, 1, 1, 0.001);
-		trial.sightings[trial.input.sighting_count - 1].likeness = 1;
+		sampled_blocks_add(&trial, newest, i, 1, 1, 1, 0.001);
+		trial.sampled_blocks[trial.input.sampled_block_count - 1].donor = 1;
 	}
 	trial_run(&trial);
-	close_to(trial.result.progress, 0.1);
+	close_to(trial.result.speed, 0.1);
 	close_to(trial.result.rows[0].blocks, 60000);
 	close_to(trial.result.rows[1].blocks, 60000);
 	calibrate_free(&trial.result);
 }
 
-/* A lower bound of the blocks is the total, unless sightings stand for far more: then they are. */
+/* A lower bound of the blocks is the total, unless sampled blocks stand for far more: then they
+ * are. */
 static void test_least(void **state)
 {
 	static const struct {
@@ -215,13 +216,13 @@ static void test_least(void **state)
 
 		trial_begin(&trial);
 		known = stratum_add(&trial, 1, 0, 1500, 0);
-		sightings_spread(&trial, known, 0, 1);
+		sampled_blocks_spread(&trial, known, 0, 1);
 		least = stratum_add(&trial, 2, 0, cases[i].least, 0);
 		trial.strata[least].class_bytes = 65;
 		trial.strata[least].least = 1;
 		trial.strata[least].most_blocks = cases[i].most;
-		sightings_spread(&trial, least, 1, 3);
-		sightings_spread(&trial, least, 2, 1);
+		sampled_blocks_spread(&trial, least, 1, 3);
+		sampled_blocks_spread(&trial, least, 2, 1);
 		trial_run(&trial);
 		assert_true(fabs(trial.result.rows[0].blocks - 1500) < 1);
 		assert_true(fabs(trial.result.rows[1].blocks - cases[i].total * 3 / 4) < 60);
@@ -243,10 +244,10 @@ static void test_least_error(void **state)
 	trial.strata[0].least = 1;
 	/* All of it is one row's: only the number is uncertain. */
 	for (uint32_t window = 0; window < WINDOWS; window += 2)
-		sightings_add(&trial, 0, window, 0, 1 + window % 5, 1, 0.04);
+		sampled_blocks_add(&trial, 0, window, 0, 1 + window % 5, 1, 0.04);
 	trial_run(&trial);
 	assert_true(trial.result.rows[0].blocks > 1000 && trial.result.rows[0].blocks < 3000);
-	assert_true(trial.result.progress == 1);
+	assert_true(trial.result.speed == 1);
 	assert_true(error_of(&trial.result.rows[0]) > 0.05 * trial.result.rows[0].blocks);
 	assert_true(error_of(&trial.result.rows[0]) < 0.5 * trial.result.rows[0].blocks);
 	calibrate_free(&trial.result);
@@ -264,13 +265,13 @@ static void test_least_lone(void **state)
 	for (uint32_t windows = 1; windows <= 3; windows += 2) {
 		trial_begin(&trial);
 		stratum_add(&trial, 1, 0, 1500, 0);
-		sightings_spread(&trial, 0, 0, 1);
+		sampled_blocks_spread(&trial, 0, 0, 1);
 		stratum_add(&trial, 2, 0, 0, 0);
 		trial.strata[1].class_bytes = 65;
 		trial.strata[1].least = 1;
 		trial.strata[1].most_blocks = 700;
 		for (uint32_t window = 0; window < windows; window++)
-			sightings_add(&trial, 1, 7 + 10 * window, 1, 1, 1, 0.04);
+			sampled_blocks_add(&trial, 1, 7 + 10 * window, 1, 1, 1, 0.04);
 		trial_run(&trial);
 		close_to(trial.result.rows[0].blocks, 1500);
 		close_to(trial.result.rows[1].blocks, windows == 1 ? 1 : 75);
@@ -292,8 +293,8 @@ static void test_total_error(void **state)
 
 	trial_begin(&trial);
 	trial.input.window_count = 2;
-	sightings_add(&trial, stratum_add(&trial, 1, 0, 3000, 0), 1, 0, 60, 1, 0.04);
-	sightings_add(&trial, 0, 1, 1, 60, 1, 0.04);
+	sampled_blocks_add(&trial, stratum_add(&trial, 1, 0, 3000, 0), 1, 0, 60, 1, 0.04);
+	sampled_blocks_add(&trial, 0, 1, 1, 60, 1, 0.04);
 	trial_run(&trial);
 	for (uint32_t row = 0; row < 2; row++) {
 		const struct calibrate_estimate *one = &trial.result.rows[row];
@@ -315,12 +316,12 @@ int main(void)
 		cmocka_unit_test(test_whole),
 		cmocka_unit_test(test_burst),
 		cmocka_unit_test(test_burst_of_an_idle_target),
-		cmocka_unit_test(test_progress),
+		cmocka_unit_test(test_speed),
 		cmocka_unit_test(test_busy_window),
 		cmocka_unit_test(test_start_up),
-		cmocka_unit_test(test_progress_beside_a_burst),
-		cmocka_unit_test(test_progress_of_a_busy_target),
-		cmocka_unit_test(test_progress_of_likenesses),
+		cmocka_unit_test(test_speed_extra_a_burst),
+		cmocka_unit_test(test_speed_of_a_busy_target),
+		cmocka_unit_test(test_speed_of_donors),
 		cmocka_unit_test(test_least),
 		cmocka_unit_test(test_least_error),
 		cmocka_unit_test(test_least_lone),

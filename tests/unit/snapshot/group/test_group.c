@@ -101,7 +101,7 @@ static void test_recursion(void **state)
 }
 
 /* Tracebacks that differ only in function names or in total_nframe are merged. */
-static void test_traceback_identity(void **state)
+static void test_traceback_fingerprint(void **state)
 {
 	struct builder builder;
 	struct statistics statistics;
@@ -313,7 +313,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_refused),
 		cmocka_unit_test(test_recursion),
-		cmocka_unit_test(test_traceback_identity),
+		cmocka_unit_test(test_traceback_fingerprint),
 		cmocka_unit_test(test_function),
 		cmocka_unit_test(test_overflow),
 		cmocka_unit_test(test_like_tracemalloc),

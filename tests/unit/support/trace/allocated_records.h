@@ -60,12 +60,12 @@ static inline void check(const struct snapshot *snapshot, const char *expected)
 
 		fprintf(out, "%s %lu/%lu, %lu/%lu alive; ",
 			strings_get(snapshot->strings, entry->frame.filename),
-			(unsigned long)entry->beside.allocated.size,
-			(unsigned long)entry->beside.allocated.count, (unsigned long)entry->size,
+			(unsigned long)entry->extra.allocated.size,
+			(unsigned long)entry->extra.allocated.count, (unsigned long)entry->size,
 			(unsigned long)entry->count);
 	}
-	fprintf(out, "total %lu/%lu", (unsigned long)statistics.beside.allocated.size,
-		(unsigned long)statistics.beside.allocated.count);
+	fprintf(out, "total %lu/%lu", (unsigned long)statistics.extra.allocated.size,
+		(unsigned long)statistics.extra.allocated.count);
 	fclose(out);
 	statistics_free(&statistics);
 	assert_string_equal(text, expected);
@@ -91,7 +91,7 @@ static inline void check_now(struct trace *trace, const char *expected)
 static inline int is_known(struct trace *trace)
 {
 	struct snapshot *snapshot = taken(trace);
-	int known = snapshot_knows(snapshot, BESIDE_ALLOCATED);
+	int known = snapshot_knows(snapshot, EXTRA_ALLOCATED);
 
 	snapshot_free(snapshot);
 	return known;

@@ -14,99 +14,99 @@
 #define COUNT 10u
 #define KIND  77u
 
-static struct identity_pool *show(struct identities *identities, uint64_t pool, uint32_t bytes,
-				  int *fresh)
+static struct fingerprint_pool *show(struct fingerprints *fingerprints, uint64_t pool,
+				     uint32_t bytes, int *fresh)
 {
-	const struct identity_pool shown = {
+	const struct fingerprint_pool shown = {
 		.pool = pool, .address = pool + 48, .block_bytes = bytes, .count = COUNT};
 
-	return identities_pool(identities, &shown, fresh);
+	return fingerprints_pool(fingerprints, &shown, fresh);
 }
 
 /* A block keeps its cohort while it shows the same. */
 static void test_found(void **state)
 {
-	struct identities identities = {0};
-	struct identity_pool *pool;
+	struct fingerprints fingerprints = {0};
+	struct fingerprint_pool *pool;
 	int fresh;
 	(void)state;
 
-	identities_walk(&identities);
-	pool = show(&identities, POOL, BYTES, &fresh);
+	fingerprints_walk(&fingerprints);
+	pool = show(&fingerprints, POOL, BYTES, &fresh);
 	assert_true(pool && fresh);
-	assert_int_equal(identity_found(&pool->blocks[3], KIND, 1, 5), 5);
-	assert_int_equal(identity_found(&pool->blocks[3], KIND, 1, 6), 5);
-	assert_true(identity_is(pool->blocks[3], KIND, 1));
-	assert_false(identity_is(pool->blocks[3], KIND, 2));
-	assert_false(identity_is(pool->blocks[4], KIND, 1));
-	assert_int_equal(identity_found(&pool->blocks[3], KIND, 2, 6), 6);
-	assert_int_equal(identity_found(&pool->blocks[3], KIND + 1, 2, 7), 7);
-	assert_ptr_equal(identities_find(&identities, POOL, POOL + 48 + 3 * BYTES),
+	assert_int_equal(fingerprint_found(&pool->blocks[3], KIND, 1, 5), 5);
+	assert_int_equal(fingerprint_found(&pool->blocks[3], KIND, 1, 6), 5);
+	assert_true(fingerprint_is(pool->blocks[3], KIND, 1));
+	assert_false(fingerprint_is(pool->blocks[3], KIND, 2));
+	assert_false(fingerprint_is(pool->blocks[4], KIND, 1));
+	assert_int_equal(fingerprint_found(&pool->blocks[3], KIND, 2, 6), 6);
+	assert_int_equal(fingerprint_found(&pool->blocks[3], KIND + 1, 2, 7), 7);
+	assert_ptr_equal(fingerprints_find(&fingerprints, POOL, POOL + 48 + 3 * BYTES),
 			 &pool->blocks[3]);
-	assert_null(identities_find(&identities, POOL, POOL + 48 + 3 * BYTES + 16));
-	assert_null(identities_find(&identities, POOL, POOL + 48 + COUNT * BYTES));
-	assert_null(identities_find(&identities, POOL, POOL));
-	assert_null(identities_find(&identities, POOL + 16384, POOL + 16384 + 48));
-	identities_free(&identities);
+	assert_null(fingerprints_find(&fingerprints, POOL, POOL + 48 + 3 * BYTES + 16));
+	assert_null(fingerprints_find(&fingerprints, POOL, POOL + 48 + COUNT * BYTES));
+	assert_null(fingerprints_find(&fingerprints, POOL, POOL));
+	assert_null(fingerprints_find(&fingerprints, POOL + 16384, POOL + 16384 + 48));
+	fingerprints_free(&fingerprints);
 }
 
 /* A pool that a walk does not show, or whose blocks have another size, begins anew. */
 static void test_pools(void **state)
 {
-	struct identities identities = {0};
+	struct fingerprints fingerprints = {0};
 	int fresh;
 	(void)state;
 
-	identities_walk(&identities);
+	fingerprints_walk(&fingerprints);
 	for (uint64_t i = 0; i < 100; i++)
-		identity_found(&show(&identities, POOL + i * 16384, BYTES, &fresh)->blocks[1], KIND,
-			       1, 5);
-	identities_walk(&identities);
+		fingerprint_found(&show(&fingerprints, POOL + i * 16384, BYTES, &fresh)->blocks[1],
+				  KIND, 1, 5);
+	fingerprints_walk(&fingerprints);
 	for (uint64_t i = 0; i < 100; i += 2)
-		assert_non_null(show(&identities, POOL + i * 16384, BYTES, &fresh));
-	identities_sweep(&identities);
+		assert_non_null(show(&fingerprints, POOL + i * 16384, BYTES, &fresh));
+	fingerprints_sweep(&fingerprints);
 	for (uint64_t i = 0; i < 100; i++) {
 		uint64_t pool = POOL + i * 16384;
-		const uint32_t *block = identities_find(&identities, pool, pool + 48 + BYTES);
+		const uint32_t *block = fingerprints_find(&fingerprints, pool, pool + 48 + BYTES);
 
-		assert_int_equal(block ? identity_cohort(*block) : 0, i % 2 ? 0 : 5);
+		assert_int_equal(block ? fingerprint_cohort(*block) : 0, i % 2 ? 0 : 5);
 	}
-	assert_int_equal(show(&identities, POOL, BYTES / 2, &fresh)->blocks[1], 0);
+	assert_int_equal(show(&fingerprints, POOL, BYTES / 2, &fresh)->blocks[1], 0);
 	assert_false(fresh);
-	identities_free(&identities);
+	fingerprints_free(&fingerprints);
 }
 
 static void test_renumber(void **state)
 {
-	struct identities identities = {0};
-	uint8_t map[IDENTITY_COHORTS] = {[5] = 3};
-	struct identity_pool *pool;
+	struct fingerprints fingerprints = {0};
+	uint8_t map[FINGERPRINT_COHORTS] = {[5] = 3};
+	struct fingerprint_pool *pool;
 	int fresh;
 	(void)state;
 
-	pool = show(&identities, POOL, BYTES, &fresh);
+	pool = show(&fingerprints, POOL, BYTES, &fresh);
 	assert_non_null(pool);
-	identity_found(&pool->blocks[0], KIND, 1, 5);
-	identities_renumber(&identities, map);
-	assert_int_equal(identity_cohort(pool->blocks[0]), 3);
-	assert_true(identity_is(pool->blocks[0], KIND, 1));
+	fingerprint_found(&pool->blocks[0], KIND, 1, 5);
+	fingerprints_renumber(&fingerprints, map);
+	assert_int_equal(fingerprint_cohort(pool->blocks[0]), 3);
+	assert_true(fingerprint_is(pool->blocks[0], KIND, 1));
 	assert_int_equal(pool->blocks[1], 0);
-	identities_free(&identities);
+	fingerprints_free(&fingerprints);
 }
 
 /* Everything is charged, and given back. */
 static void test_account(void **state)
 {
 	struct account account = {.limit = 65536};
-	struct identities identities = {.account = &account, .index.account = &account};
+	struct fingerprints fingerprints = {.account = &account, .index.account = &account};
 	uint64_t pool = POOL;
 	int fresh;
 	(void)state;
 
-	while (show(&identities, pool, BYTES, &fresh))
+	while (show(&fingerprints, pool, BYTES, &fresh))
 		pool += 16384;
 	assert_true(account.used > 1000 && account.used <= 65536);
-	identities_free(&identities);
+	fingerprints_free(&fingerprints);
 	assert_int_equal(account.used, 0);
 }
 

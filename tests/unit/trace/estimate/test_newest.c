@@ -44,7 +44,7 @@ static double times(const struct trial *trial, const struct newest *newest, uint
 	return newest_times(&trial->windows, newest, 50, &life);
 }
 
-/* Walks are rare: likenesses stand for the last seconds, not for all since the walk before. */
+/* Walks are rare: donors stand for the last seconds, not for all since the walk before. */
 static void test_rare_walks(void **state)
 {
 	const struct lifetime life = {0, 60 * S};
@@ -91,7 +91,7 @@ static void test_near(void **state)
 	assert_true(fabs(newest_inclusion(&trial.windows, &newest, 51, &life) * 1.8 - 24) < 1e-9);
 }
 
-/* Windows of up to half of the time for which likenesses stand tell how long blocks live. */
+/* Windows of up to half of the time for which donors stand tell how long blocks live. */
 static void test_long_windows(void **state)
 {
 	struct newest newest = {0};

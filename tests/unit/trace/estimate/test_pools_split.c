@@ -20,7 +20,7 @@
 struct trial {
 	struct calibrate_stratum strata[2];
 	struct calibrate_window windows[WINDOWS];
-	struct calibrate_sighting sightings[4 * WINDOWS];
+	struct calibrate_sampled_block sampled_blocks[4 * WINDOWS];
 	struct pools_taken taken[4];
 	struct calibrate_input input;
 	struct calibrate_result result;
@@ -35,16 +35,16 @@ static void trial_run(struct trial *trial)
 			  .stratum_count = 2,
 			  .windows = trial->windows,
 			  .window_count = WINDOWS,
-			  .sightings = trial->sightings,
-			  .sighting_count = 4 * WINDOWS,
+			  .sampled_blocks = trial->sampled_blocks,
+			  .sampled_block_count = 4 * WINDOWS,
 			  .row_count = 3}};
 	for (uint32_t i = 0; i < WINDOWS; i++)
 		trial->windows[i] = (struct calibrate_window){.start_ns = i * SECOND,
 							      .end_ns = i * SECOND + SECOND / 25,
 							      .span_ns = SECOND};
 	for (uint32_t i = 0; i < 4 * WINDOWS; i++)
-		trial->sightings[i] =
-			(struct calibrate_sighting){.window = i / 4, .alive = 1, .inclusion = 0.04};
+		trial->sampled_blocks[i] = (struct calibrate_sampled_block){
+			.window = i / 4, .alive = 1, .inclusion = 0.04};
 	assert_int_equal(calibrate(&trial->input, &trial->result), 0);
 	assert_true(fabs(trial->result.unseen.new_blocks - 8000) < 1e-6);
 }
@@ -114,7 +114,7 @@ static void test_keeps(void **state)
 	calibrate_free(&trial.result);
 }
 
-/* Of what is in no pool with a known taker nothing is said. */
+/* Of what is in no pool with a known opener nothing is said. */
 static void test_part(void **state)
 {
 	static struct trial trial;
@@ -154,8 +154,8 @@ static void test_partly_explained(void **state)
 	trial_run(&trial);
 	calibrate_free(&trial.result);
 	for (uint32_t i = 4 * WINDOWS - 10; i < 4 * WINDOWS; i++)
-		trial.sightings[i].stratum = 1, trial.sightings[i].row = 2,
-		trial.sightings[i].window = WINDOWS - 1;
+		trial.sampled_blocks[i].stratum = 1, trial.sampled_blocks[i].row = 2,
+		trial.sampled_blocks[i].window = WINDOWS - 1;
 	assert_int_equal(calibrate(&trial.input, &trial.result), 0);
 	explained = trial.result.rows[2].blocks;
 	assert_true(explained > 200 && explained < 300);
@@ -230,7 +230,7 @@ static void test_cohort(void **state)
 	trial.strata[0].cohort = 1;
 	trial.strata[1].cohort = 2;
 	for (uint32_t i = 0; i < 4 * WINDOWS; i++)
-		trial.sightings[i].window = i % 8;
+		trial.sampled_blocks[i].window = i % 8;
 	assert_int_equal(calibrate(&trial.input, &trial.result), 0);
 	assert_true(trial.result.unseen.new_blocks > 0);
 	assert_true(trial.result.strata[0].new_blocks < 1e-6);

@@ -42,7 +42,7 @@ struct program {
 	uint64_t seed, now_ns;
 	uint32_t life; /* of dropped blocks, in steps */
 	double keeps;  /* blocks a step */
-	int told;      /* contents differ from block to block */
+	int reported;  /* contents differ from block to block */
 	int in_window;
 	uint32_t used; /* addresses in use so far */
 	uint32_t free[BLOCKS_MAX], free_count;
@@ -88,7 +88,7 @@ static uint32_t allocate(struct program *program, uint64_t bytes)
 		program->free_count ? program->free[--program->free_count] : program->used++;
 
 	assert_true(block < BLOCKS_MAX);
-	program->prints[block] = program->told ? ++program->next : 1;
+	program->prints[block] = program->reported ? ++program->next : 1;
 	if (program->in_window)
 		allocation_feed(program, block, bytes);
 	return block;
@@ -239,7 +239,7 @@ static struct figures run(struct program *program)
 }
 
 /* How many of the runs have an interval that contains the truth; the mean of estimate / truth. */
-static double runs(uint32_t life, double keeps, int told, double *ratio)
+static double runs(uint32_t life, double keeps, int reported, double *ratio)
 {
 	struct program *program = calloc(1, sizeof(*program));
 	double right = 0;
@@ -249,7 +249,7 @@ static double runs(uint32_t life, double keeps, int told, double *ratio)
 	*ratio = 0;
 	for (uint32_t i = 0; i < count; i++) {
 		*program = (struct program){
-			.seed = 1000 * i + 1, .life = life, .keeps = keeps, .told = told};
+			.seed = 1000 * i + 1, .life = life, .keeps = keeps, .reported = reported};
 		struct figures figures = run(program);
 
 		right += fabs(figures.estimate - figures.truth) <= 1.96 * figures.error + 1;
@@ -263,7 +263,7 @@ static double runs(uint32_t life, double keeps, int told, double *ratio)
 }
 
 /* Contents tell blocks apart: the same program, without the question. */
-static void test_told(void **state)
+static void test_reported(void **state)
 {
 	double ratio;
 	(void)state;
@@ -298,7 +298,7 @@ static void test_same_few(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_told),
+		cmocka_unit_test(test_reported),
 		cmocka_unit_test(test_same),
 		cmocka_unit_test(test_same_few),
 	};

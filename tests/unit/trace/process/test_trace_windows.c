@@ -57,15 +57,15 @@ static void test_pool(void **state)
 	assert_int_equal(sighted(trace, SIGHTED_ALL), 0);
 }
 
-static const struct sighting *sighting_at(struct trace *trace, unsigned int block)
+static const struct sampled_block *sampled_block_at(struct trace *trace, unsigned int block)
 {
-	return sightings_find(&trace->processes[0]->windows.sightings, at(block));
+	return sampled_blocks_find(&trace->processes[0]->windows.sampled_blocks, at(block));
 }
 
 /*
- * Pools of the open window are known, also if a look has shown all of its blocks; those of the last
- * one until the next one begins. A look in the window says nothing about the time after it,
- * whenever that look was; later ones do.
+ * Pools of the open window are known, also if a recheck has shown all of its blocks; those of the
+ * last one until the next one begins. A look in the window says nothing about the time after it,
+ * whenever that recheck was; later ones do.
  */
 static void test_last(void **state)
 {
@@ -80,13 +80,13 @@ static void test_last(void **state)
 	again.event.header.time_ns = 3 * S / 2;
 	again.event.kinds[1] = again.event.kinds[2] = (struct event_census_kind){TYPE, PRINT};
 	assert_int_equal(kinds_feed(trace, &again), 0);
-	assert_int_equal(sighting_at(trace, 1)->seen_ns, S);
+	assert_int_equal(sampled_block_at(trace, 1)->seen_ns, S);
 	assert_int_equal(sighted(trace, SIGHTED_FRESH), 0);
 	assert_int_equal(sighted(trace, SIGHTED_LAST), 1);
 	close_at(trace, 2 * S);
 	assert_int_equal(sighted(trace, SIGHTED_LAST), 1);
 	look(trace, LIVE(1), TYPE, PRINT);
-	assert_int_equal(sighting_at(trace, 1)->seen_ns, 2 * S);
+	assert_int_equal(sampled_block_at(trace, 1)->seen_ns, 2 * S);
 	assert_int_equal(sighted(trace, SIGHTED_LAST), 1);
 	open_at(trace, 3 * S);
 	assert_int_equal(sighted(trace, SIGHTED_LAST), 0);
@@ -95,7 +95,7 @@ static void test_last(void **state)
 	assert_int_equal(sighted(trace, SIGHTED_ALL), 1);
 }
 
-/* It was allocated when some probes may have been gone: it is not kept, though a look shows it. */
+/* Allocated when some probes may have been gone: it is not kept, though a recheck shows it. */
 static void test_late(void **state)
 {
 	struct trace *trace = *state;

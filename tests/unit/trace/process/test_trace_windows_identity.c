@@ -27,7 +27,7 @@ static void object_reuse(struct trace *trace, uint64_t object)
 }
 
 /* After its window a block is the same only as long as its content is. */
-static void test_identity(void **state)
+static void test_fingerprint(void **state)
 {
 	static const struct {
 		uint32_t kind, print;
@@ -64,7 +64,7 @@ static void test_hidden(void **state)
 	close_at(trace, 2 * S);
 	open_at(trace, 3 * S);
 	put(trace, 1);
-	/* Two that no look has told apart. */
+	/* Two that no recheck has told apart. */
 	put(trace, 2);
 	put(trace, 2);
 	object_reuse(trace, at(3));
@@ -232,7 +232,7 @@ static void test_cohorts(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(test_identity, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_fingerprint, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_hidden, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_reuse, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_change, setup_census, teardown),

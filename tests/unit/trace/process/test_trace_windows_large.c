@@ -105,7 +105,7 @@ static void test_seen(void **state)
 	assert_int_equal(process_of(trace)->tables[EVENT_LAYER_PYTHON].frees_unknown, 0);
 }
 
-/* Blocks from before are known for certain, and are compared only after the first look. */
+/* Blocks from before are known for certain, and are compared only after the first recheck. */
 static void test_certain(void **state)
 {
 	struct trace *trace = *state;
@@ -139,7 +139,7 @@ static void test_certain(void **state)
 }
 
 /* After its window a block is the same only as long as its chunk and its content are. */
-static void test_identity(void **state)
+static void test_fingerprint(void **state)
 {
 	static const struct {
 		uint64_t bytes;
@@ -220,7 +220,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_seen, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_certain, setup_always, teardown),
-		cmocka_unit_test_setup_teardown(test_identity, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_fingerprint, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_huge, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_malformed, setup, teardown),
 	};

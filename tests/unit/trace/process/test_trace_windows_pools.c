@@ -116,7 +116,7 @@ static uint64_t burst(struct trace *trace, unsigned int taken)
 	return (uint64_t)(1 + POOLS) * BLOCKS;
 }
 
-static void test_untold(void **state)
+static void test_unreported(void **state)
 {
 	struct trace *trace = *state;
 	struct snapshot *snapshot;
@@ -239,7 +239,7 @@ static void test_clear(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(test_untold, setup_windows, teardown),
+		cmocka_unit_test_setup_teardown(test_unreported, setup_windows, teardown),
 		cmocka_unit_test_setup_teardown(test_taken, setup_windows, teardown),
 		cmocka_unit_test_setup_teardown(test_other_sizes, setup_windows, teardown),
 		cmocka_unit_test_setup_teardown(test_later, setup_windows, teardown),

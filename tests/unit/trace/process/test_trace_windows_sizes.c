@@ -118,7 +118,7 @@ static void expect_sums(const struct trace *trace, const struct snapshot *snapsh
 	free(sums);
 }
 
-/* How many blocks of a size there are in lines: new ones, and older ones by likeness. */
+/* How many blocks of a size there are in lines: new ones, and older ones by donor. */
 static void expect_lines(struct trace *trace, uint64_t bytes, uint64_t new, uint64_t old)
 {
 	struct snapshot *snapshot;
