@@ -19,8 +19,8 @@
 #define LEFTOVER_BYTES_MAX (64ull << 20)
 
 struct leftover {
-	size_t at_sites;         /* at sites of the plan, whose probes remove them */
-	size_t elsewhere;        /* elsewhere in the same code */
+	size_t at_sites;          /* at sites of the plan, whose probes remove them */
+	size_t elsewhere;         /* elsewhere in the same code */
 	uint64_t bytes_unchecked; /* code beyond the limit */
 };
 
