@@ -11,6 +11,10 @@
 	}
 #define FIELD(member, ...) KEYED(#member, member, __VA_ARGS__)
 
+/* Profiles of earlier versions have these keys: they stay. */
+#define EXTRA(what, member)                                                                        \
+	KEYED("beside[BESIDE_" #what "]." #member, extra[EXTRA_##what].member, KNOWN, ANY)
+
 #define IN(object)             .json = META_JSON_##object
 #define IN_AS(object, name)    .json = META_JSON_##object, .json_key = name
 #define CAVEAT(part, sentence) .caveat = META_CAVEAT_##part, .text = sentence
@@ -125,14 +129,14 @@ const struct meta_field meta_fields[] = {
 	FIELD(windows.malloc_blocks, KNOWN, SUM),
 	FIELD(windows.pool_blocks, KNOWN, SUM),
 	FIELD(windows.pool_bytes, KNOWN, SUM),
-	FIELD(extra[EXTRA_ALLOCATED].known, KNOWN, ANY),
-	FIELD(extra[EXTRA_ALLOCATED].gaps, KNOWN, ANY),
-	FIELD(extra[EXTRA_FREED].known, KNOWN, ANY),
-	FIELD(extra[EXTRA_FREED].gaps, KNOWN, ANY),
-	FIELD(extra[EXTRA_PEAK].known, KNOWN, ANY),
-	FIELD(extra[EXTRA_PEAK].gaps, KNOWN, ANY),
-	FIELD(extra[EXTRA_THREAD].known, KNOWN, ANY),
-	FIELD(extra[EXTRA_THREAD].gaps, KNOWN, ANY),
+	EXTRA(ALLOCATED, known),
+	EXTRA(ALLOCATED, gaps),
+	EXTRA(FREED, known),
+	EXTRA(FREED, gaps),
+	EXTRA(PEAK, known),
+	EXTRA(PEAK, gaps),
+	EXTRA(THREAD, known),
+	EXTRA(THREAD, gaps),
 	FIELD(sole_thread[EVENT_LAYER_PYTHON], KNOWN, SINGLE),
 	FIELD(sole_thread[EVENT_LAYER_NATIVE], KNOWN, SINGLE),
 	FIELD(sole_thread_name[EVENT_LAYER_PYTHON], KNOWN, SINGLE),

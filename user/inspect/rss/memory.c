@@ -384,7 +384,7 @@ static void arena_begin(struct python_reader *reader, const struct heap_pool *po
 	reader->has_pages = pool->arena_head != 0;
 	int err = memory_region_open(&reader->reading->account, pool->arena,
 				     pool->arena + pool->arena_bytes, &reader->region);
-	/* An arena that overlaps another is a inconsistency; what it has stays "other". */
+	/* An arena that overlaps another is an inconsistency; what it has stays "other". */
 	reader->skip = err != 0;
 	if (err == -ENOMEM)
 		reader->err = err;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Checks what a trace has seen against what the interpreter says: the heap's own counters, and the
- * code that was probed. A inconsistency means wrong figures, and is printed before them. Pure.
+ * code that was probed. An inconsistency means wrong figures, and is printed before them. Pure.
  */
 #pragma once
 

@@ -47,7 +47,7 @@ struct target {
 	int self_sampled;                   /* its native blocks are those that it samples itself */
 	int private_probes;                 /* its probes are per-process, not in files */
 	pid_t debugger;                     /* that was told of last; 0: none */
-	int contradicted;                   /* a inconsistency in its figures was logged */
+	int contradicted;                   /* an inconsistency in its figures was logged */
 	int large_blocks;                   /* growth, windows: large blocks are traced */
 	int large_windowed;                 /* windows: large blocks, too, in windows only */
 	int pools_off;                      /* windows: nothing between them */

@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
@@ -16,7 +17,9 @@
 #include "place.h"
 #include "report/pprof/pprof.h"
 #include "report/tracemalloc/snapshot_file.h"
+#include "snapshot/meta.h"
 #include "snapshots.h"
+#include "util/array.h"
 #include "util/buffer.h"
 #include "util/error.h"
 
@@ -368,13 +371,37 @@ static void test_others(void **state)
 	profile_refused(unpaired, sizeof(unpaired) - 1, "sample");
 }
 
+/* Keys that follow the names of members stay as they are when a member gets another name. */
+static void test_keys(void **state)
+{
+	static const char *const written[] = {"taken_realtime_ns",
+					      "coverage.typed_blocks",
+					      "windows.unseen_bytes",
+					      "beside[BESIDE_ALLOCATED].known",
+					      "beside[BESIDE_FREED].gaps",
+					      "beside[BESIDE_PEAK].known",
+					      "beside[BESIDE_THREAD].gaps",
+					      "sole_thread[EVENT_LAYER_NATIVE]",
+					      "sole_thread_name[EVENT_LAYER_PYTHON]"};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(written); i++) {
+		size_t at = 0;
+
+		while (at < meta_field_count && strcmp(meta_fields[at].key, written[i]) != 0)
+			at++;
+		if (at == meta_field_count)
+			fail_msg("profiles have %s", written[i]);
+	}
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, place_setup, place_teardown)
 	const struct CMUnitTest tests[] = {
 		TEST(test_round_trip),   TEST(test_empty),  TEST(test_damaged_profile),
 		TEST(test_damaged_file), TEST(test_others), TEST(test_mapped),
-		TEST(test_layers),
+		TEST(test_layers),       TEST(test_keys),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
