@@ -4,6 +4,7 @@ interpreter itself says of it."""
 import json
 import os
 import stat
+import struct
 import subprocess
 
 import pytest
@@ -290,6 +291,20 @@ def test_dump_damaged(builtins, run_tracer, any_python, tmp_path):
     ):
         bad.write_bytes(content)
         assert reason in error_line(run_tracer("heap", "--retained", str(bad)), 1)
+
+
+def test_dump_of_the_format_before(builtins, run_tracer, any_python, tmp_path):
+    """Its time is in seconds."""
+    target, new, old = builtins(any_python), tmp_path / "new.dump", tmp_path / "old.dump"
+    ask(run_tracer, "--retained", "-o", new, "-p", target.pid)
+    data = bytearray(new.read_bytes())
+    (nanoseconds,) = struct.unpack_from("<Q", data, 104)
+    assert struct.unpack_from("<I", data, 8) == (6,)
+    struct.pack_into("<I", data, 8, 5)
+    struct.pack_into("<Q", data, 104, nanoseconds // 10**9 - 5)
+    old.write_bytes(data)
+    answer = json.loads(run_tracer("leaks", old, new, "--format", "json").stdout)
+    assert answer["seconds"] == pytest.approx(5 + nanoseconds % 10**9 / 10**9, abs=0.02)
 
 
 @pytest.mark.parametrize("kind", ("lists", "dicts", "types", "shared"))

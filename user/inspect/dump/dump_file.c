@@ -16,6 +16,7 @@
 
 #define MAGIC     "trcrheap"
 #define FORMAT    6u
+#define SECONDS   5u /* the format before: its time is in seconds */
 #define PAGE      4096u
 #define SPARSE    64u          /* memory may be so much larger than its pages, */
 #define LEAST     (1ull << 30) /* and so many bytes more */
@@ -132,7 +133,8 @@ static int header_check(const struct dump_file_header *header, uint64_t most_byt
 {
 	if (memcmp(header->magic, MAGIC, sizeof(header->magic)))
 		return error_set(-EINVAL, "it is no dump of a heap");
-	if (header->format != FORMAT || header->offsets_bytes != sizeof(struct python_offsets))
+	if ((header->format != FORMAT && header->format != SECONDS) ||
+	    header->offsets_bytes != sizeof(struct python_offsets))
 		return error_set(-EINVAL, "it was written by another version of the tracer");
 	if (!offsets_for(header->offsets.version, header->offsets.build))
 		return error_set(-EINVAL, "it is of an unknown version of CPython");
@@ -166,7 +168,7 @@ static void image_fill(struct image *image, const struct dump_file_header *heade
 	image->bytes_swapped = header->bytes_swapped;
 	image->ran = header->ran;
 	image->bytes_changed = header->bytes_changed;
-	image->time_ns = header->time_ns;
+	image->time_ns = header->time_ns * (header->format == SECONDS ? 1000000000u : 1);
 	memcpy(image->name, header->name, sizeof(image->name));
 	image->name[sizeof(image->name) - 1] = 0;
 	memcpy(image->absent, header->absent, sizeof(image->absent));
