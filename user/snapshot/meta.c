@@ -181,18 +181,18 @@ const struct meta_loss meta_losses[LOSS_COUNT] = {
 	[LOSS_PROCESS] = {"lost_process_events", "event of the process",
 			  "events of the process", 1},
 	[LOSS_THREAD_STATE] = {"no_thread_memory", "request without memory for its thread's state",
-			       "requests without memory for their thread's state"},
+			       "requests without memory for their thread's state", 0},
 	[LOSS_NO_THREAD] = {.json_key = "no_python_thread"},
 	[LOSS_FRAME_FAULT] = {.json_key = "frame_faults"},
 	[LOSS_RETURN] = {"missing_returns", "request whose return was not seen",
-			 "requests whose return was not seen"},
+			 "requests whose return was not seen", 0},
 	[LOSS_REUSE] = {"lost_reuses", "reuse of a dead object", "reuses of dead objects", 1},
 	[LOSS_MAP] = {"lost_mappings", "change of mapped memory", "changes of mapped memory", 1},
 	[LOSS_SHARER] = {"memory_sharers",
 			 "process that shares a target's memory and is no thread of it: its "
 			 "requests",
 			 "processes that share a target's memory and are no threads of it: their "
-			 "requests"},
+			 "requests", 0},
 };
 /* clang-format on */
 

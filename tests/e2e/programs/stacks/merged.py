@@ -37,7 +37,7 @@ def through_qsort(function):
             function()
         return 0
 
-    libc.qsort((ctypes.c_int * 2)(2, 1), 2, 4, CMP(compare))
+    libc.qsort((ctypes.c_int * 2)(2, 1), 2, 4, COMPARE(compare))
 
 
 def plain():
