@@ -574,9 +574,14 @@ static int holder_judge(struct heap_leaks *leaks, struct holder *holder)
 		return err;
 	holder->entries_slope = slope.median;
 	holder->verdict = bytes > entries ? bytes : entries;
-	/* A few reads of what swings may rise by chance: then what came has to be there still. */
-	if (holder->verdict == HOLDER_GROWS && leaks->moments < READS_TELL &&
-	    holder->stayed < holder->came / 2)
+	/*
+	 * Reads of what swings may rise by chance: then what came has to be there still. With more
+	 * reads it may be replaced, as a text is that grows, if it grows evenly.
+	 */
+	if (holder->verdict == HOLDER_GROWS && holder->stayed < holder->came / 2 &&
+	    (leaks->moments < READS_TELL ||
+	     (!slope_is_even(holder->seconds, holder->bytes, leaks->moments) &&
+	      !slope_is_even(holder->seconds, holder->entries, leaks->moments))))
 		holder->verdict = HOLDER_UNCLEAR;
 	/* The interpreter's state has only so many words: the names that it looked up last. */
 	if (holder->verdict >= HOLDER_LEVELS &&
