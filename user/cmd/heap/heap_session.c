@@ -56,11 +56,11 @@ int heap_lines_open(const struct heap_choice *choice, struct block_lines *out)
 		file = fopen(choice->trace, "re");
 	else
 		err = session_ask(choice, &file);
-	if (!file && !err)
-		err = -errno;
-	err = err ?: block_lines_read(out, file);
-	if (file)
+	if (file) {
+		err = block_lines_read(out, file);
 		fclose(file);
+	} else if (!err)
+		err = -errno;
 	if (!err && choice->pid && out->pid != (uint32_t)choice->pid)
 		err = error_set(-EINVAL, "it is of PID %u", out->pid);
 	if (!err)
