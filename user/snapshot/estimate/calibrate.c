@@ -112,7 +112,7 @@ static void speed_set(struct calibration *calibration, double awake)
 	poststrata_weigh(calibration);
 }
 
-/* Has it no donors? These tell about a part of a poststratum-stratum, but not how large it is. */
+/* Has it no donors? These tell about a part of a post-stratum, but not how large it is. */
 static int poststratum_is_sure(const struct poststratum *poststratum)
 {
 	return poststratum->weights.seen_sum >= poststratum->weights.sum;
@@ -178,7 +178,7 @@ static double idle_mean(const struct calibration *calibration)
 	return length > 0 ? idle / length : 0;
 }
 
-/* Sets speed such that sampled blocks stand for all blocks but bursts; out.progress: its mean. */
+/* Sets speed such that sampled blocks stand for all blocks but bursts; out.speed: its mean. */
 static void speed_find(struct calibration *calibration)
 {
 	speed_set(calibration, 1);
@@ -193,11 +193,9 @@ static void speed_find(struct calibration *calibration)
 		speed_solve(calibration, 1);
 }
 
-/* --- poststrata
- * ------------------------------------------------------------------------------------ */
+/* --- poststrata ------------------------------------------------------------------------------- */
 
-/* Divides cells into poststratum-strata, in each of which blocks are split by its own sampled
- * blocks. */
+/* Divides cells into post-strata, in each of which blocks are split by its own sampled blocks. */
 
 static struct poststratum *poststratum_add(struct calibration *calibration, size_t rank,
 					   size_t sampled_blocks)
@@ -210,7 +208,7 @@ static struct poststratum *poststratum_add(struct calibration *calibration, size
 	return poststratum;
 }
 
-/* The last poststratum-stratum of a cell has so few windows left that it joins the one before. */
+/* The last post-stratum of a cell has so few windows left that it joins the one before. */
 static void left_join(struct calibration *calibration, const struct cell *cell, double windows)
 {
 	struct poststratum *left = &calibration->poststrata[calibration->poststratum_count - 1],
@@ -234,7 +232,7 @@ static int is_extra(const struct calibrate_stratum *stratum, const struct calibr
 }
 
 /*
- * Divides a cell into poststratum-strata. Its newest cohort is one of its own: short-lived blocks
+ * Divides a cell into post-strata. Its newest cohort is one of its own: short-lived blocks
  * are there. So are those with a burst, or the others would only get what their sampled blocks
  * stand for.
  */
@@ -278,7 +276,7 @@ static void cell_divide(struct calibration *calibration, struct cell *cell, uint
 	cell->poststrata_end = calibration->poststratum_count;
 }
 
-/* Makes the poststratum-strata of all cells. */
+/* Makes the post-strata of all cells. */
 static void poststrata_make(struct calibration *calibration)
 {
 	const struct calibrate_input *input = calibration->input;
@@ -293,7 +291,7 @@ static void poststrata_make(struct calibration *calibration)
 	poststrata_weigh(calibration);
 }
 
-/* Sets the weights of all poststratum-strata, and block_weight, by the speed in windows. */
+/* Sets the weights of all post-strata, and block_weight, by the speed in windows. */
 static void poststrata_weigh(struct calibration *calibration)
 {
 	double weight = 0, seen = 0;
@@ -309,7 +307,7 @@ static void poststrata_weigh(struct calibration *calibration)
 	calibration->block_weight = seen > 0 ? weight / seen : 0;
 }
 
-/* Do the sampled blocks of a poststratum-stratum stand for far more blocks than its lower bound? */
+/* Do the sampled blocks of a post-stratum stand for far more blocks than its lower bound? */
 static void poststrata_least_judge(struct calibration *calibration)
 {
 	for (size_t i = 0; i < calibration->poststratum_count; i++) {
@@ -327,16 +325,14 @@ static void poststrata_least_judge(struct calibration *calibration)
 	}
 }
 
-/* --- rate classes
- * ------------------------------------------------------------------------------------ */
+/* --- rate classes ----------------------------------------------------------------------------- */
 
 /*
  * How fast the cohorts of a cell came. Some of the new blocks may have come in a burst: a start-up,
  * a file that was loaded. Cohorts with far more than the median rate had one.
  */
 
-/* Of the median rate: a cohort with more had a burst; with much more, it is a poststratum-stratum.
- */
+/* Of the median rate: a cohort with more had a burst; with much more, it is a post-stratum. */
 #define STEADY_MOST  2
 #define BURST_LEAST  8
 #define BURST_BLOCKS 100 /* fewer are none */
@@ -877,7 +873,7 @@ static void shares_set(struct calibration *calibration)
 		out->new_blocks ? fmin(1, (double)out->seen_blocks / (double)out->new_blocks) : 0;
 }
 
-/* Makes cells and their poststratum-strata, by the levels of strata. */
+/* Makes cells and their post-strata, by the levels of strata. */
 static void strata_arrange(struct calibration *calibration)
 {
 	memset(calibration->rate_classes, RATE_CLASS_STEADY, calibration->input->stratum_count);

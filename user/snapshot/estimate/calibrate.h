@@ -7,9 +7,9 @@
  * estimated. Pure.
  *
  * A sampled block stands for 1 / inclusion blocks (Horvitz-Thompson), times its survival, and for
- * more if probes slowed the target in its window (calibrate_result.progress). In a stratum with N
+ * more if probes slowed the target in its window (calibrate_result.speed). In a stratum with N
  * new blocks, a row with the weight y of all weights Y holds N * y / Y (a ratio estimate,
- * poststratum-stratification).
+ * post-stratification).
  * - With few windows such a ratio is biased. So cohorts in a row are joined until they have a dozen
  *   windows, except for the newest cohort. Types of one family are one type unless half a dozen
  *   have shown each of those that hold more than a tenth of the blocks. Types with so few blocks
@@ -116,7 +116,7 @@ struct calibrate_sampled_block {
 	 * The probability that a block allocated at that moment was seen, above 0, at most 1 (of a
 	 * donor, the inverse of the number of blocks for which it stands, at most 2^32): the
 	 * window's length divided by its span, as if the target did as much in it as without probes
-	 * (calibrate_result.progress).
+	 * (calibrate_result.speed).
 	 */
 	double inclusion;
 	const struct calibrate_survival *survival; /* NULL: it is certain */

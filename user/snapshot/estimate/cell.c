@@ -2,7 +2,7 @@
 /*
  * The estimates of a cell: the strata of one type and size class, which differ by cohort.
  *
- * In a poststratum-stratum with sampled blocks each row gets its share of their weight. The other
+ * In a post-stratum with sampled blocks each row gets its share of their weight. The other
  * blocks of the cell are split by the weight of all sampled blocks of the cell, as far as that
  * weight can explain their blocks. All of this is done once with all windows, and once without each
  * group of windows.
@@ -106,7 +106,7 @@ static void sampled_block_split(struct calibration *calibration,
 }
 
 /*
- * Splits a poststratum-stratum by its sampled blocks. If these are a large part of it, they are no
+ * Splits a post-stratum by its sampled blocks. If these are a large part of it, they are no
  * sample: deviations shrink by the finite population correction. Of lone ones there are as many as
  * were seen, with the deviations of what their weight stands for.
  */
@@ -288,7 +288,7 @@ static void new_estimate(struct calibration *calibration, const struct cell *cel
 			   deviations);
 }
 
-/* What of a poststratum-stratum its own sampled blocks leave. */
+/* What of a post-stratum its own sampled blocks leave. */
 static double poststratum_rest(const struct calibration *calibration,
 			       const struct poststratum *poststratum)
 {
@@ -333,7 +333,7 @@ static double stratum_excess(const struct calibration *calibration, size_t rank,
 }
 
 /*
- * Blocks of a poststratum-stratum that were attributed to no row. They are those of its strata that
+ * Blocks of a post-stratum that were attributed to no row. They are those of its strata that
  * have more than their sampled blocks explain: the burst is there.
  */
 static void poststratum_unseen(struct calibration *calibration,
@@ -363,8 +363,7 @@ static void poststratum_unseen(struct calibration *calibration,
 	}
 }
 
-/* What of the cell was attributed to no row, of the rests of all poststratum-strata in equal
- * shares. */
+/* What of the cell was attributed to no row, of the rests of all post-strata in equal shares. */
 static void unseen_set(struct calibration *calibration, const struct cell *cell, double imputed,
 		       int old_known)
 {

@@ -26,7 +26,7 @@ enum level {
 enum rate_class {
 	RATE_CLASS_STEADY,
 	RATE_CLASS_FAST,  /* there was a burst, perhaps */
-	RATE_CLASS_BURST, /* there was one: it is a poststratum-stratum of its own */
+	RATE_CLASS_BURST, /* there was one: it is a post-stratum of its own */
 };
 
 /* The blocks that a cell has of one cohort, and the time in which they came. */
@@ -38,10 +38,10 @@ struct stretch {
 struct weights {
 	double sum;
 	double square;            /* the sum of the squares of each window's sum */
-	double full, full_square; /* the same, without survivals */
+	double full, full_square; /* the same, without survival probabilities */
 	double windows; /* with sampled blocks; windows of little weight count less (Kish) */
 	uint64_t sampled_blocks;
-	double seen;     /* of the sampled blocks: no donors; with their survivals */
+	double seen;     /* of the sampled blocks: no donors; with survival probabilities */
 	double seen_sum; /* their weights */
 };
 
@@ -71,7 +71,7 @@ struct slot {
 };
 
 /*
- * A poststratum-stratum: one cohort or several in a row, of one type and size class. With few
+ * A post-stratum: one cohort or several in a row, of one type and size class. With few
  * windows the ratio of a part to its whole is biased, so cohorts are joined until they have enough.
  */
 struct poststratum {
@@ -88,7 +88,7 @@ struct poststratum {
 	double explained_without[CALIBRATE_GROUPS];
 };
 
-/* The poststratum-strata of one type and size class. */
+/* The post-strata of one type and size class. */
 struct cell {
 	size_t poststrata, poststrata_end;
 	size_t strata, strata_end;

@@ -254,7 +254,7 @@ static int dead_collect(struct job *job)
 	return err;
 }
 
-/* The weights of a kind and size class: as they would be without survivals, and with them. */
+/* The weights of a kind and size class, without survival probabilities and with them. */
 struct blur {
 	uint64_t key;
 	double weight, rest;

@@ -207,7 +207,7 @@ static void state_window_died(struct process_state *process, uint64_t address,
 		deaths_add(&windows->deaths, &death);
 }
 
-/* The same, for an address: what the new block has as sampled block.follows. */
+/* The same, for an address: what the new block has as sampled_block.follows. */
 static uint32_t state_window_follow(struct process_state *process, uint64_t address,
 				    const struct block *block)
 {

@@ -79,7 +79,7 @@ struct trace_windows {
 	uint64_t changed;     /* of these: another block was at the address */
 	uint64_t unchecked;   /* no walk has shown them in their window */
 	uint64_t dropped;     /* there was no memory for them, or too many */
-	uint32_t follows;     /* of the block that is being added, as in struct sampled block */
+	uint32_t follows;     /* of the block that is being added, as in struct sampled_block */
 	int open;
 };
 
