@@ -215,7 +215,7 @@ class Service:
         client = self.run(command) if self.kind.http else self.client(10000)
         wait_for("it is served: " + self.log(), lambda: self.cpu_seconds() > idle + 0.5)
         yield
-        assert client.poll() is None if self.kind.http else True, self.log()
+        assert not self.kind.http or client.poll() is None, self.log()
         client.kill()
 
     @contextlib.contextmanager

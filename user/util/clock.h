@@ -4,11 +4,16 @@
 #include <stdint.h>
 #include <time.h>
 
+static inline uint64_t timespec_ns(struct timespec time)
+{
+	return (uint64_t)time.tv_sec * 1000000000ull + (uint64_t)time.tv_nsec;
+}
+
 /* Reads a clock, in nanoseconds. */
 static inline uint64_t clock_ns(clockid_t clock)
 {
 	struct timespec now;
 
 	clock_gettime(clock, &now);
-	return (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec;
+	return timespec_ns(now);
 }

@@ -22,6 +22,7 @@
 #include "object/unwind/unwind_table.h"
 #include "proc/process.h"
 #include "util/array.h"
+#include "util/clock.h"
 #include "util/descriptor.h"
 #include "util/error.h"
 #include "util/hash.h"
@@ -473,8 +474,7 @@ static int key_guess(int fd, struct abi_unwind_key *key)
 		return -errno;
 	*key = (struct abi_unwind_key){
 		.inode = st.st_ino,
-		.changed_ns =
-			(uint64_t)st.st_ctim.tv_sec * 1000000000ull + (uint64_t)st.st_ctim.tv_nsec,
+		.changed_ns = timespec_ns(st.st_ctim),
 		.device = major(st.st_dev) << KERNEL_MINOR_BITS | minor(st.st_dev),
 	};
 	return 0;

@@ -212,8 +212,7 @@ int capture_core(struct capture *out, const char *path, const char *sysroot, uin
 	if (core.absent)
 		snprintf(capture.image.absent, sizeof(capture.image.absent), "%s", core.absent);
 	if (!err && !fstat(core.fd, &stat))
-		capture.image.time_ns = (uint64_t)stat.st_mtim.tv_sec * 1000000000ull +
-					(uint64_t)stat.st_mtim.tv_nsec;
+		capture.image.time_ns = timespec_ns(stat.st_mtim);
 	core_close(&core);
 	return capture_end(&capture, err, began, out);
 }

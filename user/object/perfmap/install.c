@@ -13,6 +13,7 @@
 #include "proc/descriptors.h"
 #include "proc/tmp_dir.h"
 #include "util/buffer.h"
+#include "util/clock.h"
 #include "util/descriptor.h"
 #include "util/error.h"
 #include "util/outfile.h"
@@ -214,9 +215,7 @@ void perfmap_places_user(struct perfmap_places *places, uint32_t uid)
 
 int perfmap_places_stale(const struct perfmap_places *places, const struct stat *file)
 {
-	uint64_t written_ns = file->st_mtim.tv_sec * 1000000000ull + file->st_mtim.tv_nsec;
-
-	return written_ns + TICKS_NS < places->begun_ns;
+	return timespec_ns(file->st_mtim) + TICKS_NS < places->begun_ns;
 }
 
 static void place_keep(struct perfmap_place *place, const struct stat *st, uint64_t bytes, int ours)

@@ -586,7 +586,7 @@ uint64_t worker_spent_ns(const struct worker *worker)
 
 	if (worker->pid && worker->owner == getpid() && !clock_getcpuclockid(worker->pid, &clock))
 		clock_gettime(clock, &now);
-	return worker->past_ns + (uint64_t)now.tv_sec * SECOND_NS + (uint64_t)now.tv_nsec;
+	return worker->past_ns + timespec_ns(now);
 }
 
 /* other_fd: -1 for none. */

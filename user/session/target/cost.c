@@ -65,7 +65,7 @@ static int cpu_read(const struct target_cost *cost, uint64_t *cpu_ns)
 
 	if (clock_gettime(cost->clock, &spent))
 		return -ESRCH;
-	*cpu_ns = (uint64_t)spent.tv_sec * 1000000000 + (uint64_t)spent.tv_nsec;
+	*cpu_ns = timespec_ns(spent);
 	return 0;
 }
 
